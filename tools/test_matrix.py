@@ -1,0 +1,185 @@
+"""Run the device tests on each OpenCL implementation and path that this machine offers.
+
+    python tools/test_matrix.py [JOB ...]
+
+Every job is one pytest process with its own environment.  A job whose implementation is not
+installed is skipped with a word on what to install.  Ends with pytest's closing line of each job;
+the exit status is 0 if all that ran passed.
+
+PoCL and Intel's runtime come from the extras [pocl] and [intel]; Oclgrind from the system.
+Intel's runtime runs each sub-group in lock-step and so hides missing barriers; PoCL and Oclgrind,
+on the same tests, do not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TIME_LIMIT = 900  # seconds for one job
+_CLOSING_LINE = re.compile(r"^=+ .*\bin [\d.]+s.*=+$")
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """One OpenCL implementation.
+
+    Attributes:
+        name: The device request that selects it.
+        library: Finds the library to load, ``None`` where it is not installed; for PoCL, which
+            pyopencl finds by itself, any path.
+        install: What installs it.
+        environment: Variables that all its jobs set.
+        arguments: pytest's arguments.
+    """
+
+    name: str
+    library: Callable[[], Path | None]
+    install: str
+    environment: dict[str, str] = field(default_factory=dict)
+    arguments: tuple[str, ...] = ("-n", "2", "-m", "not large")
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of the device tests."""
+
+    name: str
+    implementation: Implementation
+    environment: dict[str, str]
+
+
+def _pocl() -> Path | None:
+    spec = find_spec("pocl_binary_distribution")
+    return Path(spec.origin) if spec and spec.origin else None
+
+
+def _intel() -> Path | None:
+    library = Path(sys.prefix) / "lib" / "libintelocl.so"
+    return library if library.exists() else None
+
+
+def _oclgrind() -> Path | None:
+    command = shutil.which("oclgrind")
+    if command is None:
+        return None
+    prefix = Path(command).resolve().parent.parent
+    return next(prefix.glob("lib*/oclgrind/liboclgrind-rt-icd.so"), None)
+
+
+POCL = Implementation("Portable Computing Language", _pocl, "pip install '.[pocl]'")
+INTEL = Implementation("Intel(R) OpenCL", _intel, "pip install '.[intel]'")
+OCLGRIND = Implementation(
+    "Oclgrind",
+    _oclgrind,
+    "apt-get install oclgrind",
+    {
+        "OCLGRIND_DATA_RACES": "1",
+        "OCLGRIND_UNINITIALIZED": "1",
+        "OCLGRIND_MAX_ERRORS": "1000000",
+    },
+    # One process, and stderr left alone: the reports there are told apart by time.
+    ("-m", "tiny", "--capture=sys"),
+)
+
+
+def _job(name: str, implementation: Implementation, device_class: str = "", width: int = 0) -> Job:
+    environment = dict(implementation.environment)
+    if device_class:
+        environment["PORTABLE_GPU_DEVICE_CLASS"] = device_class
+    if width:
+        environment["CL_CONFIG_CPU_VECTORIZER_MODE"] = str(width)
+        environment["PORTABLE_GPU_TEST_SUBGROUP_SIZE"] = str(width)
+    return Job(name, implementation, environment)
+
+
+JOBS = (
+    _job("pocl-gcn", POCL, "gcn"),
+    _job("pocl-nvidia-sm20", POCL, "nvidia-sm20"),
+    _job("pocl-generic", POCL, "generic"),
+    _job("intel-cpu", INTEL),
+    _job("intel-warp", INTEL, "intel_gpu", 32),
+    _job("intel-wavefront", INTEL, "intel_gpu", 64),
+    _job("oclgrind-generic", OCLGRIND, "generic"),
+    _job("oclgrind-gcn", OCLGRIND, "gcn"),
+    _job("oclgrind-nvidia-sm20", OCLGRIND, "nvidia-sm20"),
+    _job("oclgrind-cpu", OCLGRIND, "cpu"),
+)
+
+
+def run(job: Job, library: Path, folder: Path) -> tuple[bool, str]:
+    """Run one job; whether it passed, and pytest's closing line."""
+    vendors = folder / "vendors"
+    vendors.mkdir()
+    if job.implementation is not POCL:
+        (vendors / "only.icd").write_text(f"{library}\n")
+    log = folder / "stderr"
+    environment = {
+        **os.environ,
+        **job.environment,
+        "OCL_ICD_VENDORS": str(vendors),
+        "PORTABLE_GPU_DEVICE": job.implementation.name,
+        "PYOPENCL_NO_CACHE": "1",
+        "PYTHONUNBUFFERED": "1",
+    }
+    if job.implementation is OCLGRIND:
+        environment["PORTABLE_GPU_OCLGRIND_LOG"] = str(log)
+    command = [sys.executable, "-m", "pytest", "tests/device", *job.implementation.arguments]
+    closing = ""
+    with (
+        log.open("w") as errors,
+        subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True
+        ) as process,
+    ):
+        timer = threading.Timer(TIME_LIMIT, process.kill)
+        timer.start()
+        assert process.stdout is not None
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            if _CLOSING_LINE.match(line.strip()):
+                closing = line.strip()
+        status = process.wait()
+        timer.cancel()
+    if not closing:
+        print("\n".join(log.read_text(errors="replace").splitlines()[-40:]))
+    return status == 0, closing or f"pytest did not finish (status {status})"
+
+
+def main() -> int:
+    """Run the jobs named on the command line, or all."""
+    names = [job.name for job in JOBS]
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("job", nargs="*", help=", ".join(names), metavar="JOB")
+    wanted = parser.parse_args().job or names
+    if unknown := set(wanted) - set(names):
+        parser.error(f"no job {', '.join(sorted(unknown))}; there are {', '.join(names)}")
+    passed, lines = True, []
+    for job in (job for job in JOBS if job.name in wanted):
+        library = job.implementation.library()
+        if library is None:
+            lines.append(f"{job.name}: skipped, not installed ({job.implementation.install})")
+            print(lines[-1], flush=True)
+            continue
+        print(f"{job.name}:", flush=True)
+        with tempfile.TemporaryDirectory(prefix="portable_gpu-matrix-") as folder:
+            good, closing = run(job, library, Path(folder))
+        passed = passed and good
+        lines.append(f"{job.name}: {'passed' if good else 'FAILED'}\n{closing}")
+    print("\nThe matrix:\n" + "\n".join(lines))
+    return 0 if passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
