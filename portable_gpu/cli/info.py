@@ -1,0 +1,171 @@
+"""``portable-gpu info``: every device, what the library makes of it, and why."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from portable_gpu.errors import PortableGPUError
+from portable_gpu.runtime.devices import (
+    CLASS_VARIABLE,
+    DEVICE_VARIABLE,
+    DeviceInfo,
+    choose_device,
+    devices,
+)
+from portable_gpu.targets import DEVICE_CLASSES, Target, detect
+from portable_gpu.version import __version__
+
+#: The facts that a listing begins with; the rest follow.
+_FIRST = (
+    "subgroup_size",
+    "exchange",
+    "lockstep",
+    "compute_units",
+    "max_work_group_size",
+    "local_mem_size",
+    "fp64",
+    "fp16",
+)
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """The device that a call without ``engine=`` runs on, or why there is none."""
+
+    index: str | None
+    reason: str
+    target: Target | None
+
+
+def info(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List every platform and device, the path its kernels take, and why."""
+    found = devices()
+    choice = _choose(found)
+    if as_json:
+        print(json.dumps(_describe(found, choice), indent=2))
+    else:
+        _show(found, choice)
+    if choice.target is None:
+        raise typer.Exit(1)
+
+
+def _choose(found: list[DeviceInfo]) -> _Choice:
+    try:
+        device, reason = choose_device()
+    except PortableGPUError as error:
+        return _Choice(None, str(error), None)
+    chosen = next(entry for entry in found if entry.device == device)
+    forced = os.environ.get(CLASS_VARIABLE) or None
+    if forced is None:
+        return _Choice(chosen.index, reason, chosen.target)
+    try:
+        target = detect(chosen.target.facts, forced)
+    except PortableGPUError as error:
+        return _Choice(chosen.index, f"{CLASS_VARIABLE}: {error}", None)
+    return _Choice(chosen.index, f"{reason}; {CLASS_VARIABLE}={forced} forces its class", target)
+
+
+def _describe(found: list[DeviceInfo], choice: _Choice) -> dict[str, Any]:
+    return {
+        "portable_gpu": __version__,
+        "environment": {name: os.environ.get(name) for name in (DEVICE_VARIABLE, CLASS_VARIABLE)},
+        "chosen": {
+            "index": choice.index,
+            "reason": choice.reason,
+            "target": None if choice.target is None else _describe_target(choice.target),
+        },
+        "devices": [_describe_device(entry) for entry in found],
+    }
+
+
+def _describe_device(entry: DeviceInfo) -> dict[str, Any]:
+    facts = entry.target.facts
+    return {
+        "index": entry.index,
+        "platform": entry.platform,
+        "platform_version": facts.platform_version,
+        "name": facts.name,
+        "vendor": facts.vendor,
+        "type": facts.type,
+        "version": facts.version,
+        "driver_version": facts.driver_version,
+        "global_mem_size": facts.global_mem_size,
+        "max_alloc_size": facts.max_alloc_size,
+        "extensions": sorted(facts.extensions),
+        "target": _describe_target(entry.target),
+    }
+
+
+def _describe_target(target: Target) -> dict[str, Any]:
+    return {
+        "device_class": target.device_class,
+        "facts": {
+            name: {"value": fact.value, "source": fact.source, "why": fact.why}
+            for name, fact in target.provenance.items()
+        },
+        "options": list(target.options),
+    }
+
+
+def _show(found: list[DeviceInfo], choice: _Choice) -> None:
+    console = Console(highlight=False)
+    for entry in found:
+        facts = entry.target.facts
+        console.print(
+            f"[bold]{entry.index}  {escape(facts.name)}[/bold]  {facts.type}\n"
+            f"     {escape(entry.platform)}, {escape(facts.version)}\n"
+            f"     driver {escape(facts.driver_version)}, {_memory(facts.global_mem_size)}",
+            soft_wrap=True,
+        )
+        target = choice.target if entry.index == choice.index else None
+        console.print(_table(target or entry.target))
+        console.print()
+    if choice.index is None:
+        console.print(f"[bold]Chosen: none.[/bold] {escape(choice.reason)}", soft_wrap=True)
+        return
+    path = "" if choice.target is None else f" as {choice.target.device_class}"
+    console.print(
+        f"[bold]Chosen: {choice.index}{path}.[/bold] {escape(choice.reason)}", soft_wrap=True
+    )
+
+
+def _table(target: Target) -> Table:
+    summary = next(row.summary for row in DEVICE_CLASSES if row.name == target.device_class)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    table.add_column(no_wrap=True, min_width=27)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, style="dim")
+    table.add_column(style="dim")
+    table.add_row("     class", f"[bold]{target.device_class}[/bold]", "", escape(summary))
+    for name in dict.fromkeys((*_FIRST, *target.provenance)):
+        fact = target.provenance[name]
+        if type(fact.value) is int and fact.value == 0:  # a fact of another class
+            continue
+        heading, value = name.replace("_", " "), _value(name, fact.value)
+        table.add_row(f"     {heading}", escape(value), fact.source, escape(fact.why))
+    return table
+
+
+def _value(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if name == "local_mem_size" and isinstance(value, int):
+        return _memory(value)
+    return str(value)
+
+
+def _memory(size: int) -> str:
+    for unit, power in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if size >= 1 << power:
+            return f"{size / (1 << power):.4g} {unit}"
+    return f"{size} bytes"

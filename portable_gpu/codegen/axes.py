@@ -1,0 +1,29 @@
+"""Index arithmetic over several axes as C text.
+
+A group of axes ``kind`` of array ``name`` is passed to a kernel as ``kind0_size`` (shared by all
+arrays) and ``name_kind0`` (the stride, in elements), and so on.  The last axis runs fastest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def parameters(kind: str, count: int, names: Sequence[str]) -> list[str]:
+    """Kernel parameters of ``count`` axes: for each, its extent and its stride in every array."""
+    return [
+        parameter
+        for k in range(count)
+        for parameter in (f"long {kind}{k}_size", *(f"long {name}_{kind}{k}" for name in names))
+    ]
+
+
+def offset(kind: str, count: int, name: str, index: str) -> str:
+    """C expression of the offset in array ``name`` of the flat ``index`` over the axes."""
+    terms = []
+    for k in range(count):
+        below = " * ".join(f"{kind}{j}_size" for j in range(k + 1, count))
+        rest = f"{index} / ({below})" if below else index
+        digit = f"({rest} % {kind}{k}_size)" if k else f"({rest})"
+        terms.append(f"{digit} * {name}_{kind}{k}")
+    return " + ".join(terms) or "0"

@@ -1,0 +1,129 @@
+"""Epilogues: what becomes of each element of a matrix product before it is stored.
+
+An :class:`Epilogue` is what users write: stages and the arrays that they read.  A :class:`Stage`
+is plain data, the C text of one step; a kernel's text depends on the stages alone, and the
+arrays are bound at launch.  ``cl_kernels/gemm/_epilogue.cl.mako`` applies the stages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from portable_gpu.dtypes import Element
+from portable_gpu.errors import ArgumentError, DTypeError
+
+Domain = Literal["any", "real", "floating"]
+Spread = Literal["row", "column", "matrix"]
+_SPREADS = ("row", "column", "matrix")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One step, ``v = expression``.
+
+    Attributes:
+        name: What messages and comments call it.
+        expression: A C expression of ``v`` (the value so far), ``row``, ``col`` (``long``), and
+            ``e`` where the stage has an operand.  ``R(0.5)`` is a literal of the type computed
+            in; ``MUL(x, y)`` is a product, complex where the value is.
+        spread: How the operand spreads over C: one element per ``row``, per ``column``, or a
+            ``matrix``; ``None`` without one.
+        domain: The values that the expression is meant for.
+    """
+
+    name: str
+    expression: str
+    spread: Spread | None = None
+    domain: Domain = "any"
+
+    def check(self, compute: Element) -> None:
+        """Raise DTypeError if the stage is not defined on values of ``compute``."""
+        fits = {
+            "any": True,
+            "real": not compute.complex,
+            "floating": compute.floating and not compute.complex,
+        }
+        if not fits[self.domain]:
+            raise DTypeError(
+                f"epilogue stage {self.name} takes {self.domain} values; "
+                f"the product is computed in {compute.value}"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Epilogue:
+    """Stages applied in order to each element of ``alpha * A @ B + beta * C``.
+
+    Start from an empty one and chain: ``Epilogue().bias(b).gelu()``.  An Epilogue never changes;
+    every method returns a new one.  Arrays may have leading batch axes and broadcast to C.
+
+    Attributes:
+        stages: The steps.
+        arrays: The operand of each stage that has one, in order.
+    """
+
+    stages: tuple[Stage, ...] = ()
+    arrays: tuple[Any, ...] = field(default=(), repr=False)
+
+    def bias(self, array: Any, per: Spread = "column") -> Epilogue:
+        """``v + array``, one element per column of C (shape (..., n)) or per row ((..., m))."""
+        return self.apply("v + e", array, per, name=f"bias per {per}")
+
+    def scale(self, array: Any, per: Spread = "column") -> Epilogue:
+        """``v * array``, one element per column (shape (..., n)) or per row ((..., m))."""
+        return self.apply("MUL(v, e)", array, per, name=f"scale per {per}")
+
+    def add(self, array: Any) -> Epilogue:
+        """``v + array``: a residual that broadcasts to C's shape."""
+        return self.apply("v + e", array, "matrix", name="residual add")
+
+    def relu(self) -> Epilogue:
+        """``max(v, 0)``; NaN stays NaN."""
+        return self._then(Stage("relu", "v < 0 ? 0 : v", domain="real"))
+
+    def gelu(self) -> Epilogue:
+        """``v * Phi(v)`` by the error function (Hendrycks & Gimpel, arXiv:1606.08415)."""
+        expression = "R(0.5) * v * erfc(v * -R(0.70710678118654752440))"
+        return self._then(Stage("gelu", expression, domain="floating"))
+
+    def gelu_tanh(self) -> Epilogue:
+        """The tanh approximation of :meth:`gelu` (same source)."""
+        inner = "R(0.79788456080286535588) * (v + R(0.044715) * v * v * v)"
+        return self._then(
+            Stage("gelu_tanh", f"R(0.5) * v * (R(1.0) + tanh({inner}))", domain="floating")
+        )
+
+    def sigmoid(self) -> Epilogue:
+        """``1 / (1 + exp(-v))``."""
+        return self._then(Stage("sigmoid", "R(1.0) / (R(1.0) + exp(-v))", domain="floating"))
+
+    def tanh(self) -> Epilogue:
+        """``tanh(v)``."""
+        return self._then(Stage("tanh", "tanh(v)", domain="floating"))
+
+    def apply(
+        self,
+        expression: str,
+        array: Any = None,
+        per: Spread = "matrix",
+        *,
+        name: str = "user's own",
+    ) -> Epilogue:
+        """A step of your own: a C expression of ``v``, ``row``, ``col`` and, with an array, ``e``.
+
+        ``Epilogue().apply("v > 6 ? 6 : v")``; see :class:`Stage` for what it may use.
+
+        Raises:
+            ArgumentError: ``expression`` is no expression, or ``per`` is unknown.
+        """
+        if not isinstance(expression, str) or not expression.strip() or ";" in expression:
+            raise ArgumentError(f"expression is {expression!r}; a C expression of v is needed")
+        if per not in _SPREADS:
+            raise ArgumentError(f"per is {per!r}; {', '.join(_SPREADS)} are known")
+        if array is None:
+            return self._then(Stage(name, expression))
+        return self._then(Stage(name, expression, per), array)
+
+    def _then(self, stage: Stage, *array: Any) -> Epilogue:
+        return Epilogue((*self.stages, stage), (*self.arrays, *array))

@@ -1,0 +1,114 @@
+"""Operators as values: what kernels combine, map and fold, in OpenCL C.
+
+An :class:`Accumulator` is the C struct that a fold carries from lane to lane.  Its text is
+written once and serves scalars and vectors alike: a kernel that folds ``V`` columns of lanes
+asks for ``width=V``, and each field becomes a vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+_BYTES = {"int": 4, "uint": 4, "float": 4, "long": 8, "ulong": 8, "double": 8}
+
+
+@dataclass(frozen=True)
+class BinaryOp:
+    """A user's own fold for :func:`portable_gpu.reduce`.
+
+    The fold must be associative and commutative: the order of a fold is fixed for one device
+    and policy, yet it is not left to right.
+
+    Attributes:
+        name: A C identifier.
+        identity: C expression of the neutral element (``"0"``, ``"-INFINITY"``).
+        combine: C expression of ``a`` and ``b`` (``"a * b"``, ``"max(a, b)"``).
+    """
+
+    name: str
+    identity: str
+    combine: str
+
+
+@dataclass(frozen=True)
+class Map:
+    """What becomes of each element before it is folded: a C expression of ``x`` (``"x * x"``)."""
+
+    expression: str = "x"
+
+
+@dataclass(frozen=True)
+class Field:
+    """One member of an accumulator: a 32- or 64-bit scalar type and its neutral element."""
+
+    name: str
+    ctype: str
+    identity: str
+
+    @property
+    def bytes(self) -> int:
+        """Size in bytes."""
+        return _BYTES[self.ctype]
+
+    def type(self, width: int) -> str:
+        """The C type of ``width`` lanes of this field."""
+        return vector(self.ctype, width)
+
+    def mask_type(self, width: int) -> str:
+        """The C type that comparing ``width`` lanes of this field yields."""
+        return vector("long" if self.bytes == 8 and width > 1 else "int", width)
+
+    def mask(self, condition: str, width: int) -> str:
+        """``condition`` (a comparison of any field) as a mask that selects this field."""
+        return f"({condition})" if width == 1 else f"convert_{self.mask_type(width)}({condition})"
+
+
+@dataclass(frozen=True)
+class Accumulator:
+    """The state of a fold.
+
+    Attributes:
+        name: The C type's name; with ``width`` lanes, ``name`` followed by the width.
+        fields: Its members.
+        combine: Gives, for a width, the C statements that fold accumulator ``b`` into ``a``.
+    """
+
+    name: str
+    fields: tuple[Field, ...]
+    combine: Callable[[int], str]
+
+    def type(self, width: int) -> str:
+        """The C type of ``width`` accumulators side by side."""
+        return self.name if width == 1 else f"{self.name}{width}"
+
+    @property
+    def bytes(self) -> int:
+        """Size of one accumulator, as 32-bit words without padding."""
+        return sum(field.bytes for field in self.fields)
+
+    def words(self) -> Iterator[tuple[int, Field]]:
+        """Each field with its offset in 32-bit words."""
+        offset = 0
+        for field in self.fields:
+            yield offset, field
+            offset += field.bytes // 4
+
+
+def sum_accumulator(ctype: str, complex: bool = False, name: str = "acc_t") -> Accumulator:
+    """A plain sum of real (field ``re``) or complex (``re``, ``im``) values."""
+    fields = [Field("re", ctype, "0")]
+    if complex:
+        fields.append(Field("im", ctype, "0"))
+    text = " ".join(f"a.{f.name} += b.{f.name};" for f in fields)
+    return Accumulator(name, tuple(fields), lambda width: text)
+
+
+def vector(ctype: str, width: int) -> str:
+    """``float, 4 -> float4``; ``float, 1 -> float``."""
+    return ctype if width == 1 else f"{ctype}{width}"
+
+
+def component(width: int, j: int) -> str:
+    """What selects component ``j`` of a vector: ``.s3``, and nothing for a scalar."""
+    return "" if width == 1 else f".s{j:x}"

@@ -1,0 +1,543 @@
+"""What each reduction folds, in OpenCL C: per-lane state, accumulator, and final value.
+
+A kernel keeps a small *lane state* per vector lane while it streams through memory.  After a
+block of steps it *lifts* the state into an accumulator, which travels between lanes, work-items
+and work-groups, and in the end is *finished* into one element of the result.
+
+Floating sums lift every :data:`BLOCK` steps into a double word (hi, lo) that is added by TwoSum,
+so that the error does not grow with n: |error| <= (BLOCK + 3) u sum|x| + O(n u^2) sum|x|.
+Sources: Knuth, TAOCP 2, 4.2.2 (TwoSum); Ogita, Rump and Oishi, SIAM J. Sci. Comput. 26(6), 2005.
+nrm2 keeps three sums by magnitude: Blue, TOMS 4(1), 1978; Anderson, TOMS 44(1), 2017.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from portable_gpu.codegen.operators import Accumulator, BinaryOp, Field, Map, vector
+from portable_gpu.dtypes import Element
+from portable_gpu.errors import ArgumentError
+
+BLOCK = 16  # additions in plain arithmetic between two lifts
+
+Text = Callable[[int], str]  # C text for a number of lanes side by side
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """One reduction on given element types.
+
+    Attributes:
+        name: What it computes.
+        inputs: Elements of the inputs: one, or two for ``dot``.
+        per_row: Whether the second input holds one element per result (``var``'s centre).
+        lane: State of a lane; fields may be of any size.
+        update: Statements that fold ``x`` (``x_re``, ``x_im``; likewise ``y``) into state ``a``;
+            ``step`` counts the elements that the lane has seen.
+        acc: Accumulator that travels between lanes.
+        lift: Statements that make accumulator ``r`` of state ``a``; ``INDEX`` is the index of
+            the element that the state's ``step`` points to.
+        block: Steps between lifts, 0 for once at the end.
+        result: Element of the result.
+        totals: C declarations of the final values from accumulator ``a``.
+        finish: C expression of the result from those, ``a`` and ``count`` elements.
+        vectorizable: Whether the text holds for vectors.
+        indexed: Whether the state remembers a step.
+        preamble: C functions that the text calls.
+    """
+
+    name: str
+    inputs: tuple[Element, ...]
+    lane: Accumulator
+    update: Text
+    acc: Accumulator
+    lift: Text
+    block: int
+    result: Element
+    finish: str
+    totals: str = ""
+    per_row: bool = False
+    vectorizable: bool = True
+    indexed: bool = False
+    preamble: str = ""
+
+    @property
+    def needs_fp64(self) -> bool:
+        """Whether the kernels compute in double precision."""
+        fields = (*self.lane.fields, *self.acc.fields)
+        return any(f.ctype == "double" for f in fields) or self.result.needs_fp64
+
+
+def value_names(elem: Element, name: str) -> tuple[str, ...]:
+    """How ``update`` calls the parts of an input element."""
+    return (f"{name}_re", f"{name}_im") if elem.complex else (name,)
+
+
+def convert(expression: str, source: str, target: str, width: int) -> str:
+    """``expression`` of C type ``source`` in C type ``target``, for ``width`` lanes."""
+    return expression if source == target else f"convert_{vector(target, width)}({expression})"
+
+
+# -- sums
+
+
+def _double_word(names: tuple[str, ...], ctype: str) -> Accumulator:
+    """Sums of several values, each as an unevaluated (hi, lo) pair.
+
+    The pair is not renormalised: hi alone is the plain sum, infinities and all.
+    """
+    fields = [Field(f"{name}_{part}", ctype, "0") for name in names for part in ("hi", "lo")]
+
+    def combine(width: int) -> str:
+        t = vector(ctype, width)
+        lines = []
+        for n in names:
+            lines.append(
+                f"{{ const {t} s = a.{n}_hi + b.{n}_hi, t = s - a.{n}_hi; "
+                f"a.{n}_lo += b.{n}_lo + ((a.{n}_hi - (s - t)) + (b.{n}_hi - t)); "
+                f"a.{n}_hi = s; }}"
+            )
+        return "\n    ".join(lines)
+
+    return Accumulator("acc_t", tuple(fields), combine)
+
+
+def _plain(name: str, names: tuple[str, ...], ctype: str) -> Accumulator:
+    text = " ".join(f"a.{n} += b.{n};" for n in names)
+    return Accumulator(name, tuple(Field(n, ctype, "0") for n in names), lambda width: text)
+
+
+def _sums(
+    name: str,
+    inputs: tuple[Element, ...],
+    names: tuple[str, ...],
+    ctype: str,
+    update: Text,
+    result: Element,
+    finish: str,
+    lane_ctype: str | None = None,
+    per_row: bool = False,
+) -> Reduction:
+    """A reduction whose state is a set of sums, which ``finish`` calls by their names."""
+    floating = ctype in ("float", "double")
+    if floating:
+        acc = _double_word(names, ctype)
+        lift = " ".join(f"r.{n}_hi = a.{n}; r.{n}_lo = 0;" for n in names)
+        # An infinite or NaN sum leaves NaN in lo; hi is then the answer.
+        value = {n: f"(a.{n}_lo == a.{n}_lo ? a.{n}_hi + a.{n}_lo : a.{n}_hi)" for n in names}
+    else:
+        acc = _plain("acc_t", names, ctype)
+        value = {n: f"a.{n}" for n in names}
+
+    def lift_integer(width: int) -> str:
+        source = lane_ctype or ctype
+        return " ".join(f"r.{n} = {convert(f'a.{n}', source, ctype, width)};" for n in names)
+
+    return Reduction(
+        name,
+        inputs,
+        lane=_plain("lane_t", names, lane_ctype or ctype),
+        update=update,
+        acc=acc,
+        lift=(lambda width: lift) if floating else lift_integer,
+        block=BLOCK if floating else (1 << 14 if lane_ctype else 0),
+        result=result,
+        finish=finish,
+        totals=" ".join(f"const {ctype} {n} = {value[n]};" for n in names),
+        per_row=per_row,
+    )
+
+
+def _sum(name: str, x: Element, acc: Element, result: Element, divide: str = "") -> Reduction:
+    """``sum`` and ``mean``; integers of 8 and 16 bits are first added as 32-bit ones."""
+    names = ("re", "im") if acc.complex else ("s",)
+    small = not x.floating and x.itemsize <= 2 and not acc.floating
+    lane = "int" if small else None
+    finish = ", ".join(f"{n}{divide}" for n in names)
+    if acc.complex:
+        finish = f"({result.value})({finish})"
+
+    def update(width: int) -> str:
+        parts = value_names(x, "x")
+        if acc.complex and not x.complex:
+            parts = (parts[0], "0")
+        pairs = zip(names, parts, strict=True)
+        return " ".join(
+            f"a.{n} += {'0' if p == '0' else convert(p, x.real, lane or _wide(acc), width)};"
+            for n, p in pairs
+        )
+
+    return _sums(name, (x,), names, _wide(acc), update, result, finish, lane)
+
+
+def _wide(elem: Element) -> str:
+    """The 32- or 64-bit C type that an element is folded in."""
+    return {"char": "int", "short": "int", "uchar": "uint", "ushort": "uint"}.get(
+        elem.real, elem.real
+    )
+
+
+def _asum(x: Element, result: Element) -> Reduction:
+    ctype = _wide(result)
+
+    def update(width: int) -> str:
+        parts = [convert(p, x.real, ctype, width) for p in value_names(x, "x")]
+        unsigned = x.real.startswith("u")
+        absolute = "({0})" if unsigned else ("ABS({0})" if x.floating else "({0} < 0 ? -{0} : {0})")
+        return "a.s += " + " + ".join(absolute.format(p) for p in parts) + ";"
+
+    return _sums("asum", (x,), ("s",), ctype, update, result, "s")
+
+
+def _dot(name: str, x: Element, y: Element, result: Element) -> Reduction:
+    ctype = _wide(result)
+    if not x.complex:
+        return _sums(
+            name,
+            (x, y),
+            ("s",),
+            ctype,
+            lambda w: f"a.s += {convert('x', x.real, ctype, w)} * {convert('y', y.real, ctype, w)};",
+            result,
+            "s",
+        )
+    re_sign, im_sign = ("+", "-") if name == "vdot" else ("-", "+")
+    update = (
+        f"a.re += x_re * y_re; a.re {re_sign}= x_im * y_im; "
+        f"a.im += x_re * y_im; a.im {im_sign}= x_im * y_re;"
+    )
+    finish = f"({result.value})(re, im)"
+    return _sums(name, (x, y), ("re", "im"), ctype, lambda w: update, result, finish)
+
+
+def _moment(x: Element, centre: Element, result: Element, ddof: float, root: bool) -> Reduction:
+    """Sum of squared distances from a centre per row, and of the distances, which corrects it."""
+    ctype = centre.real
+
+    def update(width: int) -> str:
+        t = vector(ctype, width)
+        parts = zip(value_names(x, "x"), value_names(centre, "y"), ("re", "im"), strict=False)
+        return " ".join(
+            f"{{ const {t} d = {convert(p, x.real, ctype, width)} - {c}; "
+            f"a.square += d * d; a.{n} += d; }}"
+            for p, c, n in parts
+        )
+
+    names = ("square", "re", "im") if x.complex else ("square", "re")
+    drift = " + ".join(f"{n} * {n}" for n in names[1:])
+    # A divisor of 0 gives NaN or infinity as in NumPy; a negative one is taken as 0.
+    freedom = f"fmax(({ctype})count - ({ctype}){float(ddof)!r}, ({ctype})0)"
+    variance = f"square - ({drift}) / ({ctype})count"
+    # A rounding error must not make it negative; NaN stays.
+    finish = f"(({variance}) < 0 ? 0 : ({variance})) / {freedom}"
+    finish = f"sqrt({finish})" if root else finish
+    return _sums(
+        "moment", (x, centre), names, ctype, update, result, finish, per_row=True
+    )
+
+
+def _nrm2(x: Element, result: Element) -> Reduction:
+    ctype = "double" if result.real == "double" else "float"
+    small, big, up, down = (
+        ("0x1p-511", "0x1p+486", "0x1p+537", "0x1p-538")
+        if ctype == "double"
+        else ("0x1p-63f", "0x1p+52f", "0x1p+75f", "0x1p-76f")
+    )
+
+    def update(width: int) -> str:
+        t = vector(ctype, width)
+        zero = f"({t})(0)"
+        return " ".join(
+            f"{{ const {t} v = ABS({convert(p, x.real, ctype, width)}); "
+            f"const {t} b = v > {big} ? v * {down} : {zero}; a.big += b * b; "
+            f"const {t} s = v < {small} ? v * {up} : {zero}; a.small += s * s; "
+            f"const {t} m = v > {big} ? {zero} : (v < {small} ? {zero} : v); a.mid += m * m; }}"
+            for p in value_names(x, "x")
+        )
+
+    finish = f"nrm2_finish(small, mid, big, {up}, {down})"
+    return _sums("nrm2", (x,), ("small", "mid", "big"), ctype, update, result, finish)
+
+
+# -- folds of single values
+
+
+def _prod(x: Element, acc: Element, result: Element) -> Reduction:
+    ctype = _wide(acc)
+    if not acc.complex:
+        state = (Field("v", ctype, "1"),)
+        text = "a.v *= b.v;"
+        return Reduction(
+            "prod",
+            (x,),
+            Accumulator("lane_t", state, lambda w: text),
+            lambda w: f"a.v *= {convert('x', x.real, ctype, w)};",
+            Accumulator("acc_t", state, lambda w: text),
+            lambda w: "r.v = a.v;",
+            0,
+            result,
+            "a.v",
+        )
+    state = (Field("re", ctype, "1"), Field("im", ctype, "0"))
+
+    def times(re: str, im: str, width: int) -> str:
+        t = vector(ctype, width)
+        return (
+            f"const {t} re = a.re * {re} - a.im * {im}; "
+            f"a.im = a.re * {im} + a.im * {re}; a.re = re;"
+        )
+
+    parts = value_names(x, "x") if x.complex else ("x", "0")
+    return Reduction(
+        "prod",
+        (x,),
+        Accumulator("lane_t", state, lambda w: times("b.re", "b.im", w)),
+        lambda w: times(*(p if p == "0" else convert(p, x.real, ctype, w) for p in parts), w),
+        Accumulator("acc_t", state, lambda w: times("b.re", "b.im", w)),
+        lambda w: "r.re = a.re; r.im = a.im;",
+        0,
+        result,
+        f"({result.value})(a.re, a.im)",
+    )
+
+
+def _lowest(ctype: str, greatest: bool) -> str:
+    """The neutral element of max (or of min, if ``greatest``)."""
+    if ctype in ("float", "double"):
+        return "INFINITY" if greatest else "-INFINITY"
+    name = ctype.upper()
+    if greatest:
+        return f"{name}_MAX"
+    return "0" if name.startswith("U") else f"{name}_MIN"
+
+
+def _extreme(name: str, x: Element, result: Element) -> Reduction:
+    """``min`` and ``max``: NaN wins; complex numbers compare by (re, im)."""
+    ctype, sign = _wide(x), ">" if name == "max" else "<"
+    parts = ("re", "im") if x.complex else ("v",)
+    neutral = _lowest(ctype, name == "min")
+    state = tuple(Field(part, ctype, neutral) for part in parts)
+
+    def better(new: tuple[str, ...]) -> str:
+        nan_new = " | ".join(f"({v} != {v})" for v in new)
+        old = tuple(f"a.{part}" for part in parts)
+        test = f"({new[0]} {sign} {old[0]})"
+        if x.complex:
+            nan_old = " | ".join(f"({v} != {v})" for v in old)
+            tie = f"(({new[0]} == {old[0]}) & ({new[1]} {sign} {old[1]}))"
+            ordered = f"({test} | {tie})"
+            return f"({ordered} & !({nan_old})) | (({nan_new}) & !({nan_old}))"
+        return f"{test} | {nan_new}" if x.floating else test
+
+    def take(new: tuple[str, ...], width: int) -> str:
+        mask = state[0].mask_type(width)
+        moves = " ".join(
+            f"a.{part} = better ? {v} : a.{part};" for part, v in zip(parts, new, strict=True)
+        )
+        return f"const {mask} better = {better(new)}; {moves}"
+
+    def update(width: int) -> str:
+        new = tuple(f"new_{part}" for part in parts)
+        t = vector(ctype, width)
+        values = (convert(p, x.real, ctype, width) for p in value_names(x, "x"))
+        declared = " ".join(f"const {t} {n} = {v};" for n, v in zip(new, values, strict=True))
+        return f"{declared} {take(new, width)}"
+
+    def fold(width: int) -> str:
+        return take(tuple(f"b.{part}" for part in parts), width)
+
+    finish = f"({result.value})(a.re, a.im)" if x.complex else "a.v"
+    copy = " ".join(f"r.{part} = a.{part};" for part in parts)
+    return Reduction(
+        name,
+        (x,),
+        Accumulator("lane_t", state, fold),
+        update,
+        Accumulator("acc_t", state, fold),
+        lambda w: copy,
+        0,
+        result,
+        finish,
+    )
+
+
+def _arg_extreme(name: str, x: Element, result: Element) -> Reduction:
+    """``argmin`` and ``argmax``: the first of equals; the first NaN before all."""
+    ctype, sign = _wide(x), ">" if name == "argmax" else "<"
+    parts = ("re", "im") if x.complex else ("v",)
+    neutral = _lowest(ctype, name == "argmin")
+    values = tuple(Field(part, ctype, neutral) for part in parts)
+    wide = values[0].bytes == 8
+    lane_index = Field("step", "long" if wide else "int", "-1")
+    index = Field("index", "long", "LONG_MAX")
+
+    def nan(names: tuple[str, ...]) -> str:
+        return "(" + " | ".join(f"({v} != {v})" for v in names) + ")"
+
+    def beats(new: tuple[str, ...], old: tuple[str, ...]) -> str:
+        test = f"({new[0]} {sign} {old[0]})"
+        if x.complex:
+            test = f"({test} | (({new[0]} == {old[0]}) & ({new[1]} {sign} {old[1]})))"
+            return f"({test} & !{nan(new)})"
+        return test
+
+    def equals(new: tuple[str, ...], old: tuple[str, ...]) -> str:
+        same = " & ".join(f"({n} == {o})" for n, o in zip(new, old, strict=True))
+        return f"({same})"
+
+    old = tuple(f"a.{part}" for part in parts)
+
+    def update(width: int) -> str:
+        t, mask = vector(ctype, width), values[0].mask_type(width)
+        new = tuple(f"new_{part}" for part in parts)
+        declared = " ".join(
+            f"const {t} {n} = {convert(p, x.real, ctype, width)};"
+            for n, p in zip(new, value_names(x, "x"), strict=True)
+        )
+        # Once NaN is held nothing beats it; a first element equal to the neutral one counts.
+        fresh = f"(a.step == ({lane_index.type(width)})(-1))"
+        test = f"{beats(new, old)} | {fresh}"
+        if x.floating:
+            test = f"(({test}) | {nan(new)}) & !({nan(old)})"
+        moves = " ".join(f"a.{p} = better ? {n} : a.{p};" for p, n in zip(parts, new, strict=True))
+        step = f"({lane_index.type(width)})(step)"
+        return (
+            f"{declared} const {mask} better = {test}; {moves} "
+            f"a.step = better ? {step} : a.step;"
+        )
+
+    def fold(width: int) -> str:
+        mask = values[0].mask_type(width)
+        new = tuple(f"b.{part}" for part in parts)
+        earlier = values[0].mask("b.index < a.index", width)
+        unset_a = values[0].mask("a.index == LONG_MAX", width)
+        set_b = values[0].mask("b.index != LONG_MAX", width)
+        test = f"{beats(new, old)} | ({equals(new, old)} & {earlier})"
+        if x.floating:
+            both = f"({nan(new)} & {nan(old)} & {earlier})"
+            test = f"(({test}) & !{nan(old)}) | ({nan(new)} & !{nan(old)}) | {both}"
+        test = f"{set_b} & ({unset_a} | ({test}))"
+        moves = " ".join(f"a.{p} = better ? b.{p} : a.{p};" for p in parts)
+        choose = index.mask("better", width)
+        return (
+            f"const {mask} better = {test}; {moves} "
+            f"a.index = {choose} ? b.index : a.index;"
+        )
+
+    def lift(width: int) -> str:
+        copy = " ".join(f"r.{part} = a.{part};" for part in parts)
+        unset = index.mask("a.step < 0", width)
+        none = f"({index.type(width)})(LONG_MAX)"
+        return f"{copy} r.index = {unset} ? {none} : INDEX;"
+
+    return Reduction(
+        name,
+        (x,),
+        Accumulator("lane_t", (*values, lane_index), lambda w: ""),
+        update,
+        Accumulator("acc_t", (*values, index), fold),
+        lift,
+        0,
+        result,
+        "a.index",
+        indexed=True,
+    )
+
+
+def _counting(name: str, x: Element, result: Element) -> Reduction:
+    """``any``, ``all`` and ``count_nonzero``: all count the elements that differ from zero."""
+
+    def update(width: int) -> str:
+        nonzero = " | ".join(f"({v} != 0)" for v in value_names(x, "x"))
+        if width == 1:
+            return f"a.s += ({nonzero}) ? 1 : 0;"
+        return f"a.s -= convert_{vector('int', width)}({nonzero});"
+
+    finish = {
+        "any": "s != 0 ? 1 : 0",
+        "all": "s == (ulong)count ? 1 : 0",
+        "count_nonzero": "(long)s",
+    }[name]
+    return _sums(name, (x,), ("s",), "ulong", update, result, finish, "int")
+
+
+def _custom(op: BinaryOp, mapping: Map, x: Element, acc: Element) -> Reduction:
+    """A user's operator; its text is scalar, so lanes are single."""
+    ctype = _wide(acc)
+    state = (Field("v", ctype, op.identity),)
+
+    fold = f"a.v = {op.name}(a.v, b.v);"
+    return Reduction(
+        f"reduce_{op.name}",
+        (x,),
+        Accumulator("lane_t", state, lambda w: fold),
+        lambda w: f"a.v = {op.name}(a.v, {op.name}_map(x));",
+        Accumulator("acc_t", state, lambda w: fold),
+        lambda w: "r.v = a.v;",
+        0,
+        acc,
+        "a.v",
+        vectorizable=False,
+        preamble=(
+            f"static inline {ctype} {op.name}({ctype} a, {ctype} b) {{ return {op.combine}; }}\n"
+            f"static inline {ctype} {op.name}_map({x.value} x) {{ return {mapping.expression}; }}"
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class Request:
+    """Names a reduction: what :func:`reduction` builds, and part of a plan's key.
+
+    Attributes:
+        name: ``sum``, ``prod``, ``min`` ... or ``moment`` (variance about a centre), ``reduce``.
+        x: Element of the input.
+        acc: Element that it is folded in (``dtype=`` of ``sum``).
+        result: Element of the result.
+        y: Element of the second input of ``dot``, ``vdot`` and ``moment``.
+        ddof: Of ``moment``.
+        root: Whether ``moment`` ends with a square root.
+        op, map: Of ``reduce``.
+    """
+
+    name: str
+    x: Element
+    acc: Element
+    result: Element
+    y: Element | None = None
+    ddof: float = 0.0
+    root: bool = False
+    op: BinaryOp | None = None
+    map: Map | None = None
+
+
+@lru_cache(maxsize=1024)
+def reduction(request: Request) -> Reduction:
+    """The :class:`Reduction` of a request."""
+    r = request
+    match r.name:
+        case "sum":
+            return _sum("sum", r.x, r.acc, r.result)
+        case "mean":
+            return _sum("mean", r.x, r.acc, r.result, f" / ({r.acc.real})count")
+        case "prod":
+            return _prod(r.x, r.acc, r.result)
+        case "min" | "max":
+            return _extreme(r.name, r.x, r.result)
+        case "argmin" | "argmax":
+            return _arg_extreme(r.name, r.x, r.result)
+        case "any" | "all" | "count_nonzero":
+            return _counting(r.name, r.x, r.result)
+        case "asum":
+            return _asum(r.x, r.acc)
+        case "nrm2":
+            return _nrm2(r.x, r.result)
+        case "dot" | "vdot" if r.y is not None:
+            return _dot(r.name, r.x, r.y, r.result)
+        case "moment" if r.y is not None:
+            return _moment(r.x, r.y, r.result, r.ddof, r.root)
+        case "reduce" if r.op is not None and r.map is not None:
+            return _custom(r.op, r.map, r.x, r.acc)
+    raise ArgumentError(f"reduction {r.name!r} is not known")

@@ -1,0 +1,102 @@
+"""Find and render kernel templates; an error shows the rendered lines, numbered."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from mako.exceptions import MakoException, RichTraceback
+from mako.lookup import TemplateLookup
+
+from portable_gpu.errors import RenderError
+
+
+@lru_cache(maxsize=1)
+def kernel_folder() -> Path:
+    """The folder ``cl_kernels``: inside the installed package, or beside it in a checkout."""
+    package = Path(__file__).resolve().parent.parent
+    for folder in (package / "cl_kernels", package.parent / "cl_kernels"):
+        if (folder / "common").is_dir():
+            return folder
+    raise RenderError(f"no cl_kernels folder in or beside {package}; reinstall portable_gpu")
+
+
+@lru_cache(maxsize=1)
+def _lookup() -> TemplateLookup:
+    return TemplateLookup(
+        directories=[str(kernel_folder())],
+        strict_undefined=True,
+        imports=[
+            "from portable_gpu.codegen import axes",
+            "from portable_gpu.codegen.operators import component, vector",
+        ],
+    )
+
+
+def kernel_names() -> tuple[str, ...]:
+    """Every template that holds kernels, as ``family/name``."""
+    folder = kernel_folder()
+    shared = ("common", "subgroup", "group")
+    return tuple(
+        sorted(
+            path.relative_to(folder).as_posix().removesuffix(".cl.mako")
+            for path in folder.glob("*/*.cl.mako")
+            if path.parent.name not in shared and not path.name.startswith("_")
+        )
+    )
+
+
+def render(name: str, **context: Any) -> str:
+    """The OpenCL text of template ``name`` (``reduce/rows``).
+
+    Raises:
+        RenderError: The template does not exist or failed; the message shows the lines around
+            the failure, numbered.
+    """
+    try:
+        text = _lookup().get_template(f"/{name}.cl.mako").render(**context)
+    except Exception as error:
+        raise RenderError(f"template {name} failed: {_describe(error)}") from error
+    return _squeeze(str(text))
+
+
+def numbered(text: str, around: int | None = None, context: int = 12) -> str:
+    """``text`` with line numbers; only ``context`` lines on each side of line ``around``."""
+    lines = text.splitlines()
+    first, last = 1, len(lines)
+    if around is not None:
+        first, last = max(1, around - context), min(last, around + context)
+    return "\n".join(f"{i:5d}  {lines[i - 1]}" for i in range(first, last + 1))
+
+
+def _describe(error: Exception) -> str:
+    if not isinstance(error, MakoException):
+        trace = RichTraceback()
+        frames = [r for r in trace.records if r[6] is not None]
+        if frames:
+            _, _, _, _, filename, line, _, source = frames[-1][:8]
+            line = line or _first_use(error, source)
+            lines = numbered(source or "", line, 4) if source and line else ""
+            return f"{error!r} at {filename}:{line}\n{lines}"
+    return "".join(traceback.format_exception_only(type(error), error)).strip()
+
+
+def _first_use(error: Exception, source: str | None) -> int | None:
+    """The line of an undefined name: Mako looks all names up ahead of line 1."""
+    name = re.match(r"'(\w+)' is not defined", str(error))
+    if name is None:
+        return None
+    lines = enumerate((source or "").splitlines(), 1)
+    return next((i for i, line in lines if re.search(rf"\b{name[1]}\b", line)), None)
+
+
+def _squeeze(text: str) -> str:
+    """Drop the blank lines that control structures leave behind, keeping single ones."""
+    out: list[str] = []
+    for line in (raw.rstrip() for raw in text.splitlines()):
+        if line or (out and out[-1]):
+            out.append(line)
+    return "\n".join(out).strip() + "\n"

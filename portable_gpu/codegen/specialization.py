@@ -1,0 +1,43 @@
+"""A Specialization: the text and the options that one target and one policy produce."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from portable_gpu.codegen.source import render
+from portable_gpu.targets import Target
+from portable_gpu.version import __version__
+
+
+@dataclass(frozen=True)
+class Specialization:
+    """OpenCL text and compiler options, ready to build on any device of the target's kind.
+
+    Attributes:
+        name: The template's name (``reduce/rows``).
+        text: The OpenCL C source.
+        options: Compiler options, the ``-D`` facts among them.
+    """
+
+    name: str
+    text: str
+    options: tuple[str, ...]
+
+    @cached_property
+    def key(self) -> str:
+        """A hash of text, options and library version: what the caches go by."""
+        parts = (__version__, self.name, self.text, *self.options)
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def specialize(name: str, target: Target, **context: Any) -> Specialization:
+    """Render template ``name`` for ``target``; ``context`` is what the template is written in.
+
+    Raises:
+        RenderError: The template failed.
+    """
+    text = render(name, target=target, **context)
+    return Specialization(name, text, target.options)

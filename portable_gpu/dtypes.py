@@ -1,0 +1,110 @@
+"""Element types: how a NumPy dtype is stored on the device and in which type it is computed.
+
+``float16`` and ``bfloat16`` are storage types: they are read as 16-bit integers, computed in
+``float`` and rounded to nearest even on the way out.  ``bool`` is stored as ``uchar``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from portable_gpu.errors import DTypeError
+
+try:
+    import ml_dtypes
+
+    BFLOAT16: np.dtype[Any] | None = np.dtype(ml_dtypes.bfloat16)
+except ImportError:  # the extra [bfloat16] is not installed: no array can have the dtype
+    BFLOAT16 = None
+
+
+@dataclass(frozen=True)
+class Element:
+    """One element type as kernels see it.
+
+    Attributes:
+        name: Short name, used in the names of C functions (``f32``, ``c64`` ...).
+        storage: OpenCL C type of one stored *component* (complex numbers have two).
+        real: OpenCL C type of one component as computed with.
+        complex: Whether an element is a pair (re, im).
+        itemsize: Bytes of one stored element.
+    """
+
+    name: str
+    storage: str
+    real: str
+    complex: bool
+    itemsize: int
+
+    @property
+    def value(self) -> str:
+        """OpenCL C type of one element as computed with (``float2`` for complex64)."""
+        return f"{self.real}2" if self.complex else self.real
+
+    @property
+    def components(self) -> int:
+        """Stored components of one element: 2 for complex, else 1."""
+        return 2 if self.complex else 1
+
+    @property
+    def floating(self) -> bool:
+        """Whether the components are floating point."""
+        return self.real in ("float", "double")
+
+    @property
+    def needs_fp64(self) -> bool:
+        """Whether kernels on this element need ``cl_khr_fp64``."""
+        return self.real == "double"
+
+
+_ELEMENTS: dict[np.dtype[Any], Element] = {
+    np.dtype(np.bool_): Element("b8", "uchar", "uchar", False, 1),
+    np.dtype(np.int8): Element("i8", "char", "char", False, 1),
+    np.dtype(np.int16): Element("i16", "short", "short", False, 2),
+    np.dtype(np.int32): Element("i32", "int", "int", False, 4),
+    np.dtype(np.int64): Element("i64", "long", "long", False, 8),
+    np.dtype(np.uint8): Element("u8", "uchar", "uchar", False, 1),
+    np.dtype(np.uint16): Element("u16", "ushort", "ushort", False, 2),
+    np.dtype(np.uint32): Element("u32", "uint", "uint", False, 4),
+    np.dtype(np.uint64): Element("u64", "ulong", "ulong", False, 8),
+    np.dtype(np.float16): Element("f16", "ushort", "float", False, 2),
+    np.dtype(np.float32): Element("f32", "float", "float", False, 4),
+    np.dtype(np.float64): Element("f64", "double", "double", False, 8),
+    np.dtype(np.complex64): Element("c64", "float", "float", True, 8),
+    np.dtype(np.complex128): Element("c128", "double", "double", True, 16),
+}
+if BFLOAT16 is not None:
+    _ELEMENTS[BFLOAT16] = Element("bf16", "ushort", "float", False, 2)
+
+
+@lru_cache(maxsize=256)
+def element(dtype: Any) -> Element:
+    """The :class:`Element` of a NumPy dtype.
+
+    Raises:
+        DTypeError: The dtype has no OpenCL form here (strings, objects, long double ...).
+    """
+    dtype = np.dtype(dtype)
+    found = _ELEMENTS.get(dtype.newbyteorder("=") if dtype.byteorder not in "=|" else dtype)
+    if found is None or not dtype.isnative:
+        names = ", ".join(str(known) for known in _ELEMENTS)
+        raise DTypeError(f"dtype {dtype} is not supported; supported are {names}")
+    return found
+
+
+def dtype_of(name: str) -> np.dtype[Any]:
+    """The NumPy dtype of an :attr:`Element.name` or of a NumPy name (``"f32"``, ``"float32"``)."""
+    for dtype, elem in _ELEMENTS.items():
+        if name in (elem.name, str(dtype)):
+            return dtype
+    names = ", ".join(str(known) for known in _ELEMENTS)
+    raise DTypeError(f"dtype {name!r} is not known; known are {names}")
+
+
+def is_float16_like(dtype: np.dtype[Any]) -> bool:
+    """Whether ``dtype`` is a 16-bit floating storage type (float16 or bfloat16)."""
+    return dtype == np.float16 or (BFLOAT16 is not None and dtype == BFLOAT16)

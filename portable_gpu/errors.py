@@ -1,0 +1,69 @@
+"""Every exception that portable_gpu raises on purpose.
+
+Each message names the argument, says what it was, and what would do.  Each class also derives
+from the built-in that NumPy users expect, so ``except ValueError`` keeps working.
+"""
+
+from __future__ import annotations
+
+
+class PortableGPUError(Exception):
+    """Base of all errors of this library."""
+
+
+class ArgumentError(PortableGPUError, ValueError):
+    """An argument has a value that the operation does not take."""
+
+
+class ShapeError(ArgumentError):
+    """Shapes do not fit each other, or an axis is out of range."""
+
+
+class DTypeError(PortableGPUError, TypeError):
+    """A dtype (or the type of an argument) is not supported by the operation."""
+
+
+class OverlapError(ArgumentError):
+    """An output shares memory with an input, or with itself."""
+
+
+class ReadOnlyError(ArgumentError):
+    """An output cannot be written."""
+
+
+class ContextMismatchError(ArgumentError):
+    """Arrays or queues belong to different OpenCL contexts."""
+
+
+class DeviceNotFoundError(PortableGPUError, LookupError):
+    """No OpenCL device matches the request; the message lists those that exist."""
+
+
+class UnsupportedError(PortableGPUError, NotImplementedError):
+    """The device (or the forced device class) lacks something that the call needs."""
+
+
+class DeviceMemoryError(PortableGPUError, MemoryError):
+    """The device cannot hold a buffer of the size that the call needs."""
+
+
+class PolicyError(ArgumentError):
+    """A policy breaks a limit of the target; the message lists every broken limit."""
+
+
+class RenderError(PortableGPUError):
+    """A kernel template failed to render; the message shows its numbered lines."""
+
+
+class BuildError(PortableGPUError, RuntimeError):
+    """A kernel failed to build.
+
+    Attributes:
+        source: The rendered OpenCL text.
+        log: What the driver printed.
+    """
+
+    def __init__(self, message: str, source: str = "", log: str = "") -> None:
+        super().__init__(message)
+        self.source = source
+        self.log = log

@@ -1,0 +1,1 @@
+"""The device: this layer and those above it alone import pyopencl."""

@@ -1,0 +1,195 @@
+"""List OpenCL devices, read their facts, and pick one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import pyopencl as cl
+
+from portable_gpu.errors import DeviceNotFoundError
+from portable_gpu.targets import DeviceFacts, Target, detect
+from portable_gpu.targets.device_class import has_subgroup_shuffle
+
+DEVICE_VARIABLE = "PORTABLE_GPU_DEVICE"
+CLASS_VARIABLE = "PORTABLE_GPU_DEVICE_CLASS"
+
+_PROBE = """
+__kernel void probe(__global int *out) { out[get_global_id(0)] = 1; }
+"""
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """One device as :func:`devices` lists it.
+
+    Attributes:
+        index: ``platform:device``, as ``PORTABLE_GPU_DEVICE`` takes it.
+        platform: Name of the platform.
+        device: The pyopencl device.
+        target: What the library makes of it.
+    """
+
+    index: str
+    platform: str
+    device: cl.Device
+    target: Target
+
+
+def devices() -> list[DeviceInfo]:
+    """Every device of every platform, in the order of the OpenCL loader."""
+    return [
+        DeviceInfo(index, device.platform.name.strip(), device, detect(query_facts(device)))
+        for index, device in _enumerate()
+    ]
+
+
+def choose_device(request: str | None = None) -> tuple[cl.Device, str]:
+    """The device to use, and a sentence on why.
+
+    Args:
+        request: ``platform:device`` (indices or parts of names), or part of a name.  Without it
+            ``PORTABLE_GPU_DEVICE`` counts, then the first GPU, then the first CPU.
+
+    Raises:
+        DeviceNotFoundError: Nothing matches; the message lists what there is.
+    """
+    found = _enumerate()
+    source = "device="
+    if request is None:
+        request, source = os.environ.get(DEVICE_VARIABLE) or None, f"{DEVICE_VARIABLE}="
+    if request is not None:
+        for index, device in found:
+            if _matches(request, index, device):
+                return device, f"{source}{request} asks for it"
+        raise DeviceNotFoundError(f"{source}{request} matches no OpenCL device. {_listing(found)}")
+    if not found:
+        raise DeviceNotFoundError(f"no OpenCL device. {_listing(found)}")
+    for wanted, word in ((cl.device_type.GPU, "GPU"), (cl.device_type.CPU, "CPU")):
+        for _, device in found:
+            if device.type & wanted:
+                return device, f"the first {word} (a GPU is preferred, then a CPU)"
+    return found[0][1], "the only kind of device there is"
+
+
+def query_facts(device: cl.Device) -> DeviceFacts:
+    """Everything that ``device`` says of itself; what it does not answer is ``None``."""
+    extensions = frozenset(device.extensions.split())
+    facts: dict[str, Any] = {
+        "platform_name": device.platform.name.strip(),
+        "platform_version": device.platform.version.strip(),
+        "name": device.name.strip(),
+        "vendor": device.vendor.strip(),
+        "vendor_id": device.vendor_id,
+        "type": _type(device),
+        "driver_version": device.driver_version,
+        "version": device.version.strip(),
+        "opencl_c_version": device.opencl_c_version.strip(),
+        "extensions": extensions,
+        "compute_units": device.max_compute_units,
+        "max_work_group_size": device.max_work_group_size,
+        "local_mem_size": device.local_mem_size,
+        "local_mem_is_dedicated": device.local_mem_type == cl.device_local_mem_type.LOCAL,
+        "global_mem_size": device.global_mem_size,
+        "max_alloc_size": device.max_mem_alloc_size,
+        "cache_size": device.global_mem_cache_size,
+        "cacheline_size": device.global_mem_cacheline_size or 64,
+        "native_float_width": device.native_vector_width_float,
+        "host_unified_memory": bool(_ask(device, "host_unified_memory")),
+        "warp_size_nv": _ask(device, "warp_size_nv"),
+        "compute_capability_nv": _pair(device, "compute_capability_%s_nv"),
+        "wavefront_width_amd": _ask(device, "wavefront_width_amd"),
+        "gfxip_amd": _pair(device, "gfxip_%s_amd"),
+        "board_name_amd": _ask(device, "board_name_amd"),
+        "max_num_sub_groups": _ask(device, "max_num_sub_groups") or 0,
+    }
+    known = DeviceFacts(**facts)
+    needs_probe = known.type != "cpu" or has_subgroup_shuffle(known)
+    if needs_probe and known.warp_size_nv is None and known.wavefront_width_amd is None:
+        facts["preferred_multiple_probed"], facts["sub_group_size_probed"] = _probe(device, known)
+    return DeviceFacts(**facts)
+
+
+def _enumerate() -> list[tuple[str, cl.Device]]:
+    found: list[tuple[str, cl.Device]] = []
+    try:
+        platforms = cl.get_platforms()
+    except cl.LogicError:  # PLATFORM_NOT_FOUND_KHR: the loader found no implementation
+        return found
+    for p, platform in enumerate(platforms):
+        with contextlib.suppress(cl.Error):
+            for d, device in enumerate(platform.get_devices()):
+                found.append((f"{p}:{d}", device))
+    return found
+
+
+def _matches(request: str, index: str, device: cl.Device) -> bool:
+    wanted, name = request.strip().lower(), device.name.lower()
+    platform = device.platform.name.lower()
+    if wanted == index or wanted in name or wanted in platform:
+        return True
+    head, colon, tail = wanted.partition(":")
+    if not colon:
+        return False
+    p, d = index.split(":")
+    return (head == p or (not head.isdigit() and head in platform)) and (
+        tail == d or (not tail.isdigit() and tail in name)
+    )
+
+
+def _listing(found: list[tuple[str, cl.Device]]) -> str:
+    if not found:
+        return (
+            "No OpenCL implementation is installed; "
+            "'pip install pocl-binary-distribution' gives one for the CPU"
+        )
+    names = ", ".join(f"{i} {d.name.strip()} ({d.platform.name.strip()})" for i, d in found)
+    return f"There are: {names}"
+
+
+def _type(device: cl.Device) -> str:
+    if device.type & cl.device_type.GPU:
+        return "gpu"
+    return "cpu" if device.type & cl.device_type.CPU else "accelerator"
+
+
+def _ask(device: cl.Device, name: str) -> Any:
+    try:
+        return getattr(device, name)
+    except (cl.Error, AttributeError):  # the extension of this query is absent
+        return None
+
+
+def _pair(device: cl.Device, pattern: str) -> tuple[int, int] | None:
+    major, minor = _ask(device, pattern % "major"), _ask(device, pattern % "minor")
+    return None if major is None or minor is None else (major, minor)
+
+
+def _probe(device: cl.Device, facts: DeviceFacts) -> tuple[int | None, int | None]:
+    """Build a kernel of one line, for what only a kernel can answer."""
+    try:
+        context = cl.Context([device])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", cl.CompilerWarning)
+            program = cl.Program(context, _PROBE)
+            program.build(cache_dir=False)  # type: ignore[arg-type]  # False: no cache
+        kernel = cl.Kernel(program, "probe")
+        multiple = kernel.get_work_group_info(
+            cl.kernel_work_group_info.PREFERRED_WORK_GROUP_SIZE_MULTIPLE, device
+        )
+    except cl.Error:
+        return None, None
+    if not has_subgroup_shuffle(facts):
+        return multiple, None
+    try:
+        size = kernel.get_sub_group_info(
+            device,
+            cl.kernel_sub_group_info.MAX_SUB_GROUP_SIZE_FOR_NDRANGE,
+            [min(256, facts.max_work_group_size)],
+        )
+    except (cl.Error, AttributeError):
+        return multiple, None
+    return multiple, size if isinstance(size, int) else None

@@ -1,0 +1,249 @@
+"""The Engine: a context, a queue, what the device is, and the caches and memory of its calls."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import pyopencl as cl
+from pyopencl.tools import ImmediateAllocator, MemoryPool
+
+from portable_gpu.errors import (
+    ArgumentError,
+    ContextMismatchError,
+    DeviceMemoryError,
+)
+from portable_gpu.runtime.devices import (
+    CLASS_VARIABLE,
+    choose_device,
+    query_facts,
+)
+from portable_gpu.runtime.program import DiskCache, ProgramCache
+from portable_gpu.runtime.views import context_of
+from portable_gpu.targets import Target, detect
+from portable_gpu.tuning.table import TuningTable
+
+T = TypeVar("T")
+
+
+class Engine:
+    """Runs kernels on one device.  Safe to use from several threads.
+
+    Attributes:
+        context: The OpenCL context.
+        device: The device.
+        queue: The queue of calls that name no other.
+        target: What the device is, and hence which path its kernels take.
+        table: Where policies come from.
+        reason: Why this device was chosen.
+    """
+
+    def __init__(
+        self,
+        device: cl.Device | str | None = None,
+        *,
+        queue: cl.CommandQueue | None = None,
+        device_class: str | None = None,
+        table: TuningTable | None = None,
+    ) -> None:
+        """Open a device.
+
+        Args:
+            device: A pyopencl device, or a request as ``PORTABLE_GPU_DEVICE`` takes it; without
+                one, that variable, then a GPU, then a CPU.
+            queue: Use this queue, and its context and device, instead.
+            device_class: Take the path of another class (``gcn``, ``generic``, ``nvidia-sm20``);
+                ``PORTABLE_GPU_DEVICE_CLASS`` does the same for every engine.
+            table: Policies to use instead of the user's and the shipped ones.
+
+        Raises:
+            DeviceNotFoundError: No such device.
+            ArgumentError: Both ``device`` and ``queue``, or an unknown class.
+            UnsupportedError: The class cannot run on the device.
+        """
+        if queue is not None:
+            if device is not None:
+                raise ArgumentError("device and queue are both given; the queue has its device")
+            self.device, self.reason = queue.device, "the device of the given queue"
+            self.context = queue.context
+        else:
+            if isinstance(device, cl.Device):
+                self.device, self.reason = device, "given as an object"
+            else:
+                self.device, self.reason = choose_device(device)
+            self.context = cl.Context([self.device])
+        forced = device_class or os.environ.get(CLASS_VARIABLE) or None
+        self.target: Target = detect(query_facts(self.device), forced)
+        self.table = TuningTable.load() if table is None else table
+        self.queue = cl.CommandQueue(self.context, self.device) if queue is None else queue
+        #: A CPU device works on NumPy memory in place, whatever path is forced on it.
+        self.maps_host_memory = self.target.facts.type == "cpu"
+        self.programs = ProgramCache(self.context, self.device, DiskCache.default())
+        self._plans: dict[Hashable, Any] = {}
+        self._lock = threading.RLock()
+        self._states: dict[cl.CommandQueue, QueueState] = {}
+
+    def __repr__(self) -> str:
+        return f"<Engine {self.target.facts.name!r} as {self.target.device_class}>"
+
+    def plan(self, key: Hashable, make: Callable[[], T]) -> T:
+        """The cached plan of ``key``; ``make()`` builds it the first time."""
+        plan = self._plans.get(key)
+        if plan is None:
+            with self._lock:
+                plan = self._plans.get(key)
+                if plan is None:
+                    plan = self._plans[key] = make()
+        return plan
+
+    def state(self, queue: cl.CommandQueue | None = None) -> QueueState:
+        """What the engine keeps for a queue (its own, or another of the same context)."""
+        wanted = self.queue if queue is None else queue
+        state = self._states.get(wanted)
+        if state is None:
+            with self._lock:
+                state = self._states.setdefault(wanted, QueueState(self, wanted))
+        return state
+
+    def check_allocation(self, nbytes: int) -> None:
+        """Raise DeviceMemoryError if no buffer of ``nbytes`` can exist on the device."""
+        limit = self.target.facts.max_alloc_size
+        if nbytes > limit:
+            raise DeviceMemoryError(
+                f"a buffer of {nbytes} bytes is needed, and the largest that "
+                f"{self.target.facts.name} gives has {limit}; split the problem"
+            )
+
+    def allocate(self, nbytes: int) -> cl.Buffer:
+        """A new buffer of the caller's own."""
+        self.check_allocation(nbytes)
+        try:
+            return cl.Buffer(self.context, cl.mem_flags.READ_WRITE, nbytes)
+        except cl.Error as error:
+            raise DeviceMemoryError(f"no buffer of {nbytes} bytes to be had: {error}") from error
+
+
+class QueueState:
+    """What an engine keeps for one queue: memory that its kernels may reuse in order."""
+
+    def __init__(self, engine: Engine, queue: cl.CommandQueue) -> None:
+        self.engine = engine
+        self.queue = queue
+        properties = queue.properties
+        self.in_order = not properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
+        self._pool = MemoryPool(ImmediateAllocator(queue))
+        self._lock = threading.Lock()
+        self.empty_buffer = cl.Buffer(engine.context, cl.mem_flags.READ_WRITE, 64)
+        self._counters = self._zeroed(1024)
+        self._partials = self._zeroed(1 << 14)
+
+    def workspace(self, nbytes: int) -> Any:
+        """A buffer for the kernels of one call; drop it once they are enqueued.
+
+        On an in-order queue it comes from a pool, for whoever gets it next is enqueued later.
+        On an out-of-order queue it is fresh: OpenCL keeps it alive until its commands end.
+
+        Raises:
+            DeviceMemoryError: The device has no such room.
+        """
+        if not self.in_order:
+            return self.engine.allocate(nbytes)
+        self.engine.check_allocation(nbytes)
+        try:
+            with self._lock:
+                return self._pool.allocate(nbytes)
+        except cl.Error as error:
+            raise DeviceMemoryError(f"no workspace of {nbytes} bytes: {error}") from error
+
+    def fold_space(self, counters: int, nbytes: int) -> tuple[Any, Any]:
+        """Room for a fold over work-groups: zeroed 32-bit counters, and ``nbytes`` for partials.
+
+        Every kernel leaves the counters zeroed, so an in-order queue needs one set.  The room
+        for partials starts zeroed too, so that no checker sees uninitialised memory.
+        """
+        if not self.in_order:
+            return self._zeroed(counters), self._zeroed(-(-nbytes // 4))
+        if counters > self._counters.size // 4:
+            self._counters = self._zeroed(2 * counters)
+        if nbytes > self._partials.size:
+            self._partials = self._zeroed(-(-nbytes // 2))
+        return self._counters, self._partials
+
+    def _zeroed(self, count: int) -> cl.Buffer:
+        zeros = np.zeros(count, np.uint32)
+        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+        return cl.Buffer(self.engine.context, flags, hostbuf=zeros)
+
+
+_registry_lock = threading.RLock()
+_default: Engine | None = None
+_by_queue: dict[cl.CommandQueue, QueueState] = {}
+_by_context: dict[tuple[int, int], Engine] = {}
+
+
+def default_engine() -> Engine:
+    """The engine of calls that name none; opened on first use, on the device that ``info`` shows.
+
+    Raises:
+        DeviceNotFoundError: There is no OpenCL device.
+    """
+    global _default
+    if _default is None:
+        with _registry_lock:
+            if _default is None:
+                _default = Engine()
+    return _default
+
+
+def state_for(
+    arrays: Sequence[Any], engine: Engine | None, queue: cl.CommandQueue | None
+) -> QueueState:
+    """The queue, and its engine, on which a call with these device arrays runs.
+
+    ``queue=`` counts first, then the queue of the first array that has one, then the engine's.
+
+    Raises:
+        ContextMismatchError: Arrays, queue and engine are of different contexts.
+    """
+    chosen = queue
+    if chosen is None:
+        chosen = next((array.queue for array in arrays if array.queue is not None), None)
+    if chosen is None and engine is None and not arrays:
+        return default_engine().state()
+    if engine is None and chosen is not None and len(arrays) <= 1 and queue is None:
+        known = _by_queue.get(chosen)  # the common call: one array, with its queue
+        if known is not None:
+            return known
+    context = context_of(arrays)
+    if engine is not None and context is not None and engine.context != context:
+        raise ContextMismatchError("an array is of another OpenCL context than engine=")
+    if chosen is None:
+        found = engine if engine is not None else _engine_of(context, None)
+        return found.state()
+    if context is not None and chosen.context != context:
+        raise ContextMismatchError("queue= is of another OpenCL context than the arrays")
+    if engine is not None:
+        if chosen.context != engine.context:
+            raise ContextMismatchError("queue= is of another OpenCL context than engine=")
+        return engine.state(chosen)
+    with _registry_lock:
+        if len(_by_queue) > 256:  # queues come and go: keep the map from growing without end
+            _by_queue.clear()
+        return _by_queue.setdefault(chosen, _engine_of(chosen.context, chosen).state(chosen))
+
+
+def _engine_of(context: cl.Context | None, queue: cl.CommandQueue | None) -> Engine:
+    if context is None:
+        return default_engine()
+    with _registry_lock:
+        if _default is not None and _default.context == context:
+            return _default
+        device = context.devices[0] if queue is None else queue.device
+        key = (context.int_ptr, device.int_ptr)
+        if key not in _by_context:
+            own = cl.CommandQueue(context, device) if queue is None else queue
+            _by_context[key] = Engine(queue=own)
+        return _by_context[key]

@@ -1,0 +1,206 @@
+"""Build programs; keep them in memory and, checked by hash, on disk."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import tempfile
+import threading
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+from platformdirs import user_cache_path
+
+from portable_gpu.codegen.source import numbered
+from portable_gpu.codegen.specialization import Specialization
+from portable_gpu.errors import BuildError
+
+CACHE_VARIABLE = "PORTABLE_GPU_CACHE"
+_MAGIC = b"portable_gpu program 1\n"
+_ERROR_LINE = re.compile(r":(\d+):\d+:\s+(?:fatal )?error")
+
+
+class DiskCache:
+    """Program binaries in one folder, one file a program.
+
+    A file is a magic line, a line of JSON (the full key, the payload's SHA-256) and the payload.
+    What does not check out is treated as absent.  Files appear by rename, so several processes
+    may share the folder.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        """``folder=None`` keeps nothing."""
+        self.folder = folder
+
+    @classmethod
+    def default(cls) -> DiskCache:
+        """``$PORTABLE_GPU_CACHE`` (``off`` for none), or the user's cache folder."""
+        named = os.environ.get(CACHE_VARIABLE)
+        if named == "off":
+            return cls(None)
+        return cls(Path(named) if named else user_cache_path("portable_gpu") / "programs")
+
+    def read(self, key: str) -> bytes | None:
+        """The payload stored under ``key``, if it is there and intact."""
+        if self.folder is None:
+            return None
+        try:
+            content = (self.folder / key).read_bytes()
+        except OSError:
+            return None
+        if not content.startswith(_MAGIC):
+            return None
+        header, newline, payload = content[len(_MAGIC) :].partition(b"\n")
+        try:
+            fields = json.loads(header) if newline else {}
+        except (ValueError, RecursionError):
+            return None
+        intact = isinstance(fields, dict) and fields.get("key") == key
+        if intact and fields.get("sha256") == hashlib.sha256(payload).hexdigest():
+            return payload
+        return None
+
+    def write(self, key: str, payload: bytes) -> None:
+        """Store ``payload``; a folder that cannot be written is no error."""
+        if self.folder is None:
+            return
+        header = json.dumps({"key": key, "sha256": hashlib.sha256(payload).hexdigest()})
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(dir=self.folder, prefix=".new-")
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(_MAGIC + header.encode() + b"\n" + payload)
+                os.replace(temporary, self.folder / key)
+            except OSError:
+                os.unlink(temporary)
+        except OSError:
+            return
+
+
+class Kernel:
+    """A kernel that several threads may launch: arguments and launch go under one lock."""
+
+    def __init__(self, kernel: cl.Kernel, argument_types: Sequence[Any]) -> None:
+        """``argument_types`` holds a NumPy scalar type for each scalar, ``None`` for a buffer."""
+        self._kernel = kernel
+        self._kernel.set_scalar_arg_dtypes(list(argument_types))
+        self._lock = threading.Lock()
+
+    def __call__(
+        self,
+        queue: cl.CommandQueue,
+        global_size: tuple[int, ...],
+        local_size: tuple[int, ...],
+        arguments: Sequence[Any],
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> cl.Event:
+        """Enqueue one launch and return its event."""
+        with self._lock:
+            self._kernel.set_args(*arguments)
+            return cl.enqueue_nd_range_kernel(
+                queue, self._kernel, global_size, local_size, None, wait_for
+            )
+
+
+class ProgramCache:
+    """The programs of one context and device: in memory, then on disk, then built."""
+
+    def __init__(self, context: cl.Context, device: cl.Device, disk: DiskCache) -> None:
+        self._context = context
+        self._device = device
+        self._disk = disk
+        self._programs: dict[str, cl.Program] = {}
+        self._lock = threading.Lock()
+        self._identity = "\0".join(
+            (
+                device.platform.name,
+                device.platform.version,
+                device.name,
+                device.vendor,
+                device.version,
+                device.driver_version,
+                *(f"{name}={os.environ.get(name)}" for name in _COMPILER_VARIABLES),
+            )
+        )
+
+    def kernel(self, spec: Specialization, name: str, argument_types: Sequence[Any]) -> Kernel:
+        """A fresh :class:`Kernel` ``name`` of the built specialization.
+
+        Raises:
+            BuildError: The driver refused the source.
+        """
+        return Kernel(cl.Kernel(self.program(spec), name), argument_types)
+
+    def program(self, spec: Specialization) -> cl.Program:
+        """The built program of ``spec``."""
+        with self._lock:
+            program = self._programs.get(spec.key)
+            if program is None:
+                program = self._programs[spec.key] = self._load(spec) or self._build(spec)
+            return program
+
+    def _disk_key(self, spec: Specialization) -> str:
+        return hashlib.sha256(f"{self._identity}\0{spec.key}".encode()).hexdigest()
+
+    def _load(self, spec: Specialization) -> cl.Program | None:
+        binary = self._disk.read(self._disk_key(spec))
+        if binary is None:
+            return None
+        try:
+            program = cl.Program(self._context, [self._device], [binary])
+            return _quietly_built(program, spec.options)
+        except cl.Error:  # a driver that changed without changing its version
+            return None
+
+    def _build(self, spec: Specialization) -> cl.Program:
+        try:
+            program = _quietly_built(cl.Program(self._context, spec.text), spec.options)
+        except cl.Error as error:
+            raise BuildError(
+                _build_message(spec, str(error), self._device), spec.text, str(error)
+            ) from error
+        self._disk.write(self._disk_key(spec), program.binaries[0])
+        return program
+
+
+#: Variables that change what a driver's compiler makes of the same source.
+_COMPILER_VARIABLES = (
+    "CL_CONFIG_CPU_VECTORIZER_MODE",
+    "CL_CONFIG_CPU_TARGET_ARCH",
+    "POCL_WORK_GROUP_METHOD",
+    "OCLGRIND_BUILD_OPTIONS",
+)
+
+
+def _quietly_built(program: cl.Program, options: Sequence[str]) -> cl.Program:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", cl.CompilerWarning)
+        program.build(list(options), cache_dir=False)  # type: ignore[arg-type]  # False: no cache
+    return program
+
+
+def _build_message(spec: Specialization, log: str, device: cl.Device) -> str:
+    match = _ERROR_LINE.search(log)
+    line = int(match.group(1)) if match else None
+    if line is not None and line > len(spec.text.splitlines()):
+        line = None
+    return (
+        f"kernel {spec.name} failed to build on {device.name.strip()} "
+        f"with options {' '.join(spec.options)}\n"
+        f"--- the driver's log\n{log.strip()}\n"
+        f"--- the source\n{numbered(spec.text, line)}"
+    )
+
+
+#: Argument types that kernels share.
+BUFFER = None
+INT = np.int32
+LONG = np.int64
+UINT = np.uint32

@@ -1,0 +1,363 @@
+"""Arrays in, arrays out: one strided view for NumPy arrays and pyopencl arrays alike.
+
+The view is the Matrix of the founding texts with any number of axes: a buffer, an offset, a
+shape and strides, the latter three in elements.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from portable_gpu.dtypes import element
+from portable_gpu.errors import (
+    ArgumentError,
+    ContextMismatchError,
+    DTypeError,
+    OverlapError,
+    ReadOnlyError,
+    ShapeError,
+)
+
+if TYPE_CHECKING:
+    from portable_gpu.runtime.engine import Engine, QueueState
+
+Shape = tuple[int, ...]
+AnyArray = Any  # numpy.ndarray | pyopencl.array.Array | anything numpy.asarray takes
+_FLAGS = cl.mem_flags
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A strided view of device memory; offset and strides count elements."""
+
+    buffer: Any
+    offset: int
+    shape: Shape
+    strides: Shape
+    dtype: np.dtype[Any]
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        size = 1
+        for extent in self.shape:
+            size *= extent
+        return size
+
+
+def as_array(value: AnyArray, name: str) -> Any:
+    """``value`` as a NumPy or pyopencl array of a supported dtype, never copied needlessly.
+
+    Raises:
+        DTypeError: ``value`` cannot be an array, or has an unsupported dtype.
+    """
+    if not isinstance(value, (np.ndarray, cla.Array)):
+        try:
+            value = np.from_dlpack(value) if hasattr(value, "__dlpack__") else np.asarray(value)
+        except (TypeError, ValueError, RuntimeError, BufferError) as error:
+            raise DTypeError(
+                f"{name} is a {type(value).__name__}, not an array: {error}"
+            ) from error
+    try:
+        if isinstance(value, np.ndarray) and not value.dtype.isnative:
+            value = value.astype(value.dtype.newbyteorder("="))
+        element(value.dtype)
+    except DTypeError as error:
+        raise DTypeError(f"{name}: {error}") from None
+    return value
+
+
+def contiguous_strides(shape: Shape) -> Shape:
+    """Strides of a C-ordered array, in elements."""
+    strides, step = [], 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= max(extent, 1)
+    return tuple(reversed(strides))
+
+
+class Call:
+    """One call: finds its queue, turns its arrays into views, and its results into arrays.
+
+    With NumPy arrays alone the result is a NumPy array and :meth:`finish` waits; with any
+    pyopencl array among the arguments it is a pyopencl array and nothing waits.  Use as::
+
+        call = Call([a, b], engine, queue, wait_for)
+        x = call.input(a, "a")
+        y = call.output(shape, dtype, out)
+        call.event(launch(..., wait_for=call.wait_for))
+        return call.finish()
+    """
+
+    def __init__(
+        self,
+        arrays: Sequence[Any],
+        engine: Engine | None,
+        queue: cl.CommandQueue | None,
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> None:
+        """``arrays`` are those that decide where the call runs (``None`` entries are skipped).
+
+        Raises:
+            ContextMismatchError: Arrays, ``queue`` and ``engine`` are of different contexts.
+        """
+        from portable_gpu.runtime.engine import state_for
+
+        on_device = [array for array in arrays if isinstance(array, cla.Array)]
+        self.state: QueueState = state_for(on_device, engine, queue)
+        self.engine: Engine = self.state.engine
+        self.host = not on_device
+        self.wait_for: list[cl.Event] | None = self._events(on_device, wait_for)
+        self._result: Any = None
+        self._download: tuple[Any, np.ndarray[Any, Any]] | None = None
+        self._event: cl.Event | None = None
+        self._keep: list[Any] = []
+
+    def input(self, array: Any, name: str) -> View:
+        """The view of an input array (NumPy memory in place on a CPU device, else uploaded)."""
+        if isinstance(array, cla.Array):
+            return self._device_view(array, name)
+        if not self.host:
+            array = np.ascontiguousarray(array)
+            return _whole(self._upload(array), array)
+        return self._host_view(array, name, writable=False)
+
+    def output(
+        self,
+        shape: Shape,
+        dtype: np.dtype[Any],
+        out: Any = None,
+        name: str = "out",
+        read: bool = False,
+    ) -> View:
+        """The view that the kernel writes, and later :meth:`finish` returns.
+
+        Args:
+            shape: What the result must have.
+            dtype: Likewise.
+            out: The caller's array for it, or ``None`` for a fresh one.
+            name: How messages call ``out``.
+            read: Whether the kernel also reads it (``beta * c``).
+
+        Raises:
+            ShapeError, DTypeError, ReadOnlyError, ArgumentError: ``out`` does not fit.
+        """
+        if out is None:
+            return self._new_output(shape, dtype)
+        check_output(out, shape, dtype, name, self.host)
+        self._result = out
+        if isinstance(out, cla.Array):
+            return self._device_view(out, name)
+        if self.engine.maps_host_memory:
+            return self._host_view(out, name, writable=True)
+        staged = np.ascontiguousarray(out)
+        buffer = self._upload(staged) if read else self.state.workspace(max(1, staged.nbytes))
+        self._download = (buffer, out)
+        return _whole(buffer, staged)
+
+    def event(self, event: cl.Event) -> None:
+        """Note the event of the call's last kernel: it covers all that the result needs."""
+        self._event = event
+
+    def finish(self) -> Any:
+        """Wait (NumPy) or attach the event (pyopencl), and return the result."""
+        result = self._result
+        if not self.host:
+            if self._event is not None:
+                result.add_event(self._event)
+            return result
+        if self._download is not None and self._event is not None:
+            buffer, target = self._download
+            if target.flags.c_contiguous:
+                cl.enqueue_copy(self.state.queue, target, buffer, wait_for=[self._event])
+            else:
+                staged = np.empty(target.shape, target.dtype)
+                cl.enqueue_copy(self.state.queue, staged, buffer, wait_for=[self._event])
+                target[...] = staged
+        elif self._event is not None:
+            self._event.wait()
+        return result
+
+    # -- the pieces
+
+    def _events(
+        self, on_device: Sequence[Any], wait_for: Sequence[cl.Event] | None
+    ) -> list[cl.Event] | None:
+        events = list(wait_for) if wait_for else []
+        for array in on_device:
+            if array.events and not (self.state.in_order and array.queue == self.state.queue):
+                events.extend(array.events)
+        return events or None
+
+    def _device_view(self, array: Any, name: str) -> View:
+        itemsize = array.dtype.itemsize
+        misfit = array.offset % itemsize or any(s % itemsize for s in array.strides)
+        if misfit and array.size:
+            raise ArgumentError(
+                f"{name} has offset {array.offset} and strides {array.strides} bytes, which are "
+                f"no multiples of its itemsize {itemsize}; copy it first"
+            )
+        return View(
+            array.base_data if array.base_data is not None else self.state.empty_buffer,
+            array.offset // itemsize,
+            array.shape,
+            tuple(s // itemsize for s in array.strides),
+            array.dtype,
+        )
+
+    def _host_view(self, array: np.ndarray[Any, Any], name: str, writable: bool) -> View:
+        itemsize = array.dtype.itemsize
+        if array.size == 0:
+            zeros = (0,) * array.ndim
+            return View(self.state.empty_buffer, 0, array.shape, zeros, array.dtype)
+        regular = array.flags.aligned and not any(s % itemsize for s in array.strides)
+        if not self.engine.maps_host_memory or not regular:
+            if writable:
+                raise ArgumentError(f"{name} has strides {array.strides} bytes, not whole elements")
+            packed = np.ascontiguousarray(array)
+            if not self.engine.maps_host_memory:
+                return _whole(self._upload(packed), packed)
+            array = packed
+        low, high = np.lib.array_utils.byte_bounds(array)
+        self._check_size(high - low)
+        memory = (ctypes.c_char * (high - low)).from_address(low)
+        access = _FLAGS.READ_WRITE if writable else _FLAGS.READ_ONLY
+        buffer = cl.Buffer(self.engine.context, access | _FLAGS.USE_HOST_PTR, hostbuf=memory)
+        self._keep.append(array)
+        return View(
+            buffer,
+            (array.ctypes.data - low) // itemsize,
+            array.shape,
+            tuple(s // itemsize for s in array.strides),
+            array.dtype,
+        )
+
+    def _new_output(self, shape: Shape, dtype: np.dtype[Any]) -> View:
+        if self.host and self.engine.maps_host_memory:
+            self._result = np.empty(shape, dtype)
+            return self._host_view(self._result, "out", writable=True)
+        size = 1
+        for extent in shape:
+            size *= extent
+        strides = contiguous_strides(shape)
+        if self.host:
+            self._result = np.empty(shape, dtype)
+            buffer = self.state.workspace(max(1, size * dtype.itemsize))
+            self._download = (buffer, self._result)
+            return View(buffer, 0, shape, strides, dtype)
+        buffer = self.engine.allocate(size * dtype.itemsize) if size else None
+        # The public constructor costs 12 us, the one that pyopencl's own slicing uses 1 us.
+        self._result = cla.Array(
+            None, shape, dtype, data=buffer, strides=tuple(s * dtype.itemsize for s in strides),
+            _fast=True, _size=size, _context=self.engine.context, _queue=self.state.queue,
+        )  # fmt: skip
+        return View(self.state.empty_buffer if buffer is None else buffer, 0, shape, strides, dtype)
+
+    def _upload(self, array: np.ndarray[Any, Any]) -> Any:
+        if array.size == 0:
+            return self.state.empty_buffer
+        self._check_size(array.nbytes)
+        buffer = self.state.workspace(array.nbytes)
+        event = cl.enqueue_copy(self.state.queue, buffer, array, is_blocking=False)
+        self._keep.append((array, buffer, event))
+        if not self.state.in_order:
+            self.wait_for = [*(self.wait_for or ()), event]
+        if not self.host:
+            event.wait()  # the caller may change the NumPy array as soon as the call returns
+        return buffer
+
+    def _check_size(self, nbytes: int) -> None:
+        self.engine.check_allocation(nbytes)
+
+
+def check_output(out: Any, shape: Shape, dtype: np.dtype[Any], name: str, host: bool) -> None:
+    """Raise unless ``out`` is a writable array of ``shape`` and ``dtype``, of the right kind."""
+    if not isinstance(out, (np.ndarray, cla.Array)):
+        raise DTypeError(f"{name} is a {type(out).__name__}, not a NumPy or pyopencl array")
+    if host != isinstance(out, np.ndarray):
+        where = "NumPy" if host else "pyopencl"
+        raise ArgumentError(
+            f"{name} is a {type(out).__module__} array; the result is a {where} one"
+        )
+    if tuple(out.shape) != tuple(shape):
+        raise ShapeError(f"{name} has shape {tuple(out.shape)}, the result has {tuple(shape)}")
+    if out.dtype != dtype:
+        raise DTypeError(f"{name} has dtype {out.dtype}, the result has {dtype}")
+    if isinstance(out, np.ndarray) and not out.flags.writeable:
+        raise ReadOnlyError(f"{name} is read-only; pass a writable array")
+    if any(s == 0 and n > 1 for s, n in zip(out.strides, out.shape, strict=True)):
+        raise OverlapError(f"{name} overlaps itself: strides {out.strides} for {out.shape}")
+
+
+def check_no_overlap(out: Any, out_name: str, inputs: Sequence[tuple[Any, str]]) -> None:
+    """Raise OverlapError if ``out`` shares memory with any of ``inputs`` (array, name)."""
+    for array, name in inputs:
+        if isinstance(out, np.ndarray) and isinstance(array, np.ndarray):
+            overlap = np.may_share_memory(out, array) and np.shares_memory(out, array)
+        elif isinstance(out, cla.Array) and isinstance(array, cla.Array):
+            overlap = _device_overlap(out, array)
+        else:
+            overlap = False
+        if overlap:
+            raise OverlapError(f"{out_name} shares memory with {name}; pass a separate array")
+
+
+def _device_overlap(a: Any, b: Any) -> bool:
+    if a.base_data is None or b.base_data is None or not a.size or not b.size:
+        return False
+    (base_a, low_a, high_a), (base_b, low_b, high_b) = _span(a), _span(b)
+    return base_a == base_b and low_a < high_b and low_b < high_a
+
+
+def _span(array: Any) -> tuple[int, int, int]:
+    """Parent buffer, first byte and end of the bytes that an array may touch."""
+    base, origin = array.base_data, array.offset
+    parent = base.get_info(cl.mem_info.ASSOCIATED_MEMOBJECT)
+    if parent is not None and base.get_info(cl.mem_info.TYPE) == cl.mem_object_type.BUFFER:
+        origin += base.get_info(cl.mem_info.OFFSET)
+        base = parent
+    low = high = origin
+    for stride, extent in zip(array.strides, array.shape, strict=True):
+        low += min(0, stride * (extent - 1))
+        high += max(0, stride * (extent - 1))
+    return base.int_ptr, low, high + array.dtype.itemsize
+
+
+def _whole(buffer: Any, array: np.ndarray[Any, Any]) -> View:
+    return View(buffer, 0, array.shape, contiguous_strides(array.shape), array.dtype)
+
+
+def context_of(arrays: Sequence[Any]) -> cl.Context | None:
+    """The one context of pyopencl arrays.
+
+    Raises:
+        ContextMismatchError: They are of two contexts.
+    """
+    context: cl.Context | None = None
+    for array in arrays:
+        if context is not None and array.context != context:
+            raise ContextMismatchError(
+                "arrays of two OpenCL contexts in one call; copy one over by NumPy first"
+            )
+        context = array.context
+    return context
+
+
+__all__ = [
+    "AnyArray",
+    "Call",
+    "Shape",
+    "View",
+    "as_array",
+    "check_no_overlap",
+    "check_output",
+    "context_of",
+    "contiguous_strides",
+]

@@ -1,0 +1,44 @@
+"""CPUs: a work-item is its own sub-group, groups of one, explicit vectors."""
+
+from __future__ import annotations
+
+from portable_gpu.targets.device_class import Derivation, DeviceClass, power_of_two_in
+from portable_gpu.targets.target import DeviceFacts
+
+
+def _matches(facts: DeviceFacts) -> bool:
+    return facts.type == "cpu"
+
+
+def _derive(facts: DeviceFacts, out: Derivation) -> None:
+    out.exchange("serial", 1, "derived", "a work-item is its own sub-group")
+    out.set("lockstep", False, "derived", "nothing to exchange")
+    width = power_of_two_in(4 * facts.native_float_width, 16, 64, 16)
+    out.set("vector_bytes", width, "queried", "NATIVE_VECTOR_WIDTH_FLOAT")
+
+
+CPU = DeviceClass(
+    name="cpu",
+    define="CPU_DEVICE",
+    summary="CPUs: one work-item a group, explicit vectors",
+    matches=_matches,
+    derive=_derive,
+    example=DeviceFacts(
+        platform_name="Portable Computing Language",
+        name="pthread-x86-64",
+        vendor="GenuineIntel",
+        vendor_id=0x8086,
+        type="cpu",
+        version="OpenCL 3.0 PoCL",
+        extensions=frozenset({"cl_khr_fp64", "cl_khr_int64_base_atomics"}),
+        compute_units=8,
+        max_work_group_size=4096,
+        local_mem_size=2 << 20,
+        local_mem_is_dedicated=False,
+        global_mem_size=16 << 30,
+        max_alloc_size=4 << 30,
+        cache_size=32 << 20,
+        native_float_width=8,
+        host_unified_memory=True,
+    ),
+)

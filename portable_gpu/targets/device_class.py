@@ -1,0 +1,122 @@
+"""The form of a device class, and the steps that all classes share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from portable_gpu.targets.target import DeviceFacts, Exchange, Fact, Source, Target
+
+
+@dataclass(frozen=True)
+class DeviceClass:
+    """One row of :data:`portable_gpu.targets.DEVICE_CLASSES`.
+
+    Attributes:
+        name: As users type it (``gcn``).
+        define: The value of ``-DDEVICE=`` (``GCN_DEVICE``).
+        summary: One line for ``info`` and the docs.
+        matches: Whether a device with these facts is of this class.
+        derive: Facts, and the ``Derivation`` to fill.
+        example: Facts of a typical device, for rendering with no device at hand.
+    """
+
+    name: str
+    define: str
+    summary: str
+    matches: Callable[[DeviceFacts], bool]
+    derive: Callable[[DeviceFacts, Derivation], None]
+    example: DeviceFacts
+
+
+class Derivation:
+    """Collects derived facts, each with its source, and turns them into a Target.
+
+    ``native`` says whether the device really is of the class (false when the class is forced).
+    """
+
+    def __init__(self, facts: DeviceFacts, native: bool) -> None:
+        self.native = native
+        self._facts: dict[str, Fact] = {}
+        self.set("fp64", *_fp64(facts))
+        self.set("fp16", "cl_khr_fp16" in facts.extensions, "queried", "cl_khr_fp16")
+        self.set("compute_units", max(1, facts.compute_units), "queried", "MAX_COMPUTE_UNITS")
+        self.set("local_mem_size", facts.local_mem_size, "queried", "LOCAL_MEM_SIZE")
+        self.set("max_work_group_size", facts.max_work_group_size, "queried", "MAX_WORK_GROUP_SIZE")
+        self.set("registers", 64, "assumed", "few enough for any GPU")
+        self.set("local_mem_per_unit", facts.local_mem_size, "assumed", "LOCAL_MEM_SIZE")
+        self.set("vector_bytes", 16, "assumed", "128-bit accesses")
+        self.set("cuda_sm", 0, "derived", "not an NVIDIA device")
+        self.set("cl_std", "CL1.2", "derived", "the least that every path needs")
+        self.set("requires_subgroup_size", False, "derived", "the width is fixed")
+        self.set("builtins_inline", *_builtins_inline(facts))
+
+    def set(self, name: str, value: object, source: Source, why: str) -> None:
+        """Record one fact, replacing an earlier value."""
+        self._facts[name] = Fact(value, source, why)
+
+    def exchange(self, exchange: Exchange, size: int, source: Source, why: str) -> None:
+        """Record the lane-exchange mechanism and the sub-group size that it works on."""
+        self.set("exchange", exchange, "derived", why)
+        self.set("subgroup_size", size, source, why)
+
+    def use_subgroup_functions(self, facts: DeviceFacts) -> bool:
+        """Take the sub-group functions of OpenCL, if the device has all that they need."""
+        if not has_subgroup_shuffle(facts):
+            return False
+        size = facts.sub_group_size_probed
+        if size is None or size & (size - 1) or not 4 <= size <= 64:
+            return False
+        self.exchange("khr_subgroup", size, "probed", "a probe kernel's sub-group size")
+        version = "CL3.0" if facts.opencl_c_version >= "OpenCL C 3.0" else "CL2.0"
+        self.set("cl_std", version, "queried", facts.opencl_c_version)
+        has_attribute = "cl_intel_required_subgroup_size" in facts.extensions
+        self.set(
+            "requires_subgroup_size",
+            has_attribute,
+            "queried",
+            "cl_intel_required_subgroup_size" if has_attribute else "the width is fixed",
+        )
+        self.set("lockstep", False, "derived", "sub-group functions synchronise by themselves")
+        return True
+
+    def target(self, facts: DeviceFacts, row: DeviceClass) -> Target:
+        """The finished Target."""
+        values = {name: fact.value for name, fact in self._facts.items()}
+        return Target(
+            facts=facts,
+            device_class=row.name,
+            device_define=row.define,
+            provenance=dict(self._facts),
+            **values,  # type: ignore[arg-type]  # values are typed by the setters above
+        )
+
+
+def has_subgroup_shuffle(facts: DeviceFacts) -> bool:
+    """Whether lanes can be exchanged by sub-group functions (Khronos's or Intel's)."""
+    has_subgroups = (
+        "cl_khr_subgroups" in facts.extensions
+        or "cl_intel_subgroups" in facts.extensions
+        or facts.max_num_sub_groups > 0
+    )
+    has_shuffle = (
+        "cl_khr_subgroup_shuffle" in facts.extensions or "cl_intel_subgroups" in facts.extensions
+    )
+    return has_subgroups and has_shuffle
+
+
+def power_of_two_in(value: int | None, low: int, high: int, default: int) -> int:
+    """``value`` rounded down to a power of two and clamped; ``default`` where it is unknown."""
+    if not value:
+        return default
+    return max(low, min(high, 1 << (value.bit_length() - 1)))
+
+
+def _fp64(facts: DeviceFacts) -> tuple[bool, Source, str]:
+    return "cl_khr_fp64" in facts.extensions, "queried", "cl_khr_fp64"
+
+
+def _builtins_inline(facts: DeviceFacts) -> tuple[bool, Source, str]:
+    # Measured: PoCL's CPU driver calls its built-in library out of line in hot loops.
+    slow = facts.type == "cpu" and facts.platform_name == "Portable Computing Language"
+    return not slow, "derived", "known of this OpenCL implementation" if slow else "usual"

@@ -1,0 +1,71 @@
+"""AMD GCN and CDNA GPUs: wavefronts of 64; LDS, or DPP where AMD's compiler is there."""
+
+from __future__ import annotations
+
+from portable_gpu.targets.device_class import Derivation, DeviceClass
+from portable_gpu.targets.target import DeviceFacts
+
+
+def is_amd_gpu(facts: DeviceFacts) -> bool:
+    """Whether AMD's own driver runs this GPU."""
+    amd = facts.vendor_id == 0x1002 or facts.vendor.startswith("Advanced Micro Devices")
+    return facts.type == "gpu" and amd
+
+
+def compiles_for_amdgcn(facts: DeviceFacts) -> bool:
+    """Whether the driver's compiler is clang's amdgcn back end, which has the DPP built-ins."""
+    before_dpp = facts.name.startswith(("gfx6", "gfx7"))
+    return is_amd_gpu(facts) and facts.name.startswith("gfx") and not before_dpp
+
+
+def derive_wavefront(facts: DeviceFacts, out: Derivation, default: int) -> None:
+    """Wavefront facts that GCN and RDNA share."""
+    out.set("registers", 256, "derived", "vector registers of a lane")
+    if compiles_for_amdgcn(facts) and out.native:
+        out.exchange("wavefront_dpp", default, "derived", "amdgcn compiler: DPP built-ins")
+    else:
+        out.exchange("wavefront_lds", default, "derived", "no DPP built-ins: local memory")
+    if not out.native:
+        out.set("subgroup_size", default, "forced", "the width of the forced class")
+        out.set("lockstep", False, "forced", "not a device of this class: barriers")
+    elif facts.wavefront_width_amd is not None:
+        out.set("subgroup_size", facts.wavefront_width_amd, "queried", "WAVEFRONT_WIDTH_AMD")
+        out.set("lockstep", True, "derived", "a wavefront runs in lock-step")
+    else:
+        out.set("subgroup_size", default, "assumed", "the usual width of this architecture")
+        out.set("lockstep", False, "assumed", "the width is not known: barriers")
+
+
+def _matches(facts: DeviceFacts) -> bool:
+    wave32 = facts.wavefront_width_amd == 32
+    new = facts.gfxip_amd is not None and facts.gfxip_amd[0] >= 10
+    return is_amd_gpu(facts) and not wave32 and not new
+
+
+def _derive(facts: DeviceFacts, out: Derivation) -> None:
+    derive_wavefront(facts, out, 64)
+
+
+GCN = DeviceClass(
+    name="gcn",
+    define="GCN_DEVICE",
+    summary="AMD GCN and CDNA GPUs: wavefronts of 64, LDS or DPP",
+    matches=_matches,
+    derive=_derive,
+    example=DeviceFacts(
+        platform_name="AMD Accelerated Parallel Processing",
+        name="gfx90a:sramecc+:xnack-",
+        vendor="Advanced Micro Devices, Inc.",
+        vendor_id=0x1002,
+        type="gpu",
+        version="OpenCL 2.0",
+        opencl_c_version="OpenCL C 2.0",
+        extensions=frozenset({"cl_khr_fp64", "cl_khr_fp16", "cl_khr_subgroups"}),
+        compute_units=104,
+        max_work_group_size=1024,
+        local_mem_size=65536,
+        wavefront_width_amd=64,
+        gfxip_amd=(9, 0),
+        preferred_multiple_probed=64,
+    ),
+)

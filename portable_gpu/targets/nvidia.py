@@ -1,0 +1,82 @@
+"""NVIDIA GPUs: warps of 32; ``shfl`` from SM 30, ``shfl.sync`` from SM 70."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from portable_gpu.targets.device_class import Derivation, DeviceClass
+from portable_gpu.targets.target import DeviceFacts, Source
+
+
+#: Shared memory of a multiprocessor, KiB, by compute capability (CUDA C++ Programming Guide).
+_LOCAL_KIB = {50: 64, 53: 64, 60: 64, 62: 64, 75: 64, 80: 164, 86: 100, 87: 164, 89: 100,
+              90: 228, 100: 228, 103: 228, 120: 100}  # fmt: skip
+
+
+def _matches(facts: DeviceFacts) -> bool:
+    return facts.type == "gpu" and (
+        facts.compute_capability_nv is not None or facts.vendor_id == 0x10DE
+    )
+
+
+def _derive(facts: DeviceFacts, out: Derivation) -> None:
+    if facts.compute_capability_nv is not None:
+        major, minor = facts.compute_capability_nv
+        sm = 10 * major + minor
+        source: Source = "queried" if out.native else "forced"
+        out.set("cuda_sm", sm, source, "COMPUTE_CAPABILITY_NV" if out.native else "as asked for")
+    else:
+        sm = 20
+        out.set("cuda_sm", sm, "assumed", "no COMPUTE_CAPABILITY_NV: the oldest path is taken")
+    if sm >= 30:
+        why = "PTX shfl.sync" if sm >= 70 else "PTX shfl"
+        out.exchange("warp_shuffle", 32, "derived", why)
+    else:
+        out.exchange("warp_volatile", 32, "derived", "no shuffle before SM 30")
+    registers, unit = (255, _LOCAL_KIB.get(sm, 96 if sm >= 50 else 48)) if sm >= 35 else (63, 48)
+    out.set("registers", registers, "derived", "registers of a thread at this compute capability")
+    out.set("local_mem_per_unit", unit << 10, "derived", "shared memory of a multiprocessor")
+    if not out.native:
+        out.set("subgroup_size", 32, "forced", "the width of the forced class")
+        out.set("lockstep", False, "forced", "not a device of this class: barriers")
+        return
+    if facts.warp_size_nv is not None:
+        out.set("subgroup_size", facts.warp_size_nv, "queried", "WARP_SIZE_NV")
+    known = facts.compute_capability_nv is not None
+    out.set("lockstep", known and sm < 70, "derived", "warps run in lock-step before SM 70")
+
+
+_H100_LIKE = DeviceFacts(
+    platform_name="NVIDIA CUDA",
+    name="NVIDIA H200",
+    vendor="NVIDIA Corporation",
+    vendor_id=0x10DE,
+    type="gpu",
+    version="OpenCL 3.0 CUDA",
+    extensions=frozenset({"cl_khr_fp64", "cl_khr_int64_base_atomics"}),
+    compute_units=132,
+    max_work_group_size=1024,
+    local_mem_size=49152,
+    global_mem_size=150_000_000_000,
+    max_alloc_size=37_500_000_000,
+    cache_size=4_325_376,
+    cacheline_size=128,
+    warp_size_nv=32,
+    compute_capability_nv=(9, 0),
+    preferred_multiple_probed=32,
+)
+
+
+def with_sm(facts: DeviceFacts, sm: int) -> DeviceFacts:
+    """The same facts, with another compute capability (``sm=86`` is 8.6)."""
+    return replace(facts, compute_capability_nv=divmod(sm, 10), warp_size_nv=32)
+
+
+NVIDIA = DeviceClass(
+    name="nvidia",
+    define="CUDA_DEVICE",
+    summary="NVIDIA GPUs: warps of 32, shuffles by inline PTX",
+    matches=_matches,
+    derive=_derive,
+    example=_H100_LIKE,
+)

@@ -1,0 +1,126 @@
+"""What a device is: the raw facts that it reports, and the Target that kernels are written for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Source = Literal["queried", "probed", "derived", "assumed", "forced"]
+Exchange = Literal[
+    "warp_shuffle", "warp_volatile", "wavefront_dpp", "wavefront_lds", "khr_subgroup", "serial"
+]
+
+
+@dataclass(frozen=True)
+class DeviceFacts:
+    """What a device says of itself, before any interpretation.  Plain data: tests record it.
+
+    A field is ``None`` where the device does not answer the query.  Sizes are in bytes.
+    """
+
+    platform_name: str = ""
+    platform_version: str = ""
+    name: str = "unknown device"
+    vendor: str = ""
+    vendor_id: int = 0
+    type: Literal["gpu", "cpu", "accelerator"] = "gpu"
+    driver_version: str = ""
+    version: str = "OpenCL 1.2"
+    opencl_c_version: str = "OpenCL C 1.2"
+    extensions: frozenset[str] = frozenset()
+    compute_units: int = 1
+    max_work_group_size: int = 256
+    local_mem_size: int = 32768
+    local_mem_is_dedicated: bool = True
+    global_mem_size: int = 1 << 30
+    max_alloc_size: int = 1 << 28
+    cache_size: int = 0
+    cacheline_size: int = 64
+    native_float_width: int = 1
+    host_unified_memory: bool = False
+    warp_size_nv: int | None = None
+    compute_capability_nv: tuple[int, int] | None = None
+    wavefront_width_amd: int | None = None
+    gfxip_amd: tuple[int, int] | None = None
+    board_name_amd: str | None = None
+    max_num_sub_groups: int = 0
+    sub_group_size_probed: int | None = None
+    preferred_multiple_probed: int | None = None
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One derived fact: its value, where it came from, and a few words on why."""
+
+    value: object
+    source: Source
+    why: str
+
+
+@dataclass(frozen=True)
+class Target:
+    """What kernels are specialised for.  Frozen; holds no OpenCL object.
+
+    Attributes:
+        facts: The raw answers of the device.
+        device_class: ``nvidia``, ``gcn``, ``rdna``, ``intel_gpu``, ``cpu`` or ``generic``.
+        device_define: The value of ``-DDEVICE=``.
+        cuda_sm: NVIDIA compute capability as ``10 * major + minor``; 0 elsewhere.
+        subgroup_size: Work-items of a hardware SIMD group (warp 32, wavefront 64, CPU 1).
+        exchange: How the lanes of a sub-group exchange values; a file of ``cl_kernels/subgroup``.
+        lockstep: Whether a sub-group runs in lock-step without barriers (false where a class is
+            forced on a device that is not of it, and where nothing is known).
+        fp64: Whether double precision is available.
+        fp16: Whether half arithmetic is listed (storage needs none of it).
+        compute_units: Compute units (SMs, CUs, cores).
+        local_mem_size: Usable local memory of a work-group, bytes.
+        max_work_group_size: Work-items of the largest work-group.
+        registers: 32-bit registers that one work-item may use before it spills.
+        local_mem_per_unit: Local memory that the groups resident on a compute unit share, bytes.
+        vector_bytes: Width of the CPU's vector registers in bytes, or of the widest useful load.
+        builtins_inline: Whether the compiler inlines OpenCL's built-in functions.
+        requires_subgroup_size: Whether a kernel must ask for its sub-group size by attribute.
+        cl_std: The value of ``-cl-std=``.
+        provenance: For each derived field, where it came from.
+    """
+
+    facts: DeviceFacts
+    device_class: str
+    device_define: str
+    cuda_sm: int
+    subgroup_size: int
+    exchange: Exchange
+    lockstep: bool
+    fp64: bool
+    fp16: bool
+    compute_units: int
+    local_mem_size: int
+    max_work_group_size: int
+    vector_bytes: int
+    builtins_inline: bool
+    requires_subgroup_size: bool
+    cl_std: str
+    registers: int
+    local_mem_per_unit: int
+    provenance: Mapping[str, Fact] = field(default_factory=dict, compare=False, hash=False)
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether the CPU path is taken: one work-item a group, explicit vectors."""
+        return self.exchange == "serial"
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The ``-D`` options that tell the OpenCL source what the device is."""
+        return (
+            f"-cl-std={self.cl_std}",
+            f"-DDEVICE={self.device_define}",
+            f"-DCUDA_SM={self.cuda_sm}",
+            f"-DWAVEFRONT_SIZE={self.subgroup_size}",
+            f"-DLOCKSTEP={int(self.lockstep)}",
+            f"-DSUBGROUP_FUNCTIONS={int(self.exchange == 'khr_subgroup')}",
+            f"-DDPP={int(self.exchange == 'wavefront_dpp')}",
+            f"-DBUILTINS_INLINE={int(self.builtins_inline)}",
+            f"-DREQUIRE_SUBGROUP_SIZE={int(self.requires_subgroup_size)}",
+        )
