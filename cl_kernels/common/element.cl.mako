@@ -1,0 +1,62 @@
+## Elements in memory: a typedef for one stored element, and loads and stores that convert
+## between storage and the type that is computed with (see portable_gpu/dtypes.py).
+##
+##   NAME_t                 one stored element (c64_t is a float2, f16_t a ushort of bits)
+##   NAME_load(p)           -> one value
+##   NAME_loadV(p)          -> V values as one vector (real elements)
+##   NAME_store(p, v)       one value, rounded to nearest even
+##
+## e: portable_gpu.dtypes.Element.  V: vector width.  aligned: whether p is V-element aligned;
+## a CPU loads unaligned vectors just as well, a GPU needs alignment for 128-bit accesses.
+<%def name="scalar(e)">
+% if e.complex:
+// NumPy aligns complex numbers to their components.
+typedef ${e.value} ${e.name}_t __attribute__((aligned(${e.itemsize // 2})));
+% else:
+typedef ${e.storage} ${e.name}_t;
+% endif
+static inline ${e.value} ${e.name}_load(__global const ${e.name}_t *p)
+{
+% if e.name == "f16":
+    return vload_half(0, (__global const half *)p);
+% elif e.name == "bf16":
+    return as_float((uint)*p << 16);
+% else:
+    return *p;
+% endif
+}
+static inline void ${e.name}_store(__global ${e.name}_t *p, ${e.value} v)
+{
+% if e.name == "f16":
+    vstore_half_rte(v, 0, (__global half *)p);
+% elif e.name == "bf16":
+    const uint bits = as_uint(v);
+    const uint rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+    *p = (ushort)(v != v ? (bits >> 16) | 0x40u : rounded);
+% else:
+    *p = v;
+% endif
+}
+</%def>
+
+<%def name="vector_load(e, V, aligned)">
+typedef ${e.storage}${V} ${e.name}_x${V} __attribute__((aligned(${e.itemsize * V if aligned else e.itemsize})));
+static inline ${e.real}${V} ${e.name}_load${V}(__global const ${e.name}_t *p)
+{
+% if e.name == "f16":
+#if BUILTINS_INLINE
+    return ${"vloada_half" if aligned else "vload_half"}${V}(0, (__global const half *)p);
+#else
+    // Scaling by 2^112 rebiases the exponent, of subnormal numbers too.
+    const uint${V} bits = convert_uint${V}(*(__global const f16_x${V} *)p);
+    const uint${V} magnitude = as_uint${V}(as_float${V}((bits & 0x7fffu) << 13) * 0x1p112f);
+    const uint${V} special = (bits & 0x7c00u) == 0x7c00u ? (uint${V})(0x7f800000u) : (uint${V})(0u);
+    return as_float${V}(magnitude | special | ((bits & 0x8000u) << 16));
+#endif
+% elif e.name == "bf16":
+    return as_float${V}(convert_uint${V}(*(__global const bf16_x${V} *)p) << 16);
+% else:
+    return *(__global const ${e.name}_x${V} *)p;
+% endif
+}
+</%def>

@@ -1,0 +1,37 @@
+## What every kernel starts with: the names of device classes, extensions, and fences.
+// The device's facts come as -D options: DEVICE, CUDA_SM, WAVEFRONT_SIZE, LOCKSTEP,
+// SUBGROUP_FUNCTIONS, DPP, BUILTINS_INLINE, REQUIRE_SUBGROUP_SIZE.
+#define CUDA_DEVICE 1
+#define GCN_DEVICE 2
+#define RDNA_DEVICE 3
+#define INTEL_GPU_DEVICE 4
+#define CPU_DEVICE 5
+#define GENERIC_DEVICE 6
+
+#ifdef cl_khr_fp64
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#endif
+
+// On kernels that exchange lanes: the sub-group size that the text was rendered for.
+#if REQUIRE_SUBGROUP_SIZE
+#define SUBGROUP_KERNEL __attribute__((intel_reqd_sub_group_size(WAVEFRONT_SIZE)))
+#else
+#define SUBGROUP_KERNEL
+#endif
+
+// |x| of a float scalar or vector; a call to a built-in would spill every vector around it
+// where the compiler does not inline built-ins.
+#if BUILTINS_INLINE
+#define ABS(x) fabs(x)
+#else
+#define ABS(x) ((x) < 0 ? -(x) : (x))
+#endif
+
+// Order this work-item's global writes before its later ones, as other work-groups see them.
+#if defined(__NV_CL_C_VERSION) || defined(__NVPTX__)
+#define DEVICE_FENCE() asm volatile("membar.gl;" ::: "memory")
+#elif defined(__AMDGCN__)
+#define DEVICE_FENCE() __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "agent")
+#else
+#define DEVICE_FENCE() mem_fence(CLK_GLOBAL_MEM_FENCE)
+#endif

@@ -1,0 +1,38 @@
+## The C side of portable_gpu.codegen.operators.Accumulator, for `width` accumulators side by side.
+##   T                     the struct
+##   T_identity()          the neutral element
+##   T_combine(a, b)       a folded with b
+<%def name="define(acc, width=1)">
+<% T = acc.type(width) %>
+typedef struct {
+% for field in acc.fields:
+    ${field.type(width)} ${field.name};
+% endfor
+} ${T};
+static inline ${T} ${T}_identity(void)
+{
+    ${T} a;
+% for field in acc.fields:
+    a.${field.name} = (${field.type(width)})(${field.identity});
+% endfor
+    return a;
+}
+static inline ${T} ${T}_combine(${T} a, ${T} b)
+{
+    ${acc.combine(width)}
+    return a;
+}
+</%def>
+
+## T_halve(a): fold the upper half of `width` accumulators into the lower half.
+<%def name="halve(acc, width)">
+static inline ${acc.type(width // 2)} ${acc.type(width)}_halve(${acc.type(width)} v)
+{
+    ${acc.type(width // 2)} a, b;
+% for field in acc.fields:
+    a.${field.name} = v.${field.name}.lo;
+    b.${field.name} = v.${field.name}.hi;
+% endfor
+    return ${acc.type(width // 2)}_combine(a, b);
+}
+</%def>

@@ -1,0 +1,67 @@
+## Fold over a whole work-group, and over all groups of a launch.
+<%namespace name="subgroup" file="/subgroup/subgroup.cl.mako"/>
+
+## ACC_group(v, slot, wave): fold v over the group of G work-items; work-item 0 holds the result.
+##   | S lanes | S lanes | ... |      each sub-group folds by itself
+##   wave[0]   wave[1]  ...           its first lane writes one slot of local memory
+##   the first sub-group folds wave[0 .. G/S)
+## The slots of wave are apart from those of the sub-groups, which saves a barrier.
+## Call it from all work-items; a barrier must lie between two calls.
+<%def name="define_subgroup(acc, width)">${subgroup.define(acc, width)}</%def>
+
+<%def name="define(acc, G, S)">
+${subgroup.define(acc, S)}
+<% waves = G // S %>
+static inline ${acc.name} ${acc.name}_group(${acc.name} v, __local ${acc.name} *slot, __local ${acc.name} *wave)
+{
+    v = ${acc.name}_subgroup${S}(v, slot);
+% if waves > 1:
+    const uint lid = get_local_id(0);
+    if (lid % ${S}u == 0) wave[lid / ${S}u] = v;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    v = ${acc.name}_identity();
+    if (lid < ${S}u)
+        for (uint w = lid; w < ${waves}u; w += ${S}u) v = ${acc.name}_combine(v, wave[w]);
+    v = ${acc.name}_subgroup${S}(v, slot);
+% endif
+    return v;
+}
+</%def>
+
+## ACC_publish / ACC_collect: partial results between groups, as 32-bit atomics, which every
+## OpenCL device keeps coherent.  ACC_last(counter, groups): whether this group is the last of
+## `groups` to publish; it resets the counter for the next launch.
+<%def name="fold_across_groups(acc)">
+static inline void ${acc.name}_publish(volatile __global uint *words, ${acc.name} v)
+{
+% for offset, field in acc.words():
+% if field.bytes == 8:
+    const uint2 ${field.name} = as_uint2(v.${field.name});
+    atomic_xchg(words + ${offset}, ${field.name}.x);
+    atomic_xchg(words + ${offset + 1}, ${field.name}.y);
+% else:
+    atomic_xchg(words + ${offset}, as_uint(v.${field.name}));
+% endif
+% endfor
+}
+static inline ${acc.name} ${acc.name}_collect(volatile __global uint *words)
+{
+    ${acc.name} v;
+% for offset, field in acc.words():
+% if field.bytes == 8:
+    v.${field.name} = as_${field.ctype}((uint2)(atomic_or(words + ${offset}, 0u), atomic_or(words + ${offset + 1}, 0u)));
+% else:
+    v.${field.name} = as_${field.ctype}(atomic_or(words + ${offset}, 0u));
+% endif
+% endfor
+    return v;
+}
+static inline bool ${acc.name}_last(volatile __global uint *counter, uint groups)
+{
+    DEVICE_FENCE();
+    const bool last = atomic_inc(counter) == groups - 1u;
+    if (last) atomic_xchg(counter, 0u);
+    DEVICE_FENCE();
+    return last;
+}
+</%def>

@@ -1,0 +1,151 @@
+## columns: fold x along a strided axis, where neighbouring results lie next to each other.
+##
+##             V*C columns | V*C columns | ...        V*C neighbours: one work-item
+##   part 0    row 0, CY, 2CY ...                     CY work-items share the rows of a part
+##   part 1    ...                                    and fold them through local memory
+##
+## A block is CX*V*C columns; the last one is moved back to end at the edge, so columns may be
+## folded twice, to the same bits.  With several parts the last group of a block to finish folds
+## them in order.  Work-items of row lane 0 hold the results.
+##
+## r: Reduction.  CX, CY: work-items of a group along columns and rows.  V, C: vector width, and
+## vectors of a work-item.  U: rows at a time.  aligned, kept, outer, split: as in rows.
+<%namespace name="lanes" file="/reduce/_lanes.cl.mako"/>
+<%namespace name="group" file="/group/group.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+    inputs = dict(zip("xy", r.inputs))
+    streamed = ["x"] if r.per_row else list(inputs)
+    acc, state = r.acc.type(V), r.lane.type(V)
+    words = r.acc.bytes // 4
+    strides = [f"long {n}_stride" for n in inputs]
+    columns = ["long columns", *(f"long {n}_column" for n in [*inputs, "out"])]
+    parameters = axes.parameters("kept", kept, [*inputs, "out"]) + axes.parameters("outer", outer, list(inputs)) + columns + strides
+%>
+${lanes.define(r, V, aligned, 0)}
+% if split:
+${group.fold_across_groups(r.acc)}
+% endif
+
+__kernel __attribute__((reqd_work_group_size(${CX * CY}, 1, 1)))
+void reduce_columns(
+% for n, e in inputs.items():
+    __global const ${e.name}_t *restrict ${n}_in, long ${n}_offset,
+% endfor
+    __global ${r.result.name}_t *restrict out, long out_offset,
+% if split:
+    volatile __global uint *restrict counters, volatile __global uint *restrict partial,
+    uint inner_parts,
+% endif
+    uint parts, long outer_count, long outer_span, long n, long span, long count,
+    ${", ".join(parameters)})
+{
+% if CY > 1:
+    __local ${acc} shared[${CX * CY}];
+% endif
+    const uint part = get_group_id(0) % parts, x_lane = get_local_id(0) % ${CX}u, y_lane = get_local_id(0) / ${CX}u;
+    const long blocks = (columns + ${CX * V * C - 1}) / ${CX * V * C}, tile = get_group_id(0) / parts;
+    const long row = tile / blocks, wanted = (tile % blocks * ${CX} + x_lane) * ${V * C};
+    const long column = min(wanted, columns - ${V * C});
+% if split:
+    const long outer_begin = part / inner_parts * outer_span, begin = part % inner_parts * span;
+% else:
+    const long outer_begin = 0, begin = 0;
+% endif
+    const long outer_end = min(outer_count, outer_begin + outer_span), end = min(n, begin + span);
+% for c in range(C):
+    ${acc} total${c} = ${acc}_identity();
+% if r.per_row:
+    ${lanes.load_columns(r, c, V, "y_in + y_offset + " + axes.offset("kept", kept, "y", "row"))}
+% endif
+% endfor
+    for (long o = outer_begin; o < outer_end; ++o) {
+% for n in streamed:
+        __global const ${inputs[n].name}_t *${n}_row = ${n}_in + (${n}_offset + ${axes.offset("kept", kept, n, "row")} + ${axes.offset("outer", outer, n, "o")}) + column * ${n}_column;
+% endfor
+% for u in dict.fromkeys((U, 1)):
+${fold(streamed, u)}
+% endfor
+    }
+% for d in [CY >> k for k in range(1, CY.bit_length())]:
+% for c in range(C):
+    ${exchange(acc, c, d)}
+% endfor
+% endfor
+    // From vectors to one accumulator for each column.
+% for field in r.acc.fields:
+    ${field.ctype} ${field.name}[${V * C}] __attribute__((aligned(${field.bytes * V})));
+% for c in range(C):
+    *(${vector(field.ctype, V)} *)(${field.name} + ${c * V}) = total${c}.${field.name};
+% endfor
+% endfor
+% if split:
+    ${across_groups(words)}
+% endif
+    if (y_lane != 0 || wanted >= columns) return;
+    __global ${r.result.name}_t *result = out + (out_offset + ${axes.offset("kept", kept, "out", "row")} + column * out_column);
+    for (int j = 0; j < ${V * C}; ++j) {
+        const acc_t a = {${", ".join(f"{field.name}[j]" for field in r.acc.fields)}};
+        ${r.totals}
+        ${r.result.name}_store(result + j * out_column, (${r.result.value})(${r.finish}));
+    }
+}
+
+## Fold rows of the part, u at a time for each of the CY row lanes, and advance i.
+<%def name="fold(streamed, u)">
+<% step = CY * u %>
+        {
+            const long from = ${"begin" if u == U else f"begin + (end - begin) / {CY * U} * {CY * U}"}, first = from + y_lane;
+            const long steps = ${f"(end - from) / {step}" if u > 1 else f"(end - first + {step - 1}) / {step}"};
+            for (long done = 0; done < steps;) {
+                const long stop = min(steps, done + ${r.block or 1 << 30}L);
+% for k in range(u * C):
+                ${state} a${k} = ${state}_identity();
+% endfor
+                for (; done < stop; ++done) {
+% for k in range(u):
+% for c in range(C):
+                    { ${lanes.load_block(r, streamed, V, f"first + done * {step}L + {k * CY}", c)} a${k * C + c} = update_${V}(a${k * C + c}, ${lanes.arguments(r, streamed, V, f"{c}_")}, done); }
+% endfor
+% endfor
+                }
+% for k in range(u * C):
+                total${k % C} = ${acc}_combine(total${k % C}, lift_${V}(a${k}, o * n + first + ${k // C * CY}, ${step}));
+% endfor
+            }
+        }
+</%def>
+
+## Row lanes below d fold in the value of row lane + d.
+<%def name="exchange(acc, c, d)">
+    shared[get_local_id(0)] = total${c};
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (y_lane < ${d}) total${c} = ${acc}_combine(total${c}, shared[get_local_id(0) + ${CX * d}]);
+    barrier(CLK_LOCAL_MEM_FENCE);
+</%def>
+
+## The last group of a block to finish folds the parts of each column in order.
+<%def name="across_groups(words)">
+    __local uint is_last;
+    volatile __global uint *mine = partial + ((size_t)tile * ${CX} + x_lane) * ${V * C} * parts * ${words};
+    if (y_lane == 0) {
+        for (int j = 0; j < ${V * C}; ++j) {
+            const acc_t a = {${", ".join(f"{field.name}[j]" for field in r.acc.fields)}};
+            acc_t_publish(mine + (j * parts + part) * ${words}, a);
+        }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+    if (get_local_id(0) == 0) is_last = acc_t_last(counters + tile, parts);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (!is_last) return;
+    if (y_lane == 0) {
+        for (int j = 0; j < ${V * C}; ++j) {
+            acc_t a = acc_t_identity();
+            for (uint p = 0; p < parts; ++p)
+                a = acc_t_combine(a, acc_t_collect(mine + (j * parts + p) * ${words}));
+% for field in r.acc.fields:
+            ${field.name}[j] = a.${field.name};
+% endfor
+        }
+    }
+</%def>

@@ -1,0 +1,140 @@
+## rows: fold each row of x (or of x and y) to one element of out.
+##
+##   row | part 0        | part 1 | ...      a row is cut into `parts`, one work-group each
+##       | LVU LVU ... | tail |              L work-items take U vectors of V elements a step
+##
+## The reduced axes are an inner one (n elements, V at a time where it has unit stride) and the
+## outer ones, flattened.  L < G: the group folds G / L short rows at once.  L == G: it folds one
+## row at a time, or one part; the last group of a row to finish folds the parts in order.
+## Work-item 0 of each L holds the result.
+##
+## r: Reduction.  G: work-items of a group.  L: of a row.  S: of a sub-group.  V, U: vector width
+## and unrolling.  aligned: 128-bit loads.  unit: inner stride is 1.  split: rows have parts.
+## kept, outer: numbers of axes.  Strides count elements.
+<%namespace name="lanes" file="/reduce/_lanes.cl.mako"/>
+<%namespace name="group" file="/group/group.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+    inputs = dict(zip("xy", r.inputs))
+    streamed = ["x"] if r.per_row else list(inputs)
+    wave = "wave" if G > S else "0"
+    slot = "SUBGROUP_SLOT(scratch)"
+    words = r.acc.bytes // 4
+    steps = dict.fromkeys([(V, U), (V, 1), (1, 1)])
+    strides = [f"long {n}_stride" for n in inputs]
+    parameters = axes.parameters("kept", kept, [*inputs, "out"]) + axes.parameters("outer", outer, list(inputs)) + strides
+%>
+${lanes.define(r, V, aligned, 1)}
+% if L == G:
+${group.define(r.acc, G, S)}
+% else:
+${group.define_subgroup(r.acc, L)}
+% endif
+% if split:
+${group.fold_across_groups(r.acc)}
+% endif
+
+__kernel __attribute__((reqd_work_group_size(${G}, 1, 1))) SUBGROUP_KERNEL
+void reduce_rows(
+% for n, e in inputs.items():
+    __global const ${e.name}_t *restrict ${n}_in, long ${n}_offset,
+% endfor
+    __global ${r.result.name}_t *restrict out, long out_offset,
+% if split:
+    volatile __global uint *restrict counters, volatile __global uint *restrict partial,
+    uint inner_parts, uint parts,
+% endif
+    long rows, long rows_per_group, long outer_count, long outer_span, long n, long span, long count,
+    ${", ".join(parameters)})
+{
+    SUBGROUP_SCRATCH(acc_t, scratch, ${G});
+% if L == G and G > S:
+    __local acc_t wave[${G // S}];
+% endif
+% if split:
+    __local uint is_last;
+    const uint part = get_group_id(0) % parts;
+    const long first_row = get_group_id(0) / parts, last_row = first_row + 1;
+    const long outer_begin = part / inner_parts * outer_span, begin = part % inner_parts * span;
+% else:
+    const long first_row = get_group_id(0) * rows_per_group, last_row = min(rows, first_row + rows_per_group);
+    const long outer_begin = 0, begin = 0;
+% endif
+    const long outer_end = min(outer_count, outer_begin + outer_span), end = min(n, begin + span);
+    const uint lane = get_local_id(0) % ${L}u;
+    for (long base_row = first_row; base_row < last_row; base_row += ${G // L}) {
+        const long row = base_row + get_local_id(0) / ${L}u;
+        acc_t total = acc_t_identity();
+        if (row < last_row) {
+% if r.per_row:
+            ${lanes.load_one(r.inputs[1], "y", "y_in + y_offset + " + axes.offset("kept", kept, "y", "row"))}
+% endif
+            for (long o = outer_begin; o < outer_end; ++o) {
+% for n in streamed:
+                __global const ${inputs[n].name}_t *${n}_row = ${n}_in + (${n}_offset + ${axes.offset("kept", kept, n, "row")} + ${axes.offset("outer", outer, n, "o")});
+% endfor
+                long i = begin;
+% for v, u in steps:
+${fold(streamed, v, u)}
+% endfor
+            }
+        }
+% if L == G:
+        total = acc_t_group(total, ${slot}, ${wave});
+% else:
+        total = acc_t_subgroup${L}(total, ${slot});
+% endif
+% if split:
+        if (lane == 0) {
+            acc_t_publish(partial + ((size_t)row * parts + part) * ${words}, total);
+            is_last = acc_t_last(counters + row, parts);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (!is_last) return;
+        total = acc_t_identity();
+        for (uint p = lane; p < parts; p += ${L}u)
+            total = acc_t_combine(total, acc_t_collect(partial + ((size_t)row * parts + p) * ${words}));
+        total = acc_t_group(total, ${slot}, ${wave});
+% elif L == G and G > S:
+        barrier(CLK_LOCAL_MEM_FENCE);
+% endif
+        if (lane == 0 && row < last_row) {
+            const acc_t a = total;
+            ${r.totals}
+            ${r.result.name}_store(out + (out_offset + ${axes.offset("kept", kept, "out", "row")}), (${r.result.value})(${r.finish}));
+        }
+    }
+}
+
+## Fold what whole steps of u vectors of v elements reach of the row from i on, and advance i.
+<%def name="fold(streamed, v, u)">
+<%
+    acc, lane = r.acc.type(v), r.lane.type(v)
+    step = L * v * u
+    halves = [v >> k for k in range(v.bit_length() - 1)]
+%>
+                {
+                    const long first = i + lane * ${v}L, steps = ${f"(end - first + {step - 1}) / {step}" if v * u == 1 else f"(end - i) / {step}"};
+                    ${acc} sum${v} = ${acc}_identity();
+                    for (long done = 0; done < steps;) {
+                        const long stop = min(steps, done + ${r.block or 1 << 30}L);
+% for k in range(u):
+                        ${lane} a${k} = ${lane}_identity();
+% endfor
+                        for (; done < stop; ++done) {
+                            const long at = first + done * ${step}L;
+% for k in range(u):
+                            { ${lanes.load_all(r, streamed, v, f"at + {k * L * v}", unit)} a${k} = update_${v}(a${k}, ${lanes.arguments(r, streamed, v)}, done); }
+% endfor
+                        }
+% for k in range(u):
+                        sum${v} = ${acc}_combine(sum${v}, lift_${v}(a${k}, o * n + first + ${k * L * v}, ${step}));
+% endfor
+                    }
+                    i += steps * ${step}L;
+% for w in halves:
+                    const ${r.acc.type(w // 2)} sum${w // 2} = ${r.acc.type(w)}_halve(sum${w});
+% endfor
+                    total = acc_t_combine(total, sum1);
+                }
+</%def>

@@ -1,0 +1,23 @@
+## The butterfly over LANE_PARTNER(word, d): for d = 1, 2, 4 ... each lane folds in the value of
+## the other half of its 2d lanes.  Both halves hold one value each by then, so any lane of the
+## other half may be the partner.  Every lane ends with the result.
+<%def name="define(acc, width)">
+static inline ${acc.name} ${acc.name}_subgroup${width}(${acc.name} v, __local ${acc.name} *slot)
+{
+    ${acc.name} other;
+% for d in [1 << k for k in range(width.bit_length() - 1)]:
+% for field in acc.fields:
+% if field.bytes == 8:
+    {
+        const uint2 words = as_uint2(v.${field.name});
+        other.${field.name} = as_${field.ctype}((uint2)(LANE_PARTNER(words.x, ${d}), LANE_PARTNER(words.y, ${d})));
+    }
+% else:
+    other.${field.name} = as_${field.ctype}(LANE_PARTNER(as_uint(v.${field.name}), ${d}));
+% endif
+% endfor
+    v = ${acc.name}_combine(v, other);
+% endfor
+    return v;
+}
+</%def>

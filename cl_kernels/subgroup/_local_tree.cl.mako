@@ -1,0 +1,27 @@
+## A tree in local memory, one slot a work-item: lanes below d fold in the value of lane + d.
+## SUBGROUP_SYNC orders the steps.  Lane 0 ends with the result; the last sync frees the slots.
+<%def name="define(acc, width, qualifier)">
+static inline ${acc.name} ${acc.name}_subgroup${width}(${acc.name} v, __local ${acc.name} *slot)
+{
+    const uint lane = get_local_id(0) % ${width}u;
+    ${qualifier}__local ${acc.name} *own = slot;
+% for field in acc.fields:
+    own->${field.name} = v.${field.name};
+% endfor
+    SUBGROUP_SYNC();
+% for d in [width >> k for k in range(1, width.bit_length())]:
+    if (lane < ${d}u) {
+        ${acc.name} other;
+% for field in acc.fields:
+        other.${field.name} = own[${d}].${field.name};
+% endfor
+        v = ${acc.name}_combine(v, other);
+% for field in acc.fields:
+        own->${field.name} = v.${field.name};
+% endfor
+    }
+    SUBGROUP_SYNC();
+% endfor
+    return v;
+}
+</%def>

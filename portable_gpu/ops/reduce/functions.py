@@ -1,0 +1,550 @@
+"""The public reductions.  Semantics are NumPy's; what differs is said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from portable_gpu.codegen.operators import BinaryOp, Map
+from portable_gpu.codegen.reductions import Request
+from portable_gpu.dtypes import element, is_float16_like
+from portable_gpu.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
+from portable_gpu.ops.reduce.run import Axes, run
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.views import as_array
+
+DType = np.dtype[Any]
+Maker = Callable[..., tuple[Request, DType]]
+_BOOL, _INT64, _FLOAT64 = np.dtype(np.bool_), np.dtype(np.int64), np.dtype(np.float64)
+
+
+def sum(  # noqa: A001  # NumPy's name
+    x: Any,
+    axis: Axes = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    *,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Sum over all axes, or over ``axis``.
+
+    Args:
+        x: Any shape and strides; any supported dtype.
+        axis: An axis, a tuple of axes, or ``None`` for all.
+        dtype: What elements are converted to before they are added, and the result's dtype.
+            Default: that of ``x``; integers shorter than 64 bits become 64-bit ones, as in NumPy.
+        out: Where to put the result; must have its shape and dtype.
+        keepdims: Whether folded axes stay with extent 1.
+        engine, queue, wait_for: See :class:`portable_gpu.Engine`.
+
+    Returns:
+        NumPy array or scalar for NumPy input; ``pyopencl.array.Array`` for device input, enqueued
+        and not waited for.
+
+    Raises:
+        ShapeError: An axis is out of range; ``out`` has another shape.
+        DTypeError: Unsupported dtype; ``out`` has another dtype; complex to real.
+        UnsupportedError: Double precision on a device without it.
+
+    Cost: ``x.size`` additions; ``x.nbytes`` read once, in one launch.
+    Accuracy: floats |error| <= 20 u sum|x| for any size, u of ``dtype`` (16-bit floats are added
+        as float32 and rounded once); NumPy's pairwise sum has about (16 + log2 n) u.
+    Order: fixed for one target and policy; may differ between targets.
+    """
+    request = _sum_like("sum", None if dtype is None else np.dtype(dtype))
+    return run("sum", [x], ["x"], request, axis, keepdims, out, engine, queue, wait_for)
+
+
+def prod(
+    x: Any,
+    axis: Axes = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    *,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Product over all axes, or over ``axis``.
+
+    Arguments, result, errors, cost and order are those of :func:`sum`.
+
+    Accuracy: floats |error| <= gamma(n) |product| in u of ``dtype``.
+    """
+    request = _sum_like("prod", None if dtype is None else np.dtype(dtype))
+    return run("prod", [x], ["x"], request, axis, keepdims, out, engine, queue, wait_for)
+
+
+def mean(
+    x: Any,
+    axis: Axes = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    *,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Arithmetic mean over all axes, or over ``axis``; NaN where nothing is averaged.
+
+    Arguments, result, errors, cost, accuracy and order are those of :func:`sum`, but integers
+    and bool are averaged in float64 unless ``dtype`` says otherwise.
+    """
+    request = _mean(None if dtype is None else np.dtype(dtype))
+    return run("mean", [x], ["x"], request, axis, keepdims, out, engine, queue, wait_for)
+
+
+def var(
+    x: Any,
+    axis: Axes = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    *,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Variance: ``sum |x - mean|^2 / (n - ddof)``, real also for complex ``x``.
+
+    Arguments, result and errors are those of :func:`mean`; ``ddof`` is subtracted from the count.
+
+    Cost: two passes over ``x`` (mean, then squares), ``2 x.nbytes`` read; workspace of one mean
+        a result.
+    Accuracy: relative error about 20 u; the second pass corrects for the rounding of the mean
+        (Chan, Golub and LeVeque, Am. Stat. 37(3), 1983).
+    Order: as :func:`sum`.
+    """
+    request = _moment(None if dtype is None else np.dtype(dtype), _number(ddof, "ddof"), False)
+    return run("var", [x], ["x"], request, axis, keepdims, out, engine, queue, wait_for)
+
+
+def std(
+    x: Any,
+    axis: Axes = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    *,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Standard deviation: the square root of :func:`var`, with its arguments."""
+    request = _moment(None if dtype is None else np.dtype(dtype), _number(ddof, "ddof"), True)
+    return run("std", [x], ["x"], request, axis, keepdims, out, engine, queue, wait_for)
+
+
+def min(  # noqa: A001  # NumPy's name
+    x: Any,
+    axis: Axes = None,
+    out: Any = None,
+    keepdims: bool = False,
+    *,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Smallest element; NaN if there is one.  Complex numbers compare by (real, imaginary).
+
+    Arguments, result, cost and order are those of :func:`sum`.  Exact.
+
+    Raises:
+        ShapeError: Also where an empty axis is folded.
+    """
+    return run("min", [x], ["x"], _minimum, axis, keepdims, out, engine, queue, wait_for)
+
+
+def max(  # noqa: A001  # NumPy's name
+    x: Any,
+    axis: Axes = None,
+    out: Any = None,
+    keepdims: bool = False,
+    *,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Largest element; see :func:`min`."""
+    return run("max", [x], ["x"], _maximum, axis, keepdims, out, engine, queue, wait_for)
+
+
+def argmin(
+    x: Any,
+    axis: int | None = None,
+    out: Any = None,
+    keepdims: bool = False,
+    *,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Index (int64) of the smallest element: the first of equals, the first NaN before all.
+
+    With ``axis=None`` the index is into ``x`` flattened in C order.  Otherwise as :func:`min`.
+    """
+    _single_axis(axis)
+    return run("argmin", [x], ["x"], _argmin, axis, keepdims, out, engine, queue, wait_for)
+
+
+def argmax(
+    x: Any,
+    axis: int | None = None,
+    out: Any = None,
+    keepdims: bool = False,
+    *,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Index (int64) of the largest element; see :func:`argmin`."""
+    _single_axis(axis)
+    return run("argmax", [x], ["x"], _argmax, axis, keepdims, out, engine, queue, wait_for)
+
+
+def any(  # noqa: A001  # NumPy's name
+    x: Any,
+    axis: Axes = None,
+    out: Any = None,
+    keepdims: bool = False,
+    *,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Whether any element differs from zero (NaN does); bool.  Otherwise as :func:`sum`."""
+    return run("any", [x], ["x"], _any, axis, keepdims, out, engine, queue, wait_for)
+
+
+def all(  # noqa: A001  # NumPy's name
+    x: Any,
+    axis: Axes = None,
+    out: Any = None,
+    keepdims: bool = False,
+    *,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Whether all elements differ from zero (NaN does); bool.  Otherwise as :func:`sum`."""
+    return run("all", [x], ["x"], _all, axis, keepdims, out, engine, queue, wait_for)
+
+
+def count_nonzero(
+    x: Any,
+    axis: Axes = None,
+    *,
+    keepdims: bool = False,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Number of elements (int64) that differ from zero.  Otherwise as :func:`sum`."""
+    return run(
+        "count_nonzero", [x], ["x"], _count_nonzero, axis, keepdims, None, engine, queue, wait_for
+    )
+
+
+def dot(
+    a: Any,
+    b: Any,
+    out: Any = None,
+    *,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Inner product of two vectors; of matrices it is :func:`portable_gpu.matmul`.
+
+    Args:
+        a, b: Both 1-D of one length, or of at most two axes each.  Dtypes are promoted as NumPy
+            does; integers are multiplied and added in their own type, with its wrap-around.
+        out, engine, queue, wait_for: As :func:`sum`.
+
+    Raises:
+        ShapeError: Lengths differ, or an array has other than one or two axes.
+
+    Cost: ``2 n`` flop; both vectors read once, in one launch.
+    Accuracy: |error| <= 20 u |a||b| for any length, in u of the dtype (float32 for 16-bit floats).
+    Order: as :func:`sum`.
+    """
+    a, b = _pair(a, b)
+    if a.ndim == b.ndim == 1:
+        return _inner("dot", a, b, out, engine, queue, wait_for)
+    if not 1 <= a.ndim <= 2 or not 1 <= b.ndim <= 2:
+        raise ShapeError(
+            f"dot takes arrays of one or two axes; a has shape {a.shape}, b has {b.shape}. "
+            "matmul multiplies stacks of matrices"
+        )
+    from portable_gpu.ops.gemm import matmul
+
+    return matmul(a, b, out=out, engine=engine, queue=queue, wait_for=wait_for)
+
+
+def vdot(
+    a: Any,
+    b: Any,
+    *,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """``sum(conj(a) * b)`` over two arrays of one shape.
+
+    Otherwise as :func:`dot`.  NumPy flattens arrays of different shapes; here shapes must agree.
+    """
+    a, b = _pair(a, b)
+    return _inner("vdot", a, b, None, engine, queue, wait_for)
+
+
+def asum(
+    x: Any,
+    axis: Axes = None,
+    *,
+    keepdims: bool = False,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """``sum |x|``; of complex numbers ``sum |re| + |im|``, as BLAS's ``asum``.
+
+    The result is real; otherwise as :func:`sum`.
+    """
+    return run("asum", [x], ["x"], _asum, axis, keepdims, None, engine, queue, wait_for)
+
+
+def nrm2(
+    x: Any,
+    axis: Axes = None,
+    *,
+    keepdims: bool = False,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Euclidean norm ``sqrt(sum |x|^2)``, which neither overflows nor underflows on the way.
+
+    The result is real, of the precision of ``x`` (integers give float64).
+
+    Cost: one pass, three sums by magnitude.
+    Accuracy: relative error about 12 u.
+    Order: as :func:`sum`.
+    Source: Blue, TOMS 4(1), 1978; Anderson, TOMS 44(1), 2017.
+    """
+    return run("nrm2", [x], ["x"], _nrm2, axis, keepdims, None, engine, queue, wait_for)
+
+
+def reduce(
+    x: Any,
+    op: BinaryOp,
+    map: Map | str | None = None,  # noqa: A002  # the field's word
+    axis: Axes = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: bool = False,
+    *,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Fold ``map(x)`` with an operator of your own, written in OpenCL C.
+
+    Args:
+        x: Real array.
+        op: See :class:`portable_gpu.BinaryOp`; associative and commutative.
+        map: C expression of ``x``, applied to each element first (default: the element itself).
+        axis, out, keepdims, engine, queue, wait_for: As :func:`sum`.
+        dtype: Dtype that ``map`` yields, ``op`` folds and the result has; default that of ``x``.
+            8- and 16-bit integers are folded as 32-bit ones, 16-bit floats as float32.
+
+    Example::
+
+        largest = pg.BinaryOp("largest", "0", "a > b ? a : b")
+        pg.reduce(x, largest, "fabs(x)", axis=0)
+
+    Raises:
+        BuildError: The C text does not compile; the message shows it in place.
+        UnsupportedError: ``x`` is complex.
+
+    Order: fixed for one target and policy.
+    """
+    if not isinstance(op, BinaryOp):
+        raise ArgumentError(f"op is a {type(op).__name__}; a portable_gpu.BinaryOp would do")
+    if not op.name.isidentifier() or not op.name.isascii():
+        raise ArgumentError(f"op.name is {op.name!r}; a C identifier would do")
+    mapping = map if isinstance(map, Map) else Map("x" if map is None else map)
+    request = _custom(op, mapping, None if dtype is None else np.dtype(dtype))
+    return run("reduce", [x], ["x"], request, axis, keepdims, out, engine, queue, wait_for)
+
+
+# -- dtype rules: from the inputs' dtypes to a Request and the result's dtype
+
+
+@lru_cache(maxsize=128)
+def _sum_like(name: str, dtype: DType | None) -> Maker:
+    def make(x: DType) -> tuple[Request, DType]:
+        result = _sum_dtype(x) if dtype is None else dtype
+        _no_complex_to_real(x, result)
+        elem = element(result)
+        return Request(name, element(x), elem, elem), result
+
+    return make
+
+
+@lru_cache(maxsize=128)
+def _mean(dtype: DType | None) -> Maker:
+    def make(x: DType) -> tuple[Request, DType]:
+        result = _inexact(x) if dtype is None else dtype
+        _need_inexact(result, "mean")
+        _no_complex_to_real(x, result)
+        elem = element(result)
+        return Request("mean", element(x), elem, elem), result
+
+    return make
+
+
+@lru_cache(maxsize=128)
+def _moment(dtype: DType | None, ddof: float, root: bool) -> Maker:
+    def make(x: DType) -> tuple[Request, DType]:
+        wide = _inexact(x) if dtype is None else dtype
+        _need_inexact(wide, "var")
+        _no_complex_to_real(x, wide)
+        if wide.kind == "c" and x.kind != "c":
+            wide = _real(wide)
+        result, acc = _real(wide), element(wide)
+        request = Request("moment", element(x), acc, element(result), ddof=ddof, root=root)
+        return request, result
+
+    return make
+
+
+def _minimum(x: DType) -> tuple[Request, DType]:
+    return Request("min", element(x), element(x), element(x)), x
+
+
+def _maximum(x: DType) -> tuple[Request, DType]:
+    return Request("max", element(x), element(x), element(x)), x
+
+
+def _argmin(x: DType) -> tuple[Request, DType]:
+    return Request("argmin", element(x), element(x), element(_INT64)), _INT64
+
+
+def _argmax(x: DType) -> tuple[Request, DType]:
+    return Request("argmax", element(x), element(x), element(_INT64)), _INT64
+
+
+def _any(x: DType) -> tuple[Request, DType]:
+    return Request("any", element(x), element(_INT64), element(_BOOL)), _BOOL
+
+
+def _all(x: DType) -> tuple[Request, DType]:
+    return Request("all", element(x), element(_INT64), element(_BOOL)), _BOOL
+
+
+def _count_nonzero(x: DType) -> tuple[Request, DType]:
+    return Request("count_nonzero", element(x), element(_INT64), element(_INT64)), _INT64
+
+
+def _asum(x: DType) -> tuple[Request, DType]:
+    result = _real(_sum_dtype(x))
+    return Request("asum", element(x), element(result), element(result)), result
+
+
+def _nrm2(x: DType) -> tuple[Request, DType]:
+    result = _real(_inexact(x))
+    return Request("nrm2", element(x), element(result), element(result)), result
+
+
+def _dot(a: DType, b: DType) -> tuple[Request, DType]:
+    return Request("dot", element(a), element(a), element(a), y=element(b)), a
+
+
+def _vdot(a: DType, b: DType) -> tuple[Request, DType]:
+    return Request("vdot", element(a), element(a), element(a), y=element(b)), a
+
+
+@lru_cache(maxsize=128)
+def _custom(op: BinaryOp, mapping: Map, dtype: DType | None) -> Maker:
+    def make(x: DType) -> tuple[Request, DType]:
+        result = x if dtype is None else dtype
+        if x.kind == "c" or result.kind == "c":
+            raise UnsupportedError(f"reduce takes real arrays; x has dtype {x}, dtype is {result}")
+        elem = element(result)
+        return Request("reduce", element(x), elem, elem, op=op, map=mapping), result
+
+    return make
+
+
+def _sum_dtype(x: DType) -> DType:
+    if x.kind in "bi":
+        return _INT64
+    return np.dtype(np.uint64) if x.kind == "u" else x
+
+
+def _inexact(x: DType) -> DType:
+    return _FLOAT64 if x.kind in "biu" else x
+
+
+def _real(x: DType) -> DType:
+    return np.empty(0, x).real.dtype if x.kind == "c" else x
+
+
+def _need_inexact(dtype: DType, name: str) -> None:
+    if dtype.kind not in "fc" and not is_float16_like(dtype):
+        raise DTypeError(f"{name} is floating; dtype={dtype} is not, float32 or float64 would do")
+
+
+def _no_complex_to_real(x: DType, result: DType) -> None:
+    if x.kind == "c" and result.kind != "c":
+        raise DTypeError(f"x has dtype {x}; dtype={result} would drop the imaginary parts")
+
+
+def _number(value: Any, name: str) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = float("nan")
+    if number != number:
+        raise ArgumentError(f"{name} is {value!r}; a number would do")
+    return number
+
+
+def _single_axis(axis: Any) -> None:
+    if axis is not None and (not isinstance(axis, (int, np.integer)) or isinstance(axis, bool)):
+        raise ArgumentError(f"axis is {axis!r}; an int or None would do")
+
+
+def _pair(a: Any, b: Any) -> tuple[Any, Any]:
+    a, b = as_array(a, "a"), as_array(b, "b")
+    if a.dtype != b.dtype:
+        common = np.result_type(a.dtype, b.dtype)
+        a = a if a.dtype == common else a.astype(common)
+        b = b if b.dtype == common else b.astype(common)
+    return a, b
+
+
+def _inner(
+    name: str,
+    a: Any,
+    b: Any,
+    out: Any,
+    engine: Engine | None,
+    queue: cl.CommandQueue | None,
+    wait_for: Sequence[cl.Event] | None,
+) -> Any:
+    if a.shape != b.shape:
+        raise ShapeError(f"{name}: a has shape {a.shape}, b has {b.shape}; they must agree")
+    request = _dot if name == "dot" else _vdot
+    return run(name, [a, b], ["a", "b"], request, None, False, out, engine, queue, wait_for)

@@ -1,0 +1,401 @@
+"""Policies and plans of reductions: how rows or columns are dealt out to work-groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from portable_gpu.codegen.reductions import Reduction
+from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.dtypes import Element
+from portable_gpu.errors import UnsupportedError
+from portable_gpu.ops.reduce.geometry import Geometry
+from portable_gpu.runtime.engine import Engine, QueueState
+from portable_gpu.runtime.program import BUFFER, LONG, UINT
+from portable_gpu.runtime.views import View
+from portable_gpu.targets import Target
+from portable_gpu.tuning.policy import Policy
+from portable_gpu.tuning.table import Choice
+
+
+@dataclass(frozen=True)
+class ReducePolicy(Policy):
+    """How reductions use a device.
+
+    Attributes:
+        group_size: Work-items of a group (1 on a CPU).
+        vector_bytes: Bytes of a vector load.
+        unroll: Independent vectors of a work-item in flight.
+        groups_per_unit: Most work-groups for each compute unit.
+        work_per_group: Bytes that are worth a work-group of their own.
+        column_bytes: Bytes of neighbouring columns that a work-item folds.
+        column_lanes: Work-items of a group side by side along the columns.
+    """
+
+    group_size: int
+    vector_bytes: int
+    unroll: int
+    groups_per_unit: int
+    work_per_group: int
+    column_bytes: int
+    column_lanes: int
+
+    @classmethod
+    def default(cls, target: Target, elem: Element) -> ReducePolicy:
+        """CPU: whole vectors, few large groups.  GPU: 128-bit loads, groups of 256."""
+        if target.is_cpu:
+            return cls(1, target.vector_bytes, 4, 4, 1 << 17, 8 * target.vector_bytes, 1)
+        size = max(target.subgroup_size, min(256, target.max_work_group_size))
+        return cls(size, 16, 4, 8, 1 << 14, 16, target.subgroup_size)
+
+    @classmethod
+    def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
+        """Group sizes, vectors and unrolling around the default."""
+        own = cls.default(target, elem)
+        return {
+            "group_size": (1,) if target.is_cpu else (64, 128, 256, 512, 1024),
+            "vector_bytes": (16, 32, 64) if target.is_cpu else (4, 8, 16),
+            "unroll": (1, 2, 4, 8),
+            "groups_per_unit": (1, 2, 4, 8, 16),
+            "work_per_group": (1 << 13, 1 << 14, 1 << 15, 1 << 16, 1 << 17, 1 << 18),
+            "column_bytes": (own.column_bytes // 2, own.column_bytes, 2 * own.column_bytes),
+            "column_lanes": (1,) if target.is_cpu else (16, 32, 64),
+        }
+
+    def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
+        """See :meth:`Policy.limits`."""
+        size, lanes = self.group_size, self.column_lanes
+        shared = 64 * size * max(1, self.vector_bytes // elem.itemsize)
+        return {
+            "group_size is within the device's limit": 1 <= size <= target.max_work_group_size,
+            "group_size is a power of two": _is_power_of_two(size),
+            "group_size is a multiple of the sub-group": size % target.subgroup_size == 0,
+            "group_size is 1 on the CPU path": size == 1 or not target.is_cpu,
+            "column_lanes divides group_size": lanes >= 1 and size % lanes == 0,
+            "vector_bytes is a power of two": _is_power_of_two(self.vector_bytes),
+            "local memory suffices": target.is_cpu or shared <= target.local_mem_size,
+            "unroll is positive": self.unroll >= 1,
+        }
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a kernel is rendered for, besides the reduction.
+
+    Attributes:
+        kind: ``rows`` or ``columns``.
+        group_size: Work-items of a group.
+        lanes: Work-items of a row, or side by side along the columns.
+        vector: Elements of a vector.
+        vectors: Vectors of a work-item along the columns.
+        unroll: Steps in flight.
+        aligned: Whether vector loads are aligned.
+        unit: Whether the inner reduced axis has unit stride.
+        split: Whether several groups share a result.
+        kept, outer: Numbers of axes.
+    """
+
+    kind: str
+    group_size: int
+    lanes: int
+    vector: int
+    vectors: int
+    unroll: int
+    aligned: bool
+    unit: bool
+    split: bool
+    kept: int
+    outer: int
+
+    @property
+    def block(self) -> int:
+        """Results of a work-group side by side."""
+        if self.kind == "rows":
+            return self.group_size // self.lanes
+        return self.lanes * self.vector * self.vectors
+
+    @property
+    def step(self) -> int:
+        """Elements along the inner axis that a group takes in one step."""
+        if self.kind == "rows":
+            return self.lanes * self.vector * self.unroll
+        return self.group_size // self.lanes * self.unroll
+
+
+@dataclass(frozen=True)
+class Deal:
+    """How the work is dealt out: groups, and the parts into which each result is cut."""
+
+    tiles: int  # groups, or groups of parts
+    inner_parts: int
+    outer_parts: int
+    inner_span: int
+    outer_span: int
+    rows_per_group: int
+
+    @property
+    def parts(self) -> int:
+        """Work-groups that share a result."""
+        return self.inner_parts * self.outer_parts
+
+
+class ReducePlan:
+    """A reduction bound to shapes and strides, built and ready to launch from any thread.
+
+    Attributes:
+        layout: The kernel's form.
+        choice: The policy, and where it came from.
+        flop: About one operation for each element.
+        bytes: The least global traffic.
+    """
+
+    def __init__(
+        self, engine: Engine, reduction: Reduction, geometry: Geometry, alignment: int
+    ) -> None:
+        """Build the kernel.
+
+        Args:
+            engine: Where.
+            reduction: What.
+            geometry: On which axes.
+            alignment: A power of two that divides the address of each input's first element.
+
+        Raises:
+            UnsupportedError: Double precision is needed and the device has none.
+            BuildError: The driver refused the kernel.
+        """
+        target = engine.target
+        require_fp64(target, reduction.needs_fp64, reduction.name)
+        elem = reduction.inputs[0]
+        self.choice: Choice[ReducePolicy] = engine.table.choose(
+            "reduce", ReducePolicy, target, elem
+        )
+        self.flop = geometry.rows * geometry.count
+        self.bytes = self.flop * sum(e.itemsize for e in reduction.inputs)
+        self.bytes += geometry.rows * reduction.result.itemsize
+        self.layout, deal = lay_out(self.choice.policy, target, reduction, geometry, alignment)
+        inputs = len(reduction.inputs)
+        scalars = _scalars(self.layout, deal, geometry, inputs)
+        buffers = 2 * (inputs + 1) * [BUFFER, LONG]
+        types = buffers[: 2 * (inputs + 1)] + ([BUFFER, BUFFER] if self.layout.split else [])
+        types += [kind for kind, _ in scalars]
+        self._values = tuple(value for _, value in scalars)
+        self._shift = geometry.shift
+        self._local = (self.layout.group_size,)
+        self._global = (deal.tiles * deal.parts * self.layout.group_size,)
+        self._counters = deal.tiles
+        block = self.layout.block if self.layout.kind == "columns" else 1
+        self._partial_bytes = deal.tiles * deal.parts * block * reduction.acc.bytes
+        spec = render_layout(target, reduction, self.layout)
+        self._kernel = engine.programs.kernel(spec, f"reduce_{self.layout.kind}", types)
+
+    def __call__(
+        self,
+        state: QueueState,
+        inputs: Sequence[View],
+        out: View,
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> cl.Event:
+        """Enqueue the reduction of ``inputs`` into ``out``; returns the event of its end."""
+        arguments: list[Any] = []
+        for view, shift in zip(inputs, self._shift, strict=True):
+            arguments += (view.buffer, view.offset + shift)
+        arguments += (out.buffer, out.offset)
+        if self.layout.split:
+            arguments += state.fold_space(self._counters, self._partial_bytes)
+        arguments += self._values
+        return self._kernel(state.queue, self._global, self._local, arguments, wait_for)
+
+
+def lay_out(
+    policy: ReducePolicy, target: Target, reduction: Reduction, geometry: Geometry, alignment: int
+) -> tuple[Layout, Deal]:
+    """Choose rows or columns, and the kernel's form, from the axes' strides and extents."""
+    elem = reduction.inputs[0]
+    streamed = 1 if reduction.per_row else len(reduction.inputs)
+    unit = all(stride == 1 for stride in geometry.inner.strides[:streamed])
+    adjacent = bool(geometry.kept) and all(
+        stride == 1 for stride in geometry.kept[-1].strides[:streamed]
+    )
+    wanted = geometry.rows * geometry.count * elem.itemsize // policy.work_per_group
+    wanted = max(1, min(wanted, target.compute_units * policy.groups_per_unit))
+    if adjacent and not unit:
+        return _columns(policy, target, reduction, geometry, alignment, wanted)
+    return _rows(policy, target, reduction, geometry, alignment, wanted, unit)
+
+
+def _rows(
+    policy: ReducePolicy,
+    target: Target,
+    reduction: Reduction,
+    geometry: Geometry,
+    alignment: int,
+    wanted: int,
+    unit: bool,
+) -> tuple[Layout, Deal]:
+    n, rows, size = geometry.inner.size, geometry.rows, policy.group_size
+    vector, aligned = 1, False
+    if unit and reduction.vectorizable:
+        vector = min(_widest(policy, reduction), _floor_power_of_two(max(1, n)))
+        if not target.is_cpu:
+            vector, aligned = _aligned_vector(vector, reduction, geometry, alignment)
+    lanes = _ceil_power_of_two(max(1, -(-n // (2 * vector))))
+    if lanes > 4 * target.subgroup_size or rows * min(lanes, size) < size * wanted:
+        lanes = size
+    lanes = size if lanes >= size else min(lanes, target.subgroup_size)
+    unroll = policy.unroll if n * geometry.outer_count > lanes * vector else 1
+    group_rows = size // lanes
+    parts = -(-wanted // max(1, rows)) if lanes == size else 1
+    inner, outer, inner_span, outer_span = _split(parts, geometry, lanes * vector * unroll)
+    if inner * outer > 1:
+        tiles, rows_per_group = rows, 1
+    else:
+        most = wanted if target.is_cpu else 8 * target.compute_units * policy.groups_per_unit
+        groups = max(1, min(most, -(-rows // group_rows)))
+        rows_per_group = -(-rows // (groups * group_rows)) * group_rows
+        tiles = -(-rows // rows_per_group)
+    kept, outer_axes = len(geometry.kept), len(geometry.outer)
+    layout = Layout(
+        "rows", size, lanes, vector, 1, unroll, aligned, unit, inner * outer > 1, kept, outer_axes
+    )
+    return layout, Deal(tiles, inner, outer, inner_span, outer_span, rows_per_group)
+
+
+def _columns(
+    policy: ReducePolicy,
+    target: Target,
+    reduction: Reduction,
+    geometry: Geometry,
+    alignment: int,
+    wanted: int,
+) -> tuple[Layout, Deal]:
+    columns, size = geometry.kept[-1].size, policy.group_size
+    vector, aligned = 1, False
+    if reduction.vectorizable:
+        vector = min(_widest(policy, reduction), _floor_power_of_two(columns))
+        if not target.is_cpu:
+            # The last block is moved back to the edge, so the extent counts as well.
+            vector, aligned = _aligned_vector(vector, reduction, geometry, alignment, columns)
+    itemsize = reduction.inputs[0].itemsize
+    vectors = max(1, policy.column_bytes // (vector * itemsize))
+    vectors = min(vectors, _floor_power_of_two(max(1, columns // vector)))
+    lanes = min(policy.column_lanes, _ceil_power_of_two(-(-columns // (vector * vectors))))
+    block = lanes * vector * vectors
+    tiles = -(-columns // block) * (geometry.rows // columns)
+    unroll = max(1, policy.unroll // vectors)
+    step = size // lanes * unroll
+    inner, outer, inner_span, outer_span = _split(-(-wanted // tiles), geometry, step)
+    kept, outer_axes = len(geometry.kept) - 1, len(geometry.outer)
+    split = inner * outer > 1
+    layout = Layout(
+        "columns", size, lanes, vector, vectors, unroll, aligned, False, split, kept, outer_axes
+    )
+    return layout, Deal(tiles, inner, outer, inner_span, outer_span, 1)
+
+
+def _split(parts: int, geometry: Geometry, step: int) -> tuple[int, int, int, int]:
+    """Cut a result's elements into about ``parts``: outer positions first, then the inner axis."""
+    n, outer = max(1, geometry.inner.size), max(1, geometry.outer_count)
+    outer_span = -(-outer // min(outer, max(1, parts)))
+    outer_parts = -(-outer // outer_span)
+    inner_span = -(-n // max(1, parts // outer_parts))
+    inner_span = -(-inner_span // step) * step
+    return -(-n // inner_span), outer_parts, inner_span, outer_span
+
+
+def _widest(policy: ReducePolicy, reduction: Reduction) -> int:
+    """Elements of the widest vector: within policy_bytes, and within OpenCL's 16 components."""
+    elem = reduction.inputs[0]
+    return max(1, min(policy.vector_bytes // elem.itemsize, 16 // elem.components))
+
+
+def _aligned_vector(
+    vector: int, reduction: Reduction, geometry: Geometry, alignment: int, extent: int = 0
+) -> tuple[int, bool]:
+    """``vector`` if every row of every streamed input starts at a multiple of it, else 1."""
+    streamed = 1 if reduction.per_row else len(reduction.inputs)
+    axes = (*geometry.kept, *geometry.outer, geometry.inner)
+    strides = [s for axis in axes for s in axis.strides[:streamed] if s != 1]
+    fits = all(stride % vector == 0 for stride in strides) and extent % vector == 0
+    fits = fits and alignment >= vector * max(e.itemsize for e in reduction.inputs[:streamed])
+    return (vector, vector > 1) if fits else (1, False)
+
+
+def _scalars(
+    layout: Layout, deal: Deal, geometry: Geometry, inputs: int
+) -> list[tuple[Any, int]]:
+    """The kernel's scalar parameters in order, each with its type."""
+    values: list[tuple[Any, int]] = []
+    if layout.split:
+        values.append((UINT, deal.inner_parts))
+    if layout.split or layout.kind == "columns":
+        values.append((UINT, deal.parts))
+    longs: list[int] = []
+    if layout.kind == "rows":
+        longs += (geometry.rows, deal.rows_per_group)
+    longs += (geometry.outer_count, deal.outer_span, geometry.inner.size, deal.inner_span)
+    longs.append(geometry.count)
+    for axis in geometry.kept[: layout.kept]:
+        longs += (axis.size, *axis.strides)
+    for axis in geometry.outer:
+        longs += (axis.size, *axis.strides)
+    if layout.kind == "columns":
+        longs += (geometry.kept[-1].size, *geometry.kept[-1].strides)
+    longs += geometry.inner.strides[:inputs]
+    return values + [(LONG, value) for value in longs]
+
+
+def render_layout(target: Target, reduction: Reduction, layout: Layout) -> Specialization:
+    """The OpenCL text of one kernel."""
+    common: dict[str, Any] = {
+        "r": reduction,
+        "V": layout.vector,
+        "U": layout.unroll,
+        "aligned": layout.aligned,
+        "split": layout.split,
+        "kept": layout.kept,
+        "outer": layout.outer,
+    }
+    if layout.kind == "rows":
+        return specialize(
+            "reduce/rows",
+            target,
+            G=layout.group_size,
+            L=layout.lanes,
+            S=target.subgroup_size,
+            unit=layout.unit,
+            **common,
+        )
+    return specialize(
+        "reduce/columns",
+        target,
+        CX=layout.lanes,
+        CY=layout.group_size // layout.lanes,
+        C=layout.vectors,
+        **common,
+    )
+
+
+def require_fp64(target: Target, needed: bool, what: str) -> None:
+    """Raise UnsupportedError where double precision is needed and absent."""
+    if needed and not target.fp64:
+        raise UnsupportedError(
+            f"{what} needs double precision, which {target.facts.name} lacks (no cl_khr_fp64); "
+            "use float32 or complex64, or dtype=float32"
+        )
+
+
+def _is_power_of_two(value: int) -> bool:
+    return value >= 1 and value & (value - 1) == 0
+
+
+def _floor_power_of_two(value: int) -> int:
+    return 1 << (value.bit_length() - 1)
+
+
+def _ceil_power_of_two(value: int) -> int:
+    return 1 << (value - 1).bit_length()
