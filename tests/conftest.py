@@ -1,0 +1,98 @@
+"""What all tests share: caches apart from the user's, the engine, and Oclgrind's reports.
+
+Environment:
+    PORTABLE_GPU_DEVICE, PORTABLE_GPU_DEVICE_CLASS: What the device tests run on, and as what.
+    PORTABLE_GPU_OCLGRIND_LOG: The file that holds this process's stderr, where Oclgrind writes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from portable_gpu.runtime.engine import Engine
+
+OCLGRIND_LOG = os.environ.get("PORTABLE_GPU_OCLGRIND_LOG")
+_REPORT = re.compile(
+    rb"^(Invalid |Read-write data race|Write-write data race|Uninitialized|Work-group divergence)",
+    re.MULTILINE,
+)
+_folder = pytest.StashKey[Path]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the user's caches and tuning table out of the tests, in xdist's workers too."""
+    if hasattr(config, "workerinput"):  # a worker inherits the variables
+        return
+    folder = config.stash[_folder] = Path(tempfile.mkdtemp(prefix="portable_gpu-tests-"))
+    os.environ.setdefault("PORTABLE_GPU_CACHE", str(folder / "programs"))
+    os.environ.setdefault("PORTABLE_GPU_TUNING", str(folder / "no-tuning.json"))
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    folder = config.stash.get(_folder, None)
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def pytest_report_header() -> list[str]:
+    names = ("PORTABLE_GPU_DEVICE", "PORTABLE_GPU_DEVICE_CLASS", "PORTABLE_GPU_OCLGRIND_LOG")
+    return [f"{name}={os.environ[name]}" for name in names if name in os.environ]
+
+
+@pytest.fixture(scope="session")
+def engine() -> Engine:
+    """The default engine: the device and class that the environment asks for."""
+    from portable_gpu.runtime.engine import default_engine
+
+    return default_engine()
+
+
+class OclgrindReports:
+    """Reads what Oclgrind has written since the last look."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._position = path.stat().st_size
+
+    def new(self) -> list[str]:
+        """The reports since the last call, each with the lines that explain it."""
+        with self._path.open("rb") as log:
+            log.seek(self._position)
+            text = log.read()
+        self._position += len(text)
+        starts = [match.start() for match in _REPORT.finditer(text)]
+        return [
+            text[start:end].decode(errors="replace")
+            for start, end in pairwise((*starts, len(text)))
+        ]
+
+
+@pytest.fixture
+def oclgrind_reports() -> OclgrindReports:
+    """Oclgrind's reports from here on; skips where Oclgrind does not run."""
+    if OCLGRIND_LOG is None:
+        pytest.skip("not under Oclgrind")
+    return OclgrindReports(Path(OCLGRIND_LOG))
+
+
+@pytest.fixture(autouse=True)
+def _oclgrind_silent(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test during which Oclgrind reported a race, a stray access or the like."""
+    if OCLGRIND_LOG is None or request.node.get_closest_marker("oclgrind_expected"):
+        yield
+        return
+    reports = OclgrindReports(Path(OCLGRIND_LOG))
+    yield
+    found = reports.new()
+    if found:
+        pytest.fail(f"Oclgrind: {len(found)} report(s), the first:\n{found[0][:800]}", False)

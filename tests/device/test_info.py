@@ -1,0 +1,48 @@
+"""``portable-gpu info`` on the device at hand."""
+
+import json
+
+import pytest
+
+from portable_gpu.cli import main
+from portable_gpu.runtime.engine import Engine
+
+
+def test_json(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["chosen"]["target"]["device_class"] == engine.target.device_class
+    assert found["chosen"]["reason"]
+    chosen = [d for d in found["devices"] if d["index"] == found["chosen"]["index"]]
+    assert [device["name"] for device in chosen] == [engine.target.facts.name]
+    for device in found["devices"]:
+        assert {"subgroup_size", "exchange", "fp64", "fp16"} <= set(device["target"]["facts"])
+
+
+def test_text(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info"]) == 0
+    output = capsys.readouterr().out
+    assert engine.target.facts.name in output
+    assert "exchange" in output
+    assert f"as {engine.target.device_class}." in output
+
+
+def test_absent_device_lists_what_there_is(
+    monkeypatch: pytest.MonkeyPatch, engine: Engine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PORTABLE_GPU_DEVICE", "no such device")
+    assert main(["info"]) == 1
+    output = capsys.readouterr().out
+    assert "PORTABLE_GPU_DEVICE=no such device matches no OpenCL device" in output
+    assert engine.target.facts.name in output
+
+
+@pytest.mark.parametrize("forced", ["nvidia-sm90", "no-such-class"])
+def test_impossible_class_is_explained(
+    monkeypatch: pytest.MonkeyPatch, engine: Engine, capsys: pytest.CaptureFixture[str], forced: str
+) -> None:
+    if engine.target.facts.vendor_id == 0x10DE and forced == "nvidia-sm90":
+        pytest.skip("possible here")
+    monkeypatch.setenv("PORTABLE_GPU_DEVICE_CLASS", forced)
+    assert main(["info"]) == 1
+    assert f"PORTABLE_GPU_DEVICE_CLASS: device class '{forced}'" in capsys.readouterr().out

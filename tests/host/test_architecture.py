@@ -1,0 +1,70 @@
+"""Vendors' names stand only where devices are told apart."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+# A trailing _nv or _amd is part of an OpenCL query's own name, and no match.
+_VENDOR = re.compile(
+    r"\b(nvidia|cuda|amd|radeon|rocm|gcn|rdna|intel|apple|arm|mali|qualcomm|adreno)(?![a-z])", re.I
+)
+_DEVICE_MACRO = re.compile(r"\b(\w+_DEVICE|CUDA_SM|DPP|SUBGROUP_FUNCTIONS)\b")
+
+
+def python_files() -> list[Path]:
+    package = ROOT / "portable_gpu"
+    return sorted(p for p in package.rglob("*.py") if package / "targets" not in p.parents)
+
+
+def kernel_files() -> list[Path]:
+    kernels = ROOT / "cl_kernels"
+    return sorted(
+        path
+        for path in kernels.rglob("*.mako")
+        if path.parent.name not in ("common", "subgroup") and not path.name.startswith("mainloop_")
+    )
+
+
+def words_of_code(path: Path) -> Iterator[tuple[int, str]]:
+    """Identifiers and strings with their lines; comments and docstrings are prose."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    prose = {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose:
+            yield node.lineno, node.value
+        elif isinstance(node, ast.Name):
+            yield node.lineno, node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.lineno, node.attr
+
+
+@pytest.mark.parametrize("path", python_files(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_python_names_no_vendor(path: Path) -> None:
+    found = [f"{line}: {word}" for line, word in words_of_code(path) if _VENDOR.search(word)]
+    assert not found, "ask the target for a fact instead (portable_gpu/targets)"
+
+
+@pytest.mark.parametrize("path", kernel_files(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_kernel_does_not_tell_devices_apart(path: Path) -> None:
+    code = re.sub(r"##.*|//.*|/\*.*?\*/", "", path.read_text(encoding="utf-8"))
+    found = [
+        line for line in code.splitlines() if _DEVICE_MACRO.search(line) or _VENDOR.search(line)
+    ]
+    assert not found, "call a subgroup_ function instead (cl_kernels/subgroup)"
+
+
+def test_the_ladder_stands_in_one_file() -> None:
+    ladder = re.compile(r"^#(if|elif)\b.*\bDEVICE\s*==", re.MULTILINE)
+    files = [p for p in (ROOT / "cl_kernels").rglob("*.mako") if ladder.search(p.read_text())]
+    outside = [p for p in files if not p.name.startswith("mainloop_")]
+    assert [p.relative_to(ROOT).as_posix() for p in outside] == [
+        "cl_kernels/subgroup/subgroup.cl.mako"
+    ]

@@ -1,0 +1,107 @@
+"""Rendering, its errors, and the key of a specialization."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from portable_gpu.codegen import source
+from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.errors import RenderError
+from portable_gpu.targets import class_names, example_target
+
+Template = Callable[[str], str]
+
+
+@pytest.fixture
+def template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Template]:
+    """Write the text of a template into a folder of its own; gives its name."""
+    (tmp_path / "family").mkdir()
+    monkeypatch.setattr(source, "kernel_folder", lambda: tmp_path)
+    source._lookup.cache_clear()
+
+    def write(text: str) -> str:
+        (tmp_path / "family" / "sample.cl.mako").write_text(text)
+        return "family/sample"
+
+    yield write
+    source._lookup.cache_clear()
+
+
+def test_kernels_are_found() -> None:
+    folder = source.kernel_folder()
+    assert (folder / "common" / "prelude.cl.mako").is_file()
+    for name in source.kernel_names():
+        assert (folder / f"{name}.cl.mako").is_file()
+        assert name.partition("/")[0] not in ("common", "subgroup", "group")
+
+
+def test_render_squeezes_blank_lines(template: Template) -> None:
+    name = template("a\n% for i in range(2):\n\n\n${i}   \n% endfor\n\n\nb\n")
+    assert source.render(name) == "a\n\n0\n\n1\n\nb\n"
+
+
+def test_undefined_name_is_an_error_with_its_line(template: Template) -> None:
+    name = template("first\nsecond\n${tile_m}\nfourth\n")
+    with pytest.raises(RenderError, match="tile_m") as caught:
+        source.render(name)
+    message = str(caught.value)
+    assert name in message
+    assert "    3  ${tile_m}" in message
+    assert "    1  first" in message
+    assert "    4  fourth" in message
+
+
+def test_failing_expression_is_an_error_with_its_line(template: Template) -> None:
+    name = template("first\n${1 // zero}\nthird\n")
+    with pytest.raises(RenderError, match="ZeroDivisionError") as caught:
+        source.render(name, zero=0)
+    assert "    2  ${1 // zero}" in str(caught.value)
+
+
+def test_syntax_error_is_an_error(template: Template) -> None:
+    name = template("first\n% for i in range(3):\n${i}\n")
+    with pytest.raises(RenderError, match=name):
+        source.render(name)
+
+
+def test_absent_template_is_an_error() -> None:
+    with pytest.raises(RenderError, match="no/such"):
+        source.render("no/such")
+
+
+def test_rendering_goes_on_after_an_error(template: Template) -> None:
+    name = template("${value}\n")
+    with pytest.raises(RenderError):
+        source.render(name)
+    assert source.render(name, value=7) == "7\n"
+
+
+def test_numbered() -> None:
+    text = "\n".join("abcdefgh")
+    assert source.numbered("x\ny") == "    1  x\n    2  y"
+    assert source.numbered(text, around=4, context=1) == "    3  c\n    4  d\n    5  e"
+    assert source.numbered(text, around=1, context=1) == "    1  a\n    2  b"
+
+
+@pytest.mark.parametrize("device_class", class_names())
+def test_specialize_hands_on_the_targets_options(template: Template, device_class: str) -> None:
+    target = example_target(device_class)
+    spec = specialize(template("${target.subgroup_size} ${tile}\n"), target, tile=8)
+    assert spec.text == f"{target.subgroup_size} 8\n"
+    assert spec.options == target.options
+
+
+def test_key_depends_on_every_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    base = Specialization("a/b", "text", ("-DX=1", "-DY=2"))
+    others = [
+        Specialization("a/c", "text", ("-DX=1", "-DY=2")),
+        Specialization("a/b", "text ", ("-DX=1", "-DY=2")),
+        Specialization("a/b", "text", ("-DX=1",)),
+        Specialization("a/b", "text", ("-DY=2", "-DX=1")),
+    ]
+    keys = {spec.key for spec in [base, *others]}
+    assert len(keys) == 5
+    assert Specialization("a/b", "text", ("-DX=1", "-DY=2")).key == base.key
+    monkeypatch.setattr("portable_gpu.codegen.specialization.__version__", "0.0.0")
+    assert Specialization("a/b", "text", ("-DX=1", "-DY=2")).key not in keys

@@ -1,0 +1,127 @@
+"""The disk cache trusts nothing that does not check out, and never fails a call."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from portable_gpu.runtime.program import DiskCache
+
+KEY = "0123abcd"
+PAYLOAD = bytes(range(256)) * 40 + b"\nsecond line\n"
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> DiskCache:
+    cache = DiskCache(tmp_path / "programs")
+    cache.write(KEY, PAYLOAD)
+    return cache
+
+
+def entry(cache: DiskCache) -> Path:
+    assert cache.folder is not None
+    return cache.folder / KEY
+
+
+def test_round_trip(cache: DiskCache) -> None:
+    assert cache.read(KEY) == PAYLOAD
+    assert cache.read("another") is None
+    cache.write(KEY, b"")
+    assert cache.read(KEY) == b""
+
+
+def test_truncated_anywhere_is_absent(cache: DiskCache) -> None:
+    whole = entry(cache).read_bytes()
+    for length in (*range(len(whole) - len(PAYLOAD) + 3), len(whole) // 2, len(whole) - 1):
+        entry(cache).write_bytes(whole[:length])
+        assert cache.read(KEY) is None
+
+
+def test_corrupt_anywhere_is_absent(cache: DiskCache) -> None:
+    whole = entry(cache).read_bytes()
+    head = len(whole) - len(PAYLOAD)
+    for position in (*range(head), head + 17, len(whole) - 1):
+        flipped = bytes((whole[position] ^ 0x15,))
+        entry(cache).write_bytes(whole[:position] + flipped + whole[position + 1 :])
+        assert cache.read(KEY) is None
+    entry(cache).write_bytes(whole + b"more")
+    assert cache.read(KEY) is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\x7fELF" + bytes(100),
+        b"portable_gpu program 0\n{}\n",
+        b"portable_gpu program 1\n[1]\npayload",
+        b"portable_gpu program 1\n\xff\xfe\npayload",
+        b"portable_gpu program 1\n" + b"[" * 100_000 + b"\npayload",
+    ],
+)
+def test_foreign_file_is_absent_and_replaced(cache: DiskCache, content: bytes) -> None:
+    entry(cache).write_bytes(content)
+    assert cache.read(KEY) is None
+    cache.write(KEY, PAYLOAD)
+    assert cache.read(KEY) == PAYLOAD
+
+
+def test_entry_of_another_key_is_absent(cache: DiskCache) -> None:
+    assert cache.folder is not None
+    entry(cache).rename(cache.folder / "moved")
+    assert cache.read("moved") is None
+
+
+def test_entry_that_is_a_folder_is_absent(cache: DiskCache) -> None:
+    entry(cache).unlink()
+    entry(cache).mkdir()
+    assert cache.read(KEY) is None
+    cache.write(KEY, PAYLOAD)
+    assert cache.folder is not None
+    assert list(cache.folder.iterdir()) == [entry(cache)]
+
+
+def test_folder_that_cannot_be_made_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    cache = DiskCache(tmp_path / "file" / "programs")
+    cache.write(KEY, PAYLOAD)
+    assert cache.read(KEY) is None
+
+
+def test_switched_off(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PORTABLE_GPU_CACHE", "off")
+    cache = DiskCache.default()
+    cache.write(KEY, PAYLOAD)
+    assert cache.read(KEY) is None
+    monkeypatch.setenv("PORTABLE_GPU_CACHE", str(tmp_path))
+    assert DiskCache.default().folder == tmp_path
+
+
+_WRITER = """
+import sys
+from pathlib import Path
+from portable_gpu.runtime.program import DiskCache
+
+cache = DiskCache(Path(sys.argv[1]))
+own = sys.argv[2].encode() * int(sys.argv[3])
+for _ in range(100):
+    cache.write("shared", own)
+    found = cache.read("shared")
+    assert found is not None and len(set(found)) == 1, "torn entry"
+"""
+
+
+def test_several_processes_share_a_folder(tmp_path: Path) -> None:
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", _WRITER, str(tmp_path), letter, str(size)],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for letter, size in (("a", 10), ("b", 100_000), ("c", 1_000))
+    ]
+    for writer in writers:
+        _, errors = writer.communicate(timeout=60)
+        assert writer.returncode == 0, errors
+    assert [path.name for path in tmp_path.iterdir()] == ["shared"]

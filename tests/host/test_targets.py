@@ -1,0 +1,150 @@
+"""Detection on recorded devices, forced classes, and where each fact came from."""
+
+import re
+from dataclasses import fields, replace
+
+import pytest
+from recorded_devices import H200, INTEL_CPU, POCL, RDNA2, RECORDED, Expected
+
+from portable_gpu.errors import ArgumentError, UnsupportedError
+from portable_gpu.targets import (
+    DEVICE_CLASSES,
+    DeviceFacts,
+    Target,
+    class_names,
+    detect,
+    example_target,
+)
+
+_UNDERIVED = {"facts", "device_class", "device_define", "provenance"}
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_recorded_device(name: str) -> None:
+    facts, expected = RECORDED[name]
+    target = detect(facts)
+    found = Expected(**{f.name: getattr(target, f.name) for f in fields(Expected)})
+    assert found == expected
+    assert target.facts == facts
+
+
+@pytest.mark.parametrize("name", RECORDED)
+@pytest.mark.parametrize("forced", [None, "gcn", "rdna", "cpu", "generic", "nvidia-sm20"])
+def test_every_fact_says_where_it_came_from(name: str, forced: str | None) -> None:
+    target = detect(RECORDED[name][0], forced)
+    assert set(target.provenance) == {f.name for f in fields(Target)} - _UNDERIVED
+    for fact_name, fact in target.provenance.items():
+        assert fact.value == getattr(target, fact_name)
+        assert fact.source in ("queried", "probed", "derived", "assumed", "forced")
+        assert fact.why
+
+
+def test_the_queried_is_told_from_the_assumed() -> None:
+    queried = detect(RDNA2)
+    assumed = detect(replace(RDNA2, wavefront_width_amd=None))
+    assert queried.provenance["subgroup_size"].source == "queried"
+    assert assumed.provenance["subgroup_size"].source == "assumed"
+    assert detect(H200).provenance["cuda_sm"].source == "queried"
+    assert detect(H200, "nvidia-sm20").provenance["cuda_sm"].source == "forced"
+    assert detect(INTEL_CPU, "generic").provenance["subgroup_size"].source == "probed"
+    assert detect(POCL, "gcn").provenance["subgroup_size"].source == "forced"
+
+
+def test_lockstep_is_not_claimed_on_an_assumption() -> None:
+    assert not detect(replace(RDNA2, wavefront_width_amd=None)).lockstep
+    assert not detect(replace(H200, compute_capability_nv=None)).lockstep
+
+
+@pytest.mark.parametrize(
+    ("forced", "exchange", "size"),
+    [
+        ("gcn", "wavefront_lds", 64),
+        ("rdna", "wavefront_lds", 32),
+        ("nvidia", "warp_volatile", 32),
+        ("nvidia-sm20", "warp_volatile", 32),
+        ("generic", "wavefront_lds", 32),
+        ("GCN", "wavefront_lds", 64),
+    ],
+)
+def test_forced_on_a_cpu_takes_barriers(forced: str, exchange: str, size: int) -> None:
+    target = detect(POCL, forced)
+    assert target.device_class == forced.lower().partition("-")[0]
+    assert (target.exchange, target.subgroup_size) == (exchange, size)
+    assert not target.lockstep
+    assert "-DLOCKSTEP=0" in target.options
+
+
+def test_forced_class_keeps_its_own_width() -> None:
+    assert detect(RDNA2, "gcn").subgroup_size == 64
+    assert not detect(RDNA2, "gcn").lockstep
+
+
+def test_forcing_the_own_class_changes_nothing() -> None:
+    for facts, expected in RECORDED.values():
+        if expected.exchange != "wavefront_lds" or expected.device_class != "intel_gpu":
+            assert detect(facts, expected.device_class) == detect(facts)
+
+
+@pytest.mark.parametrize("size", [16, 32, 64])
+def test_subgroup_functions_on_a_cpu(size: int) -> None:
+    target = detect(replace(INTEL_CPU, sub_group_size_probed=size), "intel_gpu")
+    assert (target.exchange, target.subgroup_size) == ("khr_subgroup", size)
+    assert target.requires_subgroup_size
+    assert "-cl-std=CL3.0" in target.options
+
+
+@pytest.mark.parametrize(
+    ("facts", "forced"),
+    [
+        (POCL, "nvidia-sm90"),
+        (POCL, "nvidia-sm35"),
+        (RDNA2, "nvidia-sm70"),
+        (H200, "nvidia-sm35"),  # shfl without .sync does not assemble for SM 90
+        (POCL, "intel_gpu"),
+    ],
+)
+def test_class_whose_instructions_are_missing(facts: DeviceFacts, forced: str) -> None:
+    with pytest.raises(UnsupportedError, match=forced):
+        detect(facts, forced)
+
+
+def test_older_path_on_a_newer_device_of_the_class() -> None:
+    assert detect(H200, "nvidia-sm80").exchange == "warp_shuffle"
+    assert detect(H200, "nvidia-sm20").exchange == "warp_volatile"
+
+
+@pytest.mark.parametrize("name", ["", "cuda", "gcn-sm20", "nvidia-sm", "nvidia-sm9000", "sm20"])
+def test_unknown_class_lists_the_known(name: str) -> None:
+    with pytest.raises(ArgumentError, match=r"known are .*gcn.*nvidia-smNN") as caught:
+        detect(POCL, name)
+    assert repr(name) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", class_names())
+def test_example_is_of_its_class(name: str) -> None:
+    target = example_target(name)
+    assert target.device_class == name
+    assert detect(target.facts) == target
+
+
+def test_example_of_a_generation() -> None:
+    assert example_target("nvidia-sm20").exchange == "warp_volatile"
+    assert example_target("nvidia-sm120").cuda_sm == 120
+
+
+def test_rows_are_distinct_and_the_last_takes_the_rest() -> None:
+    assert len({row.name for row in DEVICE_CLASSES}) == len(DEVICE_CLASSES)
+    assert len({row.define for row in DEVICE_CLASSES}) == len(DEVICE_CLASSES)
+    assert DEVICE_CLASSES[-1].matches(DeviceFacts())
+
+
+@pytest.mark.parametrize("name", class_names())
+def test_options_name_the_facts_once_each(name: str) -> None:
+    options = example_target(name).options
+    names = [re.split("=", option)[0] for option in options]
+    assert len(set(names)) == len(names)
+    assert {"-DDEVICE", "-DCUDA_SM", "-DWAVEFRONT_SIZE", "-cl-std"} <= set(names)
+
+
+def test_target_is_a_key() -> None:
+    assert len({detect(POCL), detect(POCL), detect(POCL, "gcn")}) == 2

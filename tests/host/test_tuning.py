@@ -1,0 +1,167 @@
+"""The tuning table: lookup order, and what a bad file costs."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from portable_gpu.dtypes import Element, element
+from portable_gpu.errors import PolicyError
+from portable_gpu.targets import Target, example_target
+from portable_gpu.tuning.policy import Policy
+from portable_gpu.tuning.table import TuningTable
+
+TARGET = example_target("gcn")
+FLOAT = element(np.float32)
+
+
+@dataclass(frozen=True)
+class TilePolicy(Policy):
+    """A small policy with one limit."""
+
+    tile: int
+    unroll: int = 1
+
+    @classmethod
+    def default(cls, target: Target, elem: Element) -> TilePolicy:
+        return cls(target.subgroup_size)
+
+    @classmethod
+    def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
+        return {"tile": (32, 64), "unroll": (1, 2)}
+
+    def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
+        return {
+            "the tile fits local memory": self.tile * elem.itemsize <= target.local_mem_size,
+            "unroll is positive": self.unroll > 0,
+        }
+
+
+def row(tile: int, device: str = "class:gcn", **changes: Any) -> dict[str, Any]:
+    return {
+        "kernel": "tile",
+        "device": device,
+        "element": "f32",
+        "shape_class": "any",
+        "policy": {"tile": tile, "unroll": 2},
+        "evidence": {"speed_up": 1.2},
+    } | changes
+
+
+def table_file(path: Path, *rows: Any, version: int = 1) -> Path:
+    path.write_text(json.dumps({"format": version, "rows": rows}))
+    return path
+
+
+def choose(table: TuningTable, target: Target = TARGET, shape_class: str = "any") -> int:
+    return table.choose("tile", TilePolicy, target, FLOAT, shape_class).policy.tile
+
+
+def test_without_rows_the_formula_decides() -> None:
+    choice = TuningTable([]).choose("tile", TilePolicy, TARGET, FLOAT)
+    assert choice.policy == TilePolicy(64)
+    assert choice.origin == "TilePolicy.default"
+
+
+def test_device_row_before_class_row(tmp_path: Path) -> None:
+    path = table_file(tmp_path / "t.json", row(16), row(128, TARGET.facts.name))
+    choice = TuningTable([path]).choose("tile", TilePolicy, TARGET, FLOAT)
+    assert choice.policy == TilePolicy(128, 2)
+    assert choice.evidence == {"speed_up": 1.2}
+    assert TARGET.facts.name in choice.origin
+    assert str(path) in choice.origin
+
+
+def test_first_file_before_later_ones(tmp_path: Path) -> None:
+    own = table_file(tmp_path / "own.json", row(16))
+    shipped = table_file(tmp_path / "shipped.json", row(32), row(48, shape_class="narrow"))
+    table = TuningTable([own, shipped])
+    assert choose(table) == 16
+    assert choose(table, shape_class="narrow") == 48
+
+
+def test_rows_of_other_kernels_elements_and_classes_do_not_count(tmp_path: Path) -> None:
+    rows = [row(16, kernel="other"), row(16, element="f64"), row(16, "class:rdna")]
+    assert choose(TuningTable([table_file(tmp_path / "t.json", *rows)])) == 64
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "7",
+        '{"rows": []}',
+        '{"format": 2, "rows": []}',
+        '{"format": 1}',
+        '{"format": 1, "rows": [{}]}',
+        '{"format": 1, "rows": ["row"]}',
+        '{"format": 1, "rows": 3}',
+        json.dumps({"format": 1, "rows": [row(16, kernel=3)]}),
+        json.dumps({"format": 1, "rows": [row(16, policy=[])]}),
+        "\xff\xfe",
+    ],
+)
+def test_bad_file_is_ignored_with_one_warning(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "bad.json"
+    path.write_bytes(text.encode("latin-1"))
+    good = table_file(tmp_path / "good.json", row(16))
+    with pytest.warns(UserWarning, match=r"bad\.json ignored") as caught:
+        table = TuningTable([path, good])
+    assert len(caught) == 1
+    assert choose(table) == 16
+
+
+def test_missing_file_is_ignored_with_one_warning(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="ignored") as caught:
+        TuningTable([tmp_path / "absent.json"])
+    assert len(caught) == 1
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        {"tile": 1 << 20, "unroll": 1},
+        {"tile": 16, "unroll": 0},
+        {"tile": 16},
+        {"tile": 16, "unroll": 1, "extra": 1},
+        {"tile": "16", "unroll": 1},
+        {"tile": None, "unroll": 1},
+        {"tile": 16, "unroll": True},
+    ],
+)
+def test_row_that_does_not_fit_gives_way_to_the_next(tmp_path: Path, policy: Any) -> None:
+    rows = [row(0, TARGET.facts.name, policy=policy), row(16)]
+    table = TuningTable([table_file(tmp_path / "t.json", *rows)])
+    with pytest.warns(UserWarning, match="row for tile ignored") as caught:
+        assert choose(table) == 16
+    assert len(caught) == 1
+
+
+def test_users_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PORTABLE_GPU_TUNING", str(table_file(tmp_path / "t.json", row(16))))
+    assert choose(TuningTable.load()) == 16
+    monkeypatch.setenv("PORTABLE_GPU_TUNING", str(tmp_path / "absent.json"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        TuningTable.load()
+
+
+def test_policy_error_names_every_broken_limit() -> None:
+    with pytest.raises(PolicyError, match=r"the tile fits local memory; unroll is positive"):
+        TilePolicy(1 << 20, 0).check(TARGET, FLOAT)
+
+
+def test_policy_round_trip() -> None:
+    policy = TilePolicy(32, 2)
+    assert TilePolicy.from_dict(policy.to_dict()) == policy
+    with pytest.raises(PolicyError, match="fields missing or unknown: tile, width"):
+        TilePolicy.from_dict({"width": 3, "unroll": 1})
