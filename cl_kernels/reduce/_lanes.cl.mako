@@ -111,6 +111,15 @@ LOAD_${e.name}_${w}(${", ".join(value_names(e, n))}, ${n}_row + ((${at}) * ${n}_
 ${", ".join(parts)}\
 </%def>
 
+## Fold states into the first of them, in plain arithmetic, as a tree.
+<%def name="join_states(r, w, states)">\
+% for d in [1 << k for k in range((len(states) - 1).bit_length())]:
+% for i in range(0, len(states) - d, 2 * d):
+${states[i]} = ${r.lane.type(w)}_combine(${states[i]}, ${states[i + d]}); \
+% endfor
+% endfor
+</%def>
+
 ## Three sums by magnitude to one norm (Anderson 2017), each scaled out of harm's way.
 <%def name="nrm2_finish(T)">
 static inline ${T} nrm2_finish(${T} small, ${T} mid, ${T} big, ${T} up, ${T} down)

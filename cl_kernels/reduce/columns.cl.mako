@@ -109,8 +109,15 @@ ${fold(streamed, u)}
 % endfor
 % endfor
                 }
-% for k in range(u * C):
-                total${k % C} = ${acc}_combine(total${k % C}, lift_${V}(a${k}, o * n + first + ${k // C * CY}, ${step}));
+% for c in range(C):
+% if r.block:
+                ${lanes.join_states(r, V, [f"a{k * C + c}" for k in range(u)])}
+                total${c} = ${acc}_combine(total${c}, lift_${V}(a${c}, 0, 0));
+% else:
+% for k in range(u):
+                total${c} = ${acc}_combine(total${c}, lift_${V}(a${k * C + c}, o * n + first + ${k * CY}, ${step}));
+% endfor
+% endif
 % endfor
             }
         }

@@ -127,9 +127,14 @@ ${fold(streamed, v, u)}
                             { ${lanes.load_all(r, streamed, v, f"at + {k * L * v}", unit)} a${k} = update_${v}(a${k}, ${lanes.arguments(r, streamed, v)}, done); }
 % endfor
                         }
+% if r.block:
+                        ${lanes.join_states(r, v, [f"a{k}" for k in range(u)])}
+                        sum${v} = ${acc}_combine(sum${v}, lift_${v}(a0, 0, 0));
+% else:
 % for k in range(u):
                         sum${v} = ${acc}_combine(sum${v}, lift_${v}(a${k}, o * n + first + ${k * L * v}, ${step}));
 % endfor
+% endif
                     }
                     i += steps * ${step}L;
 % for w in halves:

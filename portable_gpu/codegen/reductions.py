@@ -5,7 +5,7 @@ block of steps it *lifts* the state into an accumulator, which travels between l
 and work-groups, and in the end is *finished* into one element of the result.
 
 Floating sums lift every :data:`BLOCK` steps into a double word (hi, lo) that is added by TwoSum,
-so that the error does not grow with n: |error| <= (BLOCK + 3) u sum|x| + O(n u^2) sum|x|.
+so that the error does not grow with n: |error| <= (BLOCK + 4) u sum|x| + O(n u^2) sum|x|.
 Sources: Knuth, TAOCP 2, 4.2.2 (TwoSum); Ogita, Rump and Oishi, SIAM J. Sci. Comput. 26(6), 2005.
 nrm2 keeps three sums by magnitude: Blue, TOMS 4(1), 1978; Anderson, TOMS 44(1), 2017.
 """
@@ -21,6 +21,7 @@ from portable_gpu.dtypes import Element
 from portable_gpu.errors import ArgumentError
 
 BLOCK = 16  # additions in plain arithmetic between two lifts
+_BLOCK_OF_INTEGERS = 1 << 11  # 16-bit integers that a 32-bit sum holds, of 8 lanes in one
 
 Text = Callable[[int], str]  # C text for a number of lanes side by side
 
@@ -84,22 +85,22 @@ def convert(expression: str, source: str, target: str, width: int) -> str:
 
 
 def _double_word(names: tuple[str, ...], ctype: str) -> Accumulator:
-    """Sums of several values, each as an unevaluated (hi, lo) pair.
+    """Sums of several values, each as an unevaluated pair (hi, lo) with |lo| <= u |hi|.
 
-    The pair is not renormalised: hi alone is the plain sum, infinities and all.
+    Where hi is infinite or NaN, lo is 0 and hi is the plain sum.
     """
     fields = [Field(f"{name}_{part}", ctype, "0") for name in names for part in ("hi", "lo")]
 
     def combine(width: int) -> str:
         t = vector(ctype, width)
-        lines = []
-        for n in names:
-            lines.append(
-                f"{{ const {t} s = a.{n}_hi + b.{n}_hi, t = s - a.{n}_hi; "
-                f"a.{n}_lo += b.{n}_lo + ((a.{n}_hi - (s - t)) + (b.{n}_hi - t)); "
-                f"a.{n}_hi = s; }}"
-            )
-        return "\n    ".join(lines)
+        zero = f"({t})(0)"
+        return "\n    ".join(
+            f"{{ const {t} s = a.{n}_hi + b.{n}_hi, t = s - a.{n}_hi, "
+            f"e = (a.{n}_hi - (s - t)) + (b.{n}_hi - t), "
+            f"f = (e == e ? e : {zero}) + (a.{n}_lo + b.{n}_lo), hi = s + f, lo = f - (hi - s); "
+            f"a.{n}_hi = hi; a.{n}_lo = lo == lo ? lo : {zero}; }}"
+            for n in names
+        )
 
     return Accumulator("acc_t", tuple(fields), combine)
 
@@ -125,8 +126,7 @@ def _sums(
     if floating:
         acc = _double_word(names, ctype)
         lift = " ".join(f"r.{n}_hi = a.{n}; r.{n}_lo = 0;" for n in names)
-        # An infinite or NaN sum leaves NaN in lo; hi is then the answer.
-        value = {n: f"(a.{n}_lo == a.{n}_lo ? a.{n}_hi + a.{n}_lo : a.{n}_hi)" for n in names}
+        value = {n: f"a.{n}_hi + a.{n}_lo" for n in names}
     else:
         acc = _plain("acc_t", names, ctype)
         value = {n: f"a.{n}" for n in names}
@@ -142,7 +142,7 @@ def _sums(
         update=update,
         acc=acc,
         lift=(lambda width: lift) if floating else lift_integer,
-        block=BLOCK if floating else (1 << 14 if lane_ctype else 0),
+        block=BLOCK if floating else (_BLOCK_OF_INTEGERS if lane_ctype else 0),
         result=result,
         finish=finish,
         totals=" ".join(f"const {ctype} {n} = {value[n]};" for n in names),

@@ -99,6 +99,7 @@ def query_facts(device: cl.Device) -> DeviceFacts:
         "cacheline_size": device.global_mem_cacheline_size or 64,
         "native_float_width": device.native_vector_width_float,
         "host_unified_memory": bool(_ask(device, "host_unified_memory")),
+        "svm": bool(_ask(device, "svm_capabilities")),
         "warp_size_nv": _ask(device, "warp_size_nv"),
         "compute_capability_nv": _pair(device, "compute_capability_%s_nv"),
         "wavefront_width_amd": _ask(device, "wavefront_width_amd"),

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pyopencl as cl
+import pyopencl.array as cla
 from pyopencl.tools import ImmediateAllocator, MemoryPool
 
 from portable_gpu.errors import (
@@ -81,6 +82,8 @@ class Engine:
         self.queue = cl.CommandQueue(self.context, self.device) if queue is None else queue
         #: A CPU device works on NumPy memory in place, whatever path is forced on it.
         self.maps_host_memory = self.target.facts.type == "cpu"
+        #: Whether its kernels take any host address, so that NumPy arrays may be of any size.
+        self.takes_host_pointers = self.maps_host_memory and self.target.facts.svm
         self.programs = ProgramCache(self.context, self.device, DiskCache.default())
         self._plans: dict[Hashable, Any] = {}
         self._lock = threading.RLock()
@@ -88,6 +91,10 @@ class Engine:
 
     def __repr__(self) -> str:
         return f"<Engine {self.target.facts.name!r} as {self.target.device_class}>"
+
+    def known(self, key: Hashable) -> Any:
+        """The plan of ``key`` if there is one yet."""
+        return self._plans.get(key)
 
     def plan(self, key: Hashable, make: Callable[[], T]) -> T:
         """The cached plan of ``key``; ``make()`` builds it the first time."""
@@ -196,6 +203,23 @@ def default_engine() -> Engine:
             if _default is None:
                 _default = Engine()
     return _default
+
+
+def queue_state_of(arrays: Sequence[Any]) -> QueueState | None:
+    """The state of the one in-order queue that device arrays share, if a call met it before.
+
+    ``None`` sends the caller to :func:`state_for`, which checks everything.
+    """
+    queue = None
+    for array in arrays:
+        if type(array) is not cla.Array or array.queue is None or not array.size:
+            return None
+        if queue is None:
+            queue = array.queue
+        elif queue is not array.queue:
+            return None
+    state = _by_queue.get(queue)  # type: ignore[arg-type]  # a miss is as good as None
+    return state if state is not None and state.in_order else None
 
 
 def state_for(

@@ -39,6 +39,7 @@ class DeviceFacts:
     cacheline_size: int = 64
     native_float_width: int = 1
     host_unified_memory: bool = False
+    svm: bool = False
     warp_size_nv: int | None = None
     compute_capability_nv: tuple[int, int] | None = None
     wavefront_width_amd: int | None = None

@@ -1,5 +1,6 @@
 """Reductions: whole arrays in one launch, and over any axes."""
 
+from portable_gpu.ops.reduce.catalogue import CATALOGUE, EXPLAINERS
 from portable_gpu.ops.reduce.functions import (
     all,
     any,
@@ -21,6 +22,8 @@ from portable_gpu.ops.reduce.functions import (
 )
 
 __all__ = [
+    "CATALOGUE",
+    "EXPLAINERS",
     "all",
     "any",
     "argmax",

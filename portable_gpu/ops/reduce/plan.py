@@ -184,7 +184,8 @@ class ReducePlan:
         types = buffers[: 2 * (inputs + 1)] + ([BUFFER, BUFFER] if self.layout.split else [])
         types += [kind for kind, _ in scalars]
         self._values = tuple(value for _, value in scalars)
-        self._shift = geometry.shift
+        # Where offsets stand among the places, and how far turned axes move them.
+        self._shift = [(2 * i + 1, shift) for i, shift in enumerate(geometry.shift) if shift]
         self._local = (self.layout.group_size,)
         self._global = (deal.tiles * deal.parts * self.layout.group_size,)
         self._counters = deal.tiles
@@ -201,14 +202,27 @@ class ReducePlan:
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event:
         """Enqueue the reduction of ``inputs`` into ``out``; returns the event of its end."""
-        arguments: list[Any] = []
-        for view, shift in zip(inputs, self._shift, strict=True):
-            arguments += (view.buffer, view.offset + shift)
-        arguments += (out.buffer, out.offset)
+        places: list[Any] = []
+        for view in (*inputs, out):
+            places += (view.buffer, view.offset)
+        return self.launch(state, places, wait_for)
+
+    def launch(
+        self,
+        state: QueueState,
+        places: Sequence[Any],
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> cl.Event:
+        """As a call, given buffer and offset (in elements) of each input and of the result."""
+        if self._shift:
+            places = list(places)
+            for position, shift in self._shift:
+                places[position] += shift
         if self.layout.split:
-            arguments += state.fold_space(self._counters, self._partial_bytes)
-        arguments += self._values
-        return self._kernel(state.queue, self._global, self._local, arguments, wait_for)
+            places = (*places, *state.fold_space(self._counters, self._partial_bytes))
+        return self._kernel(
+            state.queue, self._global, self._local, (*places, *self._values), wait_for
+        )
 
 
 def lay_out(
