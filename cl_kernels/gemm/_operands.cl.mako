@@ -1,0 +1,30 @@
+## Operands of a product as kernel parameters (portable_gpu.ops.gemm.operands.arguments is the
+## host's side).  Offsets and strides count elements; any sign, zero too.
+##
+##   parameters("a", elem, rank)   , a, a_offset, a_row, a_col, a_batch0 ...
+##   batch_parameters(rank)        , batch0, batch1 ...         the extents of the batch axes
+##   locate(names, rank, index)    a += a_offset + sum of (place on axis) * a_batchN, for each name
+## rank: number of batch axes.  index: a C expression, the product's number in the batch.
+<%def name="parameters(name, elem, rank, access='const ')">\
+, __global ${access}${elem.name}_t *restrict ${name}, long ${name}_offset, long ${name}_row, long ${name}_col${''.join(f', long {name}_batch{d}' for d in range(rank))}\
+</%def>
+
+<%def name="batch_parameters(rank)">${''.join(f', long batch{d}' for d in range(rank))}</%def>
+
+<%def name="locate(names, rank, index)">
+% for name in names:
+    ${name} += ${name}_offset;
+% endfor
+% if rank:
+    long batch_rest = ${index};
+% for d in reversed(range(rank)):
+    {
+        const long at = batch_rest % batch${d};
+% for name in names:
+        ${name} += at * ${name}_batch${d};
+% endfor
+        batch_rest /= batch${d};
+    }
+% endfor
+% endif
+</%def>

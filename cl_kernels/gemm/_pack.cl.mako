@@ -1,0 +1,99 @@
+## Packing: one panel of a matrix made contiguous, and converted on the way.
+##
+##   source: lanes are rows of A, or columns of B      panel: step after step along k
+##
+##     lane 0 | step 0, 1, 2 ...                         step 0 | re of P lanes | im of P lanes |
+##     lane 1 | step 0, 1, 2 ...              ->         step 1 | re of P lanes | im of P lanes |
+##     ...                                               ...      (im where the product is complex)
+##
+## Lanes beyond the edge repeat the last one: what they yield is never stored.
+##
+##   vectors(compute)             typedefs lanesN_u: N packed values at any address
+##   define(name, operand, compute, P, mode)
+##       name(source, lane_stride, step_stride, lanes, steps, panel), which packs `lanes` <= P
+##       lanes of `steps` steps
+## mode: "lanes" (lane_stride is 1: vectors are copied), "steps" (step_stride is 1: squares of
+## 4 x 4 are transposed in registers) or "any" (one element at a time).
+<%def name="vectors(compute)"><% r = compute.real %>
+% for w in (2, 4, 8, 16):
+typedef ${compute.real}${w} lanes${w}_u __attribute__((aligned(${compute.itemsize // compute.components})));
+% endfor
+// Four lanes of four steps each: step s goes to address to + s * stride.
+static inline void store_square(__global real_t *to, int stride, ${r}4 a, ${r}4 b, ${r}4 c, ${r}4 d)
+{
+    const ${r}4 p = (${r}4)(a.s0, b.s0, a.s1, b.s1), q = (${r}4)(c.s0, d.s0, c.s1, d.s1);
+    const ${r}4 v = (${r}4)(a.s2, b.s2, a.s3, b.s3), w = (${r}4)(c.s2, d.s2, c.s3, d.s3);
+    *(__global lanes4_u *)to = (${r}4)(p.lo, q.lo);
+    *(__global lanes4_u *)(to + stride) = (${r}4)(p.hi, q.hi);
+    *(__global lanes4_u *)(to + 2 * stride) = (${r}4)(v.lo, w.lo);
+    *(__global lanes4_u *)(to + 3 * stride) = (${r}4)(v.hi, w.hi);
+}
+</%def>
+
+<%def name="define(name, operand, compute, P, mode)"><%
+    e, W, covered = operand.elem, P * compute.components, 0
+    minus = "-" if operand.conj else ""
+    def parts(x, w):
+        """Re and im of w loaded elements, as the product's components."""
+        re, im = (f"{x}.even", f"{minus}{x}.odd") if e.complex else (x, None)
+        cast = f"convert_{compute.real}{w}"
+        zero = f"({compute.real}{w})(0)"
+        return [f"{cast}({re})", f"{cast}({im})" if im else zero][: compute.components]
+%>
+// Lanes from `first` on, one element at a time.
+static inline void ${name}_scalar(__global const ${e.name}_t *source, long lane_stride,
+                                  long step_stride, int first, int lanes, int steps,
+                                  __global real_t *panel)
+{
+    for (int k = 0; k < steps; k++, source += step_stride, panel += ${W})
+        for (int i = first; i < ${P}; i++) {
+            const ${e.value} x = ${e.name}_load(source + (i < lanes ? i : lanes - 1) * lane_stride);
+            panel[i] = ${"x.x" if e.complex else "x"};
+% if compute.complex:
+            panel[${P} + i] = ${f"{minus}x.y" if e.complex else "0"};
+% endif
+        }
+}
+static inline void ${name}(__global const ${e.name}_t *source, long lane_stride,
+                           long step_stride, int lanes, int steps, __global real_t *panel)
+{
+% if mode == "lanes":
+    int k = lanes == ${P} ? 0 : steps;  // the last panel goes lane by lane
+    if (k) ${name}_scalar(source, lane_stride, step_stride, 0, lanes, steps, panel);
+    for (; k < steps; k++, source += step_stride, panel += ${W}) {
+% for first, w in pieces(P, 16 // e.components):
+        const ${e.real}${w * e.components} x${first} = ${e.name}_load${w * e.components}(source + ${first});
+% for c, part in enumerate(parts(f"x{first}", w)):
+        *(__global lanes${w}_u *)(panel + ${c * P + first}) = ${part};
+% endfor
+<% covered = first + w %>\
+% endfor
+% if covered < P:
+        ${name}_scalar(source, 1, 1, ${covered}, lanes, 1, panel);
+% endif
+    }
+% elif mode == "steps":
+    const int whole = steps & ~3;
+    for (int first = 0; first < ${P // 4 * 4}; first += 4) {
+% for i in range(4):
+        __global const ${e.name}_t *s${i} = source + (first + ${i} < lanes ? first + ${i} : lanes - 1) * lane_stride;
+% endfor
+        for (int k = 0; k < whole; k += 4) {
+            __global real_t *to = panel + (long)k * ${W} + first;
+% for i in range(4):
+            const ${e.real}${4 * e.components} x${i} = ${e.name}_load${4 * e.components}(s${i} + k);
+% endfor
+% for c in range(compute.components):
+            store_square(to + ${c * P}, ${W}, ${', '.join(parts(f"x{i}", 4)[c] for i in range(4))});
+% endfor
+        }
+    }
+% if P % 4:
+    ${name}_scalar(source, lane_stride, 1, ${P // 4 * 4}, lanes, whole, panel);
+% endif
+    ${name}_scalar(source + whole, lane_stride, 1, 0, lanes, steps - whole, panel + (long)whole * ${W});
+% else:
+    ${name}_scalar(source, lane_stride, step_stride, 0, lanes, steps, panel);
+% endif
+}
+</%def>

@@ -1,0 +1,145 @@
+## C = epilogue(alpha * A @ B + beta * C), by tiles in local memory and in registers.
+##
+##              n ->                      A work-group computes one tile of C (tile_m x tile_n).  It
+##            +-----+-----+               walks along k in steps of tile_k: each panel of A and of B
+##            |     |  B  | tile_k        goes from global memory through registers to local memory,
+##            +-----+-----+               A transposed, so that fragments are vectors along m and n.
+##   +-----+  +-----+-----+               Each work-item sums item_m x item_n elements in registers.
+##   |     |  |     |     |
+##   +-----+  +-----+-----+
+## m |  A  |  |     |  C  | tile_m        Tiles are numbered down bands of `band` tile rows, so that
+##   +-----+  +-----+-----+               groups that run together share panels in the cache.
+##   tile_k           tile_n
+##
+## policy   GemmPolicy; its rungs: one sum a work-item, 1-D and 2-D register tiles, vectors,
+##          prefetch (the next panels travel while this one is used), buffers = 2 (one barrier a
+##          step rather than two), prefetch_local, repack (C leaves through local memory)
+## a, b     Panel: how the work-items move an operand         tile  RegisterTile: who sums what
+## partial  sums of one split of k go to a workspace that gemm/split_sum folds in fixed order
+## tail     whether k (of some split) is no multiple of tile_k
+## store    width of C's vector stores (1: element by element, guarded)
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="epilogue" file="/gemm/_epilogue.cl.mako"/>
+<%namespace name="operands" file="/gemm/_operands.cl.mako"/>
+<%namespace name="output" file="/gemm/_output.cl.mako"/>
+<%namespace name="panel" file="/gemm/_panel.cl.mako"/>
+<%namespace name="registers" file="/gemm/_register_tile.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+rank = len(problem.batch)
+G, M, N, K = policy.group_size, policy.tile_m, policy.tile_n, policy.tile_k
+names = ["a", "b"] + ([] if partial else ["c"] + [f"e{i}" for i in range(len(problem.extras))])
+%>
+% for e in problem.elements:
+${element.scalar(e)}
+% endfor
+% for e, width in loads:
+${element.vector_load(e, width, aligned)}
+% endfor
+${epilogue.arithmetic(problem.compute)}
+${panel.define(a, problem.compute)}
+${panel.define(b, problem.compute)}
+% if partial:
+#define RESULT(acc, row, col) (acc)
+#define STORE(p, v) (*(p) = (v))
+% else:
+${epilogue.define(problem)}
+${epilogue.result(problem)}
+#define STORE(p, v) ${problem.c.elem.name}_store(p, v)
+% endif
+
+__kernel __attribute__((reqd_work_group_size(${G}, 1, 1)))
+void gemm(long m, long n, long k, long k_split, long first_product, int tiles_m, int tiles_n\
+${operands.parameters("a", problem.a.elem, rank)}${operands.parameters("b", problem.b.elem, rank)}\
+% if partial:
+, __global value_t *restrict c\
+% else:
+${operands.parameters("c", problem.c.elem, rank, "")}${epilogue.parameters(problem)}, value_t alpha, value_t beta\
+% endif
+${operands.batch_parameters(rank)})
+{
+    __local value_t local_memory[${local_elements}] __attribute__((aligned(16)));
+    __local value_t *a_local = local_memory, *b_local = local_memory + ${a.local_elements};
+    const int t = get_local_id(0);
+    const int band = (int)get_group_id(0) / (${policy.band} * tiles_n), in_band = (int)get_group_id(0) % (${policy.band} * tiles_n);
+    const int rows = min(${policy.band}, tiles_m - band * ${policy.band});
+    const long first_row = ${M}l * (band * ${policy.band} + in_band % rows);
+    const long first_col = ${N}l * (in_band / rows);
+    const long k_first = get_group_id(1) * k_split;
+    const int tiles = (int)((min(k_split, k - k_first) + ${K - 1}) / ${K});
+% if tail:
+    const int tail = (int)(min(k_split, k - k_first) - ${K}l * (tiles - 1));
+% endif
+${operands.locate(names, rank, "first_product + get_group_id(2)")}
+    a += k_first * a_col;
+    b += k_first * b_row;
+${panel.place(a, "first_row", "m")}
+${panel.place(b, "first_col", "n")}
+${registers.place(tile)}
+
+    ${load("0")}
+% if policy.buffers == 1:
+    for (int step = 0; step < tiles; ++step) {
+        ${store_panels("0")}
+        barrier(CLK_LOCAL_MEM_FENCE);
+        ${next_panels() if policy.prefetch else ""}
+        ${registers.steps(tile, K, "0")}
+        barrier(CLK_LOCAL_MEM_FENCE);
+        ${"" if policy.prefetch else next_panels()}
+    }
+% else:
+    ${store_panels("0")}
+    barrier(CLK_LOCAL_MEM_FENCE);
+    int buffer = 0;
+    for (int step = 0; step < tiles; ++step) {
+        ${next_panels()}
+        ${"" if policy.prefetch else store_next()}
+        ${registers.steps(tile, K, "buffer")}
+        ${store_next() if policy.prefetch else ""}
+        barrier(CLK_LOCAL_MEM_FENCE);
+        buffer ^= 1;
+    }
+% endif
+
+% if partial:
+    c += (get_group_id(2) * get_num_groups(1) + get_group_id(1)) * m * n;
+    const long c_row = n, c_col = 1;
+% endif
+% if policy.repack:
+${output.repacked(tile, policy)}
+% else:
+${output.direct(tile, store)}
+% endif
+}
+
+<%def name="load(step)">
+% if tail:
+    if (${step} == tiles - 1 && tail < ${K}) {
+        ${panel.load_tail(a)}
+        ${panel.load_tail(b)}
+    } else {
+        ${panel.load(a)}
+        ${panel.load(b)}
+    }
+% else:
+    ${panel.load(a)}
+    ${panel.load(b)}
+% endif
+</%def>
+
+<%def name="store_panels(buffer)">
+    ${panel.store(a, buffer)}
+    ${panel.store(b, buffer)}
+</%def>
+
+<%def name="next_panels()">
+        if (step + 1 < tiles) {
+            ${load("step + 1")}
+        }
+</%def>
+
+<%def name="store_next()">
+        if (step + 1 < tiles) {
+            ${store_panels("(buffer ^ 1)")}
+        }
+</%def>

@@ -1,0 +1,87 @@
+## gemm on a CPU, after Goto and van de Geijn: C = epilogue(alpha * A @ B + beta * C).
+##
+##         B | panel of NR columns | ...            A and B are packed into panels, and each
+##     A     +---------------------+                work-item makes register tiles of C.
+##   panel   | tile | tile | ...   |                Work-groups run x first: `block` panels of A
+##   of MR   | tile | ...          |                stay in the L2 cache while panels of B pass by,
+##   rows    | ...                 |                each of them used `block` times.
+##
+##   pack    one work-item packs `chunk` steps of `group` panels
+##   tiles   one work-item makes `run` tiles of one row of tiles over its share of k, `visit` steps
+##           of each at a time (few, where B lies unpacked, so that its rows are read along)
+##
+## k comes in `splits` shares of `share` steps (the last may be short), `depth` steps in all.
+## Packed: panel p of share s of product t starts at ((t * splits + s) * panels + p) * share * W.
+## Sums that are not finished go to partial, one TILE per (share, product, tile).
+## once_a, once_b: the operand is the same for every product, and packed once.
+<%namespace name="epilogue" file="/gemm/_epilogue.cl.mako"/>
+<%namespace name="operands" file="/gemm/_operands.cl.mako"/>
+<%namespace name="packed" file="/gemm/_packed.cl.mako"/>
+<%
+    compute, rank = problem.compute, len(problem.batch)
+    MR, NR, C = policy.item_m, policy.item_n, problem.compute.components
+    names = ["a", "b", "c", *(f"e{i}" for i in range(len(problem.extras)))]
+    extras = "".join(f", e{i}, e{i}_row, e{i}_col" for i in range(len(problem.extras)))
+%>
+${packed.functions(problem, policy, form)}
+// Work-items for A come first, then those for B.
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void pack(__global real_t *restrict packed_a, __global real_t *restrict packed_b, long m, long n,
+          long depth, long share, int splits, int chunk_a, int group_a, int chunk_b, int group_b,
+          int panels_a, int panels_b, int once_a, int once_b, long first${operands.parameters("a", problem.a.elem, rank)}${operands.parameters("b", problem.b.elem, rank)}${operands.batch_parameters(rank)})
+{
+    const long items_a = (panels_a + group_a - 1) / group_a * ((share + chunk_a - 1) / chunk_a) * splits;
+    const bool is_a = (long)get_global_id(0) < items_a;
+    const long id = is_a ? get_global_id(0) : get_global_id(0) - items_a, item = get_global_id(1);
+    const long chunk = is_a ? chunk_a : chunk_b, group = is_a ? group_a : group_b;
+    const long panels = is_a ? panels_a : panels_b, chunks = (share + chunk - 1) / chunk;
+    const long inner = id % chunks * chunk, split = id / chunks % splits;
+    const long panel = id / chunks / splits * group, last = LEAST(panel + group, panels);
+    const long step = split * share + inner;
+    const int steps = LEAST(LEAST(chunk, share - inner), depth - step);
+    if (steps <= 0 || (item && (is_a ? once_a : once_b))) return;
+    ${operands.locate(["a", "b"], rank, "(first + item)")}
+    const long to = (item * splits + split) * panels;
+% for x, along, P, stride in (("a", "m", MR, "a_row, a_col"), ("b", "n", NR, "b_col, b_row")):
+    for (long p = panel; p < last && ${"is_a" if x == "a" else "!is_a"}; p++)
+        pack_${x}(${x} + p * ${P} * ${stride.split(", ")[0]} + step * ${stride.split(", ")[1]}, ${stride}, LEAST((long)${P}, ${along} - p * ${P}), steps,
+               packed_${x} + ((to + p) * share + inner) * ${P * C});
+% endfor
+}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void tiles(__global const real_t *restrict packed_a, __global const real_t *restrict packed_b,
+           __global real_t *restrict partial, long m, long n, long row, long col, long depth,
+           long share, int splits, int block, int run, int visit, int products, int once_a, int once_b,
+           long first, int parts, int finish, value_t alpha, value_t beta${operands.parameters("a", problem.a.elem, rank)}${operands.parameters("b", problem.b.elem, rank)}${operands.parameters("c", problem.c.elem, rank, "")}${operands.batch_parameters(rank)}${epilogue.parameters(problem)})
+{
+    const long panels_a = (m + ${MR - 1}) / ${MR}, panels_b = (n + ${NR - 1}) / ${NR};
+    const long blocks = (panels_a + block - 1) / block;
+    const long p = get_global_id(2) % blocks * block + get_global_id(0);
+    const long split = get_global_id(2) / blocks % splits, item = get_global_id(2) / blocks / splits;
+    if (p >= panels_a) return;
+    const long left = depth - split * share;
+    const int steps = left < share ? left : share, rows = LEAST((long)${MR}, m - p * ${MR});
+    ${operands.locate(names, rank, "(first + item)")}
+% if form.a_packed:
+    __global const real_t *pa = packed_a + (((once_a ? 0 : item) * splits + split) * panels_a + p) * share * ${MR * C};
+% else:
+    __global const real_t *pa = a + p * ${MR} * a_row + split * share * a_col;
+% endif
+    const long start = (long)get_global_id(1) * run, last = LEAST(panels_b, start + run);
+    for (int done = 0; done == 0 || done < steps; done += visit)
+        for (long q = start; q < last; q++) {
+% if form.b_packed:
+            const int skip = 0;
+            __global const real_t *pb = packed_b + (((once_b ? 0 : item) * splits + split) * panels_b + q) * share * ${NR * C} + (long)done * ${NR * C};
+% else:
+            const int skip = (q + 1) * ${NR} > n ? (q + 1) * ${NR} - n : 0;  // the last tile starts earlier
+            __global const real_t *pb = b + (q * ${NR} - skip) + (split * share + done) * b_row;
+% endif
+            const long from = q * ${NR} - skip;
+            tile(pa + (long)done * ${MR * C if form.a_packed else "a_col"}, a_row, a_col, pb, b_row, LEAST(visit, steps - done),
+                 done ? 1 : parts, partial + (((split * products + item) * panels_a + p) * panels_b + q) * TILE,
+                 products * panels_a * panels_b * TILE, finish && done + visit >= steps, row + p * ${MR},
+                 col + from, rows, skip, LEAST((long)${NR}, n - from), c, c_row, c_col, alpha, beta${extras});
+        }
+}

@@ -1,0 +1,63 @@
+## gemm of small products on a CPU: a work-item packs and multiplies `run` whole products of a
+## batch, one after the other, in its own part of scratch (see packed for the layout).
+## once_b: B is the same for every product, and packed once.  Operands that form.a_packed and
+## form.b_packed leave out are read where they lie.
+<%namespace name="epilogue" file="/gemm/_epilogue.cl.mako"/>
+<%namespace name="operands" file="/gemm/_operands.cl.mako"/>
+<%namespace name="packed" file="/gemm/_packed.cl.mako"/>
+<%
+    compute, rank = problem.compute, len(problem.batch)
+    MR, NR, C = policy.item_m, policy.item_n, problem.compute.components
+    names = {"a": problem.a, "b": problem.b, "c": problem.c}
+    names.update((f"e{i}", extra) for i, extra in enumerate(problem.extras))
+    extras = "".join(f", e{i}, e{i}_row, e{i}_col" for i in range(len(problem.extras)))
+%>
+${packed.functions(problem, policy, form)}
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void whole(__global real_t *scratch, long m, long n, int steps, long products, long run,
+           int once_b, value_t alpha, value_t beta${operands.parameters("a", problem.a.elem, rank)}${operands.parameters("b", problem.b.elem, rank)}${operands.parameters("c", problem.c.elem, rank, "")}${operands.batch_parameters(rank)}${epilogue.parameters(problem)})
+{
+    const long panels_a = (m + ${MR - 1}) / ${MR}, panels_b = (n + ${NR - 1}) / ${NR};
+    const long size_a = panels_a * steps * ${MR * C}, size_b = panels_b * steps * ${NR * C};
+    __global real_t *packed_a = scratch + get_global_id(0) * (size_a + size_b);
+    __global real_t *packed_b = packed_a + size_a;
+    const long start = get_global_id(0) * run, end = LEAST(products, start + run);
+% for name, operand in names.items():
+    __global ${'' if name == 'c' else 'const '}${operand.elem.name}_t *${name}_first = ${name};
+% endfor
+    for (long item = start; item < end; item++) {
+% for name, operand in names.items():
+        __global ${'' if name == 'c' else 'const '}${operand.elem.name}_t *${name} = ${name}_first;
+% endfor
+        ${operands.locate(names, rank, "item")}
+% if form.a_packed:
+        for (long p = 0; p < panels_a; p++)
+            pack_a(a + p * ${MR} * a_row, a_row, a_col, LEAST((long)${MR}, m - p * ${MR}), steps,
+                   packed_a + p * steps * ${MR * C});
+% endif
+% if form.b_packed:
+        for (long q = 0; q < panels_b && !(once_b && item > start); q++)
+            pack_b(b + q * ${NR} * b_col, b_col, b_row, LEAST((long)${NR}, n - q * ${NR}), steps,
+                   packed_b + q * steps * ${NR * C});
+% endif
+        for (long q = 0; q < panels_b; q++) {
+% if form.b_packed:
+            const int skip = 0;
+            __global const real_t *pb = packed_b + q * steps * ${NR * C};
+% else:
+            const int skip = (q + 1) * ${NR} > n ? (q + 1) * ${NR} - n : 0;
+            __global const real_t *pb = b + (q * ${NR} - skip);
+% endif
+            for (long p = 0; p < panels_a; p++) {
+% if form.a_packed:
+                __global const real_t *pa = packed_a + p * steps * ${MR * C};
+% else:
+                __global const real_t *pa = a + p * ${MR} * a_row;
+% endif
+                tile(pa, a_row, a_col, pb, b_row, steps, 0, scratch, 0, 1, p * ${MR}, q * ${NR} - skip,
+                     LEAST((long)${MR}, m - p * ${MR}), skip, LEAST((long)${NR}, n - (q * ${NR} - skip)),
+                     c, c_row, c_col, alpha, beta${extras});
+            }
+        }
+    }
+}

@@ -1,0 +1,155 @@
+"""Which path, policy and table row a call takes, and why: what each family tells of itself.
+
+A module of this package that has kernels names its explainers in ``EXPLAINERS``, as it names
+its kernels in ``CATALOGUE``::
+
+    EXPLAINERS: dict[str, Explainer] = {"gemm": explain_gemm}
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib import import_module
+from typing import Any, Protocol
+
+import numpy as np
+
+from portable_gpu import ops
+from portable_gpu.dtypes import dtype_of, element
+from portable_gpu.errors import ArgumentError
+from portable_gpu.runtime.engine import Engine, default_engine
+from portable_gpu.targets import Target, example_target
+from portable_gpu.tuning.table import TuningTable
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What a call would do.
+
+    Attributes:
+        operation: What was asked about, with its sizes: ``gemm 64 x 64 x 64 float32``.
+        path: The path's name (``tiled``, ``packed``, ``rows``, ``columns`` ...).
+        kernels: The templates it launches, in order (``gemm/gemm``).
+        policy: The policy's fields; empty where the path has none.
+        origin: Where the policy came from: a row of a table, or a formula by name.
+        why: Why this path, in a sentence or two.
+        details: What follows from policy and sizes (groups, splits ...).
+    """
+
+    operation: str
+    path: str
+    kernels: tuple[str, ...]
+    policy: Mapping[str, Any]
+    origin: str
+    why: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as plain values, for JSON."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        """A few readable lines."""
+        lines = [
+            self.operation,
+            f"  path     {self.path}: {self.why}",
+            f"  kernels  {', '.join(self.kernels)}",
+        ]
+        if self.policy:
+            lines += [f"  policy   {_pairs(self.policy)}", f"           from {self.origin}"]
+        if self.details:
+            lines.append(f"  so       {_pairs(self.details)}")
+        return "\n".join(lines)
+
+
+class Explainer(Protocol):
+    """What a family of operations gives: an explanation from sizes, with no device."""
+
+    def __call__(
+        self,
+        operation: str,
+        sizes: Sequence[int],
+        dtype: np.dtype[Any],
+        target: Target,
+        table: TuningTable,
+        **options: Any,
+    ) -> Explanation:
+        """Explain ``operation`` on C-ordered arrays.
+
+        Raises:
+            ArgumentError: Sizes or options do not suit the operation.
+        """
+
+
+def explainers() -> dict[str, Explainer]:
+    """Every operation of every module in ``portable_gpu.ops`` that explains itself."""
+    entries: dict[str, Explainer] = {}
+    for module in pkgutil.iter_modules(ops.__path__, f"{ops.__name__}."):
+        if module.name != __name__:
+            entries.update(getattr(import_module(module.name), "EXPLAINERS", {}))
+    return entries
+
+
+def explain(
+    operation: str,
+    *sizes: int,
+    dtype: Any = "float32",
+    target: Target | str | None = None,
+    engine: Engine | None = None,
+    **options: Any,
+) -> Explanation:
+    """Which path, policy and table row a call would take, and why.  Nothing is run.
+
+    Args:
+        operation: ``gemm``, ``matmul``, ``gemv``, ``sum`` ...: the name of a public function.
+        sizes: ``m, n, k`` of gemm (C is m by n), ``m, n`` of gemv, the shape of a reduction.
+            Arrays are taken as C-ordered and aligned.
+        dtype: Of the arrays: a dtype or its name.
+        target: Explain for this device class (``"gcn"``, ``"nvidia-sm90"``), or for a
+            :class:`Target`, instead of a device; no device is then needed.
+        engine: Whose device and tuning table; default :func:`portable_gpu.default_engine`.
+        options: As the function takes them: ``axis`` of reductions, ``trans`` of gemv,
+            ``trans_a`` and ``trans_b`` of gemm.
+
+    Returns:
+        An :class:`Explanation`; printed, it reads well.
+
+    Raises:
+        ArgumentError: No such operation, or sizes or options that it does not take.
+        DTypeError: An unknown dtype.
+
+    Example::
+
+        print(pg.explain("gemm", 4096, 4096, 4096, dtype="float32", target="gcn"))
+    """
+    known = explainers()
+    if operation not in known:
+        raise ArgumentError(f"no operation {operation!r}; there are: {', '.join(sorted(known))}")
+    if any(size != int(size) or size < 0 for size in sizes):
+        raise ArgumentError(f"sizes are {sizes}; whole numbers from 0 on would do")
+    if isinstance(dtype, str):
+        dtype = dtype_of(dtype)
+    element(dtype)
+    if target is None:
+        engine = default_engine() if engine is None else engine
+        target, table = engine.target, engine.table
+    else:
+        table = TuningTable.load() if engine is None else engine.table
+        target = example_target(target) if isinstance(target, str) else target
+    try:
+        return known[operation](
+            operation, [int(n) for n in sizes], np.dtype(dtype), target, table, **options
+        )
+    except TypeError as error:
+        if "keyword argument" not in str(error):
+            raise
+        raise ArgumentError(f"{operation} takes no such option: {error}") from None
+
+
+def _pairs(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items())
+
+
+__all__ = ["Explainer", "Explanation", "explain", "explainers"]

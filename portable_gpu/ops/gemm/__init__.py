@@ -1,0 +1,28 @@
+"""Matrix products: gemm, matmul, and the epilogues that they can end in."""
+
+from __future__ import annotations
+
+from portable_gpu.codegen.epilogue import Epilogue
+from portable_gpu.ops.gemm.api import gemm, matmul
+from portable_gpu.ops.gemm.choice import GemmChoice
+from portable_gpu.ops.gemm.packed import PackedPolicy
+from portable_gpu.ops.gemm.paths import explain, specializations
+from portable_gpu.ops.gemm.policy import GemmPolicy
+
+#: What ``portable-gpu render`` shows.
+CATALOGUE = {"gemm": specializations}
+#: What ``portable-gpu explain`` tells.
+EXPLAINERS = {"gemm": explain, "matmul": explain}
+
+__all__ = [
+    "CATALOGUE",
+    "EXPLAINERS",
+    "Epilogue",
+    "GemmChoice",
+    "GemmPolicy",
+    "PackedPolicy",
+    "explain",
+    "gemm",
+    "matmul",
+    "specializations",
+]

@@ -1,0 +1,535 @@
+"""gemm on a CPU: panels packed in parallel, register tiles, blocking for the caches.
+
+Source: Goto & van de Geijn, *Anatomy of high-performance matrix multiplication*, TOMS 34(3),
+2008; Van Zee & van de Geijn, *BLIS*, TOMS 41(3), 2015 (names MR, NR).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyopencl as cl
+
+from portable_gpu.codegen.specialization import specialize
+from portable_gpu.dtypes import Element
+from portable_gpu.ops.gemm.operands import (
+    BUFFER,
+    INT,
+    LONG,
+    argument_types,
+    arguments,
+    scalar_type,
+)
+from portable_gpu.ops.gemm.problem import GemmProblem, Operand
+from portable_gpu.runtime.engine import Engine, QueueState
+from portable_gpu.runtime.views import View
+from portable_gpu.targets import Target
+from portable_gpu.tuning.policy import Policy
+
+#: Bytes of scratch that one call may use: a third each for A, B and unfinished sums.
+WORKSPACE = 192 << 20
+#: OpenCL tells the size of the last cache level only.  Assumed of the two below it, which hold a
+#: panel of B and a block of A (recent x86 and Arm cores: 32 to 128 KiB, 0.5 to 2 MiB).
+L1_BYTES = 64 << 10
+L2_BYTES = 1 << 20
+#: An operand that is used by no more tiles than this is read where it lies: in slabs (packing
+#: costs a pass over memory), and where one work-item makes whole products (a pass over the cache).
+SLAB_USES = 2
+WHOLE_USES = 8
+#: Where B is not packed: steps of a tile at a time, and bytes of a row of B for a work-item.
+VISIT = 32
+RUN_BYTES = 4 << 10
+#: Memory is read in runs of at least this length where panels lie across it.
+PAGE_BYTES = 4 << 10
+#: Below this much work a second thread costs more to wake than it saves.
+SERIAL_FLOP = 3_000_000
+#: Work of one work-item that makes the cost of a work-group (some 0.1 us) small.
+ITEM_FLOP = 500_000
+
+
+@dataclass(frozen=True)
+class PackedPolicy(Policy):
+    """Sizes of the packed gemm.
+
+    Attributes:
+        vector: Lanes of a vector.
+        item_m: Rows of a register tile (MR).
+        item_n: Columns of a register tile (NR), a multiple of ``vector``.
+        depth: Steps along k between two visits of a tile (kc).
+        block_m: Panels of A that stay in the L2 cache.
+        chunk: Steps of a panel that one work-item packs.
+    """
+
+    vector: int
+    item_m: int
+    item_n: int
+    depth: int
+    block_m: int
+    chunk: int
+
+    @classmethod
+    def default(cls, target: Target, elem: Element) -> PackedPolicy:
+        """Fill the vector registers with sums, L1 with a panel of B, half of L2 with A's block."""
+        lane = elem.itemsize // elem.components
+        vector = min(16, max(2, target.vector_bytes // lane))
+        if registers(target) == 32:
+            item_m, vectors = (6, 2) if elem.complex else (12, 2)
+        else:
+            item_m, vectors = (6, 1) if elem.complex else (6, 2)
+        return cls.of_tile(vector, item_m, vectors, elem)
+
+    @classmethod
+    def of_tile(cls, vector: int, item_m: int, vectors: int, elem: Element) -> PackedPolicy:
+        """The policy of a register tile: the cache blocks follow from it."""
+        item_n = vectors * vector
+        depth = min(512, max(64, L1_BYTES // (item_n * elem.itemsize) // 64 * 64))
+        block_m = max(1, L2_BYTES // 2 // (item_m * elem.itemsize * depth))
+        return cls(vector, item_m, item_n, depth, block_m, chunk=256)
+
+    @classmethod
+    def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
+        """Tiles of other shapes, and deeper or shallower blocks."""
+        base = cls.default(target, elem)
+        return {
+            "vector": (base.vector, max(2, base.vector // 2)),
+            "item_m": (4, 6, 8, 12, 14),
+            "item_n": tuple(base.vector * vectors for vectors in (1, 2, 3, 4)),
+            "depth": (256, 384, 512, 1024, 2048),
+            "block_m": (4, 8, 16, 32),
+            "chunk": (128, 256, 512),
+        }
+
+    def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
+        """What the kernels rely on."""
+        sums = self.item_m * self.item_n // max(1, self.vector) * elem.components
+        return {
+            "vector is 2, 4, 8 or 16": self.vector in (2, 4, 8, 16),
+            "item_n is a multiple of vector": self.item_n > 0 and self.item_n % self.vector == 0,
+            "sizes are positive": min(self.item_m, self.depth, self.block_m, self.chunk) > 0,
+            "chunk is a multiple of 4": self.chunk % 4 == 0,
+            f"sums fit {registers(target)} vector registers": sums < 2 * registers(target),
+        }
+
+    def fit(self, m: int, n: int, elem: Element) -> PackedPolicy:
+        """The policy for a product with few rows or columns: a tile that wastes less."""
+        if m >= 4 * self.item_m and n >= 4 * self.item_n:
+            return self
+        sums = self.item_m * self.item_n // self.vector
+        shapes = {(self.item_m, self.item_n // self.vector)}
+        for rows in (1, 2, 3, 4, 6, 8, 12):
+            for vectors in (1, 2, 3, 4, 6, 8):
+                if rows * vectors <= sums:
+                    shapes.add((rows, vectors))
+
+        def cost(shape: tuple[int, int]) -> float:
+            # A tile costs its multiply-adds (8 keep two pipes full), and some loads.
+            rows, vectors = shape
+            tiles = -(-m // rows) * -(-n // (vectors * self.vector))
+            return tiles * (max(8, rows * vectors) + 0.25 * rows + vectors)
+
+        best = min(sorted(shapes), key=cost)
+        if best == (self.item_m, self.item_n // self.vector):
+            return self
+        return self.of_tile(self.vector, *best, elem)
+
+
+def registers(target: Target) -> int:
+    """Vector registers: 32 with 512-bit vectors, else 16 assumed (Arm has 32 of 128 bits)."""
+    return 32 if target.vector_bytes >= 64 else 16
+
+
+@dataclass(frozen=True)
+class Form:
+    """What, besides policy and dtypes, the text of the kernels depends on.
+
+    Attributes:
+        mode_a, mode_b: How a panel is packed (see ``cl_kernels/gemm/_pack.cl.mako``).
+        a_packed, b_packed: Whether tiles read the operand packed, or where it lies.
+        swapped: Whether the product is the transpose of the caller's.
+    """
+
+    mode_a: str
+    mode_b: str
+    a_packed: bool
+    b_packed: bool
+    swapped: bool
+
+    def loads(self, problem: GemmProblem, policy: PackedPolicy) -> list[tuple[Element, int]]:
+        """The vector loads of packing: element and width in components."""
+        found: set[tuple[str, int]] = set()
+        elems = {operand.elem.name: operand.elem for operand in (problem.a, problem.b)}
+        for operand, lanes, mode in (
+            (problem.a, policy.item_m, self.mode_a),
+            (problem.b, policy.item_n, self.mode_b),
+        ):
+            elem, each = operand.elem, operand.elem.components
+            if mode == "steps":
+                found.add((elem.name, 4 * each))
+            elif mode == "lanes":
+                found.update((elem.name, w * each) for _, w in pieces(lanes, 16 // each))
+        return [(elems[name], width) for name, width in sorted(found)]
+
+
+def pieces(lanes: int, widest: int) -> list[tuple[int, int]]:
+    """``lanes`` as vectors of 2, 4 ... ``widest`` lanes: (first lane, width); 1 may be left."""
+    found, first = [], 0
+    while lanes - first >= 2:
+        width = min(widest, 1 << ((lanes - first).bit_length() - 1))
+        found.append((first, width))
+        first += width
+    return found
+
+
+def transposed(problem: GemmProblem) -> GemmProblem:
+    """The same product as ``C^T = B^T A^T``; the epilogue keeps the caller's rows and columns."""
+
+    def flip(operand: Operand) -> Operand:
+        return replace(operand, row=operand.col, col=operand.row)
+
+    return replace(
+        problem, m=problem.n, n=problem.m,
+        a=flip(problem.b), b=flip(problem.a), c=flip(problem.c),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Slab:
+    """One stretch of rows, columns and steps that is packed and multiplied at once."""
+
+    first: int
+    products: int
+    row: int
+    rows: int
+    col: int
+    cols: int
+    step: int
+    steps: int
+
+
+class PackedGemm:
+    """A product bound to an engine: built once, called from any thread.
+
+    Workspace: at most :data:`WORKSPACE` bytes, or what one panel of each operand needs.
+    Order: fixed by the target, the policy and the shape.
+    """
+
+    def __init__(self, engine: Engine, problem: GemmProblem) -> None:
+        """Choose sizes and build the kernels."""
+        self.problem = problem
+        compute = problem.compute
+        choice = engine.table.choose("gemm_packed", PackedPolicy, engine.target, compute)
+        self._swapped = swapped = prefers_transpose(problem, choice.policy)
+        self._core = core = transposed(problem) if swapped else problem
+        self._units = engine.target.compute_units
+        self.policy = policy = choice.policy.fit(core.m, core.n, compute)
+        self.origin = choice.origin
+        self._panels_a = -(-core.m // policy.item_m)
+        self._panels_b = -(-core.n // policy.item_n)
+        self.whole = self._takes_whole()
+        self.form = self._form()
+        self._scalar = scalar_type(core)
+        self._strides = [
+            [operand.row, operand.col, *operand.batch] for operand in (core.a, core.b, core.c)
+        ]
+        self._once_a, self._once_b = not any(core.a.batch), not any(core.b.batch)
+        context = {
+            "problem": core, "policy": policy, "form": self.form, "pieces": pieces,
+        }  # fmt: skip
+        if self.whole:
+            spec = specialize("gemm/packed_whole", engine.target, **context)
+            self._whole = engine.programs.kernel(spec, "whole", self._whole_types())
+        else:
+            spec = specialize("gemm/packed", engine.target, **context)
+            self._pack = engine.programs.kernel(spec, "pack", self._pack_types())
+            self._tiles = engine.programs.kernel(spec, "tiles", self._tile_types())
+            self._block_up()
+
+    def __call__(
+        self,
+        state: QueueState,
+        a: View,
+        b: View,
+        c: View,
+        extras: Sequence[View],
+        alpha: Any,
+        beta: Any,
+        wait_for: Sequence[cl.Event] | None,
+    ) -> cl.Event:
+        """Enqueue the product on ``state``'s queue; the event covers all of it."""
+        if self._swapped:
+            a, b = b, a
+        scalars = [self._scalar(alpha), self._scalar(beta)]
+        more = [
+            value
+            for view, operand in zip(extras, self._core.extras, strict=True)
+            for value in arguments(view, operand)
+        ]
+        if self.whole:
+            return self._run_whole(state, (a, b, c), more, scalars, wait_for)
+        return self._run_slabs(state, (a, b, c), more, scalars, wait_for)
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Scratch that one call takes."""
+        if self.whole:
+            return self._whole_items()[0] * self._whole_bytes
+        return self._bytes_a + self._bytes_b + self._bytes_sums
+
+    # -- choices
+
+    def _takes_whole(self) -> bool:
+        """Whether single work-items make whole products."""
+        core, policy = self._core, self.policy
+        lanes = self._panels_a * policy.item_m + self._panels_b * policy.item_n
+        self._whole_bytes = max(64, lanes * core.k * core.compute.itemsize)
+        if self._whole_bytes > L2_BYTES:
+            return False
+        return core.flop <= SERIAL_FLOP or core.batch_size >= 4 * self._units
+
+    def _whole_items(self) -> tuple[int, int]:
+        """Work-items, and products of each."""
+        core = self._core
+        items = 1 if core.flop <= SERIAL_FLOP else min(core.batch_size, 8 * self._units)
+        run = -(-core.batch_size // items)
+        return -(-core.batch_size // run), run
+
+    def _form(self) -> Form:
+        core, policy = self._core, self.policy
+        uses = WHOLE_USES if self.whole else SLAB_USES  # by how many tiles packing pays off
+        a_packed = self._panels_b > uses or not in_place(core.a, core.compute)
+        b_packed = (
+            self._panels_a > uses
+            or not in_place(core.b, core.compute)
+            or core.b.col != 1
+            or core.n < policy.item_n
+        )
+        return Form(
+            mode(core.a.row, core.a.col), mode(core.b.col, core.b.row),
+            a_packed, b_packed, self._swapped,
+        )  # fmt: skip
+
+    def _block_up(self) -> None:
+        """Cut the product into slabs that fit the workspace, and k into shares."""
+        core, policy = self._core, self.policy
+        lane = core.compute.itemsize
+        tiles = self._panels_a * self._panels_b * core.batch_size
+        wanted = -(-4 * self._units // tiles)
+        self.splits = splits = max(1, min(wanted, core.k // 512)) if wanted > 1 else 1
+        depth = policy.depth if self.form.b_packed else max(policy.depth, VISIT << 10)
+        visits = max(1, -(-core.k // (splits * depth)))
+        self._share = share = max(1, -(-core.k // (splits * visits)))
+        self._visit = share if self.form.b_packed else min(share, VISIT)
+        slab_k = share * splits
+        third = WORKSPACE // 3
+        multiple = slab_k < core.k or splits > 1 or self._visit < share
+        rows = max(1, third // (slab_k * lane * policy.item_m)) * policy.item_m
+        cols = max(1, third // (slab_k * lane * policy.item_n)) * policy.item_n
+        rows = core.m if not self.form.a_packed else min(rows, core.m)
+        cols = core.n if not self.form.b_packed else min(cols, core.n)
+        if multiple:
+            most = third // (splits * lane * -(-cols // policy.item_n) * policy.item_n)
+            rows = min(rows, max(1, most // policy.item_m) * policy.item_m)
+        each = slab_k * lane * max(rows * self.form.a_packed, cols * self.form.b_packed)
+        if multiple:
+            each = max(each, splits * lane * rows * cols)
+        products = max(1, third // max(1, each)) if (rows, cols) == (core.m, core.n) else 1
+        products = min(products, core.batch_size)
+        self._grains = (
+            grain(self.form.mode_a, policy.item_m * core.a.elem.itemsize, policy.chunk),
+            grain(self.form.mode_b, policy.item_n * core.b.elem.itemsize, policy.chunk),
+        )
+        self._slabs = list(self._cut(products, rows, cols, slab_k))
+        panels_a, panels_b = -(-rows // policy.item_m), -(-cols // policy.item_n)
+        self._bytes_a = panels_a * policy.item_m * slab_k * lane * (
+            1 if self._once_a else products
+        ) * self.form.a_packed  # fmt: skip
+        self._bytes_b = panels_b * policy.item_n * slab_k * lane * (
+            1 if self._once_b else products
+        ) * self.form.b_packed  # fmt: skip
+        self._bytes_sums = (
+            splits * products * panels_a * panels_b * policy.item_m * policy.item_n * lane
+            if multiple
+            else 0
+        )
+        flop_of_tile = 2 * policy.item_m * policy.item_n * core.compute.components * share
+        run = max(1, ITEM_FLOP // max(1, flop_of_tile))
+        if not self.form.b_packed:
+            run = max(run, RUN_BYTES // (policy.item_n * lane))
+        self._run = min(run, max(1, panels_a * panels_b * products // (8 * self._units)), panels_b)
+
+    def _cut(self, products: int, rows: int, cols: int, steps: int) -> Iterator[Slab]:
+        core = self._core
+        for first in range(0, core.batch_size, products):
+            for col in range(0, core.n, cols):
+                for row in range(0, core.m, rows):
+                    for step in range(0, max(1, core.k), steps):
+                        yield Slab(
+                            first, min(products, core.batch_size - first),
+                            row, min(rows, core.m - row), col, min(cols, core.n - col),
+                            step, min(steps, core.k - step),
+                        )  # fmt: skip
+
+    # -- launches
+
+    def _run_whole(
+        self,
+        state: QueueState,
+        views: tuple[View, View, View],
+        extras: list[Any],
+        scalars: list[Any],
+        wait_for: Sequence[cl.Event] | None,
+    ) -> cl.Event:
+        core = self._core
+        items, run = self._whole_items()
+        scratch = state.workspace(items * self._whole_bytes)
+        values = [
+            scratch, core.m, core.n, core.k, core.batch_size, run, int(self._once_b), *scalars,
+        ]  # fmt: skip
+        for view, strides in zip(views, self._strides, strict=True):
+            values += [view.buffer, view.offset, *strides]
+        values += [*core.batch, *extras]
+        return self._whole(state.queue, (items, 1, 1), (1, 1, 1), values, wait_for)
+
+    def _run_slabs(
+        self,
+        state: QueueState,
+        views: tuple[View, View, View],
+        extras: list[Any],
+        scalars: list[Any],
+        wait_for: Sequence[cl.Event] | None,
+    ) -> cl.Event:
+        core, form = self._core, self.form
+        empty = state.empty_buffer
+        packed_a = state.workspace(self._bytes_a) if self._bytes_a else empty
+        packed_b = state.workspace(self._bytes_b) if self._bytes_b else empty
+        sums = state.workspace(self._bytes_sums) if self._bytes_sums else empty
+        a, b, c = views
+        event: cl.Event | None = None
+        c_values = [c.buffer, c.offset, *self._strides[2], *core.batch, *extras]
+        for slab in self._slabs:
+            ab = [
+                a.buffer, a.offset + slab.row * core.a.row + slab.step * core.a.col,
+                *self._strides[0],
+                b.buffer, b.offset + slab.col * core.b.col + slab.step * core.b.row,
+                *self._strides[1],
+            ]  # fmt: skip
+            if slab.steps > 0 and (form.a_packed or form.b_packed):
+                event = self._launch_pack(state, slab, packed_a, packed_b, ab, wait_for)
+                wait_for = None if state.in_order else [event]
+            last = slab.step + slab.steps >= core.k
+            event = self._launch_tiles(
+                state, slab, [packed_a, packed_b, sums], scalars, [*ab, *c_values], wait_for,
+                self.splits, parts=int(slab.step > 0), finish=last and self.splits == 1,
+            )  # fmt: skip
+            wait_for = None if state.in_order else [event]
+            if last and self.splits > 1:
+                event = self._launch_tiles(
+                    state, replace(slab, steps=0), [packed_a, packed_b, sums], scalars,
+                    [*ab, *c_values], wait_for, 1, parts=self.splits, finish=True,
+                )  # fmt: skip
+                wait_for = None if state.in_order else [event]
+        assert event is not None  # there is at least one slab
+        return event
+
+    def _launch_pack(
+        self,
+        state: QueueState,
+        slab: Slab,
+        packed_a: Any,
+        packed_b: Any,
+        ab: list[Any],
+        wait_for: Sequence[cl.Event] | None,
+    ) -> cl.Event:
+        policy, form = self.policy, self.form
+        panels_a = -(-slab.rows // policy.item_m) * form.a_packed
+        panels_b = -(-slab.cols // policy.item_n) * form.b_packed
+        (chunk_a, group_a), (chunk_b, group_b) = self._grains
+        values = [
+            packed_a, packed_b, slab.rows, slab.cols, slab.steps, self._share, self.splits,
+            chunk_a, group_a, chunk_b, group_b, panels_a, panels_b,
+            int(self._once_a), int(self._once_b), slab.first, *ab, *self._core.batch,
+        ]  # fmt: skip
+        items = -(-panels_a // group_a) * -(-self._share // chunk_a) * self.splits
+        items += -(-panels_b // group_b) * -(-self._share // chunk_b) * self.splits
+        size = (items, slab.products, 1)
+        return self._pack(state.queue, size, (1, 1, 1), values, wait_for)
+
+    def _launch_tiles(
+        self,
+        state: QueueState,
+        slab: Slab,
+        buffers: list[Any],
+        scalars: list[Any],
+        operands: list[Any],
+        wait_for: Sequence[cl.Event] | None,
+        splits: int,
+        parts: int,
+        finish: bool,
+    ) -> cl.Event:
+        policy = self.policy
+        panels_a, panels_b = -(-slab.rows // policy.item_m), -(-slab.cols // policy.item_n)
+        blocks = -(-panels_a // policy.block_m)
+        block = -(-panels_a // blocks)
+        values = [
+            *buffers, slab.rows, slab.cols, slab.row, slab.col, slab.steps, self._share, splits,
+            block, self._run, self._visit, slab.products, int(self._once_a), int(self._once_b),
+            slab.first, parts, int(finish), *scalars, *operands,
+        ]  # fmt: skip
+        size = (block, -(-panels_b // self._run), blocks * splits * slab.products)
+        return self._tiles(state.queue, size, (1, 1, 1), values, wait_for)
+
+    # -- argument types, in the order of the kernels' parameters
+
+    def _pack_types(self) -> list[Any]:
+        rank = len(self._core.batch)
+        head = [BUFFER, BUFFER, LONG, LONG, LONG, LONG, *[INT] * 9, LONG]
+        return [*head, *argument_types(rank) * 2, *[LONG] * rank]
+
+    def _tile_types(self) -> list[Any]:
+        head = [BUFFER] * 3 + [LONG] * 6 + [INT] * 7 + [LONG, INT, INT]
+        return [*head, self._scalar, self._scalar, *self._operand_types()]
+
+    def _whole_types(self) -> list[Any]:
+        head = [BUFFER, LONG, LONG, INT, LONG, LONG, INT]
+        return [*head, self._scalar, self._scalar, *self._operand_types()]
+
+    def _operand_types(self) -> list[Any]:
+        rank = len(self._core.batch)
+        each = argument_types(rank)
+        return [*each * 3, *[LONG] * rank, *each * len(self._core.extras)]
+
+
+def mode(lane_stride: int, step_stride: int) -> str:
+    """How panels of an operand with these strides are packed."""
+    if lane_stride == 1:
+        return "lanes"
+    return "steps" if step_stride == 1 else "any"
+
+
+def grain(mode: str, bytes_across: int, chunk: int) -> tuple[int, int]:
+    """Steps and panels that one work-item packs: long runs of the source, one after the other."""
+    return (16, max(1, PAGE_BYTES // bytes_across)) if mode == "lanes" else (chunk, 1)
+
+
+def in_place(operand: Operand, compute: Element) -> bool:
+    """Whether tiles can read the operand where it lies: no conversion is needed."""
+    return operand.elem == compute and not compute.complex
+
+
+def prefers_transpose(problem: GemmProblem, policy: PackedPolicy) -> bool:
+    """Whether ``C^T = B^T A^T`` is the better product.
+
+    An operand that is read in place because the other one is narrow is best B where its rows
+    are contiguous, and best A where its columns of steps are; else C's rows should be contiguous.
+    """
+    a, b, c = problem.a, problem.b, problem.c
+    if problem.m <= policy.item_m < problem.n and 1 in (b.row, b.col):
+        return b.col != 1
+    if problem.n <= policy.item_m < problem.m and 1 in (a.row, a.col):
+        return a.row == 1
+    return c.col != 1 and (c.row == 1 or abs(c.row) < abs(c.col))
+
+
+__all__ = ["PackedGemm", "PackedPolicy"]

@@ -1,0 +1,138 @@
+"""The paths of a product, and which one a target takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import pyopencl as cl
+
+from portable_gpu.codegen.specialization import Specialization
+from portable_gpu.dtypes import element
+from portable_gpu.errors import ArgumentError
+from portable_gpu.ops.explain import Explanation
+from portable_gpu.ops.gemm.binding import compute_element
+from portable_gpu.ops.gemm.choice import GemmChoice, choose
+from portable_gpu.ops.gemm.packed import PackedGemm, PackedPolicy
+from portable_gpu.ops.gemm.policy import SHAPE_CLASSES, GemmPolicy
+from portable_gpu.ops.gemm.problem import GemmProblem, Operand
+from portable_gpu.ops.gemm.simt import SimtGemm, specializations_of
+from portable_gpu.runtime.engine import Engine, QueueState
+from portable_gpu.runtime.views import Shape, View
+from portable_gpu.targets import Target
+from portable_gpu.tuning.policy import Policy
+from portable_gpu.tuning.table import TuningTable
+
+
+class GemmPath(Protocol):
+    """A product bound to a problem: :class:`SimtGemm`, or :class:`PackedGemm` on a CPU."""
+
+    def __call__(
+        self,
+        state: QueueState,
+        a: View,
+        b: View,
+        c: View,
+        extras: Sequence[View],
+        alpha: Any,
+        beta: Any,
+        wait_for: Sequence[cl.Event] | None,
+    ) -> cl.Event:
+        """Enqueue it; the event covers all of its kernels."""
+
+
+def make_path(engine: Engine, problem: GemmProblem) -> GemmPath:
+    """The path of ``problem`` on the engine's device."""
+    return PackedGemm(engine, problem) if engine.target.is_cpu else SimtGemm(engine, problem)
+
+
+def explain(
+    operation: str,
+    sizes: Sequence[int],
+    dtype: np.dtype[Any],
+    target: Target,
+    table: TuningTable,
+    *,
+    batch: Shape = (),
+    trans_a: str = "N",
+    trans_b: str = "N",
+) -> Explanation:
+    """Which path and policy a product of C-ordered arrays takes on a target, and why.
+
+    Args:
+        operation: ``gemm`` or ``matmul``.
+        sizes: ``m, n, k``: C is (m, n).
+        dtype: Of A and B.
+        target, table: For what device, and what was measured on it.
+        batch: Extents of matmul's batch axes.
+        trans_a, trans_b: N, T or C.
+
+    Raises:
+        ArgumentError: There are not three sizes.
+    """
+    if len(sizes) != 3:
+        raise ArgumentError(f"{operation} takes the sizes m, n and k; got {tuple(sizes)}")
+    m, n, k = sizes
+    problem = _contiguous(m, n, k, dtype, batch, trans_a, trans_b)
+    choice = choose(problem, target, table)
+    policy: Policy | None = choice.policy
+    origin, details = choice.origin, {}
+    if choice.path == "packed":
+        packed = table.choose("gemm_packed", PackedPolicy, target, problem.compute)
+        policy, origin = packed.policy.fit(m, n, problem.compute), packed.origin
+    elif choice.policy is not None:
+        details = {
+            "shape class": choice.shape_class,
+            "splits of k": choice.splits,
+            "transposed": choice.transposed,
+            "group size": choice.policy.group_size,
+            "local memory": choice.policy.local_bytes(problem.compute),
+        }
+    stack = "".join(f"{extent} x " for extent in batch)
+    return Explanation(
+        operation=f"{operation} of {stack}({m} x {k} by {k} x {n}) {dtype} on {target.facts.name}",
+        path=choice.path,
+        kernels=_KERNELS[choice.path],
+        policy=policy.to_dict() if policy else {},
+        origin=origin,
+        why=choice.why,
+        details={**details, "flop": problem.flop, "bytes": problem.bytes},
+    )
+
+
+_KERNELS = {
+    "packed": ("gemm/packed",),
+    "direct": ("gemm/direct",),
+    "tiled": ("gemm/gemm",),
+    "split-k": ("gemm/gemm", "gemm/split_sum"),
+}
+
+
+def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization]:
+    """What the default policies of all shape classes build for a target and a dtype."""
+    problem = _contiguous(4096, 4096, 4096, dtype)
+    choices = [GemmChoice("direct")]
+    if not target.is_cpu:
+        for shape_class in SHAPE_CLASSES:
+            policy = GemmPolicy.for_shape_class(target, problem.compute, shape_class)
+            choices.append(GemmChoice("tiled", policy, shape_class=shape_class))
+        choices.append(GemmChoice("split-k", choices[1].policy, splits=2))
+    return [spec for choice in choices for spec in specializations_of(problem, choice, target)]
+
+
+def _contiguous(
+    m: int, n: int, k: int, dtype: Any, batch: Shape = (), trans_a: str = "N", trans_b: str = "N"
+) -> GemmProblem:
+    """The problem of C-ordered, aligned arrays."""
+    elem, compute = element(np.dtype(dtype)), compute_element(np.dtype(dtype), np.dtype(dtype))
+
+    def operand(rows: int, cols: int, trans: str) -> Operand:
+        row, col = (cols, 1) if trans == "N" else (1, rows)
+        stack = tuple(rows * cols for _ in batch[:1])
+        return Operand(elem, row, col, stack, trans == "C" and elem.complex, 16)
+
+    whole = (int(np.prod(batch)),) if batch else ()
+    return GemmProblem(
+        m, n, k, whole, operand(m, k, trans_a), operand(k, n, trans_b), operand(m, n, "N"), compute
+    )

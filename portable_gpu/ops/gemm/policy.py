@@ -1,0 +1,198 @@
+"""GemmPolicy: the rungs of the ladder as sizes, and a formula for devices nobody has measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from portable_gpu.dtypes import Element
+from portable_gpu.targets import Target
+from portable_gpu.tuning.policy import Policy
+
+
+@dataclass(frozen=True)
+class GemmPolicy(Policy):
+    """How ``cl_kernels/gemm/gemm.cl.mako`` cuts a product into tiles.
+
+    The rungs of the founding texts are points of this space: the block tile is ``item_m = item_n
+    = 1``, the 1-D tile ``item_n = 1``, then ``vector``, ``prefetch``, ``buffers = 2`` and
+    ``prefetch_local``.
+
+    Attributes:
+        tile_m, tile_n: The part of C that a work-group computes.
+        tile_k: Steps of k between two barriers.
+        item_m, item_n: The part of it that a work-item sums in registers.
+        lanes_m, lanes_n: How neighbouring work-items lie side by side, usually a sub-group.
+        vector: Elements of the widest load (lowered where memory is not aligned for it).
+        buffers: 2 for a second pair of panels in local memory, which saves a barrier a step.
+        prefetch: Load the next panels to registers while this one is multiplied.
+        prefetch_local: Load the next fragments from local memory while these are multiplied.
+        unroll: Steps of k in straight code; more of them hide latency and take registers.
+        repack: Store C through local memory, a row of the tile at a time.
+        band: Tile rows that are walked together, for the cache's sake.
+    """
+
+    tile_m: int
+    tile_n: int
+    tile_k: int
+    item_m: int
+    item_n: int
+    lanes_m: int
+    lanes_n: int
+    vector: int = 1
+    buffers: int = 1
+    prefetch: bool = False
+    prefetch_local: bool = False
+    unroll: int = 1
+    repack: bool = False
+    band: int = 8
+
+    @property
+    def group_size(self) -> int:
+        """Work-items of a group."""
+        return self.tile_m * self.tile_n // (self.item_m * self.item_n)
+
+    def local_bytes(self, elem: Element) -> int:
+        """Local memory of a group, padding included."""
+        panels = self.buffers * self.tile_k * (self.tile_m + self.tile_n + 2 * self.vector)
+        repacked = self.tile_m // self.item_m * self.tile_n if self.repack else 0
+        return max(panels, repacked) * value_bytes(elem)
+
+    @classmethod
+    def default(cls, target: Target, elem: Element) -> GemmPolicy:
+        """The policy of large products: registers set the item's tile, the group is square."""
+        words = value_words(elem)
+        budget = target.registers // (3 * words)
+        item_n = _power_of_two(max(1, int(budget**0.5)))
+        item_m = _power_of_two(max(1, min(8, budget // item_n)))
+        return cls._fit(target, elem, 256, item_m, min(8, item_n))
+
+    @classmethod
+    def for_shape_class(cls, target: Target, elem: Element, shape_class: str) -> GemmPolicy:
+        """The default of one of :data:`SHAPE_CLASSES`."""
+        large = cls.default(target, elem)
+        item_m, item_n = max(1, large.item_m // 2), max(1, large.item_n // 2)
+        if shape_class == "medium":
+            return cls._fit(target, elem, 256, item_m, item_n)
+        if shape_class == "small":
+            return cls._fit(target, elem, 64, item_m, item_n)
+        if shape_class == "flat":
+            return cls._fit(target, elem, 256, 2, item_n, flat_m=16)
+        return large
+
+    @classmethod
+    def _fit(
+        cls, target: Target, elem: Element, group: int, item_m: int, item_n: int, flat_m: int = 0
+    ) -> GemmPolicy:
+        """The widest group and the deepest panels that the target has room for."""
+        group = _power_of_two(min(group, target.max_work_group_size))
+        lanes = min(group, _power_of_two(max(1, target.subgroup_size)))
+        rows = flat_m // item_m if flat_m else _power_of_two(max(1, round((group * 2) ** 0.5)))
+        rows = min(rows, group)
+        if not flat_m and rows * item_m > group // rows * item_n:
+            rows //= 2
+        lanes_m = min(rows, _power_of_two(max(1, round((lanes * 2) ** 0.5))))
+        lanes_n = min(group // rows, lanes // lanes_m)
+        wide = 1 if elem.complex else max(1, min(4, 16 // value_bytes(elem)))
+        tile_m, tile_n = rows * item_m, group // rows * item_n
+        least_k = max(2, group // min(tile_m, tile_n))  # every work-item moves something
+        policy = cls(
+            tile_m=tile_m,
+            tile_n=tile_n,
+            tile_k=max(least_k, 16 if value_bytes(elem) <= 4 else 8),
+            item_m=item_m,
+            item_n=item_n,
+            lanes_m=lanes_m,
+            lanes_n=lanes_n,
+            vector=wide,
+            prefetch=True,
+            # Measured on one H200: straight code pays where the item's tile is small.
+            unroll=1
+            if item_m * item_n * value_words(elem) >= 64
+            else max(1, 8 // value_words(elem)),
+        )
+        while policy.tile_k > least_k and policy.local_bytes(elem) > target.local_mem_size:
+            policy = replace(policy, tile_k=policy.tile_k // 2)
+        double = replace(policy, buffers=2)
+        roomy = 3 * double.local_bytes(elem) <= target.local_mem_per_unit
+        return double if roomy and double.local_bytes(elem) <= target.local_mem_size else policy
+
+    @classmethod
+    def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
+        """What the tuner varies; :meth:`limits` drops what does not fit."""
+        return {
+            "tile_m": (16, 32, 64, 128, 256),
+            "tile_n": (16, 32, 64, 128, 256),
+            "tile_k": (4, 8, 16, 32),
+            "item_m": (1, 2, 4, 8, 16),
+            "item_n": (1, 2, 4, 8, 16),
+            "lanes_m": tuple(1 << i for i in range(target.subgroup_size.bit_length())),
+            "lanes_n": tuple(1 << i for i in range(target.subgroup_size.bit_length())),
+            "vector": (1,) if elem.complex else (1, 2, 4),
+            "buffers": (1, 2),
+            "prefetch": (False, True),
+            "prefetch_local": (False, True),
+            "unroll": (1, 2, 4, 8, 16),
+            "repack": (False, True),
+            "band": (1, 4, 8, 16),
+        }
+
+    def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
+        """Every condition that the kernel relies on."""
+        sizes = (
+            self.tile_m, self.tile_n, self.tile_k, self.item_m, self.item_n,
+            self.lanes_m, self.lanes_n, self.unroll, self.band,
+        )  # fmt: skip
+        if min(sizes) < 1:
+            return {f"sizes are at least 1 (they are {sizes})": False}
+        group = self.group_size
+        sums = self.item_m * self.item_n * value_words(elem)
+        return {
+            "buffers is 1 or 2": self.buffers in (1, 2),
+            "vector is 1, 2 or 4": self.vector in (1, 2, 4),
+            "vector is 1 for complex elements": self.vector == 1 or not elem.complex,
+            "lanes_m * item_m divides tile_m": self.tile_m % (self.lanes_m * self.item_m) == 0,
+            "lanes_n * item_n divides tile_n": self.tile_n % (self.lanes_n * self.item_n) == 0,
+            f"a group ({group}) has at most {target.max_work_group_size} work-items": (
+                group <= target.max_work_group_size
+            ),
+            "the group's size divides tile_m * tile_k": self.tile_m * self.tile_k % group == 0,
+            "the group's size divides tile_n * tile_k": self.tile_n * self.tile_k % group == 0,
+            "vector divides tile_m, tile_n and tile_k": all(
+                tile % self.vector == 0 for tile in (self.tile_m, self.tile_n, self.tile_k)
+            ),
+            "prefetch_local takes an even tile_k": not self.prefetch_local or self.tile_k % 2 == 0,
+            f"local memory ({self.local_bytes(elem)} bytes) is at most {target.local_mem_size}": (
+                self.local_bytes(elem) <= target.local_mem_size
+            ),
+            f"the sums ({sums} registers) leave a third of {target.registers}": (
+                3 * sums <= 2 * target.registers
+            ),
+            "tile_m and tile_n are at most 1024": max(self.tile_m, self.tile_n) <= 1024,
+        }
+
+
+#: The kinds of product that have policies of their own, and how much of the device's peak their
+#: tiles reach by comparison (a smaller tile loads more per multiplication).
+SHAPE_CLASSES: dict[str, float] = {"large": 1.0, "medium": 0.75, "small": 0.5, "flat": 0.35}
+
+
+def value_bytes(elem: Element) -> int:
+    """Bytes of one element as it lies in local memory and registers."""
+    return elem.components * _REAL_BYTES[elem.real]
+
+
+def value_words(elem: Element) -> int:
+    """32-bit registers of one value."""
+    return max(1, value_bytes(elem) // 4)
+
+
+_REAL_BYTES = {
+    "char": 1, "uchar": 1, "short": 2, "ushort": 2, "int": 4, "uint": 4, "float": 4,
+    "long": 8, "ulong": 8, "double": 8,
+}  # fmt: skip
+
+
+def _power_of_two(value: int) -> int:
+    return 1 << (value.bit_length() - 1)

@@ -1,0 +1,106 @@
+"""What one matrix product is, apart from how any path computes it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from portable_gpu.codegen.epilogue import Stage
+from portable_gpu.dtypes import Element
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A stack of matrices in memory.  Strides count elements; any sign, zero too.
+
+    Attributes:
+        elem: Element type in memory.
+        row: Stride from a row to the next of the *logical* matrix (after transposition).
+        col: Stride from a column to the next.
+        batch: Strides of the problem's batch axes (0 where the operand is broadcast).
+        conj: Whether elements are conjugated on the way in.
+        aligned_bytes: A power of two, at most 16, that divides the byte offset (from the start
+            of its buffer) of the first element and of every row, or column, along which
+            elements are adjacent.
+    """
+
+    elem: Element
+    row: int
+    col: int
+    batch: tuple[int, ...] = ()
+    conj: bool = False
+    aligned_bytes: int = 1
+
+
+@dataclass(frozen=True)
+class GemmProblem:
+    """``C = epilogue(alpha * A @ B + beta * C)`` for a stack of matrices.
+
+    The scalars ``alpha`` and ``beta`` are arguments of a launch; the problem knows only whether
+    ``C`` is read (``beta != 0``).  Where ``alpha == 0``, ``k`` is 0: A and B are not read.
+
+    Attributes:
+        m, n, k: A is (m, k), B is (k, n), C is (m, n); m and n are at least 1.
+        batch: Extents of the batch axes, adjacent ones merged; ``()`` for a single product.
+        a, b, c: The operands.
+        compute: Element of products and sums (float32 for 16-bit floats); A's and B's elements
+            are converted to it on the way in, which makes mixed dtypes cost no pass of their own.
+        reads_c: Whether ``beta * C`` is added.
+        epilogue: What follows on each element of the result.
+        extras: The array of each stage that reads one, in order; strides by C's own rows and
+            columns, also where the problem is transposed.
+        transposed: Whether this is the transpose of what was asked for: its rows are C's columns.
+    """
+
+    m: int
+    n: int
+    k: int
+    batch: tuple[int, ...]
+    a: Operand
+    b: Operand
+    c: Operand
+    compute: Element
+    reads_c: bool = False
+    epilogue: tuple[Stage, ...] = ()
+    extras: tuple[Operand, ...] = ()
+    transposed: bool = False
+
+    def transpose(self) -> GemmProblem:
+        """The same result as ``C' = B' A'``: exchanges the roles of rows and columns."""
+        a, b, c = (
+            replace(operand, row=operand.col, col=operand.row)
+            for operand in (self.a, self.b, self.c)
+        )
+        return replace(self, m=self.n, n=self.m, a=b, b=a, c=c, transposed=not self.transposed)
+
+    @property
+    def batch_size(self) -> int:
+        """Number of products."""
+        size = 1
+        for extent in self.batch:
+            size *= extent
+        return size
+
+    @property
+    def elements(self) -> tuple[Element, ...]:
+        """The distinct element types in memory, whose loads and stores a kernel defines."""
+        operands = (self.a, self.b, self.c, *self.extras)
+        return tuple(dict.fromkeys(operand.elem for operand in operands))
+
+    @property
+    def flop(self) -> int:
+        """Floating-point operations (a complex multiply-add counts 8)."""
+        per_step = 8 if self.compute.complex else 2
+        return per_step * self.batch_size * self.m * self.n * self.k
+
+    @property
+    def bytes(self) -> int:
+        """The least global traffic: every matrix moved once."""
+        once = self.m * self.k * self.a.elem.itemsize + self.k * self.n * self.b.elem.itemsize
+        c = self.m * self.n * self.c.elem.itemsize * (2 if self.reads_c else 1)
+        return self.batch_size * (once + c)
+
+
+def step(stride: int, extent: int) -> float:
+    """How far apart neighbours along an axis lie; infinitely far where there are none."""
+    return abs(stride) if extent > 1 else math.inf

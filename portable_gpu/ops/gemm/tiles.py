@@ -1,0 +1,257 @@
+"""Who moves and who sums what in a work-group: the geometry behind the gemm template."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from portable_gpu.codegen.operators import vector
+from portable_gpu.dtypes import Element
+from portable_gpu.ops.gemm.policy import GemmPolicy
+from portable_gpu.ops.gemm.problem import GemmProblem, Operand, step
+
+
+@dataclass(frozen=True)
+class Panel:
+    """How a group brings ``extent`` rows of A (columns of B), ``depth`` deep, to local memory.
+
+    Attributes:
+        name: ``a`` or ``b``.
+        elem: The element in memory.
+        conj: Whether it is conjugated on the way in.
+        extent, depth: Size of the panel.
+        along: The axis along which neighbouring work-items, and vectors, lie: ``k`` or ``s``.
+        width: Elements of one load.
+        group: Work-items that share the loads.
+        pad: Elements between two rows of local memory, against bank conflicts.
+        buffers: How many panels are in local memory.
+        aligned: Whether complex elements lie at multiples of their size.
+        offset_type: C type that offsets inside the panel fit, ``int`` or ``long``.
+    """
+
+    name: Literal["a", "b"]
+    elem: Element
+    conj: bool
+    extent: int
+    depth: int
+    along: Literal["k", "s"]
+    width: int
+    group: int
+    pad: int
+    buffers: int
+    aligned: bool
+    offset_type: Literal["int", "long"]
+
+    @property
+    def stored_type(self) -> str:
+        """C type of one element in memory."""
+        return self.elem.value if self.elem.complex else self.elem.storage
+
+    @property
+    def raw_type(self) -> str:
+        """C type of one load, by the names of ``common/element.cl.mako``."""
+        if self.width > 1:
+            return f"{self.elem.name}_x{self.width}"
+        return self.stored_type if self.aligned else f"{self.elem.name}_t"
+
+    @property
+    def value_type(self) -> str:
+        """C type of one load as it is computed with."""
+        return "value_t" if self.width == 1 else vector(self.elem.real, self.width)
+
+    @property
+    def loads(self) -> int:
+        """Vectors that a work-item moves."""
+        return self.extent * self.depth // (self.width * self.group)
+
+    @property
+    def pitch(self) -> int:
+        """Elements from one step of k to the next in local memory."""
+        return self.extent + self.pad
+
+    @property
+    def local_elements(self) -> int:
+        """Elements in local memory."""
+        return self.buffers * self.depth * self.pitch
+
+    @property
+    def s_stride(self) -> str:
+        """The stride, by its kernel argument's suffix, from one row of A (column of B) on."""
+        return "row" if self.name == "a" else "col"
+
+    @property
+    def k_stride(self) -> str:
+        """The same, from one step of k on."""
+        return "col" if self.name == "a" else "row"
+
+    def place_s(self, i: int) -> str:
+        """C expression: where load ``i`` of work-item ``t`` lies across the panel."""
+        across, down = self._split(i)
+        return down if self.along == "k" else across
+
+    def place_k(self, i: int) -> str:
+        """C expression: where load ``i`` of work-item ``t`` lies along k."""
+        across, down = self._split(i)
+        return across if self.along == "k" else down
+
+    def _split(self, i: int) -> tuple[str, str]:
+        """Place along the panel's fast axis, and on its slow one."""
+        per_line = (self.depth if self.along == "k" else self.extent) // self.width
+        if self.group % per_line == 0:
+            across, down = f"t % {per_line}", f"t / {per_line} + {i * self.group // per_line}"
+        else:
+            item = f"(t + {i * self.group})"
+            across, down = f"{item} % {per_line}", f"{item} / {per_line}"
+        return (across if self.width == 1 else f"{across} * {self.width}"), down
+
+
+@dataclass(frozen=True)
+class RegisterTile:
+    """Which sums of the group's tile a work-item holds; see ``gemm/_register_tile.cl.mako``."""
+
+    policy: GemmPolicy
+    width_m: int
+    width_n: int
+    real: str
+    value: str
+
+    @property
+    def type_m(self) -> str:
+        """C type of a fragment of A."""
+        return self.value if self.width_m == 1 else vector(self.real, self.width_m)
+
+    @property
+    def type_n(self) -> str:
+        """C type of a fragment of B, and of ``width_n`` sums."""
+        return self.value if self.width_n == 1 else vector(self.real, self.width_n)
+
+    @property
+    def item_m(self) -> int:
+        """Rows of sums."""
+        return self.policy.item_m
+
+    @property
+    def lanes_m(self) -> int:
+        """Lanes one below the other."""
+        return self.policy.lanes_m
+
+    @property
+    def lanes_n(self) -> int:
+        """Lanes side by side."""
+        return self.policy.lanes_n
+
+    @property
+    def lanes(self) -> int:
+        """Work-items of one arrangement of lanes (a warp)."""
+        return self.policy.lanes_m * self.policy.lanes_n
+
+    @property
+    def blocks_m(self) -> int:
+        """Fragments of A."""
+        return self.policy.item_m // self.width_m
+
+    @property
+    def blocks_n(self) -> int:
+        """Fragments of B, and vectors of sums in a row."""
+        return self.policy.item_n // self.width_n
+
+    @property
+    def stride_m(self) -> int:
+        """Rows from one fragment of A to the next."""
+        return self.policy.lanes_m * self.width_m
+
+    @property
+    def stride_n(self) -> int:
+        """Columns from one fragment of B to the next."""
+        return self.policy.lanes_n * self.width_n
+
+    @property
+    def warp_m(self) -> int:
+        """Rows of one warp."""
+        return self.policy.lanes_m * self.policy.item_m
+
+    @property
+    def warp_n(self) -> int:
+        """Columns of one warp."""
+        return self.policy.lanes_n * self.policy.item_n
+
+    @property
+    def warps_n(self) -> int:
+        """Warps side by side."""
+        return self.policy.tile_n // self.warp_n
+
+    @property
+    def lines(self) -> int:
+        """Rows of the group's tile that one row of sums of every work-item makes."""
+        return self.policy.tile_m // self.policy.item_m
+
+    @property
+    def prefetch(self) -> bool:
+        """Whether fragments are loaded a step ahead."""
+        return self.policy.prefetch_local
+
+    @property
+    def unroll(self) -> int:
+        """Iterations of the innermost loop in straight code."""
+        per_iteration = 2 if self.prefetch else 1
+        return max(1, min(self.policy.unroll, self.policy.tile_k) // per_iteration)
+
+    def row(self, i: int) -> int:
+        """Row of sums ``i``, from the work-item's first."""
+        return i // self.width_m * self.stride_m + i % self.width_m
+
+    def sums(self) -> Iterator[tuple[str, int, int]]:
+        """Each vector of sums: its name, and its row and first column from the item's first."""
+        for i in range(self.item_m):
+            for j in range(self.blocks_n):
+                yield f"acc{i}_{j}", self.row(i), j * self.stride_n
+
+
+def panel(
+    problem: GemmProblem, policy: GemmPolicy, name: Literal["a", "b"], aligned: bool
+) -> Panel:
+    """The panel of operand ``name``: along its unit stride, as wide as its alignment allows.
+
+    ``aligned`` says whether buffers start at multiples of 16 bytes.
+    """
+    operand: Operand = getattr(problem, name)
+    extent = policy.tile_m if name == "a" else policy.tile_n
+    count = problem.m if name == "a" else problem.n
+    s_step, k_step = (operand.row, operand.col) if name == "a" else (operand.col, operand.row)
+    along: Literal["k", "s"] = "k" if step(k_step, problem.k) < step(s_step, count) else "s"
+    width = policy.vector
+    if operand.elem.value != problem.compute.value or 1 not in (s_step, k_step):
+        width = 1
+    if (k_step if along == "k" else s_step) != 1:
+        width = 1
+    while width > 1 and not (
+        operand.aligned_bytes % (width * operand.elem.itemsize) == 0
+        and (along == "k" or count % width == 0)
+        and extent * policy.tile_k % (width * policy.group_size) == 0
+    ):
+        width //= 2
+    span = extent * abs(s_step) + policy.tile_k * abs(k_step)
+    return Panel(
+        name=name,
+        elem=operand.elem,
+        conj=operand.conj,
+        extent=extent,
+        depth=policy.tile_k,
+        along=along,
+        width=width,
+        group=policy.group_size,
+        pad=policy.vector if along == "k" else 0,
+        buffers=policy.buffers,
+        aligned=aligned and operand.aligned_bytes % min(16, operand.elem.itemsize) == 0,
+        offset_type="int" if span < 1 << 31 else "long",
+    )
+
+
+def register_tile(policy: GemmPolicy, compute: Element) -> RegisterTile:
+    """The register tile, in vectors as wide as the item's sides allow."""
+    width_m, width_n = (
+        next(w for w in (4, 2, 1) if w <= policy.vector and side % w == 0)
+        for side in (policy.item_m, policy.item_n)
+    )
+    return RegisterTile(policy, width_m, width_n, compute.real, compute.value)

@@ -1,0 +1,119 @@
+"""Oracles, written for reading: NumPy in higher precision, and bounds on the error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+# -- matrix products
+
+
+def wider(array: Any) -> Any:
+    """``array`` in longdouble (or clongdouble), in which oracles compute; integers stay."""
+    array = np.asarray(array)
+    if array.dtype.kind in "biu":
+        return array
+    return array.astype(np.clongdouble if array.dtype.kind == "c" else np.longdouble)
+
+
+def unit_roundoff(dtype: Any) -> float:
+    """The unit roundoff u of a floating dtype; of the components of a complex one."""
+    dtype = np.dtype(dtype)
+    if dtype.kind not in "fc":  # bfloat16: 8 bits of precision
+        return 2.0**-8
+    return float(np.finfo(dtype).eps) / 2
+
+
+def product_bound(a: Any, b: Any, sums: Any, alpha: Any = 1, beta: Any = 0, c: Any = None) -> Any:
+    """What ``alpha * a @ b + beta * c`` may be off by, summed in ``sums`` in any order.
+
+    gamma(k) = k u / (1 - k u) of Higham, Accuracy and Stability of Numerical Algorithms, 3.1; the
+    scaling by alpha and beta takes 3 roundings more, complex arithmetic 2 more and a factor of 2.
+    """
+    k = np.asarray(a).shape[-1]
+    is_complex = np.dtype(sums).kind == "c"
+    u = unit_roundoff(sums)
+    steps = k + 3 + 2 * is_complex
+    gamma = steps * u / (1 - steps * u) * (1 + is_complex)
+    size = abs(alpha) * (np.abs(wider(a)) @ np.abs(wider(b)))
+    if c is not None and beta != 0:
+        size = size + abs(beta) * np.abs(wider(c))
+    return gamma * size
+
+
+def assert_within(got: Any, expected: Any, bound: Any) -> None:
+    """Elementwise ``|got - expected| <= bound`` and one rounding to the dtype of ``got``."""
+    got, expected = np.asarray(got), np.asarray(expected)
+    assert got.shape == expected.shape
+    small = {2: 2.0**-24, 4: 2.0**-149, 8: 5e-324}
+    floor = small.get(got.dtype.itemsize // (2 if got.dtype.kind == "c" else 1), 0.0)
+    if got.dtype.kind not in "fc":
+        floor = 1e-40
+    allowed = bound + 2 * unit_roundoff(got.dtype) * np.abs(expected) + floor
+    error = np.abs(wider(got) - expected)
+    assert np.all(error <= allowed), (
+        f"{np.count_nonzero(~(error <= allowed))} of {error.size} elements are off, "
+        f"the worst by {float(np.max(error / allowed))} bounds"
+    )
+
+
+# -- reductions
+
+
+def add(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """``sum``, in longdouble or with integers wrapping round in 64 bits."""
+    return np.sum(wider(x), axis=axis, keepdims=keepdims)
+
+
+def sum_bound(x: Any, sums: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """What a sum in ``sums`` may be off by at any length: 20 u sum|x|.
+
+    portable_gpu.codegen.reductions folds at most BLOCK = 16 elements of a lane by plain additions
+    (15 roundings, the first being of 0 + x) and the U <= 8 states of a lane by a tree of 3 more;
+    these sums are then added as double words, whose errors are of the order of n u^2; one more
+    rounding joins hi and lo.  The product of ``dot`` or the conversion of an element takes 1.
+    """
+    return 20 * unit_roundoff(sums) * np.sum(np.abs(wider(x)), axis=axis, keepdims=keepdims)
+
+
+def product_of_all_bound(x: Any, products: Any, axis: Any = None) -> Any:
+    """gamma(n) |product|; a complex multiplication is off by sqrt(8) u (Higham, lemma 3.5)."""
+    x = wider(x)
+    count = x.size if axis is None else x.shape[axis]
+    steps = (count + 1) * (3 if x.dtype.kind == "c" else 1)
+    u = unit_roundoff(products)
+    return steps * u / (1 - steps * u) * np.abs(np.prod(x, axis=axis))
+
+
+def variance(x: Any, axis: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
+    """``sum |x - mean|^2 / max(n - ddof, 0)`` in longdouble."""
+    x = wider(x)
+    x = x.astype(np.longdouble) if x.dtype.kind in "biu" else x
+    squares = np.abs(x - np.mean(x, axis=axis, keepdims=True)) ** 2
+    total = np.sum(squares, axis=axis, keepdims=keepdims)
+    return total / max(x.size // max(total.size, 1) - ddof, 0)
+
+
+def variance_bound(x: Any, sums: Any, axis: Any = None, ddof: float = 0) -> Any:
+    """What two passes in ``sums`` may be off by.
+
+    The first pass misses the mean by up to delta = 20 u mean|x|; the second sums squares about
+    that centre, 25 u of their sum (20 for the sum, 2 for each square, 1 for each difference that
+    is squared, and the division), and takes n delta^2 off again.
+    """
+    u = unit_roundoff(sums)
+    delta = 21 * u * np.mean(np.abs(wider(x)), axis=axis)
+    spread = variance(x, axis) + delta**2
+    count = np.asarray(x).size // max(np.size(spread), 1)
+    return 25 * u * spread * count / max(count - ddof, 0)
+
+
+def norm(x: Any, axis: Any = None) -> Any:
+    """Euclidean norm, in longdouble, whose exponents hold the square of any double."""
+    return np.sqrt(np.sum(np.abs(wider(x).astype(np.clongdouble)) ** 2, axis=axis))
+
+
+def norm_bound(x: Any, sums: Any, axis: Any = None) -> Any:
+    """Half of the relative error of the sum of squares (20 u), and 3 u of the end."""
+    return 13 * unit_roundoff(sums) * norm(x, axis)
