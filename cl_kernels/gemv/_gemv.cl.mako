@@ -1,0 +1,124 @@
+## What the gemv kernels share: arguments, loads, products, and the store of y.
+##
+##   y[i] = alpha * sum_j op(A)[i, j] * x[j] + beta * y[i]        i < m (outputs), j < n (summed)
+##   op(A)[i, j] is a[a_offset + i * a_out + j * a_sum]; x_step and y_step likewise.
+##
+## Complex elements are computed as pairs of reals (re, im, re, im ...) with two sums:
+##   s += a * x          holds re*re and im*im in turn
+##   t += a * swap(x)    holds re*im and im*re in turn
+## and only the end puts them together, with the signs of a product or of a conjugated one.
+##
+## e: Element.  r: the real type of the sums (uint or ulong for integers, which wrap around).
+## C: reals of one vector, V * e.components.
+
+<%!
+def lane(name, i, width):
+    """Component i of a vector; a scalar is its own component."""
+    return name if width == 1 else f"{name}.s{i:x}"
+
+def build(rtype, values):
+    """A vector from its components."""
+    return values[0] if len(values) == 1 else f"({rtype}{len(values)})({', '.join(values)})"
+
+def swapped(name, C):
+    """Each (re, im) as (im, re)."""
+    return f"{name}.s" + "".join(f"{i ^ 1:x}" for i in range(C))
+
+def head(name, P):
+    """The first element of a vector, as one to assign to."""
+    return f"{name}.s0" if P == 1 else f"{name}.s01"
+
+def lane_sum(name, C):
+    """The sum of all components, as a balanced tree."""
+    terms = [lane(name, i, C) for i in range(C)]
+    while len(terms) > 1:
+        terms = [f"({a} + {b})" for a, b in zip(terms[::2], terms[1::2])]
+    return terms[0]
+
+def signs(rtype, C):
+    """+1, -1, +1, -1 ..."""
+    return build(rtype, ["1", "-1"] * (C // 2))
+%>
+
+<%def name="arguments(e, r, split=False)">
+    __global const ${e.name}_t *restrict a, const long a_offset, const long a_out, const long a_sum,
+    __global const ${e.name}_t *restrict x, const long x_offset, const long x_step,
+    __global ${e.name}_t *restrict y, const long y_offset, const long y_step,
+    const long m, const long n, const ${vector(r, e.components)} alpha,
+    const ${vector(r, e.components)} beta, const int reads_y${"," if split else ""}
+% if split:
+    const uint parts, const long part_size, __global uint *partial, volatile __global uint *counters
+% endif
+</%def>
+
+## load_one(p): one element.  put(p, sum, ...): scale a sum and store it as an element of y.
+<%def name="scalars(e, r)">
+<% T = vector(r, e.components) %>
+static inline ${T} load_one(__global const ${e.name}_t *p)
+{
+    return (${T})${e.name}_load(p);
+}
+static inline ${T} scaled(${T} v, ${T} factor)
+{
+% if e.complex:
+    if (factor.x == 1 && factor.y == 0) return v;  // keeps infinities from turning into NaN
+    return (${T})(factor.x * v.x - factor.y * v.y, factor.x * v.y + factor.y * v.x);
+% else:
+    return factor * v;
+% endif
+}
+static inline void put(__global ${e.name}_t *p, ${T} sum, ${T} alpha, ${T} beta, int reads_y)
+{
+    ${T} v = scaled(sum, alpha);
+    if (reads_y) v += scaled(load_one(p), beta);
+    ${e.name}_store(p, (${e.value})v);
+}
+</%def>
+
+## loadV(p): V adjacent elements as C reals.
+<%def name="adjacent(e, r, V, aligned)">
+<% C = V * e.components %>
+% if V > 1 and e.complex:
+typedef ${r}${C} ${e.name}_x${V} __attribute__((aligned(${e.itemsize * V if aligned else e.itemsize // 2})));
+% endif
+% if V > 1 and not e.complex:
+${element.vector_load(e, V, aligned)}
+% endif
+static inline ${vector(r, C)} load${V}(__global const ${e.name}_t *p)
+{
+% if V == 1:
+    return load_one(p);
+% elif e.complex:
+    return *(__global const ${e.name}_x${V} *)p;
+% elif e.floating:
+    return ${e.name}_load${V}(p);
+% else:
+    return convert_${r}${V}(${e.name}_load${V}(p));
+% endif
+}
+</%def>
+
+## gatherV(p, step): V elements, `step` apart, as C reals.
+<%def name="gather(e, r, V)">
+static inline ${vector(r, V * e.components)} gather${V}(__global const ${e.name}_t *p, long step)
+{
+    return ${build(r, [f"load_one(p + {i} * step)" for i in range(V)]) if V > 1 else "load_one(p)"};
+}
+</%def>
+
+## s (and t) plus a times x; `xs` is swap(x).  One output each: x is a vector as a is.
+<%def name="dot_step(e, s, t, a, x, xs)">
+        ${s} += ${a} * ${x};
+% if e.complex:
+        ${t} += ${a} * ${xs};
+% endif
+</%def>
+
+## The pair of vectors (first, second) whose plain lane sums are the real and imaginary part.
+<%def name="signed(e, r, C, conj, s, t)">
+% if e.complex:
+    ${t if conj else s} *= ${signs(r, C)};
+% endif
+</%def>
+
+<%namespace name="element" file="/common/element.cl.mako"/>

@@ -1,0 +1,69 @@
+## What the CPU kernels of gemv share: lane sums of many vectors, the store of many outputs, and
+## the fold of the parts that several groups summed.
+<%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
+
+## to[i] = the sum of the lanes of vector names[i], C lanes each, for a power of two of vectors.
+## Step d merges two vectors: lane l of the result takes both lanes l and l ^ d of the vector that
+## has l's bit d, so that bit d of the vector's number ends up as bit d of the lane.
+<%def name="transposed_sums(real, C, names, to)"><%
+    width = C
+    lines = []
+    while width > len(names):
+        width //= 2
+        halves = vector(real, width)
+        lines += [f"const {halves} {v}_{width} = {v}.lo + {v}.hi;" for v in names]
+        names = [f"{v}_{width}" for v in names]
+    d = 1
+    while d < width:
+        merged = []
+        for i in range(0, len(names), 2):
+            pair = names[i], names[i + 1]
+            keep = [f"{pair[bool(l & d)]}.s{l:x}" for l in range(width)]
+            move = [f"{pair[bool(l & d)]}.s{l ^ d:x}" for l in range(width)]
+            name = f"d{d}_{len(merged)}"
+            T = vector(real, width)
+            lines.append(f"const {T} {name} = ({T})({', '.join(keep)}) + ({T})({', '.join(move)});")
+            merged.append(name)
+        names, d = merged, 2 * d
+    T = vector(real, width)
+    lines += [f"*(({T} *){to} + {i}) = {name};" for i, name in enumerate(names)]
+%>${"\n    ".join(lines)}</%def>
+
+## finish(y, y_step, sums, count): store `count` outputs.
+<%def name="finish(e, real, C, y_unit)">
+<%
+    S = vector(real, e.components)
+    fast = y_unit and not e.complex and e.storage == real and C > 1
+%>
+% if fast:
+typedef ${real}${C} y_vector __attribute__((aligned(${e.itemsize})));
+% endif
+static inline void finish(__global ${e.name}_t *y, long y_step, const ${real} *sums, long count,
+    ${S} alpha, ${S} beta, int reads_y)
+{
+    long i = 0;
+% if fast:
+    for (; i + ${C} <= count; i += ${C}) {
+        ${real}${C} v = *(const ${real}${C} *)(sums + i) * alpha;
+        if (reads_y) v += *(__global y_vector *)(y + i) * beta;
+        *(__global y_vector *)(y + i) = v;
+    }
+% endif
+    for (; i < count; ++i) put(y + i * y_step, *((const ${S} *)sums + i), alpha, beta, reads_y);
+}
+</%def>
+
+## The last of the `parts` groups of a block of outputs [first, last) adds what each has left in
+## `partial`, part by part, and stores y.
+<%def name="fold_parts(e, real, block, first, last)">
+    DEVICE_FENCE();
+    if (atomic_inc(counters + ${block}) != parts - 1u) return;
+    atomic_xchg(counters + ${block}, 0u);
+    DEVICE_FENCE();
+    for (long i = ${first}; i < ${last}; ++i) {
+        ${vector(real, e.components)} total = 0;
+        for (uint p = 0; p < parts; ++p)
+            total += *((__global const ${vector(real, e.components)} *)partial + p * m + i);
+        put(y + i * y_step, total, alpha, beta, reads_y);
+    }
+</%def>

@@ -1,0 +1,126 @@
+## cpu_columns: y = alpha * A x + beta * y on a CPU, where A is contiguous along the outputs
+## (a transposed row-major matrix).
+##
+##   outputs ->  | U*V | U*V | ... | V | V/2 .. 1 |      sums of a block of outputs: L1 cache
+##   summed i    a a a a                                 R rows at a time add to U vectors of
+##     |         a a a a  R rows share one load and      sums, which are in registers meanwhile
+##     v         ...      store of the sums
+##
+## One work-item is a group; it takes one block of outputs and, with `split`, one part of the
+## summed axis: then the last part of a block to finish adds the parts, in their order.
+##
+## V, R, U: vector, rows, unroll of the policy.  B: outputs of a block at most.
+## elem, real: element, and the real type of the sums.  P: reals of an element.  C = V * P; S: type
+## of P reals.  conj: conjugate A.  unit: a_out == 1 (else V == 1).  y_unit: y_step == 1.
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
+<%namespace name="lanes" file="/gemv/_lanes.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+${element.scalar(elem)}
+${gemv.scalars(elem, real)}
+% for W in widths:
+${gemv.adjacent(elem, real, W, False)}
+% endfor
+${lanes.finish(elem, real, C, y_unit)}
+
+<%def name="add_rows(W, unroll, rows)">
+<% T = vector(real, W * P) %>
+% for k in range(rows):
+        const ${S} x${k} = load_one(x + (i + ${k}) * x_step);
+        __global const ${elem.name}_t *a${k} = a + (i + ${k}) * a_sum;
+% endfor
+% for u in range(unroll):
+        {
+% for k in range(rows):
+        const ${T} v${k} = load${W}(a${k}${f" + {u * W}" if unit else ""});
+% endfor
+% if elem.complex:
+        s${u} += ${" + ".join(f"v{k} * x{k}.x" for k in range(rows))};
+        t${u} += ${" + ".join(f"v{k} * x{k}.y" for k in range(rows))};
+% else:
+        s${u} += ${" + ".join(f"v{k} * x{k}" for k in range(rows))};
+% endif
+        }
+% endfor
+</%def>
+
+<%def name="panel(W, unroll)">
+<% T = vector(real, W * P) %>
+// s[0 .. ${W * unroll}) (and t) += the rows [i, last) of a, weighted by x.
+static inline void panel_${W}_${unroll}(__global const ${elem.name}_t *a, long a_sum,
+    __global const ${elem.name}_t *x, long x_step, long i, long last, ${real} *s, ${real} *t)
+{
+% for u in range(unroll):
+    ${T} s${u} = *(sums_${W} *)(s + ${u * W * P});
+% if elem.complex:
+    ${T} t${u} = *(sums_${W} *)(t + ${u * W * P});
+% endif
+% endfor
+    for (; i + ${R} <= last; i += ${R}) {
+${add_rows(W, unroll, R)}\
+    }
+    for (; i < last; ++i) {
+${add_rows(W, unroll, 1)}\
+    }
+% for u in range(unroll):
+    *(sums_${W} *)(s + ${u * W * P}) = s${u};
+% if elem.complex:
+    *(sums_${W} *)(t + ${u * W * P}) = t${u};
+% endif
+% endfor
+}
+</%def>
+
+% for W in widths:
+typedef ${vector(real, W * P)} sums_${W} __attribute__((aligned(${elem.itemsize // P})));
+% endfor
+% if U > 1:
+${panel(V, U)}
+% endif
+% for W in widths:
+${panel(W, 1)}
+% endfor
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void gemv_cpu_columns(${gemv.arguments(elem, real, split)}, const long block_size)
+{
+    ${real} s[${B * P}] __attribute__((aligned(64)));
+    ${real} t[${B * P if elem.complex else 1}] __attribute__((aligned(64)));
+% if split:
+    const uint part = get_group_id(0) % parts;
+    const long first_out = get_group_id(0) / parts * block_size;
+    const long first = part * part_size, last = first + part_size < n ? first + part_size : n;
+% else:
+    const long first_out = get_group_id(0) * block_size;
+    const long first = 0, last = n;
+% endif
+    const long last_out = first_out + block_size < m ? first_out + block_size : m;
+    const long width = last_out - first_out;
+    // A few outputs stay in registers for long; many pass through the sums once in R rows.
+    const long rows = width <= ${U * V} ? 512 : ${R};
+    a += a_offset + first_out * a_out;
+    x += x_offset;
+    y += y_offset;
+    for (long k = 0; k < width * ${P}; ++k) s[k] = ${"t[k] = 0" if elem.complex else "0"};
+    for (long i = first; i < last; i += rows) {
+        const long end = i + rows < last ? i + rows : last;
+        long o = 0;
+% for W, unroll in ([(V, U)] if U > 1 else []) + [(W, 1) for W in widths]:
+        for (; o + ${W * unroll} <= width; o += ${W * unroll})
+            panel_${W}_${unroll}(a + o${"" if unit else " * a_out"}, a_sum, x, x_step, i, end, s + o * ${P}, t${f" + o * {P}" if elem.complex else ""});
+% endfor
+    }
+% if elem.complex:
+    for (long k = 0; k < width; ++k) {
+        const ${S} u = *((${S} *)s + k), v = *((${S} *)t + k);
+        *((${S} *)s + k) = (${S})(${"u.x + v.y, v.x - u.y" if conj else "u.x - v.y, u.y + v.x"});
+    }
+% endif
+% if split:
+    __global ${real} *own = (__global ${real} *)partial + (part * m + first_out) * ${P};
+    for (long k = 0; k < width * ${P}; ++k) own[k] = s[k];
+    ${lanes.fold_parts(elem, real, "get_group_id(0) / parts", "first_out", "last_out")}
+% else:
+    finish(y + first_out * y_step, y_step, s, width, alpha, beta, reads_y);
+% endif
+}

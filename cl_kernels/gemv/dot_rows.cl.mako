@@ -1,0 +1,50 @@
+## dot_rows: y = alpha * A x + beta * y, where A is contiguous along the summed axis.
+##
+##   work-group of G:  | L lanes | L lanes | ... |      each run of L lanes sums R rows
+##   row block             0         1      ...         R * G / L rows a work-group
+##
+## L below the sub-group size lets one sub-group serve several rows of a narrow matrix; L equal to
+## it gives each sub-group R rows.  The lanes fold their sums within the sub-group; the first
+## of them holds the R results.
+##
+## G, L, R, V: work-group, lanes, rows of a lane group, elements of a load (aligned, for V > 1).
+## elem, real: element, and the real type of the sums.  P: reals of an element.  C = V * P; T: type
+## of C reals.  conj: conjugate A.  unit: a_sum == 1 (else V == 1).  x_vector: x is aligned,
+## x_step == 1.  acc: Accumulator of R sums.
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="accumulator" file="/group/accumulator.cl.mako"/>
+<%namespace name="subgroup" file="/subgroup/subgroup.cl.mako"/>
+<%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
+<%namespace name="rows" file="/gemv/_rows.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+${element.scalar(elem)}
+${gemv.scalars(elem, real)}
+${gemv.adjacent(elem, real, V, True)}
+% if not x_vector:
+${gemv.gather(elem, real, V)}
+% endif
+${accumulator.define(acc)}
+% if L > 1:
+${subgroup.define(acc, L)}
+% endif
+${rows.sum_rows(elem, real, T, P, C, V, R, L, conj, unit, x_vector)}
+
+__kernel SUBGROUP_KERNEL __attribute__((reqd_work_group_size(${G}, 1, 1)))
+void gemv_dot_rows(${gemv.arguments(elem, real)})
+{
+% if L > 1:
+    SUBGROUP_SCRATCH(acc_t, scratch, ${G});
+% endif
+    const uint lane = get_local_id(0) % ${L}u;
+    const long row = ((long)get_group_id(0) * ${G // L} + get_local_id(0) / ${L}u) * ${R};
+    a += a_offset;
+    x += x_offset;
+    y += y_offset;
+    acc_t sums = sum_rows(a, a_out, a_sum, row, m, x, x_step, lane, 0, n);
+% if L > 1:
+    sums = acc_t_subgroup${L}(sums, SUBGROUP_SLOT(scratch));
+% endif
+    if (lane == 0) {
+${rows.put_rows(elem, real, R)}\
+    }
+}

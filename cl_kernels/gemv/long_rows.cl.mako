@@ -1,0 +1,69 @@
+## long_rows: y = alpha * A x + beta * y for few rows, each long and contiguous.
+##
+##   row block (R rows)   |  part 0  |  part 1  | ... |      a work-group each
+##   partial[block][part]     R sums     R sums
+##
+## The last work-group of a row block to finish adds the parts in their order, so that the
+## result does not depend on who is last.  Its first work-item holds the R results.
+##
+## G, R, V: work-group, rows, elements of a load (aligned, for V > 1).  S: sub-group size.
+## split: there are several parts.  The rest as in dot_rows.
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="accumulator" file="/group/accumulator.cl.mako"/>
+<%namespace name="group" file="/group/group.cl.mako"/>
+<%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
+<%namespace name="rows" file="/gemv/_rows.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+${element.scalar(elem)}
+${gemv.scalars(elem, real)}
+${gemv.adjacent(elem, real, V, True)}
+% if not x_vector:
+${gemv.gather(elem, real, V)}
+% endif
+${accumulator.define(acc)}
+${group.define(acc, G, S)}
+% if split:
+${group.fold_across_groups(acc)}
+% endif
+${rows.sum_rows(elem, real, T, P, C, V, R, G, conj, unit, x_vector)}
+
+__kernel SUBGROUP_KERNEL __attribute__((reqd_work_group_size(${G}, 1, 1)))
+void gemv_long_rows(${gemv.arguments(elem, real, split)})
+{
+    SUBGROUP_SCRATCH(acc_t, scratch, ${G});
+    __local acc_t wave[${G // S}];
+    const uint lid = get_local_id(0);
+% if split:
+    const uint part = get_group_id(0) % parts, block = get_group_id(0) / parts;
+    const long first = part * part_size, last = min(first + part_size, n);
+% else:
+    const uint block = get_group_id(0);
+    const long first = 0, last = n;
+% endif
+    const long row = (long)block * ${R};
+    a += a_offset;
+    x += x_offset;
+    y += y_offset;
+    acc_t sums = sum_rows(a, a_out, a_sum, row, m, x, x_step, lid, first, last);
+    sums = acc_t_group(sums, SUBGROUP_SLOT(scratch), LOCAL_ARRAY(wave));
+% if split:
+    __local uint is_last;
+    volatile __global uint *own = (volatile __global uint *)partial + (size_t)block * parts * ${acc.bytes // 4};
+    if (lid == 0) {
+        acc_t_publish(own + part * ${acc.bytes // 4}, sums);
+        is_last = acc_t_last(counters + block, parts);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const bool holds = lid == 0 && is_last;
+    if (is_last) {
+        sums = acc_t_identity();
+        for (uint p = lid; p < parts; p += ${G}) sums = acc_t_combine(sums, acc_t_collect(own + p * ${acc.bytes // 4}));
+        sums = acc_t_group(sums, SUBGROUP_SLOT(scratch), LOCAL_ARRAY(wave));
+    }
+% else:
+    const bool holds = lid == 0;
+% endif
+    if (holds) {
+${rows.put_rows(elem, real, R)}\
+    }
+}

@@ -1,0 +1,11 @@
+"""Matrix-vector products: the work split is chosen by shape and by how the matrix lies."""
+
+from portable_gpu.ops.gemv.api import gemv
+from portable_gpu.ops.gemv.plan import explain, specializations
+
+#: See :mod:`portable_gpu.ops.catalogue`.
+CATALOGUE = {"gemv": specializations}
+#: See :mod:`portable_gpu.ops.explain`.
+EXPLAINERS = {"gemv": explain}
+
+__all__ = ["CATALOGUE", "EXPLAINERS", "explain", "gemv", "specializations"]

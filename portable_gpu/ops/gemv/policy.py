@@ -1,0 +1,175 @@
+"""How the gemv kernels use a device: one policy for each kernel, with a formula for any device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from portable_gpu.dtypes import Element
+from portable_gpu.targets import Target
+from portable_gpu.tuning.policy import Policy
+
+
+def real_bytes(elem: Element) -> int:
+    """Bytes of one real of a sum: float for 16-bit floats, 32 bits at least for integers."""
+    if elem.floating:
+        return 8 if elem.real == "double" else 4
+    return max(4, elem.itemsize)
+
+
+def power_of_two_below(value: int) -> int:
+    """The largest power of two that is not above ``value`` (1 at least)."""
+    return 1 << (max(1, value).bit_length() - 1)
+
+
+def power_of_two_above(value: int) -> int:
+    """The smallest power of two that is not below ``value``."""
+    return 1 << (max(1, value) - 1).bit_length()
+
+
+def _vector(target: Target, elem: Element) -> int:
+    """Elements of a full vector: a register of sums on a CPU, else a 128-bit load."""
+    if target.is_cpu:
+        return max(1, min(16, target.vector_bytes // real_bytes(elem)) // elem.components)
+    return max(1, min(8, 16 // elem.itemsize))
+
+
+def _is_power_of_two(*values: int) -> bool:
+    return all(value >= 1 and value & (value - 1) == 0 for value in values)
+
+
+@dataclass(frozen=True)
+class RowPolicy(Policy):
+    """``dot_rows``, ``long_rows`` and ``cpu_rows``: A is contiguous along the summed axis.
+
+    The numbers are upper bounds; a narrow, short or misaligned matrix lowers them.
+
+    Attributes:
+        group_size: Work-items of a group (1 on a CPU).
+        vector: Elements of a load.
+        lanes: Work-items that share a row (at most a sub-group; ``long_rows``: all of a group).
+        rows: Rows that a work-item sums together, sharing each load of x.
+        unroll: Vectors of a row in flight (CPU).
+        groups_per_unit: Work-groups for each compute unit that are wanted at least.
+        grain: Bytes of A that are worth a work-group of their own.
+    """
+
+    group_size: int
+    vector: int
+    lanes: int
+    rows: int
+    unroll: int
+    groups_per_unit: int
+    grain: int
+
+    @classmethod
+    def default(cls, target: Target, elem: Element) -> RowPolicy:
+        """CPU: as many rows as hide a multiply-add's latency.  GPU: 128-bit loads, 4 rows."""
+        if target.is_cpu:
+            return cls(1, _vector(target, elem), 1, 8 // elem.components, 1, 4, 1 << 19)
+        size = max(target.subgroup_size, min(256, target.max_work_group_size))
+        rows = 4 if real_bytes(elem) * elem.components <= 8 else 2
+        return cls(size, _vector(target, elem), target.subgroup_size, rows, 1, 4, 1 << 14)
+
+    @classmethod
+    def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
+        """Loads, rows, and how many groups there are."""
+        full = _vector(target, elem)
+        sizes = tuple(s for s in (64, 128, 256, 512) if s % target.subgroup_size == 0)
+        size = target.subgroup_size
+        return {
+            "group_size": (1,) if target.is_cpu else sizes,
+            "vector": tuple(sorted({max(1, full // 2), full})),
+            "lanes": (1,) if target.is_cpu else (max(1, size // 4), max(1, size // 2), size),
+            "rows": (1, 2, 4, 8, 16) if target.is_cpu else (1, 2, 4),
+            "unroll": (1, 2, 4) if target.is_cpu else (1,),
+            "groups_per_unit": (2, 4, 8),
+            "grain": (1 << 18, 1 << 19, 1 << 20) if target.is_cpu else (1 << 13, 1 << 14, 1 << 16),
+        }
+
+    def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
+        """See :meth:`Policy.limits`."""
+        sums = self.group_size * self.rows * elem.components * real_bytes(elem)
+        sizes = self.group_size, self.vector, self.lanes, self.rows, self.unroll
+        return {
+            "sizes are powers of two": _is_power_of_two(*sizes),
+            "group_size is within the device's limit": self.group_size
+            <= target.max_work_group_size,
+            "group_size is a multiple of the sub-group": self.group_size % target.subgroup_size
+            == 0,
+            "group_size is 1 on the CPU path": self.group_size == 1 or not target.is_cpu,
+            "lanes are within a sub-group": self.lanes <= target.subgroup_size,
+            "a vector has at most 16 components": self.vector * elem.components <= 16,
+            "local memory holds the sums": target.is_cpu or 2 * sums <= target.local_mem_size,
+            "groups_per_unit and grain are positive": min(self.groups_per_unit, self.grain) >= 1,
+        }
+
+
+@dataclass(frozen=True)
+class ColumnPolicy(Policy):
+    """``axpy_columns`` and ``cpu_columns``: A is contiguous along the outputs.
+
+    Attributes:
+        group_size: Work-items of a group (1 on a CPU).
+        vector: Elements of a load.
+        lanes: Work-items of a group side by side along the outputs.
+        rows: Rows of A in flight.
+        unroll: Vectors of a row that are added to together (CPU).
+        block_bytes: Bytes of the sums of a block of outputs, which stay in L1 (CPU).
+        groups_per_unit: Work-groups for each compute unit that are wanted at least.
+        grain: Bytes of A that are worth a work-group of their own.
+    """
+
+    group_size: int
+    vector: int
+    lanes: int
+    rows: int
+    unroll: int
+    block_bytes: int
+    groups_per_unit: int
+    grain: int
+
+    @classmethod
+    def default(cls, target: Target, elem: Element) -> ColumnPolicy:
+        """CPU: panels of 8 rows, sums in half an L1 cache.  GPU: 128-bit loads, 4 rows."""
+        if target.is_cpu:
+            return cls(1, _vector(target, elem), 1, 8, 4 // elem.components, 1 << 14, 2, 1 << 19)
+        size = max(target.subgroup_size, min(256, target.max_work_group_size))
+        return cls(size, _vector(target, elem), min(32, size), 4, 1, 0, 4, 1 << 14)
+
+    @classmethod
+    def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
+        """Loads, rows in flight, and the shape of a work-group."""
+        full = _vector(target, elem)
+        sizes = tuple(s for s in (64, 128, 256, 512) if s % target.subgroup_size == 0)
+        return {
+            "group_size": (1,) if target.is_cpu else sizes,
+            "vector": tuple(sorted({max(1, full // 2), full})),
+            "lanes": (1,) if target.is_cpu else (16, 32, 64),
+            "rows": (4, 8, 16) if target.is_cpu else (2, 4, 8),
+            "unroll": (1, 2, 4) if target.is_cpu else (1,),
+            "block_bytes": (1 << 13, 1 << 14, 1 << 15) if target.is_cpu else (0,),
+            "groups_per_unit": (2, 4, 8),
+            "grain": (1 << 18, 1 << 19, 1 << 20) if target.is_cpu else (1 << 13, 1 << 14, 1 << 16),
+        }
+
+    def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
+        """See :meth:`Policy.limits`."""
+        one = elem.components * real_bytes(elem)
+        sums = self.group_size * self.vector * one
+        block = self.vector * self.unroll * one
+        sizes = self.group_size, self.vector, self.lanes, self.rows, self.unroll
+        return {
+            "sizes are powers of two": _is_power_of_two(*sizes),
+            "group_size is within the device's limit": self.group_size
+            <= target.max_work_group_size,
+            "group_size is a multiple of the sub-group": self.group_size % target.subgroup_size
+            == 0,
+            "group_size is 1 on the CPU path": self.group_size == 1 or not target.is_cpu,
+            "lanes are within the group": self.lanes <= self.group_size,
+            "a vector has at most 16 components": self.vector * elem.components <= 16,
+            "local memory holds the sums": target.is_cpu or sums <= target.local_mem_size,
+            "a CPU's block holds a step": not target.is_cpu or self.block_bytes >= block,
+            "groups_per_unit and grain are positive": min(self.groups_per_unit, self.grain) >= 1,
+        }

@@ -1,0 +1,91 @@
+"""What one matrix-vector product is, apart from how any path computes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from portable_gpu.dtypes import Element
+
+
+@dataclass(frozen=True)
+class GemvProblem:
+    """``y = alpha * A x + beta * y``, where A is the matrix after its transposition.
+
+    The scalars are arguments of a launch.  Strides count elements.
+
+    Attributes:
+        elem: Element type of all three.
+        m, n: Outputs, and summed elements of each.
+        a_out, a_sum: A's strides along the outputs and along the summed axis.
+        x_step, y_step: Strides of the vectors.
+        conj: Whether A is conjugated.
+        a_aligned, x_aligned: Powers of two, at most 16, that divide the byte addresses of the
+            first elements.
+        shifts: Elements to add to the offsets of a, x and y (where an axis is walked backwards).
+    """
+
+    elem: Element
+    m: int
+    n: int
+    a_out: int
+    a_sum: int
+    x_step: int
+    y_step: int
+    conj: bool = False
+    a_aligned: int = 16
+    x_aligned: int = 16
+    shifts: tuple[int, int, int] = (0, 0, 0)
+
+    @property
+    def flop(self) -> int:
+        """Floating-point operations (a complex multiply-add counts 8)."""
+        return (8 if self.elem.complex else 2) * self.m * self.n
+
+    @property
+    def bytes(self) -> int:
+        """The least global traffic: every operand moved once."""
+        return (self.m * self.n + self.n + self.m) * self.elem.itemsize
+
+    @property
+    def real(self) -> str:
+        """The C type of sums: integers wrap around as unsigned ones do."""
+        if self.elem.floating:
+            return self.elem.real
+        return "ulong" if self.elem.itemsize == 8 else "uint"
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether the summed axis is the one along which A is (closer to) contiguous."""
+        if self.m == 1 or self.n == 1:
+            return self.m == 1
+        if self.a_sum == 1 or self.a_out == 1:
+            return self.a_sum == 1
+        return abs(self.a_sum) <= abs(self.a_out)
+
+    def forwards(self) -> GemvProblem:
+        """The same sums, with axes along which A runs backwards by one turned about."""
+        problem = self
+        if self.a_sum == -1 and self.n > 1:
+            problem = problem._turned(out=False)
+        if self.a_out == -1 and self.m > 1:
+            problem = problem._turned(out=True)
+        return problem
+
+    def _turned(self, *, out: bool) -> GemvProblem:
+        by_a, by_x, by_y = self.shifts
+        # Nothing is known of the alignment of what was the last element.
+        aligned = min(self.a_aligned, self.elem.itemsize)
+        if out:
+            last = self.m - 1
+            shifts = by_a + last * self.a_out, by_x, by_y + last * self.y_step
+            return self._with(aligned, shifts, (-self.a_out, self.a_sum, self.x_step, -self.y_step))
+        last = self.n - 1
+        shifts = by_a + last * self.a_sum, by_x + last * self.x_step, by_y
+        return self._with(aligned, shifts, (self.a_out, -self.a_sum, -self.x_step, self.y_step))
+
+    def _with(
+        self, aligned: int, shifts: tuple[int, int, int], strides: tuple[int, int, int, int]
+    ) -> GemvProblem:
+        return GemvProblem(
+            self.elem, self.m, self.n, *strides, self.conj, aligned, self.x_aligned, shifts
+        )

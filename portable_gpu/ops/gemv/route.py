@@ -1,0 +1,234 @@
+"""Which kernel a product takes, how it is rendered, and how its work is dealt out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from portable_gpu.codegen.operators import Accumulator, Field, sum_accumulator, vector
+from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.ops.gemv.policy import (
+    ColumnPolicy,
+    RowPolicy,
+    power_of_two_above,
+    power_of_two_below,
+    real_bytes,
+)
+from portable_gpu.ops.gemv.problem import GemvProblem
+from portable_gpu.targets import Target
+from portable_gpu.tuning.table import Choice, TuningTable
+
+_MOST_PARTS = 4096
+
+
+@dataclass(frozen=True)
+class Route:
+    """The way of one product.
+
+    Attributes:
+        kernel: Name of the template; the kernel function is ``gemv_`` and this.
+        context: What the template is rendered with.
+        group_size: Work-items of a group.
+        blocks: Blocks of outputs.
+        parts: Work-groups that share a block, each with a part of the summed axis.
+        part_size: Summed elements of a part.
+        block_size: Outputs of a block.
+        partial_bytes: Workspace for the sums of parts (0 without several parts).
+        policy: Where the numbers started from.
+        why: A sentence.
+    """
+
+    kernel: str
+    context: Mapping[str, Any]
+    group_size: int
+    blocks: int
+    parts: int
+    part_size: int
+    block_size: int
+    partial_bytes: int
+    policy: Choice[Any]
+    why: str
+
+    def specialization(self, target: Target) -> Specialization:
+        """The text and options of the kernel."""
+        return specialize(f"gemv/{self.kernel}", target, **self.context)
+
+
+def choose(problem: GemvProblem, target: Target, table: TuningTable) -> Route:
+    """The route of a product that is not empty."""
+    problem = problem.forwards()
+    if problem.by_rows:
+        rows = table.choose("gemv_rows", RowPolicy, target, problem.elem)
+        return _cpu_rows(problem, target, rows) if target.is_cpu else _rows(problem, target, rows)
+    columns = table.choose("gemv_columns", ColumnPolicy, target, problem.elem)
+    if target.is_cpu:
+        return _cpu_columns(problem, target, columns)
+    return _columns(problem, target, columns)
+
+
+def _rows(p: GemvProblem, target: Target, choice: Choice[RowPolicy]) -> Route:
+    """Lanes of a sub-group on each row; a whole work-group on each of few, long rows."""
+    policy = choice.policy
+    unit = p.a_sum == 1
+    V = _aligned_vector(p, policy.vector, p.n, p.a_out, p.m) if unit else 1
+    size = policy.group_size
+    lanes = min(policy.lanes, power_of_two_above(_ceil(p.n, V)))
+    units = target.compute_units
+    whole = p.n >= 2 * size * V  # a whole work-group has work on each row
+    if lanes == policy.lanes and whole and _ceil(p.m, size // lanes) < 2 * units:
+        R = min(policy.rows, power_of_two_below(p.m))
+        blocks = _ceil(p.m, R)
+        enough = min(_ceil(policy.groups_per_unit * units, blocks), p.n // (2 * size * V))
+        parts, part_size = _parts(p.n, enough, size * V)
+        acc = _row_sums(p, R)
+        context = {
+            **_context(p, V, R, unit, parts > 1), "G": size, "S": target.subgroup_size,
+            "x_vector": _x_vector(p, V), "acc": acc,
+        }  # fmt: skip
+        nbytes = blocks * parts * acc.bytes if parts > 1 else 0
+        return Route(
+            "long_rows", context, size, blocks, parts, part_size, R, nbytes, choice,
+            f"{p.m} rows of {p.n} are too few for a sub-group each: work-groups of {size} share "
+            f"each row block in {parts} part(s)",
+        )  # fmt: skip
+    R = policy.rows
+    while R > 1 and _ceil(p.m, size // lanes * R) < 2 * units:
+        R //= 2
+    context = {
+        **_context(p, V, R, unit, False), "G": size, "L": lanes, "x_vector": _x_vector(p, V),
+        "acc": _row_sums(p, R),
+    }  # fmt: skip
+    block = size // lanes * R
+    return Route(
+        "dot_rows", context, size, _ceil(p.m, block), 1, p.n, block, 0, choice,
+        f"A lies along the summed axis: {lanes} lanes a row, {R} row(s) each, "
+        f"loads of {V} element(s)",
+    )  # fmt: skip
+
+
+def _columns(p: GemvProblem, target: Target, choice: Choice[ColumnPolicy]) -> Route:
+    """Work-items own adjacent outputs and walk along the summed axis."""
+    policy = choice.policy
+    unit = p.a_out == 1
+    V = _aligned_vector(p, policy.vector, p.m, p.a_sum, p.n) if unit else 1
+    while p.m % V:
+        V //= 2
+    size = policy.group_size
+    lanes = min(policy.lanes, power_of_two_above(_ceil(p.m, V)))
+    if p.n < size // lanes:  # few summed elements: more work-items along the outputs
+        lanes = min(size, size // power_of_two_above(p.n))
+    deep = size // lanes
+    blocks = _ceil(p.m, lanes * V)
+    enough = _ceil(policy.groups_per_unit * target.compute_units, blocks)
+    least = deep * policy.rows * 2
+    parts, part_size = _parts(p.n, min(enough, p.n // least), 1)
+    context = {
+        **_context(p, V, policy.rows, unit, parts > 1), "G": size, "W": lanes, "U": policy.rows,
+        "word": sum_accumulator(p.real, name="word"),
+    }  # fmt: skip
+    nbytes = parts * p.m * p.elem.components * real_bytes(p.elem) if parts > 1 else 0
+    return Route(
+        "axpy_columns", context, size, blocks, parts, part_size, lanes * V, nbytes, choice,
+        f"A lies along the outputs: {lanes} work-items side by side own {V} output(s) each, "
+        f"{deep} share an output, in {parts} part(s)",
+    )  # fmt: skip
+
+
+def _cpu_rows(p: GemvProblem, target: Target, choice: Choice[RowPolicy]) -> Route:
+    policy = choice.policy
+    unit = p.a_sum == 1
+    V = min(policy.vector, power_of_two_below(p.n)) if unit else 1
+    R = policy.rows * 2 if unit and p.n <= 2 * policy.vector else policy.rows
+    R = min(R, power_of_two_below(p.m))
+    wanted = _groups(p, target, policy)
+    block = _ceil(_ceil(p.m, min(wanted, _ceil(p.m, R))), R) * R
+    blocks = _ceil(p.m, block)
+    enough = min(wanted // blocks, p.n // (64 * V)) if 2 * blocks <= wanted else 1
+    parts, part_size = _parts(p.n, enough, V)
+    context = {
+        **_context(p, V, R, unit, parts > 1), "U": policy.unroll,
+        "x_unit": p.x_step == 1, "y_unit": p.y_step == 1,
+    }  # fmt: skip
+    nbytes = parts * p.m * p.elem.components * real_bytes(p.elem) if parts > 1 else 0
+    return Route(
+        "cpu_rows", context, 1, blocks, parts, part_size, block, nbytes, choice,
+        f"a CPU, and A lies along the summed axis: {R} row(s) at a time, vectors of {V}, "
+        f"{blocks} block(s) of rows in {parts} part(s)",
+    )  # fmt: skip
+
+
+def _cpu_columns(p: GemvProblem, target: Target, choice: Choice[ColumnPolicy]) -> Route:
+    policy = choice.policy
+    unit = p.a_out == 1
+    V = min(policy.vector, power_of_two_below(p.m)) if unit else 1
+    U = min(policy.unroll, power_of_two_below(p.m // V))
+    most = policy.block_bytes // (p.elem.components * real_bytes(p.elem))
+    wanted = _groups(p, target, policy)
+    # A block of a row should be long enough for the hardware's prefetch: 2 KiB.
+    short = max(V * U, 2048 // p.elem.itemsize)
+    blocks = max(_ceil(p.m, most), min(wanted, _ceil(p.m, short)))
+    block = min(most, _ceil(_ceil(p.m, blocks), V) * V)
+    blocks = _ceil(p.m, block)
+    enough = min(wanted // blocks, p.n // (8 * policy.rows)) if 2 * blocks <= wanted else 1
+    parts, part_size = _parts(p.n, enough, policy.rows)
+    context = {
+        **_context(p, V, policy.rows, unit, parts > 1), "U": U, "B": most,
+        "widths": [V >> k for k in range(V.bit_length())], "y_unit": p.y_step == 1,
+    }  # fmt: skip
+    nbytes = parts * p.m * p.elem.components * real_bytes(p.elem) if parts > 1 else 0
+    return Route(
+        "cpu_columns", context, 1, blocks, parts, part_size, block, nbytes, choice,
+        f"a CPU, and A lies along the outputs: {policy.rows} rows of A at a time, {U} vector(s) "
+        f"of {V}, {blocks} block(s) of outputs in {parts} part(s)",
+    )  # fmt: skip
+
+
+def _context(p: GemvProblem, V: int, R: int, unit: bool, split: bool) -> dict[str, Any]:
+    components = p.elem.components
+    return {
+        "elem": p.elem, "real": p.real, "P": components, "C": V * components,
+        "T": vector(p.real, V * components), "S": vector(p.real, components),
+        "V": V, "R": R, "conj": p.conj, "unit": unit, "split": split,
+        "mask": "long" if p.real in ("double", "ulong") else "int",
+    }  # fmt: skip
+
+
+def _row_sums(p: GemvProblem, rows: int) -> Accumulator:
+    """The sums of several rows as one accumulator: they cross lanes together."""
+    names = [f"{part}{k}" for k in range(rows) for part in ("re", "im")[: p.elem.components]]
+    text = " ".join(f"a.{name} += b.{name};" for name in names)
+    fields = tuple(Field(name, p.real, "0") for name in names)
+    return Accumulator("acc_t", fields, lambda width: text)
+
+
+def _aligned_vector(p: GemvProblem, most: int, length: int, pitch: int, pitches: int) -> int:
+    """The widest load that every row (``pitch`` elements apart) is aligned for."""
+    V = min(most, power_of_two_below(length))
+    while V > 1:
+        nbytes = V * p.elem.itemsize
+        if p.a_aligned % nbytes == 0 and (pitch % V == 0 or pitches <= 1):
+            break
+        V //= 2
+    return V
+
+
+def _x_vector(p: GemvProblem, V: int) -> bool:
+    return V > 1 and p.x_step == 1 and p.x_aligned % (V * p.elem.itemsize) == 0
+
+
+def _groups(p: GemvProblem, target: Target, policy: RowPolicy | ColumnPolicy) -> int:
+    """How many work-groups a CPU wants: few for small matrices, for waking threads costs."""
+    most = policy.groups_per_unit * target.compute_units
+    return max(1, min(most, p.m * p.n * p.elem.itemsize // policy.grain))
+
+
+def _parts(n: int, wanted: int, multiple: int) -> tuple[int, int]:
+    """About ``wanted`` parts of n elements, each but the last a multiple of ``multiple``."""
+    wanted = max(1, min(wanted, _MOST_PARTS))
+    size = _ceil(_ceil(n, wanted), multiple) * multiple
+    return (_ceil(n, size), size) if wanted > 1 else (1, n)
+
+
+def _ceil(a: int, b: int) -> int:
+    return -(-a // b)
