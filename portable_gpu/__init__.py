@@ -1,6 +1,10 @@
 """portable_gpu: reductions, gemv and gemm on any OpenCL device, from one specialised code base."""
 
+from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.codegen.operators import BinaryOp, Map
+from portable_gpu.ops.explain import explain
+from portable_gpu.ops.gemm import gemm, matmul
+from portable_gpu.ops.gemv import gemv
 from portable_gpu.ops.reduce import (
     all,
     any,
@@ -27,6 +31,7 @@ from portable_gpu.version import __version__
 __all__ = [
     "BinaryOp",
     "Engine",
+    "Epilogue",
     "Map",
     "__version__",
     "all",
@@ -38,6 +43,10 @@ __all__ = [
     "default_engine",
     "devices",
     "dot",
+    "explain",
+    "gemm",
+    "gemv",
+    "matmul",
     "max",
     "mean",
     "min",

@@ -51,6 +51,11 @@ class Element:
         return 2 if self.complex else 1
 
     @property
+    def boolean(self) -> bool:
+        """Whether an element is a truth value."""
+        return self.name == "b8"
+
+    @property
     def floating(self) -> bool:
         """Whether the components are floating point."""
         return self.real in ("float", "double")

@@ -202,7 +202,7 @@ RECORDED: dict[str, tuple[DeviceFacts, Expected]] = {
     ),
     "Arc whose probe failed": (
         _intel_gpu("Intel(R) Arc(TM) A770 Graphics", None, fp64=False),
-        Expected("intel_gpu", "wavefront_lds", 16, False, fp64=False),
+        Expected("generic", "wavefront_lds", 32, False, fp64=False),
     ),
     "PoCL": (POCL, Expected("cpu", "serial", 1, False)),
     "Intel CPU runtime": (INTEL_CPU, Expected("cpu", "serial", 1, False)),

@@ -35,3 +35,13 @@
 #else
 #define DEVICE_FENCE() mem_fence(CLK_GLOBAL_MEM_FENCE)
 #endif
+
+// A __local array of a kernel, as its elements are to be reached.  PoCL 3.0 leaves an array that
+// is addressed by constant indices in one static place that all its threads share, so that
+// work-groups overwrite each other's; an offset that is 0 in every one-dimensional launch, and
+// that its compiler does not know, prevents that.
+#if BUILTINS_INLINE
+#define LOCAL_ARRAY(array) (array)
+#else
+#define LOCAL_ARRAY(array) ((array) + (get_work_dim() - 1u))
+#endif

@@ -84,10 +84,10 @@ ${fold(streamed, u)}
 % endif
     if (y_lane != 0 || wanted >= columns) return;
     __global ${r.result.name}_t *result = out + (out_offset + ${axes.offset("kept", kept, "out", "row")} + column * out_column);
-    for (int j = 0; j < ${V * C}; ++j) {
+    ${each_column()} {
         const acc_t a = {${", ".join(f"{field.name}[j]" for field in r.acc.fields)}};
         ${r.totals}
-        ${r.result.name}_store(result + j * out_column, (${r.result.value})(${r.finish}));
+        ${r.result.name}_store(result + j * out_column, ${r.value});
     }
 }
 
@@ -125,10 +125,20 @@ ${fold(streamed, u)}
 
 ## Row lanes below d fold in the value of row lane + d.
 <%def name="exchange(acc, c, d)">
-    shared[get_local_id(0)] = total${c};
+% for field in r.acc.fields:
+    shared[get_local_id(0)].${field.name} = total${c}.${field.name};
+% endfor
     barrier(CLK_LOCAL_MEM_FENCE);
     if (y_lane < ${d}) total${c} = ${acc}_combine(total${c}, shared[get_local_id(0) + ${CX * d}]);
     barrier(CLK_LOCAL_MEM_FENCE);
+</%def>
+
+## Over the columns of a work-item.  Unrolled, their arrays are registers; a CPU has them in cache.
+<%def name="each_column()">\
+% if not target.is_cpu:
+_Pragma("unroll") \
+% endif
+for (int j = 0; j < ${V * C}; ++j)\
 </%def>
 
 ## The last group of a block to finish folds the parts of each column in order.
@@ -136,7 +146,7 @@ ${fold(streamed, u)}
     __local uint is_last;
     volatile __global uint *mine = partial + ((size_t)tile * ${CX} + x_lane) * ${V * C} * parts * ${words};
     if (y_lane == 0) {
-        for (int j = 0; j < ${V * C}; ++j) {
+        ${each_column()} {
             const acc_t a = {${", ".join(f"{field.name}[j]" for field in r.acc.fields)}};
             acc_t_publish(mine + (j * parts + part) * ${words}, a);
         }
@@ -146,7 +156,7 @@ ${fold(streamed, u)}
     barrier(CLK_LOCAL_MEM_FENCE);
     if (!is_last) return;
     if (y_lane == 0) {
-        for (int j = 0; j < ${V * C}; ++j) {
+        ${each_column()} {
             acc_t a = acc_t_identity();
             for (uint p = 0; p < parts; ++p)
                 a = acc_t_combine(a, acc_t_collect(mine + (j * parts + p) * ${words}));

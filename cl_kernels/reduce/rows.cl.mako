@@ -101,7 +101,7 @@ ${fold(streamed, v, u)}
         if (lane == 0 && row < last_row) {
             const acc_t a = total;
             ${r.totals}
-            ${r.result.name}_store(out + (out_offset + ${axes.offset("kept", kept, "out", "row")}), (${r.result.value})(${r.finish}));
+            ${r.result.name}_store(out + (out_offset + ${axes.offset("kept", kept, "out", "row")}), ${r.value});
         }
     }
 }

@@ -42,8 +42,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _application() -> typer.Typer:
     import typer
 
+    from portable_gpu.cli.demo import demo
+    from portable_gpu.cli.explain import explain
     from portable_gpu.cli.info import info
     from portable_gpu.cli.render import render
+    from portable_gpu.cli.selftest import selftest
 
     application = typer.Typer(
         help="Performance-portable kernels on OpenCL.",
@@ -51,6 +54,6 @@ def _application() -> typer.Typer:
         add_completion=False,
         pretty_exceptions_enable=False,
     )
-    for command in (info, render):
+    for command in (info, explain, render, selftest, demo):
         application.command()(command)
     return application

@@ -65,6 +65,18 @@ class Reduction:
     preamble: str = ""
 
     @property
+    def streamed(self) -> tuple[Element, ...]:
+        """The inputs whose every element is read."""
+        return self.inputs[:1] if self.per_row else self.inputs
+
+    @property
+    def value(self) -> str:
+        """C expression of what is stored: ``finish`` in the type of the result."""
+        if self.result.boolean:
+            return f"({self.finish}) != 0"
+        return f"({self.result.value})({self.finish})"
+
+    @property
     def needs_fp64(self) -> bool:
         """Whether the kernels compute in double precision."""
         fields = (*self.lane.fields, *self.acc.fields)
@@ -192,24 +204,25 @@ def _asum(x: Element, result: Element) -> Reduction:
 
 
 def _dot(name: str, x: Element, y: Element, result: Element) -> Reduction:
+    """``sum x y``, or ``sum conj(x) y``; either input may be real where the result is complex."""
     ctype = _wide(result)
-    if not x.complex:
-        return _sums(
-            name,
-            (x, y),
-            ("s",),
-            ctype,
-            lambda w: f"a.s += {convert('x', x.real, ctype, w)} * {convert('y', y.real, ctype, w)};",
-            result,
-            "s",
-        )
     re_sign, im_sign = ("+", "-") if name == "vdot" else ("-", "+")
-    update = (
-        f"a.re += x_re * y_re; a.re {re_sign}= x_im * y_im; "
-        f"a.im += x_re * y_im; a.im {im_sign}= x_im * y_re;"
-    )
-    finish = f"({result.value})(re, im)"
-    return _sums(name, (x, y), ("re", "im"), ctype, lambda w: update, result, finish)
+
+    def update(width: int) -> str:
+        x_re, *x_im = (convert(p, x.real, ctype, width) for p in value_names(x, "x"))
+        y_re, *y_im = (convert(p, y.real, ctype, width) for p in value_names(y, "y"))
+        if not result.complex:
+            return f"a.s |= {x_re} & {y_re};" if result.boolean else f"a.s += {x_re} * {y_re};"
+        terms = [f"a.re += {x_re} * {y_re};"]
+        terms += [f"a.re {re_sign}= {xi} * {yi};" for xi, yi in zip(x_im, y_im, strict=False)]
+        terms += [f"a.im += {x_re} * {yi};" for yi in y_im]
+        terms += [f"a.im {im_sign}= {xi} * {y_re};" for xi in x_im]
+        return " ".join(terms)
+
+    names, finish = ("s",), "s"
+    if result.complex:
+        names, finish = ("re", "im"), f"({result.value})(re, im)"
+    return _sums(name, (x, y), names, ctype, update, result, finish)
 
 
 def _moment(x: Element, centre: Element, result: Element, ddof: float, root: bool) -> Reduction:
@@ -233,17 +246,17 @@ def _moment(x: Element, centre: Element, result: Element, ddof: float, root: boo
     # A rounding error must not make it negative; NaN stays.
     finish = f"(({variance}) < 0 ? 0 : ({variance})) / {freedom}"
     finish = f"sqrt({finish})" if root else finish
-    return _sums(
-        "moment", (x, centre), names, ctype, update, result, finish, per_row=True
-    )
+    return _sums("moment", (x, centre), names, ctype, update, result, finish, per_row=True)
 
 
 def _nrm2(x: Element, result: Element) -> Reduction:
     ctype = "double" if result.real == "double" else "float"
+    # As Anderson, but for two: float's big, so that 2^48 squares below it have room (not 2^24),
+    # and up, so that the square of the smallest subnormal number is a normal one.
     small, big, up, down = (
-        ("0x1p-511", "0x1p+486", "0x1p+537", "0x1p-538")
+        ("0x1p-511", "0x1p+486", "0x1p+600", "0x1p-538")
         if ctype == "double"
-        else ("0x1p-63f", "0x1p+52f", "0x1p+75f", "0x1p-76f")
+        else ("0x1p-63f", "0x1p+40f", "0x1p+100f", "0x1p-76f")
     )
 
     def update(width: int) -> str:
@@ -280,9 +293,9 @@ def _prod(x: Element, acc: Element, result: Element) -> Reduction:
             result,
             "a.v",
         )
-    state = (Field("re", ctype, "1"), Field("im", ctype, "0"))
+    pair = (Field("re", ctype, "1"), Field("im", ctype, "0"))
 
-    def times(re: str, im: str, width: int) -> str:
+    def times(width: int, re: str = "b.re", im: str = "b.im") -> str:
         t = vector(ctype, width)
         return (
             f"const {t} re = a.re * {re} - a.im * {im}; "
@@ -293,9 +306,9 @@ def _prod(x: Element, acc: Element, result: Element) -> Reduction:
     return Reduction(
         "prod",
         (x,),
-        Accumulator("lane_t", state, lambda w: times("b.re", "b.im", w)),
-        lambda w: times(*(p if p == "0" else convert(p, x.real, ctype, w) for p in parts), w),
-        Accumulator("acc_t", state, lambda w: times("b.re", "b.im", w)),
+        Accumulator("lane_t", pair, times),
+        lambda w: times(w, *(p if p == "0" else convert(p, x.real, ctype, w) for p in parts)),
+        Accumulator("acc_t", pair, times),
         lambda w: "r.re = a.re; r.im = a.im;",
         0,
         result,
@@ -404,8 +417,7 @@ def _arg_extreme(name: str, x: Element, result: Element) -> Reduction:
         moves = " ".join(f"a.{p} = better ? {n} : a.{p};" for p, n in zip(parts, new, strict=True))
         step = f"({lane_index.type(width)})(step)"
         return (
-            f"{declared} const {mask} better = {test}; {moves} "
-            f"a.step = better ? {step} : a.step;"
+            f"{declared} const {mask} better = {test}; {moves} a.step = better ? {step} : a.step;"
         )
 
     def fold(width: int) -> str:
@@ -421,10 +433,7 @@ def _arg_extreme(name: str, x: Element, result: Element) -> Reduction:
         test = f"{set_b} & ({unset_a} | ({test}))"
         moves = " ".join(f"a.{p} = better ? b.{p} : a.{p};" for p in parts)
         choose = index.mask("better", width)
-        return (
-            f"const {mask} better = {test}; {moves} "
-            f"a.index = {choose} ? b.index : a.index;"
-        )
+        return f"const {mask} better = {test}; {moves} a.index = {choose} ? b.index : a.index;"
 
     def lift(width: int) -> str:
         copy = " ".join(f"r.{part} = a.{part};" for part in parts)
@@ -450,14 +459,15 @@ def _counting(name: str, x: Element, result: Element) -> Reduction:
     """``any``, ``all`` and ``count_nonzero``: all count the elements that differ from zero."""
 
     def update(width: int) -> str:
-        nonzero = " | ".join(f"({v} != 0)" for v in value_names(x, "x"))
+        zero = f"({vector(x.real, width)})(0)"
+        nonzero = " | ".join(f"({v} != {zero})" for v in value_names(x, "x"))
         if width == 1:
             return f"a.s += ({nonzero}) ? 1 : 0;"
         return f"a.s -= convert_{vector('int', width)}({nonzero});"
 
     finish = {
-        "any": "s != 0 ? 1 : 0",
-        "all": "s == (ulong)count ? 1 : 0",
+        "any": "s",
+        "all": "s == (ulong)count",
         "count_nonzero": "(long)s",
     }[name]
     return _sums(name, (x,), ("s",), "ulong", update, result, finish, "int")

@@ -147,6 +147,12 @@ class QueueState:
         self._counters = self._zeroed(1024)
         self._partials = self._zeroed(1 << 14)
 
+    def outside(self, events: Sequence[cl.Event]) -> Sequence[cl.Event]:
+        """Those of ``events`` that this queue does not come after by itself."""
+        if not events or not self.in_order:
+            return events
+        return [event for event in events if event.command_queue != self.queue]
+
     def workspace(self, nbytes: int) -> Any:
         """A buffer for the kernels of one call; drop it once they are enqueued.
 
@@ -219,7 +225,9 @@ def queue_state_of(arrays: Sequence[Any]) -> QueueState | None:
         elif queue is not array.queue:
             return None
     state = _by_queue.get(queue)  # type: ignore[arg-type]  # a miss is as good as None
-    return state if state is not None and state.in_order else None
+    if state is None or not state.in_order or any(state.outside(a.events) for a in arrays):
+        return None
+    return state
 
 
 def state_for(

@@ -44,19 +44,15 @@ def detect(facts: DeviceFacts, device_class: str | None = None) -> Target:
     """
     own = next(row for row in DEVICE_CLASSES if row.matches(facts))
     if device_class is None:
-        return _derive(own, facts, native=True)
+        return _derive(own, facts)
     row, sm = _parse(device_class)
     native = row is own and (sm is None or _runs_ptx_of(facts, sm))
-    target = _derive(row, facts if sm is None else with_sm(facts, sm), native)
+    forced = row is not own or (sm is not None and with_sm(facts, sm) != facts)
+    target = _derive(row, facts, sm, native, forced)
     if not native and target.exchange == "warp_shuffle":
         raise UnsupportedError(
             f"device class {device_class!r} shuffles by PTX, which {facts.name!r} does not run; "
             "'nvidia-sm20' (volatile local memory) runs anywhere"
-        )
-    if row is INTEL_GPU and target.exchange != "khr_subgroup":
-        raise UnsupportedError(
-            f"device class {device_class!r} needs sub-group shuffles, which {facts.name!r} "
-            "does not have; 'generic' runs anywhere"
         )
     return target
 
@@ -64,8 +60,7 @@ def detect(facts: DeviceFacts, device_class: str | None = None) -> Target:
 def example_target(device_class: str) -> Target:
     """The Target of a typical device of a class, with no device at hand (for rendering)."""
     row, sm = _parse(device_class)
-    facts = row.example if sm is None else with_sm(row.example, sm)
-    return _derive(row, facts, native=True)
+    return _derive(row, row.example if sm is None else with_sm(row.example, sm))
 
 
 def class_names() -> tuple[str, ...]:
@@ -73,9 +68,15 @@ def class_names() -> tuple[str, ...]:
     return tuple(row.name for row in DEVICE_CLASSES)
 
 
-def _derive(row: DeviceClass, facts: DeviceFacts, native: bool) -> Target:
-    out = Derivation(facts, native)
-    row.derive(facts, out)
+def _derive(
+    row: DeviceClass,
+    facts: DeviceFacts,
+    sm: int | None = None,
+    native: bool = True,
+    forced: bool = False,
+) -> Target:
+    out = Derivation(facts, native, forced)
+    row.derive(facts if sm is None else with_sm(facts, sm), out)
     return out.target(facts, row)
 
 

@@ -32,11 +32,14 @@ class DeviceClass:
 class Derivation:
     """Collects derived facts, each with its source, and turns them into a Target.
 
-    ``native`` says whether the device really is of the class (false when the class is forced).
+    Attributes:
+        native: Whether the device really is of the class, and runs its instructions.
+        forced: Whether the class, or its generation, was asked for and is not the device's own.
     """
 
-    def __init__(self, facts: DeviceFacts, native: bool) -> None:
+    def __init__(self, facts: DeviceFacts, native: bool, forced: bool) -> None:
         self.native = native
+        self.forced = forced
         self._facts: dict[str, Fact] = {}
         self.set("fp64", *_fp64(facts))
         self.set("fp16", "cl_khr_fp16" in facts.extensions, "queried", "cl_khr_fp16")
@@ -62,10 +65,8 @@ class Derivation:
 
     def use_subgroup_functions(self, facts: DeviceFacts) -> bool:
         """Take the sub-group functions of OpenCL, if the device has all that they need."""
-        if not has_subgroup_shuffle(facts):
-            return False
-        size = facts.sub_group_size_probed
-        if size is None or size & (size - 1) or not 4 <= size <= 64:
+        size = usable_subgroup_size(facts)
+        if size is None:
             return False
         self.exchange("khr_subgroup", size, "probed", "a probe kernel's sub-group size")
         version = "CL3.0" if facts.opencl_c_version >= "OpenCL C 3.0" else "CL2.0"
@@ -87,6 +88,7 @@ class Derivation:
             facts=facts,
             device_class=row.name,
             device_define=row.define,
+            forced=self.forced,
             provenance=dict(self._facts),
             **values,  # type: ignore[arg-type]  # values are typed by the setters above
         )
@@ -103,6 +105,14 @@ def has_subgroup_shuffle(facts: DeviceFacts) -> bool:
         "cl_khr_subgroup_shuffle" in facts.extensions or "cl_intel_subgroups" in facts.extensions
     )
     return has_subgroups and has_shuffle
+
+
+def usable_subgroup_size(facts: DeviceFacts) -> int | None:
+    """The width at which sub-group functions exchange lanes; ``None`` where they cannot."""
+    size = facts.sub_group_size_probed
+    if not has_subgroup_shuffle(facts) or size is None or size & (size - 1):
+        return None
+    return size if 4 <= size <= 64 else None
 
 
 def power_of_two_in(value: int | None, low: int, high: int, default: int) -> int:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from portable_gpu.targets.device_class import Derivation, DeviceClass
+from portable_gpu.errors import UnsupportedError
+from portable_gpu.targets.device_class import Derivation, DeviceClass, usable_subgroup_size
 from portable_gpu.targets.target import DeviceFacts
 
 
 def _matches(facts: DeviceFacts) -> bool:
-    return facts.type == "gpu" and facts.vendor_id == 0x8086
+    # One whose driver has no sub-group shuffle is a generic device.
+    intel = facts.type == "gpu" and facts.vendor_id == 0x8086
+    return intel and usable_subgroup_size(facts) is not None
 
 
 def _derive(facts: DeviceFacts, out: Derivation) -> None:
     if not out.use_subgroup_functions(facts):
-        out.exchange("wavefront_lds", 16, "assumed", "no sub-group shuffle: local memory")
-        out.set("lockstep", False, "assumed", "barriers between the lanes")
+        raise UnsupportedError(
+            f"device class 'intel_gpu' needs sub-group shuffles, which {facts.name!r} does not "
+            "have; 'generic' runs anywhere"
+        )
 
 
 INTEL_GPU = DeviceClass(

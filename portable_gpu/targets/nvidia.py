@@ -7,7 +7,6 @@ from dataclasses import replace
 from portable_gpu.targets.device_class import Derivation, DeviceClass
 from portable_gpu.targets.target import DeviceFacts, Source
 
-
 #: Shared memory of a multiprocessor, KiB, by compute capability (CUDA C++ Programming Guide).
 _LOCAL_KIB = {50: 64, 53: 64, 60: 64, 62: 64, 75: 64, 80: 164, 86: 100, 87: 164, 89: 100,
               90: 228, 100: 228, 103: 228, 120: 100}  # fmt: skip
@@ -23,8 +22,8 @@ def _derive(facts: DeviceFacts, out: Derivation) -> None:
     if facts.compute_capability_nv is not None:
         major, minor = facts.compute_capability_nv
         sm = 10 * major + minor
-        source: Source = "queried" if out.native else "forced"
-        out.set("cuda_sm", sm, source, "COMPUTE_CAPABILITY_NV" if out.native else "as asked for")
+        source: Source = "forced" if out.forced else "queried"
+        out.set("cuda_sm", sm, source, "as asked for" if out.forced else "COMPUTE_CAPABILITY_NV")
     else:
         sm = 20
         out.set("cuda_sm", sm, "assumed", "no COMPUTE_CAPABILITY_NV: the oldest path is taken")

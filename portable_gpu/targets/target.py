@@ -83,6 +83,7 @@ class Target:
         builtins_inline: Whether the compiler inlines OpenCL's built-in functions.
         requires_subgroup_size: Whether a kernel must ask for its sub-group size by attribute.
         cl_std: The value of ``-cl-std=``.
+        forced: Whether the class, or its generation, was asked for and is not the device's own.
         provenance: For each derived field, where it came from.
     """
 
@@ -104,6 +105,7 @@ class Target:
     cl_std: str
     registers: int
     local_mem_per_unit: int
+    forced: bool = False
     provenance: Mapping[str, Fact] = field(default_factory=dict, compare=False, hash=False)
 
     @property

@@ -16,7 +16,7 @@ from portable_gpu.targets import (
     example_target,
 )
 
-_UNDERIVED = {"facts", "device_class", "device_define", "provenance"}
+_UNDERIVED = {"facts", "device_class", "device_define", "forced", "provenance"}
 
 
 @pytest.mark.parametrize("name", RECORDED)
@@ -81,8 +81,7 @@ def test_forced_class_keeps_its_own_width() -> None:
 
 def test_forcing_the_own_class_changes_nothing() -> None:
     for facts, expected in RECORDED.values():
-        if expected.exchange != "wavefront_lds" or expected.device_class != "intel_gpu":
-            assert detect(facts, expected.device_class) == detect(facts)
+        assert detect(facts, expected.device_class) == detect(facts)
 
 
 @pytest.mark.parametrize("size", [16, 32, 64])
@@ -109,7 +108,11 @@ def test_class_whose_instructions_are_missing(facts: DeviceFacts, forced: str) -
 
 
 def test_older_path_on_a_newer_device_of_the_class() -> None:
-    assert detect(H200, "nvidia-sm80").exchange == "warp_shuffle"
+    older = detect(H200, "nvidia-sm80")
+    assert (older.exchange, older.cuda_sm, older.forced) == ("warp_shuffle", 80, True)
+    assert older.provenance["cuda_sm"].source == "forced"
+    assert older.facts == H200
+    assert not detect(H200, "nvidia-sm90").forced
     assert detect(H200, "nvidia-sm20").exchange == "warp_volatile"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,7 @@ def sum(  # noqa: A001  # NumPy's name
         as float32 and rounded once); NumPy's pairwise sum has about (16 + log2 n) u.
     Order: fixed for one target and policy; may differ between targets.
     """
-    request = _sum_like("sum", None if dtype is None else np.dtype(dtype))
+    request = _sum_like("sum", _dtype(dtype))
     return run("sum", [x], ["x"], request, axis, keepdims, out, engine, queue, wait_for)
 
 
@@ -79,7 +80,7 @@ def prod(
 
     Accuracy: floats |error| <= gamma(n) |product| in u of ``dtype``.
     """
-    request = _sum_like("prod", None if dtype is None else np.dtype(dtype))
+    request = _sum_like("prod", _dtype(dtype))
     return run("prod", [x], ["x"], request, axis, keepdims, out, engine, queue, wait_for)
 
 
@@ -99,7 +100,7 @@ def mean(
     Arguments, result, errors, cost, accuracy and order are those of :func:`sum`, but integers
     and bool are averaged in float64 unless ``dtype`` says otherwise.
     """
-    request = _mean(None if dtype is None else np.dtype(dtype))
+    request = _mean(_dtype(dtype))
     return run("mean", [x], ["x"], request, axis, keepdims, out, engine, queue, wait_for)
 
 
@@ -125,7 +126,7 @@ def var(
         (Chan, Golub and LeVeque, Am. Stat. 37(3), 1983).
     Order: as :func:`sum`.
     """
-    request = _moment(None if dtype is None else np.dtype(dtype), _number(ddof, "ddof"), False)
+    request = _moment(_dtype(dtype), _number(ddof, "ddof"), False)
     return run("var", [x], ["x"], request, axis, keepdims, out, engine, queue, wait_for)
 
 
@@ -142,7 +143,7 @@ def std(
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
     """Standard deviation: the square root of :func:`var`, with its arguments."""
-    request = _moment(None if dtype is None else np.dtype(dtype), _number(ddof, "ddof"), True)
+    request = _moment(_dtype(dtype), _number(ddof, "ddof"), True)
     return run("std", [x], ["x"], request, axis, keepdims, out, engine, queue, wait_for)
 
 
@@ -279,7 +280,7 @@ def dot(
     Accuracy: |error| <= 20 u |a||b| for any length, in u of the dtype (float32 for 16-bit floats).
     Order: as :func:`sum`.
     """
-    a, b = _pair(a, b)
+    a, b = as_array(a, "a"), as_array(b, "b")
     if a.ndim == b.ndim == 1:
         return _inner("dot", a, b, out, engine, queue, wait_for)
     if not 1 <= a.ndim <= 2 or not 1 <= b.ndim <= 2:
@@ -304,7 +305,7 @@ def vdot(
 
     Otherwise as :func:`dot`.  NumPy flattens arrays of different shapes; here shapes must agree.
     """
-    a, b = _pair(a, b)
+    a, b = as_array(a, "a"), as_array(b, "b")
     return _inner("vdot", a, b, None, engine, queue, wait_for)
 
 
@@ -384,7 +385,7 @@ def reduce(
     if not op.name.isidentifier() or not op.name.isascii():
         raise ArgumentError(f"op.name is {op.name!r}; a C identifier would do")
     mapping = map if isinstance(map, Map) else Map("x" if map is None else map)
-    request = _custom(op, mapping, None if dtype is None else np.dtype(dtype))
+    request = _custom(op, mapping, _dtype(dtype))
     return run("reduce", [x], ["x"], request, axis, keepdims, out, engine, queue, wait_for)
 
 
@@ -397,7 +398,8 @@ def _sum_like(name: str, dtype: DType | None) -> Maker:
         result = _sum_dtype(x) if dtype is None else dtype
         _no_complex_to_real(x, result)
         elem = element(result)
-        return Request(name, element(x), elem, elem), result
+        logical = {"sum": "any", "prod": "all"}[name] if elem.boolean else name
+        return Request(logical, element(x), elem, elem), result
 
     return make
 
@@ -468,11 +470,20 @@ def _nrm2(x: DType) -> tuple[Request, DType]:
 
 
 def _dot(a: DType, b: DType) -> tuple[Request, DType]:
-    return Request("dot", element(a), element(a), element(a), y=element(b)), a
+    return _product("dot", a, b)
 
 
 def _vdot(a: DType, b: DType) -> tuple[Request, DType]:
-    return Request("vdot", element(a), element(a), element(a), y=element(b)), a
+    return _product("vdot", a, b)
+
+
+def _product(name: str, a: DType, b: DType) -> tuple[Request, DType]:
+    try:
+        result = np.result_type(a, b)
+    except TypeError as error:
+        raise DTypeError(f"{name}: a has dtype {a}, b has {b}: {error}") from error
+    elem = element(result)
+    return Request(name, element(a), elem, elem, y=element(b)), result
 
 
 @lru_cache(maxsize=128)
@@ -485,6 +496,16 @@ def _custom(op: BinaryOp, mapping: Map, dtype: DType | None) -> Maker:
         return Request("reduce", element(x), elem, elem, op=op, map=mapping), result
 
     return make
+
+
+def _dtype(dtype: Any) -> DType | None:
+    if dtype is None:
+        return None
+    try:
+        found: DType = np.dtype(dtype)
+    except TypeError as error:
+        raise DTypeError(f"dtype={dtype!r} is no dtype: {error}") from error
+    return found
 
 
 def _sum_dtype(x: DType) -> DType:
@@ -516,23 +537,14 @@ def _number(value: Any, name: str) -> float:
         number = float(value)
     except (TypeError, ValueError):
         number = float("nan")
-    if number != number:
-        raise ArgumentError(f"{name} is {value!r}; a number would do")
+    if not isfinite(number):
+        raise ArgumentError(f"{name} is {value!r}; a finite number would do")
     return number
 
 
 def _single_axis(axis: Any) -> None:
     if axis is not None and (not isinstance(axis, (int, np.integer)) or isinstance(axis, bool)):
         raise ArgumentError(f"axis is {axis!r}; an int or None would do")
-
-
-def _pair(a: Any, b: Any) -> tuple[Any, Any]:
-    a, b = as_array(a, "a"), as_array(b, "b")
-    if a.dtype != b.dtype:
-        common = np.result_type(a.dtype, b.dtype)
-        a = a if a.dtype == common else a.astype(common)
-        b = b if b.dtype == common else b.astype(common)
-    return a, b
 
 
 def _inner(

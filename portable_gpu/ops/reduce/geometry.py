@@ -78,9 +78,7 @@ def analyse(
         folded.sort(key=_by_stride)
     kept.sort(key=_by_stride)
     folded = _merge(folded) or [Axis(1, (0,) * len(strides))]
-    return Geometry(
-        tuple(_merge(kept)), tuple(folded[:-1]), folded[-1], tuple(shift)
-    )
+    return Geometry(tuple(_merge(kept)), tuple(folded[:-1]), folded[-1], tuple(shift))
 
 
 def _by_stride(axis: Axis) -> int:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyopencl as cl
 
 from portable_gpu.codegen.reductions import Reduction
@@ -50,7 +49,7 @@ class ReducePolicy(Policy):
         if target.is_cpu:
             return cls(1, target.vector_bytes, 4, 4, 1 << 17, 8 * target.vector_bytes, 1)
         size = max(target.subgroup_size, min(256, target.max_work_group_size))
-        return cls(size, 16, 4, 8, 1 << 14, 16, target.subgroup_size)
+        return cls(size, 16, 2, 8, 1 << 14, 16, target.subgroup_size)
 
     @classmethod
     def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
@@ -230,7 +229,7 @@ def lay_out(
 ) -> tuple[Layout, Deal]:
     """Choose rows or columns, and the kernel's form, from the axes' strides and extents."""
     elem = reduction.inputs[0]
-    streamed = 1 if reduction.per_row else len(reduction.inputs)
+    streamed = len(reduction.streamed)
     unit = all(stride == 1 for stride in geometry.inner.strides[:streamed])
     adjacent = bool(geometry.kept) and all(
         stride == 1 for stride in geometry.kept[-1].strides[:streamed]
@@ -256,6 +255,8 @@ def _rows(
     if unit and reduction.vectorizable:
         vector = min(_widest(policy, reduction), _floor_power_of_two(max(1, n)))
         if not target.is_cpu:
+            while vector > 1 and not _fits(policy, target, reduction, vector):
+                vector //= 2
             vector, aligned = _aligned_vector(vector, reduction, geometry, alignment)
     lanes = _ceil_power_of_two(max(1, -(-n // (2 * vector))))
     if lanes > 4 * target.subgroup_size or rows * min(lanes, size) < size * wanted:
@@ -292,11 +293,15 @@ def _columns(
     if reduction.vectorizable:
         vector = min(_widest(policy, reduction), _floor_power_of_two(columns))
         if not target.is_cpu:
+            while vector > 1 and not _fits(policy, target, reduction, vector, shared=vector):
+                vector //= 2
             # The last block is moved back to the edge, so the extent counts as well.
             vector, aligned = _aligned_vector(vector, reduction, geometry, alignment, columns)
     itemsize = reduction.inputs[0].itemsize
     vectors = max(1, policy.column_bytes // (vector * itemsize))
     vectors = min(vectors, _floor_power_of_two(max(1, columns // vector)))
+    while vectors > 1 and not _fits(policy, target, reduction, vector * vectors, shared=vector):
+        vectors //= 2
     lanes = min(policy.column_lanes, _ceil_power_of_two(-(-columns // (vector * vectors))))
     block = lanes * vector * vectors
     tiles = -(-columns // block) * (geometry.rows // columns)
@@ -323,25 +328,41 @@ def _split(parts: int, geometry: Geometry, step: int) -> tuple[int, int, int, in
 
 def _widest(policy: ReducePolicy, reduction: Reduction) -> int:
     """Elements of the widest vector: within policy_bytes, and within OpenCL's 16 components."""
-    elem = reduction.inputs[0]
-    return max(1, min(policy.vector_bytes // elem.itemsize, 16 // elem.components))
+    widths = [
+        min(policy.vector_bytes // elem.itemsize, 16 // elem.components)
+        for elem in reduction.streamed
+    ]
+    return max(1, min(widths))
+
+
+def _fits(
+    policy: ReducePolicy, target: Target, reduction: Reduction, width: int, shared: int = 0
+) -> bool:
+    """Whether ``width`` elements at a time leave half the registers and local memory free.
+
+    A CPU spills to its cache.  ``shared``: accumulators of a work-item in local memory.
+    """
+    if target.is_cpu:
+        return True
+    state = width * (policy.unroll * reduction.lane.bytes + reduction.acc.bytes) // 4
+    local = policy.group_size * shared * reduction.acc.bytes
+    return 2 * state <= target.registers and 2 * local <= target.local_mem_size
 
 
 def _aligned_vector(
     vector: int, reduction: Reduction, geometry: Geometry, alignment: int, extent: int = 0
 ) -> tuple[int, bool]:
     """``vector`` if every row of every streamed input starts at a multiple of it, else 1."""
-    streamed = 1 if reduction.per_row else len(reduction.inputs)
+    streamed = len(reduction.streamed)
     axes = (*geometry.kept, *geometry.outer, geometry.inner)
-    strides = [s for axis in axes for s in axis.strides[:streamed] if s != 1]
-    fits = all(stride % vector == 0 for stride in strides) and extent % vector == 0
-    fits = fits and alignment >= vector * max(e.itemsize for e in reduction.inputs[:streamed])
+    steps = [s for axis in axes for s in axis.strides[:streamed] if s != 1]
+    steps += (*geometry.shift[:streamed], extent)
+    fits = all(step % vector == 0 for step in steps)
+    fits = fits and alignment >= vector * max(e.itemsize for e in reduction.streamed)
     return (vector, vector > 1) if fits else (1, False)
 
 
-def _scalars(
-    layout: Layout, deal: Deal, geometry: Geometry, inputs: int
-) -> list[tuple[Any, int]]:
+def _scalars(layout: Layout, deal: Deal, geometry: Geometry, inputs: int) -> list[tuple[Any, int]]:
     """The kernel's scalar parameters in order, each with its type."""
     values: list[tuple[Any, int]] = []
     if layout.split:

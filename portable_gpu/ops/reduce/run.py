@@ -22,7 +22,6 @@ from portable_gpu.runtime.views import (
     View,
     as_array,
     check_no_overlap,
-    check_output,
     contiguous_strides,
     new_array,
 )
@@ -49,11 +48,6 @@ class Problem:
     reduced: frozenset[int]
     out_strides: Shape
     alignment: int
-
-    @property
-    def count(self) -> int:
-        """Number of input elements."""
-        return prod(self.shape)
 
     @property
     def kept_shape(self) -> Shape:
@@ -148,13 +142,19 @@ def run(
         axis, keepdims, out, engine, queue, wait_for: As the public functions take them.
     """
     plain = out is None and engine is None and queue is None and not wait_for
+    if type(axis) is not int and axis is not None:
+        normalise_axes(axis, 64)  # unhashable ones, too, and True, which equals 1
     state = queue_state_of(arrays) if plain else None
+    key = None
     if state is not None:  # the call that loops make: device arrays, and nothing to check
-        key = (request, axis, keepdims, *[(a.shape, a.strides, a.dtype, a.offset & 15) for a in arrays])
+        places = [(a.shape, a.strides, a.dtype, a.offset & 15) for a in arrays]
+        key = (request, axis, keepdims, *places)
         known = state.engine.known(key)
         if known is not None:
             return _launch_again(known, state, arrays)
-    return _run_checked(name, arrays, names, request, axis, keepdims, out, engine, queue, wait_for)
+    return _run_checked(
+        name, arrays, names, request, axis, keepdims, out, engine, queue, wait_for, key
+    )
 
 
 def _launch_again(known: Prepared, state: QueueState, arrays: Sequence[Any]) -> Any:
@@ -178,21 +178,33 @@ def _run_checked(
     engine: Engine | None,
     queue: cl.CommandQueue | None,
     wait_for: Sequence[cl.Event] | None,
+    key: tuple[Any, ...] | None,
 ) -> Any:
     arrays = [as_array(a, n) for a, n in zip(arrays, names, strict=True)]
     reduced = normalise_axes(axis, arrays[0].ndim)
     call = Call([*arrays, out], engine, queue, wait_for)
     views = [call.input(a, n) for a, n in zip(arrays, names, strict=True)]
     what, dtype = request(*[view.dtype for view in views])
-    problem, shape = _pose(name, what, dtype, views, reduced, keepdims, out, call.engine)
-    plan = call.engine.plan(problem, lambda: _make_any_plan(call.engine, problem))
+    x_shape = views[0].shape
+    axes = [a for a in range(len(x_shape)) if keepdims or a not in reduced]
+    shape = tuple(1 if a in reduced else x_shape[a] for a in axes)
+    if what.name in ("min", "max", "argmin", "argmax") and 0 in [x_shape[a] for a in reduced]:
+        raise ShapeError(f"{name} of no elements has no value: x has shape {x_shape}")
     if out is not None:
         check_no_overlap(out, "out", list(zip(arrays, names, strict=True)))
     result = call.output(shape, dtype, out)
+    problem = Problem(
+        what,
+        x_shape,
+        tuple(view.strides for view in views),
+        reduced,
+        tuple(s for a, s in zip(axes, result.strides, strict=True) if a not in reduced),
+        1 if call.engine.target.is_cpu else min(view.alignment for view in views),
+    )
+    plan = call.engine.plan(problem, lambda: _make_any_plan(call.engine, problem))
     if result.size:
         call.event(plan(call.state, views, result, call.wait_for))
-    if not call.host and result.size and problem.count:
-        key = (request, axis, keepdims, *[(a.shape, a.strides, a.dtype, a.offset & 15) for a in arrays])
+    if key is not None:
         call.engine.plan(key, lambda: Prepared(plan, shape, dtype))
     value = call.finish()
     return value[()] if call.host and out is None and not shape else value
@@ -205,33 +217,6 @@ class Prepared:
     plan: Any
     shape: Shape
     dtype: np.dtype[Any]
-
-
-def _pose(
-    name: str,
-    what: Request,
-    dtype: np.dtype[Any],
-    views: Sequence[View],
-    reduced: frozenset[int],
-    keepdims: bool,
-    out: Any,
-    engine: Engine,
-) -> tuple[Problem, Shape]:
-    """The problem, and the shape of its result."""
-    shape = views[0].shape
-    axes = [a for a in range(len(shape)) if keepdims or a not in reduced]
-    result = tuple(1 if a in reduced else shape[a] for a in axes)
-    kept = tuple(n for a, n in enumerate(shape) if a not in reduced)
-    if what.name in ("min", "max", "argmin", "argmax") and 0 not in kept and 0 in shape:
-        raise ShapeError(f"{name} of no elements has no value: x has shape {shape}")
-    strides = contiguous_strides(kept)
-    if out is not None:
-        check_output(out, result, dtype, "out", isinstance(out, np.ndarray))
-        pairs = zip(axes, out.strides, strict=True)
-        strides = tuple(s // dtype.itemsize for a, s in pairs if a not in reduced)
-    alignment = 1 if engine.target.is_cpu else min(_alignment(view) for view in views)
-    inputs = tuple(view.strides for view in views)
-    return Problem(what, shape, inputs, reduced, strides, alignment), result
 
 
 def _make_any_plan(engine: Engine, problem: Problem) -> Any:
@@ -254,11 +239,6 @@ def _centre_dtype(acc: Element) -> np.dtype[Any]:
         ("double", True): np.complex128,
     }
     return np.dtype(names[acc.real, acc.complex])
-
-
-def _alignment(view: View) -> int:
-    byte = view.offset * view.dtype.itemsize | 128
-    return byte & -byte
 
 
 def normalise_axes(axis: Axes, ndim: int) -> frozenset[int]:

@@ -1,0 +1,57 @@
+"""``portable-gpu demo``: handwritten digits recognised by a gemm and an argmin on the device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from portable_gpu.cli.path import path_of
+from portable_gpu.errors import PortableGPUError
+
+
+def demo(
+    device: Annotated[
+        str | None, typer.Option(help="Device, as PORTABLE_GPU_DEVICE takes it.")
+    ] = None,
+    picture: Annotated[Path, typer.Option(help="Where the picture goes.")] = Path("digits.png"),
+) -> None:
+    """Recognise handwritten digits by their nearest neighbour, and draw some of them."""
+    try:
+        import matplotlib  # noqa: F401  # here only to know whether it is installed
+        import sklearn  # noqa: F401  # same
+    except ImportError as error:
+        raise PortableGPUError(
+            f"the demo needs the package {error.name}: pip install 'portable_gpu[demo]'"
+        ) from None
+    from portable_gpu.cli.digits import Digits, Recogniser, draw, medians, nearest_by_numpy
+    from portable_gpu.ops.explain import explain
+    from portable_gpu.runtime.engine import Engine
+
+    engine = Engine(device)
+    digits = Digits.load()
+    recogniser = Recogniser(engine, digits.known)
+    nearest = recogniser.nearest(digits.unknown)
+    found = digits.known_labels[nearest]
+    accuracy = float((found == digits.unknown_labels).mean())
+    same = nearest == nearest_by_numpy(digits.known, digits.unknown)
+    ours, numpys = medians(
+        lambda: recogniser.nearest(digits.unknown),
+        lambda: nearest_by_numpy(digits.known, digits.unknown),
+    )
+    m, n, k = len(digits.unknown), len(digits.known), digits.known.shape[1]
+    title = f"Nearest neighbours: accuracy {accuracy:.4f}, {int((1 - same).sum())} unlike NumPy's"
+    draw(digits, found, picture, f"Handwritten digits by nearest neighbour: {accuracy:.1%} right")
+    gemm = explain("gemm", m, n, k, engine=engine)
+    fold = explain("argmin", m, n, axis=1, engine=engine)
+    print(f"{engine.target.facts.name}: {path_of(engine.target)}; {engine.reason}")
+    print(f"{m} unknown digits against {n} known ones of {k} pixels, by gemm and argmin")
+    print(f"  gemm     {gemm.path}: {gemm.why}")
+    print(f"  argmin   {fold.path}: {fold.why}")
+    print(title)
+    print(
+        f"Time, median of alternating runs: {1000 * ours:.2f} ms here (copies included), "
+        f"{1000 * numpys:.2f} ms by NumPy"
+    )
+    print(f"Picture: {picture.resolve()}")

@@ -1,0 +1,104 @@
+"""``portable-gpu selftest``: every operation against NumPy in higher precision."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from portable_gpu.cli.path import path_of
+from portable_gpu.errors import ArgumentError
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.selftest import Check, Result, all_checks
+from portable_gpu.version import __version__
+
+
+def selftest(
+    operations: Annotated[
+        list[str] | None, typer.Argument(help="Check these operations only.", metavar="OPERATION")
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="Device, as PORTABLE_GPU_DEVICE takes it.")
+    ] = None,
+    device_class: Annotated[
+        str | None, typer.Option("--class", help="Take the path of another device class.")
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option("--json", help="Write every result to a file.", metavar="FILE")
+    ] = None,
+) -> None:
+    """Compare every operation with NumPy in higher precision."""
+    console = Console(highlight=False)
+    engine = Engine(device, device_class=device_class)
+    path = path_of(engine.target)
+    console.print(f"{escape(engine.target.facts.name)}: {escape(path)}", soft_wrap=True)
+    begin = time.perf_counter()
+    results = _run(engine, _choose(all_checks(engine), operations), console)
+    seconds = time.perf_counter() - begin
+    failures = [result for result in results if not result.passed]
+    if failures:
+        console.print(_table(failures))
+    if report is not None:
+        content = {
+            "portable_gpu": __version__,
+            "device": engine.target.facts.name,
+            "driver": engine.target.facts.driver_version,
+            "path": path,
+            "passed": len(results) - len(failures),
+            "failed": len(failures),
+            "seconds": round(seconds, 3),
+            "results": [asdict(result) for result in results],
+        }
+        report.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    done = len({result.operation for result in results})
+    console.print(
+        f"{len(results) - len(failures)} of {len(results)} checks of {done} operations passed "
+        f"in {seconds:.0f} s; {escape(path)}",
+        soft_wrap=True,
+    )
+    if failures:
+        raise typer.Exit(1)
+
+
+def _choose(checks: list[Check], operations: list[str] | None) -> list[Check]:
+    known = {check.operation for check in checks}
+    if unknown := set(operations or ()) - known:
+        raise ArgumentError(
+            f"no operation {', '.join(sorted(unknown))}; there are: {', '.join(sorted(known))}"
+        )
+    return [check for check in checks if not operations or check.operation in operations]
+
+
+def _run(engine: Engine, checks: list[Check], console: Console) -> list[Result]:
+    results = []
+    with Progress(
+        TextColumn("{task.description:<14}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+    ) as progress:
+        task = progress.add_task("", total=len(checks))
+        for check in checks:
+            progress.update(task, description=check.operation)
+            results.append(check(engine))
+            progress.advance(task)
+    return results
+
+
+def _table(failures: list[Result]) -> Table:
+    table = Table(title=f"{len(failures)} failed", title_justify="left")
+    for heading in ("operation", "case", "what is wrong"):
+        table.add_column(heading, overflow="fold")
+    for failure in failures:
+        table.add_row(failure.operation, escape(failure.case), escape(failure.message))
+    return table

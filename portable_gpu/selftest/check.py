@@ -1,0 +1,157 @@
+"""One check: run an operation twice, compare with the expected values and with itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyopencl.array as cla
+
+from portable_gpu.dtypes import is_float16_like
+from portable_gpu.runtime.engine import Engine
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What an operation must give.
+
+    Attributes:
+        value: The values, in higher precision where they round.
+        bound: How far each may be off; ``None`` where they are exact.
+        dtype: The result's dtype.
+    """
+
+    value: Any
+    bound: Any
+    dtype: np.dtype[Any]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One operation on one input.
+
+    Attributes:
+        operation: Name of the public function.
+        case: The rest: dtype, shape, axis, view ...
+        run: Makes the call, given an engine.
+        expected: Gives what it must return.
+    """
+
+    operation: str
+    case: str
+    run: Callable[[Engine], Any]
+    expected: Callable[[], Expected]
+
+    def __call__(self, engine: Engine) -> Result:
+        """Run it.  Whatever goes wrong is in the result."""
+        begin = time.perf_counter()
+        error, message = 0.0, ""
+        try:
+            first, second = (_host(self.run(engine)) for _ in range(2))
+            error, message = compare(first, self.expected())
+            if not message and first.tobytes() != second.tobytes():
+                message = "a second run gives other bits"
+        except Exception as failure:  # a check that cannot run is a check that failed
+            lines = str(failure).splitlines() or [""]
+            message = f"{type(failure).__name__}: {lines[0]}"
+        seconds = time.perf_counter() - begin
+        return Result(self.operation, self.case, not message, error, message, seconds)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a check.
+
+    Attributes:
+        operation, case: As in :class:`Check`.
+        passed: Whether all is well.
+        error: The largest error, in units of its bound (0 for exact results).
+        message: What is wrong.
+        seconds: How long it took, kernel builds included.
+    """
+
+    operation: str
+    case: str
+    passed: bool
+    error: float
+    message: str
+    seconds: float
+
+
+def compare(found: Array, expected: Expected) -> tuple[float, str]:
+    """The largest error in units of its bound, and what is wrong with ``found``, if anything."""
+    wanted = np.asarray(expected.value)
+    if found.dtype != expected.dtype:
+        return 0.0, f"dtype is {found.dtype}, not {expected.dtype}"
+    if found.shape != wanted.shape:
+        return 0.0, f"shape is {found.shape}, not {wanted.shape}"
+    if expected.bound is None:
+        same = (found == wanted) | ((found != found) & (wanted != wanted))
+        return 0.0, "" if same.all() else _worst(found, wanted, ~same)
+    if not found.size:
+        return 0.0, ""
+    difference = _difference(found, wanted)
+    bound = np.broadcast_to(expected.bound, wanted.shape)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(difference == 0, 0, difference / bound)
+    ratio = np.where(np.isnan(ratio), np.inf, ratio).astype(np.float64)
+    largest = float(ratio.max())
+    message = "" if largest <= 1 else f"{_worst(found, wanted, ratio)}: {largest:.3g} bounds off"
+    return largest, message
+
+
+def _difference(found: Array, wanted: Array) -> Array:
+    """|found - wanted| by components; 0 where both are the same infinity or NaN."""
+    if found.dtype.kind == "c":
+        parts = [
+            _difference(np.ascontiguousarray(f), np.ascontiguousarray(w))
+            for f, w in ((found.real, wanted.real), (found.imag, wanted.imag))
+        ]
+        return np.asarray(np.maximum(*parts))
+    wide = found.astype(np.longdouble)
+    same = (wide == wanted) | (np.isnan(wide) & np.isnan(wanted))
+    with np.errstate(invalid="ignore"):
+        return np.where(same, 0, np.abs(wide - wanted))
+
+
+def _worst(found: Array, wanted: Array, score: Array) -> str:
+    where = np.unravel_index(int(np.argmax(score)), score.shape)
+    place = f" at {tuple(int(i) for i in where)}" if where else ""
+    return f"{found[where]} instead of {wanted[where]}{place}"
+
+
+def _host(value: Any) -> Array:
+    return value.get() if isinstance(value, cla.Array) else np.asarray(value)
+
+
+# -- rounding
+
+
+def unit(dtype: np.dtype[Any]) -> float:
+    """Unit roundoff of what values of a dtype are summed in (float32 for 16-bit floats)."""
+    single = is_float16_like(dtype) or dtype in (np.float32, np.complex64)
+    return 2.0**-24 if single else 2.0**-53
+
+
+def rounding(dtype: np.dtype[Any]) -> float:
+    """Unit roundoff of a result of a dtype."""
+    if is_float16_like(dtype):
+        return 2.0**-11 if dtype == np.float16 else 2.0**-8
+    return unit(dtype)
+
+
+def gamma(k: int, u: float) -> float:
+    """``k u / (1 - k u)``: the error of k roundings (Higham, 2002, section 3.1)."""
+    return k * u / (1 - k * u)
+
+
+def wide(x: Array) -> Array:
+    """``x`` in the highest precision that NumPy has; integers as they are."""
+    if x.dtype.kind == "c":
+        return x.astype(np.clongdouble)
+    return x.astype(np.longdouble) if x.dtype.kind == "f" or is_float16_like(x.dtype) else x

@@ -1,0 +1,190 @@
+"""Checks of the reductions: what NumPy says, and how far a result may be off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from portable_gpu.codegen.operators import BinaryOp
+from portable_gpu.dtypes import is_float16_like
+from portable_gpu.ops import reduce as ops
+from portable_gpu.selftest.check import Array, Check, Expected, gamma, rounding, unit, wide
+from portable_gpu.selftest.inputs import Input
+
+Axis = int | None
+_EXACT: dict[str, Callable[..., Any]] = {
+    "min": np.min,
+    "max": np.max,
+    "argmin": np.argmin,
+    "argmax": np.argmax,
+    "any": lambda x, axis: np.any(x != 0, axis),
+    "all": lambda x, axis: np.all(x != 0, axis),
+    "count_nonzero": lambda x, axis: np.asarray(np.count_nonzero(x != 0, axis)).astype(np.int64),
+}
+
+
+def reduction(operation: str, x: Input, axis: Axis = None, keepdims: bool = False) -> Check:
+    """A check of one reduction of one array."""
+    options: dict[str, Any] = {"keepdims": True} if keepdims else {}
+    place = "" if axis is None else f", axis {axis}"
+    return Check(
+        operation,
+        f"{x}{place}{', keepdims' if keepdims else ''}",
+        lambda engine: getattr(ops, operation)(x.array(engine), axis, **options, engine=engine),
+        lambda: _expected(operation, x.host(), axis, keepdims),
+    )
+
+
+def inner(operation: str, a: Input, b: Input) -> Check:
+    """A check of ``dot`` or ``vdot``."""
+
+    def expected() -> Expected:
+        x, y = a.host(), b.host()
+        if x.dtype.kind in "iu":
+            return Expected(np.multiply(x, y).sum(dtype=x.dtype), None, x.dtype)
+        left, right = wide(x), wide(y)
+        value = np.sum((left.conj() if operation == "vdot" else left) * right)
+        size = np.sum(np.abs(left) * np.abs(right))
+        bound = 20 * unit(x.dtype) * size + rounding(x.dtype) * abs(value)
+        return Expected(value, bound, x.dtype)
+
+    return Check(
+        operation,
+        str(a),
+        lambda engine: getattr(ops, operation)(a.array(engine), b.array(engine), engine=engine),
+        expected,
+    )
+
+
+def own_operator(x: Input, axis: Axis) -> Check:
+    """A check of ``reduce``: the largest magnitude."""
+    largest = BinaryOp("largest", "0", "a > b ? a : b")
+    return Check(
+        "reduce",
+        f"{x}, axis {axis}, largest |x|",
+        lambda engine: ops.reduce(x.array(engine), largest, "fabs(x)", axis, engine=engine),
+        lambda: Expected(np.max(np.abs(x.host()), axis), None, x.dtype),
+    )
+
+
+def _expected(operation: str, x: Array, axis: Axis, keepdims: bool) -> Expected:
+    value, bound, dtype = _values(operation, x, axis)
+    if keepdims:
+        value = np.expand_dims(value, tuple(range(x.ndim)) if axis is None else axis)
+        bound = None if bound is None else np.reshape(bound, np.shape(value))
+    return Expected(value, bound, dtype)
+
+
+def _values(operation: str, x: Array, axis: Axis) -> tuple[Any, Any, np.dtype[Any]]:
+    if operation in _EXACT:
+        if is_float16_like(x.dtype):  # NumPy compares them by way of float32, exactly too
+            value = _EXACT[operation](x.astype(np.float32), axis)
+            picks = operation in ("min", "max")
+            return value, None, x.dtype if picks else np.asarray(value).dtype
+        value = _EXACT[operation](x, axis)
+        return value, None, np.asarray(value).dtype
+    integer = x.dtype.kind in "biu"
+    if integer and operation in ("sum", "prod", "asum"):
+        total = np.abs(x.astype(np.int64)).sum(axis) if operation == "asum" else None
+        value = getattr(np, operation)(x, axis) if total is None else total
+        return value, None, np.asarray(value).dtype
+    dtype = np.dtype(np.float64) if integer else x.dtype
+    exact = wide(x.astype(dtype) if integer else x)
+    value, bound = _ROUNDED[operation](exact, axis, unit(dtype))
+    if operation in ("var", "std", "asum", "nrm2"):
+        dtype = np.empty(0, dtype).real.dtype if dtype.kind == "c" else dtype
+    return value, bound + rounding(dtype) * np.abs(value), dtype
+
+
+def _sum(x: Array, axis: Axis, u: float) -> tuple[Any, Any]:
+    return x.sum(axis), 20 * u * np.abs(x).sum(axis)
+
+
+def _prod(x: Array, axis: Axis, u: float) -> tuple[Any, Any]:
+    count = x.size if axis is None else x.shape[axis]
+    value = x.prod(axis)
+    return value, gamma((4 if x.dtype.kind == "c" else 1) * count, u) * np.abs(value)
+
+
+def _mean(x: Array, axis: Axis, u: float) -> tuple[Any, Any]:
+    return x.mean(axis), 20 * u * np.abs(x).mean(axis)
+
+
+def _asum(x: Array, axis: Axis, u: float) -> tuple[Any, Any]:
+    total = (np.abs(x.real) + np.abs(x.imag) if x.dtype.kind == "c" else np.abs(x)).sum(axis)
+    return total, 20 * u * total
+
+
+def _nrm2(x: Array, axis: Axis, u: float) -> tuple[Any, Any]:
+    norm = np.sqrt((np.abs(x) ** 2).sum(axis))
+    return norm, 12 * u * norm
+
+
+def _var(x: Array, axis: Axis, u: float) -> tuple[Any, Any]:
+    variance = x.var(axis)
+    return variance, 20 * u * variance
+
+
+def _std(x: Array, axis: Axis, u: float) -> tuple[Any, Any]:
+    deviation = x.std(axis)
+    return deviation, 20 * u * deviation
+
+
+#: Value and bound in the wide type, before the result is rounded: see docs/accuracy.md.
+_ROUNDED: dict[str, Callable[[Array, Axis, float], tuple[Any, Any]]] = {
+    "sum": _sum,
+    "prod": _prod,
+    "mean": _mean,
+    "asum": _asum,
+    "nrm2": _nrm2,
+    "var": _var,
+    "std": _std,
+}
+
+
+def checks(dtypes: list[np.dtype[Any]]) -> Iterator[Check]:
+    """Every dtype summed and compared; every operation on float32; a choice of the rest.
+
+    Each distinct kernel costs a build, so sizes and views vary where the text stays the same.
+    """
+    single = np.dtype(np.float32)
+    for dtype in dtypes:
+        for shape in ((100_003,), (1001,)):
+            yield reduction("sum", Input(dtype, shape))
+        yield reduction("max", Input(dtype, (130, 257)), 0)
+        yield reduction("argmin", Input(dtype, (130, 257), view="device"), 1)
+    for operation in ("prod", "min", "max", "argmin", "any", "all", "count_nonzero"):
+        yield reduction(operation, Input(single, (10_007,), near_one=operation == "prod"))
+    for operation in ("any", "all", "count_nonzero"):
+        yield reduction(operation, Input(np.dtype(np.bool_), (100, 101)), 1)
+    for operation in ("mean", "var", "std", "asum", "nrm2"):
+        yield reduction(operation, Input(single, (300, 333)))
+    for size in (0, 1, 31, 32, 33, 64, 65, 1 << 20):
+        yield reduction("sum", Input(single, (size,)))
+    for view in ("device", "fortran", "reversed", "stepped", "broadcast"):
+        for axis in (None, 0, 1):
+            yield reduction("sum", Input(single, (130, 257), view=view), axis)
+    for operation in ("max", "argmin", "var", "nrm2"):
+        for axis in (0, 1):
+            yield reduction(operation, Input(single, (130, 257), view="device"), axis)
+    yield reduction("mean", Input(single, (5, 7, 11, 13)), 2, keepdims=True)
+    yield reduction("max", Input(single, (1000,), view="nan"))
+    yield reduction("argmin", Input(single, (1000,), view="nan"))
+    yield reduction("argmax", Input(single, (1000,), view="ties"))
+    yield reduction("nrm2", Input(single, (1000,), view="huge"))
+    yield own_operator(Input(single, (100, 33)), 0)
+    for dtype in dtypes:
+        if dtype in (np.int32, np.complex64, np.float64, np.float16):
+            yield inner("dot", Input(dtype, (10_007,)), Input(dtype, (10_007,), seed=1))
+        if dtype in (np.float64, np.complex64):
+            yield reduction("min", Input(dtype, (1 << 20,)))
+            yield reduction("prod", Input(dtype, (101,), near_one=True))
+            yield reduction("var", Input(dtype, (130, 257)), 1)
+            yield reduction("nrm2", Input(dtype, (1001,)))
+            yield reduction("mean", Input(dtype, (130, 257), view="device"), 0)
+        if dtype == np.int16 and np.dtype(np.float64) in dtypes:
+            yield reduction("mean", Input(dtype, (10_007,)))
+    yield inner("dot", Input(single, (100_003,)), Input(single, (100_003,), seed=1))
+    yield inner("vdot", Input(np.dtype(np.complex64), (999,)), Input(np.dtype("c8"), (999,), seed=1))

@@ -1,0 +1,91 @@
+"""More than 2^31 elements: index arithmetic, and memory beyond the device's largest buffer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyopencl.array as cla
+import pytest
+
+import portable_gpu as pg
+from portable_gpu.runtime.engine import Engine
+
+N = (1 << 31) + (1 << 20) + 13
+
+
+@pytest.fixture(scope="module")
+def ones() -> Any:
+    """2 GiB of int8, 1 but for a few places: 2.1 GB of host memory, which kernels read in place."""
+    x = np.ones(N, np.int8)
+    x[[5, 1 << 30, (1 << 31) - 1, 1 << 31, N - 1]] = -100, 100, -128, 127, 99
+    return x
+
+
+@pytest.fixture(scope="module")
+def total() -> int:
+    return N - 5 + (-100 + 100 - 128 + 127 + 99)
+
+
+def in_place(engine: Engine) -> Engine:
+    if not engine.maps_host_memory:
+        pytest.skip("this device has memory of its own")
+    if engine.target.facts.max_alloc_size < N and not engine.takes_host_pointers:
+        pytest.skip("neither a buffer of this size nor host pointers")
+    return engine
+
+
+@pytest.mark.large
+def test_sum_of_numpy_memory(engine: Engine, ones: Any, total: int) -> None:
+    assert pg.sum(ones, engine=in_place(engine)) == total
+    assert pg.sum(ones[::-1], engine=engine) == total
+    assert pg.count_nonzero(ones, engine=engine) == N
+
+
+@pytest.mark.large
+def test_places_past_2_to_the_31(engine: Engine, ones: Any) -> None:
+    assert pg.argmin(ones, engine=in_place(engine)) == (1 << 31) - 1
+    assert pg.argmax(ones, engine=engine) == 1 << 31
+    assert pg.max(ones[:-20], engine=engine) == 127
+
+
+@pytest.mark.large
+def test_axes_of_large_arrays(engine: Engine, ones: Any, total: int) -> None:
+    x = ones[: N - N % 3].reshape(3, -1)
+    expected = [np.sum(row, dtype=np.int64) for row in x]
+    np.testing.assert_array_equal(pg.sum(x, axis=1, engine=in_place(engine)), expected)
+    tall = ones[: N - N % 5].reshape(-1, 5)
+    got = pg.sum(tall, axis=0, engine=engine)
+    assert got.sum() == total - np.sum(ones[N - N % 5 :], dtype=np.int64)
+    assert got[(1 << 31) % 5] == np.sum(tall[:, (1 << 31) % 5], dtype=np.int64)
+    shorter = pg.sum(ones[1::2], engine=engine)  # a stride of two
+    assert shorter == np.sum(ones[1::2], dtype=np.int64)
+
+
+def broadcast(engine: Engine, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+    memory = cla.to_device(engine.queue, (np.arange(1 << 20) % 3).astype(np.int8))
+    return cla.Array(engine.queue, shape, np.int8, data=memory.base_data, strides=strides)
+
+
+@pytest.mark.large
+def test_device_arrays_that_repeat_their_memory(engine: Engine) -> None:
+    """Counts past 2^31 with no memory to match: zero strides."""
+    row = int(np.sum(np.arange(1 << 20) % 3))
+    rows = (1 << 11) + 3
+    x = broadcast(engine, (rows, 1 << 20), (0, 1))
+    assert pg.sum(x).get() == rows * row
+    assert pg.argmax(x).get() == 2
+    assert pg.count_nonzero(x).get() == rows * np.count_nonzero(np.arange(1 << 20) % 3)
+    np.testing.assert_array_equal(pg.sum(x, axis=1).get(), np.full(rows, row))
+    turned = broadcast(engine, (1 << 20, rows), (1, 0))
+    assert pg.sum(turned).get() == rows * row
+
+
+@pytest.mark.large
+def test_largest_device_array(engine: Engine) -> None:
+    """A device array as large as the device gives."""
+    n = min(N, engine.target.facts.max_alloc_size)
+    memory = engine.allocate(n)
+    x = cla.Array(engine.queue, (n,), np.int8, data=memory)
+    x.fill(1)
+    assert pg.sum(x).get() == n

@@ -1,0 +1,582 @@
+"""Reductions of whole arrays against NumPy in higher precision: sizes, dtypes, special values."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from device_arrays import from_device, on_device
+from reference import (
+    add,
+    assert_within,
+    norm,
+    norm_bound,
+    product_of_all_bound,
+    sum_bound,
+    variance,
+    variance_bound,
+    wider,
+)
+
+import portable_gpu as pg
+from portable_gpu.dtypes import BFLOAT16
+from portable_gpu.errors import ArgumentError, BuildError, DTypeError, ShapeError, UnsupportedError
+from portable_gpu.runtime.engine import Engine
+
+NAMES = (
+    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 "
+    "float16 float32 float64 complex64 complex128"
+)
+DTYPES = [np.dtype(name) for name in NAMES.split()] + ([BFLOAT16] if BFLOAT16 is not None else [])
+INEXACT = [dtype for dtype in DTYPES if dtype.kind not in "biu"]
+N = 1009  # a prime; the common size, so that operations on it share no more than they must
+
+
+def values(n: Any, dtype: Any, seed: int = 0) -> Any:
+    """Values of mixed sign and size; integers over all their range."""
+    rng = np.random.default_rng(seed)
+    dtype = np.dtype(dtype)
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        return rng.integers(info.min, info.max, n, dtype, endpoint=True)
+    if dtype.kind == "b":
+        return rng.integers(0, 2, n).astype(bool)
+    x = rng.standard_normal(n)
+    if dtype.kind == "c":
+        x = x + 1j * rng.standard_normal(n)
+    return x.astype(dtype)
+
+
+def folded_in(dtype: Any) -> np.dtype[Any]:
+    """The dtype that elements of ``dtype`` are added in."""
+    dtype = np.dtype(dtype)
+    return np.dtype(np.float32) if dtype.kind not in "biufc" or dtype == np.float16 else dtype
+
+
+def check_sum(got: Any, x: Any, axis: Any = None, keepdims: bool = False) -> None:
+    """``got`` is exact for integers, and within 20 u sum|x| for the rest."""
+    if x.dtype.kind in "biu":
+        expected = np.sum(x, axis=axis, keepdims=keepdims)
+        assert got.dtype == expected.dtype
+        np.testing.assert_array_equal(got, expected)
+    else:
+        assert got.dtype == x.dtype
+        assert_within(got, add(x, axis, keepdims), sum_bound(x, folded_in(x.dtype), axis, keepdims))
+
+
+# -- sizes and dtypes
+
+
+@pytest.mark.tiny
+@pytest.mark.parametrize("n", [0, 1, 3, 130])
+def test_sum_of_few(engine: Engine, n: int) -> None:
+    x = values(n, np.float32)
+    check_sum(pg.sum(x, engine=engine), x)
+
+
+def test_sum_at_every_edge(engine: Engine) -> None:
+    sub, group = engine.target.subgroup_size, 256
+    edges = {sub, 16, 64, group, 4 * group, 16 * group, 1 << 15, 1 << 17}
+    sizes = {n + d for n in edges for d in (-1, 0, 1)} | {2, 7, 997, 65537}
+    data = values(max(sizes), np.float32)
+    for n in sorted(sizes):
+        check_sum(pg.sum(data[:n], engine=engine), data[:n])
+
+
+@pytest.mark.parametrize("n", [(1 << 20) + 7, 3_000_017])
+def test_sum_of_many(engine: Engine, n: int) -> None:
+    x = values(n, np.float32, n)
+    check_sum(pg.sum(x, engine=engine), x)
+    whole = values(n, np.int32, n)
+    check_sum(pg.sum(whole, engine=engine), whole)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_sum_of_each_dtype(engine: Engine, dtype: Any) -> None:
+    x = values(N, dtype)
+    check_sum(pg.sum(x, engine=engine), x)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_extremes_of_each_dtype(engine: Engine, dtype: Any) -> None:
+    x = values(N, dtype, 1)
+    largest = pg.max(x, engine=engine)
+    assert largest.dtype == dtype
+    assert largest == np.max(x)
+    place = pg.argmax(x, engine=engine)
+    assert place.dtype == np.int64
+    assert place == np.argmax(x)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "float32", "complex128"])
+def test_minimum(engine: Engine, dtype: str) -> None:
+    x = values(N, dtype, 2)
+    assert pg.min(x, engine=engine) == np.min(x)
+    assert pg.argmin(x, engine=engine) == np.argmin(x)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint32", "float16", "float32", "complex64"])
+def test_prod(engine: Engine, dtype: str) -> None:
+    x = values(N, dtype, 3)
+    if x.dtype.kind in "iu":
+        x |= 1  # a zero would hide the rest
+        np.testing.assert_array_equal(pg.prod(x, engine=engine), np.prod(x))
+        return
+    x = (x / np.abs(x) * np.linspace(0.9, 1.1, N)).astype(dtype)
+    got = pg.prod(x, engine=engine)
+    assert got.dtype == x.dtype
+    assert_within(got, np.prod(wider(x)), product_of_all_bound(x, folded_in(dtype)))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int16", "uint64", "float16", "float32", "complex128"])
+def test_mean(engine: Engine, dtype: str) -> None:
+    x = values(N, dtype, 4)
+    got = pg.mean(x, engine=engine)
+    assert got.dtype == np.mean(x).dtype
+    sums = np.float64 if x.dtype.kind in "biu" else folded_in(dtype)
+    assert_within(got, add(wider(x) / np.longdouble(N)), sum_bound(x, sums) / N)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int32", "float16", "float32", "float64", "complex64"])
+def test_var_and_std(engine: Engine, dtype: str) -> None:
+    x = values(N, dtype, 5)
+    sums = np.float64 if x.dtype.kind in "biu" else folded_in(dtype)
+    for ddof in (0, 1):
+        got = pg.var(x, ddof=ddof, engine=engine)
+        assert got.dtype == np.var(x).dtype
+        assert_within(got, variance(x, ddof=ddof), variance_bound(x, sums, ddof=ddof))
+    expected = np.sqrt(variance(x))
+    assert_within(pg.std(x, engine=engine), expected, variance_bound(x, sums) / expected)
+
+
+def test_var_of_large_offsets(engine: Engine) -> None:
+    noise = np.random.default_rng(6).standard_normal(100_003)
+    for dtype, offset in ((np.float64, 1e8), (np.float32, 1e4), (np.complex128, 1e8 - 1e8j)):
+        x = (noise + offset).astype(dtype)
+        assert_within(pg.var(x, engine=engine), variance(x), variance_bound(x, dtype))
+    one = np.full(N, 0.1, np.float32)
+    assert 0 <= pg.var(one, engine=engine) <= 1e-15
+
+
+def test_var_divisors(engine: Engine) -> None:
+    x = values(5, np.float64, 7)
+    assert np.isinf(pg.var(x, ddof=5, engine=engine))
+    assert np.isinf(pg.var(x, ddof=7, engine=engine))
+    assert np.isnan(pg.std(np.full(5, 2.0), ddof=5, engine=engine))
+    got = pg.var(x, ddof=0.5, engine=engine)
+    assert_within(got, variance(x, ddof=0.5), variance_bound(x, np.float64, ddof=0.5))
+    for wrong in ("one", float("nan"), float("inf"), None):
+        with pytest.raises(ArgumentError, match="ddof"):
+            pg.var(x, ddof=wrong, engine=engine)  # type: ignore[arg-type]  # on purpose
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int64", "float16", "float32", "complex64"])
+def test_logic(engine: Engine, dtype: str) -> None:
+    x = np.zeros(N, dtype)
+    assert not pg.any(x, engine=engine)
+    assert pg.count_nonzero(x, engine=engine) == 0
+    x[N - 1] = 1j if x.dtype.kind == "c" else 1
+    assert pg.any(x, engine=engine).dtype == bool
+    assert pg.any(x, engine=engine)
+    assert not pg.all(x, engine=engine)
+    x = values(N, dtype, 8)
+    x[::3] = 0
+    got = pg.count_nonzero(x, engine=engine)
+    assert got.dtype == np.int64
+    assert got == np.count_nonzero(x)
+    x[:] = 1
+    if x.dtype.kind not in "biu":
+        x[5] = np.nan
+        x[6] = -0.0
+        assert not pg.all(x, engine=engine)
+        x[6] = 1e-7
+    assert pg.all(x, engine=engine)
+    assert pg.count_nonzero(x, engine=engine) == N
+
+
+def test_count_of_many(engine: Engine) -> None:
+    x = np.ones((1 << 20) + 3, np.int8)
+    assert pg.count_nonzero(x, engine=engine) == x.size
+    assert pg.sum(np.full(x.size, 65535, np.uint16), engine=engine) == 65535 * x.size
+    assert pg.sum(np.full(x.size, -128, np.int8), engine=engine) == -128 * x.size
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int64", "uint8", "float16", "float64", "complex64"])
+def test_dot_and_vdot(engine: Engine, dtype: str) -> None:
+    a, b = values(N, dtype, 9), values(N, dtype, 10)
+    for name in ("dot", "vdot"):
+        got, numpys = getattr(pg, name)(a, b, engine=engine), getattr(np, name)(a, b)
+        assert got.dtype == numpys.dtype
+        if a.dtype.kind in "iu":
+            np.testing.assert_array_equal(got, numpys)
+            continue
+        products = wider(a) * wider(b) if name == "dot" else np.conj(wider(a)) * wider(b)
+        assert_within(got, np.sum(products), 2 * sum_bound(products, folded_in(dtype)))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("float32", "float64"), ("int8", "float32"), ("uint64", "int64"), ("int32", "complex64"),
+     ("complex64", "float64"), ("bool", "int16"), ("bool", "bool"), ("int16", "uint8")],
+)  # fmt: skip
+def test_dot_of_two_dtypes(engine: Engine, first: str, second: str) -> None:
+    a, b = values(N, first, 11), values(N, second, 12)
+    if first == second == "bool":
+        a, b = np.arange(N) < 256, np.arange(N) < 512  # 256 of both: no room in 8 bits
+    numpys = np.dot(a, b)
+    for x, y in ((a, b), (on_device(engine, a), on_device(engine, b))):
+        got = pg.dot(x, y, engine=engine)
+        got = got if x is a else got.get()[()]
+        assert got.dtype == numpys.dtype
+        if numpys.dtype.kind in "biu":
+            np.testing.assert_array_equal(got, numpys)
+        else:
+            products = wider(a) * wider(b)
+            assert_within(got, np.sum(products), 2 * sum_bound(products, numpys.dtype))
+
+
+def test_dot_of_what_does_not_fit(engine: Engine) -> None:
+    with pytest.raises(ShapeError, match=r"\(3,\).*\(4,\)"):
+        pg.dot(np.ones(3), np.ones(4), engine=engine)
+    with pytest.raises(ShapeError, match="one or two axes"):
+        pg.dot(np.ones((2, 2, 2)), np.ones(2), engine=engine)
+    with pytest.raises(ShapeError, match="vdot"):
+        pg.vdot(np.ones((2, 3)), np.ones(6), engine=engine)
+
+
+def test_vdot_of_matrices(engine: Engine) -> None:
+    a = values((33, 47), np.complex128, 13)
+    b = np.asfortranarray(values((33, 47), np.complex128, 14))
+    products = np.conj(wider(a)) * wider(b)
+    assert_within(pg.vdot(a, b, engine=engine), np.sum(products), 2 * sum_bound(products, "c16"))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "float16", "float32", "complex128"])
+def test_asum(engine: Engine, dtype: str) -> None:
+    x = values(N, dtype, 15)
+    got = pg.asum(x, engine=engine)
+    if x.dtype.kind in "biu":
+        assert got == np.sum(np.abs(wider(x).astype(np.int64)))
+        return
+    size = np.abs(wider(x).real) + np.abs(wider(x).imag)
+    assert got.dtype == x.real.dtype
+    assert_within(got, np.sum(size), sum_bound(size, folded_in(dtype).type(0).real.dtype))
+
+
+@pytest.mark.parametrize("dtype", ["int16", "float16", "float32", "float64", "complex64"])
+def test_nrm2(engine: Engine, dtype: str) -> None:
+    x = values(N, dtype, 16)
+    sums = np.float64 if x.dtype.kind == "i" else folded_in(dtype)
+    assert_within(pg.nrm2(x, engine=engine), norm(x), norm_bound(x, sums))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_nrm2_neither_overflows_nor_underflows(engine: Engine, dtype: Any) -> None:
+    info = np.finfo(dtype)
+    tiny, huge = float(info.smallest_subnormal), float(info.max)
+    normal = values(N, dtype, 17)
+    scales = [1e30, 1e-30, 1e37, 1e-37, 1e19, 1e-19] if dtype == np.float32 else [1e300, 1e-300]
+    cases = [normal * dtype(scale / 8) for scale in scales]
+    cases += [
+        np.array([3 * tiny, 4 * tiny], dtype),
+        np.arange(N, dtype=dtype) * dtype(tiny),
+        np.array([huge / 2, huge / 2, 1, tiny], dtype),
+        np.concatenate([normal * dtype(a) for a in (*scales[:2], 1)]).astype(dtype),
+        np.zeros(N, dtype),
+        np.array([-0.0], dtype),
+    ]
+    for x in cases:
+        assert_within(pg.nrm2(x, engine=engine), norm(x), norm_bound(x, dtype) + tiny)
+    for odd, expected in (([np.inf, 1], np.inf), ([np.nan, 1], np.nan), ([-np.inf], np.inf)):
+        assert_equal(pg.nrm2(np.array(odd, dtype), engine=engine), expected)
+    mixed = normal.copy()
+    mixed[[3, N - 2]] = np.inf, np.nan
+    assert np.isnan(pg.nrm2(mixed, engine=engine))
+    mixed[N - 2] = tiny
+    assert pg.nrm2(mixed, engine=engine) == np.inf
+
+
+def test_nrm2_of_many_at_the_edge_of_a_class(engine: Engine) -> None:
+    x = np.full((1 << 25) + 1, 2.0**51.9, np.float32)  # their squares sum up to 2^129
+    assert_within(pg.nrm2(x, engine=engine), norm(x[:1]) * np.sqrt(np.longdouble(x.size)), 1e13)
+
+
+# -- accuracy
+
+
+def test_sums_are_as_good_as_numpys(engine: Engine) -> None:
+    rng = np.random.default_rng(18)
+    n = 1 << 20
+    hard = {
+        "positive": rng.random(n),
+        "alternating": np.where(np.arange(n) % 2, 1.0, -1.0) * (1 + 1e-3 * rng.random(n)),
+        "wide": rng.standard_normal(n) * 10.0 ** rng.uniform(-6, 6, n),
+        "drifting": np.linspace(1, 1e4, n),
+        "cancelling": np.concatenate([v := rng.standard_normal(n // 2) * 1e4, -v + 1e-3]),
+        "one large": np.concatenate([[1e8], np.full(n - 1, 0.01)]),
+        "falling": 1 / np.arange(1, n + 1),
+    }
+    for name, data in hard.items():
+        x = data.astype(np.float32)
+        exact = math.fsum(x)
+        error = abs(float(pg.sum(x, engine=engine)) - exact)
+        numpys = abs(float(np.sum(x)) - exact)
+        assert error <= max(numpys, 2.0**-24 * abs(exact)), name
+        check_sum(pg.sum(x, engine=engine), x)
+
+
+def test_a_long_sum_of_one_sign_is_right_to_the_last_bits(engine: Engine) -> None:
+    x = np.full((1 << 24) + 5, 0.1, np.float32)  # plain float32 sums stop at 2^21
+    exact = float(x[0]) * x.size
+    assert abs(float(pg.sum(x, engine=engine)) - exact) <= 20 * 2.0**-24 * exact
+    assert abs(float(pg.mean(x, engine=engine)) - float(x[0])) <= 20 * 2.0**-24 * float(x[0])
+
+
+# -- special values
+
+
+def assert_equal(got: Any, expected: Any) -> None:
+    np.testing.assert_array_equal(got, expected)
+
+
+def test_sums_of_infinities_and_nan(engine: Engine) -> None:
+    x = values(N, np.float32, 19)
+    huge = np.finfo(np.float32).max
+    for places, expected in (
+        ({5: np.inf}, np.inf),
+        ({5: -np.inf, 900: -np.inf}, -np.inf),
+        ({5: np.inf, 900: -np.inf}, np.nan),
+        ({5: np.nan}, np.nan),
+        ({N - 1: np.nan, 0: np.inf}, np.nan),
+        ({0: huge, 1: huge}, np.inf),
+        ({0: -huge, N - 1: -huge}, -np.inf),
+    ):
+        y = x.copy()
+        y[list(places)] = list(places.values())
+        assert_equal(pg.sum(y, engine=engine), expected)
+    assert pg.sum(np.full(2 * N, np.inf, np.float32), engine=engine) == np.inf
+
+
+@pytest.mark.parametrize("name", ["min", "max", "argmin", "argmax"])
+def test_extremes_of_special_values(engine: Engine, name: str) -> None:
+    ours, numpys = getattr(pg, name), getattr(np, name)
+    base = values(N, np.float32, 20)
+    cases = [np.full(N, v, np.float32) for v in (np.inf, -np.inf, 0, -1.5)]
+    for places in ([0], [N - 1], [500], [3, 900], [900, 901], range(N)):
+        x = base.copy()
+        x[list(places)] = np.nan
+        cases.append(x)
+        x = x.copy()
+        x[[0, 1]] = np.inf, -np.inf
+        cases.append(x)
+    for first, second in ((-0.0, 0.0), (0.0, -0.0)):
+        x = np.full(N, first, np.float32)
+        x[N // 2 :] = second
+        cases.append(x)
+    ties = np.round(base)
+    cases += [ties, ties[::-1].copy(), np.abs(ties)]
+    for x in cases:
+        assert_equal(ours(x, engine=engine), numpys(x))
+
+
+def test_extremes_of_all_equal_integers(engine: Engine) -> None:
+    for dtype in (np.int8, np.int32, np.int64, np.uint64):
+        info = np.iinfo(dtype)
+        for value in (info.min, info.max):
+            x = np.full(N, value, dtype)
+            assert pg.argmax(x, engine=engine) == 0
+            assert pg.max(x, engine=engine) == value
+    low = np.full(N, np.iinfo(np.int32).max, np.int32)
+    assert pg.argmin(low, engine=engine) == 0
+    assert pg.min(low, engine=engine) == low[0]
+
+
+def test_first_of_many_ties(engine: Engine) -> None:
+    n = (1 << 20) + 11
+    for place in (0, 1, n - 1, n // 2, 123_457):
+        x = np.zeros(n, np.int8)
+        x[place:] = 1
+        assert pg.argmax(x, engine=engine) == place
+        y = np.zeros(n, np.float32)
+        y[place:] = np.nan
+        assert pg.argmin(y, engine=engine) == place
+
+
+def test_complex_order(engine: Engine) -> None:
+    rng = np.random.default_rng(21)
+    x = (rng.integers(-2, 3, N) + 1j * rng.integers(-2, 3, N)).astype(np.complex64)
+    for name in ("min", "max", "argmin", "argmax"):
+        assert_equal(getattr(pg, name)(x, engine=engine), getattr(np, name)(x))
+    for nan in (complex(np.nan, 1), complex(1, np.nan)):
+        y = x.copy()
+        y[[700, 900]] = nan
+        assert pg.argmax(y, engine=engine) == np.argmax(y) == 700
+        assert pg.argmin(y, engine=engine) == 700
+        assert np.isnan(pg.max(y, engine=engine))
+        assert np.isnan(pg.min(y, engine=engine))
+
+
+@pytest.mark.skipif(BFLOAT16 is None, reason="needs ml_dtypes")
+def test_16_bit_floats_round_to_nearest_even(engine: Engine) -> None:
+    for dtype in (np.dtype(np.float16), BFLOAT16):
+        assert dtype is not None
+        every = np.arange(1 << 16, dtype=np.uint16).view(dtype)
+        finite = every[np.isfinite(every.astype(np.float32))]
+        one = finite.reshape(-1, 1)  # each element alone: a load and a store
+        assert_equal(pg.sum(one, axis=1, engine=engine).view(np.uint16) << 1,
+                     finite.view(np.uint16) << 1)  # fmt: skip
+        assert_equal(
+            pg.max(np.stack([finite, finite], 1), axis=1, engine=engine).view(np.uint16),
+            finite.view(np.uint16),
+        )
+        pairs = np.stack([finite, finite[::-1]], 1)  # exact in float32, then rounded once
+        expected = np.sum(pairs.astype(np.float32), axis=1).astype(dtype)
+        assert_equal(pg.sum(pairs, axis=1, engine=engine).astype(np.float32),
+                     expected.astype(np.float32))  # fmt: skip
+        long = np.resize(finite, (3, 70_000))
+        assert_equal(
+            pg.max(long, axis=1, engine=engine).astype(np.float32), finite.astype(np.float32).max()
+        )
+        assert np.isnan(pg.min(every, engine=engine))
+
+
+# -- dtype=
+
+
+@pytest.mark.parametrize(
+    ("source", "dtype"),
+    [("int8", "int8"), ("uint8", "uint16"), ("int32", "float32"), ("float32", "float64"),
+     ("float64", "float32"), ("int64", "complex64"), ("float16", "float32"), ("bool", "uint8"),
+     ("float32", "bool"), ("int64", "int16")],
+)  # fmt: skip
+def test_sum_in_another_dtype(engine: Engine, source: str, dtype: str) -> None:
+    x = values(N, source, 22)
+    got = pg.sum(x, dtype=dtype, engine=engine)
+    assert got.dtype == dtype
+    if got.dtype.kind in "biu":
+        assert got == np.sum(x, dtype=dtype)
+        return
+    converted = x.astype(dtype)
+    assert_within(got, add(converted), 2 * sum_bound(converted, dtype))
+
+
+def test_other_operations_in_another_dtype(engine: Engine) -> None:
+    x = values(N, np.int16, 23)
+    assert pg.mean(x, dtype="float32", engine=engine).dtype == np.float32
+    got = pg.var(x, dtype="float32", engine=engine)
+    assert got.dtype == np.float32
+    assert_within(got, variance(x), variance_bound(x, np.float32))
+    assert pg.prod(x[:3], dtype="float64", engine=engine) == np.prod(x[:3], dtype="float64")
+    assert pg.prod(np.array([2.5, 0.0], np.float32), dtype=bool, engine=engine) == np.False_
+
+
+@pytest.mark.parametrize("dtype", ["no dtype", "U5", object, np.longdouble])
+def test_unsupported_dtypes(engine: Engine, dtype: Any) -> None:
+    with pytest.raises(DTypeError, match="dtype"):
+        pg.sum(np.ones(3), dtype=dtype, engine=engine)
+    for name in ("mean", "var", "prod"):
+        with pytest.raises(DTypeError, match="dtype"):
+            getattr(pg, name)(np.ones(3), dtype=dtype, engine=engine)
+
+
+def test_dtypes_that_would_lose(engine: Engine) -> None:
+    with pytest.raises(DTypeError, match="imaginary"):
+        pg.sum(np.ones(3, complex), dtype=float, engine=engine)
+    with pytest.raises(DTypeError, match="floating"):
+        pg.mean(np.ones(3), dtype=int, engine=engine)
+
+
+# -- a user's own operator
+
+LARGEST = pg.BinaryOp("largest", "0", "a > b ? a : b")
+
+
+def test_reduce_with_an_operator(engine: Engine) -> None:
+    x = values(N, np.float32, 24)
+    assert pg.reduce(x, LARGEST, "fabs(x)", engine=engine) == np.max(np.abs(x))
+    y = values((13, 40), np.int16, 25)
+    xor = pg.BinaryOp("exclusive_or", "0", "a ^ b")
+    assert_equal(pg.reduce(y, xor, axis=0, engine=engine), np.bitwise_xor.reduce(y, axis=0))
+    assert_equal(pg.reduce(y, xor, axis=1, engine=engine), np.bitwise_xor.reduce(y, axis=1))
+    square = pg.BinaryOp("plus", "0", "a + b")
+    got = pg.reduce(y, square, pg.Map("(long)x * x"), dtype="int64", engine=engine)
+    assert got == np.sum(y.astype(np.int64) ** 2)
+    either = pg.BinaryOp("either", "0", "a + b")
+    assert pg.reduce(np.ones(256, bool), either, engine=engine) == np.True_
+    assert pg.reduce(np.zeros(0, np.float32), LARGEST, engine=engine) == 0
+
+
+def test_a_broken_operator_shows_the_source(engine: Engine) -> None:
+    broken = pg.BinaryOp("broken", "0", "a + no_such_name")
+    with pytest.raises(BuildError, match=r" \d+  .*no_such_name") as caught:
+        pg.reduce(np.ones(10, np.float32), broken, engine=engine)
+    assert "broken" in caught.value.source
+    assert caught.value.log
+    assert "-DDEVICE=" in str(caught.value)
+    assert pg.sum(np.ones(10, np.float32), engine=engine) == 10
+
+
+def test_reduce_refuses(engine: Engine) -> None:
+    with pytest.raises(UnsupportedError, match="complex64"):
+        pg.reduce(np.ones(3, np.complex64), LARGEST, engine=engine)
+    with pytest.raises(ArgumentError, match="BinaryOp"):
+        pg.reduce(np.ones(3), "a + b", engine=engine)  # type: ignore[arg-type]  # on purpose
+    with pytest.raises(ArgumentError, match="identifier"):
+        pg.reduce(np.ones(3), pg.BinaryOp("a b", "0", "a"), engine=engine)
+
+
+# -- tiny: every family under Oclgrind
+
+
+@pytest.mark.tiny
+@pytest.mark.parametrize(
+    "name", ["sum", "prod", "max", "argmin", "var", "count_nonzero", "asum", "nrm2"]
+)
+@pytest.mark.parametrize("shape", [(300,), (3, 70)], ids=str)
+def test_tiny(engine: Engine, name: str, shape: tuple[int, ...]) -> None:
+    x = np.arange(-3, np.prod(shape) - 3, dtype=np.int32).reshape(shape) % 7 - 3
+    plain = {
+        "asum": lambda x, axis: np.sum(np.abs(x), axis=axis),
+        "nrm2": lambda x, axis: np.sqrt(np.sum(x**2, axis=axis)),
+    }
+    numpys = plain.get(name) or getattr(np, name)
+    data = on_device(engine, x)
+    for axis in (None,) if len(shape) == 1 else (0, 1):
+        got = from_device(getattr(pg, name)(data, axis=axis, engine=engine))
+        np.testing.assert_allclose(got, numpys(x, axis=axis), rtol=1e-14)
+
+
+@pytest.mark.tiny
+def test_tiny_split_over_groups(engine: Engine) -> None:
+    x = np.arange(20_000, dtype=np.float32) % 17
+    assert pg.sum(on_device(engine, x), engine=engine).get() == np.sum(x, dtype=np.float64)
+    assert pg.argmax(on_device(engine, x), engine=engine).get() == 16
+    rows = on_device(engine, x.reshape(2, 10_000))
+    assert_equal(pg.sum(rows, axis=1, engine=engine).get(), np.sum(x.reshape(2, -1), axis=1))
+    columns = on_device(engine, x[:18_000].reshape(6000, 3))
+    assert_equal(pg.sum(columns, axis=0, engine=engine).get(), np.sum(x[:18_000].reshape(-1, 3), 0))
+
+
+@pytest.mark.tiny
+def test_tiny_dot(engine: Engine) -> None:
+    x = np.arange(333, dtype=np.float32)
+    got = pg.dot(on_device(engine, x), on_device(engine, x[::-1]), engine=engine)
+    assert got.get() == np.dot(x.astype(np.float64), x[::-1])
+
+
+def test_whole_precision_is_refused_without_fp64(engine: Engine) -> None:
+    from dataclasses import replace
+
+    small = Engine(queue=engine.queue)
+    small.target = replace(engine.target, fp64=False)
+    for call in (
+        lambda x: pg.sum(x, engine=small),
+        lambda x: pg.mean(x, dtype=float, engine=small),
+    ):
+        with pytest.raises(UnsupportedError, match="cl_khr_fp64"):
+            call(np.ones(3))
+    with pytest.raises(UnsupportedError, match="cl_khr_fp64"):
+        pg.mean(np.ones(3, np.int8), engine=small)
+    assert pg.sum(np.ones(3, np.float32), engine=small) == 3

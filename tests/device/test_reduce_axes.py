@@ -1,0 +1,389 @@
+"""Reductions over axes: every subset, layout and stride, ``keepdims`` and ``out``."""
+
+from __future__ import annotations
+
+from itertools import chain, combinations
+from typing import Any
+
+import numpy as np
+import pytest
+from device_arrays import from_device, on_device
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference import add, assert_within, norm, norm_bound, sum_bound, variance, variance_bound
+
+import portable_gpu as pg
+from portable_gpu.errors import ArgumentError, DTypeError, OverlapError, ReadOnlyError, ShapeError
+from portable_gpu.runtime.engine import Engine
+
+RNG = np.random.default_rng(0)
+
+
+def subsets(ndim: int) -> list[tuple[int, ...]]:
+    return list(chain.from_iterable(combinations(range(ndim), k) for k in range(ndim + 1)))
+
+
+def check_sum(engine: Engine, x: Any, axis: Any, keepdims: bool = False) -> None:
+    got = pg.sum(x, axis=axis, keepdims=keepdims, engine=engine)
+    if x.dtype.kind in "biu":
+        np.testing.assert_array_equal(got, np.sum(x, axis=axis, keepdims=keepdims))
+    else:
+        bound = sum_bound(x, x.dtype, axis, keepdims)
+        assert_within(got, add(x, axis, keepdims), bound)
+
+
+@pytest.mark.parametrize("shape", [(18,), (17, 18), (3, 17, 18), (3, 4, 17, 18)], ids=str)
+def test_every_set_of_axes(engine: Engine, shape: tuple[int, ...]) -> None:
+    x = RNG.standard_normal(shape).astype(np.float32)
+    for axes in subsets(len(shape)):
+        for keepdims in (False, True):
+            check_sum(engine, x, axes, keepdims)
+    for axis in range(-len(shape), len(shape)):
+        check_sum(engine, x, axis)
+
+
+def test_every_axis_of_a_transpose(engine: Engine) -> None:
+    x = RNG.integers(-99, 99, (5, 17, 18)).astype(np.int32)
+    for order in ((2, 1, 0), (1, 2, 0), (0, 2, 1)):
+        y = x.transpose(order)
+        for axes in subsets(3):
+            check_sum(engine, y, axes)
+
+
+@pytest.mark.parametrize("name", ["argmin", "argmax", "min"])
+def test_index_over_each_axis(engine: Engine, name: str) -> None:
+    x = RNG.integers(0, 4, (4, 17, 18)).astype(np.int16)
+    numpys, ours = getattr(np, name), getattr(pg, name)
+    for y in (x, np.asfortranarray(x), x[::-1, ::2, ::-1]):
+        for axis in (None, 0, 1, 2, -1):
+            got = ours(y, axis=axis, engine=engine)
+            np.testing.assert_array_equal(got, numpys(y, axis=axis))
+            kept = ours(y, axis=axis, keepdims=True, engine=engine)
+            assert kept.shape == numpys(y, axis=axis, keepdims=True).shape
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+def test_moments_and_norms_over_axes(engine: Engine, dtype: str) -> None:
+    x = (RNG.standard_normal((4, 17, 18)) * (2 if dtype == "float32" else 1 - 2j)).astype(dtype)
+    for axis in (0, 1, 2) if dtype == "float32" else (1,):
+        got = pg.var(x, axis=axis, ddof=1, engine=engine)
+        assert got.dtype == x.real.dtype
+        assert_within(got, variance(x, axis, 1), variance_bound(x, dtype, axis, 1))
+        assert_within(
+            pg.nrm2(x, axis=axis, engine=engine), norm(x, axis), norm_bound(x, dtype, axis)
+        )
+        count = np.count_nonzero(x > 0, axis=axis)
+        np.testing.assert_array_equal(pg.count_nonzero(x > 0, axis=axis, engine=engine), count)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis"),
+    [((1 << 20, 3), 1), ((1 << 20, 3), 0), ((3, 1 << 20), 1), ((3, 1 << 20), 0),
+     ((64, 4099, 5), 1), ((300, 2, 301), (0, 2)), ((2, 300, 257), (0, 1))],
+    ids=str,
+)  # fmt: skip
+def test_long_and_flat(engine: Engine, shape: tuple[int, ...], axis: Any) -> None:
+    x = RNG.standard_normal(shape).astype(np.float32)
+    check_sum(engine, x, axis)
+    if isinstance(axis, int):
+        got = pg.argmax(x, axis=axis, engine=engine)
+        np.testing.assert_array_equal(got, np.argmax(x, axis=axis))
+
+
+def test_widths_of_rows_and_columns(engine: Engine) -> None:
+    sub = engine.target.subgroup_size
+    for n in sorted({1, 2, 3, 15, 16, 17, sub - 1, sub + 1, 2 * sub + 3, 127, 129, 1000} - {0}):
+        x = RNG.integers(-9, 9, (37, n)).astype(np.int32)
+        check_sum(engine, x, 1)
+        check_sum(engine, x, 0)
+
+
+def views() -> dict[str, Any]:
+    """Views of one array that no axes of can be merged, or that only some can."""
+    big = RNG.integers(-99, 99, (9, 40, 50)).astype(np.int32)
+    return {
+        "offset": big[1:, 3:, 5:],
+        "steps": big[::2, ::3, ::4],
+        "upside down": big[::-1, ::-1, ::-1],
+        "some upside down": big[:, ::-1, 3:],
+        "last upside down": big[1:, :, 44:3:-1],
+        "F order": np.asfortranarray(big[1:]),
+        "middle of F order": np.asfortranarray(big)[:, 3:33, 1:],
+        "broadcast rows": np.broadcast_to(big[:, :1, :], big.shape),
+        "broadcast columns": np.broadcast_to(big[:, :, :1], big.shape),
+        "broadcast all": np.broadcast_to(big[0, 0, 0], (9, 40, 50)),
+        "diagonal": np.einsum("ijj->ij", big[:, :40, :40]),
+        "swapped": big.swapaxes(0, 1)[:, :, 7:23],
+    }
+
+
+@pytest.mark.parametrize("where", ["host", "device"])
+@pytest.mark.parametrize("kind", views())
+def test_views(engine: Engine, kind: str, where: str) -> None:
+    x = views()[kind]
+    data = x if where == "host" else on_device(engine, x, rim=3)
+    for axis in (None, *range(x.ndim)):
+        got = pg.sum(data, axis=axis, engine=engine)
+        got = got if where == "host" else got.get()
+        np.testing.assert_array_equal(got, np.sum(x, axis=axis))
+    got = pg.argmax(data, engine=engine)
+    assert (got if where == "host" else got.get()) == np.argmax(x)
+
+
+@pytest.mark.parametrize("start", range(4))
+def test_alignment_of_reversed_rows(engine: Engine, start: int) -> None:
+    memory = RNG.standard_normal(1100).astype(np.float32)
+    for n in (1000, 1003):
+        for x in (memory[start : start + n], memory[start : start + n][::-1]):
+            for data in (x, on_device(engine, x), on_device(engine, x, rim=4)):
+                got = pg.sum(data, engine=engine)
+                bound = sum_bound(x, np.float32)
+                assert_within(got if data is x else got.get(), add(x), bound)
+    pairs = memory[start : start + 800].reshape(2, 400)
+    assert_within(pg.sum(pairs, axis=0, engine=engine), add(pairs, 0), sum_bound(pairs, "f4", 0))
+
+
+def test_dot_of_views(engine: Engine) -> None:
+    a, b = RNG.integers(-99, 99, (2, 5000)).astype(np.int64)
+    for x, y in (
+        (a[::2], b[::-2]),
+        (a[::-1], b[::-1]),
+        (a[3:], b[:-3]),
+        (a, np.broadcast_to(b[5], 5000)),
+    ):
+        assert pg.dot(x, y, engine=engine) == np.dot(x, y)
+        got = pg.dot(on_device(engine, x), on_device(engine, y), engine=engine)
+        assert got.get() == np.dot(x, y)
+    grid = a[:4800].reshape(60, 80)
+    assert pg.vdot(grid.T, np.asfortranarray(grid.T), engine=engine) == np.vdot(grid, grid)
+
+
+# -- axis arguments
+
+
+@pytest.mark.parametrize("axis", [1.5, "0", [0], (0, 1.0), True, (True,), {}], ids=repr)
+def test_axis_of_a_wrong_kind(engine: Engine, axis: Any) -> None:
+    for x in (np.ones((2, 3)), on_device(engine, np.ones((2, 3)))):
+        for _ in range(2):
+            with pytest.raises(ArgumentError, match="axis"):
+                pg.sum(x, axis=axis)
+
+
+def test_axis_out_of_range(engine: Engine) -> None:
+    x = np.ones((2, 3))
+    for axis in (2, -3, (0, 2)):
+        with pytest.raises(ShapeError, match="out of range"):
+            pg.sum(x, axis=axis, engine=engine)
+    with pytest.raises(ShapeError, match="twice"):
+        pg.sum(x, axis=(0, -2), engine=engine)
+    with pytest.raises(ShapeError, match="out of range"):
+        pg.sum(np.float32(1), axis=0, engine=engine)
+    with pytest.raises(ArgumentError, match="axis"):
+        pg.argmax(x, axis=(0, 1), engine=engine)  # type: ignore[arg-type]  # on purpose
+    assert pg.sum(x, axis=np.int64(1), engine=engine).shape == (2,)
+
+
+# -- empty input and scalars
+
+
+EMPTY = [((0,), None), ((0,), 0), ((0, 3), None), ((0, 3), 0), ((0, 3), 1), ((3, 0), (0, 1)),
+         ((2, 0, 4), 1), ((2, 0, 4), 2), ((0, 0), 0)]  # fmt: skip
+
+
+@pytest.mark.tiny
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, on the mean of nothing
+@pytest.mark.parametrize("name", ["sum", "prod", "all", "mean", "std", "max", "argmin"])
+def test_empty(engine: Engine, name: str) -> None:
+    numpys, ours = getattr(np, name), getattr(pg, name)
+    for shape, axis in EMPTY:
+        if name == "argmin" and isinstance(axis, tuple):
+            continue
+        x = np.zeros(shape, np.float32)
+        for data in (x, on_device(engine, x)):
+            try:
+                expected = np.asarray(numpys(x, axis=axis))
+            except ValueError:
+                with pytest.raises(ShapeError, match="no elements"):
+                    ours(data, axis=axis, engine=engine)
+                continue
+            got = ours(data, axis=axis, engine=engine)
+            got = np.asarray(got if data is x else from_device(got))
+            assert (got.shape, got.dtype) == (expected.shape, expected.dtype)
+            np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.tiny
+def test_norms_and_products_of_nothing(engine: Engine) -> None:
+    x = np.zeros((0, 3), np.float32)
+    assert pg.nrm2(x, engine=engine) == 0
+    assert pg.asum(x, engine=engine) == 0
+    assert pg.vdot(x, x, engine=engine) == 0
+    assert pg.var(x, axis=1, engine=engine).shape == (0,)
+
+
+@pytest.mark.tiny
+def test_scalars(engine: Engine) -> None:
+    assert pg.sum(np.float32(3), engine=engine) == 3
+    assert pg.sum(5, engine=engine) == 5
+    assert pg.argmax(np.float64(2), engine=engine) == 0
+    assert isinstance(pg.sum(np.ones(3), engine=engine), np.float64)
+    assert pg.sum(np.ones((2, 2)), keepdims=True, engine=engine).shape == (1, 1)
+    assert pg.sum([[1, 2], [3, 4]], axis=0, engine=engine).tolist() == [4, 6]
+
+
+# -- out=
+
+
+@pytest.mark.parametrize("where", ["host", "device", "staged"])
+def test_out(engine: Engine, where: str) -> None:
+    if where == "staged":  # as on a device with memory of its own
+        engine = Engine(queue=engine.queue)
+        engine.maps_host_memory = engine.takes_host_pointers = False
+    x = RNG.integers(-99, 99, (17, 18, 19)).astype(np.int32)
+    rims = {
+        "C order": lambda big: big[2:19, 3:22],
+        "steps": lambda big: big[1:35:2, 0:57:3],
+        "transposed": lambda big: big.T[4:21, 3:22],
+        "upside down": lambda big: big[20:3:-1, 22:3:-1],
+    }
+    for view in rims.values():
+        big = np.full((64, 64), -7, np.int64)
+        expected = big.copy()
+        out = view(big)
+        view(expected)[...] = np.sum(x, axis=1)
+        if where == "device":
+            array = on_device(engine, out)
+            assert pg.sum(on_device(engine, x), axis=1, out=array, engine=engine) is array
+            np.testing.assert_array_equal(from_device(array), view(expected))
+            continue
+        assert pg.sum(x, axis=1, out=out, engine=engine) is out
+        np.testing.assert_array_equal(big, expected)
+    kept = np.zeros((17, 1, 19), np.int64)
+    whole = np.zeros((), np.int64)
+    if where != "device":
+        pg.sum(x, axis=1, keepdims=True, out=kept, engine=engine)
+        np.testing.assert_array_equal(kept, np.sum(x, axis=1, keepdims=True))
+        assert pg.sum(x, out=whole, engine=engine) is whole
+        assert whole == np.sum(x)
+
+
+def test_out_of_every_operation(engine: Engine) -> None:
+    x = RNG.standard_normal((6, 5))
+    for name in (
+        "sum",
+        "prod",
+        "mean",
+        "var",
+        "std",
+        "min",
+        "max",
+        "argmin",
+        "argmax",
+        "any",
+        "all",
+    ):
+        expected = getattr(np, name)(x, axis=1)
+        out = np.zeros(expected.shape, expected.dtype)
+        assert getattr(pg, name)(x, axis=1, out=out, engine=engine) is out
+        np.testing.assert_allclose(out, expected, rtol=1e-13)
+    out = np.zeros((), float)
+    assert pg.dot(x[0], x[1], out=out, engine=engine) is out
+    np.testing.assert_allclose(out, np.dot(x[0], x[1]), rtol=1e-13)
+
+
+def bad_outputs() -> dict[str, tuple[Any, type[Exception]]]:
+    read_only = np.full(6, 7.0)
+    read_only.flags.writeable = False
+    wide = np.full(12, 7.0)
+    return {
+        "shape": (np.full(5, 7.0), ShapeError),
+        "axes": (np.full((6, 1), 7.0), ShapeError),
+        "dtype": (np.full(6, 7, np.float32), DTypeError),
+        "bytes swapped": (np.full(6, 7, ">f8"), DTypeError),
+        "read-only": (read_only, ReadOnlyError),
+        "zero stride": (np.lib.stride_tricks.as_strided(wide, (6,), (0,)), OverlapError),
+        "half a stride": (np.lib.stride_tricks.as_strided(wide, (6,), (4,)), OverlapError),
+        "list": ([7.0] * 6, DTypeError),
+    }
+
+
+@pytest.mark.parametrize("kind", bad_outputs())
+def test_bad_outputs(engine: Engine, kind: str) -> None:
+    x = np.ones((6, 4))
+    out, error = bad_outputs()[kind]
+    before = np.array(out)
+    for _ in range(2):
+        with pytest.raises(error, match="out"):
+            pg.sum(x, axis=1, out=out, engine=engine)
+        np.testing.assert_array_equal(np.array(out), before)
+    if isinstance(out, np.ndarray) and kind not in ("read-only", "bytes swapped", "half a stride"):
+        with pytest.raises(error, match="out"):
+            pg.sum(on_device(engine, x), axis=1, out=on_device(engine, out), engine=engine)
+    np.testing.assert_array_equal(pg.sum(x, axis=1, engine=engine), np.full(6, 4.0))
+
+
+def test_outputs_that_overlap(engine: Engine) -> None:
+    x = np.arange(24.0).reshape(6, 4)
+    before = x.copy()
+    square = np.lib.stride_tricks.as_strided(np.zeros(12), (4, 3), (8, 8))
+    for operand, out, axis in ((x, x[:, 1], 1), (x, x[2], 0), (np.ones((2, 4, 3)), square, 0)):
+        with pytest.raises(OverlapError, match="out"):
+            pg.sum(operand, axis=axis, out=out, engine=engine)
+    device = on_device(engine, x)
+    with pytest.raises(OverlapError, match="shares memory with x"):
+        pg.sum(device, axis=0, out=device[3], engine=engine)
+    np.testing.assert_array_equal(x, before)
+    np.testing.assert_array_equal(device.get(), before)
+    line = np.zeros(12)
+    pg.sum(np.ones((2, 6)), axis=0, out=line[::2], engine=engine)  # a stride of two: no overlap
+    np.testing.assert_array_equal(line, np.tile([2.0, 0.0], 6))
+    shared = np.arange(12.0)
+    pg.sum(shared[::2].reshape(2, 3), axis=0, out=shared[1:6:2], engine=engine)  # interleaved
+    np.testing.assert_array_equal(shared[1:6:2], [6.0, 10.0, 14.0])
+
+
+def test_kinds_of_out(engine: Engine) -> None:
+    x = np.ones((6, 4))
+    with pytest.raises(ArgumentError, match="pyopencl"):
+        pg.sum(on_device(engine, x), axis=1, out=np.zeros(6), engine=engine)
+    out = on_device(engine, np.zeros(6))
+    assert pg.sum(x, axis=1, out=out, engine=engine) is out
+    np.testing.assert_array_equal(out.get(), np.full(6, 4.0))
+
+
+# -- random cases
+
+
+@st.composite
+def strided(draw: st.DrawFn) -> Any:
+    """A view of up to three axes: permuted, sliced with steps of either sign, broadcast."""
+    extents = st.sampled_from([1, 2, 19, 33])
+    shape = tuple(draw(st.lists(extents, min_size=1, max_size=3)))
+    steps = [draw(st.sampled_from([1, 1, 2, -1, -3, 0])) for _ in shape]
+    memory = [n if not s else 1 + abs(s) * (n - 1) for n, s in zip(shape, steps, strict=True)]
+    rim = draw(st.integers(0, 3))
+    size = int(np.prod(memory)) + rim
+    base = (np.arange(size, dtype=np.int64) * 2654435761 % 1009 - 500).astype(np.int32)
+    x = base[rim:].reshape(memory)
+    for axis, (n, step) in enumerate(zip(shape, steps, strict=True)):
+        index = [slice(None)] * len(shape)
+        index[axis] = slice(0, 1) if step == 0 else slice(None, None, step)
+        x = x[tuple(index)]
+        if step == 0:
+            x = np.broadcast_to(x, (*x.shape[:axis], n, *x.shape[axis + 1 :]))
+    return x.transpose(draw(st.permutations(range(len(shape)))))
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(x=strided(), data=st.data())
+def test_random_cases(engine: Engine, x: Any, data: st.DataObject) -> None:
+    axes = data.draw(st.sets(st.integers(0, x.ndim - 1)))
+    keepdims = data.draw(st.booleans())
+    got = pg.sum(x, axis=tuple(axes), keepdims=keepdims, engine=engine)
+    expected = np.sum(x, axis=tuple(axes), keepdims=keepdims)
+    assert got.dtype == expected.dtype
+    np.testing.assert_array_equal(got, expected)
+    if data.draw(st.booleans()):
+        axis = data.draw(st.integers(0, x.ndim - 1))
+        got = pg.argmin(on_device(engine, x), axis=axis, engine=engine)
+        np.testing.assert_array_equal(from_device(got), np.argmin(x, axis=axis))
