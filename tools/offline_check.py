@@ -28,6 +28,7 @@ from pathlib import Path
 
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import dtype_of
+from portable_gpu.errors import UnsupportedError
 from portable_gpu.ops.catalogue import catalogue
 from portable_gpu.targets import Target, detect, example_target
 
@@ -210,7 +211,11 @@ def jobs(
             for operation, build in entries.items():
                 if not full and dtype != "float32" and operation not in ALWAYS:
                     continue
-                for spec in build(machine.target, dtype_of(dtype)):
+                try:
+                    specs = build(machine.target, dtype_of(dtype))
+                except UnsupportedError:  # reduce takes no complex numbers
+                    continue
+                for spec in specs:
                     if spec.key not in seen:
                         seen.add(spec.key)
                         yield machine, operation, dtype, spec

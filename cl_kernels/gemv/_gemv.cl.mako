@@ -102,7 +102,7 @@ static inline ${vector(r, C)} load${V}(__global const ${e.name}_t *p)
 <%def name="gather(e, r, V)">
 static inline ${vector(r, V * e.components)} gather${V}(__global const ${e.name}_t *p, long step)
 {
-    return ${build(r, [f"load_one(p + {i} * step)" for i in range(V)]) if V > 1 else "load_one(p)"};
+    return (${vector(r, V * e.components)})(${", ".join(f"load_one(p + {i} * step)" for i in range(V))});
 }
 </%def>
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -18,13 +19,11 @@ def demo(
     picture: Annotated[Path, typer.Option(help="Where the picture goes.")] = Path("digits.png"),
 ) -> None:
     """Recognise handwritten digits by their nearest neighbour, and draw some of them."""
-    try:
-        import matplotlib  # noqa: F401  # here only to know whether it is installed
-        import sklearn  # noqa: F401  # same
-    except ImportError as error:
-        raise PortableGPUError(
-            f"the demo needs the package {error.name}: pip install 'portable_gpu[demo]'"
-        ) from None
+    for package in ("matplotlib", "sklearn"):
+        if find_spec(package) is None:
+            raise PortableGPUError(
+                f"the demo needs the package {package}: pip install 'portable_gpu[demo]'"
+            )
     from portable_gpu.cli.digits import Digits, Recogniser, draw, medians, nearest_by_numpy
     from portable_gpu.ops.explain import explain
     from portable_gpu.runtime.engine import Engine

@@ -69,7 +69,8 @@ class Recogniser:
 def nearest_by_numpy(known: Array, unknown: Array) -> Array:
     """The same with NumPy."""
     distances = np.einsum("ij,ij->i", known, known) - 2 * (unknown @ known.T)
-    return np.argmin(distances, axis=1)
+    indices: Array = np.argmin(distances, axis=1)
+    return indices
 
 
 def medians(*jobs: Callable[[], Any], runs: int = 9) -> list[float]:

@@ -72,7 +72,8 @@ def _choose(checks: list[Check], operations: list[str] | None) -> list[Check]:
     known = {check.operation for check in checks}
     if unknown := set(operations or ()) - known:
         raise ArgumentError(
-            f"no operation {', '.join(sorted(unknown))}; there are: {', '.join(sorted(known))}"
+            f"no operation {', '.join(map(repr, sorted(unknown)))}; "
+            f"there are: {', '.join(sorted(known))}"
         )
     return [check for check in checks if not operations or check.operation in operations]
 
@@ -86,6 +87,7 @@ def _run(engine: Engine, checks: list[Check], console: Console) -> list[Result]:
         TimeElapsedColumn(),
         console=console,
         transient=True,
+        disable=not console.is_terminal,
     ) as progress:
         task = progress.add_task("", total=len(checks))
         for check in checks:

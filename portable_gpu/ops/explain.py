@@ -9,10 +9,11 @@ its kernels in ``CATALOGUE``::
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -64,23 +65,10 @@ class Explanation:
         return "\n".join(lines)
 
 
-class Explainer(Protocol):
-    """What a family of operations gives: an explanation from sizes, with no device."""
-
-    def __call__(
-        self,
-        operation: str,
-        sizes: Sequence[int],
-        dtype: np.dtype[Any],
-        target: Target,
-        table: TuningTable,
-        **options: Any,
-    ) -> Explanation:
-        """Explain ``operation`` on C-ordered arrays.
-
-        Raises:
-            ArgumentError: Sizes or options do not suit the operation.
-        """
+#: What a family of operations gives: an explanation for C-ordered arrays, with no device.
+#: Called with the operation's name, the sizes, a dtype, a target and a tuning table, and the
+#: function's own options by keyword.
+Explainer: TypeAlias = Callable[..., Explanation]
 
 
 def explainers() -> dict[str, Explainer]:
@@ -143,9 +131,10 @@ def explain(
             operation, [int(n) for n in sizes], np.dtype(dtype), target, table, **options
         )
     except TypeError as error:
-        if "keyword argument" not in str(error):
+        unknown = re.search(r"unexpected keyword argument ('\w+')", str(error))
+        if unknown is None:
             raise
-        raise ArgumentError(f"{operation} takes no such option: {error}") from None
+        raise ArgumentError(f"{operation} takes no option {unknown[1]}") from None
 
 
 def _pairs(values: Mapping[str, Any]) -> str:

@@ -122,9 +122,7 @@ def dense_layer(m: int, n: int, k: int) -> Check:
     return Check("gemm", f"float32 {m} x {n} x {k}, bias and relu", run, expected)
 
 
-def product(
-    a: Array, b: Array, dtype: Any, alpha: float, beta: float, c: Array | None
-) -> Expected:
+def product(a: Array, b: Array, dtype: Any, alpha: float, beta: float, c: Array | None) -> Expected:
     """``alpha a @ b + beta c`` and ``gamma(k) (|alpha| |a| @ |b| + |beta c|)``.
 
     A complex component is a sum of 2 k products.  Scaling and adding C are three more roundings.
@@ -162,10 +160,9 @@ def checks(dtypes: list[np.dtype[Any]]) -> Iterator[Check]:
     yield gemv(257, 130, "float32", alpha=2, beta=-1, view="device")
     yield gemv(257, 130, "float32", view="stepped")
     for dtype in dtypes:
-        if dtype.kind in "fc" or is_float16_like(dtype):
-            if dtype != np.float32:
-                yield gemm(97, 131, 67, dtype, "NC" if dtype.kind == "c" else "NN")
-                yield gemv(600, 300, dtype, "C" if dtype.kind == "c" else "N")
+        if (dtype.kind in "fc" or is_float16_like(dtype)) and dtype != np.float32:
+            yield gemm(97, 131, 67, dtype, "NC" if dtype.kind == "c" else "NN")
+            yield gemv(600, 300, dtype, "C" if dtype.kind == "c" else "N")
     single = np.dtype(np.float32)
     yield matmul(Input(single, (5, 33, 34)), Input(single, (34, 35), seed=1))
     yield matmul(Input(single, (33, 34)), Input(single, (34,), seed=1))

@@ -187,4 +187,6 @@ def checks(dtypes: list[np.dtype[Any]]) -> Iterator[Check]:
         if dtype == np.int16 and np.dtype(np.float64) in dtypes:
             yield reduction("mean", Input(dtype, (10_007,)))
     yield inner("dot", Input(single, (100_003,)), Input(single, (100_003,), seed=1))
-    yield inner("vdot", Input(np.dtype(np.complex64), (999,)), Input(np.dtype("c8"), (999,), seed=1))
+    yield inner(
+        "vdot", Input(np.dtype(np.complex64), (999,)), Input(np.dtype("c8"), (999,), seed=1)
+    )

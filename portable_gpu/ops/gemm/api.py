@@ -233,6 +233,8 @@ def _make(
 
 def _factor(value: Any, name: str, compute: Element) -> Any:
     """``alpha`` or ``beta`` as a number of the product's kind."""
+    if type(value) in (float, int):
+        return value
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
     if not isinstance(value, Number):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -123,6 +124,7 @@ def bind(
     return problem
 
 
+@lru_cache(maxsize=256)
 def result_dtype(a: DType, b: DType) -> DType:
     """NumPy's dtype of ``a @ b``.
 
@@ -137,6 +139,7 @@ def result_dtype(a: DType, b: DType) -> DType:
     return dtype
 
 
+@lru_cache(maxsize=256)
 def compute_element(a: DType, b: DType) -> Element:
     """The element that products are summed in: float32 for 16-bit floats."""
     elem = element(result_dtype(a, b))

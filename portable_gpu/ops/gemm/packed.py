@@ -30,9 +30,8 @@ from portable_gpu.tuning.policy import Policy
 
 #: Bytes of scratch that one call may use: a third each for A, B and unfinished sums.
 WORKSPACE = 192 << 20
-#: OpenCL tells the size of the last cache level only.  Assumed of the two below it, which hold a
-#: panel of B and a block of A (recent x86 and Arm cores: 32 to 128 KiB, 0.5 to 2 MiB).
-L1_BYTES = 64 << 10
+#: OpenCL tells the size of the last cache level only.  Assumed of the one below it, which holds a
+#: block of A while panels of B pass by (recent cores of x86 and Arm: 0.5 to 2 MiB).
 L2_BYTES = 1 << 20
 #: An operand that is used by no more tiles than this is read where it lies: in slabs (packing
 #: costs a pass over memory), and where one work-item makes whole products (a pass over the cache).
@@ -71,7 +70,7 @@ class PackedPolicy(Policy):
 
     @classmethod
     def default(cls, target: Target, elem: Element) -> PackedPolicy:
-        """Fill the vector registers with sums, L1 with a panel of B, half of L2 with A's block."""
+        """Fill the vector registers with sums, and most of L2 with a block of A."""
         lane = elem.itemsize // elem.components
         vector = min(16, max(2, target.vector_bytes // lane))
         if registers(target) == 32:
@@ -84,8 +83,9 @@ class PackedPolicy(Policy):
     def of_tile(cls, vector: int, item_m: int, vectors: int, elem: Element) -> PackedPolicy:
         """The policy of a register tile: the cache blocks follow from it."""
         item_n = vectors * vector
-        depth = min(512, max(64, L1_BYTES // (item_n * elem.itemsize) // 64 * 64))
-        block_m = max(1, L2_BYTES // 2 // (item_m * elem.itemsize * depth))
+        step = (item_m + item_n) * elem.itemsize  # of a panel of A and one of B
+        depth = min(1024, max(64, L2_BYTES * 3 // 16 // step // 64 * 64))
+        block_m = max(1, L2_BYTES * 3 // 4 // (item_m * elem.itemsize * depth))
         return cls(vector, item_m, item_n, depth, block_m, chunk=256)
 
     @classmethod
@@ -113,14 +113,13 @@ class PackedPolicy(Policy):
         }
 
     def fit(self, m: int, n: int, elem: Element) -> PackedPolicy:
-        """The policy for a product with few rows or columns: a tile that wastes less."""
-        if m >= 4 * self.item_m and n >= 4 * self.item_n:
-            return self
+        """The policy with the register tile that wastes least on a product of m x n."""
         sums = self.item_m * self.item_n // self.vector
         shapes = {(self.item_m, self.item_n // self.vector)}
-        for rows in (1, 2, 3, 4, 6, 8, 12):
-            for vectors in (1, 2, 3, 4, 6, 8):
-                if rows * vectors <= sums:
+        small = m < 4 * self.item_m or n < 4 * self.item_n
+        for rows in (1, 2, 3, 4, 6, 8, 12) if small else (4, 8):
+            for vectors in (1, 2, 3, 4, 6, 8) if small else (3,):
+                if rows * vectors == sums or (small and rows * vectors < sums):
                     shapes.add((rows, vectors))
 
         def cost(shape: tuple[int, int]) -> float:

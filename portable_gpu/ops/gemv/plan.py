@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.codegen.specialization import Specialization
+from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.errors import ArgumentError, UnsupportedError
 from portable_gpu.ops.explain import Explanation
 from portable_gpu.ops.gemv.problem import GemvProblem
 from portable_gpu.ops.gemv.route import Route, choose
 from portable_gpu.runtime.engine import Engine, QueueState
 from portable_gpu.runtime.program import BUFFER, INT, LONG, UINT
-from portable_gpu.runtime.views import View
 from portable_gpu.targets import Target
 from portable_gpu.tuning.table import TuningTable
 
@@ -69,21 +68,27 @@ class GemvPlan:
         self._local = (route.group_size,)
         self._global = (route.blocks * route.parts * route.group_size,)
 
-    def __call__(
+    def launch(
         self,
         state: QueueState,
-        a: View,
-        x: View,
-        y: View,
+        places: Sequence[Any],
         alpha: Any,
         beta: Any,
-        wait_for: Sequence[cl.Event] | None,
+        wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event:
-        """Enqueue the product; returns the event of its end.  ``alpha == 0`` reads no input."""
+        """Enqueue the product; returns the event of its end.
+
+        Args:
+            state: The queue.
+            places: Buffer and offset (in elements) of a, of x and of y.
+            alpha, beta: The factors; ``alpha == 0`` reads neither a nor x.
+            wait_for: Events to wait for.
+        """
         route = self.route
-        arguments = (
-            a.buffer, a.offset + self._shift_a, *self._a, x.buffer, x.offset + self._shift_x, self._x,
-            y.buffer, y.offset + self._shift_y, self._y, self._m, self._n if alpha else 0,
+        a, a_offset, x, x_offset, y, y_offset = places
+        arguments: tuple[Any, ...] = (
+            a, a_offset + self._shift_a, *self._a, x, x_offset + self._shift_x, self._x,
+            y, y_offset + self._shift_y, self._y, self._m, self._n if alpha else 0,
             alpha, beta, 1 if beta else 0,
         )  # fmt: skip
         if route.parts > 1:

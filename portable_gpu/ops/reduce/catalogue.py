@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from portable_gpu.codegen.operators import BinaryOp, Map
 from portable_gpu.codegen.reductions import Reduction, Request, reduction
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import element
@@ -50,6 +51,7 @@ _RULES: dict[str, Callable[..., tuple[Request, DType]]] = {
     "nrm2": rules._nrm2,
     "dot": rules._dot,
     "vdot": rules._vdot,
+    "reduce": rules._custom(BinaryOp("add", "0", "a + b"), Map("x"), None),
 }
 _WHOLE_ONLY = ("dot", "vdot")
 _SINGLE_AXIS = ("argmin", "argmax")

@@ -15,7 +15,8 @@ from portable_gpu.dtypes import Element, element
 from portable_gpu.errors import ArgumentError, ShapeError
 from portable_gpu.ops.reduce.geometry import analyse
 from portable_gpu.ops.reduce.plan import ReducePlan
-from portable_gpu.runtime.engine import Engine, QueueState, queue_state_of
+from portable_gpu.runtime.engine import Engine, QueueState
+from portable_gpu.runtime.repeat import Key, Repeat, again
 from portable_gpu.runtime.views import (
     Call,
     Shape,
@@ -23,7 +24,6 @@ from portable_gpu.runtime.views import (
     as_array,
     check_no_overlap,
     contiguous_strides,
-    new_array,
 )
 
 Axes = int | tuple[int, ...] | None
@@ -144,27 +144,12 @@ def run(
     plain = out is None and engine is None and queue is None and not wait_for
     if type(axis) is not int and axis is not None:
         normalise_axes(axis, 64)  # unhashable ones, too, and True, which equals 1
-    state = queue_state_of(arrays) if plain else None
-    key = None
-    if state is not None:  # the call that loops make: device arrays, and nothing to check
-        places = [(a.shape, a.strides, a.dtype, a.offset & 15) for a in arrays]
-        key = (request, axis, keepdims, *places)
-        known = state.engine.known(key)
-        if known is not None:
-            return _launch_again(known, state, arrays)
+    result, key = again((request, axis, keepdims), arrays) if plain else (None, None)
+    if result is not None:
+        return result
     return _run_checked(
         name, arrays, names, request, axis, keepdims, out, engine, queue, wait_for, key
     )
-
-
-def _launch_again(known: Prepared, state: QueueState, arrays: Sequence[Any]) -> Any:
-    result = new_array(state, known.shape, known.dtype)
-    places: list[Any] = []
-    for array in arrays:
-        places += (array.base_data, array.offset // array.dtype.itemsize)
-    places += (result.base_data, 0)
-    result.events.append(known.plan.launch(state, places))
-    return result
 
 
 def _run_checked(
@@ -178,7 +163,7 @@ def _run_checked(
     engine: Engine | None,
     queue: cl.CommandQueue | None,
     wait_for: Sequence[cl.Event] | None,
-    key: tuple[Any, ...] | None,
+    key: Key | None,
 ) -> Any:
     arrays = [as_array(a, n) for a, n in zip(arrays, names, strict=True)]
     reduced = normalise_axes(axis, arrays[0].ndim)
@@ -205,18 +190,9 @@ def _run_checked(
     if result.size:
         call.event(plan(call.state, views, result, call.wait_for))
     if key is not None:
-        call.engine.plan(key, lambda: Prepared(plan, shape, dtype))
+        call.engine.plan(key, lambda: Repeat(plan.launch, shape, dtype))
     value = call.finish()
     return value[()] if call.host and out is None and not shape else value
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A plan, and what its result looks like."""
-
-    plan: Any
-    shape: Shape
-    dtype: np.dtype[Any]
 
 
 def _make_any_plan(engine: Engine, problem: Problem) -> Any:

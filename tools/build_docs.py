@@ -1,0 +1,90 @@
+"""Build the documentation: the public names from their docstrings, and the pages of docs/.
+
+    python tools/build_docs.py [FOLDER]
+
+Writes HTML to FOLDER (default build/docs); open its index.html.  Fails if a public name has no
+docstring.  Needs the extra [docs].
+"""
+
+from __future__ import annotations
+
+import html
+import inspect
+import sys
+from pathlib import Path
+
+import pdoc
+import pdoc.render
+from pdoc.render_helpers import to_html
+
+import portable_gpu
+from portable_gpu.version import __version__
+
+ROOT = Path(__file__).resolve().parent.parent
+MODULES = ("portable_gpu", "portable_gpu.errors", "portable_gpu.targets", "portable_gpu.tuning")
+PAGE = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>{title}</title>
+<style>
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; }}
+table {{ border-collapse: collapse; }} td, th {{ border: 1px solid #ccc; padding: .2em .6em; }}
+pre {{ background: #f6f6f6; padding: .6em; overflow: auto; }} nav a {{ margin-right: 1em; }}
+</style>
+<nav>{links}</nav>
+{body}
+</html>
+"""
+
+
+def pages() -> dict[str, Path]:
+    """The Markdown files, by the names of their HTML files."""
+    found = {"index.html": ROOT / "README.md", "contributing.html": ROOT / "CONTRIBUTING.md"}
+    found["changelog.html"] = ROOT / "CHANGELOG.md"
+    for path in sorted((ROOT / "docs").glob("*.md")):
+        found[f"{path.stem.lower()}.html"] = path
+    return found
+
+
+def write_page(out: Path, source: Path, links: str, names: dict[str, Path]) -> None:
+    """One Markdown file as HTML, with links to other pages set right."""
+    text = source.read_text(encoding="utf-8")
+    for name, path in names.items():
+        for form in (path.relative_to(ROOT).as_posix(), f"../{path.name}", path.name):
+            text = text.replace(f"]({form})", f"]({name})")
+    title = text.splitlines()[0].lstrip("# ")
+    out.write_text(
+        PAGE.format(title=html.escape(title), links=links, body=to_html(text)), encoding="utf-8"
+    )
+
+
+def undocumented() -> list[str]:
+    """Public functions and classes without a docstring."""
+    public = {name: getattr(portable_gpu, name) for name in portable_gpu.__all__}
+    return [
+        name
+        for name, value in public.items()
+        if (inspect.isfunction(value) or inspect.isclass(value)) and not inspect.getdoc(value)
+    ]
+
+
+def main() -> int:
+    """Build everything; 1 if a docstring is missing."""
+    out = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build" / "docs")
+    if missing := undocumented():
+        print(f"no docstring: {', '.join(missing)}")
+        return 1
+    pdoc.render.configure(
+        docformat="google", footer_text=f"portable_gpu {__version__}", show_source=False, math=False
+    )
+    pdoc.pdoc(*MODULES, "!portable_gpu.cli", output_directory=out)
+    names = pages()
+    listed = [*((name, path.stem.title()) for name, path in names.items()), ("portable_gpu.html", "API")]
+    links = "".join(f'<a href="{name}">{title}</a>' for name, title in listed)
+    for name, path in names.items():
+        write_page(out / name, path, links, names)
+    print(f"{len(names)} pages and {len(MODULES)} modules in {out}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
