@@ -21,7 +21,13 @@ import portable_gpu
 from portable_gpu.version import __version__
 
 ROOT = Path(__file__).resolve().parent.parent
-MODULES = ("portable_gpu", "portable_gpu.errors", "portable_gpu.targets", "portable_gpu.tuning")
+MODULES = (
+    "portable_gpu",
+    "portable_gpu.errors",
+    "portable_gpu.targets",
+    "portable_gpu.tuning.policy",
+    "portable_gpu.tuning.table",
+)
 PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>{title}</title>
@@ -78,8 +84,9 @@ def main() -> int:
     )
     pdoc.pdoc(*MODULES, "!portable_gpu.cli", output_directory=out)
     names = pages()
-    listed = [*((name, path.stem.title()) for name, path in names.items()), ("portable_gpu.html", "API")]
-    links = "".join(f'<a href="{name}">{title}</a>' for name, title in listed)
+    titles = {name: path.stem.title() for name, path in names.items()}
+    titles["portable_gpu.html"] = "API"
+    links = "".join(f'<a href="{name}">{title}</a>' for name, title in titles.items())
     for name, path in names.items():
         write_page(out / name, path, links, names)
     print(f"{len(names)} pages and {len(MODULES)} modules in {out}")

@@ -38,6 +38,8 @@ LIBCLC = Path("/usr/lib/clc/nvptx64--nvidiacl.bc")
 #: Compiled for every target and dtype; all other operations for float32 alone, unless --full.
 ALWAYS = ("gemm", "gemv", "sum", "argmin", "dot", "nrm2", "var")
 DTYPES = ("float32", "float64", "float16", "complex64", "int8")
+#: For the machines that differ from another only in how lanes exchange values.
+LDS_DTYPES = ("float32", "float64")
 ALL_DTYPES = (*DTYPES, "int64", "uint16", "complex128", "bool")
 
 
@@ -207,7 +209,8 @@ def jobs(
     entries = catalogue()
     for machine in wanted:
         seen = set()
-        for dtype in ALL_DTYPES if full else DTYPES:
+        usual = LDS_DTYPES if machine.name.endswith("-lds") else DTYPES
+        for dtype in ALL_DTYPES if full else usual:
             for operation, build in entries.items():
                 if not full and dtype != "float32" and operation not in ALWAYS:
                     continue

@@ -1,10 +1,11 @@
-"""Run the device tests on each OpenCL implementation and path that this machine offers.
+"""Run the device tests on each OpenCL implementation, and the compilers of GPUs not at hand.
 
     python tools/test_matrix.py [JOB ...]
 
-Every job is one pytest process with its own environment.  A job whose implementation is not
-installed is skipped with a word on what to install.  Ends with pytest's closing line of each job;
-the exit status is 0 if all that ran passed.
+Every job is one pytest process with its own environment, but for `offline`, which is
+tools/offline_check.py.  A job whose implementation is not installed is skipped with a word on
+what to install.  Ends with the closing line of each job; the exit status is 0 if all that ran
+passed.
 
 PoCL and Intel's runtime come from the extras [pocl] and [intel]; Oclgrind from the system.
 Intel's runtime runs each sub-group in lock-step and so hides missing barriers; PoCL and Oclgrind,
@@ -28,6 +29,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TIME_LIMIT = 900  # seconds for one job
+OFFLINE = "offline"
 _CLOSING_LINE = re.compile(r"^=+ .*\bin [\d.]+s.*=+$")
 
 
@@ -157,9 +159,21 @@ def run(job: Job, library: Path, folder: Path) -> tuple[bool, str]:
     return status == 0, closing or f"pytest did not finish (status {status})"
 
 
+def run_offline() -> tuple[bool, str]:
+    """Compile for AMD's and NVIDIA's GPUs; whether it passed, and the closing line."""
+    print(f"{OFFLINE}:", flush=True)
+    done = subprocess.run(
+        [sys.executable, "tools/offline_check.py"], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    print(done.stdout, end="", flush=True)
+    lines = done.stdout.splitlines() or ["it said nothing"]
+    skipped = [line for line in lines[:-1] if ": skipped, " in line]
+    return done.returncode == 0, "\n".join([*skipped, lines[-1]])
+
+
 def main() -> int:
     """Run the jobs named on the command line, or all."""
-    names = [job.name for job in JOBS]
+    names = [*(job.name for job in JOBS), OFFLINE]
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("job", nargs="*", help=", ".join(names), metavar="JOB")
     wanted = parser.parse_args().job or names
@@ -177,6 +191,10 @@ def main() -> int:
             good, closing = run(job, library, Path(folder))
         passed = passed and good
         lines.append(f"{job.name}: {'passed' if good else 'FAILED'}\n{closing}")
+    if OFFLINE in wanted:
+        good, closing = run_offline()
+        passed = passed and good
+        lines.append(f"{OFFLINE}: {'passed' if good else 'FAILED'}\n{closing}")
     print("\nThe matrix:\n" + "\n".join(lines))
     return 0 if passed else 1
 

@@ -36,10 +36,10 @@
 #define DEVICE_FENCE() mem_fence(CLK_GLOBAL_MEM_FENCE)
 #endif
 
-// A __local array of a kernel, as its elements are to be reached.  PoCL 3.0 leaves an array that
-// is addressed by constant indices in one static place that all its threads share, so that
-// work-groups overwrite each other's; an offset that is 0 in every one-dimensional launch, and
-// that its compiler does not know, prevents that.
+// A __local array of a kernel, as it is to be passed to a function.  LLVM moves an address that
+// is the same in every call into the function, and there PoCL 3.0 takes the array for a static one:
+// all its threads share it, and work-groups overwrite each other's.  An offset that is 0 in every
+// one-dimensional launch, and that the compiler does not know, prevents that.
 #if BUILTINS_INLINE
 #define LOCAL_ARRAY(array) (array)
 #else

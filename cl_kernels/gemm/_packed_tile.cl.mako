@@ -13,8 +13,9 @@
 ##   sum      accumulators of earlier steps: `parts` blocks of TILE values, part_stride apart, are
 ##            added; unless `finish`, the sums go to the first one.
 ##   finish   store rows [0, rows) and columns [skip, cols) at place (row, col) of C.
-## form: portable_gpu.ops.gemm.packed.Form.  An operand that is not packed is read where it lies: a with two strides (rows beyond the edge
-## repeat the last), b with unit stride along columns.  swapped: C is the caller's C transposed.
+## form: portable_gpu.ops.gemm.packed.Form.  An operand that is not packed is read where it lies: a
+## with two strides (rows beyond the edge repeat the last), b with unit stride along columns.  Where
+## form.swapped, C is the caller's C transposed.
 <%def name="define(problem, policy, form)"><%
     compute, c = problem.compute, problem.c.elem
     V, MR, NR = policy.vector, policy.item_m, policy.item_n
@@ -28,13 +29,10 @@
 %>
 #define TILE ${MR * NR * C}
 #define VEC(p) (*(__global lanes${V}_u *)(p))
-#if defined(__has_builtin)
-#if __has_builtin(__builtin_prefetch)
+#if BUILTINS_INLINE
+#define PREFETCH(p) prefetch((__global const char *)(p), 1)
+#else
 #define PREFETCH(p) __builtin_prefetch((const void *)(size_t)(p))
-#endif
-#endif
-#ifndef PREFETCH
-#define PREFETCH(p)
 #endif
 static inline void tile(
     __global const real_t *a, long a_row, long a_step, __global const real_t *b, long b_step,

@@ -11,7 +11,7 @@
 ##
 ## V, R, U: vector, rows, unroll of the policy.  B: outputs of a block at most.
 ## elem, real: element, and the real type of the sums.  P: reals of an element.  C = V * P; S: type
-## of P reals.  conj: conjugate A.  unit: a_out == 1 (else V == 1).  y_unit: y_step == 1.
+## of P reals.  conj: conjugate A.  unit: a_out == 1 (else V == U == 1).  y_unit: y_step == 1.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
 <%namespace name="lanes" file="/gemv/_lanes.cl.mako"/>
@@ -32,7 +32,7 @@ ${lanes.finish(elem, real, C, y_unit)}
 % for u in range(unroll):
         {
 % for k in range(rows):
-        const ${T} v${k} = load${W}(a${k}${f" + {u * W}" if unit else ""});
+        const ${T} v${k} = load${W}(a${k}${f" + {u * W}" if u else ""});
 % endfor
 % if elem.complex:
         s${u} += ${" + ".join(f"v{k} * x{k}.x" for k in range(rows))};

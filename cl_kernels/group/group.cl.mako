@@ -6,7 +6,7 @@
 ##   wave[0]   wave[1]  ...           its first lane writes one slot of local memory
 ##   the first sub-group folds wave[0 .. G/S)
 ## The slots of wave are apart from those of the sub-groups, which saves a barrier.
-## Call it from all work-items; a barrier must lie between two calls.
+## Call it from all work-items, with LOCAL_ARRAY(wave); a barrier must lie between two calls.
 <%def name="define_subgroup(acc, width)">${subgroup.define(acc, width)}</%def>
 
 <%def name="define(acc, G, S)">

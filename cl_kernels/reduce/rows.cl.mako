@@ -17,7 +17,7 @@
 <%
     inputs = dict(zip("xy", r.inputs))
     streamed = ["x"] if r.per_row else list(inputs)
-    wave = "wave" if G > S else "0"
+    wave = "LOCAL_ARRAY(wave)" if G > S else "0"
     slot = "SUBGROUP_SLOT(scratch)"
     words = r.acc.bytes // 4
     steps = dict.fromkeys([(V, U), (V, 1), (1, 1)])

@@ -10,7 +10,7 @@ import typer
 from portable_gpu.ops.explain import explain as explanation_of
 from portable_gpu.targets import class_names
 
-_TARGETS = f"Explain for a device class, with no device: {', '.join(class_names())}, nvidia-smNN."
+_TARGETS = f"Explain for a device class, with no device: {', '.join(class_names())}."
 
 
 def explain(

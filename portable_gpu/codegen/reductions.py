@@ -219,7 +219,8 @@ def _dot(name: str, x: Element, y: Element, result: Element) -> Reduction:
         terms += [f"a.im {im_sign}= {xi} * {y_re};" for xi in x_im]
         return " ".join(terms)
 
-    names, finish = ("s",), "s"
+    names: tuple[str, ...] = ("s",)
+    finish = "s"
     if result.complex:
         names, finish = ("re", "im"), f"({result.value})(re, im)"
     return _sums(name, (x, y), names, ctype, update, result, finish)

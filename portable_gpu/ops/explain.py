@@ -19,7 +19,7 @@ import numpy as np
 
 from portable_gpu import ops
 from portable_gpu.dtypes import dtype_of, element
-from portable_gpu.errors import ArgumentError
+from portable_gpu.errors import ArgumentError, UnsupportedError
 from portable_gpu.runtime.engine import Engine, default_engine
 from portable_gpu.targets import Target, example_target
 from portable_gpu.tuning.table import TuningTable
@@ -106,7 +106,8 @@ def explain(
 
     Raises:
         ArgumentError: No such operation, or sizes or options that it does not take.
-        DTypeError: An unknown dtype.
+        DTypeError: An unknown dtype, or one that the operation does not take.
+        UnsupportedError: Double precision for a device without it.
 
     Example::
 
@@ -119,13 +120,15 @@ def explain(
         raise ArgumentError(f"sizes are {sizes}; whole numbers from 0 on would do")
     if isinstance(dtype, str):
         dtype = dtype_of(dtype)
-    element(dtype)
+    elem = element(dtype)
     if target is None:
         engine = default_engine() if engine is None else engine
         target, table = engine.target, engine.table
     else:
         table = TuningTable.load() if engine is None else engine.table
         target = example_target(target) if isinstance(target, str) else target
+    if elem.needs_fp64 and not target.fp64:
+        raise UnsupportedError(f"{target.facts.name} has no double precision, which {dtype} needs")
     try:
         return known[operation](
             operation, [int(n) for n in sizes], np.dtype(dtype), target, table, **options

@@ -301,9 +301,9 @@ def test_too_little_memory(engine: Engine) -> None:
     small.maps_host_memory = small.takes_host_pointers = False
     with pytest.raises(DeviceMemoryError, match=r"\d+ bytes.*1048576"):
         pg.sum(np.zeros(1 << 19, np.float64), engine=small)
+    data = on_device(engine, np.zeros(16, np.float32))
+    wide = cla.Array(engine.queue, (1 << 21, 1), np.float32, data=data.data, strides=(0, 4))
     with pytest.raises(DeviceMemoryError, match="bytes"):
-        data = on_device(engine, np.zeros(16, np.float32))
-        wide = cla.Array(engine.queue, (1 << 21, 1), np.float32, data=data.data, strides=(0, 4))
         pg.sum(wide, axis=1, engine=small)
     assert pg.sum(np.ones(10), engine=small) == 10
 

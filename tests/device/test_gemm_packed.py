@@ -252,6 +252,10 @@ def test_slabs_bound_the_workspace(cpu: Engine, monkeypatch: pytest.MonkeyPatch)
         a, b = values(rng, (*shape, 130, 1300), np.float32), values(rng, (1300, 170), np.float32)
         gemm = run_and_check(cpu, a, b, np.float32, 1, 2)
         assert gemm.workspace_bytes <= 3 * 70_000
+    a, b = values(rng, (8, 300), np.float32), values(rng, (300, 2001), np.float32)
+    gemm = run_and_check(cpu, a, b, np.float32)
+    assert not gemm.form.b_packed
+    assert gemm.workspace_bytes <= 3 * 70_000
 
 
 @pytest.mark.parametrize("forced", ["parallel", "whole"])

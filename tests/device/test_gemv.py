@@ -299,7 +299,7 @@ def test_refuses(engine: Engine) -> None:
             "y shares",
             lambda: gemv(whole[:24].reshape(4, 6), x, y=whole[20:24], engine=engine),
         ),
-        (ArgumentError, "y is", lambda: gemv(a, x, y=on_device(engine, y), engine=engine)),
+        (ArgumentError, "y is", lambda: gemv(on_device(engine, a), on_device(engine, x), y=y)),
     ]
     for error, text, call in cases:
         before = [v.copy() for v in (a, x, y, whole)]

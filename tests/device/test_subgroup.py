@@ -43,7 +43,7 @@ void fold(
         v = ${acc.name}_subgroup${width}(v, SUBGROUP_SLOT(scratch));
         const bool first = get_local_id(0) % ${width}u == 0;
 % else:
-        v = ${acc.name}_group(v, SUBGROUP_SLOT(scratch), wave);
+        v = ${acc.name}_group(v, SUBGROUP_SLOT(scratch), LOCAL_ARRAY(wave));
         barrier(CLK_LOCAL_MEM_FENCE);
         const bool first = get_local_id(0) == 0;
 % endif

@@ -226,7 +226,8 @@ class PackedGemm:
         self.origin = choice.origin
         self._panels_a = -(-core.m // policy.item_m)
         self._panels_b = -(-core.n // policy.item_n)
-        self.whole = self._takes_whole()
+        self._whole_bytes = whole_bytes(core, policy)
+        self.whole = takes_whole(core, policy, self._units)
         self.form = self._form()
         self._scalar = scalar_type(core)
         self._strides = [
@@ -278,15 +279,6 @@ class PackedGemm:
 
     # -- choices
 
-    def _takes_whole(self) -> bool:
-        """Whether single work-items make whole products."""
-        core, policy = self._core, self.policy
-        lanes = self._panels_a * policy.item_m + self._panels_b * policy.item_n
-        self._whole_bytes = max(64, lanes * core.k * core.compute.itemsize)
-        if self._whole_bytes > L2_BYTES:
-            return False
-        return core.flop <= SERIAL_FLOP or core.batch_size >= 4 * self._units
-
     def _whole_items(self) -> tuple[int, int]:
         """Work-items, and products of each."""
         core = self._core
@@ -328,6 +320,8 @@ class PackedGemm:
         rows = core.m if not self.form.a_packed else min(rows, core.m)
         cols = core.n if not self.form.b_packed else min(cols, core.n)
         if multiple:
+            most = third // (splits * lane * policy.item_m * policy.item_n)
+            cols = min(cols, max(1, most) * policy.item_n)
             most = third // (splits * lane * -(-cols // policy.item_n) * policy.item_n)
             rows = min(rows, max(1, most // policy.item_m) * policy.item_m)
         each = slab_k * lane * max(rows * self.form.a_packed, cols * self.form.b_packed)
@@ -515,6 +509,20 @@ def grain(mode: str, bytes_across: int, chunk: int) -> tuple[int, int]:
 def in_place(operand: Operand, compute: Element) -> bool:
     """Whether tiles can read the operand where it lies: no conversion is needed."""
     return operand.elem == compute and not compute.complex
+
+
+def whole_bytes(core: GemmProblem, policy: PackedPolicy) -> int:
+    """Scratch of a work-item that makes a whole product: both operands, packed."""
+    rows, cols = -(-core.m // policy.item_m), -(-core.n // policy.item_n)
+    lanes = rows * policy.item_m + cols * policy.item_n
+    return max(64, lanes * core.k * core.compute.itemsize)
+
+
+def takes_whole(core: GemmProblem, policy: PackedPolicy, units: int) -> bool:
+    """Whether single work-items make whole products."""
+    if whole_bytes(core, policy) > L2_BYTES:
+        return False
+    return core.flop <= SERIAL_FLOP or core.batch_size >= 4 * units
 
 
 def prefers_transpose(problem: GemmProblem, policy: PackedPolicy) -> bool:

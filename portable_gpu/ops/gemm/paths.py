@@ -8,13 +8,22 @@ from typing import Any, Protocol
 import numpy as np
 import pyopencl as cl
 
-from portable_gpu.codegen.specialization import Specialization
+from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import element
-from portable_gpu.errors import ArgumentError
+from portable_gpu.errors import ArgumentError, DTypeError
 from portable_gpu.ops.explain import Explanation
 from portable_gpu.ops.gemm.binding import compute_element
 from portable_gpu.ops.gemm.choice import GemmChoice, choose
-from portable_gpu.ops.gemm.packed import PackedGemm, PackedPolicy
+from portable_gpu.ops.gemm.packed import (
+    Form,
+    PackedGemm,
+    PackedPolicy,
+    mode,
+    pieces,
+    prefers_transpose,
+    takes_whole,
+    transposed,
+)
 from portable_gpu.ops.gemm.policy import SHAPE_CLASSES, GemmPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.simt import SimtGemm, specializations_of
@@ -69,18 +78,31 @@ def explain(
         trans_a, trans_b: N, T or C.
 
     Raises:
-        ArgumentError: There are not three sizes.
+        ArgumentError: There are not three sizes, or an unknown transposition.
+        DTypeError: gemm of integers.
     """
     if len(sizes) != 3:
         raise ArgumentError(f"{operation} takes the sizes m, n and k; got {tuple(sizes)}")
+    for name, trans in (("trans_a", trans_a), ("trans_b", trans_b)):
+        if trans not in ("N", "T", "C"):
+            raise ArgumentError(f"{name} is {trans!r}; N, T and C are known")
+    if operation == "gemm" and not element(dtype).floating:
+        raise DTypeError(f"gemm of {dtype}; floating dtypes (see matmul)")
     m, n, k = sizes
     problem = _contiguous(m, n, k, dtype, batch, trans_a, trans_b)
     choice = choose(problem, target, table)
     policy: Policy | None = choice.policy
-    origin, details = choice.origin, {}
+    path, origin, why = choice.path, choice.origin, choice.why
+    details: dict[str, Any] = {}
     if choice.path == "packed":
         packed = table.choose("gemm_packed", PackedPolicy, target, problem.compute)
-        policy, origin = packed.policy.fit(m, n, problem.compute), packed.origin
+        swapped = prefers_transpose(problem, packed.policy)
+        core = transposed(problem) if swapped else problem
+        policy = fitted = packed.policy.fit(core.m, core.n, problem.compute)
+        origin, details = packed.origin, {"transposed": swapped}
+        if takes_whole(core, fitted, target.compute_units):
+            path = "packed, whole"
+            why += "; each product is small enough for one work-item"
     elif choice.policy is not None:
         details = {
             "shape class": choice.shape_class,
@@ -92,17 +114,18 @@ def explain(
     stack = "".join(f"{extent} x " for extent in batch)
     return Explanation(
         operation=f"{operation} of {stack}({m} x {k} by {k} x {n}) {dtype} on {target.facts.name}",
-        path=choice.path,
-        kernels=_KERNELS[choice.path],
+        path=path,
+        kernels=_KERNELS[path],
         policy=policy.to_dict() if policy else {},
         origin=origin,
-        why=choice.why,
+        why=why,
         details={**details, "flop": problem.flop, "bytes": problem.bytes},
     )
 
 
 _KERNELS = {
     "packed": ("gemm/packed",),
+    "packed, whole": ("gemm/packed_whole",),
     "direct": ("gemm/direct",),
     "tiled": ("gemm/gemm",),
     "split-k": ("gemm/gemm", "gemm/split_sum"),
@@ -112,13 +135,27 @@ _KERNELS = {
 def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization]:
     """What the default policies of all shape classes build for a target and a dtype."""
     problem = _contiguous(4096, 4096, 4096, dtype)
+    if target.is_cpu:
+        return _packed(problem, target)
     choices = [GemmChoice("direct")]
-    if not target.is_cpu:
-        for shape_class in SHAPE_CLASSES:
-            policy = GemmPolicy.for_shape_class(target, problem.compute, shape_class)
-            choices.append(GemmChoice("tiled", policy, shape_class=shape_class))
-        choices.append(GemmChoice("split-k", choices[1].policy, splits=2))
-    return [spec for choice in choices for spec in specializations_of(problem, choice, target)]
+    for shape_class in SHAPE_CLASSES:
+        policy = GemmPolicy.for_shape_class(target, problem.compute, shape_class)
+        choices.append(GemmChoice("tiled", policy, shape_class=shape_class))
+    choices.append(GemmChoice("split-k", choices[1].policy, splits=2))
+    found = [spec for choice in choices for spec in specializations_of(problem, choice, target)]
+    return list({spec.key: spec for spec in found}.values())
+
+
+def _packed(problem: GemmProblem, target: Target) -> list[Specialization]:
+    a, b = problem.a, problem.b
+    context = {
+        "problem": problem,
+        "policy": PackedPolicy.default(target, problem.compute),
+        "form": Form(mode(a.row, a.col), mode(b.col, b.row), True, True, swapped=False),
+        "pieces": pieces,
+    }
+    names = ("gemm/packed", "gemm/packed_whole")
+    return [specialize(name, target, **context) for name in names]
 
 
 def _contiguous(

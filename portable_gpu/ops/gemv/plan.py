@@ -10,7 +10,7 @@ import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import dtype_of, element
-from portable_gpu.errors import ArgumentError, UnsupportedError
+from portable_gpu.errors import ArgumentError, DTypeError, UnsupportedError
 from portable_gpu.ops.explain import Explanation
 from portable_gpu.ops.gemv.problem import GemvProblem
 from portable_gpu.ops.gemv.route import Route, choose
@@ -114,11 +114,14 @@ def explain(
 
     Raises:
         ArgumentError: There are not two sizes above 0, or ``trans`` is unknown.
+        DTypeError: ``dtype`` is bool.
     """
     if len(sizes) != 2 or min(sizes) < 1:
         raise ArgumentError(f"{operation} takes the sizes m and n, from 1 on; got {tuple(sizes)}")
     if trans not in ("N", "T", "C"):
         raise ArgumentError(f"trans is {trans!r}; N, T and C are known")
+    if np.dtype(dtype).kind == "b":
+        raise DTypeError(f"{operation} takes no bool; convert it, for instance to int32")
     m, n = sizes
     route = choose(_contiguous(m, n, np.dtype(dtype), trans), target, table)
     return Explanation(

@@ -162,7 +162,7 @@ def _cpu_columns(p: GemvProblem, target: Target, choice: Choice[ColumnPolicy]) -
     policy = choice.policy
     unit = p.a_out == 1
     V = min(policy.vector, power_of_two_below(p.m)) if unit else 1
-    U = min(policy.unroll, power_of_two_below(p.m // V))
+    U = min(policy.unroll, power_of_two_below(p.m // V)) if unit else 1
     most = policy.block_bytes // (p.elem.components * real_bytes(p.elem))
     wanted = _groups(p, target, policy)
     # A block of a row should be long enough for the hardware's prefetch: 2 KiB.

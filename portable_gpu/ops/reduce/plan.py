@@ -338,7 +338,7 @@ def _widest(policy: ReducePolicy, reduction: Reduction) -> int:
 def _fits(
     policy: ReducePolicy, target: Target, reduction: Reduction, width: int, shared: int = 0
 ) -> bool:
-    """Whether ``width`` elements at a time leave half the registers and local memory free.
+    """Whether ``width`` elements at a time leave most registers and half the local memory free.
 
     A CPU spills to its cache.  ``shared``: accumulators of a work-item in local memory.
     """
@@ -346,7 +346,7 @@ def _fits(
         return True
     state = width * (policy.unroll * reduction.lane.bytes + reduction.acc.bytes) // 4
     local = policy.group_size * shared * reduction.acc.bytes
-    return 2 * state <= target.registers and 2 * local <= target.local_mem_size
+    return 3 * state <= target.registers and 2 * local <= target.local_mem_size
 
 
 def _aligned_vector(

@@ -1,0 +1,118 @@
+"""Every operation renders for every class, and explains itself, with no device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import portable_gpu as pg
+from portable_gpu.codegen.source import kernel_names
+from portable_gpu.errors import ArgumentError, UnsupportedError
+from portable_gpu.ops.catalogue import catalogue
+from portable_gpu.ops.explain import Explanation, explainers
+from portable_gpu.targets import class_names, example_target
+
+TARGETS = (*class_names(), "nvidia-sm20", "nvidia-sm60")
+DTYPES = ("float32", "float64", "float16", "complex64", "int8")
+#: Sizes that each operation takes.
+SIZES = {"gemm": (300, 200, 100), "matmul": (300, 200, 100), "gemv": (300, 200)}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_operation_renders(target: str, dtype: str) -> None:
+    for name, build in catalogue().items():
+        if name == "reduce" and dtype == "complex64":
+            continue
+        specs = build(example_target(target), np.dtype(dtype))
+        assert specs, name
+        assert len({spec.key for spec in specs}) == len(specs), name
+        for spec in specs:
+            assert "__kernel" in spec.text
+            assert "${" not in spec.text
+            assert f"-DWAVEFRONT_SIZE={example_target(target).subgroup_size}" in spec.options
+
+
+def test_every_kernel_is_in_the_catalogue() -> None:
+    shown = {
+        spec.name
+        for build in catalogue().values()
+        for target in ("cpu", "gcn")
+        for spec in build(example_target(target), np.dtype(np.float32))
+    }
+    assert shown == set(kernel_names())
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_operation_explains_itself(target: str) -> None:
+    for name in explainers():
+        found = pg.explain(name, *SIZES.get(name, (100_000,)), target=target)
+        assert found.path
+        assert found.why
+        assert found.kernels
+        assert set(found.kernels) <= set(kernel_names()), name
+        assert name in str(found)
+        assert example_target(target).facts.name in found.operation
+
+
+def test_every_public_operation_is_known() -> None:
+    functions = {name for name in pg.__all__ if name[0].islower() and not name.startswith("_")} - {
+        "default_engine",
+        "devices",
+        "explain",
+    }
+    assert functions == set(explainers())
+    assert functions - {"matmul"} <= set(catalogue())
+
+
+def test_explanation_says_where_the_policy_comes_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = pg.explain("sum", 1 << 20, target="gcn")
+    assert plain.origin == "ReducePolicy.default"
+    row = {"kernel": "reduce", "device": "class:gcn", "element": "f32", "shape_class": "any"}
+    table = tmp_path / "tuning.json"
+    policy = dict(plain.policy) | {"groups_per_unit": 2}
+    content = {"format": 1, "rows": [row | {"policy": policy, "evidence": {}}]}
+    table.write_text(__import__("json").dumps(content))
+    monkeypatch.setenv("PORTABLE_GPU_TUNING", str(table))
+    tuned = pg.explain("sum", 1 << 20, target="gcn")
+    assert tuned.origin == f"row class:gcn of {table}"
+    assert tuned.policy["groups_per_unit"] == 2
+
+
+def test_axes_take_different_kernels() -> None:
+    def of(axis: int | None) -> Explanation:
+        return pg.explain("sum", 4096, 4096, axis=axis, target="nvidia")
+
+    assert of(0).kernels == ("reduce/columns",)
+    assert of(1).kernels == ("reduce/rows",)
+    assert "parts" in of(None).why
+    assert len(pg.explain("std", 100, 100, target="gcn").kernels) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        (("sin", 4), {}, "no operation 'sin'; there are: all, any"),
+        (("gemm", 4, 4), {}, "takes the sizes m, n and k"),
+        (("gemv", 4), {}, "takes the sizes m and n"),
+        (("gemv", 4, 4), {"axis": 1}, "gemv takes no option 'axis'"),
+        (("gemv", 4, 4), {"trans": "X"}, "trans is 'X'"),
+        (("sum", -1), {}, "from 0 on"),
+        (("dot", 4, 4), {}, "dot takes one size"),
+        (("argmin", 4, 4), {"axis": (0, 1)}, "argmin takes one axis"),
+        (("sum", 4), {"target": "vax"}, "device class 'vax' is not known"),
+    ],
+)
+def test_refusals(arguments: tuple[Any, ...], options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        pg.explain(*arguments, **{"target": "gcn"} | options)
+
+
+def test_double_precision_is_needed() -> None:
+    with pytest.raises(UnsupportedError, match="double precision"):
+        pg.explain("mean", 100, dtype="int32", target="generic")

@@ -1,0 +1,87 @@
+"""The self-test finds what is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from portable_gpu.selftest.check import Check, Expected, compare, gamma
+from portable_gpu.selftest.inputs import Input
+from portable_gpu.selftest.products import product
+
+SINGLE = np.dtype(np.float32)
+
+
+def expected(value: Any, bound: Any = None, dtype: Any = SINGLE) -> Expected:
+    return Expected(np.asarray(value, dtype), bound, np.dtype(dtype))
+
+
+def test_exact_values_with_nan() -> None:
+    wanted = expected([1, np.nan, 3])
+    assert compare(np.array([1, np.nan, 3], SINGLE), wanted) == (0, "")
+    _, message = compare(np.array([1, 2, 3], SINGLE), wanted)
+    assert message == "2.0 instead of nan at (1,)"
+
+
+@pytest.mark.parametrize(
+    ("found", "passes"), [(1.0, True), (1.9, True), (2.1, False), (np.nan, False), (np.inf, False)]
+)
+def test_bounds(found: float, passes: bool) -> None:
+    ratio, message = compare(np.array(found, SINGLE), expected(1.0, 1.0))
+    assert (not message) == passes
+    assert (ratio <= 1) == passes
+
+
+def test_infinity_agrees_with_itself_only() -> None:
+    wanted = Expected(np.array([np.inf, -np.inf]), np.array([1.0, 1.0]), SINGLE)
+    assert compare(np.array([np.inf, -np.inf], SINGLE), wanted) == (0, "")
+    assert compare(np.array([np.inf, np.inf], SINGLE), wanted)[1]
+
+
+def test_no_error_is_allowed_where_the_bound_is_zero() -> None:
+    wanted = Expected(np.zeros(2), np.zeros(2), SINGLE)
+    assert compare(np.zeros(2, SINGLE), wanted) == (0, "")
+    assert compare(np.array([0, 1e-30], SINGLE), wanted)[1]
+
+
+def test_complex_components() -> None:
+    wanted = expected([1 + 1j], np.array([0.5]), np.complex64)
+    assert not compare(np.array([1.4 + 0.6j], np.complex64), wanted)[1]
+    assert compare(np.array([1 + 1.6j], np.complex64), wanted)[1]
+
+
+def test_dtype_and_shape() -> None:
+    assert "dtype is float64" in compare(np.zeros(1), expected([0]))[1]
+    assert "shape is (2,)" in compare(np.zeros(2, SINGLE), expected([0]))[1]
+
+
+def test_a_check_reports_exceptions_and_changing_bits() -> None:
+    def fail(engine: Any) -> Any:
+        raise ValueError("too bad\nreally")
+
+    engine: Any = None
+    result = Check("sum", "case", fail, lambda: expected(0))(engine)
+    assert (result.passed, result.message) == (False, "ValueError: too bad")
+    values = iter((np.float32(0), np.float32(1)))
+    result = Check("sum", "c", lambda _: next(values), lambda: expected(0, 2.0))(engine)
+    assert result.message == "a second run gives other bits"
+
+
+def test_inputs_are_the_same_every_time() -> None:
+    for view in ("numpy", "stepped", "reversed", "fortran", "broadcast", "nan", "huge"):
+        one = Input(SINGLE, (40, 30) if view == "broadcast" else (60,), view)
+        assert one.host().shape == one.shape
+        np.testing.assert_array_equal(one.host(), one.host())
+    assert str(Input(SINGLE, (3, 4), "stepped")) == "float32 3 x 4, stepped"
+
+
+def test_product_bound_holds_for_numpy() -> None:
+    random = np.random.default_rng(0)
+    a, b = (random.standard_normal((50, 50)).astype(np.complex64) for _ in range(2))
+    wanted = product(a, b, a.dtype, 1, 0, None)
+    ratio, message = compare(a @ b, wanted)
+    assert not message
+    assert 0 < ratio < 1
+    assert gamma(100, 2.0**-24) < 1e-5
