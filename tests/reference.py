@@ -69,10 +69,11 @@ def add(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
 def sum_bound(x: Any, sums: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """What a sum in ``sums`` may be off by at any length: 20 u sum|x|.
 
-    portable_gpu.codegen.reductions folds at most BLOCK = 16 elements of a lane by plain additions
-    (15 roundings, the first being of 0 + x) and the U <= 8 states of a lane by a tree of 3 more;
-    these sums are then added as double words, whose errors are of the order of n u^2; one more
-    rounding joins hi and lo.  The product of ``dot`` or the conversion of an element takes 1.
+    portable_gpu.codegen.reductions folds at most BLOCK elements of a lane by plain additions (one
+    rounding less than that, for the first is 0 + x) and the U <= 8 states of a lane by 7 more at
+    most; these sums are added as double words, whose errors are of the order of n u^2; one more
+    rounding joins hi and lo.  The product of ``dot`` or the conversion of an element takes 1, the
+    division of ``mean`` 1.  With BLOCK = 8 that is 17.
     """
     return 20 * unit_roundoff(sums) * np.sum(np.abs(wider(x)), axis=axis, keepdims=keepdims)
 

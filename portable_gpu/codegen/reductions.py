@@ -20,7 +20,7 @@ from portable_gpu.codegen.operators import Accumulator, BinaryOp, Field, Map, ve
 from portable_gpu.dtypes import Element
 from portable_gpu.errors import ArgumentError
 
-BLOCK = 16  # additions in plain arithmetic between two lifts
+BLOCK = 8  # additions in plain arithmetic between two lifts
 _BLOCK_OF_INTEGERS = 1 << 11  # 16-bit integers that a 32-bit sum holds, of 8 lanes in one
 
 Text = Callable[[int], str]  # C text for a number of lanes side by side

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cla
 from pyopencl.tools import DeferredAllocator, MemoryPool
 
 from portable_gpu.errors import (
@@ -78,6 +78,7 @@ class Engine:
             self.context = cl.Context([self.device])
         forced = device_class or os.environ.get(CLASS_VARIABLE) or None
         self.target: Target = detect(query_facts(self.device), forced)
+        self._max_alloc_size = self.target.facts.max_alloc_size
         self.table = TuningTable.load() if table is None else table
         self.queue = cl.CommandQueue(self.context, self.device) if queue is None else queue
         #: A CPU device works on NumPy memory in place, whatever path is forced on it.
@@ -91,10 +92,6 @@ class Engine:
 
     def __repr__(self) -> str:
         return f"<Engine {self.target.facts.name!r} as {self.target.device_class}>"
-
-    def known(self, key: Hashable) -> Any:
-        """The plan of ``key`` if there is one yet."""
-        return self._plans.get(key)
 
     def plan(self, key: Hashable, make: Callable[[], T]) -> T:
         """The cached plan of ``key``; ``make()`` builds it the first time."""
@@ -117,11 +114,10 @@ class Engine:
 
     def check_allocation(self, nbytes: int) -> None:
         """Raise DeviceMemoryError if no buffer of ``nbytes`` can exist on the device."""
-        limit = self.target.facts.max_alloc_size
-        if nbytes > limit:
+        if nbytes > self._max_alloc_size:
             raise DeviceMemoryError(
                 f"a buffer of {nbytes} bytes is needed, and the largest that "
-                f"{self.target.facts.name} gives has {limit}; split the problem"
+                f"{self.target.facts.name} gives has {self._max_alloc_size}; split the problem"
             )
 
     def allocate(self, nbytes: int) -> cl.Buffer:
@@ -141,9 +137,12 @@ class QueueState:
         self.queue = queue
         properties = queue.properties
         self.in_order = not properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
-        # Not ImmediateAllocator: it lets go of the interpreter while the pool is half changed,
-        # and 4 of 20 runs of eight threads crashed on an H200.
-        self._pool = MemoryPool(DeferredAllocator(engine.context))
+        # ImmediateAllocator lets go of the interpreter while the pool is half changed: of 32 runs
+        # of eight threads on an H200 seven crashed, of 60 with DeferredAllocator none.  What the
+        # pool warns of, that memory may turn out to be absent later, Kernel reports.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            self._pool = MemoryPool(DeferredAllocator(engine.context))
         self._lock = threading.Lock()
         self.empty_buffer = cl.Buffer(engine.context, cl.mem_flags.READ_WRITE, 64)
         self._counters = self._zeroed(1024)
@@ -213,23 +212,10 @@ def default_engine() -> Engine:
     return _default
 
 
-def queue_state_of(arrays: Sequence[Any]) -> QueueState | None:
-    """The state of the one in-order queue that device arrays share, if a call met it before.
-
-    ``None`` sends the caller to :func:`state_for`, which checks everything.
-    """
-    queue = None
-    for array in arrays:
-        if type(array) is not cla.Array or array.queue is None or not array.size:
-            return None
-        if queue is None:
-            queue = array.queue
-        elif queue is not array.queue:
-            return None
-    state = _by_queue.get(queue)  # type: ignore[arg-type]  # a miss is as good as None
-    if state is None or not state.in_order or any(state.outside(a.events) for a in arrays):
-        return None
-    return state
+def in_order_state(queue: cl.CommandQueue | None) -> QueueState | None:
+    """The state of a queue that a call has met before, if it is in order."""
+    state = None if queue is None else _by_queue.get(queue)
+    return state if state is not None and state.in_order else None
 
 
 def state_for(

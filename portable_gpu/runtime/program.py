@@ -19,7 +19,7 @@ from platformdirs import user_cache_path
 
 from portable_gpu.codegen.source import numbered
 from portable_gpu.codegen.specialization import Specialization
-from portable_gpu.errors import BuildError
+from portable_gpu.errors import BuildError, DeviceMemoryError
 
 CACHE_VARIABLE = "PORTABLE_GPU_CACHE"
 _MAGIC = b"portable_gpu program 1\n"
@@ -101,12 +101,19 @@ class Kernel:
         arguments: Sequence[Any],
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event:
-        """Enqueue one launch and return its event."""
-        with self._lock:
-            self._kernel.set_args(*arguments)
-            return cl.enqueue_nd_range_kernel(
-                queue, self._kernel, global_size, local_size, None, wait_for
-            )
+        """Enqueue one launch and return its event.
+
+        Raises:
+            DeviceMemoryError: A buffer that was promised turns out not to fit.
+        """
+        try:
+            with self._lock:
+                self._kernel.set_args(*arguments)
+                return cl.enqueue_nd_range_kernel(
+                    queue, self._kernel, global_size, local_size, None, wait_for
+                )
+        except cl.MemoryError as error:
+            raise DeviceMemoryError(f"the device is out of memory: {error}") from error
 
 
 class ProgramCache:

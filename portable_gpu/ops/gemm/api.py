@@ -183,7 +183,7 @@ def _run(
     vc = call.output(shape, dtype, out, out_name, read=beta != 0)
     key = (
         "gemm", trans_a, trans_b, alpha == 0, beta == 0, epilogue.stages,
-        *((v.dtype, v.shape, v.strides, v.offset & 15) for v in (va, vb, vc, *extras)),
+        *((v.dtype, v.shape, v.strides, v.alignment) for v in (va, vb, vc, *extras)),
     )  # fmt: skip
     path = call.engine.plan(
         key,

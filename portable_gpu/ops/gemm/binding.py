@@ -46,8 +46,8 @@ class _Matrices:
     def _alignment(self) -> int:
         *batch, row, col = self.strides
         other = row if col == 1 else col
-        elements = math.gcd(self.view.offset, other, *batch)
-        nbytes = math.gcd(elements * self.view.dtype.itemsize, 16)
+        itemsize = self.view.dtype.itemsize
+        nbytes = math.gcd(self.view.alignment, 16, *(s * itemsize for s in (other, *batch)))
         return nbytes & -nbytes
 
 

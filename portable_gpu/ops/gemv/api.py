@@ -15,8 +15,10 @@ from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.ops.gemv.plan import GemvPlan
 from portable_gpu.ops.gemv.problem import GemvProblem
 from portable_gpu.runtime.engine import Engine, QueueState
-from portable_gpu.runtime.repeat import Repeat, again
-from portable_gpu.runtime.views import AnyArray, Call, View, as_array, check_no_overlap
+from portable_gpu.runtime.repeat import again, remember
+from portable_gpu.runtime.views import AnyArray, Call, as_array, check_no_overlap
+
+_NUMBERS = (float, int, complex)
 
 
 def gemv(
@@ -63,13 +65,13 @@ def gemv(
     Accuracy: sums in the common dtype, 16-bit floats in float32 and rounded once:
         ``|error| <= gamma(n) * |alpha| * |A| @ |x|`` for any order, NaN and infinities as IEEE.
     Order: fixed for one target, policy, shape and alignment; no floating-point atomics.
-    Source: SYSTEMS.md, gemv v0 to v2 (the work split by shape); Van Zee & van de Geijn, TOMS
-        41(3), 2015 (dotxf and axpyf, by how the matrix is stored).
+    Source: the work split by shape, as in the founding texts' sgemv v0 to v2; Van Zee & van de
+        Geijn, TOMS 41(3), 2015 (dotxf and axpyf, by how the matrix is stored).
     """
     result = key = None
     if y is None and engine is None and queue is None and not wait_for:
         head = ("gemv", alpha, beta, trans)
-        if all(type(value) in (float, int, complex, str) for value in head):
+        if type(alpha) in _NUMBERS and type(beta) in _NUMBERS and type(trans) is str:
             result, key = again(head, (a, x))
     if result is not None:
         return result
@@ -91,7 +93,6 @@ def gemv(
     if y is None and beta:
         raise ArgumentError(f"beta is {beta} and there is no y; pass y=")
     call = Call((a, x, y), engine, queue, wait_for)
-    host = call.host and call.engine.maps_host_memory
     if y is not None:
         check_no_overlap(y, "y", ((a, "a"), (x, "x")))
     given = a.dtype, x.dtype
@@ -102,8 +103,8 @@ def gemv(
         return call.finish()
     view_a, view_x = call.input(a, "a"), call.input(x, "x")
     vectors = not call.engine.target.is_cpu
-    aligned_a = _alignment(a, view_a, host) if vectors else 1
-    aligned_x = _alignment(x, view_x, host) if vectors else 1
+    aligned_a = min(16, view_a.alignment) if vectors else 1
+    aligned_x = min(16, view_x.alignment) if vectors else 1
     strides = view_a.strides, view_x.strides[0], view_y.strides[0]
     plan = call.engine.plan(
         ("gemv", elem.name, m, n, strides, trans, aligned_a, aligned_x),
@@ -113,8 +114,8 @@ def gemv(
     places = [view_a.buffer, view_a.offset, view_x.buffer, view_x.offset]
     places += (view_y.buffer, view_y.offset)
     call.event(plan.launch(call.state, places, *factors, call.wait_for))
-    if key is not None and given == (a.dtype, x.dtype):
-        call.engine.plan(key, lambda: Repeat(partial(_launch, plan, factors), (m,), dtype))
+    if given == (a.dtype, x.dtype):
+        remember(key, partial(_launch, plan, factors), (m,), dtype)
     return call.finish()
 
 
@@ -141,13 +142,6 @@ def _plan(
         elem, m, n, a_out, a_sum, x_step, y_step, conj, aligned_a, aligned_x
     )  # fmt: skip
     return GemvPlan(engine, problem)
-
-
-def _alignment(array: Any, view: View, host: bool) -> int:
-    """A power of two, at most 16, that divides the byte address of the first element."""
-    # A view of NumPy memory in place starts where that memory does; buffers start aligned.
-    address = array.ctypes.data if host else view.offset * view.dtype.itemsize
-    return 16 if address & 15 == 0 else int(address & -address)
 
 
 def _common(a: np.dtype[Any], x: np.dtype[Any]) -> np.dtype[Any]:

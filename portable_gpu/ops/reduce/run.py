@@ -16,7 +16,7 @@ from portable_gpu.errors import ArgumentError, ShapeError
 from portable_gpu.ops.reduce.geometry import analyse
 from portable_gpu.ops.reduce.plan import ReducePlan
 from portable_gpu.runtime.engine import Engine, QueueState
-from portable_gpu.runtime.repeat import Key, Repeat, again
+from portable_gpu.runtime.repeat import Key, again, remember
 from portable_gpu.runtime.views import (
     Call,
     Shape,
@@ -189,8 +189,7 @@ def _run_checked(
     plan = call.engine.plan(problem, lambda: _make_any_plan(call.engine, problem))
     if result.size:
         call.event(plan(call.state, views, result, call.wait_for))
-    if key is not None:
-        call.engine.plan(key, lambda: Repeat(plan.launch, shape, dtype))
+    remember(key, plan.launch, shape, dtype)
     value = call.finish()
     return value[()] if call.host and out is None and not shape else value
 
@@ -205,6 +204,10 @@ def _make_any_plan(engine: Engine, problem: Problem) -> Any:
 
 class EmptyPlan:
     """Nothing to compute: a result of no elements."""
+
+    def launch(self, state: QueueState, places: Sequence[Any]) -> cl.Event:
+        """Never called: there is nothing to launch."""
+        raise AssertionError("a result of no elements is not launched")
 
 
 def _centre_dtype(acc: Element) -> np.dtype[Any]:
