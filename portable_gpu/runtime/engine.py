@@ -78,7 +78,6 @@ class Engine:
             self.context = cl.Context([self.device])
         forced = device_class or os.environ.get(CLASS_VARIABLE) or None
         self.target: Target = detect(query_facts(self.device), forced)
-        self._max_alloc_size = self.target.facts.max_alloc_size
         self.table = TuningTable.load() if table is None else table
         self.queue = cl.CommandQueue(self.context, self.device) if queue is None else queue
         #: A CPU device works on NumPy memory in place, whatever path is forced on it.
@@ -114,10 +113,11 @@ class Engine:
 
     def check_allocation(self, nbytes: int) -> None:
         """Raise DeviceMemoryError if no buffer of ``nbytes`` can exist on the device."""
-        if nbytes > self._max_alloc_size:
+        limit = self.target.facts.max_alloc_size
+        if nbytes > limit:
             raise DeviceMemoryError(
                 f"a buffer of {nbytes} bytes is needed, and the largest that "
-                f"{self.target.facts.name} gives has {self._max_alloc_size}; split the problem"
+                f"{self.target.facts.name} gives has {limit}; split the problem"
             )
 
     def allocate(self, nbytes: int) -> cl.Buffer:

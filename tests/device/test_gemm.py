@@ -73,6 +73,7 @@ SHAPES = [
 ]  # fmt: skip
 
 
+@pytest.mark.path
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_shapes(engine: Engine, shape: tuple[int, int, int]) -> None:
     m, n, k = shape
@@ -92,6 +93,7 @@ def test_empty(engine: Engine, shape: tuple[int, int, int]) -> None:
     np.testing.assert_array_equal(c, np.ones((m, n), np.float32))
 
 
+@pytest.mark.path
 @pytest.mark.parametrize("trans", ["NN", "NT", "NC", "TN", "TT", "TC", "CN", "CT", "CC"])
 def test_transposes(engine: Engine, trans: str) -> None:
     dtype = np.complex64 if "C" in trans else np.float32
@@ -410,6 +412,7 @@ def test_a_policy_that_does_not_fit_is_refused(engine: Engine) -> None:
 # -- calls
 
 
+@pytest.mark.path
 @pytest.mark.parametrize("dtype", ["float32", "complex128"])
 def test_repeats_bit_by_bit(engine: Engine, dtype: str) -> None:
     a, b = random((50, 3000), dtype), random((3000, 40), dtype)
@@ -528,6 +531,7 @@ def test_a_users_bad_snippet_shows_the_source(engine: Engine) -> None:
 sizes = st.sampled_from([1, 2, 15, 33, 64, 100])
 
 
+@pytest.mark.path
 @settings(max_examples=8, deadline=None, derandomize=True)
 @given(
     m=sizes, n=sizes, k=sizes, trans=st.sampled_from(["NN", "TN", "NT"]),

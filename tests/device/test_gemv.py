@@ -89,6 +89,7 @@ def shapes_about(engine: Engine) -> list[tuple[int, int]]:
     return [*square, *narrow, (37, 101), (1, 20011), (3, 20011), (70, 1031), (1031, 2)]
 
 
+@pytest.mark.path
 @pytest.mark.parametrize("trans", ["N", "T", "C"])
 def test_shapes(engine: Engine, trans: str) -> None:
     for m, n in shapes_about(engine):
@@ -193,6 +194,7 @@ VIEWS = {
 }
 
 
+@pytest.mark.path
 @pytest.mark.parametrize("view", VIEWS)
 def test_views(engine: Engine, view: str) -> None:
     for dtype in ("float32", "complex64"):
@@ -240,6 +242,7 @@ def test_mixed_dtypes(engine: Engine) -> None:
         check(from_device(on), a.astype(dtype), x.astype(dtype))
 
 
+@pytest.mark.path
 @pytest.mark.parametrize("trans", ["N", "T"])
 def test_repeats_bit_by_bit(engine: Engine, trans: str) -> None:
     for m, n in ((50, 300), (3, 40001), (64, 9001)):
@@ -327,6 +330,7 @@ def test_policies(engine: Engine, dtype: str) -> None:
         assert told.why
 
 
+@pytest.mark.path
 def test_few_long_rows_are_split(engine: Engine) -> None:
     from portable_gpu.dtypes import element
 

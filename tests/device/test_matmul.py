@@ -78,6 +78,7 @@ def test_batches_of_views(engine: Engine, left: Any, right: Any, form: str) -> N
     check(matmul(a, b, engine=engine), a, b)
 
 
+@pytest.mark.path
 def test_a_stack_times_one_matrix(engine: Engine) -> None:
     a, b, bias = random((6, 20, 30)), random((30, 25)), random((25,))
     got = matmul(a, b, epilogue=Epilogue().bias(bias), engine=engine)

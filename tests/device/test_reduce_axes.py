@@ -14,8 +14,14 @@ from reference import add, assert_within, norm, norm_bound, sum_bound, variance,
 from sampling import sample
 
 import portable_gpu as pg
+from portable_gpu.codegen.reductions import Request, reduction
+from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError, DTypeError, OverlapError, ReadOnlyError, ShapeError
+from portable_gpu.ops.reduce.geometry import analyse
+from portable_gpu.ops.reduce.plan import ReducePolicy, lay_out
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.views import View
+from portable_gpu.targets import example_target
 
 RNG = np.random.default_rng(0)
 
@@ -80,6 +86,7 @@ def test_moments_and_norms_over_axes(engine: Engine, dtype: str) -> None:
         np.testing.assert_array_equal(pg.count_nonzero(x > 0, axis=axis, engine=engine), count)
 
 
+@pytest.mark.path
 @pytest.mark.parametrize(
     ("shape", "axis"),
     [((1 << 20, 3), 1), ((1 << 20, 3), 0), ((3, 1 << 20), 1), ((3, 1 << 20), 0),
@@ -94,6 +101,7 @@ def test_long_and_flat(engine: Engine, shape: tuple[int, ...], axis: Any) -> Non
         np.testing.assert_array_equal(got, np.argmax(x, axis=axis))
 
 
+@pytest.mark.path
 def test_widths_of_rows_and_columns(engine: Engine) -> None:
     sub = engine.target.subgroup_size
     for n in sorted({1, 2, 3, 15, 16, 17, sub - 1, sub + 1, 2 * sub + 3, 127, 129, 1000} - {0}):
@@ -145,6 +153,33 @@ def test_alignment_of_reversed_rows(engine: Engine, start: int) -> None:
                 assert_within(got if data is x else got.get(), add(x), bound)
     pairs = memory[start : start + 800].reshape(2, 400)
     assert_within(pg.sum(pairs, axis=0, engine=engine), add(pairs, 0), sum_bound(pairs, "f4", 0))
+
+
+def test_vector_loads_need_aligned_rows() -> None:
+    """x86 forgives what a GPU does not, so that this asks the plan and not the device."""
+    target = example_target("gcn")
+    elem = element(np.float32)
+    fold = reduction(Request("sum", elem, elem, elem))
+    policy = ReducePolicy.default(target, elem)
+
+    def vector(shape: Any, strides: Any, reduced: set[int], alignment: int = 128) -> int:
+        kept = tuple(range(len(shape) - len(reduced)))  # the result's strides do not matter
+        geometry = analyse(shape, frozenset(reduced), [strides], kept, False)
+        layout, _ = lay_out(policy, target, fold, geometry, alignment)
+        assert layout.aligned == (layout.vector > 1)
+        return layout.vector
+
+    assert vector((1000,), (1,), {0}) == 4
+    assert vector((1000,), (1,), {0}, alignment=8) == 1
+    assert vector((1000,), (-1,), {0}) == 1  # its last element, where it now starts, is not aligned
+    assert vector((1001,), (-1,), {0}) == 4
+    assert vector((9, 400), (404, 1), {1}) == 4
+    assert vector((9, 400), (402, 1), {1}) == 1
+    assert vector((400, 256), (256, 1), {0}) == 4
+    assert vector((400, 254), (256, 1), {0}) == 1  # the last block is moved back by two
+    assert View(None, 3, (8,), (1,), np.dtype(np.float32)).alignment == 4
+    assert View(None, 4, (8,), (1,), np.dtype(np.float32)).alignment == 16
+    assert View(None, 3, (8,), (1,), np.dtype(np.float32), address=20).alignment == 32
 
 
 def test_dot_of_views(engine: Engine) -> None:
@@ -367,6 +402,7 @@ def strided(draw: st.DrawFn) -> Any:
     return x.transpose(draw(st.permutations(range(len(shape)))))
 
 
+@pytest.mark.path
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(x=strided(), data=st.data())
 def test_random_cases(engine: Engine, x: Any, data: st.DataObject) -> None:

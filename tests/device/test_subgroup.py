@@ -164,6 +164,7 @@ def test_whole_groups(engine: Engine, kind: str) -> None:
         check(engine, engine.target, kind, group, 0)
 
 
+@pytest.mark.path
 def test_mechanisms_that_can_be_forced(engine: Engine) -> None:
     for name, target in targets(engine).items():
         if target.subgroup_size == 1 or target is engine.target:
@@ -173,6 +174,7 @@ def test_mechanisms_that_can_be_forced(engine: Engine) -> None:
             check(engine, target, kind, 2 * size, width), name
 
 
+@pytest.mark.path
 def test_more_waves_than_lanes(engine: Engine) -> None:
     """Sub-groups of 8 in a group of 256: the first must fold 32 values."""
     if engine.target.exchange not in ("wavefront_lds", "warp_volatile"):
