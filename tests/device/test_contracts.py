@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -300,7 +301,8 @@ def test_too_little_memory(engine: Engine) -> None:
         pg.sum(wide, axis=1)
     small = Engine(queue=engine.queue)
     small.maps_host_memory = small.takes_host_pointers = False
-    small._max_alloc_size = 1 << 20
+    facts = replace(engine.target.facts, max_alloc_size=1 << 20)
+    small.target = replace(engine.target, facts=facts)
     with pytest.raises(DeviceMemoryError, match=r"\d+ bytes.*1048576"):
         pg.sum(np.zeros(1 << 19, np.float64), engine=small)
     assert pg.sum(np.ones(10), engine=small) == 10
