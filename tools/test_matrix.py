@@ -61,6 +61,7 @@ class Job:
     name: str
     implementation: Implementation
     environment: dict[str, str]
+    arguments: tuple[str, ...] = ()
 
 
 def _pocl() -> Path | None:
@@ -99,20 +100,30 @@ OCLGRIND = Implementation(
 )
 
 
-def _job(name: str, implementation: Implementation, device_class: str = "", width: int = 0) -> Job:
+#: gemm's tiles exchange nothing between lanes: one forced class on PoCL shows what another would.
+_LANES_ONLY = ("--ignore=tests/device/test_gemm.py", "--ignore=tests/device/test_matmul.py")
+
+
+def _job(
+    name: str,
+    implementation: Implementation,
+    device_class: str = "",
+    width: int = 0,
+    arguments: tuple[str, ...] = (),
+) -> Job:
     environment = dict(implementation.environment)
     if device_class:
         environment["PORTABLE_GPU_DEVICE_CLASS"] = device_class
     if width:
         environment["CL_CONFIG_CPU_VECTORIZER_MODE"] = str(width)
         environment["PORTABLE_GPU_TEST_SUBGROUP_SIZE"] = str(width)
-    return Job(name, implementation, environment)
+    return Job(name, implementation, environment, arguments)
 
 
 JOBS = (
     _job("pocl-gcn", POCL, "gcn"),
-    _job("pocl-nvidia-sm20", POCL, "nvidia-sm20"),
-    _job("pocl-generic", POCL, "generic"),
+    _job("pocl-nvidia-sm20", POCL, "nvidia-sm20", arguments=_LANES_ONLY),
+    _job("pocl-generic", POCL, "generic", arguments=_LANES_ONLY),
     _job("intel-cpu", INTEL),
     _job("intel-warp", INTEL, "intel_gpu", 32),
     _job("intel-wavefront", INTEL, "intel_gpu", 64),
@@ -140,7 +151,7 @@ def run(job: Job, library: Path, folder: Path, whole: bool) -> tuple[bool, str]:
     }
     if job.implementation is OCLGRIND:
         environment["PORTABLE_GPU_OCLGRIND_LOG"] = str(log)
-    arguments = job.implementation.arguments
+    arguments = (*job.implementation.arguments, *job.arguments)
     if whole and job.implementation is not OCLGRIND:
         arguments = ("-n", "2", "-m", "not large")
     command = [sys.executable, "-m", "pytest", "tests/device", *arguments]
