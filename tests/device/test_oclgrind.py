@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +28,8 @@ def test_planted_bug_is_reported(
 ) -> None:
     import pyopencl as cl
 
+    if report.startswith("Uninitialized") and "OCLGRIND_UNINITIALIZED" not in os.environ:
+        pytest.skip("this job does not look for uninitialised values")
     text = f"__kernel void planted(__global float *x) {{ {_PLANTED[report]} }}"
     program = cl.Program(engine.context, text).build()
     buffer = cl.Buffer(engine.context, cl.mem_flags.READ_WRITE, 4 * np.dtype(np.float32).itemsize)
