@@ -62,6 +62,7 @@ class Job:
     implementation: Implementation
     environment: dict[str, str]
     arguments: tuple[str, ...] = ()
+    tests: tuple[str, ...] = ("tests/device",)
 
 
 def _pocl() -> Path | None:
@@ -117,8 +118,6 @@ def _job(
     environment = dict(implementation.environment)
     if device_class:
         environment["PORTABLE_GPU_DEVICE_CLASS"] = device_class
-    if arguments == _REDUCTIONS:
-        environment["OCLGRIND_UNINITIALIZED"] = "1"
     if width:
         environment["CL_CONFIG_CPU_VECTORIZER_MODE"] = str(width)
         environment["PORTABLE_GPU_TEST_SUBGROUP_SIZE"] = str(width)
@@ -138,7 +137,16 @@ JOBS = (
     _job("oclgrind-cpu", OCLGRIND, "cpu"),
     # Its look-out for uninitialised values crashes on wide vector shuffles, and after kernels of
     # other families it reports memory that a kernel of ours has just written.
-    _job("oclgrind-uninitialised", OCLGRIND, "generic", arguments=_REDUCTIONS),
+    Job(
+        "oclgrind-uninitialised",
+        OCLGRIND,
+        {
+            **OCLGRIND.environment,
+            "OCLGRIND_UNINITIALIZED": "1",
+            "PORTABLE_GPU_DEVICE_CLASS": "generic",
+        },
+        tests=_REDUCTIONS,
+    ),
 )
 
 
@@ -162,8 +170,7 @@ def run(job: Job, library: Path, folder: Path, whole: bool) -> tuple[bool, str]:
     arguments = (*job.implementation.arguments, *job.arguments)
     if whole and job.implementation is not OCLGRIND:
         arguments = ("-n", "2", "-m", "not large")
-    tests = () if job.arguments == _REDUCTIONS else ("tests/device",)
-    command = [sys.executable, "-m", "pytest", *tests, *arguments]
+    command = [sys.executable, "-m", "pytest", *job.tests, *arguments]
     closing = ""
     with (
         log.open("w") as errors,

@@ -15,6 +15,7 @@ from portable_gpu.dtypes import Element, element, is_float16_like
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.ops.gemm.binding import bind, compute_element, result_dtype
 from portable_gpu.ops.gemm.paths import GemmPath, make_path
+from portable_gpu.ops.gemv import gemv
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import (
     AnyArray,
@@ -140,13 +141,12 @@ def matmul(
     a, b = as_array(a, "a"), as_array(b, "b")
     shape = _matmul_shape(a.shape, b.shape)
     dtype = result_dtype(a.dtype, b.dtype)
-    if epilogue is None and {a.ndim, b.ndim} == {1, 2} and a.size and b.size:
-        gemv = _gemv(a.dtype, b.dtype, out)
-        if gemv is not None:
-            where = {"engine": engine, "queue": queue, "wait_for": wait_for}
-            if a.ndim == 2:
-                return gemv(a, b, y=out, **where)
-            return gemv(b, a, y=out, trans="T", **where)
+    by_vector = epilogue is None and {a.ndim, b.ndim} == {1, 2} and a.size and b.size
+    if by_vector and _takes_gemv(a.dtype, b.dtype, out):
+        matrix, vector, trans = (a, b, "N") if a.ndim == 2 else (b, a, "T")
+        return gemv(
+            matrix, vector, y=out, trans=trans, engine=engine, queue=queue, wait_for=wait_for
+        )
     result = _run(
         a, b, out, "out", shape, dtype, "N", "N", 1, 0,
         epilogue or _NO_EPILOGUE, engine, queue, wait_for,
@@ -247,13 +247,6 @@ def _factor(value: Any, name: str, compute: Element) -> Any:
     return number.real
 
 
-def _gemv(a: np.dtype[Any], b: np.dtype[Any], out: Any) -> Any:
-    """The gemv of this library, where it takes these dtypes."""
-    same = a == b and element(a).floating and getattr(out, "dtype", a) == a
-    if not same:
-        return None
-    try:
-        from portable_gpu.ops.gemv import gemv
-    except ImportError:
-        return None
-    return gemv
+def _takes_gemv(a: np.dtype[Any], b: np.dtype[Any], out: Any) -> bool:
+    """Whether gemv takes these dtypes as they are."""
+    return a == b and element(a).floating and getattr(out, "dtype", a) == a
