@@ -42,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _application() -> typer.Typer:
     import typer
 
+    from portable_gpu.cli.bench import bench
     from portable_gpu.cli.demo import demo
     from portable_gpu.cli.explain import explain
     from portable_gpu.cli.info import info
@@ -54,6 +55,6 @@ def _application() -> typer.Typer:
         add_completion=False,
         pretty_exceptions_enable=False,
     )
-    for command in (info, explain, render, selftest, demo):
+    for command in (info, explain, render, selftest, bench, demo):
         application.command()(command)
     return application

@@ -37,9 +37,9 @@ def _lookup() -> TemplateLookup:
 
 
 def kernel_names() -> tuple[str, ...]:
-    """Every template that holds kernels, as ``family/name``."""
+    """Every template that holds kernels of operations, as ``family/name``."""
     folder = kernel_folder()
-    shared = ("common", "subgroup", "group")
+    shared = ("common", "subgroup", "group", "bench")
     return tuple(
         sorted(
             path.relative_to(folder).as_posix().removesuffix(".cl.mako")

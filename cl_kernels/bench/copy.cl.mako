@@ -1,0 +1,19 @@
+## copy: result[i] = source[i], as fast as the memory goes; one of the roofs of the benchmark.
+##
+##   CPU    | group 0 | group 1 | ...      a group walks one stretch, a vector at a time
+##   GPU    | 0 1 2 ... | 0 1 2 ... |      neighbouring work-items copy neighbouring vectors
+##
+## type: a vector of floats.  count: vectors.
+<%include file="/common/prelude.cl.mako"/>
+% if target.is_cpu:
+<% first, last, step = "count * get_group_id(0) / get_num_groups(0)", "count * (get_group_id(0) + 1) / get_num_groups(0)", "1" %>
+% else:
+<% first, last, step = "get_global_id(0)", "count", "get_global_size(0)" %>
+% endif
+__kernel void copy(__global const ${type} *restrict source, __global ${type} *restrict result,
+    ulong count)
+{
+    const ulong last = ${last};
+    for (ulong i = ${first}; i < last; i += ${step})
+        result[i] = source[i];
+}

@@ -1,0 +1,31 @@
+## fma: multiply-adds in registers, as fast as the cores go; one of the roofs of the benchmark.
+##
+##   acc0 = acc0 * factor + term        every chain waits for itself alone, so that `chains` of
+##   acc1 = acc1 * factor + term        them hide the latency of a multiply-add
+##   ...
+##
+## A work-item does 2 * steps * chains * lanes floating-point operations.  It stores its sums if
+## they are NaN, which they are not, but the compiler does not know.
+## real: float or double.  type: the same, `lanes` wide.
+<%include file="/common/prelude.cl.mako"/>
+#pragma OPENCL FP_CONTRACT ON
+__kernel void multiply_adds(__global ${real} *restrict out, ${real} factor, ${real} term)
+{
+    const ${type} f = factor, t = term;
+% for c in range(chains):
+    ${type} acc${c} = (${real})get_global_id(0) + (${real})${c};
+% endfor
+    for (int i = 0; i < ${steps}; ++i) {
+% for c in range(chains):
+        acc${c} = acc${c} * f + t;
+% endfor
+    }
+    const ${type} total = ${" + ".join(f"acc{c}" for c in range(chains))};
+% if lanes == 1:
+    const ${real} sum = total;
+% else:
+    const ${real} sum = ${" + ".join(f"total.s{i:x}" for i in range(lanes))};
+% endif
+    if (sum != sum)
+        out[0] = sum;
+}

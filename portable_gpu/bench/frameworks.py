@@ -1,0 +1,165 @@
+"""PyTorch and CuPy: on a GPU their time is taken by the device's own events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from portable_gpu.bench.cases import Case
+from portable_gpu.bench.operands import Array, Operands
+from portable_gpu.bench.peers import Call, Peer, Prepared
+from portable_gpu.dtypes import BFLOAT16, dtype_of
+from portable_gpu.errors import UnsupportedError
+from portable_gpu.runtime.engine import Engine
+
+
+class TorchPeer(Peer):
+    """PyTorch; on a GPU from a recorded graph, so that its host time does not count.
+
+    float32 products stay float32: TF32 is off, as it is by default.
+    """
+
+    name = "torch"
+    install = "pip install torch"
+
+    def __init__(self, engine: Engine) -> None:
+        """See :class:`Peer`."""
+        self._torch = torch = import_module("torch")
+        self._device = "cpu"
+        if not engine.maps_host_memory:
+            if not torch.accelerator.is_available():
+                raise UnsupportedError("this build of PyTorch finds no accelerator")
+            self._device = torch.accelerator.current_accelerator()
+            name = str(torch.get_device_module(self._device).get_device_name())
+            if name not in engine.target.facts.name and engine.target.facts.name not in name:
+                raise UnsupportedError(f"PyTorch runs on {name}, not {engine.target.facts.name}")
+        torch.set_float32_matmul_precision("highest")
+
+    @property
+    def version(self) -> str:
+        """See :class:`Peer`."""
+        return str(self._torch.__version__)
+
+    def prepare(self, case: Case, inputs: Sequence[Operands]) -> Prepared | None:
+        """See :class:`Peer`."""
+        calls = [self._call(case, [self._tensor(x) for x in arrays]) for arrays in inputs]
+        if self._device == "cpu":
+            return Prepared(calls, fetch=self._fetch)
+        return _Recorded(self._torch, self._device, calls, self._fetch)
+
+    def _tensor(self, x: Array) -> Any:
+        torch = self._torch
+        if x.dtype == BFLOAT16:
+            return torch.from_numpy(x.view(np.int16)).view(torch.bfloat16).to(self._device)
+        return torch.from_numpy(x).to(self._device)
+
+    def _fetch(self, result: Any) -> Array:
+        result = result.cpu()
+        if result.dtype == self._torch.bfloat16:
+            result = result.float()
+        return np.asarray(result.numpy())
+
+    def _call(self, case: Case, tensors: Sequence[Any]) -> Call:
+        torch = self._torch
+        if case.operation in ("gemv", "gemm"):
+            a, b = tensors
+            flags = (*case.trans, "N")
+            a, b = a.mT if flags[0] == "T" else a, b.mT if flags[1] == "T" else b
+            return lambda: torch.matmul(a, b)
+        functions = {
+            "sum": torch.sum, "dot": torch.dot, "max": torch.max, "argmax": torch.argmax,
+            "nrm2": torch.linalg.vector_norm,
+        }  # fmt: skip
+        function: Callable[..., Any] = functions[case.operation]
+        if case.axis is not None:
+            return lambda: function(*tensors, dim=case.axis)
+        return lambda: function(*tensors)
+
+
+class _Recorded(Prepared):
+    """Calls of PyTorch in a graph that the device replays, between two of its events."""
+
+    def __init__(
+        self, torch: Any, device: Any, calls: Sequence[Call], fetch: Callable[[Any], Array]
+    ) -> None:
+        super().__init__(calls, torch.accelerator.synchronize, fetch)
+        self._torch, self._device = torch, device
+        self._graph: Any = None
+
+    def seconds(self, first: int, count: int) -> float:
+        """The time of ``count`` calls, from that of whole passes over all copies."""
+        torch = self._torch
+        module = torch.get_device_module(self._device)
+        if self._graph is None:
+            self._graph = module.CUDAGraph()
+            with module.graph(self._graph):
+                for call in self.calls:
+                    call()
+        passes = -(-count // len(self.calls))
+        begin, end = (torch.Event(self._device, enable_timing=True) for _ in range(2))
+        torch.accelerator.synchronize()
+        begin.record()
+        for _ in range(passes):
+            self._graph.replay()
+        end.record()
+        end.synchronize()
+        return float(begin.elapsed_time(end)) * 1e-3 * count / (passes * len(self.calls))
+
+
+class CuPyPeer(Peer):
+    """CuPy: many calls between two events of the device."""
+
+    name = "cupy"
+    install = "pip install cupy-cuda12x"
+
+    def __init__(self, engine: Engine) -> None:
+        """See :class:`Peer`."""
+        if engine.maps_host_memory:
+            raise UnsupportedError("CuPy runs on no CPU")
+        self._cupy = import_module("cupy")
+
+    @property
+    def version(self) -> str:
+        """See :class:`Peer`."""
+        return str(self._cupy.__version__)
+
+    def prepare(self, case: Case, inputs: Sequence[Operands]) -> Prepared | None:
+        """See :class:`Peer`."""
+        if dtype_of(case.dtype) == BFLOAT16:
+            return None
+        calls = [self._call(case, [self._cupy.asarray(x) for x in arrays]) for arrays in inputs]
+        return _Evented(calls, fetch=lambda result: np.asarray(result.get()))
+
+    def _call(self, case: Case, arrays: Sequence[Any]) -> Call:
+        cupy = self._cupy
+        if case.operation in ("gemv", "gemm"):
+            a, b = arrays
+            flags = (*case.trans, "N")
+            a, b = a.T if flags[0] == "T" else a, b.T if flags[1] == "T" else b
+            return lambda: cupy.matmul(a, b)
+        functions = {
+            "sum": cupy.sum, "dot": cupy.dot, "max": cupy.max, "argmax": cupy.argmax,
+            "nrm2": cupy.linalg.norm,
+        }  # fmt: skip
+        function: Callable[..., Any] = functions[case.operation]
+        if case.axis is not None:
+            return lambda: function(*arrays, axis=case.axis)
+        return lambda: function(*arrays)
+
+
+class _Evented(Prepared):
+    """Calls of CuPy between two events."""
+
+    def seconds(self, first: int, count: int) -> float:
+        """See :class:`Prepared`."""
+        runtime = import_module("cupy.cuda")
+        begin, end = runtime.Event(), runtime.Event()
+        begin.record()
+        for i in range(first, first + count):
+            self.calls[i % len(self.calls)]()
+        end.record()
+        end.synchronize()
+        return float(runtime.get_elapsed_time(begin, end)) * 1e-3

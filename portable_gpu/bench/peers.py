@@ -1,0 +1,238 @@
+"""Who is timed: one interface for this library and for its peers.
+
+On a CPU device everybody takes NumPy arrays and gives NumPy arrays, and the time is the wall
+clock's, copies included.  OpenCL peers are handed NumPy's memory in place, for their users can do
+that too.  On a GPU the arrays lie on the device before and after.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+import portable_gpu as pg
+from portable_gpu.bench.cases import Case
+from portable_gpu.bench.operands import Array, Operands
+from portable_gpu.dtypes import dtype_of, is_float16_like
+from portable_gpu.errors import UnsupportedError
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.version import __version__
+
+Call = Callable[[], Any]
+
+
+class Prepared:
+    """A peer's calls on one case, one for each copy of the inputs."""
+
+    def __init__(
+        self,
+        calls: Sequence[Call],
+        finish: Callable[[], Any] = lambda: None,
+        fetch: Callable[[Any], Array] = np.asarray,
+    ) -> None:
+        """``finish`` waits for what calls enqueued; ``fetch`` brings a result to NumPy."""
+        self.calls = calls
+        self.fetch = fetch
+        self._finish = finish
+
+    def result(self) -> Array:
+        """What the first call gives."""
+        return self.fetch(self.calls[0]())
+
+    def seconds(self, first: int, count: int) -> float:
+        """The time of ``count`` calls, from call ``first`` on, each on the next copy."""
+        calls = [self.calls[i % len(self.calls)] for i in range(first, first + count)]
+        begin = time.perf_counter()
+        for call in calls:
+            call()
+        self._finish()
+        return time.perf_counter() - begin
+
+
+class Peer(ABC):
+    """A library that does some of the operations.  Opening one that cannot run raises."""
+
+    name: ClassVar[str]
+    install: ClassVar[str]
+
+    @abstractmethod
+    def __init__(self, engine: Engine) -> None:
+        """Open it on the engine's device.
+
+        Raises:
+            ImportError: It is not installed.
+            UnsupportedError: It does not run on this device.
+        """
+
+    @property
+    @abstractmethod
+    def version(self) -> str:
+        """Its version."""
+
+    @abstractmethod
+    def prepare(self, case: Case, inputs: Sequence[Operands]) -> Prepared | None:
+        """Its calls on copies of the inputs; ``None`` where it lacks the operation."""
+
+
+class Ours(Peer):
+    """This library."""
+
+    name = "portable_gpu"
+    install = "portable_gpu"
+
+    def __init__(self, engine: Engine) -> None:
+        """See :class:`Peer`."""
+        self._engine = engine
+
+    @property
+    def version(self) -> str:
+        """See :class:`Peer`."""
+        return __version__
+
+    def prepare(self, case: Case, inputs: Sequence[Operands]) -> Prepared:
+        """See :class:`Peer`."""
+        engine = self._engine
+        if engine.maps_host_memory:
+            return Prepared([_our_call(case, arrays, {"engine": engine}) for arrays in inputs])
+        queue = engine.queue
+        on_device = [[cla.to_device(queue, x) for x in arrays] for arrays in inputs]
+        calls = [_our_call(case, arrays, {}) for arrays in on_device]
+        return Prepared(calls, queue.finish, lambda result: np.asarray(result.get()))
+
+
+def _our_call(case: Case, arrays: Sequence[Any], options: dict[str, Any]) -> Call:
+    if case.operation == "gemv":
+        return lambda: pg.gemv(*arrays, trans=case.trans, **options)
+    if case.operation == "gemm":
+        a, b = arrays
+        if case.batch is not None:
+            return lambda: pg.matmul(a, b, **options)
+        if isinstance(a, np.ndarray):
+            a, b = _turned(case, a, b)
+            return lambda: pg.matmul(a, b, **options)
+        trans_a, trans_b = case.trans[0], case.trans[1]
+        return lambda: pg.gemm(a, b, trans_a=trans_a, trans_b=trans_b, **options)
+    function = getattr(pg, case.operation)
+    if case.axis is not None:
+        return lambda: function(*arrays, axis=case.axis, **options)
+    return lambda: function(*arrays, **options)
+
+
+def _turned(case: Case, a: Any, b: Any) -> tuple[Any, Any]:
+    """The operands of ``a @ b``: transposes are views."""
+    return (a.T if case.trans[0] == "T" else a), (b.T if case.trans[1] == "T" else b)
+
+
+class NumPyPeer(Peer):
+    """NumPy on the host, with its BLAS and the threads that this takes by itself."""
+
+    name = "numpy"
+    install = "numpy"
+
+    def __init__(self, engine: Engine) -> None:
+        """See :class:`Peer`."""
+
+    @property
+    def version(self) -> str:
+        """See :class:`Peer`."""
+        return np.__version__
+
+    def prepare(self, case: Case, inputs: Sequence[Operands]) -> Prepared | None:
+        """See :class:`Peer`.  Products of 16-bit floats are left out: NumPy's take minutes."""
+        if case.operation in ("gemv", "gemm") and is_float16_like(dtype_of(case.dtype)):
+            return None
+        return Prepared([self._call(case, arrays) for arrays in inputs])
+
+    @staticmethod
+    def _call(case: Case, arrays: Operands) -> Call:
+        if case.operation == "gemm":
+            a, b = _turned(case, *arrays)
+            return lambda: np.matmul(a, b)
+        if case.operation == "gemv":
+            a, x = arrays
+            a = a if case.trans == "N" else a.T
+            return lambda: np.matmul(a, x)
+        functions: dict[str, Callable[..., Any]] = {
+            "sum": np.sum, "dot": np.dot, "max": np.max, "argmax": np.argmax,
+            "nrm2": np.linalg.norm,
+        }  # fmt: skip
+        function = functions[case.operation]
+        if case.axis is not None:
+            return lambda: function(*arrays, axis=case.axis)
+        return lambda: function(*arrays)
+
+
+class PyOpenCLPeer(Peer):
+    """The reductions of ``pyopencl.array``: sum, dot and max over the whole array."""
+
+    name = "pyopencl"
+    install = "pyopencl"
+
+    def __init__(self, engine: Engine) -> None:
+        """See :class:`Peer`."""
+        self._engine = engine
+        self._pool = cl.tools.MemoryPool(cl.tools.ImmediateAllocator(engine.queue))
+
+    @property
+    def version(self) -> str:
+        """See :class:`Peer`."""
+        return str(cl.VERSION_TEXT)
+
+    def prepare(self, case: Case, inputs: Sequence[Operands]) -> Prepared | None:
+        """See :class:`Peer`."""
+        functions = {"sum": cla.sum, "dot": cla.dot, "max": cla.max}
+        known = functions.get(case.operation)
+        if known is None or case.axis is not None or is_float16_like(dtype_of(case.dtype)):
+            return None
+        function, queue = known, self._engine.queue
+        if self._engine.maps_host_memory:
+            return Prepared([partial(self._on_host, function, arrays) for arrays in inputs])
+        on_device = [[cla.to_device(queue, x, self._pool) for x in arrays] for arrays in inputs]
+        calls = [partial(function, *arrays) for arrays in on_device]
+        return Prepared(calls, queue.finish, lambda result: np.asarray(result.get()))
+
+    def _on_host(self, function: Callable[..., Any], arrays: Operands) -> Array:
+        """Call it on arrays that are NumPy's memory."""
+        context, queue = self._engine.context, self._engine.queue
+        wrapped = [
+            cla.Array(queue, x.shape, x.dtype, allocator=self._pool, data=host_buffer(context, x))
+            for x in arrays
+        ]
+        return np.asarray(function(*wrapped).get())
+
+
+def host_buffer(context: cl.Context, x: Array) -> cl.Buffer:
+    """A buffer that is NumPy's memory."""
+    flags = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR
+    return cl.Buffer(context, flags, hostbuf=x)
+
+
+def registry() -> dict[str, type[Peer]]:
+    """The peers by name."""
+    from portable_gpu.bench.clblast import CLBlastPeer
+    from portable_gpu.bench.frameworks import CuPyPeer, TorchPeer
+
+    known: tuple[type[Peer], ...] = (NumPyPeer, PyOpenCLPeer, CLBlastPeer, TorchPeer, CuPyPeer)
+    return {peer.name: peer for peer in known}
+
+
+def open_peers(names: Sequence[str], engine: Engine) -> tuple[list[Peer], list[str]]:
+    """The peers that run here, and a line for each that does not."""
+    peers: list[Peer] = []
+    skipped = []
+    for name in names:
+        kind = registry()[name]
+        try:
+            peers.append(kind(engine))
+        except ImportError:
+            skipped.append(f"{name} is not installed and left out: {kind.install}")
+        except UnsupportedError as error:
+            skipped.append(f"{name} is left out: {error}")
+    return peers, skipped

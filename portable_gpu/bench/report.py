@@ -1,0 +1,133 @@
+"""The result of a run as JSON: every figure, and what it takes to see it again."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from portable_gpu.bench.ladder import Ladder
+from portable_gpu.bench.measure import TURN, Remark, Row
+from portable_gpu.bench.peers import Peer
+from portable_gpu.bench.roofs import Roofs
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.version import __version__
+
+FORMAT = 1
+
+
+@dataclass
+class Report:
+    """What a run found, in the order in which it found it.
+
+    Attributes:
+        engine: Where it ran.
+        peers: Against whom.
+        turns: Turns of each side.
+        command: The arguments of the command line.
+        roofs: What the device can do.
+        rows, remarks, ladders: The figures, and why some are missing.
+    """
+
+    engine: Engine
+    peers: Sequence[Peer]
+    turns: int
+    command: Sequence[str]
+    roofs: Roofs | None = None
+    rows: list[Row] = field(default_factory=list)
+    remarks: list[Remark] = field(default_factory=list)
+    ladders: list[Ladder] = field(default_factory=list)
+
+    def add(self, found: Row | Remark) -> None:
+        """Keep a row or a remark."""
+        if isinstance(found, Row):
+            self.rows.append(found)
+        else:
+            self.remarks.append(found)
+
+    @property
+    def wrong(self) -> list[Remark]:
+        """Remarks on wrong results."""
+        return [remark for remark in self.remarks if remark.wrong]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, for JSON."""
+        target = self.engine.target
+        return {
+            "format": FORMAT,
+            "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "command": " ".join(("portable-gpu", *self.command)),
+            "device": {
+                "name": target.facts.name,
+                "platform": target.facts.platform_name,
+                "version": target.facts.version,
+                "driver": target.facts.driver_version,
+                "class": target.device_class,
+                "compute_units": target.compute_units,
+            },
+            "host": {"cpu": host_cpu(), "system": platform.platform()},
+            "versions": {
+                "portable_gpu": __version__,
+                "python": platform.python_version(),
+                "numpy": np.__version__,
+                "pyopencl": cl.VERSION_TEXT,
+                **{peer.name: peer.version for peer in self.peers},
+            },
+            "protocol": {
+                "turns": self.turns,
+                "turn_seconds": TURN,
+                "arrays": "host" if self.engine.maps_host_memory else "device",
+            },
+            "roofs": None if self.roofs is None else _roofs(self.roofs),
+            "rows": [self._row(row) for row in self.rows],
+            "remarks": [
+                {"case": str(r.case), "who": r.who, "text": r.text, "wrong": r.wrong}
+                for r in self.remarks
+            ],
+            "ladders": [asdict(ladder) for ladder in self.ladders],
+        }
+
+    def _row(self, row: Row) -> dict[str, Any]:
+        case, seconds = row.case, row.ours.median
+        return {
+            "operation": case.operation,
+            "size": case.size,
+            "dtype": case.dtype,
+            "flop": case.flop,
+            "bytes": case.bytes,
+            "peer": row.peer,
+            "seconds": asdict(row.ours),
+            "peer_seconds": None if row.theirs is None else asdict(row.theirs),
+            "ratio": None if row.ratio is None else asdict(row.ratio),
+            "gflops": case.flop / seconds / 1e9,
+            "gbytes_per_second": case.bytes / seconds / 1e9,
+            "roof": None if self.roofs is None else self.roofs.limit(case),
+            "share_of_roof": None if self.roofs is None else self.roofs.share(case, seconds),
+            "calls_a_turn": list(row.calls),
+            "copies": row.copies,
+            "error_in_bounds": list(row.error),
+            "command": case.command + ("" if row.peer is None else f" --peers {row.peer}"),
+        }
+
+
+def _roofs(roofs: Roofs) -> dict[str, Any]:
+    return {
+        "copy_bytes_per_second": asdict(roofs.copy),
+        "flops": {real: asdict(found) for real, found in roofs.fma.items()},
+    }
+
+
+def host_cpu() -> str:
+    """The host's processor, as its system names it."""
+    information = Path("/proc/cpuinfo")
+    if information.is_file():
+        for line in information.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

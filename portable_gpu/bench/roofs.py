@@ -1,0 +1,149 @@
+"""What the device can do, measured: bytes that a copy moves, multiply-adds in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from portable_gpu.bench.cases import Case
+from portable_gpu.bench.measure import alternate, calls_a_turn, warm_up
+from portable_gpu.bench.peers import Prepared
+from portable_gpu.bench.statistics import Statistic
+from portable_gpu.codegen.operators import vector
+from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.dtypes import dtype_of, element
+from portable_gpu.errors import BuildError
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.targets import Target
+
+_CHAINS = 12  # independent sums: latency times issue width of today's cores
+_STEPS = 4096
+_COPIED = 1 << 28  # bytes
+
+
+@dataclass(frozen=True)
+class Roofs:
+    """The roofs of one device.
+
+    Attributes:
+        copy: Bytes a second of a large copy, reads and writes counted.  A kernel that only reads
+            may be faster.
+        fma: Floating-point operations a second of multiply-adds, by real type (``float``,
+            ``double``).  Matrix units are not counted.
+    """
+
+    copy: Statistic
+    fma: Mapping[str, Statistic]
+
+    def flops(self, dtype: str) -> float:
+        """The roof of arithmetic in a dtype (16-bit floats compute in float)."""
+        return self.fma[element(dtype_of(dtype)).real].median
+
+    def seconds(self, case: Case) -> float:
+        """The least time of a case: that of its traffic or of its arithmetic."""
+        return max(case.bytes / self.copy.median, case.flop / self.flops(case.dtype))
+
+    def limit(self, case: Case) -> str:
+        """Which roof is above a case: ``copy`` or ``fma``."""
+        by_copy = case.bytes / self.copy.median
+        return "copy" if by_copy >= case.flop / self.flops(case.dtype) else "fma"
+
+    def share(self, case: Case, seconds: float) -> float:
+        """The part of the roof that a time reaches."""
+        return self.seconds(case) / seconds
+
+
+def measure_roofs(engine: Engine, turns: int) -> Roofs:
+    """Time the copy and the multiply-adds.
+
+    Raises:
+        BuildError: The driver refused a kernel.
+    """
+    kinds = ["float", "double"] if engine.target.fp64 else ["float"]
+    copied = _copy(engine)
+    found = {kind: _multiply_adds(engine, kind) for kind in kinds}
+    names = ["copy", *kinds]
+    work = [copied[1], *(found[kind][1] for kind in kinds)]
+    sides = [copied[0], *(found[kind][0] for kind in kinds)]
+    calls = [calls_a_turn(warm_up(side)) for side in sides]
+    times = alternate(sides, calls, turns)
+    rates = {
+        name: Statistic.of(amount / seconds for seconds in one)
+        for name, amount, one in zip(names, work, times, strict=True)
+    }
+    return Roofs(rates.pop("copy"), rates)
+
+
+def specializations(target: Target, real: str) -> tuple[Specialization, Specialization]:
+    """The texts of the copy and of the multiply-adds."""
+    width = max(1, min(16, target.vector_bytes // (8 if real == "double" else 4)))
+    lanes = width if target.is_cpu else 1
+    wide = width if target.is_cpu else 4
+    fma = specialize(
+        "bench/fma", target, real=real, type=vector(real, lanes), lanes=lanes, chains=_CHAINS,
+        steps=_STEPS,
+    )  # fmt: skip
+    return specialize("bench/copy", target, type=vector("float", wide)), fma
+
+
+def _copy(engine: Engine) -> tuple[Prepared, int]:
+    """A copy between buffers far larger than any cache."""
+    target = engine.target
+    nbytes = min(_COPIED, target.facts.max_alloc_size // 4, target.facts.global_mem_size // 16)
+    spec, _ = specializations(target, "float")
+    kernel = _kernel(engine, spec, "copy")
+    itemsize = 4 * (min(16, target.vector_bytes // 4) if target.is_cpu else 4)
+    count = nbytes // itemsize
+    zeros = np.zeros(count * itemsize, np.uint8)
+    source, result = (
+        cl.Buffer(engine.context, _FLAGS.READ_WRITE | _FLAGS.COPY_HOST_PTR, hostbuf=zeros)
+        for _ in range(2)
+    )
+    group, groups = _grid(target)
+    arguments = source, result, np.uint64(count)
+    return _prepared(engine, kernel, group, groups, arguments), 2 * count * itemsize
+
+
+def _multiply_adds(engine: Engine, real: str) -> tuple[Prepared, int]:
+    """Chains of multiply-adds in registers, and their floating-point operations."""
+    target = engine.target
+    _, spec = specializations(target, real)
+    kernel = _kernel(engine, spec, "multiply_adds")
+    group, groups = _grid(target)
+    scalar = np.float64 if real == "double" else np.float32
+    out = cl.Buffer(engine.context, _FLAGS.READ_WRITE, 8)
+    arguments = out, scalar(0.999), scalar(0.001)
+    lanes = max(1, min(16, target.vector_bytes // np.dtype(scalar).itemsize))
+    lanes = lanes if target.is_cpu else 1
+    work = 2 * _STEPS * _CHAINS * lanes * group * groups
+    return _prepared(engine, kernel, group, groups, arguments), work
+
+
+_FLAGS = cl.mem_flags
+
+
+def _grid(target: Target) -> tuple[int, int]:
+    """Work-items of a group, and groups: enough to fill every compute unit."""
+    if target.is_cpu:
+        return 1, 16 * target.compute_units
+    return min(256, target.max_work_group_size), 64 * target.compute_units
+
+
+def _kernel(engine: Engine, spec: Specialization, name: str) -> Any:
+    try:
+        program = cl.Program(engine.context, spec.text).build(list(spec.options))
+    except cl.Error as error:
+        raise BuildError(f"{spec.name} does not build: {error}", spec.text, str(error)) from error
+    return cl.Kernel(program, name)
+
+
+def _prepared(
+    engine: Engine, kernel: Any, group: int, groups: int, arguments: tuple[Any, ...]
+) -> Prepared:
+    """Launches of a kernel; it does not keep its buffers alive, the call does."""
+    queue = engine.queue
+    return Prepared([lambda: kernel(queue, (group * groups,), (group,), *arguments)], queue.finish)

@@ -1,0 +1,61 @@
+"""``--sizes``: the text of a size, and what it means."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from portable_gpu.errors import ArgumentError
+
+#: What the command's help says.
+SYNTAX = (
+    "Comma list. Reductions: a length (2^20, 1000000) or a shape (4096x4096). gemv: rows x columns "
+    "(16384x32). gemm: m x k x n (8x3200x3200), and a batch in front (1000:32x32x32). A variant "
+    "may follow: 4096x4096/0 (axis), 16384x32/T, 512x512x512/NT."
+)
+_EXTENT = r"\d+(?:\^\d+)?"
+_SIZE = re.compile(rf"(?:({_EXTENT}):)?({_EXTENT}(?:x{_EXTENT})*)(?:/(\w+))?")
+
+
+@dataclass(frozen=True)
+class Size:
+    """One size as it was asked for.
+
+    Attributes:
+        extents: The numbers between the ``x``.
+        batch: What stands before a colon.
+        variant: What follows a slash: an axis, or transposes; all of them where it is empty.
+    """
+
+    extents: tuple[int, ...]
+    batch: int | None = None
+    variant: str = ""
+
+
+def parse_sizes(text: str) -> tuple[Size, ...]:
+    """The sizes of a comma list.
+
+    Raises:
+        ArgumentError: One of them cannot be read, or is 0.
+    """
+    return tuple(_parse(part.strip()) for part in text.split(","))
+
+
+def _parse(text: str) -> Size:
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise ArgumentError(f"--sizes has {text!r}; sizes are like 2^20, 4096x4096, 1000:32x32x32")
+    batch, extents, variant = match.groups()
+    size = Size(
+        tuple(_extent(part) for part in extents.split("x")),
+        None if batch is None else _extent(batch),
+        variant or "",
+    )
+    if min(*size.extents, 1 if size.batch is None else size.batch) < 1:
+        raise ArgumentError(f"--sizes has {text!r}; every extent is 1 or more")
+    return size
+
+
+def _extent(text: str) -> int:
+    base, _, power = text.partition("^")
+    return int(int(base) ** int(power or 1))

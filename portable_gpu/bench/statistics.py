@@ -1,0 +1,36 @@
+"""A median with its quartiles: how every figure of a benchmark is reported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """What repeated measurements say.
+
+    Attributes:
+        median: Half of them are below.
+        low, high: The quartiles.
+        count: How many there are.
+    """
+
+    median: float
+    low: float
+    high: float
+    count: int
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> Statistic:
+        """The statistic of one value or more."""
+        found = np.fromiter(values, np.float64)
+        low, median, high = (float(q) for q in np.quantile(found, (0.25, 0.5, 0.75)))
+        return cls(median, low, high, found.size)
+
+    @property
+    def spread(self) -> float:
+        """Half the distance between the quartiles, as a part of the median."""
+        return (self.high - self.low) / (2 * self.median) if self.median else 0.0

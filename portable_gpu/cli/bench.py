@@ -1,0 +1,218 @@
+"""``portable-gpu bench``: this library, its peers, and what the device can do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from portable_gpu.bench.cases import OPERATIONS, Case, cases
+from portable_gpu.bench.ladder import Ladder, climb, ladders
+from portable_gpu.bench.measure import BUDGET, Bench, Remark, Row
+from portable_gpu.bench.peers import open_peers, registry
+from portable_gpu.bench.report import Report
+from portable_gpu.bench.roofs import Roofs, measure_roofs
+from portable_gpu.bench.sizes import SYNTAX, parse_sizes
+from portable_gpu.bench.statistics import Statistic
+from portable_gpu.cli.path import path_of
+from portable_gpu.errors import ArgumentError, PortableGPUError
+from portable_gpu.runtime.engine import Engine
+
+_LEAST_TURNS = 9
+_WIDTH = 132
+
+
+def bench(
+    operation: Annotated[
+        str, typer.Argument(help=f"{', '.join(OPERATIONS)}.", metavar="OPERATION")
+    ] = "all",
+    dtype: Annotated[str, typer.Option(help="Comma list of NumPy names.")] = "float32",
+    sizes: Annotated[str | None, typer.Option(help=SYNTAX)] = None,
+    peers: Annotated[
+        str | None,
+        typer.Option(help="Comma list: numpy, pyopencl, clblast, torch, cupy; 'none' for none."),
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="Device, as PORTABLE_GPU_DEVICE takes it.")
+    ] = None,
+    turns: Annotated[int, typer.Option(help="Turns of each side.", min=_LEAST_TURNS)] = 9,
+    ladder: Annotated[
+        bool, typer.Option("--ladder", help="The texts' ladders of gemv and gemm, rung by rung.")
+    ] = False,
+    report: Annotated[
+        Path | None, typer.Option("--json", help="Write every figure to a file.", metavar="FILE")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the figures.", metavar="FILE.png")] = None,
+) -> None:
+    """Time the library and its peers by turns, and compare with the device's measured roofs.
+
+    Every result is checked before it is timed.  The ratio is the peer's time over ours.
+    """
+    if plot is not None and find_spec("matplotlib") is None:
+        raise PortableGPUError(
+            "--plot needs the package matplotlib: pip install 'portable_gpu[bench]'"
+        )
+    if operation not in OPERATIONS:
+        raise ArgumentError(f"no benchmark {operation!r}; there are: {', '.join(OPERATIONS)}")
+    if ladder and (operation not in ("gemv", "gemm", "all") or sizes is not None or plot):
+        raise ArgumentError("--ladder takes gemv, gemm or all, and neither --sizes nor --plot")
+    output, status = Console(highlight=False), Console(stderr=True, highlight=False)
+    if not output.is_terminal:
+        output = Console(highlight=False, width=_WIDTH)
+    names = _peer_names(peers)
+    wanted = None if sizes is None else parse_sizes(sizes)
+    engine = Engine(device)
+    names = names or _default_peers(engine)
+    opened, skipped = open_peers(names, engine)
+    for line in skipped:
+        status.print(escape(line), soft_wrap=True)
+    timing = Bench(engine, opened, turns, BUDGET if sizes is None else None)
+    command = _command(operation, dtype, sizes, peers, device, turns, ladder)
+    found = Report(engine, opened, turns, command)
+    output.print(f"{escape(engine.target.facts.name)}: {escape(path_of(engine.target))}")
+    if ladder:
+        _climb(timing, operation, found, output, status)
+    else:
+        every = cases(operation, dtype.split(","), wanted, engine.maps_host_memory)
+        found.roofs = measure_roofs(engine, turns)
+        output.print(escape(_roofs(found.roofs)))
+        _run(timing, every, found, status)
+        output.print(_table(found.rows, found.roofs))
+    for remark in found.remarks:
+        status.print(escape(f"{remark.case}: {remark.who}: {remark.text}"), soft_wrap=True)
+    if report is not None:
+        report.write_text(json.dumps(found.to_dict(), indent=1) + "\n", encoding="utf-8")
+    if plot is not None and found.rows:
+        _draw(operation, found, plot)
+    if found.wrong:
+        raise typer.Exit(1)
+
+
+def _peer_names(text: str | None) -> list[str]:
+    """The peers asked for; empty where nobody said."""
+    if text is None:
+        return []
+    known = registry()
+    names = [name.strip() for name in text.split(",")]
+    if unknown := [name for name in names if name not in known and name != "none"]:
+        raise ArgumentError(
+            f"--peers has {', '.join(map(repr, unknown))}; there are: {', '.join(known)}, none"
+        )
+    return names
+
+
+def _default_peers(engine: Engine) -> list[str]:
+    """All that keep their arrays where this device keeps them."""
+    elsewhere = "cupy" if engine.maps_host_memory else "numpy"
+    return [name for name in registry() if name != elsewhere]
+
+
+def _command(
+    operation: str,
+    dtype: str,
+    sizes: str | None,
+    peers: str | None,
+    device: str | None,
+    turns: int,
+    ladder: bool,
+) -> list[str]:
+    options = {"sizes": sizes, "peers": peers, "device": device}
+    parts = ["bench", operation, "--dtype", dtype, "--turns", str(turns)]
+    for name, value in options.items():
+        parts += [] if value is None else [f"--{name}", value]
+    return [*parts, "--ladder"] if ladder else parts
+
+
+def _run(timing: Bench, every: list[Case], found: Report, status: Console) -> None:
+    with _progress(status) as progress:
+        task = progress.add_task("", total=len(every))
+        for case in every:
+            progress.update(task, description=escape(str(case)))
+            for one in timing.run(case):
+                found.add(one)
+            progress.advance(task)
+
+
+def _climb(timing: Bench, operation: str, found: Report, output: Console, status: Console) -> None:
+    for plan in ladders(operation, timing.engine):
+        with status.status(f"{plan.title} ..."):
+            for one in climb(timing, plan):
+                if isinstance(one, Remark):
+                    found.add(one)
+                else:
+                    found.ladders.append(one)
+        output.print(_ladder_table(found.ladders[-1]))
+
+
+def _progress(status: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description:<36}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=status,
+        transient=True,
+        disable=not status.is_terminal,
+    )
+
+
+def _draw(operation: str, found: Report, path: Path) -> None:
+    from portable_gpu.bench.plot import plot_roofline, plot_throughput
+
+    (plot_roofline if operation == "roofline" else plot_throughput)(found, path)
+
+
+def _roofs(roofs: Roofs) -> str:
+    parts = [f"copy {_with_spread(roofs.copy, 1e-9)} GB/s"]
+    parts += [f"{real} {_with_spread(one, 1e-9)} GFLOP/s" for real, one in roofs.fma.items()]
+    return f"Measured roofs: {', '.join(parts)}"
+
+
+def _table(rows: Iterable[Row], roofs: Roofs) -> Table:
+    table = Table(caption="Medians and half the distance of the quartiles; ratio: peer / ours.")
+    for heading in ("operation", "size", "dtype"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("ours ms", "peer ms", "ratio", "GFLOP/s", "GB/s", "of roof"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for heading in ("roof", "peer"):
+        table.add_column(heading, no_wrap=True)
+    for row in rows:
+        case, seconds = row.case, row.ours.median
+        table.add_row(
+            case.operation,
+            case.size,
+            case.dtype,
+            _with_spread(row.ours, 1e3),
+            "" if row.theirs is None else _with_spread(row.theirs, 1e3),
+            "" if row.ratio is None else _with_spread(row.ratio),
+            f"{case.flop / seconds / 1e9:.4g}",
+            f"{case.bytes / seconds / 1e9:.4g}",
+            f"{roofs.share(case, seconds):.0%}",
+            roofs.limit(case),
+            row.peer or "",
+        )
+    return table
+
+
+def _ladder_table(ladder: Ladder) -> Table:
+    names = (*ladder.rungs, *ladder.peers)
+    table = Table(title=f"{ladder.title}, microseconds", title_justify="left", caption=ladder.note)
+    table.add_column("size", no_wrap=True)
+    for name in names:
+        table.add_column(name, justify="right")
+    for row in ladder.rows:
+        cells = [row.seconds.get(name) for name in names]
+        table.add_row(row.size, *("" if s is None else f"{s.median * 1e6:.4g}" for s in cells))
+    return table
+
+
+def _with_spread(statistic: Statistic, factor: float = 1.0) -> str:
+    return f"{statistic.median * factor:.4g} ± {statistic.spread:.0%}"
