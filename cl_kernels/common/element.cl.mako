@@ -48,13 +48,13 @@ static inline ${e.real}${V} ${e.name}_load${V}(__global const ${e.name}_t *p)
     return ${"vloada_half" if aligned else "vload_half"}${V}(0, (__global const half *)p);
 #else
     // Scaling by 2^112 rebiases the exponent, of subnormal numbers too.
-    const uint${V} bits = convert_uint${V}(*(__global const f16_x${V} *)p);
+    const uint${V} bits = CONVERT(uint${V}, *(__global const f16_x${V} *)p);
     const uint${V} magnitude = as_uint${V}(as_float${V}((bits & 0x7fffu) << 13) * 0x1p112f);
     const uint${V} special = (bits & 0x7c00u) == 0x7c00u ? (uint${V})(0x7f800000u) : (uint${V})(0u);
     return as_float${V}(magnitude | special | ((bits & 0x8000u) << 16));
 #endif
 % elif e.name == "bf16":
-    return as_float${V}(convert_uint${V}(*(__global const bf16_x${V} *)p) << 16);
+    return as_float${V}(CONVERT(uint${V}, *(__global const bf16_x${V} *)p) << 16);
 % else:
     return *(__global const ${e.name}_x${V} *)p;
 % endif

@@ -19,12 +19,15 @@
 #define SUBGROUP_KERNEL
 #endif
 
-// |x| of a float scalar or vector; a call to a built-in would spill every vector around it
-// where the compiler does not inline built-ins.
+// |x| of floats, and x converted to another vector type.  Where the compiler does not inline
+// built-ins, a call to one would spill every vector around it; and PoCL 3.0 passes vectors of 64
+// bytes wrongly where it compiles for fewer bytes than its built-ins were compiled for.
 #if BUILTINS_INLINE
 #define ABS(x) fabs(x)
+#define CONVERT(type, x) convert_##type(x)
 #else
 #define ABS(x) ((x) < 0 ? -(x) : (x))
+#define CONVERT(type, x) __builtin_convertvector(x, type)
 #endif
 
 // Order this work-item's global writes before its later ones, as other work-groups see them.

@@ -36,9 +36,9 @@ static inline void store_square(__global real_t *to, int stride, ${r}4 a, ${r}4 
     def parts(x, w):
         """Re and im of w loaded elements, as the product's components."""
         re, im = (f"{x}.even", f"{minus}{x}.odd") if e.complex else (x, None)
-        cast = f"convert_{compute.real}{w}"
+        cast = f"CONVERT({compute.real}{w}, "
         zero = f"({compute.real}{w})(0)"
-        return [f"{cast}({re})", f"{cast}({im})" if im else zero][: compute.components]
+        return [f"{cast}{re})", f"{cast}{im})" if im else zero][: compute.components]
 %>
 // Lanes from `first` on, one element at a time.
 static inline void ${name}_scalar(__global const ${e.name}_t *source, long lane_stride,

@@ -93,7 +93,7 @@ static inline ${vector(r, C)} load${V}(__global const ${e.name}_t *p)
 % elif e.floating:
     return ${e.name}_load${V}(p);
 % else:
-    return convert_${r}${V}(${e.name}_load${V}(p));
+    return CONVERT(${r}${V}, ${e.name}_load${V}(p));
 % endif
 }
 </%def>

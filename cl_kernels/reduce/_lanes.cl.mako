@@ -38,7 +38,7 @@ ${load(e, w, aligned)}
 <%
     state, acc, index = r.lane.type(w), r.acc.type(w), vector("long", w)
     values = [f"{vector(e.real, w)} {part}" for e, n in zip(r.inputs, "xy") for part in value_names(e, n)]
-    step = f"convert_{index}(a.step)" if w > 1 else "a.step"
+    step = f"CONVERT({index}, a.step)" if w > 1 else "a.step"
     iota = ", ".join(str(j * lane_step) for j in range(w))
 %>
 ${accumulator.define(r.lane, w)}

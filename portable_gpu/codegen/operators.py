@@ -61,7 +61,7 @@ class Field:
 
     def mask(self, condition: str, width: int) -> str:
         """``condition`` (a comparison of any field) as a mask that selects this field."""
-        return f"({condition})" if width == 1 else f"convert_{self.mask_type(width)}({condition})"
+        return f"({condition})" if width == 1 else f"CONVERT({self.mask_type(width)}, {condition})"
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from portable_gpu.codegen.operators import Accumulator, BinaryOp, Field, Map, ve
 from portable_gpu.dtypes import Element
 from portable_gpu.errors import ArgumentError
 
-BLOCK = 8  # additions in plain arithmetic between two lifts
+BLOCK = 4  # additions in plain arithmetic between two lifts
 _BLOCK_OF_INTEGERS = 1 << 11  # 16-bit integers that a 32-bit sum holds, of 8 lanes in one
 
 Text = Callable[[int], str]  # C text for a number of lanes side by side
@@ -90,7 +90,10 @@ def value_names(elem: Element, name: str) -> tuple[str, ...]:
 
 def convert(expression: str, source: str, target: str, width: int) -> str:
     """``expression`` of C type ``source`` in C type ``target``, for ``width`` lanes."""
-    return expression if source == target else f"convert_{vector(target, width)}({expression})"
+    if source == target:
+        return expression
+    to = vector(target, width)
+    return f"(({to})({expression}))" if width == 1 else f"CONVERT({to}, {expression})"
 
 
 # -- sums
@@ -464,7 +467,7 @@ def _counting(name: str, x: Element, result: Element) -> Reduction:
         nonzero = " | ".join(f"({v} != {zero})" for v in value_names(x, "x"))
         if width == 1:
             return f"a.s += ({nonzero}) ? 1 : 0;"
-        return f"a.s -= convert_{vector('int', width)}({nonzero});"
+        return f"a.s -= CONVERT({vector('int', width)}, {nonzero});"
 
     finish = {
         "any": "s",

@@ -84,34 +84,70 @@ class DiskCache:
             return
 
 
-class Kernel:
-    """A kernel that several threads may launch: arguments and launch go under one lock."""
+class Launch:
+    """A kernel with its grid and the arguments that stay; buffers and a few scalars are left.
 
-    def __init__(self, kernel: cl.Kernel, argument_types: Sequence[Any]) -> None:
-        """``argument_types`` holds a NumPy scalar type for each scalar, ``None`` for a buffer."""
+    Several threads may call it: arguments and launch go under one lock.
+    """
+
+    def __init__(
+        self,
+        kernel: cl.Kernel,
+        parameters: Sequence[Any],
+        global_size: tuple[int, ...],
+        local_size: tuple[int, ...],
+    ) -> None:
+        """Set what stays.
+
+        Args:
+            kernel: A kernel object of its own.
+            parameters: In the kernel's order: ``BUFFER``; a NumPy scalar type, for a scalar that
+                each call gives; or ``(type, value)``, for one that stays.
+            global_size, local_size: The grid.
+        """
         self._kernel = kernel
-        self._kernel.set_scalar_arg_dtypes(list(argument_types))
+        self._grid = global_size, local_size
+        self._buffers: list[int] = []
+        self._scalars: list[tuple[int, Any]] = []
+        for index, parameter in enumerate(parameters):
+            if parameter is BUFFER:
+                self._buffers.append(index)
+            elif isinstance(parameter, tuple):
+                kind, value = parameter
+                kernel.set_arg(index, kind(value))
+            else:
+                self._scalars.append((index, parameter))
+        self._last: Sequence[Any] | None = None
         self._lock = threading.Lock()
 
     def __call__(
         self,
         queue: cl.CommandQueue,
-        global_size: tuple[int, ...],
-        local_size: tuple[int, ...],
-        arguments: Sequence[Any],
+        buffers: Sequence[Any],
+        scalars: tuple[Any, ...] = (),
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event:
-        """Enqueue one launch and return its event.
+        """Enqueue it and return its event.
+
+        Args:
+            queue: Where.
+            buffers, scalars: What the parameters left open, in their order.
+            wait_for: Events to wait for.
 
         Raises:
             DeviceMemoryError: A buffer that was promised turns out not to fit.
         """
+        set_argument = self._kernel.set_arg
         try:
             with self._lock:
-                self._kernel.set_args(*arguments)
-                return cl.enqueue_nd_range_kernel(
-                    queue, self._kernel, global_size, local_size, None, wait_for
-                )
+                for index, buffer in zip(self._buffers, buffers, strict=True):
+                    set_argument(index, buffer)
+                if scalars != self._last:
+                    self._last = None
+                    for (index, kind), value in zip(self._scalars, scalars, strict=True):
+                        set_argument(index, kind(value))
+                    self._last = scalars
+                return cl.enqueue_nd_range_kernel(queue, self._kernel, *self._grid, None, wait_for)
         except cl.MemoryError as error:
             raise DeviceMemoryError(f"the device is out of memory: {error}") from error
 
@@ -137,13 +173,21 @@ class ProgramCache:
             )
         )
 
-    def kernel(self, spec: Specialization, name: str, argument_types: Sequence[Any]) -> Kernel:
-        """A fresh :class:`Kernel` ``name`` of the built specialization.
+    def launch(
+        self,
+        spec: Specialization,
+        name: str,
+        parameters: Sequence[Any],
+        global_size: tuple[int, ...],
+        local_size: tuple[int, ...],
+    ) -> Launch:
+        """A :class:`Launch` of the kernel ``name`` of the built specialization.
 
         Raises:
             BuildError: The driver refused the source.
         """
-        return Kernel(cl.Kernel(self.program(spec), name), argument_types)
+        kernel = cl.Kernel(self.program(spec), name)
+        return Launch(kernel, parameters, global_size, local_size)
 
     def program(self, spec: Specialization) -> cl.Program:
         """The built program of ``spec``."""
@@ -206,7 +250,7 @@ def _build_message(spec: Specialization, log: str, device: cl.Device) -> str:
     )
 
 
-#: Argument types that kernels share.
+#: Parameters that kernels share.
 BUFFER = None
 INT = np.int32
 LONG = np.int64

@@ -12,10 +12,11 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from portable_gpu.runtime.engine import QueueState, in_order_state
-from portable_gpu.runtime.views import Shape, new_array
+from portable_gpu.runtime.views import Shape, new_array, twin
 
 Key = tuple[Any, ...]
-Launch = Callable[[QueueState, list[Any]], cl.Event]
+Enqueue = Callable[[QueueState, Sequence[Any], tuple[int, ...]], cl.Event]
+NUMBERS = (float, int, complex)  # what a key may hold: values that are their own identity
 _MOST = 4096  # calls remembered; queues that are gone are forgotten with the rest
 
 _known: dict[Key, Repeat] = {}
@@ -27,14 +28,15 @@ class Repeat:
 
     Attributes:
         state: The queue of its arrays.
-        launch: Enqueues it, given buffer and offset (in elements) of each input and the result.
-        shape, dtype: Of the result.
+        enqueue: Enqueues it, given buffers and offsets (in elements) of inputs and result.
+        blank: The result's shape, dtype and queue, with no memory of its own.
+        inside: For each input the events last seen, all of this queue.
     """
 
     state: QueueState
-    launch: Launch
-    shape: Shape
-    dtype: np.dtype[Any]
+    enqueue: Enqueue
+    blank: Any
+    inside: list[Sequence[cl.Event]]
 
 
 def again(head: Key, arrays: Sequence[Any]) -> tuple[Any, Key | None]:
@@ -56,18 +58,25 @@ def again(head: Key, arrays: Sequence[Any]) -> tuple[Any, Key | None]:
     if known is None:
         return None, key
     state = known.state
-    places: list[Any] = []
-    for array in arrays:
-        if array.events and state.outside(array.events):
-            return None, None
-        places += (array.base_data, array.offset // array.dtype.itemsize)
-    result = new_array(state, known.shape, known.dtype)
-    places += (result.base_data, 0)
-    result.events.append(known.launch(state, places))
+    buffers: list[Any] = []
+    offsets: list[int] = []
+    for position, array in enumerate(arrays):
+        if array.events != known.inside[position]:
+            if state.outside(array.events):
+                return None, None
+            known.inside[position] = list(array.events)
+        buffers.append(array.base_data)
+        offsets.append(array.offset // array.dtype.itemsize if array.offset else 0)
+    blank = known.blank
+    memory = state.engine.allocate(blank.nbytes)
+    result = twin(blank, memory)
+    buffers.append(memory)
+    offsets.append(0)
+    result.events.append(known.enqueue(state, buffers, tuple(offsets)))
     return result, key
 
 
-def remember(key: Key | None, launch: Launch, shape: Shape, dtype: np.dtype[Any]) -> None:
+def remember(key: Key | None, enqueue: Enqueue, shape: Shape, dtype: np.dtype[Any]) -> None:
     """Let :func:`again` answer ``key``, if its arrays are not empty and share an in-order queue."""
     if key is None or not prod(shape):
         return
@@ -77,4 +86,5 @@ def remember(key: Key | None, launch: Launch, shape: Shape, dtype: np.dtype[Any]
         return
     if len(_known) >= _MOST:
         _known.clear()
-    _known[key] = Repeat(state, launch, shape, dtype)
+    blank = new_array(state, shape, dtype, state.empty_buffer)
+    _known[key] = Repeat(state, enqueue, blank, [()] * (len(key) - 1))

@@ -288,8 +288,10 @@ class Call:
         self.engine.check_allocation(nbytes)
 
 
-def new_array(state: QueueState, shape: Shape, dtype: np.dtype[Any]) -> Any:
-    """A fresh C-ordered pyopencl array on a queue, not filled.
+def new_array(
+    state: QueueState, shape: Shape, dtype: np.dtype[Any], data: Any | None = None
+) -> Any:
+    """A C-ordered pyopencl array on a queue, not filled: of fresh memory, or of ``data``.
 
     Raises:
         DeviceMemoryError: The device has no room for it.
@@ -297,18 +299,37 @@ def new_array(state: QueueState, shape: Shape, dtype: np.dtype[Any]) -> Any:
     size = prod(shape)
     itemsize = dtype.itemsize
     engine = state.engine
+    if data is None and size:
+        data = engine.allocate(size * itemsize)
     # The public constructor costs 12 us, the one that pyopencl's own slicing uses 1 us.
     return cla.Array(
         None,
         shape,
         dtype,
-        data=engine.allocate(size * itemsize) if size else None,
+        data=data,
         strides=tuple([s * itemsize for s in contiguous_strides(shape)]) if shape else (),
         _fast=True,
         _size=size,
         _context=engine.context,
         _queue=state.queue,
     )
+
+
+def places(views: Sequence[View]) -> tuple[list[Any], tuple[int, ...]]:
+    """Buffers and offsets (in elements) of views, as plans take them."""
+    return [view.buffer for view in views], tuple([view.offset for view in views])
+
+
+def twin(array: Any, data: Any) -> Any:
+    """A pyopencl array like ``array``, in other memory and with no events.
+
+    Costs 0.3 us, the quickest constructor 1.1.
+    """
+    fresh = cla.Array.__new__(cla.Array)
+    fresh.__dict__.update(array.__dict__)
+    fresh.base_data = data
+    fresh.events = []
+    return fresh
 
 
 def check_output(out: Any, shape: Shape, dtype: np.dtype[Any], name: str, host: bool) -> None:

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 from portable_gpu.targets.device_class import Derivation, DeviceClass, power_of_two_in
 from portable_gpu.targets.target import DeviceFacts
+
+
+_POCL_X86 = re.compile(r"PoCL HSTR: \S*x86_64(?:-[^-\s]+){3}-(\S+)")
+#: What LLVM calls the x86 processors that have AVX-512.
+_AVX512 = re.compile(
+    "skylake-avx512|cascadelake|cooperlake|cannonlake|icelake-(?:client|server)|tigerlake|"
+    "rocketlake|sapphirerapids|emeraldrapids|graniterapids(?:-d)?|diamondrapids|"
+    "knl|knm|znver[4-9]|x86-64-v4"
+)
 
 
 def _matches(facts: DeviceFacts) -> bool:
@@ -15,6 +26,11 @@ def _derive(facts: DeviceFacts, out: Derivation) -> None:
     out.set("lockstep", False, "derived", "nothing to exchange")
     width = power_of_two_in(4 * facts.native_float_width, 16, 64, 16)
     out.set("vector_bytes", width, "queried", "NATIVE_VECTOR_WIDTH_FLOAT")
+    compiled_for = _POCL_X86.search(facts.version)
+    if width == 64 and compiled_for and not _AVX512.fullmatch(compiled_for[1]):
+        # PoCL asks the processor for the width, and LLVM, which may be older than the processor,
+        # for what to compile for: version 14 takes a Zen 4 with AVX-512 for a Zen 3.
+        out.set("vector_bytes", 32, "derived", f"PoCL compiles for {compiled_for[1]}")
 
 
 CPU = DeviceClass(

@@ -16,7 +16,7 @@ from portable_gpu.ops.gemm import packed
 from portable_gpu.ops.gemm.packed import PackedGemm, PackedPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.views import Call, View
+from portable_gpu.runtime.views import Call, View, places
 from portable_gpu.targets import example_target
 
 Array = Any
@@ -89,7 +89,8 @@ def product(
         element(mixed), beta != 0, stages, tuple(operand(e, rank) for e in views[2:]),
     )  # fmt: skip
     gemm = PackedGemm(engine, problem)
-    event = gemm(call.state, views[0], views[1], into, views[2:], alpha, beta, call.wait_for)
+    into_order = places((*views[:2], into, *views[2:]))
+    event = gemm.enqueue(alpha, beta, call.state, *into_order, call.wait_for)
     call.event(event)
     call.finish()
     return gemm

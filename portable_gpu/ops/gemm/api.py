@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from numbers import Number
 from typing import Any
 
@@ -17,6 +18,7 @@ from portable_gpu.ops.gemm.binding import bind, compute_element, result_dtype
 from portable_gpu.ops.gemm.paths import GemmPath, make_path
 from portable_gpu.ops.gemv import gemv
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.repeat import NUMBERS, Key, again, remember
 from portable_gpu.runtime.views import (
     AnyArray,
     Call,
@@ -24,6 +26,7 @@ from portable_gpu.runtime.views import (
     View,
     as_array,
     check_no_overlap,
+    places,
 )
 
 _NO_EPILOGUE = Epilogue()
@@ -81,6 +84,13 @@ def gemm(
     Source: Goto & van de Geijn, TOMS 34(3), 2008 (blocking); Volkov & Demmel, SC 2008, and
         Matsumoto, Nakasato & Sedukhin, 2012 (register tiles on GPUs).
     """
+    key = None
+    if c is epilogue is engine is queue is None and not wait_for:
+        head = ("gemm", alpha, beta, trans_a, trans_b, precision)
+        if type(alpha) in NUMBERS and type(beta) in NUMBERS:
+            result, key = again(head, (a, b))
+            if result is not None:
+                return result
     if precision not in _PRECISIONS:
         raise ArgumentError(f"precision is {precision!r}; {', '.join(_PRECISIONS)} is known")
     a, b = as_array(a, "a"), as_array(b, "b")
@@ -105,7 +115,7 @@ def gemm(
         raise ArgumentError(f"beta is {beta} and there is no c; pass c=")
     return _run(
         a, b, c, "c", (m, n), dtype, trans_a, trans_b, alpha, beta,
-        epilogue or _NO_EPILOGUE, engine, queue, wait_for,
+        epilogue or _NO_EPILOGUE, engine, queue, wait_for, key,
     )  # fmt: skip
 
 
@@ -138,6 +148,11 @@ def matmul(
 
     Cost, Accuracy, Order, Source: as :func:`gemm`; a matrix and a vector go to gemv.
     """
+    key = None
+    if out is epilogue is engine is queue is None and not wait_for:
+        result, key = again(("matmul",), (a, b))
+        if result is not None:
+            return result
     a, b = as_array(a, "a"), as_array(b, "b")
     shape = _matmul_shape(a.shape, b.shape)
     dtype = result_dtype(a.dtype, b.dtype)
@@ -149,7 +164,7 @@ def matmul(
         )
     result = _run(
         a, b, out, "out", shape, dtype, "N", "N", 1, 0,
-        epilogue or _NO_EPILOGUE, engine, queue, wait_for,
+        epilogue or _NO_EPILOGUE, engine, queue, wait_for, key,
     )  # fmt: skip
     return result[()] if not shape and out is None and isinstance(result, np.ndarray) else result
 
@@ -169,6 +184,7 @@ def _run(
     engine: Engine | None,
     queue: cl.CommandQueue | None,
     wait_for: Sequence[cl.Event] | None,
+    key: Key | None,
 ) -> Any:
     arrays = [as_array(x, "an array of the epilogue") for x in epilogue.arrays]
     if out is not None:
@@ -181,18 +197,20 @@ def _run(
     va, vb = call.input(a, "a"), call.input(b, "b")
     extras = [call.input(x, "epilogue") for x in arrays]
     vc = call.output(shape, dtype, out, out_name, read=beta != 0)
-    key = (
+    problem = (
         "gemm", trans_a, trans_b, alpha == 0, beta == 0, epilogue.stages,
         *((v.dtype, v.shape, v.strides, v.alignment) for v in (va, vb, vc, *extras)),
     )  # fmt: skip
     path = call.engine.plan(
-        key,
+        problem,
         lambda: _make(
             call.engine, va, vb, vc, trans_a, trans_b, epilogue, extras, alpha != 0, beta != 0
         ),
     )
     if path is not None:
-        call.event(path(call.state, va, vb, vc, extras, alpha, beta, call.wait_for))
+        enqueue = partial(path.enqueue, alpha, beta)
+        call.event(enqueue(call.state, *places((va, vb, vc, *extras)), call.wait_for))
+        remember(key, enqueue, shape, dtype)
     return call.finish()
 
 
@@ -234,7 +252,7 @@ def _make(
 def _factor(value: Any, name: str, compute: Element) -> Any:
     """``alpha`` or ``beta`` as a number of the product's kind."""
     if type(value) in (float, int):
-        return value
+        return value + 0  # -0.0 becomes 0.0
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
     if not isinstance(value, Number):

@@ -8,17 +8,17 @@ import numpy as np
 
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.runtime.program import BUFFER, INT, LONG
-from portable_gpu.runtime.views import View
 
 
-def arguments(view: View, operand: Operand) -> list[Any]:
-    """Values for ``_operands.parameters``: where the operand lies and how it strides."""
-    return [view.buffer, view.offset, operand.row, operand.col, *operand.batch]
+def parameters(operand: Operand) -> list[Any]:
+    """``_operands.parameters``: buffer and offset are left open, strides stay."""
+    strides = (operand.row, operand.col, *operand.batch)
+    return [BUFFER, LONG, *((LONG, stride) for stride in strides)]
 
 
-def argument_types(rank: int) -> list[Any]:
-    """Types of :func:`arguments` for ``rank`` batch axes."""
-    return [BUFFER, LONG, LONG, LONG, *[LONG] * rank]
+def batch_parameters(problem: GemmProblem) -> list[Any]:
+    """``_operands.batch_parameters``: the extents of the batch axes."""
+    return [(LONG, extent) for extent in problem.batch]
 
 
 def scalar_type(problem: GemmProblem) -> Any:
@@ -41,4 +41,4 @@ _SCALARS: dict[str, Any] = {
     "ulong": np.uint64,
 }
 
-__all__ = ["BUFFER", "INT", "LONG", "argument_types", "arguments", "scalar_type"]
+__all__ = ["BUFFER", "INT", "LONG", "batch_parameters", "parameters", "scalar_type"]

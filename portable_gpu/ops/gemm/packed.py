@@ -18,13 +18,13 @@ from portable_gpu.ops.gemm.operands import (
     BUFFER,
     INT,
     LONG,
-    argument_types,
-    arguments,
+    batch_parameters,
+    parameters,
     scalar_type,
 )
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.runtime.engine import Engine, QueueState
-from portable_gpu.runtime.views import View
+from portable_gpu.runtime.program import Launch
 from portable_gpu.targets import Target
 from portable_gpu.tuning.policy import Policy
 
@@ -207,6 +207,16 @@ class Slab:
     steps: int
 
 
+@dataclass(frozen=True)
+class Step:
+    """One launch: of packing or of tiles, and how far its slab lies from A's and B's start."""
+
+    launch: Launch
+    packs: bool
+    move_a: int
+    move_b: int
+
+
 class PackedGemm:
     """A product bound to an engine: built once, called from any thread.
 
@@ -229,46 +239,63 @@ class PackedGemm:
         self._whole_bytes = whole_bytes(core, policy)
         self.whole = takes_whole(core, policy, self._units)
         self.form = self._form()
-        self._scalar = scalar_type(core)
-        self._strides = [
-            [operand.row, operand.col, *operand.batch] for operand in (core.a, core.b, core.c)
-        ]
         self._once_a, self._once_b = not any(core.a.batch), not any(core.b.batch)
         context = {
             "problem": core, "policy": policy, "form": self.form, "pieces": pieces,
         }  # fmt: skip
+        name = "gemm/packed_whole" if self.whole else "gemm/packed"
+        self._programs, self._spec = engine.programs, specialize(name, engine.target, **context)
         if self.whole:
-            spec = specialize("gemm/packed_whole", engine.target, **context)
-            self._whole = engine.programs.kernel(spec, "whole", self._whole_types())
+            self._whole = self._bind_whole()
         else:
-            spec = specialize("gemm/packed", engine.target, **context)
-            self._pack = engine.programs.kernel(spec, "pack", self._pack_types())
-            self._tiles = engine.programs.kernel(spec, "tiles", self._tile_types())
             self._block_up()
+            self._steps = [step for slab in self._slabs for step in self._bind_slab(slab)]
 
-    def __call__(
+    def enqueue(
         self,
-        state: QueueState,
-        a: View,
-        b: View,
-        c: View,
-        extras: Sequence[View],
         alpha: Any,
         beta: Any,
-        wait_for: Sequence[cl.Event] | None,
+        state: QueueState,
+        buffers: Sequence[Any],
+        offsets: tuple[int, ...],
+        wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event:
-        """Enqueue the product on ``state``'s queue; the event covers all of it."""
+        """Enqueue the product; the event returned covers all of it.
+
+        Args:
+            alpha, beta: The factors.
+            state: The queue.
+            buffers, offsets: Of a, b, c and the epilogue's arrays; offsets in elements.
+            wait_for: Events to wait for.
+
+        Raises:
+            DeviceMemoryError: There is no room for the packed panels.
+        """
+        a, b, *out = buffers
+        at_a, at_b, *at_out = offsets
         if self._swapped:
-            a, b = b, a
-        scalars = [self._scalar(alpha), self._scalar(beta)]
-        more = [
-            value
-            for view, operand in zip(extras, self._core.extras, strict=True)
-            for value in arguments(view, operand)
-        ]
+            a, b, at_a, at_b = b, a, at_b, at_a
         if self.whole:
-            return self._run_whole(state, (a, b, c), more, scalars, wait_for)
-        return self._run_slabs(state, (a, b, c), more, scalars, wait_for)
+            scratch = state.workspace(self._whole_items()[0] * self._whole_bytes)
+            return self._whole(
+                state.queue, (scratch, a, b, *out), (alpha, beta, at_a, at_b, *at_out), wait_for
+            )
+        empty = state.empty_buffer
+        packed = [
+            state.workspace(nbytes) if nbytes else empty
+            for nbytes in (self._bytes_a, self._bytes_b, self._bytes_sums)
+        ]
+        event: cl.Event | None = None
+        for step in self._steps:
+            at = at_a + step.move_a, at_b + step.move_b
+            if step.packs:
+                event = step.launch(state.queue, (*packed[:2], a, b), at, wait_for)
+            else:
+                scalars = (alpha, beta, *at, *at_out)
+                event = step.launch(state.queue, (*packed, a, b, *out), scalars, wait_for)
+            wait_for = None if state.in_order else [event]
+        assert event is not None  # there is at least one slab
+        return event
 
     @property
     def workspace_bytes(self) -> int:
@@ -366,132 +393,76 @@ class PackedGemm:
 
     # -- launches
 
-    def _run_whole(
-        self,
-        state: QueueState,
-        views: tuple[View, View, View],
-        extras: list[Any],
-        scalars: list[Any],
-        wait_for: Sequence[cl.Event] | None,
-    ) -> cl.Event:
+    def _bind_whole(self) -> Launch:
         core = self._core
         items, run = self._whole_items()
-        scratch = state.workspace(items * self._whole_bytes)
-        values = [
-            scratch, core.m, core.n, core.k, core.batch_size, run, int(self._once_b), *scalars,
+        head = [
+            BUFFER, (LONG, core.m), (LONG, core.n), (INT, core.k), (LONG, core.batch_size),
+            (LONG, run), (INT, self._once_b),
         ]  # fmt: skip
-        for view, strides in zip(views, self._strides, strict=True):
-            values += [view.buffer, view.offset, *strides]
-        values += [*core.batch, *extras]
-        return self._whole(state.queue, (items, 1, 1), (1, 1, 1), values, wait_for)
+        return self._bind("whole", [*head, *self._tail()], (items, 1, 1))
 
-    def _run_slabs(
-        self,
-        state: QueueState,
-        views: tuple[View, View, View],
-        extras: list[Any],
-        scalars: list[Any],
-        wait_for: Sequence[cl.Event] | None,
-    ) -> cl.Event:
+    def _bind_slab(self, slab: Slab) -> Iterator[Step]:
+        """Pack its panels, multiply them, and add up the shares of k if there are several."""
         core, form = self._core, self.form
-        empty = state.empty_buffer
-        packed_a = state.workspace(self._bytes_a) if self._bytes_a else empty
-        packed_b = state.workspace(self._bytes_b) if self._bytes_b else empty
-        sums = state.workspace(self._bytes_sums) if self._bytes_sums else empty
-        a, b, c = views
-        event: cl.Event | None = None
-        c_values = [c.buffer, c.offset, *self._strides[2], *core.batch, *extras]
-        for slab in self._slabs:
-            ab = [
-                a.buffer, a.offset + slab.row * core.a.row + slab.step * core.a.col,
-                *self._strides[0],
-                b.buffer, b.offset + slab.col * core.b.col + slab.step * core.b.row,
-                *self._strides[1],
-            ]  # fmt: skip
-            if slab.steps > 0 and (form.a_packed or form.b_packed):
-                event = self._launch_pack(state, slab, packed_a, packed_b, ab, wait_for)
-                wait_for = None if state.in_order else [event]
-            last = slab.step + slab.steps >= core.k
-            event = self._launch_tiles(
-                state, slab, [packed_a, packed_b, sums], scalars, [*ab, *c_values], wait_for,
-                self.splits, parts=int(slab.step > 0), finish=last and self.splits == 1,
-            )  # fmt: skip
-            wait_for = None if state.in_order else [event]
-            if last and self.splits > 1:
-                event = self._launch_tiles(
-                    state, replace(slab, steps=0), [packed_a, packed_b, sums], scalars,
-                    [*ab, *c_values], wait_for, 1, parts=self.splits, finish=True,
-                )  # fmt: skip
-                wait_for = None if state.in_order else [event]
-        assert event is not None  # there is at least one slab
-        return event
+        move_a = slab.row * core.a.row + slab.step * core.a.col
+        move_b = slab.col * core.b.col + slab.step * core.b.row
+        if slab.steps > 0 and (form.a_packed or form.b_packed):
+            yield Step(self._bind_pack(slab), True, move_a, move_b)
+        last = slab.step + slab.steps >= core.k
+        tiles = self._bind_tiles(
+            slab, self.splits, parts=int(slab.step > 0), finish=last and self.splits == 1
+        )
+        yield Step(tiles, False, move_a, move_b)
+        if last and self.splits > 1:
+            adds = self._bind_tiles(replace(slab, steps=0), 1, parts=self.splits, finish=True)
+            yield Step(adds, False, move_a, move_b)
 
-    def _launch_pack(
-        self,
-        state: QueueState,
-        slab: Slab,
-        packed_a: Any,
-        packed_b: Any,
-        ab: list[Any],
-        wait_for: Sequence[cl.Event] | None,
-    ) -> cl.Event:
-        policy, form = self.policy, self.form
+    def _bind_pack(self, slab: Slab) -> Launch:
+        core, policy, form = self._core, self.policy, self.form
         panels_a = -(-slab.rows // policy.item_m) * form.a_packed
         panels_b = -(-slab.cols // policy.item_n) * form.b_packed
         (chunk_a, group_a), (chunk_b, group_b) = self._grains
-        values = [
-            packed_a, packed_b, slab.rows, slab.cols, slab.steps, self._share, self.splits,
-            chunk_a, group_a, chunk_b, group_b, panels_a, panels_b,
-            int(self._once_a), int(self._once_b), slab.first, *ab, *self._core.batch,
-        ]  # fmt: skip
+        longs = (slab.rows, slab.cols, slab.steps, self._share)
+        ints = (
+            self.splits, chunk_a, group_a, chunk_b, group_b, panels_a, panels_b,
+            self._once_a, self._once_b,
+        )  # fmt: skip
+        head = [BUFFER, BUFFER, *_constants(LONG, longs), *_constants(INT, ints)]
+        operands = [*parameters(core.a), *parameters(core.b), *batch_parameters(core)]
         items = -(-panels_a // group_a) * -(-self._share // chunk_a) * self.splits
         items += -(-panels_b // group_b) * -(-self._share // chunk_b) * self.splits
         size = (items, slab.products, 1)
-        return self._pack(state.queue, size, (1, 1, 1), values, wait_for)
+        return self._bind("pack", [*head, (LONG, slab.first), *operands], size)
 
-    def _launch_tiles(
-        self,
-        state: QueueState,
-        slab: Slab,
-        buffers: list[Any],
-        scalars: list[Any],
-        operands: list[Any],
-        wait_for: Sequence[cl.Event] | None,
-        splits: int,
-        parts: int,
-        finish: bool,
-    ) -> cl.Event:
+    def _bind_tiles(self, slab: Slab, splits: int, parts: int, finish: bool) -> Launch:
         policy = self.policy
         panels_a, panels_b = -(-slab.rows // policy.item_m), -(-slab.cols // policy.item_n)
         blocks = -(-panels_a // policy.block_m)
         block = -(-panels_a // blocks)
-        values = [
-            *buffers, slab.rows, slab.cols, slab.row, slab.col, slab.steps, self._share, splits,
-            block, self._run, self._visit, slab.products, int(self._once_a), int(self._once_b),
-            slab.first, parts, int(finish), *scalars, *operands,
+        longs = (slab.rows, slab.cols, slab.row, slab.col, slab.steps, self._share)
+        ints = (splits, block, self._run, self._visit, slab.products, self._once_a, self._once_b)
+        head = [
+            *[BUFFER] * 3, *_constants(LONG, longs), *_constants(INT, ints),
+            (LONG, slab.first), (INT, parts), (INT, finish),
         ]  # fmt: skip
         size = (block, -(-panels_b // self._run), blocks * splits * slab.products)
-        return self._tiles(state.queue, size, (1, 1, 1), values, wait_for)
+        return self._bind("tiles", [*head, *self._tail()], size)
 
-    # -- argument types, in the order of the kernels' parameters
+    def _tail(self) -> list[Any]:
+        """The parameters from alpha on."""
+        core = self._core
+        scalar = scalar_type(core)
+        operands = [p for operand in (core.a, core.b, core.c) for p in parameters(operand)]
+        extras = [p for operand in core.extras for p in parameters(operand)]
+        return [scalar, scalar, *operands, *batch_parameters(core), *extras]
 
-    def _pack_types(self) -> list[Any]:
-        rank = len(self._core.batch)
-        head = [BUFFER, BUFFER, LONG, LONG, LONG, LONG, *[INT] * 9, LONG]
-        return [*head, *argument_types(rank) * 2, *[LONG] * rank]
+    def _bind(self, name: str, parameters: list[Any], size: tuple[int, ...]) -> Launch:
+        return self._programs.launch(self._spec, name, parameters, size, (1, 1, 1))
 
-    def _tile_types(self) -> list[Any]:
-        head = [BUFFER] * 3 + [LONG] * 6 + [INT] * 7 + [LONG, INT, INT]
-        return [*head, self._scalar, self._scalar, *self._operand_types()]
 
-    def _whole_types(self) -> list[Any]:
-        head = [BUFFER, LONG, LONG, INT, LONG, LONG, INT]
-        return [*head, self._scalar, self._scalar, *self._operand_types()]
-
-    def _operand_types(self) -> list[Any]:
-        rank = len(self._core.batch)
-        each = argument_types(rank)
-        return [*each * 3, *[LONG] * rank, *each * len(self._core.extras)]
+def _constants(kind: Any, values: Sequence[int]) -> list[Any]:
+    return [(kind, value) for value in values]
 
 
 def mode(lane_stride: int, step_stride: int) -> str:
@@ -532,9 +503,10 @@ def prefers_transpose(problem: GemmProblem, policy: PackedPolicy) -> bool:
     are contiguous, and best A where its columns of steps are; else C's rows should be contiguous.
     """
     a, b, c = problem.a, problem.b, problem.c
-    if problem.m <= policy.item_m < problem.n and 1 in (b.row, b.col):
+    narrow = SLAB_USES * policy.item_m
+    if problem.m <= narrow < problem.n and 1 in (b.row, b.col):
         return b.col != 1
-    if problem.n <= policy.item_m < problem.m and 1 in (a.row, a.col):
+    if problem.n <= narrow < problem.m and 1 in (a.row, a.col):
         return a.row == 1
     return c.col != 1 and (c.row == 1 or abs(c.row) < abs(c.col))
 

@@ -28,7 +28,7 @@ from portable_gpu.ops.gemm.policy import SHAPE_CLASSES, GemmPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.simt import SimtGemm, specializations_of
 from portable_gpu.runtime.engine import Engine, QueueState
-from portable_gpu.runtime.views import Shape, View
+from portable_gpu.runtime.views import Shape
 from portable_gpu.targets import Target
 from portable_gpu.tuning.policy import Policy
 from portable_gpu.tuning.table import TuningTable
@@ -37,16 +37,14 @@ from portable_gpu.tuning.table import TuningTable
 class GemmPath(Protocol):
     """A product bound to a problem: :class:`SimtGemm`, or :class:`PackedGemm` on a CPU."""
 
-    def __call__(
+    def enqueue(
         self,
-        state: QueueState,
-        a: View,
-        b: View,
-        c: View,
-        extras: Sequence[View],
         alpha: Any,
         beta: Any,
-        wait_for: Sequence[cl.Event] | None,
+        state: QueueState,
+        buffers: Sequence[Any],
+        offsets: tuple[int, ...],
+        wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event:
         """Enqueue it; the event covers all of its kernels."""
 

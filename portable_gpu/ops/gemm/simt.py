@@ -13,15 +13,15 @@ from portable_gpu.ops.gemm.operands import (
     BUFFER,
     INT,
     LONG,
-    argument_types,
-    arguments,
+    batch_parameters,
+    parameters,
     scalar_type,
 )
 from portable_gpu.ops.gemm.policy import GemmPolicy, value_bytes
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.ops.gemm.tiles import Panel, panel, register_tile
 from portable_gpu.runtime.engine import Engine, QueueState
-from portable_gpu.runtime.views import View
+from portable_gpu.runtime.program import Launch
 from portable_gpu.targets import Target
 
 _GRID = 65535  # the extent that every device takes in the second and third dimension
@@ -51,135 +51,117 @@ class SimtGemm:
             problem = problem.transpose()
         self.problem = problem
         self.choice = choice
-        self._exchange = choice.transposed
-        self._batch = list(problem.batch)
-        rank = len(problem.batch)
-        ab = argument_types(rank) * 2
-        extras = argument_types(rank) * len(problem.extras)
-        scalar = scalar_type(problem)
-        c = [*argument_types(rank), *extras, scalar, scalar]
-        batch = [LONG] * rank
-        specs = specializations_of(
+        self._specs = specializations_of(
             problem, choice, engine.target, aligned=not engine.maps_host_memory
         )
-        kernel = engine.programs.kernel
+        self._ab = [*parameters(problem.a), *parameters(problem.b)]
+        scalar = scalar_type(problem)
+        self._out = parameters(problem.c)
+        for extra in problem.extras:
+            self._out += parameters(extra)
+        self._out += [scalar, scalar]
+        self._batch = batch_parameters(problem)
+        self._partial_bytes = 0
+        self._launches: list[Launch] = []
+        self._sums: list[Launch] = []
         if choice.policy is None:
-            types = [LONG] * 5 + ab + c + batch
-            self._kernel = kernel(specs[0], "direct", types)
-            return
-        head = [LONG] * 5 + [INT] * 2
-        if choice.splits == 1:
-            self._kernel = kernel(specs[0], "gemm", head + ab + c + batch)
+            self._direct(engine)
         else:
-            self._kernel = kernel(specs[0], "gemm", [*head, *ab, BUFFER, *batch])
-            self._sum = kernel(specs[1], "split_sum", [*[LONG] * 4, INT, BUFFER, *c, *batch])
+            self._tiled(engine, choice.policy)
 
-    def __call__(
+    def enqueue(
         self,
-        state: QueueState,
-        a: View,
-        b: View,
-        c: View,
-        extras: Sequence[View],
         alpha: Any,
         beta: Any,
+        state: QueueState,
+        buffers: Sequence[Any],
+        offsets: tuple[int, ...],
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event:
         """Enqueue the product; the event returned covers all of its kernels.
 
+        Args:
+            alpha, beta: The factors.
+            state: The queue.
+            buffers, offsets: Of a, b, c and the epilogue's arrays; offsets in elements.
+            wait_for: Events to wait for.
+
         Raises:
             DeviceMemoryError: There is no room for the partial sums of a split k.
         """
-        problem = self.problem
-        if self._exchange:
-            a, b = b, a
-        ab = [*arguments(a, problem.a), *arguments(b, problem.b)]
-        out = arguments(c, problem.c)
-        for view, extra in zip(extras, problem.extras, strict=True):
-            out += arguments(view, extra)
-        out += [alpha, beta]
-        if self.choice.policy is None:
-            return self._direct(state, [*ab, *out, *self._batch], wait_for)
-        if self.choice.splits == 1:
-            return self._tiled(state, self.choice.policy, [*ab, *out, *self._batch], wait_for)
-        return self._split(state, self.choice.policy, ab, out, wait_for)
-
-    def _direct(
-        self, state: QueueState, args: list[Any], wait_for: Sequence[cl.Event] | None
-    ) -> cl.Event:
-        p = self.problem
-        count, group = p.batch_size * p.m * p.n, direct_group_size(state.engine.target)
+        a, b, *out = buffers
+        at_a, at_b, *at_out = offsets
+        if self.choice.transposed:
+            a, b, at_a, at_b = b, a, at_b, at_a
+        scalars = (*at_out, alpha, beta)
         event = None
-        for first in range(0, count, _ELEMENTS):
-            size = _round_up(min(_ELEMENTS, count - first), group)
-            head = [p.m, p.n, p.k, count, first]
-            event = self._kernel(state.queue, (size,), (group,), head + args, wait_for)
-            wait_for = [event]
+        if not self._sums:
+            for launch in self._launches:
+                event = launch(state.queue, (a, b, *out), (at_a, at_b, *scalars), wait_for)
+                wait_for = None if state.in_order else [event]
+        else:
+            partial = state.workspace(self._partial_bytes)
+            for launch, add in zip(self._launches, self._sums, strict=True):
+                event = launch(state.queue, (a, b, partial), (at_a, at_b), wait_for)
+                wait_for = None if state.in_order else [event]
+                event = add(state.queue, (partial, *out), scalars, wait_for)
+                wait_for = None if state.in_order else [event]
         assert event is not None  # the caller does not come with an empty C
         return event
 
-    def _tiled(
-        self,
-        state: QueueState,
-        policy: GemmPolicy,
-        args: list[Any],
-        wait_for: Sequence[cl.Event] | None,
-    ) -> cl.Event:
-        batch, event = self.problem.batch_size, None
-        for first in range(0, batch, _GRID):
-            event = self._launch(state, policy, first, min(_GRID, batch - first), args, wait_for)
-            wait_for = [event]
-        assert event is not None
-        return event
+    def _direct(self, engine: Engine) -> None:
+        """One work-item for each element of C."""
+        p = self.problem
+        count, group = p.batch_size * p.m * p.n, direct_group_size(engine.target)
+        for first in range(0, count, _ELEMENTS):
+            head = [(LONG, value) for value in (p.m, p.n, p.k, count, first)]
+            size = _round_up(min(_ELEMENTS, count - first), group)
+            self._launches.append(
+                engine.programs.launch(
+                    self._specs[0],
+                    "direct",
+                    [*head, *self._ab, *self._out, *self._batch],
+                    (size,),
+                    (group,),
+                )
+            )
 
-    def _split(
-        self,
-        state: QueueState,
-        policy: GemmPolicy,
-        ab: list[Any],
-        out: list[Any],
-        wait_for: Sequence[cl.Event] | None,
-    ) -> cl.Event:
+    def _tiled(self, engine: Engine, policy: GemmPolicy) -> None:
+        """Tiles of C, a part of the batch at a time; where k is split, their sums after them."""
         p, splits = self.problem, self.choice.splits
         one = splits * p.m * p.n * value_bytes(p.compute)
-        chunk = max(1, min(p.batch_size, _GRID, WORKSPACE // one))
-        partial = state.workspace(chunk * one)
-        group, event = direct_group_size(state.engine.target), None
+        chunk = min(p.batch_size, _GRID)
+        if splits > 1:
+            chunk = max(1, min(chunk, WORKSPACE // one))
+            self._partial_bytes = chunk * one
+        out = self._out if splits == 1 else [BUFFER]
+        tiles_m, tiles_n = -(-p.m // policy.tile_m), -(-p.n // policy.tile_n)
+        length, group = split_length(p.k, splits, policy), direct_group_size(engine.target)
         for first in range(0, p.batch_size, chunk):
             products = min(chunk, p.batch_size - first)
-            args = [*ab, partial, *self._batch]
-            event = self._launch(state, policy, first, products, args, wait_for)
-            count = products * p.m * p.n
-            head = [p.m, p.n, count, first, splits, partial]
-            size = (_round_up(count, group),)
-            args = [*head, *out, *self._batch]
-            event = self._sum(state.queue, size, (group,), args, [event])
-            wait_for = [event]
-        assert event is not None
-        return event
-
-    def _launch(
-        self,
-        state: QueueState,
-        policy: GemmPolicy,
-        first: int,
-        products: int,
-        args: list[Any],
-        wait_for: Sequence[cl.Event] | None,
-    ) -> cl.Event:
-        p = self.problem
-        tiles_m, tiles_n = -(-p.m // policy.tile_m), -(-p.n // policy.tile_n)
-        grid = (tiles_m * tiles_n * policy.group_size, self.choice.splits, products)
-        head = [
-            p.m,
-            p.n,
-            p.k,
-            split_length(p.k, self.choice.splits, policy),
-            first,
-            tiles_m,
-            tiles_n,
-        ]
-        return self._kernel(state.queue, grid, (policy.group_size, 1, 1), head + args, wait_for)
+            head = [(LONG, value) for value in (p.m, p.n, p.k, length, first)]
+            head += [(INT, tiles_m), (INT, tiles_n)]
+            self._launches.append(
+                engine.programs.launch(
+                    self._specs[0],
+                    "gemm",
+                    [*head, *self._ab, *out, *self._batch],
+                    (tiles_m * tiles_n * policy.group_size, splits, products),
+                    (policy.group_size, 1, 1),
+                )
+            )
+            if splits > 1:
+                count = products * p.m * p.n
+                head = [(LONG, value) for value in (p.m, p.n, count, first)]
+                self._sums.append(
+                    engine.programs.launch(
+                        self._specs[1],
+                        "split_sum",
+                        [*head, (INT, splits), BUFFER, *self._out, *self._batch],
+                        (_round_up(count, group),),
+                        (group,),
+                    )
+                )
 
 
 def specializations_of(

@@ -14,11 +14,9 @@ from portable_gpu.dtypes import Element, element
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.ops.gemv.plan import GemvPlan
 from portable_gpu.ops.gemv.problem import GemvProblem
-from portable_gpu.runtime.engine import Engine, QueueState
-from portable_gpu.runtime.repeat import again, remember
-from portable_gpu.runtime.views import AnyArray, Call, as_array, check_no_overlap
-
-_NUMBERS = (float, int, complex)
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.repeat import NUMBERS, again, remember
+from portable_gpu.runtime.views import AnyArray, Call, as_array, check_no_overlap, places
 
 
 def gemv(
@@ -71,7 +69,7 @@ def gemv(
     result = key = None
     if y is None and engine is None and queue is None and not wait_for:
         head = ("gemv", alpha, beta, trans)
-        if type(alpha) in _NUMBERS and type(beta) in _NUMBERS and type(trans) is str:
+        if type(alpha) in NUMBERS and type(beta) in NUMBERS and type(trans) is str:
             result, key = again(head, (a, x))
     if result is not None:
         return result
@@ -110,19 +108,11 @@ def gemv(
         ("gemv", elem.name, m, n, strides, trans, aligned_a, aligned_x),
         lambda: _plan(call.engine, elem, m, n, trans, strides, aligned_a, aligned_x),
     )
-    factors = (alpha if n else 0, beta)
-    places = [view_a.buffer, view_a.offset, view_x.buffer, view_x.offset]
-    places += (view_y.buffer, view_y.offset)
-    call.event(plan.launch(call.state, places, *factors, call.wait_for))
+    enqueue = partial(plan.enqueue, alpha if n else 0, beta)
+    call.event(enqueue(call.state, *places((view_a, view_x, view_y)), call.wait_for))
     if given == (a.dtype, x.dtype):
-        remember(key, partial(_launch, plan, factors), (m,), dtype)
+        remember(key, enqueue, (m,), dtype)
     return call.finish()
-
-
-def _launch(
-    plan: GemvPlan, factors: tuple[Any, Any], state: QueueState, places: list[Any]
-) -> cl.Event:
-    return plan.launch(state, places, *factors)
 
 
 def _plan(
@@ -171,11 +161,11 @@ def _factor(value: Any, name: str, elem: Element) -> Any:
     except (TypeError, ValueError):
         raise DTypeError(f"{name} is a {type(value).__name__}; a number is needed") from None
     if elem.complex:
-        return number
+        return number + 0.0
     if number.imag:
         raise DTypeError(f"{name} is {value}, and the product is real")
     if elem.floating:
-        return number.real
+        return number.real + 0.0
     try:
         exact = int(value.real if isinstance(value, complex) else value)
     except (ValueError, OverflowError):

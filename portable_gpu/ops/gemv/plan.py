@@ -55,48 +55,51 @@ class GemvPlan:
         self.route: Route = choose(p, target, engine.table)
         route = self.route
         scalar = _SCALARS[p.real if p.elem.components == 1 else f"{p.real}2"]
-        types = [BUFFER, *[LONG] * 3, BUFFER, *[LONG] * 2, BUFFER, *[LONG] * 4, scalar, scalar, INT]
-        types += [UINT, LONG, BUFFER, BUFFER] if route.parts > 1 else []
-        types += [LONG] if target.is_cpu else []
-        name = f"gemv_{route.kernel}"
-        self._kernel = engine.programs.kernel(route.specialization(target), name, types)
-        self._shift_a, self._shift_x, self._shift_y = p.shifts
-        self._a = p.a_out, p.a_sum
-        self._x, self._y = p.x_step, p.y_step
-        self._m, self._n = p.m, p.n
-        self._last = (route.block_size,) if target.is_cpu else ()
-        self._local = (route.group_size,)
-        self._global = (route.blocks * route.parts * route.group_size,)
+        parameters = [
+            BUFFER, LONG, (LONG, p.a_out), (LONG, p.a_sum), BUFFER, LONG, (LONG, p.x_step),
+            BUFFER, LONG, (LONG, p.y_step), (LONG, p.m), LONG, scalar, scalar, INT,
+        ]  # fmt: skip
+        if route.parts > 1:
+            parameters += [(UINT, route.parts), (LONG, route.part_size), BUFFER, BUFFER]
+        if target.is_cpu:
+            parameters.append((LONG, route.block_size))
+        self._launch = engine.programs.launch(
+            route.specialization(target),
+            f"gemv_{route.kernel}",
+            parameters,
+            (route.blocks * route.parts * route.group_size,),
+            (route.group_size,),
+        )
+        self._shifts = p.shifts
+        self._n = p.n
 
-    def launch(
+    def enqueue(
         self,
-        state: QueueState,
-        places: Sequence[Any],
         alpha: Any,
         beta: Any,
+        state: QueueState,
+        buffers: Sequence[Any],
+        offsets: tuple[int, ...],
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event:
         """Enqueue the product; returns the event of its end.
 
         Args:
-            state: The queue.
-            places: Buffer and offset (in elements) of a, of x and of y.
             alpha, beta: The factors; ``alpha == 0`` reads neither a nor x.
+            state: The queue.
+            buffers, offsets: Of a, of x and of y; offsets in elements.
             wait_for: Events to wait for.
         """
-        route = self.route
-        a, a_offset, x, x_offset, y, y_offset = places
-        arguments: tuple[Any, ...] = (
-            a, a_offset + self._shift_a, *self._a, x, x_offset + self._shift_x, self._x,
-            y, y_offset + self._shift_y, self._y, self._m, self._n if alpha else 0,
-            alpha, beta, 1 if beta else 0,
+        (a, x, y), (move_a, move_x, move_y) = offsets, self._shifts
+        scalars = (
+            a + move_a, x + move_x, y + move_y,
+            self._n if alpha else 0, alpha, beta, 1 if beta else 0,
         )  # fmt: skip
+        route = self.route
         if route.parts > 1:
             counters, partial = state.fold_space(route.blocks, route.partial_bytes)
-            arguments += (route.parts, route.part_size, partial, counters)
-        return self._kernel(
-            state.queue, self._global, self._local, arguments + self._last, wait_for
-        )
+            buffers = (*buffers, partial, counters)
+        return self._launch(state.queue, buffers, scalars, wait_for)
 
 
 def explain(

@@ -15,7 +15,7 @@ from portable_gpu.errors import UnsupportedError
 from portable_gpu.ops.reduce.geometry import Geometry
 from portable_gpu.runtime.engine import Engine, QueueState
 from portable_gpu.runtime.program import BUFFER, LONG, UINT
-from portable_gpu.runtime.views import View
+from portable_gpu.runtime.views import View, places
 from portable_gpu.targets import Target
 from portable_gpu.tuning.policy import Policy
 from portable_gpu.tuning.table import Choice
@@ -177,21 +177,23 @@ class ReducePlan:
         self.bytes = self.flop * sum(e.itemsize for e in reduction.inputs)
         self.bytes += geometry.rows * reduction.result.itemsize
         self.layout, deal = lay_out(self.choice.policy, target, reduction, geometry, alignment)
-        inputs = len(reduction.inputs)
-        scalars = _scalars(self.layout, deal, geometry, inputs)
-        buffers = 2 * (inputs + 1) * [BUFFER, LONG]
-        types = buffers[: 2 * (inputs + 1)] + ([BUFFER, BUFFER] if self.layout.split else [])
-        types += [kind for kind, _ in scalars]
-        self._values = tuple(value for _, value in scalars)
-        # Where offsets stand among the places, and how far turned axes move them.
-        self._shift = [(2 * i + 1, shift) for i, shift in enumerate(geometry.shift) if shift]
-        self._local = (self.layout.group_size,)
-        self._global = (deal.tiles * deal.parts * self.layout.group_size,)
+        scalars = _scalars(self.layout, deal, geometry, len(reduction.inputs))
+        # How far turned axes move the offset of each input.
+        self._shift = (*geometry.shift, 0) if any(geometry.shift) else ()
         self._counters = deal.tiles
         block = self.layout.block if self.layout.kind == "columns" else 1
         self._partial_bytes = deal.tiles * deal.parts * block * reduction.acc.bytes
-        spec = render_layout(target, reduction, self.layout)
-        self._kernel = engine.programs.kernel(spec, f"reduce_{self.layout.kind}", types)
+        self._launch = engine.programs.launch(
+            render_layout(target, reduction, self.layout),
+            f"reduce_{self.layout.kind}",
+            [
+                *[BUFFER, LONG] * (len(reduction.inputs) + 1),
+                *[BUFFER, BUFFER] * self.layout.split,
+                *scalars,
+            ],
+            (deal.tiles * deal.parts * self.layout.group_size,),
+            (self.layout.group_size,),
+        )
 
     def __call__(
         self,
@@ -201,27 +203,21 @@ class ReducePlan:
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event:
         """Enqueue the reduction of ``inputs`` into ``out``; returns the event of its end."""
-        places: list[Any] = []
-        for view in (*inputs, out):
-            places += (view.buffer, view.offset)
-        return self.launch(state, places, wait_for)
+        return self.enqueue(state, *places((*inputs, out)), wait_for)
 
-    def launch(
+    def enqueue(
         self,
         state: QueueState,
-        places: Sequence[Any],
+        buffers: Sequence[Any],
+        offsets: tuple[int, ...],
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event:
-        """As a call, given buffer and offset (in elements) of each input and of the result."""
+        """As a call, given buffers and offsets (in elements) of the inputs and the result."""
         if self._shift:
-            places = list(places)
-            for position, shift in self._shift:
-                places[position] += shift
+            offsets = tuple(at + by for at, by in zip(offsets, self._shift, strict=True))
         if self.layout.split:
-            places = (*places, *state.fold_space(self._counters, self._partial_bytes))
-        return self._kernel(
-            state.queue, self._global, self._local, (*places, *self._values), wait_for
-        )
+            buffers = (*buffers, *state.fold_space(self._counters, self._partial_bytes))
+        return self._launch(state.queue, buffers, offsets, wait_for)
 
 
 def lay_out(

@@ -24,6 +24,7 @@ from portable_gpu.runtime.views import (
     as_array,
     check_no_overlap,
     contiguous_strides,
+    places,
 )
 
 Axes = int | tuple[int, ...] | None
@@ -100,22 +101,23 @@ class VariancePlan:
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event:
         """Enqueue both passes; returns the event of the second."""
-        (x,) = inputs
-        return self.launch(state, (x.buffer, x.offset, out.buffer, out.offset), wait_for)
+        return self.enqueue(state, *places((*inputs, out)), wait_for)
 
-    def launch(
+    def enqueue(
         self,
         state: QueueState,
-        places: Sequence[Any],
+        buffers: Sequence[Any],
+        offsets: tuple[int, ...],
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event:
-        """As :meth:`ReducePlan.launch`."""
-        x, x_offset, out, out_offset = places
+        """As :meth:`ReducePlan.enqueue`."""
+        (x, out), (x_offset, out_offset) = buffers, offsets
         centre = state.workspace(self._centre_bytes)
-        first = self._mean.launch(state, (x, x_offset, centre, 0), wait_for)
-        return self._moment.launch(
+        first = self._mean.enqueue(state, (x, centre), (x_offset, 0), wait_for)
+        return self._moment.enqueue(
             state,
-            (x, x_offset, centre, 0, out, out_offset),
+            (x, centre, out),
+            (x_offset, 0, out_offset),
             None if state.in_order else [first],
         )
 
@@ -189,7 +191,7 @@ def _run_checked(
     plan = call.engine.plan(problem, lambda: _make_any_plan(call.engine, problem))
     if result.size:
         call.event(plan(call.state, views, result, call.wait_for))
-    remember(key, plan.launch, shape, dtype)
+    remember(key, plan.enqueue, shape, dtype)
     value = call.finish()
     return value[()] if call.host and out is None and not shape else value
 
@@ -205,7 +207,9 @@ def _make_any_plan(engine: Engine, problem: Problem) -> Any:
 class EmptyPlan:
     """Nothing to compute: a result of no elements."""
 
-    def launch(self, state: QueueState, places: Sequence[Any]) -> cl.Event:
+    def enqueue(
+        self, state: QueueState, buffers: Sequence[Any], offsets: tuple[int, ...]
+    ) -> cl.Event:
         """Never called: there is nothing to launch."""
         raise AssertionError("a result of no elements is not launched")
 
