@@ -35,12 +35,12 @@ class _Double2(ctypes.Structure):
     _fields_ = (("re", ctypes.c_double), ("im", ctypes.c_double))
 
 
-#: For each dtype the letter of BLAS, the type of a scalar argument, and the letters of nrm2.
-_KINDS: dict[str, tuple[str, Any, str]] = {
-    "float32": ("S", ctypes.c_float, "S"),
-    "float64": ("D", ctypes.c_double, "D"),
-    "complex64": ("C", _Float2, "Sc"),
-    "complex128": ("Z", _Double2, "Dz"),
+#: For each dtype the letter of BLAS, and the type of a scalar argument.
+_KINDS: dict[str, tuple[str, Any]] = {
+    "float32": ("S", ctypes.c_float),
+    "float64": ("D", ctypes.c_double),
+    "complex64": ("C", _Float2),
+    "complex128": ("Z", _Double2),
 }
 
 
@@ -77,7 +77,7 @@ class CLBlastPeer(Peer):
         calls = []
         for arrays in inputs:
             on_device = [cla.to_device(queue, x) for x in arrays]
-            out = cla.empty(queue, shape, dtype)
+            out = cla.zeros(queue, shape, dtype)  # gemv reads it, even with beta 0
             calls.append(_device_call(function, on_device, out))
         return Prepared(calls, queue.finish, lambda result: np.asarray(result.get()))
 
@@ -91,7 +91,7 @@ class CLBlastPeer(Peer):
         context, queue = self._engine.context, self._engine.queue
 
         def call() -> Any:
-            out = np.empty(shape, dtype)
+            out = np.zeros(shape, dtype)  # gemv reads it, even with beta 0
             result = host_buffer(context, out)
             function(*(host_buffer(context, x) for x in arrays), result)
             flags = cl.map_flags.READ
@@ -107,18 +107,15 @@ class CLBlastPeer(Peer):
         kind = _KINDS.get(case.dtype)
         if kind is None or case.axis is not None:
             return None
-        letter, scalar, norm = kind
+        letter, scalar = kind
         if case.operation == "gemm":
             return self._gemm(case, letter, scalar)
         if case.operation == "gemv":
             return self._gemv(case, letter, scalar)
-        plain = letter in "SD"
-        names = {
-            "sum": f"{letter}sum" if plain else None,
-            "dot": f"{letter}dot" if plain else f"{letter}dotu",
-            "argmax": f"i{letter}max" if plain else None,
-            "nrm2": f"{norm}nrm2",
-        }
+        names = {"dot": f"{letter}dotu"}
+        if letter in "SD":
+            names = {"sum": f"{letter}sum", "dot": f"{letter}dot", "nrm2": f"{letter}nrm2",
+                     "argmax": f"i{letter}max"}  # fmt: skip
         name = names.get(case.operation)
         if name is None:
             return None
@@ -184,6 +181,4 @@ def _result(case: Case) -> tuple[tuple[int, ...], np.dtype[Any]]:
         return case.extents[:1] if case.trans == "N" else case.extents[1:], dtype
     if case.operation == "argmax":
         return (), np.dtype(np.uint32)
-    if case.operation == "nrm2":
-        return (), np.empty(0, dtype).real.dtype
     return (), dtype

@@ -25,13 +25,15 @@ from portable_gpu.bench.operands import Operands
 from portable_gpu.bench.oracle import oracle
 from portable_gpu.bench.peers import Ours, Prepared
 from portable_gpu.bench.statistics import Statistic
+from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.ops.gemm.binding import bind
 from portable_gpu.ops.gemm.choice import GemmChoice
-from portable_gpu.ops.gemm.policy import GemmPolicy
+from portable_gpu.ops.gemm.policy import GemmPolicy, value_words
 from portable_gpu.ops.gemm.simt import SimtGemm
 from portable_gpu.ops.gemv.policy import RowPolicy
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import View, places
+from portable_gpu.targets import Target
 from portable_gpu.tuning.table import Choice, TuningTable
 
 
@@ -110,8 +112,9 @@ def climb(bench: Bench, plan: Plan) -> Iterator[Remark | Ladder]:
         seconds = {s.name: Statistic.of(t) for s, t in zip(sides, times, strict=True)}
         rows.append(LadderRow(case.size, seconds))
     here = bench.engine.target
-    forced = f"The rungs run as class generic on {here.facts.name}, whose own path has no rungs. "
-    note = (forced if here.is_cpu else "") + f"{Ours.name}: what the library chooses by itself."
+    note = f"{Ours.name}: what the library chooses by itself."
+    if here.is_cpu:
+        note = f"The rungs run as class generic: {here.facts.name}'s own path has none. {note}"
     names = tuple(rung.name for rung in plan.rungs)
     peers = (Ours.name, *(peer.name for peer in bench.peers))
     yield Ladder(plan.title, note, names, peers, tuple(rows))
@@ -176,24 +179,27 @@ def _gemv_rungs(engine: Engine) -> list[_Rung]:
         return _Rung(name, own, bound, lambda case: takes(case.extents[1]))
 
     return [
-        rung("v0", v0, lambda n: n >= 32),
-        rung("v1", replace(v0, vector=4), lambda n: n >= 128),
-        rung("v2", replace(v0, lanes=max(1, lanes // 2)), lambda n: n <= 16),
+        rung("v0: a sub-group a row", v0, lambda n: n >= 32),
+        rung("v1: the same, float4", replace(v0, vector=4), lambda n: n >= 128),
+        rung("v2: several rows", replace(v0, lanes=max(1, lanes // 2)), lambda n: n <= 16),
     ]
 
 
 def _sgemm_rungs(engine: Engine) -> list[_Rung]:
-    def tiles(tile: tuple[int, int, int], item: tuple[int, int]) -> GemmPolicy:
-        (m, n, k), (item_m, item_n) = tile, item
-        return _rows_of_items(GemmPolicy(m, n, k, item_m, item_n, 1, 1))
-
-    square = tiles((128, 128, 8), (8, 8))
+    block, line, square = (
+        _fitted(engine.target, "float32", policy)
+        for policy in (
+            GemmPolicy(16, 16, 16, 1, 1, 1, 1),
+            GemmPolicy(64, 32, 8, 8, 1, 1, 1),
+            GemmPolicy(128, 128, 8, 8, 8, 1, 1),
+        )
+    )
     vectors = replace(square, vector=4)
     double = replace(vectors, buffers=2, prefetch=True)
     return [
         _gemm_rung(engine, "naive", None),
-        _gemm_rung(engine, "block tile", tiles((16, 16, 16), (1, 1))),
-        _gemm_rung(engine, "1-D tile", tiles((64, 32, 8), (8, 1))),
+        _gemm_rung(engine, "block tile", block),
+        _gemm_rung(engine, "1-D tile", line),
         _gemm_rung(engine, "2-D tile", square),
         _gemm_rung(engine, "vectors", vectors),
         _gemm_rung(engine, "double buffer", double),
@@ -202,22 +208,33 @@ def _sgemm_rungs(engine: Engine) -> list[_Rung]:
 
 
 def _dgemm_rungs(engine: Engine) -> list[_Rung]:
-    plain = _rows_of_items(GemmPolicy(128, 128, 8, 8, 8, 1, 1, unroll=8))
-    small = _rows_of_items(GemmPolicy(128, 64, 8, 4, 8, 1, 1, unroll=8))
+    plain, small = (
+        _fitted(engine.target, "float64", policy)
+        for policy in (
+            GemmPolicy(128, 128, 8, 8, 8, 1, 1, unroll=8),
+            GemmPolicy(128, 64, 8, 4, 8, 1, 1, unroll=8),
+        )
+    )
     wide = replace(plain, vector=2)
     prefetch = replace(wide, prefetch=True)
     return [
         _gemm_rung(engine, "unroll", plain),
         _gemm_rung(engine, "128b", wide),
         _gemm_rung(engine, "128b, prefetch", prefetch),
-        _gemm_rung(engine, "double, 128b", replace(wide, buffers=2)),
-        _gemm_rung(engine, "double, 128b, prefetch", replace(prefetch, buffers=2)),
-        _gemm_rung(engine, "128x64, 128b, prefetch", replace(small, vector=2, prefetch=True)),
+        _gemm_rung(engine, "double buffer, 128b", replace(wide, buffers=2)),
+        _gemm_rung(engine, "double buffer, 128b, prefetch", replace(prefetch, buffers=2)),
+        _gemm_rung(engine, "small tile, 128b, prefetch", replace(small, vector=2, prefetch=True)),
     ]
 
 
-def _rows_of_items(policy: GemmPolicy) -> GemmPolicy:
-    """The policy with work-items side by side along the tile's rows, as in the texts."""
+def _fitted(target: Target, dtype: str, policy: GemmPolicy) -> GemmPolicy:
+    """The texts' tile, halved until the sums fit the registers; rows of work-items side by side."""
+    words = value_words(element(dtype_of(dtype)))
+    while 3 * policy.item_m * policy.item_n * words > 2 * target.registers:
+        if policy.item_m >= policy.item_n:
+            policy = replace(policy, tile_m=policy.tile_m // 2, item_m=policy.item_m // 2)
+        else:
+            policy = replace(policy, tile_n=policy.tile_n // 2, item_n=policy.item_n // 2)
     return replace(policy, lanes_n=policy.tile_n // policy.item_n)
 
 

@@ -153,7 +153,7 @@ class Bench:
             if prepared is None:
                 return None
             error = judge(prepared.result())
-            if error > 1:
+            if not error <= 1:  # or NaN
                 text = f"its result is {error:.3g} times its bound off; not timed"
                 return Remark(case, peer.name, text, wrong=True)
             once = warm_up(prepared)
@@ -161,7 +161,7 @@ class Bench:
             first_line = (str(failure).splitlines() or [type(failure).__name__])[0]
             return Remark(case, peer.name, f"left out: {first_line}")
         if self.budget is not None and once * self.turns > self.budget:
-            text = f"left out: a call takes {once:.3g} s; --sizes {case.size} times it all the same"
+            text = f"left out: a call takes {once:.3g} s, and all turns may take {self.budget:g} s"
             return Remark(case, peer.name, text)
         return Contestant(peer.name, prepared, error, once)
 

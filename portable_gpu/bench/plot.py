@@ -15,7 +15,11 @@ from portable_gpu.bench.report import Report
 from portable_gpu.bench.roofs import Roofs
 from portable_gpu.bench.statistics import Statistic
 
-_MARKERS = {Ours.name: "o", "numpy": "s", "pyopencl": "^", "clblast": "D", "torch": "v"}
+#: Marker and colour of each contestant.
+_STYLES = {
+    Ours.name: ("o", "C0"), "numpy": ("s", "C1"), "pyopencl": ("^", "C2"), "clblast": ("D", "C3"),
+    "torch": ("v", "C4"), "cupy": ("P", "C5"),
+}  # fmt: skip
 
 
 def plot_throughput(report: Report, path: Path) -> None:
@@ -35,6 +39,12 @@ def plot_throughput(report: Report, path: Path) -> None:
         axes = figure.add_subplot(lines, columns, i)
         _throughput(axes, rows, report.roofs)
         axes.set_title(f"{operation}, {dtype}", loc="left")
+    entries = {
+        label: handle
+        for axes in figure.axes
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=len(entries))
     figure.suptitle(_title(report))
     figure.savefig(path, dpi=120)
 
@@ -63,14 +73,14 @@ def plot_roofline(report: Report, path: Path) -> None:
         filled = who == Ours.name
         axes.plot(
             case.flop / case.bytes, case.flop / seconds.median / 1e9,
-            marker=_MARKERS.get(who, "P"), color=colour, linestyle="",
+            marker=_STYLES[who][0], color=colour, linestyle="",
             markerfacecolor=colour if filled else "none", markersize=8 if filled else 6,
         )  # fmt: skip
     for operation, colour in colours.items():
         axes.plot([], [], marker="o", linestyle="", color=colour, label=operation)
     for who in dict.fromkeys(point[0] for point in _points(report.rows)):
         filled = who == Ours.name
-        axes.plot([], [], marker=_MARKERS.get(who, "P"), linestyle="", color="grey",
+        axes.plot([], [], marker=_STYLES[who][0], linestyle="", color="grey",
                   markerfacecolor="grey" if filled else "none", label=who)  # fmt: skip
     axes.set(xscale="log", yscale="log")
     axes.set_xlabel("Arithmetic intensity (flop/byte)")
@@ -105,15 +115,15 @@ def _throughput(axes: Any, rows: Iterable[Row], roofs: Roofs | None) -> None:
                                                                  strict=True)])
             for name in ("median", "high", "low")
         )  # fmt: skip
-        axes.errorbar(places, middle, (middle - low, high - middle), fmt=_MARKERS.get(who, "P"),
-                      capsize=2, label=who)  # fmt: skip
+        marker, colour = _STYLES[who]
+        errors = middle - low, high - middle
+        axes.errorbar(places, middle, errors, fmt=marker, color=colour, capsize=2, label=who)
     axes.set_xticks(range(len(cases)), [case.size for case in cases], rotation=35, ha="right")
     form = {"gemm": "m x k x n / transposes", "gemv": "rows x columns / transpose"}
     axes.set_xlabel(f"Size ({form.get(cases[0].operation, 'elements, or shape / axis')})")
     axes.set_ylabel("GFLOP/s" if products else "GB/s")
     axes.set_ylim(bottom=0)
     axes.grid(axis="y", alpha=0.3)
-    axes.legend(fontsize="small")
 
 
 def _points(rows: Iterable[Row]) -> list[tuple[str, Case, Statistic]]:

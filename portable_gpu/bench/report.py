@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
@@ -31,6 +32,7 @@ class Report:
         peers: Against whom.
         turns: Turns of each side.
         command: The arguments of the command line.
+        device: The device as it was asked for.
         roofs: What the device can do.
         rows, remarks, ladders: The figures, and why some are missing.
     """
@@ -39,6 +41,7 @@ class Report:
     peers: Sequence[Peer]
     turns: int
     command: Sequence[str]
+    device: str | None = None
     roofs: Roofs | None = None
     rows: list[Row] = field(default_factory=list)
     remarks: list[Remark] = field(default_factory=list)
@@ -62,7 +65,7 @@ class Report:
         return {
             "format": FORMAT,
             "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            "command": " ".join(("portable-gpu", *self.command)),
+            "command": shlex.join(("portable-gpu", *self.command)),
             "device": {
                 "name": target.facts.name,
                 "platform": target.facts.platform_name,
@@ -112,8 +115,13 @@ class Report:
             "calls_a_turn": list(row.calls),
             "copies": row.copies,
             "error_in_bounds": list(row.error),
-            "command": case.command + ("" if row.peer is None else f" --peers {row.peer}"),
+            "command": self._command(row),
         }
+
+    def _command(self, row: Row) -> str:
+        """The command that repeats one row."""
+        device = "" if self.device is None else f" --device {shlex.quote(self.device)}"
+        return f"{row.case.command} --peers {row.peer or 'none'} --turns {self.turns}{device}"
 
 
 def _roofs(roofs: Roofs) -> dict[str, Any]:

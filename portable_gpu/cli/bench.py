@@ -70,13 +70,12 @@ def bench(
     names = _peer_names(peers)
     wanted = None if sizes is None else parse_sizes(sizes)
     engine = Engine(device)
-    names = names or _default_peers(engine)
-    opened, skipped = open_peers(names, engine)
+    opened, skipped = open_peers(_default_peers(engine) if names is None else names, engine)
     for line in skipped:
         status.print(escape(line), soft_wrap=True)
     timing = Bench(engine, opened, turns, BUDGET if sizes is None else None)
     command = _command(operation, dtype, sizes, peers, device, turns, ladder)
-    found = Report(engine, opened, turns, command)
+    found = Report(engine, opened, turns, command, device)
     output.print(f"{escape(engine.target.facts.name)}: {escape(path_of(engine.target))}")
     if ladder:
         _climb(timing, operation, found, output, status)
@@ -96,15 +95,17 @@ def bench(
         raise typer.Exit(1)
 
 
-def _peer_names(text: str | None) -> list[str]:
-    """The peers asked for; empty where nobody said."""
+def _peer_names(text: str | None) -> list[str] | None:
+    """The peers asked for; ``None`` where nobody said."""
     if text is None:
-        return []
+        return None
     known = registry()
+    if text == "none":
+        return []
     names = [name.strip() for name in text.split(",")]
-    if unknown := [name for name in names if name not in known and name != "none"]:
+    if unknown := [name for name in names if name not in known]:
         raise ArgumentError(
-            f"--peers has {', '.join(map(repr, unknown))}; there are: {', '.join(known)}, none"
+            f"--peers has {', '.join(map(repr, unknown))}; there are: {', '.join(known)}; or none"
         )
     return names
 
@@ -203,15 +204,27 @@ def _table(rows: Iterable[Row], roofs: Roofs) -> Table:
 
 
 def _ladder_table(ladder: Ladder) -> Table:
-    names = (*ladder.rungs, *ladder.peers)
-    table = Table(title=f"{ladder.title}, microseconds", title_justify="left", caption=ladder.note)
-    table.add_column("size", no_wrap=True)
-    for name in names:
-        table.add_column(name, justify="right")
+    rival = next((name for name in ladder.peers[1:] if name in ladder.rows[0].seconds), None)
+    caption = (
+        ladder.note if rival is None else f"{ladder.note} In brackets: {rival}'s time over it."
+    )
+    table = Table(title=f"{ladder.title}, microseconds", title_justify="left", caption=caption)
+    table.add_column("rung", no_wrap=True)
     for row in ladder.rows:
-        cells = [row.seconds.get(name) for name in names]
-        table.add_row(row.size, *("" if s is None else f"{s.median * 1e6:.4g}" for s in cells))
+        table.add_column(row.size, justify="right")
+    for name in (*ladder.rungs, *ladder.peers):
+        table.add_row(name, *(_cell(row.seconds, name, rival) for row in ladder.rows))
     return table
+
+
+def _cell(seconds: dict[str, Statistic], name: str, rival: str | None) -> str:
+    """A time, and how it compares with the first peer's."""
+    if name not in seconds:
+        return ""
+    own = seconds[name].median
+    if rival is None or rival not in seconds:
+        return f"{own * 1e6:.4g}"
+    return f"{own * 1e6:.4g} ({seconds[rival].median / own:.2f})"
 
 
 def _with_spread(statistic: Statistic, factor: float = 1.0) -> str:

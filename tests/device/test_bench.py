@@ -1,0 +1,158 @@
+"""The benchmark on the device at hand: small runs; what they measure is not asserted."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from portable_gpu.bench import measure
+from portable_gpu.bench.cases import Case, cases
+from portable_gpu.bench.ladder import Ladder, climb, ladders
+from portable_gpu.bench.measure import Bench, Remark, Row
+from portable_gpu.bench.operands import operands
+from portable_gpu.bench.oracle import oracle
+from portable_gpu.bench.peers import NumPyPeer, Ours, PyOpenCLPeer
+from portable_gpu.bench.roofs import measure_roofs
+from portable_gpu.bench.sizes import parse_sizes
+from portable_gpu.cli import main
+from portable_gpu.runtime.engine import Engine
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "TURN", 1e-6)
+    monkeypatch.setattr(measure, "fall_silent", lambda: None)
+
+
+@pytest.fixture(params=["device's own", "on the device"])
+def placed(request: pytest.FixtureRequest, engine: Engine) -> Engine:
+    """An engine whose benchmarks take the arrays that suit it, and one as on a GPU."""
+    own = Engine(queue=engine.queue)
+    if request.param == "on the device":
+        own.maps_host_memory = False
+    return own
+
+
+SMALL = [
+    *cases("reduce", ["float32", "complex64"], parse_sizes("3000,60x70"), True),
+    *cases("gemv", ["float32", "float16"], parse_sizes("50x40"), True),
+    *cases("gemm", ["float32", "float16"], parse_sizes("30x30x30,8x20x12,5:9x8x7"), True),
+]
+
+
+@pytest.mark.parametrize("case", SMALL, ids=str)
+def test_everybody_is_right(case: Case, placed: Engine) -> None:
+    inputs = [operands(case)] * 2
+    judge = oracle(case, inputs[0])
+    for peer in (Ours(placed), NumPyPeer(placed), PyOpenCLPeer(placed)):
+        prepared = peer.prepare(case, inputs)
+        if prepared is not None:
+            assert len(prepared.calls) == 2
+            assert judge(prepared.result()) <= 1, peer.name
+            assert prepared.seconds(0, 3) > 0
+
+
+CLBLAST = [
+    *cases("reduce", ["float32", "complex64"], parse_sizes("3000"), True),
+    *cases("gemv", ["float32"], parse_sizes("50x40"), True),
+    *cases("gemm", ["float32"], parse_sizes("20x20x20/NN,20x20x20/TT"), True),
+]
+
+
+@pytest.mark.parametrize("case", CLBLAST, ids=str)
+def test_clblast_is_right(case: Case, placed: Engine) -> None:
+    from portable_gpu.bench.clblast import CLBlastPeer
+
+    try:
+        peer = CLBlastPeer(placed)
+    except ImportError:
+        pytest.skip("no libclblast")
+    inputs = [operands(case)]
+    prepared = peer.prepare(case, inputs)
+    if prepared is not None:
+        assert oracle(case, inputs[0])(prepared.result()) <= 1
+
+
+def test_a_row(engine: Engine) -> None:
+    (row,) = Bench(engine, [NumPyPeer(engine)]).run(Case("sum", (1000,)))
+    assert isinstance(row, Row)
+    assert row.theirs is not None
+    assert row.ratio is not None
+    assert {row.ours.count, row.theirs.count, row.ratio.count} == {9}
+    assert row.peer == "numpy"
+    assert row.copies >= 1
+
+
+def test_without_a_peer_we_are_timed_alone(engine: Engine) -> None:
+    (row,) = Bench(engine, [PyOpenCLPeer(engine)]).run(Case("nrm2", (1000,)))
+    assert isinstance(row, Row)
+    assert (row.peer, row.theirs, row.ratio) == (None, None, None)
+
+
+def test_a_wrong_result_of_ours_is_refused(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("portable_gpu.sum", lambda x, **_: np.float32(1e6))
+    (refused,) = Bench(engine, [NumPyPeer(engine)]).run(Case("sum", (1000,)))
+    assert isinstance(refused, Remark)
+    assert refused.wrong
+    assert refused.who == "portable_gpu"
+
+
+def test_roofs(engine: Engine) -> None:
+    roofs = measure_roofs(engine, 1)
+    assert roofs.copy.median > 0
+    assert set(roofs.fma) == ({"float", "double"} if engine.target.fp64 else {"float"})
+    assert min(one.median for one in roofs.fma.values()) > 0
+
+
+def test_ladder(engine: Engine) -> None:
+    bench = Bench(engine, [NumPyPeer(engine)], turns=1)
+    for plan in ladders("all", engine):
+        case = plan.cases[0]
+        small = replace(
+            case, extents=(40, *case.extents[1:]) if len(case.extents) == 2 else (40,) * 3
+        )
+        *remarks, ladder = climb(bench, replace(plan, cases=[small]))
+        assert remarks == []
+        assert isinstance(ladder, Ladder)
+        (row,) = ladder.rows
+        assert {"portable_gpu", "numpy"} < set(row.seconds)
+        assert set(row.seconds) <= {*ladder.rungs, *ladder.peers}
+
+
+def test_command(engine: Engine, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    report, picture = tmp_path / "bench.json", tmp_path / "bench.png"
+    sizes = "40x40x40/NT,3:8x9x10"
+    arguments = ["bench", "gemm", "--sizes", sizes, "--peers", "numpy"]
+    assert main([*arguments, "--json", str(report), "--plot", str(picture)]) == 0
+    output = capsys.readouterr().out
+    assert engine.target.facts.name in output
+    assert "40x40x40/NT" in output
+    content = json.loads(report.read_text())
+    assert content["device"]["driver"] == engine.target.facts.driver_version
+    assert {"portable_gpu", "python", "numpy", "pyopencl"} <= set(content["versions"])
+    assert [row["size"] for row in content["rows"]] == ["40x40x40/NT", "3:8x9x10/NN"]
+    for row in content["rows"]:
+        assert row["ratio"]["count"] == content["protocol"]["turns"] == 9
+        assert row["gflops"] == pytest.approx(row["flop"] / row["seconds"]["median"] / 1e9)
+        assert row["share_of_roof"] > 0
+        assert row["command"].startswith(f"portable-gpu bench gemm --sizes {row['size']} --dtype")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_roofline_picture(engine: Engine, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    from portable_gpu.bench.plot import plot_roofline
+    from portable_gpu.bench.report import Report
+
+    picture = tmp_path / "roofline.png"
+    report = Report(engine, [], 9, ["bench"], roofs=measure_roofs(engine, 1))
+    for case in (Case("sum", (1000,)), Case("gemm", (20, 20, 20), trans="NN")):
+        for found in Bench(engine, [NumPyPeer(engine)]).run(case):
+            report.add(found)
+    plot_roofline(report, picture)
+    assert picture.read_bytes().startswith(b"\x89PNG")

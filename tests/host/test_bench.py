@@ -1,0 +1,299 @@
+"""The benchmark's logic, on fake timings: no device and no clock."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from portable_gpu.bench import measure
+from portable_gpu.bench.cases import OPERATIONS, Case, cases
+from portable_gpu.bench.measure import Bench, Remark, alternate, calls_a_turn, ratios
+from portable_gpu.bench.operands import copies, operands, shapes
+from portable_gpu.bench.oracle import oracle
+from portable_gpu.bench.peers import Prepared, open_peers
+from portable_gpu.bench.roofs import Roofs, specializations
+from portable_gpu.bench.sizes import Size, parse_sizes
+from portable_gpu.bench.statistics import Statistic
+from portable_gpu.cli import main
+from portable_gpu.errors import ArgumentError, UnsupportedError
+from portable_gpu.targets import class_names, example_target
+
+
+class Fake(Prepared):
+    """Writes down who is timed, and takes the seconds that it is told."""
+
+    def __init__(self, name: str, log: list[tuple[str, int, int]], seconds: list[float]) -> None:
+        super().__init__([lambda: np.float32(0)])
+        self.name, self.log, self.left = name, log, list(seconds)
+
+    def seconds(self, first: int, count: int) -> float:
+        self.log.append((self.name, first, count))
+        return self.left.pop(0) * count
+
+
+@pytest.fixture
+def silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "fall_silent", lambda: None)
+
+
+def test_statistic() -> None:
+    found = Statistic.of([5.0, 1.0, 2.0, 4.0, 3.0])
+    assert (found.median, found.low, found.high, found.count) == (3.0, 2.0, 4.0, 5)
+    assert found.spread == pytest.approx(1 / 3)
+    assert Statistic.of([7.0]) == Statistic(7.0, 7.0, 7.0, 1)
+
+
+def test_sides_take_turns(silent: None) -> None:
+    log: list[tuple[str, int, int]] = []
+    ours, theirs = Fake("ours", log, [1, 2, 3]), Fake("theirs", log, [4, 6, 12])
+    times = alternate([ours, theirs], [1, 1], 3)
+    assert [name for name, *_ in log] == ["ours", "theirs"] * 3
+    assert times == ([1, 2, 3], [4, 6, 12])
+    assert ratios(*times) == [4, 3, 4]
+
+
+def test_a_short_call_is_repeated_and_its_first_does_not_count(silent: None) -> None:
+    log: list[tuple[str, int, int]] = []
+    times = alternate([Fake("ours", log, [9, 1, 9, 2])], [100], 2)
+    assert [count for *_, count in log] == [1, 100, 1, 100]
+    assert [first for _, first, count in log if count > 1] == [1, 101]  # other copies each turn
+    assert times == ([1, 2],)
+
+
+def test_turns_last_long_enough() -> None:
+    assert calls_a_turn(1.0) == 1
+    for once in (1e-6, 3e-5, 1e-3, 0.9 * measure.TURN):
+        assert calls_a_turn(once) * once >= measure.TURN
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1000000", [Size((1_000_000,))]),
+        ("2^20, 4096x4096/0", [Size((1 << 20,)), Size((4096, 4096), variant="0")]),
+        ("1000:32x32x32/NT", [Size((32, 32, 32), 1000, "NT")]),
+        ("2^20x100", [Size((1 << 20, 100))]),
+    ],
+)
+def test_sizes(text: str, expected: list[Size]) -> None:
+    assert parse_sizes(text) == tuple(expected)
+
+
+@pytest.mark.parametrize("text", ["", "x", "4x", "0", "2^", "4096*4096", "0:4x4x4", "-3"])
+def test_sizes_that_cannot_be_read(text: str) -> None:
+    with pytest.raises(ArgumentError, match=r"--sizes has '.*'; (sizes are like|every extent)"):
+        parse_sizes(text)
+
+
+@pytest.mark.parametrize("on_cpu", [True, False])
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_case_is_what_its_size_says(operation: str, on_cpu: bool) -> None:
+    found = cases(operation, ["float32", "complex64"], None, on_cpu)
+    assert len(set(found)) == len(found)
+    for case in found:
+        assert cases(case.operation, [case.dtype], parse_sizes(case.size), on_cpu) == [case]
+        assert case.size in case.command
+
+
+def test_the_issues_products_are_timed() -> None:
+    names = {case.size for case in cases("gemm", ["float32"], None, True)}
+    assert {"8x3200x3200/NN", "4096x64x4096/NN", "400x100000x400/NN"} <= names
+    assert {"1000:32x32x32/NN", "512x512x512/TT", "3000x3000x3000/NT"} <= names
+
+
+@pytest.mark.parametrize(
+    ("operation", "size", "message"),
+    [
+        ("gemm", "4096", "gemm takes m x k x n"),
+        ("gemv", "4:4x4", "gemv takes rows x columns"),
+        ("gemm", "4x4x4/XX", "there are NN, NT, TN, TT"),
+        ("sum", "2:4", "takes no batch"),
+        ("sum", "4x4/2", "has no variant '2'"),
+        ("sin", "4", "no benchmark 'sin'; there are: sum, reduce"),
+    ],
+)
+def test_sizes_that_do_not_fit(operation: str, size: str, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        cases(operation, ["float32"], parse_sizes(size), True)
+
+
+def test_cost() -> None:
+    product = Case("gemm", (2, 3, 5), "complex64", trans="TN", batch=7)
+    assert product.flop == 8 * 7 * 2 * 3 * 5
+    assert product.bytes == 8 * 7 * (2 * 3 + 3 * 5 + 2 * 5)
+    assert shapes(product) == ((7, 3, 2), (7, 3, 5))
+    total = Case("sum", (10, 20), "float64", axis=0)
+    assert (total.flop, total.bytes) == (200, 8 * 220)
+    assert Case("gemv", (10, 20), trans="T").bytes == 4 * 230
+
+
+def test_copies_outgrow_the_cache() -> None:
+    case = Case("dot", (1 << 20,))  # 8 MiB
+    assert copies(case, 32 << 20, 64 << 30) == 8
+    assert copies(case, 1 << 10, 64 << 30) == 2
+    assert copies(case, 1 << 40, 64 << 30) == 16
+    assert copies(case, 32 << 20, 64 << 20) == 1
+
+
+SMALL = [
+    Case("sum", (5000,)),
+    Case("sum", (60, 70), axis=1),
+    Case("dot", (5000,), "complex64"),
+    Case("max", (5000,)),
+    Case("argmax", (5000,)),
+    Case("nrm2", (5000,), "float64"),
+    Case("gemv", (50, 40), trans="T"),
+    Case("gemm", (30, 40, 20), trans="TN"),
+    Case("gemm", (30, 40, 20), "complex128", trans="NT"),
+    Case("gemm", (8, 9, 10), trans="NN", batch=3),
+]
+
+
+def by_numpy(case: Case, inputs: tuple[Any, ...]) -> Any:
+    if case.operation in ("gemm", "gemv"):
+        a, b = inputs
+        a = np.swapaxes(a, -1, -2) if case.trans[0] == "T" else a
+        b = np.swapaxes(b, -1, -2) if case.trans[1:] == "T" else b
+        return np.asarray(a @ b)
+    if case.operation == "nrm2":
+        return np.asarray(np.linalg.norm(inputs[0]))
+    options = {} if case.axis is None else {"axis": case.axis}
+    return np.asarray(getattr(np, case.operation)(*inputs, **options))
+
+
+@pytest.mark.parametrize("case", SMALL, ids=str)
+def test_oracle(case: Case) -> None:
+    inputs = operands(case)
+    judge, right = oracle(case, inputs), by_numpy(case, inputs)
+    assert judge(right) <= 1
+    wrong = right.copy()
+    index = (0,) * wrong.ndim
+    wrong[index] = wrong[index] + (1 if wrong.dtype.kind == "i" else 0.01 * np.sqrt(right.size))
+    assert judge(wrong) > 1
+    lost = right.copy()
+    lost[index] = np.nan if lost.dtype.kind != "i" else -1
+    assert judge(lost) > 1
+    assert judge(right[None]) > 1
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_oracle_sees_one_lost_term(dtype: str) -> None:
+    case = Case("sum", (1 << 16,), dtype)
+    (x,) = operands(case)
+    judge = oracle(case, (x,))
+    assert judge(np.asarray(x.sum())) <= 1
+    assert judge(np.asarray(x[:-1000].sum())) > 1
+
+
+ROOFS = Roofs(Statistic.of([1e11]), {"float": Statistic.of([1e13]), "double": Statistic.of([1e12])})
+
+
+def test_roofs() -> None:
+    product, total = Case("gemm", (1000, 1000, 1000), trans="NN"), Case("sum", (10**9,))
+    assert ROOFS.limit(product) == "fma"
+    assert ROOFS.seconds(product) == pytest.approx(2e9 / 1e13)
+    assert ROOFS.share(product, 4e-4) == pytest.approx(0.5)
+    assert ROOFS.limit(total) == "copy"
+    assert ROOFS.share(total, 0.08) == pytest.approx(0.5)
+    assert ROOFS.flops("complex128") == 1e12
+    assert ROOFS.flops("float16") == 1e13
+
+
+@pytest.mark.parametrize("target", class_names())
+@pytest.mark.parametrize("real", ["float", "double"])
+def test_roof_kernels_render(target: str, real: str) -> None:
+    copy, fma = specializations(example_target(target), real)
+    assert "__kernel void copy(" in copy.text
+    assert fma.text.count("* f + t;") == 12
+    assert real in fma.text
+
+
+@dataclass(frozen=True)
+class Rival:
+    """A peer with a result and times of our choice."""
+
+    result: Any
+    log: list[tuple[str, int, int]] = field(default_factory=list)
+    once: float = 1e-3
+    name: str = "rival"
+
+    def prepare(self, case: Case, inputs: Any) -> Prepared | None:
+        if self.result is None:
+            return None
+        fake = Fake(self.name, self.log, [self.once] * 100)
+        fake.calls = [lambda: self.result]
+        return fake
+
+
+def admit(rival: Rival, judge: Callable[[Any], float], budget: float | None = 20.0) -> Any:
+    bench = Bench(engine=None, peers=(), budget=budget)  # type: ignore[arg-type]
+    return bench.admit(rival, Case("sum", (10,)), [], judge)
+
+
+def test_a_wrong_result_is_not_timed() -> None:
+    rival = Rival(np.float32(1))
+    refused = admit(rival, lambda found: 3.0 if found == 1 else 0.0)
+    assert isinstance(refused, Remark)
+    assert refused.wrong
+    assert "3 times its bound" in refused.text
+    assert rival.log == []
+    assert isinstance(admit(Rival(np.float32(1)), lambda found: math.nan), Remark)
+
+
+def test_a_right_result_is_admitted() -> None:
+    found = admit(Rival(np.float32(2)), lambda found: 0.25)
+    assert (found.name, found.error) == ("rival", 0.25)
+    assert found.once == pytest.approx(1e-3)
+    assert admit(Rival(None), lambda found: 0.0) is None
+
+
+def test_a_slow_peer_is_left_out_of_default_runs_alone() -> None:
+    slow = Rival(np.float32(2), once=10.0)
+    refused = admit(slow, lambda found: 0.0)
+    assert isinstance(refused, Remark)
+    assert not refused.wrong
+    assert not isinstance(admit(slow, lambda found: 0.0, budget=None), Remark)
+
+
+def test_peers_that_cannot_run_are_skipped_with_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Missing:
+        install = "pip install missing"
+
+        def __init__(self, engine: Any) -> None:
+            raise ImportError
+
+    class Unfit:
+        def __init__(self, engine: Any) -> None:
+            raise UnsupportedError("it needs a moon")
+
+    known = {"missing": Missing, "unfit": Unfit}
+    monkeypatch.setattr("portable_gpu.bench.peers.registry", lambda: known)
+    peers, lines = open_peers(["missing", "unfit"], None)  # type: ignore[arg-type]
+    assert peers == []
+    assert lines == [
+        "missing is not installed and left out: pip install missing",
+        "unfit is left out: it needs a moon",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["sin"], "no benchmark 'sin'; there are: sum"),
+        (["sum", "--peers", "matlab"], "--peers has 'matlab'; there are: numpy"),
+        (["sum", "--sizes", "large"], "--sizes has 'large'"),
+        (["sum", "--ladder"], "--ladder takes gemv, gemm or all"),
+    ],
+)
+def test_refusal_is_one_line(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", *arguments]) == 1
+    captured = capsys.readouterr()
+    assert captured.err.startswith(f"portable-gpu: {message}")
+    assert captured.err.count("\n") == 1
