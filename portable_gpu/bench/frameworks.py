@@ -113,7 +113,7 @@ class CuPyPeer(Peer):
     """CuPy: many calls between two events of the device."""
 
     name = "cupy"
-    install = "pip install cupy-cuda12x"
+    install = "pip install cupy, or its wheel for the driver at hand (docs.cupy.dev)"
 
     def __init__(self, engine: Engine) -> None:
         """See :class:`Peer`."""
@@ -155,11 +155,12 @@ class _Evented(Prepared):
 
     def seconds(self, first: int, count: int) -> float:
         """See :class:`Prepared`."""
-        runtime = import_module("cupy.cuda")
-        begin, end = runtime.Event(), runtime.Event()
+        from cupy.cuda import Event, get_elapsed_time
+
+        begin, end = Event(), Event()
         begin.record()
         for i in range(first, first + count):
             self.calls[i % len(self.calls)]()
         end.record()
         end.synchronize()
-        return float(runtime.get_elapsed_time(begin, end)) * 1e-3
+        return float(get_elapsed_time(begin, end)) * 1e-3
