@@ -51,10 +51,16 @@ def pytest_report_header() -> list[str]:
 
 @pytest.fixture(scope="session")
 def engine() -> Engine:
-    """The default engine: the device and class that the environment asks for."""
+    """The default engine: the device and class that the environment asks for.
+
+    Small problems stay on its worker threads, for tests are small and are to meet the division of
+    work; test_calling_thread.py is about the others.
+    """
     from portable_gpu.runtime.engine import default_engine
 
-    return default_engine()
+    engine = default_engine()
+    engine.caller = None
+    return engine
 
 
 class OclgrindReports:

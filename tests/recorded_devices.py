@@ -6,7 +6,7 @@ written after public ``clinfo`` listings, cut to the fields that detection reads
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from portable_gpu.targets import DeviceFacts
 
@@ -129,6 +129,12 @@ POCL = DeviceFacts(
     native_float_width=16,
     host_unified_memory=True,
 )
+POCL_ZEN4 = replace(
+    POCL,
+    name="pthread-AMD EPYC",
+    vendor="AuthenticAMD",
+    version="OpenCL 3.0 PoCL HSTR: pthread-x86_64-unknown-linux-gnu-znver3",
+)
 _RUSTICL_AMD = DeviceFacts(
     platform_name="rusticl",
     name="AMD Radeon RX 6800 (radeonsi, navi21, LLVM 17.0.6, DRM 3.57)",
@@ -205,6 +211,7 @@ RECORDED: dict[str, tuple[DeviceFacts, Expected]] = {
         Expected("generic", "wavefront_lds", 32, False, fp64=False),
     ),
     "PoCL": (POCL, Expected("cpu", "serial", 1, False)),
+    "PoCL on a Zen 4": (POCL_ZEN4, Expected("cpu", "serial", 1, False)),
     "Intel CPU runtime": (INTEL_CPU, Expected("cpu", "serial", 1, False)),
     "rusticl llvmpipe": (
         DeviceFacts(

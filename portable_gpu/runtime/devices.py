@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from portable_gpu.targets.device_class import has_subgroup_shuffle
 DEVICE_VARIABLE = "PORTABLE_GPU_DEVICE"
 CLASS_VARIABLE = "PORTABLE_GPU_DEVICE_CLASS"
 
+_POCL_VERSION = re.compile(r"PoCL (\d+)")
 _PROBE = """
 __kernel void probe(__global int *out) { out[get_global_id(0)] = 1; }
 """
@@ -122,9 +124,47 @@ def _enumerate() -> list[tuple[str, cl.Device]]:
         return found
     for p, platform in enumerate(platforms):
         with contextlib.suppress(cl.Error):
-            for d, device in enumerate(platform.get_devices()):
+            for d, device in enumerate(_devices_of(platform)):
                 found.append((f"{p}:{d}", device))
     return found
+
+
+def _devices_of(platform: cl.Platform) -> list[cl.Device]:
+    """The devices of a platform, without those that exist only because we asked for them.
+
+    PoCL has a driver that runs kernels on the calling thread, and opens it only if the variable
+    POCL_DEVICES names it when its devices are listed for the first time in a process.
+    """
+    drivers = _pocl_drivers(platform)
+    if drivers is None or "POCL_DEVICES" in os.environ:
+        return platform.get_devices()
+    os.environ["POCL_DEVICES"] = " ".join(drivers)
+    try:
+        found = platform.get_devices()
+    finally:
+        del os.environ["POCL_DEVICES"]
+    return [device for device in found if not device.name.startswith(f"{drivers[1]}-")]
+
+
+def calling_thread_device(device: cl.Device) -> cl.Device | None:
+    """The device that runs the kernels of a CPU device on the thread that enqueues them.
+
+    PoCL's worker threads take some 25 us to wake and to report; kernels on the calling thread
+    start and end within 2 us.  ``None`` where there is no such device, or no need for one.
+    """
+    drivers = _pocl_drivers(device.platform)
+    if drivers is None or not device.name.startswith(f"{drivers[0]}-"):
+        return None
+    twin = drivers[1] + device.name.removeprefix(drivers[0])
+    return next((other for other in device.platform.get_devices() if other.name == twin), None)
+
+
+def _pocl_drivers(platform: cl.Platform) -> tuple[str, str] | None:
+    """What PoCL calls its drivers with worker threads, and without; ``None`` for others."""
+    version = _POCL_VERSION.search(platform.version)
+    if platform.name != "Portable Computing Language" or version is None:
+        return None
+    return ("pthread", "basic") if int(version[1]) < 4 else ("cpu", "cpu-minimal")
 
 
 def _matches(request: str, index: str, device: cl.Device) -> bool:

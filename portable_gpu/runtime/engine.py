@@ -19,6 +19,7 @@ from portable_gpu.errors import (
 )
 from portable_gpu.runtime.devices import (
     CLASS_VARIABLE,
+    calling_thread_device,
     choose_device,
     query_facts,
 )
@@ -28,6 +29,10 @@ from portable_gpu.targets import Target, detect
 from portable_gpu.tuning.table import TuningTable
 
 T = TypeVar("T")
+
+# Work that one thread does sooner than two, of which the second has to be woken (PoCL, 25 us).
+_CALLER_BYTES = 1 << 20
+_CALLER_FLOP = 3_000_000
 
 
 class Engine:
@@ -40,6 +45,8 @@ class Engine:
         target: What the device is, and hence which path its kernels take.
         table: Where policies come from.
         reason: Why this device was chosen.
+        caller: Where worker threads take long to wake, an engine that runs kernels on the calling
+            thread; small problems in NumPy arrays go there.
     """
 
     def __init__(
@@ -49,6 +56,7 @@ class Engine:
         queue: cl.CommandQueue | None = None,
         device_class: str | None = None,
         table: TuningTable | None = None,
+        caller: bool = True,
     ) -> None:
         """Open a device.
 
@@ -59,6 +67,8 @@ class Engine:
             device_class: Take the path of another class (``gcn``, ``generic``, ``nvidia-sm20``);
                 ``PORTABLE_GPU_DEVICE_CLASS`` does the same for every engine.
             table: Policies to use instead of the user's and the shipped ones.
+            caller: Whether small problems in NumPy arrays may run on the calling thread (never
+                where a queue is given).
 
         Raises:
             DeviceNotFoundError: No such device.
@@ -85,12 +95,21 @@ class Engine:
         #: Whether its kernels take any host address, so that NumPy arrays may be of any size.
         self.takes_host_pointers = self.maps_host_memory and self.target.facts.svm
         self.programs = ProgramCache(self.context, self.device, DiskCache.default())
+        self.caller: Engine | None = None
+        twin = calling_thread_device(self.device) if caller and queue is None else None
+        if twin is not None:
+            self.caller = Engine(twin, device_class=forced, table=self.table, caller=False)
         self._plans: dict[Hashable, Any] = {}
         self._lock = threading.RLock()
         self._states: dict[cl.CommandQueue, QueueState] = {}
 
     def __repr__(self) -> str:
         return f"<Engine {self.target.facts.name!r} as {self.target.device_class}>"
+
+    def for_host_work(self, nbytes: int, flop: int = 0) -> Engine:
+        """The engine of a call on NumPy arrays: itself, or :attr:`caller` for little work."""
+        small = nbytes <= _CALLER_BYTES and flop <= _CALLER_FLOP
+        return self.caller if small and self.caller is not None else self
 
     def plan(self, key: Hashable, make: Callable[[], T]) -> T:
         """The cached plan of ``key``; ``make()`` builds it the first time."""
@@ -210,12 +229,6 @@ def default_engine() -> Engine:
             if _default is None:
                 _default = Engine()
     return _default
-
-
-def in_order_state(queue: cl.CommandQueue | None) -> QueueState | None:
-    """The state of a queue that a call has met before, if it is in order."""
-    state = None if queue is None else _by_queue.get(queue)
-    return state if state is not None and state.in_order else None
 
 
 def state_for(

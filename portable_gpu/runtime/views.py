@@ -114,8 +114,15 @@ class Call:
         engine: Engine | None,
         queue: cl.CommandQueue | None,
         wait_for: Sequence[cl.Event] | None = None,
+        flop: int | None = None,
     ) -> None:
-        """``arrays`` are those that decide where the call runs (``None`` entries are skipped).
+        """Find the queue.
+
+        Args:
+            arrays: Those that decide where the call runs (``None`` entries are skipped).
+            engine, queue, wait_for: As the caller gave them.
+            flop: Operations of the call, which may then run on the calling thread if its arrays
+                are of NumPy; ``None`` keeps it where it is.
 
         Raises:
             ContextMismatchError: Arrays, ``queue`` and ``engine`` are of different contexts.
@@ -124,8 +131,11 @@ class Call:
 
         on_device = [array for array in arrays if isinstance(array, cla.Array)]
         self.state: QueueState = state_for(on_device, engine, queue)
-        self.engine: Engine = self.state.engine
         self.host = not on_device
+        if self.host and flop is not None and queue is None and not wait_for:
+            nbytes = sum(getattr(array, "nbytes", 0) for array in arrays)
+            self.state = self.state.engine.for_host_work(nbytes, flop).state()
+        self.engine: Engine = self.state.engine
         self.wait_for: list[cl.Event] | None = self._events(on_device, wait_for)
         self._result: Any = None
         self._download: tuple[Any, np.ndarray[Any, Any]] | None = None

@@ -7,7 +7,6 @@ import re
 from portable_gpu.targets.device_class import Derivation, DeviceClass, power_of_two_in
 from portable_gpu.targets.target import DeviceFacts
 
-
 _POCL_X86 = re.compile(r"PoCL HSTR: \S*x86_64(?:-[^-\s]+){3}-(\S+)")
 #: What LLVM calls the x86 processors that have AVX-512.
 _AVX512 = re.compile(

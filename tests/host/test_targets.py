@@ -4,7 +4,7 @@ import re
 from dataclasses import fields, replace
 
 import pytest
-from recorded_devices import H200, INTEL_CPU, POCL, RDNA2, RECORDED, Expected
+from recorded_devices import H200, INTEL_CPU, POCL, POCL_ZEN4, RDNA2, RECORDED, Expected
 
 from portable_gpu.errors import ArgumentError, UnsupportedError
 from portable_gpu.targets import (
@@ -82,6 +82,16 @@ def test_forced_class_keeps_its_own_width() -> None:
 def test_forcing_the_own_class_changes_nothing() -> None:
     for facts, expected in RECORDED.values():
         assert detect(facts, expected.device_class) == detect(facts)
+
+
+def test_vectors_are_as_wide_as_pocl_compiles_for() -> None:
+    assert detect(POCL).vector_bytes == detect(INTEL_CPU).vector_bytes == 64
+    narrow = detect(POCL_ZEN4)
+    assert narrow.vector_bytes == 32
+    assert "znver3" in narrow.provenance["vector_bytes"].why
+    for cpu in ("znver4", "skylake-avx512", "graniterapids-d", "x86-64-v4"):
+        version = POCL.version.replace("rocketlake", cpu)
+        assert detect(replace(POCL, version=version)).vector_bytes == 64
 
 
 @pytest.mark.parametrize("size", [16, 32, 64])

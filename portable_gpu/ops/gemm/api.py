@@ -84,8 +84,8 @@ def gemm(
     Source: Goto & van de Geijn, TOMS 34(3), 2008 (blocking); Volkov & Demmel, SC 2008, and
         Matsumoto, Nakasato & Sedukhin, 2012 (register tiles on GPUs).
     """
-    key = None
-    if c is epilogue is engine is queue is None and not wait_for:
+    given, key = (a, b), None
+    if c is None and epilogue is None and engine is None and queue is None and not wait_for:
         head = ("gemm", alpha, beta, trans_a, trans_b, precision)
         if type(alpha) in NUMBERS and type(beta) in NUMBERS:
             result, key = again(head, (a, b))
@@ -115,7 +115,7 @@ def gemm(
         raise ArgumentError(f"beta is {beta} and there is no c; pass c=")
     return _run(
         a, b, c, "c", (m, n), dtype, trans_a, trans_b, alpha, beta,
-        epilogue or _NO_EPILOGUE, engine, queue, wait_for, key,
+        epilogue or _NO_EPILOGUE, engine, queue, wait_for, key, given,
     )  # fmt: skip
 
 
@@ -148,8 +148,8 @@ def matmul(
 
     Cost, Accuracy, Order, Source: as :func:`gemm`; a matrix and a vector go to gemv.
     """
-    key = None
-    if out is epilogue is engine is queue is None and not wait_for:
+    given, key = (a, b), None
+    if out is None and epilogue is None and engine is None and queue is None and not wait_for:
         result, key = again(("matmul",), (a, b))
         if result is not None:
             return result
@@ -164,7 +164,7 @@ def matmul(
         )
     result = _run(
         a, b, out, "out", shape, dtype, "N", "N", 1, 0,
-        epilogue or _NO_EPILOGUE, engine, queue, wait_for, key,
+        epilogue or _NO_EPILOGUE, engine, queue, wait_for, key, given,
     )  # fmt: skip
     return result[()] if not shape and out is None and isinstance(result, np.ndarray) else result
 
@@ -185,13 +185,16 @@ def _run(
     queue: cl.CommandQueue | None,
     wait_for: Sequence[cl.Event] | None,
     key: Key | None,
+    given: tuple[Any, Any],
 ) -> Any:
     arrays = [as_array(x, "an array of the epilogue") for x in epilogue.arrays]
     if out is not None:
         check_no_overlap(out, out_name, [(a, "a"), (b, "b"), *((x, "epilogue") for x in arrays)])
         if is_float16_like(dtype) and getattr(out, "dtype", None) == np.float32:
             dtype = out.dtype
-    call = Call((a, b, out, *arrays), engine, queue, wait_for)
+    inner = a.shape[-1] if trans_a == "N" else a.shape[-2]
+    flop = 2 * math.prod(shape) * inner * compute_element(a.dtype, b.dtype).components ** 2
+    call = Call((a, b, out, *arrays), engine, queue, wait_for, flop=flop)
     if out is None:
         call.engine.check_allocation(math.prod(shape) * dtype.itemsize)
     va, vb = call.input(a, "a"), call.input(b, "b")
@@ -210,7 +213,7 @@ def _run(
     if path is not None:
         enqueue = partial(path.enqueue, alpha, beta)
         call.event(enqueue(call.state, *places((va, vb, vc, *extras)), call.wait_for))
-        remember(key, enqueue, shape, dtype)
+        remember(key, given, call.state, enqueue, shape, dtype)
     return call.finish()
 
 

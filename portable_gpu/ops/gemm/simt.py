@@ -139,7 +139,7 @@ class SimtGemm:
         length, group = split_length(p.k, splits, policy), direct_group_size(engine.target)
         for first in range(0, p.batch_size, chunk):
             products = min(chunk, p.batch_size - first)
-            head = [(LONG, value) for value in (p.m, p.n, p.k, length, first)]
+            head: list[Any] = [(LONG, value) for value in (p.m, p.n, p.k, length, first)]
             head += [(INT, tiles_m), (INT, tiles_n)]
             self._launches.append(
                 engine.programs.launch(

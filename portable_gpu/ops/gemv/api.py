@@ -73,6 +73,7 @@ def gemv(
             result, key = again(head, (a, x))
     if result is not None:
         return result
+    given = a, x
     a, x = as_array(a, "a"), as_array(x, "x")
     if a.ndim != 2 or x.ndim != 1:
         raise ShapeError(f"a has shape {a.shape} and x {x.shape}; a matrix and a vector are needed")
@@ -90,11 +91,11 @@ def gemv(
     alpha, beta = _factor(alpha, "alpha", elem), _factor(beta, "beta", elem)
     if y is None and beta:
         raise ArgumentError(f"beta is {beta} and there is no y; pass y=")
-    call = Call((a, x, y), engine, queue, wait_for)
+    call = Call((a, x, y), engine, queue, wait_for, flop=2 * a.size * elem.components)
     if y is not None:
         check_no_overlap(y, "y", ((a, "a"), (x, "x")))
-    given = a.dtype, x.dtype
     if a.dtype != x.dtype:
+        key = None
         a, x = (_converted(array, dtype, call) for array in (a, x))
     view_y = call.output((m,), dtype, y, "y", bool(beta))
     if m == 0:
@@ -110,8 +111,7 @@ def gemv(
     )
     enqueue = partial(plan.enqueue, alpha if n else 0, beta)
     call.event(enqueue(call.state, *places((view_a, view_x, view_y)), call.wait_for))
-    if given == (a.dtype, x.dtype):
-        remember(key, enqueue, (m,), dtype)
+    remember(key, given, call.state, enqueue, (m,), dtype)
     return call.finish()
 
 

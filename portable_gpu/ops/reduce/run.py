@@ -167,9 +167,10 @@ def _run_checked(
     wait_for: Sequence[cl.Event] | None,
     key: Key | None,
 ) -> Any:
-    arrays = [as_array(a, n) for a, n in zip(arrays, names, strict=True)]
+    given = arrays
+    arrays = [as_array(a, n) for a, n in zip(given, names, strict=True)]
     reduced = normalise_axes(axis, arrays[0].ndim)
-    call = Call([*arrays, out], engine, queue, wait_for)
+    call = Call([*arrays, out], engine, queue, wait_for, flop=0)
     views = [call.input(a, n) for a, n in zip(arrays, names, strict=True)]
     what, dtype = request(*[view.dtype for view in views])
     x_shape = views[0].shape
@@ -191,7 +192,7 @@ def _run_checked(
     plan = call.engine.plan(problem, lambda: _make_any_plan(call.engine, problem))
     if result.size:
         call.event(plan(call.state, views, result, call.wait_for))
-    remember(key, plan.enqueue, shape, dtype)
+    remember(key, given, call.state, plan.enqueue, shape, dtype)
     value = call.finish()
     return value[()] if call.host and out is None and not shape else value
 

@@ -1,0 +1,103 @@
+"""Small problems in NumPy arrays, where an engine runs them on the calling thread."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import portable_gpu as pg
+from portable_gpu.runtime import engine as engine_module
+from portable_gpu.runtime import repeat
+from portable_gpu.runtime.engine import Engine
+
+
+@pytest.fixture
+def both(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Engine:
+    """An engine with worker threads and the calling thread, and the default for this test."""
+    with_caller = Engine(engine.device)
+    if with_caller.caller is None:
+        pytest.skip(f"{engine.device.platform.name} has no device that runs on the calling thread")
+    monkeypatch.setattr(engine_module, "_default", with_caller)
+    monkeypatch.setattr(repeat, "_known", {})
+    return with_caller
+
+
+def states(both: Engine) -> set[Engine]:
+    """The engines whose calls are remembered."""
+    return {known.state.engine for known in repeat._known.values()}
+
+
+def test_results_first_and_repeated(both: Engine) -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(3):
+        x = rng.integers(-100, 100, (30, 40)).astype(np.float64)
+        v = rng.integers(-9, 9, 40).astype(np.float64)
+        assert pg.sum(x) == x.sum()
+        np.testing.assert_array_equal(pg.max(x, axis=0), x.max(axis=0))
+        np.testing.assert_array_equal(pg.max(np.asfortranarray(x), axis=1), x.max(axis=1))
+        np.testing.assert_array_equal(pg.gemv(x, v, alpha=2), 2 * x @ v)
+        np.testing.assert_array_equal(pg.matmul(x, x.T), x @ x.T)
+        np.testing.assert_array_equal(pg.matmul(x[::2, ::3], v[::3]), x[::2, ::3] @ v[::3])
+        np.testing.assert_allclose(pg.var(x, axis=1), x.var(axis=1), rtol=1e-14)
+    assert states(both) == {both.caller}
+
+
+def test_more_work_goes_to_the_workers(both: Engine) -> None:
+    assert pg.sum(np.ones(1 << 20)) == 1 << 20
+    np.testing.assert_array_equal(pg.matmul(np.ones((200, 200)), np.ones((200, 200))), 200)
+    assert states(both) == {both}
+
+
+def test_a_queue_or_events_keep_the_call_where_they_are(both: Engine) -> None:
+    x = np.arange(10.0)
+    for place in ({"queue": both.queue}, {"queue": both.queue, "engine": both}):
+        assert pg.sum(x, **place) == 45
+    assert not states(both)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda x: x.astype(x.dtype.newbyteorder()),
+        lambda x: np.frombuffer(b"." + x.tobytes(), x.dtype, offset=1),
+        lambda x: np.repeat(x, 2)[::2],
+        lambda x: x[:0],
+        lambda x: x.view(np.recarray),
+    ],
+    ids=["byte order", "odd address", "strided", "empty", "subclass"],
+)
+def test_uncommon_arrays_repeat_as_they_began(both: Engine, spoil: object) -> None:
+    for start in range(3):
+        x = spoil(np.arange(start, start + 50, dtype=np.float32))  # type: ignore[operator]
+        assert pg.sum(x) == np.sum(x)
+
+
+def test_an_array_at_an_odd_address_after_one_at_an_even_one(both: Engine) -> None:
+    x = np.arange(50, dtype=np.float32)
+    odd = np.frombuffer(b"." + x.tobytes(), x.dtype, offset=1)
+    assert pg.sum(x) == pg.sum(x) == pg.sum(odd) == pg.sum(odd) == 1225
+
+
+def test_read_only_inputs(both: Engine) -> None:
+    x = np.arange(50, dtype=np.float32)
+    x.flags.writeable = False
+    assert pg.sum(x) == pg.sum(x) == 1225
+
+
+def test_from_many_threads(both: Engine) -> None:
+    arrays = [np.arange(n, n + 100, dtype=np.float64) for n in range(8)]
+
+    def work(x: np.ndarray) -> bool:
+        return all(
+            pg.sum(x) == x.sum() and pg.nrm2(np.stack([x, x]), axis=0)[0] == np.sqrt(2 * x[0] ** 2)
+            for _ in range(300)
+        )
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, arrays))
+
+
+def test_only_when_asked_for(engine: Engine) -> None:
+    assert Engine(engine.device, caller=False).caller is None
