@@ -85,16 +85,16 @@ def _bound(case: Case, terms: int, scale: float, values: Array) -> Array:
     narrow = is_float16_like(dtype)
     single = narrow or dtype in (np.float32, np.complex64)
     u = 2.0**-24 if single else 2.0**-53
-    if case.operation == "nrm2":  # a sum of squares has a mean; its relative error is u sqrt(n)
-        return np.asarray(8 * u * sqrt(terms) * np.abs(values))
     rounded = (2.0**-11 if dtype == np.float16 else 2.0**-8) if narrow else u
+    if case.operation == "nrm2":  # a sum of squares has a mean; its relative error is u sqrt(n)
+        return np.asarray((8 * u * sqrt(terms) + rounded) * np.abs(values))
     return np.asarray(8 * u * terms * scale + 4 * rounded * (np.abs(values) + sqrt(terms) * scale))
 
 
 def _root_mean_square(case: Case) -> float:
     """Of a term: numbers uniform in [-1, 1) have 1 / sqrt(3), complex ones sqrt(2) of that."""
     one = sqrt((2 if dtype_of(case.dtype).kind == "c" else 1) / 3)
-    return one if case.operation in ("sum",) else one * one
+    return one if case.operation == "sum" else one * one
 
 
 def _worst(found: Array, expected: Array, bound: Array) -> float:

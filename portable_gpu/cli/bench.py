@@ -76,11 +76,11 @@ def bench(
     timing = Bench(engine, opened, turns, BUDGET if sizes is None else None)
     command = _command(operation, dtype, sizes, peers, device, turns, ladder)
     found = Report(engine, opened, turns, command, device)
+    every = [] if ladder else cases(operation, dtype.split(","), wanted, engine.maps_host_memory)
     output.print(f"{escape(engine.target.facts.name)}: {escape(path_of(engine.target))}")
     if ladder:
         _climb(timing, operation, found, output, status)
     else:
-        every = cases(operation, dtype.split(","), wanted, engine.maps_host_memory)
         found.roofs = measure_roofs(engine, turns)
         output.print(escape(_roofs(found.roofs)))
         _run(timing, every, found, status)

@@ -147,6 +147,7 @@ SMALL = [
     Case("max", (5000,)),
     Case("argmax", (5000,)),
     Case("nrm2", (5000,), "float64"),
+    Case("nrm2", (5000,), "float16"),
     Case("gemv", (50, 40), trans="T"),
     Case("gemm", (30, 40, 20), trans="TN"),
     Case("gemm", (30, 40, 20), "complex128", trans="NT"),
@@ -173,7 +174,7 @@ def test_oracle(case: Case) -> None:
     assert judge(right) <= 1
     wrong = right.copy()
     index = (0,) * wrong.ndim
-    wrong[index] = wrong[index] + (1 if wrong.dtype.kind == "i" else 0.01 * np.sqrt(right.size))
+    wrong[index] = wrong[index] + (1 if wrong.dtype.kind == "i" else 0.05 * (1 + abs(right[index])))
     assert judge(wrong) > 1
     lost = right.copy()
     lost[index] = np.nan if lost.dtype.kind != "i" else -1
