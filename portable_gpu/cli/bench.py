@@ -78,12 +78,13 @@ def bench(
     found = Report(engine, opened, turns, command, device)
     every = [] if ladder else cases(operation, dtype.split(","), wanted, engine.maps_host_memory)
     output.print(f"{escape(engine.target.facts.name)}: {escape(path_of(engine.target))}")
+    complete = True
     if ladder:
         _climb(timing, operation, found, output, status)
     else:
         found.roofs = measure_roofs(engine, turns)
         output.print(escape(_roofs(found.roofs)))
-        _run(timing, every, found, status)
+        complete = _run(timing, every, found, status)
         output.print(_table(found.rows, found.roofs))
     for remark in found.remarks:
         status.print(escape(f"{remark.case}: {remark.who}: {remark.text}"), soft_wrap=True)
@@ -91,7 +92,7 @@ def bench(
         report.write_text(json.dumps(found.to_dict(), indent=1) + "\n", encoding="utf-8")
     if plot is not None and found.rows:
         _draw(operation, found, plot)
-    if found.wrong:
+    if found.wrong or not complete:
         raise typer.Exit(1)
 
 
@@ -132,14 +133,20 @@ def _command(
     return [*parts, "--ladder"] if ladder else parts
 
 
-def _run(timing: Bench, every: list[Case], found: Report, status: Console) -> None:
-    with _progress(status) as progress:
-        task = progress.add_task("", total=len(every))
-        for case in every:
-            progress.update(task, description=escape(str(case)))
-            for one in timing.run(case):
-                found.add(one)
-            progress.advance(task)
+def _run(timing: Bench, every: list[Case], found: Report, status: Console) -> bool:
+    """Time every case.  Interrupted, it says so and leaves what was timed until then."""
+    try:
+        with _progress(status) as progress:
+            task = progress.add_task("", total=len(every))
+            for case in every:
+                progress.update(task, description=escape(str(case)))
+                for one in timing.run(case):
+                    found.add(one)
+                progress.advance(task)
+    except KeyboardInterrupt:
+        status.print(f"interrupted; {len(found.rows)} rows were timed")
+        return False
+    return True
 
 
 def _climb(timing: Bench, operation: str, found: Report, output: Console, status: Console) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -142,6 +143,24 @@ def test_command(engine: Engine, tmp_path: Path, capsys: pytest.CaptureFixture[s
         assert row["share_of_roof"] > 0
         assert row["command"].startswith(f"portable-gpu bench gemm --sizes {row['size']} --dtype")
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_an_interrupted_run_keeps_what_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Bench.run
+
+    def interrupted(bench: Bench, case: Case) -> Iterator[Row | Remark]:
+        if case.operation == "dot":
+            raise KeyboardInterrupt
+        yield from run(bench, case)
+
+    monkeypatch.setattr(Bench, "run", interrupted)
+    report = tmp_path / "bench.json"
+    arguments = ["bench", "reduce", "--sizes", "100", "--peers", "none", "--json", str(report)]
+    assert main(arguments) == 1
+    assert "interrupted; 1 rows were timed" in capsys.readouterr().err
+    assert [row["operation"] for row in json.loads(report.read_text())["rows"]] == ["sum"]
 
 
 def test_roofline_picture(engine: Engine, tmp_path: Path) -> None:
