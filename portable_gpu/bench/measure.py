@@ -19,7 +19,7 @@ from portable_gpu.runtime.engine import Engine
 TURN = 0.005
 #: Seconds that the turns of a default case may take in all.
 BUDGET = 20.0
-_LONG = 0.2  # seconds after which we no longer wait for the process to fall silent
+_LONG = 0.5  # seconds after which we no longer wait for the process to fall silent
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ def alternate(
 ) -> tuple[list[float], ...]:
     """Seconds of a call, turn by turn: the first side, the second, the first ...
 
-    A turn follows when the process is silent.  OpenBLAS's threads spin for tens of milliseconds
+    A turn follows when the process is silent.  OpenBLAS's threads spin for a tenth of a second
     after a call, in wait of the next one: whoever came straight after would share the cores
     with them.  And where a call is short, a turn starts with one that does not count: it wakes
     the threads of the side whose turn it is, which is then timed at its best.
@@ -223,10 +223,13 @@ def ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
 
 
 def fall_silent() -> None:
-    """Wait until this process' other threads no longer use a core, a fifth of a second at most."""
+    """Wait until this process' other threads no longer use a core, half a second at most.
+
+    A look lasts 10 ms, for on a busy machine a thread that spins may get no core for some of them.
+    """
     end = time.perf_counter() + _LONG
     while time.perf_counter() < end:
         begin, used = time.perf_counter(), time.process_time()
-        time.sleep(0.002)
+        time.sleep(0.01)
         if time.process_time() - used < 0.1 * (time.perf_counter() - begin):
             return

@@ -32,11 +32,9 @@ def plot_throughput(report: Report, path: Path) -> None:
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in report.rows:
         groups.setdefault((row.case.operation, row.case.dtype), []).append(row)
-    columns = min(2, len(groups))
-    lines = -(-len(groups) // columns)
-    figure = Figure(figsize=(8 * columns, 4.2 * lines), layout="constrained")
+    figure = Figure(figsize=(11, 1 + 3.6 * len(groups)), layout="constrained")
     for i, ((operation, dtype), rows) in enumerate(groups.items(), 1):
-        axes = figure.add_subplot(lines, columns, i)
+        axes = figure.add_subplot(len(groups), 1, i)
         _throughput(axes, rows, report.roofs)
         axes.set_title(f"{operation}, {dtype}", loc="left")
     entries = {

@@ -52,6 +52,18 @@ class Roofs:
         by_copy = case.bytes / self.copy.median
         return "copy" if by_copy >= case.flop / self.flops(case.dtype) else "fma"
 
+    def raised(self, other: Roofs) -> Roofs:
+        """The higher of two measurements of each roof.
+
+        Clocks and neighbours change during a run: what was reached once, the device can do.
+        """
+
+        def higher(a: Statistic, b: Statistic) -> Statistic:
+            return max(a, b, key=lambda found: found.median)
+
+        fma = {real: higher(one, other.fma[real]) for real, one in self.fma.items()}
+        return Roofs(higher(self.copy, other.copy), fma)
+
     def share(self, case: Case, seconds: float) -> float:
         """The part of the roof that a time reaches."""
         return self.seconds(case) / seconds

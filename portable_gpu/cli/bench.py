@@ -82,9 +82,10 @@ def bench(
     if ladder:
         _climb(timing, operation, found, output, status)
     else:
-        found.roofs = measure_roofs(engine, turns)
-        output.print(escape(_roofs(found.roofs)))
+        before = measure_roofs(engine, turns)
         complete = _run(timing, every, found, status)
+        found.roofs = before.raised(measure_roofs(engine, turns))
+        output.print(escape(_roofs(found.roofs)))
         output.print(_table(found.rows, found.roofs))
     for remark in found.remarks:
         status.print(escape(f"{remark.case}: {remark.who}: {remark.text}"), soft_wrap=True)

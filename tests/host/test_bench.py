@@ -205,6 +205,14 @@ def test_roofs() -> None:
     assert ROOFS.flops("float16") == 1e13
 
 
+def test_roofs_are_the_highest_that_was_reached() -> None:
+    slow, fast = Statistic.of([1e10]), Statistic.of([2e11])
+    other = Roofs(fast, {"float": slow, "double": fast})
+    raised = ROOFS.raised(other)
+    assert raised == other.raised(ROOFS)
+    assert (raised.copy, raised.fma["float"]) == (fast, ROOFS.fma["float"])
+
+
 @pytest.mark.parametrize("target", class_names())
 @pytest.mark.parametrize("real", ["float", "double"])
 def test_roof_kernels_render(target: str, real: str) -> None:
