@@ -63,6 +63,29 @@ def engine() -> Engine:
     return engine
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _oclgrind_shadows() -> None:
+    """Give Oclgrind large shadows for the buffers to come.
+
+    It marks what is initialised in a shadow of each buffer, and a buffer that takes the place of
+    a released one keeps that one's shadow, of that one's size: what lies beyond stays marked as
+    uninitialised for ever.
+    """
+    if OCLGRIND_LOG is None or "OCLGRIND_UNINITIALIZED" not in os.environ:
+        return
+    import numpy as np
+    import pyopencl as cl
+
+    from portable_gpu.runtime.engine import default_engine
+
+    context = default_engine().context
+    flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+    zeros = np.zeros(128 << 10, np.uint8)
+    buffers = [cl.Buffer(context, flags, hostbuf=zeros) for _ in range(256)]
+    for buffer in buffers:
+        buffer.release()
+
+
 class OclgrindReports:
     """Reads what Oclgrind has written since the last look."""
 
