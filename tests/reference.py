@@ -67,15 +67,15 @@ def add(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
 
 
 def sum_bound(x: Any, sums: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    """What a sum in ``sums`` may be off by at any length: 20 u sum|x|.
+    """What a sum in ``sums`` may be off by at any length: 16 u sum|x|.
 
     portable_gpu.codegen.reductions folds at most BLOCK elements of a lane by plain additions (one
     rounding less than that, for the first is 0 + x) and the U <= 8 states of a lane by 7 more at
     most; these sums are added as double words, whose errors are of the order of n u^2; one more
     rounding joins hi and lo.  The product of ``dot`` or the conversion of an element takes 1, the
-    division of ``mean`` 1.  With BLOCK = 8 that is 17.
+    division of ``mean`` 1.  With BLOCK = 4 that is 13.
     """
-    return 20 * unit_roundoff(sums) * np.sum(np.abs(wider(x)), axis=axis, keepdims=keepdims)
+    return 16 * unit_roundoff(sums) * np.sum(np.abs(wider(x)), axis=axis, keepdims=keepdims)
 
 
 def product_of_all_bound(x: Any, products: Any, axis: Any = None) -> Any:
@@ -99,15 +99,15 @@ def variance(x: Any, axis: Any = None, ddof: float = 0, keepdims: bool = False) 
 def variance_bound(x: Any, sums: Any, axis: Any = None, ddof: float = 0) -> Any:
     """What two passes in ``sums`` may be off by.
 
-    The first pass misses the mean by up to delta = 20 u mean|x|; the second sums squares about
-    that centre, 25 u of their sum (20 for the sum, 2 for each square, 1 for each difference that
+    The first pass misses the mean by up to delta = 16 u mean|x|; the second sums squares about
+    that centre, 21 u of their sum (16 for the sum, 2 for each square, 1 for each difference that
     is squared, and the division), and takes n delta^2 off again.
     """
     u = unit_roundoff(sums)
-    delta = 21 * u * np.mean(np.abs(wider(x)), axis=axis)
+    delta = 17 * u * np.mean(np.abs(wider(x)), axis=axis)
     spread = variance(x, axis) + delta**2
     count = np.asarray(x).size // max(np.size(spread), 1)
-    return 25 * u * spread * count / max(count - ddof, 0)
+    return 21 * u * spread * count / max(count - ddof, 0)
 
 
 def norm(x: Any, axis: Any = None) -> Any:
@@ -116,5 +116,5 @@ def norm(x: Any, axis: Any = None) -> Any:
 
 
 def norm_bound(x: Any, sums: Any, axis: Any = None) -> Any:
-    """Half of the relative error of the sum of squares (20 u), and 3 u of the end."""
-    return 13 * unit_roundoff(sums) * norm(x, axis)
+    """Half of the relative error of the sum of squares (16 u), and 3 u of the end."""
+    return 11 * unit_roundoff(sums) * norm(x, axis)

@@ -47,7 +47,7 @@ def inner(operation: str, a: Input, b: Input) -> Check:
         left, right = wide(x), wide(y)
         value = np.sum((left.conj() if operation == "vdot" else left) * right)
         size = np.sum(np.abs(left) * np.abs(right))
-        bound = 20 * unit(x.dtype) * size + rounding(x.dtype) * abs(value)
+        bound = 16 * unit(x.dtype) * size + rounding(x.dtype) * abs(value)
         return Expected(value, bound, x.dtype)
 
     return Check(

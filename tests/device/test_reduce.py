@@ -57,7 +57,7 @@ def folded_in(dtype: Any) -> np.dtype[Any]:
 
 
 def check_sum(got: Any, x: Any, axis: Any = None, keepdims: bool = False) -> None:
-    """``got`` is exact for integers, and within 20 u sum|x| for the rest."""
+    """``got`` is exact for integers, and within 16 u sum|x| for the rest."""
     if x.dtype.kind in "biu":
         expected = np.sum(x, axis=axis, keepdims=keepdims)
         assert got.dtype == expected.dtype

@@ -55,7 +55,7 @@ def sum(  # noqa: A001  # NumPy's name
         UnsupportedError: Double precision on a device without it.
 
     Cost: ``x.size`` additions; ``x.nbytes`` read once, in one launch.
-    Accuracy: floats |error| <= 20 u sum|x| for any size, u of ``dtype`` (16-bit floats are added
+    Accuracy: floats |error| <= 16 u sum|x| for any size, u of ``dtype`` (16-bit floats are added
         as float32 and rounded once); NumPy's pairwise sum has about (16 + log2 n) u.
     Order: fixed for one target and policy; may differ between targets.
     """
@@ -122,7 +122,7 @@ def var(
 
     Cost: two passes over ``x`` (mean, then squares), ``2 x.nbytes`` read; workspace of one mean
         a result.
-    Accuracy: relative error about 20 u; the second pass corrects for the rounding of the mean
+    Accuracy: relative error about 16 u; the second pass corrects for the rounding of the mean
         (Chan, Golub and LeVeque, Am. Stat. 37(3), 1983).
     Order: as :func:`sum`.
     """
@@ -277,7 +277,7 @@ def dot(
         ShapeError: Lengths differ, or an array has other than one or two axes.
 
     Cost: ``2 n`` flop; both vectors read once, in one launch.
-    Accuracy: |error| <= 20 u |a||b| for any length, in u of the dtype (float32 for 16-bit floats).
+    Accuracy: |error| <= 16 u |a||b| for any length, in u of the dtype (float32 for 16-bit floats).
     Order: as :func:`sum`.
     """
     a, b = as_array(a, "a"), as_array(b, "b")
