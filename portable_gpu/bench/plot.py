@@ -43,7 +43,7 @@ def plot_throughput(report: Report, path: Path) -> None:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
     figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=len(entries))
-    figure.suptitle(_title(report))
+    figure.suptitle(f"{_title(report)}: medians and quartiles")
     figure.savefig(path, dpi=120)
 
 
@@ -64,7 +64,11 @@ def plot_roofline(report: Report, path: Path) -> None:
         axes.annotate(f"{dtype}: {peak / 1e9:.4g} GFLOP/s", (reach[-1], peak / 1e9),
                       ha="right", va="bottom")  # fmt: skip
     speed = report.roofs.copy.median
-    axes.annotate(f"copy: {speed / 1e9:.4g} GB/s", (reach[0], reach[0] * speed / 1e9), va="bottom")
+    middle = np.sqrt(
+        reach[0] * max(report.roofs.flops(row.case.dtype) for row in report.rows) / speed
+    )
+    axes.annotate(f"copy: {speed / 1e9:.4g} GB/s ", (middle, middle * speed / 1e9), ha="right",
+                  va="bottom")  # fmt: skip
     colours: dict[str, str] = {}
     for who, case, seconds in _points(report.rows):
         colour = colours.setdefault(case.operation, f"C{len(colours)}")
@@ -85,7 +89,7 @@ def plot_roofline(report: Report, path: Path) -> None:
     axes.set_ylabel("Throughput (GFLOP/s)")
     axes.grid(which="major", alpha=0.3)
     axes.legend(loc="lower right", ncols=2)
-    figure.suptitle(_title(report))
+    figure.suptitle(f"{_title(report)}: medians")
     figure.savefig(path, dpi=120)
 
 
@@ -136,4 +140,4 @@ def _points(rows: Iterable[Row]) -> list[tuple[str, Case, Statistic]]:
 
 def _title(report: Report) -> str:
     arrays = "NumPy arrays" if report.engine.maps_host_memory else "arrays on the device"
-    return f"{report.engine.target.facts.name}, {arrays}, medians and quartiles"
+    return f"{report.engine.target.facts.name}, {arrays}"

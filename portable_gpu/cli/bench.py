@@ -27,7 +27,7 @@ from portable_gpu.errors import ArgumentError, PortableGPUError
 from portable_gpu.runtime.engine import Engine
 
 _LEAST_TURNS = 9
-_WIDTH = 132
+_WIDTH = 150  # columns of the table; a narrower terminal wraps its lines
 
 
 def bench(
@@ -65,8 +65,7 @@ def bench(
     if ladder and (operation not in ("gemv", "gemm", "all") or sizes is not None or plot):
         raise ArgumentError("--ladder takes gemv, gemm or all, and neither --sizes nor --plot")
     output, status = Console(highlight=False), Console(stderr=True, highlight=False)
-    if not output.is_terminal:
-        output = Console(highlight=False, width=_WIDTH)
+    output.width = max(output.width, _WIDTH)
     names = _peer_names(peers)
     wanted = None if sizes is None else parse_sizes(sizes)
     engine = Engine(device)
