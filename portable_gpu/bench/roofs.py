@@ -21,7 +21,6 @@ from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import Target
 
 _CHAINS = 12  # independent sums: latency times issue width of today's cores
-_STEPS = 4096
 _COPIED = 1 << 28  # bytes
 
 
@@ -97,7 +96,7 @@ def specializations(target: Target, real: str) -> tuple[Specialization, Speciali
     wide = width if target.is_cpu else 4
     fma = specialize(
         "bench/fma", target, real=real, type=vector(real, lanes), lanes=lanes, chains=_CHAINS,
-        steps=_STEPS,
+        steps=_steps(target),
     )  # fmt: skip
     return specialize("bench/copy", target, type=vector("float", wide)), fma
 
@@ -131,7 +130,7 @@ def _multiply_adds(engine: Engine, real: str) -> tuple[Prepared, int]:
     arguments = out, scalar(0.999), scalar(0.001)
     lanes = max(1, min(16, target.vector_bytes // np.dtype(scalar).itemsize))
     lanes = lanes if target.is_cpu else 1
-    work = 2 * _STEPS * _CHAINS * lanes * group * groups
+    work = 2 * _steps(target) * _CHAINS * lanes * group * groups
     return _prepared(engine, kernel, group, groups, arguments), work
 
 
@@ -143,6 +142,11 @@ def _grid(target: Target) -> tuple[int, int]:
     if target.is_cpu:
         return 1, 16 * target.compute_units
     return min(256, target.max_work_group_size), 64 * target.compute_units
+
+
+def _steps(target: Target) -> int:
+    """Multiply-adds of a chain: some milliseconds, beside which a launch does not count."""
+    return 1 << (16 if target.is_cpu else 12)
 
 
 def _kernel(engine: Engine, spec: Specialization, name: str) -> Any:
