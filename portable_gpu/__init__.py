@@ -3,7 +3,7 @@
 from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.codegen.operators import BinaryOp, Map
 from portable_gpu.ops.explain import explain
-from portable_gpu.ops.gemm import gemm, matmul
+from portable_gpu.ops.gemm import GemmPlan, gemm, matmul, plan_gemm
 from portable_gpu.ops.gemv import gemv
 from portable_gpu.ops.reduce import (
     all,
@@ -32,6 +32,7 @@ __all__ = [
     "BinaryOp",
     "Engine",
     "Epilogue",
+    "GemmPlan",
     "Map",
     "__version__",
     "all",
@@ -51,6 +52,7 @@ __all__ = [
     "mean",
     "min",
     "nrm2",
+    "plan_gemm",
     "prod",
     "reduce",
     "std",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyopencl as cl
@@ -21,7 +21,25 @@ _INPUT = cl.mem_flags.READ_ONLY | cl.mem_flags.USE_HOST_PTR
 _OUTPUT = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR
 _MOST = 4096  # calls remembered; queues that are gone are forgotten with the rest
 
-_known: dict[Key, _OnDevice | _OnHost] = {}
+_known: dict[Key, Repeat] = {}
+
+
+class Repeat(Protocol):
+    """A call with everything found, built and checked but the arrays' memory."""
+
+    state: QueueState
+
+    def __call__(self, arrays: Sequence[Any], out: Any = None) -> Any:
+        """Do it again.
+
+        Args:
+            arrays: Inputs like the first ones in all that :func:`signature` tells.
+            out: Where the result goes, like the first one likewise; fresh memory without it.
+
+        Returns:
+            The result (of NumPy arrays: finished, of device arrays: enqueued), or ``None`` if
+            these arrays need more than this.
+        """
 
 
 @dataclass(slots=True)
@@ -40,8 +58,7 @@ class _OnDevice:
     blank: Any
     inside: list[Sequence[cl.Event]]
 
-    def again(self, arrays: Sequence[Any]) -> Any:
-        """The enqueued result; ``None`` if there are events of other queues to wait for."""
+    def __call__(self, arrays: Sequence[Any], out: Any = None) -> Any:
         buffers: list[Any] = []
         offsets: list[int] = []
         for position, array in enumerate(arrays):
@@ -51,13 +68,16 @@ class _OnDevice:
                 self.inside[position] = list(array.events)
             buffers.append(array.base_data)
             offsets.append(array.offset // array.dtype.itemsize if array.offset else 0)
-        blank = self.blank
-        memory = self.state.engine.allocate(blank.nbytes)
-        result = twin(blank, memory)
-        buffers.append(memory)
-        offsets.append(0)
-        result.events.append(self.enqueue(self.state, buffers, tuple(offsets)))
-        return result
+        if out is None:
+            out = twin(self.blank, self.state.engine.allocate(self.blank.nbytes))
+            offsets.append(0)
+        else:
+            if self.state.outside(out.events):
+                return None
+            offsets.append(out.offset // out.dtype.itemsize)
+        buffers.append(out.base_data)
+        out.add_event(self.enqueue(self.state, buffers, tuple(offsets)))
+        return out
 
 
 @dataclass(slots=True)
@@ -70,18 +90,30 @@ class _OnHost:
     dtype: np.dtype[Any]
     offsets: tuple[int, ...]
 
-    def again(self, arrays: Sequence[Any]) -> Any:
-        """The finished result; ``None`` if an array lies at an odd address."""
+    def __call__(self, arrays: Sequence[Any], out: Any = None) -> Any:
         context = self.state.engine.context
         buffers = []
         for array in arrays:
             if not array.flags.aligned:
                 return None
             buffers.append(cl.Buffer(context, _INPUT, hostbuf=array))
-        result = np.empty(self.shape, self.dtype)
+        result = np.empty(self.shape, self.dtype) if out is None else out
         buffers.append(cl.Buffer(context, _OUTPUT, hostbuf=result))
         self.enqueue(self.state, buffers, self.offsets).wait()
-        return result if self.shape else result[()]
+        return result if self.shape or out is not None else result[()]
+
+
+def signature(arrays: Sequence[Any]) -> Key | None:
+    """All that decides how a call on these arrays runs; ``None`` for a mixture of kinds."""
+    kind = type(arrays[0])
+    for array in arrays:
+        if type(array) is not kind:
+            return None
+    if kind is cla.Array:
+        return tuple([(a.queue, a.shape, a.strides, a.dtype, a.offset & 15) for a in arrays])
+    if kind is np.ndarray:
+        return tuple([(a.shape, a.strides, a.dtype) for a in arrays])
+    return None
 
 
 def again(head: Key, arrays: Sequence[Any]) -> tuple[Any, Key | None]:
@@ -92,26 +124,15 @@ def again(head: Key, arrays: Sequence[Any]) -> tuple[Any, Key | None]:
         arrays: The inputs.
 
     Returns:
-        ``(result, key)``: the result (of NumPy arrays: finished, of device arrays: enqueued), or
-        ``None`` and the key; both are ``None`` where the inputs are neither all NumPy arrays nor
-        all device arrays.
+        ``(result, key)``: the result, as :class:`Repeat` gives it, or ``None`` and the key; both
+        are ``None`` where the inputs are neither all NumPy arrays nor all device arrays.
     """
-    kind = type(arrays[0])
-    key: Key
-    if kind is cla.Array:
-        for array in arrays:
-            if type(array) is not kind:
-                return None, None
-        key = (head, *[(a.queue, a.shape, a.strides, a.dtype, a.offset & 15) for a in arrays])
-    elif kind is np.ndarray:
-        for array in arrays:
-            if type(array) is not kind:
-                return None, None
-        key = (head, *[(a.shape, a.strides, a.dtype) for a in arrays])
-    else:
+    kinds = signature(arrays)
+    if kinds is None:
         return None, None
+    key = (head, kinds)
     known = _known.get(key)
-    return None if known is None else known.again(arrays), key
+    return None if known is None else known(arrays), key
 
 
 def remember(
@@ -131,21 +152,44 @@ def remember(
         enqueue: What it did.
         shape, dtype: Of its result.
     """
-    if key is None or not prod(shape) or not state.in_order or any(not a.size for a in arrays):
+    if key is None:
         return
-    known: _OnDevice | _OnHost
+    known = repeat(arrays, state, enqueue, shape, dtype)
+    if known is not None:
+        if len(_known) >= _MOST:
+            _known.clear()
+        _known[key] = known
+
+
+def repeat(
+    arrays: Sequence[Any],
+    state: QueueState,
+    enqueue: Enqueue,
+    shape: Shape,
+    dtype: np.dtype[Any],
+    out: Any = None,
+) -> Repeat | None:
+    """A :class:`Repeat` of a call, or ``None`` where arrays have to be looked at each time.
+
+    Args:
+        arrays: The inputs.
+        state: The queue that the call goes to.
+        enqueue: What it does.
+        shape, dtype: Of its result.
+        out: The caller's array for the result.
+    """
+    if not prod(shape) or not state.in_order or any(not a.size for a in arrays):
+        return None
+    everything = arrays if out is None else (*arrays, out)
     if isinstance(arrays[0], cla.Array):
-        if any(a.queue is not state.queue for a in arrays):
-            return
+        if any(a.queue is not state.queue for a in everything):
+            return None
         blank = new_array(state, shape, dtype, state.empty_buffer)
-        known = _OnDevice(state, enqueue, blank, [()] * len(arrays))
-    else:
-        in_place = state.engine.target.is_cpu and state.engine.maps_host_memory
-        most = state.engine.target.facts.max_alloc_size
-        plain = all(a.flags.forc and a.dtype.isnative and a.nbytes <= most for a in arrays)
-        if not in_place or not plain:
-            return
-        known = _OnHost(state, enqueue, shape, dtype, (0,) * (len(arrays) + 1))
-    if len(_known) >= _MOST:
-        _known.clear()
-    _known[key] = known
+        return _OnDevice(state, enqueue, blank, [()] * len(arrays))
+    engine = state.engine
+    if not engine.target.is_cpu or not engine.maps_host_memory:
+        return None
+    most = engine.target.facts.max_alloc_size
+    if not all(a.flags.forc and a.dtype.isnative and a.nbytes <= most for a in everything):
+        return None
+    return _OnHost(state, enqueue, shape, dtype, (0,) * (len(arrays) + 1))

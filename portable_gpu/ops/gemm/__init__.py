@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from portable_gpu.codegen.epilogue import Epilogue
-from portable_gpu.ops.gemm.api import gemm, matmul
+from portable_gpu.ops.gemm.api import GemmPlan, gemm, matmul, plan_gemm
 from portable_gpu.ops.gemm.choice import GemmChoice
 from portable_gpu.ops.gemm.packed import PackedPolicy
 from portable_gpu.ops.gemm.paths import explain, specializations
@@ -19,10 +19,12 @@ __all__ = [
     "EXPLAINERS",
     "Epilogue",
     "GemmChoice",
+    "GemmPlan",
     "GemmPolicy",
     "PackedPolicy",
     "explain",
     "gemm",
     "matmul",
+    "plan_gemm",
     "specializations",
 ]

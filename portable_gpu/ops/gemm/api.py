@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from numbers import Number
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
 from portable_gpu.codegen.epilogue import Epilogue
-from portable_gpu.dtypes import Element, element, is_float16_like
+from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
-from portable_gpu.ops.gemm.binding import bind, compute_element, result_dtype
-from portable_gpu.ops.gemm.paths import GemmPath, make_path
+from portable_gpu.ops.gemm.binding import compute_element, result_dtype
+from portable_gpu.ops.gemm.product import Product, bind_product, factor, out_dtype
 from portable_gpu.ops.gemv import gemv
-from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.repeat import NUMBERS, Key, again, remember
+from portable_gpu.runtime.engine import Engine, QueueState
+from portable_gpu.runtime.repeat import NUMBERS, Key, Repeat, again, remember, repeat, signature
 from portable_gpu.runtime.views import (
     AnyArray,
-    Call,
     Shape,
-    View,
     as_array,
     check_no_overlap,
     places,
@@ -91,32 +87,114 @@ def gemm(
             result, key = again(head, (a, b))
             if result is not None:
                 return result
-    if precision not in _PRECISIONS:
-        raise ArgumentError(f"precision is {precision!r}; {', '.join(_PRECISIONS)} is known")
-    a, b = as_array(a, "a"), as_array(b, "b")
-    for name, array, trans in (("a", a, trans_a), ("b", b, trans_b)):
-        if trans not in ("N", "T", "C"):
-            raise ArgumentError(f"trans_{name} is {trans!r}; N, T and C are known")
-        if array.ndim != 2:
-            raise ShapeError(f"{name} has shape {array.shape}; gemm takes matrices (see matmul)")
-    m, k = a.shape if trans_a == "N" else a.shape[::-1]
-    k_b, n = b.shape if trans_b == "N" else b.shape[::-1]
-    if k != k_b:
-        raise ShapeError(
-            f"a is {a.shape} ({trans_a}) and b {b.shape} ({trans_b}): "
-            f"the product's inner sizes {k} and {k_b} differ"
-        )
-    dtype = result_dtype(a.dtype, b.dtype)
-    if not element(dtype).floating:
-        raise DTypeError(f"gemm of {a.dtype} and {b.dtype}; floating dtypes (see matmul)")
-    compute = compute_element(a.dtype, b.dtype)
-    alpha, beta = _factor(alpha, "alpha", compute), _factor(beta, "beta", compute)
-    if beta != 0 and c is None:
-        raise ArgumentError(f"beta is {beta} and there is no c; pass c=")
-    return _run(
-        a, b, c, "c", (m, n), dtype, trans_a, trans_b, alpha, beta,
-        epilogue or _NO_EPILOGUE, engine, queue, wait_for, key, given,
-    )  # fmt: skip
+    product = _product(a, b, c, alpha, beta, trans_a, trans_b, precision, epilogue)
+    return _run(product, engine, queue, wait_for, key, given)
+
+
+def plan_gemm(
+    a: AnyArray,
+    b: AnyArray,
+    *,
+    alpha: complex = 1.0,
+    beta: complex = 0.0,
+    c: AnyArray | None = None,
+    trans_a: str = "N",
+    trans_b: str = "N",
+    precision: str = "ieee",
+    epilogue: Epilogue | None = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+) -> GemmPlan:
+    """Prepare :func:`gemm` for arrays like these: all checks, choices and builds are done here.
+
+    Args:
+        a, b, c: Arrays of the kind that the plan will be called with; they are not read.  With
+            ``c`` the plan takes one at each call, else it makes a fresh result.
+        alpha, beta, trans_a, trans_b, precision, epilogue, engine, queue: As :func:`gemm` takes
+            them.  The epilogue's arrays stay bound to the plan and may change between calls.
+
+    Returns:
+        A callable ``plan(a, b)`` or ``plan(a, b, c)``.
+
+    Raises:
+        As :func:`gemm`.
+    """
+    given = (a, b) if c is None else (a, b, c)
+    product = _product(a, b, c, alpha, beta, trans_a, trans_b, precision, epilogue)
+    bound = bind_product(product, engine, queue, None)
+    known = None
+    if bound.enqueue is not None and signature(given) is not None:
+        extras = places(bound.views[3:])
+        enqueue = partial(_with_extras, bound.enqueue, *extras) if extras[0] else bound.enqueue
+        known = repeat((a, b), bound.call.state, enqueue, product.shape, product.dtype, c)
+
+    def fallback(a: Any, b: Any, c: Any) -> Any:
+        return gemm(
+            a, b, alpha=alpha, beta=beta, c=c, trans_a=trans_a, trans_b=trans_b,
+            precision=precision, epilogue=epilogue, engine=engine, queue=queue,
+        )  # fmt: skip
+
+    return GemmPlan(given, known, fallback)
+
+
+class GemmPlan:
+    """A product ready to run on arrays like those that it was planned for.
+
+    Cost: that of the product, and the host time of a look at the arrays and a launch.
+    """
+
+    def __init__(
+        self, given: tuple[Any, ...], known: Repeat | None, fallback: Callable[..., Any]
+    ) -> None:
+        self._given = [_describe(array) for array in given]
+        self._signature = signature(given)
+        self._known = known
+        self._fallback = fallback
+
+    def __call__(self, a: AnyArray, b: AnyArray, c: AnyArray | None = None) -> Any:
+        """Multiply.
+
+        Args:
+            a, b: Of the kinds planned for: same shapes, strides and dtypes, NumPy arrays or
+                pyopencl arrays of the same queue.
+            c: Likewise, if the plan was made with one, else not given.
+
+        Returns:
+            As :func:`gemm`.
+
+        Raises:
+            ArgumentError: The arrays are of another kind than the plan's.
+            OverlapError: ``c`` shares memory with an input.
+        """
+        given = (a, b) if c is None else (a, b, c)
+        if len(given) != len(self._given) or signature(given) != self._signature:
+            raise ArgumentError(
+                f"the plan is for {', '.join(self._given)}; "
+                f"got {', '.join(_describe(array) for array in given)}"
+            )
+        if c is not None:
+            check_no_overlap(c, "c", [(a, "a"), (b, "b")])
+        result = None if self._known is None else self._known((a, b), c)
+        return self._fallback(a, b, c) if result is None else result
+
+
+def _describe(array: Any) -> str:
+    if not hasattr(array, "strides"):
+        return f"a {type(array).__name__}"
+    kind = "NumPy" if isinstance(array, np.ndarray) else "pyopencl"
+    return f"a {kind} array {array.dtype}{list(array.shape)} with strides {array.strides}"
+
+
+def _with_extras(
+    enqueue: Any,
+    extra_buffers: Sequence[Any],
+    extra_offsets: tuple[int, ...],
+    state: QueueState,
+    buffers: Sequence[Any],
+    offsets: tuple[int, ...],
+) -> cl.Event:
+    event: cl.Event = enqueue(state, [*buffers, *extra_buffers], (*offsets, *extra_offsets))
+    return event
 
 
 def matmul(
@@ -162,58 +240,66 @@ def matmul(
         return gemv(
             matrix, vector, y=out, trans=trans, engine=engine, queue=queue, wait_for=wait_for
         )
-    result = _run(
-        a, b, out, "out", shape, dtype, "N", "N", 1, 0,
-        epilogue or _NO_EPILOGUE, engine, queue, wait_for, key, given,
-    )  # fmt: skip
+    product = Product(
+        a, b, out, "out", shape, out_dtype(dtype, out), "N", "N", 1, 0, epilogue or _NO_EPILOGUE
+    )
+    result = _run(product, engine, queue, wait_for, key, given)
     return result[()] if not shape and out is None and isinstance(result, np.ndarray) else result
 
 
-def _run(
+def _product(
     a: Any,
     b: Any,
-    out: Any,
-    out_name: str,
-    shape: Shape,
-    dtype: np.dtype[Any],
-    trans_a: str,
-    trans_b: str,
+    c: Any,
     alpha: Any,
     beta: Any,
-    epilogue: Epilogue,
+    trans_a: str,
+    trans_b: str,
+    precision: str,
+    epilogue: Epilogue | None,
+) -> Product:
+    """Check gemm's arguments."""
+    if precision not in _PRECISIONS:
+        raise ArgumentError(f"precision is {precision!r}; {', '.join(_PRECISIONS)} is known")
+    a, b = as_array(a, "a"), as_array(b, "b")
+    for name, array, trans in (("a", a, trans_a), ("b", b, trans_b)):
+        if trans not in ("N", "T", "C"):
+            raise ArgumentError(f"trans_{name} is {trans!r}; N, T and C are known")
+        if array.ndim != 2:
+            raise ShapeError(f"{name} has shape {array.shape}; gemm takes matrices (see matmul)")
+    m, k = a.shape if trans_a == "N" else a.shape[::-1]
+    k_b, n = b.shape if trans_b == "N" else b.shape[::-1]
+    if k != k_b:
+        raise ShapeError(
+            f"a is {a.shape} ({trans_a}) and b {b.shape} ({trans_b}): "
+            f"the product's inner sizes {k} and {k_b} differ"
+        )
+    dtype = result_dtype(a.dtype, b.dtype)
+    if not element(dtype).floating:
+        raise DTypeError(f"gemm of {a.dtype} and {b.dtype}; floating dtypes (see matmul)")
+    compute = compute_element(a.dtype, b.dtype)
+    alpha, beta = factor(alpha, "alpha", compute), factor(beta, "beta", compute)
+    if beta != 0 and c is None:
+        raise ArgumentError(f"beta is {beta} and there is no c; pass c=")
+    return Product(
+        a, b, c, "c", (m, n), out_dtype(dtype, c), trans_a, trans_b, alpha, beta,
+        epilogue or _NO_EPILOGUE,
+    )  # fmt: skip
+
+
+def _run(
+    product: Product,
     engine: Engine | None,
     queue: cl.CommandQueue | None,
     wait_for: Sequence[cl.Event] | None,
     key: Key | None,
     given: tuple[Any, Any],
 ) -> Any:
-    arrays = [as_array(x, "an array of the epilogue") for x in epilogue.arrays]
-    if out is not None:
-        check_no_overlap(out, out_name, [(a, "a"), (b, "b"), *((x, "epilogue") for x in arrays)])
-        if is_float16_like(dtype) and getattr(out, "dtype", None) == np.float32:
-            dtype = out.dtype
-    inner = a.shape[-1] if trans_a == "N" else a.shape[-2]
-    flop = 2 * math.prod(shape) * inner * compute_element(a.dtype, b.dtype).components ** 2
-    call = Call((a, b, out, *arrays), engine, queue, wait_for, flop=flop)
-    if out is None:
-        call.engine.check_allocation(math.prod(shape) * dtype.itemsize)
-    va, vb = call.input(a, "a"), call.input(b, "b")
-    extras = [call.input(x, "epilogue") for x in arrays]
-    vc = call.output(shape, dtype, out, out_name, read=beta != 0)
-    problem = (
-        "gemm", trans_a, trans_b, alpha == 0, beta == 0, epilogue.stages,
-        *((v.dtype, v.shape, v.strides, v.alignment) for v in (va, vb, vc, *extras)),
-    )  # fmt: skip
-    path = call.engine.plan(
-        problem,
-        lambda: _make(
-            call.engine, va, vb, vc, trans_a, trans_b, epilogue, extras, alpha != 0, beta != 0
-        ),
-    )
-    if path is not None:
-        enqueue = partial(path.enqueue, alpha, beta)
-        call.event(enqueue(call.state, *places((va, vb, vc, *extras)), call.wait_for))
-        remember(key, given, call.state, enqueue, shape, dtype)
+    bound = bind_product(product, engine, queue, wait_for)
+    call = bound.call
+    if bound.enqueue is not None:
+        call.event(bound.enqueue(call.state, *places(bound.views), call.wait_for))
+        remember(key, given, call.state, bound.enqueue, product.shape, product.dtype)
     return call.finish()
 
 
@@ -230,42 +316,6 @@ def _matmul_shape(a: Shape, b: Shape) -> Shape:
     except ValueError:
         raise ShapeError(f"matmul of shapes {a} and {b}: the batch axes do not broadcast") from None
     return (*batch, *a[-2:-1], *(b[-1:] if len(b) > 1 else ()))
-
-
-def _make(
-    engine: Engine,
-    a: View,
-    b: View,
-    c: View,
-    trans_a: str,
-    trans_b: str,
-    epilogue: Epilogue,
-    extras: Sequence[View],
-    multiplies: bool,
-    reads_c: bool,
-) -> GemmPath | None:
-    """The path of one product of views; ``None`` where C is empty."""
-    problem = bind(
-        engine.target, a, b, c, trans_a=trans_a, trans_b=trans_b, stages=epilogue.stages,
-        extras=extras, multiplies=multiplies, reads_c=reads_c,
-    )  # fmt: skip
-    return make_path(engine, problem) if c.size else None
-
-
-def _factor(value: Any, name: str, compute: Element) -> Any:
-    """``alpha`` or ``beta`` as a number of the product's kind."""
-    if type(value) in (float, int):
-        return value + 0  # -0.0 becomes 0.0
-    if isinstance(value, np.ndarray) and value.ndim == 0:
-        value = value[()]
-    if not isinstance(value, Number):
-        raise DTypeError(f"{name} is a {type(value).__name__}; a number is needed")
-    number = complex(value)  # type: ignore[call-overload]  # every number that NumPy knows
-    if compute.complex:
-        return number
-    if number.imag:
-        raise DTypeError(f"{name} is {value}, and the product is real")
-    return number.real
 
 
 def _takes_gemv(a: np.dtype[Any], b: np.dtype[Any], out: Any) -> bool:

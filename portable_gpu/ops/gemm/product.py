@@ -1,0 +1,118 @@
+"""A product whose arguments are checked, and how it is bound to a queue and a path."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from numbers import Number
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from portable_gpu.codegen.epilogue import Epilogue
+from portable_gpu.dtypes import Element, is_float16_like
+from portable_gpu.errors import DTypeError
+from portable_gpu.ops.gemm.binding import bind, compute_element
+from portable_gpu.ops.gemm.paths import GemmPath, make_path
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.views import Call, Shape, View, as_array, check_no_overlap
+
+
+@dataclass(frozen=True)
+class Product:
+    """What is multiplied, checked as far as that needs no device."""
+
+    a: Any
+    b: Any
+    out: Any
+    out_name: str
+    shape: Shape
+    dtype: np.dtype[Any]
+    trans_a: str
+    trans_b: str
+    alpha: Any
+    beta: Any
+    epilogue: Epilogue
+
+    @property
+    def flop(self) -> int:
+        """Operations."""
+        inner = self.a.shape[-1 if self.trans_a == "N" else -2]
+        elem = compute_element(self.a.dtype, self.b.dtype)
+        return 2 * math.prod(self.shape) * int(inner) * elem.components**2
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A product on its queue.
+
+    Attributes:
+        call: The queue, and the result.
+        views: Of A, B, C and the epilogue's arrays.
+        enqueue: Enqueues it; ``None`` where C has no elements.
+    """
+
+    call: Call
+    views: tuple[View, ...]
+    enqueue: Any
+
+
+def bind_product(
+    p: Product,
+    engine: Engine | None,
+    queue: cl.CommandQueue | None,
+    wait_for: Sequence[cl.Event] | None,
+) -> Bound:
+    """Find the queue, make views of the arrays, and find or build the path."""
+    arrays = [as_array(x, "an array of the epilogue") for x in p.epilogue.arrays]
+    if p.out is not None:
+        inputs = [(p.a, "a"), (p.b, "b"), *((x, "epilogue") for x in arrays)]
+        check_no_overlap(p.out, p.out_name, inputs)
+    call = Call((p.a, p.b, p.out, *arrays), engine, queue, wait_for, flop=p.flop)
+    if p.out is None:
+        call.engine.check_allocation(math.prod(p.shape) * p.dtype.itemsize)
+    va, vb = call.input(p.a, "a"), call.input(p.b, "b")
+    extras = [call.input(x, "epilogue") for x in arrays]
+    vc = call.output(p.shape, p.dtype, p.out, p.out_name, read=p.beta != 0)
+    views = (va, vb, vc, *extras)
+    key = (
+        "gemm", p.trans_a, p.trans_b, p.alpha == 0, p.beta == 0, p.epilogue.stages,
+        *((v.dtype, v.shape, v.strides, v.alignment) for v in views),
+    )  # fmt: skip
+    path = call.engine.plan(key, lambda: _path(call.engine, p, views))
+    return Bound(call, views, None if path is None else partial(path.enqueue, p.alpha, p.beta))
+
+
+def _path(engine: Engine, p: Product, views: tuple[View, ...]) -> GemmPath | None:
+    """The path of a product of views; ``None`` where C is empty."""
+    a, b, c, *extras = views
+    problem = bind(
+        engine.target, a, b, c, trans_a=p.trans_a, trans_b=p.trans_b, stages=p.epilogue.stages,
+        extras=extras, multiplies=p.alpha != 0, reads_c=p.beta != 0,
+    )  # fmt: skip
+    return make_path(engine, problem) if c.size else None
+
+
+def out_dtype(dtype: np.dtype[Any], out: Any) -> np.dtype[Any]:
+    """The result's dtype: of 16-bit floats, float32 if ``out`` is so."""
+    wide = is_float16_like(dtype) and getattr(out, "dtype", None) == np.float32
+    return np.dtype(np.float32) if wide else dtype
+
+
+def factor(value: Any, name: str, compute: Element) -> Any:
+    """``alpha`` or ``beta`` as a number of the product's kind."""
+    if type(value) in (float, int):
+        return value + 0  # -0.0 becomes 0.0
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
+    if not isinstance(value, Number):
+        raise DTypeError(f"{name} is a {type(value).__name__}; a number is needed")
+    number = complex(value)  # type: ignore[call-overload]  # every number that NumPy knows
+    if compute.complex:
+        return number
+    if number.imag:
+        raise DTypeError(f"{name} is {value}, and the product is real")
+    return number.real
