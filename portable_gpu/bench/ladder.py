@@ -116,7 +116,8 @@ def climb(bench: Bench, plan: Plan) -> Iterator[Remark | Ladder]:
     if here.is_cpu:
         note = f"The rungs run as class generic: {here.facts.name}'s own path has none. {note}"
     names = tuple(rung.name for rung in plan.rungs)
-    peers = (Ours.name, *(peer.name for peer in bench.peers))
+    took_part = {name for row in rows for name in row.seconds}
+    peers = (Ours.name, *(peer.name for peer in bench.peers if peer.name in took_part))
     yield Ladder(plan.title, note, names, peers, tuple(rows))
 
 

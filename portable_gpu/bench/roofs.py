@@ -16,7 +16,6 @@ from portable_gpu.bench.statistics import Statistic
 from portable_gpu.codegen.operators import vector
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import dtype_of, element
-from portable_gpu.errors import BuildError
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import Target
 
@@ -106,7 +105,7 @@ def _copy(engine: Engine) -> tuple[Prepared, int]:
     target = engine.target
     nbytes = min(_COPIED, target.facts.max_alloc_size // 4, target.facts.global_mem_size // 16)
     spec, _ = specializations(target, "float")
-    kernel = _kernel(engine, spec, "copy")
+    kernel = cl.Kernel(engine.programs.program(spec), "copy")
     itemsize = 4 * (min(16, target.vector_bytes // 4) if target.is_cpu else 4)
     count = nbytes // itemsize
     zeros = np.zeros(count * itemsize, np.uint8)
@@ -123,7 +122,7 @@ def _multiply_adds(engine: Engine, real: str) -> tuple[Prepared, int]:
     """Chains of multiply-adds in registers, and their floating-point operations."""
     target = engine.target
     _, spec = specializations(target, real)
-    kernel = _kernel(engine, spec, "multiply_adds")
+    kernel = cl.Kernel(engine.programs.program(spec), "multiply_adds")
     group, groups = _grid(target)
     scalar = np.float64 if real == "double" else np.float32
     out = cl.Buffer(engine.context, _FLAGS.READ_WRITE, 8)
@@ -147,14 +146,6 @@ def _grid(target: Target) -> tuple[int, int]:
 def _steps(target: Target) -> int:
     """Multiply-adds of a chain: some milliseconds, beside which a launch does not count."""
     return 1 << (16 if target.is_cpu else 12)
-
-
-def _kernel(engine: Engine, spec: Specialization, name: str) -> Any:
-    try:
-        program = cl.Program(engine.context, spec.text).build(list(spec.options))
-    except cl.Error as error:
-        raise BuildError(f"{spec.name} does not build: {error}", spec.text, str(error)) from error
-    return cl.Kernel(program, name)
 
 
 def _prepared(
