@@ -10,7 +10,8 @@
 ##   tiles   one work-item makes `run` tiles of one row of tiles over its share of k, `visit` steps
 ##           of each at a time (few, where B lies unpacked, so that its rows are read along)
 ##
-## k comes in `splits` shares of `share` steps (the last may be short), `depth` steps in all.
+## k comes in `splits` shares of `share` steps (the last may be short), `depth` steps in all.  One
+## launch of tiles takes `together` shares from `share0` on, each into sums of its own.
 ## Packed: panel p of share s of product t starts at ((t * splits + s) * panels + p) * share * W.
 ## Sums that are not finished go to partial, one TILE per (share, product, tile).
 ## once_a, once_b: the operand is the same for every product, and packed once.
@@ -52,13 +53,14 @@ void pack(__global real_t *restrict packed_a, __global real_t *restrict packed_b
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void tiles(__global const real_t *restrict packed_a, __global const real_t *restrict packed_b,
            __global real_t *restrict partial, long m, long n, long row, long col, long depth,
-           long share, int splits, int block, int run, int visit, int products, int once_a, int once_b,
+           long share, int splits, int share0, int together, int block, int run, int visit, int products, int once_a, int once_b,
            long first, int parts, int finish, value_t alpha, value_t beta${operands.parameters("a", problem.a.elem, rank)}${operands.parameters("b", problem.b.elem, rank)}${operands.parameters("c", problem.c.elem, rank, "")}${operands.batch_parameters(rank)}${epilogue.parameters(problem)})
 {
     const long panels_a = (m + ${MR - 1}) / ${MR}, panels_b = (n + ${NR - 1}) / ${NR};
     const long blocks = (panels_a + block - 1) / block;
     const long p = get_global_id(2) % blocks * block + get_global_id(0);
-    const long split = get_global_id(2) / blocks % splits, item = get_global_id(2) / blocks / splits;
+    const long part = get_global_id(2) / blocks % together, split = share0 + part;
+    const long item = get_global_id(2) / blocks / together;
     if (p >= panels_a) return;
     const long left = depth - split * share;
     const int steps = left < share ? left : share, rows = LEAST((long)${MR}, m - p * ${MR});
@@ -80,7 +82,7 @@ void tiles(__global const real_t *restrict packed_a, __global const real_t *rest
 % endif
             const long from = q * ${NR} - skip;
             tile(pa + (long)done * ${MR * C if form.a_packed else "a_col"}, a_row, a_col, pb, b_row, LEAST(visit, steps - done),
-                 done ? 1 : parts, partial + (((split * products + item) * panels_a + p) * panels_b + q) * TILE,
+                 done ? 1 : parts, partial + (((part * products + item) * panels_a + p) * panels_b + q) * TILE,
                  products * panels_a * panels_b * TILE, finish && done + visit >= steps, row + p * ${MR},
                  col + from, rows, skip, LEAST((long)${NR}, n - from), c, c_row, c_col, alpha, beta${extras});
         }

@@ -132,18 +132,35 @@ def _enumerate() -> list[tuple[str, cl.Device]]:
 def _devices_of(platform: cl.Platform) -> list[cl.Device]:
     """The devices of a platform, without those that exist only because we asked for them.
 
-    PoCL has a driver that runs kernels on the calling thread, and opens it only if the variable
-    POCL_DEVICES names it when its devices are listed for the first time in a process.
+    PoCL reads variables when its devices are listed for the first time in a process: POCL_DEVICES
+    must name its driver that runs kernels on the calling thread, and POCL_AFFINITY binds each
+    worker thread to a processor.  What the user has set stays.
     """
     drivers = _pocl_drivers(platform)
-    if drivers is None or "POCL_DEVICES" in os.environ:
+    if drivers is None:
         return platform.get_devices()
-    os.environ["POCL_DEVICES"] = " ".join(drivers)
+    wanted = {"POCL_DEVICES": " ".join(drivers)}
+    if _may_use_all_processors():
+        wanted["POCL_AFFINITY"] = "1"
+    ours = {name: value for name, value in wanted.items() if name not in os.environ}
+    os.environ.update(ours)
     try:
         found = platform.get_devices()
     finally:
-        del os.environ["POCL_DEVICES"]
+        for name in ours:
+            del os.environ[name]
+    if "POCL_DEVICES" not in ours:
+        return found
     return [device for device in found if not device.name.startswith(f"{drivers[1]}-")]
+
+
+def _may_use_all_processors() -> bool:
+    """Whether worker n may be bound to processor n, as PoCL does it (it aborts where it may not).
+
+    Free workers that wake together often start on one processor and stay there for milliseconds.
+    """
+    allowed = getattr(os, "sched_getaffinity", lambda _: set[int]())(0)
+    return allowed == set(range(os.cpu_count() or 0))
 
 
 def calling_thread_device(device: cl.Device) -> cl.Device | None:
