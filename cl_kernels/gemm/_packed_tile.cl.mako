@@ -56,6 +56,9 @@ static inline void tile(
         PREFETCH((__global const char *)${x} + ${16 * width + line});  // 16 steps ahead
 % endfor
 % endfor
+% if not form.b_packed:
+        PREFETCH((__global const char *)b + 256);  // what the next tiles of this row take
+% endif
 % for x, name in enumerate(names):
 % for j in range(NV):
         const ${vec} b${j}_${name} = *(__global const lanes${V}_u *)(b + ${x * NR + j * V});

@@ -40,7 +40,7 @@ L1_BYTES = 32 << 10
 SLAB_USES = 2
 WHOLE_USES = 8
 #: Where B is not packed: steps of a tile at a time, and bytes of a row of B for a work-item.
-VISIT = 32
+VISIT = 64
 RUN_BYTES = 4 << 10
 #: Memory is read in runs of at least this length where panels lie across it.
 PAGE_BYTES = 4 << 10
@@ -48,6 +48,8 @@ PAGE_BYTES = 4 << 10
 SERIAL_FLOP = 3_000_000
 #: Work of one work-item that makes the cost of a work-group (some 0.1 us) small.
 ITEM_FLOP = 2_000_000
+#: Work for each compute unit that makes the cost of a launch (some 40 us) small.
+LAUNCH_FLOP = 80_000_000
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,7 @@ class PackedPolicy(Policy):
             # A tile costs its multiply-adds (8 keep two pipes full), and some loads.
             rows, vectors = shape
             tiles = -(-m // rows) * -(-n // (vectors * self.vector))
-            return tiles * (max(8, rows * vectors) + 0.25 * rows + vectors)
+            return tiles * (max(8, rows * vectors) + 0.25 * rows + (3 if small else 1) * vectors)
 
         best = min(sorted(shapes), key=cost)
         if best == (self.item_m, self.item_n // self.vector):
@@ -351,6 +353,10 @@ class PackedGemm:
         self.splits = splits = max(1, min(wanted, core.k // 512)) if wanted > 1 else 1
         third = WORKSPACE // 3
         depth = policy.depth if self.form.b_packed else max(policy.depth, VISIT << 10)
+        worth = (
+            LAUNCH_FLOP * self._units * core.k // max(1, core.flop)
+        )  # steps that are worth a launch
+        depth = max(depth, min(4 * depth, worth))
         rounds = 1 if core.k <= 2 * splits * depth else -(-core.k // (splits * depth))
         self._share = share = max(1, -(-core.k // (splits * rounds)))
         self._visit = share if self.form.b_packed else min(share, VISIT)
