@@ -19,15 +19,18 @@
 #define SUBGROUP_KERNEL
 #endif
 
-// |x| of floats, and x converted to another vector type.  Where the compiler does not inline
-// built-ins, a call to one would spill every vector around it; and PoCL 3.0 passes vectors of 64
-// bytes wrongly where it compiles for fewer bytes than its built-ins were compiled for.
+// |x| of floats, x converted to another vector type, and a hint that the line at p is wanted soon.
+// Where the compiler does not inline built-ins, a call to one would spill every vector around it;
+// and PoCL 3.0 passes vectors of 64 bytes wrongly where it compiles for fewer bytes than its
+// built-ins were compiled for.
 #if BUILTINS_INLINE
 #define ABS(x) fabs(x)
 #define CONVERT(type, x) convert_##type(x)
+#define PREFETCH(p) prefetch((__global const char *)(p), 1)
 #else
 #define ABS(x) ((x) < 0 ? -(x) : (x))
 #define CONVERT(type, x) __builtin_convertvector(x, type)
+#define PREFETCH(p) __builtin_prefetch((const void *)(size_t)(p))
 #endif
 
 // Order this work-item's global writes before its later ones, as other work-groups see them.

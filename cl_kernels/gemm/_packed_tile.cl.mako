@@ -29,11 +29,6 @@
 %>
 #define TILE ${MR * NR * C}
 #define VEC(p) (*(__global lanes${V}_u *)(p))
-#if BUILTINS_INLINE
-#define PREFETCH(p) prefetch((__global const char *)(p), 1)
-#else
-#define PREFETCH(p) __builtin_prefetch((const void *)(size_t)(p))
-#endif
 static inline void tile(
     __global const real_t *a, long a_row, long a_step, __global const real_t *b, long b_step,
     int steps, int parts, __global real_t *sum, long part_stride, int finish,

@@ -17,7 +17,7 @@
 ${element.scalar(e)}
 % endfor
 ${r.preamble}
-% if r.name == "nrm2":
+% if "nrm2_finish" in r.finish:
 ${nrm2_finish(r.acc.fields[0].ctype)}
 % endif
 % for w in reversed(widths):

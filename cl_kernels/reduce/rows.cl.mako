@@ -116,6 +116,10 @@ ${fold(streamed, v, u)}
                 {
                     const long first = i + lane * ${v}L, steps = ${f"(end - first + {step - 1}) / {step}" if v * u == 1 else f"(end - i) / {step}"};
                     ${acc} sum${v} = ${acc}_identity();
+% if r.block:
+                    ${acc} part${v} = ${acc}_identity();
+                    uint parts${v} = 0;
+% endif
                     for (long done = 0; done < steps;) {
                         const long stop = min(steps, done + ${r.block or 1 << 30}L);
 % for k in range(u):
@@ -129,13 +133,20 @@ ${fold(streamed, v, u)}
                         }
 % if r.block:
                         ${lanes.join_states(r, v, [f"a{k}" for k in range(u)])}
-                        sum${v} = ${acc}_combine(sum${v}, lift_${v}(a0, 0, 0));
+                        part${v} = ${acc}_gather(part${v}, lift_${v}(a0, 0, 0));
+                        if (++parts${v} % 1024 == 0) {
+                            sum${v} = ${acc}_combine(sum${v}, part${v});
+                            part${v} = ${acc}_identity();
+                        }
 % else:
 % for k in range(u):
                         sum${v} = ${acc}_combine(sum${v}, lift_${v}(a${k}, o * n + first + ${k * L * v}, ${step}));
 % endfor
 % endif
                     }
+% if r.block:
+                    sum${v} = ${acc}_combine(sum${v}, part${v});
+% endif
                     i += steps * ${step}L;
 % for w in halves:
                     const ${r.acc.type(w // 2)} sum${w // 2} = ${r.acc.type(w)}_halve(sum${w});

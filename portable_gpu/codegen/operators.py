@@ -72,11 +72,14 @@ class Accumulator:
         name: The C type's name; with ``width`` lanes, ``name`` followed by the width.
         fields: Its members.
         combine: Gives, for a width, the C statements that fold accumulator ``b`` into ``a``.
+        gather: Likewise, in fewer steps that wait for each other, and good for 1024 times in a
+            row; ``None`` where combine is as quick.
     """
 
     name: str
     fields: tuple[Field, ...]
     combine: Callable[[int], str]
+    gather: Callable[[int], str] | None = None
 
     def type(self, width: int) -> str:
         """The C type of ``width`` accumulators side by side."""

@@ -117,7 +117,18 @@ def _double_word(names: tuple[str, ...], ctype: str) -> Accumulator:
             for n in names
         )
 
-    return Accumulator("acc_t", tuple(fields), combine)
+    def gather(width: int) -> str:
+        # Not renormalised: after N times lo has lost N^2 u^2 of the sum.
+        t = vector(ctype, width)
+        zero = f"({t})(0)"
+        return "\n    ".join(
+            f"{{ const {t} s = a.{n}_hi + b.{n}_hi, t = s - a.{n}_hi, "
+            f"e = (a.{n}_hi - (s - t)) + (b.{n}_hi - t); "
+            f"a.{n}_hi = s; a.{n}_lo += e == e ? e : {zero}; }}"
+            for n in names
+        )
+
+    return Accumulator("acc_t", tuple(fields), combine, gather)
 
 
 def _plain(name: str, names: tuple[str, ...], ctype: str) -> Accumulator:
@@ -253,7 +264,9 @@ def _moment(x: Element, centre: Element, result: Element, ddof: float, root: boo
     return _sums("moment", (x, centre), names, ctype, update, result, finish, per_row=True)
 
 
-def _nrm2(x: Element, result: Element) -> Reduction:
+def _nrm2(x: Element, acc: Element, result: Element) -> Reduction:
+    if acc.real == "double" and x.real != "double":  # whose range holds every square
+        return _plain_nrm2(x, result)
     ctype = "double" if result.real == "double" else "float"
     # As Anderson, but for two: float's big, so that 2^48 squares below it have room (not 2^24),
     # and up, so that the square of the smallest subnormal number is a normal one.
@@ -276,6 +289,17 @@ def _nrm2(x: Element, result: Element) -> Reduction:
 
     finish = f"nrm2_finish(small, mid, big, {up}, {down})"
     return _sums("nrm2", (x,), ("small", "mid", "big"), ctype, update, result, finish)
+
+
+def _plain_nrm2(x: Element, result: Element) -> Reduction:
+    def update(width: int) -> str:
+        t = vector("double", width)
+        return " ".join(
+            f"{{ const {t} v = {convert(p, x.real, 'double', width)}; a.s += v * v; }}"
+            for p in value_names(x, "x")
+        )
+
+    return _sums("nrm2", (x,), ("s",), "double", update, result, "sqrt(s)")
 
 
 # -- folds of single values
@@ -380,6 +404,9 @@ def _extreme(name: str, x: Element, result: Element) -> Reduction:
     )
 
 
+_REVERSED = str.maketrans("<>", "><")
+
+
 def _arg_extreme(name: str, x: Element, result: Element) -> Reduction:
     """``argmin`` and ``argmax``: the first of equals; the first NaN before all."""
     ctype, sign = _wide(x), ">" if name == "argmax" else "<"
@@ -416,8 +443,11 @@ def _arg_extreme(name: str, x: Element, result: Element) -> Reduction:
         # Once NaN is held nothing beats it; a first element equal to the neutral one counts.
         fresh = f"(a.step == ({lane_index.type(width)})(-1))"
         test = f"{beats(new, old)} | {fresh}"
-        if x.floating:
+        if x.floating and x.complex:
             test = f"(({test}) | {nan(new)}) & !({nan(old)})"
+        elif x.floating:  # "not ordered the other way" is one comparison, and true of NaN
+            worse = f"({new[0]} {sign.translate(_REVERSED)}= {old[0]})"
+            test = f"(!{worse} | {fresh}) & ({old[0]} == {old[0]})"
         moves = " ".join(f"a.{p} = better ? {n} : a.{p};" for p, n in zip(parts, new, strict=True))
         step = f"({lane_index.type(width)})(step)"
         return (
@@ -547,7 +577,7 @@ def reduction(request: Request) -> Reduction:
         case "asum":
             return _asum(r.x, r.acc)
         case "nrm2":
-            return _nrm2(r.x, r.result)
+            return _nrm2(r.x, r.acc, r.result)
         case "dot" | "vdot" if r.y is not None:
             return _dot(r.name, r.x, r.y, r.result)
         case "moment" if r.y is not None:

@@ -31,7 +31,7 @@ from portable_gpu.tuning.table import TuningTable
 T = TypeVar("T")
 
 # Work that one thread does sooner than two, of which the second has to be woken (PoCL, 25 us).
-_CALLER_BYTES = 1 << 20
+_CALLER_BYTES = 5 << 20
 _CALLER_FLOP = 3_000_000
 
 

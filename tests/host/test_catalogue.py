@@ -63,6 +63,7 @@ def test_every_public_operation_is_known() -> None:
         "default_engine",
         "devices",
         "explain",
+        "plan_gemm",
     }
     assert functions == set(explainers())
     assert functions - {"matmul"} <= set(catalogue())

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from portable_gpu.codegen.operators import BinaryOp, Map
-from portable_gpu.codegen.reductions import Reduction, Request, reduction
+from portable_gpu.codegen.reductions import Reduction, Request
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError
@@ -23,6 +23,7 @@ from portable_gpu.ops.reduce.plan import (
     Layout,
     ReducePolicy,
     lay_out,
+    reduction_for,
     render_layout,
     require_fp64,
 )
@@ -82,7 +83,7 @@ def steps(
 
 
 def _step(request: Request, shape: Shape, axis: Axes, target: Target, table: TuningTable) -> Step:
-    fold = reduction(request)
+    fold = reduction_for(request, target)
     folded = normalise_axes(axis, len(shape))
     kept = contiguous_strides(tuple(n for a, n in enumerate(shape) if a not in folded))
     strides = [contiguous_strides(shape)] * len(fold.inputs)

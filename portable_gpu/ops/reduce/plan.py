@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyopencl as cl
 
-from portable_gpu.codegen.reductions import Reduction
+from portable_gpu.codegen.reductions import Reduction, Request, reduction
 from portable_gpu.codegen.specialization import Specialization, specialize
-from portable_gpu.dtypes import Element
+from portable_gpu.dtypes import Element, element
 from portable_gpu.errors import UnsupportedError
 from portable_gpu.ops.reduce.geometry import Geometry
 from portable_gpu.runtime.engine import Engine, QueueState
@@ -47,7 +47,7 @@ class ReducePolicy(Policy):
     def default(cls, target: Target, elem: Element) -> ReducePolicy:
         """CPU: whole vectors, few large groups.  GPU: 128-bit loads, groups of 256."""
         if target.is_cpu:
-            return cls(1, target.vector_bytes, 4, 4, 1 << 17, 8 * target.vector_bytes, 1)
+            return cls(1, target.vector_bytes, 4, 4, 1 << 17, 4096, 1)
         size = max(target.subgroup_size, min(256, target.max_work_group_size))
         return cls(size, 16, 2, 8, 1 << 14, 16, target.subgroup_size)
 
@@ -79,6 +79,12 @@ class ReducePolicy(Policy):
             "local memory suffices": target.is_cpu or shared <= target.local_mem_size,
             "unroll is positive": self.unroll >= 1,
         }
+
+
+#: Columns of a work-item on a CPU at most: their accumulators are to stay in its L1 cache.
+_CPU_COLUMNS = 1024
+#: Rows that it folds into them at a time.
+_CPU_ROWS = 4
 
 
 @dataclass(frozen=True)
@@ -140,6 +146,17 @@ class Deal:
     def parts(self) -> int:
         """Work-groups that share a result."""
         return self.inner_parts * self.outer_parts
+
+
+def reduction_for(request: Request, target: Target) -> Reduction:
+    """The reduction of a request, in the arithmetic that suits the target.
+
+    On a CPU the norm of single precision is summed in double, whose range holds every square: half
+    the time of three sums by magnitude.
+    """
+    if request.name == "nrm2" and target.is_cpu and target.fp64:
+        request = replace(request, acc=element("float64"))
+    return reduction(request)
 
 
 class ReducePlan:
@@ -231,7 +248,8 @@ def lay_out(
         stride == 1 for stride in geometry.kept[-1].strides[:streamed]
     )
     wanted = geometry.rows * geometry.count * elem.itemsize // policy.work_per_group
-    wanted = max(1, min(wanted, target.compute_units * policy.groups_per_unit))
+    alone = target.is_cpu and target.compute_units == 1  # no one to share the work with
+    wanted = 1 if alone else max(1, min(wanted, target.compute_units * policy.groups_per_unit))
     if adjacent and not unit:
         return _columns(policy, target, reduction, geometry, alignment, wanted)
     return _rows(policy, target, reduction, geometry, alignment, wanted, unit)
@@ -259,6 +277,8 @@ def _rows(
         lanes = size
     lanes = size if lanes >= size else min(lanes, target.subgroup_size)
     unroll = policy.unroll if n * geometry.outer_count > lanes * vector else 1
+    if target.is_cpu and not reduction.block:
+        unroll *= 2  # each step waits for the one before: more of them side by side
     group_rows = size // lanes
     parts = -(-wanted // max(1, rows)) if lanes == size else 1
     inner, outer, inner_span, outer_span = _split(parts, geometry, lanes * vector * unroll)
@@ -295,6 +315,9 @@ def _columns(
             vector, aligned = _aligned_vector(vector, reduction, geometry, alignment, columns)
     itemsize = reduction.inputs[0].itemsize
     vectors = max(1, policy.column_bytes // (vector * itemsize))
+    if target.is_cpu:  # accumulators in the L1 cache, not in registers
+        most = min(max(1, _CPU_COLUMNS // vector), _ceil_power_of_two(-(-columns // vector)))
+        return _cpu_columns(geometry, wanted, vector, min(vectors, most))
     vectors = min(vectors, _floor_power_of_two(max(1, columns // vector)))
     while vectors > 1 and not _fits(policy, target, reduction, vector * vectors, shared=vector):
         vectors //= 2
@@ -308,6 +331,19 @@ def _columns(
     split = inner * outer > 1
     layout = Layout(
         "columns", size, lanes, vector, vectors, unroll, aligned, False, split, kept, outer_axes
+    )
+    return layout, Deal(tiles, inner, outer, inner_span, outer_span, 1)
+
+
+def _cpu_columns(geometry: Geometry, wanted: int, vector: int, vectors: int) -> tuple[Layout, Deal]:
+    """Columns on a CPU: whole vectors of them, one work-item a block."""
+    columns = geometry.kept[-1].size
+    tiles = -(-columns // (vector * vectors)) * (geometry.rows // columns)
+    inner, outer, inner_span, outer_span = _split(-(-wanted // tiles), geometry, _CPU_ROWS)
+    kept, outer_axes = len(geometry.kept) - 1, len(geometry.outer)
+    split = inner * outer > 1
+    layout = Layout(
+        "columns", 1, 1, vector, vectors, _CPU_ROWS, False, False, split, kept, outer_axes
     )
     return layout, Deal(tiles, inner, outer, inner_span, outer_span, 1)
 
@@ -401,6 +437,8 @@ def render_layout(target: Target, reduction: Reduction, layout: Layout) -> Speci
             unit=layout.unit,
             **common,
         )
+    if target.is_cpu:
+        return specialize("reduce/cpu_columns", target, COLUMNS=layout.block, **common)
     return specialize(
         "reduce/columns",
         target,

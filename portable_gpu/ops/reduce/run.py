@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from portable_gpu.codegen.reductions import Request, reduction
+from portable_gpu.codegen.reductions import Request
 from portable_gpu.dtypes import Element, element
 from portable_gpu.errors import ArgumentError, ShapeError
 from portable_gpu.ops.reduce.geometry import analyse
-from portable_gpu.ops.reduce.plan import ReducePlan
+from portable_gpu.ops.reduce.plan import ReducePlan, reduction_for
 from portable_gpu.runtime.engine import Engine, QueueState
 from portable_gpu.runtime.repeat import Key, again, remember
 from portable_gpu.runtime.views import (
@@ -58,7 +58,7 @@ class Problem:
 
 def make_plan(engine: Engine, problem: Problem) -> ReducePlan:
     """Build the plan of a problem."""
-    fold = reduction(problem.request)
+    fold = reduction_for(problem.request, engine.target)
     geometry = analyse(
         problem.shape, problem.reduced, list(problem.strides), problem.out_strides, fold.indexed
     )
