@@ -19,6 +19,7 @@ DEVICE_VARIABLE = "PORTABLE_GPU_DEVICE"
 CLASS_VARIABLE = "PORTABLE_GPU_DEVICE_CLASS"
 
 _POCL_VERSION = re.compile(r"PoCL (\d+)")
+_FINE_GRAIN_SYSTEM = 1 << 2
 _PROBE = """
 __kernel void probe(__global int *out) { out[get_global_id(0)] = 1; }
 """
@@ -102,6 +103,7 @@ def query_facts(device: cl.Device) -> DeviceFacts:
         "native_float_width": device.native_vector_width_float,
         "host_unified_memory": bool(_ask(device, "host_unified_memory")),
         "svm": bool(_ask(device, "svm_capabilities")),
+        "system_svm": bool((_ask(device, "svm_capabilities") or 0) & _FINE_GRAIN_SYSTEM),
         "warp_size_nv": _ask(device, "warp_size_nv"),
         "compute_capability_nv": _pair(device, "compute_capability_%s_nv"),
         "wavefront_width_amd": _ask(device, "wavefront_width_amd"),

@@ -130,6 +130,16 @@ class Engine:
                 state = self._states.setdefault(wanted, QueueState(self, wanted))
         return state
 
+    def in_place(self, memory: Any, nbytes: int, writable: bool) -> Any:
+        """What a kernel of a CPU device takes for ``nbytes`` of the caller's contiguous memory."""
+        facts = self.target.facts
+        # Intel's runtime copies a buffer over memory that it finds badly aligned (2 GB/s).
+        if facts.system_svm or (self.takes_host_pointers and nbytes > facts.max_alloc_size):
+            return cl.SVM(memory)  # no buffer may be as large, but an address is an address
+        self.check_allocation(nbytes)
+        access = cl.mem_flags.READ_WRITE if writable else cl.mem_flags.READ_ONLY
+        return cl.Buffer(self.context, access | cl.mem_flags.USE_HOST_PTR, hostbuf=memory)
+
     def check_allocation(self, nbytes: int) -> None:
         """Raise DeviceMemoryError if no buffer of ``nbytes`` can exist on the device."""
         limit = self.target.facts.max_alloc_size

@@ -17,8 +17,6 @@ from portable_gpu.runtime.views import Shape, new_array, twin
 Key = tuple[Any, ...]
 Enqueue = Callable[[QueueState, Sequence[Any], tuple[int, ...]], cl.Event]
 NUMBERS = (float, int, complex)  # what a key may hold: values that are their own identity
-_INPUT = cl.mem_flags.READ_ONLY | cl.mem_flags.USE_HOST_PTR
-_OUTPUT = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR
 _MOST = 4096  # calls remembered; queues that are gone are forgotten with the rest
 
 _known: dict[Key, Repeat] = {}
@@ -91,14 +89,14 @@ class _OnHost:
     offsets: tuple[int, ...]
 
     def __call__(self, arrays: Sequence[Any], out: Any = None) -> Any:
-        context = self.state.engine.context
+        in_place = self.state.engine.in_place
         buffers = []
         for array in arrays:
             if not array.flags.aligned:
                 return None
-            buffers.append(cl.Buffer(context, _INPUT, hostbuf=array))
+            buffers.append(in_place(array, array.nbytes, False))
         result = np.empty(self.shape, self.dtype) if out is None else out
-        buffers.append(cl.Buffer(context, _OUTPUT, hostbuf=result))
+        buffers.append(in_place(result, result.nbytes, True))
         self.enqueue(self.state, buffers, self.offsets).wait()
         return result if self.shape or out is not None else result[()]
 
@@ -189,7 +187,6 @@ def repeat(
     engine = state.engine
     if not engine.target.is_cpu or not engine.maps_host_memory:
         return None
-    most = engine.target.facts.max_alloc_size
-    if not all(a.flags.forc and a.dtype.isnative and a.nbytes <= most for a in everything):
+    if not all(a.flags.forc and a.dtype.isnative for a in everything):
         return None
     return _OnHost(state, enqueue, shape, dtype, (0,) * (len(arrays) + 1))

@@ -247,14 +247,7 @@ class Call:
                 return _whole(self._upload(array), array)
         low, high = _bounds(array, array.ctypes.data)
         memory = (ctypes.c_char * (high - low)).from_address(low)
-        buffer: Any
-        if high - low <= self.engine.target.facts.max_alloc_size:
-            access = _FLAGS.READ_WRITE if writable else _FLAGS.READ_ONLY
-            buffer = cl.Buffer(self.engine.context, access | _FLAGS.USE_HOST_PTR, hostbuf=memory)
-        elif self.engine.takes_host_pointers:
-            buffer = cl.SVM(memory)  # no buffer may be as large, but an address is an address
-        else:
-            self.engine.check_allocation(high - low)
+        buffer = self.engine.in_place(memory, high - low, writable)
         self._keep.append(array)
         return View(
             buffer,

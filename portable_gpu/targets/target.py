@@ -40,6 +40,7 @@ class DeviceFacts:
     native_float_width: int = 1
     host_unified_memory: bool = False
     svm: bool = False
+    system_svm: bool = False
     warp_size_nv: int | None = None
     compute_capability_nv: tuple[int, int] | None = None
     wavefront_width_amd: int | None = None
