@@ -352,16 +352,17 @@ class PackedGemm:
         wanted = -(-4 * self._units // tiles)
         self.splits = splits = max(1, min(wanted, core.k // 512)) if wanted > 1 else 1
         third = WORKSPACE // 3
-        depth = policy.depth if self.form.b_packed else max(policy.depth, VISIT << 10)
-        worth = (
-            LAUNCH_FLOP * self._units * core.k // max(1, core.flop)
-        )  # steps that are worth a launch
-        depth = max(depth, min(4 * depth, worth))
-        rounds = 1 if core.k <= 2 * splits * depth else -(-core.k // (splits * depth))
+        if self.form.b_packed:
+            worth = LAUNCH_FLOP * self._units * core.k // max(1, core.flop)  # steps of a launch
+            most = max(64, third // (lane * max(policy.item_m, policy.item_n)))
+            depth = min(most, max(policy.depth, min(4 * policy.depth, worth)))
+        else:
+            depth = most = max(policy.depth, VISIT << 10)
+        whole = core.k <= splits * min(most, 2 * depth)
+        rounds = 1 if whole else -(-core.k // (splits * depth))
         self._share = share = max(1, -(-core.k // (splits * rounds)))
         self._visit = share if self.form.b_packed else min(share, VISIT)
-        room = third // (share * lane * max(policy.item_m, policy.item_n))
-        self._shares = shares = splits if splits > 1 else max(1, min(rounds, room))
+        self._shares = shares = splits if splits > 1 else max(1, min(rounds, most // share))
         slab_k = share * shares
         multiple = share < core.k or self._visit < share
         rows = max(1, third // (slab_k * lane * policy.item_m)) * policy.item_m
