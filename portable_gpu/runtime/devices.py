@@ -19,6 +19,9 @@ DEVICE_VARIABLE = "PORTABLE_GPU_DEVICE"
 CLASS_VARIABLE = "PORTABLE_GPU_DEVICE_CLASS"
 
 _POCL_VERSION = re.compile(r"PoCL (\d+)")
+#: CPU runtimes, the fastest first.  gemm 1024, float32: PoCL 1.0 of NumPy, Intel's 0.5 on a Zen 4;
+#: PoCL 1.6, Intel's 1.1 on a Xeon; reductions are alike (docs/experiments.md).
+_CPU_RUNTIMES = ("Portable Computing Language", "Intel(R) OpenCL")
 _FINE_GRAIN_SYSTEM = 1 << 2
 _PROBE = """
 __kernel void probe(__global int *out) { out[get_global_id(0)] = 1; }
@@ -55,7 +58,8 @@ def choose_device(request: str | None = None) -> tuple[cl.Device, str]:
 
     Args:
         request: ``platform:device`` (indices or parts of names), or part of a name.  Without it
-            ``PORTABLE_GPU_DEVICE`` counts, then the first GPU, then the first CPU.
+            ``PORTABLE_GPU_DEVICE`` counts, then the first GPU, then the first CPU (where several
+            runtimes offer it, that of the fastest one).
 
     Raises:
         DeviceNotFoundError: Nothing matches; the message lists what there is.
@@ -71,11 +75,18 @@ def choose_device(request: str | None = None) -> tuple[cl.Device, str]:
         raise DeviceNotFoundError(f"{source}{request} matches no OpenCL device. {_listing(found)}")
     if not found:
         raise DeviceNotFoundError(f"no OpenCL device. {_listing(found)}")
-    for wanted, word in ((cl.device_type.GPU, "GPU"), (cl.device_type.CPU, "CPU")):
-        for _, device in found:
-            if device.type & wanted:
-                return device, f"the first {word} (a GPU is preferred, then a CPU)"
-    return found[0][1], "the only kind of device there is"
+    for _, device in found:
+        if device.type & cl.device_type.GPU:
+            return device, "the first GPU (a GPU is preferred, then a CPU)"
+    processors = [device for _, device in found if device.type & cl.device_type.CPU]
+    if not processors:
+        return found[0][1], "the only kind of device there is"
+    names = {device.platform.name for device in processors}
+    fastest = next((name for name in _CPU_RUNTIMES if name in names), None)
+    if fastest is None or len(names) == 1:
+        return processors[0], "the first CPU (there is no GPU)"
+    device = next(device for device in processors if device.platform.name == fastest)
+    return device, f"there is no GPU, and of the CPU's runtimes {fastest} measured fastest"
 
 
 def query_facts(device: cl.Device) -> DeviceFacts:

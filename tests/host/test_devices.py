@@ -1,0 +1,64 @@
+"""Which device is chosen, on devices that are not there."""
+
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+from typing import Any
+
+import pyopencl as cl
+import pytest
+
+from portable_gpu.errors import DeviceNotFoundError
+from portable_gpu.runtime import devices
+
+
+def device(platform: str, name: str, kind: int) -> Any:
+    return SimpleNamespace(platform=SimpleNamespace(name=platform), name=name, type=kind)
+
+
+CPU, GPU = cl.device_type.CPU, cl.device_type.GPU
+POCL = device("Portable Computing Language", "pthread-EPYC", CPU)
+INTEL = device("Intel(R) OpenCL", "EPYC", CPU)
+OTHER = device("Oclgrind", "Simulator", CPU)
+RADEON = device("AMD", "gfx1030", GPU)
+
+
+@pytest.mark.parametrize(
+    ("there", "chosen", "why"),
+    [
+        ([POCL, RADEON], RADEON, "first GPU"),
+        ([INTEL, POCL], POCL, "Portable Computing Language measured fastest"),
+        ([OTHER, INTEL], INTEL, "Intel.* measured fastest"),
+        ([INTEL], INTEL, "first CPU"),
+        ([OTHER], OTHER, "first CPU"),
+    ],
+)
+def test_choice_without_a_request(
+    monkeypatch: pytest.MonkeyPatch, there: list[Any], chosen: Any, why: str
+) -> None:
+    monkeypatch.delenv(devices.DEVICE_VARIABLE, raising=False)
+    monkeypatch.setattr(devices, "_enumerate", lambda: [(f"{i}:0", d) for i, d in enumerate(there)])
+    found, reason = devices.choose_device()
+    assert found is chosen
+    assert re.search(why, reason)
+
+
+def test_none_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(devices.DEVICE_VARIABLE, raising=False)
+    monkeypatch.setattr(devices, "_enumerate", list)
+    with pytest.raises(DeviceNotFoundError, match="pip install"):
+        devices.choose_device()
+
+
+@pytest.mark.parametrize(
+    ("version", "drivers"),
+    [
+        ("OpenCL 3.0 PoCL 3.0-rc2  Linux, Release", ("pthread", "basic")),
+        ("OpenCL 3.0 PoCL 6.0  Linux", ("cpu", "cpu-minimal")),
+        ("OpenCL 3.0 something else", None),
+    ],
+)
+def test_pocls_drivers_by_version(version: str, drivers: tuple[str, str] | None) -> None:
+    platform = SimpleNamespace(name="Portable Computing Language", version=version)
+    assert devices._pocl_drivers(platform) == drivers
