@@ -161,7 +161,7 @@ def test_edges_of_tiles(
     monkeypatch.setattr(packed, "SLAB_USES", 0)  # reading in place has tests of its own
     monkeypatch.setattr(packed, "WHOLE_USES", 0)
     policy = PackedPolicy.default(cpu.target, element(dtype))
-    monkeypatch.setattr(PackedPolicy, "fit", lambda self, m, n, elem: self)
+    monkeypatch.setattr(PackedPolicy, "fit", lambda self, *_: self)
     rng = np.random.default_rng(2)
     edges_m = [policy.item_m + d for d in (-1, 0, 1)] + [1, 3 * policy.item_m]
     edges_n = [policy.item_n + d for d in (-1, 0, 1)] + [1, 3 * policy.item_n + 1]
@@ -373,4 +373,4 @@ def test_policies_keep_their_limits(name: str, bits: int) -> None:
         policy.check(target, elem)
         for m in (1, 2, 5, 8, 13, 40, 1000):
             for n in (1, 8, 20, 40, 1000):
-                policy.fit(m, n, elem).check(target, elem)
+                policy.fit(m, n, 64, elem).check(target, elem)

@@ -118,11 +118,11 @@ class PackedPolicy(Policy):
             f"sums fit {registers(target)} vector registers": sums < 2 * registers(target),
         }
 
-    def fit(self, m: int, n: int, elem: Element) -> PackedPolicy:
-        """The policy with the register tile that wastes least on a product of m x n."""
+    def fit(self, m: int, n: int, k: int, elem: Element) -> PackedPolicy:
+        """The policy with the register tile that wastes least on a product of m x n over k."""
         sums = self.item_m * self.item_n // self.vector
         shapes = {(self.item_m, self.item_n // self.vector)}
-        small = m < 4 * self.item_m or n < 4 * self.item_n
+        small = m <= 8 * self.item_m or n <= 8 * self.item_n
         for rows in (1, 2, 3, 4, 6, 8, 12) if small else (4, 8):
             for vectors in (1, 2, 3, 4, 6, 8) if small else (3,):
                 if rows * vectors == sums or (small and rows * vectors < sums):
@@ -132,7 +132,9 @@ class PackedPolicy(Policy):
             # A tile costs its multiply-adds (8 keep two pipes full), and some loads.
             rows, vectors = shape
             tiles = -(-m // rows) * -(-n // (vectors * self.vector))
-            return tiles * (max(8, rows * vectors) + 0.25 * rows + (3 if small else 1) * vectors)
+            # B comes from memory once for each row of tiles, if it is too large for the cache.
+            load = 3 if small and n * k * elem.itemsize > L2_BYTES else 1
+            return tiles * (max(8, rows * vectors) + 0.25 * rows + load * vectors)
 
         best = min(sorted(shapes), key=cost)
         if best == (self.item_m, self.item_n // self.vector):
@@ -238,7 +240,7 @@ class PackedGemm:
         self._swapped = swapped = prefers_transpose(problem, choice.policy)
         self._core = core = transposed(problem) if swapped else problem
         self._units = engine.target.compute_units
-        self.policy = policy = choice.policy.fit(core.m, core.n, compute)
+        self.policy = policy = choice.policy.fit(core.m, core.n, core.k, compute)
         self.origin = choice.origin
         self._panels_a = -(-core.m // policy.item_m)
         self._panels_b = -(-core.n // policy.item_n)
@@ -315,7 +317,7 @@ class PackedGemm:
     def _whole_items(self) -> tuple[int, int]:
         """Work-items, and products of each."""
         core = self._core
-        items = 1 if core.flop <= SERIAL_FLOP else min(core.batch_size, 8 * self._units)
+        items = 1 if core.flop <= SERIAL_FLOP else min(core.batch_size, 64 * self._units)
         run = -(-core.batch_size // items)
         return -(-core.batch_size // run), run
 

@@ -96,7 +96,7 @@ def explain(
         packed = table.choose("gemm_packed", PackedPolicy, target, problem.compute)
         swapped = prefers_transpose(problem, packed.policy)
         core = transposed(problem) if swapped else problem
-        policy = fitted = packed.policy.fit(core.m, core.n, problem.compute)
+        policy = fitted = packed.policy.fit(core.m, core.n, core.k, problem.compute)
         origin, details = packed.origin, {"transposed": swapped}
         if takes_whole(core, fitted, target.compute_units):
             path = "packed, whole"
