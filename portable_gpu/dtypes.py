@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from portable_gpu.errors import DTypeError
+from portable_gpu.errors import ArgumentError, DTypeError
 
 try:
     import ml_dtypes
@@ -66,6 +66,23 @@ class Element:
         return self.real == "double"
 
 
+#: How products of float32 may be computed: as float32 is (``ieee``), or by matrix units, of values
+#: rounded to tf32, or of the 2 or 3 pieces of each value, in 3 or 6 products.
+PRECISIONS = ("ieee", "tf32", "tf32x3", "bf16x3", "bf16x6")
+
+
+def check_precision(precision: str) -> str:
+    """``precision``, if it is one of :data:`PRECISIONS`.
+
+    Raises:
+        ArgumentError: It is not.
+    """
+    if precision not in PRECISIONS:
+        known = ", ".join(PRECISIONS)
+        raise ArgumentError(f"precision is {precision!r}; known are {known}")
+    return precision
+
+
 _ELEMENTS: dict[np.dtype[Any], Element] = {
     np.dtype(np.bool_): Element("b8", "uchar", "uchar", False, 1),
     np.dtype(np.int8): Element("i8", "char", "char", False, 1),
@@ -82,8 +99,10 @@ _ELEMENTS: dict[np.dtype[Any], Element] = {
     np.dtype(np.complex64): Element("c64", "float", "float", True, 8),
     np.dtype(np.complex128): Element("c128", "double", "double", True, 16),
 }
+#: bfloat16, also where no array can have the dtype.
+BF16 = Element("bf16", "ushort", "float", False, 2)
 if BFLOAT16 is not None:
-    _ELEMENTS[BFLOAT16] = Element("bf16", "ushort", "float", False, 2)
+    _ELEMENTS[BFLOAT16] = BF16
 
 
 @lru_cache(maxsize=256)

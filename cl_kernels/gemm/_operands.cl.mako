@@ -4,6 +4,7 @@
 ##   parameters("a", elem, rank)   , a, a_offset, a_row, a_col, a_batch0 ...
 ##   batch_parameters(rank)        , batch0, batch1 ...         the extents of the batch axes
 ##   locate(names, rank, index)    a += a_offset + sum of (place on axis) * a_batchN, for each name
+##   walk(names, rank, index)      the same without the offset
 ## rank: number of batch axes.  index: a C expression, the product's number in the batch.
 <%def name="parameters(name, elem, rank, access='const ')">\
 , __global ${access}${elem.name}_t *restrict ${name}, long ${name}_offset, long ${name}_row, long ${name}_col${''.join(f', long {name}_batch{d}' for d in range(rank))}\
@@ -15,6 +16,10 @@
 % for name in names:
     ${name} += ${name}_offset;
 % endfor
+${walk(names, rank, index)}
+</%def>
+
+<%def name="walk(names, rank, index)">
 % if rank:
     long batch_rest = ${index};
 % for d in reversed(range(rank)):

@@ -12,6 +12,7 @@ import numpy as np
 import pyopencl as cl
 from pyopencl.tools import DeferredAllocator, MemoryPool
 
+from portable_gpu.dtypes import check_precision
 from portable_gpu.errors import (
     ArgumentError,
     ContextMismatchError,
@@ -44,6 +45,7 @@ class Engine:
         queue: The queue of calls that name no other.
         target: What the device is, and hence which path its kernels take.
         table: Where policies come from.
+        precision: Of products of float32 that ask for none; see :func:`portable_gpu.gemm`.
         reason: Why this device was chosen.
         caller: Where worker threads take long to wake, an engine that runs kernels on the calling
             thread; small problems in NumPy arrays go there.
@@ -56,6 +58,7 @@ class Engine:
         queue: cl.CommandQueue | None = None,
         device_class: str | None = None,
         table: TuningTable | None = None,
+        precision: str = "ieee",
         caller: bool = True,
     ) -> None:
         """Open a device.
@@ -67,14 +70,16 @@ class Engine:
             device_class: Take the path of another class (``gcn``, ``generic``, ``nvidia-sm20``);
                 ``PORTABLE_GPU_DEVICE_CLASS`` does the same for every engine.
             table: Policies to use instead of the user's and the shipped ones.
+            precision: How gemm and matmul compute products of float32 unless they are told.
             caller: Whether small problems in NumPy arrays may run on the calling thread (never
                 where a queue is given).
 
         Raises:
             DeviceNotFoundError: No such device.
-            ArgumentError: Both ``device`` and ``queue``, or an unknown class.
+            ArgumentError: Both ``device`` and ``queue``, an unknown class or precision.
             UnsupportedError: The class cannot run on the device.
         """
+        self.precision = check_precision(precision)
         if queue is not None:
             if device is not None:
                 raise ArgumentError("device and queue are both given; the queue has its device")
@@ -98,7 +103,9 @@ class Engine:
         self.caller: Engine | None = None
         twin = calling_thread_device(self.device) if caller and queue is None else None
         if twin is not None:
-            self.caller = Engine(twin, device_class=forced, table=self.table, caller=False)
+            self.caller = Engine(
+                twin, device_class=forced, table=self.table, precision=precision, caller=False
+            )
         self._plans: dict[Hashable, Any] = {}
         self._lock = threading.RLock()
         self._states: dict[cl.CommandQueue, QueueState] = {}

@@ -20,6 +20,7 @@ from platformdirs import user_cache_path
 from portable_gpu.codegen.source import numbered
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.errors import BuildError, DeviceMemoryError
+from portable_gpu.runtime.retarget import is_marked, retarget
 
 CACHE_VARIABLE = "PORTABLE_GPU_CACHE"
 _MAGIC = b"portable_gpu program 1\n"
@@ -213,7 +214,11 @@ class ProgramCache:
     def _build(self, spec: Specialization) -> cl.Program:
         try:
             program = _quietly_built(cl.Program(self._context, spec.text), spec.options)
-        except cl.Error as error:
+            if is_marked(spec.text):
+                ptx = retarget(program.binaries[0].rstrip(b"\0").decode())
+                program = cl.Program(self._context, [self._device], [ptx.encode()])
+                program = _quietly_built(program, spec.options)
+        except (cl.Error, ValueError) as error:
             raise BuildError(
                 _build_message(spec, str(error), self._device), spec.text, str(error)
             ) from error

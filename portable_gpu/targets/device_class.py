@@ -48,6 +48,8 @@ class Derivation:
         self.set("max_work_group_size", facts.max_work_group_size, "queried", "MAX_WORK_GROUP_SIZE")
         self.set("registers", 64, "assumed", "few enough for any GPU")
         self.set("local_mem_per_unit", facts.local_mem_size, "assumed", "LOCAL_MEM_SIZE")
+        self.set("static_local_mem", facts.local_mem_size, "queried", "LOCAL_MEM_SIZE")
+        self.set("matrix_units", "", "assumed", "none that kernels can reach")
         self.set("vector_bytes", 16, "assumed", "128-bit accesses")
         self.set("cuda_sm", 0, "derived", "not an NVIDIA device")
         self.set("cl_std", "CL1.2", "derived", "the least that every path needs")

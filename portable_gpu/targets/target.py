@@ -11,6 +11,8 @@ Exchange = Literal[
     "warp_shuffle", "warp_volatile", "wavefront_dpp", "wavefront_lds", "khr_subgroup", "serial"
 ]
 
+MatrixUnits = Literal["", "mma", "wgmma"]
+
 
 @dataclass(frozen=True)
 class DeviceFacts:
@@ -80,6 +82,10 @@ class Target:
         max_work_group_size: Work-items of the largest work-group.
         registers: 32-bit registers that one work-item may use before it spills.
         local_mem_per_unit: Local memory that the groups resident on a compute unit share, bytes.
+        static_local_mem: Local memory that a kernel may declare for a group, bytes; drivers may
+            take more of it in the source than they report.
+        matrix_units: Instructions for small matrices: ``wgmma`` (by warpgroups, from local memory;
+            ``mma`` too), ``mma`` (by warps, from registers), or none.
         vector_bytes: Width of the CPU's vector registers in bytes, or of the widest useful load.
         builtins_inline: Whether the compiler inlines OpenCL's built-in functions.
         requires_subgroup_size: Whether a kernel must ask for its sub-group size by attribute.
@@ -106,6 +112,8 @@ class Target:
     cl_std: str
     registers: int
     local_mem_per_unit: int
+    static_local_mem: int
+    matrix_units: MatrixUnits
     forced: bool = False
     provenance: Mapping[str, Fact] = field(default_factory=dict, compare=False, hash=False)
 

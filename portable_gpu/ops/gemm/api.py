@@ -10,7 +10,7 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.codegen.epilogue import Epilogue
-from portable_gpu.dtypes import element
+from portable_gpu.dtypes import check_precision, element
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.ops.gemm.binding import compute_element, result_dtype
 from portable_gpu.ops.gemm.product import Product, bind_product, factor, out_dtype
@@ -26,7 +26,6 @@ from portable_gpu.runtime.views import (
 )
 
 _NO_EPILOGUE = Epilogue()
-_PRECISIONS = ("ieee",)
 
 
 def gemm(
@@ -38,7 +37,7 @@ def gemm(
     c: AnyArray | None = None,
     trans_a: str = "N",
     trans_b: str = "N",
-    precision: str = "ieee",
+    precision: str | None = None,
     epilogue: Epilogue | None = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
@@ -56,7 +55,11 @@ def gemm(
         c: Shape (m, n), updated in place and returned.  Its dtype is NumPy's of ``a @ b``, or
             float32 for 16-bit floats.  Without it the result is a fresh array.
         trans_a, trans_b: ``N``, ``T`` (transpose) or ``C`` (conjugate transpose).
-        precision: ``ieee``: products and sums in the dtype's own precision.
+        precision: Of products of float32: ``ieee`` computes and sums them in float32.  The others
+            let matrix units do it, where the device has them: ``tf32`` keeps 11 bits of each
+            value, ``bf16x3`` 16, ``tf32x3`` 22, ``bf16x6`` all 24.  It is the least accuracy
+            wanted: other dtypes, and devices without such units, compute as for ``ieee``.
+            ``None``: the engine's, which is ``ieee`` unless set.
         epilogue: What follows on each element; see :class:`~portable_gpu.Epilogue`.
         engine, queue, wait_for: Where to run, and after which events.
 
@@ -100,7 +103,7 @@ def plan_gemm(
     c: AnyArray | None = None,
     trans_a: str = "N",
     trans_b: str = "N",
-    precision: str = "ieee",
+    precision: str | None = None,
     epilogue: Epilogue | None = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
@@ -202,6 +205,7 @@ def matmul(
     b: AnyArray,
     *,
     out: AnyArray | None = None,
+    precision: str | None = None,
     epilogue: Epilogue | None = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
@@ -214,6 +218,7 @@ def matmul(
             and broadcast.  Any supported dtypes; the result has NumPy's (integers wrap around
             in their own type, bool is "any of the ands").
         out: Where to put the result: its shape and dtype (or float32 for 16-bit floats).
+        precision: Of products of float32, as :func:`gemm` takes it.
         epilogue: What follows on each element; see :class:`~portable_gpu.Epilogue`.
         engine, queue, wait_for: Where to run, and after which events.
 
@@ -228,9 +233,11 @@ def matmul(
     """
     given, key = (a, b), None
     if out is None and epilogue is None and engine is None and queue is None and not wait_for:
-        result, key = again(("matmul",), (a, b))
+        result, key = again(("matmul", precision), (a, b))
         if result is not None:
             return result
+    if precision is not None:
+        check_precision(precision)
     a, b = as_array(a, "a"), as_array(b, "b")
     shape = _matmul_shape(a.shape, b.shape)
     dtype = result_dtype(a.dtype, b.dtype)
@@ -241,8 +248,9 @@ def matmul(
             matrix, vector, y=out, trans=trans, engine=engine, queue=queue, wait_for=wait_for
         )
     product = Product(
-        a, b, out, "out", shape, out_dtype(dtype, out), "N", "N", 1, 0, epilogue or _NO_EPILOGUE
-    )
+        a, b, out, "out", shape, out_dtype(dtype, out), "N", "N", 1, 0,
+        epilogue or _NO_EPILOGUE, precision,
+    )  # fmt: skip
     result = _run(product, engine, queue, wait_for, key, given)
     return result[()] if not shape and out is None and isinstance(result, np.ndarray) else result
 
@@ -255,12 +263,12 @@ def _product(
     beta: Any,
     trans_a: str,
     trans_b: str,
-    precision: str,
+    precision: str | None,
     epilogue: Epilogue | None,
 ) -> Product:
     """Check gemm's arguments."""
-    if precision not in _PRECISIONS:
-        raise ArgumentError(f"precision is {precision!r}; {', '.join(_PRECISIONS)} is known")
+    if precision is not None:
+        check_precision(precision)
     a, b = as_array(a, "a"), as_array(b, "b")
     for name, array, trans in (("a", a, trans_a), ("b", b, trans_b)):
         if trans not in ("N", "T", "C"):
@@ -283,7 +291,7 @@ def _product(
         raise ArgumentError(f"beta is {beta} and there is no c; pass c=")
     return Product(
         a, b, c, "c", (m, n), out_dtype(dtype, c), trans_a, trans_b, alpha, beta,
-        epilogue or _NO_EPILOGUE,
+        epilogue or _NO_EPILOGUE, precision,
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from portable_gpu.ops.gemm.matrix_policy import MmaPolicy, WgmmaPolicy
 from portable_gpu.ops.gemm.policy import SHAPE_CLASSES, GemmPolicy, value_bytes, value_words
 from portable_gpu.ops.gemm.problem import GemmProblem, step
 from portable_gpu.targets import Target
@@ -15,7 +16,8 @@ class GemmChoice:
     """A path, its policy, and the reasons.
 
     Attributes:
-        path: ``tiled``, ``split-k``, ``direct`` (a work-item per element), or ``packed`` (CPU).
+        path: ``wgmma`` or ``mma`` (matrix units; ``wgmma, split-k``), ``tiled``, ``split-k``,
+            ``direct`` (a work-item per element), or ``packed`` (CPU).
         policy: Tile sizes; ``None`` for the direct path.
         splits: Parts that k is cut into, each computed by groups of its own.
         transposed: Whether ``C' = B' A'`` is computed.
@@ -25,7 +27,7 @@ class GemmChoice:
     """
 
     path: str
-    policy: GemmPolicy | None = None
+    policy: GemmPolicy | WgmmaPolicy | MmaPolicy | None = None
     splits: int = 1
     transposed: bool = False
     shape_class: str = "any"
@@ -34,9 +36,9 @@ class GemmChoice:
 
     def fit(self, k: int) -> GemmChoice:
         """The same with as few splits as its parts need: none is empty."""
-        if self.policy is None or self.splits == 1:
+        if not isinstance(self.policy, GemmPolicy) or self.splits == 1:
             return self
-        return replace(self, splits=-(-k // split_length(k, self.splits, self.policy)))
+        return replace(self, splits=-(-k // split_length(k, self.splits, self.policy.tile_k)))
 
 
 #: Bytes of partial sums of one launch, unless one product of a batch needs more.
@@ -110,9 +112,9 @@ def _splits(problem: GemmProblem, policy: GemmPolicy, groups: int, units: int) -
         splits.append(more)
 
 
-def split_length(k: int, splits: int, policy: GemmPolicy) -> int:
+def split_length(k: int, splits: int, tile_k: int) -> int:
     """Steps of k in each split: equal, in whole tiles; the last split takes what is left."""
     if splits == 1:
         return k
-    tiles = -(-k // policy.tile_k)
-    return -(-tiles // splits) * policy.tile_k
+    tiles = -(-k // tile_k)
+    return -(-tiles // splits) * tile_k

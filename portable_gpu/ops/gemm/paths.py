@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization, specialize
-from portable_gpu.dtypes import element
-from portable_gpu.errors import ArgumentError, DTypeError
+from portable_gpu.dtypes import PRECISIONS, check_precision, element
+from portable_gpu.errors import ArgumentError, BuildError, DTypeError
 from portable_gpu.ops.explain import Explanation
+from portable_gpu.ops.gemm import matrix
 from portable_gpu.ops.gemm.binding import compute_element
 from portable_gpu.ops.gemm.choice import GemmChoice, choose
+from portable_gpu.ops.gemm.matrix import MatrixGemm
+from portable_gpu.ops.gemm.matrix_check import works
+from portable_gpu.ops.gemm.matrix_choice import choose_matrix, kernel_of
+from portable_gpu.ops.gemm.matrix_format import format_of
+from portable_gpu.ops.gemm.matrix_policy import MMA_CLASSES, WGMMA_CLASSES, MmaPolicy, WgmmaPolicy
 from portable_gpu.ops.gemm.packed import (
     Form,
     PackedGemm,
@@ -35,7 +43,7 @@ from portable_gpu.tuning.table import TuningTable
 
 
 class GemmPath(Protocol):
-    """A product bound to a problem: :class:`SimtGemm`, or :class:`PackedGemm` on a CPU."""
+    """A product bound to a problem, by one of the paths."""
 
     def enqueue(
         self,
@@ -50,8 +58,16 @@ class GemmPath(Protocol):
 
 
 def make_path(engine: Engine, problem: GemmProblem) -> GemmPath:
-    """The path of ``problem`` on the engine's device."""
-    return PackedGemm(engine, problem) if engine.target.is_cpu else SimtGemm(engine, problem)
+    """The path of ``problem`` on the engine's device: the first that applies and works."""
+    if engine.target.is_cpu:
+        return PackedGemm(engine, problem)
+    choice = choose_matrix(problem, engine.target, engine.table)
+    if choice is not None and works(engine, problem):
+        try:
+            return MatrixGemm(engine, problem, choice)
+        except BuildError as error:
+            warnings.warn(f"matrix units are not used: {error}", stacklevel=2)
+    return SimtGemm(engine, problem)
 
 
 def explain(
@@ -64,6 +80,7 @@ def explain(
     batch: Shape = (),
     trans_a: str = "N",
     trans_b: str = "N",
+    precision: str = "ieee",
 ) -> Explanation:
     """Which path and policy a product of C-ordered arrays takes on a target, and why.
 
@@ -74,9 +91,10 @@ def explain(
         target, table: For what device, and what was measured on it.
         batch: Extents of matmul's batch axes.
         trans_a, trans_b: N, T or C.
+        precision: As :func:`~portable_gpu.gemm` takes it.
 
     Raises:
-        ArgumentError: There are not three sizes, or an unknown transposition.
+        ArgumentError: There are not three sizes, an unknown transposition or precision.
         DTypeError: gemm of integers.
     """
     if len(sizes) != 3:
@@ -88,7 +106,8 @@ def explain(
         raise DTypeError(f"gemm of {dtype}; floating dtypes (see matmul)")
     m, n, k = sizes
     problem = _contiguous(m, n, k, dtype, batch, trans_a, trans_b)
-    choice = choose(problem, target, table)
+    problem = replace(problem, precision=check_precision(precision))
+    choice = choose_matrix(problem, target, table) or choose(problem, target, table)
     policy: Policy | None = choice.policy
     path, origin, why = choice.path, choice.origin, choice.why
     details: dict[str, Any] = {}
@@ -125,6 +144,10 @@ _KERNELS = {
     "packed": ("gemm/packed",),
     "packed, whole": ("gemm/packed_whole",),
     "direct": ("gemm/direct",),
+    "wgmma": ("gemm/wgmma",),
+    "wgmma, split-k": ("gemm/wgmma", "gemm/split_sum"),
+    "mma": ("gemm/mma",),
+    "mma, split-k": ("gemm/mma", "gemm/split_sum"),
     "tiled": ("gemm/gemm",),
     "split-k": ("gemm/gemm", "gemm/split_sum"),
 }
@@ -141,7 +164,31 @@ def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization
         choices.append(GemmChoice("tiled", policy, shape_class=shape_class))
     choices.append(GemmChoice("split-k", choices[1].policy, splits=2))
     found = [spec for choice in choices for spec in specializations_of(problem, choice, target)]
+    found += _matrix_specializations(problem, dtype, target)
     return list({spec.key: spec for spec in found}.values())
+
+
+def _matrix_specializations(
+    problem: GemmProblem, dtype: np.dtype[Any], target: Target
+) -> list[Specialization]:
+    """The same of matrix units: of all precisions, operands as they lie, across, and repacked."""
+    found = []
+    for precision in PRECISIONS:
+        for trans in ("N", "T"):
+            p = _contiguous(problem.m, problem.n, problem.k, dtype, trans_a=trans, trans_b=trans)
+            p = replace(p, precision=precision)
+            form = format_of(p)
+            kernel = kernel_of(form, target)
+            if form is None or kernel is None:
+                continue
+            choices = (
+                (WgmmaPolicy.for_shape_class(name, parts=form.parts) for name in WGMMA_CLASSES)
+                if kernel == "wgmma"
+                else (MmaPolicy.for_shape_class(name) for name in MMA_CLASSES)
+            )
+            for policy in choices:
+                found += matrix.specializations_of(p, GemmChoice(kernel, policy), target)
+    return found
 
 
 def _packed(problem: GemmProblem, target: Target) -> list[Specialization]:

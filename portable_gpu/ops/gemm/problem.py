@@ -49,6 +49,7 @@ class GemmProblem:
         epilogue: What follows on each element of the result.
         extras: The array of each stage that reads one, in order; strides by C's own rows and
             columns, also where the problem is transposed.
+        precision: Of the products and sums: ``ieee``, or a split that is at least as coarse.
         transposed: Whether this is the transpose of what was asked for: its rows are C's columns.
     """
 
@@ -63,6 +64,7 @@ class GemmProblem:
     reads_c: bool = False
     epilogue: tuple[Stage, ...] = ()
     extras: tuple[Operand, ...] = ()
+    precision: str = "ieee"
     transposed: bool = False
 
     def transpose(self) -> GemmProblem:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Number
 from typing import Any
@@ -36,6 +36,7 @@ class Product:
     alpha: Any
     beta: Any
     epilogue: Epilogue
+    precision: str | None = None
 
     @property
     def flop(self) -> int:
@@ -78,22 +79,23 @@ def bind_product(
     extras = [call.input(x, "epilogue") for x in arrays]
     vc = call.output(p.shape, p.dtype, p.out, p.out_name, read=p.beta != 0)
     views = (va, vb, vc, *extras)
+    precision = p.precision or call.engine.precision
     key = (
-        "gemm", p.trans_a, p.trans_b, p.alpha == 0, p.beta == 0, p.epilogue.stages,
+        "gemm", precision, p.trans_a, p.trans_b, p.alpha == 0, p.beta == 0, p.epilogue.stages,
         *((v.dtype, v.shape, v.strides, v.alignment) for v in views),
     )  # fmt: skip
-    path = call.engine.plan(key, lambda: _path(call.engine, p, views))
+    path = call.engine.plan(key, lambda: _path(call.engine, p, views, precision))
     return Bound(call, views, None if path is None else partial(path.enqueue, p.alpha, p.beta))
 
 
-def _path(engine: Engine, p: Product, views: tuple[View, ...]) -> GemmPath | None:
+def _path(engine: Engine, p: Product, views: tuple[View, ...], precision: str) -> GemmPath | None:
     """The path of a product of views; ``None`` where C is empty."""
     a, b, c, *extras = views
     problem = bind(
         engine.target, a, b, c, trans_a=p.trans_a, trans_b=p.trans_b, stages=p.epilogue.stages,
         extras=extras, multiplies=p.alpha != 0, reads_c=p.beta != 0,
     )  # fmt: skip
-    return make_path(engine, problem) if c.size else None
+    return make_path(engine, replace(problem, precision=precision)) if c.size else None
 
 
 def out_dtype(dtype: np.dtype[Any], out: Any) -> np.dtype[Any]:

@@ -67,6 +67,7 @@ class SimtGemm:
         if choice.policy is None:
             self._direct(engine)
         else:
+            assert isinstance(choice.policy, GemmPolicy)
             self._tiled(engine, choice.policy)
 
     def enqueue(
@@ -136,7 +137,7 @@ class SimtGemm:
             self._partial_bytes = chunk * one
         out = self._out if splits == 1 else [BUFFER]
         tiles_m, tiles_n = -(-p.m // policy.tile_m), -(-p.n // policy.tile_n)
-        length, group = split_length(p.k, splits, policy), direct_group_size(engine.target)
+        length, group = split_length(p.k, splits, policy.tile_k), direct_group_size(engine.target)
         for first in range(0, p.batch_size, chunk):
             products = min(chunk, p.batch_size - first)
             head: list[Any] = [(LONG, value) for value in (p.m, p.n, p.k, length, first)]
@@ -182,11 +183,12 @@ def specializations_of(
     policy = choice.policy
     if policy is None:
         return [specialize("gemm/direct", target, problem=problem, group_size=group)]
+    assert isinstance(policy, GemmPolicy)
     policy.check(target, problem.compute)
     a, b = panel(problem, policy, "a", aligned), panel(problem, policy, "b", aligned)
     tile = register_tile(policy, problem.compute)
     partial = choice.splits > 1
-    length = split_length(problem.k, choice.splits, policy)
+    length = split_length(problem.k, choice.splits, policy.tile_k)
     repacked = tile.lines * policy.tile_n if policy.repack else 0
     tiled = specialize(
         "gemm/gemm",

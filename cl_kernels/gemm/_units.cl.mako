@@ -1,0 +1,92 @@
+## What a group of a persistent kernel works on, tile after tile, and how its sums reach C.
+
+## STORE_PAIR(p, x, row, col, v, w) stores two neighbouring sums of a row, at columns x and x + 1 after
+## (row, col), where p points; `columns` of them exist.  Code that runs once a tile has to be fetched
+## for it, so it is kept short.  pair: C's rows ("columns": C's columns; v and w are then below each
+## other, at rows row and row + 1) hold them side by side, aligned, and so many are even in number.
+<%def name="define(problem, partial, pair)">
+<%namespace name="epilogue" file="/gemm/_epilogue.cl.mako"/>
+% if partial:
+#define RESULT(acc, row, col) (acc)
+#define STORE(p, v) (*(p) = (v))
+% else:
+${epilogue.define(problem)}
+${epilogue.result(problem)}
+#define STORE(p, v) ${problem.c.elem.name}_store(p, v)
+% endif
+% if not pair:
+#define STORE_PAIR(p, x, row, col, v, w) do { \
+        if ((x) < columns) STORE(p + (x) * c_col, RESULT(v, row, (col) + (x))); \
+        if ((x) + 1 < columns) STORE(p + ((x) + 1) * c_col, RESULT(w, row, (col) + (x) + 1)); \
+    } while (0)
+% elif pair == "columns":
+#define STORE_PAIR(p, x, row, col, v, w) do { \
+        if ((x) < columns) PUT(p + (x) * c_col, RESULT(v, row, (col) + (x)), RESULT(w, (row) + 1, (col) + (x))); \
+    } while (0)
+% else:
+#define STORE_PAIR(p, x, row, col, v, w) do { \
+        if ((x) < columns) PUT(p + (x), RESULT(v, row, (col) + (x)), RESULT(w, row, (col) + (x) + 1)); \
+    } while (0)
+% endif
+% if pair and (partial or problem.c.elem.itemsize > 2):
+#define PUT(p, v, w) (*(__global ${problem.compute.real}2 *)(p) = (${problem.compute.real}2)(v, w))
+% elif pair:
+static inline uint packed_pair(float v, float w)
+{
+    uint bits;
+    asm("cvt.rn.${problem.c.elem.name}x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(w), "f"(v));
+    return bits;
+}
+#define PUT(p, v, w) (*(__global uint *)(p) = packed_pair(v, w))
+% endif
+</%def>
+
+## The head of the loop over this group's units (a tile of a split of a product); it defines
+## first_row, first_col, k_first, steps and tail, and the pointers `names` at their product (C's, if
+## partial, at the sums of its split).  types: what the pointers point to.
+## Tiles are numbered down bands of `band` tile rows, so that groups that run together share lines.
+<%def name="loop(policy, names, types, problem, depth, partial=False)">
+<%namespace name="operands" file="/gemm/_operands.cl.mako"/>
+% for name in names:
+        __global ${types[name]} *const ${name}_whole = ${name}${"" if partial and name == "c" else f" + {name}_offset"};
+% endfor
+        for (int unit = get_group_id(0); unit < units; unit += get_num_groups(0)) {
+            const int tile = unit % (tiles_m * tiles_n), part = unit / (tiles_m * tiles_n) % splits;
+            const int product = unit / (tiles_m * tiles_n) / splits;
+            const int band = tile / (${policy.band} * tiles_n), in_band = tile % (${policy.band} * tiles_n);
+            const int rows = min(${policy.band}, tiles_m - band * ${policy.band});
+            const long first_row = ${policy.tile_m}l * (band * ${policy.band} + in_band % rows);
+            const long first_col = ${policy.tile_n}l * (in_band / rows);
+            const long k_first = part * k_split;
+            const int steps = (int)((min(k_split, k - k_first) + ${depth - 1}) / ${depth});
+            const int tail = (int)(min(k_split, k - k_first) - ${depth}l * (steps - 1));
+% for name in names:
+            __global ${types[name]} *${name} = ${name}_whole;
+% endfor
+${operands.walk([name for name in names if not (partial and name == "c")], len(problem.batch), "first_product + product")}
+% if partial and "c" in names:
+            c += (product * (long)splits + part) * m * n;
+            const long c_row = n, c_col = 1;
+% endif
+</%def>
+
+## Barriers in local memory that count arrivals; a phase ends when all have arrived.
+<%def name="barriers()">
+static inline uint local_address(const __local void *p) { return (uint)(size_t)p; }
+static inline void barrier_init(uint at, uint arrivals)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(at), "r"(arrivals) : "memory");
+}
+static inline void barrier_arrive(uint at)
+{
+    asm volatile("{ .reg .b64 state; mbarrier.arrive.shared::cta.b64 state, [%0]; }" :: "r"(at) : "memory");
+}
+static inline void barrier_wait(uint at, uint parity)
+{
+    uint done;
+    do {
+        asm volatile("{ .reg .pred p; mbarrier.${"try_wait" if target.matrix_units == "wgmma" else "test_wait"}.parity.shared::cta.b64 p, [%1], %2; selp.b32 %0, 1, 0, p; }"
+                     : "=r"(done) : "r"(at), "r"(parity) : "memory");
+    } while (!done);
+}
+</%def>

@@ -1,0 +1,34 @@
+## Warpgroup matrix instructions (PTX ISA, wgmma; marked for portable_gpu.runtime.retarget), and what
+## orders them: 128 work-items multiply a 64-row block of A by a panel of B, both in local memory.
+##
+## An operand lies in lines of 128 bytes, in 16-byte chunks; chunk c of line l is at c ^ (l & 7).
+##   k along the line:   line = row of A (column of B), 128 bytes of k
+##   k across the lines: line = step of k, 64 rows of A (columns of B); such blocks follow each other
+## A descriptor holds, in units of 16 bytes, the start, the distance of 64-row blocks, that of groups
+## of 8 lines (64), and the code of the swizzle.
+
+<%def name="instructions(policy, kind, trans_a, trans_b)">
+<%
+sums = policy.tile_n // 2
+registers = ", ".join(f"%{i}" for i in range(sums))
+shape = f"m64n{policy.tile_n}k{8 if kind == 'tf32' else 16}"
+transposes = "" if kind == "tf32" else f", {trans_a}, {trans_b}"
+%>
+#define A_STEP ${128 if trans_a else 2}
+#define B_STEP ${128 if trans_b else 2}
+#define DESCRIPTOR(address) ((1ul << 62) | (64ul << 32) | (512ul << 16) | (((address) & 0x3ffff) >> 4))
+#define WGMMA_FENCE() asm volatile("//@sm_90a wgmma.fence.sync.aligned;" ::: "memory")
+#define WGMMA_COMMIT() asm volatile("//@sm_90a wgmma.commit_group.sync.aligned;" ::: "memory")
+#define WGMMA_WAIT(pending) asm volatile("//@sm_90a wgmma.wait_group.sync.aligned " #pending ";" ::: "memory")
+% for r in range(policy.blocks):
+#define SUMS${r} ${", ".join(f'"+f"(d{r}_{i})' for i in range(sums))}
+#define WGMMA${r}(a, b, accumulate) asm volatile("//@sm_90a { .reg .pred p; setp.ne.b32 p, %${sums + 2}, 0; wgmma.mma_async.sync.aligned.${shape}.f32.${kind}.${kind} {${registers}}, %${sums}, %${sums + 1}, p, 1, 1${transposes}; }" : SUMS${r} : "l"(a), "l"(b), "r"(accumulate) : "memory")
+% endfor
+</%def>
+
+## All sums of this work-item at rest: what follows may read them.
+<%def name="drain(policy)">
+% for r in range(policy.blocks):
+    asm volatile("//@sm_90a wgmma.wait_group.sync.aligned 0;" : SUMS${r} :: "memory");
+% endfor
+</%def>

@@ -1,0 +1,124 @@
+## C = epilogue(alpha * A @ B + beta * C) in double precision on matrix instructions of warps.
+##
+##   tile of a group: warps_m x warps_n warps, each of blocks x pairs squares of 16 x 16
+##
+##          columns 4q .. 4q+3 of lane % 4 = q         All work-items copy lines of A and B to local
+##          +--+--+--+--+                              memory, `stages` steps of k ahead; each warp
+##   2g     |  |  |  |  |   lane / 4 = g               then reads its fragments and multiplies.
+##   2g + 1 |  |  |  |  |
+##          +--+--+--+--+
+##
+## Which row, column or step of k an index of the instruction stands for is free, as long as both
+## operands agree: so chosen that a lane reads and stores what is adjacent.
+##
+## policy  MmaPolicy        a, b  Lines: how an operand comes to local memory
+## partial, tail, pair, types: as in wgmma
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="epilogue" file="/gemm/_epilogue.cl.mako"/>
+<%namespace name="operands" file="/gemm/_operands.cl.mako"/>
+<%namespace name="units" file="/gemm/_units.cl.mako"/>
+<%namespace name="lines" file="/gemm/_lines.cl.mako"/>
+<%namespace name="mma" file="/gemm/_mma.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+rank = len(problem.batch)
+stages, depth, group = policy.stages, a.depth, policy.group_size
+reach = stages - 2  # warps may be two steps apart
+outputs = ["c"] if partial else ["c"] + [f"e{i}" for i in range(len(problem.extras))]
+%>
+% for e in problem.elements:
+${element.scalar(e)}
+% endfor
+${epilogue.arithmetic(problem.compute)}
+${units.define(problem, partial, pair)}
+${units.barriers()}
+${mma.instructions(target.matrix_units == 'wgmma')}
+${lines.define()}
+
+__kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
+void gemm(long m, long n, long k, long k_split, long first_product, int tiles_m, int tiles_n, int splits, int units\
+${operands.parameters("a", problem.a.elem, rank)}${operands.parameters("b", problem.b.elem, rank)}\
+% if partial:
+, __global value_t *restrict c\
+% else:
+${operands.parameters("c", problem.c.elem, rank, "")}${epilogue.parameters(problem)}, value_t alpha, value_t beta\
+% endif
+${operands.batch_parameters(rank)})
+{
+    __local double2 a_local[${stages * a.bytes // 16}] __attribute__((aligned(128)));
+    __local double2 b_local[${stages * b.bytes // 16}] __attribute__((aligned(128)));
+    __local ulong full[${stages}], empty[${stages}];
+    const uint a_base = local_address(a_local), b_base = local_address(b_local);
+    const uint full_base = local_address(full), empty_base = local_address(empty);
+    const int t = get_local_id(0), lane = t % 32, warp = t / 32, g = lane / 4, q = lane % 4;
+    if (t < ${stages}) {
+        barrier_init(full_base + 8 * t, ${group});
+        barrier_init(empty_base + 8 * t, ${group // 32});
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const int chunk = t % 8, line = t / 8;
+    const uint place_a = line * 128 + (SWIZZLE_${"ACROSS" if a.across else "ALONG"}(line, chunk) << 4);
+    const uint place_b = line * 128 + (SWIZZLE_${"ACROSS" if b.across else "ALONG"}(line, chunk) << 4);
+    const int rows_at = warp / ${policy.warps_n} * ${16 * policy.blocks}, cols_at = warp % ${policy.warps_n} * ${16 * policy.pairs};
+    int stage = 0, ahead = 0;
+    uint phase = 0, ahead_phase = 1;
+${units.loop(policy, ["a", "b"] + outputs, types, problem, depth, partial)}
+            a += k_first * a_col;
+            b += k_first * b_row;
+${lines.place(a, "first_row", "m")}
+${lines.place(b, "first_col", "n")}
+            const long a_advance = ${depth}l * ${"a_col" if a.across else "1"}, b_advance = ${depth}l * ${"b_row" if b.across else "1"};
+% for i in range(policy.blocks):
+            double ${", ".join(f"d{i}_{j}_{r} = 0" for j in range(2 * policy.pairs) for r in range(4))};
+% endfor
+            for (int step = ${-reach}; step < steps; ++step) {
+                if (step + ${reach} < steps) {
+                    barrier_wait(empty_base + 8 * ahead, ahead_phase);
+                    const uint to_a = a_base + ahead * ${a.bytes} + place_a, to_b = b_base + ahead * ${b.bytes} + place_b;
+% if tail:
+                    if (step + ${reach + 1} == steps && tail < ${depth}) {
+                        ${lines.copy_tail(a, "to_a", "a_advance")}
+                        ${lines.copy_tail(b, "to_b", "b_advance")}
+                    } else
+% endif
+                    {
+                        ${lines.copy(a, "to_a", "a_advance")}
+                        ${lines.copy(b, "to_b", "b_advance")}
+                    }
+                    COPIES_ARRIVE(full_base + 8 * ahead);
+                    if (++ahead == ${stages}) { ahead = 0; ahead_phase ^= 1; }
+                }
+                if (step < 0) continue;
+                barrier_wait(full_base + 8 * stage, phase);
+                const __local double2 *a_at = a_local + stage * ${a.bytes // 16}, *b_at = b_local + stage * ${b.bytes // 16};
+                ${mma.step(policy, a, b)}
+                if (lane == 0) barrier_arrive(empty_base + 8 * stage);
+                if (++stage == ${stages}) { stage = 0; phase ^= 1; }
+            }
+            const long top = first_row + rows_at + 2 * g, left = first_col + cols_at + 4 * q;
+            const int columns = (int)min(n - left, ${policy.tile_n}l);
+% for i in range(policy.blocks):
+% if pair == "columns":
+            if (top + ${16 * i} < m) {
+                const long row = top + ${16 * i};
+                __global ${types["c"]} *line_at = c + row + left * c_col;
+% for j in range(2 * policy.pairs):
+                STORE_PAIR(line_at, ${8 * (j - j % 2) + j % 2}, row, left, d${i}_${j}_0, d${i}_${j}_2);
+                STORE_PAIR(line_at, ${8 * (j - j % 2) + j % 2 + 2}, row, left, d${i}_${j}_1, d${i}_${j}_3);
+% endfor
+            }
+% else:
+% for h in range(2):
+            if (top + ${16 * i + h} < m) {
+                const long row = top + ${16 * i + h};
+                __global ${types["c"]} *line_at = c + row * c_row + left * c_col;
+% for j in range(0, 2 * policy.pairs, 2):
+                STORE_PAIR(line_at, ${8 * j}, row, left, d${i}_${j}_${2 * h}, d${i}_${j + 1}_${2 * h});
+                STORE_PAIR(line_at, ${8 * j + 2}, row, left, d${i}_${j}_${2 * h + 1}, d${i}_${j + 1}_${2 * h + 1});
+% endfor
+            }
+% endfor
+% endif
+% endfor
+        }
+}

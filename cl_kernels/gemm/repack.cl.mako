@@ -1,0 +1,96 @@
+## One operand of a product, of any strides, as the matrix unit reads it best: k along the line, lines
+## aligned, k filled up with zeros; converted on the way.
+##
+##   from: rows x k  --->  to: rows x (parts of `pitch` steps of k each)
+##
+## A group moves a square of 64 rows and 64 steps of k through local memory, so that both sides are
+## read and written along what is adjacent.
+##
+## operand  Operand      rows_adjacent  whether rows, not steps of k, are adjacent in `from`
+## elem     f16, bf16, f64, or f32, which is rounded to tf32
+## parts    pieces of a value: itself, rounded to the element; what that leaves, rounded; what both leave
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="operands" file="/gemm/_operands.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+rank = len(operand.batch)
+wide = elem.itemsize == 4
+width = 16 // elem.itemsize
+chunks = 64 // width
+
+
+def word(piece, j):
+    if width < 8:
+        return f"bits[{piece}][{j}]"
+    return f"bits[{piece}][{2 * j}] | (uint)bits[{piece}][{2 * j + 1}] << 16"
+%>
+${element.scalar(operand.elem)}
+typedef ${elem.real} value_t;
+typedef ${{2: "ushort", 4: "uint", 8: "double"}[elem.itemsize]} bits_t;
+typedef ${"double2" if elem.itemsize == 8 else "uint4"} chunk_t;
+% if elem.name == "f64":
+#define to_bits(v) (v)
+% elif elem.name == "f16":
+static inline bits_t to_bits(float v)
+{
+    bits_t bits;
+    vstore_half_rte(v, 0, (half *)&bits);
+    return bits;
+}
+% else:
+// To nearest even, but towards zero where that would overflow.
+static inline bits_t to_bits(float v)
+{
+    const uint bits = as_uint(v), shift = ${13 if wide else 16}, half_unit = (1u << (shift - 1)) - 1;
+    const uint kept = bits >> shift, rounded = (bits + half_unit + (kept & 1)) >> shift;
+    const uint all_ones = 0x7f800000u >> shift;
+    const uint result = (rounded & all_ones) == all_ones ? kept : rounded;
+    return (bits_t)((v != v ? kept | 1u : result)${" << shift" if wide else ""});
+}
+static inline float rest(float v, bits_t bits)
+{
+    const float rounded = as_float(${"bits" if wide else "(uint)bits << 16"});
+    return isfinite(rounded) ? v - rounded : 0.0f;
+}
+% endif
+
+__kernel __attribute__((reqd_work_group_size(256, 1, 1)))
+void repack(long rows, long k, long pitch, int columns\
+${operands.parameters("from", operand.elem, rank)}, __global bits_t *restrict to, long to_offset${operands.batch_parameters(rank)})
+{
+    __local value_t tile[64 * 65];
+    const int t = get_local_id(0);
+    const long first_row = 64l * (get_group_id(0) / columns), first_k = 64l * (get_group_id(0) % columns);
+${operands.locate(["from"], rank, "get_group_id(1)")}
+    to += to_offset + get_group_id(1) * rows * ${parts} * pitch;
+    for (int i = t / 64; i < 64; i += 4) {
+% if rows_adjacent:
+        const int y = t % 64, x = i;
+% else:
+        const int y = i, x = t % 64;
+% endif
+        const long row = first_row + y, at = first_k + x;
+        tile[y * 65 + x] = row < rows && at < k ? ${operand.elem.name}_load(from + row * from_row + at * from_col) : 0;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int i = t; i < ${64 * chunks}; i += 256) {
+        const int y = i / ${chunks}, x = i % ${chunks} * ${width};
+        const long row = first_row + y;
+        if (row >= rows || first_k + x >= pitch) continue;
+        bits_t bits[${parts}][${width}];
+#pragma unroll
+        for (int j = 0; j < ${width}; ++j) {
+            value_t v = tile[y * 65 + x + j];
+% for piece in range(parts):
+            bits[${piece}][j] = to_bits(v);
+% if piece + 1 < parts:
+            v = rest(v, bits[${piece}][j]);
+% endif
+% endfor
+        }
+        __global bits_t *line = to + row * ${parts} * pitch + first_k + x;
+% for piece in range(parts):
+        *(__global chunk_t *)(line + ${piece} * pitch) = (chunk_t)(${", ".join(word(piece, j) for j in range(min(width, 4)))});
+% endfor
+    }
+}

@@ -1,0 +1,166 @@
+## C = epilogue(alpha * A @ B + beta * C) on warpgroup matrix instructions.
+##
+##        work-items of a group                 local memory, `stages` times
+##   0    | consumer 0: blocks x 64 rows of C |      +---------+---------+
+##   128  | consumer 1: the rows below        | <--- | A lines | B lines | <-+  full, empty: barriers
+##   ...  | producer: copies the lines        | -----+---------+---------+---+  of each stage
+##
+## The producer runs ahead of the consumers, also from one tile of C to the next: a group computes
+## tiles get_group_id(0), + get_num_groups(0), ...  A copy announces itself when it is done.
+##
+## policy  WgmmaPolicy      a, b  Lines: how an operand comes to local memory
+## kind    f16, bf16 or tf32: what the instruction takes the elements for
+## parts   pieces of each value; they lie side by side, each k long, and come in turn
+## products  which pieces of A and of B are multiplied, once one, two ... of them have arrived
+## flush   steps of k whose sum the matrix unit, which truncates, keeps before it is added to float
+##         registers, which round; 0: all
+## partial sums of one split of k go to a workspace that gemm/split_sum folds in fixed order
+## tail    whether k (of some split) is no multiple of a step      pair  store two elements at once
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="epilogue" file="/gemm/_epilogue.cl.mako"/>
+<%namespace name="operands" file="/gemm/_operands.cl.mako"/>
+<%namespace name="units" file="/gemm/_units.cl.mako"/>
+<%namespace name="lines" file="/gemm/_lines.cl.mako"/>
+<%namespace name="wgmma" file="/gemm/_wgmma.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+rank = len(problem.batch)
+stages, depth = policy.stages, a.depth
+start = (*sum(products, ())[0], 0)
+totals = "s" if flush else "d"
+sums = [f"{r}_{i}" for r in range(policy.blocks) for i in range(policy.tile_n // 2)]
+outputs = ["c"] if partial else ["c"] + [f"e{i}" for i in range(len(problem.extras))]
+%>
+% for e in problem.elements:
+${element.scalar(e)}
+% endfor
+${epilogue.arithmetic(problem.compute)}
+${units.define(problem, partial, pair)}
+${units.barriers()}
+${wgmma.instructions(policy, kind, int(a.across), int(b.across))}
+${lines.define()}
+
+__kernel __attribute__((reqd_work_group_size(${policy.group_size}, 1, 1)))
+void gemm(long m, long n, long k, long k_split, long first_product, int tiles_m, int tiles_n, int splits, int units\
+${operands.parameters("a", problem.a.elem, rank)}${operands.parameters("b", problem.b.elem, rank)}\
+% if partial:
+, __global value_t *restrict c\
+% else:
+${operands.parameters("c", problem.c.elem, rank, "")}${epilogue.parameters(problem)}, value_t alpha, value_t beta\
+% endif
+${operands.batch_parameters(rank)})
+{
+    __local uint a_local[${stages * a.bytes // 4}] __attribute__((aligned(1024)));
+    __local uint b_local[${stages * b.bytes // 4}] __attribute__((aligned(1024)));
+    __local ulong full[${stages}], empty[${stages}];
+    const uint a_base = local_address(a_local), b_base = local_address(b_local);
+    const uint full_base = local_address(full), empty_base = local_address(empty);
+    const int t = get_local_id(0);
+    if (t < ${stages}) {
+        barrier_init(full_base + 8 * t, 128);
+        barrier_init(empty_base + 8 * t, ${4 * policy.consumers});
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    int stage = 0;
+    uint phase = 0;
+    if (t >= ${128 * policy.consumers}) {
+        const int chunk = t % 8, line = t / 8 % 16;
+        const uint place = line * 128 + ((chunk ^ (line & 7)) << 4);
+${units.loop(policy, ["a", "b"], types, problem, depth)}
+            a += k_first * a_col;
+            b += k_first * b_row;
+${lines.place(a, "first_row", "m")}
+${lines.place(b, "first_col", "n")}
+% if parts > 1:
+            const long a_part = a_row / ${parts}, b_part = b_col / ${parts};
+            for (int part = 0, step = 0; step < steps; part = part == ${parts - 1} ? 0 : part + 1, step += part == 0) {
+                const long a_advance = part == ${parts - 1} ? ${depth} - ${parts - 1} * a_part : a_part;
+                const long b_advance = part == ${parts - 1} ? ${depth} - ${parts - 1} * b_part : b_part;
+% else:
+            const long a_advance = ${depth}l * ${"a_col" if a.across else "1"}, b_advance = ${depth}l * ${"b_row" if b.across else "1"};
+            for (int step = 0; step < steps; ++step) {
+% endif
+                barrier_wait(empty_base + 8 * stage, phase ^ 1);
+                const uint to_a = a_base + stage * ${a.bytes} + place, to_b = b_base + stage * ${b.bytes} + place;
+% if tail:
+                if (step == steps - 1 && tail < ${depth}) {
+                    ${lines.copy_tail(a, "to_a", "a_advance")}
+                    ${lines.copy_tail(b, "to_b", "b_advance")}
+                } else
+% endif
+                {
+                    ${lines.copy(a, "to_a", "a_advance")}
+                    ${lines.copy(b, "to_b", "b_advance")}
+                }
+                COPIES_ARRIVE(full_base + 8 * stage);
+                if (++stage == ${stages}) { stage = 0; phase ^= 1; }
+            }
+        }
+    } else {
+        const int lane = t % 32, above = t / 128 * ${policy.blocks};
+        float ${", ".join(f"d{i} = 0" for i in sums)};
+% if flush:
+        float ${", ".join(f"s{i}" for i in sums)};
+% endif
+${units.loop(policy, outputs, types, problem, depth, partial)}
+            int used = stage;
+% if flush:
+            ${" = ".join(f"s{i}" for i in sums)} = 0;
+% endif
+            for (int first = 0; first < steps; first += ${flush or "steps"}) {
+                for (int step = first; step < ${f"min(first + {flush}, steps)" if flush else "steps"}; ++step) {
+                    ${multiply()}
+                }
+                ${wgmma.drain(policy)}
+% if flush:
+                ${"; ".join(f"s{i} += d{i}" for i in sums)};
+% endif
+            }
+            ${release()}
+            const long top = first_row + above * 64 + t / 32 % 4 * 16 + lane / 4, left = first_col + lane % 4 * 2;
+            const int columns = (int)min(n - left, ${policy.tile_n}l);
+% for r in range(policy.blocks):
+% for h in range(2):
+            if (top + ${64 * r + 8 * h} < m) {
+                const long row = top + ${64 * r + 8 * h};
+                __global ${types["c"]} *line = c + row * c_row + left * c_col;
+% for i in range(2 * h, policy.tile_n // 2, 4):
+                STORE_PAIR(line, ${2 * (i - 2 * h)}, row, left, ${totals}${r}_${i}, ${totals}${r}_${i + 1});
+% endfor
+            }
+% endfor
+% endfor
+        }
+    }
+}
+
+## One step: what has arrived is multiplied, what the step before has used is given back.
+<%def name="multiply()">
+                    const ulong at_a = DESCRIPTOR(a_base + stage * ${a.bytes} + above * 8192), at_b = DESCRIPTOR(b_base + stage * ${b.bytes});
+% for part, pairs in enumerate(products):
+                    barrier_wait(full_base + 8 * (stage + ${part}), phase);
+                    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+                    WGMMA_FENCE();
+% for x, y in pairs:
+% for i in range(4):
+% for r in range(policy.blocks):
+                    WGMMA${r}(at_a + ${x * a.bytes // 16 + 512 * r} + ${i} * A_STEP, at_b + ${y * b.bytes // 16} + ${i} * B_STEP, ${"step - first" if (x, y, i) == start else "1"});
+% endfor
+% endfor
+% endfor
+                    WGMMA_COMMIT();
+% if part == 0:
+                    WGMMA_WAIT(1);
+                    if (step) { ${release()} }
+% endif
+% endfor
+                    used = stage;
+                    stage += ${parts};
+                    if (stage == ${stages}) { stage = 0; phase ^= 1; }
+</%def>
+
+<%def name="release()">
+% for part in range(parts):
+                    if (lane == 0) barrier_arrive(empty_base + 8 * (used + ${part}));
+% endfor
+</%def>

@@ -1,0 +1,80 @@
+"""Whether this device multiplies matrices by its matrix units as the kernels expect."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pyopencl as cl
+
+from portable_gpu.errors import PortableGPUError
+from portable_gpu.ops.gemm.choice import GemmChoice
+from portable_gpu.ops.gemm.matrix import MatrixGemm
+from portable_gpu.ops.gemm.matrix_format import F64, format_of
+from portable_gpu.ops.gemm.matrix_policy import MmaPolicy, WgmmaPolicy
+from portable_gpu.ops.gemm.problem import GemmProblem, Operand
+from portable_gpu.runtime.engine import Engine
+
+_M, _N, _K = 136, 72, 328  # more than a tile, a tail of k, and whole copies
+
+
+def works(engine: Engine, problem: GemmProblem) -> bool:
+    """Whether small products in the format of ``problem`` come out right; found out once."""
+    form = format_of(problem)
+    assert form is not None
+    return engine.plan(("matrix units work", form.kind), lambda: _check(engine, problem))
+
+
+def _check(engine: Engine, problem: GemmProblem) -> bool:
+    try:
+        right = all(_multiplies(engine, problem, transposed) for transposed in (False, True))
+        trouble = "" if right else "a test product is wrong"
+    except (PortableGPUError, cl.Error) as error:
+        trouble = str(error).splitlines()[0]
+    if trouble:
+        name = engine.target.facts.name
+        warnings.warn(f"the matrix units of {name} are not used: {trouble}", stacklevel=2)
+    return not trouble
+
+
+def _multiplies(engine: Engine, problem: GemmProblem, transposed: bool) -> bool:
+    """Compare a product of small whole numbers, exact in every format, bit by bit."""
+    random = np.random.default_rng(1)
+    a, b = random.integers(-4, 5, (_M, _K)), random.integers(-4, 5, (_K, _N))
+    elem, compute = problem.a.elem, problem.compute
+
+    def operand(rows: int, cols: int) -> Operand:
+        row, col = (1, rows) if transposed else (cols, 1)
+        return Operand(elem, row, col, (), False, 16)
+
+    small = GemmProblem(
+        _M, _N, _K, (), operand(_M, _K), operand(_K, _N), Operand(compute, _N, 1, (), False, 16),
+        compute, precision=problem.precision,
+    )  # fmt: skip
+    kind, form = MmaPolicy if compute == F64 else WgmmaPolicy, format_of(small)
+    assert form is not None
+    path = MatrixGemm(
+        engine, small, GemmChoice("", kind.for_shape_class("small", parts=form.parts))
+    )
+    state, flags = engine.state(), cl.mem_flags
+    buffers = [
+        cl.Buffer(
+            engine.context,
+            flags.READ_ONLY | flags.COPY_HOST_PTR,
+            hostbuf=_stored(np.ascontiguousarray(x.T if transposed else x), elem.name),
+        )
+        for x in (a, b)
+    ]
+    found = np.full((_M, _N), np.nan, np.float64 if compute == F64 else np.float32)
+    out = cl.Buffer(engine.context, flags.READ_WRITE | flags.COPY_HOST_PTR, hostbuf=found)
+    event = path.enqueue(1.0, 0.0, state, [*buffers, out], (0, 0, 0))
+    cl.enqueue_copy(state.queue, found, out, wait_for=[event])
+    return np.array_equal(found, a @ b)
+
+
+def _stored(values: np.ndarray, name: str) -> np.ndarray:
+    """Whole numbers as an element stores them."""
+    if name in ("f16", "f64"):
+        return values.astype(np.float16 if name == "f16" else np.float64)
+    singles = values.astype(np.float32)
+    return (singles.view(np.uint32) >> 16).astype(np.uint16) if name == "bf16" else singles

@@ -1,0 +1,94 @@
+"""What matrix units are given for the elements of a product, and what has to be repacked for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from portable_gpu.dtypes import BF16, Element, element
+from portable_gpu.ops.gemm.matrix_policy import LINE
+from portable_gpu.ops.gemm.problem import GemmProblem, Operand
+
+F32, F64 = element(np.float32), element(np.float64)
+#: Of each precision: which pieces of A and B (0 leads) are multiplied, once so many have arrived.
+#: Of six products the largest comes last: the matrix unit truncates by the size of the sum so far.
+_PRODUCTS = {
+    "tf32": (((0, 0),),),
+    "tf32x3": (((0, 0),), ((0, 1), (1, 0))),
+    "bf16x3": (((0, 0),), ((0, 1), (1, 0))),
+    "bf16x6": ((), ((1, 1), (0, 1), (1, 0)), ((0, 2), (2, 0), (0, 0))),
+}
+
+
+@dataclass(frozen=True)
+class Format:
+    """What the matrix unit multiplies.
+
+    Attributes:
+        kind: The instruction's name of the elements.
+        elem: The element in memory.
+        products: Which pieces of A's and B's values are multiplied, once one, two ... of the
+            pieces have arrived; 0 is the value itself, rounded to the element, 1 what that
+            leaves, and so on.
+    """
+
+    kind: Literal["f16", "bf16", "tf32", "f64"]
+    elem: Element
+    products: tuple[tuple[tuple[int, int], ...], ...] = (((0, 0),),)
+
+    @property
+    def parts(self) -> int:
+        """Pieces of each value."""
+        return len(self.products)
+
+    @property
+    def work(self) -> int:
+        """Products of pieces for each product of values."""
+        return sum(len(pairs) for pairs in self.products)
+
+    @property
+    def width(self) -> int:
+        """Elements of a copy of 16 bytes."""
+        return 16 // self.elem.itemsize
+
+    @property
+    def depth(self) -> int:
+        """Elements of a line."""
+        return LINE // self.elem.itemsize
+
+    def across(self, operand: Operand, side: Literal["a", "b"], extent: int, k: int) -> bool | None:
+        """Whether k runs across an operand's lines as it lies in memory; ``None``: repack it.
+
+        A copy takes 16 aligned bytes, all of them inside the matrix.
+        """
+        along_extent, along_k = strides(operand, side)
+        if operand.elem != self.elem or operand.aligned_bytes < 16 or self.parts > 1:
+            return None
+        if along_k == 1 and k % self.width == 0:
+            return False
+        # The instruction for tf32 takes k along the lines only.
+        fits = along_extent == 1 and extent % self.width == 0 and self.kind != "tf32"
+        return True if fits else None
+
+
+def strides(operand: Operand, side: Literal["a", "b"]) -> tuple[int, int]:
+    """An operand's strides along the rows of A (columns of B), and along k."""
+    return (operand.row, operand.col) if side == "a" else (operand.col, operand.row)
+
+
+def format_of(problem: GemmProblem) -> Format | None:
+    """The format in which matrix units compute a problem to its precision; ``None`` for none."""
+    if problem.compute == F64 and problem.a.elem.real == problem.b.elem.real == "double":
+        return Format("f64", F64)
+    if problem.compute != F32:
+        return None
+    if problem.a.elem == problem.b.elem and problem.a.elem.itemsize == 2:
+        elem = problem.a.elem
+        return Format("f16" if elem.name == "f16" else "bf16", elem)
+    if problem.precision == "ieee":
+        return None
+    kind: Literal["tf32", "bf16"] = "bf16" if problem.precision.startswith("bf16") else "tf32"
+    elem = BF16 if kind == "bf16" else F32
+    return Format(kind, elem, _PRODUCTS[problem.precision])

@@ -1,0 +1,221 @@
+"""How a product is cut for matrix units: WgmmaPolicy, where warpgroups feed them, and MmaPolicy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from portable_gpu.dtypes import Element
+from portable_gpu.targets import Target
+from portable_gpu.tuning.policy import Policy
+
+#: Bytes of a line of local memory: the matrix unit's widest swizzle.
+LINE = 128
+_WARPGROUP = 128
+
+
+@dataclass(frozen=True)
+class WgmmaPolicy(Policy):
+    """How ``cl_kernels/gemm/wgmma.cl.mako`` cuts a product.
+
+    Attributes:
+        consumers: Warpgroups that multiply; one more copies.
+        blocks: Blocks of 64 rows of C that each of them sums in registers.
+        tile_n: Columns of C of a group.
+        stages: Steps of k in local memory at a time.
+        band: Tile rows that are walked together, for the cache's sake.
+        flush: Steps of k, of 128 bytes of each piece, after which the matrix unit's sums, which
+            truncate, are added to registers, which round; 0 for never.
+    """
+
+    consumers: int
+    blocks: int
+    tile_n: int
+    stages: int
+    band: int = 8
+    flush: int = 0
+
+    @property
+    def tile_m(self) -> int:
+        """Rows of C of a group."""
+        return 64 * self.blocks * self.consumers
+
+    @property
+    def group_size(self) -> int:
+        """Work-items of a group."""
+        return _WARPGROUP * (self.consumers + 1)
+
+    @property
+    def copiers(self) -> int:
+        """Work-items that copy lines."""
+        return _WARPGROUP
+
+    def local_bytes(self, elem: Element) -> int:
+        """Local memory of a group, whatever the element."""
+        return self.stages * (LINE * (self.tile_m + self.tile_n) + 16)
+
+    def groups(self, target: Target) -> int:
+        """The most groups to launch: those that run at a time, for they take tile after tile."""
+        by_memory = target.local_mem_per_unit // (self.stages * LINE * (self.tile_m + self.tile_n))
+        by_registers = 65536 // (168 * self.group_size)
+        return target.compute_units * max(1, min(by_memory, by_registers))
+
+    @classmethod
+    def default(cls, target: Target, elem: Element) -> WgmmaPolicy:
+        """The policy of large products."""
+        return cls.for_shape_class("large")
+
+    @classmethod
+    def for_shape_class(cls, shape_class: str, parts: int = 1) -> WgmmaPolicy:
+        """The default of one of :data:`WGMMA_CLASSES`.
+
+        Args:
+            shape_class: Its name.
+            parts: Pieces that values are split into; sums are then as accurate as float32's.
+        """
+        consumers, tile_n, stages = _CLASSES[shape_class]
+        if parts == 1:
+            return cls(consumers, 1, tile_n, stages, band=16)
+        return cls(consumers, 1, min(tile_n, 128), 6, flush=1 if parts > 2 else 2)
+
+    @classmethod
+    def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
+        """What the tuner varies; :meth:`limits` drops what does not fit."""
+        return {
+            "consumers": (1, 2, 3),
+            "blocks": (1, 2),
+            "tile_n": (64, 128, 192, 256),
+            "stages": (3, 4, 5, 6),
+            "band": (4, 8, 16),
+            "flush": (0, 1, 2, 4, 8, 16),
+        }
+
+    def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
+        """Every condition that the kernel relies on."""
+        sums = self.blocks * self.tile_n // 2 * (2 if self.flush else 1)
+        share = min(255, 65536 // self.group_size // 8 * 8)
+        local = self.local_bytes(elem)
+        return {
+            "the target's matrix units are fed by warpgroups": target.matrix_units == "wgmma",
+            "consumers is 1 to 7": 1 <= self.consumers <= 7,
+            "blocks is at least 1": self.blocks >= 1,
+            "tile_n is 64, 128, 192 or 256": self.tile_n in (64, 128, 192, 256),
+            "stages is at least 3": self.stages >= 3,
+            "band is at least 1": self.band >= 1,
+            f"the sums ({sums} registers) leave 24 of {share}": sums + 24 <= share,
+            f"local memory ({local} bytes) is at most {target.static_local_mem}": (
+                local <= target.static_local_mem
+            ),
+        }
+
+
+@dataclass(frozen=True)
+class MmaPolicy(Policy):
+    """How ``cl_kernels/gemm/mma.cl.mako`` cuts a product.
+
+    Attributes:
+        warps_m, warps_n: Warps of a group, one above and beside the other.
+        blocks, pairs: Squares of 16 x 16 of C that each sums, one above and beside the other.
+        stages: Steps of k in local memory at a time.
+        band: Tile rows that are walked together, for the cache's sake.
+    """
+
+    warps_m: int
+    warps_n: int
+    blocks: int
+    pairs: int
+    stages: int
+    band: int = 8
+
+    flush = 0
+
+    @property
+    def tile_m(self) -> int:
+        """Rows of C of a group."""
+        return 16 * self.blocks * self.warps_m
+
+    @property
+    def tile_n(self) -> int:
+        """Columns of C of a group."""
+        return 16 * self.pairs * self.warps_n
+
+    @property
+    def group_size(self) -> int:
+        """Work-items of a group."""
+        return 32 * self.warps_m * self.warps_n
+
+    @property
+    def copiers(self) -> int:
+        """Work-items that copy lines: all."""
+        return self.group_size
+
+    def local_bytes(self, elem: Element) -> int:
+        """Local memory of a group, whatever the element."""
+        return self.stages * (LINE * (self.tile_m + self.tile_n) + 16)
+
+    def groups(self, target: Target) -> int:
+        """The most groups to launch: any number, one for each tile."""
+        return 1 << 31
+
+    @classmethod
+    def default(cls, target: Target, elem: Element) -> MmaPolicy:
+        """The policy of large products."""
+        return cls.for_shape_class("large")
+
+    @classmethod
+    def for_shape_class(cls, shape_class: str, parts: int = 1) -> MmaPolicy:
+        """The default of one of :data:`MMA_CLASSES`; values are not split."""
+        assert parts == 1
+        return cls(*_MMA_CLASSES[shape_class])
+
+    @classmethod
+    def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
+        """What the tuner varies; :meth:`limits` drops what does not fit."""
+        return {
+            "warps_m": (1, 2, 4),
+            "warps_n": (1, 2, 4),
+            "blocks": (1, 2, 4),
+            "pairs": (1, 2, 4),
+            "stages": (3, 4, 5, 6),
+            "band": (4, 8, 16),
+        }
+
+    def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
+        """Every condition that the kernel relies on."""
+        sizes = (self.warps_m, self.warps_n, self.blocks, self.pairs, self.band)
+        if min(sizes) < 1:
+            return {f"sizes are at least 1 (they are {sizes})": False}
+        sums = 16 * self.blocks * self.pairs
+        local, lines = self.local_bytes(elem), self.copiers // 8
+        return {
+            "the target has matrix units": target.matrix_units != "",
+            "stages is at least 3": self.stages >= 3,
+            f"a group ({self.group_size}) has at most {target.max_work_group_size} work-items": (
+                self.group_size <= target.max_work_group_size
+            ),
+            f"copies of {lines} lines divide tile_m and tile_n": (
+                self.tile_m % lines == 0 and self.tile_n % lines == 0
+            ),
+            f"the sums ({sums} registers) leave half of {target.registers}": (
+                sums <= target.registers // 2 + 1
+            ),
+            f"local memory ({local} bytes) is at most {target.static_local_mem}": (
+                local <= target.static_local_mem
+            ),
+        }
+
+
+#: Consumers, tile_n and stages; and the sizes of MmaPolicy, of the kinds of product that have
+#: policies of their own.
+_CLASSES = {
+    "large": (2, 256, 4),
+    "wide": (2, 192, 4),
+    "medium": (2, 128, 4),
+    "small": (1, 128, 4),
+    "tiny": (1, 64, 4),
+}
+_MMA_CLASSES = {"large": (2, 4, 4, 2, 4), "medium": (2, 4, 2, 2, 4), "small": (2, 2, 2, 2, 4)}
+#: Those kinds, and how much of the large tile's rate theirs reach (measured on one H200).
+WGMMA_CLASSES = {"large": 1.0, "wide": 0.97, "medium": 0.86, "small": 0.6, "tiny": 0.4}
+MMA_CLASSES = {"large": 1.0, "medium": 0.8, "small": 0.6}

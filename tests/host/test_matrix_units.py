@@ -1,0 +1,252 @@
+"""Matrix units with no device: the retarget, formats, policies, and what is chosen where."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from portable_gpu.dtypes import BF16, PRECISIONS, check_precision, element
+from portable_gpu.errors import ArgumentError, PolicyError
+from portable_gpu.ops.gemm import explain, matrix_check, paths
+from portable_gpu.ops.gemm.matrix import arrange
+from portable_gpu.ops.gemm.matrix_choice import choose_matrix, kernel_of
+from portable_gpu.ops.gemm.matrix_format import F32, F64, format_of
+from portable_gpu.ops.gemm.matrix_policy import (
+    MMA_CLASSES,
+    WGMMA_CLASSES,
+    MmaPolicy,
+    WgmmaPolicy,
+)
+from portable_gpu.ops.gemm.problem import GemmProblem, Operand
+from portable_gpu.runtime.retarget import is_marked, retarget
+from portable_gpu.targets import class_names, example_target
+from portable_gpu.tuning.table import TuningTable
+
+F16 = element(np.float16)
+HOPPER = example_target("nvidia-sm90")
+TABLE = TuningTable([])
+
+PTX = """.version 8.8
+.target sm_90, texmode_independent
+.address_size 64
+	//@sm_90a wgmma.fence.sync.aligned;
+	mov.u32 %r1, %tid.x; // a comment
+	//@sm_90a wgmma.commit_group.sync.aligned;
+"""
+
+
+def problem(
+    m: int, n: int, k: int, elem: Any, trans: str = "NN", precision: str = "ieee"
+) -> GemmProblem:
+    def operand(rows: int, cols: int, across: bool) -> Operand:
+        return Operand(elem, *((1, rows) if across else (cols, 1)), (), False, 16)
+
+    compute = F64 if elem == F64 else F32
+    a, b = operand(m, k, trans[0] == "T"), operand(k, n, trans[1] == "T")
+    return GemmProblem(m, n, k, (), a, b, operand(m, n, False), compute, precision=precision)
+
+
+def test_retarget_uncovers_and_names_the_target() -> None:
+    assert is_marked(PTX)
+    text = retarget(PTX)
+    assert not is_marked(text)
+    assert ".target sm_90a, texmode_independent" in text
+    assert "\twgmma.fence.sync.aligned;" in text
+    assert "// a comment" in text
+    assert text.count("\n") == PTX.count("\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (PTX.replace("//@sm_90a ", ""), "found none"),
+        (PTX.replace("@sm_90a wgmma.f", "@sm_100a wgmma.f"), "found sm_100a, sm_90a"),
+        (PTX.replace(".target", ".targets"), "one .target line is expected; found 0"),
+    ],
+)
+def test_retarget_refuses_what_it_does_not_know(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        retarget(text)
+
+
+def test_targets_say_what_matrix_units_they_have() -> None:
+    units = {name: example_target(name).matrix_units for name in class_names()}
+    assert {name for name, value in units.items() if value} == {"nvidia"}
+    sms = {sm: example_target(f"nvidia-sm{sm}").matrix_units for sm in (70, 75, 80, 89, 90, 100)}
+    assert sms == {70: "", 75: "", 80: "mma", 89: "mma", 90: "wgmma", 100: "mma"}
+    assert HOPPER.static_local_mem > HOPPER.local_mem_size
+
+
+def test_formats() -> None:
+    kinds = {p: format_of(problem(64, 64, 64, F32, precision=p)) for p in PRECISIONS}
+    assert kinds["ieee"] is None
+    assert [(p, f.kind, f.parts, f.work) for p, f in kinds.items() if f] == [
+        ("tf32", "tf32", 1, 1),
+        ("tf32x3", "tf32", 2, 3),
+        ("bf16x3", "bf16", 2, 3),
+        ("bf16x6", "bf16", 3, 6),
+    ]
+    for elem, kind in ((F16, "f16"), (BF16, "bf16"), (F64, "f64")):
+        for precision in PRECISIONS:  # is of float32 only
+            form = format_of(problem(64, 64, 64, elem, precision=precision))
+            assert form is not None
+            assert (form.kind, form.parts) == (kind, 1)
+    mixed = replace(problem(64, 64, 64, F16), b=problem(64, 64, 64, BF16).b)
+    assert format_of(mixed) is None
+    for elem in (element(np.int32), element(np.complex64)):
+        assert format_of(replace(problem(8, 8, 8, elem), compute=elem)) is None
+
+
+@pytest.mark.parametrize("precision", [p for p in PRECISIONS if p != "ieee"])
+def test_products_use_pieces_that_have_arrived(precision: str) -> None:
+    form = format_of(problem(64, 64, 64, F32, precision=precision))
+    assert form is not None
+    for arrived, pairs in enumerate(form.products):
+        assert all(max(pair) <= arrived for pair in pairs)
+    pairs = [pair for pairs in form.products for pair in pairs]
+    assert len(set(pairs)) == len(pairs)
+    assert (0, 0) in pairs
+
+
+def test_unknown_precision() -> None:
+    with pytest.raises(ArgumentError, match="precision is 'fp8'; known are ieee, tf32"):
+        check_precision("fp8")
+
+
+def test_what_is_read_as_it_lies() -> None:
+    form = format_of(problem(64, 64, 64, F16))
+    assert form is not None
+    along, across = Operand(F16, 64, 1, (), False, 16), Operand(F16, 1, 64, (), False, 16)
+    assert form.across(along, "a", 64, 64) is False
+    assert form.across(across, "a", 64, 64) is True
+    assert form.across(across, "b", 64, 64) is False
+    assert form.across(along, "a", 64, 60) is None  # a copy would pass the end of a row
+    assert form.across(across, "a", 60, 64) is None
+    assert form.across(replace(along, aligned_bytes=8), "a", 64, 64) is None
+    assert form.across(replace(along, col=2), "a", 64, 64) is None
+    tf32 = format_of(problem(64, 64, 64, F32, precision="tf32"))
+    assert tf32 is not None
+    assert tf32.across(Operand(F32, 1, 64, (), False, 16), "a", 64, 64) is None
+
+
+@pytest.mark.parametrize("elem", [F16, BF16, F32, F64], ids=lambda e: e.name)
+def test_default_policies_fit(elem: Any) -> None:
+    for name in WGMMA_CLASSES:
+        for parts in (1, 2, 3):
+            WgmmaPolicy.for_shape_class(name, parts).check(HOPPER, elem)
+    for name in MMA_CLASSES:
+        MmaPolicy.for_shape_class(name).check(HOPPER, F64)
+
+
+def test_policies_that_do_not_fit() -> None:
+    policy = WgmmaPolicy.default(HOPPER, F16)
+    for changed, message in (
+        (replace(policy, tile_n=100), "tile_n is 64, 128, 192 or 256"),
+        (replace(policy, stages=2), "stages is at least 3"),
+        (replace(policy, stages=9), "local memory"),
+        (replace(policy, flush=1), "leave 24 of 168"),
+    ):
+        with pytest.raises(PolicyError, match=message):
+            changed.check(HOPPER, F16)
+    with pytest.raises(PolicyError, match="fed by warpgroups"):
+        policy.check(example_target("nvidia-sm80"), F16)
+    with pytest.raises(PolicyError, match="copies of 32 lines"):
+        MmaPolicy(1, 8, 1, 1, 4).check(HOPPER, F64)
+
+
+def test_main_loops_of_targets() -> None:
+    half, double = format_of(problem(64, 64, 64, F16)), format_of(problem(64, 64, 64, F64))
+    assert [kernel_of(f, HOPPER) for f in (half, double, None)] == ["wgmma", "mma", None]
+    ampere = example_target("nvidia-sm80")
+    for sm in (80, 86):  # only what fits is chosen
+        target = example_target(f"nvidia-sm{sm}")
+        choice = choose_matrix(problem(2048, 2048, 2048, F64), target, TABLE)
+        assert choice is not None
+        assert choice.policy is not None
+        choice.policy.check(target, F64)
+    assert [kernel_of(f, ampere) for f in (half, double)] == [None, "mma"]
+    assert kernel_of(double, example_target("gcn")) is None
+
+
+def test_choices() -> None:
+    large = choose_matrix(problem(8192, 8192, 8192, F16), HOPPER, TABLE)
+    assert large is not None
+    assert (large.path, large.splits, large.shape_class) == ("wgmma", 1, "large")
+    small = choose_matrix(problem(1024, 1024, 1024, F16), HOPPER, TABLE)
+    assert small is not None
+    assert isinstance(small.policy, WgmmaPolicy)
+    assert small.policy.tile_m * small.policy.tile_n < 128 * 256
+    deep = choose_matrix(problem(64, 64, 100000, F16), HOPPER, TABLE)
+    assert deep is not None
+    assert deep.splits > 1
+    assert choose_matrix(problem(4, 4, 8, F16), HOPPER, TABLE) is None
+    assert choose_matrix(problem(64, 64, 64, F32), HOPPER, TABLE) is None
+    assert choose_matrix(problem(64, 64, 64, F16), example_target("gcn"), TABLE) is None
+
+
+def test_double_precision_turns_operands_to_where_they_lie_well() -> None:
+    turned = {}
+    for trans in ("NN", "NT", "TN", "TT"):
+        choice = choose_matrix(problem(512, 512, 512, F64, trans), HOPPER, TABLE)
+        assert choice is not None
+        turned[trans] = choice.transposed
+    assert turned == {"NN": True, "NT": False, "TN": False, "TT": False}
+
+
+def test_arrangement_repacks_what_it_must() -> None:
+    policy = WgmmaPolicy.for_shape_class("small")
+    assert not arrange(problem(64, 64, 64, F16, "TN"), policy, HOPPER).repacks
+    odd = arrange(problem(65, 63, 61, F16), policy, HOPPER)
+    assert set(odd.repacks) == {"a", "b"}
+    assert odd.problem.a.row % 8 == 0
+    assert odd.starts["b"] == odd.repacks["a"].elements
+    tf32 = arrange(problem(64, 64, 64, F32, "NN", "tf32"), policy, HOPPER)
+    assert set(tf32.repacks) == {"b"}
+    split = arrange(
+        problem(64, 64, 61, F32, "NN", "bf16x6"), WgmmaPolicy.for_shape_class("small", 3), HOPPER
+    )
+    assert (split.repacks["a"].parts, split.problem.a.row) == (3, 3 * 64)
+
+
+def test_explain_tells_the_path_and_the_precision() -> None:
+    f32 = np.dtype(np.float32)
+    said = explain("gemm", (4096, 4096, 4096), f32, HOPPER, TABLE, precision="bf16x6")
+    assert (said.path, said.kernels) == ("wgmma", ("gemm/wgmma",))
+    assert explain("gemm", (4096, 4096, 4096), f32, HOPPER, TABLE).path == "tiled"
+
+
+class FakeEngine:
+    """Just enough of an engine for the choice of a path."""
+
+    def __init__(self) -> None:
+        self.target, self.table, self.known = HOPPER, TABLE, {}
+
+    def plan(self, key: Any, make: Any) -> Any:
+        if key not in self.known:
+            self.known[key] = make()
+        return self.known[key]
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_path_falls_back_where_units_do_not_work(
+    monkeypatch: pytest.MonkeyPatch, right: bool
+) -> None:
+    tried = []
+    monkeypatch.setattr(matrix_check, "_multiplies", lambda *args: tried.append(args) or right)
+    monkeypatch.setattr(paths, "MatrixGemm", lambda *_: "matrix units")
+    monkeypatch.setattr(paths, "SimtGemm", lambda *_: "tiles")
+    engine: Any = FakeEngine()
+    taken = []
+    for _ in range(2):
+        if right:
+            taken.append(paths.make_path(engine, problem(256, 256, 256, F16)))
+        elif not tried:
+            with pytest.warns(UserWarning, match="are not used: a test product is wrong"):
+                taken.append(paths.make_path(engine, problem(256, 256, 256, F16)))
+        else:
+            taken.append(paths.make_path(engine, problem(256, 256, 256, F16)))
+    assert taken == ["matrix units" if right else "tiles"] * 2
+    assert len(tried) == (2 if right else 1)  # both ways round, once
