@@ -5,11 +5,12 @@
 ##   summed i    a a a a                                 R rows at a time add to U vectors of
 ##     |         a a a a  R rows share one load and      sums, which are in registers meanwhile
 ##     v         ...      store of the sums
+## Short rows are taken one by one (R = 1), in the order of memory.
 ##
 ## One work-item is a group; it takes one block of outputs and, with `split`, one part of the
 ## summed axis: then the last part of a block to finish adds the parts, in their order.
 ##
-## V, R, U: vector, rows, unroll of the policy.  B: outputs of a block at most.
+## V: elements of a vector.  B: outputs of a block at most.
 ## elem, real: element, and the real type of the sums.  P: reals of an element.  C = V * P; S: type
 ## of P reals.  conj: conjugate A.  unit: a_out == 1 (else V == U == 1).  y_unit: y_step == 1.
 <%namespace name="element" file="/common/element.cl.mako"/>
@@ -23,25 +24,30 @@ ${gemv.adjacent(elem, real, W, False)}
 % endfor
 ${lanes.finish(elem, real, C, y_unit)}
 
+## Rows in turn, for that is the order of memory; several have sums of their own (p and q), for a
+## chain of additions to s would last longer.
 <%def name="add_rows(W, unroll, rows)">
-<% T = vector(real, W * P) %>
+<%
+    T = vector(real, W * P)
+    sums = [("s", "p", ".x"), ("t", "q", ".y")] if elem.complex else [("s", "p", "")]
+%>
 % for k in range(rows):
         const ${S} x${k} = load_one(x + (i + ${k}) * x_step);
         __global const ${elem.name}_t *a${k} = a + (i + ${k}) * a_sum;
-% endfor
 % for u in range(unroll):
-        {
-% for k in range(rows):
-        const ${T} v${k} = load${W}(a${k}${f" + {u * W}" if u else ""});
+        const ${T} v${k}_${u} = load${W}(a${k}${f" + {u * W}" if u else ""});
+% for s, p, part in sums:
+        ${f"{s}{u} +=" if rows == 1 else f"{p}{u} +=" if k else f"{T} {p}{u} ="} v${k}_${u} * x${k}${part};
 % endfor
-% if elem.complex:
-        s${u} += ${" + ".join(f"v{k} * x{k}.x" for k in range(rows))};
-        t${u} += ${" + ".join(f"v{k} * x{k}.y" for k in range(rows))};
-% else:
-        s${u} += ${" + ".join(f"v{k} * x{k}" for k in range(rows))};
+% endfor
+% endfor
+% if rows > 1:
+% for u in range(unroll):
+% for s, p, part in sums:
+        ${s}${u} += ${p}${u};
+% endfor
+% endfor
 % endif
-        }
-% endfor
 </%def>
 
 <%def name="panel(W, unroll)">

@@ -25,7 +25,7 @@ from portable_gpu.errors import (
 from portable_gpu.ops.gemv import EXPLAINERS, gemv, specializations
 from portable_gpu.ops.gemv.policy import ColumnPolicy, RowPolicy
 from portable_gpu.ops.gemv.problem import GemvProblem
-from portable_gpu.ops.gemv.route import choose
+from portable_gpu.ops.gemv.route import Route, choose
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.tuning.table import TuningTable
 
@@ -86,7 +86,9 @@ def shapes_about(engine: Engine) -> list[tuple[int, int]]:
     edges = (1, 2, width - 1, width, width + 1)
     square = [(m, n) for m in (1, width - 1, 17) for n in edges]
     narrow = [(300, n) for n in (1, 3, 16, 32, 37, 128)]
-    return [*square, *narrow, (37, 101), (1, 20011), (3, 20011), (70, 1031), (1031, 2)]
+    # A CPU walks along rows within a page one by one, and writes out those of few vectors.
+    paged = [(131, 300), (300, 517), (41, 1024)]
+    return [*square, *narrow, *paged, (37, 101), (1, 20011), (3, 20011), (70, 1031), (1031, 2)]
 
 
 @pytest.mark.path
@@ -338,5 +340,26 @@ def test_few_long_rows_are_split(engine: Engine) -> None:
     for m, n, a_out, a_sum in ((2, 1 << 22, 1 << 22, 1), (2, 1 << 22, 1, 2)):
         problem = GemvProblem(elem, m, n, a_out, a_sum, 1, 1)
         route = choose(problem, engine.target, TuningTable([]))
-        assert route.parts > 1
+        alone = engine.target.is_cpu and engine.target.compute_units == 1
+        assert (route.parts == 1) if alone else (route.parts > 1)
         assert route.part_size * (route.parts - 1) < n <= route.part_size * route.parts
+
+
+def test_cpu_walks_short_rows_in_order(engine: Engine) -> None:
+    """Rows within a page one by one, written out if they are few vectors; longer ones together."""
+    from portable_gpu.dtypes import element
+
+    if not engine.target.is_cpu:
+        pytest.skip("a route of CPUs")
+    elem = element(np.dtype(np.float32))
+
+    def route(m: int, n: int, *, trans: bool = False) -> Route:
+        strides = (1, m) if trans else (n, 1)
+        return choose(GemvProblem(elem, m, n, *strides, 1, 1), engine.target, TuningTable([]))
+
+    for n, side_by_side in ((16, False), (1024, False), (1025, True), (1 << 20, True)):
+        assert route(4096, n).context["side_by_side"] is side_by_side
+    assert route(4096, 16).context["Q"] == 16 // route(4096, 16).context["V"]
+    assert route(4096, 1024).context["Q"] == 0
+    for m, together in ((16, True), (1024, False), (1025, True)):
+        assert (route(m, 4096, trans=True).context["R"] > 1) is together

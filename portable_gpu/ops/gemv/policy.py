@@ -67,7 +67,7 @@ class RowPolicy(Policy):
     def default(cls, target: Target, elem: Element) -> RowPolicy:
         """CPU: as many rows as hide a multiply-add's latency.  GPU: 128-bit loads, 4 rows."""
         if target.is_cpu:
-            return cls(1, _vector(target, elem), 1, 8 // elem.components, 1, 4, 1 << 19)
+            return cls(1, _vector(target, elem), 1, 8 // elem.components, 1, 32, 1 << 16)
         size = max(target.subgroup_size, min(256, target.max_work_group_size))
         rows = 4 if real_bytes(elem) * elem.components <= 8 else 2
         return cls(size, _vector(target, elem), target.subgroup_size, rows, 1, 4, 1 << 14)
@@ -84,8 +84,8 @@ class RowPolicy(Policy):
             "lanes": (1,) if target.is_cpu else (max(1, size // 4), max(1, size // 2), size),
             "rows": (1, 2, 4, 8, 16) if target.is_cpu else (1, 2, 4),
             "unroll": (1, 2, 4) if target.is_cpu else (1,),
-            "groups_per_unit": (2, 4, 8),
-            "grain": (1 << 18, 1 << 19, 1 << 20) if target.is_cpu else (1 << 13, 1 << 14, 1 << 16),
+            "groups_per_unit": (4, 8, 32) if target.is_cpu else (2, 4, 8),
+            "grain": (1 << 15, 1 << 16, 1 << 19) if target.is_cpu else (1 << 13, 1 << 14, 1 << 16),
         }
 
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
@@ -134,7 +134,7 @@ class ColumnPolicy(Policy):
     def default(cls, target: Target, elem: Element) -> ColumnPolicy:
         """CPU: panels of 8 rows, sums in half an L1 cache.  GPU: 128-bit loads, 4 rows."""
         if target.is_cpu:
-            return cls(1, _vector(target, elem), 1, 8, 4 // elem.components, 1 << 14, 2, 1 << 19)
+            return cls(1, _vector(target, elem), 1, 8, 8 // elem.components, 1 << 14, 4, 1 << 16)
         size = max(target.subgroup_size, min(256, target.max_work_group_size))
         return cls(size, _vector(target, elem), min(32, size), 4, 1, 0, 4, 1 << 14)
 
@@ -148,10 +148,10 @@ class ColumnPolicy(Policy):
             "vector": tuple(sorted({max(1, full // 2), full})),
             "lanes": (1,) if target.is_cpu else (16, 32, 64),
             "rows": (4, 8, 16) if target.is_cpu else (2, 4, 8),
-            "unroll": (1, 2, 4) if target.is_cpu else (1,),
+            "unroll": (2, 4, 8) if target.is_cpu else (1,),
             "block_bytes": (1 << 13, 1 << 14, 1 << 15) if target.is_cpu else (0,),
-            "groups_per_unit": (2, 4, 8),
-            "grain": (1 << 18, 1 << 19, 1 << 20) if target.is_cpu else (1 << 13, 1 << 14, 1 << 16),
+            "groups_per_unit": (4, 8, 32) if target.is_cpu else (2, 4, 8),
+            "grain": (1 << 15, 1 << 16, 1 << 19) if target.is_cpu else (1 << 13, 1 << 14, 1 << 16),
         }
 
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:

@@ -20,6 +20,11 @@ from portable_gpu.targets import Target
 from portable_gpu.tuning.table import Choice, TuningTable
 
 _MOST_PARTS = 4096
+# CPU.  Rows within a page are read one after the other: side by side, the hardware sees no stream
+# to prefetch.  Parts of a block are added by one thread.  Few vectors are written out, not looped.
+_PAGE = 4096
+_CPU_PARTS = 16
+_WRITTEN_OUT = 16
 
 
 @dataclass(frozen=True)
@@ -136,51 +141,59 @@ def _columns(p: GemvProblem, target: Target, choice: Choice[ColumnPolicy]) -> Ro
 
 
 def _cpu_rows(p: GemvProblem, target: Target, choice: Choice[RowPolicy]) -> Route:
+    """Rows in the order of memory; long ones side by side, so that they share the loads of x."""
     policy = choice.policy
     unit = p.a_sum == 1
     V = min(policy.vector, power_of_two_below(p.n)) if unit else 1
-    R = policy.rows * 2 if unit and p.n <= 2 * policy.vector else policy.rows
-    R = min(R, power_of_two_below(p.m))
+    R = min(policy.rows, power_of_two_below(p.m))
     wanted = _groups(p, target, policy)
     block = _ceil(_ceil(p.m, min(wanted, _ceil(p.m, R))), R) * R
     blocks = _ceil(p.m, block)
     enough = min(wanted // blocks, p.n // (64 * V)) if 2 * blocks <= wanted else 1
     parts, part_size = _parts(p.n, enough, V)
+    written_out = unit and parts == 1 and p.n // V <= _WRITTEN_OUT
+    side_by_side = not written_out and (not unit or p.n * p.elem.itemsize > _PAGE)
     context = {
         **_context(p, V, R, unit, parts > 1), "U": policy.unroll,
+        "Q": p.n // V if written_out else 0, "side_by_side": side_by_side,
         "x_unit": p.x_step == 1, "y_unit": p.y_step == 1,
     }  # fmt: skip
     nbytes = parts * p.m * p.elem.components * real_bytes(p.elem) if parts > 1 else 0
+    order = "side by side" if side_by_side else "one after the other"
     return Route(
         "cpu_rows", context, 1, blocks, parts, part_size, block, nbytes, choice,
-        f"a CPU, and A lies along the summed axis: {R} row(s) at a time, vectors of {V}, "
+        f"a CPU, and A lies along the summed axis: {R} row(s) {order}, vectors of {V}, "
         f"{blocks} block(s) of rows in {parts} part(s)",
     )  # fmt: skip
 
 
 def _cpu_columns(p: GemvProblem, target: Target, choice: Choice[ColumnPolicy]) -> Route:
+    """Blocks of outputs as wide as L1 holds their sums, for A is best read in long pieces."""
     policy = choice.policy
     unit = p.a_out == 1
     V = min(policy.vector, power_of_two_below(p.m)) if unit else 1
-    U = min(policy.unroll, power_of_two_below(p.m // V)) if unit else 1
+    vectors = power_of_two_below(p.m // V) if unit else 1
+    R, U = policy.rows, min(policy.unroll, vectors)
+    if unit and p.m > U * V and p.m * p.elem.itemsize <= _PAGE:
+        R, U = 1, min(2 * policy.unroll, vectors)
     most = policy.block_bytes // (p.elem.components * real_bytes(p.elem))
     wanted = _groups(p, target, policy)
     # A block of a row should be long enough for the hardware's prefetch: 2 KiB.
     short = max(V * U, 2048 // p.elem.itemsize)
-    blocks = max(_ceil(p.m, most), min(wanted, _ceil(p.m, short)))
+    blocks = max(_ceil(p.m, most), min(_ceil(wanted, _CPU_PARTS), _ceil(p.m, short)))
     block = min(most, _ceil(_ceil(p.m, blocks), V) * V)
     blocks = _ceil(p.m, block)
-    enough = min(wanted // blocks, p.n // (8 * policy.rows)) if 2 * blocks <= wanted else 1
-    parts, part_size = _parts(p.n, enough, policy.rows)
+    enough = min(wanted // blocks, p.n // (8 * R)) if 2 * blocks <= wanted else 1
+    parts, part_size = _parts(p.n, enough, R)
     context = {
-        **_context(p, V, policy.rows, unit, parts > 1), "U": U, "B": most,
+        **_context(p, V, R, unit, parts > 1), "U": U, "B": most,
         "widths": [V >> k for k in range(V.bit_length())], "y_unit": p.y_step == 1,
     }  # fmt: skip
     nbytes = parts * p.m * p.elem.components * real_bytes(p.elem) if parts > 1 else 0
     return Route(
         "cpu_columns", context, 1, blocks, parts, part_size, block, nbytes, choice,
-        f"a CPU, and A lies along the outputs: {policy.rows} rows of A at a time, {U} vector(s) "
-        f"of {V}, {blocks} block(s) of outputs in {parts} part(s)",
+        f"a CPU, and A lies along the outputs: {R} row(s) of A at a time, {U} vector(s) of {V}, "
+        f"{blocks} block(s) of outputs in {parts} part(s)",
     )  # fmt: skip
 
 
@@ -218,7 +231,9 @@ def _x_vector(p: GemvProblem, V: int) -> bool:
 
 
 def _groups(p: GemvProblem, target: Target, policy: RowPolicy | ColumnPolicy) -> int:
-    """How many work-groups a CPU wants: few for small matrices, for waking threads costs."""
+    """How many work-groups a CPU wants: one for a thread alone, else enough to even threads out."""
+    if target.compute_units == 1:
+        return 1
     most = policy.groups_per_unit * target.compute_units
     return max(1, min(most, p.m * p.n * p.elem.itemsize // policy.grain))
 
