@@ -13,15 +13,13 @@ import pyopencl as cl
 
 from portable_gpu.errors import DeviceNotFoundError
 from portable_gpu.targets import DeviceFacts, Target, detect
+from portable_gpu.targets.cpu import RUNTIMES
 from portable_gpu.targets.device_class import has_subgroup_shuffle
 
 DEVICE_VARIABLE = "PORTABLE_GPU_DEVICE"
 CLASS_VARIABLE = "PORTABLE_GPU_DEVICE_CLASS"
 
 _POCL_VERSION = re.compile(r"PoCL (\d+)")
-#: CPU runtimes, the fastest first.  gemm 1024, float32: PoCL 1.0 of NumPy, Intel's 0.5 on a Zen 4;
-#: PoCL 1.6, Intel's 1.1 on a Xeon; reductions are alike (docs/experiments.md).
-_CPU_RUNTIMES = ("Portable Computing Language", "Intel(R) OpenCL")
 _FINE_GRAIN_SYSTEM = 1 << 2
 _PROBE = """
 __kernel void probe(__global int *out) { out[get_global_id(0)] = 1; }
@@ -82,7 +80,7 @@ def choose_device(request: str | None = None) -> tuple[cl.Device, str]:
     if not processors:
         return found[0][1], "the only kind of device there is"
     names = {device.platform.name for device in processors}
-    fastest = next((name for name in _CPU_RUNTIMES if name in names), None)
+    fastest = next((name for name in RUNTIMES if name in names), None)
     if fastest is None or len(names) == 1:
         return processors[0], "the first CPU (there is no GPU)"
     device = next(device for device in processors if device.platform.name == fastest)
