@@ -28,8 +28,8 @@ static inline ${acc.name} ${acc.name}_group(${acc.name} v, __local ${acc.name} *
 }
 </%def>
 
-## ACC_publish / ACC_collect: partial results between groups, as 32-bit atomics, which every
-## OpenCL device keeps coherent.  ACC_last(counter, groups): whether this group is the last of
+## ACC_publish / ACC_collect: partial results between groups, in 32-bit words that every OpenCL
+## device keeps coherent.  ACC_last(counter, groups): whether this group is the last of
 ## `groups` to publish; it resets the counter for the next launch.
 <%def name="fold_across_groups(acc)">
 static inline void ${acc.name}_publish(volatile __global uint *words, ${acc.name} v)
@@ -49,9 +49,9 @@ static inline ${acc.name} ${acc.name}_collect(volatile __global uint *words)
     ${acc.name} v;
 % for offset, field in acc.words():
 % if field.bytes == 8:
-    v.${field.name} = as_${field.ctype}((uint2)(atomic_or(words + ${offset}, 0u), atomic_or(words + ${offset + 1}, 0u)));
+    v.${field.name} = as_${field.ctype}((uint2)(LOAD_PUBLISHED(words + ${offset}), LOAD_PUBLISHED(words + ${offset + 1})));
 % else:
-    v.${field.name} = as_${field.ctype}(atomic_or(words + ${offset}, 0u));
+    v.${field.name} = as_${field.ctype}(LOAD_PUBLISHED(words + ${offset}));
 % endif
 % endfor
     return v;

@@ -67,20 +67,14 @@ void reduce_columns(
 ${fold(streamed, u)}
 % endfor
     }
-% for d in [CY >> k for k in range(1, CY.bit_length())]:
-% for c in range(C):
-    ${exchange(acc, c, d)}
-% endfor
-% endfor
+    ${fold_row_lanes(acc)}
     // From vectors to one accumulator for each column.
 % for field in r.acc.fields:
     ${field.ctype} ${field.name}[${V * C}] __attribute__((aligned(${field.bytes * V})));
-% for c in range(C):
-    *(${vector(field.ctype, V)} *)(${field.name} + ${c * V}) = total${c}.${field.name};
 % endfor
-% endfor
+    ${to_columns()}
 % if split:
-    ${across_groups(words)}
+    ${across_groups(acc, words)}
 % endif
     if (y_lane != 0 || wanted >= columns) return;
     __global ${r.result.name}_t *result = out + (out_offset + ${axes.offset("kept", kept, "out", "row")} + column * out_column);
@@ -123,6 +117,23 @@ ${fold(streamed, u)}
         }
 </%def>
 
+## Fold the vectors of all row lanes into those of row lane 0, and their order is fixed.
+<%def name="fold_row_lanes(acc)">
+% for d in [CY >> k for k in range(1, CY.bit_length())]:
+% for c in range(C):
+    ${exchange(acc, c, d)}
+% endfor
+% endfor
+</%def>
+
+<%def name="to_columns()">
+% for field in r.acc.fields:
+% for c in range(C):
+    *(${vector(field.ctype, V)} *)(${field.name} + ${c * V}) = total${c}.${field.name};
+% endfor
+% endfor
+</%def>
+
 ## Row lanes below d fold in the value of row lane + d.
 <%def name="exchange(acc, c, d)">
 % for field in r.acc.fields:
@@ -141,28 +152,39 @@ _Pragma("unroll") \
 for (int j = 0; j < ${V * C}; ++j)\
 </%def>
 
-## The last group of a block to finish folds the parts of each column in order.
-<%def name="across_groups(words)">
+## The last group of a block to finish folds the parts of each column: each row lane some of them,
+## in order, and then the row lanes theirs.
+<%def name="across_groups(acc, words)">
     __local uint is_last;
-    volatile __global uint *mine = partial + ((size_t)tile * ${CX} + x_lane) * ${V * C} * parts * ${words};
+    // Part by part, and within it all columns of the block side by side.
+    volatile __global uint *mine = partial + ((size_t)tile * parts * ${CX} + x_lane) * ${V * C * words};
     if (y_lane == 0) {
         ${each_column()} {
             const acc_t a = {${", ".join(f"{field.name}[j]" for field in r.acc.fields)}};
-            acc_t_publish(mine + (j * parts + part) * ${words}, a);
+            acc_t_publish(mine + ((size_t)part * ${CX * V * C} + j) * ${words}, a);
         }
     }
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
     if (get_local_id(0) == 0) is_last = acc_t_last(counters + tile, parts);
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (!is_last) return;
-    if (y_lane == 0) {
+    if (is_last) {
         ${each_column()} {
             acc_t a = acc_t_identity();
-            for (uint p = 0; p < parts; ++p)
-                a = acc_t_combine(a, acc_t_collect(mine + (j * parts + p) * ${words}));
+            for (uint p = y_lane; p < parts; p += ${CY})
+                a = acc_t_combine(a, acc_t_collect(mine + ((size_t)p * ${CX * V * C} + j) * ${words}));
 % for field in r.acc.fields:
             ${field.name}[j] = a.${field.name};
 % endfor
         }
+% if CY > 1:
+% for c in range(C):
+% for field in r.acc.fields:
+        total${c}.${field.name} = *(const ${vector(field.ctype, V)} *)(${field.name} + ${c * V});
+% endfor
+% endfor
+        ${fold_row_lanes(acc)}
+        ${to_columns()}
+% endif
     }
+    if (!is_last) return;
 </%def>
