@@ -17,7 +17,11 @@
 <%def name="place(lines, first, count)">
 <% n, w, d, step, type = lines.name, lines.width, lines.depth, lines.step, lines.offset_type %>
     ${n} += ${first} * ${n}_${lines.s_stride};
-    const int ${n}_last = (int)min(${count} - ${first}, ${lines.extent}l) - ${w if lines.across else 1};
+% if lines.across:
+    const int ${n}_last = ((int)min(${count} - ${first}, ${lines.extent}l) + ${w - 1}) / ${w} * ${w} - ${w};
+% else:
+    const int ${n}_last = (int)min(${count} - ${first}, ${lines.extent}l) - 1;
+% endif
 % for i in range(lines.copies):
 % if lines.across:
     const ${type} ${n}_at${i} = min((line + ${i * step}) / ${d} * ${d} + chunk * ${w}, ${n}_last) + (line + ${i * step}) % ${d} * (${type})${n}_${lines.k_stride};

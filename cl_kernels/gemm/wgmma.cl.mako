@@ -15,12 +15,13 @@
 ## flush   steps of k whose sum the matrix unit, which truncates, keeps before it is added to float
 ##         registers, which round; 0: all
 ## partial sums of one split of k go to a workspace that gemm/split_sum folds in fixed order
-## tail    whether k (of some split) is no multiple of a step      pair  store two elements at once
+## tail    whether k (of some split) is no multiple of a step      pair, wide  store two elements, or 16 bytes, at once
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/gemm/_epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="units" file="/gemm/_units.cl.mako"/>
 <%namespace name="lines" file="/gemm/_lines.cl.mako"/>
+<%namespace name="output" file="/gemm/_wgmma_output.cl.mako"/>
 <%namespace name="wgmma" file="/gemm/_wgmma.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
@@ -37,6 +38,7 @@ ${element.scalar(e)}
 ${epilogue.arithmetic(problem.compute)}
 ${units.define(problem, partial, pair)}
 ${units.barriers()}
+${output.exchange()}
 ${wgmma.instructions(policy, kind, int(a.across), int(b.across))}
 ${lines.define()}
 
@@ -117,19 +119,7 @@ ${units.loop(policy, outputs, types, problem, depth, partial)}
 % endif
             }
             ${release()}
-            const long top = first_row + above * 64 + t / 32 % 4 * 16 + lane / 4, left = first_col + lane % 4 * 2;
-            const int columns = (int)min(n - left, ${policy.tile_n}l);
-% for r in range(policy.blocks):
-% for h in range(2):
-            if (top + ${64 * r + 8 * h} < m) {
-                const long row = top + ${64 * r + 8 * h};
-                __global ${types["c"]} *line = c + row * c_row + left * c_col;
-% for i in range(2 * h, policy.tile_n // 2, 4):
-                STORE_PAIR(line, ${2 * (i - 2 * h)}, row, left, ${totals}${r}_${i}, ${totals}${r}_${i + 1});
-% endfor
-            }
-% endfor
-% endfor
+${output.store(policy, totals, wide and ("octets" if problem.c.elem.itemsize == 2 and not partial else "fours"), types["c"])}
         }
     }
 }

@@ -37,7 +37,7 @@ ${lanes.finish(elem, real, C, y_unit)}
 % for u in range(unroll):
         const ${T} v${k}_${u} = load${W}(a${k}${f" + {u * W}" if u else ""});
 % for s, p, part in sums:
-        ${f"{s}{u} +=" if rows == 1 else f"{p}{u} +=" if k else f"{T} {p}{u} ="} v${k}_${u} * x${k}${part};
+        ${f"{s}{u} +" if rows == 1 else f"{p}{u} +" if k else f"{T} {p}{u} "}= v${k}_${u} * x${k}${part};
 % endfor
 % endfor
 % endfor

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyopencl.array as cla
 import pytest
 
 from portable_gpu.bench import measure
@@ -95,7 +96,9 @@ def test_without_a_peer_we_are_timed_alone(engine: Engine) -> None:
 
 
 def test_a_wrong_result_of_ours_is_refused(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("portable_gpu.sum", lambda x, **_: np.float32(1e6))
+    wrong = np.array(1e6, np.float32)
+    result = wrong if engine.maps_host_memory else cla.to_device(engine.queue, wrong)
+    monkeypatch.setattr("portable_gpu.sum", lambda x, **_: result)
     (refused,) = Bench(engine, [NumPyPeer(engine)]).run(Case("sum", (1000,)))
     assert isinstance(refused, Remark)
     assert refused.wrong

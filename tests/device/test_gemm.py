@@ -479,7 +479,7 @@ def test_errors_leave_c_untouched(engine: Engine) -> None:
         (DTypeError, {"alpha": 1j}),
         (DTypeError, {"alpha": "2"}),
         (ArgumentError, {"trans_b": "H"}),
-        (ArgumentError, {"precision": "tf32"}),
+        (ArgumentError, {"precision": "fp8"}),
         (ArgumentError, {"beta": 1.0, "c": None}),
         (ReadOnlyError, {"c": read_only}),
         (ShapeError, {"epilogue": Epilogue().bias(np.zeros(4, np.float32))}),

@@ -84,8 +84,8 @@ def gemm(
         Matsumoto, Nakasato & Sedukhin, 2012 (register tiles on GPUs).
     """
     given, key = (a, b), None
-    if c is None and epilogue is None and engine is None and queue is None and not wait_for:
-        head = ("gemm", alpha, beta, trans_a, trans_b, precision)
+    if c is None and epilogue is None and queue is None and not wait_for:
+        head = ("gemm", alpha, beta, trans_a, trans_b, precision, engine)
         if type(alpha) in NUMBERS and type(beta) in NUMBERS:
             result, key = again(head, (a, b))
             if result is not None:
@@ -232,8 +232,8 @@ def matmul(
     Cost, Accuracy, Order, Source: as :func:`gemm`; a matrix and a vector go to gemv.
     """
     given, key = (a, b), None
-    if out is None and epilogue is None and engine is None and queue is None and not wait_for:
-        result, key = again(("matmul", precision), (a, b))
+    if out is None and epilogue is None and queue is None and not wait_for:
+        result, key = again(("matmul", precision, engine), (a, b))
         if result is not None:
             return result
     if precision is not None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.gemm.choice import GemmChoice, split_length
-from portable_gpu.ops.gemm.matrix_format import Format, format_of, strides
+from portable_gpu.ops.gemm.matrix_format import Format, Side, format_of, strides
 from portable_gpu.ops.gemm.matrix_policy import LINE, MmaPolicy, WgmmaPolicy
 from portable_gpu.ops.gemm.operands import (
     BUFFER,
@@ -28,8 +28,6 @@ from portable_gpu.ops.gemm.simt import direct_group_size
 from portable_gpu.runtime.engine import Engine, QueueState
 from portable_gpu.runtime.program import Launch
 from portable_gpu.targets import Target
-
-Side: TypeAlias = Literal["a", "b"]
 
 
 @dataclass(frozen=True)
@@ -188,15 +186,17 @@ class Repack:
     Attributes:
         spec: The kernel.
         side: Which operand.
-        source: Where from, rows of A or columns of B as its rows.
-        rows, k: What is read.
+        across: Whether k runs across the lines that are written, not along them.
+        source: Where from; its rows become lines.
+        rows, k: Its rows, and their length.
         batch: Extents of the batch axes, ``()`` where the operand is the same for all products.
         elem: What is written.
-        parts, pitch: Parts of a written line, and elements of each.
+        parts, pitch: Parts of a written line, and elements of each: whole lines of the unit's.
     """
 
     spec: Specialization
     side: Side
+    across: bool
     source: Operand
     rows: int
     k: int
@@ -207,11 +207,20 @@ class Repack:
 
     @classmethod
     def of(
-        cls, problem: GemmProblem, side: Side, rows: int, form: Format, target: Target
+        cls,
+        problem: GemmProblem,
+        side: Side,
+        extent: int,
+        form: Format,
+        across: bool,
+        target: Target,
     ) -> Repack:
         """The first pass of one side of a problem."""
         operand = problem.a if side == "a" else problem.b
         row, col = strides(operand, side)
+        rows, k = extent, problem.k
+        if across:
+            row, col, rows, k = col, row, k, rows
         batch = problem.batch if any(operand.batch) else ()
         source = replace(operand, row=row, col=col, batch=operand.batch if batch else ())
         spec = specialize(
@@ -222,8 +231,8 @@ class Repack:
             parts=form.parts,
             rows_adjacent=abs(row) < abs(col),
         )
-        pitch = -(-problem.k // form.width) * form.width
-        return cls(spec, side, source, rows, problem.k, batch, form.elem, form.parts, pitch)
+        pitch = -(-k // form.depth) * form.depth
+        return cls(spec, side, across, source, rows, k, batch, form.elem, form.parts, pitch)
 
     @property
     def elements(self) -> int:
@@ -234,7 +243,7 @@ class Repack:
         """The operand that comes of it, in a problem with these batch axes."""
         line = self.parts * self.pitch
         steps = tuple(self.rows * line * prod(batch[d + 1 :]) for d in range(len(batch)))
-        row, col = (line, 1) if self.side == "a" else (1, line)
+        row, col = (line, 1) if (self.side == "a") != self.across else (1, line)
         return Operand(self.elem, row, col, steps if self.batch else (0,) * len(batch), False, 16)
 
     def launch(self, engine: Engine) -> Launch:
@@ -288,9 +297,9 @@ def arrange(
         ("b", problem.n, policy.tile_n),
     )
     for side, extent, tile in sides:
-        across = form.across(operands[side], side, extent, problem.k)
-        if across is None:
-            repack = repacks[side] = Repack.of(problem, side, extent, form, target)
+        across, repacked = form.layout(problem, side)
+        if repacked:
+            repack = repacks[side] = Repack.of(problem, side, extent, form, across, target)
             operands[side] = repack.result(problem.batch)
             starts[side] = elements
             elements += repack.elements
@@ -318,6 +327,7 @@ def arrange(
         partial=partial,
         tail=problem.k % form.depth != 0,
         pair=pair,
+        wide=problem.n % 4 == 0 if partial else _stores_wide(problem),
         types=types,
     )
     nbytes = elements * form.elem.itemsize
@@ -333,6 +343,13 @@ def _pairs(problem: GemmProblem) -> str:
         return "rows"
     double = c.elem.real == "double"  # whose kernel has two rows of a column side by side
     return "columns" if double and c.row == 1 and problem.m % 2 == 0 else ""
+
+
+def _stores_wide(problem: GemmProblem) -> bool:
+    """Whether C's elements of 16 or 32 bits may be stored in 16 bytes, and no array is read."""
+    c = problem.c
+    fits = c.col == 1 and c.aligned_bytes == 16 and problem.n * c.elem.itemsize % 16 == 0
+    return fits and c.elem.itemsize <= 4 and not problem.reads_c and not problem.extras
 
 
 def specializations_of(

@@ -64,8 +64,7 @@ def choose_matrix(problem: GemmProblem, target: Target, table: TuningTable) -> G
 def _turned(p: GemmProblem, form: Format) -> bool:
     """Whether the transposed product is computed: as C lies, unless operands of f64 lie better.
 
-    Of the double-precision instruction's registers, those of A hold what is adjacent across k, and
-    those of B what is adjacent along k.
+    There A is read best where k runs across its lines, B where k runs along them.
     """
     sideways = step(p.c.col, p.n) > step(p.c.row, p.m)
     if form.kind != "f64":

@@ -67,8 +67,8 @@ def gemv(
         Geijn, TOMS 41(3), 2015 (dotxf and axpyf, by how the matrix is stored).
     """
     result = key = None
-    if y is None and engine is None and queue is None and not wait_for:
-        head = ("gemv", alpha, beta, trans)
+    if y is None and queue is None and not wait_for:
+        head = ("gemv", alpha, beta, trans, engine)
         if type(alpha) in NUMBERS and type(beta) in NUMBERS and type(trans) is str:
             result, key = again(head, (a, x))
     if result is not None:

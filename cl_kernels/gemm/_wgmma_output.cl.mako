@@ -1,0 +1,71 @@
+## How the sums of a warpgroup reach C.  Of the r-th block of 64 rows, a work-item holds those of rows
+## top and top + 8: sum 4j + 2h + e is that of row top + 64r + 8h and column left + 8j + e.  So the
+## four lanes of a quad hold two elements each of 8 that are adjacent.
+##
+## width   "": two at a time by STORE_PAIR (see _units); "fours" or "octets": 16 bytes at a time, after
+##         the lanes have exchanged what they hold
+<%def name="store(policy, sums, width, type)">
+            const long top = first_row + above * 64 + t / 32 % 4 * 16 + lane / 4, left = first_col + lane % 4 * 2;
+            const int columns = (int)min(n - left, ${policy.tile_n}l);
+% for r in range(policy.blocks):
+% for h in range(2):
+            {
+                const long row = top + ${64 * r + 8 * h};
+                __global ${type} *line = c + row * c_row;
+% if width == "octets":
+% for j in range(0, policy.tile_n // 8, 4):
+                {
+                    const uint4 octet = quad_transpose((uint4)(${", ".join(f"packed_pair({pair(sums, r, h, j + i)})" for i in range(4))}), lane);
+                    const long col = first_col + ${8 * j} + lane % 4 * 8;
+                    if (row < m && col < n) *(__global uint4 *)(line + col) = octet;
+                }
+% endfor
+% elif width == "fours":
+% for j in range(0, policy.tile_n // 8, 2):
+                {
+                    const float4 four = pair_transpose((float4)(${", ".join(pair(sums, r, h, j + i) for i in range(2))}), lane);
+                    const long col = first_col + ${8 * j} + lane % 2 * 8 + lane % 4 / 2 * 4;
+                    if (row < m && col < n) *(__global float4 *)(line + col) = four;
+                }
+% endfor
+% else:
+                line += left * c_col;
+                if (row < m) {
+% for j in range(policy.tile_n // 8):
+                    STORE_PAIR(line, ${8 * j}, row, left, ${sums}${r}_${4 * j + 2 * h}, ${sums}${r}_${4 * j + 2 * h + 1});
+% endfor
+                }
+% endif
+            }
+% endfor
+% endfor
+</%def>
+
+<%def name="pair(sums, r, h, j)"><%
+return ", ".join(f"RESULT({sums}{r}_{4 * j + 2 * h + e}, row, left + {8 * j + e})" for e in range(2))
+%></%def>
+
+## quad_transpose(w, lane): a lane's component i goes to the i-th lane of its quad.
+## pair_transpose(v, lane): a lane's half i goes to the i-th lane of its pair.
+<%def name="exchange()">
+static inline uint exchanged(uint mine, uint distance)
+{
+    uint theirs;
+    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;" : "=r"(theirs) : "r"(mine), "r"(distance));
+    return theirs;
+}
+static inline uint4 quad_transpose(uint4 w, int lane)
+{
+    const bool odd = lane & 1, high = lane & 2;
+    const uint p = exchanged(odd ? w.x : w.y, 1), q = exchanged(odd ? w.z : w.w, 1);
+    w = odd ? (uint4)(p, w.y, q, w.w) : (uint4)(w.x, p, w.z, q);
+    const uint r = exchanged(high ? w.x : w.z, 2), s = exchanged(high ? w.y : w.w, 2);
+    return high ? (uint4)(r, s, w.z, w.w) : (uint4)(w.x, w.y, r, s);
+}
+static inline float4 pair_transpose(float4 v, int lane)
+{
+    const bool odd = lane & 1;
+    const float p = as_float(exchanged(as_uint(odd ? v.x : v.z), 1)), q = as_float(exchanged(as_uint(odd ? v.y : v.w), 1));
+    return odd ? (float4)(p, q, v.z, v.w) : (float4)(v.x, v.y, p, q);
+}
+</%def>
