@@ -167,24 +167,24 @@ for (int j = 0; j < ${V * C}; ++j)\
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
     if (get_local_id(0) == 0) is_last = acc_t_last(counters + tile, parts);
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (is_last) {
-        ${each_column()} {
-            acc_t a = acc_t_identity();
-            for (uint p = y_lane; p < parts; p += ${CY})
-                a = acc_t_combine(a, acc_t_collect(mine + ((size_t)p * ${CX * V * C} + j) * ${words}));
+    // The others go along, with nothing to fold: barriers in a branch cost compilers dearly.
+    const uint wanted_parts = is_last ? parts : 0;
+    ${each_column()} {
+        acc_t a = acc_t_identity();
+        for (uint p = y_lane; p < wanted_parts; p += ${CY})
+            a = acc_t_combine(a, acc_t_collect(mine + ((size_t)p * ${CX * V * C} + j) * ${words}));
 % for field in r.acc.fields:
-            ${field.name}[j] = a.${field.name};
+        ${field.name}[j] = a.${field.name};
 % endfor
-        }
+    }
 % if CY > 1:
 % for c in range(C):
 % for field in r.acc.fields:
-        total${c}.${field.name} = *(const ${vector(field.ctype, V)} *)(${field.name} + ${c * V});
+    total${c}.${field.name} = *(const ${vector(field.ctype, V)} *)(${field.name} + ${c * V});
 % endfor
 % endfor
-        ${fold_row_lanes(acc)}
-        ${to_columns()}
+    ${fold_row_lanes(acc)}
+    ${to_columns()}
 % endif
-    }
     if (!is_last) return;
 </%def>
