@@ -13,7 +13,8 @@ from reference import assert_within, product_bound, wider
 from portable_gpu import Engine, Epilogue, gemm, matmul
 from portable_gpu.dtypes import BFLOAT16, PRECISIONS, element
 from portable_gpu.ops.gemm import matrix_check
-from portable_gpu.ops.gemm.matrix import MatrixGemm
+from portable_gpu.ops.gemm.matrix import MatrixGemm, Repack
+from portable_gpu.ops.gemm.matrix_format import Format, format_of
 from portable_gpu.ops.gemm.paths import make_path
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.simt import SimtGemm
@@ -144,7 +145,55 @@ def test_pieces_hold_the_range_of_float32(units: Engine) -> None:
     b[0] = 1
     for precision in ("bf16x3", "bf16x6", "tf32x3"):
         got = gemm(a, b, precision=precision, engine=units)
-        assert_within(got, a @ b, np.abs(a @ b) * 2 * LOST[precision])
+        expected = wider(a) @ wider(b)
+        assert_within(got, expected, np.abs(expected) * 2 * LOST[precision])
+
+
+@pytest.mark.parametrize("across", [False, True])
+@pytest.mark.parametrize(
+    ("dtype", "precision", "lost"),
+    [
+        (np.float16, "ieee", 0),
+        (np.float64, "ieee", 0),
+        (np.float32, "tf32", 2.0**-11),
+        (np.float32, "tf32x3", 2.0**-22),
+        (np.float32, "bf16x3", 2.0**-16),
+        (np.float32, "bf16x6", 2.0**-24),
+    ],
+)
+def test_repacked_pieces_add_up(
+    engine: Engine, dtype: Any, precision: str, lost: float, across: bool
+) -> None:
+    if dtype == np.float64 and not engine.target.fp64:
+        pytest.skip("no double precision")
+    m, k, products = 70, 131, 3
+    values = random((products, k, m), dtype)  # A transposed, in a batch
+    elem = element(dtype)
+    a = Operand(elem, 1, m, (m * k,), False, 16)
+    compute = elem if dtype == np.float64 else element(np.float32)
+    small = GemmProblem(m, m, k, (products,), a, a, a, compute, precision=precision)
+    form = format_of(small)
+    assert form is not None
+    repack = Repack.of(small, "a", m, form, across, engine.target)
+    source = cla.to_device(engine.queue, values)
+    to = cla.to_device(engine.queue, np.full(repack.elements + 16, 7, form_dtype(form)))
+    repack.launch(engine)(engine.queue, (source.data, to.data), (0, 16)).wait()
+    assert np.all(to.get()[:16] == 7)
+    found = to.get()[16:].reshape(products, repack.rows, repack.parts, repack.pitch)
+    assert not np.any(found[..., repack.k :])
+    pieces = found[..., : repack.k]
+    if form.kind == "bf16":
+        pieces = (pieces.astype(np.uint32) << 16).view(np.float32)
+    total = pieces.astype(np.float64).sum(axis=2)
+    expected = values if across else values.transpose(0, 2, 1)
+    error = np.abs(total - expected.astype(np.float64))
+    assert np.all(error <= lost * np.abs(expected))
+    assert lost == 0 or error.max() > 0 or precision == "bf16x6"
+
+
+def form_dtype(form: Format) -> Any:
+    """How NumPy holds the elements of a format."""
+    return {"f16": np.float16, "bf16": np.uint16, "tf32": np.float32, "f64": np.float64}[form.kind]
 
 
 def test_same_bits_every_time(units: Engine) -> None:

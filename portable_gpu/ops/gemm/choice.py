@@ -69,10 +69,14 @@ def choose(problem: GemmProblem, target: Target, table: TuningTable) -> GemmChoi
     # C's rows should lie along its unit stride; the other way costs a little, not much.
     upright = step(p.c.col, p.n) <= step(p.c.row, p.m)
     best: tuple[float, GemmChoice] | None = None
+    tried: list[GemmPolicy] = []
     for shape_class, efficiency in SHAPE_CLASSES.items():
         default = GemmPolicy.for_shape_class(target, p.compute, shape_class)
         row = table.choose("gemm", GemmPolicy, target, p.compute, shape_class, default)
         policy = row.policy
+        if policy in tried:
+            continue
+        tried.append(policy)
         latency = _LATENCY / (policy.tile_k * value_words(p.compute))
         for transposed in (False, True):
             m, n = (p.n, p.m) if transposed else (p.m, p.n)

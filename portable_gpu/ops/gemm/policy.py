@@ -174,8 +174,15 @@ class GemmPolicy(Policy):
 
 
 #: The kinds of product that have policies of their own, and how much of the device's peak their
-#: tiles reach by comparison (a smaller tile loads more per multiplication).
-SHAPE_CLASSES: dict[str, float] = {"large": 1.0, "medium": 0.75, "small": 0.5, "flat": 0.35}
+#: tiles reach by comparison (a smaller tile loads more per multiplication).  ``wide`` is as
+#: ``large`` unless a row of the tuning table says otherwise.
+SHAPE_CLASSES: dict[str, float] = {
+    "large": 1.0,
+    "wide": 1.02,
+    "medium": 0.75,
+    "small": 0.5,
+    "flat": 0.35,
+}
 
 
 def value_bytes(elem: Element) -> int:
