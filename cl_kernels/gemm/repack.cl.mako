@@ -8,6 +8,7 @@
 ##
 ## operand  Operand      rows_adjacent  whether rows, not steps of k, are adjacent in `from`
 ## elem     f16, bf16, f64, or f32, which is rounded to tf32
+## copied   whether the elements of a chunk lie side by side in `from`, aligned, and are kept as they are
 ## parts    pieces of a value: itself, rounded to the element; what that leaves, rounded; what both leave
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
@@ -58,11 +59,18 @@ __kernel __attribute__((reqd_work_group_size(256, 1, 1)))
 void repack(long rows, long k, long pitch, int columns\
 ${operands.parameters("from", operand.elem, rank)}, __global bits_t *restrict to, long to_offset${operands.batch_parameters(rank)})
 {
-    __local value_t tile[64 * 65];
     const int t = get_local_id(0);
     const long first_row = 64l * (get_group_id(0) / columns), first_k = 64l * (get_group_id(0) % columns);
 ${operands.locate(["from"], rank, "get_group_id(1)")}
     to += to_offset + get_group_id(1) * rows * ${parts} * pitch;
+% if copied:
+    for (int i = t; i < ${64 * chunks}; i += 256) {
+        const long row = first_row + i / ${chunks}, at = first_k + i % ${chunks} * ${width};
+        if (row < rows && at < pitch)
+            *(__global chunk_t *)(to + row * pitch + at) = at < k ? *(__global const chunk_t *)(from + row * from_row + at) : (chunk_t)(0);
+    }
+% else:
+    __local value_t tile[64 * 65];
     for (int i = t / 64; i < 64; i += 4) {
 % if rows_adjacent:
         const int y = t % 64, x = i;
@@ -93,4 +101,5 @@ ${operands.locate(["from"], rank, "get_group_id(1)")}
         *(__global chunk_t *)(line + ${piece} * pitch) = (chunk_t)(${", ".join(word(piece, j) for j in range(min(width, 4)))});
 % endfor
     }
+% endif
 }

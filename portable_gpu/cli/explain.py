@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from portable_gpu.dtypes import PRECISIONS
 from portable_gpu.ops.explain import explain as explanation_of
 from portable_gpu.targets import class_names
 
@@ -22,6 +23,9 @@ def explain(
     dtype: Annotated[str, typer.Option(help="NumPy name of the element type.")] = "float32",
     axis: Annotated[int | None, typer.Option(help="Of a reduction; all axes without it.")] = None,
     trans: Annotated[str | None, typer.Option(help="gemv: N, T or C; gemm: two of them.")] = None,
+    precision: Annotated[
+        str | None, typer.Option(help=f"gemm of float32: {', '.join(PRECISIONS)}.")
+    ] = None,
     target: Annotated[str | None, typer.Option(help=_TARGETS)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -31,5 +35,7 @@ def explain(
         options |= {"trans_a": trans[0], "trans_b": trans[1]}
     elif trans is not None:
         options["trans"] = trans
+    if precision is not None:
+        options["precision"] = precision
     found = explanation_of(operation, *(sizes or ()), dtype=dtype, target=target, **options)
     print(json.dumps(found.to_dict(), indent=2) if as_json else found)

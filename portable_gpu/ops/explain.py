@@ -99,7 +99,7 @@ def explain(
             :class:`Target`, instead of a device; no device is then needed.
         engine: Whose device and tuning table; default :func:`portable_gpu.default_engine`.
         options: As the function takes them: ``axis`` of reductions, ``trans`` of gemv,
-            ``trans_a`` and ``trans_b`` of gemm.
+            ``trans_a``, ``trans_b`` and ``precision`` of gemm.
 
     Returns:
         An :class:`Explanation`; printed, it reads well.

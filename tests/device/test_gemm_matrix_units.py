@@ -56,7 +56,7 @@ def check(got: Any, a: Any, b: Any, alpha: Any = 1, beta: Any = 0, c: Any = None
 SHAPES = [
     (1, 200, 40), (65, 1, 72), (64, 64, 64), (136, 72, 328), (128, 256, 64), (123, 77, 65),
     (300, 520, 200), (264, 392, 1001), (40, 48, 20000),
-    (123, 2100, 65), (4100, 65, 40),
+    (123, 2100, 65), (4100, 65, 40), (2056, 2056, 72),
 ]  # fmt: skip
 
 
@@ -166,7 +166,14 @@ def test_repacked_pieces_add_up(
 ) -> None:
     if dtype == np.float64 and not engine.target.fp64:
         pytest.skip("no double precision")
-    m, k, products = 70, 131, 3
+    for m, k in ((70, 131), (72, 136)):
+        check_repacked(engine, dtype, precision, lost, across, m, k)
+
+
+def check_repacked(
+    engine: Engine, dtype: Any, precision: str, lost: float, across: bool, m: int, k: int
+) -> None:
+    products = 3
     values = random((products, k, m), dtype)  # A transposed, in a batch
     elem = element(dtype)
     a = Operand(elem, 1, m, (m * k,), False, 16)

@@ -76,9 +76,12 @@ def gemm(
         DeviceMemoryError: The device lacks room for the result or for partial sums.
 
     Cost: ``2*m*n*k`` flop (8 complex); at least ``(m*k + k*n + m*n) * itemsize`` bytes.  A split
-        k takes a workspace of ``splits * m * n`` sums, at most 64 MiB.
+        k takes a workspace of ``splits * m * n`` sums, at most 64 MiB.  Matrix units may need a
+        copy of an operand (other strides, or split by ``precision``: up to 6 bytes an element).
     Accuracy: sums in the result's dtype (16-bit floats in float32, rounded once):
-        ``|error| <= gamma(k) * |alpha| * |a| @ |b|`` for any order, NaN and infinities as IEEE.
+        ``|error| <= gamma(k) * |alpha| * |a| @ |b|`` for any order, NaN and infinities as IEEE;
+        twice that for 16-bit floats on matrix units, which truncate.  Of ``precision``, and what
+        it makes of infinities, see docs/accuracy.md.
     Order: fixed for one target, policy and shape; no atomics.
     Source: Goto & van de Geijn, TOMS 34(3), 2008 (blocking); Volkov & Demmel, SC 2008, and
         Matsumoto, Nakasato & Sedukhin, 2012 (register tiles on GPUs).

@@ -229,6 +229,7 @@ class Repack:
             operand=source,
             elem=form.elem,
             parts=form.parts,
+            copied=form.kind != "tf32" and form.across(operand, side, extent, problem.k) == across,
             rows_adjacent=abs(row) < abs(col),
         )
         pitch = -(-k // form.depth) * form.depth

@@ -89,9 +89,9 @@ class Format:
             wanted = side == "a" if uses >= (2048 if side == "a" else 4096) else bool(lies)
             return wanted, lies != wanted
         ragged = max(map(abs, strides(operand, side))) * self.elem.itemsize % LINE != 0
-        if lies is None or (ragged and uses >= 2048):
+        if lies is None:
             return False, True
-        return lies, False
+        return lies, ragged and uses >= 2048
 
 
 def strides(operand: Operand, side: Side) -> tuple[int, int]:

@@ -110,6 +110,7 @@ def explain(
     choice = choose_matrix(problem, target, table) or choose(problem, target, table)
     policy: Policy | None = choice.policy
     path, origin, why = choice.path, choice.origin, choice.why
+    kernels = _KERNELS.get(path, ())
     details: dict[str, Any] = {}
     if choice.path == "packed":
         packed = table.choose("gemm_packed", PackedPolicy, target, problem.compute)
@@ -118,9 +119,12 @@ def explain(
         policy = fitted = packed.policy.fit(core.m, core.n, core.k, problem.compute)
         origin, details = packed.origin, {"transposed": swapped}
         if takes_whole(core, fitted, target.compute_units):
-            path = "packed, whole"
+            path, kernels = "packed, whole", _KERNELS["packed, whole"]
             why += "; each product is small enough for one work-item"
     elif choice.policy is not None:
+        if not isinstance(choice.policy, GemmPolicy):
+            texts = matrix.specializations_of(problem, choice, target)
+            kernels = tuple(dict.fromkeys(spec.name for spec in texts))
         details = {
             "shape class": choice.shape_class,
             "splits of k": choice.splits,
@@ -132,7 +136,7 @@ def explain(
     return Explanation(
         operation=f"{operation} of {stack}({m} x {k} by {k} x {n}) {dtype} on {target.facts.name}",
         path=path,
-        kernels=_KERNELS[path],
+        kernels=kernels,
         policy=policy.to_dict() if policy else {},
         origin=origin,
         why=why,
@@ -144,10 +148,6 @@ _KERNELS = {
     "packed": ("gemm/packed",),
     "packed, whole": ("gemm/packed_whole",),
     "direct": ("gemm/direct",),
-    "wgmma": ("gemm/wgmma",),
-    "wgmma, split-k": ("gemm/wgmma", "gemm/split_sum"),
-    "mma": ("gemm/mma",),
-    "mma, split-k": ("gemm/mma", "gemm/split_sum"),
     "tiled": ("gemm/gemm",),
     "split-k": ("gemm/gemm", "gemm/split_sum"),
 }
