@@ -21,6 +21,7 @@ from portable_gpu.dtypes import Element
 from portable_gpu.errors import ArgumentError
 
 BLOCK = 4  # additions in plain arithmetic between two lifts
+_LONG_BLOCK = 8  # of several sums at once, whose lifts cost more: nrm2 1.1 to 1.3 of the speed
 _BLOCK_OF_INTEGERS = 1 << 11  # 16-bit integers that a 32-bit sum holds, of 8 lanes in one
 
 Text = Callable[[int], str]  # C text for a number of lanes side by side
@@ -146,6 +147,7 @@ def _sums(
     finish: str,
     lane_ctype: str | None = None,
     per_row: bool = False,
+    block: int = BLOCK,
 ) -> Reduction:
     """A reduction whose state is a set of sums, which ``finish`` calls by their names."""
     floating = ctype in ("float", "double")
@@ -168,7 +170,7 @@ def _sums(
         update=update,
         acc=acc,
         lift=(lambda width: lift) if floating else lift_integer,
-        block=BLOCK if floating else (_BLOCK_OF_INTEGERS if lane_ctype else 0),
+        block=block if floating else (_BLOCK_OF_INTEGERS if lane_ctype else 0),
         result=result,
         finish=finish,
         totals=" ".join(f"const {ctype} {n} = {value[n]};" for n in names),
@@ -288,7 +290,9 @@ def _nrm2(x: Element, acc: Element, result: Element) -> Reduction:
         )
 
     finish = f"nrm2_finish(small, mid, big, {up}, {down})"
-    return _sums("nrm2", (x,), ("small", "mid", "big"), ctype, update, result, finish)
+    return _sums(
+        "nrm2", (x,), ("small", "mid", "big"), ctype, update, result, finish, block=_LONG_BLOCK
+    )
 
 
 def _plain_nrm2(x: Element, result: Element) -> Reduction:

@@ -43,7 +43,6 @@ class Derivation:
         self._facts: dict[str, Fact] = {}
         self.set("fp64", *_fp64(facts))
         self.set("fp16", "cl_khr_fp16" in facts.extensions, "queried", "cl_khr_fp16")
-        self.set("fast_fp64", False, "assumed", "most GPUs have few such units")
         self.set("compute_units", max(1, facts.compute_units), "queried", "MAX_COMPUTE_UNITS")
         self.set("local_mem_size", facts.local_mem_size, "queried", "LOCAL_MEM_SIZE")
         self.set("max_work_group_size", facts.max_work_group_size, "queried", "MAX_WORK_GROUP_SIZE")

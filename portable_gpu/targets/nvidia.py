@@ -39,8 +39,6 @@ def _derive(facts: DeviceFacts, out: Derivation) -> None:
         # Measured on one H200: an array of 200 KiB builds and runs, though 48 KiB are reported.
         most = (unit << 10) * 7 // 8
         out.set("static_local_mem", most, "derived", "7/8 of a multiprocessor's shared memory")
-    fast = sm in _FAST_FP64 and "cl_khr_fp64" in facts.extensions
-    out.set("fast_fp64", fast, "derived", "half the rate on SM 60, 70, 80, 90 and 100 alone")
     matrix_units, why = _matrix_units(sm)
     out.set("matrix_units", matrix_units, "derived", why)
     if not out.native:
@@ -51,9 +49,6 @@ def _derive(facts: DeviceFacts, out: Derivation) -> None:
         out.set("subgroup_size", facts.warp_size_nv, "queried", "WARP_SIZE_NV")
     known = facts.compute_capability_nv is not None
     out.set("lockstep", known and sm < 70, "derived", "warps run in lock-step before SM 70")
-
-
-_FAST_FP64 = (60, 70, 80, 90, 100)
 
 
 def _matrix_units(sm: int) -> tuple[MatrixUnits, str]:

@@ -77,7 +77,6 @@ class Target:
             forced on a device that is not of it, and where nothing is known).
         fp64: Whether double precision is available.
         fp16: Whether half arithmetic is listed (storage needs none of it).
-        fast_fp64: Whether double precision runs at half the rate of single or better.
         compute_units: Compute units (SMs, CUs, cores).
         local_mem_size: Usable local memory of a work-group, bytes.
         max_work_group_size: Work-items of the largest work-group.
@@ -104,7 +103,6 @@ class Target:
     lockstep: bool
     fp64: bool
     fp16: bool
-    fast_fp64: bool
     compute_units: int
     local_mem_size: int
     max_work_group_size: int
