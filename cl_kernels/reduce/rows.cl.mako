@@ -112,11 +112,12 @@ ${fold(streamed, v, u)}
     acc, lane = r.acc.type(v), r.lane.type(v)
     step = L * v * u
     halves = [v >> k for k in range(v.bit_length() - 1)]
+    gathers = r.block and target.is_cpu  # a GPU has other work meanwhile, and fewer registers
 %>
                 {
                     const long first = i + lane * ${v}L, steps = ${f"(end - first + {step - 1}) / {step}" if v * u == 1 else f"(end - i) / {step}"};
                     ${acc} sum${v} = ${acc}_identity();
-% if r.block:
+% if gathers:
                     ${acc} part${v} = ${acc}_identity();
                     uint parts${v} = 0;
 % endif
@@ -133,18 +134,22 @@ ${fold(streamed, v, u)}
                         }
 % if r.block:
                         ${lanes.join_states(r, v, [f"a{k}" for k in range(u)])}
+% if not gathers:
+                        sum${v} = ${acc}_combine(sum${v}, lift_${v}(a0, 0, 0));
+% else:
                         part${v} = ${acc}_gather(part${v}, lift_${v}(a0, 0, 0));
                         if (++parts${v} % 1024 == 0) {
                             sum${v} = ${acc}_combine(sum${v}, part${v});
                             part${v} = ${acc}_identity();
                         }
+% endif
 % else:
 % for k in range(u):
                         sum${v} = ${acc}_combine(sum${v}, lift_${v}(a${k}, o * n + first + ${k * L * v}, ${step}));
 % endfor
 % endif
                     }
-% if r.block:
+% if gathers:
                     sum${v} = ${acc}_combine(sum${v}, part${v});
 % endif
                     i += steps * ${step}L;
