@@ -117,13 +117,16 @@ ${fold(streamed, u)}
         }
 </%def>
 
-## Fold the vectors of all row lanes into those of row lane 0, and their order is fixed.
+## Fold the vectors of all row lanes into those of row lane 0, up to 8 to 1 at a time: a tree of
+## pairs has three times the barriers.
 <%def name="fold_row_lanes(acc)">
-% for d in [CY >> k for k in range(1, CY.bit_length())]:
+<% lanes_left = CY %>
+% while lanes_left > 1:
 % for c in range(C):
-    ${exchange(acc, c, d)}
+    ${exchange(acc, c, max(1, lanes_left // 8), lanes_left)}
 % endfor
-% endfor
+<% lanes_left = max(1, lanes_left // 8) %>
+% endwhile
 </%def>
 
 <%def name="to_columns()">
@@ -134,13 +137,14 @@ ${fold(streamed, u)}
 % endfor
 </%def>
 
-## Row lanes below d fold in the value of row lane + d.
-<%def name="exchange(acc, c, d)">
+## Row lanes below d fold in the values of row lanes + d, + 2 d ... below `count`.
+<%def name="exchange(acc, c, d, count)">
 % for field in r.acc.fields:
     shared[get_local_id(0)].${field.name} = total${c}.${field.name};
 % endfor
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (y_lane < ${d}) total${c} = ${acc}_combine(total${c}, shared[get_local_id(0) + ${CX * d}]);
+    for (uint other = y_lane + ${d}; y_lane < ${d} && other < ${count}; other += ${d})
+        total${c} = ${acc}_combine(total${c}, shared[other * ${CX} + x_lane]);
     barrier(CLK_LOCAL_MEM_FENCE);
 </%def>
 
