@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 import warnings
@@ -142,7 +143,11 @@ class Engine:
         facts = self.target.facts
         # Intel's runtime copies a buffer over memory that it finds badly aligned (2 GB/s).
         if facts.system_svm or (self.takes_host_pointers and nbytes > facts.max_alloc_size):
-            return cl.SVM(memory)  # no buffer may be as large, but an address is an address
+            # No buffer may be as large, but an address is an address.  cl.SVM takes no array that
+            # is read-only; the kernel does not write to it.
+            if isinstance(memory, np.ndarray) and not memory.flags.writeable:
+                memory = (ctypes.c_char * nbytes).from_address(memory.ctypes.data)
+            return cl.SVM(memory)
         self.check_allocation(nbytes)
         access = cl.mem_flags.READ_WRITE if writable else cl.mem_flags.READ_ONLY
         return cl.Buffer(self.context, access | cl.mem_flags.USE_HOST_PTR, hostbuf=memory)

@@ -89,6 +89,8 @@ class _OnHost:
     offsets: tuple[int, ...]
 
     def __call__(self, arrays: Sequence[Any], out: Any = None) -> Any:
+        if out is not None and not out.flags.behaved:
+            return None
         in_place = self.state.engine.in_place
         buffers = []
         for array in arrays:

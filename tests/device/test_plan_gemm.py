@@ -9,7 +9,7 @@ import pyopencl.array as cla
 import pytest
 
 import portable_gpu as pg
-from portable_gpu.errors import ArgumentError, OverlapError
+from portable_gpu.errors import ArgumentError, OverlapError, ReadOnlyError
 from portable_gpu.runtime.engine import Engine
 
 
@@ -78,3 +78,14 @@ def test_other_arrays_are_refused(engine: Engine) -> None:
     with pytest.raises(OverlapError):
         pg.plan_gemm(square, square.copy(), c=np.empty_like(square))(square, square.copy(), square)
     assert not c.any()
+
+
+def test_read_only_output_is_refused(engine: Engine) -> None:
+    a, b, c = random((8, 9)), random((9, 7)), np.zeros((8, 7), np.float32)
+    into = pg.plan_gemm(a, b, c=c)
+    into(a, b, c)
+    frozen = np.zeros_like(c)
+    frozen.flags.writeable = False
+    with pytest.raises(ReadOnlyError):
+        into(a, b, frozen)
+    assert not frozen.any()
