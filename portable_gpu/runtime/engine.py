@@ -36,9 +36,19 @@ T = TypeVar("T")
 _CALLER_BYTES = 5 << 20
 _CALLER_FLOP = 3_000_000
 
+# Shares of the device's memory: the largest result that comes from a queue's pool, and the most
+# that the pool keeps while nobody uses it.
+_POOLED = 1 / 64
+_HELD = 1 / 16
+
 
 class Engine:
     """Runs kernels on one device.  Safe to use from several threads.
+
+    Fresh results lie in memory of a pool that belongs to their queue, as with pyopencl's
+    ``MemoryPool``: once a result is dropped, later calls on that queue write there.  Calls of this
+    library on another queue keep their inputs until they are done; before you drop a result that
+    a command of your own on another queue still reads, wait for that command.
 
     Attributes:
         context: The OpenCL context.
@@ -186,6 +196,9 @@ class QueueState:
             self._pool = MemoryPool(DeferredAllocator(engine.context))
         self._lock = threading.Lock()
         self.empty_buffer = cl.Buffer(engine.context, cl.mem_flags.READ_WRITE, 64)
+        memory = engine.target.facts.global_mem_size
+        self._pooled, self._most_held = int(memory * _POOLED), int(memory * _HELD)
+        self._held: list[tuple[cl.Event, list[Any]]] = []
         self._counters = self._zeroed(1024)
         self._partials = self._zeroed(1 << 14)
 
@@ -194,6 +207,22 @@ class QueueState:
         if not events or not self.in_order:
             return events
         return [event for event in events if event.command_queue != self.queue]
+
+    def allocate(self, nbytes: int) -> Any:
+        """A buffer for a result: like :meth:`workspace`, but very large ones are the caller's own.
+
+        On an H200 a new buffer costs 7 us for 64 KiB and 250 us for 128 MiB, the pool's 0.2.
+        """
+        return self.workspace(nbytes) if nbytes <= self._pooled else self.engine.allocate(nbytes)
+
+    def hold(self, event: cl.Event, arrays: Sequence[Any]) -> None:
+        """Keep arrays of other queues until ``event``: their pools do not know of this queue."""
+        complete = cl.command_execution_status.COMPLETE
+        with self._lock:
+            self._held = [
+                held for held in self._held if held[0].command_execution_status != complete
+            ]
+            self._held.append((event, list(arrays)))
 
     def workspace(self, nbytes: int) -> Any:
         """A buffer for the kernels of one call; drop it once they are enqueued.
@@ -209,6 +238,8 @@ class QueueState:
         self.engine.check_allocation(nbytes)
         try:
             with self._lock:
+                if self._pool.managed_bytes - self._pool.active_bytes > self._most_held:
+                    self._pool.free_held()
                 return self._pool.allocate(nbytes)
         except cl.Error as error:
             raise DeviceMemoryError(f"no workspace of {nbytes} bytes: {error}") from error

@@ -67,7 +67,7 @@ class _OnDevice:
             buffers.append(array.base_data)
             offsets.append(array.offset // array.dtype.itemsize if array.offset else 0)
         if out is None:
-            out = twin(self.blank, self.state.engine.allocate(self.blank.nbytes))
+            out = twin(self.blank, self.state.allocate(self.blank.nbytes))
             offsets.append(0)
         else:
             if self.state.outside(out.events):

@@ -137,6 +137,7 @@ class Call:
             self.state = self.state.engine.for_host_work(nbytes, flop).state()
         self.engine: Engine = self.state.engine
         self.wait_for: list[cl.Event] | None = self._events(on_device, wait_for)
+        self._foreign = [array for array in on_device if array.queue != self.state.queue]
         self._result: Any = None
         self._download: tuple[Any, np.ndarray[Any, Any]] | None = None
         self._event: cl.Event | None = None
@@ -187,6 +188,8 @@ class Call:
     def event(self, event: cl.Event) -> None:
         """Note the event of the call's last kernel: it covers all that the result needs."""
         self._event = event
+        if self._foreign:
+            self.state.hold(event, self._foreign)
 
     def finish(self) -> Any:
         """Wait (NumPy) or attach the event (pyopencl), and return the result."""
@@ -301,9 +304,8 @@ def new_array(
     """
     size = prod(shape)
     itemsize = dtype.itemsize
-    engine = state.engine
     if data is None and size:
-        data = engine.allocate(size * itemsize)
+        data = state.allocate(size * itemsize)
     # The public constructor costs 12 us, the one that pyopencl's own slicing uses 1 us.
     return cla.Array(
         None,
@@ -313,7 +315,7 @@ def new_array(
         strides=tuple([s * itemsize for s in contiguous_strides(shape)]) if shape else (),
         _fast=True,
         _size=size,
-        _context=engine.context,
+        _context=state.engine.context,
         _queue=state.queue,
     )
 

@@ -245,6 +245,30 @@ def test_only_enqueues_on_device_arrays(engine: Engine, x: Any) -> None:
     assert result.get() == 0
 
 
+def test_dropped_result_is_not_overwritten(engine: Engine, x: Any) -> None:
+    """Its memory returns to its queue's pool, but not before another queue has read it."""
+    other = cl.CommandQueue(engine.context)
+    columns = on_device(engine, np.stack([x[:500], x[:500]]))
+    blocker = cl.UserEvent(engine.context)
+    dropped = pg.sum(columns, axis=0)
+    late = pg.max(dropped, queue=other, wait_for=[blocker])
+    del dropped
+    for _ in range(3):
+        pg.prod(columns, axis=0)
+    engine.queue.finish()
+    blocker.set_status(cl.command_execution_status.COMPLETE)
+    assert late.get() == 2 * x[:500].max()
+
+
+def test_memory_that_a_queue_keeps_is_bounded(engine: Engine) -> None:
+    state = engine.state(cl.CommandQueue(engine.context))
+    state._most_held = 1 << 16
+    for power in range(8, 16):
+        for buffer in [state.allocate(1 << power) for _ in range(4)]:
+            assert buffer.size >= 1 << power
+    assert state._pool.managed_bytes <= 1 << 18
+
+
 # -- contexts and engines
 
 
