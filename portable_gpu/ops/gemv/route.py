@@ -25,6 +25,8 @@ _MOST_PARTS = 4096
 _PAGE = 4096
 _CPU_PARTS = 16
 _WRITTEN_OUT = 16
+# Sums of a work-item, in registers, of rows and vectors together.
+_MOST_SUMS = 64
 
 
 @dataclass(frozen=True)
@@ -81,8 +83,9 @@ def _rows(p: GemvProblem, target: Target, choice: Choice[RowPolicy]) -> Route:
     lanes = min(policy.lanes, power_of_two_above(_ceil(p.n, V)))
     units = target.compute_units
     whole = p.n >= 2 * size * V  # a whole work-group has work on each row
+    most = min(policy.rows, power_of_two_below(_MOST_SUMS // (V * p.elem.components * p.vectors)))
     if lanes == policy.lanes and whole and _ceil(p.m, size // lanes) < 2 * units:
-        R = min(policy.rows, power_of_two_below(p.m))
+        R = min(most, power_of_two_below(p.m))
         blocks = _ceil(p.m, R)
         enough = min(_ceil(policy.groups_per_unit * units, blocks), p.n // (2 * size * V))
         parts, part_size = _parts(p.n, enough, size * V)
@@ -97,7 +100,7 @@ def _rows(p: GemvProblem, target: Target, choice: Choice[RowPolicy]) -> Route:
             f"{p.m} rows of {p.n} are too few for a sub-group each: work-groups of {size} share "
             f"each row block in {parts} part(s)",
         )  # fmt: skip
-    R = policy.rows
+    R = most
     while R > 1 and _ceil(p.m, size // lanes * R) < 2 * units:
         R //= 2
     context = {
@@ -132,7 +135,7 @@ def _columns(p: GemvProblem, target: Target, choice: Choice[ColumnPolicy]) -> Ro
         **_context(p, V, policy.rows, unit, parts > 1), "G": size, "W": lanes, "U": policy.rows,
         "word": sum_accumulator(p.real, name="word"),
     }  # fmt: skip
-    nbytes = parts * p.m * p.elem.components * real_bytes(p.elem) if parts > 1 else 0
+    nbytes = parts * p.vectors * p.m * p.elem.components * real_bytes(p.elem) if parts > 1 else 0
     return Route(
         "axpy_columns", context, size, blocks, parts, part_size, lanes * V, nbytes, choice,
         f"A lies along the outputs: {lanes} work-items side by side own {V} output(s) each, "
@@ -202,14 +205,15 @@ def _context(p: GemvProblem, V: int, R: int, unit: bool, split: bool) -> dict[st
     return {
         "elem": p.elem, "real": p.real, "P": components, "C": V * components,
         "T": vector(p.real, V * components), "S": vector(p.real, components),
-        "V": V, "R": R, "conj": p.conj, "unit": unit, "split": split,
+        "V": V, "R": R, "Q": p.vectors, "conj": p.conj, "unit": unit, "split": split,
         "mask": "long" if p.real in ("double", "ulong") else "int",
     }  # fmt: skip
 
 
 def _row_sums(p: GemvProblem, rows: int) -> Accumulator:
-    """The sums of several rows as one accumulator: they cross lanes together."""
-    names = [f"{part}{k}" for k in range(rows) for part in ("re", "im")[: p.elem.components]]
+    """The sums of several rows and vectors as one accumulator: they cross lanes together."""
+    sums = [f"{k}_{q}" for k in range(rows) for q in range(p.vectors)]
+    names = [f"{part}{at}" for at in sums for part in ("re", "im")[: p.elem.components]]
     text = " ".join(f"a.{name} += b.{name};" for name in names)
     fields = tuple(Field(name, p.real, "0") for name in names)
     return Accumulator("acc_t", fields, lambda width: text)
@@ -227,7 +231,8 @@ def _aligned_vector(p: GemvProblem, most: int, length: int, pitch: int, pitches:
 
 
 def _x_vector(p: GemvProblem, V: int) -> bool:
-    return V > 1 and p.x_step == 1 and p.x_aligned % (V * p.elem.itemsize) == 0
+    aligned = p.x_aligned % (V * p.elem.itemsize) == 0 and (p.vectors == 1 or p.x_pitch % V == 0)
+    return V > 1 and p.x_step == 1 and aligned
 
 
 def _groups(p: GemvProblem, target: Target, policy: RowPolicy | ColumnPolicy) -> int:
