@@ -117,11 +117,15 @@ ${add_row(0)}\
     if (is_last) {
 % for q in range(Q):
         s${q} = 0;
+% endfor
         for (uint p = k; p < parts && o < m; p += ${G // W}) {
+% for q in range(Q):
 % for c in range(C):
             ${gemv.module.lane(f"s{q}", c, C)} += word_collect(${place(f"p * {Q}L + {q}", c)}).re;
 % endfor
+% endfor
         }
+% for q in range(Q):
         s${q} = fold_down(s${q}, sums);
 % endfor
     }
