@@ -110,7 +110,7 @@ class Launch:
         # What pyopencl's own generated invokers call: set_arg tries a buffer, a sampler and so on
         # before it takes a number, 19 us each time.
         self._set_scalar = kernel._set_arg_buf  # type: ignore[attr-defined]
-        self._grid = global_size, local_size
+        self._global_size, self._local_size = global_size, local_size
         self._buffers: list[int] = []
         self._scalars: list[tuple[int, Any]] = []
         for index, parameter in enumerate(parameters):
@@ -141,7 +141,8 @@ class Launch:
         Raises:
             DeviceMemoryError: A buffer that was promised turns out not to fit.
         """
-        set_argument = self._kernel.set_arg
+        kernel = self._kernel
+        set_argument = kernel.set_arg
         try:
             with self._lock:
                 for index, buffer in zip(self._buffers, buffers, strict=True):
@@ -151,7 +152,9 @@ class Launch:
                     for (index, kind), value in zip(self._scalars, scalars, strict=True):
                         self._set_scalar(index, kind(value))
                     self._last = scalars
-                return cl.enqueue_nd_range_kernel(queue, self._kernel, *self._grid, None, wait_for)
+                return cl.enqueue_nd_range_kernel(
+                    queue, kernel, self._global_size, self._local_size, None, wait_for
+                )
         except cl.MemoryError as error:
             raise DeviceMemoryError(f"the device is out of memory: {error}") from error
 

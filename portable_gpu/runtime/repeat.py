@@ -67,13 +67,15 @@ class _OnDevice:
             buffers.append(array.base_data)
             offsets.append(array.offset // array.dtype.itemsize if array.offset else 0)
         if out is None:
-            out = twin(self.blank, self.state.allocate(self.blank.nbytes))
+            blank = self.blank
+            data = self.state.allocate(blank.nbytes)
+            buffers.append(data)
             offsets.append(0)
-        else:
-            if self.state.outside(out.events):
-                return None
-            offsets.append(out.offset // out.dtype.itemsize)
+            return twin(blank, data, [self.enqueue(self.state, buffers, tuple(offsets))])
+        if self.state.outside(out.events):
+            return None
         buffers.append(out.base_data)
+        offsets.append(out.offset // out.dtype.itemsize)
         out.add_event(self.enqueue(self.state, buffers, tuple(offsets)))
         return out
 
