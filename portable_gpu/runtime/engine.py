@@ -25,6 +25,7 @@ from portable_gpu.runtime.devices import (
     choose_device,
     query_facts,
 )
+from portable_gpu.runtime.exchange import checked
 from portable_gpu.runtime.program import DiskCache, ProgramCache
 from portable_gpu.runtime.views import context_of
 from portable_gpu.targets import Target, detect
@@ -103,14 +104,15 @@ class Engine:
                 self.device, self.reason = choose_device(device)
             self.context = cl.Context([self.device])
         forced = device_class or os.environ.get(CLASS_VARIABLE) or None
-        self.target: Target = detect(query_facts(self.device), forced)
         self.table = TuningTable.load() if table is None else table
         self.queue = cl.CommandQueue(self.context, self.device) if queue is None else queue
+        self.programs = ProgramCache(self.context, self.device, DiskCache.default())
+        target = detect(query_facts(self.device), forced)
+        self.target: Target = checked(target, self.queue, self.programs)
         #: A CPU device works on NumPy memory in place, whatever path is forced on it.
         self.maps_host_memory = self.target.facts.type == "cpu"
         #: Whether its kernels take any host address, so that NumPy arrays may be of any size.
         self.takes_host_pointers = self.maps_host_memory and self.target.facts.svm
-        self.programs = ProgramCache(self.context, self.device, DiskCache.default())
         self.caller: Engine | None = None
         twin = calling_thread_device(self.device) if caller and queue is None else None
         if twin is not None:

@@ -9,7 +9,7 @@ import re
 import tempfile
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from portable_gpu.runtime.retarget import is_marked, retarget
 
 CACHE_VARIABLE = "PORTABLE_GPU_CACHE"
 _MAGIC = b"portable_gpu program 1\n"
+_verdicts: dict[str, str] = {}
 _ERROR_LINE = re.compile(r":(\d+):\d+:\s+(?:fatal )?error")
 
 
@@ -204,8 +205,20 @@ class ProgramCache:
                 program = self._programs[spec.key] = self._load(spec) or self._build(spec)
             return program
 
-    def _disk_key(self, spec: Specialization) -> str:
-        return hashlib.sha256(f"{self._identity}\0{spec.key}".encode()).hexdigest()
+    def remembered(self, spec: Specialization, find_out: Callable[[], str]) -> str:
+        """What ``find_out`` said of ``spec`` on this device and driver when it was first asked."""
+        key = self._disk_key(spec, "verdict")
+        verdict = _verdicts.get(key)
+        if verdict is None:
+            stored = self._disk.read(key)
+            verdict = find_out() if stored is None else stored.decode()
+            _verdicts[key] = verdict
+            if stored is None:
+                self._disk.write(key, verdict.encode())
+        return verdict
+
+    def _disk_key(self, spec: Specialization, kind: str = "program") -> str:
+        return hashlib.sha256(f"{self._identity}\0{kind}\0{spec.key}".encode()).hexdigest()
 
     def _load(self, spec: Specialization) -> cl.Program | None:
         binary = self._disk.read(self._disk_key(spec))
