@@ -20,6 +20,7 @@ from portable_gpu.runtime.devices import (
     choose_device,
     devices,
 )
+from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import DEVICE_CLASSES, Target
 from portable_gpu.version import __version__
 
