@@ -37,6 +37,8 @@ T = TypeVar("T")
 _CALLER_BYTES = 5 << 20
 _CALLER_FLOP = 3_000_000
 
+_MOST_PLANS = 4096
+
 # Shares of the device's memory: the largest result that comes from a queue's pool, and the most
 # that the pool keeps while nobody uses it.
 _POOLED = 1 / 64
@@ -138,6 +140,8 @@ class Engine:
             with self._lock:
                 plan = self._plans.get(key)
                 if plan is None:
+                    if len(self._plans) >= _MOST_PLANS:
+                        self._plans.clear()
                     plan = self._plans[key] = make()
         return plan
 
