@@ -201,7 +201,7 @@ def _make_any_plan(engine: Engine, problem: Problem) -> Any:
     if 0 in problem.kept_shape:
         return EmptyPlan()
     if problem.request.name == "moment":
-        return VariancePlan(engine, problem, _centre_dtype(problem.request.acc))
+        return VariancePlan(engine, problem, centre_dtype(problem.request.acc))
     return make_plan(engine, problem)
 
 
@@ -215,7 +215,8 @@ class EmptyPlan:
         raise AssertionError("a result of no elements is not launched")
 
 
-def _centre_dtype(acc: Element) -> np.dtype[Any]:
+def centre_dtype(acc: Element) -> np.dtype[Any]:
+    """The dtype that the means of a variance are kept in."""
     names = {
         ("float", False): np.float32,
         ("double", False): np.float64,
