@@ -27,7 +27,7 @@ from portable_gpu.isa.report import (
 )
 from portable_gpu.version import __version__
 
-_WIDTH = 150  # of the table of kernels, where the output is no terminal
+_WIDTH = 170  # of the tables, where the output is no terminal
 
 
 def check_isa(
@@ -60,13 +60,14 @@ def check_isa(
     wanted, compilers = select(target or ()), find_compilers()
     skipped = [m for m in compilers.missing.values() if any(w.family == m.family for w in wanted)]
     if skipped and target:
-        raise PortableGPUError("; ".join(str(one) for one in skipped))
+        lacking = "; ".join(f"a compiler for {one.family}: {one.install}" for one in skipped)
+        raise PortableGPUError(f"--target needs {lacking}")
     for one in skipped:
         console.print(escape(str(one)), soft_wrap=True)
     wanted = tuple(machine for machine in wanted if machine.family not in compilers.missing)
     results = _run(jobs(wanted, operations or (), full), compilers, workers, console)
+    console.width = max(console.width, _WIDTH)
     if verbose:
-        console.width = max(console.width, _WIDTH)
         console.print(_table(KERNEL_HEADS, [kernel_row(result) for result in results], 3))
     if table:
         print(markdown(results))
@@ -107,9 +108,12 @@ def _run(
     ):
         task = progress.add_task("", total=len(every))
         checked = pool.map(lambda job: check(job, compilers, Path(folder)), every)
-        for job, found in zip(every, checked, strict=True):
-            progress.update(task, advance=1, description=f"{job.machine.name} {job.operation}")
-            results += found
+        try:
+            for job, found in zip(every, checked, strict=True):
+                progress.update(task, advance=1, description=f"{job.machine.name} {job.operation}")
+                results += found
+        finally:
+            pool.shutdown(cancel_futures=True)  # interrupted, it does not compile all the rest
     return results
 
 
@@ -117,7 +121,7 @@ def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]], names: int) -> T
     """The first ``names`` columns are words, and the others figures."""
     shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for place, head in enumerate(heads):
-        shown.add_column(head, justify="left" if place < names else "right", no_wrap=place < names)
+        shown.add_column(head, justify="left" if place < names else "right", no_wrap=True)
     for row in rows:
         shown.add_row(*(escape(cell) for cell in row))
     return shown

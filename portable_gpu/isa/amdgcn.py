@@ -9,6 +9,7 @@ from portable_gpu.isa.kernel import Kernel
 from portable_gpu.isa.loops import Block, inner_loop
 from portable_gpu.isa.mix import Instruction, Kind, Mix
 
+_FUNCTION = re.compile(r"^(\w+):[^\n]*\n(.*?)^\.Lfunc_end", re.MULTILINE | re.DOTALL)
 _LABEL = re.compile(r"([.\w$]+):")
 _BRANCH = re.compile(r"s_c?branch")
 _FLOAT_FMA = re.compile(
@@ -34,15 +35,17 @@ _BYTES = {
 
 
 def read(text: str) -> Iterator[Kernel]:
-    """Each kernel of an assembly, by its metadata."""
+    """Each kernel of an assembly, by its metadata; functions that it may call count with it."""
     metadata = text.partition(".amdgpu_metadata")[2]
     for entry in re.split(r"^  - ", metadata, flags=re.MULTILINE)[1:]:
         name = re.search(r"^    \.name:\s+(\S+)", entry, re.M)
         if name is None:
             continue
         facts = {key: int(value) for key, value in re.findall(r"\.(\w+):\s+(\d+)\s*$", entry, re.M)}
-        found = list(blocks(_body(text, name[1])))
-        mix = Mix.of(i for block in found for i in block.instructions)
+        bodies = dict(_FUNCTION.findall(text))
+        mix = Mix.of(
+            i for body in bodies.values() for one in blocks(body) for i in one.instructions
+        )
         # A frame may be reserved and left alone.
         scratch = facts.get("private_segment_fixed_size", 0) if mix.scratch else 0
         yield Kernel(
@@ -56,7 +59,7 @@ def read(text: str) -> Iterator[Kernel]:
             group_size=facts.get("max_flat_workgroup_size", 0),
             wave=facts.get("wavefront_size", 0),
             mix=mix,
-            loop=inner_loop(found),
+            loop=inner_loop(blocks(bodies.get(name[1], ""))),
         )
 
 
@@ -110,12 +113,3 @@ def instruction(line: str) -> Instruction:
         if "_dpp" in opcode or _DPP_OPERAND.search(operands):
             kind |= Kind.DPP
     return Instruction(opcode, kind, loads)
-
-
-def _body(text: str, name: str) -> str:
-    """The lines of one function."""
-    start = text.find(f"\n{name}:")
-    if start < 0:
-        return ""
-    start = text.index("\n", start + 1)
-    return text[start : text.find("\n.Lfunc_end", start)]

@@ -85,7 +85,8 @@ class Compilers:
         name, text = machine.architecture.name, file.read_text(encoding="utf-8")
         if is_marked(spec.text):
             name, text = f"{name}a", _PTX_VERSION.sub(".version 8.0", retarget(text))
-            file.write_text(text, encoding="utf-8")
+        text = ptx.with_group_size(text, group_size_of(spec))
+        file.write_text(text, encoding="utf-8")
         command = [self.ptxas, f"-arch={name}", "-v", str(file), "-o", os.devnull]
         done = subprocess.run(command, capture_output=True, text=True)
         # The driver takes more local memory than ptxas by itself; the requirements compare it.

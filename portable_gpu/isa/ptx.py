@@ -15,6 +15,10 @@ from portable_gpu.isa.loops import Block, inner_loop
 from portable_gpu.isa.mix import Instruction, Kind, Mix
 
 _WARP = 32
+_FUNCTION = re.compile(
+    r"\.(?:entry|func)\b[^{;]*?(\w+)\([^{;]*?^\{(.*?)^\}", re.MULTILINE | re.DOTALL
+)
+_ENTRY_END = re.compile(r"(^\.entry [^{]*?)\)\n\{", re.MULTILINE)
 _LABEL = re.compile(r"(\$?\w+):$")
 _PREDICATE = re.compile(r"^@!?%?\w+\s+")
 _ARITHMETIC = re.compile(
@@ -29,7 +33,7 @@ _ASYNC_BYTES = re.compile(r",\s*(4|8|16)\s*(?:,|$)")
 
 
 def read(ptx: str, log: str, group_size: int) -> Iterator[Kernel]:
-    """Each kernel that ptxas was given.
+    """Each kernel that ptxas was given; functions that it may call count with it.
 
     Args:
         ptx: The text.
@@ -42,7 +46,7 @@ def read(ptx: str, log: str, group_size: int) -> Iterator[Kernel]:
             _number(rf"(\d+) bytes {what}", entry)
             for what in ("stack frame", "spill stores", "spill loads")
         )
-        found = list(blocks(_body(ptx, name)))
+        bodies = dict(_FUNCTION.findall(ptx))
         yield Kernel(
             name=name,
             registers=_number(r"Used (\d+) registers", entry),
@@ -53,9 +57,19 @@ def read(ptx: str, log: str, group_size: int) -> Iterator[Kernel]:
             local=_number(r"(\d+) bytes smem", entry),
             group_size=group_size,
             wave=_WARP,
-            mix=Mix.of(i for block in found for i in block.instructions),
-            loop=inner_loop(found),
+            mix=Mix.of(
+                i for body in bodies.values() for one in blocks(body) for i in one.instructions
+            ),
+            loop=inner_loop(blocks(bodies.get(name, ""))),
         )
+
+
+def with_group_size(ptx: str, size: int) -> str:
+    """PTX whose kernel is bound to groups of ``size``, as drivers bind it and clang does not.
+
+    ptxas then gives each work-item no more registers than a group has room for.
+    """
+    return _ENTRY_END.sub(rf"\1)\n.reqntid {size}, 1, 1\n{{", ptx)
 
 
 def blocks(body: str) -> Iterator[Block]:
@@ -132,15 +146,6 @@ def _statements(body: str) -> Iterator[str]:
             statement = part.strip()
             if statement and statement[0] not in ".{}":
                 yield statement
-
-
-def _body(ptx: str, name: str) -> str:
-    """What stands between the braces of an entry function."""
-    start = re.search(rf"\.entry {re.escape(name)}\(", ptx)
-    if start is None:
-        return ""
-    opening = ptx.index("\n{", start.end())
-    return ptx[opening + 2 : ptx.index("\n}", opening)]
 
 
 def _number(pattern: str, text: str) -> int:

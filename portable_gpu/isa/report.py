@@ -19,11 +19,14 @@ _SHOWN = {
     "reduce/rows": "sum",
 }
 SUMMARY_HEADS = (
-    "target", "kernels", "failed", "VGPR", "SGPR", "scratch", "spills", "LDS", "waves", "wave",
+    "target", "kernels", "failed", "VGPR", "SGPR", "scratch", "spills", "LDS bytes", "waves",
+    "wave",
 )  # fmt: skip
+#: FMA (and its share), matrix, DPP and LDS instructions are those of the inner loop; exchanges, of
+#: the whole kernel.
 KERNEL_HEADS = (
-    "target", "kernel", "dtype", "VGPR", "SGPR", "LDS", "waves", "limit", "load", "FMA", "matrix",
-    "DPP", "lanes", "LDS", "arithmetic / memory",
+    "target", "kernel", "dtype", "VGPR", "SGPR", "LDS bytes", "waves", "limited by", "load",
+    "FMA", "matrix", "DPP", "LDS", "arithmetic / memory", "exchanges",
 )  # fmt: skip
 
 
@@ -66,10 +69,10 @@ def kernel_row(result: Result) -> tuple[str, ...]:
         widest_load(kernel),
         f"{mix.fma} ({mix.fma_share:.2f})" if mix.fma else "",
         str(mix.matrix or ""),
-        str(mix.dpp or kernel.mix.dpp or ""),
-        str(mix.lanes or kernel.mix.lanes or ""),
-        str(mix.lds),
+        str(mix.dpp or ""),
+        str(mix.lds or ""),
         f"{mix.arithmetic_per_memory:.1f}",
+        _exchanges(kernel.mix),
     )
 
 
@@ -138,6 +141,11 @@ def _main(results: Iterable[Result]) -> Iterator[Result]:
         if _SHOWN.get(job.spec.name) == job.operation and key not in seen:
             seen.add(key)
             yield result
+
+
+def _exchanges(mix: Mix) -> str:
+    parts = [f"{mix.dpp} DPP" if mix.dpp else "", f"{mix.lanes} lanes" if mix.lanes else ""]
+    return ", ".join(filter(None, parts))
 
 
 def _mix(mix: Mix) -> dict[str, Any]:

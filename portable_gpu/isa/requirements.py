@@ -65,6 +65,8 @@ def _memory(machine: Machine, kernel: Kernel) -> Iterator[str]:
 
 
 def _registers(kernel: Kernel, occupancy: Occupancy) -> Iterator[str]:
+    if not occupancy.waves:
+        yield f"no group of {kernel.group_size} fits a compute unit, by its {occupancy.limit}"
     if occupancy.by_registers < LEAST_WAVES:
         yield (
             f"{kernel.registers} registers leave room for {occupancy.by_registers} waves "

@@ -110,6 +110,14 @@ class TestAmd:
         mix = amd("sum_gfx900.s").mix
         assert (mix.dpp, mix.lanes, mix.lds) == (4, 3, 0)
 
+    def test_a_function_that_is_called_counts_with_its_kernel(self) -> None:
+        called = (
+            "\nfold:\n\tv_mov_b32_dpp v1, v2 row_mirror\n\ts_setpc_b64 s[30:31]\n.Lfunc_end1:\n"
+        )
+        kernel = amd("gemm_gfx900.s", ("\t.amdgpu_metadata", f"{called}\t.amdgpu_metadata"))
+        assert kernel.mix.dpp == 1
+        assert kernel.loop == amd("gemm_gfx900.s").loop
+
     @pytest.mark.parametrize(
         ("line", "kind", "loads"),
         [
@@ -142,6 +150,12 @@ class TestPtx:
         kernel = wgmma()
         assert (kernel.name, kernel.registers, kernel.local) == ("gemm", 159, 163904)
         assert (kernel.scratch, kernel.spills, kernel.wave) == (0, 0, 32)
+
+    def test_group_size_reaches_ptxas(self) -> None:
+        bound = ptx.with_group_size(text("wgmma_sm_90.ptx"), 384)
+        assert ".param .u64 gemm_param_0,\n)\n.reqntid 384, 1, 1\n{\n" in bound
+        (kernel,) = ptx.read(bound, text("wgmma_sm_90.log"), 384)
+        assert kernel == wgmma()
 
     def test_a_wait_is_part_of_the_loop_around_it(self) -> None:
         loop = wgmma().loop
@@ -315,6 +329,12 @@ class TestRequirements:
         kernel = amd("gemm_gfx900.s", ("vgpr_count:     117", "vgpr_count:     129"))
         assert faults(kernel) == ["129 registers leave room for 1 waves of a SIMD, not 2"]
 
+    def test_no_room_for_a_group(self) -> None:
+        kernel = wgmma(("Used 159 registers", "Used 190 registers"))
+        assert faults(kernel, "sm_90", "gemm/wgmma") == [
+            "no group of 384 fits a compute unit, by its registers"
+        ]
+
     def test_too_few_multiply_adds(self) -> None:
         # 9 of 64 become separate multiplications: 55 of 70 are left.
         kernel = amd(
@@ -452,4 +472,6 @@ class TestCommand:
         assert lines[-1] == "0 passed, 0 failed"
         assert main(["check-isa", "--target", "sm_90"]) == 0
         assert main(["check-isa", "--target", "gfx900"]) == 1
-        assert "apt-get install clang-19" in capsys.readouterr().err
+        assert capsys.readouterr().err == (
+            "portable-gpu: --target needs a compiler for AMD: apt-get install clang-19\n"
+        )
