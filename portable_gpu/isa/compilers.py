@@ -62,8 +62,8 @@ class Compilers:
         Raises:
             BuildError: A compiler refused it; the message has its errors.
         """
-        stem = folder / f"{spec.key}.{machine.name}"
-        source, assembly = stem.with_suffix(".cl"), stem.with_suffix(".s")
+        name = f"{spec.key}-{machine.name}"  # machines may share a text
+        source, assembly = folder / f"{name}.cl", folder / f"{name}.s"
         source.write_text(spec.text, encoding="utf-8")
         try:
             if machine.architecture.is_amd:
@@ -155,7 +155,7 @@ def _device_library(machine: Machine, folder: Path) -> Path:
 def _run(command: list[str], source: Path, out: Path) -> None:
     done = subprocess.run([*command, "-o", str(out), str(source)], capture_output=True, text=True)
     if done.returncode:
-        raise BuildError(_errors(done.stderr))
+        raise BuildError(_errors(done.stderr.replace(f"{source}:", "line ")))
 
 
 def _errors(log: str) -> str:

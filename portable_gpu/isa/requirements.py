@@ -37,7 +37,7 @@ def problems(
         occupancy: How many waves of it are resident.
     """
     return [
-        *_memory(machine, kernel),
+        *_memory(spec, machine, kernel),
         *_registers(kernel, occupancy),
         *_loop(spec, dtype, machine, kernel),
         *_exchange(spec, machine, kernel),
@@ -52,13 +52,13 @@ def required_fma_share(policy: GemmPolicy) -> float:
     return min(FMA_SHARE, _OF_BOUND * products / (products + loads))
 
 
-def _memory(machine: Machine, kernel: Kernel) -> Iterator[str]:
+def _memory(spec: Specialization, machine: Machine, kernel: Kernel) -> Iterator[str]:
     if kernel.scratch:
         yield f"scratch memory is {kernel.scratch} bytes"
     if kernel.spills:
         yield f"spills {kernel.spills} {'registers' if machine.architecture.is_amd else 'bytes'}"
-    if kernel.wave != machine.target.subgroup_size:
-        yield f"wave of {kernel.wave}, rendered for {machine.target.subgroup_size}"
+    if f"-DWAVEFRONT_SIZE={kernel.wave}" not in spec.options:
+        yield f"wave of {kernel.wave}, not what the text was rendered for"
     limit = machine.target.static_local_mem
     if kernel.local > limit:
         yield f"local memory is {kernel.local} bytes, the limit {limit}"

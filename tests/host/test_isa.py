@@ -71,7 +71,7 @@ def faults(
     resident = occupancy(
         on_machine.architecture, kernel.registers, kernel.scalars, kernel.local, kernel.group_size
     )
-    spec = Specialization(template, source, (), policy)
+    spec = Specialization(template, source, on_machine.target.options, policy)
     return problems(spec, dtype, on_machine, kernel, resident)
 
 
@@ -319,7 +319,17 @@ class TestRequirements:
     def test_wave(self) -> None:
         kernel = amd("sum_gfx900.s", ("wavefront_size: 64", "wavefront_size: 32"))
         (fault,) = faults(kernel, template="reduce/columns")
-        assert fault == "wave of 32, rendered for 64"
+        assert fault == "wave of 32, not what the text was rendered for"
+
+    def test_a_text_for_another_wave(self) -> None:
+        on_machine, kernel = machine("gfx1030-lds"), replace(amd("gemm_gfx900.s"), wave=32)
+        resident = occupancy(on_machine.architecture, 100, 40, 16640, 256)
+        options = machine("gfx900-lds").target.options
+        for template in ("gemm/gemm", "gemm/direct"):
+            spec = Specialization(template, "", options, LARGE)
+            assert problems(spec, "float32", on_machine, kernel, resident) == [
+                "wave of 32, not what the text was rendered for"
+            ]
 
     def test_local_memory(self) -> None:
         kernel = amd("gemm_gfx900.s", ("fixed_size: 16640", "fixed_size: 65540"))
