@@ -50,6 +50,12 @@ class Architecture:
         """Whether it is one of AMD's."""
         return self.name.startswith("gfx")
 
+    def registers_of(self, group_size: int) -> int:
+        """Vector registers of a work-item, with which a group of ``group_size`` still fits."""
+        waves = -(-group_size // self.wave)
+        share = self.registers // -(-waves // self.simds)
+        return share // self.register_granule * self.register_granule
+
 
 @dataclass(frozen=True)
 class Occupancy:

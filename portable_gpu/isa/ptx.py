@@ -18,7 +18,6 @@ _WARP = 32
 _FUNCTION = re.compile(
     r"\.(?:entry|func)\b[^{;]*?(\w+)\([^{;]*?^\{(.*?)^\}", re.MULTILINE | re.DOTALL
 )
-_ENTRY_END = re.compile(r"(^\.entry [^{]*?)\)\n\{", re.MULTILINE)
 _LABEL = re.compile(r"(\$?\w+):$")
 _PREDICATE = re.compile(r"^@!?%?\w+\s+")
 _ARITHMETIC = re.compile(
@@ -62,14 +61,6 @@ def read(ptx: str, log: str, group_size: int) -> Iterator[Kernel]:
             ),
             loop=inner_loop(blocks(bodies.get(name, ""))),
         )
-
-
-def with_group_size(ptx: str, size: int) -> str:
-    """PTX whose kernel is bound to groups of ``size``, as drivers bind it and clang does not.
-
-    ptxas then gives each work-item no more registers than a group has room for.
-    """
-    return _ENTRY_END.sub(rf"\1)\n.reqntid {size}, 1, 1\n{{", ptx)
 
 
 def blocks(body: str) -> Iterator[Block]:

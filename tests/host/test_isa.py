@@ -151,12 +151,6 @@ class TestPtx:
         assert (kernel.name, kernel.registers, kernel.local) == ("gemm", 159, 163904)
         assert (kernel.scratch, kernel.spills, kernel.wave) == (0, 0, 32)
 
-    def test_group_size_reaches_ptxas(self) -> None:
-        bound = ptx.with_group_size(text("wgmma_sm_90.ptx"), 384)
-        assert ".param .u64 gemm_param_0,\n)\n.reqntid 384, 1, 1\n{\n" in bound
-        (kernel,) = ptx.read(bound, text("wgmma_sm_90.log"), 384)
-        assert kernel == wgmma()
-
     def test_a_wait_is_part_of_the_loop_around_it(self) -> None:
         loop = wgmma().loop
         assert loop is not None
@@ -284,6 +278,21 @@ class TestOccupancy:
     ) -> None:
         found = occupancy(ARCHITECTURES[architecture], registers, scalars, local, group)
         assert (found.waves, found.limit) == (waves, limit)
+
+    @pytest.mark.parametrize(
+        ("architecture", "group", "registers"),
+        [("sm_90", 384, 168), ("sm_60", 1024, 64), ("sm_70", 256, 256), ("gfx900", 1024, 64)],
+    )
+    def test_registers_that_a_group_has_room_for(
+        self, architecture: str, group: int, registers: int
+    ) -> None:
+        limits = ARCHITECTURES[architecture]
+        assert limits.registers_of(group) == registers
+        assert occupancy(limits, registers, 0, 0, group).waves > 0
+        assert (
+            occupancy(limits, registers + 1, 0, 0, group).waves
+            < occupancy(limits, registers, 0, 0, group).waves
+        )
 
     def test_small_groups_may_fill_a_simd_in_part(self) -> None:
         found = occupancy(ARCHITECTURES["gfx900"], 118, 45, 8704, 64)
