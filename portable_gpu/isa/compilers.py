@@ -85,11 +85,11 @@ class Compilers:
         name, text = machine.architecture.name, file.read_text(encoding="utf-8")
         if is_marked(spec.text):
             name, text = f"{name}a", _PTX_VERSION.sub(".version 8.0", retarget(text))
-            file.write_text(text, encoding="utf-8")
-        # clang writes no group size into PTX, and ptxas would give more than a group has room for.
-        registers = min(255, machine.architecture.registers_of(group_size_of(spec)))
-        command = [self.ptxas, f"-arch={name}", f"-maxrregcount={registers}", "-v"]
-        command += [str(file), "-o", os.devnull]
+        size = group_size_of(spec)
+        if machine.architecture.registers_of(size) < ptx.REGISTERS:
+            text = ptx.with_group_size(text, size)
+        file.write_text(text, encoding="utf-8")
+        command = [self.ptxas, f"-arch={name}", "-v", str(file), "-o", os.devnull]
         done = subprocess.run(command, capture_output=True, text=True)
         # The driver takes more local memory than ptxas by itself; the requirements compare it.
         log = "\n".join(line for line in done.stderr.splitlines() if _TOO_MUCH_SHARED not in line)

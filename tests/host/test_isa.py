@@ -151,6 +151,12 @@ class TestPtx:
         assert (kernel.name, kernel.registers, kernel.local) == ("gemm", 159, 163904)
         assert (kernel.scratch, kernel.spills, kernel.wave) == (0, 0, 32)
 
+    def test_group_size_for_ptxas(self) -> None:
+        bound = ptx.with_group_size(text("wgmma_sm_90.ptx"), 384)
+        assert ".param .u64 gemm_param_0,\n)\n.reqntid 384, 1, 1\n{\n" in bound
+        (kernel,) = ptx.read(bound, text("wgmma_sm_90.log"), 384)
+        assert kernel == wgmma()
+
     def test_a_wait_is_part_of_the_loop_around_it(self) -> None:
         loop = wgmma().loop
         assert loop is not None
