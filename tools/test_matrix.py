@@ -4,7 +4,7 @@
 
 A job runs the tests marked `tiny` and `path`, with --all every device test but the large ones
 (some 5 minutes a job).  Under Oclgrind, which is slow, it is the tiny ones in any case.  A job is
-one pytest process with its own environment, but for `offline`, which is tools/offline_check.py.
+one pytest process with its own environment, but for `offline`, which is `portable-gpu check-isa`.
 A job whose implementation is not installed is skipped with a word on what to install.  Ends with
 the closing line of each job; the exit status is 0 if all that ran passed.
 

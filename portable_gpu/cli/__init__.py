@@ -43,6 +43,7 @@ def _application() -> typer.Typer:
     import typer
 
     from portable_gpu.cli.bench import bench
+    from portable_gpu.cli.check_isa import check_isa
     from portable_gpu.cli.demo import demo
     from portable_gpu.cli.explain import explain
     from portable_gpu.cli.info import info
@@ -55,6 +56,6 @@ def _application() -> typer.Typer:
         add_completion=False,
         pretty_exceptions_enable=False,
     )
-    for command in (info, explain, render, selftest, bench, demo):
+    for command in (info, explain, render, selftest, bench, check_isa, demo):
         application.command()(command)
     return application

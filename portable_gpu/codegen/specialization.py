@@ -9,6 +9,7 @@ from typing import Any
 
 from portable_gpu.codegen.source import render
 from portable_gpu.targets import Target
+from portable_gpu.tuning.policy import Policy
 from portable_gpu.version import __version__
 
 
@@ -20,11 +21,13 @@ class Specialization:
         name: The template's name (``reduce/rows``).
         text: The OpenCL C source.
         options: Compiler options, the ``-D`` facts among them.
+        policy: What the text was rendered with, if the kernel has a policy.
     """
 
     name: str
     text: str
     options: tuple[str, ...]
+    policy: Policy | None = None
 
     @cached_property
     def key(self) -> str:
@@ -40,4 +43,4 @@ def specialize(name: str, target: Target, **context: Any) -> Specialization:
         RenderError: The template failed.
     """
     text = render(name, target=target, **context)
-    return Specialization(name, text, target.options)
+    return Specialization(name, text, target.options, context.get("policy"))

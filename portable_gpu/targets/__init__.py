@@ -13,12 +13,13 @@ from portable_gpu.targets.generic import GENERIC
 from portable_gpu.targets.intel_gpu import INTEL_GPU
 from portable_gpu.targets.nvidia import NVIDIA, with_sm
 from portable_gpu.targets.rdna import RDNA
-from portable_gpu.targets.target import DeviceFacts, Fact, Target
+from portable_gpu.targets.target import DeviceFacts, Exchange, Fact, Target
 
 __all__ = [
     "DEVICE_CLASSES",
     "DeviceClass",
     "DeviceFacts",
+    "Exchange",
     "Fact",
     "Target",
     "class_names",
@@ -81,7 +82,10 @@ def with_barriers(target: Target, why: str) -> Target:
 def example_target(device_class: str) -> Target:
     """The Target of a typical device of a class, with no device at hand (for rendering)."""
     row, sm = _parse(device_class)
-    return _derive(row, row.example if sm is None else with_sm(row.example, sm))
+    facts = row.example if sm is None else with_sm(row.example, sm)
+    if facts != row.example:  # rows measured on the example are not for it
+        facts = replace(facts, name=f"{facts.vendor} sm_{sm}")
+    return _derive(row, facts)
 
 
 def class_names() -> tuple[str, ...]:

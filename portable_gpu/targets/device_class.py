@@ -47,6 +47,7 @@ class Derivation:
         self.set("local_mem_size", facts.local_mem_size, "queried", "LOCAL_MEM_SIZE")
         self.set("max_work_group_size", facts.max_work_group_size, "queried", "MAX_WORK_GROUP_SIZE")
         self.set("registers", 64, "assumed", "few enough for any GPU")
+        self.set("resident_registers", 64, "assumed", "few enough for any GPU")
         self.set("local_mem_per_unit", facts.local_mem_size, "assumed", "LOCAL_MEM_SIZE")
         self.set("static_local_mem", facts.local_mem_size, "queried", "LOCAL_MEM_SIZE")
         self.set("matrix_units", "", "assumed", "none that kernels can reach")

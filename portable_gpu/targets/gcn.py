@@ -18,9 +18,11 @@ def compiles_for_amdgcn(facts: DeviceFacts) -> bool:
     return is_amd_gpu(facts) and facts.name.startswith("gfx") and not before_dpp
 
 
-def derive_wavefront(facts: DeviceFacts, out: Derivation, default: int) -> None:
-    """Wavefront facts that GCN and RDNA share."""
+def derive_wavefront(facts: DeviceFacts, out: Derivation, default: int, simd: int) -> None:
+    """Wavefront facts that GCN and RDNA share; ``simd``: vector registers of a SIMD's lane."""
     out.set("registers", 256, "derived", "vector registers of a lane")
+    why = f"two wavefronts share the {simd} of a SIMD's lane"
+    out.set("resident_registers", min(256, simd // 2), "derived", why)
     if compiles_for_amdgcn(facts) and out.native:
         out.exchange("wavefront_dpp", default, "derived", "amdgcn compiler: DPP built-ins")
     else:
@@ -43,7 +45,9 @@ def _matches(facts: DeviceFacts) -> bool:
 
 
 def _derive(facts: DeviceFacts, out: Derivation) -> None:
-    derive_wavefront(facts, out, 64)
+    # CDNA 2 and 3 have 512, and a wavefront names 256 of them without its accumulators.
+    doubled = facts.name.startswith(("gfx90a", "gfx94", "gfx95"))
+    derive_wavefront(facts, out, 64, 512 if doubled else 256)
 
 
 GCN = DeviceClass(

@@ -34,6 +34,7 @@ def _derive(facts: DeviceFacts, out: Derivation) -> None:
         out.exchange("warp_volatile", 32, "derived", "no shuffle before SM 30")
     registers, unit = (255, _LOCAL_KIB.get(sm, 96 if sm >= 50 else 48)) if sm >= 35 else (63, 48)
     out.set("registers", registers, "derived", "registers of a thread at this compute capability")
+    out.set("resident_registers", registers, "derived", "any kernel leaves room for two warps")
     out.set("local_mem_per_unit", unit << 10, "derived", "shared memory of a multiprocessor")
     if sm >= 80:
         # Measured on one H200: an array of 200 KiB builds and runs, though 48 KiB are reported.

@@ -14,7 +14,7 @@ def _matches(facts: DeviceFacts) -> bool:
 
 
 def _derive(facts: DeviceFacts, out: Derivation) -> None:
-    derive_wavefront(facts, out, 32)
+    derive_wavefront(facts, out, 32, 1024)
 
 
 RDNA = DeviceClass(

@@ -81,6 +81,7 @@ class Target:
         local_mem_size: Usable local memory of a work-group, bytes.
         max_work_group_size: Work-items of the largest work-group.
         registers: 32-bit registers that one work-item may use before it spills.
+        resident_registers: So many of them leave room for a second sub-group on the same SIMD.
         local_mem_per_unit: Local memory that the groups resident on a compute unit share, bytes.
         static_local_mem: Local memory that a kernel may declare for a group, bytes; drivers may
             take more of it in the source than they report.
@@ -111,6 +112,7 @@ class Target:
     requires_subgroup_size: bool
     cl_std: str
     registers: int
+    resident_registers: int
     local_mem_per_unit: int
     static_local_mem: int
     matrix_units: MatrixUnits

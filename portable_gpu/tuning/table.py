@@ -55,8 +55,12 @@ class TuningTable:
         """
         own = os.environ.get("PORTABLE_GPU_TUNING")
         user = Path(own) if own else user_config_path("portable_gpu") / "tuning.json"
-        shipped = sorted((Path(__file__).parent / "data").glob("*.json"))
-        return cls([path for path in (user, *shipped) if path.is_file()])
+        return cls([path for path in (user, *_shipped()) if path.is_file()])
+
+    @classmethod
+    def shipped(cls) -> TuningTable:
+        """The shipped tables alone: what everyone has."""
+        return cls(_shipped())
 
     def choose(
         self,
@@ -89,6 +93,10 @@ class TuningTable:
         if default is None:
             default = policy_type.default(target, elem)
         return Choice(default, f"{policy_type.__name__}.default")
+
+
+def _shipped() -> list[Path]:
+    return sorted((Path(__file__).parent / "data").glob("*.json"))
 
 
 def _read(path: Path) -> list[Mapping[str, Any]]:

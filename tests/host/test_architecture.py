@@ -17,7 +17,8 @@ _DEVICE_MACRO = re.compile(r"\b(\w+_DEVICE|CUDA_SM|DPP|SUBGROUP_FUNCTIONS)\b")
 
 def python_files() -> list[Path]:
     package = ROOT / "portable_gpu"
-    return sorted(p for p in package.rglob("*.py") if package / "targets" not in p.parents)
+    telling_apart = {package / "targets", package / "isa"}
+    return sorted(p for p in package.rglob("*.py") if not telling_apart & set(p.parents))
 
 
 def kernel_files() -> list[Path]:

@@ -161,3 +161,24 @@ def test_options_name_the_facts_once_each(name: str) -> None:
 
 def test_target_is_a_key() -> None:
     assert len({detect(POCL), detect(POCL), detect(POCL, "gcn")}) == 2
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        (replace(example_target("gcn").facts, name="gfx906"), 128),
+        (replace(example_target("gcn").facts, name="Ellesmere"), 128),
+        (replace(example_target("gcn").facts, name="gfx942"), 256),
+        (RDNA2, 256),
+        (H200, 255),
+    ],
+)
+def test_registers_that_leave_room_for_a_second_sub_group(
+    facts: DeviceFacts, expected: int
+) -> None:
+    assert detect(facts).resident_registers == expected
+
+
+def test_the_example_of_another_generation_is_not_the_measured_device() -> None:
+    assert example_target("nvidia-sm90").facts.name == example_target("nvidia").facts.name
+    assert example_target("nvidia-sm60").facts.name == "NVIDIA Corporation sm_60"

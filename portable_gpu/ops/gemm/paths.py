@@ -162,14 +162,16 @@ _KERNELS = {
 
 
 def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization]:
-    """What the default policies of all shape classes build for a target and a dtype."""
+    """What the policies of all shape classes build, by formula and by shipped rows."""
     problem = _contiguous(4096, 4096, 4096, dtype)
     if target.is_cpu:
         return _packed(problem, target)
-    choices = [GemmChoice("direct")]
+    choices, shipped = [GemmChoice("direct")], TuningTable.shipped()
     for shape_class in SHAPE_CLASSES:
         policy = GemmPolicy.for_shape_class(target, problem.compute, shape_class)
-        choices.append(GemmChoice("tiled", policy, shape_class=shape_class))
+        row = shipped.choose("gemm", GemmPolicy, target, problem.compute, shape_class, policy)
+        for one in (policy, row.policy):
+            choices.append(GemmChoice("tiled", one, shape_class=shape_class))
     choices.append(GemmChoice("split-k", choices[1].policy, splits=2))
     found = [spec for choice in choices for spec in specializations_of(problem, choice, target)]
     for few in (replace(problem, n=MOST_VECTORS), replace(problem, m=MOST_VECTORS).transpose()):

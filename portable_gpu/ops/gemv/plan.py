@@ -154,8 +154,8 @@ def explain_problem(
 
 
 def specialization_of(problem: GemvProblem, target: Target) -> Specialization:
-    """What a product builds by the default policies."""
-    return choose(problem, target, TuningTable([])).specialization(target)
+    """What a product builds by shipped policies."""
+    return choose(problem, target, TuningTable.shipped()).specialization(target)
 
 
 def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization]:

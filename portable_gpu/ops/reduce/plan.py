@@ -378,13 +378,15 @@ def _fits(
 ) -> bool:
     """Whether ``width`` elements at a time leave most registers and half the local memory free.
 
-    A CPU spills to its cache.  ``shared``: accumulators of a work-item in local memory.
+    A CPU spills to its cache.  ``shared``: accumulators of a work-item in local memory.  What folds
+    them takes as many registers again and half as many: two sub-groups of a SIMD are to have them.
     """
     if target.is_cpu:
         return True
     state = width * (policy.unroll * reduction.lane.bytes + reduction.acc.bytes) // 4
     local = policy.group_size * shared * reduction.acc.bytes
-    return 3 * state <= target.registers and 2 * local <= target.local_mem_size
+    roomy = 3 * state <= target.registers and 5 * state <= 2 * target.resident_registers
+    return roomy and 2 * local <= target.local_mem_size
 
 
 def _aligned_vector(

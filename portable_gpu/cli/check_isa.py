@@ -1,0 +1,127 @@
+"""``portable-gpu check-isa``: the kernels by offline compilers, for GPUs that are not at hand."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from portable_gpu.errors import PortableGPUError
+from portable_gpu.isa import Compilers, Job, Result, check, find_compilers, jobs, select
+from portable_gpu.isa.report import (
+    KERNEL_HEADS,
+    SUMMARY_HEADS,
+    kernel_row,
+    markdown,
+    summary,
+    to_dict,
+)
+from portable_gpu.version import __version__
+
+_WIDTH = 170  # of the tables, where the output is no terminal
+
+
+def check_isa(
+    operations: Annotated[
+        list[str] | None,
+        typer.Argument(help="gemm, sum ...; all without any.", metavar="OPERATION"),
+    ] = None,
+    target: Annotated[
+        list[str] | None,
+        typer.Option(help="Compile for this one (gfx900, gfx900-lds, sm_90 ...); may be repeated."),
+    ] = None,
+    full: Annotated[bool, typer.Option(help="Every operation with every dtype.")] = False,
+    verbose: Annotated[bool, typer.Option(help="A row for every kernel.")] = False,
+    table: Annotated[
+        bool, typer.Option("--table", help="Print the tables of docs/devices.md instead.")
+    ] = False,
+    report: Annotated[
+        Path | None, typer.Option("--json", help="Write every figure to a file.", metavar="FILE")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option("--jobs", "-j", min=1, help="Compilers at a time.")
+    ] = None,
+) -> None:
+    """Compile every kernel for AMD's and NVIDIA's GPUs, and check registers, memory and loops.
+
+    Fails on scratch memory, spills, another wave size than assumed, too much local memory, too few
+    resident waves, and on an inner loop without the instructions it was written for.
+    """
+    console = Console(highlight=False, stderr=table)
+    wanted, compilers = select(target or ()), find_compilers()
+    skipped = [m for m in compilers.missing.values() if any(w.family == m.family for w in wanted)]
+    if skipped and target:
+        lacking = "; ".join(f"a compiler for {one.family}: {one.install}" for one in skipped)
+        raise PortableGPUError(f"--target needs {lacking}")
+    for one in skipped:
+        console.print(escape(str(one)), soft_wrap=True)
+    wanted = tuple(machine for machine in wanted if machine.family not in compilers.missing)
+    results = _run(jobs(wanted, operations or (), full), compilers, workers, console)
+    console.width = max(console.width, _WIDTH)
+    if verbose:
+        console.print(_table(KERNEL_HEADS, [kernel_row(result) for result in results], 3))
+    if table:
+        print(markdown(results))
+    else:
+        console.print(_table(SUMMARY_HEADS, list(summary(results)), 1))
+    failures = [result for result in results if result.problems]
+    for result in failures:
+        reasons = "; ".join(result.problems)
+        console.print(f"{escape(result.name)}: {escape(reasons)}", soft_wrap=True)
+    if report is not None:
+        content = {
+            "portable_gpu": __version__,
+            "skipped": [str(one) for one in skipped],
+            "results": [to_dict(result) for result in results],
+        }
+        report.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    console.print(f"{len(results) - len(failures)} passed, {len(failures)} failed")
+    if failures:
+        raise typer.Exit(1)
+
+
+def _run(
+    every: list[Job], compilers: Compilers, workers: int | None, console: Console
+) -> list[Result]:
+    results: list[Result] = []
+    with (
+        tempfile.TemporaryDirectory(prefix="portable_gpu-isa-") as folder,
+        ThreadPoolExecutor(workers or os.cpu_count()) as pool,
+        Progress(
+            TextColumn("{task.description:<28}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        ) as progress,
+    ):
+        task = progress.add_task("", total=len(every))
+        checked = pool.map(lambda job: check(job, compilers, Path(folder)), every)
+        try:
+            for job, found in zip(every, checked, strict=True):
+                progress.update(task, advance=1, description=f"{job.machine.name} {job.operation}")
+                results += found
+        finally:
+            pool.shutdown(cancel_futures=True)  # interrupted, it does not compile all the rest
+    return results
+
+
+def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]], names: int) -> Table:
+    """The first ``names`` columns are words, and the others figures."""
+    shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for place, head in enumerate(heads):
+        shown.add_column(head, justify="left" if place < names else "right", no_wrap=True)
+    for row in rows:
+        shown.add_row(*(escape(cell) for cell in row))
+    return shown

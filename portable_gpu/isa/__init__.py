@@ -1,0 +1,23 @@
+"""What offline compilers make of every kernel: registers, memory, the inner loop's instructions.
+
+Vendors' names stand here as they do in ``targets``: this package reads their assembly.
+"""
+
+from __future__ import annotations
+
+from portable_gpu.isa.check import Job, Result, check, jobs
+from portable_gpu.isa.compilers import Compilers, MissingCompiler, find_compilers
+from portable_gpu.isa.machines import Machine, machines, select
+
+__all__ = [
+    "Compilers",
+    "Job",
+    "Machine",
+    "MissingCompiler",
+    "Result",
+    "check",
+    "find_compilers",
+    "jobs",
+    "machines",
+    "select",
+]

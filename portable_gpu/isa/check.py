@@ -1,0 +1,118 @@
+"""Compile the catalogue for GPUs that are not at hand, and hold the outcome to the requirements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from portable_gpu.codegen.specialization import Specialization
+from portable_gpu.dtypes import dtype_of
+from portable_gpu.errors import ArgumentError, BuildError, UnsupportedError
+from portable_gpu.isa.architectures import Occupancy, occupancy
+from portable_gpu.isa.compilers import Compilers
+from portable_gpu.isa.kernel import Kernel
+from portable_gpu.isa.machines import Machine
+from portable_gpu.isa.requirements import problems
+from portable_gpu.ops.catalogue import catalogue
+
+#: Compiled for every dtype; all other operations for float32 alone, unless all are asked for.
+_ALWAYS = ("gemm", "gemv", "sum", "argmin", "dot", "nrm2", "var")
+_DTYPES = ("float32", "float64", "float16", "complex64", "int8")
+_ALL_DTYPES = (*_DTYPES, "int64", "uint16", "complex128", "bool")
+#: For the machines that differ from another only in how lanes exchange values.
+_LDS_DTYPES = ("float32", "float64")
+
+
+@dataclass(frozen=True)
+class Job:
+    """One text to compile for one machine; ``operation`` is the first that builds it."""
+
+    machine: Machine
+    operation: str
+    dtype: str
+    spec: Specialization
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of a job's kernel.
+
+    Attributes:
+        job: What was compiled.
+        kernel: What the compiler made of it, ``None`` where it refused.
+        occupancy: Its resident waves, ``None`` where it refused.
+        problems: Why it fails; empty if it passes.
+    """
+
+    job: Job
+    kernel: Kernel | None = None
+    occupancy: Occupancy | None = None
+    problems: tuple[str, ...] = field(default=())
+
+    @property
+    def name(self) -> str:
+        """Machine, operation, dtype and template."""
+        job = self.job
+        return f"{job.machine.name} {job.operation} {job.dtype} {job.spec.name}"
+
+
+def jobs(
+    wanted: Sequence[Machine], operations: Sequence[str] = (), full: bool = False
+) -> list[Job]:
+    """What to compile, the same text once a machine.
+
+    Args:
+        wanted: For what GPUs.
+        operations: Of these operations; all without any.
+        full: Every operation with every dtype, and not only the usual ones.
+
+    Raises:
+        ArgumentError: There is no such operation.
+    """
+    entries = catalogue()
+    if unknown := sorted(set(operations) - set(entries)):
+        raise ArgumentError(
+            f"no operation {', '.join(map(repr, unknown))}; there are: {', '.join(sorted(entries))}"
+        )
+    found: dict[tuple[str, str], Job] = {}
+    for machine in wanted:
+        for dtype in _dtypes(machine, full):
+            for operation in operations or entries:
+                if not (full or operations or dtype == "float32" or operation in _ALWAYS):
+                    continue
+                try:
+                    specs = entries[operation](machine.target, dtype_of(dtype))
+                except UnsupportedError:  # reduce takes no complex numbers
+                    continue
+                for spec in specs:
+                    found.setdefault((machine.name, spec.key), Job(machine, operation, dtype, spec))
+    return list(found.values())
+
+
+def check(job: Job, compilers: Compilers, folder: Path) -> list[Result]:
+    """Compile one text; a result for each of its kernels."""
+    try:
+        kernels = compilers.compile(job.spec, job.machine, folder)
+    except BuildError as error:
+        return [Result(job, problems=(str(error),))]
+    return list(_results(job, kernels))
+
+
+def _results(job: Job, kernels: Sequence[Kernel]) -> Iterator[Result]:
+    for kernel in kernels:
+        resident = occupancy(
+            job.machine.architecture,
+            kernel.registers,
+            kernel.scalars,
+            kernel.local,
+            kernel.group_size,
+        )
+        wrong = problems(job.spec, job.dtype, job.machine, kernel, resident)
+        yield Result(job, kernel, resident, tuple(wrong))
+
+
+def _dtypes(machine: Machine, full: bool) -> tuple[str, ...]:
+    if full:
+        return _ALL_DTYPES
+    return _LDS_DTYPES if machine.target.exchange == "wavefront_lds" else _DTYPES

@@ -1,0 +1,165 @@
+"""The offline compilers: clang for AMD's GPUs; clang to PTX, and ptxas, for NVIDIA's."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+
+from portable_gpu.codegen.specialization import Specialization
+from portable_gpu.errors import BuildError
+from portable_gpu.isa import amdgcn, ptx
+from portable_gpu.isa.kernel import Kernel
+from portable_gpu.isa.machines import Machine
+from portable_gpu.runtime.retarget import is_marked, retarget
+
+CLANG = "clang-19"
+DEVICE_LIBRARY = Path("/usr/lib/x86_64-linux-gnu/amdgcn/bitcode")
+LIBCLC = Path("/usr/lib/clc/nvptx64--nvidiacl.bc")
+_PTX_VERSION = re.compile(r"^\.version .*", re.MULTILINE)  # clang's is too old for wgmma
+_TOO_MUCH_SHARED = "uses too much shared data"
+_PREPARING = threading.Lock()
+_GROUP = re.compile(r"reqd_work_group_size\((\d+), (\d+), (\d+)\)")
+
+
+@dataclass(frozen=True)
+class MissingCompiler:
+    """A family of GPUs that cannot be compiled for, and what to install."""
+
+    family: str
+    install: str
+
+    def __str__(self) -> str:
+        return f"{self.family}: skipped, a compiler is missing ({self.install})"
+
+
+@dataclass(frozen=True)
+class Compilers:
+    """What is installed.
+
+    Attributes:
+        ptxas: Its path, empty where there is none.
+        missing: For each family that lacks something.
+    """
+
+    ptxas: str
+    missing: Mapping[str, MissingCompiler] = field(default_factory=dict)
+
+    def compile(self, spec: Specialization, machine: Machine, folder: Path) -> list[Kernel]:
+        """Compile one text, and read what came of it.
+
+        Args:
+            spec: The text.
+            machine: For what.
+            folder: Where files may lie meanwhile.
+
+        Raises:
+            BuildError: A compiler refused it; the message has its errors.
+        """
+        name = f"{spec.key}-{machine.name}"  # machines may share a text
+        source, assembly = folder / f"{name}.cl", folder / f"{name}.s"
+        source.write_text(spec.text, encoding="utf-8")
+        try:
+            if machine.architecture.is_amd:
+                _run([*_amd_command(machine, folder), *spec.options], source, assembly)
+                kernels = list(amdgcn.read(assembly.read_text(encoding="utf-8")))
+            else:
+                _run([*_ptx_command(machine), *spec.options], source, assembly)
+                text, log = self._assemble(spec, machine, assembly)
+                kernels = list(ptx.read(text, log, group_size_of(spec)))
+        finally:
+            source.unlink(missing_ok=True)
+            assembly.unlink(missing_ok=True)
+        if not kernels:
+            raise BuildError("no kernel in the compiler's output")
+        return kernels
+
+    def _assemble(self, spec: Specialization, machine: Machine, file: Path) -> tuple[str, str]:
+        """The PTX that ptxas took, and what it said."""
+        name, text = machine.architecture.name, file.read_text(encoding="utf-8")
+        if is_marked(spec.text):
+            name, text = f"{name}a", _PTX_VERSION.sub(".version 8.0", retarget(text))
+        size = group_size_of(spec)
+        if machine.architecture.registers_of(size) < ptx.REGISTERS:
+            text = ptx.with_group_size(text, size)
+        file.write_text(text, encoding="utf-8")
+        command = [self.ptxas, f"-arch={name}", "-v", str(file), "-o", os.devnull]
+        done = subprocess.run(command, capture_output=True, text=True)
+        # The driver takes more local memory than ptxas by itself; the requirements compare it.
+        log = "\n".join(line for line in done.stderr.splitlines() if _TOO_MUCH_SHARED not in line)
+        if done.returncode and (_TOO_MUCH_SHARED not in done.stderr or "error" in log.lower()):
+            raise BuildError(_errors(log))
+        return text, log
+
+
+def find_compilers() -> Compilers:
+    """Look for clang, AMD's device library, libclc and ptxas."""
+    spec = find_spec("nvidia.cuda_nvcc") if find_spec("nvidia") else None
+    places = (spec.submodule_search_locations or []) if spec else []
+    folders = [str(Path(place) / "bin") for place in places]
+    ptxas = shutil.which("ptxas", path=os.pathsep.join([*folders, os.environ.get("PATH", "")]))
+    clang = shutil.which(CLANG) is not None
+    lacks = {}
+    if not clang or not DEVICE_LIBRARY.is_dir():
+        lacks["AMD"] = f"apt-get install {CLANG} llvm-19 lld-19 rocm-device-libs"
+    if not clang or not LIBCLC.exists():
+        lacks["NVIDIA"] = f"apt-get install {CLANG} libclc-15"
+    elif ptxas is None:
+        lacks["NVIDIA"] = "pip install 'portable_gpu[offline]'"
+    missing = {family: MissingCompiler(family, install) for family, install in lacks.items()}
+    return Compilers(ptxas or "", missing)
+
+
+def group_size_of(spec: Specialization) -> int:
+    """Work-items of a group, as the text requires them."""
+    sizes = _GROUP.search(spec.text)
+    return int(sizes[1]) * int(sizes[2]) * int(sizes[3]) if sizes else 1
+
+
+def _amd_command(machine: Machine, folder: Path) -> list[str]:
+    library = _device_library(machine, folder)
+    return [
+        CLANG, "-x", "cl", "-target", "amdgcn-amd-amdhsa", f"-mcpu={machine.architecture.name}",
+        "-O3", f"--rocm-device-lib-path={library}", "-S",
+    ]  # fmt: skip
+
+
+def _ptx_command(machine: Machine) -> list[str]:
+    return [
+        CLANG, "-x", "cl", "-Dasm=__asm__", "-target", "nvptx64-nvidia-nvcl",
+        "-Xclang", "-target-cpu", "-Xclang", machine.architecture.name, "-O3",
+        "-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(LIBCLC), "-S",
+    ]  # fmt: skip
+
+
+def _device_library(machine: Machine, folder: Path) -> Path:
+    """AMD's device library; for an architecture newer than it, with a relative's constants."""
+    own = f"oclc_isa_version_{machine.architecture.name.removeprefix('gfx')}.bc"
+    if (DEVICE_LIBRARY / own).exists():
+        return DEVICE_LIBRARY
+    relative = machine.architecture.device_library.removeprefix("gfx")
+    library = folder / machine.architecture.name
+    with _PREPARING:
+        if not library.exists():
+            library.mkdir()
+            for file in DEVICE_LIBRARY.glob("*.bc"):
+                (library / file.name).symlink_to(file)
+            (library / own).symlink_to(DEVICE_LIBRARY / f"oclc_isa_version_{relative}.bc")
+    return library
+
+
+def _run(command: list[str], source: Path, out: Path) -> None:
+    done = subprocess.run([*command, "-o", str(out), str(source)], capture_output=True, text=True)
+    if done.returncode:
+        raise BuildError(_errors(done.stderr.replace(f"{source}:", "line ")))
+
+
+def _errors(log: str) -> str:
+    lines = [line for line in log.splitlines() if "error" in line.lower()]
+    return "; ".join(lines[:3]) or "the compiler failed without a word"

@@ -1,0 +1,116 @@
+"""Assembly as basic blocks, and its innermost loops.
+
+A loop is a set of blocks that can all reach each other; taking its entries away leaves the loops
+inside it (Steensgaard, "Sequentializing program dependence graphs for irreducible programs", 1993).
+That needs no dominators, and loops with two entries are loops like others.  A loop that computes
+nothing, which is a wait for a barrier, counts as part of the loop around it.
+
+Which loop is *the* inner loop: the innermost one with the most arithmetic, where each level of
+nesting stands for eight rounds, as compilers guess where they know no counts (Wu and Larus,
+"Static branch frequency and program profile analysis", MICRO 27, 1994).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from portable_gpu.isa.mix import Instruction, Mix
+
+_ROUNDS = 8
+
+
+@dataclass(frozen=True)
+class Block:
+    """Instructions that run one after the other.
+
+    Attributes:
+        label: Its name, unique in the kernel.
+        instructions: In order.
+        targets: Labels of the blocks that may follow, the next one in the text among them.
+    """
+
+    label: str
+    instructions: tuple[Instruction, ...]
+    targets: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Loop:
+    """An innermost loop: its first block in the text, depth (1: not nested) and instructions."""
+
+    label: str
+    depth: int
+    mix: Mix
+
+
+def inner_loop(blocks: Iterable[Block]) -> Loop | None:
+    """The innermost loop with the most arithmetic; ``None`` in straight code."""
+    return max(
+        innermost_loops(blocks),
+        key=lambda loop: loop.mix.arithmetic_weight * _ROUNDS**loop.depth,
+        default=None,
+    )
+
+
+def innermost_loops(blocks: Iterable[Block]) -> list[Loop]:
+    """The loops with no other loop inside but waits, in the order of the text."""
+    live = _live({block.label: block for block in blocks})
+    found = list(_innermost(live, set(live), 0))
+    order = {label: index for index, label in enumerate(live)}
+    return sorted(found, key=lambda loop: order[loop.label])
+
+
+def _live(blocks: Mapping[str, Block]) -> Mapping[str, Block]:
+    """The blocks that the first one leads to; others would count as entries of loops."""
+    first = next(iter(blocks), None)
+    if first is None:
+        return {}
+    kept = _reachable(blocks, set(blocks), first) | {first}
+    return {label: block for label, block in blocks.items() if label in kept}
+
+
+def _innermost(blocks: Mapping[str, Block], among: set[str], depth: int) -> Iterator[Loop]:
+    for members in _cycles(blocks, among):
+        mix = Mix.of(i for label in blocks if label in members for i in blocks[label].instructions)
+        if not mix.arithmetic_weight and not mix.memory:
+            continue
+        inside = list(_innermost(blocks, members - _entries(blocks, members), depth + 1))
+        if inside:
+            yield from inside
+        else:
+            yield Loop(next(label for label in blocks if label in members), depth + 1, mix)
+
+
+def _entries(blocks: Mapping[str, Block], members: set[str]) -> set[str]:
+    """Blocks that are reached from outside; the first one, where none is."""
+    entered = {
+        target
+        for label, block in blocks.items()
+        if label not in members
+        for target in block.targets
+        if target in members
+    }
+    return entered or {next(label for label in blocks if label in members)}
+
+
+def _cycles(blocks: Mapping[str, Block], among: set[str]) -> Iterator[set[str]]:
+    """The largest sets of blocks that all reach each other, and themselves."""
+    reach = {label: _reachable(blocks, among, label) for label in blocks if label in among}
+    seen: set[str] = set()
+    for label, reached in reach.items():
+        if label in reached and label not in seen:
+            members = {other for other in reached if label in reach[other]}
+            seen |= members
+            yield members
+
+
+def _reachable(blocks: Mapping[str, Block], among: set[str], start: str) -> set[str]:
+    """The blocks that follow ``start`` after one step or more."""
+    found: set[str] = set()
+    waiting = [start]
+    while waiting:
+        new = {t for t in blocks[waiting.pop()].targets if t in among} - found
+        found |= new
+        waiting += new
+    return found

@@ -1,0 +1,115 @@
+"""What every kernel has to keep to once it is compiled."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from portable_gpu.codegen.specialization import Specialization
+from portable_gpu.isa.architectures import Occupancy
+from portable_gpu.isa.kernel import Kernel
+from portable_gpu.isa.machines import Machine
+from portable_gpu.ops.gemm.policy import GemmPolicy
+from portable_gpu.targets import Exchange
+
+#: Waves of a SIMD that registers must leave room for: one computes while the other waits.
+LEAST_WAVES = 2
+#: Multiply-adds among the vector and local memory instructions of gemm's inner loop, float32.
+FMA_SHARE = 0.85
+#: A tile too flat for that comes to this part of what its multiply-adds and loads alone would give.
+_OF_BOUND = 0.95
+#: Kernels whose lanes fold sums, if more than one lane works on each.
+_FOLDING = ("reduce/rows", "gemv/dot_rows", "gemv/long_rows")
+_FOLD_WIDTH = re.compile(r"\w+_subgroup(\d+)\(")
+_MATRIX_KERNELS = ("gemm/mma", "gemm/wgmma")
+
+
+def problems(
+    spec: Specialization, dtype: str, machine: Machine, kernel: Kernel, occupancy: Occupancy
+) -> list[str]:
+    """What is wrong with a kernel; empty if nothing is.
+
+    Args:
+        spec: What was compiled.
+        dtype: For which element type.
+        machine: For what GPU.
+        kernel: What the compiler made of it.
+        occupancy: How many waves of it are resident.
+    """
+    return [
+        *_memory(spec, machine, kernel),
+        *_registers(kernel, occupancy),
+        *_loop(spec, dtype, machine, kernel),
+        *_exchange(spec, machine, kernel),
+    ]
+
+
+def required_fma_share(policy: GemmPolicy) -> float:
+    """The share of multiply-adds for an item's tile: each step loads one row and one column."""
+    products = policy.item_m * policy.item_n
+    vector_m, vector_n = (min(policy.vector, item) for item in (policy.item_m, policy.item_n))
+    loads = policy.item_m / vector_m + policy.item_n / vector_n
+    return min(FMA_SHARE, _OF_BOUND * products / (products + loads))
+
+
+def _memory(spec: Specialization, machine: Machine, kernel: Kernel) -> Iterator[str]:
+    if kernel.scratch:
+        yield f"scratch memory is {kernel.scratch} bytes"
+    if kernel.spills:
+        yield f"spills {kernel.spills} {'registers' if machine.architecture.is_amd else 'bytes'}"
+    if f"-DWAVEFRONT_SIZE={kernel.wave}" not in spec.options:
+        yield f"wave of {kernel.wave}, not what the text was rendered for"
+    limit = machine.target.static_local_mem
+    if kernel.local > limit:
+        yield f"local memory is {kernel.local} bytes, the limit {limit}"
+
+
+def _registers(kernel: Kernel, occupancy: Occupancy) -> Iterator[str]:
+    if not occupancy.waves:
+        yield f"no group of {kernel.group_size} fits a compute unit, by its {occupancy.limit}"
+    if occupancy.by_registers < LEAST_WAVES:
+        yield (
+            f"{kernel.registers} registers leave room for {occupancy.by_registers} waves "
+            f"of a SIMD, not {LEAST_WAVES}"
+        )
+
+
+def _loop(spec: Specialization, dtype: str, machine: Machine, kernel: Kernel) -> Iterator[str]:
+    matrix = spec.name in _MATRIX_KERNELS
+    if not matrix and spec.name != "gemm/gemm":
+        return
+    if kernel.loop is None:
+        yield "no inner loop"
+        return
+    mix = kernel.loop.mix
+    if matrix:
+        if not mix.matrix:
+            yield "no matrix instruction in the inner loop"
+        return
+    if dtype.startswith(("float", "complex")) and not mix.fma:
+        yield "no multiply-add in the inner loop"
+    simple = machine.architecture.is_amd and not machine.architecture.packs_fma
+    if dtype == "float32" and simple and isinstance(spec.policy, GemmPolicy):
+        required = required_fma_share(spec.policy)
+        if mix.fma_share < required:
+            yield (
+                f"{mix.fma_share:.2f} of the inner loop's vector and local memory instructions "
+                f"are multiply-adds, not {required:.2f}"
+            )
+
+
+def _exchange(spec: Specialization, machine: Machine, kernel: Kernel) -> Iterator[str]:
+    widths = [int(width) for width in _FOLD_WIDTH.findall(spec.text)]
+    if spec.name not in _FOLDING or max(widths, default=1) == 1:
+        return
+    mix, exchange = kernel.mix, machine.target.exchange
+    found: dict[Exchange, bool] = {
+        "wavefront_dpp": mix.dpp > 0,
+        "wavefront_lds": mix.lds > 0 and mix.dpp == 0,
+        "warp_shuffle": mix.lanes > 0,
+    }
+    if not found[exchange]:
+        yield (
+            f"lanes do not exchange by {exchange}: "
+            f"{mix.dpp} DPP, {mix.lanes} shuffles, {mix.lds} of local memory"
+        )
