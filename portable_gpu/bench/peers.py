@@ -100,14 +100,15 @@ class Ours(Peer):
         """See :class:`Peer`."""
         engine = self._engine
         if engine.maps_host_memory:
-            return Prepared([_our_call(case, arrays, {"engine": engine}) for arrays in inputs])
+            return Prepared([_our_call(case, arrays, engine) for arrays in inputs])
         queue = engine.queue
         on_device = [[cla.to_device(queue, x) for x in arrays] for arrays in inputs]
-        calls = [_our_call(case, arrays, {}) for arrays in on_device]
+        calls = [_our_call(case, arrays, engine) for arrays in on_device]
         return Prepared(calls, queue.finish, lambda result: np.asarray(result.get()))
 
 
-def _our_call(case: Case, arrays: Sequence[Any], options: dict[str, Any]) -> Call:
+def _our_call(case: Case, arrays: Sequence[Any], engine: Engine) -> Call:
+    options: dict[str, Any] = {"engine": engine}
     if case.operation == "gemv":
         return lambda: pg.gemv(*arrays, trans=case.trans, **options)
     if case.operation == "gemm":
@@ -117,19 +118,19 @@ def _our_call(case: Case, arrays: Sequence[Any], options: dict[str, Any]) -> Cal
         if isinstance(a, np.ndarray):
             a, b = _turned(case, a, b)
             return lambda: pg.matmul(a, b, **options)
-        return _planned_gemm(case, a, b)
+        return _planned_gemm(case, a, b, engine)
     function = getattr(pg, case.operation)
     if case.axis is not None:
         return lambda: function(*arrays, axis=case.axis, **options)
     return lambda: function(*arrays, **options)
 
 
-def _planned_gemm(case: Case, a: Any, b: Any) -> Call:
+def _planned_gemm(case: Case, a: Any, b: Any, engine: Engine) -> Call:
     """A plan with a result of its own: the peers keep the memory of theirs from call to call."""
     trans_a, trans_b = case.trans[0], case.trans[1]
     rows, cols = a.shape[0 if trans_a == "N" else 1], b.shape[1 if trans_b == "N" else 0]
     c = cla.empty(a.queue, (rows, cols), a.dtype)
-    plan = pg.plan_gemm(a, b, c=c, trans_a=trans_a, trans_b=trans_b)
+    plan = pg.plan_gemm(a, b, c=c, trans_a=trans_a, trans_b=trans_b, engine=engine)
     return lambda: plan(a, b, c)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
-from portable_gpu.runtime.engine import QueueState
+from portable_gpu.runtime.engine import Engine, QueueState
 from portable_gpu.runtime.views import Shape, new_array, twin
 
 Key = tuple[Any, ...]
@@ -133,6 +133,13 @@ def again(head: Key, arrays: Sequence[Any]) -> tuple[Any, Key | None]:
     key = (head, kinds)
     known = _known.get(key)
     return None if known is None else known(arrays), key
+
+
+def forget(engine: Engine) -> None:
+    """Drop the calls of an engine, which hold its programs and memory."""
+    for key, known in list(_known.items()):
+        if known.state.engine is engine:
+            _known.pop(key, None)
 
 
 def remember(

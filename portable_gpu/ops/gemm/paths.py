@@ -26,9 +26,11 @@ from portable_gpu.ops.gemm.packed import (
     Form,
     PackedGemm,
     PackedPolicy,
+    choose_packed,
     mode,
     pieces,
     prefers_transpose,
+    shape_class,
     takes_whole,
     transposed,
 )
@@ -109,15 +111,16 @@ def explain(
     problem = replace(problem, precision=check_precision(precision))
     choice = choose_matrix(problem, target, table) or choose(problem, target, table)
     policy: Policy | None = choice.policy
-    path, origin, why = choice.path, choice.origin, choice.why
+    path, origin, why, evidence = choice.path, choice.origin, choice.why, choice.evidence
     kernels = _KERNELS.get(path, ())
     details: dict[str, Any] = {}
     if choice.path == "packed":
-        packed = table.choose("gemm_packed", PackedPolicy, target, problem.compute)
+        packed = choose_packed(problem, target, table)
         swapped = prefers_transpose(problem, packed.policy)
         core = transposed(problem) if swapped else problem
         policy = fitted = packed.policy.fit(core.m, core.n, core.k, problem.compute)
-        origin, details = packed.origin, {"transposed": swapped}
+        origin, evidence = packed.origin, packed.evidence
+        details = {"shape class": shape_class(problem), "transposed": swapped}
         if takes_whole(core, fitted, target.compute_units):
             path, kernels = "packed, whole", _KERNELS["packed, whole"]
             why += "; each product is small enough for one work-item"
@@ -141,6 +144,7 @@ def explain(
         origin=origin,
         why=why,
         details={**details, "flop": problem.flop, "bytes": problem.bytes},
+        evidence=evidence,
     )
 
 
@@ -159,9 +163,9 @@ def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization
     if target.is_cpu:
         return _packed(problem, target)
     choices = [GemmChoice("direct")]
-    for shape_class in SHAPE_CLASSES:
-        policy = GemmPolicy.for_shape_class(target, problem.compute, shape_class)
-        choices.append(GemmChoice("tiled", policy, shape_class=shape_class))
+    for name in SHAPE_CLASSES:
+        policy = GemmPolicy.for_shape_class(target, problem.compute, name)
+        choices.append(GemmChoice("tiled", policy, shape_class=name))
     choices.append(GemmChoice("split-k", choices[1].policy, splits=2))
     found = [spec for choice in choices for spec in specializations_of(problem, choice, target)]
     found += _matrix_specializations(problem, dtype, target)

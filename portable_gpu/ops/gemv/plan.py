@@ -140,6 +140,7 @@ def explain(
             "blocks": route.blocks,
             "parts": route.parts,
         },
+        evidence=route.policy.evidence,
     )
 
 
