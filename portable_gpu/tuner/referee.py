@@ -24,8 +24,8 @@ from portable_gpu.tuner.jobs import Job
 from portable_gpu.tuning.policy import Policy
 from portable_gpu.tuning.table import Choice, RowKey, TuningTable
 
-#: A call that takes this many times the incumbent's is not timed any further.
-_HOPELESS = 2.0
+#: Who takes this many times the other's time in as many turns is not timed any further.
+_HOPELESS, _LOOK = 1.5, 2
 #: The least gain that counts, however still the machine.
 _LEAST_GAIN = 0.01
 #: How much of its lead a winner may lose on a single problem.
@@ -123,9 +123,8 @@ class Referee:
         seconds, other_seconds, found = [], [], []
         for case in job.cases:
             first, second = (self._contestant(job, one, case) for one in (policy, other))
-            if first.once > _HOPELESS * second.once:
-                times = [first.once], [second.once]
-            else:
+            times = _by_turns(first, second, _LOOK)
+            if min(ratios(times[1], times[0])) < _HOPELESS:
                 times = _by_turns(first, second, turns)
             seconds.append(Statistic.of(times[0]).median)
             other_seconds.append(Statistic.of(times[1]).median)

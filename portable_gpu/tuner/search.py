@@ -27,7 +27,7 @@ from portable_gpu.tuning.policy import Policy
 from portable_gpu.tuning.store import store
 from portable_gpu.version import __version__
 
-_TURNS = 6
+_TURNS = 8
 _FINAL_TURNS = 18
 #: Seconds of a trial at least, and how many times those of the first race it may take.
 _PATIENCE, _LEAST_LIMIT = 5.0, 10.0
