@@ -26,6 +26,7 @@ from portable_gpu.tuning.table import user_file
 if TYPE_CHECKING:
     from portable_gpu.tuner.search import Tuner
 
+_WIDTH = 130  # columns of the table; a narrower terminal wraps its lines
 _BUDGET = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 #: Seconds of the budget that are left for the last lines, and for a picture.
 _CLOSING, _DRAWING = 1.0, 4.0
@@ -70,6 +71,7 @@ def tune(
 
     deadline = begin + seconds - min(seconds / 4, _CLOSING + (0 if plot is None else _DRAWING))
     output, status = Console(highlight=False), Console(stderr=True, highlight=False)
+    output.width = max(output.width, _WIDTH)
     engine = Engine(device)
     every = jobs(
         operation, dtype.split(","), shapes, engine.target, engine.table, engine.maps_host_memory

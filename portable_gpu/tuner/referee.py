@@ -42,7 +42,7 @@ class TrialTimeoutError(TrialError):
 
 @dataclass(frozen=True)
 class Race:
-    """A policy against another one, on all problems of a job.
+    """A policy against another one, on a job's problems, up to one where it has no hope.
 
     Attributes:
         seconds: Of a call of the first, for each problem.
@@ -116,7 +116,7 @@ class Referee:
         self._kept: dict[Policy, dict[Case, Contestant]] = {}
         self._engines: dict[Policy, Engine] = {}
         self._bench = Bench(self._engine, (), budget=None)
-        self._inputs = lru_cache(maxsize=4)(self._make_inputs)
+        self._inputs = lru_cache(maxsize=8)(self._make_inputs)
 
     def race(self, job: Job, policy: Policy, other: Policy, turns: int, limit: float = 0.0) -> Race:
         """See :meth:`Judge.race`."""
@@ -124,11 +124,14 @@ class Referee:
         for case in job.cases:
             first, second = (self._contestant(job, one, case) for one in (policy, other))
             times = _by_turns(first, second, _LOOK)
-            if min(ratios(times[1], times[0])) < _HOPELESS:
+            hopeless = min(ratios(times[1], times[0])) > _HOPELESS
+            if not hopeless:
                 times = _by_turns(first, second, turns)
             seconds.append(Statistic.of(times[0]).median)
             other_seconds.append(Statistic.of(times[1]).median)
             found.append(Statistic.of(ratios(times[1], times[0])))
+            if hopeless:
+                break
         self._keep_only(other)
         return Race(tuple(seconds), tuple(other_seconds), tuple(found))
 

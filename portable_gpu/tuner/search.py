@@ -99,6 +99,7 @@ class Search:
             watch: Told of every step.
         """
         job, progress = self._job, self.progress
+        self._recall()
         try:
             first = self._race(job.current, job.default, _TURNS, deadline)
         except TrialError as error:
@@ -107,7 +108,6 @@ class Search:
         limit = max(_LEAST_LIMIT, _PATIENCE * self._took)
         if job.current != job.default:
             progress.relative = first.relative
-        self._recall()
         watch(progress)
         idle = 0
         while time.monotonic() < until and idle < _IDLE:

@@ -107,8 +107,8 @@ def _serve(pipe: Connection, device: str | None) -> None:
             referee = referee or Referee(device)
             answer = "", getattr(referee, method)(*arguments)
         except (PortableGPUError, RuntimeError, MemoryError, ValueError) as error:
-            text = str(error).splitlines()
-            answer = f"{type(error).__name__}: {text[0] if text else ''}", None
+            first_line = (str(error).splitlines() or [""])[0]
+            answer = f"{type(error).__name__}: {first_line}", None
         try:
             pipe.send(answer)
         except OSError:
