@@ -28,7 +28,7 @@ from portable_gpu.tuning.table import Choice, RowKey, TuningTable
 _HOPELESS, _LOOK = 1.5, 2
 #: The least gain that counts, however still the machine.
 _LEAST_GAIN = 0.01
-#: How much of its lead a winner may lose on a single problem.
+#: How much slower a winner may be on one of the problems, however still the machine.
 _LEAST_LOSS = 0.02
 
 

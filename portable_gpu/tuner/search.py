@@ -17,14 +17,18 @@ from pathlib import Path
 from typing import Any
 
 import optuna
+from optuna.exceptions import OptunaError
 from optuna.trial import FrozenTrial, TrialState
+from sqlalchemy.exc import SQLAlchemyError
 
+from portable_gpu.errors import PortableGPUError
 from portable_gpu.targets import Target
 from portable_gpu.tuner.jobs import Job
 from portable_gpu.tuner.progress import Progress
 from portable_gpu.tuner.referee import Judge, Race, TrialError, TrialTimeoutError
 from portable_gpu.tuning.policy import Policy
 from portable_gpu.tuning.store import store
+from portable_gpu.tuning.table import VARIABLE
 from portable_gpu.version import __version__
 
 _TURNS = 8
@@ -41,10 +45,21 @@ class Studies:
     """Searches on disk, one for each job; they outlive a kill at any moment."""
 
     def __init__(self, path: Path) -> None:
-        """Open or make the file."""
+        """Open or make the file.
+
+        Raises:
+            PortableGPUError: It is no such file, or cannot be written.
+        """
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._storage = optuna.storages.RDBStorage(f"sqlite:///{path}")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._storage = optuna.storages.RDBStorage(f"sqlite:///{path}")
+        except (OSError, RuntimeError, SQLAlchemyError, OptunaError) as error:
+            reason = (str(error).splitlines() or [""])[0]
+            raise PortableGPUError(
+                f"searches cannot be kept in {path}: {reason}; delete it, or name another table "
+                f"in {VARIABLE}"
+            ) from error
 
     def study(self, job: Job, target: Target, resume: bool) -> optuna.Study:
         """A job's study: where it was left, or a new one.

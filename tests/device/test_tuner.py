@@ -433,6 +433,17 @@ def test_unknown_requests_are_one_line(capsys: pytest.CaptureFixture[str]) -> No
         assert error.count("\n") == 1
 
 
+def test_a_file_that_holds_no_searches_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PORTABLE_GPU_TUNING", str(tmp_path / "t.json"))
+    (tmp_path / "t.sqlite3").write_bytes(b"not a database" * 100)
+    assert main(arguments("--resume")) == 1
+    error = capsys.readouterr().err
+    assert f"searches cannot be kept in {tmp_path / 't.sqlite3'}" in error
+    assert error.count("\n") == 1
+
+
 def test_a_corrupt_table_costs_one_warning_and_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: Job
 ) -> None:
