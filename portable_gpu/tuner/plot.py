@@ -50,7 +50,7 @@ def _times(axes: Any, progress: Progress, study: optuna.Study) -> None:
     )  # fmt: skip
     axes.set_title(progress.job.name, loc="left")
     axes.set_xlabel("trial")
-    axes.legend(fontsize="small")
+    axes.legend(fontsize="x-small", loc="upper left", bbox_to_anchor=(1, 1))
 
 
 def _importances(axes: Any, study: optuna.Study) -> None:

@@ -15,7 +15,7 @@ class Progress:
     Attributes:
         job: What is searched.
         policy: The incumbent.
-        trials: Measured, in this run and those before it.
+        trials: Measurements, in this run and those before it.
         failed: Of them, those that did not build, were wrong, or took too long.
         relative: The incumbent's time over the formula's.
         refused: Of policies that were faster and wrong: what was wrong.

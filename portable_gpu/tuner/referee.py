@@ -27,7 +27,7 @@ from portable_gpu.tuning.table import Choice, RowKey, TuningTable
 #: Who takes this many times the other's time in as many turns is not timed any further.
 _HOPELESS, _LOOK = 1.5, 2
 #: The least gain that counts, however still the machine.
-_LEAST_GAIN = 0.01
+LEAST_GAIN = 0.01
 #: How much slower a winner may be on one of the problems, however still the machine.
 _LEAST_LOSS = 0.02
 
@@ -68,7 +68,7 @@ class Race:
     def won(self) -> bool:
         """Whether the first is faster by more than the spread, and slower on no problem."""
         nowhere_slower = all(r.median <= 1 + max(r.spread, _LEAST_LOSS) for r in self.ratios)
-        return 1 - self.relative > max(self.spread, _LEAST_GAIN) and nowhere_slower
+        return 1 - self.relative > max(self.spread, LEAST_GAIN) and nowhere_slower
 
 
 class Judge(Protocol):

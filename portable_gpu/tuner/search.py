@@ -1,8 +1,10 @@
 """The search for one row: trials by Optuna, the incumbent, and what it takes to replace it.
 
 A trial's value is its time over that of the policy by formula, measured by turns with the
-incumbent.  What beats the incumbent races the formula for longer, then passes the edge checks,
-and only then takes the incumbent's place and is stored.
+incumbent.  What looks faster races the formula for longer, and, if it wins, the incumbent; then it
+has to pass the edge checks, and only then takes the incumbent's place and is stored.  Where the
+sampler comes back to what looked faster and did not win, noise may have decided: it is measured
+again.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
@@ -25,7 +28,7 @@ from portable_gpu.errors import PortableGPUError
 from portable_gpu.targets import Target
 from portable_gpu.tuner.jobs import Job
 from portable_gpu.tuner.progress import Progress
-from portable_gpu.tuner.referee import Judge, Race, TrialError, TrialTimeoutError
+from portable_gpu.tuner.referee import LEAST_GAIN, Judge, Race, TrialError, TrialTimeoutError
 from portable_gpu.tuning.policy import Policy
 from portable_gpu.tuning.store import store
 from portable_gpu.tuning.table import VARIABLE
@@ -35,6 +38,8 @@ _TURNS = 8
 _FINAL_TURNS = 18
 #: Seconds of a trial at least, and how many times those of the first race it may take.
 _PATIENCE, _LEAST_LIMIT = 5.0, 10.0
+#: How often one policy is measured at most.
+_MEASUREMENTS = 4
 #: Trials in a row that needed no measurement: the sampler has run out of ideas.
 _IDLE = 200
 
@@ -102,6 +107,7 @@ class Search:
             for name, values in job.space(target).items()
         }
         self._seen: dict[Policy, float | None] = {}
+        self._looks: Counter[Policy] = Counter()
 
     def run(
         self, until: float, deadline: float, watch: Callable[[Progress], None] = lambda _: None
@@ -162,7 +168,7 @@ class Search:
         try:
             if not all(policy.limits(self._target, self._job.elem).values()):
                 state = TrialState.PRUNED
-            elif policy in self._seen:
+            elif policy in self._seen and not self._worth_another_look(policy):
                 value = self._seen[policy]
                 state = TrialState.PRUNED if value is None else TrialState.COMPLETE
             else:
@@ -180,8 +186,15 @@ class Search:
             self._study.tell(trial, value, state)
         return measured
 
+    def _worth_another_look(self, policy: Policy) -> bool:
+        """Whether a policy that did not win looked faster than the incumbent."""
+        value = self._seen[policy]
+        faster = value is not None and value < (1 - LEAST_GAIN) * self.progress.relative
+        return faster and self._looks[policy] < _MEASUREMENTS
+
     def _note(self, policy: Policy, value: float | None) -> None:
         self._seen[policy] = value
+        self._looks[policy] += 1
         self.progress.trials += 1
         self.progress.failed += value is None
 
@@ -190,7 +203,7 @@ class Search:
         incumbent, progress = self.progress.policy, self.progress
         race = self._race(policy, incumbent, _TURNS, end)
         value = race.relative * progress.relative
-        if not race.won:
+        if race.relative > 1 - LEAST_GAIN:
             return value
         default = self._job.default
         final = self._race(policy, default, _FINAL_TURNS, deadline)
