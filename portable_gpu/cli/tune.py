@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _WIDTH = 130  # columns of the table; a narrower terminal wraps its lines
 _BUDGET = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 #: Seconds of the budget that are left for the last lines, and for a picture.
-_CLOSING, _DRAWING = 1.0, 4.0
+_CLOSING, _DRAWING = 2.0, 6.0
 
 
 def tune(

@@ -26,7 +26,6 @@ from portable_gpu.tuning.policy import Policy
 P = TypeVar("P", bound=Policy)
 FORMAT = 1
 
-
 VARIABLE = "PORTABLE_GPU_TUNING"
 
 
@@ -157,8 +156,8 @@ def read_rows(path: Path) -> list[Mapping[str, Any]]:
             for name in ("kernel", "device", "element", "shape_class"):
                 if not isinstance(row[name], str):
                     raise ValueError(f"{name} is not a string")
-            for name in ("policy", "evidence"):
-                if not isinstance(row.get(name, {} if name == "evidence" else None), dict):
+            for name, value in (("policy", row["policy"]), ("evidence", row.get("evidence", {}))):
+                if not isinstance(value, dict):
                     raise ValueError(f"{name} is not an object")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise TuningFileError(repr(error)) from error

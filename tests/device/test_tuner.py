@@ -114,7 +114,7 @@ def faster(*policies: Policy) -> Callable[[Policy, Policy], Race]:
 
 
 def search(
-    tmp_path: Path, job: Job, judge: Any, trials: int = 12, resume: bool = True
+    tmp_path: Path, job: Job, judge: Any, trials: int = 12, resume: bool = False
 ) -> tuple[Progress, optuna.Study, list[dict[str, Any]]]:
     """A search that ends after some trials."""
     rows: list[dict[str, Any]] = []
@@ -200,7 +200,7 @@ def test_a_fast_and_wrong_kernel_is_never_stored(
     assert [job.policy(trial.params) for trial in failed] == [wrong]
     again = Scripted(faster(wrong, second), Referee().verify)
     stored = replace(job, current=second)
-    assert search(tmp_path, stored, again, trials=14)[2] == []
+    assert search(tmp_path, stored, again, trials=14, resume=True)[2] == []
     assert wrong not in again.raced
 
 
@@ -250,8 +250,9 @@ def test_guards_see_a_write_beside_the_result(engine: Engine, place: int, on_dev
         (race(0.9, spread=0.2), False),
         (race(0.995), False),
         (race(1.1), False),
-        (Race((1, 1), (1, 1), (*race(0.5).ratios, *race(1.1).ratios)), False),
-        (Race((1, 1), (1, 1), (*race(0.8).ratios, *race(1.01).ratios)), True),
+        (Race((0.5, 1.1), (1, 1), (*race(0.5).ratios, *race(1.1).ratios)), False),
+        (Race((0.8, 1.01), (1, 1), (*race(0.8).ratios, *race(1.01).ratios)), True),
+        (Race((1.0,), (1.0,), race(0.8).ratios), False),
     ],
 )
 def test_a_win_exceeds_the_spread_and_costs_no_other_problem(one: Race, won: bool) -> None:
@@ -386,7 +387,7 @@ def test_an_interrupt_keeps_trials_and_rows(tmp_path: Path, job: Job) -> None:
     assert [row["policy"] for row in read_rows(tmp_path / "t.json")] == [winner.to_dict()]
     lost = judge.raced[-1]
     again = Scripted(faster(winner))
-    search(tmp_path, replace(job, current=winner), again, trials=12)
+    search(tmp_path, replace(job, current=winner), again, resume=True)
     assert lost in again.raced  # what was cut short is tried again
     finished = set(judge.raced[:-1]) - {job.default, winner}
     assert not finished & set(again.raced)  # and what was finished is not
