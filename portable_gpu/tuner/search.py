@@ -220,8 +220,8 @@ class Search:
             raise TrialError(f"faster and wrong: {wrong}")
         again = self._race(policy, default, _FINAL_TURNS, deadline)
         if again.won:
-            progress.policy, progress.relative = policy, again.relative
             self._store(self._row(policy, again))
+            progress.policy, progress.relative = policy, again.relative
         return again.relative
 
     def _race(self, policy: Policy, other: Policy, turns: int, end: float) -> Race:

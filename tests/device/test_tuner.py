@@ -281,6 +281,19 @@ def test_what_noise_may_have_decided_is_measured_again(tmp_path: Path, job: Job)
     assert [row["policy"] for row in rows] == [winner.to_dict()]
 
 
+def test_a_win_that_does_not_last_is_not_stored(tmp_path: Path, job: Job) -> None:
+    lucky, checked = other(job), []
+
+    def script(policy: Policy, other: Policy) -> Race:
+        return race(0.5 if policy == lucky and not checked else 1.0)
+
+    judge = Scripted(script, lambda job, policy: checked.append(policy) or "")
+    progress, _, rows = search(tmp_path, job, judge)
+    assert checked == [lucky]
+    assert not rows
+    assert progress.policy == job.default
+
+
 def test_a_policy_in_use_must_be_beaten_too(tmp_path: Path, job: Job) -> None:
     better, known = other(job, 1), other(job, 2)
     used = replace(job, current=known)
