@@ -18,10 +18,10 @@ from portable_gpu.tuning.table import Choice, RowKey, TuningTable, tuned_key
 #: What can be tuned, and the operation that is timed for it.
 OPERATIONS = {"gemm": "gemm", "gemv": "gemv", "reduce": "sum"}
 
-# By kind of device, a CPU first.  Every kind of problem that has rows of its own, two of most.
+# By kind of device, a CPU first.  Every kind of problem that has rows of its own, large and small.
 _SHAPES = {
-    ("gemm", True): "1024x1024x1024/NN,600x600x600/NT,8192x256x256,2048x512x128,256x256x8192,"
-    "128x512x2048,256x16384x256,64x64x64/NN,1000:32x32x32,64:128x128x128",
+    ("gemm", True): "1024x1024x1024/NN,600x600x600/NT,256x256x256/NN,8192x256x256,2048x512x128,"
+    "256x256x8192,128x512x2048,256x16384x256,96x4096x128,64x64x64/NN,1000:32x32x32,64:128x128x128",
     ("gemm", False): "4096x4096x4096/NN,2048x2048x2048/NT,1000x1000x1000/NN,512x512x512/NN,"
     "65536x256x256,256x65536x256,8x4096x4096,1024:64x64x64,128:256x256x256",
     ("gemv", True): "16384x32,4096x4096,64x262144",
