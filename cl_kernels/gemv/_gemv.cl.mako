@@ -3,6 +3,8 @@
 ##   y[i] = alpha * sum_j op(A)[i, j] * x[j] + beta * y[i]        i < m (outputs), j < n (summed)
 ##   op(A)[i, j] is a[a_offset + i * a_out + j * a_sum]; x_step and y_step likewise.
 ##
+## With Q vectors, y and x are matrices of Q columns, x_pitch and y_pitch apart.
+##
 ## Complex elements are computed as pairs of reals (re, im, re, im ...) with two sums:
 ##   s += a * x          holds re*re and im*im in turn
 ##   t += a * swap(x)    holds re*im and im*re in turn
@@ -35,17 +37,24 @@ def lane_sum(name, C):
         terms = [f"({a} + {b})" for a, b in zip(terms[::2], terms[1::2])]
     return terms[0]
 
+def column(q, pitch):
+    """What leads from the first of Q vectors to vector q."""
+    return f" + {q} * {pitch}" if q else ""
+
 def signs(rtype, C):
     """+1, -1, +1, -1 ..."""
     return build(rtype, ["1", "-1"] * (C // 2))
 %>
 
-<%def name="arguments(e, r, split=False)">
+<%def name="arguments(e, r, split=False, Q=1)">
     __global const ${e.name}_t *restrict a, const long a_offset, const long a_out, const long a_sum,
     __global const ${e.name}_t *restrict x, const long x_offset, const long x_step,
     __global ${e.name}_t *restrict y, const long y_offset, const long y_step,
     const long m, const long n, const ${vector(r, e.components)} alpha,
-    const ${vector(r, e.components)} beta, const int reads_y${"," if split else ""}
+    const ${vector(r, e.components)} beta, const int reads_y${"," if split or Q > 1 else ""}
+% if Q > 1:
+    const long x_pitch, const long y_pitch${"," if split else ""}
+% endif
 % if split:
     const uint parts, const long part_size, __global uint *partial, volatile __global uint *counters
 % endif

@@ -1,60 +1,74 @@
 ## What dot_rows and long_rows share: L work-items sum R rows of a times x.
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
 
-## The accumulator of R rows as lanes exchange it: fields re0 (im0) re1 (im1) ...
+## The accumulator of R rows and Q vectors as lanes exchange it: fields re0_0 (im0_0) re0_1 ...
 ##
 ## sum_rows(lane, first, last): lane takes columns first + lane * V, then every L * V-th vector; the
 ## columns past the last whole vector are taken one by one.  R rows share each load of x.
 ##   | lane 0 | lane 1 | ... | lane L-1 | lane 0 | ...      V elements each
-<%def name="sum_rows(elem, real, T, P, C, V, R, L, conj, unit, x_vector)">
+<%def name="sum_rows(elem, real, T, P, C, V, R, Q, L, conj, unit, x_vector)">
+<%
+    sums = [(k, q, f"{k}_{q}") for k in range(R) for q in range(Q)]
+    column = lambda q: gemv.module.column(q, "x_pitch")
+%>
 static inline acc_t sum_rows(__global const ${elem.name}_t *a, long a_out, long a_sum, long row, long m,
-    __global const ${elem.name}_t *x, long x_step, long lane, long first, long last)
+    __global const ${elem.name}_t *x, long x_step, ${"long x_pitch, " if Q > 1 else ""}long lane, long first, long last)
 {
 % for k in range(R):
     // A row beyond the last repeats that one; its sum is not stored.
     __global const ${elem.name}_t *a${k} = a + (row + ${k} < m ? row + ${k} : m - 1) * a_out;
-    ${T} s${k} = 0${f", t{k} = 0" if elem.complex else ""};
+% endfor
+% for k, q, i in sums:
+    ${T} s${i} = 0${f", t{i} = 0" if elem.complex else ""};
 % endfor
     long j = first + lane * ${V};
     for (; j + ${V} <= last; j += ${L * V}) {
-        const ${T} xv = ${f"load{V}(x + j)" if x_vector else f"gather{V}(x + j * x_step, x_step)"};
+% for q in range(Q):
+        const ${T} x${q} = ${f"load{V}(x + j{column(q)})" if x_vector else f"gather{V}(x + j * x_step{column(q)}, x_step)"};
 % if elem.complex:
-        const ${T} xs = ${gemv.module.swapped("xv", C)};
+        const ${T} xs${q} = ${gemv.module.swapped(f"x{q}", C)};
 % endif
+% endfor
 % for k in range(R):
         const ${T} v${k} = load${V}(a${k} + j${"" if unit else " * a_sum"});
 % endfor
-% for k in range(R):
-${gemv.dot_step(elem, f"s{k}", f"t{k}", f"v{k}", "xv", "xs")}\
+% for k, q, i in sums:
+${gemv.dot_step(elem, f"s{i}", f"t{i}", f"v{k}", f"x{q}", f"xs{q}")}\
 % endfor
     }
 % if V > 1:
     for (j = last - (last - first) % ${V} + lane; j < last; j += ${L}) {
-        const ${vector(real, P)} xv = load_one(x + j * x_step);
+% for q in range(Q):
+        const ${vector(real, P)} x${q} = load_one(x + j * x_step${column(q)});
+% endfor
 % for k in range(R):
         const ${vector(real, P)} v${k} = load_one(a${k} + j);
-        ${gemv.module.head(f"s{k}", P)} += v${k} * xv;
+% endfor
+% for k, q, i in sums:
+        ${gemv.module.head(f"s{i}", P)} += v${k} * x${q};
 % if elem.complex:
-        ${gemv.module.head(f"t{k}", P)} += v${k} * xv.yx;
+        ${gemv.module.head(f"t{i}", P)} += v${k} * x${q}.yx;
 % endif
 % endfor
     }
 % endif
     acc_t sums;
-% for k in range(R):
-${gemv.signed(elem, real, C, conj, f"s{k}", f"t{k}")}\
-    sums.re${k} = ${gemv.module.lane_sum(f"s{k}", C)};
+% for k, q, i in sums:
+${gemv.signed(elem, real, C, conj, f"s{i}", f"t{i}")}\
+    sums.re${i} = ${gemv.module.lane_sum(f"s{i}", C)};
 % if elem.complex:
-    sums.im${k} = ${gemv.module.lane_sum(f"t{k}", C)};
+    sums.im${i} = ${gemv.module.lane_sum(f"t{i}", C)};
 % endif
 % endfor
     return sums;
 }
 </%def>
 
-## Store the R sums that this work-item holds.
-<%def name="put_rows(elem, real, R)">
+## Store the sums that this work-item holds.
+<%def name="put_rows(elem, real, R, Q)">
 % for k in range(R):
-        if (row + ${k} < m) put(y + (row + ${k}) * y_step, ${f"({real}2)(sums.re{k}, sums.im{k})" if elem.complex else f"sums.re{k}"}, alpha, beta, reads_y);
+% for q in range(Q):
+        if (row + ${k} < m) put(y + (row + ${k}) * y_step${gemv.module.column(q, "y_pitch")}, ${f"({real}2)(sums.re{k}_{q}, sums.im{k}_{q})" if elem.complex else f"sums.re{k}_{q}"}, alpha, beta, reads_y);
+% endfor
 % endfor
 </%def>

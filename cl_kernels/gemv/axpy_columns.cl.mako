@@ -10,9 +10,9 @@
 ## axis, and the last of them to finish adds the parts in their order.  Work-items with k == 0
 ## hold the results.
 ##
-## G, W, V, U: as above (loads aligned, for V > 1; V divides m).  elem, real: element, and the real
-## type of the sums.  P: reals of an element.  C = V * P; T, S: types of C and of P reals.  conj:
-## conjugate A.  unit: a_out == 1 (else V == 1).  word: Accumulator of one real.
+## G, W, V, U: as above (loads aligned, for V > 1; V divides m).  Q: vectors.  elem, real: element,
+## and the real type of the sums.  P: reals of an element.  C = V * P; T, S: types of C and of P
+## reals.  conj: conjugate A.  unit: a_out == 1 (else V == 1).  word: Accumulator of one real.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="accumulator" file="/group/accumulator.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>
@@ -30,6 +30,9 @@ ${group.fold_across_groups(word)}
 static inline ${T} fold_down(${T} v, __local ${T} *sums)
 {
     const uint lid = get_local_id(0);
+% if Q > 1:
+    barrier(CLK_LOCAL_MEM_FENCE);  // the sums before may still be read
+% endif
     sums[lid] = v;
 % for d in [G >> s for s in range(1, (G // W).bit_length())]:
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -38,16 +41,26 @@ static inline ${T} fold_down(${T} v, __local ${T} *sums)
     return sums[lid];
 }
 
-<%def name="add_row(u)">
-% if elem.complex:
-        s += v${u} * x${u}.x;
-        t += v${u} * x${u}.y;
-% else:
-        s += v${u} * x${u};
-% endif
+<%def name="load_row(u, at)">
+        const ${T} v${u} = load${V}(a + (${at}) * a_sum);
+% for q in range(Q):
+        const ${S} x${u}_${q} = load_one(x + (${at}) * x_step${gemv.module.column(q, "x_pitch")});
+% endfor
 </%def>
+<%def name="add_row(u)">
+% for q in range(Q):
+% if elem.complex:
+        s${q} += v${u} * x${u}_${q}.x;
+        t${q} += v${u} * x${u}_${q}.y;
+% else:
+        s${q} += v${u} * x${u}_${q};
+% endif
+% endfor
+</%def>
+## Where component c of the sums of this work-item's outputs lies, of a part and a vector.
+<%def name="place(part, c)">words + (((${part}) * m + o) * ${P} + ${c}) * ${word.bytes // 4}</%def>
 __kernel __attribute__((reqd_work_group_size(${G}, 1, 1)))
-void gemv_axpy_columns(${gemv.arguments(elem, real, split)})
+void gemv_axpy_columns(${gemv.arguments(elem, real, split, Q)})
 {
     __local ${T} memory[${G}];
     __local ${T} *const sums = LOCAL_ARRAY(memory);
@@ -64,32 +77,36 @@ void gemv_axpy_columns(${gemv.arguments(elem, real, split)})
     a += a_offset + min(o, m - ${V})${"" if unit else " * a_out"};
     x += x_offset;
     y += y_offset;
-    ${T} s = 0${", t = 0" if elem.complex else ""};
+% for q in range(Q):
+    ${T} s${q} = 0${f", t{q} = 0" if elem.complex else ""};
+% endfor
     long i = first + k;
     for (; i + ${(U - 1) * G // W} < last; i += ${U * G // W}) {
 % for u in range(U):
-        const ${T} v${u} = load${V}(a + (i + ${u * G // W}) * a_sum);
-        const ${S} x${u} = load_one(x + (i + ${u * G // W}) * x_step);
+${load_row(u, f"i + {u * G // W}")}\
 % endfor
 % for u in range(U):
 ${add_row(u)}\
 % endfor
     }
     for (; i < last; i += ${G // W}) {
-        const ${T} v0 = load${V}(a + i * a_sum);
-        const ${S} x0 = load_one(x + i * x_step);
+${load_row(0, "i")}\
 ${add_row(0)}\
     }
+% for q in range(Q):
 % if elem.complex:
-    s = ${f"{gemv.module.signs(real, C)} * s + {gemv.module.swapped('t', C)}" if conj else f"s - {gemv.module.signs(real, C)} * {gemv.module.swapped('t', C)}"};
+    s${q} = ${f"{gemv.module.signs(real, C)} * s{q} + {gemv.module.swapped(f't{q}', C)}" if conj else f"s{q} - {gemv.module.signs(real, C)} * {gemv.module.swapped(f't{q}', C)}"};
 % endif
-    s = fold_down(s, sums);
+    s${q} = fold_down(s${q}, sums);
+% endfor
 % if split:
     __local uint is_last;
     volatile __global uint *words = (volatile __global uint *)partial;
     if (k == 0 && o < m) {
+% for q in range(Q):
 % for c in range(C):
-        word_publish(words + ((part * m + o) * ${P} + ${c}) * ${word.bytes // 4}, (word){${gemv.module.lane("s", c, C)}});
+        word_publish(${place(f"part * {Q}L + {q}", c)}, (word){${gemv.module.lane(f"s{q}", c, C)}});
+% endfor
 % endfor
     }
     DEVICE_FENCE();
@@ -98,20 +115,28 @@ ${add_row(0)}\
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
     const bool holds = k == 0 && o < m && is_last;
     if (is_last) {
-        s = 0;
+% for q in range(Q):
+        s${q} = 0;
+% endfor
         for (uint p = k; p < parts && o < m; p += ${G // W}) {
+% for q in range(Q):
 % for c in range(C):
-            ${gemv.module.lane("s", c, C)} += word_collect(words + ((p * m + o) * ${P} + ${c}) * ${word.bytes // 4}).re;
+            ${gemv.module.lane(f"s{q}", c, C)} += word_collect(${place(f"p * {Q}L + {q}", c)}).re;
+% endfor
 % endfor
         }
-        s = fold_down(s, sums);
+% for q in range(Q):
+        s${q} = fold_down(s${q}, sums);
+% endfor
     }
 % else:
     const bool holds = k == 0 && o < m;
 % endif
     if (holds) {
-% for q in range(V):
-        put(y + (o + ${q}) * y_step, ${gemv.module.build(real, [gemv.module.lane("s", q * P + p, C) for p in range(P)])}, alpha, beta, reads_y);
+% for q in range(Q):
+% for v in range(V):
+        put(y + (o + ${v}) * y_step${gemv.module.column(q, "y_pitch")}, ${gemv.module.build(real, [gemv.module.lane(f"s{q}", v * P + p, C) for p in range(P)])}, alpha, beta, reads_y);
+% endfor
 % endfor
     }
 }

@@ -5,12 +5,12 @@
 ##
 ## L below the sub-group size lets one sub-group serve several rows of a narrow matrix; L equal to
 ## it gives each sub-group R rows.  The lanes fold their sums within the sub-group; the first
-## of them holds the R results.
+## of them holds the results.
 ##
 ## G, L, R, V: work-group, lanes, rows of a lane group, elements of a load (aligned, for V > 1).
 ## elem, real: element, and the real type of the sums.  P: reals of an element.  C = V * P; T: type
-## of C reals.  conj: conjugate A.  unit: a_sum == 1 (else V == 1).  x_vector: x is aligned,
-## x_step == 1.  acc: Accumulator of R sums.
+## of C reals.  Q: vectors.  conj: conjugate A.  unit: a_sum == 1 (else V == 1).  x_vector: x is aligned,
+## x_step == 1.  acc: Accumulator of R * Q sums.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="accumulator" file="/group/accumulator.cl.mako"/>
 <%namespace name="subgroup" file="/subgroup/subgroup.cl.mako"/>
@@ -27,10 +27,10 @@ ${accumulator.define(acc)}
 % if L > 1:
 ${subgroup.define(acc, L)}
 % endif
-${rows.sum_rows(elem, real, T, P, C, V, R, L, conj, unit, x_vector)}
+${rows.sum_rows(elem, real, T, P, C, V, R, Q, L, conj, unit, x_vector)}
 
 __kernel SUBGROUP_KERNEL __attribute__((reqd_work_group_size(${G}, 1, 1)))
-void gemv_dot_rows(${gemv.arguments(elem, real)})
+void gemv_dot_rows(${gemv.arguments(elem, real, False, Q)})
 {
 % if L > 1:
     SUBGROUP_SCRATCH(acc_t, scratch, ${G});
@@ -40,11 +40,11 @@ void gemv_dot_rows(${gemv.arguments(elem, real)})
     a += a_offset;
     x += x_offset;
     y += y_offset;
-    acc_t sums = sum_rows(a, a_out, a_sum, row, m, x, x_step, lane, 0, n);
+    acc_t sums = sum_rows(a, a_out, a_sum, row, m, x, x_step, ${'x_pitch, ' if Q > 1 else ''}lane, 0, n);
 % if L > 1:
     sums = acc_t_subgroup${L}(sums, SUBGROUP_SLOT(scratch));
 % endif
     if (lane == 0) {
-${rows.put_rows(elem, real, R)}\
+${rows.put_rows(elem, real, R, Q)}\
     }
 }

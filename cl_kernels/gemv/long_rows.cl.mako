@@ -4,7 +4,7 @@
 ##   partial[block][part]     R sums     R sums
 ##
 ## The last work-group of a row block to finish adds the parts in their order, so that the
-## result does not depend on who is last.  Its first work-item holds the R results.
+## result does not depend on who is last.  Its first work-item holds the results.
 ##
 ## G, R, V: work-group, rows, elements of a load (aligned, for V > 1).  S: sub-group size.
 ## split: there are several parts.  The rest as in dot_rows.
@@ -25,10 +25,10 @@ ${group.define(acc, G, S)}
 % if split:
 ${group.fold_across_groups(acc)}
 % endif
-${rows.sum_rows(elem, real, T, P, C, V, R, G, conj, unit, x_vector)}
+${rows.sum_rows(elem, real, T, P, C, V, R, Q, G, conj, unit, x_vector)}
 
 __kernel SUBGROUP_KERNEL __attribute__((reqd_work_group_size(${G}, 1, 1)))
-void gemv_long_rows(${gemv.arguments(elem, real, split)})
+void gemv_long_rows(${gemv.arguments(elem, real, split, Q)})
 {
     SUBGROUP_SCRATCH(acc_t, scratch, ${G});
     __local acc_t wave[${G // S}];
@@ -44,7 +44,7 @@ void gemv_long_rows(${gemv.arguments(elem, real, split)})
     a += a_offset;
     x += x_offset;
     y += y_offset;
-    acc_t sums = sum_rows(a, a_out, a_sum, row, m, x, x_step, lid, first, last);
+    acc_t sums = sum_rows(a, a_out, a_sum, row, m, x, x_step, ${'x_pitch, ' if Q > 1 else ''}lid, first, last);
     sums = acc_t_group(sums, SUBGROUP_SLOT(scratch), LOCAL_ARRAY(wave));
 % if split:
     __local uint is_last;
@@ -64,6 +64,6 @@ void gemv_long_rows(${gemv.arguments(elem, real, split)})
     const bool holds = lid == 0;
 % endif
     if (holds) {
-${rows.put_rows(elem, real, R)}\
+${rows.put_rows(elem, real, R, Q)}\
     }
 }

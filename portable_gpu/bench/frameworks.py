@@ -45,7 +45,10 @@ class TorchPeer(Peer):
 
     def prepare(self, case: Case, inputs: Sequence[Operands]) -> Prepared | None:
         """See :class:`Peer`."""
-        calls = [self._call(case, [self._tensor(x) for x in arrays]) for arrays in inputs]
+        norm = self._torch.linalg.vector_norm
+        calls = [
+            _call(case, [self._tensor(x) for x in arrays], self._torch, norm) for arrays in inputs
+        ]
         if self._device == "cpu":
             return Prepared(calls, fetch=self._fetch)
         return _Recorded(self._torch, self._device, calls, self._fetch)
@@ -61,22 +64,6 @@ class TorchPeer(Peer):
         if result.dtype == self._torch.bfloat16:
             result = result.float()
         return np.asarray(result.numpy())
-
-    def _call(self, case: Case, tensors: Sequence[Any]) -> Call:
-        torch = self._torch
-        if case.operation in ("gemv", "gemm"):
-            a, b = tensors
-            flags = (*case.trans, "N")
-            a, b = a.mT if flags[0] == "T" else a, b.mT if flags[1] == "T" else b
-            return lambda: torch.matmul(a, b)
-        functions = {
-            "sum": torch.sum, "dot": torch.dot, "max": torch.max, "argmax": torch.argmax,
-            "nrm2": torch.linalg.vector_norm,
-        }  # fmt: skip
-        function: Callable[..., Any] = functions[case.operation]
-        if case.axis is not None:
-            return lambda: function(*tensors, dim=case.axis)
-        return lambda: function(*tensors)
 
 
 class _Recorded(Prepared):
@@ -130,24 +117,12 @@ class CuPyPeer(Peer):
         """See :class:`Peer`."""
         if dtype_of(case.dtype) == BFLOAT16:
             return None
-        calls = [self._call(case, [self._cupy.asarray(x) for x in arrays]) for arrays in inputs]
-        return _Evented(calls, fetch=lambda result: np.asarray(result.get()))
-
-    def _call(self, case: Case, arrays: Sequence[Any]) -> Call:
         cupy = self._cupy
-        if case.operation in ("gemv", "gemm"):
-            a, b = arrays
-            flags = (*case.trans, "N")
-            a, b = a.T if flags[0] == "T" else a, b.T if flags[1] == "T" else b
-            return lambda: cupy.matmul(a, b)
-        functions = {
-            "sum": cupy.sum, "dot": cupy.dot, "max": cupy.max, "argmax": cupy.argmax,
-            "nrm2": cupy.linalg.norm,
-        }  # fmt: skip
-        function: Callable[..., Any] = functions[case.operation]
-        if case.axis is not None:
-            return lambda: function(*arrays, axis=case.axis)
-        return lambda: function(*arrays)
+        calls = [
+            _call(case, [cupy.asarray(x) for x in arrays], cupy, cupy.linalg.norm)
+            for arrays in inputs
+        ]
+        return _Evented(calls, fetch=lambda result: np.asarray(result.get()))
 
 
 class _Evented(Prepared):
@@ -164,3 +139,17 @@ class _Evented(Prepared):
         end.record()
         end.synchronize()
         return float(get_elapsed_time(begin, end)) * 1e-3
+
+
+def _call(case: Case, arrays: Sequence[Any], library: Any, norm: Callable[..., Any]) -> Call:
+    """The case in a library whose functions are named as NumPy's, but for the 2-norm."""
+    if case.operation in ("gemv", "gemm"):
+        flags = (case.trans + "NN")[:2]
+        a, b = (
+            x.swapaxes(-1, -2) if flag == "T" else x for x, flag in zip(arrays, flags, strict=True)
+        )
+        return lambda: library.matmul(a, b)
+    function = norm if case.operation == "nrm2" else getattr(library, case.operation)
+    if case.axis is not None:
+        return lambda: function(*arrays, axis=case.axis)
+    return lambda: function(*arrays)

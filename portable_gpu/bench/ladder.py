@@ -166,7 +166,7 @@ def _gemv_rungs(engine: Engine) -> list[_Rung]:
     target = engine.target
     lanes = target.subgroup_size
     group = max(lanes, min(256, target.max_work_group_size))
-    v0 = RowPolicy(group, 1, lanes, 1, 1, 4, 1 << 14)
+    v0 = RowPolicy(group, group, 1, lanes, 1, 1, 4, 1 << 14)
 
     def rung(name: str, policy: RowPolicy, takes: Callable[[int], bool]) -> _Rung:
         own = Engine(

@@ -118,20 +118,11 @@ def _our_call(case: Case, arrays: Sequence[Any], engine: Engine) -> Call:
         if isinstance(a, np.ndarray):
             a, b = _turned(case, a, b)
             return lambda: pg.matmul(a, b, **options)
-        return _planned_gemm(case, a, b, engine)
+        return lambda: pg.gemm(a, b, trans_a=case.trans[0], trans_b=case.trans[1], **options)
     function = getattr(pg, case.operation)
     if case.axis is not None:
         return lambda: function(*arrays, axis=case.axis, **options)
     return lambda: function(*arrays, **options)
-
-
-def _planned_gemm(case: Case, a: Any, b: Any, engine: Engine) -> Call:
-    """A plan with a result of its own: the peers keep the memory of theirs from call to call."""
-    trans_a, trans_b = case.trans[0], case.trans[1]
-    rows, cols = a.shape[0 if trans_a == "N" else 1], b.shape[1 if trans_b == "N" else 0]
-    c = cla.empty(a.queue, (rows, cols), a.dtype)
-    plan = pg.plan_gemm(a, b, c=c, trans_a=trans_a, trans_b=trans_b, engine=engine)
-    return lambda: plan(a, b, c)
 
 
 def _turned(case: Case, a: Any, b: Any) -> tuple[Any, Any]:

@@ -20,7 +20,8 @@ from portable_gpu.runtime.devices import (
     choose_device,
     devices,
 )
-from portable_gpu.targets import DEVICE_CLASSES, Target, detect
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.targets import DEVICE_CLASSES, Target
 from portable_gpu.version import __version__
 
 #: The facts that a listing begins with; the rest follow.
@@ -66,13 +67,13 @@ def _choose(found: list[DeviceInfo]) -> _Choice:
         return _Choice(None, str(error), None)
     chosen = next(entry for entry in found if entry.device == device)
     forced = os.environ.get(CLASS_VARIABLE) or None
-    if forced is None:
-        return _Choice(chosen.index, reason, chosen.target)
     try:
-        target = detect(chosen.target.facts, forced)
+        target = Engine(device, caller=False).target  # it tries out how lanes exchange values
     except PortableGPUError as error:
-        return _Choice(chosen.index, f"{CLASS_VARIABLE}: {error}", None)
-    return _Choice(chosen.index, f"{reason}; {CLASS_VARIABLE}={forced} forces its class", target)
+        return _Choice(chosen.index, f"{CLASS_VARIABLE}: {error}" if forced else str(error), None)
+    if forced is not None:
+        reason = f"{reason}; {CLASS_VARIABLE}={forced} forces its class"
+    return _Choice(chosen.index, reason, target)
 
 
 def _describe(found: list[DeviceInfo], choice: _Choice) -> dict[str, Any]:

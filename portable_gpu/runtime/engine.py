@@ -25,6 +25,7 @@ from portable_gpu.runtime.devices import (
     choose_device,
     query_facts,
 )
+from portable_gpu.runtime.exchange import checked
 from portable_gpu.runtime.program import DiskCache, ProgramCache
 from portable_gpu.runtime.views import context_of
 from portable_gpu.targets import Target, detect
@@ -35,6 +36,8 @@ T = TypeVar("T")
 # Work that one thread does sooner than two, of which the second has to be woken (PoCL, 25 us).
 _CALLER_BYTES = 5 << 20
 _CALLER_FLOP = 3_000_000
+
+_MOST_PLANS = 4096
 
 # Shares of the device's memory: the largest result that comes from a queue's pool, and the most
 # that the pool keeps while nobody uses it.
@@ -103,14 +106,15 @@ class Engine:
                 self.device, self.reason = choose_device(device)
             self.context = cl.Context([self.device])
         forced = device_class or os.environ.get(CLASS_VARIABLE) or None
-        self.target: Target = detect(query_facts(self.device), forced)
         self.table = TuningTable.load() if table is None else table
         self.queue = cl.CommandQueue(self.context, self.device) if queue is None else queue
+        self.programs = ProgramCache(self.context, self.device, DiskCache.default())
+        target = detect(query_facts(self.device), forced)
+        self.target: Target = checked(target, self.queue, self.programs)
         #: A CPU device works on NumPy memory in place, whatever path is forced on it.
         self.maps_host_memory = self.target.facts.type == "cpu"
         #: Whether its kernels take any host address, so that NumPy arrays may be of any size.
         self.takes_host_pointers = self.maps_host_memory and self.target.facts.svm
-        self.programs = ProgramCache(self.context, self.device, DiskCache.default())
         self.caller: Engine | None = None
         twin = calling_thread_device(self.device) if caller and queue is None else None
         if twin is not None:
@@ -136,6 +140,8 @@ class Engine:
             with self._lock:
                 plan = self._plans.get(key)
                 if plan is None:
+                    if len(self._plans) >= _MOST_PLANS:
+                        self._plans.clear()
                     plan = self._plans[key] = make()
         return plan
 
@@ -213,7 +219,9 @@ class QueueState:
 
         On an H200 a new buffer costs 7 us for 64 KiB and 250 us for 128 MiB, the pool's 0.2.
         """
-        return self.workspace(nbytes) if nbytes <= self._pooled else self.engine.allocate(nbytes)
+        if nbytes <= self._pooled and self.in_order:
+            return self._from_pool(nbytes)
+        return self.engine.allocate(nbytes)
 
     def hold(self, event: cl.Event, arrays: Sequence[Any]) -> None:
         """Keep arrays of other queues until ``event``: their pools do not know of this queue."""
@@ -236,11 +244,15 @@ class QueueState:
         if not self.in_order:
             return self.engine.allocate(nbytes)
         self.engine.check_allocation(nbytes)
+        return self._from_pool(nbytes)
+
+    def _from_pool(self, nbytes: int) -> Any:
+        pool = self._pool
         try:
             with self._lock:
-                if self._pool.managed_bytes - self._pool.active_bytes > self._most_held:
-                    self._pool.free_held()
-                return self._pool.allocate(nbytes)
+                if pool.managed_bytes - pool.active_bytes > self._most_held:
+                    pool.free_held()
+                return pool.allocate(nbytes)
         except cl.Error as error:
             raise DeviceMemoryError(f"no workspace of {nbytes} bytes: {error}") from error
 

@@ -9,7 +9,7 @@ import re
 import tempfile
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from portable_gpu.runtime.retarget import is_marked, retarget
 
 CACHE_VARIABLE = "PORTABLE_GPU_CACHE"
 _MAGIC = b"portable_gpu program 1\n"
+_verdicts: dict[str, str] = {}
 _ERROR_LINE = re.compile(r":(\d+):\d+:\s+(?:fatal )?error")
 
 
@@ -110,7 +111,7 @@ class Launch:
         # What pyopencl's own generated invokers call: set_arg tries a buffer, a sampler and so on
         # before it takes a number, 19 us each time.
         self._set_scalar = kernel._set_arg_buf  # type: ignore[attr-defined]
-        self._grid = global_size, local_size
+        self._global_size, self._local_size = global_size, local_size
         self._buffers: list[int] = []
         self._scalars: list[tuple[int, Any]] = []
         for index, parameter in enumerate(parameters):
@@ -141,7 +142,8 @@ class Launch:
         Raises:
             DeviceMemoryError: A buffer that was promised turns out not to fit.
         """
-        set_argument = self._kernel.set_arg
+        kernel = self._kernel
+        set_argument = kernel.set_arg
         try:
             with self._lock:
                 for index, buffer in zip(self._buffers, buffers, strict=True):
@@ -151,7 +153,9 @@ class Launch:
                     for (index, kind), value in zip(self._scalars, scalars, strict=True):
                         self._set_scalar(index, kind(value))
                     self._last = scalars
-                return cl.enqueue_nd_range_kernel(queue, self._kernel, *self._grid, None, wait_for)
+                return cl.enqueue_nd_range_kernel(
+                    queue, kernel, self._global_size, self._local_size, None, wait_for
+                )
         except cl.MemoryError as error:
             raise DeviceMemoryError(f"the device is out of memory: {error}") from error
 
@@ -201,8 +205,20 @@ class ProgramCache:
                 program = self._programs[spec.key] = self._load(spec) or self._build(spec)
             return program
 
-    def _disk_key(self, spec: Specialization) -> str:
-        return hashlib.sha256(f"{self._identity}\0{spec.key}".encode()).hexdigest()
+    def remembered(self, spec: Specialization, find_out: Callable[[], str]) -> str:
+        """What ``find_out`` said of ``spec`` on this device and driver when it was first asked."""
+        key = self._disk_key(spec, "verdict")
+        verdict = _verdicts.get(key)
+        if verdict is None:
+            stored = self._disk.read(key)
+            verdict = find_out() if stored is None else stored.decode()
+            _verdicts[key] = verdict
+            if stored is None:
+                self._disk.write(key, verdict.encode())
+        return verdict
+
+    def _disk_key(self, spec: Specialization, kind: str = "program") -> str:
+        return hashlib.sha256(f"{self._identity}\0{kind}\0{spec.key}".encode()).hexdigest()
 
     def _load(self, spec: Specialization) -> cl.Program | None:
         binary = self._disk.read(self._disk_key(spec))

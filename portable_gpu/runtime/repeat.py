@@ -12,7 +12,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from portable_gpu.runtime.engine import Engine, QueueState
-from portable_gpu.runtime.views import Shape, new_array, twin
+from portable_gpu.runtime.views import Shape, new_array, overlap, twin
 
 Key = tuple[Any, ...]
 Enqueue = Callable[[QueueState, Sequence[Any], tuple[int, ...]], cl.Event]
@@ -67,14 +67,16 @@ class _OnDevice:
             buffers.append(array.base_data)
             offsets.append(array.offset // array.dtype.itemsize if array.offset else 0)
         if out is None:
-            out = twin(self.blank, self.state.allocate(self.blank.nbytes))
+            blank = self.blank
+            data = self.state.allocate(blank.nbytes)
+            buffers.append(data)
             offsets.append(0)
-        else:
-            if self.state.outside(out.events):
-                return None
-            offsets.append(out.offset // out.dtype.itemsize)
+            return twin(blank, data, [self.enqueue(self.state, buffers, tuple(offsets))])
+        if self.state.outside(out.events):
+            return None
         buffers.append(out.base_data)
-        out.add_event(self.enqueue(self.state, buffers, tuple(offsets)))
+        offsets.append(out.offset // out.dtype.itemsize)
+        out.events[:] = [self.enqueue(self.state, buffers, tuple(offsets))]  # it covers the others
         return out
 
 
@@ -116,23 +118,28 @@ def signature(arrays: Sequence[Any]) -> Key | None:
     return None
 
 
-def again(head: Key, arrays: Sequence[Any]) -> tuple[Any, Key | None]:
+def again(head: Key, arrays: Sequence[Any], out: Any = None) -> tuple[Any, Key | None]:
     """The result of a call met before, or else the key to :func:`remember` it by.
 
     Args:
         head: The operation and its hashable options.
         arrays: The inputs.
+        out: The caller's array for the result.
 
     Returns:
         ``(result, key)``: the result, as :class:`Repeat` gives it, or ``None`` and the key; both
         are ``None`` where the inputs are neither all NumPy arrays nor all device arrays.
     """
-    kinds = signature(arrays)
+    kinds = signature(arrays if out is None else (*arrays, out))
     if kinds is None:
         return None, None
-    key = (head, kinds)
+    key = (head, kinds) if out is None else (head, kinds, "out")
     known = _known.get(key)
-    return None if known is None else known(arrays), key
+    if known is None:
+        return None, key
+    if out is not None and any(overlap(out, array) for array in arrays):
+        return None, None
+    return known(arrays, out), key
 
 
 def forget(engine: Engine) -> None:
@@ -149,6 +156,7 @@ def remember(
     enqueue: Enqueue,
     shape: Shape,
     dtype: np.dtype[Any],
+    out: Any = None,
 ) -> None:
     """Let :func:`again` answer ``key``, if nothing is left to check when it comes again.
 
@@ -158,10 +166,11 @@ def remember(
         state: The queue that the call went to.
         enqueue: What it did.
         shape, dtype: Of its result.
+        out: The caller's array for it.
     """
     if key is None:
         return
-    known = repeat(arrays, state, enqueue, shape, dtype)
+    known = repeat(arrays, state, enqueue, shape, dtype, out)
     if known is not None:
         if len(_known) >= _MOST:
             _known.clear()

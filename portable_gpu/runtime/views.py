@@ -325,15 +325,13 @@ def places(views: Sequence[View]) -> tuple[list[Any], tuple[int, ...]]:
     return [view.buffer for view in views], tuple([view.offset for view in views])
 
 
-def twin(array: Any, data: Any) -> Any:
-    """A pyopencl array like ``array``, in other memory and with no events.
+def twin(array: Any, data: Any, events: list[cl.Event]) -> Any:
+    """A pyopencl array like ``array``, in other memory and with other events.
 
     Costs 0.3 us, the quickest constructor 1.1.
     """
     fresh = cla.Array.__new__(cla.Array)
-    fresh.__dict__.update(array.__dict__)
-    fresh.base_data = data
-    fresh.events = []
+    fresh.__dict__ = {**array.__dict__, "base_data": data, "events": events}
     return fresh
 
 
@@ -359,31 +357,33 @@ def check_output(out: Any, shape: Shape, dtype: np.dtype[Any], name: str, host: 
 def check_no_overlap(out: Any, out_name: str, inputs: Sequence[tuple[Any, str]]) -> None:
     """Raise OverlapError if ``out`` shares memory with any of ``inputs`` (array, name)."""
     for array, name in inputs:
-        if isinstance(out, np.ndarray) and isinstance(array, np.ndarray):
-            overlap = np.may_share_memory(out, array) and np.shares_memory(out, array)
-        elif isinstance(out, cla.Array) and isinstance(array, cla.Array):
-            overlap = _device_overlap(out, array)
-        else:
-            overlap = False
-        if overlap:
+        if overlap(out, array):
             raise OverlapError(f"{out_name} shares memory with {name}; pass a separate array")
 
 
-def _device_overlap(a: Any, b: Any) -> bool:
+def overlap(a: Any, b: Any) -> bool:
+    """Whether two arrays share memory; one of NumPy and one of a device never do."""
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return np.may_share_memory(a, b) and np.shares_memory(a, b)
+    if not isinstance(a, cla.Array) or not isinstance(b, cla.Array):
+        return False
     if a.base_data is None or b.base_data is None or not a.size or not b.size:
         return False
-    (base_a, low_a, high_a), (base_b, low_b, high_b) = _span(a), _span(b)
-    return base_a == base_b and low_a < high_b and low_b < high_a
+    (base_a, origin_a), (base_b, origin_b) = _origin(a), _origin(b)
+    if base_a != base_b:
+        return False
+    (low_a, high_a), (low_b, high_b) = _bounds(a, origin_a), _bounds(b, origin_b)
+    return low_a < high_b and low_b < high_a
 
 
-def _span(array: Any) -> tuple[int, int, int]:
-    """Parent buffer, first byte and end of the bytes that an array may touch."""
+def _origin(array: Any) -> tuple[int, int]:
+    """The buffer that an array's memory is part of, and where there its first element lies."""
     base, origin = array.base_data, array.offset
     parent = base.get_info(cl.mem_info.ASSOCIATED_MEMOBJECT)
     if parent is not None and base.get_info(cl.mem_info.TYPE) == cl.mem_object_type.BUFFER:
         origin += base.get_info(cl.mem_info.OFFSET)
         base = parent
-    return base.int_ptr, *_bounds(array, origin)
+    return base.int_ptr, origin
 
 
 def _bounds(array: Any, origin: int) -> tuple[int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from portable_gpu.errors import ArgumentError, UnsupportedError
 from portable_gpu.targets.cpu import CPU
@@ -23,6 +24,7 @@ __all__ = [
     "class_names",
     "detect",
     "example_target",
+    "with_barriers",
 ]
 
 #: Ordered rows: the first whose ``matches`` is true wins; ``generic`` takes the rest.
@@ -55,6 +57,25 @@ def detect(facts: DeviceFacts, device_class: str | None = None) -> Target:
             "'nvidia-sm20' (volatile local memory) runs anywhere"
         )
     return target
+
+
+def with_barriers(target: Target, why: str) -> Target:
+    """A Target for the same device that exchanges lanes in local memory, with barriers.
+
+    Args:
+        target: What turned out not to work.
+        why: What was found, for ``info``.
+    """
+    facts = target.facts
+    plain = replace(
+        facts,
+        extensions=frozenset(name for name in facts.extensions if "subgroup" not in name),
+        max_num_sub_groups=0,
+        preferred_multiple_probed=target.subgroup_size,
+    )
+    found = detect(plain, GENERIC.name)
+    provenance = {**found.provenance, "exchange": Fact(found.exchange, "probed", why)}
+    return replace(found, facts=facts, forced=target.forced, provenance=provenance)
 
 
 def example_target(device_class: str) -> Target:

@@ -35,7 +35,9 @@ _VIEWS: tuple[View, ...] = ("numpy", "device", "stepped", "reversed", "fortran")
 def edge_checks(job: Job, policy: Policy) -> Iterator[Check]:
     """The checks of a policy in the job's role, in each dtype and operation of its problems."""
     tile = tile_of(policy, job.elem.itemsize)
-    for operation, dtype in dict.fromkeys((case.operation, case.dtype) for case in job.cases):
+    own = job.key.kernel.partition("_")[0]  # a row of gemv may serve flat products of gemm too
+    served = [(name, case.dtype) for case in job.cases for name in (own, case.operation)]
+    for operation, dtype in dict.fromkeys(("reduce" if n == "sum" else n, d) for n, d in served):
         kind = dtype_of(dtype)
         if operation == "gemm":
             yield from _products(tile, kind)

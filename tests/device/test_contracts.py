@@ -23,6 +23,8 @@ from portable_gpu.errors import (
     ContextMismatchError,
     DeviceMemoryError,
     DTypeError,
+    OverlapError,
+    ReadOnlyError,
 )
 from portable_gpu.runtime.engine import Engine, default_engine
 
@@ -267,6 +269,37 @@ def test_memory_that_a_queue_keeps_is_bounded(engine: Engine) -> None:
         for buffer in [state.allocate(1 << power) for _ in range(4)]:
             assert buffer.size >= 1 << power
     assert state._pool.managed_bytes <= 1 << 18
+
+
+@pytest.mark.parametrize("place", ["numpy", "device"])
+def test_repeated_calls_with_out(engine: Engine, place: str) -> None:
+    """The short way of a repeated call looks at ``out`` each time."""
+    put = (lambda a: a) if place == "numpy" else (lambda a: on_device(engine, a))
+    get = (lambda a: a) if place == "numpy" else from_device
+    a = np.arange(20 * 20, dtype=np.float32).reshape(20, 20) % 7
+    matrix, vector = put(a), put(a[1].copy())
+    calls: dict[str, tuple[Callable[[Any], Any], Any, Any]] = {
+        "sum": (lambda out: pg.sum(matrix, axis=0, out=out, engine=engine), a.sum(0), matrix[0]),
+        "gemv": (lambda out: pg.gemv(matrix, vector, y=out, engine=engine), a @ a[1], matrix[0]),
+        "gemm": (lambda out: pg.gemm(matrix, matrix, c=out, engine=engine), a @ a, matrix),
+        "matmul": (lambda out: pg.matmul(matrix, matrix, out=out, engine=engine), a @ a, matrix),
+    }
+    for call, expected, part in calls.values():
+        for _ in range(3):
+            out = put(np.full_like(expected, np.nan))
+            assert call(out) is out
+            np.testing.assert_array_equal(get(out), expected)
+        with pytest.raises(OverlapError):
+            call(part)
+    if place == "numpy":
+        for call, expected, _ in calls.values():
+            frozen = np.zeros_like(expected)
+            frozen.flags.writeable = False
+            with pytest.raises(ReadOnlyError):
+                call(frozen)
+            assert not frozen.any()
+    else:
+        np.testing.assert_array_equal(get(matrix), a)
 
 
 # -- contexts and engines

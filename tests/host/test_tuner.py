@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 import portable_gpu as pg
+from portable_gpu.bench.cases import Case
 from portable_gpu.cli import main
 from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError, TuningFileError
 from portable_gpu.ops.gemm.packed import PackedPolicy
 from portable_gpu.targets import Target, detect, example_target
-from portable_gpu.tuner.edges import _array, tile_of
+from portable_gpu.tuner.edges import _array, edge_checks, tile_of
 from portable_gpu.tuner.jobs import OPERATIONS, Job, jobs
 from portable_gpu.tuning import store as storing
 from portable_gpu.tuning.store import store
@@ -118,7 +119,17 @@ def test_every_kernel_of_the_table_is_reached() -> None:
     assert {key.kernel for key in gpu} == {"gemm", "gemv_rows", "gemv_columns", "reduce"}
     assert len({key.shape_class for key in gpu if key.kernel == "gemm"}) >= 3
     half = jobs("gemm", ["float16"], None, example_target("nvidia-sm90"), TuningTable([]), False)
-    assert {job.key.kernel for job in half} == {"gemm_wgmma"}
+    assert "gemm_wgmma" in {job.key.kernel for job in half}
+
+
+def test_a_row_is_checked_in_its_own_operation_and_in_those_of_its_problems() -> None:
+    (job,) = jobs_of("gemv", "90x70/N")
+    flat = Case("gemm", (8, 70, 90), "float32", trans="NN")
+    shared = replace(job, cases=(flat,))
+    assert {c.operation for c in edge_checks(shared, job.default)} == {"gemm", "gemv"}
+    assert {c.operation for c in edge_checks(job, job.default)} == {"gemv"}
+    (sums,) = jobs_of("reduce", "1000")
+    assert {"sum", "max", "var", "dot"} <= {c.operation for c in edge_checks(sums, sums.default)}
 
 
 @pytest.mark.parametrize("target", ["cpu", "gcn", "rdna", "nvidia", "intel_gpu", "generic"])

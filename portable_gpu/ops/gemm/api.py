@@ -87,10 +87,10 @@ def gemm(
         Matsumoto, Nakasato & Sedukhin, 2012 (register tiles on GPUs).
     """
     given, key = (a, b), None
-    if c is None and epilogue is None and queue is None and not wait_for:
+    if epilogue is None and queue is None and not wait_for:
         head = ("gemm", alpha, beta, trans_a, trans_b, precision, engine)
         if type(alpha) in NUMBERS and type(beta) in NUMBERS:
-            result, key = again(head, (a, b))
+            result, key = again(head, (a, b), c)
             if result is not None:
                 return result
     product = _product(a, b, c, alpha, beta, trans_a, trans_b, precision, epilogue)
@@ -235,8 +235,8 @@ def matmul(
     Cost, Accuracy, Order, Source: as :func:`gemm`; a matrix and a vector go to gemv.
     """
     given, key = (a, b), None
-    if out is None and epilogue is None and queue is None and not wait_for:
-        result, key = again(("matmul", precision, engine), (a, b))
+    if epilogue is None and queue is None and not wait_for:
+        result, key = again(("matmul", precision, engine), (a, b), out)
         if result is not None:
             return result
     if precision is not None:
@@ -310,7 +310,7 @@ def _run(
     call = bound.call
     if bound.enqueue is not None:
         call.event(bound.enqueue(call.state, *places(bound.views), call.wait_for))
-        remember(key, given, call.state, bound.enqueue, product.shape, product.dtype)
+        remember(key, given, call.state, bound.enqueue, product.shape, product.dtype, product.out)
     return call.finish()
 
 

@@ -37,6 +37,8 @@ from portable_gpu.ops.gemm.packed import (
 from portable_gpu.ops.gemm.policy import SHAPE_CLASSES, GemmPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.simt import SimtGemm, specializations_of
+from portable_gpu.ops.gemm.skinny import MOST_VECTORS, SkinnyGemm, as_gemv, is_skinny
+from portable_gpu.ops.gemv import plan as gemv
 from portable_gpu.runtime.engine import Engine, QueueState
 from portable_gpu.runtime.views import Shape
 from portable_gpu.targets import Target
@@ -63,6 +65,8 @@ def make_path(engine: Engine, problem: GemmProblem) -> GemmPath:
     """The path of ``problem`` on the engine's device: the first that applies and works."""
     if engine.target.is_cpu:
         return PackedGemm(engine, problem)
+    if is_skinny(problem):
+        return SkinnyGemm(engine, problem)
     choice = choose_matrix(problem, engine.target, engine.table)
     if choice is not None and works(engine, problem):
         try:
@@ -109,6 +113,11 @@ def explain(
     m, n, k = sizes
     problem = _contiguous(m, n, k, dtype, batch, trans_a, trans_b)
     problem = replace(problem, precision=check_precision(precision))
+    stack = "".join(f"{extent} x " for extent in batch)
+    named = f"{operation} of {stack}({m} x {k} by {k} x {n}) {dtype} on {target.facts.name}"
+    if not target.is_cpu and is_skinny(problem):
+        upright = problem.transpose() if n > m else problem
+        return gemv.explain_problem(named, as_gemv(upright), target, table)
     choice = choose_matrix(problem, target, table) or choose(problem, target, table)
     policy: Policy | None = choice.policy
     path, origin, why, evidence = choice.path, choice.origin, choice.why, choice.evidence
@@ -135,9 +144,8 @@ def explain(
             "group size": choice.policy.group_size,
             "local memory": choice.policy.local_bytes(problem.compute),
         }
-    stack = "".join(f"{extent} x " for extent in batch)
     return Explanation(
-        operation=f"{operation} of {stack}({m} x {k} by {k} x {n}) {dtype} on {target.facts.name}",
+        operation=named,
         path=path,
         kernels=kernels,
         policy=policy.to_dict() if policy else {},
@@ -168,6 +176,8 @@ def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization
         choices.append(GemmChoice("tiled", policy, shape_class=name))
     choices.append(GemmChoice("split-k", choices[1].policy, splits=2))
     found = [spec for choice in choices for spec in specializations_of(problem, choice, target)]
+    for few in (replace(problem, n=MOST_VECTORS), replace(problem, m=MOST_VECTORS).transpose()):
+        found.append(gemv.specialization_of(as_gemv(few), target))
     found += _matrix_specializations(problem, dtype, target)
     return list({spec.key: spec for spec in found}.values())
 

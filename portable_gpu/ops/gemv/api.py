@@ -67,10 +67,10 @@ def gemv(
         Geijn, TOMS 41(3), 2015 (dotxf and axpyf, by how the matrix is stored).
     """
     result = key = None
-    if y is None and queue is None and not wait_for:
+    if queue is None and not wait_for:
         head = ("gemv", alpha, beta, trans, engine)
         if type(alpha) in NUMBERS and type(beta) in NUMBERS and type(trans) is str:
-            result, key = again(head, (a, x))
+            result, key = again(head, (a, x), y)
     if result is not None:
         return result
     given = a, x
@@ -111,7 +111,7 @@ def gemv(
     )
     enqueue = partial(plan.enqueue, alpha if n else 0, beta)
     call.event(enqueue(call.state, *places((view_a, view_x, view_y)), call.wait_for))
-    remember(key, given, call.state, enqueue, (m,), dtype)
+    remember(key, given, call.state, enqueue, (m,), dtype, y)
     return call.finish()
 
 

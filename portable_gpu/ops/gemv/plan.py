@@ -59,6 +59,8 @@ class GemvPlan:
             BUFFER, LONG, (LONG, p.a_out), (LONG, p.a_sum), BUFFER, LONG, (LONG, p.x_step),
             BUFFER, LONG, (LONG, p.y_step), (LONG, p.m), LONG, scalar, scalar, INT,
         ]  # fmt: skip
+        if p.vectors > 1:
+            parameters += [(LONG, p.x_pitch), (LONG, p.y_pitch)]
         if route.parts > 1:
             parameters += [(UINT, route.parts), (LONG, route.part_size), BUFFER, BUFFER]
         if target.is_cpu:
@@ -126,9 +128,17 @@ def explain(
     if np.dtype(dtype).kind == "b":
         raise DTypeError(f"{operation} takes no bool; convert it, for instance to int32")
     m, n = sizes
-    route = choose(_contiguous(m, n, np.dtype(dtype), trans), target, table)
+    named = f"{operation} of {m} x {n} ({trans}) {dtype} on {target.facts.name}"
+    return explain_problem(named, _contiguous(m, n, np.dtype(dtype), trans), target, table)
+
+
+def explain_problem(
+    operation: str, problem: GemvProblem, target: Target, table: TuningTable
+) -> Explanation:
+    """The same of any problem; ``operation`` is what the explanation calls it."""
+    route = choose(problem, target, table)
     return Explanation(
-        operation=f"{operation} of {m} x {n} ({trans}) {dtype} on {target.facts.name}",
+        operation=operation,
         path=route.kernel,
         kernels=(f"gemv/{route.kernel}",),
         policy=route.policy.policy.to_dict(),
@@ -144,12 +154,15 @@ def explain(
     )
 
 
+def specialization_of(problem: GemvProblem, target: Target) -> Specialization:
+    """What a product builds by the default policies."""
+    return choose(problem, target, TuningTable([])).specialization(target)
+
+
 def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization]:
     """What products of typical shapes build for a target and a dtype: each kernel once or more."""
-    table = TuningTable([])
     shapes = ((1 << 20, 32, "N"), (1 << 14, 4096, "N"), (8, 1 << 22, "N"), (4096, 4096, "T"))
-    routes = [choose(_contiguous(m, n, dtype, t), target, table) for m, n, t in shapes]
-    texts = [route.specialization(target) for route in routes]
+    texts = [specialization_of(_contiguous(m, n, dtype, t), target) for m, n, t in shapes]
     return list({spec.key: spec for spec in texts}.values())
 
 

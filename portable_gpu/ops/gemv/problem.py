@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from portable_gpu.dtypes import Element
 
@@ -22,6 +22,8 @@ class GemvProblem:
         a_aligned, x_aligned: Powers of two, at most 16, that divide the byte addresses of the
             first elements.
         shifts: Elements to add to the offsets of a, x and y (where an axis is walked backwards).
+        vectors: How many x, and hence y, there are (GPUs; a gemm of few columns).
+        x_pitch, y_pitch: Strides from a vector to the next.
     """
 
     elem: Element
@@ -35,16 +37,19 @@ class GemvProblem:
     a_aligned: int = 16
     x_aligned: int = 16
     shifts: tuple[int, int, int] = (0, 0, 0)
+    vectors: int = 1
+    x_pitch: int = 0
+    y_pitch: int = 0
 
     @property
     def flop(self) -> int:
         """Floating-point operations (a complex multiply-add counts 8)."""
-        return (8 if self.elem.complex else 2) * self.m * self.n
+        return (8 if self.elem.complex else 2) * self.m * self.n * self.vectors
 
     @property
     def bytes(self) -> int:
         """The least global traffic: every operand moved once."""
-        return (self.m * self.n + self.n + self.m) * self.elem.itemsize
+        return (self.m * self.n + self.vectors * (self.n + self.m)) * self.elem.itemsize
 
     @property
     def real(self) -> str:
@@ -74,18 +79,11 @@ class GemvProblem:
     def _turned(self, *, out: bool) -> GemvProblem:
         by_a, by_x, by_y = self.shifts
         # Nothing is known of the alignment of what was the last element.
-        aligned = min(self.a_aligned, self.elem.itemsize)
+        turned = replace(self, a_aligned=min(self.a_aligned, self.elem.itemsize))
         if out:
             last = self.m - 1
             shifts = by_a + last * self.a_out, by_x, by_y + last * self.y_step
-            return self._with(aligned, shifts, (-self.a_out, self.a_sum, self.x_step, -self.y_step))
+            return replace(turned, shifts=shifts, a_out=-self.a_out, y_step=-self.y_step)
         last = self.n - 1
         shifts = by_a + last * self.a_sum, by_x + last * self.x_step, by_y
-        return self._with(aligned, shifts, (self.a_out, -self.a_sum, -self.x_step, self.y_step))
-
-    def _with(
-        self, aligned: int, shifts: tuple[int, int, int], strides: tuple[int, int, int, int]
-    ) -> GemvProblem:
-        return GemvProblem(
-            self.elem, self.m, self.n, *strides, self.conj, aligned, self.x_aligned, shifts
-        )
+        return replace(turned, shifts=shifts, a_sum=-self.a_sum, x_step=-self.x_step)

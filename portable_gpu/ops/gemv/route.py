@@ -25,6 +25,11 @@ _MOST_PARTS = 4096
 _PAGE = 4096
 _CPU_PARTS = 16
 _WRITTEN_OUT = 16
+# Loads of each work-item from which on a work-group has a row to itself: 16384 x 4096 and
+# 4096 x 16384 take 63.2 and 63.6 us on an H200, 65.0 and 68.3 with a sub-group a row.
+_LONG = 4
+# Sums of a work-item, in registers, of rows and vectors together.
+_MOST_SUMS = 64
 
 
 @dataclass(frozen=True)
@@ -77,12 +82,12 @@ def _rows(p: GemvProblem, target: Target, choice: Choice[RowPolicy]) -> Route:
     policy = choice.policy
     unit = p.a_sum == 1
     V = _aligned_vector(p, policy.vector, p.n, p.a_out, p.m) if unit else 1
-    size = policy.group_size
     lanes = min(policy.lanes, power_of_two_above(_ceil(p.n, V)))
     units = target.compute_units
-    whole = p.n >= 2 * size * V  # a whole work-group has work on each row
-    if lanes == policy.lanes and whole and _ceil(p.m, size // lanes) < 2 * units:
-        R = min(policy.rows, power_of_two_below(p.m))
+    most = min(policy.rows, power_of_two_below(_MOST_SUMS // (V * p.elem.components * p.vectors)))
+    if p.n >= _LONG * policy.long_group_size * V:
+        R = min(most, 2, p.m) if p.m < 2 * units else 1
+        size = _fitting(policy.long_group_size, R, p, target)
         blocks = _ceil(p.m, R)
         enough = min(_ceil(policy.groups_per_unit * units, blocks), p.n // (2 * size * V))
         parts, part_size = _parts(p.n, enough, size * V)
@@ -94,10 +99,10 @@ def _rows(p: GemvProblem, target: Target, choice: Choice[RowPolicy]) -> Route:
         nbytes = blocks * parts * acc.bytes if parts > 1 else 0
         return Route(
             "long_rows", context, size, blocks, parts, part_size, R, nbytes, choice,
-            f"{p.m} rows of {p.n} are too few for a sub-group each: work-groups of {size} share "
-            f"each row block in {parts} part(s)",
+            f"rows of {p.n} are long: a work-group of {size} on {R} row(s), in {parts} part(s)",
         )  # fmt: skip
-    R = policy.rows
+    R = most
+    size = _fitting(policy.group_size, R, p, target)
     while R > 1 and _ceil(p.m, size // lanes * R) < 2 * units:
         R //= 2
     context = {
@@ -112,27 +117,42 @@ def _rows(p: GemvProblem, target: Target, choice: Choice[RowPolicy]) -> Route:
     )  # fmt: skip
 
 
+def _fitting(size: int, rows: int, p: GemvProblem, target: Target) -> int:
+    """Work-items of a group whose sums fit into half the local memory."""
+    sums = rows * p.vectors * p.elem.components * real_bytes(p.elem)
+    while size > target.subgroup_size and 2 * size * sums > target.local_mem_size:
+        size //= 2
+    return size
+
+
 def _columns(p: GemvProblem, target: Target, choice: Choice[ColumnPolicy]) -> Route:
-    """Work-items own adjacent outputs and walk along the summed axis."""
+    """Work-items own adjacent outputs and walk along the summed axis.
+
+    Several vectors and 16-bit floats want shorter loads, narrower blocks and fewer parts, for each
+    part is added by one group at the end (docs/experiments.md, Skinny products).
+    """
     policy = choice.policy
     unit = p.a_out == 1
-    V = _aligned_vector(p, policy.vector, p.m, p.a_sum, p.n) if unit else 1
+    several = 2 if p.vectors > 2 else 1
+    most = max(1, policy.vector // 2) if p.elem.itemsize < 4 or p.vectors > 4 else policy.vector
+    V = _aligned_vector(p, most, p.m, p.a_sum, p.n) if unit else 1
     while p.m % V:
         V //= 2
     size = policy.group_size
-    lanes = min(policy.lanes, power_of_two_above(_ceil(p.m, V)))
+    U = max(1, min(policy.rows, power_of_two_below(_MOST_SUMS // (4 * p.vectors))))
+    lanes = min(policy.lanes // several, power_of_two_above(_ceil(p.m, V)))
     if p.n < size // lanes:  # few summed elements: more work-items along the outputs
         lanes = min(size, size // power_of_two_above(p.n))
     deep = size // lanes
     blocks = _ceil(p.m, lanes * V)
-    enough = _ceil(policy.groups_per_unit * target.compute_units, blocks)
-    least = deep * policy.rows * 2
+    enough = _ceil(policy.groups_per_unit // several * target.compute_units, blocks)
+    least = deep * U * 2
     parts, part_size = _parts(p.n, min(enough, p.n // least), 1)
     context = {
-        **_context(p, V, policy.rows, unit, parts > 1), "G": size, "W": lanes, "U": policy.rows,
+        **_context(p, V, U, unit, parts > 1), "G": size, "W": lanes, "U": U,
         "word": sum_accumulator(p.real, name="word"),
     }  # fmt: skip
-    nbytes = parts * p.m * p.elem.components * real_bytes(p.elem) if parts > 1 else 0
+    nbytes = parts * p.vectors * p.m * p.elem.components * real_bytes(p.elem) if parts > 1 else 0
     return Route(
         "axpy_columns", context, size, blocks, parts, part_size, lanes * V, nbytes, choice,
         f"A lies along the outputs: {lanes} work-items side by side own {V} output(s) each, "
@@ -202,14 +222,15 @@ def _context(p: GemvProblem, V: int, R: int, unit: bool, split: bool) -> dict[st
     return {
         "elem": p.elem, "real": p.real, "P": components, "C": V * components,
         "T": vector(p.real, V * components), "S": vector(p.real, components),
-        "V": V, "R": R, "conj": p.conj, "unit": unit, "split": split,
+        "V": V, "R": R, "Q": p.vectors, "conj": p.conj, "unit": unit, "split": split,
         "mask": "long" if p.real in ("double", "ulong") else "int",
     }  # fmt: skip
 
 
 def _row_sums(p: GemvProblem, rows: int) -> Accumulator:
-    """The sums of several rows as one accumulator: they cross lanes together."""
-    names = [f"{part}{k}" for k in range(rows) for part in ("re", "im")[: p.elem.components]]
+    """The sums of several rows and vectors as one accumulator: they cross lanes together."""
+    sums = [f"{k}_{q}" for k in range(rows) for q in range(p.vectors)]
+    names = [f"{part}{at}" for at in sums for part in ("re", "im")[: p.elem.components]]
     text = " ".join(f"a.{name} += b.{name};" for name in names)
     fields = tuple(Field(name, p.real, "0") for name in names)
     return Accumulator("acc_t", fields, lambda width: text)
@@ -227,7 +248,8 @@ def _aligned_vector(p: GemvProblem, most: int, length: int, pitch: int, pitches:
 
 
 def _x_vector(p: GemvProblem, V: int) -> bool:
-    return V > 1 and p.x_step == 1 and p.x_aligned % (V * p.elem.itemsize) == 0
+    aligned = p.x_aligned % (V * p.elem.itemsize) == 0 and (p.vectors == 1 or p.x_pitch % V == 0)
+    return V > 1 and p.x_step == 1 and aligned
 
 
 def _groups(p: GemvProblem, target: Target, policy: RowPolicy | ColumnPolicy) -> int:

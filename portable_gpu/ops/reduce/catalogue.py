@@ -16,7 +16,7 @@ from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError
 from portable_gpu.ops.catalogue import Build
 from portable_gpu.ops.explain import Explainer, Explanation
-from portable_gpu.ops.reduce import functions as rules
+from portable_gpu.ops.reduce import rules
 from portable_gpu.ops.reduce.geometry import Geometry, analyse
 from portable_gpu.ops.reduce.plan import (
     Deal,
@@ -27,7 +27,7 @@ from portable_gpu.ops.reduce.plan import (
     render_layout,
     require_fp64,
 )
-from portable_gpu.ops.reduce.run import Axes, _centre_dtype, normalise_axes
+from portable_gpu.ops.reduce.run import Axes, centre_dtype, normalise_axes
 from portable_gpu.runtime.views import Shape, contiguous_strides
 from portable_gpu.targets import Target
 from portable_gpu.tuning.table import Choice, TuningTable
@@ -36,23 +36,23 @@ DType = np.dtype[Any]
 
 #: What each operation computes by default, from its inputs' dtypes.
 _RULES: dict[str, Callable[..., tuple[Request, DType]]] = {
-    "sum": rules._sum_like("sum", None),
-    "prod": rules._sum_like("prod", None),
-    "mean": rules._mean(None),
-    "var": rules._moment(None, 0.0, False),
-    "std": rules._moment(None, 0.0, True),
-    "min": rules._minimum,
-    "max": rules._maximum,
-    "argmin": rules._argmin,
-    "argmax": rules._argmax,
-    "any": rules._any,
-    "all": rules._all,
-    "count_nonzero": rules._count_nonzero,
-    "asum": rules._asum,
-    "nrm2": rules._nrm2,
-    "dot": rules._dot,
-    "vdot": rules._vdot,
-    "reduce": rules._custom(BinaryOp("add", "0", "a + b"), Map("x"), None),
+    "sum": rules.sum_like("sum", None),
+    "prod": rules.sum_like("prod", None),
+    "mean": rules.mean(None),
+    "var": rules.moment(None, 0.0, False),
+    "std": rules.moment(None, 0.0, True),
+    "min": rules.minimum,
+    "max": rules.maximum,
+    "argmin": rules.argmin,
+    "argmax": rules.argmax,
+    "any": rules.any_,
+    "all": rules.all_,
+    "count_nonzero": rules.count_nonzero,
+    "asum": rules.asum,
+    "nrm2": rules.nrm2,
+    "dot": rules.dot,
+    "vdot": rules.vdot,
+    "reduce": rules.custom(BinaryOp("add", "0", "a + b"), Map("x"), None),
 }
 _WHOLE_ONLY = ("dot", "vdot")
 _SINGLE_AXIS = ("argmin", "argmax")
@@ -76,7 +76,7 @@ def steps(
     """The kernels of a reduction in order: one, or two for ``var`` and ``std``."""
     request, _ = _RULES[operation](*[dtype] * (2 if operation in _WHOLE_ONLY else 1))
     if request.name == "moment":
-        centre = element(_centre_dtype(request.acc))
+        centre = element(centre_dtype(request.acc))
         yield _step(Request("mean", request.x, centre, centre), shape, axis, target, table)
         request = replace(request, y=centre)
     yield _step(request, shape, axis, target, table)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 from math import isfinite
 from typing import Any
 
@@ -11,16 +10,11 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.codegen.operators import BinaryOp, Map
-from portable_gpu.codegen.reductions import Request
-from portable_gpu.dtypes import element, is_float16_like
-from portable_gpu.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
+from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
+from portable_gpu.ops.reduce import rules
 from portable_gpu.ops.reduce.run import Axes, run
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import as_array
-
-DType = np.dtype[Any]
-Maker = Callable[..., tuple[Request, DType]]
-_BOOL, _INT64, _FLOAT64 = np.dtype(np.bool_), np.dtype(np.int64), np.dtype(np.float64)
 
 
 def sum(  # noqa: A001  # NumPy's name
@@ -59,7 +53,7 @@ def sum(  # noqa: A001  # NumPy's name
         as float32 and rounded once); NumPy's pairwise sum has about (16 + log2 n) u.
     Order: fixed for one target and policy; may differ between targets.
     """
-    request = _sum_like("sum", _dtype(dtype))
+    request = rules.sum_like("sum", _dtype(dtype))
     return run("sum", [x], ["x"], request, axis, keepdims, out, engine, queue, wait_for)
 
 
@@ -80,7 +74,7 @@ def prod(
 
     Accuracy: floats |error| <= gamma(n) |product| in u of ``dtype``.
     """
-    request = _sum_like("prod", _dtype(dtype))
+    request = rules.sum_like("prod", _dtype(dtype))
     return run("prod", [x], ["x"], request, axis, keepdims, out, engine, queue, wait_for)
 
 
@@ -100,7 +94,7 @@ def mean(
     Arguments, result, errors, cost, accuracy and order are those of :func:`sum`, but integers
     and bool are averaged in float64 unless ``dtype`` says otherwise.
     """
-    request = _mean(_dtype(dtype))
+    request = rules.mean(_dtype(dtype))
     return run("mean", [x], ["x"], request, axis, keepdims, out, engine, queue, wait_for)
 
 
@@ -126,7 +120,7 @@ def var(
         (Chan, Golub and LeVeque, Am. Stat. 37(3), 1983).
     Order: as :func:`sum`.
     """
-    request = _moment(_dtype(dtype), _number(ddof, "ddof"), False)
+    request = rules.moment(_dtype(dtype), _number(ddof, "ddof"), False)
     return run("var", [x], ["x"], request, axis, keepdims, out, engine, queue, wait_for)
 
 
@@ -143,7 +137,7 @@ def std(
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
     """Standard deviation: the square root of :func:`var`, with its arguments."""
-    request = _moment(_dtype(dtype), _number(ddof, "ddof"), True)
+    request = rules.moment(_dtype(dtype), _number(ddof, "ddof"), True)
     return run("std", [x], ["x"], request, axis, keepdims, out, engine, queue, wait_for)
 
 
@@ -164,7 +158,7 @@ def min(  # noqa: A001  # NumPy's name
     Raises:
         ShapeError: Also where an empty axis is folded.
     """
-    return run("min", [x], ["x"], _minimum, axis, keepdims, out, engine, queue, wait_for)
+    return run("min", [x], ["x"], rules.minimum, axis, keepdims, out, engine, queue, wait_for)
 
 
 def max(  # noqa: A001  # NumPy's name
@@ -178,7 +172,7 @@ def max(  # noqa: A001  # NumPy's name
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
     """Largest element; see :func:`min`."""
-    return run("max", [x], ["x"], _maximum, axis, keepdims, out, engine, queue, wait_for)
+    return run("max", [x], ["x"], rules.maximum, axis, keepdims, out, engine, queue, wait_for)
 
 
 def argmin(
@@ -196,7 +190,7 @@ def argmin(
     With ``axis=None`` the index is into ``x`` flattened in C order.  Otherwise as :func:`min`.
     """
     _single_axis(axis)
-    return run("argmin", [x], ["x"], _argmin, axis, keepdims, out, engine, queue, wait_for)
+    return run("argmin", [x], ["x"], rules.argmin, axis, keepdims, out, engine, queue, wait_for)
 
 
 def argmax(
@@ -211,7 +205,7 @@ def argmax(
 ) -> Any:
     """Index (int64) of the largest element; see :func:`argmin`."""
     _single_axis(axis)
-    return run("argmax", [x], ["x"], _argmax, axis, keepdims, out, engine, queue, wait_for)
+    return run("argmax", [x], ["x"], rules.argmax, axis, keepdims, out, engine, queue, wait_for)
 
 
 def any(  # noqa: A001  # NumPy's name
@@ -225,7 +219,7 @@ def any(  # noqa: A001  # NumPy's name
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
     """Whether any element differs from zero (NaN does); bool.  Otherwise as :func:`sum`."""
-    return run("any", [x], ["x"], _any, axis, keepdims, out, engine, queue, wait_for)
+    return run("any", [x], ["x"], rules.any_, axis, keepdims, out, engine, queue, wait_for)
 
 
 def all(  # noqa: A001  # NumPy's name
@@ -239,7 +233,7 @@ def all(  # noqa: A001  # NumPy's name
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
     """Whether all elements differ from zero (NaN does); bool.  Otherwise as :func:`sum`."""
-    return run("all", [x], ["x"], _all, axis, keepdims, out, engine, queue, wait_for)
+    return run("all", [x], ["x"], rules.all_, axis, keepdims, out, engine, queue, wait_for)
 
 
 def count_nonzero(
@@ -253,7 +247,16 @@ def count_nonzero(
 ) -> Any:
     """Number of elements (int64) that differ from zero.  Otherwise as :func:`sum`."""
     return run(
-        "count_nonzero", [x], ["x"], _count_nonzero, axis, keepdims, None, engine, queue, wait_for
+        "count_nonzero",
+        [x],
+        ["x"],
+        rules.count_nonzero,
+        axis,
+        keepdims,
+        None,
+        engine,
+        queue,
+        wait_for,
     )
 
 
@@ -322,7 +325,7 @@ def asum(
 
     The result is real; otherwise as :func:`sum`.
     """
-    return run("asum", [x], ["x"], _asum, axis, keepdims, None, engine, queue, wait_for)
+    return run("asum", [x], ["x"], rules.asum, axis, keepdims, None, engine, queue, wait_for)
 
 
 def nrm2(
@@ -343,7 +346,7 @@ def nrm2(
     Order: as :func:`sum`.
     Source: Blue, TOMS 4(1), 1978; Anderson, TOMS 44(1), 2017.
     """
-    return run("nrm2", [x], ["x"], _nrm2, axis, keepdims, None, engine, queue, wait_for)
+    return run("nrm2", [x], ["x"], rules.nrm2, axis, keepdims, None, engine, queue, wait_for)
 
 
 def reduce(
@@ -385,151 +388,21 @@ def reduce(
     if not op.name.isidentifier() or not op.name.isascii():
         raise ArgumentError(f"op.name is {op.name!r}; a C identifier would do")
     mapping = map if isinstance(map, Map) else Map("x" if map is None else map)
-    request = _custom(op, mapping, _dtype(dtype))
+    request = rules.custom(op, mapping, _dtype(dtype))
     return run("reduce", [x], ["x"], request, axis, keepdims, out, engine, queue, wait_for)
 
 
 # -- dtype rules: from the inputs' dtypes to a Request and the result's dtype
 
 
-@lru_cache(maxsize=128)
-def _sum_like(name: str, dtype: DType | None) -> Maker:
-    def make(x: DType) -> tuple[Request, DType]:
-        result = _sum_dtype(x) if dtype is None else dtype
-        _no_complex_to_real(x, result)
-        elem = element(result)
-        logical = {"sum": "any", "prod": "all"}[name] if elem.boolean else name
-        return Request(logical, element(x), elem, elem), result
-
-    return make
-
-
-@lru_cache(maxsize=128)
-def _mean(dtype: DType | None) -> Maker:
-    def make(x: DType) -> tuple[Request, DType]:
-        result = _inexact(x) if dtype is None else dtype
-        _need_inexact(result, "mean")
-        _no_complex_to_real(x, result)
-        elem = element(result)
-        return Request("mean", element(x), elem, elem), result
-
-    return make
-
-
-@lru_cache(maxsize=128)
-def _moment(dtype: DType | None, ddof: float, root: bool) -> Maker:
-    def make(x: DType) -> tuple[Request, DType]:
-        wide = _inexact(x) if dtype is None else dtype
-        _need_inexact(wide, "var")
-        _no_complex_to_real(x, wide)
-        if wide.kind == "c" and x.kind != "c":
-            wide = _real(wide)
-        result, acc = _real(wide), element(wide)
-        request = Request("moment", element(x), acc, element(result), ddof=ddof, root=root)
-        return request, result
-
-    return make
-
-
-def _minimum(x: DType) -> tuple[Request, DType]:
-    return Request("min", element(x), element(x), element(x)), x
-
-
-def _maximum(x: DType) -> tuple[Request, DType]:
-    return Request("max", element(x), element(x), element(x)), x
-
-
-def _argmin(x: DType) -> tuple[Request, DType]:
-    return Request("argmin", element(x), element(x), element(_INT64)), _INT64
-
-
-def _argmax(x: DType) -> tuple[Request, DType]:
-    return Request("argmax", element(x), element(x), element(_INT64)), _INT64
-
-
-def _any(x: DType) -> tuple[Request, DType]:
-    return Request("any", element(x), element(_INT64), element(_BOOL)), _BOOL
-
-
-def _all(x: DType) -> tuple[Request, DType]:
-    return Request("all", element(x), element(_INT64), element(_BOOL)), _BOOL
-
-
-def _count_nonzero(x: DType) -> tuple[Request, DType]:
-    return Request("count_nonzero", element(x), element(_INT64), element(_INT64)), _INT64
-
-
-def _asum(x: DType) -> tuple[Request, DType]:
-    result = _real(_sum_dtype(x))
-    return Request("asum", element(x), element(result), element(result)), result
-
-
-def _nrm2(x: DType) -> tuple[Request, DType]:
-    result = _real(_inexact(x))
-    return Request("nrm2", element(x), element(result), element(result)), result
-
-
-def _dot(a: DType, b: DType) -> tuple[Request, DType]:
-    return _product("dot", a, b)
-
-
-def _vdot(a: DType, b: DType) -> tuple[Request, DType]:
-    return _product("vdot", a, b)
-
-
-def _product(name: str, a: DType, b: DType) -> tuple[Request, DType]:
-    try:
-        result = np.result_type(a, b)
-    except TypeError as error:
-        raise DTypeError(f"{name}: a has dtype {a}, b has {b}: {error}") from error
-    elem = element(result)
-    return Request(name, element(a), elem, elem, y=element(b)), result
-
-
-@lru_cache(maxsize=128)
-def _custom(op: BinaryOp, mapping: Map, dtype: DType | None) -> Maker:
-    def make(x: DType) -> tuple[Request, DType]:
-        result = x if dtype is None else dtype
-        if x.kind == "c" or result.kind == "c":
-            raise UnsupportedError(f"reduce takes real arrays; x has dtype {x}, dtype is {result}")
-        elem = element(result)
-        return Request("reduce", element(x), elem, elem, op=op, map=mapping), result
-
-    return make
-
-
-def _dtype(dtype: Any) -> DType | None:
+def _dtype(dtype: Any) -> np.dtype[Any] | None:
     if dtype is None:
         return None
     try:
-        found: DType = np.dtype(dtype)
+        found: np.dtype[Any] = np.dtype(dtype)
     except TypeError as error:
         raise DTypeError(f"dtype={dtype!r} is no dtype: {error}") from error
     return found
-
-
-def _sum_dtype(x: DType) -> DType:
-    if x.kind in "bi":
-        return _INT64
-    return np.dtype(np.uint64) if x.kind == "u" else x
-
-
-def _inexact(x: DType) -> DType:
-    return _FLOAT64 if x.kind in "biu" else x
-
-
-def _real(x: DType) -> DType:
-    return np.empty(0, x).real.dtype if x.kind == "c" else x
-
-
-def _need_inexact(dtype: DType, name: str) -> None:
-    if dtype.kind not in "fc" and not is_float16_like(dtype):
-        raise DTypeError(f"{name} is floating; dtype={dtype} is not, float32 or float64 would do")
-
-
-def _no_complex_to_real(x: DType, result: DType) -> None:
-    if x.kind == "c" and result.kind != "c":
-        raise DTypeError(f"x has dtype {x}; dtype={result} would drop the imaginary parts")
 
 
 def _number(value: Any, name: str) -> float:
@@ -558,5 +431,5 @@ def _inner(
 ) -> Any:
     if a.shape != b.shape:
         raise ShapeError(f"{name}: a has shape {a.shape}, b has {b.shape}; they must agree")
-    request = _dot if name == "dot" else _vdot
+    request = rules.dot if name == "dot" else rules.vdot
     return run(name, [a, b], ["a", "b"], request, None, False, out, engine, queue, wait_for)

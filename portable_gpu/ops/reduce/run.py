@@ -143,10 +143,10 @@ def run(
         request: Given the inputs' dtypes, the Request and the dtype of the result; hashable.
         axis, keepdims, out, engine, queue, wait_for: As the public functions take them.
     """
-    plain = out is None and queue is None and not wait_for
+    plain = queue is None and not wait_for
     if type(axis) is not int and axis is not None:
         normalise_axes(axis, 64)  # unhashable ones, too, and True, which equals 1
-    result, key = again((request, axis, keepdims, engine), arrays) if plain else (None, None)
+    result, key = again((request, axis, keepdims, engine), arrays, out) if plain else (None, None)
     if result is not None:
         return result
     return _run_checked(
@@ -192,7 +192,7 @@ def _run_checked(
     plan = call.engine.plan(problem, lambda: _make_any_plan(call.engine, problem))
     if result.size:
         call.event(plan(call.state, views, result, call.wait_for))
-    remember(key, given, call.state, plan.enqueue, shape, dtype)
+    remember(key, given, call.state, plan.enqueue, shape, dtype, out)
     value = call.finish()
     return value[()] if call.host and out is None and not shape else value
 
@@ -201,7 +201,7 @@ def _make_any_plan(engine: Engine, problem: Problem) -> Any:
     if 0 in problem.kept_shape:
         return EmptyPlan()
     if problem.request.name == "moment":
-        return VariancePlan(engine, problem, _centre_dtype(problem.request.acc))
+        return VariancePlan(engine, problem, centre_dtype(problem.request.acc))
     return make_plan(engine, problem)
 
 
@@ -215,7 +215,8 @@ class EmptyPlan:
         raise AssertionError("a result of no elements is not launched")
 
 
-def _centre_dtype(acc: Element) -> np.dtype[Any]:
+def centre_dtype(acc: Element) -> np.dtype[Any]:
+    """The dtype that the means of a variance are kept in."""
     names = {
         ("float", False): np.float32,
         ("double", False): np.float64,

@@ -1,0 +1,73 @@
+"""Products with few rows or columns on GPUs: gemv, with several vectors at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyopencl as cl
+
+from portable_gpu.ops.gemm.problem import GemmProblem
+from portable_gpu.ops.gemv.plan import GemvPlan
+from portable_gpu.ops.gemv.problem import GemvProblem
+from portable_gpu.runtime.engine import Engine, QueueState
+
+#: The most rows, or columns, of C; matrix units and tiles do more than that sooner.
+MOST_VECTORS = 8
+
+
+def is_skinny(problem: GemmProblem) -> bool:
+    """Whether the product can be taken for a gemv of few vectors."""
+    p = problem
+    few = p.b if p.n <= p.m else p.a
+    return (
+        min(p.m, p.n) <= MOST_VECTORS
+        and p.k > 0
+        and not p.batch
+        and not p.epilogue
+        and not few.conj
+        and p.a.elem == p.b.elem == p.c.elem
+    )
+
+
+def as_gemv(problem: GemmProblem, aligned: bool = True) -> GemvProblem:
+    """A skinny product of at least as many rows as columns: C's columns are the vectors.
+
+    Args:
+        problem: The product.
+        aligned: Whether buffers start at multiples of 16 bytes.
+    """
+    p = problem
+    a_aligned, x_aligned = (
+        operand.aligned_bytes if aligned else operand.elem.itemsize for operand in (p.a, p.b)
+    )
+    return GemvProblem(
+        p.a.elem, p.m, p.k, p.a.row, p.a.col, p.b.row, p.c.row, p.a.conj, a_aligned, x_aligned,
+        vectors=p.n, x_pitch=p.b.col, y_pitch=p.c.col,
+    )  # fmt: skip
+
+
+class SkinnyGemm:
+    """One launch that reads the large operand once."""
+
+    def __init__(self, engine: Engine, problem: GemmProblem) -> None:
+        """Build the kernel of a product that :func:`is_skinny`."""
+        self._exchanged = problem.n > problem.m
+        upright = problem.transpose() if self._exchanged else problem
+        self._plan = GemvPlan(engine, as_gemv(upright, not engine.maps_host_memory))
+
+    def enqueue(
+        self,
+        alpha: Any,
+        beta: Any,
+        state: QueueState,
+        buffers: Sequence[Any],
+        offsets: tuple[int, ...],
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> cl.Event:
+        """Enqueue the product; arguments as for the other paths."""
+        if self._exchanged:
+            a, b, c = buffers
+            at_a, at_b, at_c = offsets
+            buffers, offsets = (b, a, c), (at_b, at_a, at_c)
+        return self._plan.enqueue(alpha, beta, state, buffers, offsets, wait_for)

@@ -1,0 +1,69 @@
+"""Whether lanes exchange values on this device as the kernels take for granted: tried out once."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pyopencl as cl
+
+from portable_gpu.codegen.operators import Accumulator, Field
+from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.errors import PortableGPUError
+from portable_gpu.runtime.program import ProgramCache
+from portable_gpu.targets import Target, with_barriers
+
+_BY_INSTRUCTIONS = ("warp_shuffle", "khr_subgroup", "wavefront_dpp")
+
+
+def checked(target: Target, queue: cl.CommandQueue, programs: ProgramCache) -> Target:
+    """``target``, or one that folds in local memory where its own lane exchange goes wrong.
+
+    A small kernel folds known values at every width.  What it found is kept on disk with the
+    programs, by device and driver.  Where barriers stand between the lanes nothing is tried.
+    """
+    if target.is_cpu or not (target.exchange in _BY_INSTRUCTIONS or target.lockstep):
+        return target
+    widths = [1 << k for k in range(1, target.subgroup_size.bit_length())]
+    size = min(4 * target.subgroup_size, target.max_work_group_size)
+    sums = (Field("narrow", "uint", "0"), Field("wide", "ulong", "0"))
+    acc = Accumulator("acc_t", sums, lambda width: "a.narrow += b.narrow; a.wide += b.wide;")
+    spec = specialize("subgroup/check", target, acc=acc, widths=widths, G=size)
+    trouble = programs.remembered(spec, lambda: _trouble(spec, widths, size, queue, programs))
+    if not trouble:
+        return target
+    why = f"{target.exchange} failed its check: {trouble}"
+    warnings.warn(f"{target.facts.name}: {why}; local memory and barriers serve", stacklevel=3)
+    return with_barriers(target, why)
+
+
+def _trouble(
+    spec: Specialization,
+    widths: list[int],
+    size: int,
+    queue: cl.CommandQueue,
+    programs: ProgramCache,
+) -> str:
+    """What is wrong, in a few words; empty where every sum is right."""
+    values = np.random.default_rng(1).integers(1 << 60, size=size, dtype=np.uint64)
+    found = np.zeros((len(widths), size, 2), np.uint64)
+    flags = cl.mem_flags
+    try:
+        kernel = cl.Kernel(programs.program(spec), "check")
+        given, out = (
+            cl.Buffer(queue.context, flags.READ_WRITE | flags.COPY_HOST_PTR, hostbuf=array)
+            for array in (values, found)
+        )
+        kernel.set_args(given, out)
+        event = cl.enqueue_nd_range_kernel(queue, kernel, (size,), (size,))
+        cl.enqueue_copy(queue, found, out, wait_for=[event])
+    except (PortableGPUError, cl.Error) as error:
+        return str(error).splitlines()[0]
+    for width, (narrow, wide) in zip(widths, found.transpose(0, 2, 1), strict=True):
+        expected = values.reshape(-1, width).sum(axis=1)
+        count = len(expected)
+        if not (wide[:count] == expected).all():
+            return f"64-bit sums over {width} lanes are wrong"
+        if not (narrow[:count] == expected & np.uint64(0xFFFFFFFF)).all():
+            return f"32-bit sums over {width} lanes are wrong"
+    return ""

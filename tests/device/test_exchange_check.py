@@ -1,0 +1,104 @@
+"""The check of lane exchange before its first use: what passes, what fails, and what follows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import portable_gpu as pg
+from portable_gpu.codegen.specialization import Specialization
+from portable_gpu.runtime import engine as engine_module
+from portable_gpu.runtime import exchange, program
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.targets import DeviceFacts, Target, detect
+
+X = np.arange(5000, dtype=np.float32) % 13
+
+
+@pytest.fixture(autouse=True)
+def nothing_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No verdict from earlier, and none left behind."""
+    monkeypatch.setenv(program.CACHE_VARIABLE, str(tmp_path))
+    monkeypatch.setattr(program, "_verdicts", {})
+
+
+def trusting(facts: DeviceFacts, _device_class: str | None) -> Target:
+    """A wavefront of 64 in lock-step, whatever the device is."""
+    return replace(detect(facts, "gcn"), lockstep=True)
+
+
+def wrong(name: str, target: Target, **context: Any) -> Specialization:
+    """The check, with a sum that is a difference."""
+    spec = real(name, target, **context)
+    return replace(spec, text=spec.text.replace("a.wide += b.wide", "a.wide -= b.wide"))
+
+
+real = exchange.specialize
+
+
+@pytest.mark.path
+def test_mechanisms_with_barriers_pass(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    verdicts: list[str] = []
+
+    class Watched(program.ProgramCache):
+        def remembered(self, spec: Specialization, find_out: Any) -> str:
+            verdicts.append(find_out())
+            return verdicts[-1]
+
+    programs = Watched(engine.context, engine.device, program.DiskCache(None))
+    for name in ("gcn", "nvidia-sm20", "rdna"):
+        target = detect(engine.target.facts, name)
+        assert exchange.checked(target, engine.queue, programs) is target
+        assert not verdicts, "barriers need no check"
+        with_check = replace(target, exchange="wavefront_dpp")  # same text: options decide
+        monkeypatch.setattr(exchange, "specialize", lambda n, t, **c: real(n, target, **c))  # noqa: B023
+        assert exchange.checked(with_check, engine.queue, programs) is with_check
+        assert verdicts == [""]
+        verdicts.clear()
+
+
+def test_the_devices_own_mechanism_passes(engine: Engine) -> None:
+    own = Engine(engine.device, caller=False)
+    assert own.target.exchange == engine.target.exchange
+    assert pg.sum(X, engine=own) == X.sum()
+
+
+@pytest.mark.path
+def test_falls_back_says_so_once_and_remembers(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "detect", trusting)
+    monkeypatch.setattr(exchange, "specialize", wrong)
+    with pytest.warns(UserWarning, match="wavefront_lds failed its check: 64-bit sums over 2"):
+        first = Engine(engine.device, caller=False)
+    target = first.target
+    assert target.device_class == "generic"
+    assert not target.lockstep
+    assert "failed its check" in target.provenance["exchange"].why
+    assert target.facts == engine.target.facts
+    assert pg.sum(X, engine=first) == X.sum()
+    assert pg.argmax(X, engine=first) == X.argmax()
+
+    monkeypatch.setattr(program, "_verdicts", {})  # as a later process
+
+    def never(*_arguments: Any) -> str:
+        raise AssertionError("the verdict is on disk")
+
+    monkeypatch.setattr(exchange, "_trouble", never)
+    with pytest.warns(UserWarning, match="failed its check"):
+        assert Engine(engine.device, caller=False).target == target
+
+
+def test_a_check_that_does_not_build_counts_as_failed(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "detect", trusting)
+    monkeypatch.setattr(
+        exchange, "specialize", lambda n, t, **c: replace(real(n, t, **c), text="not OpenCL")
+    )
+    with pytest.warns(UserWarning, match=r"failed its check: kernel .* failed to build"):
+        assert pg.sum(X, engine=Engine(engine.device, caller=False)) == X.sum()
