@@ -51,6 +51,10 @@ class PolicyError(ArgumentError):
     """A policy breaks a limit of the target; the message lists every broken limit."""
 
 
+class TuningFileError(PortableGPUError, ValueError):
+    """A file of the tuning table cannot be read, or is of another format."""
+
+
 class RenderError(PortableGPUError):
     """A kernel template failed to render; the message shows its numbered lines."""
 

@@ -125,7 +125,7 @@ def _cases_of(name: str, asked: str, dtype: str, size: Size) -> Iterator[Case]:
     extents = 3 if name == "gemm" else 2
     form = "m x k x n, perhaps with a batch" if name == "gemm" else "rows x columns"
     if len(size.extents) != extents or (size.batch is not None and name != "gemm"):
-        raise ArgumentError(f"--sizes has {'x'.join(map(str, size.extents))}; {name} takes {form}")
+        raise ArgumentError(f"{'x'.join(map(str, size.extents))} is no size: {name} takes {form}")
     known = _TRANSPOSES[name]
     if size.variant and size.variant not in known:
         raise ArgumentError(f"{name} has no variant {size.variant!r}; there are {', '.join(known)}")

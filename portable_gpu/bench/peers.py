@@ -100,14 +100,15 @@ class Ours(Peer):
         """See :class:`Peer`."""
         engine = self._engine
         if engine.maps_host_memory:
-            return Prepared([_our_call(case, arrays, {"engine": engine}) for arrays in inputs])
+            return Prepared([_our_call(case, arrays, engine) for arrays in inputs])
         queue = engine.queue
         on_device = [[cla.to_device(queue, x) for x in arrays] for arrays in inputs]
-        calls = [_our_call(case, arrays, {}) for arrays in on_device]
+        calls = [_our_call(case, arrays, engine) for arrays in on_device]
         return Prepared(calls, queue.finish, lambda result: np.asarray(result.get()))
 
 
-def _our_call(case: Case, arrays: Sequence[Any], options: dict[str, Any]) -> Call:
+def _our_call(case: Case, arrays: Sequence[Any], engine: Engine) -> Call:
+    options: dict[str, Any] = {"engine": engine}
     if case.operation == "gemv":
         return lambda: pg.gemv(*arrays, trans=case.trans, **options)
     if case.operation == "gemm":
@@ -117,7 +118,7 @@ def _our_call(case: Case, arrays: Sequence[Any], options: dict[str, Any]) -> Cal
         if isinstance(a, np.ndarray):
             a, b = _turned(case, a, b)
             return lambda: pg.matmul(a, b, **options)
-        return lambda: pg.gemm(a, b, trans_a=case.trans[0], trans_b=case.trans[1])
+        return lambda: pg.gemm(a, b, trans_a=case.trans[0], trans_b=case.trans[1], **options)
     function = getattr(pg, case.operation)
     if case.axis is not None:
         return lambda: function(*arrays, axis=case.axis, **options)

@@ -32,19 +32,19 @@ class Size:
     variant: str = ""
 
 
-def parse_sizes(text: str) -> tuple[Size, ...]:
-    """The sizes of a comma list.
+def parse_sizes(text: str, option: str = "--sizes") -> tuple[Size, ...]:
+    """The sizes of a comma list, which errors call ``option``.
 
     Raises:
         ArgumentError: One of them cannot be read, or is 0.
     """
-    return tuple(_parse(part.strip()) for part in text.split(","))
+    return tuple(_parse(part.strip(), option) for part in text.split(","))
 
 
-def _parse(text: str) -> Size:
+def _parse(text: str, option: str) -> Size:
     match = _SIZE.fullmatch(text)
     if match is None:
-        raise ArgumentError(f"--sizes has {text!r}; sizes are like 2^20, 4096x4096, 1000:32x32x32")
+        raise ArgumentError(f"{option} has {text!r}; sizes are like 2^20, 4096x4096, 1000:32x32x32")
     batch, extents, variant = match.groups()
     size = Size(
         tuple(_extent(part) for part in extents.split("x")),
@@ -52,7 +52,7 @@ def _parse(text: str) -> Size:
         variant or "",
     )
     if min(*size.extents, 1 if size.batch is None else size.batch) < 1:
-        raise ArgumentError(f"--sizes has {text!r}; every extent is 1 or more")
+        raise ArgumentError(f"{option} has {text!r}; every extent is 1 or more")
     return size
 
 

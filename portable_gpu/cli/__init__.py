@@ -49,6 +49,7 @@ def _application() -> typer.Typer:
     from portable_gpu.cli.info import info
     from portable_gpu.cli.render import render
     from portable_gpu.cli.selftest import selftest
+    from portable_gpu.cli.tune import tune
 
     application = typer.Typer(
         help="Performance-portable kernels on OpenCL.",
@@ -56,6 +57,6 @@ def _application() -> typer.Typer:
         add_completion=False,
         pretty_exceptions_enable=False,
     )
-    for command in (info, explain, render, selftest, bench, check_isa, demo):
+    for command in (info, explain, render, selftest, bench, tune, check_isa, demo):
         application.command()(command)
     return application

@@ -37,6 +37,7 @@ class Explanation:
         origin: Where the policy came from: a row of a table, or a formula by name.
         why: Why this path, in a sentence or two.
         details: What follows from policy and sizes (groups, splits ...).
+        evidence: Of a row: what it was measured against, where and when.
     """
 
     operation: str
@@ -46,6 +47,7 @@ class Explanation:
     origin: str
     why: str
     details: Mapping[str, Any] = field(default_factory=dict)
+    evidence: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain values, for JSON."""
@@ -60,6 +62,8 @@ class Explanation:
         ]
         if self.policy:
             lines += [f"  policy   {_pairs(self.policy)}", f"           from {self.origin}"]
+        if self.evidence:
+            lines.append(f"           measured: {_pairs(self.evidence)}")
         if self.details:
             lines.append(f"  so       {_pairs(self.details)}")
         return "\n".join(lines)

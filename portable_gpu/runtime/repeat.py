@@ -11,7 +11,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
-from portable_gpu.runtime.engine import QueueState
+from portable_gpu.runtime.engine import Engine, QueueState
 from portable_gpu.runtime.views import Shape, new_array, overlap, twin
 
 Key = tuple[Any, ...]
@@ -140,6 +140,13 @@ def again(head: Key, arrays: Sequence[Any], out: Any = None) -> tuple[Any, Key |
     if out is not None and any(overlap(out, array) for array in arrays):
         return None, None
     return known(arrays, out), key
+
+
+def forget(engine: Engine) -> None:
+    """Drop the calls of an engine, which hold its programs and memory."""
+    for key, known in list(_known.items()):
+        if known.state.engine is engine:
+            _known.pop(key, None)
 
 
 def remember(

@@ -1,8 +1,8 @@
 """Measured policies: this machine's rows, then shipped device rows, then class rows.
 
-A table file is JSON: ``{"format": 1, "rows": [...]}``; a row holds ``kernel``, ``device`` (a
-device name, or ``class:<name>``), ``element``, ``shape_class``, ``policy`` and ``evidence``
-(baseline, speed-up, driver, date, problem).  Only the tuner writes such files.
+A table file is JSON: ``{"format": 1, "rows": [...]}``; a row holds ``kernel``, ``device`` (one of
+:func:`device_keys`), ``element``, ``shape_class``, ``policy`` and ``evidence`` (baseline, speed-up,
+driver, date, problem).  Only the tuner writes such files.
 """
 
 from __future__ import annotations
@@ -12,18 +12,67 @@ import os
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from platformdirs import user_config_path
 
 from portable_gpu.dtypes import Element
-from portable_gpu.errors import PolicyError
+from portable_gpu.errors import PolicyError, TuningFileError
 from portable_gpu.targets import Target
 from portable_gpu.tuning.policy import Policy
 
 P = TypeVar("P", bound=Policy)
 FORMAT = 1
+
+VARIABLE = "PORTABLE_GPU_TUNING"
+
+
+@dataclass(frozen=True)
+class RowKey:
+    """What a row is for.
+
+    Attributes:
+        kernel: The kernel's name in the table.
+        device: One of :func:`device_keys`.
+        element: Name of the element type.
+        shape_class: The kind of problem, in the kernel's own terms; ``any`` for all.
+    """
+
+    kernel: str
+    device: str
+    element: str
+    shape_class: str = "any"
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> RowKey:
+        """The key of a row of a file."""
+        return cls(row["kernel"], row["device"], row["element"], row["shape_class"])
+
+
+def device_keys(target: Target) -> tuple[str, ...]:
+    """The names under which a target's rows are looked up: the device's, its kind's, its class's.
+
+    A CPU's kind is its runtime and its vectors' width, for a CPU's name says little of either.
+    Where a class is forced on a device, the device's rows are of another path.
+    """
+    facts, group = target.facts, f"class:{target.device_class}"
+    own = f"{facts.name} as {target.device_class}" if target.forced else facts.name
+    if not target.is_cpu:
+        return own, group
+    return own, f"{group}, {facts.platform_name}, {target.vector_bytes}-byte vectors", group
+
+
+def tuned_key(target: Target) -> str:
+    """The one of :func:`device_keys` that rows measured on a target are stored under."""
+    return device_keys(target)[1 if target.is_cpu else 0]
+
+
+def user_file() -> Path:
+    """``$PORTABLE_GPU_TUNING``, or ``tuning.json`` in the user's configuration folder."""
+    own = os.environ.get(VARIABLE)
+    return Path(own) if own else user_config_path("portable_gpu") / "tuning.json"
 
 
 @dataclass(frozen=True)
@@ -40,22 +89,20 @@ class TuningTable:
 
     def __init__(self, files: Iterable[Path]) -> None:
         """Read the rows of ``files``, the most trusted first.  A bad file costs one warning."""
-        self._rows: dict[tuple[str, str, str, str], tuple[Mapping[str, Any], str]] = {}
+        self._rows: dict[RowKey, tuple[Mapping[str, Any], str]] = {}
         for path in files:
-            for row in _read(path):
-                key = (row["kernel"], row["device"], row["element"], row["shape_class"])
-                self._rows.setdefault(key, (row, str(path)))
+            try:
+                rows = read_rows(path)
+            except TuningFileError as error:
+                warnings.warn(f"tuning file {path} ignored: {error}", stacklevel=2)
+                continue
+            for row in rows:
+                self._rows.setdefault(RowKey.of(row), (row, str(path)))
 
     @classmethod
     def load(cls) -> TuningTable:
-        """This user's table over the shipped ones.
-
-        The user's file is ``$PORTABLE_GPU_TUNING``, or ``tuning.json`` in the user's
-        configuration folder.
-        """
-        own = os.environ.get("PORTABLE_GPU_TUNING")
-        user = Path(own) if own else user_config_path("portable_gpu") / "tuning.json"
-        return cls([path for path in (user, *_shipped()) if path.is_file()])
+        """This user's table, :func:`user_file`, over the shipped ones."""
+        return cls([path for path in (user_file(), *_shipped()) if path.is_file()])
 
     @classmethod
     def shipped(cls) -> TuningTable:
@@ -71,15 +118,17 @@ class TuningTable:
         shape_class: str = "any",
         default: P | None = None,
     ) -> Choice[P]:
-        """The best known policy: device row, then class row, then the default.
+        """The best known policy: the device's row, its kind's, its class's, then the default.
+
+        Of each, a row of the shape class goes before one for ``any`` shape.
 
         Args:
             kernel, policy_type, target, elem: What is to be chosen, and for what.
             shape_class: The kind of problem that the row was measured on.
             default: What to take without a row; ``policy_type.default`` unless it is given.
         """
-        for device in (target.facts.name, f"class:{target.device_class}"):
-            found = self._rows.get((kernel, device, elem.name, shape_class))
+        for device, shapes in product(device_keys(target), dict.fromkeys((shape_class, "any"))):
+            found = self._rows.get(RowKey(kernel, device, elem.name, shapes))
             if found is None:
                 continue
             row, path = found
@@ -99,7 +148,12 @@ def _shipped() -> list[Path]:
     return sorted((Path(__file__).parent / "data").glob("*.json"))
 
 
-def _read(path: Path) -> list[Mapping[str, Any]]:
+def read_rows(path: Path) -> list[Mapping[str, Any]]:
+    """The rows of a table file.
+
+    Raises:
+        TuningFileError: It cannot be read, is of another format, or holds something else.
+    """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         if content["format"] != FORMAT:
@@ -109,9 +163,9 @@ def _read(path: Path) -> list[Mapping[str, Any]]:
             for name in ("kernel", "device", "element", "shape_class"):
                 if not isinstance(row[name], str):
                     raise ValueError(f"{name} is not a string")
-            if not isinstance(row["policy"], dict):
-                raise ValueError("policy is not an object")
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        warnings.warn(f"tuning file {path} ignored: {error!r}", stacklevel=3)
-        return []
+            for name, value in (("policy", row["policy"]), ("evidence", row.get("evidence", {}))):
+                if not isinstance(value, dict):
+                    raise ValueError(f"{name} is not an object")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise TuningFileError(repr(error)) from error
     return list(rows)

@@ -107,6 +107,7 @@ def test_rows_of_other_kernels_elements_and_classes_do_not_count(tmp_path: Path)
         '{"format": 1, "rows": 3}',
         json.dumps({"format": 1, "rows": [row(16, kernel=3)]}),
         json.dumps({"format": 1, "rows": [row(16, policy=[])]}),
+        json.dumps({"format": 1, "rows": [row(16, evidence="fast")]}),
         "\xff\xfe",
     ],
 )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from portable_gpu.ops.gemm.matrix_policy import MmaPolicy, WgmmaPolicy
 from portable_gpu.ops.gemm.policy import SHAPE_CLASSES, GemmPolicy, value_bytes, value_words
@@ -24,6 +26,7 @@ class GemmChoice:
         shape_class: Of :data:`SHAPE_CLASSES`; what rows of the tuning table go by.
         origin: Where the policy came from.
         why: A sentence.
+        evidence: Of a measured policy.
     """
 
     path: str
@@ -33,6 +36,7 @@ class GemmChoice:
     shape_class: str = "any"
     origin: str = ""
     why: str = ""
+    evidence: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     def fit(self, k: int) -> GemmChoice:
         """The same with as few splits as its parts need: none is empty."""
@@ -97,6 +101,7 @@ def choose(problem: GemmProblem, target: Target, table: TuningTable) -> GemmChoi
                     shape_class=shape_class,
                     origin=row.origin,
                     why=f"{groups * splits} groups on {units} compute units: the least estimate",
+                    evidence=row.evidence,
                 )
                 if best is None or time < best[0]:
                     best = time, choice

@@ -56,6 +56,7 @@ def choose_matrix(problem: GemmProblem, target: Target, table: TuningTable) -> G
                     origin=row.origin,
                     why=f"{tiles * splits} tiles on {target.compute_units} compute units with "
                     "matrix units: the least estimate; checked on the device before the first use",
+                    evidence=row.evidence,
                 )
                 best = time, choice
     return None if best is None else best[1]

@@ -27,6 +27,7 @@ from portable_gpu.runtime.engine import Engine, QueueState
 from portable_gpu.runtime.program import Launch
 from portable_gpu.targets import Target
 from portable_gpu.tuning.policy import Policy
+from portable_gpu.tuning.table import Choice, TuningTable
 
 #: Bytes of scratch that one call may use: a third each for A, B and unfinished sums.
 WORKSPACE = 192 << 20
@@ -142,6 +143,31 @@ class PackedPolicy(Policy):
         return self.of_tile(self.vector, *best, elem)
 
 
+#: Multiply-adds of a product that is called tiny: a second thread is not worth waking.
+TINY = SERIAL_FLOP // 2
+#: Sides of a product that differ by this factor make it deep, tall or wide.
+OBLONG = 4
+
+
+def shape_class(problem: GemmProblem) -> str:
+    """What rows of the tuning table go by: batched, tiny, deep, tall, wide or square."""
+    m, n, k = problem.m, problem.n, problem.k
+    if problem.batch_size > 1:
+        return "batched"
+    if m * n * k <= TINY:
+        return "tiny"
+    if k >= OBLONG * max(m, n):
+        return "deep"
+    if m >= OBLONG * n:
+        return "tall"
+    return "wide" if n >= OBLONG * m else "square"
+
+
+def choose_packed(problem: GemmProblem, target: Target, table: TuningTable) -> Choice[PackedPolicy]:
+    """The policy of a product, before it is fitted to the extents."""
+    return table.choose("gemm_packed", PackedPolicy, target, problem.compute, shape_class(problem))
+
+
 def registers(target: Target) -> int:
     """Vector registers: 32 with 512-bit vectors, else 16 assumed (Arm has 32 of 128 bits)."""
     return 32 if target.vector_bytes >= 64 else 16
@@ -236,7 +262,7 @@ class PackedGemm:
         """Choose sizes and build the kernels."""
         self.problem = problem
         compute = problem.compute
-        choice = engine.table.choose("gemm_packed", PackedPolicy, engine.target, compute)
+        choice = choose_packed(problem, engine.target, engine.table)
         self._swapped = swapped = prefers_transpose(problem, choice.policy)
         self._core = core = transposed(problem) if swapped else problem
         self._units = engine.target.compute_units

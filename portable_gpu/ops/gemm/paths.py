@@ -26,9 +26,11 @@ from portable_gpu.ops.gemm.packed import (
     Form,
     PackedGemm,
     PackedPolicy,
+    choose_packed,
     mode,
     pieces,
     prefers_transpose,
+    shape_class,
     takes_whole,
     transposed,
 )
@@ -118,15 +120,16 @@ def explain(
         return gemv.explain_problem(named, as_gemv(upright), target, table)
     choice = choose_matrix(problem, target, table) or choose(problem, target, table)
     policy: Policy | None = choice.policy
-    path, origin, why = choice.path, choice.origin, choice.why
+    path, origin, why, evidence = choice.path, choice.origin, choice.why, choice.evidence
     kernels = _KERNELS.get(path, ())
     details: dict[str, Any] = {}
     if choice.path == "packed":
-        packed = table.choose("gemm_packed", PackedPolicy, target, problem.compute)
+        packed = choose_packed(problem, target, table)
         swapped = prefers_transpose(problem, packed.policy)
         core = transposed(problem) if swapped else problem
         policy = fitted = packed.policy.fit(core.m, core.n, core.k, problem.compute)
-        origin, details = packed.origin, {"transposed": swapped}
+        origin, evidence = packed.origin, packed.evidence
+        details = {"shape class": shape_class(problem), "transposed": swapped}
         if takes_whole(core, fitted, target.compute_units):
             path, kernels = "packed, whole", _KERNELS["packed, whole"]
             why += "; each product is small enough for one work-item"
@@ -149,6 +152,7 @@ def explain(
         origin=origin,
         why=why,
         details={**details, "flop": problem.flop, "bytes": problem.bytes},
+        evidence=evidence,
     )
 
 
@@ -167,11 +171,11 @@ def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization
     if target.is_cpu:
         return _packed(problem, target)
     choices, shipped = [GemmChoice("direct")], TuningTable.shipped()
-    for shape_class in SHAPE_CLASSES:
-        policy = GemmPolicy.for_shape_class(target, problem.compute, shape_class)
-        row = shipped.choose("gemm", GemmPolicy, target, problem.compute, shape_class, policy)
+    for name in SHAPE_CLASSES:
+        policy = GemmPolicy.for_shape_class(target, problem.compute, name)
+        row = shipped.choose("gemm", GemmPolicy, target, problem.compute, name, policy)
         for one in (policy, row.policy):
-            choices.append(GemmChoice("tiled", one, shape_class=shape_class))
+            choices.append(GemmChoice("tiled", one, shape_class=name))
     choices.append(GemmChoice("split-k", choices[1].policy, splits=2))
     found = [spec for choice in choices for spec in specializations_of(problem, choice, target)]
     for few in (replace(problem, n=MOST_VECTORS), replace(problem, m=MOST_VECTORS).transpose()):

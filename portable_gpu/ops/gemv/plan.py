@@ -150,6 +150,7 @@ def explain_problem(
             "blocks": route.blocks,
             "parts": route.parts,
         },
+        evidence=route.policy.evidence,
     )
 
 

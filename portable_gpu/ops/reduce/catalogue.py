@@ -147,6 +147,7 @@ def explain(
             "unroll": layout.unroll,
             "lanes": target.exchange,
         },
+        evidence=last.choice.evidence,
     )
 
 

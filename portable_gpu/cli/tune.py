@@ -1,0 +1,174 @@
+"""``portable-gpu tune``: measured policies for this device, verified before they are stored."""
+
+from __future__ import annotations
+
+import re
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
+from rich.table import Table
+
+from portable_gpu.cli.path import path_of
+from portable_gpu.errors import ArgumentError, PortableGPUError
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.tuner.jobs import OPERATIONS, Job, jobs
+from portable_gpu.tuner.progress import Progress
+from portable_gpu.tuner.worker import Worker
+from portable_gpu.tuning.table import user_file
+
+if TYPE_CHECKING:
+    from portable_gpu.tuner.search import Tuner
+
+_WIDTH = 130  # columns of the table; a narrower terminal wraps its lines
+_BUDGET = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+#: Seconds of the budget that are left for the last lines, and for a picture.
+_CLOSING, _DRAWING = 2.0, 6.0
+
+
+def tune(
+    operation: Annotated[
+        str, typer.Argument(help=f"{', '.join(OPERATIONS)} or all.", metavar="OPERATION")
+    ] = "all",
+    dtype: Annotated[str, typer.Option(help="Comma list of NumPy names.")] = "float32",
+    shapes: Annotated[
+        str | None,
+        typer.Option(help="Problems to be good at, as --sizes of bench; all kinds without it."),
+    ] = None,
+    budget: Annotated[
+        str, typer.Option(help="Time for everything: 90s, 10m, 1h30m.", metavar="TIME")
+    ] = "10m",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the searches of earlier runs.")
+    ] = False,
+    device: Annotated[
+        str | None, typer.Option(help="Device, as PORTABLE_GPU_DEVICE takes it.")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw the searches.", metavar="FILE.png")
+    ] = None,
+) -> None:
+    """Search policies that beat the formulas here, and store those that are right.
+
+    A winner is faster by more than the spread and passes checks at the edges of its tiles; it is
+    in use from then on, for this user.  Ctrl-C loses nothing: --resume goes on.
+    """
+    begin = time.monotonic()
+    seconds = _seconds(budget)
+    if find_spec("optuna") is None:
+        raise PortableGPUError("tune needs the package optuna: pip install 'portable_gpu[tune]'")
+    if plot is not None and find_spec("matplotlib") is None:
+        raise PortableGPUError(
+            "--plot needs the package matplotlib: pip install 'portable_gpu[tune]'"
+        )
+    from portable_gpu.tuner.search import Studies, Tuner
+
+    deadline = begin + seconds - min(seconds / 4, _CLOSING + (0 if plot is None else _DRAWING))
+    output, status = Console(highlight=False), Console(stderr=True, highlight=False)
+    output.width = max(output.width, _WIDTH)
+    engine = Engine(device)
+    every = jobs(
+        operation, dtype.split(","), shapes, engine.target, engine.table, engine.maps_host_memory
+    )
+    if not every:
+        raise ArgumentError(f"no kernel of {operation} with these shapes takes a policy")
+    output.print(f"{escape(engine.target.facts.name)}: {escape(path_of(engine.target))}")
+    path = user_file()
+    with Worker(device) as worker:
+        studies = Studies(path.with_suffix(".sqlite3"))
+        tuner = Tuner(engine.target, worker, studies, path, resume)
+        complete = _run(tuner, every, deadline, status)
+    done = [progress for progress, _ in tuner.done]
+    output.print(_table(every, done))
+    for progress in done:
+        for refused in progress.refused:
+            status.print(escape(f"{progress.job.name}: refused {refused}"), soft_wrap=True)
+    if any(progress.policy != progress.job.current for progress in done):
+        output.print(f"Stored in {escape(str(path))}", soft_wrap=True)
+    if plot is not None and done:
+        from portable_gpu.tuner.plot import plot_searches
+
+        plot_searches(tuner.done, engine.target.facts.name, plot)
+    if not complete:
+        raise typer.Exit(1)
+
+
+def _run(tuner: Tuner, every: list[Job], deadline: float, status: Console) -> bool:
+    """Search.  Interrupted, it says so and leaves what was found until then."""
+    begin = time.monotonic()
+    with Bar(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        console=status,
+        transient=True,
+        disable=not status.is_terminal,
+    ) as bar:
+        task = bar.add_task("", total=deadline - begin)
+
+        def watch(progress: Progress) -> None:
+            text = f"{progress.job.name}: {progress.trials} trials, best {_gain(progress)}"
+            bar.update(task, description=text, completed=time.monotonic() - begin)
+
+        try:
+            tuner.run(every, deadline, watch)
+        except KeyboardInterrupt:
+            status.print("Interrupted. What was found is stored; --resume goes on from here.")
+            return False
+    return True
+
+
+def _gain(progress: Progress) -> str:
+    return f"{1 / progress.relative:.3f} x"
+
+
+def _table(every: list[Job], done: list[Progress]) -> Table:
+    table = Table(caption="Gain: the time by formula over that of the policy in use.")
+    for heading in ("row", "problems"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("trials", "failed", "gain"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("outcome", overflow="fold")
+    for job in every:
+        progress = next(
+            (one for one in done if one.job == job), Progress(job, job.current, remark="no time")
+        )
+        problems = ", ".join(case.size for case in job.cases)
+        table.add_row(
+            job.name,
+            problems,
+            str(progress.trials),
+            str(progress.failed),
+            _gain(progress),
+            escape(progress.remark or _outcome(progress)),
+        )
+    return table
+
+
+def _outcome(progress: Progress) -> str:
+    if progress.policy == progress.job.current:
+        return "nothing better beyond the spread"
+    formula = progress.job.default.to_dict()
+    found = progress.policy.to_dict()
+    changed = [
+        f"{name} {found[name]}, not {formula[name]}"
+        for name in found
+        if found[name] != formula[name]
+    ]
+    return f"stored: {'; '.join(changed)}"
+
+
+def _seconds(budget: str) -> float:
+    """The seconds of ``1h30m``."""
+    match = _BUDGET.fullmatch(budget)
+    hours, minutes, seconds = (int(part or 0) for part in match.groups()) if match else (0, 0, 0)
+    total = 3600 * hours + 60 * minutes + seconds
+    if not total:
+        raise ArgumentError(f"--budget has {budget!r}; a time is like 90s, 10m or 1h30m")
+    return total

@@ -1,0 +1,165 @@
+"""What there is to tune: the rows of the tuning table that some problems would take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from portable_gpu.bench.cases import Case, cases
+from portable_gpu.bench.sizes import parse_sizes
+from portable_gpu.dtypes import Element, dtype_of, element
+from portable_gpu.errors import ArgumentError, UnsupportedError
+from portable_gpu.ops.explain import explainers
+from portable_gpu.targets import Target
+from portable_gpu.tuning.policy import Policy
+from portable_gpu.tuning.table import Choice, RowKey, TuningTable, tuned_key
+
+#: What can be tuned, and the operation that is timed for it.
+OPERATIONS = {"gemm": "gemm", "gemv": "gemv", "reduce": "sum"}
+
+# By kind of device, a CPU first.  Every kind of problem that has rows of its own, large and small.
+_SHAPES = {
+    ("gemm", True): "1024x1024x1024/NN,600x600x600/NT,256x256x256/NN,8192x256x256,2048x512x128,"
+    "256x256x8192,128x512x2048,256x16384x256,96x4096x128,64x64x64/NN,1000:32x32x32,64:128x128x128",
+    ("gemm", False): "4096x4096x4096/NN,2048x2048x2048/NT,1000x1000x1000/NN,512x512x512/NN,"
+    "65536x256x256,256x65536x256,8x4096x4096,1024:64x64x64,128:256x256x256",
+    ("gemv", True): "16384x32,4096x4096,64x262144",
+    ("gemv", False): "2^20x32,16384x4096,64x2^20",
+    ("reduce", True): "2^20,2^24,4096x4096/0,4096x4096/1",
+    ("reduce", False): "2^24,2^28,8192x8192/0,2^20x100/1",
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One row to find.
+
+    Attributes:
+        key: Where it goes in the table.
+        elem: The element that policies are checked for.
+        default: The policy by formula.
+        current: The policy that is in use, perhaps measured earlier.
+        cases: The problems that it is to be good at, the first for all others.
+    """
+
+    key: RowKey
+    elem: Element
+    default: Policy
+    current: Policy
+    cases: tuple[Case, ...]
+
+    @property
+    def name(self) -> str:
+        """``gemm_packed f32 tall``."""
+        return f"{self.key.kernel} {self.key.element} {self.key.shape_class}"
+
+    def space(self, target: Target) -> dict[str, tuple[Any, ...]]:
+        """The values to try for each field that has more than one; the default's are among them."""
+        space = type(self.default).search_space(target, self.elem)
+        own = self.default.to_dict()
+        full = {name: tuple(dict.fromkeys((own[name], *tried))) for name, tried in space.items()}
+        return {name: values for name, values in full.items() if len(values) > 1}
+
+    def policy(self, values: dict[str, Any]) -> Policy:
+        """The default with other values."""
+        return type(self.default).from_dict(self.default.to_dict() | values)
+
+
+def jobs(
+    operation: str,
+    dtypes: Sequence[str],
+    shapes: str | None,
+    target: Target,
+    table: TuningTable,
+    on_cpu: bool,
+) -> list[Job]:
+    """The rows that the problems of an operation take on a target.
+
+    Args:
+        operation: A key of :data:`OPERATIONS`, or ``all``.
+        dtypes: NumPy names.
+        shapes: Problems as ``--sizes`` of the benchmark takes them; a choice of all kinds
+            without it.
+        target, table: The device, and the policies in use.
+        on_cpu: Whether the default shapes are those of a CPU.
+
+    Raises:
+        ArgumentError: An unknown operation, or shapes or dtypes that it does not take.
+        UnsupportedError: A dtype that the device lacks.
+    """
+    if operation != "all" and operation not in OPERATIONS:
+        known = ", ".join((*OPERATIONS, "all"))
+        raise ArgumentError(f"no operation {operation!r} to tune; there are: {known}")
+    if operation == "all" and shapes is not None:
+        raise ArgumentError("--shapes needs an operation, not all")
+    found: dict[RowKey, Job] = {}
+    for name in OPERATIONS if operation == "all" else (operation,):
+        sizes = parse_sizes(shapes or _SHAPES[name, on_cpu], "--shapes")
+        for case in cases(OPERATIONS[name], dtypes, sizes, on_cpu):
+            job = _job(case, target, table)
+            if job is None:
+                continue
+            known_job = found.setdefault(job.key, job)
+            if known_job is not job:
+                every = (*known_job.cases, *job.cases)
+                found[job.key] = Job(job.key, job.elem, job.default, job.current, every)
+    return list(found.values())
+
+
+class _Asked(TuningTable):
+    """Notes what is asked for; a choice's origin is its number."""
+
+    def __init__(self, table: TuningTable) -> None:
+        super().__init__([])
+        self._table = table
+        self.keys: list[tuple[RowKey, Element, Policy, Policy]] = []
+
+    def choose(
+        self,
+        kernel: str,
+        policy_type: type[Any],
+        target: Target,
+        elem: Element,
+        shape_class: str = "any",
+        default: Any = None,
+    ) -> Choice[Any]:
+        """See :meth:`TuningTable.choose`."""
+        key = RowKey(kernel, tuned_key(target), elem.name, shape_class)
+        formula = policy_type.default(target, elem) if default is None else default
+        current = self._table.choose(kernel, policy_type, target, elem, shape_class, formula)
+        self.keys.append((key, elem, formula, current.policy))
+        return Choice(current.policy, str(len(self.keys) - 1))
+
+
+def _job(case: Case, target: Target, table: TuningTable) -> Job | None:
+    """The row that a problem takes, as its own explanation tells; none if it takes no policy."""
+    asked = _Asked(table)
+    operation = case.operation
+    options: dict[str, Any] = {}
+    sizes: tuple[int, ...] = case.extents
+    if operation == "gemm":
+        m, k, n = case.extents
+        sizes = m, n, k
+        options = {"trans_a": case.trans[0], "trans_b": case.trans[1]}
+        if case.batch is not None:
+            operation, options = "matmul", {"batch": (case.batch,)}
+    elif operation == "gemv":
+        options = {"trans": case.trans}
+    elif case.axis is not None:
+        options = {"axis": case.axis}
+    dtype = _dtype(case, target)
+    origin = explainers()[operation](operation, sizes, dtype, target, asked, **options).origin
+    if not origin.isdigit():
+        return None
+    key, elem, default, current = asked.keys[int(origin)]
+    return Job(key, elem, default, current, (case,))
+
+
+def _dtype(case: Case, target: Target) -> Any:
+    dtype = dtype_of(case.dtype)
+    if element(dtype).needs_fp64 and not target.fp64:
+        raise UnsupportedError(
+            f"{target.facts.name} has no double precision, which {case.dtype} needs"
+        )
+    return dtype

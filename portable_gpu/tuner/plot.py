@@ -1,0 +1,66 @@
+"""The picture of a run: times by trial, and how much each field of a policy matters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.trial import TrialState
+
+from portable_gpu.tuner.progress import Progress
+from portable_gpu.tuner.search import measured
+
+_ENOUGH = 8  # trials below which importances say nothing
+
+
+def plot_searches(
+    searches: Sequence[tuple[Progress, optuna.Study]], title: str, path: Path
+) -> None:
+    """One row of panels for each search: time against trial, and importances."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 1 + 3 * len(searches)), layout="constrained")
+    panels = figure.subplots(len(searches), 2, squeeze=False, width_ratios=(2, 1))
+    for (progress, study), (left, right) in zip(searches, panels, strict=True):
+        _times(left, progress, study)
+        _importances(right, study)
+    figure.suptitle(f"{title}: time over that of the policy by formula")
+    figure.savefig(path, dpi=120)
+
+
+def _times(axes: Any, progress: Progress, study: optuna.Study) -> None:
+    trials = measured(study)
+    failed = [
+        trial.number
+        for trial in study.get_trials(deepcopy=False, states=(TrialState.FAIL,))
+        if "failed" in trial.user_attrs
+    ]
+    values = [min(trial.value or 0.0, 2.0) for trial in trials]
+    axes.plot([t.number for t in trials], values, "o", markersize=3, label="trials (2 at most)")
+    axes.plot(failed, [2.0] * len(failed), "x", color="C3", markersize=4, label="failed")
+    axes.axhline(1.0, color="0.5", linewidth=0.8, label="formula")
+    axes.axhline(progress.relative, color="C2", label=f"in the table: {progress.relative:.3f}")
+    steps = [t for t in trials if t.user_attrs.get("stored")]
+    axes.step(
+        [0, *(t.number for t in steps), max([0, *(t.number for t in trials)])],
+        [1.0, *(t.value for t in steps), min([1.0, *(t.value or 1.0 for t in steps)])],
+        where="post", color="C1", label="incumbent",
+    )  # fmt: skip
+    axes.set_title(progress.job.name, loc="left")
+    axes.set_xlabel("trial")
+    axes.legend(fontsize="x-small", loc="upper left", bbox_to_anchor=(1, 1))
+
+
+def _importances(axes: Any, study: optuna.Study) -> None:
+    axes.set_title("importance", loc="left")
+    if len({trial.value for trial in measured(study)}) < _ENOUGH:
+        axes.text(0.5, 0.5, "too few trials", ha="center", va="center")
+        axes.set_axis_off()
+        return
+    found = optuna.importance.get_param_importances(
+        study, evaluator=optuna.importance.PedAnovaImportanceEvaluator()
+    )
+    names = list(found)[::-1]
+    axes.barh(names, [found[name] for name in names])

@@ -1,0 +1,31 @@
+"""How far a search is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from portable_gpu.tuner.jobs import Job
+from portable_gpu.tuning.policy import Policy
+
+
+@dataclass
+class Progress:
+    """How far a search is.
+
+    Attributes:
+        job: What is searched.
+        policy: The incumbent.
+        trials: Measurements, in this run and those before it.
+        failed: Of them, those that did not build, were wrong, or took too long.
+        relative: The incumbent's time over the formula's.
+        refused: Of policies that were faster and wrong: what was wrong.
+        remark: Why nothing was searched.
+    """
+
+    job: Job
+    policy: Policy
+    trials: int = 0
+    failed: int = 0
+    relative: float = 1.0
+    refused: list[str] = field(default_factory=list)
+    remark: str = ""

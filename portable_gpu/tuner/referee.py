@@ -1,0 +1,215 @@
+"""Who wins and who is right: policies timed by turns in the library's own calls, and checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import exp, log
+from statistics import fmean
+from typing import Any, Protocol
+
+from portable_gpu.bench.cases import Case
+from portable_gpu.bench.measure import Bench, Contestant, alternate, calls_a_turn, ratios
+from portable_gpu.bench.operands import Operands
+from portable_gpu.bench.oracle import Oracle, oracle
+from portable_gpu.bench.peers import Ours
+from portable_gpu.bench.statistics import Statistic
+from portable_gpu.errors import PortableGPUError
+from portable_gpu.runtime import repeat
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.program import DiskCache, ProgramCache
+from portable_gpu.targets import Target
+from portable_gpu.tuner.edges import edge_checks
+from portable_gpu.tuner.jobs import Job
+from portable_gpu.tuning.policy import Policy
+from portable_gpu.tuning.table import Choice, RowKey, TuningTable
+
+#: Who takes this many times the other's time in as many turns is not timed any further.
+_HOPELESS, _LOOK = 1.5, 2
+#: The least gain that counts, however still the machine.
+LEAST_GAIN = 0.01
+#: How much slower a winner may be on one of the problems, however still the machine.
+_LEAST_LOSS = 0.02
+
+
+class TrialError(PortableGPUError):
+    """A policy that could not be judged: its kernel did not build, was wrong, or did not end."""
+
+
+class TrialTimeoutError(TrialError):
+    """There was no answer in time."""
+
+
+@dataclass(frozen=True)
+class Race:
+    """A policy against another one, on a job's problems, up to one where it has no hope.
+
+    Attributes:
+        seconds: Of a call of the first in its fastest turn, for each problem.
+        other_seconds: The same of the other.
+        ratios: The first's time over the other's, turn by turn.
+    """
+
+    seconds: tuple[float, ...]
+    other_seconds: tuple[float, ...]
+    ratios: tuple[Statistic, ...]
+
+    @property
+    def relative(self) -> float:
+        """The geometric mean of the ratios: below 1 the first one is faster."""
+        return exp(fmean(log(ratio.median) for ratio in self.ratios))
+
+    @property
+    def spread(self) -> float:
+        """Of the ratios, on average."""
+        return fmean(ratio.spread for ratio in self.ratios)
+
+    @property
+    def fastest(self) -> float:
+        """As :attr:`relative`, of the fastest turns: what else runs can only slow a turn down."""
+        pairs = zip(self.seconds, self.other_seconds, strict=True)
+        return exp(fmean(log(mine / theirs) for mine, theirs in pairs))
+
+    @property
+    def won(self) -> bool:
+        """Whether the first is faster by more than the spread, and slower on no problem.
+
+        On a busy machine even many turns may favour one by chance: its fastest turns must agree.
+        """
+        nowhere_slower = all(r.median <= 1 + max(r.spread, _LEAST_LOSS) for r in self.ratios)
+        faster = 1 - self.relative > max(self.spread, LEAST_GAIN)
+        return faster and self.fastest < 1 - LEAST_GAIN and nowhere_slower
+
+
+class Judge(Protocol):
+    """What a search asks.  Either may raise :class:`TrialError`."""
+
+    def race(self, job: Job, policy: Policy, other: Policy, turns: int, limit: float) -> Race:
+        """Time a policy against another one, within ``limit`` seconds."""
+
+    def verify(self, job: Job, policy: Policy, limit: float) -> str:
+        """What is wrong with a policy's results; empty if nothing is."""
+
+
+class Pinned(TuningTable):
+    """One policy for a kernel, whatever the shape; everything else as another table has it."""
+
+    def __init__(self, table: TuningTable, key: RowKey, policy: Policy) -> None:
+        super().__init__([])
+        self._table, self._key, self._policy = table, key, policy
+        #: Whether anybody has asked for the policy.
+        self.used = False
+
+    def choose(
+        self,
+        kernel: str,
+        policy_type: type[Any],
+        target: Target,
+        elem: Any,
+        shape_class: str = "any",
+        default: Any = None,
+    ) -> Choice[Any]:
+        """See :meth:`TuningTable.choose`."""
+        if (kernel, elem.name) != (self._key.kernel, self._key.element):
+            return self._table.choose(kernel, policy_type, target, elem, shape_class, default)
+        self.used = True
+        self._policy.check(target, elem)
+        return Choice(self._policy, "the tuner")
+
+
+class Referee:
+    """A :class:`Judge` in this process.  It cannot stop a kernel: limits are another's to keep."""
+
+    def __init__(self, device: str | None = None) -> None:
+        """Open a device, as :class:`Engine` does."""
+        self._engine = Engine(device)
+        self._kept: dict[Policy, dict[Case, Contestant]] = {}
+        self._engines: dict[Policy, Engine] = {}
+        self._bench = Bench(self._engine, (), budget=None)
+        self._inputs = lru_cache(maxsize=8)(self._make_inputs)
+
+    def race(self, job: Job, policy: Policy, other: Policy, turns: int, limit: float = 0.0) -> Race:
+        """See :meth:`Judge.race`."""
+        seconds, other_seconds, found = [], [], []
+        for case in job.cases:
+            first, second = (self._contestant(job, one, case) for one in (policy, other))
+            times = _by_turns(first, second, _LOOK)
+            hopeless = min(ratios(times[1], times[0])) > _HOPELESS
+            if not hopeless:
+                times = _by_turns(first, second, turns)
+            seconds.append(min(times[0]))
+            other_seconds.append(min(times[1]))
+            found.append(Statistic.of(ratios(times[1], times[0])))
+            if hopeless:
+                break
+        self._keep_only(other)
+        return Race(tuple(seconds), tuple(other_seconds), tuple(found))
+
+    def verify(self, job: Job, policy: Policy, limit: float = 0.0) -> str:
+        """See :meth:`Judge.verify`."""
+        engine = self._engine_of(job, policy)
+        try:
+            for check in edge_checks(job, policy):
+                result = check(engine)
+                if not result.passed:
+                    return f"{result.operation} of {result.case}: {result.message}"
+            return ""
+        finally:
+            self._keep_only(None)
+
+    def _contestant(self, job: Job, policy: Policy, case: Case) -> Contestant:
+        known = self._kept.setdefault(policy, {})
+        if case not in known:
+            engine = self._engine_of(job, policy)
+            inputs, judge = self._inputs(case)
+            found = self._bench.admit(Ours(engine), case, inputs, judge)
+            if not isinstance(found, Contestant):
+                raise TrialError(f"{case}: {found.text}" if found else f"{case}: not timed")
+            if not _was_used(engine):
+                raise TrialError(f"{case} does not take {job.key.kernel}")
+            known[case] = found
+        return known[case]
+
+    def _engine_of(self, job: Job, policy: Policy) -> Engine:
+        """An engine that takes the policy; its programs are not written to the user's cache."""
+        if policy not in self._engines:
+            self._engines[policy] = _pinned(self._engine, job.key, policy)
+        return self._engines[policy]
+
+    def _keep_only(self, policy: Policy | None) -> None:
+        """Let go of all others' programs and memory."""
+        for one in [known for known in self._engines if known != policy]:
+            engine = self._engines.pop(one)
+            self._kept.pop(one, None)
+            repeat.forget(engine)
+            if engine.caller is not None:
+                repeat.forget(engine.caller)
+
+    def _make_inputs(self, case: Case) -> tuple[list[Operands], Oracle]:
+        inputs = self._bench.inputs(case)
+        return inputs, oracle(case, inputs[0])
+
+
+def _pinned(engine: Engine, key: RowKey, policy: Policy) -> Engine:
+    """The same engine with a policy of its own; small problems go to its caller as ever."""
+    own = Engine(queue=engine.queue, table=Pinned(engine.table, key, policy))
+    own.programs = ProgramCache(own.context, own.device, DiskCache(None))
+    if engine.caller is not None:
+        own.caller = _pinned(engine.caller, key, policy)
+    return own
+
+
+def _by_turns(first: Contestant, second: Contestant, turns: int) -> tuple[list[float], list[float]]:
+    """Times of both; in half of the turns the first one begins, in half the second."""
+    sides = [(side.prepared, calls_a_turn(side.once)) for side in (first, second)]
+    times: tuple[list[float], list[float]] = [], []
+    for order, count in (((0, 1), (turns + 1) // 2), ((1, 0), turns // 2)):
+        prepared, calls = zip(*(sides[i] for i in order), strict=True)
+        for i, found in zip(order, alternate(prepared, calls, count), strict=True):
+            times[i].extend(found)
+    return times
+
+
+def _was_used(engine: Engine) -> bool:
+    tables = [engine.table] + ([] if engine.caller is None else [engine.caller.table])
+    return any(isinstance(table, Pinned) and table.used for table in tables)

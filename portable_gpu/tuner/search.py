@@ -1,0 +1,312 @@
+"""The search for one row: trials by Optuna, the incumbent, and what it takes to replace it.
+
+A trial's value is its time over that of the policy by formula, measured by turns with the
+incumbent.  What looks faster races the formula for longer, and, if it wins, the incumbent; then it
+has to pass the edge checks, and only then takes the incumbent's place and is stored.  Where the
+sampler comes back to what looked faster and did not win, noise may have decided: it is measured
+again.  So is every winner once its checks are done, from new programs in other memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.exceptions import OptunaError
+from optuna.trial import FrozenTrial, TrialState
+from sqlalchemy.exc import SQLAlchemyError
+
+from portable_gpu.errors import PortableGPUError
+from portable_gpu.targets import Target
+from portable_gpu.tuner.jobs import Job
+from portable_gpu.tuner.progress import Progress
+from portable_gpu.tuner.referee import LEAST_GAIN, Judge, Race, TrialError, TrialTimeoutError
+from portable_gpu.tuning.policy import Policy
+from portable_gpu.tuning.store import store
+from portable_gpu.tuning.table import VARIABLE
+from portable_gpu.version import __version__
+
+_TURNS = 8
+_FINAL_TURNS = 18
+#: Seconds of a trial at least, and how many times those of the first race it may take.
+_PATIENCE, _LEAST_LIMIT = 5.0, 10.0
+#: How often one policy is measured at most.
+_MEASUREMENTS = 4
+#: Trials in a row that needed no measurement: the sampler has run out of ideas.
+_IDLE = 200
+
+Store = Callable[[dict[str, Any]], None]
+
+
+class Studies:
+    """Searches on disk, one for each job; they outlive a kill at any moment."""
+
+    def __init__(self, path: Path) -> None:
+        """Open or make the file.
+
+        Raises:
+            PortableGPUError: It is no such file, or cannot be written.
+        """
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._storage = optuna.storages.RDBStorage(f"sqlite:///{path}")
+        except (OSError, RuntimeError, SQLAlchemyError, OptunaError) as error:
+            reason = (str(error).splitlines() or [""])[0]
+            raise PortableGPUError(
+                f"searches cannot be kept in {path}: {reason}; delete it, or name another table "
+                f"in {VARIABLE}"
+            ) from error
+
+    def study(self, job: Job, target: Target, resume: bool) -> optuna.Study:
+        """A job's study: where it was left, or a new one.
+
+        One of another driver, version, space or other problems is a study of its own.
+        """
+        facts = (job.space(target), job.default, [str(case) for case in job.cases])
+        digest = hashlib.sha256(repr(facts).encode()).hexdigest()[:12]
+        key, driver = job.key, target.facts.driver_version
+        name = f"{job.name} {key.device} {target.facts.name} {driver} {__version__} {digest}"
+        if not resume:
+            with suppress(KeyError):
+                optuna.delete_study(study_name=name, storage=self._storage)
+        return optuna.create_study(
+            study_name=name, storage=self._storage, load_if_exists=True,
+            sampler=optuna.samplers.TPESampler(seed=0 if not resume else None),
+        )  # fmt: skip
+
+
+class Search:
+    """The search for one job's policy."""
+
+    def __init__(
+        self, job: Job, target: Target, judge: Judge, study: optuna.Study, store: Store
+    ) -> None:
+        """Prepare.
+
+        Args:
+            job: What to find.
+            target: The device.
+            judge: Times and verifies.
+            study: Where trials are kept.
+            store: Takes each verified row.
+        """
+        self.progress = Progress(job, job.current)
+        self._job, self._target, self._judge = job, target, judge
+        self._study, self._store = study, store
+        self._space: dict[str, optuna.distributions.BaseDistribution] = {
+            name: optuna.distributions.CategoricalDistribution(values)
+            for name, values in job.space(target).items()
+        }
+        self._seen: dict[Policy, float | None] = {}
+        self._looks: Counter[Policy] = Counter()
+
+    def run(
+        self, until: float, deadline: float, watch: Callable[[Progress], None] = lambda _: None
+    ) -> Progress:
+        """Search until there is no time left, or nothing left to try.
+
+        Args:
+            until: When to begin no further trial, by ``time.monotonic()``.
+            deadline: When to stop whatever is going on.
+            watch: Told of every step.
+        """
+        job, progress = self._job, self.progress
+        self._recall()
+        try:
+            first = self._race(job.current, job.default, _TURNS, deadline)
+        except TrialError as error:
+            progress.remark = f"left out: {error}"
+            return progress
+        limit = max(_LEAST_LIMIT, _PATIENCE * self._took)
+        if job.current != job.default:
+            progress.relative = first.relative
+        watch(progress)
+        idle = 0
+        while time.monotonic() < until and idle < _IDLE:
+            trial = self._study.ask(self._space)
+            measured = self._try(trial, min(time.monotonic() + limit, deadline), deadline)
+            idle = 0 if measured else idle + 1
+            watch(progress)
+        return progress
+
+    def _recall(self) -> None:
+        """Take up what earlier runs found; a new study begins around the formula's policy."""
+        trials = self._study.get_trials(deepcopy=False)
+        again = []
+        for trial in trials:
+            if trial.state == TrialState.RUNNING:  # its process was killed
+                self._study.tell(trial.number, state=TrialState.FAIL)
+                again.append(trial)
+            elif trial.state == TrialState.FAIL and "failed" not in trial.user_attrs:
+                again.append(trial)
+            elif trial.state in (TrialState.COMPLETE, TrialState.FAIL):
+                policy = self._job.policy(trial.params)
+                self._seen[policy] = trial.value
+        self.progress.trials = len(self._seen)
+        self.progress.failed = sum(value is None for value in self._seen.values())
+        for trial in again:
+            if trial.params and self._job.policy(trial.params) not in self._seen:
+                self._study.enqueue_trial(trial.params)
+        self._seen.setdefault(self._job.default, 1.0)
+        if not trials:
+            for params in _around(self._job, self._target):
+                self._study.enqueue_trial(params)
+
+    def _try(self, trial: optuna.Trial, end: float, deadline: float) -> bool:
+        """One trial; whether anything had to be measured."""
+        policy = self._job.policy(trial.params)
+        state, value, measured = TrialState.FAIL, None, False
+        try:
+            if not all(policy.limits(self._target, self._job.elem).values()):
+                state = TrialState.PRUNED
+            elif policy in self._seen and not self._worth_another_look(policy):
+                value = self._seen[policy]
+                state = TrialState.PRUNED if value is None else TrialState.COMPLETE
+            else:
+                measured = True
+                value = self._judged(policy, end, deadline)
+                trial.set_user_attr("stored", self.progress.policy == policy)
+                state = TrialState.COMPLETE
+                self._note(policy, value)
+        except TrialError as error:
+            out_of_time = isinstance(error, TrialTimeoutError) and time.monotonic() >= deadline
+            if not out_of_time:  # else the next run takes it up again
+                trial.set_user_attr("failed", str(error))
+                self._note(policy, None)
+        finally:
+            self._study.tell(trial, value, state)
+        return measured
+
+    def _worth_another_look(self, policy: Policy) -> bool:
+        """Whether a policy that did not win looked faster than the incumbent."""
+        value = self._seen[policy]
+        faster = value is not None and value < (1 - LEAST_GAIN) * self.progress.relative
+        return faster and self._looks[policy] < _MEASUREMENTS
+
+    def _note(self, policy: Policy, value: float | None) -> None:
+        self._seen[policy] = value
+        self._looks[policy] += 1
+        self.progress.trials += 1
+        self.progress.failed += value is None
+
+    def _judged(self, policy: Policy, end: float, deadline: float) -> float:
+        """The value of a policy; a winner is made the incumbent."""
+        incumbent, progress = self.progress.policy, self.progress
+        race = self._race(policy, incumbent, _TURNS, end)
+        value = race.relative * progress.relative
+        if race.relative > 1 - LEAST_GAIN:
+            return value
+        default = self._job.default
+        final = self._race(policy, default, _FINAL_TURNS, deadline)
+        value = final.relative
+        if not final.won:
+            return value
+        if incumbent != default:
+            duel = self._race(policy, incumbent, _FINAL_TURNS, deadline)
+            if not duel.won:
+                return value
+        wrong = self._judge.verify(self._job, policy, max(0.0, deadline - time.monotonic()))
+        if wrong:
+            progress.refused.append(f"{policy}: {wrong}")
+            raise TrialError(f"faster and wrong: {wrong}")
+        again = self._race(policy, default, _FINAL_TURNS, deadline)
+        if again.won:
+            self._store(self._row(policy, again))
+            progress.policy, progress.relative = policy, again.relative
+        return again.relative
+
+    def _race(self, policy: Policy, other: Policy, turns: int, end: float) -> Race:
+        begin = time.monotonic()
+        race = self._judge.race(self._job, policy, other, turns, max(0.0, end - begin))
+        self._took = time.monotonic() - begin
+        return race
+
+    def _row(self, policy: Policy, race: Race) -> dict[str, Any]:
+        """The table's row, with its evidence."""
+        job, facts = self._job, self._target.facts
+        return {
+            "kernel": job.key.kernel,
+            "device": job.key.device,
+            "element": job.key.element,
+            "shape_class": job.key.shape_class,
+            "policy": policy.to_dict(),
+            "evidence": {
+                "baseline": f"{', '.join(f'{s:.3g}' for s in race.other_seconds)} s by formula",
+                "speed_up": round(1 / race.relative, 3),
+                "spread": round(race.spread, 3),
+                "measured_on": f"{facts.name}, {facts.platform_name}",
+                "driver": facts.driver_version,
+                "date": datetime.now(timezone.utc).date().isoformat(),
+                "problem": ", ".join(str(case) for case in job.cases),
+                "library": __version__,
+            },
+        }
+
+
+class Tuner:
+    """Searches for several jobs within one budget.
+
+    Attributes:
+        done: The searches begun so far, with their studies.
+    """
+
+    def __init__(
+        self, target: Target, judge: Judge, studies: Studies, table: Path, resume: bool
+    ) -> None:
+        """Prepare.
+
+        Args:
+            target: The device.
+            judge: Times and verifies.
+            studies: Where trials are kept.
+            table: The file that takes verified rows.
+            resume: Whether to go on with earlier searches.
+        """
+        self.done: list[tuple[Progress, optuna.Study]] = []
+        self._target, self._judge, self._studies = target, judge, studies
+        self._table, self._resume = table, resume
+
+    def run(
+        self,
+        jobs: Sequence[Job],
+        deadline: float,
+        watch: Callable[[Progress], None] = lambda _: None,
+    ) -> None:
+        """Give each job an equal share of what time is left, and stop at the deadline."""
+        for left, job in zip(range(len(jobs), 0, -1), jobs, strict=True):
+            now = time.monotonic()
+            if now >= deadline:
+                return
+            study = self._studies.study(job, self._target, self._resume)
+            search = Search(
+                job, self._target, self._judge, study, lambda row: store(self._table, [row])
+            )
+            self.done.append((search.progress, study))
+            search.run(now + (deadline - now) / left, deadline, watch)
+
+
+def _around(job: Job, target: Target) -> Iterator[dict[str, Any]]:
+    """The default with one field changed, in random order; what breaks a limit is left out."""
+    space = job.space(target)
+    own = job.default.to_dict()
+    start = {name: own[name] for name in space}
+    changed = [start | {name: value} for name, values in space.items() for value in values]
+    random.Random(0).shuffle(changed)
+    for params in changed:
+        policy = job.policy(params)
+        if params != start and all(policy.limits(target, job.elem).values()):
+            yield params
+
+
+def measured(study: optuna.Study) -> list[FrozenTrial]:
+    """The trials that have a value, in order."""
+    return study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))

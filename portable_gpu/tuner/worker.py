@@ -1,0 +1,115 @@
+"""The referee in a process of its own: compilers crash there, and kernels that hang are ended."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from portable_gpu.errors import PortableGPUError
+from portable_gpu.tuner.jobs import Job
+from portable_gpu.tuner.referee import Race, Referee, TrialError, TrialTimeoutError
+from portable_gpu.tuning.policy import Policy
+
+_PATIENCE = 2.0  # seconds for a process to end by itself
+
+
+class Worker:
+    """A :class:`~portable_gpu.tuner.referee.Judge` whose every answer comes in time, or is refused.
+
+    The process starts with the first question, and again with the next one after it was lost.
+    """
+
+    def __init__(self, device: str | None = None) -> None:
+        """``device`` as :class:`~portable_gpu.Engine` takes it."""
+        self._device = device
+        self._process: BaseProcess | None = None
+        self._pipe: Connection | None = None
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def race(self, job: Job, policy: Policy, other: Policy, turns: int, limit: float) -> Race:
+        """See :meth:`~portable_gpu.tuner.referee.Judge.race`."""
+        race: Race = self._ask("race", (job, policy, other, turns), limit)
+        return race
+
+    def verify(self, job: Job, policy: Policy, limit: float) -> str:
+        """See :meth:`~portable_gpu.tuner.referee.Judge.verify`."""
+        return str(self._ask("verify", (job, policy), limit))
+
+    def close(self) -> None:
+        """End the process."""
+        if self._pipe is not None:
+            self._pipe.close()
+            self._pipe = None
+        if self._process is not None:
+            self._process.kill()
+            self._process.join(_PATIENCE)
+            self._process = None
+
+    def _ask(self, method: str, arguments: tuple[Any, ...], limit: float) -> Any:
+        end = time.monotonic() + limit
+        pipe = self._pipe or self._start()
+        try:
+            pipe.send((method, arguments))
+            if not pipe.poll(max(0.0, end - time.monotonic())):
+                self.close()
+                raise TrialTimeoutError(f"no answer within {limit:.0f} s")
+            failure, value = pipe.recv()
+        except (EOFError, OSError):
+            code = self._exit_code()
+            self.close()
+            raise TrialError(f"the process that ran it ended ({code})") from None
+        except BaseException:  # an answer that nobody waits for must not be taken for the next one
+            self.close()
+            raise
+        if failure:
+            raise TrialError(failure)
+        return value
+
+    def _start(self) -> Connection:
+        context = multiprocessing.get_context("spawn")  # OpenCL does not survive a fork
+        here, there = context.Pipe()
+        process = context.Process(target=_serve, args=(there, self._device), daemon=True)
+        process.start()
+        there.close()
+        self._process, self._pipe = process, here
+        return here
+
+    def _exit_code(self) -> str:
+        if self._process is None:
+            return "not started"
+        self._process.join(_PATIENCE)
+        return f"exit code {self._process.exitcode}"
+
+
+def _serve(pipe: Connection, device: str | None) -> None:
+    """Answer questions until the other side is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asks
+    silent = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):  # compilers talk
+        os.dup2(silent, stream)
+    referee: Referee | None = None
+    while True:
+        try:
+            method, arguments = pipe.recv()
+        except (EOFError, OSError):
+            return
+        try:
+            referee = referee or Referee(device)
+            answer = "", getattr(referee, method)(*arguments)
+        except (PortableGPUError, RuntimeError, MemoryError, ValueError) as error:
+            first_line = (str(error).splitlines() or [""])[0]
+            answer = f"{type(error).__name__}: {first_line}", None
+        try:
+            pipe.send(answer)
+        except OSError:
+            return
