@@ -28,8 +28,6 @@ _WRITTEN_OUT = 16
 # Loads of each work-item from which on a work-group has a row to itself: 16384 x 4096 and
 # 4096 x 16384 take 63.2 and 63.6 us on an H200, 65.0 and 68.3 with a sub-group a row.
 _LONG = 4
-# Sums of a work-item, in registers, of rows and vectors together.
-_MOST_SUMS = 64
 
 
 @dataclass(frozen=True)
@@ -82,9 +80,9 @@ def _rows(p: GemvProblem, target: Target, choice: Choice[RowPolicy]) -> Route:
     policy = choice.policy
     unit = p.a_sum == 1
     V = _aligned_vector(p, policy.vector, p.n, p.a_out, p.m) if unit else 1
+    V, most = _fit_vectors(p, V, policy.rows, target)
     lanes = min(policy.lanes, power_of_two_above(_ceil(p.n, V)))
     units = target.compute_units
-    most = min(policy.rows, power_of_two_below(_MOST_SUMS // (V * p.elem.components * p.vectors)))
     if p.n >= _LONG * policy.long_group_size * V:
         R = min(most, 2, p.m) if p.m < 2 * units else 1
         size = _fitting(policy.long_group_size, R, p, target)
@@ -117,6 +115,23 @@ def _rows(p: GemvProblem, target: Target, choice: Choice[RowPolicy]) -> Route:
     )  # fmt: skip
 
 
+def _fit_vectors(p: GemvProblem, V: int, rows: int, target: Target) -> tuple[int, int]:
+    """Elements of a load and rows of a work-item, so many that two waves of a SIMD have room.
+
+    The compiler unrolls: it takes twice the registers of the sums and of what is loaded.
+    """
+    c, room = p.elem.components, 3 * target.resident_registers // 8
+
+    def registers(V: int, rows: int) -> int:
+        return real_bytes(p.elem) // 4 * V * c * ((rows + 1) * p.vectors * c + rows)
+
+    while p.vectors > 1 and V > 1 and registers(V, 1) > room:
+        V //= 2
+    while p.vectors > 1 and rows > 1 and registers(V, rows) > room:
+        rows //= 2
+    return V, rows
+
+
 def _fitting(size: int, rows: int, p: GemvProblem, target: Target) -> int:
     """Work-items of a group whose sums fit into half the local memory."""
     sums = rows * p.vectors * p.elem.components * real_bytes(p.elem)
@@ -139,7 +154,7 @@ def _columns(p: GemvProblem, target: Target, choice: Choice[ColumnPolicy]) -> Ro
     while p.m % V:
         V //= 2
     size = policy.group_size
-    U = max(1, min(policy.rows, power_of_two_below(_MOST_SUMS // (4 * p.vectors))))
+    U = max(1, min(policy.rows, power_of_two_below(16 // p.vectors)))
     lanes = min(policy.lanes // several, power_of_two_above(_ceil(p.m, V)))
     if p.n < size // lanes:  # few summed elements: more work-items along the outputs
         lanes = min(size, size // power_of_two_above(p.n))
