@@ -110,7 +110,7 @@ class Engine:
         self.queue = cl.CommandQueue(self.context, self.device) if queue is None else queue
         self.programs = ProgramCache(self.context, self.device, DiskCache.default())
         target = detect(query_facts(self.device), forced)
-        self.target: Target = checked(target, self.queue, self.programs)
+        self.target: Target = checked(target, self.context, self.device, self.programs)
         #: A CPU device works on NumPy memory in place, whatever path is forced on it.
         self.maps_host_memory = self.target.facts.type == "cpu"
         #: Whether its kernels take any host address, so that NumPy arrays may be of any size.

@@ -16,11 +16,15 @@ from portable_gpu.targets import Target, with_barriers
 _BY_INSTRUCTIONS = ("warp_shuffle", "khr_subgroup", "wavefront_dpp")
 
 
-def checked(target: Target, queue: cl.CommandQueue, programs: ProgramCache) -> Target:
+def checked(
+    target: Target, context: cl.Context, device: cl.Device, programs: ProgramCache
+) -> Target:
     """``target``, or one that folds in local memory where its own lane exchange goes wrong.
 
-    A small kernel folds known values at every width.  What it found is kept on disk with the
-    programs, by device and driver.  Where barriers stand between the lanes nothing is tried.
+    A small kernel folds known values at every width, on a queue of its own: the caller's may be
+    held up by an event.  What it found is kept on disk with the programs, by device and driver;
+    that it could not be run, for instance for want of memory, is not.  Where barriers stand
+    between the lanes nothing is tried.
     """
     if target.is_cpu or not (target.exchange in _BY_INSTRUCTIONS or target.lockstep):
         return target
@@ -29,7 +33,12 @@ def checked(target: Target, queue: cl.CommandQueue, programs: ProgramCache) -> T
     sums = (Field("narrow", "uint", "0"), Field("wide", "ulong", "0"))
     acc = Accumulator("acc_t", sums, lambda width: "a.narrow += b.narrow; a.wide += b.wide;")
     spec = specialize("subgroup/check", target, acc=acc, widths=widths, G=size)
-    trouble = programs.remembered(spec, lambda: _trouble(spec, widths, size, queue, programs))
+    try:
+        trouble = programs.remembered(
+            spec, lambda: _trouble(spec, widths, size, cl.CommandQueue(context, device), programs)
+        )
+    except cl.Error as error:
+        trouble = str(error).splitlines()[0]
     if not trouble:
         return target
     why = f"{target.exchange} failed its check: {trouble}"
@@ -44,21 +53,25 @@ def _trouble(
     queue: cl.CommandQueue,
     programs: ProgramCache,
 ) -> str:
-    """What is wrong, in a few words; empty where every sum is right."""
+    """What is wrong, in a few words; empty where every sum is right.
+
+    Raises:
+        cl.Error: The kernel could not be run.
+    """
     values = np.random.default_rng(1).integers(1 << 60, size=size, dtype=np.uint64)
     found = np.zeros((len(widths), size, 2), np.uint64)
     flags = cl.mem_flags
     try:
         kernel = cl.Kernel(programs.program(spec), "check")
-        given, out = (
-            cl.Buffer(queue.context, flags.READ_WRITE | flags.COPY_HOST_PTR, hostbuf=array)
-            for array in (values, found)
-        )
-        kernel.set_args(given, out)
-        event = cl.enqueue_nd_range_kernel(queue, kernel, (size,), (size,))
-        cl.enqueue_copy(queue, found, out, wait_for=[event])
-    except (PortableGPUError, cl.Error) as error:
+    except PortableGPUError as error:
         return str(error).splitlines()[0]
+    given, out = (
+        cl.Buffer(queue.context, flags.READ_WRITE | flags.COPY_HOST_PTR, hostbuf=array)
+        for array in (values, found)
+    )
+    kernel.set_args(given, out)
+    cl.enqueue_nd_range_kernel(queue, kernel, (size,), (size,))
+    cl.enqueue_copy(queue, found, out)
     for width, (narrow, wide) in zip(widths, found.transpose(0, 2, 1), strict=True):
         expected = values.reshape(-1, width).sum(axis=1)
         count = len(expected)

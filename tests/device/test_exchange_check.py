@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyopencl as cl
 import pytest
 
 import portable_gpu as pg
@@ -52,11 +53,11 @@ def test_mechanisms_with_barriers_pass(engine: Engine, monkeypatch: pytest.Monke
     programs = Watched(engine.context, engine.device, program.DiskCache(None))
     for name in ("gcn", "nvidia-sm20", "rdna"):
         target = detect(engine.target.facts, name)
-        assert exchange.checked(target, engine.queue, programs) is target
+        assert exchange.checked(target, engine.context, engine.device, programs) is target
         assert not verdicts, "barriers need no check"
         with_check = replace(target, exchange="wavefront_dpp")  # same text: options decide
         monkeypatch.setattr(exchange, "specialize", lambda n, t, **c: real(n, target, **c))  # noqa: B023
-        assert exchange.checked(with_check, engine.queue, programs) is with_check
+        assert exchange.checked(with_check, engine.context, engine.device, programs) is with_check
         assert verdicts == [""]
         verdicts.clear()
 
@@ -102,3 +103,29 @@ def test_a_check_that_does_not_build_counts_as_failed(
     )
     with pytest.warns(UserWarning, match=r"failed its check: kernel .* failed to build"):
         assert pg.sum(X, engine=Engine(engine.device, caller=False)) == X.sum()
+
+
+def test_what_could_not_be_run_is_not_remembered(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "detect", trusting)
+
+    def no_memory(*_arguments: Any) -> str:
+        raise cl.MemoryError("out of memory")
+
+    with monkeypatch.context() as short:
+        short.setattr(exchange, "_trouble", no_memory)
+        with pytest.warns(UserWarning, match="failed its check: out of memory"):
+            Engine(engine.device, caller=False)
+    monkeypatch.setattr(exchange, "_trouble", lambda *_arguments: "")
+    assert Engine(engine.device, caller=False).target.device_class == "gcn"
+
+
+def test_the_callers_queue_is_left_alone(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue, gate = cl.CommandQueue(engine.context), cl.UserEvent(engine.context)
+    cl.enqueue_marker(queue, wait_for=[gate])
+    monkeypatch.setattr(engine_module, "detect", trusting)
+    monkeypatch.setattr(exchange, "specialize", wrong)
+    with pytest.warns(UserWarning, match="failed its check"):
+        Engine(queue=queue)
+    gate.set_status(cl.command_execution_status.COMPLETE)

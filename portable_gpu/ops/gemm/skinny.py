@@ -12,7 +12,7 @@ from portable_gpu.ops.gemv.plan import GemvPlan
 from portable_gpu.ops.gemv.problem import GemvProblem
 from portable_gpu.runtime.engine import Engine, QueueState
 
-#: The most rows, or columns, of C; matrix units and tiles do more than that sooner.
+#: The most rows, or columns, of C: a work-item has registers for the sums of so many.
 MOST_VECTORS = 8
 
 
