@@ -423,8 +423,8 @@ class TestMachines:
     def test_jobs_cover_shipped_rows_and_every_shape_class(self) -> None:
         found = [job for job in jobs(select(["sm_90"]), ["gemm"]) if job.dtype == "float32"]
         policies = [job.spec.policy for job in found if job.spec.name == "gemm/gemm"]
-        tiles = {(p.tile_m, p.tile_n) for p in policies if isinstance(p, GemmPolicy)}
-        assert (128, 256) in tiles  # the H200's measured row of wide products
+        items = {(p.item_m, p.item_n) for p in policies if isinstance(p, GemmPolicy)}
+        assert (8, 16) in items  # the H200's measured row of large products
         assert len(policies) >= 6
 
     def test_a_text_is_compiled_once_a_machine(self) -> None:

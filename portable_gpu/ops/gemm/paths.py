@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from math import gcd
 from typing import Any, Protocol
 
 import numpy as np
@@ -222,13 +223,14 @@ def _packed(problem: GemmProblem, target: Target) -> list[Specialization]:
 def _contiguous(
     m: int, n: int, k: int, dtype: Any, batch: Shape = (), trans_a: str = "N", trans_b: str = "N"
 ) -> GemmProblem:
-    """The problem of C-ordered, aligned arrays."""
+    """The problem of C-ordered arrays that start aligned."""
     elem, compute = element(np.dtype(dtype)), compute_element(np.dtype(dtype), np.dtype(dtype))
 
     def operand(rows: int, cols: int, trans: str) -> Operand:
         row, col = (cols, 1) if trans == "N" else (1, rows)
         stack = tuple(rows * cols for _ in batch[:1])
-        return Operand(elem, row, col, stack, trans == "C" and elem.complex, 16)
+        aligned = gcd(16, elem.itemsize * max(row, col), elem.itemsize * sum(stack))
+        return Operand(elem, row, col, stack, trans == "C" and elem.complex, aligned)
 
     whole = (int(np.prod(batch)),) if batch else ()
     return GemmProblem(
