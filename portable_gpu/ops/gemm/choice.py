@@ -89,7 +89,7 @@ def choose(problem: GemmProblem, target: Target, table: TuningTable) -> GemmChoi
             turned = 1.0 if transposed != upright else 1.02
             for splits in _splits(p, policy, groups, units):
                 busy = -(-groups * splits // units) * work
-                step_time = max(busy, latency)
+                step_time = max(busy, latency) + 0.01 * busy  # of equals, the smaller tile
                 time = step_time * turned * -(-p.k // splits)
                 if splits > 1:  # partial sums travel and are added in turn by a second kernel
                     time += _LAUNCH + splits * (_SUM + _TRAVEL * p.batch_size * m * n / units)
