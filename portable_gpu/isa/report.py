@@ -15,6 +15,7 @@ _SHOWN = {
     "gemm/gemm": "gemm",
     "gemm/wgmma": "gemm",
     "gemm/mma": "gemm",
+    "gemm/mfma": "gemm",
     "gemv/dot_rows": "gemv",
     "reduce/rows": "sum",
 }

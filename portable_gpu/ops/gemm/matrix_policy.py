@@ -15,6 +15,9 @@ LINE = 128
 _WARPGROUP = 128
 #: Work-items of a wavefront.
 LANES = 64
+#: Registers that the sums of a wavefront may take: with more, two of them do not fit a SIMD of any
+#: generation without spills (as clang 19 compiles them).
+_MOST_SUMS = 96
 
 
 @dataclass(frozen=True)
@@ -257,8 +260,9 @@ class MfmaPolicy(Policy):
 
     @classmethod
     def default(cls, target: Target, elem: Element) -> MfmaPolicy:
-        """The policy of large products."""
-        return cls.for_shape_class("large")
+        """The policy of large products: the largest tile whose sums fit."""
+        every = (cls.for_shape_class(name) for name in MFMA_CLASSES)
+        return next(policy for policy in every if all(policy.limits(target, elem).values()))
 
     @classmethod
     def for_shape_class(cls, shape_class: str, parts: int = 1) -> MfmaPolicy:
@@ -295,9 +299,7 @@ class MfmaPolicy(Policy):
             f"copies of {rows} rows divide tile_m and tile_n": (
                 self.tile_m % rows == 0 and self.tile_n % rows == 0
             ),
-            f"the sums ({sums} registers) leave half of {target.resident_registers}": (
-                2 * sums <= target.resident_registers
-            ),
+            f"the sums ({sums} registers) are at most {_MOST_SUMS}": sums <= _MOST_SUMS,
             f"local memory ({local} bytes) is at most {target.static_local_mem}": (
                 local <= target.static_local_mem
             ),

@@ -198,8 +198,10 @@ def _matrix_specializations(
                 continue
             kind, classes = POLICIES[form.kernel]
             for name in classes:
-                choice = GemmChoice(form.kernel, kind.for_shape_class(name, parts=form.parts))
-                found += matrix.specializations_of(p, choice, target)
+                policy = kind.for_shape_class(name, parts=form.parts)
+                if all(policy.limits(target, form.elem).values()):
+                    choice = GemmChoice(form.kernel, policy)
+                    found += matrix.specializations_of(p, choice, target)
     return found
 
 
