@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -273,6 +274,24 @@ def test_arrangement_repacks_what_it_must() -> None:
         problem(64, 64, 61, F32, "NN", "bf16x6"), WgmmaPolicy.for_shape_class("small", 3), HOPPER
     )
     assert (split.repacks["a"].parts, split.problem.a.row) == (3, 3 * 64)
+
+
+@pytest.mark.parametrize(("buffers", "order"), [(1, "S+BR+BS+B"), (2, "S+BR+XS+B")])
+def test_barriers_stand_between_stores_and_reads(buffers: int, order: str) -> None:
+    """Emulated instructions have barriers of their own, so no run on a CPU would miss one."""
+    policy = MfmaPolicy(2, 2, 64, 64, buffers)
+    text = arrange(problem(512, 512, 512, F32), policy, example_target("gcn-gfx90a")).spec.text
+    names = {
+        "S": r"\w_local\[[^;]*\] = ",
+        "R": r"= \w_local\[",
+        "B": r"barrier\(",
+        "X": r"buffer \^= 1",
+    }
+    found = "".join(
+        next(name for name, pattern in names.items() if re.match(pattern, match[0]))
+        for match in re.finditer("|".join(names.values()), text)
+    )
+    assert re.fullmatch(order, found), found
 
 
 def test_explain_tells_the_path_and_the_precision() -> None:

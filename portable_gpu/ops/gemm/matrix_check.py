@@ -39,9 +39,7 @@ def _check(engine: Engine, problem: GemmProblem) -> bool:
     return not trouble
 
 
-def _multiplies(
-    engine: Engine, problem: GemmProblem, transposed: bool, exponent: int = 0
-) -> bool:
+def _multiplies(engine: Engine, problem: GemmProblem, transposed: bool, exponent: int = 0) -> bool:
     """Compare a product of small whole numbers, exact in every format, bit by bit.
 
     Args:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from portable_gpu.ops.gemm.choice import WORKSPACE, GemmChoice
 from portable_gpu.ops.gemm.matrix_format import format_of
-from portable_gpu.ops.gemm.matrix_policy import POLICIES, MatrixPolicy
+from portable_gpu.ops.gemm.matrix_policy import POLICIES
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.targets import Target
 from portable_gpu.tuning.table import TuningTable
 
-# Measured on one H200 (driver 580, November 2026), in units of a step of the large tile; for want of
-# a measurement the same for `mfma`.
+# Measured on one H200 (driver 580, November 2026), in units of a step of the large tile; for want
+# of a measurement the same for `mfma`.
 _FIXED = 6.0  # filling the stages and storing a tile, per tile of a group
 _LAUNCH = 6.0  # a second kernel
 _TRAVEL = 3e-6  # one partial sum, written and read
@@ -35,7 +33,7 @@ def choose_matrix(problem: GemmProblem, target: Target, table: TuningTable) -> G
         default = kind.for_shape_class(shape_class, parts=form.parts)
         name = f"gemm_{kernel}_split" if form.parts > 1 else f"gemm_{kernel}"
         row = table.choose(name, kind, target, form.elem, shape_class, default)
-        policy = cast("MatrixPolicy", row.policy)
+        policy = row.policy
         if not all(policy.limits(target, form.elem).values()):
             continue
         tiles = p.batch_size * -(-m // policy.tile_m) * -(-n // policy.tile_n)

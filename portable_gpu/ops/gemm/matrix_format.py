@@ -146,7 +146,9 @@ def _of_kind(
     """The format of values as they are, by the main loop that the target has for them."""
     if target.matrix_units == "mfma":
         instruction = instruction_of(kind, target)
-        return instruction and Format("mfma", kind, elem, instruction=instruction)
+        return (
+            None if instruction is None else Format("mfma", kind, elem, (((0, 0),),), instruction)
+        )
     if kind == "f64" and target.matrix_units:
         return Format("mma", kind, elem)
     return Format("wgmma", kind, elem) if target.matrix_units == "wgmma" else None
