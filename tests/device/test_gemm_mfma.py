@@ -96,6 +96,8 @@ def test_transposes_with_a_tail(
 
 @pytest.mark.parametrize(("generation", "dtype"), INSTRUCTIONS, ids=str)
 def test_nothing_is_aligned(engines: dict[str, Engine], generation: str, dtype: Any) -> None:
+    if engines[generation].target.local_mem_size < 64 * 65 * dtype.itemsize:
+        pytest.skip("no room for the first pass")
     p = problem(33, 65, 131, dtype)
     p = replace(p, a=replace(p.a, aligned_bytes=2), b=replace(p.b, aligned_bytes=2))
     check(engines[generation], p, dtype, GemmChoice("", LEAST))
