@@ -8,6 +8,7 @@
 ##   |    |    |
 ##   +----+----+                Which step of k an index of the instruction stands for is free, as
 ##   wave_m, waves_m = 2        long as both operands agree: so a lane reads what is adjacent.
+##                              It holds sums of one column, at the rows that instruction.row says.
 ##
 ## policy  MfmaPolicy       a, b  Lines: how an operand comes to local memory
 ## instruction  MatrixInstruction: what it multiplies, and which lane holds what
@@ -24,7 +25,7 @@ rank = len(problem.batch)
 depth, side = a.depth, instruction.side
 squares = [(i, j) for i in range(policy.wave_m // side) for j in range(policy.wave_n // side)]
 outputs = ["c"] if partial else ["c"] + [f"e{i}" for i in range(len(problem.extras))]
-rows_of_a, rows_of_b = (f"buffer * {8 * x.extent}" if policy.buffers == 2 else "0" for x in (a, b))
+start_a, start_b = (f"buffer * {8 * x.extent}" if policy.buffers == 2 else "0" for x in (a, b))
 %>
 % for e in problem.elements:
 ${element.scalar(e)}
@@ -109,17 +110,17 @@ ${chunks.place(b, "first_col", "n")}
 </%def>
 
 <%def name="store()">
-                ${chunks.store(a, rows_of_a)}
-                ${chunks.store(b, rows_of_b)}
+                ${chunks.store(a, start_a)}
+                ${chunks.store(b, start_b)}
 </%def>
 
 ## All products of the chunks that the lanes of a wavefront read.
 <%def name="multiply()">
 % for i in range(policy.wave_m // side):
-                    const uint4 a${i} = a_local[${rows_of_a} + CHUNK(${a.extent}, rows_at + ${i * side} + lane, chunk)];
+                    const uint4 a${i} = a_local[${start_a} + CHUNK(${a.extent}, rows_at + ${i * side} + lane, chunk)];
 % endfor
 % for j in range(policy.wave_n // side):
-                    const uint4 b${j} = b_local[${rows_of_b} + CHUNK(${b.extent}, cols_at + ${j * side} + lane, chunk)];
+                    const uint4 b${j} = b_local[${start_b} + CHUNK(${b.extent}, cols_at + ${j * side} + lane, chunk)];
 % endfor
 % for first in range(0, 4, instruction.words):
 % for i, j in squares:

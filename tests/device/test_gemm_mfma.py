@@ -106,7 +106,7 @@ def test_nothing_is_aligned(engines: dict[str, Engine], generation: str, dtype: 
 @pytest.mark.parametrize(("generation", "dtype"), INSTRUCTIONS, ids=str)
 def test_policies(engines: dict[str, Engine], generation: str, dtype: Any) -> None:
     engine = engines[generation]
-    policies = [MfmaPolicy(1, 2, 64, 32, 2, band=1)]
+    policies = [MfmaPolicy(1, 2, 64, 32, 2, band=1), MfmaPolicy(1, 2, 32, 96, 1)]
     policies += [MfmaPolicy.for_shape_class(name) for name in MFMA_CLASSES]
     for policy, trans in zip(policies, itertools.cycle(("NT", "TN")), strict=False):
         if all(policy.limits(engine.target, element(dtype)).values()):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import prod
+from math import gcd, prod
 from typing import Any, Literal
 
 import pyopencl as cl
@@ -32,7 +32,7 @@ from portable_gpu.targets import Target
 
 @dataclass(frozen=True)
 class Lines:
-    """How a tile of an operand comes to local memory (``cl_kernels/gemm/_lines.cl.mako``).
+    """How a tile of an operand comes to local memory (``_lines``, ``_chunks`` in ``cl_kernels/gemm``).
 
     Attributes:
         name: ``a`` or ``b``.
@@ -82,8 +82,13 @@ class Lines:
 
     @property
     def block(self) -> int:
-        """Rows of A (columns of B) that a work-item loads at once where k runs across them."""
-        return min(self.width, self.copies)
+        """Rows of A (columns of B) of one load: adjacent ones, where k runs across the lines."""
+        return gcd(self.width, self.copies) if self.across else 1
+
+    @property
+    def steps(self) -> int:
+        """Loads, one for each step of k, that the chunks of a block are put together from."""
+        return self.width if self.across else 1
 
     @property
     def s_stride(self) -> str:
