@@ -32,7 +32,7 @@ from portable_gpu.targets import Target
 
 @dataclass(frozen=True)
 class Lines:
-    """How a tile of an operand comes to local memory (``_lines``, ``_chunks`` in ``cl_kernels/gemm``).
+    """How a tile of an operand comes to local memory (``cl_kernels/gemm``: ``_lines``, ``_chunks``).
 
     Attributes:
         name: ``a`` or ``b``.
