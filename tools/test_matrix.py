@@ -107,8 +107,8 @@ OCLGRIND = Implementation(
 #: gemm's tiles exchange nothing between lanes: one forced class on PoCL shows what another would.
 _LANES_ONLY = ("--ignore=tests/device/test_gemm.py", "--ignore=tests/device/test_matmul.py")
 
-#: A class with matrix units, emulated.
-_MATRIX_UNITS = ("-k", "test_gemm_matrix_units")
+#: All that matrix units do, here emulated.
+_MATRIX_UNITS = ("-k", "test_gemm_matrix_units", "-m", "not large")
 
 #: PoCL's optimiser needs ten times as long as all else for kernels with many barriers: the job
 #: pocl-gcn took 420 s with it and takes 55.  The README's line tests PoCL's own class optimised.

@@ -32,7 +32,7 @@ from portable_gpu.targets import Target
 
 @dataclass(frozen=True)
 class Lines:
-    """How a tile of an operand comes to local memory (``cl_kernels/gemm``: ``_lines``, ``_chunks``).
+    """How a tile of an operand comes to local memory (``_lines`` or ``_chunks`` of ``cl_kernels``).
 
     Attributes:
         name: ``a`` or ``b``.
