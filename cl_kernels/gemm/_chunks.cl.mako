@@ -43,7 +43,11 @@ typedef ${vector(lines.elem.storage, lines.block) if lines.across else "uint4"} 
 <% n = lines.name %>
 % for i in range(lines.copies // lines.block):
 % for j in range(lines.steps):
-    ${n}_r${i}_${j} = ${f"{n}_chunk{i} * {lines.width} + {j} >= tail ? ({n}_raw)(0) : " if tail else ""}*(__global const ${n}_raw *)(${n} + ${n}_at${i}${f" + {j} * {n}_{lines.k_stride}" if lines.across else ""});
+<%
+place = f"{n} + {n}_at{i}" + (f" + {j} * {n}_{lines.k_stride}" if lines.across else "")
+beyond = f"{n}_chunk{i} * {lines.width} + {j} >= tail ? ({n}_raw)(0) : " if tail else ""
+%>\
+    ${n}_r${i}_${j} = ${beyond}*(__global const ${n}_raw *)(${place});
 % endfor
 % endfor
     ${n} += ${lines.depth}l * ${f"{n}_{lines.k_stride}" if lines.across else 1};
