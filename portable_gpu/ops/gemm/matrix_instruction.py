@@ -2,7 +2,7 @@
 
 Of a product of ``side`` rows and columns, lane i holds row ``i % side`` of A, and that column of B,
 at ``held`` steps of k that follow each other, from step ``held * (i / side)`` on.  Of the sums it
-holds column ``i % side``.  (AMD's matrix instruction calculator prints these layouts.)
+holds column ``i % side``.  (So AMD's composable_kernel, ``mfma_type`` in ``xdlops_gemm.hpp``.)
 
 The sums are float32's, or float64's.  Products of float32 and of float64 are fused multiply-adds of
 that type, so they are as accurate as those of ``ieee`` precision.
