@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from portable_gpu.ops.gemm.matrix_policy import MmaPolicy, WgmmaPolicy
+from portable_gpu.ops.gemm.matrix_policy import MatrixPolicy
 from portable_gpu.ops.gemm.policy import SHAPE_CLASSES, GemmPolicy, value_bytes, value_words
 from portable_gpu.ops.gemm.problem import GemmProblem, step
 from portable_gpu.targets import Target
@@ -18,8 +18,8 @@ class GemmChoice:
     """A path, its policy, and the reasons.
 
     Attributes:
-        path: ``wgmma`` or ``mma`` (matrix units; ``wgmma, split-k``), ``tiled``, ``split-k``,
-            ``direct`` (a work-item per element), or ``packed`` (CPU).
+        path: ``wgmma``, ``mma`` or ``mfma`` (matrix units; ``wgmma, split-k``), ``tiled``,
+            ``split-k``, ``direct`` (a work-item per element), or ``packed`` (CPU).
         policy: Tile sizes; ``None`` for the direct path.
         splits: Parts that k is cut into, each computed by groups of its own.
         transposed: Whether ``C' = B' A'`` is computed.
@@ -30,7 +30,7 @@ class GemmChoice:
     """
 
     path: str
-    policy: GemmPolicy | WgmmaPolicy | MmaPolicy | None = None
+    policy: GemmPolicy | MatrixPolicy | None = None
     splits: int = 1
     transposed: bool = False
     shape_class: str = "any"

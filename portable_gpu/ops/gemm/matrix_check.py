@@ -11,7 +11,7 @@ from portable_gpu.errors import PortableGPUError
 from portable_gpu.ops.gemm.choice import GemmChoice
 from portable_gpu.ops.gemm.matrix import MatrixGemm
 from portable_gpu.ops.gemm.matrix_format import F64, format_of
-from portable_gpu.ops.gemm.matrix_policy import MmaPolicy, WgmmaPolicy
+from portable_gpu.ops.gemm.matrix_policy import POLICIES
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.runtime.engine import Engine
 
@@ -20,7 +20,7 @@ _M, _N, _K = 136, 72, 328  # more than a tile, a tail of k, and whole copies
 
 def works(engine: Engine, problem: GemmProblem) -> bool:
     """Whether small products in the format of ``problem`` come out right; found out once."""
-    form = format_of(problem)
+    form = format_of(problem, engine.target)
     assert form is not None
     return engine.plan(("matrix units work", form.kind), lambda: _check(engine, problem))
 
@@ -29,6 +29,8 @@ def _check(engine: Engine, problem: GemmProblem) -> bool:
     try:
         right = all(_multiplies(engine, problem, transposed) for transposed in (False, True))
         trouble = "" if right else "a test product is wrong"
+        if right and problem.a.elem.name == "f16" and not _multiplies(engine, problem, False, -22):
+            trouble = "they take subnormal numbers for 0"
     except (PortableGPUError, cl.Error) as error:
         trouble = str(error).splitlines()[0]
     if trouble:
@@ -37,10 +39,18 @@ def _check(engine: Engine, problem: GemmProblem) -> bool:
     return not trouble
 
 
-def _multiplies(engine: Engine, problem: GemmProblem, transposed: bool) -> bool:
-    """Compare a product of small whole numbers, exact in every format, bit by bit."""
+def _multiplies(engine: Engine, problem: GemmProblem, transposed: bool, exponent: int = 0) -> bool:
+    """Compare a product of small whole numbers, exact in every format, bit by bit.
+
+    Args:
+        engine: Whose device.
+        problem: In what format.
+        transposed: Whether A and B lie in memory the other way round.
+        exponent: A's numbers are times this power of two, exactly.
+    """
     random = np.random.default_rng(1)
-    a, b = random.integers(-4, 5, (_M, _K)), random.integers(-4, 5, (_K, _N))
+    a = random.integers(-4, 5, (_M, _K)) * 2.0**exponent
+    b = random.integers(-4, 5, (_K, _N))
     elem, compute = problem.a.elem, problem.compute
 
     def operand(rows: int, cols: int) -> Operand:
@@ -51,11 +61,10 @@ def _multiplies(engine: Engine, problem: GemmProblem, transposed: bool) -> bool:
         _M, _N, _K, (), operand(_M, _K), operand(_K, _N), Operand(compute, _N, 1, (), False, 16),
         compute, precision=problem.precision,
     )  # fmt: skip
-    kind, form = MmaPolicy if compute == F64 else WgmmaPolicy, format_of(small)
+    form = format_of(small, engine.target)
     assert form is not None
-    path = MatrixGemm(
-        engine, small, GemmChoice("", kind.for_shape_class("small", parts=form.parts))
-    )
+    policy = POLICIES[form.kernel][0].for_shape_class("small", parts=form.parts)
+    path = MatrixGemm(engine, small, GemmChoice("", policy))
     state, flags = engine.state(), cl.mem_flags
     buffers = [
         cl.Buffer(

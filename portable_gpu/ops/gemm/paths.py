@@ -20,9 +20,9 @@ from portable_gpu.ops.gemm.binding import compute_element
 from portable_gpu.ops.gemm.choice import GemmChoice, choose
 from portable_gpu.ops.gemm.matrix import MatrixGemm
 from portable_gpu.ops.gemm.matrix_check import works
-from portable_gpu.ops.gemm.matrix_choice import choose_matrix, kernel_of
+from portable_gpu.ops.gemm.matrix_choice import choose_matrix
 from portable_gpu.ops.gemm.matrix_format import format_of
-from portable_gpu.ops.gemm.matrix_policy import MMA_CLASSES, WGMMA_CLASSES, MmaPolicy, WgmmaPolicy
+from portable_gpu.ops.gemm.matrix_policy import POLICIES
 from portable_gpu.ops.gemm.packed import (
     Form,
     PackedGemm,
@@ -194,17 +194,15 @@ def _matrix_specializations(
         for trans in ("N", "T"):
             p = _contiguous(problem.m, problem.n, problem.k, dtype, trans_a=trans, trans_b=trans)
             p = replace(p, precision=precision)
-            form = format_of(p)
-            kernel = kernel_of(form, target)
-            if form is None or kernel is None:
+            form = format_of(p, target)
+            if form is None:
                 continue
-            choices = (
-                (WgmmaPolicy.for_shape_class(name, parts=form.parts) for name in WGMMA_CLASSES)
-                if kernel == "wgmma"
-                else (MmaPolicy.for_shape_class(name) for name in MMA_CLASSES)
-            )
-            for policy in choices:
-                found += matrix.specializations_of(p, GemmChoice(kernel, policy), target)
+            kind, classes = POLICIES[form.kernel]
+            for name in classes:
+                policy = kind.for_shape_class(name, parts=form.parts)
+                if all(policy.limits(target, form.elem).values()):
+                    choice = GemmChoice(form.kernel, policy)
+                    found += matrix.specializations_of(p, choice, target)
     return found
 
 
