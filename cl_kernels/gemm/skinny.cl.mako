@@ -24,7 +24,7 @@
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
-W, U, R = policy.warps, unroll, blocks
+W, U, R = policy.warps, policy.unroll, blocks
 G, tile, deep = policy.group_size, 16 * blocks, 16 if across else 32
 sets = range(-(-Q // 8))
 kind = "f16" if elem.name == "f16" else "bf16"

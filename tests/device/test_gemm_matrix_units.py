@@ -76,6 +76,40 @@ def test_transposes_and_edges(units: Engine, dtype: Any, trans: str) -> None:
         check(c, a, b)
 
 
+# m, n, k: few rows or columns; tails of rows and of k; several groups with a part of k each.
+SKINNY_SHAPES = [
+    (8, 72, 40), (136, 1, 1000), (5, 1000, 328), (264, 16, 4104), (3, 64, 16), (4096, 8, 8),
+    (9, 512, 8200), (1, 8, 8), (17, 128, 64),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("trans", ["NN", "NT", "TN", "TT"])
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_few_rows_or_columns(units: Engine, dtype: Any, trans: str) -> None:
+    for m, n, k in SKINNY_SHAPES:
+        a, b = random((m, k), dtype), random((k, n), dtype, 1)
+        left, right = stored(a, trans[0]), stored(b, trans[1])
+        c = np.full((m + 2, n + 3), np.nan, np.float32)
+        options = {"trans_a": trans[0], "trans_b": trans[1], "engine": units}
+        gemm(left, right, c=c[1:-1, 2:-1], **options)
+        first = c[1:-1, 2:-1].copy()
+        check(first, a, b)
+        c[1:-1, 2:-1] = np.nan
+        assert np.isnan(c).all(), "written outside of C"
+        got = gemm(left, right, alpha=2, beta=-1, c=first.copy(), **options)
+        check(got, a, b, 2, -1, first)
+        assert gemm(left, right, **options).dtype == dtype
+
+
+def test_few_columns_repeat_bit_by_bit(units: Engine) -> None:
+    a, b = (
+        cla.to_device(units.queue, random(shape, np.float16)) for shape in [(6, 9000), (9000, 264)]
+    )
+    first = gemm(a, b, engine=units).get()
+    for _ in range(100):
+        np.testing.assert_array_equal(gemm(a, b, engine=units).get(), first)
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_results_of_the_same_dtype(units: Engine, dtype: Any) -> None:
     for m, n, k in [(136, 72, 328), (123, 77, 65)]:

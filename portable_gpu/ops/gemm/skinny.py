@@ -1,12 +1,13 @@
-"""Products with few rows or columns on GPUs: matrix units, or gemv with several vectors at once."""
+"""Products with few rows or columns on GPUs: by matrix units, or as a gemv of several vectors."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import pyopencl as cl
 
+from portable_gpu.ops.gemm.path import GemmPath
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.ops.gemm.skinny_mma import SkinnyMma
 from portable_gpu.ops.gemv.plan import GemvPlan
@@ -53,25 +54,10 @@ def as_gemv(problem: GemmProblem, aligned: bool = True) -> GemvProblem:
     )  # fmt: skip
 
 
-class FewColumns(Protocol):
-    """A product of at least as many rows as columns, bound by one of the ways to compute it."""
-
-    def enqueue(
-        self,
-        alpha: Any,
-        beta: Any,
-        state: QueueState,
-        buffers: Sequence[Any],
-        offsets: tuple[int, ...],
-        wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event:
-        """Enqueue it."""
-
-
 class SkinnyGemm:
     """One launch that reads the large operand once."""
 
-    def __init__(self, few: FewColumns, exchanged: bool) -> None:
+    def __init__(self, few: GemmPath, exchanged: bool) -> None:
         """A product; ``exchanged`` says whether ``few`` computes its transpose."""
         self.few = few
         self._exchanged = exchanged

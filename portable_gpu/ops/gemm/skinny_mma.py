@@ -12,6 +12,7 @@ import pyopencl as cl
 from portable_gpu.codegen.operators import sum_accumulator
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
+from portable_gpu.ops.explain import Explanation
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.runtime.engine import Engine, QueueState
 from portable_gpu.runtime.program import BUFFER, INT, LONG, UINT
@@ -100,7 +101,7 @@ def takes(problem: GemmProblem, target: Target) -> bool:
     p, a = problem, problem.a
     whole, pitch = (p.m, a.col) if a.row == 1 else (p.k, a.row)
     return (
-        bool(target.matrix_units)
+        target.matrix_units in ("mma", "wgmma")
         and p.n <= MOST_VECTORS
         and p.k > 0
         and not p.batch
@@ -137,7 +138,6 @@ def choose(problem: GemmProblem, target: Target, table: TuningTable) -> SkinnyRo
         target,
         policy=policy,
         blocks=tile // 16,
-        unroll=min(4, policy.unroll * 16 * policy.blocks // tile),
         elem=p.a.elem,
         out=p.c.elem,
         Q=p.n,
@@ -150,6 +150,30 @@ def choose(problem: GemmProblem, target: Target, table: TuningTable) -> SkinnyRo
     return SkinnyRoute(spec, row, blocks, parts, part_size, partial, across)
 
 
+def explain_problem(
+    operation: str, problem: GemmProblem, target: Target, table: TuningTable
+) -> Explanation:
+    """Which policy an upright product takes; ``operation`` is what the explanation calls it."""
+    route = choose(problem, target, table)
+    p, policy = problem, route.policy.policy
+    return Explanation(
+        operation=operation,
+        path="skinny",
+        kernels=("gemm/skinny",),
+        policy=policy.to_dict(),
+        origin=route.policy.origin,
+        why=f"{p.n} column(s) for matrix instructions of warps, which read A as it lies",
+        details={
+            "group size": policy.group_size,
+            "blocks": route.blocks,
+            "parts": route.parts,
+            "flop": p.flop,
+            "bytes": p.bytes,
+        },
+        evidence=route.policy.evidence,
+    )
+
+
 class SkinnyMma:
     """One launch that reads the large operand once."""
 
@@ -157,7 +181,7 @@ class SkinnyMma:
         """Build the kernel of an upright product that the path :func:`takes`."""
         p, route = problem, choose(problem, engine.target, engine.table)
         self._route = route
-        parameters = [
+        parameters: list[Any] = [
             BUFFER, LONG, (LONG, p.a.col if route.across else p.a.row),
             BUFFER, LONG, (LONG, p.b.row), (LONG, p.b.col),
             BUFFER, LONG, (LONG, p.c.row), (LONG, p.c.col),
