@@ -429,7 +429,7 @@ def test_a_killed_search_resumes(
     trials = tmp_path / "t.sqlite3"
     monkeypatch.setenv("PORTABLE_GPU_TUNING", str(tmp_path / "t.json"))
     text = f"from portable_gpu.cli import main; main({arguments('--budget', '5m')!r})"
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
     process = subprocess.Popen([sys.executable, "-c", text], env=environment)
     try:
         for _ in range(1200):
