@@ -27,7 +27,7 @@ ${lanes.define(r, V, aligned, 0)}
 ${group.fold_across_groups(r.acc)}
 % endif
 
-__kernel __attribute__((reqd_work_group_size(${CX * CY}, 1, 1)))
+__kernel ${group.of_size(CX * CY)}
 void reduce_columns(
 % for n, e in inputs.items():
     __global const ${e.name}_t *restrict ${n}_in, long ${n}_offset,

@@ -34,7 +34,7 @@ ${group.define_subgroup(r.acc, L)}
 ${group.fold_across_groups(r.acc)}
 % endif
 
-__kernel __attribute__((reqd_work_group_size(${G}, 1, 1))) SUBGROUP_KERNEL
+__kernel ${group.of_size(G)} SUBGROUP_KERNEL
 void reduce_rows(
 % for n, e in inputs.items():
     __global const ${e.name}_t *restrict ${n}_in, long ${n}_offset,
