@@ -269,7 +269,7 @@ def _rows(
     if unit and reduction.vectorizable:
         vector = min(_widest(policy, reduction), _floor_power_of_two(max(1, n)))
         if not target.is_cpu:
-            if len(reduction.lane.fields) > 1 and reduction.inputs[0].itemsize <= 4:
+            if len(reduction.folds[0].lane.fields) > 1 and reduction.inputs[0].itemsize <= 4:
                 vector = max(1, vector // 2)  # measured on an H200: docs/experiments.md
             while vector > 1 and not _fits(policy, target, reduction, vector):
                 vector //= 2
