@@ -19,13 +19,8 @@
 #define SUBGROUP_KERNEL
 #endif
 
-// The size of a group that has room for all registers of its work-items.  NVIDIA's compiler, told a
-// size, gives up registers for one more resident group, and spills for it; so it is not told.
-#if DEVICE == CUDA_DEVICE
+// On kernels whose group size the compiler is not told: the size, for whoever reads the text.
 #define UNBOUND_GROUP(size)
-#else
-#define UNBOUND_GROUP(size) __attribute__((reqd_work_group_size(size, 1, 1)))
-#endif
 
 // |x| of floats, x converted to another vector type, and a hint that the line at p is wanted soon.
 // Where the compiler does not inline built-ins, a call to one would spill every vector around it;

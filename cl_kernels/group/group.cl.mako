@@ -1,10 +1,9 @@
 ## Fold over a whole work-group, and over all groups of a launch.
 <%namespace name="subgroup" file="/subgroup/subgroup.cl.mako"/>
 
-## The attribute of a kernel whose groups have G work-items.  NVIDIA's GPUs have room for all registers
-## of 256: 65536 for 255 each, before SM 35 32768 for 63.
+## The attribute of a kernel whose groups have G work-items.
 <%def name="of_size(G)">\
-${f"UNBOUND_GROUP({G})" if G <= 256 else f"__attribute__((reqd_work_group_size({G}, 1, 1)))"}\
+${f"UNBOUND_GROUP({G})" if G <= target.unbound_group else f"__attribute__((reqd_work_group_size({G}, 1, 1)))"}\
 </%def>
 
 ## ACC_group(v, slot, wave): fold v over the group of G work-items; work-item 0 holds the result.

@@ -94,6 +94,13 @@ class Reduction:
         return (self.quick.fold, self) if self.quick else (self,)
 
     @property
+    def lift_cost(self) -> float:
+        """What lifts cost, against those of one sum every :data:`BLOCK` steps of a real input."""
+        if not self.block:
+            return 0
+        return len(self.lane.fields) * BLOCK / (self.block * self.inputs[0].components)
+
+    @property
     def streamed(self) -> tuple[Element, ...]:
         """The inputs whose every element is read."""
         return self.inputs[:1] if self.per_row else self.inputs
