@@ -1,10 +1,10 @@
 ## The C side of portable_gpu.codegen.reductions.Reduction, for `w` lanes side by side:
-##   lane_tW, acc_tW            state and accumulator
+##   lane_tW, acc_tW                  state and accumulator
 ##   lane_tW_update(a, x.., step)     one more element in each lane
 ##   lane_tW_lift(a, first, stride)   the accumulators; the element that a lane's step points to has
 ##                                    index first + step * stride + lane_step * lane
 ##   LOAD_NAME_W(parts, p)            declare the parts of W neighbouring elements at p
-## Of a quick form, quick_lane_tW and so on, and
+## Of a quick form (reductions.Quick), quick_lane_tW and so on, and
 ##   quick_acc_tW_trusted(a, count)   whether the quick accumulators of all lanes will do
 ##   acc_tW_adopt(a)                  the accumulators that they stand for
 <%namespace name="accumulator" file="/group/accumulator.cl.mako"/>

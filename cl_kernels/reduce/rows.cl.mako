@@ -8,6 +8,9 @@
 ## row at a time, or one part; the last group of a row to finish folds the parts in order.
 ## Work-item 0 of each L holds the result.
 ##
+## Where the reduction has a quick form, a work-item folds its share by that first, and by the whole
+## one where the outcome is not trusted; so do the kernels of columns.
+##
 ## r: Reduction.  G: work-items of a group.  L: of a row.  S: of a sub-group.  V, U: vector width
 ## and unrolling.  aligned: 128-bit loads.  unit: inner stride is 1.  split: rows have parts.
 ## kept, outer: numbers of axes.  Strides count elements.
