@@ -19,6 +19,9 @@
 #define SUBGROUP_KERNEL
 #endif
 
+// On kernels whose group size the compiler is not told: the size, for whoever reads the text.
+#define UNBOUND_GROUP(size)
+
 // |x| of floats, x converted to another vector type, and a hint that the line at p is wanted soon.
 // Where the compiler does not inline built-ins, a call to one would spill every vector around it;
 // and PoCL 3.0 passes vectors of 64 bytes wrongly where it compiles for fewer bytes than its

@@ -3,6 +3,7 @@
 ## the device, and of k = 0.
 ##
 ##   work-item i   ->   product i / (m n), row i % (m n) / n, column i % n
+<%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/gemm/_epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
@@ -25,7 +26,7 @@ ${epilogue.arithmetic(problem.compute)}
 ${epilogue.define(problem)}
 ${epilogue.result(problem)}
 
-__kernel __attribute__((reqd_work_group_size(${group_size}, 1, 1)))
+__kernel ${group.of_size(group_size)}
 void direct(long m, long n, long k, long count, long first\
 ${operands.parameters("a", problem.a.elem, rank)}${operands.parameters("b", problem.b.elem, rank)}\
 ${operands.parameters("c", problem.c.elem, rank, "")}${epilogue.parameters(problem)}, value_t alpha, value_t beta\

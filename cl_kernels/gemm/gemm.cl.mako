@@ -18,6 +18,7 @@
 ## partial  sums of one split of k go to a workspace that gemm/split_sum folds in fixed order
 ## tail     whether k (of some split) is no multiple of tile_k
 ## store    width of C's vector stores (1: element by element, guarded)
+<%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/gemm/_epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
@@ -48,7 +49,7 @@ ${epilogue.result(problem)}
 #define STORE(p, v) ${problem.c.elem.name}_store(p, v)
 % endif
 
-__kernel __attribute__((reqd_work_group_size(${G}, 1, 1)))
+__kernel ${group.of_size(G)}
 void gemm(long m, long n, long k, long k_split, long first_product, int tiles_m, int tiles_n\
 ${operands.parameters("a", problem.a.elem, rank)}${operands.parameters("b", problem.b.elem, rank)}\
 % if partial:

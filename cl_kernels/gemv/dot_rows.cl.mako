@@ -13,6 +13,7 @@
 ## x_step == 1.  acc: Accumulator of R * Q sums.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="accumulator" file="/group/accumulator.cl.mako"/>
+<%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="subgroup" file="/subgroup/subgroup.cl.mako"/>
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
 <%namespace name="rows" file="/gemv/_rows.cl.mako"/>
@@ -29,7 +30,7 @@ ${subgroup.define(acc, L)}
 % endif
 ${rows.sum_rows(elem, real, T, P, C, V, R, Q, L, conj, unit, x_vector)}
 
-__kernel SUBGROUP_KERNEL __attribute__((reqd_work_group_size(${G}, 1, 1)))
+__kernel SUBGROUP_KERNEL ${group.of_size(G)}
 void gemv_dot_rows(${gemv.arguments(elem, real, False, Q)})
 {
 % if L > 1:

@@ -27,7 +27,7 @@ ${group.fold_across_groups(acc)}
 % endif
 ${rows.sum_rows(elem, real, T, P, C, V, R, Q, G, conj, unit, x_vector)}
 
-__kernel SUBGROUP_KERNEL __attribute__((reqd_work_group_size(${G}, 1, 1)))
+__kernel SUBGROUP_KERNEL ${group.of_size(G)}
 void gemv_long_rows(${gemv.arguments(elem, real, split, Q)})
 {
     SUBGROUP_SCRATCH(acc_t, scratch, ${G});

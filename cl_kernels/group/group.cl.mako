@@ -1,6 +1,11 @@
 ## Fold over a whole work-group, and over all groups of a launch.
 <%namespace name="subgroup" file="/subgroup/subgroup.cl.mako"/>
 
+## The attribute of a kernel whose groups have G work-items.
+<%def name="of_size(G)">\
+${f"UNBOUND_GROUP({G})" if G <= target.unbound_group else f"__attribute__((reqd_work_group_size({G}, 1, 1)))"}\
+</%def>
+
 ## ACC_group(v, slot, wave): fold v over the group of G work-items; work-item 0 holds the result.
 ##   | S lanes | S lanes | ... |      each sub-group folds by itself
 ##   wave[0]   wave[1]  ...           its first lane writes one slot of local memory

@@ -1,18 +1,26 @@
 ## The C side of portable_gpu.codegen.reductions.Reduction, for `w` lanes side by side:
-##   lane_tW, acc_tW            state and accumulator
-##   update_W(a, x.., step)     one more element in each lane
-##   lift_W(a, first, stride)   the accumulators; the element that a lane's step points to has
-##                              index first + step * stride + lane_step * lane
-##   LOAD_NAME_W(parts, p)      declare the parts of W neighbouring elements at p
+##   lane_tW, acc_tW                  state and accumulator
+##   lane_tW_update(a, x.., step)     one more element in each lane
+##   lane_tW_lift(a, first, stride)   the accumulators; the element that a lane's step points to has
+##                                    index first + step * stride + lane_step * lane
+##   LOAD_NAME_W(parts, p)            declare the parts of W neighbouring elements at p
+## Of a quick form (reductions.Quick), quick_lane_tW and so on, and
+##   quick_acc_tW_trusted(a, count)   whether the quick accumulators of all lanes will do
+##   acc_tW_adopt(a)                  the accumulators that they stand for
 <%namespace name="accumulator" file="/group/accumulator.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%!
+    from portable_gpu.codegen.operators import component
     from portable_gpu.codegen.reductions import value_names
 %>
 
-## Everything for vectors of V lanes and for single lanes; accumulators fold down by halves.
-<%def name="define(r, V, aligned, lane_step)">
-<% widths = [V >> k for k in range(V.bit_length())] %>
+## Everything for `vectors` of so many lanes and for single lanes; accumulators fold down by halves.
+<%def name="define(r, vectors, aligned, lane_step)">
+<%
+    V = max(vectors)
+    widths = [V >> k for k in range(V.bit_length())]
+    loaded = sorted({1, *vectors})
+%>
 % for e in {e.name: e for e in (*r.inputs, r.result)}.values():
 ${element.scalar(e)}
 % endfor
@@ -20,14 +28,21 @@ ${r.preamble}
 % if "nrm2_finish" in r.finish:
 ${nrm2_finish(r.acc.fields[0].ctype)}
 % endif
+% for fold in r.folds:
 % for w in reversed(widths):
-${accumulator.define(r.acc, w)}
+${accumulator.define(fold.acc, w)}
 % endfor
 % for w in widths[:-1]:
-${accumulator.halve(r.acc, w)}
+${accumulator.halve(fold.acc, w)}
 % endfor
-% for w in sorted({1, V}):
-${lanes(r, w, lane_step)}
+% for w in loaded:
+${lanes(fold, w, lane_step)}
+% endfor
+% endfor
+% for w in loaded:
+% if r.quick:
+${adopting(r.acc.type(w), r.quick, w)}
+% endif
 % for e in {e.name: e for e in r.inputs}.values():
 ${load(e, w, aligned)}
 % endfor
@@ -42,18 +57,32 @@ ${load(e, w, aligned)}
     iota = ", ".join(str(j * lane_step) for j in range(w))
 %>
 ${accumulator.define(r.lane, w)}
-static inline ${state} update_${w}(${state} a, ${", ".join(values)}, long step)
+static inline ${state} ${state}_update(${state} a, ${", ".join(values)}, long step)
 {
     ${r.update(w)}
     return a;
 }
-static inline ${acc} lift_${w}(${state} a, long first, long stride)
+static inline ${acc} ${state}_lift(${state} a, long first, long stride)
 {
     ${acc} r;
 % if r.indexed:
     const ${index} INDEX = (${index})(first) + ${step} * (${index})(stride) + (${index})(${iota});
 % endif
     ${r.lift(w)}
+    return r;
+}
+</%def>
+
+<%def name="adopting(acc, quick, w)">
+<% tried = quick.fold.acc.type(w) %>
+static inline bool ${tried}_trusted(${tried} a, long count)
+{
+    return ${" && ".join(quick.trusted(component(w, j)) for j in range(w))};
+}
+static inline ${acc} ${acc}_adopt(${tried} a)
+{
+    ${acc} r = ${acc}_identity();
+    ${quick.adopt}
     return r;
 }
 </%def>
@@ -98,7 +127,7 @@ LOAD_${e.name}_${w}(${", ".join(value_names(e, n))}, ${n}_row + ((${at}) * ${n}_
 % endfor
 </%def>
 
-## The values that update_W takes.  What is not streamed is one value for all lanes, or one
+## The values that an update takes.  What is not streamed is one value for all lanes, or one
 ## vector named after the block `suffix` of columns.
 <%def name="arguments(r, streamed, w, suffix='')">\
 <%

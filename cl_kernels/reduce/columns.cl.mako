@@ -16,18 +16,18 @@
 <%
     inputs = dict(zip("xy", r.inputs))
     streamed = ["x"] if r.per_row else list(inputs)
-    acc, state = r.acc.type(V), r.lane.type(V)
+    acc = r.acc.type(V)
     words = r.acc.bytes // 4
     strides = [f"long {n}_stride" for n in inputs]
     columns = ["long columns", *(f"long {n}_column" for n in [*inputs, "out"])]
     parameters = axes.parameters("kept", kept, [*inputs, "out"]) + axes.parameters("outer", outer, list(inputs)) + columns + strides
 %>
-${lanes.define(r, V, aligned, 0)}
+${lanes.define(r, (V,), aligned, 0)}
 % if split:
 ${group.fold_across_groups(r.acc)}
 % endif
 
-__kernel __attribute__((reqd_work_group_size(${CX * CY}, 1, 1)))
+__kernel ${group.of_size(CX * CY)}
 void reduce_columns(
 % for n, e in inputs.items():
     __global const ${e.name}_t *restrict ${n}_in, long ${n}_offset,
@@ -59,14 +59,22 @@ void reduce_columns(
     ${lanes.load_columns(r, c, V, "y_in + y_offset + " + axes.offset("kept", kept, "y", "row"))}
 % endif
 % endfor
-    for (long o = outer_begin; o < outer_end; ++o) {
-% for n in streamed:
-        __global const ${inputs[n].name}_t *${n}_row = ${n}_in + (${n}_offset + ${axes.offset("kept", kept, n, "row")} + ${axes.offset("outer", outer, n, "o")}) + column * ${n}_column;
+% if r.quick:
+<% tried = r.quick.fold.acc.type(V) %>
+% for c in range(C):
+    ${tried} tried${c} = ${tried}_identity();
 % endfor
-% for u in dict.fromkeys((U, 1)):
-${fold(streamed, u)}
+${stream(r.quick.fold, "tried")}
+    if (${" && ".join(f"{tried}_trusted(tried{c}, count)" for c in range(C))}) {
+% for c in range(C):
+        total${c} = ${acc}_adopt(tried${c});
 % endfor
+    } else {
+${stream(r, "total")}
     }
+% else:
+${stream(r, "total")}
+% endif
     ${fold_row_lanes(acc)}
     // From vectors to one accumulator for each column.
 % for field in r.acc.fields:
@@ -85,9 +93,21 @@ ${fold(streamed, u)}
     }
 }
 
+## Fold the part into `total`0, 1 ...
+<%def name="stream(r, total)">
+    for (long o = outer_begin; o < outer_end; ++o) {
+% for n in streamed:
+        __global const ${inputs[n].name}_t *${n}_row = ${n}_in + (${n}_offset + ${axes.offset("kept", kept, n, "row")} + ${axes.offset("outer", outer, n, "o")}) + column * ${n}_column;
+% endfor
+% for u in dict.fromkeys((U, 1)):
+${fold(r, total, u)}
+% endfor
+    }
+</%def>
+
 ## Fold rows of the part, u at a time for each of the CY row lanes, and advance i.
-<%def name="fold(streamed, u)">
-<% step = CY * u %>
+<%def name="fold(r, total, u)">
+<% step, acc, state = CY * u, r.acc.type(V), r.lane.type(V) %>
         {
             const long from = ${"begin" if u == U else f"begin + (end - begin) / {CY * U} * {CY * U}"}, first = from + y_lane;
             const long steps = ${f"(end - from) / {step}" if u > 1 else f"(end - first + {step - 1}) / {step}"};
@@ -99,17 +119,17 @@ ${fold(streamed, u)}
                 for (; done < stop; ++done) {
 % for k in range(u):
 % for c in range(C):
-                    { ${lanes.load_block(r, streamed, V, f"first + done * {step}L + {k * CY}", c)} a${k * C + c} = update_${V}(a${k * C + c}, ${lanes.arguments(r, streamed, V, f"{c}_")}, done); }
+                    { ${lanes.load_block(r, streamed, V, f"first + done * {step}L + {k * CY}", c)} a${k * C + c} = ${state}_update(a${k * C + c}, ${lanes.arguments(r, streamed, V, f"{c}_")}, done); }
 % endfor
 % endfor
                 }
 % for c in range(C):
 % if r.block:
                 ${lanes.join_states(r, V, [f"a{k * C + c}" for k in range(u)])}
-                total${c} = ${acc}_combine(total${c}, lift_${V}(a${c}, 0, 0));
+                ${total}${c} = ${acc}_combine(${total}${c}, ${state}_lift(a${c}, 0, 0));
 % else:
 % for k in range(u):
-                total${c} = ${acc}_combine(total${c}, lift_${V}(a${k * C + c}, o * n + first + ${k * CY}, ${step}));
+                ${total}${c} = ${acc}_combine(${total}${c}, ${state}_lift(a${k * C + c}, o * n + first + ${k * CY}, ${step}));
 % endfor
 % endif
 % endfor

@@ -19,7 +19,7 @@
 <%
     inputs = dict(zip("xy", r.inputs))
     streamed = ["x"] if r.per_row else list(inputs)
-    acc, state = r.acc.type(V), r.lane.type(V)
+    acc = r.acc.type(V)
     words = r.acc.bytes // 4
     vectors = -(-COLUMNS // V)
     centre = value_names(r.inputs[1], "y") if r.per_row else ()
@@ -27,7 +27,7 @@
     columns = ["long columns", *(f"long {n}_column" for n in [*inputs, "out"])]
     parameters = axes.parameters("kept", kept, [*inputs, "out"]) + axes.parameters("outer", outer, list(inputs)) + columns + strides
 %>
-${lanes.define(r, V, False, 0)}
+${lanes.define(r, (V,), False, 0)}
 % if r.per_row:
 typedef ${vector(r.inputs[1].real, V)} centre_u __attribute__((aligned(${r.inputs[1].itemsize // r.inputs[1].components})));
 % endif
@@ -73,18 +73,21 @@ void reduce_columns(
 % endfor
     }
 % endif
-    for (long o = outer_begin; o < outer_end; ++o) {
-% for n in streamed:
-        __global const ${inputs[n].name}_t *${n}_row = ${n}_in + (${n}_offset + ${axes.offset("kept", kept, n, "row")} + ${axes.offset("outer", outer, n, "o")}) + (column - before) * ${n}_column;
-% endfor
-        long i = begin;
-        for (; i + ${U} <= end; i += ${U}) {
-${fold(streamed, U)}
-        }
-        for (; i < end; i++) {
-${fold(streamed, 1)}
-        }
+% if r.quick:
+<% tried = r.quick.fold.acc.type(V) %>
+    ${tried} tried[${vectors}];
+    for (int j = 0; j < used; j++) tried[j] = ${tried}_identity();
+${stream(r.quick.fold, "tried")}
+    bool trusted = true;
+    for (int j = 0; j < used; j++) trusted = trusted && ${tried}_trusted(tried[j], count);
+    if (trusted) {
+        for (int j = 0; j < used; j++) total[j] = ${acc}_adopt(tried[j]);
+    } else {
+${stream(r, "total")}
     }
+% else:
+${stream(r, "total")}
+% endif
     // From vectors to one accumulator for each column.
 % for field in r.acc.fields:
     ${field.ctype} ${field.name}[${COLUMNS + V}] __attribute__((aligned(${field.bytes})));
@@ -122,8 +125,25 @@ ${fold(streamed, 1)}
 
 <%def name="place()">(before || (j + 1) * ${V} <= wide ? j * ${V} : wide - ${V})</%def>
 
+## Fold the part into `total`[0], [1] ...
+<%def name="stream(r, total)">
+    for (long o = outer_begin; o < outer_end; ++o) {
+% for n in streamed:
+        __global const ${inputs[n].name}_t *${n}_row = ${n}_in + (${n}_offset + ${axes.offset("kept", kept, n, "row")} + ${axes.offset("outer", outer, n, "o")}) + (column - before) * ${n}_column;
+% endfor
+        long i = begin;
+        for (; i + ${U} <= end; i += ${U}) {
+${fold(r, total, U)}
+        }
+        for (; i < end; i++) {
+${fold(r, total, 1)}
+        }
+    }
+</%def>
+
 ## Fold u rows from row i on into the accumulators, and fetch the u rows after them.
-<%def name="fold(streamed, u)">
+<%def name="fold(r, total, u)">
+<% acc, state = r.acc.type(V), r.lane.type(V) %>
             for (int j = 0; j < used; j++) {
                 const int at = ${place()};
                 ${state} a = ${state}_identity();
@@ -138,9 +158,9 @@ ${fold(streamed, 1)}
 % for name in centre:
                     const ${vector(r.inputs[1].real, V)} ${name}_v = *(const centre_u *)(${name} + at);
 % endfor
-                    a = update_${V}(a, ${", ".join([*(p for e, n in zip(r.inputs, streamed) for p in value_names(e, n)), *(f"{name}_v" for name in centre)])}, ${k});
+                    a = ${state}_update(a, ${", ".join([*(p for e, n in zip(r.inputs, streamed) for p in value_names(e, n)), *(f"{name}_v" for name in centre)])}, ${k});
                 }
 % endfor
-                total[j] = ${acc}_combine(total[j], lift_${V}(a, o * n + i, 1));
+                ${total}[j] = ${acc}_combine(${total}[j], ${state}_lift(a, o * n + i, 1));
             }
 </%def>

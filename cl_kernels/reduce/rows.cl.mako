@@ -8,6 +8,9 @@
 ## row at a time, or one part; the last group of a row to finish folds the parts in order.
 ## Work-item 0 of each L holds the result.
 ##
+## Where the reduction has a quick form, a work-item folds its share by that first, and by the whole
+## one where the outcome is not trusted; so do the kernels of columns.
+##
 ## r: Reduction.  G: work-items of a group.  L: of a row.  S: of a sub-group.  V, U: vector width
 ## and unrolling.  aligned: 128-bit loads.  unit: inner stride is 1.  split: rows have parts.
 ## kept, outer: numbers of axes.  Strides count elements.
@@ -16,15 +19,16 @@
 <%include file="/common/prelude.cl.mako"/>
 <%
     inputs = dict(zip("xy", r.inputs))
+    # A vector in halves after a quick form, whose state is smaller: that is to decide on the registers.
+    second = max(1, V // 2) if r.quick and not target.is_cpu else V
     streamed = ["x"] if r.per_row else list(inputs)
     wave = "LOCAL_ARRAY(wave)" if G > S else "0"
     slot = "SUBGROUP_SLOT(scratch)"
     words = r.acc.bytes // 4
-    steps = dict.fromkeys([(V, U), (V, 1), (1, 1)])
     strides = [f"long {n}_stride" for n in inputs]
     parameters = axes.parameters("kept", kept, [*inputs, "out"]) + axes.parameters("outer", outer, list(inputs)) + strides
 %>
-${lanes.define(r, V, aligned, 1)}
+${lanes.define(r, (V, second), aligned, 1)}
 % if L == G:
 ${group.define(r.acc, G, S)}
 % else:
@@ -34,7 +38,7 @@ ${group.define_subgroup(r.acc, L)}
 ${group.fold_across_groups(r.acc)}
 % endif
 
-__kernel __attribute__((reqd_work_group_size(${G}, 1, 1))) SUBGROUP_KERNEL
+__kernel ${group.of_size(G)} SUBGROUP_KERNEL
 void reduce_rows(
 % for n, e in inputs.items():
     __global const ${e.name}_t *restrict ${n}_in, long ${n}_offset,
@@ -69,15 +73,17 @@ void reduce_rows(
 % if r.per_row:
             ${lanes.load_one(r.inputs[1], "y", "y_in + y_offset + " + axes.offset("kept", kept, "y", "row"))}
 % endif
-            for (long o = outer_begin; o < outer_end; ++o) {
-% for n in streamed:
-                __global const ${inputs[n].name}_t *${n}_row = ${n}_in + (${n}_offset + ${axes.offset("kept", kept, n, "row")} + ${axes.offset("outer", outer, n, "o")});
-% endfor
-                long i = begin;
-% for v, u in steps:
-${fold(streamed, v, u)}
-% endfor
+% if r.quick:
+            ${r.quick.fold.acc.name} tried = ${r.quick.fold.acc.name}_identity();
+${stream(r.quick.fold, "tried", V)}
+            if (${r.quick.fold.acc.name}_trusted(tried, count)) {
+                total = acc_t_adopt(tried);
+            } else {
+${stream(r, "total", second)}
             }
+% else:
+${stream(r, "total", second)}
+% endif
         }
 % if L == G:
         total = acc_t_group(total, ${slot}, ${wave});
@@ -106,56 +112,73 @@ ${fold(streamed, v, u)}
     }
 }
 
-## Fold what whole steps of u vectors of v elements reach of the row from i on, and advance i.
-<%def name="fold(streamed, v, u)">
+## Fold this work-item's share of the row, or of the part, into `total`, at most `width` elements at a
+## time.  The share does not depend on the width.
+<%def name="stream(r, total, width)">
+            for (long o = outer_begin; o < outer_end; ++o) {
+% for n in streamed:
+                __global const ${inputs[n].name}_t *${n}_row = ${n}_in + (${n}_offset + ${axes.offset("kept", kept, n, "row")} + ${axes.offset("outer", outer, n, "o")});
+% endfor
+                long i = begin;
+% for v, u in dict.fromkeys([(V, U), (V, 1), (1, 1)]):
+${fold(r, total, v, u, min(v, width))}
+% endfor
+            }
+</%def>
+
+## Fold what whole steps of u vectors of v elements, loaded w at a time, reach of the row from i on,
+## and advance i.
+<%def name="fold(r, total, v, u, w)">
 <%
-    acc, lane = r.acc.type(v), r.lane.type(v)
-    step = L * v * u
-    halves = [v >> k for k in range(v.bit_length() - 1)]
+    acc, lane = r.acc.type(w), r.lane.type(w)
+    step, pieces = L * v * u, v // w
+    halves = [w >> k for k in range(w.bit_length() - 1)]
     gathers = r.block and target.is_cpu  # a GPU has other work meanwhile, and fewer registers
 %>
                 {
                     const long first = i + lane * ${v}L, steps = ${f"(end - first + {step - 1}) / {step}" if v * u == 1 else f"(end - i) / {step}"};
-                    ${acc} sum${v} = ${acc}_identity();
+                    ${acc} sum${w} = ${acc}_identity();
 % if gathers:
-                    ${acc} part${v} = ${acc}_identity();
-                    uint parts${v} = 0;
+                    ${acc} part${w} = ${acc}_identity();
+                    uint parts${w} = 0;
 % endif
                     for (long done = 0; done < steps;) {
-                        const long stop = min(steps, done + ${r.block or 1 << 30}L);
+                        const long stop = min(steps, done + ${r.block // pieces or 1 << 30}L);
 % for k in range(u):
                         ${lane} a${k} = ${lane}_identity();
 % endfor
                         for (; done < stop; ++done) {
                             const long at = first + done * ${step}L;
 % for k in range(u):
-                            { ${lanes.load_all(r, streamed, v, f"at + {k * L * v}", unit)} a${k} = update_${v}(a${k}, ${lanes.arguments(r, streamed, v)}, done); }
+% for piece in range(pieces):
+                            { ${lanes.load_all(r, streamed, w, f"at + {k * L * v + piece * w}", unit)} a${k} = ${lane}_update(a${k}, ${lanes.arguments(r, streamed, w)}, done); }
+% endfor
 % endfor
                         }
 % if r.block:
-                        ${lanes.join_states(r, v, [f"a{k}" for k in range(u)])}
+                        ${lanes.join_states(r, w, [f"a{k}" for k in range(u)])}
 % if not gathers:
-                        sum${v} = ${acc}_combine(sum${v}, lift_${v}(a0, 0, 0));
+                        sum${w} = ${acc}_combine(sum${w}, ${lane}_lift(a0, 0, 0));
 % else:
-                        part${v} = ${acc}_gather(part${v}, lift_${v}(a0, 0, 0));
-                        if (++parts${v} % 1024 == 0) {
-                            sum${v} = ${acc}_combine(sum${v}, part${v});
-                            part${v} = ${acc}_identity();
+                        part${w} = ${acc}_gather(part${w}, ${lane}_lift(a0, 0, 0));
+                        if (++parts${w} % 1024 == 0) {
+                            sum${w} = ${acc}_combine(sum${w}, part${w});
+                            part${w} = ${acc}_identity();
                         }
 % endif
 % else:
 % for k in range(u):
-                        sum${v} = ${acc}_combine(sum${v}, lift_${v}(a${k}, o * n + first + ${k * L * v}, ${step}));
+                        sum${w} = ${acc}_combine(sum${w}, ${lane}_lift(a${k}, o * n + first + ${k * L * v}, ${step}));
 % endfor
 % endif
                     }
 % if gathers:
-                    sum${v} = ${acc}_combine(sum${v}, part${v});
+                    sum${w} = ${acc}_combine(sum${w}, part${w});
 % endif
                     i += steps * ${step}L;
-% for w in halves:
-                    const ${r.acc.type(w // 2)} sum${w // 2} = ${r.acc.type(w)}_halve(sum${w});
+% for half in halves:
+                    const ${r.acc.type(half // 2)} sum${half // 2} = ${r.acc.type(half)}_halve(sum${half});
 % endfor
-                    total = acc_t_combine(total, sum1);
+                    ${total} = ${r.acc.name}_combine(${total}, sum1);
                 }
 </%def>

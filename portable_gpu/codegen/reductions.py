@@ -7,13 +7,15 @@ and work-groups, and in the end is *finished* into one element of the result.
 Floating sums lift every :data:`BLOCK` steps into a double word (hi, lo) that is added by TwoSum,
 so that the error does not grow with n: |error| <= (BLOCK + 4) u sum|x| + O(n u^2) sum|x|.
 Sources: Knuth, TAOCP 2, 4.2.2 (TwoSum); Ogita, Rump and Oishi, SIAM J. Sci. Comput. 26(6), 2005.
-nrm2 keeps three sums by magnitude: Blue, TOMS 4(1), 1978; Anderson, TOMS 44(1), 2017.
+nrm2 keeps three sums by magnitude: Blue, TOMS 4(1), 1978; Anderson, TOMS 44(1), 2017.  They are
+needed where squares leave the range of numbers, which is rare: each work-item first folds its share
+by a :class:`Quick` form, one plain sum of squares, and by the three where that cannot be trusted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from portable_gpu.codegen.operators import Accumulator, BinaryOp, Field, Map, vector
@@ -25,6 +27,25 @@ _LONG_BLOCK = 8  # of several sums at once, whose lifts cost more: nrm2 1.1 to 1
 _BLOCK_OF_INTEGERS = 1 << 11  # 16-bit integers that a 32-bit sum holds, of 8 lanes in one
 
 Text = Callable[[int], str]  # C text for a number of lanes side by side
+
+
+@dataclass(frozen=True)
+class Quick:
+    """A cheaper fold of the same elements, whose accumulator shows whether it will do.
+
+    A work-item folds its share of the elements by it.  If the outcome is trusted, the accumulator
+    of the whole reduction adopts it; if not, the work-item reads its share again.
+
+    Attributes:
+        fold: What it folds; the names of its types differ from the whole reduction's.
+        trusted: C condition, given what selects a lane of the fields of accumulator ``a``: whether
+            it is as good as the whole reduction, which folds ``count`` elements.
+        adopt: Statements that turn accumulator ``r``, neutral so far, into what ``a`` stands for.
+    """
+
+    fold: Reduction
+    trusted: Callable[[str], str]
+    adopt: str
 
 
 @dataclass(frozen=True)
@@ -48,6 +69,7 @@ class Reduction:
         vectorizable: Whether the text holds for vectors.
         indexed: Whether the state remembers a step.
         preamble: C functions that the text calls.
+        quick: What is tried first, if anything.
     """
 
     name: str
@@ -64,6 +86,19 @@ class Reduction:
     vectorizable: bool = True
     indexed: bool = False
     preamble: str = ""
+    quick: Quick | None = None
+
+    @property
+    def folds(self) -> tuple[Reduction, ...]:
+        """What folds elements in the order of trying: the quick form, if any, and itself."""
+        return (self.quick.fold, self) if self.quick else (self,)
+
+    @property
+    def lift_cost(self) -> float:
+        """What lifts cost, against those of one sum every :data:`BLOCK` steps of a real input."""
+        if not self.block:
+            return 0
+        return len(self.lane.fields) * BLOCK / (self.block * self.inputs[0].components)
 
     @property
     def streamed(self) -> tuple[Element, ...]:
@@ -100,7 +135,7 @@ def convert(expression: str, source: str, target: str, width: int) -> str:
 # -- sums
 
 
-def _double_word(names: tuple[str, ...], ctype: str) -> Accumulator:
+def _double_word(name: str, names: tuple[str, ...], ctype: str) -> Accumulator:
     """Sums of several values, each as an unevaluated pair (hi, lo) with |lo| <= u |hi|.
 
     Where hi is infinite or NaN, lo is 0 and hi is the plain sum.
@@ -129,7 +164,7 @@ def _double_word(names: tuple[str, ...], ctype: str) -> Accumulator:
             for n in names
         )
 
-    return Accumulator("acc_t", tuple(fields), combine, gather)
+    return Accumulator(name, tuple(fields), combine, gather)
 
 
 def _plain(name: str, names: tuple[str, ...], ctype: str) -> Accumulator:
@@ -148,15 +183,19 @@ def _sums(
     lane_ctype: str | None = None,
     per_row: bool = False,
     block: int = BLOCK,
+    prefix: str = "",
 ) -> Reduction:
-    """A reduction whose state is a set of sums, which ``finish`` calls by their names."""
+    """A reduction whose state is a set of sums, which ``finish`` calls by their names.
+
+    ``prefix`` goes before the names of its types.
+    """
     floating = ctype in ("float", "double")
     if floating:
-        acc = _double_word(names, ctype)
+        acc = _double_word(f"{prefix}acc_t", names, ctype)
         lift = " ".join(f"r.{n}_hi = a.{n}; r.{n}_lo = 0;" for n in names)
         value = {n: f"a.{n}_hi + a.{n}_lo" for n in names}
     else:
-        acc = _plain("acc_t", names, ctype)
+        acc = _plain(f"{prefix}acc_t", names, ctype)
         value = {n: f"a.{n}" for n in names}
 
     def lift_integer(width: int) -> str:
@@ -166,7 +205,7 @@ def _sums(
     return Reduction(
         name,
         inputs,
-        lane=_plain("lane_t", names, lane_ctype or ctype),
+        lane=_plain(f"{prefix}lane_t", names, lane_ctype or ctype),
         update=update,
         acc=acc,
         lift=(lambda width: lift) if floating else lift_integer,
@@ -267,15 +306,15 @@ def _moment(x: Element, centre: Element, result: Element, ddof: float, root: boo
 
 
 def _nrm2(x: Element, acc: Element, result: Element) -> Reduction:
-    if acc.real == "double" and x.real != "double":  # whose range holds every square
-        return _plain_nrm2(x, result)
-    ctype = "double" if result.real == "double" else "float"
+    ctype = acc.real
+    if x.name == "f16" or (ctype == "double" and x.real != "double"):  # it holds every square
+        return _squares(x, ctype, result)
     # As Anderson, but for two: float's big, so that 2^48 squares below it have room (not 2^24),
     # and up, so that the square of the smallest subnormal number is a normal one.
-    small, big, up, down = (
-        ("0x1p-511", "0x1p+486", "0x1p+600", "0x1p-538")
+    small, big, up, down, most, least = (
+        ("0x1p-511", "0x1p+486", "0x1p+600", "0x1p-538", "0x1p+972", "0x1p-965")
         if ctype == "double"
-        else ("0x1p-63f", "0x1p+40f", "0x1p+100f", "0x1p-76f")
+        else ("0x1p-63f", "0x1p+40f", "0x1p+100f", "0x1p-76f", "0x1p+80f", "0x1p-98f")
     )
 
     def update(width: int) -> str:
@@ -290,20 +329,30 @@ def _nrm2(x: Element, acc: Element, result: Element) -> Reduction:
         )
 
     finish = f"nrm2_finish(small, mid, big, {up}, {down})"
-    return _sums(
+    three = _sums(
         "nrm2", (x,), ("small", "mid", "big"), ctype, update, result, finish, block=_LONG_BLOCK
     )
+    # A plain sum up to big^2 has no square above that.  Of one element, underflow, even if it goes
+    # to zero, costs less than 8 times the least normal number: `least` is 2 / u of that.
+    quick = Quick(
+        _squares(x, ctype, result, "quick_"),
+        lambda at: f"a.s_hi{at} >= ({ctype})count * {least} && a.s_hi{at} <= {most}",
+        "r.mid_hi = a.s_hi; r.mid_lo = a.s_lo;",
+    )
+    return replace(three, quick=quick)
 
 
-def _plain_nrm2(x: Element, result: Element) -> Reduction:
+def _squares(x: Element, ctype: str, result: Element, prefix: str = "") -> Reduction:
+    """The root of the sum of squares."""
+
     def update(width: int) -> str:
-        t = vector("double", width)
+        t = vector(ctype, width)
         return " ".join(
-            f"{{ const {t} v = {convert(p, x.real, 'double', width)}; a.s += v * v; }}"
+            f"{{ const {t} v = {convert(p, x.real, ctype, width)}; a.s += v * v; }}"
             for p in value_names(x, "x")
         )
 
-    return _sums("nrm2", (x,), ("s",), "double", update, result, "sqrt(s)")
+    return _sums("nrm2", (x,), ("s",), ctype, update, result, "sqrt(s)", prefix=prefix)
 
 
 # -- folds of single values

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from math import prod
 from pathlib import Path
 
 from portable_gpu.codegen.specialization import Specialization
@@ -25,7 +26,8 @@ LIBCLC = Path("/usr/lib/clc/nvptx64--nvidiacl.bc")
 _PTX_VERSION = re.compile(r"^\.version .*", re.MULTILINE)  # clang's is too old for wgmma
 _TOO_MUCH_SHARED = "uses too much shared data"
 _PREPARING = threading.Lock()
-_GROUP = re.compile(r"reqd_work_group_size\((\d+), (\d+), (\d+)\)")
+_BOUND = re.compile(r"reqd_work_group_size\((\d+), (\d+), (\d+)\)")
+_UNBOUND = re.compile(r"UNBOUND_GROUP\((\d+)\)")  # see common/prelude
 
 
 @dataclass(frozen=True)
@@ -85,9 +87,8 @@ class Compilers:
         name, text = machine.architecture.name, file.read_text(encoding="utf-8")
         if is_marked(spec.text):
             name, text = f"{name}a", _PTX_VERSION.sub(".version 8.0", retarget(text))
-        size = group_size_of(spec)
-        if machine.architecture.registers_of(size) < ptx.REGISTERS:
-            text = ptx.with_group_size(text, size)
+        if is_bound(spec):
+            text = ptx.with_group_size(text, group_size_of(spec))
         file.write_text(text, encoding="utf-8")
         command = [self.ptxas, f"-arch={name}", "-v", str(file), "-o", os.devnull]
         done = subprocess.run(command, capture_output=True, text=True)
@@ -117,9 +118,14 @@ def find_compilers() -> Compilers:
 
 
 def group_size_of(spec: Specialization) -> int:
-    """Work-items of a group, as the text requires them."""
-    sizes = _GROUP.search(spec.text)
-    return int(sizes[1]) * int(sizes[2]) * int(sizes[3]) if sizes else 1
+    """Work-items of a group, as the text says."""
+    sizes = _BOUND.search(spec.text) or _UNBOUND.search(spec.text)
+    return prod(map(int, sizes.groups())) if sizes else 1
+
+
+def is_bound(spec: Specialization) -> bool:
+    """Whether NVIDIA's compiler is told the group's size."""
+    return _BOUND.search(spec.text) is not None
 
 
 def _amd_command(machine: Machine, folder: Path) -> list[str]:

@@ -14,8 +14,6 @@ from portable_gpu.isa.kernel import Kernel
 from portable_gpu.isa.loops import Block, inner_loop
 from portable_gpu.isa.mix import Instruction, Kind, Mix
 
-#: Registers that a work-item may have at most.
-REGISTERS = 255
 _WARP = 32
 _FUNCTION = re.compile(
     r"\.(?:entry|func)\b[^{;]*?(\w+)\([^{;]*?^\{(.*?)^\}", re.MULTILINE | re.DOTALL
@@ -67,10 +65,10 @@ def read(ptx: str, log: str, group_size: int) -> Iterator[Kernel]:
 
 
 def with_group_size(ptx: str, size: int) -> str:
-    """PTX whose kernel is bound to groups of ``size``, which clang does not write.
+    """PTX whose kernel is bound to groups of ``size``, as drivers write it and clang does not.
 
-    ptxas then gives each work-item no more registers than such a group has room for.  It also aims
-    at an occupancy of its own, and spills for it, where there is room for all: do not bind those.
+    ptxas then gives each work-item no more registers than such a group has room for, and fewer, by
+    spilling some, where that lets another group be resident.
     """
     return _ENTRY_END.sub(rf"\1)\n.reqntid {size}, 1, 1\n{{", ptx)
 

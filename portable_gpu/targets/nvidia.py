@@ -35,6 +35,9 @@ def _derive(facts: DeviceFacts, out: Derivation) -> None:
     registers, unit = (255, _LOCAL_KIB.get(sm, 96 if sm >= 50 else 48)) if sm >= 35 else (63, 48)
     out.set("registers", registers, "derived", "registers of a thread at this compute capability")
     out.set("resident_registers", registers, "derived", "any kernel leaves room for two warps")
+    # 65536 for 255 each, before SM 35 32768 for 63.  Told the size, the compiler gives registers
+    # up, and spills, where that makes one more group resident (docs/experiments.md).
+    out.set("unbound_group", 256, "derived", "there is room for all registers of 256 work-items")
     out.set("local_mem_per_unit", unit << 10, "derived", "shared memory of a multiprocessor")
     if sm >= 80:
         # Measured on one H200: an array of 200 KiB builds and runs, though 48 KiB are reported.

@@ -85,6 +85,8 @@ class Target:
         local_mem_per_unit: Local memory that the groups resident on a compute unit share, bytes.
         static_local_mem: Local memory that a kernel may declare for a group, bytes; drivers may
             take more of it in the source than they report.
+        unbound_group: The compiler had better not be told the size of groups of up to so many
+            work-items.
         matrix_units: Instructions for small matrices: ``wgmma`` (by warpgroups, from local memory;
             ``mma`` too), ``mma`` (by warps, from registers), ``mfma`` (by wavefronts, from
             registers), or none.
@@ -117,6 +119,7 @@ class Target:
     resident_registers: int
     local_mem_per_unit: int
     static_local_mem: int
+    unbound_group: int
     matrix_units: MatrixUnits
     matrix_instructions: tuple[str, ...]
     forced: bool = False

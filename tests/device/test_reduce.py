@@ -332,6 +332,87 @@ def test_nrm2_neither_overflows_nor_underflows(engine: Engine, dtype: Any) -> No
     assert pg.nrm2(mixed, engine=engine) == np.inf
 
 
+#: Roots of the greatest plain sum of squares that nrm2 takes, and of the least of one element.
+EDGES = {np.float32: (2.0**40, 2.0**-49), np.float64: (2.0**486, 2.0**-482.5)}
+
+
+@pytest.mark.path
+@pytest.mark.parametrize("dtype", EDGES)
+def test_nrm2_at_the_edges_of_plain_squares(engine: Engine, dtype: Any) -> None:
+    most, least = EDGES[dtype]
+    for n in (1, N):
+        for edge in (most, most / np.sqrt(n), least, least * np.sqrt(n)):
+            for factor in (0.5, 1 - 1e-6, 1, 1 + 1e-6, 2):
+                x = np.full(n, edge * factor, dtype)
+                assert_within(pg.nrm2(x, engine=engine), norm(x), norm_bound(x, dtype))
+
+
+@pytest.mark.path
+@pytest.mark.parametrize("dtype", EDGES)
+def test_nrm2_of_every_magnitude(engine: Engine, dtype: Any) -> None:
+    info = np.finfo(dtype)
+    for n in (1, N):
+        for exponent in range(info.minexp - info.nmant, info.maxexp - 6, info.nmant // 8):
+            x = np.full(n, np.ldexp(1.37, exponent), dtype)
+            assert_within(pg.nrm2(x, engine=engine), norm(x), norm_bound(x, dtype))
+
+
+@pytest.mark.path
+@pytest.mark.parametrize("dtype", EDGES)
+def test_nrm2_where_the_sums_of_all_shares_would_overflow(engine: Engine, dtype: Any) -> None:
+    half = np.finfo(dtype).maxexp // 2
+    for exponent in range(half - 18, half, 2):
+        x = np.full(1 << 18, 2.0**exponent, dtype)
+        assert_within(pg.nrm2(x, engine=engine), norm(x), norm_bound(x, dtype))
+
+
+@pytest.mark.path
+@pytest.mark.parametrize("dtype", EDGES)
+def test_nrm2_of_blocks_of_all_magnitudes(engine: Engine, dtype: Any) -> None:
+    """Some work-items can take plain squares, and others cannot."""
+    most, least = EDGES[dtype]
+    normal = values(1 << 15, dtype, 18)
+    scales = {"normal": 1.0, "huge": most * 1e5, "tiny": least / 1e5, "zero": 0.0}
+    blocks = {name: (normal * scale).astype(dtype) for name, scale in scales.items()}
+    for names in ("normal huge", "tiny normal", "zero tiny", "zero normal tiny", "tiny huge zero"):
+        x = np.concatenate([blocks[name] for name in names.split() * 2])
+        assert_within(pg.nrm2(x, engine=engine), norm(x), norm_bound(x, dtype))
+    x[1 << 14] = np.inf
+    assert pg.nrm2(x, engine=engine) == np.inf
+    x[-7] = np.nan
+    assert np.isnan(pg.nrm2(x, engine=engine))
+
+
+@pytest.mark.path
+@pytest.mark.parametrize("dtype", EDGES)
+def test_nrm2_of_one_element_among_zeros(engine: Engine, dtype: Any) -> None:
+    info = np.finfo(dtype)
+    for one in (info.smallest_subnormal, info.tiny, EDGES[dtype][1] / 3, 1, info.max):
+        x = np.zeros(100_003, dtype)
+        x[70_001] = one
+        got = pg.nrm2(x, engine=engine)
+        assert_within(got, norm(x[70_001:70_002]), norm_bound(x[70_001:70_002], dtype))
+
+
+@pytest.mark.path
+@pytest.mark.parametrize("dtype", EDGES)
+@pytest.mark.parametrize("shape", [(37, 1500), (1500, 37)], ids=str)
+def test_nrm2_of_an_axis_of_all_magnitudes(engine: Engine, dtype: Any, shape: Any) -> None:
+    """Next to each other: results of plain squares, and of others."""
+    most, least = EDGES[dtype]
+    x = values(shape, dtype, 19)
+    for axis in (0, 1):
+        lines = np.moveaxis(x.copy(), 1 - axis, 0)  # each is folded to one result
+        lines *= np.resize(np.array([1, most * 1e5, 0, least / 1e5], dtype), len(lines))[:, None]
+        lines[5, 3], lines[9, 30] = np.inf, np.nan
+        whole = np.delete(np.arange(len(lines)), [5, 9])
+        got = pg.nrm2(np.moveaxis(lines, 0, 1 - axis), axis=axis, engine=engine)
+        assert got[5] == np.inf
+        assert np.isnan(got[9])
+        folded = lines[whole]
+        assert_within(got[whole], norm(folded, 1), norm_bound(folded, dtype, 1))
+
+
 def test_nrm2_of_many_at_the_edge_of_a_class(engine: Engine) -> None:
     x = np.full((1 << 25) + 1, 2.0**51.9, np.float32)  # their squares sum up to 2^129
     assert_within(pg.nrm2(x, engine=engine), norm(x[:1]) * np.sqrt(np.longdouble(x.size)), 1e13)

@@ -86,6 +86,21 @@ def test_explanation_says_where_the_policy_comes_from(
     assert tuned.policy["groups_per_unit"] == 2
 
 
+def test_several_sums_of_a_value_take_more_vectors_to_a_lift() -> None:
+    def unroll(operation: str, *shape: int, target: str = "nvidia", **options: Any) -> object:
+        return pg.explain(operation, *shape, target=target, **options).details["unroll"]
+
+    for operation in ("sum", "max", "argmax", "nrm2", "dot"):
+        assert unroll(operation, 1 << 24) == 2
+    for dtype in ("float16", "float32", "float64"):
+        assert unroll("var", 1 << 24, dtype=dtype) == 4
+    assert unroll("var", 4096, 4096, axis=1) == 4
+    assert unroll("var", 1 << 16, 32, axis=1) == 2  # so many make a row
+    assert unroll("sum", 1 << 24, dtype="complex64") == 2  # one sum for each real number
+    assert unroll("var", 1 << 24, target="generic") == 2  # four would not fit
+    assert unroll("var", 1 << 24, target="cpu") == unroll("sum", 1 << 24, target="cpu")
+
+
 def test_axes_take_different_kernels() -> None:
     def of(axis: int | None) -> Explanation:
         return pg.explain("sum", 4096, 4096, axis=axis, target="nvidia")

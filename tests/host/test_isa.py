@@ -14,20 +14,26 @@ import numpy as np
 import pytest
 
 from portable_gpu.cli import main
+from portable_gpu.codegen.reductions import Request, reduction
 from portable_gpu.codegen.specialization import Specialization
-from portable_gpu.dtypes import BFLOAT16
+from portable_gpu.dtypes import BFLOAT16, element
 from portable_gpu.errors import ArgumentError
 from portable_gpu.isa import amdgcn, jobs, machines, ptx, select
 from portable_gpu.isa.architectures import ARCHITECTURES, occupancy
 from portable_gpu.isa.check import Job, Result
-from portable_gpu.isa.compilers import Compilers, MissingCompiler
+from portable_gpu.isa.compilers import Compilers, MissingCompiler, group_size_of, is_bound
 from portable_gpu.isa.kernel import Kernel
 from portable_gpu.isa.loops import Block, inner_loop, innermost_loops
 from portable_gpu.isa.machines import Machine
 from portable_gpu.isa.mix import Instruction, Kind
 from portable_gpu.isa.requirements import problems, required_fma_share
 from portable_gpu.ops.gemm.policy import GemmPolicy
+from portable_gpu.ops.reduce.geometry import analyse
+from portable_gpu.ops.reduce.plan import ReducePolicy, lay_out, render_layout
+from portable_gpu.targets import example_target
 
+NVIDIA = example_target("nvidia")
+FLOAT = element("float32")
 ASSEMBLY = Path(__file__).parent / "assembly"
 LARGE = GemmPolicy(128, 128, 16, 8, 8, 8, 8, vector=4)
 FLAT = GemmPolicy(16, 128, 16, 2, 4, 8, 8, vector=4)
@@ -158,6 +164,16 @@ class TestPtx:
         assert ".param .u64 gemm_param_0,\n)\n.reqntid 384, 1, 1\n{\n" in bound
         (kernel,) = ptx.read(bound, text("wgmma_sm_90.log"), 384)
         assert kernel == wgmma()
+
+    @pytest.mark.parametrize(("size", "bound"), [(128, False), (256, False), (512, True)])
+    def test_groups_with_room_for_all_registers_are_not_bound(self, size: int, bound: bool) -> None:
+        policy = replace(ReducePolicy.default(NVIDIA, FLOAT), group_size=size)
+        geometry = analyse((1 << 24,), frozenset({0}), [(1,)], (), False)
+        fold = reduction(Request("sum", FLOAT, FLOAT, FLOAT))
+        layout, _ = lay_out(policy, NVIDIA, fold, geometry, 128)
+        spec = render_layout(NVIDIA, fold, layout)
+        assert group_size_of(spec) == size
+        assert is_bound(spec) == bound
 
     def test_a_wait_is_part_of_the_loop_around_it(self) -> None:
         loop = wgmma().loop

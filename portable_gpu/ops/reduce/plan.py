@@ -269,7 +269,7 @@ def _rows(
     if unit and reduction.vectorizable:
         vector = min(_widest(policy, reduction), _floor_power_of_two(max(1, n)))
         if not target.is_cpu:
-            if len(reduction.lane.fields) > 1 and reduction.inputs[0].itemsize <= 4:
+            if len(reduction.folds[0].lane.fields) > 1 and reduction.inputs[0].itemsize <= 4:
                 vector = max(1, vector // 2)  # measured on an H200: docs/experiments.md
             while vector > 1 and not _fits(policy, target, reduction, vector):
                 vector //= 2
@@ -280,7 +280,9 @@ def _rows(
     if lanes > 4 * target.subgroup_size or rows * min(lanes, size) < size * wanted:
         lanes = size
     lanes = size if lanes >= size else min(lanes, target.subgroup_size)
-    unroll = policy.unroll if n * geometry.outer_count > lanes * vector else 1
+    unroll = 1
+    if n * geometry.outer_count > lanes * vector:
+        unroll = _unroll(policy, target, reduction, vector, n // (lanes * vector))
     if target.is_cpu and not reduction.block:
         unroll *= 2  # each step waits for the one before: more of them side by side
     group_rows = size // lanes
@@ -387,6 +389,23 @@ def _fits(
     local = policy.group_size * shared * reduction.acc.bytes
     roomy = 3 * state <= target.registers and 5 * state <= 2 * target.resident_registers
     return roomy and 2 * local <= target.local_mem_size
+
+
+def _unroll(
+    policy: ReducePolicy, target: Target, reduction: Reduction, vector: int, most: int
+) -> int:
+    """Vectors in flight: where a GPU keeps several sums of a value, more share in lifting them.
+
+    As many as make it cost a value no more than one sum's, if they fit; not for more than ``most``,
+    all that a work-item has of a row.
+    """
+    unroll = policy.unroll
+    wanted = 0 if target.is_cpu else min(most, policy.unroll * reduction.folds[0].lift_cost)
+    while 2 * unroll <= wanted:
+        if not _fits(replace(policy, unroll=2 * unroll), target, reduction, vector):
+            break
+        unroll *= 2
+    return unroll
 
 
 def _aligned_vector(
