@@ -1,7 +1,7 @@
 """What devices say of themselves, and what the library should make of it.
 
-PoCL, Intel's CPU runtime, Oclgrind and the H200 were recorded from the devices.  The others are
-written after public ``clinfo`` listings, cut to the fields that detection reads.
+PoCL, Intel's CPU runtime, llvmpipe, Oclgrind and the H200 were recorded from the devices.  The
+others are written after public ``clinfo`` listings, cut to the fields that detection reads.
 """
 
 from __future__ import annotations
@@ -218,14 +218,15 @@ RECORDED: dict[str, tuple[DeviceFacts, Expected]] = {
             platform_name="rusticl",
             name="llvmpipe (LLVM 15.0.6, 256 bits)",
             vendor="Mesa/X.org",
-            vendor_id=0x10005,
             type="cpu",
+            driver_version="22.3.6",
             version="OpenCL 3.0",
             compute_units=8,
             max_work_group_size=1024,
-            native_float_width=4,
+            local_mem_is_dedicated=False,
+            host_unified_memory=True,
         ),
-        Expected("cpu", "serial", 1, False, fp64=False),
+        Expected("generic", "wavefront_lds", 32, False, fp64=False),
     ),
     "Oclgrind, whose type has the GPU bit": (
         DeviceFacts(

@@ -211,10 +211,15 @@ def _asum(x: Element, result: Element) -> Reduction:
     ctype = _wide(result)
 
     def update(width: int) -> str:
-        parts = [convert(p, x.real, ctype, width) for p in value_names(x, "x")]
-        unsigned = x.real.startswith("u")
-        absolute = "({0})" if unsigned else ("ABS({0})" if x.floating else "({0} < 0 ? -{0} : {0})")
-        return "a.s += " + " + ".join(absolute.format(p) for p in parts) + ";"
+        return f"a.s += {' + '.join(absolute(p, width) for p in value_names(x, 'x'))};"
+
+    def absolute(part: str, width: int) -> str:
+        value = convert(part, x.real, ctype, width)
+        if x.floating:
+            return f"ABS({value})"
+        if x.real.startswith("u"):
+            return value
+        return f"({Field('s', ctype, '0').mask(f'{part} < 0', width)} ? -{value} : {value})"
 
     return _sums("asum", (x,), ("s",), ctype, update, result, "s")
 

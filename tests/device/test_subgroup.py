@@ -9,6 +9,7 @@ import numpy as np
 import pyopencl as cl
 import pytest
 from mako.template import Template
+from sampling import needs_fp64
 
 from portable_gpu.codegen.operators import Accumulator, Field, sum_accumulator
 from portable_gpu.codegen.source import _lookup
@@ -82,6 +83,11 @@ ACCUMULATORS = {
 }
 
 
+def require(engine: Engine, kind: str) -> None:
+    if kind == "complex double":
+        needs_fp64(engine)
+
+
 def targets(engine: Engine) -> dict[str, Target]:
     """The device's own mechanism, and each that can be forced on it."""
     facts = engine.target.facts
@@ -149,6 +155,7 @@ def check(engine: Engine, target: Target, kind: str, group: int, width: int) -> 
 @pytest.mark.tiny
 @pytest.mark.parametrize("kind", ACCUMULATORS)
 def test_widths_of_the_devices_own_mechanism(engine: Engine, kind: str) -> None:
+    require(engine, kind)
     size = engine.target.subgroup_size
     group = 2 * size if size > 1 else 1
     widths = [1 << k for k in range(size.bit_length())]
@@ -159,6 +166,7 @@ def test_widths_of_the_devices_own_mechanism(engine: Engine, kind: str) -> None:
 @pytest.mark.tiny
 @pytest.mark.parametrize("kind", ["ulong", "complex double"])
 def test_whole_groups(engine: Engine, kind: str) -> None:
+    require(engine, kind)
     size = engine.target.subgroup_size
     for group in (1,) if size == 1 else (size, 4 * size, size * size if size <= 16 else 8 * size):
         check(engine, engine.target, kind, group, 0)
@@ -170,7 +178,8 @@ def test_mechanisms_that_can_be_forced(engine: Engine) -> None:
         if target.subgroup_size == 1 or target is engine.target:
             continue
         size = target.subgroup_size
-        for kind, width in (("float", size), ("float and long", size // 2), ("complex double", 0)):
+        wide = "complex double" if engine.target.fp64 else "ulong"
+        for kind, width in (("float", size), ("float and long", size // 2), (wide, 0)):
             check(engine, target, kind, 2 * size, width), name
 
 
