@@ -228,6 +228,26 @@ RECORDED: dict[str, tuple[DeviceFacts, Expected]] = {
         ),
         Expected("generic", "wavefront_lds", 32, False, fp64=False),
     ),
+    "rusticl llvmpipe of Mesa 25: only the number of sub-groups tells of them": (
+        DeviceFacts(
+            platform_name="rusticl",
+            name="llvmpipe (LLVM 19.1.7, 256 bits)",
+            vendor="Mesa/X.org",
+            type="cpu",
+            driver_version="25.0.7",
+            version="OpenCL 3.0",
+            opencl_c_version="OpenCL C 1.2",
+            extensions=frozenset({"cl_khr_subgroup_shuffle", "cl_khr_subgroup_shuffle_relative"}),
+            compute_units=8,
+            max_work_group_size=1024,
+            local_mem_is_dedicated=False,
+            host_unified_memory=True,
+            max_num_sub_groups=128,
+            sub_group_size_probed=8,
+            preferred_multiple_probed=8,
+        ),
+        Expected("generic", "khr_subgroup", 8, False, fp64=False, cl_std="CL3.0"),
+    ),
     "Oclgrind, whose type has the GPU bit": (
         DeviceFacts(
             platform_name="Oclgrind",

@@ -8,7 +8,8 @@ one pytest process with its own environment, but for `offline`, which is `portab
 A job whose implementation is not installed is skipped with a word on what to install.  Ends with
 the closing line of each job; the exit status is 0 if all that ran passed.
 
-PoCL and Intel's runtime come from the extras [pocl] and [intel]; Oclgrind from the system.
+PoCL and Intel's runtime come from the extras [pocl] and [intel]; rusticl and Oclgrind from the
+system.
 Intel's runtime runs each sub-group in lock-step and so hides missing barriers; PoCL and Oclgrind,
 on the same tests, do not.
 """
@@ -79,6 +80,10 @@ def _intel() -> Path | None:
     return library if library.exists() else None
 
 
+def _rusticl() -> Path | None:
+    return next(Path("/usr/lib").glob("*/libRusticlOpenCL.so.1"), None)
+
+
 def _oclgrind() -> Path | None:
     command = shutil.which("oclgrind")
     if command is None:
@@ -89,6 +94,12 @@ def _oclgrind() -> Path | None:
 
 POCL = Implementation("Portable Computing Language", _pocl, "pip install '.[pocl]'")
 INTEL = Implementation("Intel(R) OpenCL", _intel, "pip install '.[intel]'")
+RUSTICL = Implementation(
+    "rusticl",
+    _rusticl,
+    "apt-get install mesa-opencl-icd",
+    {"RUSTICL_ENABLE": "llvmpipe"},  # without it rusticl has no device
+)
 OCLGRIND = Implementation(
     "Oclgrind",
     _oclgrind,
@@ -104,7 +115,8 @@ OCLGRIND = Implementation(
 )
 
 
-#: gemm's tiles exchange nothing between lanes: one forced class on PoCL shows what another would.
+#: gemm's tiles exchange nothing between lanes: one forced class on PoCL shows what another would,
+#: and one width on Intel's runtime.
 _LANES_ONLY = ("--ignore=tests/device/test_gemm.py", "--ignore=tests/device/test_matmul.py")
 
 #: PoCL's optimiser needs ten times as long as all else for kernels with many barriers: the job
@@ -138,8 +150,11 @@ JOBS = (
     _job("pocl-nvidia-sm20", POCL, "nvidia-sm20", arguments=_LANES_ONLY, extra=_UNOPTIMISED),
     _job("pocl-generic", POCL, "generic", arguments=_LANES_ONLY, extra=_UNOPTIMISED),
     _job("intel-cpu", INTEL),
+    _job("intel-subgroup8", INTEL, "intel_gpu", 8, arguments=_LANES_ONLY),
+    _job("intel-subgroup16", INTEL, "intel_gpu", 16, arguments=_LANES_ONLY),
     _job("intel-warp", INTEL, "intel_gpu", 32),
     _job("intel-wavefront", INTEL, "intel_gpu", 64),
+    _job("rusticl", RUSTICL),
     *(
         _job(f"oclgrind-{name}", OCLGRIND, name, arguments=_NARROW_ONLY, extra=_INITIALISED)
         for name in ("generic", "gcn", "nvidia-sm20")

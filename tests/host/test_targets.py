@@ -94,7 +94,7 @@ def test_vectors_are_as_wide_as_pocl_compiles_for() -> None:
         assert detect(replace(POCL, version=version)).vector_bytes == 64
 
 
-@pytest.mark.parametrize("size", [16, 32, 64])
+@pytest.mark.parametrize("size", [8, 16, 32, 64])
 def test_subgroup_functions_on_a_cpu(size: int) -> None:
     target = detect(replace(INTEL_CPU, sub_group_size_probed=size), "intel_gpu")
     assert (target.exchange, target.subgroup_size) == ("khr_subgroup", size)
