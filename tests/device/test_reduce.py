@@ -19,7 +19,7 @@ from reference import (
     variance_bound,
     wider,
 )
-from sampling import FORCED, computes, sample
+from sampling import FORCED, computes, needs_fp64, sample
 
 import portable_gpu as pg
 from portable_gpu.dtypes import BFLOAT16
@@ -594,6 +594,24 @@ def test_tiny(engine: Engine, name: str, shape: tuple[int, ...]) -> None:
     for axis in (None,) if len(shape) == 1 else (0, 1):
         got = from_device(getattr(pg, name)(data, axis=axis, engine=engine))
         np.testing.assert_allclose(got, numpys(x, axis=axis), rtol=rtol)
+
+
+@pytest.mark.tiny
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", ["asum", "nrm2"])
+def test_tiny_norms_of_floats(engine: Engine, name: str, dtype: str) -> None:
+    if dtype == "float64":
+        needs_fp64(engine)
+    x = np.arange(-150, 183, dtype=dtype)
+    expected = np.linalg.norm(x.astype(np.float64), {"asum": 1, "nrm2": 2}[name])
+    got = getattr(pg, name)(on_device(engine, x), engine=engine).get()
+    np.testing.assert_allclose(got, expected, rtol=16 * np.finfo(dtype).eps)
+
+
+@pytest.mark.tiny
+def test_tiny_last_block_narrower_than_a_vector(engine: Engine) -> None:
+    x = np.arange(2050, dtype=np.int32).reshape(2, 1025)
+    assert_equal(pg.sum(on_device(engine, x), axis=0, engine=engine).get(), x[0] + x[1])
 
 
 @pytest.mark.tiny
