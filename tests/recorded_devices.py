@@ -1,7 +1,8 @@
 """What devices say of themselves, and what the library should make of it.
 
-PoCL, Intel's CPU runtime, llvmpipe, Oclgrind and the H200 were recorded from the devices.  The
-others are written after public ``clinfo`` listings, cut to the fields that detection reads.
+PoCL, Intel's CPU runtime, llvmpipe of Mesa 22, Oclgrind and the H200 were recorded from the
+devices.  The others are written after public ``clinfo`` listings, cut to the fields that detection
+reads.
 """
 
 from __future__ import annotations

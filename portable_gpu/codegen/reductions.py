@@ -219,7 +219,8 @@ def _asum(x: Element, result: Element) -> Reduction:
             return f"ABS({value})"
         if x.real.startswith("u"):
             return value
-        return f"({Field('s', ctype, '0').mask(f'{part} < 0', width)} ? -{value} : {value})"
+        negative = Field("s", ctype, "0").mask(f"{part} < ({vector(x.real, width)})(0)", width)
+        return f"({negative} ? -{value} : {value})"
 
     return _sums("asum", (x,), ("s",), ctype, update, result, "s")
 
