@@ -3,15 +3,15 @@
     python tools/test_matrix.py [--all] [JOB ...]
 
 A job runs the tests marked `tiny` and `path`, with --all every device test but the large ones
-(some 5 minutes a job).  Under Oclgrind, which is slow, it is the tiny ones in any case.  A job is
-one pytest process with its own environment, but for `offline`, which is `portable-gpu check-isa`.
-A job whose implementation is not installed is skipped with a word on what to install.  Ends with
-the closing line of each job; the exit status is 0 if all that ran passed.
+(some 5 minutes a job).  Under Oclgrind, which is slow, it is the tiny ones in any case; on rusticl,
+which has no double precision, the tiny and path ones.  A job is one pytest process with its own
+environment, but for `offline`, which is `portable-gpu check-isa`.  A job whose implementation is
+not installed is skipped with a word on what to install.  Ends with the closing line of each job;
+the exit status is 0 if all that ran passed.
 
 PoCL and Intel's runtime come from the extras [pocl] and [intel]; rusticl and Oclgrind from the
-system.
-Intel's runtime runs each sub-group in lock-step and so hides missing barriers; PoCL and Oclgrind,
-on the same tests, do not.
+system.  Intel's runtime runs each sub-group in lock-step and so hides missing barriers; PoCL and
+Oclgrind, on the same tests, do not.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def run(job: Job, library: Path, folder: Path, whole: bool) -> tuple[bool, str]:
     if job.implementation is OCLGRIND:
         environment["PORTABLE_GPU_OCLGRIND_LOG"] = str(log)
     arguments = (*job.implementation.arguments, *job.arguments)
-    if whole and job.implementation is not OCLGRIND:
+    if whole and job.implementation not in (OCLGRIND, RUSTICL):
         arguments = ("-n", "2", "-m", "not large")
     command = [sys.executable, "-m", "pytest", "tests/device", *arguments]
     closing = ""
