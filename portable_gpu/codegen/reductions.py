@@ -79,9 +79,10 @@ class Reduction:
 
     @property
     def needs_fp64(self) -> bool:
-        """Whether the kernels compute in double precision."""
+        """Whether the kernels read, compute or write double precision."""
         fields = (*self.lane.fields, *self.acc.fields)
-        return any(f.ctype == "double" for f in fields) or self.result.needs_fp64
+        elements = (*self.inputs, self.result)
+        return any(f.ctype == "double" for f in fields) or any(e.needs_fp64 for e in elements)
 
 
 def value_names(elem: Element, name: str) -> tuple[str, ...]:

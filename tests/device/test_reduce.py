@@ -639,6 +639,7 @@ def test_whole_precision_is_refused_without_fp64(engine: Engine) -> None:
     small.target = replace(engine.target, fp64=False)
     for call in (
         lambda x: pg.sum(x, engine=small),
+        lambda x: pg.sum(x, dtype=np.float32, engine=small),
         lambda x: pg.mean(x, dtype=float, engine=small),
     ):
         with pytest.raises(UnsupportedError, match="cl_khr_fp64"):
