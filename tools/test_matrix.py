@@ -122,6 +122,9 @@ _LANES_ONLY = ("--ignore=tests/device/test_gemm.py", "--ignore=tests/device/test
 #: What depends on the sub-group's width.
 _WIDTHS_ONLY = (*_LANES_ONLY, "--ignore=tests/device/test_contracts.py")
 
+#: All that matrix units do, here emulated.
+_MATRIX_UNITS = ("-k", "test_gemm_matrix_units", "-m", "not large")
+
 #: PoCL's optimiser needs ten times as long as all else for kernels with many barriers: the job
 #: pocl-gcn took 420 s with it and takes 55.  The README's line tests PoCL's own class optimised.
 _UNOPTIMISED = {"PYOPENCL_BUILD_OPTIONS": "-cl-opt-disable"}
@@ -150,6 +153,7 @@ def _job(
 
 JOBS = (
     _job("pocl-gcn", POCL, "gcn", extra=_UNOPTIMISED),
+    _job("pocl-gcn-gfx942", POCL, "gcn-gfx942", arguments=_MATRIX_UNITS, extra=_UNOPTIMISED),
     _job("pocl-nvidia-sm20", POCL, "nvidia-sm20", arguments=_LANES_ONLY, extra=_UNOPTIMISED),
     _job("pocl-generic", POCL, "generic", arguments=_LANES_ONLY, extra=_UNOPTIMISED),
     _job("intel-cpu", INTEL),

@@ -42,12 +42,14 @@
 #define DEVICE_FENCE() mem_fence(CLK_GLOBAL_MEM_FENCE)
 #endif
 
-// A word that another work-group has written by an atomic: atomics are coherent on every device, and
-// on NVIDIA's so are volatile loads, which are many times as fast.
+// Words that work-groups leave for each other: atomics are coherent on every device, and on NVIDIA's
+// so are volatile accesses, which are many times as fast.
 #if defined(__NV_CL_C_VERSION) || defined(__NVPTX__)
 #define LOAD_PUBLISHED(p) (*(p))
+#define STORE_PUBLISHED(p, v) (*(p) = (v))
 #else
 #define LOAD_PUBLISHED(p) atomic_or(p, 0u)
+#define STORE_PUBLISHED(p, v) atomic_xchg(p, v)
 #endif
 
 // A __local array of a kernel, as it is to be passed to a function.  LLVM moves an address that

@@ -31,6 +31,7 @@ static inline ${panel.value_type} ${n}_value(${n}_raw raw)
     return ${epilogue.convert(compute, e, "v")};
 % endif
 }
+#define ${n.upper()}_PITCH ${panel.pitch}
 #define ${n.upper()}_LOCAL(buffer, k, s) ${n}_local[((buffer) * ${panel.depth} + (k)) * ${panel.pitch} + (s)]
 </%def>
 

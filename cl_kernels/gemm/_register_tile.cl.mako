@@ -15,17 +15,23 @@
 % endfor
 </%def>
 
+## Where the fragments of a step of k 0 lie: a_from, b_from point into one pair of panels.
+<%def name="point(buffer)">
+    a_from = &A_LOCAL(${buffer}, 0, item_row);
+    b_from = &B_LOCAL(${buffer}, 0, item_col);
+</%def>
+
 ## Fragments of one step of k: local memory to the registers PREFIXa0 ..., PREFIXb0 ...
 <%def name="declare(tile, prefix)">
     ${tile.type_m} ${", ".join(f"{prefix}a{i}" for i in range(tile.blocks_m))};
     ${tile.type_n} ${", ".join(f"{prefix}b{j}" for j in range(tile.blocks_n))};
 </%def>
-<%def name="fetch(tile, prefix, buffer, k)">
+<%def name="fetch(tile, prefix, k)">
 % for i in range(tile.blocks_m):
-    ${prefix}a${i} = *(__local const ${tile.type_m} *)&A_LOCAL(${buffer}, ${k}, item_row + ${i * tile.stride_m});
+    ${prefix}a${i} = *(__local const ${tile.type_m} *)(a_from + (${k}) * A_PITCH + ${i * tile.stride_m});
 % endfor
 % for j in range(tile.blocks_n):
-    ${prefix}b${j} = *(__local const ${tile.type_n} *)&B_LOCAL(${buffer}, ${k}, item_col + ${j * tile.stride_n});
+    ${prefix}b${j} = *(__local const ${tile.type_n} *)(b_from + (${k}) * B_PITCH + ${j * tile.stride_n});
 % endfor
 </%def>
 <%def name="multiply(tile, prefix)">
@@ -36,26 +42,30 @@
 % endfor
 </%def>
 
-## All steps of one tile.  With tile.prefetch the fragments of the next step are on their way
-## while those of this one are multiplied (the second level of prefetch).
-<%def name="steps(tile, depth, buffer)">
-% if tile.prefetch:
-    ${declare(tile, "p")}
-    ${declare(tile, "q")}
-    ${fetch(tile, "p", buffer, "0")}
-    #pragma unroll ${tile.unroll}
-    for (int s = 0; s < ${depth}; s += 2) {
-        ${fetch(tile, "q", buffer, "s + 1")}
-        ${multiply(tile, "p")}
-        ${fetch(tile, "p", buffer, f"(s + 2) % {depth}")}
-        ${multiply(tile, "q")}
-    }
-% else:
-    ${declare(tile, "p")}
+## All steps of one tile.
+<%def name="steps(tile, depth)">
     #pragma unroll ${tile.unroll}
     for (int s = 0; s < ${depth}; ++s) {
-        ${fetch(tile, "p", buffer, "s")}
+        ${declare(tile, "p")}
+        ${fetch(tile, "p", "s")}
         ${multiply(tile, "p")}
     }
-% endif
+</%def>
+
+## The same where the fragments of the first step are there, in p: those of the next step are on
+## their way while those of this one are multiplied (the second level of prefetch).  `turn` brings
+## the next tile into reach, before the last step is multiplied.
+<%def name="steps_ahead(tile, depth, turn)">
+    #pragma unroll ${tile.unroll}
+    for (int s = 0; s < ${depth - 2}; s += 2) {
+        ${fetch(tile, "q", "s + 1")}
+        ${multiply(tile, "p")}
+        ${fetch(tile, "p", "s + 2")}
+        ${multiply(tile, "q")}
+    }
+    ${fetch(tile, "q", depth - 1)}
+    ${multiply(tile, "p")}
+    ${turn}
+    ${fetch(tile, "p", 0)}
+    ${multiply(tile, "q")}
 </%def>

@@ -1,10 +1,7 @@
 ## What a group of a persistent kernel works on, tile after tile, and how its sums reach C.
 
-## STORE_PAIR(p, x, row, col, v, w) stores two neighbouring sums of a row, at columns x and x + 1 after
-## (row, col), where p points; `columns` of them exist.  Code that runs once a tile has to be fetched
-## for it, so it is kept short.  pair: C's rows ("columns": C's columns; v and w are then below each
-## other, at rows row and row + 1) hold them side by side, aligned, and so many are even in number.
-<%def name="define(problem, partial, pair)">
+## RESULT(acc, row, col) is what the sum of an element makes of C there, STORE(p, v) puts it in memory.
+<%def name="results(problem, partial)">
 <%namespace name="epilogue" file="/gemm/_epilogue.cl.mako"/>
 % if partial:
 #define RESULT(acc, row, col) (acc)
@@ -14,6 +11,14 @@ ${epilogue.define(problem)}
 ${epilogue.result(problem)}
 #define STORE(p, v) ${problem.c.elem.name}_store(p, v)
 % endif
+</%def>
+
+## STORE_PAIR(p, x, row, col, v, w) stores two neighbouring sums of a row, at columns x and x + 1 after
+## (row, col), where p points; `columns` of them exist.  Code that runs once a tile has to be fetched
+## for it, so it is kept short.  pair: C's rows ("columns": C's columns; v and w are then below each
+## other, at rows row and row + 1) hold them side by side, aligned, and so many are even in number.
+<%def name="define(problem, partial, pair)">
+${results(problem, partial)}
 % if not pair:
 #define STORE_PAIR(p, x, row, col, v, w) do { \
         if ((x) < columns) STORE(p + (x) * c_col, RESULT(v, row, (col) + (x))); \

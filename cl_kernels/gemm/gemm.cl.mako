@@ -77,13 +77,15 @@ ${panel.place(a, "first_row", "m")}
 ${panel.place(b, "first_col", "n")}
 ${registers.place(tile)}
 
+    __local const value_t *a_from, *b_from;
     ${load("0")}
 % if policy.buffers == 1:
+    ${registers.point("0")}
     for (int step = 0; step < tiles; ++step) {
         ${store_panels("0")}
         barrier(CLK_LOCAL_MEM_FENCE);
         ${next_panels() if policy.prefetch else ""}
-        ${registers.steps(tile, K, "0")}
+        ${registers.steps(tile, K)}
         barrier(CLK_LOCAL_MEM_FENCE);
         ${"" if policy.prefetch else next_panels()}
     }
@@ -91,13 +93,23 @@ ${registers.place(tile)}
     ${store_panels("0")}
     barrier(CLK_LOCAL_MEM_FENCE);
     int buffer = 0;
+% if policy.prefetch_local:
+    ${registers.declare(tile, "p")}
+    ${registers.declare(tile, "q")}
+    ${registers.point("0")}
+    ${registers.fetch(tile, "p", 0)}
+% endif
     for (int step = 0; step < tiles; ++step) {
         ${next_panels()}
+% if policy.prefetch_local:
         ${"" if policy.prefetch else store_next()}
-        ${registers.steps(tile, K, "buffer")}
-        ${store_next() if policy.prefetch else ""}
-        barrier(CLK_LOCAL_MEM_FENCE);
-        buffer ^= 1;
+        ${registers.steps_ahead(tile, K, capture(turn))}
+% else:
+        ${"" if policy.prefetch else store_next()}
+        ${registers.point("buffer")}
+        ${registers.steps(tile, K)}
+        ${turn()}
+% endif
     }
 % endif
 
@@ -142,4 +154,11 @@ ${output.direct(tile, store)}
         if (step + 1 < tiles) {
             ${store_panels("(buffer ^ 1)")}
         }
+</%def>
+
+<%def name="turn()">
+        ${store_next() if policy.prefetch else ""}
+        barrier(CLK_LOCAL_MEM_FENCE);
+        buffer ^= 1;
+        ${registers.point("buffer") if policy.prefetch_local else ""}
 </%def>

@@ -7,7 +7,7 @@
 ## read and written along what is adjacent.
 ##
 ## operand  Operand      rows_adjacent  whether rows, not steps of k, are adjacent in `from`
-## elem     f16, bf16, f64, or f32, which is rounded to tf32
+## elem     f16, bf16, f32 or f64    rounded  whether f32 is rounded to tf32
 ## copied   whether the elements of a chunk lie side by side in `from`, aligned, and are kept as they are
 ## parts    pieces of a value: itself, rounded to the element; what that leaves, rounded; what both leave
 <%namespace name="element" file="/common/element.cl.mako"/>
@@ -31,6 +31,8 @@ typedef ${{2: "ushort", 4: "uint", 8: "double"}[elem.itemsize]} bits_t;
 typedef ${"double2" if elem.itemsize == 8 else "uint4"} chunk_t;
 % if elem.name == "f64":
 #define to_bits(v) (v)
+% elif wide and not rounded:
+#define to_bits(v) as_uint(v)
 % elif elem.name == "f16":
 static inline bits_t to_bits(float v)
 {

@@ -37,10 +37,10 @@ static inline void ${acc.name}_publish(volatile __global uint *words, ${acc.name
 % for offset, field in acc.words():
 % if field.bytes == 8:
     const uint2 bits${offset} = as_uint2(v.${field.name});
-    atomic_xchg(words + ${offset}, bits${offset}.x);
-    atomic_xchg(words + ${offset + 1}, bits${offset}.y);
+    STORE_PUBLISHED(words + ${offset}, bits${offset}.x);
+    STORE_PUBLISHED(words + ${offset + 1}, bits${offset}.y);
 % else:
-    atomic_xchg(words + ${offset}, as_uint(v.${field.name}));
+    STORE_PUBLISHED(words + ${offset}, as_uint(v.${field.name}));
 % endif
 % endfor
 }

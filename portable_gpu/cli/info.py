@@ -150,7 +150,7 @@ def _table(target: Target) -> Table:
     table.add_row("     class", f"[bold]{target.device_class}[/bold]", "", escape(summary))
     for name in dict.fromkeys((*_FIRST, *target.provenance)):
         fact = target.provenance[name]
-        if type(fact.value) is int and fact.value == 0:  # a fact of another class
+        if type(fact.value) in (int, tuple) and not fact.value:  # a fact of another class
             continue
         heading, value = name.replace("_", " "), _value(name, fact.value)
         table.add_row(f"     {heading}", escape(value), fact.source, escape(fact.why))
@@ -162,7 +162,7 @@ def _value(name: str, value: object) -> str:
         return "yes" if value else "no"
     if name == "local_mem_size" and isinstance(value, int):
         return _memory(value)
-    return str(value)
+    return ", ".join(value) if isinstance(value, tuple) else str(value)
 
 
 def _memory(size: int) -> str:

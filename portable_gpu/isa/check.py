@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from portable_gpu.codegen.specialization import Specialization
-from portable_gpu.dtypes import dtype_of
+from portable_gpu.dtypes import BFLOAT16, dtype_of
 from portable_gpu.errors import ArgumentError, BuildError, UnsupportedError
 from portable_gpu.isa.architectures import Occupancy, occupancy
 from portable_gpu.isa.compilers import Compilers
@@ -20,6 +20,8 @@ from portable_gpu.ops.catalogue import catalogue
 _ALWAYS = ("gemm", "gemv", "sum", "argmin", "dot", "nrm2", "var")
 _DTYPES = ("float32", "float64", "float16", "complex64", "int8")
 _ALL_DTYPES = (*_DTYPES, "int64", "uint16", "complex128", "bool")
+#: Compiled for gemm alone, where a matrix instruction of its own takes it.
+_BFLOAT16 = ("bfloat16",) if BFLOAT16 is not None else ()
 #: For the machines that differ from another only in how lanes exchange values.
 _LDS_DTYPES = ("float32", "float64")
 
@@ -79,7 +81,8 @@ def jobs(
     for machine in wanted:
         for dtype in _dtypes(machine, full):
             for operation in operations or entries:
-                if not (full or operations or dtype == "float32" or operation in _ALWAYS):
+                always = ("gemm",) if dtype in _BFLOAT16 else _ALWAYS
+                if not (full or operations or dtype == "float32" or operation in always):
                     continue
                 try:
                     specs = entries[operation](machine.target, dtype_of(dtype))
@@ -115,4 +118,6 @@ def _results(job: Job, kernels: Sequence[Kernel]) -> Iterator[Result]:
 def _dtypes(machine: Machine, full: bool) -> tuple[str, ...]:
     if full:
         return _ALL_DTYPES
-    return _LDS_DTYPES if machine.target.exchange == "wavefront_lds" else _DTYPES
+    if machine.target.exchange == "wavefront_lds":
+        return _LDS_DTYPES
+    return _DTYPES + _BFLOAT16 if machine.target.matrix_units == "mfma" else _DTYPES

@@ -14,7 +14,8 @@ class Kernel:
 
     Attributes:
         name: The function.
-        registers: Vector registers of a work-item.
+        registers: Vector registers of a work-item, those of matrix sums among them (where they
+            are a file of their own, gfx908, the larger number).
         scalars: Scalar registers of a wave; 0 where there are none.
         scratch: Bytes of private memory of a work-item, in a frame that is really touched.
         spills: Registers (AMD) or bytes (NVIDIA) that did not fit the registers.

@@ -101,6 +101,11 @@ class Mix:
         return self.fma / max(1, self.vector + self.lds)
 
     @property
+    def matrix_share(self) -> float:
+        """Matrix instructions among the vector and local memory instructions."""
+        return self.matrix / max(1, self.vector + self.lds)
+
+    @property
     def arithmetic_per_memory(self) -> float:
         """Arithmetic instructions for each load or store."""
         return self.arithmetic / max(1, self.memory)

@@ -15,6 +15,7 @@ _SHOWN = {
     "gemm/gemm": "gemm",
     "gemm/wgmma": "gemm",
     "gemm/mma": "gemm",
+    "gemm/mfma": "gemm",
     "gemv/dot_rows": "gemv",
     "reduce/rows": "sum",
 }
@@ -22,8 +23,8 @@ SUMMARY_HEADS = (
     "target", "kernels", "failed", "VGPR", "SGPR", "scratch", "spills", "LDS bytes", "waves",
     "wave",
 )  # fmt: skip
-#: FMA (and its share), matrix, DPP and LDS instructions are those of the inner loop; exchanges, of
-#: the whole kernel.
+#: FMA and matrix (and their shares), DPP and LDS instructions are those of the inner loop;
+#: exchanges, of the whole kernel.
 KERNEL_HEADS = (
     "target", "kernel", "dtype", "VGPR", "SGPR", "LDS bytes", "waves", "limited by", "load",
     "FMA", "matrix", "DPP", "LDS", "arithmetic / memory", "exchanges",
@@ -68,7 +69,7 @@ def kernel_row(result: Result) -> tuple[str, ...]:
         occupancy.limit,
         widest_load(kernel),
         f"{mix.fma} ({mix.fma_share:.2f})" if mix.fma else "",
-        str(mix.matrix or ""),
+        f"{mix.matrix} ({mix.matrix_share:.2f})" if mix.matrix else "",
         str(mix.dpp or ""),
         str(mix.lds or ""),
         f"{mix.arithmetic_per_memory:.1f}",
@@ -161,6 +162,7 @@ def _mix(mix: Mix) -> dict[str, Any]:
         "memory": mix.memory,
         "loads_by_bytes": {str(size): count for size, count in mix.loads.items()},
         "fma_share": round(mix.fma_share, 3),
+        "matrix_share": round(mix.matrix_share, 3),
         "arithmetic_per_memory": round(mix.arithmetic_per_memory, 2),
     }
 

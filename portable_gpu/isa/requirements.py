@@ -21,7 +21,7 @@ _OF_BOUND = 0.95
 #: Kernels whose lanes fold sums, if more than one lane works on each.
 _FOLDING = ("reduce/rows", "gemv/dot_rows", "gemv/long_rows")
 _FOLD_WIDTH = re.compile(r"\w+_subgroup(\d+)\(")
-_MATRIX_KERNELS = ("gemm/mma", "gemm/wgmma")
+_MATRIX_KERNELS = ("gemm/mma", "gemm/wgmma", "gemm/mfma", "gemm/skinny")
 
 
 def problems(

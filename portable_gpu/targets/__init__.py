@@ -8,7 +8,7 @@ from dataclasses import replace
 from portable_gpu.errors import ArgumentError, UnsupportedError
 from portable_gpu.targets.cpu import CPU
 from portable_gpu.targets.device_class import Derivation, DeviceClass
-from portable_gpu.targets.gcn import GCN
+from portable_gpu.targets.gcn import GCN, MATRIX_INSTRUCTIONS, with_generation
 from portable_gpu.targets.generic import GENERIC
 from portable_gpu.targets.intel_gpu import INTEL_GPU
 from portable_gpu.targets.nvidia import NVIDIA, with_sm
@@ -38,8 +38,8 @@ def detect(facts: DeviceFacts, device_class: str | None = None) -> Target:
     Args:
         facts: What the device reports.
         device_class: Take the path of this class whatever the device is: ``gcn``, ``generic``,
-            ``nvidia-sm20`` ...  Lanes then exchange with barriers wherever the device at hand
-            has no lock-step.
+            ``nvidia-sm20``, ``gcn-gfx90a`` ...  Lanes then exchange with barriers wherever the
+            device at hand has no lock-step, and matrix instructions that it lacks are emulated.
 
     Raises:
         ArgumentError: No such class.
@@ -48,10 +48,10 @@ def detect(facts: DeviceFacts, device_class: str | None = None) -> Target:
     own = next(row for row in DEVICE_CLASSES if row.matches(facts))
     if device_class is None:
         return _derive(own, facts)
-    row, sm = _parse(device_class)
-    native = row is own and (sm is None or _runs_ptx_of(facts, sm))
-    forced = row is not own or (sm is not None and with_sm(facts, sm) != facts)
-    target = _derive(row, facts, sm, native, forced)
+    row, generation = _parse(device_class)
+    native = row is own and _runs(facts, generation)
+    forced = row is not own or _of(facts, generation) != facts
+    target = _derive(row, facts, generation, native, forced)
     if not native and target.exchange == "warp_shuffle":
         raise UnsupportedError(
             f"device class {device_class!r} shuffles by PTX, which {facts.name!r} does not run; "
@@ -81,45 +81,61 @@ def with_barriers(target: Target, why: str) -> Target:
 
 def example_target(device_class: str) -> Target:
     """The Target of a typical device of a class, with no device at hand (for rendering)."""
-    row, sm = _parse(device_class)
-    facts = row.example if sm is None else with_sm(row.example, sm)
-    if facts != row.example:  # rows measured on the example are not for it
-        facts = replace(facts, name=f"{facts.vendor} sm_{sm}")
+    row, generation = _parse(device_class)
+    facts = _of(row.example, generation)
+    if facts.name == row.example.name and facts != row.example:
+        # Rows measured on the example are not for it.
+        facts = replace(facts, name=f"{facts.vendor} sm_{generation[2:]}")
     return _derive(row, facts)
 
 
 def class_names() -> tuple[str, ...]:
-    """The names that ``device_class=`` takes, with ``nvidia-smNN`` for any NN besides."""
+    """The names that ``device_class=`` takes; ``nvidia-smNN`` and ``gcn-gfx90a`` besides."""
     return tuple(row.name for row in DEVICE_CLASSES)
 
 
 def _derive(
     row: DeviceClass,
     facts: DeviceFacts,
-    sm: int | None = None,
+    generation: str = "",
     native: bool = True,
     forced: bool = False,
 ) -> Target:
     out = Derivation(facts, native, forced)
-    row.derive(facts if sm is None else with_sm(facts, sm), out)
+    row.derive(_of(facts, generation), out)
     return out.target(facts, row)
 
 
-def _runs_ptx_of(facts: DeviceFacts, sm: int) -> bool:
+def _of(facts: DeviceFacts, generation: str) -> DeviceFacts:
+    """The same facts, of the generation (``sm90``, ``gfx90a``), if one is named."""
+    if generation.startswith("sm"):
+        return with_sm(facts, int(generation[2:]))
+    return with_generation(facts, generation) if generation else facts
+
+
+def _runs(facts: DeviceFacts, generation: str) -> bool:
+    """Whether a device of the class runs the instructions of the generation."""
+    if not generation.startswith("sm"):
+        return _of(facts, generation) == facts
+    sm = int(generation[2:])
     major, minor = facts.compute_capability_nv or (0, 0)
     own = 10 * major + minor
     return own == sm or 70 <= sm <= own  # shfl without .sync is gone from SM 70 on
 
 
-def _parse(device_class: str) -> tuple[DeviceClass, int | None]:
-    name, _, variant = device_class.lower().partition("-")
+def _parse(device_class: str) -> tuple[DeviceClass, str]:
+    """The row of a class's name, and the generation that it names, if any."""
+    name, _, generation = device_class.lower().partition("-")
     row = next((row for row in DEVICE_CLASSES if row.name == name), None)
-    if row is not None and not variant:
-        return row, None
-    match = re.fullmatch(r"sm(\d{2,3})", variant)
-    if row is NVIDIA and match:
-        return row, int(match.group(1))
-    known = ", ".join(class_names())
+    known_generation = (
+        not generation
+        or (row is NVIDIA and re.fullmatch(r"sm\d{2,3}", generation))
+        or (row is GCN and generation in MATRIX_INSTRUCTIONS)
+    )
+    if row is not None and known_generation:
+        return row, generation
+    generations = ", ".join(f"{GCN.name}-{name}" for name in MATRIX_INSTRUCTIONS)
     raise ArgumentError(
-        f"device class {device_class!r} is not known; known are {known} and nvidia-smNN"
+        f"device class {device_class!r} is not known; known are {', '.join(class_names())}, "
+        f"{generations} and nvidia-smNN"
     )

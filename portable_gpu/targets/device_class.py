@@ -51,6 +51,7 @@ class Derivation:
         self.set("local_mem_per_unit", facts.local_mem_size, "assumed", "LOCAL_MEM_SIZE")
         self.set("static_local_mem", facts.local_mem_size, "queried", "LOCAL_MEM_SIZE")
         self.set("matrix_units", "", "assumed", "none that kernels can reach")
+        self.set("matrix_instructions", (), "derived", "none is asked for by name")
         self.set("vector_bytes", 16, "assumed", "128-bit accesses")
         self.set("cuda_sm", 0, "derived", "not an NVIDIA device")
         self.set("cl_std", "CL1.2", "derived", "the least that every path needs")

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from portable_gpu.targets.device_class import Derivation, DeviceClass
 from portable_gpu.targets.target import DeviceFacts
+
+#: The matrix instructions that kernels use, by generation (CDNA 1, 2 and 3 ISA references).
+MATRIX_INSTRUCTIONS = {
+    "gfx908": ("f32_32x32x2f32", "f32_32x32x8f16", "f32_32x32x4bf16"),
+    "gfx90a": ("f32_32x32x2f32", "f32_32x32x8f16", "f32_32x32x8bf16_1k", "f64_16x16x4f64"),
+    "gfx942": ("f32_32x32x2f32", "f32_32x32x8f16", "f32_32x32x8bf16_1k", "f64_16x16x4f64"),
+}
 
 
 def is_amd_gpu(facts: DeviceFacts) -> bool:
@@ -48,6 +57,20 @@ def _derive(facts: DeviceFacts, out: Derivation) -> None:
     # CDNA 2 and 3 have 512, and a wavefront names 256 of them without its accumulators.
     doubled = facts.name.startswith(("gfx90a", "gfx94", "gfx95"))
     derive_wavefront(facts, out, 64, 512 if doubled else 256)
+    if instructions := MATRIX_INSTRUCTIONS.get(generation(facts), ()):
+        why = "MFMA" if out.native else "MFMA, emulated: not a device of this generation"
+        out.set("matrix_units", "mfma", "derived" if out.native else "forced", why)
+        out.set("matrix_instructions", instructions, "derived", "those of the generation")
+
+
+def generation(facts: DeviceFacts) -> str:
+    """``gfx90a`` of ``gfx90a:sramecc+:xnack-``."""
+    return facts.name.partition(":")[0]
+
+
+def with_generation(facts: DeviceFacts, name: str) -> DeviceFacts:
+    """The same facts, of another generation (``gfx90a``)."""
+    return facts if generation(facts) == name else replace(facts, name=name)
 
 
 GCN = DeviceClass(

@@ -11,7 +11,7 @@ Exchange = Literal[
     "warp_shuffle", "warp_volatile", "wavefront_dpp", "wavefront_lds", "khr_subgroup", "serial"
 ]
 
-MatrixUnits = Literal["", "mma", "wgmma"]
+MatrixUnits = Literal["", "mma", "wgmma", "mfma"]
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,9 @@ class Target:
         static_local_mem: Local memory that a kernel may declare for a group, bytes; drivers may
             take more of it in the source than they report.
         matrix_units: Instructions for small matrices: ``wgmma`` (by warpgroups, from local memory;
-            ``mma`` too), ``mma`` (by warps, from registers), or none.
+            ``mma`` too), ``mma`` (by warps, from registers), ``mfma`` (by wavefronts, from
+            registers), or none.
+        matrix_instructions: Those of ``mfma`` that the device has, by name.
         vector_bytes: Width of the CPU's vector registers in bytes, or of the widest useful load.
         builtins_inline: Whether the compiler inlines OpenCL's built-in functions.
         requires_subgroup_size: Whether a kernel must ask for its sub-group size by attribute.
@@ -116,6 +118,7 @@ class Target:
     local_mem_per_unit: int
     static_local_mem: int
     matrix_units: MatrixUnits
+    matrix_instructions: tuple[str, ...]
     forced: bool = False
     provenance: Mapping[str, Fact] = field(default_factory=dict, compare=False, hash=False)
 

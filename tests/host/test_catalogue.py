@@ -41,7 +41,7 @@ def test_every_kernel_is_in_the_catalogue() -> None:
         spec.name
         for build in catalogue().values()
         for target in ("cpu", "gcn", "nvidia-sm90")
-        for dtype in (np.float32, np.float64)
+        for dtype in (np.float16, np.float32, np.float64)
         for spec in build(example_target(target), np.dtype(dtype))
     }
     assert shown == set(kernel_names())

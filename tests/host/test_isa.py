@@ -10,10 +10,12 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from portable_gpu.cli import main
 from portable_gpu.codegen.specialization import Specialization
+from portable_gpu.dtypes import BFLOAT16
 from portable_gpu.errors import ArgumentError
 from portable_gpu.isa import amdgcn, jobs, machines, ptx, select
 from portable_gpu.isa.architectures import ARCHITECTURES, occupancy
@@ -383,6 +385,17 @@ class TestRequirements:
         kernel = wgmma(("wgmma.mma_async", "wgmma.none"))
         assert faults(kernel, "sm_90", "gemm/wgmma") == ["no matrix instruction in the inner loop"]
 
+    def test_matrix_instructions_of_wavefronts(self) -> None:
+        kernel = amd("mfma_gfx90a.s")
+        assert (kernel.registers, kernel.local, kernel.group_size) == (100, 32768, 256)
+        assert kernel.loop is not None
+        assert (kernel.loop.mix.matrix, kernel.loop.mix.lds) == (16, 12)
+        assert faults(kernel, "gfx90a-dpp", "gemm/mfma") == []
+        none = amd("mfma_gfx90a.s", ("v_mfma_f64_16x16x4f64", "v_fma_f64"))
+        assert faults(none, "gfx90a-dpp", "gemm/mfma") == [
+            "no matrix instruction in the inner loop"
+        ]
+
     def test_no_loop(self) -> None:
         kernel = replace(amd("gemm_gfx900.s"), loop=None)
         assert faults(kernel) == ["no inner loop"]
@@ -423,9 +436,19 @@ class TestMachines:
     def test_jobs_cover_shipped_rows_and_every_shape_class(self) -> None:
         found = [job for job in jobs(select(["sm_90"]), ["gemm"]) if job.dtype == "float32"]
         policies = [job.spec.policy for job in found if job.spec.name == "gemm/gemm"]
-        tiles = {(p.tile_m, p.tile_n) for p in policies if isinstance(p, GemmPolicy)}
-        assert (128, 256) in tiles  # the H200's measured row of wide products
+        items = {(p.item_m, p.item_n) for p in policies if isinstance(p, GemmPolicy)}
+        assert (8, 16) in items  # the H200's measured row of large products
         assert len(policies) >= 6
+
+    def test_every_format_of_wavefronts_is_compiled(self) -> None:
+        found = jobs(select(["gfx908", "gfx90a-dpp", "gfx90a-lds"]), ["gemm"])
+        mfma = {(j.machine.name, j.dtype) for j in found if j.spec.name == "gemm/mfma"}
+        halves = [str(dtype) for dtype in (np.dtype(np.float16), BFLOAT16) if dtype is not None]
+        common = ["float32", *halves]
+        assert mfma == {
+            *(("gfx908-dpp", dtype) for dtype in common),
+            *(("gfx90a-dpp", dtype) for dtype in [*common, "float64"]),
+        }
 
     def test_a_text_is_compiled_once_a_machine(self) -> None:
         found = jobs(select(["gfx900"]), full=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -12,17 +13,19 @@ from portable_gpu.dtypes import BF16, PRECISIONS, check_precision, element
 from portable_gpu.errors import ArgumentError, PolicyError
 from portable_gpu.ops.gemm import explain, matrix_check, paths
 from portable_gpu.ops.gemm.matrix import arrange
-from portable_gpu.ops.gemm.matrix_choice import choose_matrix, kernel_of
+from portable_gpu.ops.gemm.matrix_choice import choose_matrix
 from portable_gpu.ops.gemm.matrix_format import F32, F64, format_of
 from portable_gpu.ops.gemm.matrix_policy import (
+    MFMA_CLASSES,
     MMA_CLASSES,
     WGMMA_CLASSES,
+    MfmaPolicy,
     MmaPolicy,
     WgmmaPolicy,
 )
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.runtime.retarget import is_marked, retarget
-from portable_gpu.targets import class_names, example_target
+from portable_gpu.targets import class_names, detect, example_target
 from portable_gpu.tuning.table import TuningTable
 
 F16 = element(np.float16)
@@ -74,14 +77,24 @@ def test_retarget_refuses_what_it_does_not_know(text: str, message: str) -> None
 
 def test_targets_say_what_matrix_units_they_have() -> None:
     units = {name: example_target(name).matrix_units for name in class_names()}
-    assert {name for name, value in units.items() if value} == {"nvidia"}
+    assert {name: value for name, value in units.items() if value} == {
+        "nvidia": "wgmma", "gcn": "mfma",
+    }  # fmt: skip
+    for facts, there in (
+        ("gfx908:sramecc+:xnack-", True), ("gfx90a", True), ("gfx942:sramecc+", True),
+        ("gfx906:sramecc+:xnack-", False), ("gfx900", False), ("gfx950", False),
+        ("Tahiti", False),
+    ):  # fmt: skip
+        target = detect(replace(example_target("gcn").facts, name=facts))
+        assert bool(target.matrix_units) == bool(target.matrix_instructions) == there
+    assert "f64_16x16x4f64" not in example_target("gcn-gfx908").matrix_instructions
     sms = {sm: example_target(f"nvidia-sm{sm}").matrix_units for sm in (70, 75, 80, 89, 90, 100)}
     assert sms == {70: "", 75: "", 80: "mma", 89: "mma", 90: "wgmma", 100: "mma"}
     assert HOPPER.static_local_mem > HOPPER.local_mem_size
 
 
 def test_formats() -> None:
-    kinds = {p: format_of(problem(64, 64, 64, F32, precision=p)) for p in PRECISIONS}
+    kinds = {p: format_of(problem(64, 64, 64, F32, precision=p), HOPPER) for p in PRECISIONS}
     assert kinds["ieee"] is None
     assert [(p, f.kind, f.parts, f.work) for p, f in kinds.items() if f] == [
         ("tf32", "tf32", 1, 1),
@@ -91,18 +104,18 @@ def test_formats() -> None:
     ]
     for elem, kind in ((F16, "f16"), (BF16, "bf16"), (F64, "f64")):
         for precision in PRECISIONS:  # is of float32 only
-            form = format_of(problem(64, 64, 64, elem, precision=precision))
+            form = format_of(problem(64, 64, 64, elem, precision=precision), HOPPER)
             assert form is not None
             assert (form.kind, form.parts) == (kind, 1)
     mixed = replace(problem(64, 64, 64, F16), b=problem(64, 64, 64, BF16).b)
-    assert format_of(mixed) is None
+    assert format_of(mixed, HOPPER) is None
     for elem in (element(np.int32), element(np.complex64)):
-        assert format_of(replace(problem(8, 8, 8, elem), compute=elem)) is None
+        assert format_of(replace(problem(8, 8, 8, elem), compute=elem), HOPPER) is None
 
 
 @pytest.mark.parametrize("precision", [p for p in PRECISIONS if p != "ieee"])
 def test_products_use_pieces_that_have_arrived(precision: str) -> None:
-    form = format_of(problem(64, 64, 64, F32, precision=precision))
+    form = format_of(problem(64, 64, 64, F32, precision=precision), HOPPER)
     assert form is not None
     for arrived, pairs in enumerate(form.products):
         assert all(max(pair) <= arrived for pair in pairs)
@@ -117,7 +130,7 @@ def test_unknown_precision() -> None:
 
 
 def test_what_is_read_as_it_lies() -> None:
-    form = format_of(problem(64, 64, 64, F16))
+    form = format_of(problem(64, 64, 64, F16), HOPPER)
     assert form is not None
     along, across = Operand(F16, 64, 1, (), False, 16), Operand(F16, 1, 64, (), False, 16)
     assert form.across(along, "a", 64, 64) is False
@@ -127,7 +140,7 @@ def test_what_is_read_as_it_lies() -> None:
     assert form.across(across, "a", 60, 64) is None
     assert form.across(replace(along, aligned_bytes=8), "a", 64, 64) is None
     assert form.across(replace(along, col=2), "a", 64, 64) is None
-    tf32 = format_of(problem(64, 64, 64, F32, precision="tf32"))
+    tf32 = format_of(problem(64, 64, 64, F32, precision="tf32"), HOPPER)
     assert tf32 is not None
     assert tf32.across(Operand(F32, 1, 64, (), False, 16), "a", 64, 64) is None
 
@@ -139,6 +152,10 @@ def test_default_policies_fit(elem: Any) -> None:
             WgmmaPolicy.for_shape_class(name, parts).check(HOPPER, elem)
     for name in MMA_CLASSES:
         MmaPolicy.for_shape_class(name).check(HOPPER, F64)
+    for name in ("gcn-gfx908", "gcn-gfx90a", "gcn-gfx942"):
+        MfmaPolicy.default(example_target(name), elem).check(example_target(name), elem)
+        for shape_class in MFMA_CLASSES:
+            MfmaPolicy.for_shape_class(shape_class).check(example_target(name), F32)
 
 
 def test_policies_that_do_not_fit() -> None:
@@ -155,20 +172,68 @@ def test_policies_that_do_not_fit() -> None:
         policy.check(example_target("nvidia-sm80"), F16)
     with pytest.raises(PolicyError, match="copies of 32 lines"):
         MmaPolicy(1, 8, 1, 1, 4).check(HOPPER, F64)
+    cdna = example_target("gcn-gfx90a")
+    for mfma, message in (
+        (MfmaPolicy(2, 2, 48, 64, 1), "multiples of 32"),
+        (MfmaPolicy(2, 2, 64, 64, 1), r"the sums \(128 registers\) are at most 96"),
+        (MfmaPolicy(2, 4, 32, 64, 2), "local memory"),
+        (MfmaPolicy(1, 8, 32, 32, 1), "copies of 64 rows"),
+        (MfmaPolicy(2, 2, 32, 32, 3), "buffers is 1 or 2"),
+    ):
+        with pytest.raises(PolicyError, match=message):
+            mfma.check(cdna, F64)
+    with pytest.raises(PolicyError, match="fed by wavefronts"):
+        MfmaPolicy.default(cdna, F32).check(HOPPER, F32)
+
+
+def kernels(name: str) -> dict[str, str]:
+    """The main loop of each element on a target; no entry where there is none."""
+    target = example_target(name)
+    forms = {e.name: format_of(problem(64, 64, 64, e), target) for e in (F16, BF16, F32, F64)}
+    return {name: form.kernel for name, form in forms.items() if form}
 
 
 def test_main_loops_of_targets() -> None:
-    half, double = format_of(problem(64, 64, 64, F16)), format_of(problem(64, 64, 64, F64))
-    assert [kernel_of(f, HOPPER) for f in (half, double, None)] == ["wgmma", "mma", None]
-    ampere = example_target("nvidia-sm80")
-    for sm in (80, 86):  # only what fits is chosen
-        target = example_target(f"nvidia-sm{sm}")
+    assert kernels("nvidia-sm90") == {"f16": "wgmma", "bf16": "wgmma", "f64": "mma"}
+    assert kernels("nvidia-sm80") == {"f64": "mma"}
+    assert kernels("gcn-gfx908") == dict.fromkeys(("f16", "bf16", "f32"), "mfma")
+    assert kernels("gcn-gfx942") == dict.fromkeys(("f16", "bf16", "f32", "f64"), "mfma")
+    assert kernels("rdna") == kernels("generic") == {}
+    for name in ("nvidia-sm80", "nvidia-sm86", "gcn-gfx90a"):  # only what fits is chosen
+        target = example_target(name)
         choice = choose_matrix(problem(2048, 2048, 2048, F64), target, TABLE)
         assert choice is not None
         assert choice.policy is not None
         choice.policy.check(target, F64)
-    assert [kernel_of(f, ampere) for f in (half, double)] == [None, "mma"]
-    assert kernel_of(double, example_target("gcn")) is None
+
+
+def test_instructions_of_generations() -> None:
+    names = {}
+    for generation in ("gfx908", "gfx90a", "gfx942"):
+        form = format_of(problem(64, 64, 64, BF16), example_target(f"gcn-{generation}"))
+        assert form is not None
+        assert form.instruction is not None
+        names[generation] = form.instruction.name
+    assert names["gfx908"] == "f32_32x32x4bf16"
+    assert names["gfx90a"] == names["gfx942"] == "f32_32x32x8bf16_1k"
+
+
+def test_float32_itself_serves_every_precision() -> None:
+    target = example_target("gcn-gfx908")
+    for precision in PRECISIONS:
+        form = format_of(problem(64, 64, 64, F32, precision=precision), target)
+        assert form is not None
+        assert (form.kernel, form.kind, form.parts) == ("mfma", "f32", 1)
+
+
+def test_wavefronts_read_operands_as_they_lie() -> None:
+    target, policy = example_target("gcn-gfx942"), MfmaPolicy.for_shape_class("small")
+    for elem in (F16, BF16, F32, F64):
+        for trans in ("NN", "NT", "TN", "TT"):
+            assert not arrange(problem(4096, 4096, 64, elem, trans), policy, target).repacks
+    odd = arrange(problem(65, 64, 61, F32), policy, target)
+    assert set(odd.repacks) == {"a"}
+    assert odd.repacks["a"].elem == F32
 
 
 def test_choices() -> None:
@@ -184,7 +249,7 @@ def test_choices() -> None:
     assert deep.splits > 1
     assert choose_matrix(problem(4, 4, 8, F16), HOPPER, TABLE) is None
     assert choose_matrix(problem(64, 64, 64, F32), HOPPER, TABLE) is None
-    assert choose_matrix(problem(64, 64, 64, F16), example_target("gcn"), TABLE) is None
+    assert choose_matrix(problem(64, 64, 64, F16), example_target("rdna"), TABLE) is None
 
 
 def test_double_precision_turns_operands_to_where_they_lie_well() -> None:
@@ -209,6 +274,24 @@ def test_arrangement_repacks_what_it_must() -> None:
         problem(64, 64, 61, F32, "NN", "bf16x6"), WgmmaPolicy.for_shape_class("small", 3), HOPPER
     )
     assert (split.repacks["a"].parts, split.problem.a.row) == (3, 3 * 64)
+
+
+@pytest.mark.parametrize(("buffers", "order"), [(1, "S+BR+BS+B"), (2, "S+BR+XS+B")])
+def test_barriers_stand_between_stores_and_reads(buffers: int, order: str) -> None:
+    """Emulated instructions have barriers of their own, so no run on a CPU would miss one."""
+    policy = MfmaPolicy(2, 2, 64, 64, buffers)
+    text = arrange(problem(512, 512, 512, F32), policy, example_target("gcn-gfx90a")).spec.text
+    names = {
+        "S": r"\w_local\[[^;]*\] = ",
+        "R": r"= \w_local\[",
+        "B": r"barrier\(",
+        "X": r"buffer \^= 1",
+    }
+    found = "".join(
+        next(name for name, pattern in names.items() if re.match(pattern, match[0]))
+        for match in re.finditer("|".join(names.values()), text)
+    )
+    assert re.fullmatch(order, found), found
 
 
 def test_explain_tells_the_path_and_the_precision() -> None:
@@ -251,4 +334,4 @@ def test_path_falls_back_where_units_do_not_work(
         else:
             taken.append(paths.make_path(engine, problem(256, 256, 256, F16)))
     assert taken == ["matrix units" if right else "tiles"] * 2
-    assert len(tried) == (2 if right else 1)  # both ways round, once
+    assert len(tried) == (3 if right else 1)  # both ways round, and subnormal numbers, once

@@ -1,10 +1,10 @@
-"""Products on matrix units: operands repacked where they must be, then tiles by warpgroups."""
+"""Products on matrix units: operands repacked where they must be, then tiles of the result."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import prod
+from math import gcd, prod
 from typing import Any, Literal
 
 import pyopencl as cl
@@ -13,7 +13,7 @@ from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.gemm.choice import GemmChoice, split_length
 from portable_gpu.ops.gemm.matrix_format import Format, Side, format_of, strides
-from portable_gpu.ops.gemm.matrix_policy import LINE, MmaPolicy, WgmmaPolicy
+from portable_gpu.ops.gemm.matrix_policy import LINE, MatrixPolicy
 from portable_gpu.ops.gemm.operands import (
     BUFFER,
     INT,
@@ -32,7 +32,7 @@ from portable_gpu.targets import Target
 
 @dataclass(frozen=True)
 class Lines:
-    """How a tile of an operand comes to local memory (``cl_kernels/gemm/_lines.cl.mako``).
+    """How a tile of an operand comes to local memory (``_lines`` or ``_chunks`` of ``cl_kernels``).
 
     Attributes:
         name: ``a`` or ``b``.
@@ -81,6 +81,16 @@ class Lines:
         return self.copiers // 8
 
     @property
+    def block(self) -> int:
+        """Rows of A (columns of B) of one load: adjacent ones, where k runs across the lines."""
+        return gcd(self.width, self.copies) if self.across else 1
+
+    @property
+    def steps(self) -> int:
+        """Loads, one for each step of k, that the chunks of a block are put together from."""
+        return self.width if self.across else 1
+
+    @property
     def s_stride(self) -> str:
         """The stride from one row of A (column of B) on, by its kernel argument's suffix."""
         return "row" if self.name == "a" else "col"
@@ -107,7 +117,7 @@ class MatrixGemm:
             BuildError: The driver refused a kernel.
         """
         policy = choice.policy
-        assert isinstance(policy, WgmmaPolicy | MmaPolicy)
+        assert isinstance(policy, MatrixPolicy)
         policy.check(engine.target, problem.compute)
         if choice.transposed:
             problem = problem.transpose()
@@ -229,6 +239,7 @@ class Repack:
             operand=source,
             elem=form.elem,
             parts=form.parts,
+            rounded=form.kind == "tf32",
             copied=form.kind != "tf32" and form.across(operand, side, extent, problem.k) == across,
             rows_adjacent=abs(row) < abs(col),
         )
@@ -283,10 +294,10 @@ class Arrangement:
 
 
 def arrange(
-    problem: GemmProblem, policy: WgmmaPolicy | MmaPolicy, target: Target, splits: int = 1
+    problem: GemmProblem, policy: MatrixPolicy, target: Target, splits: int = 1
 ) -> Arrangement:
     """Arrange a problem that :func:`format_of` has a format for."""
-    form = format_of(problem)
+    form = format_of(problem, target)
     assert form is not None
     repacks: dict[Side, Repack] = {}
     starts: dict[Side, int] = {}
@@ -315,13 +326,14 @@ def arrange(
     types |= {f"e{i}": f"const {e.elem.name}_t" for i, e in enumerate(problem.extras)}
     pair = "rows" if partial and problem.n % 2 == 0 else "" if partial else _pairs(problem)
     spec = specialize(
-        "gemm/wgmma" if isinstance(policy, WgmmaPolicy) else "gemm/mma",
+        f"gemm/{form.kernel}",
         target,
         problem=arranged,
         policy=policy,
         a=lines["a"],
         b=lines["b"],
         kind=form.kind,
+        instruction=form.instruction,
         parts=form.parts,
         products=form.products,
         flush=policy.flush,
@@ -357,7 +369,7 @@ def specializations_of(
     problem: GemmProblem, choice: GemmChoice, target: Target
 ) -> list[Specialization]:
     """The texts of a choice, for a problem as it is asked for."""
-    assert isinstance(choice.policy, WgmmaPolicy | MmaPolicy)
+    assert isinstance(choice.policy, MatrixPolicy)
     problem = problem.transpose() if choice.transposed else problem
     plan = arrange(problem, choice.policy, target, choice.splits)
     found = [*(repack.spec for repack in plan.repacks.values()), plan.spec]

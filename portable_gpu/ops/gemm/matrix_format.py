@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
 
 from portable_gpu.dtypes import BF16, Element, element
+from portable_gpu.ops.gemm.matrix_instruction import MatrixInstruction, instruction_of
 from portable_gpu.ops.gemm.matrix_policy import LINE
-from portable_gpu.ops.gemm.problem import GemmProblem, Operand
+from portable_gpu.ops.gemm.problem import GemmProblem, Operand, step
+from portable_gpu.targets import Target
 
 Side: TypeAlias = Literal["a", "b"]
+MatrixKernel: TypeAlias = Literal["wgmma", "mma", "mfma"]
 F32, F64 = element(np.float32), element(np.float64)
 #: Of each precision: which pieces of A and B (0 leads) are multiplied, once so many have arrived.
 #: Of six products the largest comes last: the matrix unit truncates by the size of the sum so far.
@@ -25,19 +28,23 @@ _PRODUCTS = {
 
 @dataclass(frozen=True)
 class Format:
-    """What the matrix unit multiplies.
+    """What the matrix unit multiplies, and by which main loop.
 
     Attributes:
+        kernel: The main loop.
         kind: The instruction's name of the elements.
         elem: The element in memory.
         products: Which pieces of A's and B's values are multiplied, once one, two ... of the
             pieces have arrived; 0 is the value itself, rounded to the element, 1 what that
             leaves, and so on.
+        instruction: Of the main loop ``mfma``.
     """
 
-    kind: Literal["f16", "bf16", "tf32", "f64"]
+    kernel: MatrixKernel
+    kind: Literal["f16", "bf16", "f32", "tf32", "f64"]
     elem: Element
     products: tuple[tuple[tuple[int, int], ...], ...] = (((0, 0),),)
+    instruction: MatrixInstruction | None = None
 
     @property
     def parts(self) -> int:
@@ -85,7 +92,9 @@ class Format:
             (problem.a, problem.m, problem.n) if side == "a" else (problem.b, problem.n, problem.m)
         )
         lies = self.across(operand, side, extent, problem.k)
-        if self.kind == "f64":
+        if self.kernel == "mfma":
+            return bool(lies), lies is None
+        if self.kernel == "mma":
             wanted = side == "a" if uses >= (2048 if side == "a" else 4096) else bool(lies)
             return wanted, lies != wanted
         ragged = max(map(abs, strides(operand, side))) * self.elem.itemsize % LINE != 0
@@ -93,23 +102,53 @@ class Format:
             return False, True
         return lies, ragged and uses >= 2048
 
+    def turned(self, p: GemmProblem) -> bool:
+        """Whether the transposed product is computed: as C lies, unless operands lie better.
+
+        ``mma`` reads A best where k runs across its lines, B where k runs along them.
+        """
+        sideways = step(p.c.col, p.n) > step(p.c.row, p.m)
+        if self.kernel != "mma":
+            return sideways
+        a, b = bool(self.across(p.a, "a", p.m, p.k)), bool(self.across(p.b, "b", p.n, p.k))
+        return (b and not a) or (sideways and a == b)
+
 
 def strides(operand: Operand, side: Side) -> tuple[int, int]:
     """An operand's strides along the rows of A (columns of B), and along k."""
     return (operand.row, operand.col) if side == "a" else (operand.col, operand.row)
 
 
-def format_of(problem: GemmProblem) -> Format | None:
-    """The format in which matrix units compute a problem to its precision; ``None`` for none."""
-    if problem.compute == F64 and problem.a.elem.real == problem.b.elem.real == "double":
-        return Format("f64", F64)
+def format_of(problem: GemmProblem, target: Target) -> Format | None:
+    """The format in which a target's matrix units compute a problem to its precision, if any can.
+
+    Where they multiply float32 itself, that serves every precision.
+    """
+    pair = problem.a.elem, problem.b.elem
+    if problem.compute == F64 and pair[0].real == pair[1].real == "double":
+        return _of_kind("f64", F64, target)
     if problem.compute != F32:
         return None
-    if problem.a.elem == problem.b.elem and problem.a.elem.itemsize == 2:
-        elem = problem.a.elem
-        return Format("f16" if elem.name == "f16" else "bf16", elem)
+    if pair[0] == pair[1] and pair[0].itemsize == 2:
+        return _of_kind("f16" if pair[0].name == "f16" else "bf16", pair[0], target)
+    if target.matrix_units == "mfma":
+        return _of_kind("f32", F32, target)
     if problem.precision == "ieee":
         return None
-    kind: Literal["tf32", "bf16"] = "bf16" if problem.precision.startswith("bf16") else "tf32"
-    elem = BF16 if kind == "bf16" else F32
-    return Format(kind, elem, _PRODUCTS[problem.precision])
+    split_to_bf16 = problem.precision.startswith("bf16")
+    form = _of_kind("bf16", BF16, target) if split_to_bf16 else _of_kind("tf32", F32, target)
+    return None if form is None else replace(form, products=_PRODUCTS[problem.precision])
+
+
+def _of_kind(
+    kind: Literal["f16", "bf16", "f32", "tf32", "f64"], elem: Element, target: Target
+) -> Format | None:
+    """The format of values as they are, by the main loop that the target has for them."""
+    if target.matrix_units == "mfma":
+        instruction = instruction_of(kind, target)
+        return (
+            None if instruction is None else Format("mfma", kind, elem, (((0, 0),),), instruction)
+        )
+    if kind == "f64" and target.matrix_units:
+        return Format("mma", kind, elem)
+    return Format("wgmma", kind, elem) if target.matrix_units == "wgmma" else None

@@ -1,10 +1,10 @@
-"""How a product is cut for matrix units: WgmmaPolicy, where warpgroups feed them, and MmaPolicy."""
+"""How a product is cut for matrix units: a policy for each of their main loops."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from portable_gpu.dtypes import Element
 from portable_gpu.targets import Target
@@ -13,6 +13,11 @@ from portable_gpu.tuning.policy import Policy
 #: Bytes of a line of local memory: the matrix unit's widest swizzle.
 LINE = 128
 _WARPGROUP = 128
+#: Work-items of a wavefront.
+LANES = 64
+#: Registers that the sums of a wavefront may take: with more, two of them do not fit a SIMD of any
+#: generation without spills (as clang 19 compiles them).
+_MOST_SUMS = 96
 
 
 @dataclass(frozen=True)
@@ -205,8 +210,106 @@ class MmaPolicy(Policy):
         }
 
 
-#: Consumers, tile_n and stages; and the sizes of MmaPolicy, of the kinds of product that have
-#: policies of their own.
+@dataclass(frozen=True)
+class MfmaPolicy(Policy):
+    """How ``cl_kernels/gemm/mfma.cl.mako`` cuts a product.
+
+    Attributes:
+        waves_m, waves_n: Wavefronts of a group, one above and beside the other.
+        wave_m, wave_n: The part of C that each sums, in whole squares of the instruction.
+        buffers: 2 for a second pair of tiles in local memory, which saves a barrier a step.
+        band: Tile rows that are walked together, for the cache's sake.
+    """
+
+    waves_m: int
+    waves_n: int
+    wave_m: int
+    wave_n: int
+    buffers: int
+    band: int = 8
+
+    flush = 0
+
+    @property
+    def tile_m(self) -> int:
+        """Rows of C of a group."""
+        return self.waves_m * self.wave_m
+
+    @property
+    def tile_n(self) -> int:
+        """Columns of C of a group."""
+        return self.waves_n * self.wave_n
+
+    @property
+    def group_size(self) -> int:
+        """Work-items of a group."""
+        return LANES * self.waves_m * self.waves_n
+
+    @property
+    def copiers(self) -> int:
+        """Work-items that copy lines: all."""
+        return self.group_size
+
+    def local_bytes(self, elem: Element) -> int:
+        """Local memory of a group, whatever the element."""
+        return self.buffers * LINE * (self.tile_m + self.tile_n)
+
+    def groups(self, target: Target) -> int:
+        """The most groups to launch: any number, one for each tile."""
+        return 1 << 31
+
+    @classmethod
+    def default(cls, target: Target, elem: Element) -> MfmaPolicy:
+        """The policy of large products: the largest tile whose sums fit."""
+        every = (cls.for_shape_class(name) for name in MFMA_CLASSES)
+        return next(policy for policy in every if all(policy.limits(target, elem).values()))
+
+    @classmethod
+    def for_shape_class(cls, shape_class: str, parts: int = 1) -> MfmaPolicy:
+        """The default of one of :data:`MFMA_CLASSES`; values are not split."""
+        assert parts == 1
+        return cls(*_MFMA_CLASSES[shape_class])
+
+    @classmethod
+    def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
+        """What the tuner varies; :meth:`limits` drops what does not fit."""
+        return {
+            "waves_m": (1, 2, 4),
+            "waves_n": (1, 2, 4),
+            "wave_m": (32, 64, 96, 128),
+            "wave_n": (32, 64, 96, 128),
+            "buffers": (1, 2),
+            "band": (4, 8, 16),
+        }
+
+    def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
+        """Every condition that the kernel relies on."""
+        sizes = (self.waves_m, self.waves_n, self.wave_m, self.wave_n, self.band)
+        if min(sizes) < 1:
+            return {f"sizes are at least 1 (they are {sizes})": False}
+        sums = self.wave_m * self.wave_n // LANES * (2 if elem.real == "double" else 1)
+        local, rows = self.local_bytes(elem), self.copiers * 16 // LINE
+        return {
+            "the target's matrix units are fed by wavefronts": target.matrix_units == "mfma",
+            "wave_m and wave_n are multiples of 32": self.wave_m % 32 == self.wave_n % 32 == 0,
+            "buffers is 1 or 2": self.buffers in (1, 2),
+            f"a group ({self.group_size}) has at most {target.max_work_group_size} work-items": (
+                self.group_size <= target.max_work_group_size
+            ),
+            f"copies of {rows} rows divide tile_m and tile_n": (
+                self.tile_m % rows == 0 and self.tile_n % rows == 0
+            ),
+            f"the sums ({sums} registers) are at most {_MOST_SUMS}": sums <= _MOST_SUMS,
+            f"local memory ({local} bytes) is at most {target.static_local_mem}": (
+                local <= target.static_local_mem
+            ),
+        }
+
+
+MatrixPolicy: TypeAlias = WgmmaPolicy | MmaPolicy | MfmaPolicy
+
+#: Consumers, tile_n and stages; and the sizes of MmaPolicy and MfmaPolicy, of the kinds of product
+#: that have policies of their own.
 _CLASSES = {
     "large": (2, 256, 4),
     "wide": (2, 192, 4),
@@ -215,6 +318,19 @@ _CLASSES = {
     "tiny": (1, 64, 4),
 }
 _MMA_CLASSES = {"large": (2, 4, 4, 2, 4), "medium": (2, 4, 2, 2, 4), "small": (2, 2, 2, 2, 4)}
+_MFMA_CLASSES = {
+    "large": (2, 2, 64, 64, 1),
+    "medium": (2, 2, 32, 64, 1),
+    "small": (2, 2, 32, 32, 2),
+}
 #: Those kinds, and how much of the large tile's rate theirs reach (measured on one H200).
 WGMMA_CLASSES = {"large": 1.0, "wide": 0.97, "medium": 0.86, "small": 0.6, "tiny": 0.4}
 MMA_CLASSES = {"large": 1.0, "medium": 0.8, "small": 0.6}
+#: The same, not measured: by the elements that a tile brings for each multiplication.
+MFMA_CLASSES = {"large": 1.0, "medium": 0.75, "small": 0.5}
+#: Of each main loop: how its policies are made, and the kinds of product that have their own.
+POLICIES: dict[str, tuple[type[MatrixPolicy], dict[str, float]]] = {
+    "wgmma": (WgmmaPolicy, WGMMA_CLASSES),
+    "mma": (MmaPolicy, MMA_CLASSES),
+    "mfma": (MfmaPolicy, MFMA_CLASSES),
+}

@@ -5,23 +5,23 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from math import gcd
+from typing import Any
 
 import numpy as np
-import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import PRECISIONS, check_precision, element
 from portable_gpu.errors import ArgumentError, BuildError, DTypeError
 from portable_gpu.ops.explain import Explanation
-from portable_gpu.ops.gemm import matrix
+from portable_gpu.ops.gemm import matrix, skinny_mma
 from portable_gpu.ops.gemm.binding import compute_element
 from portable_gpu.ops.gemm.choice import GemmChoice, choose
 from portable_gpu.ops.gemm.matrix import MatrixGemm
-from portable_gpu.ops.gemm.matrix_check import works
-from portable_gpu.ops.gemm.matrix_choice import choose_matrix, kernel_of
+from portable_gpu.ops.gemm.matrix_check import works, works_on_few_columns
+from portable_gpu.ops.gemm.matrix_choice import choose_matrix
 from portable_gpu.ops.gemm.matrix_format import format_of
-from portable_gpu.ops.gemm.matrix_policy import MMA_CLASSES, WGMMA_CLASSES, MmaPolicy, WgmmaPolicy
+from portable_gpu.ops.gemm.matrix_policy import POLICIES
 from portable_gpu.ops.gemm.packed import (
     Form,
     PackedGemm,
@@ -34,39 +34,28 @@ from portable_gpu.ops.gemm.packed import (
     takes_whole,
     transposed,
 )
+from portable_gpu.ops.gemm.path import GemmPath
 from portable_gpu.ops.gemm.policy import SHAPE_CLASSES, GemmPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.simt import SimtGemm, specializations_of
-from portable_gpu.ops.gemm.skinny import MOST_VECTORS, SkinnyGemm, as_gemv, is_skinny
+from portable_gpu.ops.gemm.skinny import MOST_VECTORS, SkinnyGemm, as_gemv, is_skinny, upright
 from portable_gpu.ops.gemv import plan as gemv
-from portable_gpu.runtime.engine import Engine, QueueState
+from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import Shape
 from portable_gpu.targets import Target
 from portable_gpu.tuning.policy import Policy
 from portable_gpu.tuning.table import TuningTable
 
 
-class GemmPath(Protocol):
-    """A product bound to a problem, by one of the paths."""
-
-    def enqueue(
-        self,
-        alpha: Any,
-        beta: Any,
-        state: QueueState,
-        buffers: Sequence[Any],
-        offsets: tuple[int, ...],
-        wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event:
-        """Enqueue it; the event covers all of its kernels."""
-
-
 def make_path(engine: Engine, problem: GemmProblem) -> GemmPath:
     """The path of ``problem`` on the engine's device: the first that applies and works."""
     if engine.target.is_cpu:
         return PackedGemm(engine, problem)
+    few = upright(problem)
+    if skinny_mma.takes(few, engine.target) and works_on_few_columns(engine, few):
+        return SkinnyGemm.by_matrix_units(engine, problem)
     if is_skinny(problem):
-        return SkinnyGemm(engine, problem)
+        return SkinnyGemm.by_gemv(engine, problem)
     choice = choose_matrix(problem, engine.target, engine.table)
     if choice is not None and works(engine, problem):
         try:
@@ -115,9 +104,11 @@ def explain(
     problem = replace(problem, precision=check_precision(precision))
     stack = "".join(f"{extent} x " for extent in batch)
     named = f"{operation} of {stack}({m} x {k} by {k} x {n}) {dtype} on {target.facts.name}"
+    few = upright(problem)
+    if skinny_mma.takes(few, target):
+        return skinny_mma.explain_problem(named, few, target, table)
     if not target.is_cpu and is_skinny(problem):
-        upright = problem.transpose() if n > m else problem
-        return gemv.explain_problem(named, as_gemv(upright), target, table)
+        return gemv.explain_problem(named, as_gemv(few), target, table)
     choice = choose_matrix(problem, target, table) or choose(problem, target, table)
     policy: Policy | None = choice.policy
     path, origin, why, evidence = choice.path, choice.origin, choice.why, choice.evidence
@@ -179,7 +170,10 @@ def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization
     choices.append(GemmChoice("split-k", choices[1].policy, splits=2))
     found = [spec for choice in choices for spec in specializations_of(problem, choice, target)]
     for few in (replace(problem, n=MOST_VECTORS), replace(problem, m=MOST_VECTORS).transpose()):
-        found.append(gemv.specialization_of(as_gemv(few), target))
+        if skinny_mma.takes(few, target):
+            found.append(skinny_mma.choose(few, target, shipped).spec)
+        else:
+            found.append(gemv.specialization_of(as_gemv(few), target))
     found += _matrix_specializations(problem, dtype, target)
     return list({spec.key: spec for spec in found}.values())
 
@@ -193,17 +187,15 @@ def _matrix_specializations(
         for trans in ("N", "T"):
             p = _contiguous(problem.m, problem.n, problem.k, dtype, trans_a=trans, trans_b=trans)
             p = replace(p, precision=precision)
-            form = format_of(p)
-            kernel = kernel_of(form, target)
-            if form is None or kernel is None:
+            form = format_of(p, target)
+            if form is None:
                 continue
-            choices = (
-                (WgmmaPolicy.for_shape_class(name, parts=form.parts) for name in WGMMA_CLASSES)
-                if kernel == "wgmma"
-                else (MmaPolicy.for_shape_class(name) for name in MMA_CLASSES)
-            )
-            for policy in choices:
-                found += matrix.specializations_of(p, GemmChoice(kernel, policy), target)
+            kind, classes = POLICIES[form.kernel]
+            for name in classes:
+                policy = kind.for_shape_class(name, parts=form.parts)
+                if all(policy.limits(target, form.elem).values()):
+                    choice = GemmChoice(form.kernel, policy)
+                    found += matrix.specializations_of(p, choice, target)
     return found
 
 
@@ -222,13 +214,14 @@ def _packed(problem: GemmProblem, target: Target) -> list[Specialization]:
 def _contiguous(
     m: int, n: int, k: int, dtype: Any, batch: Shape = (), trans_a: str = "N", trans_b: str = "N"
 ) -> GemmProblem:
-    """The problem of C-ordered, aligned arrays."""
+    """The problem of C-ordered arrays that start aligned."""
     elem, compute = element(np.dtype(dtype)), compute_element(np.dtype(dtype), np.dtype(dtype))
 
     def operand(rows: int, cols: int, trans: str) -> Operand:
         row, col = (cols, 1) if trans == "N" else (1, rows)
         stack = tuple(rows * cols for _ in batch[:1])
-        return Operand(elem, row, col, stack, trans == "C" and elem.complex, 16)
+        aligned = gcd(16, elem.itemsize * max(row, col), elem.itemsize * sum(stack))
+        return Operand(elem, row, col, stack, trans == "C" and elem.complex, aligned)
 
     whole = (int(np.prod(batch)),) if batch else ()
     return GemmProblem(

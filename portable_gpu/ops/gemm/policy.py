@@ -27,7 +27,8 @@ class GemmPolicy(Policy):
         vector: Elements of the widest load (lowered where memory is not aligned for it).
         buffers: 2 for a second pair of panels in local memory, which saves a barrier a step.
         prefetch: Load the next panels to registers while this one is multiplied.
-        prefetch_local: Load the next fragments from local memory while these are multiplied.
+        prefetch_local: Load the next fragments from local memory while these are multiplied, across
+            the barrier too; takes two buffers.
         unroll: Steps of k in straight code; more of them hide latency and take registers.
         repack: Store C through local memory, a row of the tile at a time.
         band: Tile rows that are walked together, for the cache's sake.
@@ -72,13 +73,15 @@ class GemmPolicy(Policy):
     def for_shape_class(cls, target: Target, elem: Element, shape_class: str) -> GemmPolicy:
         """The default of one of :data:`SHAPE_CLASSES`."""
         large = cls.default(target, elem)
-        item_m, item_n = max(1, large.item_m // 2), max(1, large.item_n // 2)
+        item_m, item_n = large.item_m, large.item_n
+        if shape_class == "wide":
+            return cls._fit(target, elem, 128, item_m, item_n)
         if shape_class == "medium":
-            return cls._fit(target, elem, 256, item_m, item_n)
-        if shape_class == "small":
             return cls._fit(target, elem, 64, item_m, item_n)
+        if shape_class == "small":
+            return cls._fit(target, elem, 128, max(1, item_m // 2), max(1, item_n // 2))
         if shape_class == "flat":
-            return cls._fit(target, elem, 256, 2, item_n, flat_m=16)
+            return cls._fit(target, elem, 128, 2, item_n, flat_m=16)
         return large
 
     @classmethod
@@ -97,10 +100,21 @@ class GemmPolicy(Policy):
         wide = 1 if elem.complex else max(1, min(4, 16 // value_bytes(elem)))
         tile_m, tile_n = rows * item_m, group // rows * item_n
         least_k = max(2, group // min(tile_m, tile_n))  # every work-item moves something
+        # Measured on one H200: deep panels pay only where they are narrow.
+        deep = 16 if tile_m * tile_n * value_words(elem) <= 64 * 64 else 8
+        tile_k = max(least_k, deep // value_words(elem))
+        sums, fragments = item_m * item_n * value_words(elem), (item_m + item_n) * value_words(elem)
+
+        def registers(tile_k: int) -> int:
+            moved = (tile_m + tile_n) * tile_k // group * value_words(elem)
+            return sums + fragments + moved + _OTHER_REGISTERS
+
+        while tile_k > least_k and registers(tile_k) > target.resident_registers:
+            tile_k //= 2
         policy = cls(
             tile_m=tile_m,
             tile_n=tile_n,
-            tile_k=max(least_k, 16 if value_bytes(elem) <= 4 else 8),
+            tile_k=tile_k,
             item_m=item_m,
             item_n=item_n,
             lanes_m=lanes_m,
@@ -108,13 +122,13 @@ class GemmPolicy(Policy):
             vector=wide,
             prefetch=True,
             # Measured on one H200: straight code pays where the item's tile is small.
-            unroll=1
-            if item_m * item_n * value_words(elem) >= 64
-            else max(1, 8 // value_words(elem)),
+            unroll=1 if sums >= 64 else max(1, 8 // value_words(elem)),
         )
         while policy.tile_k > least_k and policy.local_bytes(elem) > target.local_mem_size:
             policy = replace(policy, tile_k=policy.tile_k // 2)
-        double = replace(policy, buffers=2)
+        room = registers(policy.tile_k) + fragments <= target.resident_registers
+        ahead = policy.unroll == 1 and room and not elem.complex
+        double = replace(policy, buffers=2, prefetch_local=ahead)
         roomy = 3 * double.local_bytes(elem) <= target.local_mem_per_unit
         return double if roomy and double.local_bytes(elem) <= target.local_mem_size else policy
 
@@ -162,7 +176,9 @@ class GemmPolicy(Policy):
             "vector divides tile_m, tile_n and tile_k": all(
                 tile % self.vector == 0 for tile in (self.tile_m, self.tile_n, self.tile_k)
             ),
-            "prefetch_local takes an even tile_k": not self.prefetch_local or self.tile_k % 2 == 0,
+            "prefetch_local takes two buffers and an even tile_k": (
+                not self.prefetch_local or (self.buffers == 2 and self.tile_k % 2 == 0)
+            ),
             f"local memory ({self.local_bytes(elem)} bytes) is at most {target.local_mem_size}": (
                 self.local_bytes(elem) <= target.local_mem_size
             ),
@@ -174,14 +190,13 @@ class GemmPolicy(Policy):
 
 
 #: The kinds of product that have policies of their own, and how much of the device's peak their
-#: tiles reach by comparison (a smaller tile loads more per multiplication).  ``wide`` is as
-#: ``large`` unless a row of the tuning table says otherwise.
+#: tiles reach by comparison (a smaller tile loads more per multiplication).
 SHAPE_CLASSES: dict[str, float] = {
     "large": 1.0,
-    "wide": 1.02,
-    "medium": 0.75,
-    "small": 0.5,
-    "flat": 0.35,
+    "wide": 0.98,
+    "medium": 0.85,
+    "small": 0.72,
+    "flat": 0.42,
 }
 
 
@@ -194,6 +209,9 @@ def value_words(elem: Element) -> int:
     """32-bit registers of one value."""
     return max(1, value_bytes(elem) // 4)
 
+
+#: Registers of a work-item for addresses and counters.
+_OTHER_REGISTERS = 32
 
 _REAL_BYTES = {
     "char": 1, "uchar": 1, "short": 2, "ushort": 2, "int": 4, "uint": 4, "float": 4,

@@ -16,7 +16,8 @@ from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.dtypes import Element, is_float16_like
 from portable_gpu.errors import DTypeError
 from portable_gpu.ops.gemm.binding import bind, compute_element
-from portable_gpu.ops.gemm.paths import GemmPath, make_path
+from portable_gpu.ops.gemm.path import GemmPath
+from portable_gpu.ops.gemm.paths import make_path
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import Call, Shape, View, as_array, check_no_overlap
 

@@ -1,4 +1,4 @@
-"""Products with few rows or columns on GPUs: gemv, with several vectors at once."""
+"""Products with few rows or columns on GPUs: by matrix units, or as a gemv of several vectors."""
 
 from __future__ import annotations
 
@@ -7,13 +7,20 @@ from typing import Any
 
 import pyopencl as cl
 
+from portable_gpu.ops.gemm.path import GemmPath
 from portable_gpu.ops.gemm.problem import GemmProblem
+from portable_gpu.ops.gemm.skinny_mma import SkinnyMma
 from portable_gpu.ops.gemv.plan import GemvPlan
 from portable_gpu.ops.gemv.problem import GemvProblem
 from portable_gpu.runtime.engine import Engine, QueueState
 
 #: The most rows, or columns, of C: a work-item has registers for the sums of so many.
 MOST_VECTORS = 8
+
+
+def upright(problem: GemmProblem) -> GemmProblem:
+    """The problem or its transpose: at least as many rows as columns."""
+    return problem.transpose() if problem.n > problem.m else problem
 
 
 def is_skinny(problem: GemmProblem) -> bool:
@@ -50,11 +57,21 @@ def as_gemv(problem: GemmProblem, aligned: bool = True) -> GemvProblem:
 class SkinnyGemm:
     """One launch that reads the large operand once."""
 
-    def __init__(self, engine: Engine, problem: GemmProblem) -> None:
-        """Build the kernel of a product that :func:`is_skinny`."""
-        self._exchanged = problem.n > problem.m
-        upright = problem.transpose() if self._exchanged else problem
-        self._plan = GemvPlan(engine, as_gemv(upright, not engine.maps_host_memory))
+    def __init__(self, few: GemmPath, exchanged: bool) -> None:
+        """A product; ``exchanged`` says whether ``few`` computes its transpose."""
+        self.few = few
+        self._exchanged = exchanged
+
+    @classmethod
+    def by_gemv(cls, engine: Engine, problem: GemmProblem) -> SkinnyGemm:
+        """A product that :func:`is_skinny`, as a gemv of several vectors."""
+        few = as_gemv(upright(problem), not engine.maps_host_memory)
+        return cls(GemvPlan(engine, few), problem.n > problem.m)
+
+    @classmethod
+    def by_matrix_units(cls, engine: Engine, problem: GemmProblem) -> SkinnyGemm:
+        """A product whose upright form :func:`skinny_mma.takes`."""
+        return cls(SkinnyMma(engine, upright(problem)), problem.n > problem.m)
 
     def enqueue(
         self,
@@ -70,4 +87,4 @@ class SkinnyGemm:
             a, b, c = buffers
             at_a, at_b, at_c = offsets
             buffers, offsets = (b, a, c), (at_b, at_a, at_c)
-        return self._plan.enqueue(alpha, beta, state, buffers, offsets, wait_for)
+        return self.few.enqueue(alpha, beta, state, buffers, offsets, wait_for)

@@ -231,6 +231,8 @@ def panel(
         and extent * policy.tile_k % (width * policy.group_size) == 0
     ):
         width //= 2
+    if width * operand.elem.itemsize < 4:  # two bytes: some compilers take them through memory
+        width = 1
     span = extent * abs(s_step) + policy.tile_k * abs(k_step)
     return Panel(
         name=name,

@@ -1,0 +1,70 @@
+## An operand's way from global memory through registers to local memory, in chunks of 16 bytes along
+## k: eight for each of the `extent` rows of A (columns of B) of the tile.
+##
+##   local memory   | chunk 0 of all rows | chunk 1 of all rows | ...        CHUNK(extent, row, chunk)
+##
+## where rows change places among eight, so that eight lanes that access local memory together meet
+## different banks: they read eight rows, and write eight chunks of a row, or rows some way apart.
+##
+## lines: portable_gpu.ops.gemm.matrix.Lines.  A work-item moves `copies` chunks.
+##
+##   k along the line    each as it lies; the rows are `step` apart
+##   k across the lines  `block` rows at a time, by loads of one step of k each; their chunks are put
+##                       together on the way to local memory, so that nothing waits for a load
+##
+## Beyond the matrix, rows are clamped: what they give is never stored.  Beyond k there are zeros.
+
+<%def name="define(lines)">
+#ifndef CHUNK
+#define CHUNK(extent, row, chunk) ((chunk) * (extent) + ((row) ^ ((row) >> 3 ^ (chunk)) & 7))
+#endif
+typedef ${vector(lines.elem.storage, lines.block) if lines.across else "uint4"} ${lines.name}_raw;
+</%def>
+
+## Where this work-item's chunks lie in the tile (NAME_row0, NAME_chunk0), and in memory (NAME_at0).
+<%def name="place(lines, first, count)">
+<% n, type, block, blocks = lines.name, lines.offset_type, lines.block, lines.extent // lines.block %>
+    ${n} += ${first} * ${n}_${lines.s_stride};
+    const int ${n}_last = ((int)min(${count} - ${first}, ${lines.extent}l) + ${block - 1}) / ${block} * ${block} - ${block};
+% for i in range(lines.copies // block):
+% if lines.across:
+    const int ${n}_row${i} = (t + ${i * lines.copiers}) % ${blocks} * ${block}, ${n}_chunk${i} = (t + ${i * lines.copiers}) / ${blocks};
+    const ${type} ${n}_at${i} = min(${n}_row${i}, ${n}_last) + ${n}_chunk${i} * ${lines.width} * (${type})${n}_${lines.k_stride};
+% else:
+    const int ${n}_row${i} = t / 8 + ${i * lines.step}, ${n}_chunk${i} = t % 8;
+    const ${type} ${n}_at${i} = min(${n}_row${i}, ${n}_last) * (${type})${n}_${lines.s_stride} + ${n}_chunk${i} * ${lines.width};
+% endif
+% endfor
+    ${n}_raw ${", ".join(f"{n}_r{i}_{j}" for i in range(lines.copies // block) for j in range(lines.steps))};
+</%def>
+
+## One step of k to registers, and on to the next; with tail, the last one, of which `tail` steps exist.
+<%def name="load(lines, tail=False)">
+<% n = lines.name %>
+% for i in range(lines.copies // lines.block):
+% for j in range(lines.steps):
+<%
+place = f"{n} + {n}_at{i}" + (f" + {j} * {n}_{lines.k_stride}" if lines.across else "")
+beyond = f"{n}_chunk{i} * {lines.width} + {j} >= tail ? ({n}_raw)(0) : " if tail else ""
+%>\
+    ${n}_r${i}_${j} = ${beyond}*(__global const ${n}_raw *)(${place});
+% endfor
+% endfor
+    ${n} += ${lines.depth}l * ${f"{n}_{lines.k_stride}" if lines.across else 1};
+</%def>
+
+## Registers to local memory, from chunk `start` on.
+<%def name="store(lines, start)">
+% for i in range(lines.copies // lines.block):
+% for row in range(lines.block):
+    ${lines.name}_local[${start} + CHUNK(${lines.extent}, ${lines.name}_row${i} + ${row}, ${lines.name}_chunk${i})] = ${chunk(lines, i, row)};
+% endfor
+% endfor
+</%def>
+
+<%def name="chunk(lines, i, row)"><%
+if not lines.across:
+    return f"{lines.name}_r{i}_0"
+parts = ", ".join(f"{lines.name}_r{i}_{j}{component(lines.block, row)}" for j in range(lines.steps))
+return f"as_uint4(({vector(lines.elem.storage, lines.width)})({parts}))"
+%></%def>

@@ -1,0 +1,77 @@
+## MFMA(d, a, b) adds the products of what 64 lanes hold to their sums, of type sums_t; a and b are
+## 32-bit words.  (The layout: portable_gpu/ops/gemm/matrix_instruction.py.)  Where the device has no
+## such instruction, the lanes put what they hold in local memory, and multiply it there: slow, and the
+## same to the kernel around it, but for a barrier of the whole group.
+##
+## instruction: MatrixInstruction          emulated: whether the device lacks it
+
+<%def name="define(instruction, emulated)">
+typedef ${vector(instruction.sum_type, instruction.sums)} sums_t;
+% if emulated:
+${emulation(instruction)}
+#define MFMA(d, a, b) (d = multiplied(d, a, b, LOCAL_ARRAY(held)))
+% else:
+% if instruction.kind == "f16":
+#pragma OPENCL EXTENSION cl_khr_fp16 : enable
+% endif
+#define MFMA(d, a, b) (d = __builtin_amdgcn_mfma_${instruction.name}(as_${instruction.type}(a), as_${instruction.type}(b), d, 0, 0, 0))
+% endif
+</%def>
+
+## Leaves room for two wavefronts of a SIMD, for one computes while the other waits.  Where the sums
+## then fit the general registers, the compiler leaves them there instead of moving them each step.
+<%def name="attributes(emulated)">${"" if emulated else "__attribute__((amdgpu_waves_per_eu(2)))"}</%def>
+
+## The words of a chunk, from `first` on, that one instruction takes.
+<%def name="words(instruction, first)"><%
+return "s" + "".join(str(first + i) for i in range(instruction.words))
+%></%def>
+
+<%def name="exchange(instruction, emulated, group)">
+% if emulated:
+    __local ${instruction.sum_type} held[${2 * instruction.held * group}];
+% endif
+</%def>
+
+## By the definition: A is a matrix of side x depth, B of depth x side, and D of side x side.
+<%def name="emulation(instruction)">
+<%
+side, held, type = instruction.side, instruction.held, instruction.sum_type
+words = vector("uint", instruction.words)
+elements = {
+    "f16": "vload_half({}, (const half *)&words)",
+    "bf16": "as_float((uint)((const ushort *)&words)[{}] << 16)",
+    "f32": "as_float(words)",
+    "f64": "as_double(words)",
+}
+%>
+static inline sums_t multiplied(sums_t d, ${words} a, ${words} b, __local ${type} *held)
+{
+    const int lane = get_local_id(0) % 64;
+    __local ${type} *a_matrix = held + get_local_id(0) / 64 * ${2 * side * instruction.depth}, *b_matrix = a_matrix + ${side * instruction.depth};
+% for name in "ab":
+    {
+        const ${words} words = ${name};
+% for e in range(held):
+<% k = f"{held} * (lane / {side}) + {e}" %>\
+        ${name}_matrix[${f"(lane % {side}) * {instruction.depth} + {k}" if name == "a" else f"({k}) * {side} + lane % {side}"}] = ${elements[instruction.kind].format(e)};
+% endfor
+    }
+% endfor
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int r = 0; r < ${instruction.sums}; ++r) {
+        const int j = lane % ${side};
+% if instruction.kind == "f64":
+        const int i = 4 * r + lane / 16;
+% else:
+        const int i = 8 * (r / 4) + 4 * (lane / 32) + r % 4;
+% endif
+        ${type} sum = ((${type} *)&d)[r];
+        for (int k = 0; k < ${instruction.depth}; ++k)
+            sum += a_matrix[i * ${instruction.depth} + k] * b_matrix[k * ${side} + j];
+        ((${type} *)&d)[r] = sum;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    return d;
+}
+</%def>

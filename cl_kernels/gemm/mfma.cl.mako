@@ -1,0 +1,130 @@
+## C = epilogue(alpha * A @ B + beta * C) on matrix instructions of wavefronts.
+##
+##   tile of a group: waves_m x waves_n wavefronts, each of squares of side x side
+##
+##   +----+----+  wave_n        Each step of k goes from global memory through registers to local
+##   |    |    |                memory while the one before is multiplied.  There it lies in chunks of
+##   +----+----+  waves_n = 2   16 bytes along k (_chunks); of each, a lane feeds several instructions.
+##   |    |    |
+##   +----+----+                Which step of k an index of the instruction stands for is free, as
+##   wave_m, waves_m = 2        long as both operands agree: so a lane reads what is adjacent.
+##                              It holds sums of one column, at the rows that instruction.row says.
+##
+## policy  MfmaPolicy       a, b  Lines: how an operand comes to local memory
+## instruction  MatrixInstruction: what it multiplies, and which lane holds what
+## partial, tail, types: as in wgmma
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="epilogue" file="/gemm/_epilogue.cl.mako"/>
+<%namespace name="operands" file="/gemm/_operands.cl.mako"/>
+<%namespace name="units" file="/gemm/_units.cl.mako"/>
+<%namespace name="chunks" file="/gemm/_chunks.cl.mako"/>
+<%namespace name="mfma" file="/gemm/_mfma.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+rank = len(problem.batch)
+depth, side = a.depth, instruction.side
+squares = [(i, j) for i in range(policy.wave_m // side) for j in range(policy.wave_n // side)]
+outputs = ["c"] if partial else ["c"] + [f"e{i}" for i in range(len(problem.extras))]
+start_a, start_b = (f"buffer * {8 * x.extent}" if policy.buffers == 2 else "0" for x in (a, b))
+%>
+% for e in problem.elements:
+${element.scalar(e)}
+% endfor
+${epilogue.arithmetic(problem.compute)}
+${units.results(problem, partial)}
+${mfma.define(instruction, target.forced)}
+${chunks.define(a)}
+${chunks.define(b)}
+
+__kernel __attribute__((reqd_work_group_size(${policy.group_size}, 1, 1))) ${mfma.attributes(target.forced)}
+void gemm(long m, long n, long k, long k_split, long first_product, int tiles_m, int tiles_n, int splits, int units\
+${operands.parameters("a", problem.a.elem, rank)}${operands.parameters("b", problem.b.elem, rank)}\
+% if partial:
+, __global value_t *restrict c\
+% else:
+${operands.parameters("c", problem.c.elem, rank, "")}${epilogue.parameters(problem)}, value_t alpha, value_t beta\
+% endif
+${operands.batch_parameters(rank)})
+{
+    __local uint4 a_local[${policy.buffers * a.bytes // 16}], b_local[${policy.buffers * b.bytes // 16}];
+    ${mfma.exchange(instruction, target.forced, policy.group_size)}
+    const int t = get_local_id(0), lane = t % ${side}, slice = t % 64 / ${side}, wave = t / 64;
+    const int rows_at = wave / ${policy.waves_n} * ${policy.wave_m}, cols_at = wave % ${policy.waves_n} * ${policy.wave_n};
+${units.loop(policy, ["a", "b"] + outputs, types, problem, depth, partial)}
+            a += k_first * a_col;
+            b += k_first * b_row;
+${chunks.place(a, "first_row", "m")}
+${chunks.place(b, "first_col", "n")}
+            sums_t ${", ".join(f"d{i}_{j} = 0" for i, j in squares)};
+            int buffer = 0;
+            ${load("0")}
+            ${store()}
+            barrier(CLK_LOCAL_MEM_FENCE);
+            for (int step = 0; step < steps; ++step) {
+                const bool more = step + 1 < steps;
+                if (more) {
+                    ${load("step + 1")}
+                }
+% if not target.forced:
+                #pragma unroll
+% endif
+                for (int pass = 0; pass < ${8 // instruction.slices}; ++pass) {
+                    const int chunk = ${instruction.slices} * pass + slice;
+                    ${multiply()}
+                }
+% if policy.buffers == 2:
+                buffer ^= 1;
+% else:
+                barrier(CLK_LOCAL_MEM_FENCE);
+% endif
+                if (more) {
+                    ${store()}
+                }
+                barrier(CLK_LOCAL_MEM_FENCE);
+            }
+% for i, j in squares:
+            {
+                const long top = first_row + rows_at + ${i * side}, col = first_col + cols_at + ${j * side} + lane;
+% for r in range(instruction.sums):
+                {
+                    const long row = top + ${instruction.row(r)};
+                    if (row < m && col < n) STORE(c + row * c_row + col * c_col, RESULT(d${i}_${j}.s${f"{r:x}"}, row, col));
+                }
+% endfor
+            }
+% endfor
+        }
+}
+
+<%def name="load(step)">
+% if tail:
+            if (${step} == steps - 1 && tail < ${depth}) {
+                ${chunks.load(a, tail=True)}
+                ${chunks.load(b, tail=True)}
+            } else
+% endif
+            {
+                ${chunks.load(a)}
+                ${chunks.load(b)}
+            }
+</%def>
+
+<%def name="store()">
+                ${chunks.store(a, start_a)}
+                ${chunks.store(b, start_b)}
+</%def>
+
+## All products of the chunks that the lanes of a wavefront read.
+<%def name="multiply()">
+% for i in range(policy.wave_m // side):
+                    const uint4 a${i} = a_local[${start_a} + CHUNK(${a.extent}, rows_at + ${i * side} + lane, chunk)];
+% endfor
+% for j in range(policy.wave_n // side):
+                    const uint4 b${j} = b_local[${start_b} + CHUNK(${b.extent}, cols_at + ${j * side} + lane, chunk)];
+% endfor
+% for first in range(0, 4, instruction.words):
+% for i, j in squares:
+                    MFMA(d${i}_${j}, a${i}.${mfma.words(instruction, first)}, b${j}.${mfma.words(instruction, first)});
+% endfor
+% endfor
+</%def>

@@ -1,0 +1,213 @@
+"""Products of 16-bit floats with few rows or columns, by matrix instructions of warps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from portable_gpu.codegen.operators import sum_accumulator
+from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.dtypes import Element
+from portable_gpu.ops.explain import Explanation
+from portable_gpu.ops.gemm.problem import GemmProblem
+from portable_gpu.runtime.engine import Engine, QueueState
+from portable_gpu.runtime.program import BUFFER, INT, LONG, UINT
+from portable_gpu.targets import Target
+from portable_gpu.tuning.policy import Policy
+from portable_gpu.tuning.table import Choice, TuningTable
+
+#: The most rows, or columns, of C.
+MOST_VECTORS = 16
+_WIDE = 8  # elements of a load
+
+
+@dataclass(frozen=True)
+class SkinnyPolicy(Policy):
+    """How ``cl_kernels/gemm/skinny.cl.mako`` deals a product out.
+
+    Attributes:
+        warps: Warps of a group, which take turns along k.
+        unroll: Steps of k that a warp has in flight.
+        blocks: Blocks of 16 rows of a warp at most.
+        groups_per_unit: Work-groups for each compute unit that are wanted at least.
+    """
+
+    warps: int
+    unroll: int
+    blocks: int
+    groups_per_unit: int
+
+    @property
+    def group_size(self) -> int:
+        """Work-items of a group."""
+        return 32 * self.warps
+
+    @classmethod
+    def default(cls, target: Target, elem: Element) -> SkinnyPolicy:
+        """Of one H200 (docs/experiments.md)."""
+        return cls(warps=16, unroll=2, blocks=4, groups_per_unit=1)
+
+    @classmethod
+    def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
+        """How much is in flight, and where."""
+        return {
+            "warps": (4, 8, 16),
+            "unroll": (1, 2, 4),
+            "blocks": (1, 2, 4),
+            "groups_per_unit": (1, 2, 4),
+        }
+
+    def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
+        """See :meth:`Policy.limits`."""
+        sums = 4 * self.warps * MOST_VECTORS * 16 * self.blocks
+        return {
+            "warps, unroll and groups_per_unit are at least 1": (
+                min(self.warps, self.unroll, self.groups_per_unit) >= 1
+            ),
+            "blocks is 1, 2 or 4": self.blocks in (1, 2, 4),
+            "the group is within the device's limit": self.group_size <= target.max_work_group_size,
+            "local memory holds the sums": sums <= target.static_local_mem,
+        }
+
+
+@dataclass(frozen=True)
+class SkinnyRoute:
+    """The way of one product: of ``m`` rows, ``n`` columns (few) and depth ``k``.
+
+    Attributes:
+        spec: The kernel.
+        policy: Where its numbers come from.
+        blocks, parts: Blocks of rows, and groups that share one, each with a part of k.
+        part_size: Steps of k of a part.
+        partial_bytes: Workspace for the sums of parts.
+        across: Whether k runs across A's lines.
+    """
+
+    spec: Specialization
+    policy: Choice[SkinnyPolicy]
+    blocks: int
+    parts: int
+    part_size: int
+    partial_bytes: int
+    across: bool
+
+
+def takes(problem: GemmProblem, target: Target) -> bool:
+    """Whether the path takes an upright product (at least as many rows as columns)."""
+    p, a = problem, problem.a
+    whole, pitch = (p.m, a.col) if a.row == 1 else (p.k, a.row)
+    return (
+        target.matrix_units in ("mma", "wgmma")
+        and p.n <= MOST_VECTORS
+        and p.k > 0
+        and not p.batch
+        and not p.epilogue
+        and a.elem == p.b.elem
+        and a.elem.floating
+        and a.elem.itemsize == 2
+        and p.compute.real == "float"
+        and not p.c.elem.complex
+        and 1 in (a.row, a.col)
+        and a.aligned_bytes == 16
+        and whole % _WIDE == 0
+        and pitch % _WIDE == 0
+    )
+
+
+def choose(problem: GemmProblem, target: Target, table: TuningTable) -> SkinnyRoute:
+    """The route of a product that the path :func:`takes`."""
+    p = problem
+    row = table.choose("gemm_skinny", SkinnyPolicy, target, p.a.elem)
+    policy, across = row.policy, p.a.row == 1
+    least = policy.groups_per_unit * target.compute_units
+    tile, step = 16 * policy.blocks, policy.warps * (16 if across else 32)
+    # Across the lines a group reads 2 bytes of each of its rows: better few parts than short lines.
+    while not across and tile > 16 and 4 * -(-p.m // tile) < 3 * least:
+        tile //= 2
+    blocks = -(-p.m // tile)
+    parts = max(1, min(round(least / blocks), p.k // step))
+    part_size = -(-p.k // (parts * step)) * step
+    parts = -(-p.k // part_size)
+    lane = 4 if across else 8
+    spec = specialize(
+        "gemm/skinny",
+        target,
+        policy=policy,
+        blocks=tile // 16,
+        elem=p.a.elem,
+        out=p.c.elem,
+        Q=p.n,
+        across=across,
+        x_wide=p.b.row == 1 and p.b.aligned_bytes % (2 * lane) == 0 and p.b.col % lane == 0,
+        split=parts > 1,
+        word=sum_accumulator("float", name="word"),
+    )
+    partial = parts * p.m * p.n * 4 if parts > 1 else 0
+    return SkinnyRoute(spec, row, blocks, parts, part_size, partial, across)
+
+
+def explain_problem(
+    operation: str, problem: GemmProblem, target: Target, table: TuningTable
+) -> Explanation:
+    """Which policy an upright product takes; ``operation`` is what the explanation calls it."""
+    route = choose(problem, target, table)
+    p, policy = problem, route.policy.policy
+    return Explanation(
+        operation=operation,
+        path="skinny",
+        kernels=("gemm/skinny",),
+        policy=policy.to_dict(),
+        origin=route.policy.origin,
+        why=f"{p.n} column(s) for matrix instructions of warps, which read A as it lies",
+        details={
+            "group size": policy.group_size,
+            "blocks": route.blocks,
+            "parts": route.parts,
+            "flop": p.flop,
+            "bytes": p.bytes,
+        },
+        evidence=route.policy.evidence,
+    )
+
+
+class SkinnyMma:
+    """One launch that reads the large operand once."""
+
+    def __init__(self, engine: Engine, problem: GemmProblem) -> None:
+        """Build the kernel of an upright product that the path :func:`takes`."""
+        p, route = problem, choose(problem, engine.target, engine.table)
+        self._route = route
+        parameters: list[Any] = [
+            BUFFER, LONG, (LONG, p.a.col if route.across else p.a.row),
+            BUFFER, LONG, (LONG, p.b.row), (LONG, p.b.col),
+            BUFFER, LONG, (LONG, p.c.row), (LONG, p.c.col),
+            (LONG, p.m), LONG, np.float32, np.float32, INT,
+        ]  # fmt: skip
+        if route.parts > 1:
+            parameters += [(UINT, route.parts), (LONG, route.part_size), BUFFER, BUFFER]
+        size = route.policy.policy.group_size
+        self._launch = engine.programs.launch(
+            route.spec, "gemm_skinny", parameters, (route.blocks * route.parts * size,), (size,)
+        )
+        self._k = p.k
+
+    def enqueue(
+        self,
+        alpha: Any,
+        beta: Any,
+        state: QueueState,
+        buffers: Sequence[Any],
+        offsets: tuple[int, ...],
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> cl.Event:
+        """Enqueue the product; arguments as for the other paths."""
+        route = self._route
+        scalars = (*offsets, self._k if alpha else 0, alpha, beta, 1 if beta else 0)
+        if route.parts > 1:
+            counters, partial = state.fold_space(route.blocks, route.partial_bytes)
+            buffers = (*buffers, partial, counters)
+        return self._launch(state.queue, buffers, scalars, wait_for)
