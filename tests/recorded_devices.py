@@ -1,7 +1,8 @@
 """What devices say of themselves, and what the library should make of it.
 
-PoCL, Intel's CPU runtime, Oclgrind and the H200 were recorded from the devices.  The others are
-written after public ``clinfo`` listings, cut to the fields that detection reads.
+PoCL, Intel's CPU runtime, llvmpipe of Mesa 22, Oclgrind and the H200 were recorded from the
+devices.  The others are written after public ``clinfo`` listings, cut to the fields that detection
+reads.
 """
 
 from __future__ import annotations
@@ -218,14 +219,35 @@ RECORDED: dict[str, tuple[DeviceFacts, Expected]] = {
             platform_name="rusticl",
             name="llvmpipe (LLVM 15.0.6, 256 bits)",
             vendor="Mesa/X.org",
-            vendor_id=0x10005,
             type="cpu",
+            driver_version="22.3.6",
             version="OpenCL 3.0",
             compute_units=8,
             max_work_group_size=1024,
-            native_float_width=4,
+            local_mem_is_dedicated=False,
+            host_unified_memory=True,
         ),
-        Expected("cpu", "serial", 1, False, fp64=False),
+        Expected("generic", "wavefront_lds", 32, False, fp64=False),
+    ),
+    "rusticl llvmpipe of Mesa 25: only the number of sub-groups tells of them": (
+        DeviceFacts(
+            platform_name="rusticl",
+            name="llvmpipe (LLVM 19.1.7, 256 bits)",
+            vendor="Mesa/X.org",
+            type="cpu",
+            driver_version="25.0.7",
+            version="OpenCL 3.0",
+            opencl_c_version="OpenCL C 1.2",
+            extensions=frozenset({"cl_khr_subgroup_shuffle", "cl_khr_subgroup_shuffle_relative"}),
+            compute_units=8,
+            max_work_group_size=1024,
+            local_mem_is_dedicated=False,
+            host_unified_memory=True,
+            max_num_sub_groups=128,
+            sub_group_size_probed=8,
+            preferred_multiple_probed=8,
+        ),
+        Expected("generic", "khr_subgroup", 8, False, fp64=False, cl_std="CL3.0"),
     ),
     "Oclgrind, whose type has the GPU bit": (
         DeviceFacts(

@@ -1,10 +1,15 @@
-"""Which cases a forced device class runs: builds with many barriers take PoCL seconds each."""
+"""Which cases a job runs: of a forced device class, of a device without double precision."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import numpy as np
+import pytest
+
+from portable_gpu.runtime.engine import Engine
 
 T = TypeVar("T")
 
@@ -14,7 +19,20 @@ FORCED = bool(os.environ.get("PORTABLE_GPU_DEVICE_CLASS"))
 def sample(every: Sequence[T], *few: str) -> list[T]:
     """All cases on the device's own class; where one is forced, those whose ``str`` is in ``few``.
 
-    The text of elements and operators is the same for every class, so that a forced class needs
-    one value of each size, and each way of moving it.
+    Builds with many barriers take PoCL seconds each.  The text of elements and operators is the
+    same for every class, so that a forced class needs one value of each size, and each way of
+    moving it.
     """
     return [case for case in every if str(case) in few] if FORCED else list(every)
+
+
+def computes(engine: Engine, dtype: Any) -> bool:
+    """Whether the device has what ``dtype`` is computed with."""
+    return engine.target.fp64 or np.dtype(dtype).name not in ("float64", "complex128")
+
+
+def needs_fp64(engine: Engine) -> None:
+    """Skip the test on a device without double precision."""
+    if not engine.target.fp64:
+        facts = engine.target.facts
+        pytest.skip(f"{facts.name} ({facts.driver_version}) has no double precision")

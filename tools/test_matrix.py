@@ -3,14 +3,15 @@
     python tools/test_matrix.py [--all] [JOB ...]
 
 A job runs the tests marked `tiny` and `path`, with --all every device test but the large ones
-(some 5 minutes a job).  Under Oclgrind, which is slow, it is the tiny ones in any case.  A job is
-one pytest process with its own environment, but for `offline`, which is `portable-gpu check-isa`.
-A job whose implementation is not installed is skipped with a word on what to install.  Ends with
-the closing line of each job; the exit status is 0 if all that ran passed.
+(some 5 minutes a job).  Under Oclgrind, which is slow, it is the tiny ones in any case; on rusticl,
+which has no double precision, the tiny and path ones.  A job is one pytest process with its own
+environment, but for `offline`, which is `portable-gpu check-isa`.  A job whose implementation is
+not installed is skipped with a word on what to install.  Ends with the closing line of each job;
+the exit status is 0 if all that ran passed.
 
-PoCL and Intel's runtime come from the extras [pocl] and [intel]; Oclgrind from the system.
-Intel's runtime runs each sub-group in lock-step and so hides missing barriers; PoCL and Oclgrind,
-on the same tests, do not.
+PoCL and Intel's runtime come from the extras [pocl] and [intel]; rusticl and Oclgrind from the
+system.  Intel's runtime runs each sub-group in lock-step and so hides missing barriers; PoCL and
+Oclgrind, on the same tests, do not.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -79,6 +81,10 @@ def _intel() -> Path | None:
     return library if library.exists() else None
 
 
+def _rusticl() -> Path | None:
+    return next(Path("/usr/lib").glob("*/libRusticlOpenCL.so.1"), None)
+
+
 def _oclgrind() -> Path | None:
     command = shutil.which("oclgrind")
     if command is None:
@@ -89,6 +95,12 @@ def _oclgrind() -> Path | None:
 
 POCL = Implementation("Portable Computing Language", _pocl, "pip install '.[pocl]'")
 INTEL = Implementation("Intel(R) OpenCL", _intel, "pip install '.[intel]'")
+RUSTICL = Implementation(
+    "rusticl",
+    _rusticl,
+    "apt-get install mesa-opencl-icd",
+    {"RUSTICL_ENABLE": "llvmpipe"},  # without it rusticl has no device
+)
 OCLGRIND = Implementation(
     "Oclgrind",
     _oclgrind,
@@ -104,8 +116,11 @@ OCLGRIND = Implementation(
 )
 
 
-#: gemm's tiles exchange nothing between lanes: one forced class on PoCL shows what another would.
+#: gemm's tiles exchange nothing between lanes: one forced class on PoCL shows what another would,
+#: and a warp and a wavefront on Intel's runtime what other widths would.
 _LANES_ONLY = ("--ignore=tests/device/test_gemm.py", "--ignore=tests/device/test_matmul.py")
+#: What depends on the sub-group's width.
+_WIDTHS_ONLY = (*_LANES_ONLY, "--ignore=tests/device/test_contracts.py")
 
 #: All that matrix units do, here emulated.
 _MATRIX_UNITS = ("-k", "test_gemm_matrix_units", "-m", "not large")
@@ -142,8 +157,11 @@ JOBS = (
     _job("pocl-nvidia-sm20", POCL, "nvidia-sm20", arguments=_LANES_ONLY, extra=_UNOPTIMISED),
     _job("pocl-generic", POCL, "generic", arguments=_LANES_ONLY, extra=_UNOPTIMISED),
     _job("intel-cpu", INTEL),
+    _job("intel-subgroup8", INTEL, "intel_gpu", 8, arguments=_WIDTHS_ONLY),
+    _job("intel-subgroup16", INTEL, "intel_gpu", 16, arguments=_WIDTHS_ONLY),
     _job("intel-warp", INTEL, "intel_gpu", 32),
     _job("intel-wavefront", INTEL, "intel_gpu", 64),
+    _job("rusticl", RUSTICL),
     *(
         _job(f"oclgrind-{name}", OCLGRIND, name, arguments=_NARROW_ONLY, extra=_INITIALISED)
         for name in ("generic", "gcn", "nvidia-sm20")
@@ -170,7 +188,7 @@ def run(job: Job, library: Path, folder: Path, whole: bool) -> tuple[bool, str]:
     if job.implementation is OCLGRIND:
         environment["PORTABLE_GPU_OCLGRIND_LOG"] = str(log)
     arguments = (*job.implementation.arguments, *job.arguments)
-    if whole and job.implementation is not OCLGRIND:
+    if whole and job.implementation not in (OCLGRIND, RUSTICL):
         arguments = ("-n", "2", "-m", "not large")
     command = [sys.executable, "-m", "pytest", "tests/device", *arguments]
     closing = ""
@@ -201,11 +219,13 @@ def run_offline(whole: bool) -> tuple[bool, str]:
     wanted = [name for name in OFFLINE_TARGETS if select([name])[0].family not in missing]
     targets = [] if whole or not wanted else [f"--target={name}" for name in wanted]
     command = [sys.executable, "tools/offline_check.py", *targets]
+    start = time.monotonic()
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     print(done.stdout, end="", flush=True)
     lines = done.stdout.splitlines() or ["it said nothing"]
     skipped = [line for line in lines[:-1] if ": skipped, " in line]
-    return done.returncode == 0, "\n".join([*skipped, lines[-1]])
+    closing = f"{lines[-1]} in {time.monotonic() - start:.0f}s"
+    return done.returncode == 0, "\n".join([*skipped, closing])
 
 
 def main() -> int:

@@ -60,8 +60,14 @@ class Field:
         return vector("long" if self.bytes == 8 and width > 1 else "int", width)
 
     def mask(self, condition: str, width: int) -> str:
-        """``condition`` (a comparison of any field) as a mask that selects this field."""
-        return f"({condition})" if width == 1 else f"CONVERT({self.mask_type(width)}, {condition})"
+        """``condition`` (a comparison of any field) as a mask that selects this field.
+
+        The comparison with 0 is for rusticl of Mesa 22.3: of an int that became a long, it takes
+        the sign to be always clear (docs/experiments.md).
+        """
+        if width == 1:
+            return f"({condition})"
+        return f"(CONVERT({self.mask_type(width)}, {condition}) != 0)"
 
 
 @dataclass(frozen=True)

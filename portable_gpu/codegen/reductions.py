@@ -114,9 +114,10 @@ class Reduction:
 
     @property
     def needs_fp64(self) -> bool:
-        """Whether the kernels compute in double precision."""
+        """Whether the kernels read, compute or write double precision."""
         fields = (*self.lane.fields, *self.acc.fields)
-        return any(f.ctype == "double" for f in fields) or self.result.needs_fp64
+        elements = (*self.inputs, self.result)
+        return any(f.ctype == "double" for f in fields) or any(e.needs_fp64 for e in elements)
 
 
 def value_names(elem: Element, name: str) -> tuple[str, ...]:
@@ -250,10 +251,16 @@ def _asum(x: Element, result: Element) -> Reduction:
     ctype = _wide(result)
 
     def update(width: int) -> str:
-        parts = [convert(p, x.real, ctype, width) for p in value_names(x, "x")]
-        unsigned = x.real.startswith("u")
-        absolute = "({0})" if unsigned else ("ABS({0})" if x.floating else "({0} < 0 ? -{0} : {0})")
-        return "a.s += " + " + ".join(absolute.format(p) for p in parts) + ";"
+        return f"a.s += {' + '.join(absolute(p, width) for p in value_names(x, 'x'))};"
+
+    def absolute(part: str, width: int) -> str:
+        value = convert(part, x.real, ctype, width)
+        if x.floating:
+            return f"ABS({value})"
+        if x.real.startswith("u"):
+            return value
+        negative = Field("s", ctype, "0").mask(f"{part} < ({vector(x.real, width)})(0)", width)
+        return f"({negative} ? -{value} : {value})"
 
     return _sums("asum", (x,), ("s",), ctype, update, result, "s")
 

@@ -74,8 +74,9 @@ class Derivation:
         if size is None:
             return False
         self.exchange("khr_subgroup", size, "probed", "a probe kernel's sub-group size")
-        version = "CL3.0" if facts.opencl_c_version >= "OpenCL C 3.0" else "CL2.0"
-        self.set("cl_std", version, "queried", facts.opencl_c_version)
+        # A device of OpenCL 3 may name an older OpenCL C here, and takes 3.0 all the same.
+        version = "CL3.0" if facts.version >= "OpenCL 3.0" else "CL2.0"
+        self.set("cl_std", version, "queried", facts.version)
         has_attribute = "cl_intel_required_subgroup_size" in facts.extensions
         self.set(
             "requires_subgroup_size",

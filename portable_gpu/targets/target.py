@@ -68,7 +68,7 @@ class Target:
 
     Attributes:
         facts: The raw answers of the device.
-        device_class: ``nvidia``, ``gcn``, ``rdna``, ``intel_gpu``, ``cpu`` or ``generic``.
+        device_class: Name of its row in :data:`portable_gpu.targets.DEVICE_CLASSES`.
         device_define: The value of ``-DDEVICE=``.
         cuda_sm: NVIDIA compute capability as ``10 * major + minor``; 0 elsewhere.
         subgroup_size: Work-items of a hardware SIMD group (warp 32, wavefront 64, CPU 1).

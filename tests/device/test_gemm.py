@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import assert_within, product_bound, wider
+from sampling import needs_fp64
 
 from portable_gpu.dtypes import BFLOAT16, element
 from portable_gpu.errors import (
@@ -415,6 +416,8 @@ def test_a_policy_that_does_not_fit_is_refused(engine: Engine) -> None:
 @pytest.mark.path
 @pytest.mark.parametrize("dtype", ["float32", "complex128"])
 def test_repeats_bit_by_bit(engine: Engine, dtype: str) -> None:
+    if dtype == "complex128":
+        needs_fp64(engine)
     a, b = random((50, 3000), dtype), random((3000, 40), dtype)
     first = gemm(a, b, engine=engine)
     for _ in range(20):

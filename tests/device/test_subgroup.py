@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pyopencl as cl
 import pytest
 from mako.template import Template
+from sampling import needs_fp64
 
 from portable_gpu.codegen.operators import Accumulator, Field, sum_accumulator
 from portable_gpu.codegen.source import _lookup
@@ -82,6 +84,11 @@ ACCUMULATORS = {
 }
 
 
+def require(engine: Engine, kind: str) -> None:
+    if kind == "complex double":
+        needs_fp64(engine)
+
+
 def targets(engine: Engine) -> dict[str, Target]:
     """The device's own mechanism, and each that can be forced on it."""
     facts = engine.target.facts
@@ -96,16 +103,25 @@ def targets(engine: Engine) -> dict[str, Target]:
 
 
 def fold(
-    engine: Engine, target: Target, acc: Accumulator, data: list[Any], group: int, width: int
+    engine: Engine,
+    target: Target,
+    acc: Accumulator,
+    data: list[Any],
+    group: int,
+    width: int,
+    before: str = "",
 ) -> list[Any]:
-    """Run the fold twice over copies of ``data``; returns what the fields end with."""
+    """Run the fold twice over copies of ``data``; returns what the fields end with.
+
+    ``before`` stands before the text of the kernel.
+    """
     text = Template(
         _KERNEL,
         lookup=_lookup(),
         strict_undefined=True,
         imports=["from portable_gpu.codegen.operators import vector"],
     ).render(acc=acc, G=group, S=target.subgroup_size, width=width)
-    program = cl.Program(engine.context, text).build(list(target.options), cache_dir=False)
+    program = cl.Program(engine.context, before + text).build(list(target.options), cache_dir=False)
     buffers = [
         cl.Buffer(
             engine.context,
@@ -122,14 +138,17 @@ def fold(
     return results
 
 
-def check(engine: Engine, target: Target, kind: str, group: int, width: int) -> None:
+def check(
+    engine: Engine, target: Target, kind: str, group: int, width: int, before: str = ""
+) -> None:
     acc = ACCUMULATORS[kind]
     rng = np.random.default_rng(width + group)
     lanes = width or group
     data = [rng.integers(0, 50, 2 * group).astype(_TYPES[field.ctype]) for field in acc.fields]
     if kind == "ulong":
         data[0] += np.uint64(1 << 40)  # both halves of a value must arrive
-    got = [part.reshape(-1, lanes)[:, 0] for part in fold(engine, target, acc, data, group, width)]
+    folded = fold(engine, target, acc, data, group, width, before)
+    got = [part.reshape(-1, lanes)[:, 0] for part in folded]
     rows = [part.reshape(-1, lanes) for part in data]
     lane = np.arange(group).reshape(-1, lanes)[:, 1:] % 5
     extra = np.tile(lane, (2, 1))
@@ -149,6 +168,7 @@ def check(engine: Engine, target: Target, kind: str, group: int, width: int) -> 
 @pytest.mark.tiny
 @pytest.mark.parametrize("kind", ACCUMULATORS)
 def test_widths_of_the_devices_own_mechanism(engine: Engine, kind: str) -> None:
+    require(engine, kind)
     size = engine.target.subgroup_size
     group = 2 * size if size > 1 else 1
     widths = [1 << k for k in range(size.bit_length())]
@@ -159,6 +179,7 @@ def test_widths_of_the_devices_own_mechanism(engine: Engine, kind: str) -> None:
 @pytest.mark.tiny
 @pytest.mark.parametrize("kind", ["ulong", "complex double"])
 def test_whole_groups(engine: Engine, kind: str) -> None:
+    require(engine, kind)
     size = engine.target.subgroup_size
     for group in (1,) if size == 1 else (size, 4 * size, size * size if size <= 16 else 8 * size):
         check(engine, engine.target, kind, group, 0)
@@ -170,7 +191,8 @@ def test_mechanisms_that_can_be_forced(engine: Engine) -> None:
         if target.subgroup_size == 1 or target is engine.target:
             continue
         size = target.subgroup_size
-        for kind, width in (("float", size), ("float and long", size // 2), ("complex double", 0)):
+        wide = "complex double" if engine.target.fp64 else "ulong"
+        for kind, width in (("float", size), ("float and long", size // 2), (wide, 0)):
             check(engine, target, kind, 2 * size, width), name
 
 
@@ -181,3 +203,44 @@ def test_more_waves_than_lanes(engine: Engine) -> None:
         pytest.skip("a width that this mechanism does not have")
     narrow = replace(engine.target, subgroup_size=8)
     check(engine, narrow, "ulong", 256, 0)
+
+
+# -- sub-group functions, whatever the device's class
+
+
+def with_subgroups(engine: Engine) -> Target:
+    """A target that exchanges lanes by sub-group functions; skips where there are none."""
+    try:
+        return detect(engine.target.facts, "intel_gpu")
+    except UnsupportedError:
+        pytest.skip("the device has no sub-group shuffles")
+
+
+@pytest.mark.path
+def test_widths_that_kernels_ask_for(engine: Engine) -> None:
+    target = with_subgroups(engine)
+    if not target.requires_subgroup_size or "PORTABLE_GPU_TEST_SUBGROUP_SIZE" in os.environ:
+        pytest.skip("the device, or the job, has one width")
+    for size in (8, 16, 32, 64) if target.facts.type == "cpu" else (8, 16, 32):
+        asked = replace(target, subgroup_size=size)
+        for kind, width in (("float", size), ("float and long", size // 2), ("ulong", 0)):
+            check(engine, asked, kind, 4 * size, width)
+
+
+@pytest.mark.path
+def test_intels_own_shuffle(engine: Engine) -> None:
+    target = with_subgroups(engine)
+    if "cl_intel_subgroups" not in target.facts.extensions:
+        pytest.skip("the device has no cl_intel_subgroups")
+    for kind in ("float", "float and long"):
+        check(engine, target, kind, 128, target.subgroup_size, "#undef cl_khr_subgroup_shuffle\n")
+
+
+@pytest.mark.path
+def test_only_the_number_of_subgroups_tells(engine: Engine) -> None:
+    """As on Mesa, which lists their shuffles and not cl_khr_subgroups."""
+    facts = with_subgroups(engine).facts
+    listed = facts.extensions - {"cl_khr_subgroups", "cl_intel_subgroups"}
+    target = detect(replace(facts, extensions=listed), "generic")
+    assert target.exchange == "khr_subgroup"
+    check(engine, target, "float and long", 4 * target.subgroup_size, 0)

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 from recorded_devices import H200, INTEL_CPU, POCL, POCL_ZEN4, RDNA2, RECORDED, Expected
@@ -16,6 +17,7 @@ from portable_gpu.targets import (
     example_target,
 )
 
+ROOT = Path(__file__).resolve().parents[2]
 _UNDERIVED = {"facts", "device_class", "device_define", "forced", "provenance"}
 
 
@@ -26,6 +28,22 @@ def test_recorded_device(name: str) -> None:
     found = Expected(**{f.name: getattr(target, f.name) for f in fields(Expected)})
     assert found == expected
     assert target.facts == facts
+
+
+def test_every_class_has_a_recorded_device() -> None:
+    assert {expected.device_class for _, expected in RECORDED.values()} == set(class_names())
+
+
+def test_every_class_has_a_number_of_its_own_in_the_text() -> None:
+    prelude = (ROOT / "cl_kernels/common/prelude.cl.mako").read_text()
+    numbers = dict(re.findall(r"^#define (\w+_DEVICE) (\d+)$", prelude, re.MULTILINE))
+    assert set(numbers) == {row.define for row in DEVICE_CLASSES}
+    assert len(set(numbers.values())) == len(numbers)
+
+
+def test_every_class_is_documented() -> None:
+    rows = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/devices.md").read_text(), re.MULTILINE)
+    assert set(class_names()) <= set(rows)
 
 
 @pytest.mark.parametrize("name", RECORDED)
@@ -94,7 +112,7 @@ def test_vectors_are_as_wide_as_pocl_compiles_for() -> None:
         assert detect(replace(POCL, version=version)).vector_bytes == 64
 
 
-@pytest.mark.parametrize("size", [16, 32, 64])
+@pytest.mark.parametrize("size", [8, 16, 32, 64])
 def test_subgroup_functions_on_a_cpu(size: int) -> None:
     target = detect(replace(INTEL_CPU, sub_group_size_probed=size), "intel_gpu")
     assert (target.exchange, target.subgroup_size) == ("khr_subgroup", size)
