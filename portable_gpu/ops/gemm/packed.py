@@ -390,7 +390,10 @@ class PackedGemm:
         rounds = 1 if whole else -(-core.k // (splits * depth))
         self._share = share = max(1, -(-core.k // (splits * rounds)))
         self._visit = share if self.form.b_packed else min(share, VISIT)
-        self._shares = shares = splits if splits > 1 else max(1, min(rounds, most // share))
+        # So deep that whole rows and columns fit: fewer, larger launches than of deep, small slabs.
+        sides = (core.m * self.form.a_packed, core.n * self.form.b_packed)
+        fits = third // max(1, lane * max(sides)) // share
+        self._shares = shares = splits if splits > 1 else max(1, min(rounds, fits))
         slab_k = share * shares
         multiple = share < core.k or self._visit < share
         rows = max(1, third // (slab_k * lane * policy.item_m)) * policy.item_m
@@ -428,7 +431,10 @@ class PackedGemm:
         run = max(1, ITEM_FLOP // max(1, flop_of_tile))
         if not self.form.b_packed:
             run = max(run, RUN_BYTES // (policy.item_n * lane))
-        self._run = min(run, max(1, panels_a * panels_b * products // (8 * self._units)), panels_b)
+        run = min(run, max(1, panels_a * panels_b * products // (8 * self._units)), panels_b)
+        self._run = -(
+            -panels_b // -(-panels_b // run)
+        )  # as even as can be: threads share items out
 
     def _cut(self, products: int, rows: int, cols: int, steps: int) -> Iterator[Slab]:
         core = self._core

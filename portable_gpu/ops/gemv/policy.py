@@ -72,7 +72,7 @@ class RowPolicy(Policy):
         On an H200 groups of 128 read 2^20 x 128 at 4.0 TB/s, of 256 at 3.7 (docs/experiments.md).
         """
         if target.is_cpu:
-            return cls(1, 1, _vector(target, elem), 1, 8 // elem.components, 1, 32, 1 << 16)
+            return cls(1, 1, _vector(target, elem), 1, 8 // elem.components, 1, 8, 1 << 16)
         size, long_size = (
             max(target.subgroup_size, min(most, target.max_work_group_size)) for most in (128, 256)
         )
@@ -142,9 +142,9 @@ class ColumnPolicy(Policy):
 
     @classmethod
     def default(cls, target: Target, elem: Element) -> ColumnPolicy:
-        """CPU: panels of 8 rows, sums in half an L1 cache.  GPU: 128-bit loads, 8 rows."""
+        """CPU: panels of 8 rows, sums in an L1 cache.  GPU: 128-bit loads, 8 rows."""
         if target.is_cpu:
-            return cls(1, _vector(target, elem), 1, 8, 8 // elem.components, 1 << 14, 4, 1 << 16)
+            return cls(1, _vector(target, elem), 1, 8, 4 // elem.components, 1 << 15, 4, 1 << 16)
         size = max(target.subgroup_size, min(256, target.max_work_group_size))
         return cls(size, _vector(target, elem), min(16, size), 8, 1, 0, 4, 1 << 14)
 

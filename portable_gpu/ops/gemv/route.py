@@ -210,7 +210,7 @@ def _cpu_columns(p: GemvProblem, target: Target, choice: Choice[ColumnPolicy]) -
     vectors = power_of_two_below(p.m // V) if unit else 1
     R, U = policy.rows, min(policy.unroll, vectors)
     if unit and p.m > U * V and p.m * p.elem.itemsize <= _PAGE:
-        R, U = 1, min(2 * policy.unroll, vectors)
+        R, U = 1, min(4 * policy.unroll, vectors)
     most = policy.block_bytes // (p.elem.components * real_bytes(p.elem))
     wanted = _groups(p, target, policy)
     # A block of a row should be long enough for the hardware's prefetch: 2 KiB.
