@@ -237,6 +237,11 @@ class ReducePlan:
         return self._launch(state.queue, buffers, offsets, wait_for)
 
 
+# The last group adds what all others found: with less than so many bytes for each of them, no more
+# groups than are resident at once.  On an H200 2^22 float32 take 1.3 of the time otherwise.
+_PLENTY, _FEW = 1 << 19, 3
+
+
 def lay_out(
     policy: ReducePolicy, target: Target, reduction: Reduction, geometry: Geometry, alignment: int
 ) -> tuple[Layout, Deal]:
@@ -264,8 +269,8 @@ def _rows(
     wanted: int,
     unit: bool,
 ) -> tuple[Layout, Deal]:
-    n, rows, size = geometry.inner.size, geometry.rows, policy.group_size
-    vector, aligned = 1, False
+    elem, n, rows = reduction.inputs[0], geometry.inner.size, geometry.rows
+    size, vector, aligned = policy.group_size, 1, False
     if unit and reduction.vectorizable:
         vector = min(_widest(policy, reduction), _floor_power_of_two(max(1, n)))
         if not target.is_cpu:
@@ -287,6 +292,8 @@ def _rows(
         unroll *= 2  # each step waits for the one before: more of them side by side
     group_rows = size // lanes
     parts = -(-wanted // max(1, rows)) if lanes == size else 1
+    if not target.is_cpu and n * geometry.outer_count * elem.itemsize < parts * _PLENTY:
+        parts = min(parts, -(-min(_FEW, policy.groups_per_unit) * target.compute_units // rows))
     inner, outer, inner_span, outer_span = _split(parts, geometry, lanes * vector * unroll)
     if inner * outer > 1:
         tiles, rows_per_group = rows, 1
