@@ -114,7 +114,7 @@ def copy_with(edits: Edits, folder: Path) -> Path:
 def run_tests(tree: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run pytest on the copy, whose package it imports."""
     command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments)
-    environment = {**os.environ, "PYTHONPATH": str(tree), **variables}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tree), *sys.path]), **variables}
     return subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True)
 
 

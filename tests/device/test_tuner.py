@@ -276,7 +276,7 @@ def test_what_noise_may_have_decided_is_measured_again(tmp_path: Path, job: Job)
         noisy = policy == winner and measured < 4
         return race(0.6, spread=0.6) if noisy else faster(winner)(policy, other)
 
-    progress, _, rows = search(tmp_path, job, Scripted(script), trials=30)
+    progress, _, rows = search(tmp_path, job, Scripted(script), trials=100)
     assert progress.policy == winner
     assert [row["policy"] for row in rows] == [winner.to_dict()]
 
@@ -400,7 +400,7 @@ def test_an_interrupt_keeps_trials_and_rows(tmp_path: Path, job: Job) -> None:
     assert [row["policy"] for row in read_rows(tmp_path / "t.json")] == [winner.to_dict()]
     lost = judge.raced[-1]
     again = Scripted(faster(winner))
-    search(tmp_path, replace(job, current=winner), again, resume=True)
+    search(tmp_path, replace(job, current=winner), again, trials=100, resume=True)
     assert lost in again.raced  # what was cut short is tried again
     finished = set(judge.raced[:-1]) - {job.default, winner}
     assert not finished & set(again.raced)  # and what was finished is not

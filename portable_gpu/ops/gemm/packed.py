@@ -390,9 +390,11 @@ class PackedGemm:
         rounds = 1 if whole else -(-core.k // (splits * depth))
         self._share = share = max(1, -(-core.k // (splits * rounds)))
         self._visit = share if self.form.b_packed else min(share, VISIT)
-        # So deep that whole rows and columns fit: fewer, larger launches than of deep, small slabs.
-        sides = (core.m * self.form.a_packed, core.n * self.form.b_packed)
-        fits = third // max(1, lane * max(sides)) // share
+        fits = most // share
+        if core.m * core.n * lane <= third:
+            # Whole rows and columns: fewer, larger launches than of deep, small slabs.
+            sides = (core.m * self.form.a_packed, core.n * self.form.b_packed)
+            fits = third // max(1, lane * max(sides)) // share
         self._shares = shares = splits if splits > 1 else max(1, min(rounds, fits))
         slab_k = share * shares
         multiple = share < core.k or self._visit < share
@@ -405,6 +407,7 @@ class PackedGemm:
             cols = min(cols, max(1, most) * policy.item_n)
             most = third // (splits * lane * -(-cols // policy.item_n) * policy.item_n)
             rows = min(rows, max(1, most // policy.item_m) * policy.item_m)
+        rows, cols = _even(core.m, rows, policy.item_m), _even(core.n, cols, policy.item_n)
         each = slab_k * lane * max(rows * self.form.a_packed, cols * self.form.b_packed)
         if multiple:
             each = max(each, splits * lane * rows * cols)
@@ -530,6 +533,13 @@ class PackedGemm:
 
     def _bind(self, name: str, parameters: list[Any], size: tuple[int, ...]) -> Launch:
         return self._programs.launch(self._spec, name, parameters, size, (1, 1, 1))
+
+
+def _even(extent: int, most: int, multiple: int) -> int:
+    """The size of pieces of at most ``most`` that an extent is cut into, as even as can be."""
+    if extent <= most:
+        return extent
+    return -(-extent // (-(-extent // most) * multiple)) * multiple
 
 
 def _constants(kind: Any, values: Sequence[int]) -> list[Any]:
