@@ -141,6 +141,7 @@ def test_spaces_hold_the_default_and_tiles_are_known(target: str) -> None:
         assert all(own[name] in values for name, values in space.items())
         assert job.policy({name: own[name] for name in space}) == job.default
         assert min(tile_of(job.default, job.elem.itemsize)) >= 1
+        job.default.check(device, job.elem)
 
 
 @pytest.mark.parametrize(

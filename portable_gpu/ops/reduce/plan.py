@@ -68,7 +68,6 @@ class ReducePolicy(Policy):
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
         """See :meth:`Policy.limits`."""
         size, lanes = self.group_size, self.column_lanes
-        shared = 64 * size * max(1, self.vector_bytes // elem.itemsize)
         return {
             "group_size is within the device's limit": 1 <= size <= target.max_work_group_size,
             "group_size is a power of two": _is_power_of_two(size),
@@ -76,7 +75,9 @@ class ReducePolicy(Policy):
             "group_size is 1 on the CPU path": size == 1 or not target.is_cpu,
             "column_lanes divides group_size": lanes >= 1 and size % lanes == 0,
             "vector_bytes is a power of two": _is_power_of_two(self.vector_bytes),
-            "local memory suffices": target.is_cpu or shared <= target.local_mem_size,
+            "local memory holds an accumulator of 64 bytes for each work-item": (
+                target.is_cpu or 64 * size <= target.local_mem_size
+            ),
             "unroll is positive": self.unroll >= 1,
         }
 
