@@ -59,7 +59,7 @@ static inline ${T} fold_down(${T} v, __local ${T} *sums)
 </%def>
 ## Where component c of the sums of this work-item's outputs lies, of a part and a vector.
 <%def name="place(part, c)">words + (((${part}) * m + o) * ${P} + ${c}) * ${word.bytes // 4}</%def>
-__kernel ${group.of_size(G)}
+__kernel ${group.of_size(G, light=P == Q == 1 and real not in ("double", "ulong"))}
 void gemv_axpy_columns(${gemv.arguments(elem, real, split, Q)})
 {
     __local ${T} memory[${G}];

@@ -30,7 +30,7 @@ ${subgroup.define(acc, L)}
 % endif
 ${rows.sum_rows(elem, real, T, P, C, V, R, Q, L, conj, unit, x_vector)}
 
-__kernel SUBGROUP_KERNEL ${group.of_size(G)}
+__kernel SUBGROUP_KERNEL ${group.of_size(G, light=P == Q == 1 and real not in ("double", "ulong"))}
 void gemv_dot_rows(${gemv.arguments(elem, real, False, Q)})
 {
 % if L > 1:

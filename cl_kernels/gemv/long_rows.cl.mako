@@ -27,7 +27,7 @@ ${group.fold_across_groups(acc)}
 % endif
 ${rows.sum_rows(elem, real, T, P, C, V, R, Q, G, conj, unit, x_vector)}
 
-__kernel SUBGROUP_KERNEL ${group.of_size(G)}
+__kernel SUBGROUP_KERNEL ${group.of_size(G, light=P == Q == 1 and real not in ("double", "ulong"))}
 void gemv_long_rows(${gemv.arguments(elem, real, split, Q)})
 {
     SUBGROUP_SCRATCH(acc_t, scratch, ${G});

@@ -1,9 +1,10 @@
 ## Fold over a whole work-group, and over all groups of a launch.
 <%namespace name="subgroup" file="/subgroup/subgroup.cl.mako"/>
 
-## The attribute of a kernel whose groups have G work-items.
-<%def name="of_size(G)">\
-${f"UNBOUND_GROUP({G})" if G <= target.unbound_group else f"__attribute__((reqd_work_group_size({G}, 1, 1)))"}\
+## The attribute of a kernel whose groups have G work-items.  light: the kernel takes few registers, so
+## that a compiler which is told of G spills none of them to have more groups resident.
+<%def name="of_size(G, light=False)">\
+${f"UNBOUND_GROUP({G})" if G <= target.unbound_group and not light else f"__attribute__((reqd_work_group_size({G}, 1, 1)))"}\
 </%def>
 
 ## ACC_group(v, slot, wave): fold v over the group of G work-items; work-item 0 holds the result.
