@@ -36,3 +36,9 @@ def needs_fp64(engine: Engine) -> None:
     if not engine.target.fp64:
         facts = engine.target.facts
         pytest.skip(f"{facts.name} ({facts.driver_version}) has no double precision")
+
+
+def needs(engine: Engine, dtype: Any) -> None:
+    """Skip the test on a device that lacks what ``dtype`` is computed with."""
+    if not computes(engine, dtype):
+        needs_fp64(engine)

@@ -19,7 +19,7 @@ from reference import (
     variance_bound,
     wider,
 )
-from sampling import FORCED, computes, needs_fp64, sample
+from sampling import FORCED, computes, needs, needs_fp64, sample
 
 import portable_gpu as pg
 from portable_gpu.dtypes import BFLOAT16
@@ -341,6 +341,7 @@ EDGES = {np.float32: (2.0**40, 2.0**-49), np.float64: (2.0**486, 2.0**-482.5)}
 @pytest.mark.path
 @pytest.mark.parametrize("dtype", EDGES)
 def test_nrm2_at_the_edges_of_plain_squares(engine: Engine, dtype: Any) -> None:
+    needs(engine, dtype)
     most, least = EDGES[dtype]
     for n in (1, N):
         for edge in (most, most / np.sqrt(n), least, least * np.sqrt(n)):
@@ -352,6 +353,7 @@ def test_nrm2_at_the_edges_of_plain_squares(engine: Engine, dtype: Any) -> None:
 @pytest.mark.path
 @pytest.mark.parametrize("dtype", EDGES)
 def test_nrm2_of_every_magnitude(engine: Engine, dtype: Any) -> None:
+    needs(engine, dtype)
     info = np.finfo(dtype)
     for n in (1, N):
         for exponent in range(info.minexp - info.nmant, info.maxexp - 6, info.nmant // 8):
@@ -362,6 +364,7 @@ def test_nrm2_of_every_magnitude(engine: Engine, dtype: Any) -> None:
 @pytest.mark.path
 @pytest.mark.parametrize("dtype", EDGES)
 def test_nrm2_where_the_sums_of_all_shares_would_overflow(engine: Engine, dtype: Any) -> None:
+    needs(engine, dtype)
     half = np.finfo(dtype).maxexp // 2
     for exponent in range(half - 18, half, 2):
         x = np.full(1 << 18, 2.0**exponent, dtype)
@@ -372,6 +375,7 @@ def test_nrm2_where_the_sums_of_all_shares_would_overflow(engine: Engine, dtype:
 @pytest.mark.parametrize("dtype", EDGES)
 def test_nrm2_of_blocks_of_all_magnitudes(engine: Engine, dtype: Any) -> None:
     """Some work-items can take plain squares, and others cannot."""
+    needs(engine, dtype)
     most, least = EDGES[dtype]
     normal = values(1 << 15, dtype, 18)
     scales = {"normal": 1.0, "huge": most * 1e5, "tiny": least / 1e5, "zero": 0.0}
@@ -388,6 +392,7 @@ def test_nrm2_of_blocks_of_all_magnitudes(engine: Engine, dtype: Any) -> None:
 @pytest.mark.path
 @pytest.mark.parametrize("dtype", EDGES)
 def test_nrm2_of_one_element_among_zeros(engine: Engine, dtype: Any) -> None:
+    needs(engine, dtype)
     info = np.finfo(dtype)
     for one in (info.smallest_subnormal, info.tiny, EDGES[dtype][1] / 3, 1, info.max):
         x = np.zeros(100_003, dtype)
@@ -401,6 +406,7 @@ def test_nrm2_of_one_element_among_zeros(engine: Engine, dtype: Any) -> None:
 @pytest.mark.parametrize("shape", [(37, 1500), (1500, 37)], ids=str)
 def test_nrm2_of_an_axis_of_all_magnitudes(engine: Engine, dtype: Any, shape: Any) -> None:
     """Next to each other: results of plain squares, and of others."""
+    needs(engine, dtype)
     most, least = EDGES[dtype]
     x = values(shape, dtype, 19)
     for axis in (0, 1):
