@@ -49,7 +49,7 @@ class GemmChoice:
 WORKSPACE = 64 << 20
 
 # Fitted to 590 times of 23 shapes in float32 on one H200 (driver 580, November 2026): with these
-# the choice takes 1.05 of the time of the best of all classes and splits, and 1.16 at most.
+# the choice takes 1.06 of the time of the best of all classes and splits, and 1.16 at most.
 _LATENCY = 140_000  # a tile's way through local memory: some 1100 cycles of 128 multiply-adds
 _LAUNCH = 4_000_000  # a second kernel, as the host enqueues it
 _SUM = 28_000  # one partial sum, waited for

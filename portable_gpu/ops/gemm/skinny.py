@@ -59,7 +59,7 @@ class SkinnyGemm:
 
     def __init__(self, few: GemmPath, exchanged: bool) -> None:
         """A product; ``exchanged`` says whether ``few`` computes its transpose."""
-        self.few = few
+        self._few = few
         self._exchanged = exchanged
 
     @classmethod
@@ -87,4 +87,4 @@ class SkinnyGemm:
             a, b, c = buffers
             at_a, at_b, at_c = offsets
             buffers, offsets = (b, a, c), (at_b, at_a, at_c)
-        return self.few.enqueue(alpha, beta, state, buffers, offsets, wait_for)
+        return self._few.enqueue(alpha, beta, state, buffers, offsets, wait_for)

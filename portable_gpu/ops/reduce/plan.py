@@ -294,7 +294,8 @@ def _rows(
     group_rows = size // lanes
     parts = -(-wanted // max(1, rows)) if lanes == size else 1
     if not target.is_cpu and n * geometry.outer_count * elem.itemsize < parts * _PLENTY:
-        parts = min(parts, -(-min(_FEW, policy.groups_per_unit) * target.compute_units // rows))
+        few = min(_FEW, policy.groups_per_unit) * target.compute_units
+        parts = min(parts, -(-few // max(1, rows)))
     inner, outer, inner_span, outer_span = _split(parts, geometry, lanes * vector * unroll)
     if inner * outer > 1:
         tiles, rows_per_group = rows, 1
