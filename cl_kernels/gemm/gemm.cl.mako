@@ -15,7 +15,8 @@
 ##          prefetch (the next panels travel while this one is used), buffers = 2 (one barrier a
 ##          step rather than two), prefetch_local, repack (C leaves through local memory)
 ## a, b     Panel: how the work-items move an operand         tile  RegisterTile: who sums what
-## partial  sums of one split of k go to a workspace that gemm/split_sum folds in fixed order
+## split    the tiles after the first `whole` have their k cut into `parts` of k_split steps (see
+##          _parts); they come last, for the short groups fill the gaps that the long ones leave
 ## tail     whether k (of some split) is no multiple of tile_k
 ## store    width of C's vector stores (1: element by element, guarded)
 <%namespace name="group" file="/group/group.cl.mako"/>
@@ -24,12 +25,13 @@
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="output" file="/gemm/_output.cl.mako"/>
 <%namespace name="panel" file="/gemm/_panel.cl.mako"/>
+<%namespace name="parts" file="/gemm/_parts.cl.mako"/>
 <%namespace name="registers" file="/gemm/_register_tile.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
 rank = len(problem.batch)
 G, M, N, K = policy.group_size, policy.tile_m, policy.tile_n, policy.tile_k
-names = ["a", "b"] + ([] if partial else ["c"] + [f"e{i}" for i in range(len(problem.extras))])
+names = ["a", "b", "c"] + [f"e{i}" for i in range(len(problem.extras))]
 %>
 % for e in problem.elements:
 ${element.scalar(e)}
@@ -40,40 +42,48 @@ ${element.vector_load(e, width, aligned)}
 ${epilogue.arithmetic(problem.compute)}
 ${panel.define(a, problem.compute)}
 ${panel.define(b, problem.compute)}
-% if partial:
-#define RESULT(acc, row, col) (acc)
-#define STORE(p, v) (*(p) = (v))
-% else:
 ${epilogue.define(problem)}
 ${epilogue.result(problem)}
 #define STORE(p, v) ${problem.c.elem.name}_store(p, v)
+% if split:
+${group.arrival("comes_last")}
 % endif
 
 __kernel ${group.of_size(G)}
-void gemm(long m, long n, long k, long k_split, long first_product, int tiles_m, int tiles_n\
-${operands.parameters("a", problem.a.elem, rank)}${operands.parameters("b", problem.b.elem, rank)}\
-% if partial:
-, __global value_t *restrict c\
-% else:
-${operands.parameters("c", problem.c.elem, rank, "")}${epilogue.parameters(problem)}, value_t alpha, value_t beta\
+void gemm(long m, long n, long k, long first_product, int tiles_m, int tiles_n\
+% if split:
+, long k_split, int whole, int parts, volatile __global uint *partial, volatile __global uint *counters\
 % endif
+${operands.parameters("a", problem.a.elem, rank)}${operands.parameters("b", problem.b.elem, rank)}\
+${operands.parameters("c", problem.c.elem, rank, "")}${epilogue.parameters(problem)}, value_t alpha, value_t beta\
 ${operands.batch_parameters(rank)})
 {
     __local value_t local_memory[${local_elements}] __attribute__((aligned(16)));
     __local value_t *a_local = local_memory, *b_local = local_memory + ${a.local_elements};
-    const int t = get_local_id(0);
-    const int band = (int)get_group_id(0) / (${policy.band} * tiles_n), in_band = (int)get_group_id(0) % (${policy.band} * tiles_n);
+    const int t = get_local_id(0), unit = get_group_id(0);
+% if split:
+    __local uint is_last;
+    const bool is_part = unit >= whole;
+    const int cut = tiles_m * tiles_n - whole;
+    const int tile = is_part ? whole + (unit - whole) % cut : unit, part = is_part ? (unit - whole) / cut : 0;
+    const long k_first = part * k_split, depth = is_part ? min(k_split, k - k_first) : k;
+% else:
+    const int tile = unit;
+    const long depth = k;
+% endif
+    const int band = tile / (${policy.band} * tiles_n), in_band = tile % (${policy.band} * tiles_n);
     const int rows = min(${policy.band}, tiles_m - band * ${policy.band});
     const long first_row = ${M}l * (band * ${policy.band} + in_band % rows);
     const long first_col = ${N}l * (in_band / rows);
-    const long k_first = get_group_id(1) * k_split;
-    const int tiles = (int)((min(k_split, k - k_first) + ${K - 1}) / ${K});
+    const int tiles = (int)((depth + ${K - 1}) / ${K});
 % if tail:
-    const int tail = (int)(min(k_split, k - k_first) - ${K}l * (tiles - 1));
+    const int tail = (int)(depth - ${K}l * (tiles - 1));
 % endif
-${operands.locate(names, rank, "first_product + get_group_id(2)")}
+${operands.locate(names, rank, "first_product + get_group_id(1)")}
+% if split:
     a += k_first * a_col;
     b += k_first * b_row;
+% endif
 ${panel.place(a, "first_row", "m")}
 ${panel.place(b, "first_col", "n")}
 ${registers.place(tile)}
@@ -114,9 +124,10 @@ ${registers.place(tile)}
     }
 % endif
 
-% if partial:
-    c += (get_group_id(2) * get_num_groups(1) + get_group_id(1)) * m * n;
-    const long c_row = n, c_col = 1;
+% if split:
+    if (is_part) {
+        ${parts.meet(tile, G, problem.compute, "((int)get_group_id(1) * cut + tile - whole)", "part")}
+    }
 % endif
 % if policy.repack:
 ${output.repacked(tile, policy)}

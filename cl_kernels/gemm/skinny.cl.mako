@@ -173,7 +173,7 @@ ${multiply(0)}\
         }
     }
 % if split:
-    DEVICE_FENCE();
+    GROUP_FENCE();
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
     if (lid == 0) is_last = word_last(counters + block, parts);
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);

@@ -109,7 +109,7 @@ ${add_row(0)}\
 % endfor
 % endfor
     }
-    DEVICE_FENCE();
+    GROUP_FENCE();
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
     if (lid == 0) is_last = word_last(counters + block, parts);
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);

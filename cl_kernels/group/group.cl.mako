@@ -35,8 +35,7 @@ static inline ${acc.name} ${acc.name}_group(${acc.name} v, __local ${acc.name} *
 </%def>
 
 ## ACC_publish / ACC_collect: partial results between groups, in 32-bit words that every OpenCL
-## device keeps coherent.  ACC_last(counter, groups): whether this group is the last of
-## `groups` to publish; it resets the counter for the next launch.
+## device keeps coherent.  ACC_last: see arrival.
 <%def name="fold_across_groups(acc)">
 static inline void ${acc.name}_publish(volatile __global uint *words, ${acc.name} v)
 {
@@ -62,7 +61,13 @@ static inline ${acc.name} ${acc.name}_collect(volatile __global uint *words)
 % endfor
     return v;
 }
-static inline bool ${acc.name}_last(volatile __global uint *counter, uint groups)
+${arrival(f"{acc.name}_last")}
+</%def>
+
+## NAME(counter, groups): whether this group is the last of `groups` to come to the counter, which
+## is left at 0.  One work-item calls it, after GROUP_FENCE and a barrier of all.
+<%def name="arrival(name)">
+static inline bool ${name}(volatile __global uint *counter, uint groups)
 {
     DEVICE_FENCE();
     const bool last = atomic_inc(counter) == groups - 1u;

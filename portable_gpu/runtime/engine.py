@@ -263,7 +263,7 @@ class QueueState:
         for partials starts zeroed too, so that no checker sees uninitialised memory.
         """
         if not self.in_order:
-            return self._zeroed(counters), self._zeroed(-(-nbytes // 4))
+            return self._zeroed(counters), self._zeroed(max(1, -(-nbytes // 4)))
         if counters > self._counters.size // 4:
             self._counters = self._zeroed(2 * counters)
         if nbytes > self._partials.size:

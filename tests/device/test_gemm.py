@@ -304,6 +304,7 @@ LADDER = {
 RUNGS |= {name: GemmChoice("tiled", policy) for name, policy in LADDER.items()}
 RUNGS |= {
     "split k": GemmChoice("split-k", VECTORS, splits=3),
+    "split k of some tiles": GemmChoice("split-k", replace(VECTORS, tile_k=4), splits=2, whole=1),
     "transposed": GemmChoice("tiled", VECTORS, transposed=True),
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ class GemmChoice:
             ``split-k``, ``direct`` (a work-item per element), or ``packed`` (CPU).
         policy: Tile sizes; ``None`` for the direct path.
         splits: Parts that k is cut into, each computed by groups of its own.
+        whole: Tiles of each product whose k is not cut: they fill the compute units anyway.
         transposed: Whether ``C' = B' A'`` is computed.
         shape_class: Of :data:`SHAPE_CLASSES`; what rows of the tuning table go by.
         origin: Where the policy came from.
@@ -32,6 +33,7 @@ class GemmChoice:
     path: str
     policy: GemmPolicy | MatrixPolicy | None = None
     splits: int = 1
+    whole: int = 0
     transposed: bool = False
     shape_class: str = "any"
     origin: str = ""
@@ -48,12 +50,15 @@ class GemmChoice:
 #: Bytes of partial sums of one launch, unless one product of a batch needs more.
 WORKSPACE = 64 << 20
 
-# Fitted to 590 times of 23 shapes in float32 on one H200 (driver 580, November 2026): with these
-# the choice takes 1.06 of the time of the best of all classes and splits, and 1.16 at most.
-_LATENCY = 140_000  # a tile's way through local memory: some 1100 cycles of 128 multiply-adds
-_LAUNCH = 4_000_000  # a second kernel, as the host enqueues it
-_SUM = 28_000  # one partial sum, waited for
-_TRAVEL = 22  # the same, as traffic of one element
+# Fitted to 830 times of 20 shapes in float32 on one H200 (driver 580, November 2026): with these
+# the choice takes 1.02 of the time of the best of all classes and cuts, and 1.10 at most.
+_LATENCY = 83_500  # a tile's way through local memory: some 650 cycles of 128 multiply-adds
+_CUT = 1.03  # a kernel that can cut k takes more registers
+_MEETING = 70_000  # the parts of a tile wait for each other
+_SUM = 14.6  # a partial sum, written and read
+_LEAST_DEPTH = 128  # of a part
+_MOST_ROUNDS = 8  # of parts on a compute unit
+_PARTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 
 
 def choose(problem: GemmProblem, target: Target, table: TuningTable) -> GemmChoice:
@@ -61,7 +66,8 @@ def choose(problem: GemmProblem, target: Target, table: TuningTable) -> GemmChoi
 
     The unit of time is one multiply-add of one compute unit at the rate of the large tile.  The
     groups of a compute unit take turns: a step of k costs their tiles' area over the efficiency
-    of the shape class.  However few they are, it costs the latency of bringing a tile.
+    of the shape class.  However few they are, it costs the latency of bringing a tile; where the
+    two are alike, more than either.  Of equals, the smaller tile.
     """
     p, units = problem, target.compute_units
     if target.is_cpu:
@@ -87,20 +93,24 @@ def choose(problem: GemmProblem, target: Target, table: TuningTable) -> GemmChoi
             groups = p.batch_size * -(-m // policy.tile_m) * -(-n // policy.tile_n)
             work = policy.tile_m * policy.tile_n / efficiency
             turned = 1.0 if transposed != upright else 1.02
-            for splits in _splits(p, policy, groups, units):
-                busy = -(-groups * splits // units) * work
-                step_time = max(busy, latency) + 0.01 * busy  # of equals, the smaller tile
-                time = step_time * turned * -(-p.k // splits)
-                if splits > 1:  # partial sums travel and are added in turn by a second kernel
-                    time += _LAUNCH + splits * (_SUM + _TRAVEL * p.batch_size * m * n / units)
+            for splits, whole in _cuts(p, policy, groups, units):
+                rounds, steps = -(-(groups - whole) * splits // units), -(-p.k // splits)
+                busy = (rounds * steps + whole // units * p.k) * work
+                waits = latency * (p.k if whole else steps)
+                time = turned * ((busy**3 + waits**3) ** (1 / 3) + 0.01 * busy)
+                if splits > 1:
+                    sums = (splits + rounds) * policy.tile_m * policy.tile_n
+                    time = _CUT * time + _MEETING + _SUM * sums * value_words(p.compute)
                 choice = GemmChoice(
                     path="tiled" if splits == 1 else "split-k",
                     policy=policy,
                     splits=splits,
+                    whole=whole,
                     transposed=transposed,
                     shape_class=shape_class,
                     origin=row.origin,
-                    why=f"{groups * splits} groups on {units} compute units: the least estimate",
+                    why=f"{whole + (groups - whole) * splits} groups on {units} compute units: "
+                    "the least estimate",
                     evidence=row.evidence,
                 )
                 if best is None or time < best[0]:
@@ -109,16 +119,24 @@ def choose(problem: GemmProblem, target: Target, table: TuningTable) -> GemmChoi
     return best[1].fit(p.k)
 
 
-def _splits(problem: GemmProblem, policy: GemmPolicy, groups: int, units: int) -> list[int]:
-    """Ways to cut k that give idle compute units work and leave each part deep."""
-    splits = [1]
-    one = problem.m * problem.n * value_bytes(problem.compute)
-    while True:
-        more = 2 * splits[-1]
-        deep = problem.k >= more * max(256, 8 * policy.tile_k)
-        if not deep or groups * splits[-1] >= 16 * units or more * one > WORKSPACE:
-            return splits
-        splits.append(more)
+def _cuts(
+    problem: GemmProblem, policy: GemmPolicy, groups: int, units: int
+) -> Iterator[tuple[int, int]]:
+    """Ways to cut k, ``(splits, whole)``, that leave each part deep.
+
+    Of one product either all tiles are cut, or those beyond whole rounds of the compute units.
+    """
+    yield 1, 0
+    tile = policy.tile_m * policy.tile_n * value_bytes(problem.compute)
+    full = groups // units * units if problem.batch_size == 1 and groups % units else 0
+    for splits in _PARTS:
+        if problem.k < splits * max(_LEAST_DEPTH, 8 * policy.tile_k):
+            break
+        for whole in {0, full}:
+            cut = groups - whole
+            most = cut * splits * tile <= WORKSPACE * problem.batch_size
+            if most and cut * (splits - 1) < _MOST_ROUNDS * units:
+                yield splits, whole
 
 
 def split_length(k: int, splits: int, tile_k: int) -> int:

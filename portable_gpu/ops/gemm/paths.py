@@ -37,7 +37,7 @@ from portable_gpu.ops.gemm.packed import (
 from portable_gpu.ops.gemm.path import GemmPath
 from portable_gpu.ops.gemm.policy import SHAPE_CLASSES, GemmPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
-from portable_gpu.ops.gemm.simt import SimtGemm, specializations_of
+from portable_gpu.ops.gemm.simt import SimtGemm, specialization_of
 from portable_gpu.ops.gemm.skinny import MOST_VECTORS, SkinnyGemm, as_gemv, is_skinny, upright
 from portable_gpu.ops.gemv import plan as gemv
 from portable_gpu.runtime.engine import Engine
@@ -147,12 +147,12 @@ def explain(
     )
 
 
-_KERNELS = {
+_KERNELS: dict[str, tuple[str, ...]] = {
     "packed": ("gemm/packed",),
     "packed, whole": ("gemm/packed_whole",),
     "direct": ("gemm/direct",),
     "tiled": ("gemm/gemm",),
-    "split-k": ("gemm/gemm", "gemm/split_sum"),
+    "split-k": ("gemm/gemm",),
 }
 
 
@@ -168,7 +168,7 @@ def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization
         for one in (policy, row.policy):
             choices.append(GemmChoice("tiled", one, shape_class=name))
     choices.append(GemmChoice("split-k", choices[1].policy, splits=2))
-    found = [spec for choice in choices for spec in specializations_of(problem, choice, target)]
+    found = [specialization_of(problem, choice, target) for choice in choices]
     for few in (replace(problem, n=MOST_VECTORS), replace(problem, m=MOST_VECTORS).transpose()):
         if skinny_mma.takes(few, target):
             found.append(skinny_mma.choose(few, target, shipped).spec)

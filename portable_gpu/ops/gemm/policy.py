@@ -194,15 +194,15 @@ class GemmPolicy(Policy):
 SHAPE_CLASSES: dict[str, float] = {
     "large": 1.0,
     "wide": 0.98,
-    "medium": 0.85,
-    "small": 0.72,
-    "flat": 0.42,
+    "medium": 0.89,
+    "small": 0.89,
+    "flat": 0.44,
 }
 
 
 def value_bytes(elem: Element) -> int:
     """Bytes of one element as it lies in local memory and registers."""
-    return elem.components * _REAL_BYTES[elem.real]
+    return elem.components * REAL_BYTES[elem.real]
 
 
 def value_words(elem: Element) -> int:
@@ -210,13 +210,14 @@ def value_words(elem: Element) -> int:
     return max(1, value_bytes(elem) // 4)
 
 
-#: Registers of a work-item for addresses and counters.
-_OTHER_REGISTERS = 32
-
-_REAL_BYTES = {
+#: Bytes of C's scalar types.
+REAL_BYTES = {
     "char": 1, "uchar": 1, "short": 2, "ushort": 2, "int": 4, "uint": 4, "float": 4,
     "long": 8, "ulong": 8, "double": 8,
 }  # fmt: skip
+
+#: Registers of a work-item for addresses and counters.
+_OTHER_REGISTERS = 32
 
 
 def _power_of_two(value: int) -> int:

@@ -17,7 +17,7 @@ from portable_gpu.ops.gemm.operands import (
     parameters,
     scalar_type,
 )
-from portable_gpu.ops.gemm.policy import GemmPolicy, value_bytes
+from portable_gpu.ops.gemm.policy import GemmPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.ops.gemm.tiles import Panel, panel, register_tile
 from portable_gpu.runtime.engine import Engine, QueueState
@@ -39,7 +39,7 @@ class SimtGemm:
     def __init__(
         self, engine: Engine, problem: GemmProblem, choice: GemmChoice | None = None
     ) -> None:
-        """Choose a path, and build its kernels.
+        """Choose a path, and build its kernel.
 
         Raises:
             PolicyError: The given choice's policy does not fit the device.
@@ -51,7 +51,7 @@ class SimtGemm:
             problem = problem.transpose()
         self.problem = problem
         self.choice = choice
-        self._specs = specializations_of(
+        self._spec = specialization_of(
             problem, choice, engine.target, aligned=not engine.maps_host_memory
         )
         self._ab = [*parameters(problem.a), *parameters(problem.b)]
@@ -61,9 +61,8 @@ class SimtGemm:
             self._out += parameters(extra)
         self._out += [scalar, scalar]
         self._batch = batch_parameters(problem)
-        self._partial_bytes = 0
+        self._counters = self._partial_bytes = 0
         self._launches: list[Launch] = []
-        self._sums: list[Launch] = []
         if choice.policy is None:
             self._direct(engine)
         else:
@@ -79,7 +78,7 @@ class SimtGemm:
         offsets: tuple[int, ...],
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event:
-        """Enqueue the product; the event returned covers all of its kernels.
+        """Enqueue the product; the event returned covers all of its launches.
 
         Args:
             alpha, beta: The factors.
@@ -94,19 +93,14 @@ class SimtGemm:
         at_a, at_b, *at_out = offsets
         if self.choice.transposed:
             a, b, at_a, at_b = b, a, at_b, at_a
-        scalars = (*at_out, alpha, beta)
+        buffers, scalars = (a, b, *out), (at_a, at_b, *at_out, alpha, beta)
+        if self._counters:
+            counters, _ = state.fold_space(self._counters, 0)
+            buffers = (state.workspace(self._partial_bytes), counters, *buffers)
         event = None
-        if not self._sums:
-            for launch in self._launches:
-                event = launch(state.queue, (a, b, *out), (at_a, at_b, *scalars), wait_for)
-                wait_for = None if state.in_order else [event]
-        else:
-            partial = state.workspace(self._partial_bytes)
-            for launch, add in zip(self._launches, self._sums, strict=True):
-                event = launch(state.queue, (a, b, partial), (at_a, at_b), wait_for)
-                wait_for = None if state.in_order else [event]
-                event = add(state.queue, (partial, *out), scalars, wait_for)
-                wait_for = None if state.in_order else [event]
+        for launch in self._launches:
+            event = launch(state.queue, buffers, scalars, wait_for)
+            wait_for = None if state.in_order else [event]
         assert event is not None  # the caller does not come with an empty C
         return event
 
@@ -119,7 +113,7 @@ class SimtGemm:
             size = _round_up(min(_ELEMENTS, count - first), group)
             self._launches.append(
                 engine.programs.launch(
-                    self._specs[0],
+                    self._spec,
                     "direct",
                     [*head, *self._ab, *self._out, *self._batch],
                     (size,),
@@ -128,47 +122,36 @@ class SimtGemm:
             )
 
     def _tiled(self, engine: Engine, policy: GemmPolicy) -> None:
-        """Tiles of C, a part of the batch at a time; where k is split, their sums after them."""
-        p, splits = self.problem, self.choice.splits
-        one = splits * p.m * p.n * value_bytes(p.compute)
-        chunk = min(p.batch_size, _GRID)
-        if splits > 1:
-            chunk = max(1, min(chunk, WORKSPACE // one))
-            self._partial_bytes = chunk * one
-        out = self._out if splits == 1 else [BUFFER]
+        """Tiles of C, a part of the batch at a time."""
+        p, choice = self.problem, self.choice
         tiles_m, tiles_n = -(-p.m // policy.tile_m), -(-p.n // policy.tile_n)
-        length, group = split_length(p.k, splits, policy.tile_k), direct_group_size(engine.target)
+        units, chunk, parts = tiles_m * tiles_n, min(p.batch_size, _GRID), []
+        if choice.splits > 1:
+            cut = units - choice.whole
+            units += cut * (choice.splits - 1)
+            tile = register_tile(policy, p.compute)
+            one = 4 * cut * choice.splits * policy.group_size * tile.words
+            chunk = max(1, min(chunk, WORKSPACE // one))
+            self._counters, self._partial_bytes = chunk * cut, chunk * one
+            length = split_length(p.k, choice.splits, policy.tile_k)
+            parts = [(LONG, length), (INT, choice.whole), (INT, choice.splits), BUFFER, BUFFER]
         for first in range(0, p.batch_size, chunk):
-            products = min(chunk, p.batch_size - first)
-            head: list[Any] = [(LONG, value) for value in (p.m, p.n, p.k, length, first)]
-            head += [(INT, tiles_m), (INT, tiles_n)]
+            head = [*((LONG, value) for value in (p.m, p.n, p.k, first)), (INT, tiles_m)]
             self._launches.append(
                 engine.programs.launch(
-                    self._specs[0],
+                    self._spec,
                     "gemm",
-                    [*head, *self._ab, *out, *self._batch],
-                    (tiles_m * tiles_n * policy.group_size, splits, products),
-                    (policy.group_size, 1, 1),
+                    [*head, (INT, tiles_n), *parts, *self._ab, *self._out, *self._batch],
+                    (units * policy.group_size, min(chunk, p.batch_size - first)),
+                    (policy.group_size, 1),
                 )
             )
-            if splits > 1:
-                count = products * p.m * p.n
-                head = [(LONG, value) for value in (p.m, p.n, count, first)]
-                self._sums.append(
-                    engine.programs.launch(
-                        self._specs[1],
-                        "split_sum",
-                        [*head, (INT, splits), BUFFER, *self._out, *self._batch],
-                        (_round_up(count, group),),
-                        (group,),
-                    )
-                )
 
 
-def specializations_of(
+def specialization_of(
     problem: GemmProblem, choice: GemmChoice, target: Target, aligned: bool = True
-) -> list[Specialization]:
-    """The texts of a chosen path, for a problem that is already the way round it is computed.
+) -> Specialization:
+    """The text of a chosen path, for a problem that is already the way round it is computed.
 
     Args:
         problem: What is computed.
@@ -182,15 +165,14 @@ def specializations_of(
     group = direct_group_size(target)
     policy = choice.policy
     if policy is None:
-        return [specialize("gemm/direct", target, problem=problem, group_size=group)]
+        return specialize("gemm/direct", target, problem=problem, group_size=group)
     assert isinstance(policy, GemmPolicy)
     policy.check(target, problem.compute)
     a, b = panel(problem, policy, "a", aligned), panel(problem, policy, "b", aligned)
     tile = register_tile(policy, problem.compute)
-    partial = choice.splits > 1
     length = split_length(problem.k, choice.splits, policy.tile_k)
     repacked = tile.lines * policy.tile_n if policy.repack else 0
-    tiled = specialize(
+    return specialize(
         "gemm/gemm",
         target,
         problem=problem,
@@ -198,17 +180,13 @@ def specializations_of(
         a=a,
         b=b,
         tile=tile,
-        partial=partial,
+        split=choice.splits > 1,
         tail=problem.k % policy.tile_k != 0 or length % policy.tile_k != 0,
-        store=1 if partial else _store_width(problem, tile.width_n, aligned),
+        store=_store_width(problem, tile.width_n, aligned),
         loads=_vector_loads(a, b),
         aligned=aligned,
         local_elements=max(a.local_elements + b.local_elements, repacked),
     )
-    if not partial:
-        return [tiled]
-    summing = specialize("gemm/split_sum", target, problem=problem, group_size=group)
-    return [tiled, summing]
 
 
 def direct_group_size(target: Target) -> int:

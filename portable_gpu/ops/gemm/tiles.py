@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from portable_gpu.codegen.operators import vector
+from portable_gpu.codegen.operators import component, vector
 from portable_gpu.dtypes import Element
-from portable_gpu.ops.gemm.policy import GemmPolicy
+from portable_gpu.ops.gemm.policy import REAL_BYTES, GemmPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand, step
 
 
@@ -206,6 +206,27 @@ class RegisterTile:
         for i in range(self.item_m):
             for j in range(self.blocks_n):
                 yield f"acc{i}_{j}", self.row(i), j * self.stride_n
+
+    def reals(self) -> Iterator[str]:
+        """Each real number of the sums."""
+        width = self.width_n if self.real == self.value else 2
+        for acc, _, _ in self.sums():
+            yield from (acc + component(width, j) for j in range(width))
+
+    @property
+    def real_bytes(self) -> int:
+        """Of one of :meth:`reals`."""
+        return REAL_BYTES[self.real]
+
+    @property
+    def real_words(self) -> int:
+        """32-bit words that hold one of them."""
+        return max(1, self.real_bytes // 4)
+
+    @property
+    def words(self) -> int:
+        """32-bit words that hold a work-item's sums."""
+        return self.real_words * sum(1 for _ in self.reals())
 
 
 def panel(
