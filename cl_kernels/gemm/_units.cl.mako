@@ -1,24 +1,19 @@
 ## What a group of a persistent kernel works on, tile after tile, and how its sums reach C.
 
 ## RESULT(acc, row, col) is what the sum of an element makes of C there, STORE(p, v) puts it in memory.
-<%def name="results(problem, partial)">
+<%def name="results(problem)">
 <%namespace name="epilogue" file="/gemm/_epilogue.cl.mako"/>
-% if partial:
-#define RESULT(acc, row, col) (acc)
-#define STORE(p, v) (*(p) = (v))
-% else:
 ${epilogue.define(problem)}
 ${epilogue.result(problem)}
 #define STORE(p, v) ${problem.c.elem.name}_store(p, v)
-% endif
 </%def>
 
 ## STORE_PAIR(p, x, row, col, v, w) stores two neighbouring sums of a row, at columns x and x + 1 after
 ## (row, col), where p points; `columns` of them exist.  Code that runs once a tile has to be fetched
 ## for it, so it is kept short.  pair: C's rows ("columns": C's columns; v and w are then below each
 ## other, at rows row and row + 1) hold them side by side, aligned, and so many are even in number.
-<%def name="define(problem, partial, pair)">
-${results(problem, partial)}
+<%def name="define(problem, pair)">
+${results(problem)}
 % if not pair:
 #define STORE_PAIR(p, x, row, col, v, w) do { \
         if ((x) < columns) STORE(p + (x) * c_col, RESULT(v, row, (col) + (x))); \
@@ -33,7 +28,7 @@ ${results(problem, partial)}
         if ((x) < columns) PUT(p + (x), RESULT(v, row, (col) + (x)), RESULT(w, row, (col) + (x) + 1)); \
     } while (0)
 % endif
-% if pair and (partial or problem.c.elem.itemsize > 2):
+% if pair and problem.c.elem.itemsize > 2:
 #define PUT(p, v, w) (*(__global ${problem.compute.real}2 *)(p) = (${problem.compute.real}2)(v, w))
 % elif pair:
 static inline uint packed_pair(float v, float w)
@@ -46,16 +41,22 @@ static inline uint packed_pair(float v, float w)
 % endif
 </%def>
 
-## The head of the loop over this group's units (a tile of a split of a product); it defines
-## first_row, first_col, k_first, steps and tail, and the pointers `names` at their product (C's, if
-## partial, at the sums of its split).  types: what the pointers point to.
+## The head of the loop over this group's units, which are tiles of a product or, where k is split,
+## parts of tiles (then there is one only, for want of registers); it defines
+## first_row, first_col, k_first, part, steps and tail, and the
+## pointers `names` at their product.  types: what the pointers point to.
 ## Tiles are numbered down bands of `band` tile rows, so that groups that run together share lines.
-<%def name="loop(policy, names, types, problem, depth, partial=False)">
+<%def name="loop(policy, names, types, problem, depth, split)">
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 % for name in names:
-        __global ${types[name]} *const ${name}_whole = ${name}${"" if partial and name == "c" else f" + {name}_offset"};
+        __global ${types[name]} *const ${name}_whole = ${name} + ${name}_offset;
 % endfor
+% if split:
+        {
+            const int unit = get_group_id(0);
+% else:
         for (int unit = get_group_id(0); unit < units; unit += get_num_groups(0)) {
+% endif
             const int tile = unit % (tiles_m * tiles_n), part = unit / (tiles_m * tiles_n) % splits;
             const int product = unit / (tiles_m * tiles_n) / splits;
             const int band = tile / (${policy.band} * tiles_n), in_band = tile % (${policy.band} * tiles_n);
@@ -68,11 +69,7 @@ static inline uint packed_pair(float v, float w)
 % for name in names:
             __global ${types[name]} *${name} = ${name}_whole;
 % endfor
-${operands.walk([name for name in names if not (partial and name == "c")], len(problem.batch), "first_product + product")}
-% if partial and "c" in names:
-            c += (product * (long)splits + part) * m * n;
-            const long c_row = n, c_col = 1;
-% endif
+${operands.walk(names, len(problem.batch), "first_product + product")}
 </%def>
 
 ## Barriers in local memory that count arrivals; a phase ends when all have arrived.

@@ -15,8 +15,8 @@
 ##          prefetch (the next panels travel while this one is used), buffers = 2 (one barrier a
 ##          step rather than two), prefetch_local, repack (C leaves through local memory)
 ## a, b     Panel: how the work-items move an operand         tile  RegisterTile: who sums what
-## split    the tiles after the first `whole` have their k cut into `parts` of k_split steps (see
-##          _parts); they come last, for the short groups fill the gaps that the long ones leave
+## split    the tiles after the first `whole` have their k cut into `splits` of k_split steps (see
+##          _split_k); they come last, for the short groups fill the gaps that the long ones leave
 ## tail     whether k (of some split) is no multiple of tile_k
 ## store    width of C's vector stores (1: element by element, guarded)
 <%namespace name="group" file="/group/group.cl.mako"/>
@@ -25,7 +25,7 @@
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="output" file="/gemm/_output.cl.mako"/>
 <%namespace name="panel" file="/gemm/_panel.cl.mako"/>
-<%namespace name="parts" file="/gemm/_parts.cl.mako"/>
+<%namespace name="split_k" file="/gemm/_split_k.cl.mako"/>
 <%namespace name="registers" file="/gemm/_register_tile.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
@@ -46,13 +46,13 @@ ${epilogue.define(problem)}
 ${epilogue.result(problem)}
 #define STORE(p, v) ${problem.c.elem.name}_store(p, v)
 % if split:
-${group.arrival("comes_last")}
+${split_k.define()}
 % endif
 
 __kernel ${group.of_size(G)}
 void gemm(long m, long n, long k, long first_product, int tiles_m, int tiles_n\
 % if split:
-, long k_split, int whole, int parts, volatile __global uint *partial, volatile __global uint *counters\
+, long k_split, int whole, int splits${split_k.parameters()}\
 % endif
 ${operands.parameters("a", problem.a.elem, rank)}${operands.parameters("b", problem.b.elem, rank)}\
 ${operands.parameters("c", problem.c.elem, rank, "")}${epilogue.parameters(problem)}, value_t alpha, value_t beta\
@@ -126,7 +126,8 @@ ${registers.place(tile)}
 
 % if split:
     if (is_part) {
-        ${parts.meet(tile, G, problem.compute, "((int)get_group_id(1) * cut + tile - whole)", "part")}
+        ${split_k.meet(tile.reals(), "t", G, "((int)get_group_id(1) * cut + tile - whole)", "part", "splits",
+                       "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)", "return")}
     }
 % endif
 % if policy.repack:

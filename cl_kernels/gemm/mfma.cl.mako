@@ -12,10 +12,11 @@
 ##
 ## policy  MfmaPolicy       a, b  Lines: how an operand comes to local memory
 ## instruction  MatrixInstruction: what it multiplies, and which lane holds what
-## partial, tail, types: as in wgmma
+## split, tail, types: as in wgmma
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/gemm/_epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
+<%namespace name="split_k" file="/gemm/_split_k.cl.mako"/>
 <%namespace name="units" file="/gemm/_units.cl.mako"/>
 <%namespace name="chunks" file="/gemm/_chunks.cl.mako"/>
 <%namespace name="mfma" file="/gemm/_mfma.cl.mako"/>
@@ -24,33 +25,35 @@
 rank = len(problem.batch)
 depth, side = a.depth, instruction.side
 squares = [(i, j) for i in range(policy.wave_m // side) for j in range(policy.wave_n // side)]
-outputs = ["c"] if partial else ["c"] + [f"e{i}" for i in range(len(problem.extras))]
+outputs = ["c"] + [f"e{i}" for i in range(len(problem.extras))]
 start_a, start_b = (f"buffer * {8 * x.extent}" if policy.buffers == 2 else "0" for x in (a, b))
 %>
 % for e in problem.elements:
 ${element.scalar(e)}
 % endfor
 ${epilogue.arithmetic(problem.compute)}
-${units.results(problem, partial)}
+${units.results(problem)}
 ${mfma.define(instruction, target.forced)}
 ${chunks.define(a)}
 ${chunks.define(b)}
 
-__kernel __attribute__((reqd_work_group_size(${policy.group_size}, 1, 1))) ${mfma.attributes(target.forced)}
-void gemm(long m, long n, long k, long k_split, long first_product, int tiles_m, int tiles_n, int splits, int units\
-${operands.parameters("a", problem.a.elem, rank)}${operands.parameters("b", problem.b.elem, rank)}\
-% if partial:
-, __global value_t *restrict c\
-% else:
-${operands.parameters("c", problem.c.elem, rank, "")}${epilogue.parameters(problem)}, value_t alpha, value_t beta\
+% if split:
+${split_k.define()}
 % endif
+__kernel __attribute__((reqd_work_group_size(${policy.group_size}, 1, 1))) ${mfma.attributes(target.forced)}
+void gemm(long m, long n, long k, long k_split, long first_product, int tiles_m, int tiles_n, int splits, int units${split_k.parameters() if split else ''}\
+${operands.parameters("a", problem.a.elem, rank)}${operands.parameters("b", problem.b.elem, rank)}\
+${operands.parameters("c", problem.c.elem, rank, "")}${epilogue.parameters(problem)}, value_t alpha, value_t beta\
 ${operands.batch_parameters(rank)})
 {
     __local uint4 a_local[${policy.buffers * a.bytes // 16}], b_local[${policy.buffers * b.bytes // 16}];
     ${mfma.exchange(instruction, target.forced, policy.group_size)}
+% if split:
+    __local uint is_last;
+% endif
     const int t = get_local_id(0), lane = t % ${side}, slice = t % 64 / ${side}, wave = t / 64;
     const int rows_at = wave / ${policy.waves_n} * ${policy.wave_m}, cols_at = wave % ${policy.waves_n} * ${policy.wave_n};
-${units.loop(policy, ["a", "b"] + outputs, types, problem, depth, partial)}
+${units.loop(policy, ["a", "b"] + outputs, types, problem, depth, split)}
             a += k_first * a_col;
             b += k_first * b_row;
 ${chunks.place(a, "first_row", "m")}
@@ -82,6 +85,10 @@ ${chunks.place(b, "first_col", "n")}
                 }
                 barrier(CLK_LOCAL_MEM_FENCE);
             }
+% if split:
+            ${split_k.meet(Sums([f"d{i}_{j}.s{r:x}" for i, j in squares for r in range(instruction.sums)], problem.compute.real),
+                           "t", policy.group_size, "product * (tiles_m * tiles_n) + tile", "part", "splits", "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)", "return")}
+% endif
 % for i, j in squares:
             {
                 const long top = first_row + rows_at + ${i * side}, col = first_col + cols_at + ${j * side} + lane;

@@ -12,10 +12,11 @@
 ## operands agree: so chosen that a lane reads and stores what is adjacent.
 ##
 ## policy  MmaPolicy        a, b  Lines: how an operand comes to local memory
-## partial, tail, pair, types: as in wgmma
+## split, tail, pair, types: as in wgmma
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/gemm/_epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
+<%namespace name="split_k" file="/gemm/_split_k.cl.mako"/>
 <%namespace name="units" file="/gemm/_units.cl.mako"/>
 <%namespace name="lines" file="/gemm/_lines.cl.mako"/>
 <%namespace name="mma" file="/gemm/_mma.cl.mako"/>
@@ -24,25 +25,24 @@
 rank = len(problem.batch)
 stages, depth, group = policy.stages, a.depth, policy.group_size
 reach = stages - 2  # warps may be two steps apart
-outputs = ["c"] if partial else ["c"] + [f"e{i}" for i in range(len(problem.extras))]
+outputs = ["c"] + [f"e{i}" for i in range(len(problem.extras))]
 %>
 % for e in problem.elements:
 ${element.scalar(e)}
 % endfor
 ${epilogue.arithmetic(problem.compute)}
-${units.define(problem, partial, pair)}
+${units.define(problem, pair)}
 ${units.barriers()}
 ${mma.instructions(target.matrix_units == 'wgmma')}
 ${lines.define()}
 
-__kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
-void gemm(long m, long n, long k, long k_split, long first_product, int tiles_m, int tiles_n, int splits, int units\
-${operands.parameters("a", problem.a.elem, rank)}${operands.parameters("b", problem.b.elem, rank)}\
-% if partial:
-, __global value_t *restrict c\
-% else:
-${operands.parameters("c", problem.c.elem, rank, "")}${epilogue.parameters(problem)}, value_t alpha, value_t beta\
+% if split:
+${split_k.define()}
 % endif
+__kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
+void gemm(long m, long n, long k, long k_split, long first_product, int tiles_m, int tiles_n, int splits, int units${split_k.parameters() if split else ''}\
+${operands.parameters("a", problem.a.elem, rank)}${operands.parameters("b", problem.b.elem, rank)}\
+${operands.parameters("c", problem.c.elem, rank, "")}${epilogue.parameters(problem)}, value_t alpha, value_t beta\
 ${operands.batch_parameters(rank)})
 {
     __local double2 a_local[${stages * a.bytes // 16}] __attribute__((aligned(128)));
@@ -50,6 +50,9 @@ ${operands.batch_parameters(rank)})
     __local ulong full[${stages}], empty[${stages}];
     const uint a_base = local_address(a_local), b_base = local_address(b_local);
     const uint full_base = local_address(full), empty_base = local_address(empty);
+% if split:
+    __local uint is_last;
+% endif
     const int t = get_local_id(0), lane = t % 32, warp = t / 32, g = lane / 4, q = lane % 4;
     if (t < ${stages}) {
         barrier_init(full_base + 8 * t, ${group});
@@ -62,7 +65,7 @@ ${operands.batch_parameters(rank)})
     const int rows_at = warp / ${policy.warps_n} * ${16 * policy.blocks}, cols_at = warp % ${policy.warps_n} * ${16 * policy.pairs};
     int stage = 0, ahead = 0;
     uint phase = 0, ahead_phase = 1;
-${units.loop(policy, ["a", "b"] + outputs, types, problem, depth, partial)}
+${units.loop(policy, ["a", "b"] + outputs, types, problem, depth, split)}
             a += k_first * a_col;
             b += k_first * b_row;
 ${lines.place(a, "first_row", "m")}
@@ -95,6 +98,10 @@ ${lines.place(b, "first_col", "n")}
                 if (lane == 0) barrier_arrive(empty_base + 8 * stage);
                 if (++stage == ${stages}) { stage = 0; phase ^= 1; }
             }
+% if split:
+            ${split_k.meet(Sums([f"d{i}_{j}_{r}" for i in range(policy.blocks) for j in range(2 * policy.pairs) for r in range(4)], "double"),
+                           "t", group, "product * (tiles_m * tiles_n) + tile", "part", "splits", "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)", "return")}
+% endif
             const long top = first_row + rows_at + 2 * g, left = first_col + cols_at + 4 * q;
             const int columns = (int)min(n - left, ${policy.tile_n}l);
 % for i in range(policy.blocks):

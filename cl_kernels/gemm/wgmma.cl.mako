@@ -14,11 +14,12 @@
 ## products  which pieces of A and of B are multiplied, once one, two ... of them have arrived
 ## flush   steps of k whose sum the matrix unit, which truncates, keeps before it is added to float
 ##         registers, which round; 0: all
-## partial sums of one split of k go to a workspace that gemm/split_sum folds in fixed order
+## split   whether k is split (see _split_k)
 ## tail    whether k (of some split) is no multiple of a step      pair, wide  store two elements, or 16 bytes, at once
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/gemm/_epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
+<%namespace name="split_k" file="/gemm/_split_k.cl.mako"/>
 <%namespace name="units" file="/gemm/_units.cl.mako"/>
 <%namespace name="lines" file="/gemm/_lines.cl.mako"/>
 <%namespace name="output" file="/gemm/_wgmma_output.cl.mako"/>
@@ -30,26 +31,25 @@ stages, depth = policy.stages, a.depth
 start = (*sum(products, ())[0], 0)
 totals = "s" if flush else "d"
 sums = [f"{r}_{i}" for r in range(policy.blocks) for i in range(policy.tile_n // 2)]
-outputs = ["c"] if partial else ["c"] + [f"e{i}" for i in range(len(problem.extras))]
+outputs = ["c"] + [f"e{i}" for i in range(len(problem.extras))]
 %>
 % for e in problem.elements:
 ${element.scalar(e)}
 % endfor
 ${epilogue.arithmetic(problem.compute)}
-${units.define(problem, partial, pair)}
+${units.define(problem, pair)}
 ${units.barriers()}
 ${output.exchange()}
 ${wgmma.instructions(policy, kind, int(a.across), int(b.across))}
 ${lines.define()}
 
-__kernel __attribute__((reqd_work_group_size(${policy.group_size}, 1, 1)))
-void gemm(long m, long n, long k, long k_split, long first_product, int tiles_m, int tiles_n, int splits, int units\
-${operands.parameters("a", problem.a.elem, rank)}${operands.parameters("b", problem.b.elem, rank)}\
-% if partial:
-, __global value_t *restrict c\
-% else:
-${operands.parameters("c", problem.c.elem, rank, "")}${epilogue.parameters(problem)}, value_t alpha, value_t beta\
+% if split:
+${split_k.define()}
 % endif
+__kernel __attribute__((reqd_work_group_size(${policy.group_size}, 1, 1)))
+void gemm(long m, long n, long k, long k_split, long first_product, int tiles_m, int tiles_n, int splits, int units${split_k.parameters() if split else ''}\
+${operands.parameters("a", problem.a.elem, rank)}${operands.parameters("b", problem.b.elem, rank)}\
+${operands.parameters("c", problem.c.elem, rank, "")}${epilogue.parameters(problem)}, value_t alpha, value_t beta\
 ${operands.batch_parameters(rank)})
 {
     __local uint a_local[${stages * a.bytes // 4}] __attribute__((aligned(1024)));
@@ -57,6 +57,9 @@ ${operands.batch_parameters(rank)})
     __local ulong full[${stages}], empty[${stages}];
     const uint a_base = local_address(a_local), b_base = local_address(b_local);
     const uint full_base = local_address(full), empty_base = local_address(empty);
+% if split:
+    __local uint is_last;
+% endif
     const int t = get_local_id(0);
     if (t < ${stages}) {
         barrier_init(full_base + 8 * t, 128);
@@ -68,7 +71,7 @@ ${operands.batch_parameters(rank)})
     if (t >= ${128 * policy.consumers}) {
         const int chunk = t % 8, line = t / 8 % 16;
         const uint place = line * 128 + ((chunk ^ (line & 7)) << 4);
-${units.loop(policy, ["a", "b"], types, problem, depth)}
+${units.loop(policy, ["a", "b"], types, problem, depth, split)}
             a += k_first * a_col;
             b += k_first * b_row;
 ${lines.place(a, "first_row", "m")}
@@ -104,7 +107,7 @@ ${lines.place(b, "first_col", "n")}
 % if flush:
         float ${", ".join(f"s{i}" for i in sums)};
 % endif
-${units.loop(policy, outputs, types, problem, depth, partial)}
+${units.loop(policy, outputs, types, problem, depth, split)}
             int used = stage;
 % if flush:
             ${" = ".join(f"s{i}" for i in sums)} = 0;
@@ -119,7 +122,11 @@ ${units.loop(policy, outputs, types, problem, depth, partial)}
 % endif
             }
             ${release()}
-${output.store(policy, totals, wide and ("octets" if problem.c.elem.itemsize == 2 and not partial else "fours"), types["c"])}
+% if split:
+            ${split_k.meet(Sums([totals + i for i in sums], "float"), "t", 128 * policy.consumers, "product * (tiles_m * tiles_n) + tile", "part", "splits",
+                           f'asm volatile("bar.sync 1, {128 * policy.consumers};" ::: "memory")', "return")}
+% endif
+${output.store(policy, totals, wide and ("octets" if problem.c.elem.itemsize == 2 else "fours"), types["c"])}
         }
     }
 }

@@ -7,10 +7,15 @@ asks for ``width=V``, and each field becomes a vector.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
-_BYTES = {"int": 4, "uint": 4, "float": 4, "long": 8, "ulong": 8, "double": 8}
+#: Bytes of C's scalar types.
+SCALAR_BYTES = {
+    "char": 1, "uchar": 1, "short": 2, "ushort": 2, "int": 4, "uint": 4, "float": 4,
+    "long": 8, "ulong": 8, "double": 8,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,7 @@ class Field:
     @property
     def bytes(self) -> int:
         """Size in bytes."""
-        return _BYTES[self.ctype]
+        return SCALAR_BYTES[self.ctype]
 
     def type(self, width: int) -> str:
         """The C type of ``width`` lanes of this field."""
@@ -111,6 +116,31 @@ def sum_accumulator(ctype: str, is_complex: bool = False, name: str = "acc_t") -
         fields.append(Field("im", ctype, "0"))
     text = " ".join(f"a.{f.name} += b.{f.name};" for f in fields)
     return Accumulator(name, tuple(fields), lambda width: text)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What a work-item leaves for other groups; see ``gemm/_split_k.cl.mako``.
+
+    Attributes:
+        names: Of its sums, real numbers, in C.
+        real: Their C type.
+        plus: What adds two of them.
+    """
+
+    names: Sequence[str]
+    real: str
+    plus: Literal["+", "|"] = "+"
+
+    @property
+    def words_each(self) -> int:
+        """32-bit words that hold a sum."""
+        return max(1, SCALAR_BYTES[self.real] // 4)
+
+    @property
+    def words(self) -> int:
+        """32-bit words that hold all of them."""
+        return self.words_each * len(self.names)
 
 
 def vector(ctype: str, width: int) -> str:

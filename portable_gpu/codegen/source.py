@@ -31,7 +31,7 @@ def _lookup() -> TemplateLookup:
         strict_undefined=True,
         imports=[
             "from portable_gpu.codegen import axes",
-            "from portable_gpu.codegen.operators import component, vector",
+            "from portable_gpu.codegen.operators import Sums, component, vector",
         ],
     )
 

@@ -22,9 +22,8 @@ from portable_gpu.ops.gemm.operands import (
     parameters,
     scalar_type,
 )
-from portable_gpu.ops.gemm.policy import value_bytes
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
-from portable_gpu.ops.gemm.simt import direct_group_size
+from portable_gpu.ops.gemm.split_k import SplitSpace
 from portable_gpu.runtime.engine import Engine, QueueState
 from portable_gpu.runtime.program import Launch
 from portable_gpu.targets import Target
@@ -133,27 +132,20 @@ class MatrixGemm:
         head += [(INT, value) for value in (tiles_m, tiles_n, splits, units)]
         out = [*parameters(p.c), *(x for extra in p.extras for x in parameters(extra))]
         out += [scalar_type(p), scalar_type(p)]
-        operands, batch = [*parameters(p.a), *parameters(p.b)], batch_parameters(p)
-        groups = min(units, policy.groups(engine.target))
+        split: list[Any] = []
+        self._space: SplitSpace | None = None
+        if splits > 1:
+            area = policy.tile_m * policy.tile_n
+            self._space = SplitSpace.of(units // splits, splits, area, p.compute)
+            split = [BUFFER, BUFFER]
+        groups = min(units, policy.groups(engine.target)) if splits == 1 else units
         self._product = engine.programs.launch(
             plan.spec,
             "gemm",
-            [*head, *operands, *(out if splits == 1 else [BUFFER]), *batch],
+            [*head, *split, *parameters(p.a), *parameters(p.b), *out, *batch_parameters(p)],
             (groups * policy.group_size,),
             (policy.group_size,),
         )
-        self._sum: Launch | None = None
-        if splits > 1:
-            count, group = p.batch_size * p.m * p.n, direct_group_size(engine.target)
-            self._partial_bytes = splits * count * value_bytes(p.compute)
-            head = [*((LONG, value) for value in (p.m, p.n, count, 0)), (INT, splits), BUFFER]
-            self._sum = engine.programs.launch(
-                specialize("gemm/split_sum", engine.target, problem=problem, group_size=group),
-                "split_sum",
-                [*head, *out, *batch],
-                (-(-count // group) * group,),
-                (group,),
-            )
 
     def enqueue(
         self,
@@ -180,13 +172,10 @@ class MatrixGemm:
                 sources[side] = workspace, start
             wait_for = None if state.in_order else [*(wait_for or ()), *events]
         (a, at_a), (b, at_b) = sources["a"], sources["b"]
-        scalars = (*at_out, alpha, beta)
-        if self._sum is None:
-            return self._product(queue, (a, b, *out), (at_a, at_b, *scalars), wait_for)
-        partial = state.workspace(self._partial_bytes)
-        event = self._product(queue, (a, b, partial), (at_a, at_b), wait_for)
-        wait_for = None if state.in_order else [event]
-        return self._sum(queue, (partial, *out), scalars, wait_for)
+        buffers, scalars = (a, b, *out), (at_a, at_b, *at_out, alpha, beta)
+        if self._space is not None:
+            buffers = (*self._space.allocate(state), *buffers)
+        return self._product(queue, buffers, scalars, wait_for)
 
 
 @dataclass(frozen=True)
@@ -320,11 +309,9 @@ def arrange(
             side, form.elem, tile, bool(across), policy.copiers, "int" if far < 1 << 30 else "long"
         )
     arranged = replace(problem, a=operands["a"], b=operands["b"])
-    c, partial = problem.c, splits > 1
     types = {side: f"const {operands[side].elem.name}_t" for side in ("a", "b")}
-    types["c"] = "value_t" if partial else f"{c.elem.name}_t"
+    types["c"] = f"{problem.c.elem.name}_t"
     types |= {f"e{i}": f"const {e.elem.name}_t" for i, e in enumerate(problem.extras)}
-    pair = "rows" if partial and problem.n % 2 == 0 else "" if partial else _pairs(problem)
     spec = specialize(
         f"gemm/{form.kernel}",
         target,
@@ -337,10 +324,10 @@ def arrange(
         parts=form.parts,
         products=form.products,
         flush=policy.flush,
-        partial=partial,
+        split=splits > 1,
         tail=problem.k % form.depth != 0,
-        pair=pair,
-        wide=problem.n % 4 == 0 if partial else _stores_wide(problem),
+        pair=_pairs(problem),
+        wide=_stores_wide(problem),
         types=types,
     )
     nbytes = elements * form.elem.itemsize
@@ -372,8 +359,4 @@ def specializations_of(
     assert isinstance(choice.policy, MatrixPolicy)
     problem = problem.transpose() if choice.transposed else problem
     plan = arrange(problem, choice.policy, target, choice.splits)
-    found = [*(repack.spec for repack in plan.repacks.values()), plan.spec]
-    if choice.splits > 1:
-        group = direct_group_size(target)
-        found.append(specialize("gemm/split_sum", target, problem=problem, group_size=group))
-    return found
+    return [*(repack.spec for repack in plan.repacks.values()), plan.spec]

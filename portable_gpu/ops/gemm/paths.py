@@ -194,8 +194,9 @@ def _matrix_specializations(
             for name in classes:
                 policy = kind.for_shape_class(name, parts=form.parts)
                 if all(policy.limits(target, form.elem).values()):
-                    choice = GemmChoice(form.kernel, policy)
-                    found += matrix.specializations_of(p, choice, target)
+                    for splits in (1, 2):
+                        choice = GemmChoice(form.kernel, policy, splits=splits)
+                        found += matrix.specializations_of(p, choice, target)
     return found
 
 

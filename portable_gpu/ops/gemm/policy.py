@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from portable_gpu.codegen.operators import SCALAR_BYTES
 from portable_gpu.dtypes import Element
 from portable_gpu.targets import Target
 from portable_gpu.tuning.policy import Policy
@@ -202,19 +203,13 @@ SHAPE_CLASSES: dict[str, float] = {
 
 def value_bytes(elem: Element) -> int:
     """Bytes of one element as it lies in local memory and registers."""
-    return elem.components * REAL_BYTES[elem.real]
+    return elem.components * SCALAR_BYTES[elem.real]
 
 
 def value_words(elem: Element) -> int:
     """32-bit registers of one value."""
     return max(1, value_bytes(elem) // 4)
 
-
-#: Bytes of C's scalar types.
-REAL_BYTES = {
-    "char": 1, "uchar": 1, "short": 2, "ushort": 2, "int": 4, "uint": 4, "float": 4,
-    "long": 8, "ulong": 8, "double": 8,
-}  # fmt: skip
 
 #: Registers of a work-item for addresses and counters.
 _OTHER_REGISTERS = 32

@@ -19,6 +19,7 @@ from portable_gpu.ops.gemm.operands import (
 )
 from portable_gpu.ops.gemm.policy import GemmPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem
+from portable_gpu.ops.gemm.split_k import SplitSpace
 from portable_gpu.ops.gemm.tiles import Panel, panel, register_tile
 from portable_gpu.runtime.engine import Engine, QueueState
 from portable_gpu.runtime.program import Launch
@@ -61,7 +62,7 @@ class SimtGemm:
             self._out += parameters(extra)
         self._out += [scalar, scalar]
         self._batch = batch_parameters(problem)
-        self._counters = self._partial_bytes = 0
+        self._space: SplitSpace | None = None
         self._launches: list[Launch] = []
         if choice.policy is None:
             self._direct(engine)
@@ -94,9 +95,8 @@ class SimtGemm:
         if self.choice.transposed:
             a, b, at_a, at_b = b, a, at_b, at_a
         buffers, scalars = (a, b, *out), (at_a, at_b, *at_out, alpha, beta)
-        if self._counters:
-            counters, _ = state.fold_space(self._counters, 0)
-            buffers = (state.workspace(self._partial_bytes), counters, *buffers)
+        if self._space is not None:
+            buffers = (*self._space.allocate(state), *buffers)
         event = None
         for launch in self._launches:
             event = launch(state.queue, buffers, scalars, wait_for)
@@ -125,23 +125,23 @@ class SimtGemm:
         """Tiles of C, a part of the batch at a time."""
         p, choice = self.problem, self.choice
         tiles_m, tiles_n = -(-p.m // policy.tile_m), -(-p.n // policy.tile_n)
-        units, chunk, parts = tiles_m * tiles_n, min(p.batch_size, _GRID), []
+        units, chunk = tiles_m * tiles_n, min(p.batch_size, _GRID)
+        split: list[Any] = []
         if choice.splits > 1:
-            cut = units - choice.whole
+            cut, area = units - choice.whole, policy.tile_m * policy.tile_n
+            one = SplitSpace.of(cut, choice.splits, area, p.compute)
+            chunk = max(1, min(chunk, WORKSPACE // one.nbytes))
+            self._space = SplitSpace.of(chunk * cut, choice.splits, area, p.compute)
             units += cut * (choice.splits - 1)
-            tile = register_tile(policy, p.compute)
-            one = 4 * cut * choice.splits * policy.group_size * tile.words
-            chunk = max(1, min(chunk, WORKSPACE // one))
-            self._counters, self._partial_bytes = chunk * cut, chunk * one
             length = split_length(p.k, choice.splits, policy.tile_k)
-            parts = [(LONG, length), (INT, choice.whole), (INT, choice.splits), BUFFER, BUFFER]
+            split = [(LONG, length), (INT, choice.whole), (INT, choice.splits), BUFFER, BUFFER]
         for first in range(0, p.batch_size, chunk):
             head = [*((LONG, value) for value in (p.m, p.n, p.k, first)), (INT, tiles_m)]
             self._launches.append(
                 engine.programs.launch(
                     self._spec,
                     "gemm",
-                    [*head, (INT, tiles_n), *parts, *self._ab, *self._out, *self._batch],
+                    [*head, (INT, tiles_n), *split, *self._ab, *self._out, *self._batch],
                     (units * policy.group_size, min(chunk, p.batch_size - first)),
                     (policy.group_size, 1),
                 )

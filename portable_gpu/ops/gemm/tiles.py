@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from portable_gpu.codegen.operators import component, vector
+from portable_gpu.codegen.operators import Sums, component, vector
 from portable_gpu.dtypes import Element
-from portable_gpu.ops.gemm.policy import REAL_BYTES, GemmPolicy
+from portable_gpu.ops.gemm.policy import GemmPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand, step
 
 
@@ -115,6 +115,7 @@ class RegisterTile:
     width_n: int
     real: str
     value: str
+    boolean: bool
 
     @property
     def type_m(self) -> str:
@@ -207,26 +208,11 @@ class RegisterTile:
             for j in range(self.blocks_n):
                 yield f"acc{i}_{j}", self.row(i), j * self.stride_n
 
-    def reals(self) -> Iterator[str]:
-        """Each real number of the sums."""
+    def reals(self) -> Sums:
+        """The real numbers of the sums."""
         width = self.width_n if self.real == self.value else 2
-        for acc, _, _ in self.sums():
-            yield from (acc + component(width, j) for j in range(width))
-
-    @property
-    def real_bytes(self) -> int:
-        """Of one of :meth:`reals`."""
-        return REAL_BYTES[self.real]
-
-    @property
-    def real_words(self) -> int:
-        """32-bit words that hold one of them."""
-        return max(1, self.real_bytes // 4)
-
-    @property
-    def words(self) -> int:
-        """32-bit words that hold a work-item's sums."""
-        return self.real_words * sum(1 for _ in self.reals())
+        names = [acc + component(width, j) for acc, _, _ in self.sums() for j in range(width)]
+        return Sums(names, self.real, "|" if self.boolean else "+")
 
 
 def panel(
@@ -277,4 +263,5 @@ def register_tile(policy: GemmPolicy, compute: Element) -> RegisterTile:
         next(w for w in (4, 2, 1) if w <= policy.vector and side % w == 0)
         for side in (policy.item_m, policy.item_n)
     )
-    return RegisterTile(policy, width_m, width_n, compute.real, compute.value)
+    boolean = compute.name == "b8"
+    return RegisterTile(policy, width_m, width_n, compute.real, compute.value, boolean)
