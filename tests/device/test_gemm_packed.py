@@ -172,7 +172,7 @@ def test_edges_of_tiles(
             a, b = values(rng, (m, k), dtype), values(rng, (k, n), dtype)
             for la, lb in (("C", "C"), ("F", "F")):
                 gemm = run_and_check(cpu, laid_out(a, la), laid_out(b, lb), dtype)
-                assert gemm.whole == (forced == "whole") or m * n * k > 100_000
+                assert gemm.choice.whole == (forced == "whole") or m * n * k > 100_000
 
 
 @pytest.mark.tiny
@@ -233,7 +233,7 @@ def test_operands_of_few_tiles_are_read_in_place(
     a = laid_out(values(rng, (m, k), np.float32), layouts[0])
     b = laid_out(values(rng, (k, n), np.float32), layouts[1])
     gemm = run_and_check(cpu, a, b, np.float32)
-    assert gemm.whole == (forced == "whole")
+    assert gemm.choice.whole == (forced == "whole")
     assert not (gemm.form.a_packed and gemm.form.b_packed)
 
 
@@ -269,7 +269,7 @@ def test_batches(cpu: Engine, forced: str, monkeypatch: pytest.MonkeyPatch) -> N
         a = values(rng, (*batch_a, 33, 31), np.float32)
         b = values(rng, (*batch_b, 31, 35), np.float32)
         gemm = run_and_check(cpu, a, laid_out(b, "F"), np.float32, 1, 1)
-        assert gemm.whole == (forced == "whole")
+        assert gemm.choice.whole == (forced == "whole")
     bias = values(rng, (37, 33, 1), np.float32)
     a, b = values(rng, (37, 33, 31), np.float32), values(rng, (37, 31, 35), np.float32)
     c = np.empty((37, 33, 35), np.float32)

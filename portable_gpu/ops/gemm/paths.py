@@ -29,10 +29,7 @@ from portable_gpu.ops.gemm.packed import (
     choose_packed,
     mode,
     pieces,
-    prefers_transpose,
     shape_class,
-    takes_whole,
-    transposed,
 )
 from portable_gpu.ops.gemm.path import GemmPath
 from portable_gpu.ops.gemm.policy import SHAPE_CLASSES, GemmPolicy
@@ -100,7 +97,7 @@ def explain(
     if operation == "gemm" and not element(dtype).floating:
         raise DTypeError(f"gemm of {dtype}; floating dtypes (see matmul)")
     m, n, k = sizes
-    problem = _contiguous(m, n, k, dtype, batch, trans_a, trans_b)
+    problem = contiguous(m, n, k, dtype, batch, trans_a, trans_b)
     problem = replace(problem, precision=check_precision(precision))
     stack = "".join(f"{extent} x " for extent in batch)
     named = f"{operation} of {stack}({m} x {k} by {k} x {n}) {dtype} on {target.facts.name}"
@@ -116,12 +113,9 @@ def explain(
     details: dict[str, Any] = {}
     if choice.path == "packed":
         packed = choose_packed(problem, target, table)
-        swapped = prefers_transpose(problem, packed.policy)
-        core = transposed(problem) if swapped else problem
-        policy = fitted = packed.policy.fit(core.m, core.n, core.k, problem.compute)
-        origin, evidence = packed.origin, packed.evidence
-        details = {"shape class": shape_class(problem), "transposed": swapped}
-        if takes_whole(core, fitted, target.compute_units):
+        policy, origin, evidence = packed.policy, packed.origin, packed.evidence
+        details = {"shape class": shape_class(problem), "transposed": packed.swapped}
+        if packed.whole:
             path, kernels = "packed, whole", _KERNELS["packed, whole"]
             why += "; each product is small enough for one work-item"
     elif choice.policy is not None:
@@ -158,7 +152,7 @@ _KERNELS = {
 
 def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization]:
     """What the policies of all shape classes build, by formula and by shipped rows."""
-    problem = _contiguous(4096, 4096, 4096, dtype)
+    problem = contiguous(4096, 4096, 4096, dtype)
     if target.is_cpu:
         return _packed(problem, target)
     choices, shipped = [GemmChoice("direct")], TuningTable.shipped()
@@ -185,7 +179,7 @@ def _matrix_specializations(
     found = []
     for precision in PRECISIONS:
         for trans in ("N", "T"):
-            p = _contiguous(problem.m, problem.n, problem.k, dtype, trans_a=trans, trans_b=trans)
+            p = contiguous(problem.m, problem.n, problem.k, dtype, trans_a=trans, trans_b=trans)
             p = replace(p, precision=precision)
             form = format_of(p, target)
             if form is None:
@@ -211,7 +205,7 @@ def _packed(problem: GemmProblem, target: Target) -> list[Specialization]:
     return [specialize(name, target, **context) for name in names]
 
 
-def _contiguous(
+def contiguous(
     m: int, n: int, k: int, dtype: Any, batch: Shape = (), trans_a: str = "N", trans_b: str = "N"
 ) -> GemmProblem:
     """The problem of C-ordered arrays that start aligned."""

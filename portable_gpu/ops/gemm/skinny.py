@@ -55,12 +55,17 @@ def as_gemv(problem: GemmProblem, aligned: bool = True) -> GemvProblem:
 
 
 class SkinnyGemm:
-    """One launch that reads the large operand once."""
+    """One launch that reads the large operand once.
+
+    Attributes:
+        by_units: Whether matrix units multiply.
+    """
 
     def __init__(self, few: GemmPath, exchanged: bool) -> None:
         """A product; ``exchanged`` says whether ``few`` computes its transpose."""
         self._few = few
         self._exchanged = exchanged
+        self.by_units = isinstance(few, SkinnyMma)
 
     @classmethod
     def by_gemv(cls, engine: Engine, problem: GemmProblem) -> SkinnyGemm:
