@@ -46,13 +46,13 @@ from portable_gpu.tuning.table import TuningTable
 
 def make_path(engine: Engine, problem: GemmProblem) -> GemmPath:
     """The path of ``problem`` on the engine's device: the first that applies and works."""
-    if engine.target.is_cpu:
-        return PackedGemm(engine, problem)
     few = upright(problem)
     if skinny_mma.takes(few, engine.target) and works_on_few_columns(engine, few):
         return SkinnyGemm.by_matrix_units(engine, problem)
-    if is_skinny(problem):
+    if is_skinny(problem, engine.target):
         return SkinnyGemm.by_gemv(engine, problem)
+    if engine.target.is_cpu:
+        return PackedGemm(engine, problem)
     choice = choose_matrix(problem, engine.target, engine.table)
     if choice is not None and works(engine, problem):
         try:
@@ -104,7 +104,7 @@ def explain(
     few = upright(problem)
     if skinny_mma.takes(few, target):
         return skinny_mma.explain_problem(named, few, target, table)
-    if not target.is_cpu and is_skinny(problem):
+    if is_skinny(problem, target):
         return gemv.explain_problem(named, as_gemv(few), target, table)
     choice = choose_matrix(problem, target, table) or choose(problem, target, table)
     policy: Policy | None = choice.policy
@@ -154,7 +154,9 @@ def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization
     """What the policies of all shape classes build, by formula and by shipped rows."""
     problem = contiguous(4096, 4096, 4096, dtype)
     if target.is_cpu:
-        return _packed(problem, target)
+        vectors = (replace(problem, n=1), replace(problem, m=1).transpose())
+        by_gemv = [gemv.specialization_of(as_gemv(one), target) for one in vectors]
+        return [*_packed(problem, target), *by_gemv]
     choices, shipped = [GemmChoice("direct")], TuningTable.shipped()
     for name in SHAPE_CLASSES:
         policy = GemmPolicy.for_shape_class(target, problem.compute, name)

@@ -46,11 +46,11 @@ def ways(engine: Engine, problem: GemmProblem) -> Iterator[Way]:
     each shape class on SIMD and matrix units, with k whole, split as far as it goes, and between;
     on both, what serves few columns.  Policies are those of the engine's table.
     """
+    if is_skinny(problem, engine.target):
+        yield Way("gemv", partial(SkinnyGemm.by_gemv, engine, problem))
     if engine.target.is_cpu:
         for packed in packed_choices(problem, engine.target, engine.table):
             yield Way(_packed_name(packed), partial(PackedGemm, engine, problem, packed))
-        if is_skinny(problem) and min(problem.m, problem.n) == 1:
-            yield Way("gemv", partial(SkinnyGemm.by_gemv, engine, problem))
         return
     yield Way("direct", partial(SimtGemm, engine, problem, GemmChoice("direct")))
     if problem.k == 0:
@@ -59,8 +59,6 @@ def ways(engine: Engine, problem: GemmProblem) -> Iterator[Way]:
         yield Way(_tiled_name(choice), partial(SimtGemm, engine, problem, choice))
     for choice in _matrix_tiles(engine, problem):
         yield Way(_tiled_name(choice), partial(MatrixGemm, engine, problem, choice))
-    if is_skinny(problem):
-        yield Way("gemv", partial(SkinnyGemm.by_gemv, engine, problem))
     few = upright(problem)
     if skinny_mma.takes(few, engine.target) and works_on_few_columns(engine, few):
         yield Way("skinny", partial(SkinnyGemm.by_matrix_units, engine, problem))
