@@ -34,7 +34,8 @@ FIRST_TURN, FIRST_TURNS = 1e-3, 3
 TURNS = 9
 _MOST_CALLS = 200
 _HOPELESS = 3.0
-_OWN = "the library's choice"
+#: What :func:`contest` calls the choice.
+OWN = "the library's choice"
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,7 @@ class Contest:
             except PortableGPUError as error:
                 left_out[way.name] = str(error).splitlines()[0]
         times = contest(self._prepare(chosen, engine), rivals)
-        own_seconds = times.pop(_OWN)
+        own_seconds = times.pop(OWN)
         return Standing(case, name_of(chosen), own_seconds, times, left_out)
 
     def _prepare(self, path: GemmPath, engine: Engine) -> Prepared:
@@ -179,14 +180,14 @@ def contest(own: Prepared, rivals: Mapping[str, Prepared]) -> dict[str, float]:
 
     Where a rival looks faster by far, both are timed again, for longer.
     """
-    sides = {_OWN: own, **rivals}
+    sides = {OWN: own, **rivals}
     seconds = fastest(sides, FIRST_TURNS, FIRST_TURN)
     sure: set[str] = set()
     while True:
         best = min(seconds, key=seconds.__getitem__)
-        if best in sure or seconds[_OWN] <= _DOUBT * seconds[best]:
+        if best in sure or seconds[OWN] <= _DOUBT * seconds[best]:
             return seconds
-        pair = {name: sides[name] for name in (_OWN, best)}
+        pair = {name: sides[name] for name in (OWN, best)}
         seconds |= fastest(pair, TURNS, TURN)
         sure.add(best)
 
