@@ -55,7 +55,7 @@ def dispatch(
     if elem.needs_fp64 and not engine.target.fp64:
         raise UnsupportedError(f"{engine.target.facts.name} has no double precision for {dtype}")
     cases = random_products(count, dtype, seed, engine.maps_host_memory)
-    options = ["--dtype", dtype, "--shapes", str(count), "--seed", str(seed), "--budget", budget]
+    options = ["--dtype", dtype, "--shapes", str(count), "--seed", str(seed)]
     options += [] if device is None else ["--device", device]
     found = Report(engine, [], TURNS, ["bench", "dispatch", *options], device)
     complete = _run(Contest(engine, cases), cases, deadline, found.standings, status)
