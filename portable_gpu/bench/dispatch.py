@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
+from portable_gpu.bench import measure
 from portable_gpu.bench.cases import Case
-from portable_gpu.bench.measure import TURN
 from portable_gpu.bench.operands import shapes, uniform
 from portable_gpu.bench.peers import Prepared
 from portable_gpu.dtypes import dtype_of
@@ -27,13 +27,14 @@ from portable_gpu.runtime.engine import Engine
 #: A choice that takes so many times the time of the best by hand is a fault.
 FAULT = 2.0
 _DOUBT = 1.25  # from here on it is timed again: the best of many short measurements flatters
+#: The largest extents, of products of a batch too; the most of them, and how many are of batches.
 _LARGEST, _LARGEST_OF_BATCH, _MOST_PRODUCTS, _BATCHED = 4096, 256, 64, 0.2
 _MOST_FLOP = {True: 2e9, False: 2e10}  # of a product, by whether the device is a CPU
 #: Seconds of a turn at the first look, and turns of each side; then turns of ``measure.TURN``.
 FIRST_TURN, FIRST_TURNS = 1e-3, 3
 TURNS = 9
-_MOST_CALLS = 200
-_HOPELESS = 3.0
+_MOST_CALLS = 200  # of a turn
+_HOPELESS = 3.0  # times the first side's time
 #: What :func:`contest` calls the choice.
 OWN = "the library's choice"
 
@@ -111,7 +112,7 @@ def random_products(count: int, dtype: str, seed: int, on_cpu: bool) -> list[Cas
         return int(exp(rng.uniform(0, log(most + 1))))
 
     while len(found) < count:
-        batch = extent(_MOST_PRODUCTS) if rng.random() < _BATCHED else None
+        batch = max(2, extent(_MOST_PRODUCTS)) if rng.random() < _BATCHED else None
         m, k, n = (extent(_LARGEST if batch is None else _LARGEST_OF_BATCH) for _ in range(3))
         trans = rng.choice("NT") + rng.choice("NT")
         case = Case("gemm", (m, k, n), dtype, trans=trans, batch=batch)
@@ -188,7 +189,7 @@ def contest(own: Prepared, rivals: Mapping[str, Prepared]) -> dict[str, float]:
         if best in sure or seconds[OWN] <= _DOUBT * seconds[best]:
             return seconds
         pair = {name: sides[name] for name in (OWN, best)}
-        seconds |= fastest(pair, TURNS, TURN)
+        seconds |= fastest(pair, TURNS, measure.TURN)
         sure.add(best)
 
 

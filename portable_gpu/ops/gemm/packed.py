@@ -44,6 +44,8 @@ WHOLE_USES = 8
 #: Where B is not packed: steps of a tile at a time, and bytes of a row of B for a work-item.
 VISIT = 64
 RUN_BYTES = 4 << 10
+#: Steps of k from which on what a work-item packs counts for more than how it stores C.
+LONG_ITEM = 200
 #: Memory is read in runs of at least this length where panels lie across it.
 PAGE_BYTES = 4 << 10
 #: Below this much work a second thread costs more to wake than it saves.
@@ -188,7 +190,7 @@ class PackedChoice:
 def choose_packed(problem: GemmProblem, target: Target, table: TuningTable) -> PackedChoice:
     """The row of the table, the product's extents and its strides decide."""
     row = _row(problem, target, table)
-    swapped = prefers_transpose(problem, row.policy)
+    swapped = prefers_transpose(problem, row.policy, target.compute_units)
     core = transposed(problem) if swapped else problem
     policy = row.policy.fit(core.m, core.n, core.k, core.compute)
     whole = takes_whole(core, policy, target.compute_units)
@@ -631,23 +633,32 @@ def whole_bytes(core: GemmProblem, policy: PackedPolicy) -> int:
 
 def takes_whole(core: GemmProblem, policy: PackedPolicy, units: int) -> bool:
     """Whether single work-items make whole products."""
-    if whole_bytes(core, policy) > L2_BYTES:
-        return False
-    return core.flop <= SERIAL_FLOP or core.batch_size >= 4 * units
+    return whole_bytes(core, policy) <= L2_BYTES and is_item(core, units)
 
 
-def prefers_transpose(problem: GemmProblem, policy: PackedPolicy) -> bool:
+def is_item(problem: GemmProblem, units: int) -> bool:
+    """Whether a product is work for one work-item, if it fits the cache."""
+    return problem.flop <= SERIAL_FLOP or problem.batch_size >= 4 * units
+
+
+def prefers_transpose(problem: GemmProblem, policy: PackedPolicy, units: int) -> bool:
     """Whether ``C^T = B^T A^T`` is the better product.
 
-    An operand that is read in place because the other one is narrow is best B where its rows
-    are contiguous, and best A where its columns of steps are; else C's rows should be contiguous.
+    A wide B beside few rows of A is best read where it lies: as B where its own rows are
+    contiguous, else as A of the transposed product, whose few columns are soon packed; and likewise
+    a tall A.  One work-item packs B sooner than A, which over a long k had better be the narrower
+    one.  Else C's rows should be contiguous.
     """
-    a, b, c = problem.a, problem.b, problem.c
-    narrow = SLAB_USES * policy.item_m
-    if problem.m <= narrow < problem.n and 1 in (b.row, b.col):
+    m, n, a, b, c = problem.m, problem.n, problem.a, problem.b, problem.c
+    few_rows, few_columns = SLAB_USES * policy.item_m, SLAB_USES * policy.item_n
+    if 1 in (b.row, b.col) and m <= (few_rows if b.col == 1 else few_columns) < n:
         return b.col != 1
-    if problem.n <= narrow < problem.m and 1 in (a.row, a.col):
+    if 1 in (a.row, a.col) and n <= (few_rows if a.row == 1 else few_columns) < m:
         return a.row == 1
+    if is_item(problem, units) and problem.k >= LONG_ITEM and n > m:
+        fitted = policy.fit(m, n, problem.k, problem.compute)
+        if in_place(b, problem.compute) and not _reads_b_in_place(problem, fitted):
+            return True
     return c.col != 1 and (c.row == 1 or abs(c.row) < abs(c.col))
 
 
