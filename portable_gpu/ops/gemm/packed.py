@@ -44,8 +44,10 @@ WHOLE_USES = 8
 #: Where B is not packed: steps of a tile at a time, and bytes of a row of B for a work-item.
 VISIT = 64
 RUN_BYTES = 4 << 10
-#: Steps of k from which on what a work-item packs counts for more than how it stores C.
-LONG_ITEM = 200
+#: Steps of k from which on what is packed counts for more than how C is stored.
+LONG_K = 200
+#: Below this much work for each compute unit nothing is packed that need not be: it costs a launch.
+LONE_FLOP = 8_000_000
 #: Memory is read in runs of at least this length where panels lie across it.
 PAGE_BYTES = 4 << 10
 #: Below this much work a second thread costs more to wake than it saves.
@@ -194,7 +196,7 @@ def choose_packed(problem: GemmProblem, target: Target, table: TuningTable) -> P
     core = transposed(problem) if swapped else problem
     policy = row.policy.fit(core.m, core.n, core.k, core.compute)
     whole = takes_whole(core, policy, target.compute_units)
-    a_packed, b_packed = _packs(core, policy, whole)
+    a_packed, b_packed = _packs(core, policy, whole, target.compute_units)
     return PackedChoice(policy, swapped, whole, a_packed, b_packed, row.origin, row.evidence)
 
 
@@ -220,15 +222,15 @@ def _row(problem: GemmProblem, target: Target, table: TuningTable) -> Choice[Pac
     return table.choose("gemm_packed", PackedPolicy, target, problem.compute, shape_class(problem))
 
 
-def _packs(core: GemmProblem, policy: PackedPolicy, whole: bool) -> tuple[bool, bool]:
+def _packs(core: GemmProblem, policy: PackedPolicy, whole: bool, units: int) -> tuple[bool, bool]:
     """Whether it pays to pack A, and B: by how many tiles each is used."""
+    a_fits, b_fits = in_place(core.a, core.compute), _reads_b_in_place(core, policy)
+    if a_fits and b_fits and not whole and core.flop <= LONE_FLOP * units:
+        return False, False
     uses = WHOLE_USES if whole else SLAB_USES
     panels_a, panels_b = -(-core.m // policy.item_m), -(-core.n // policy.item_n)
     a_packed = panels_b > uses and not _reads_rows(core, policy)
-    return (
-        a_packed or not in_place(core.a, core.compute),
-        panels_a > uses or not _reads_b_in_place(core, policy),
-    )
+    return a_packed or not a_fits, panels_a > uses or not b_fits
 
 
 def _reads_rows(core: GemmProblem, policy: PackedPolicy) -> bool:
@@ -644,22 +646,31 @@ def is_item(problem: GemmProblem, units: int) -> bool:
 def prefers_transpose(problem: GemmProblem, policy: PackedPolicy, units: int) -> bool:
     """Whether ``C^T = B^T A^T`` is the better product.
 
-    A wide B beside few rows of A is best read where it lies: as B where its own rows are
-    contiguous, else as A of the transposed product, whose few columns are soon packed; and likewise
-    a tall A.  One work-item packs B sooner than A, which over a long k had better be the narrower
-    one.  Else C's rows should be contiguous.
+    What decides is an operand that is better read where it lies, on either side; else C's rows
+    should be contiguous.
     """
-    m, n, a, b, c = problem.m, problem.n, problem.a, problem.b, problem.c
-    few_rows, few_columns = SLAB_USES * policy.item_m, SLAB_USES * policy.item_n
-    if 1 in (b.row, b.col) and m <= (few_rows if b.col == 1 else few_columns) < n:
-        return b.col != 1
-    if 1 in (a.row, a.col) and n <= (few_rows if a.row == 1 else few_columns) < m:
-        return a.row == 1
-    if is_item(problem, units) and problem.k >= LONG_ITEM and n > m:
-        fitted = policy.fit(m, n, problem.k, problem.compute)
-        if in_place(b, problem.compute) and not _reads_b_in_place(problem, fitted):
-            return True
+    for one, swapped in ((problem, False), (transposed(problem), True)):
+        turn = _wide_b_turns(one, policy, units)
+        if turn is not None:
+            return turn != swapped
+    c = problem.c
     return c.col != 1 and (c.row == 1 or abs(c.row) < abs(c.col))
+
+
+def _wide_b_turns(p: GemmProblem, policy: PackedPolicy, units: int) -> bool | None:
+    """Whether a B that is wider than A is tall turns the product about; ``None``: it does not say.
+
+    Beside few rows of A it is best read where it lies: as B where its own rows are contiguous, else
+    as A of the transposed product, whose few columns are soon packed.  One work-item packs B and
+    not A, which over a long k had better be the narrower one.
+    """
+    if p.m >= p.n or not in_place(p.b, p.compute):
+        return None
+    in_rows = _reads_b_in_place(p, policy.fit(p.m, p.n, p.k, p.compute))
+    if in_rows:
+        return False if p.m <= SLAB_USES * policy.item_m < p.n else None
+    few = p.b.row == 1 and p.m <= SLAB_USES * policy.item_n < p.n
+    return True if p.k >= LONG_K and (few or is_item(p, units)) else None
 
 
 __all__ = ["PackedGemm", "PackedPolicy"]
