@@ -53,6 +53,24 @@ def test_one_work_item_packs_the_narrower_operand_over_a_long_k() -> None:
     assert not choice(3, 10, 3563, "TN", "float16").swapped  # both are converted, and so packed
 
 
+def test_a_b_too_narrow_for_a_vector_of_its_rows_counts_as_packed() -> None:
+    found = choice(7, 17, 3124, "NN")  # tiles of 24 columns
+    assert found.swapped
+    assert found.whole
+
+
+def test_short_sums_leave_c_as_it_lies() -> None:
+    assert not choice(26, 2058, 2, "NT").swapped
+
+
+def test_little_work_packs_nothing_that_need_not_be() -> None:
+    units = CPU.compute_units
+    little, much = choice(100, 200 * units, 100, "NN"), choice(400, 600 * units, 100, "NN")
+    assert not little.whole
+    assert (little.a_packed, little.b_packed) == (False, False)
+    assert much.b_packed
+
+
 def test_a_vector_goes_to_gemv() -> None:
     for sizes in ((1, 500, 300), (500, 1, 300)):
         assert explain("gemm", *sizes, target="cpu").kernels[0].startswith("gemv/")
