@@ -45,7 +45,7 @@ WHOLE_USES = 8
 VISIT = 64
 RUN_BYTES = 4 << 10
 #: Steps of k from which on what is packed counts for more than how C is stored.
-LONG_K = 200
+LONG_K = 100
 #: Below this much work for each compute unit nothing is packed that need not be: it costs a launch.
 LONE_FLOP = 8_000_000
 #: Memory is read in runs of at least this length where panels lie across it.
