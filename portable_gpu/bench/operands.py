@@ -23,7 +23,7 @@ def operands(case: Case, seed: int = 1) -> Operands:
     """
     rng = np.random.default_rng(seed)
     dtype = dtype_of(case.dtype)
-    return tuple(_uniform(rng, shape, dtype) for shape in shapes(case))
+    return tuple(uniform(rng, shape, dtype) for shape in shapes(case))
 
 
 def shapes(case: Case) -> tuple[tuple[int, ...], ...]:
@@ -52,7 +52,8 @@ def copies(case: Case, cache_bytes: int, memory_bytes: int) -> int:
     return max(1, min(wanted, memory_bytes // 8 // nbytes))
 
 
-def _uniform(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+def uniform(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """Random values in [-1, 1), of complex numbers both parts."""
     elem = element(dtype)
     real = np.float64 if elem.needs_fp64 else np.float32
     values = rng.random((*shape, elem.components), real)

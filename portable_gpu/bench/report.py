@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
+from portable_gpu.bench.dispatch import FIRST_TURN, FIRST_TURNS, Distribution, Standing
 from portable_gpu.bench.ladder import Ladder
 from portable_gpu.bench.measure import TURN, Remark, Row
 from portable_gpu.bench.peers import Peer
@@ -35,6 +36,7 @@ class Report:
         device: The device as it was asked for.
         roofs: What the device can do.
         rows, remarks, ladders: The figures, and why some are missing.
+        standings: Of the choice of paths.
     """
 
     engine: Engine
@@ -46,6 +48,7 @@ class Report:
     rows: list[Row] = field(default_factory=list)
     remarks: list[Remark] = field(default_factory=list)
     ladders: list[Ladder] = field(default_factory=list)
+    standings: list[Standing] = field(default_factory=list)
 
     def add(self, found: Row | Remark) -> None:
         """Keep a row or a remark."""
@@ -94,6 +97,7 @@ class Report:
                 for r in self.remarks
             ],
             "ladders": [asdict(ladder) for ladder in self.ladders],
+            "dispatch": None if not self.standings else _dispatch(self.standings),
         }
 
     def _row(self, row: Row) -> dict[str, Any]:
@@ -128,6 +132,14 @@ def _roofs(roofs: Roofs) -> dict[str, Any]:
     return {
         "copy_bytes_per_second": asdict(roofs.copy),
         "flops": {real: asdict(found) for real, found in roofs.fma.items()},
+    }
+
+
+def _dispatch(standings: Sequence[Standing]) -> dict[str, Any]:
+    return {
+        "first_look": {"turns": FIRST_TURNS, "turn_seconds": FIRST_TURN},
+        "distribution": asdict(Distribution.of(standings)),
+        "products": [standing.to_dict() for standing in standings],
     }
 
 

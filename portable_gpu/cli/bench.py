@@ -11,7 +11,6 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from portable_gpu.bench.cases import OPERATIONS, Case, cases
@@ -22,7 +21,9 @@ from portable_gpu.bench.report import Report
 from portable_gpu.bench.roofs import Roofs, measure_roofs
 from portable_gpu.bench.sizes import SYNTAX, parse_sizes
 from portable_gpu.bench.statistics import Statistic
+from portable_gpu.cli.dispatch import dispatch
 from portable_gpu.cli.path import path_of
+from portable_gpu.cli.progress import progress_bar
 from portable_gpu.errors import ArgumentError, PortableGPUError
 from portable_gpu.runtime.engine import Engine
 
@@ -32,7 +33,7 @@ _WIDTH = 150  # columns of the table; a narrower terminal wraps its lines
 
 def bench(
     operation: Annotated[
-        str, typer.Argument(help=f"{', '.join(OPERATIONS)}.", metavar="OPERATION")
+        str, typer.Argument(help=f"{', '.join(OPERATIONS)} or dispatch.", metavar="OPERATION")
     ] = "all",
     dtype: Annotated[str, typer.Option(help="Comma list of NumPy names.")] = "float32",
     sizes: Annotated[str | None, typer.Option(help=SYNTAX)] = None,
@@ -51,21 +52,42 @@ def bench(
         Path | None, typer.Option("--json", help="Write every figure to a file.", metavar="FILE")
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the figures.", metavar="FILE.png")] = None,
+    shapes: Annotated[
+        int | None, typer.Option(help="dispatch: random products (500).", min=1)
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="dispatch: of the random products (1).")] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(help="dispatch: time for everything, as 90s or 10m (5m).", metavar="TIME"),
+    ] = None,
 ) -> None:
     """Time the library and its peers by turns, and compare with the device's measured roofs.
 
     Every result is checked before it is timed.  The ratio is the peer's time over ours.
+
+    dispatch times random products of gemm against every path forced by hand, and fails where the
+    library's own choice takes twice the time of the best.
     """
+    output, status = Console(highlight=False), Console(stderr=True, highlight=False)
+    output.width = max(output.width, _WIDTH)
+    if operation == "dispatch":
+        if sizes is not None or peers is not None or ladder or plot is not None:
+            raise ArgumentError("dispatch takes none of --sizes, --peers, --ladder and --plot")
+        count, seed = 500 if shapes is None else shapes, 1 if seed is None else seed
+        dispatch(dtype, count, seed, budget or "5m", device, report, output, status)
+        return
+    if (shapes, seed, budget) != (None, None, None):
+        raise ArgumentError(f"--shapes, --seed and --budget are for dispatch, not {operation}")
     if plot is not None and find_spec("matplotlib") is None:
         raise PortableGPUError(
             "--plot needs the package matplotlib: pip install 'portable_gpu[bench]'"
         )
     if operation not in OPERATIONS:
-        raise ArgumentError(f"no benchmark {operation!r}; there are: {', '.join(OPERATIONS)}")
+        raise ArgumentError(
+            f"no benchmark {operation!r}; there are: {', '.join(OPERATIONS)}, dispatch"
+        )
     if ladder and (operation not in ("gemv", "gemm", "all") or sizes is not None or plot):
         raise ArgumentError("--ladder takes gemv, gemm or all, and neither --sizes nor --plot")
-    output, status = Console(highlight=False), Console(stderr=True, highlight=False)
-    output.width = max(output.width, _WIDTH)
     names = _peer_names(peers)
     wanted = None if sizes is None else parse_sizes(sizes)
     engine = Engine(device)
@@ -136,7 +158,7 @@ def _command(
 def _run(timing: Bench, every: list[Case], found: Report, status: Console) -> bool:
     """Time every case.  Interrupted, it says so and leaves what was timed until then."""
     try:
-        with _progress(status) as progress:
+        with progress_bar(status) as progress:
             task = progress.add_task("", total=len(every))
             for case in every:
                 progress.update(task, description=escape(str(case)))
@@ -158,18 +180,6 @@ def _climb(timing: Bench, operation: str, found: Report, output: Console, status
                 else:
                     found.ladders.append(one)
         output.print(_ladder_table(found.ladders[-1]))
-
-
-def _progress(status: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description:<36}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=status,
-        transient=True,
-        disable=not status.is_terminal,
-    )
 
 
 def _draw(operation: str, found: Report, path: Path) -> None:

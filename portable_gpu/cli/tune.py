@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,6 +14,7 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 from rich.table import Table
 
+from portable_gpu.cli.budget import seconds_of
 from portable_gpu.cli.path import path_of
 from portable_gpu.errors import ArgumentError, PortableGPUError
 from portable_gpu.runtime.engine import Engine
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from portable_gpu.tuner.search import Tuner
 
 _WIDTH = 130  # columns of the table; a narrower terminal wraps its lines
-_BUDGET = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 #: Seconds of the budget that are left for the last lines, and for a picture.
 _CLOSING, _DRAWING = 2.0, 6.0
 
@@ -60,7 +59,7 @@ def tune(
     in use from then on, for this user.  Ctrl-C loses nothing: --resume goes on.
     """
     begin = time.monotonic()
-    seconds = _seconds(budget)
+    seconds = seconds_of(budget)
     if find_spec("optuna") is None:
         raise PortableGPUError("tune needs the package optuna: pip install 'portable_gpu[tune]'")
     if plot is not None and find_spec("matplotlib") is None:
@@ -162,13 +161,3 @@ def _outcome(progress: Progress) -> str:
         if found[name] != formula[name]
     ]
     return f"stored: {'; '.join(changed)}"
-
-
-def _seconds(budget: str) -> float:
-    """The seconds of ``1h30m``."""
-    match = _BUDGET.fullmatch(budget)
-    hours, minutes, seconds = (int(part or 0) for part in match.groups()) if match else (0, 0, 0)
-    total = 3600 * hours + 60 * minutes + seconds
-    if not total:
-        raise ArgumentError(f"--budget has {budget!r}; a time is like 90s, 10m or 1h30m")
-    return total

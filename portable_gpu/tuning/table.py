@@ -54,14 +54,22 @@ class RowKey:
 def device_keys(target: Target) -> tuple[str, ...]:
     """The names under which a target's rows are looked up: the device's, its kind's, its class's.
 
-    A CPU's kind is its runtime and its vectors' width, for a CPU's name says little of either.
+    A CPU's kind is its runtime, its vectors' width and its cache, for its name says little of them.
     Where a class is forced on a device, the device's rows are of another path.
     """
     facts, group = target.facts, f"class:{target.device_class}"
     own = f"{facts.name} as {target.device_class}" if target.forced else facts.name
     if not target.is_cpu:
         return own, group
-    return own, f"{group}, {facts.platform_name}, {target.vector_bytes}-byte vectors", group
+    kind = f"{target.vector_bytes}-byte vectors, {_cache_class(facts.cache_size)}"
+    return own, f"{group}, {facts.platform_name}, {kind}", group
+
+
+def _cache_class(nbytes: int) -> str:
+    """A cache's size down to a power of two: ``32-MiB cache`` has from 32 to 63 MiB."""
+    if nbytes < 1 << 20:
+        return "cache below 1 MiB"
+    return f"{1 << (nbytes.bit_length() - 21)}-MiB cache"
 
 
 def tuned_key(target: Target) -> str:

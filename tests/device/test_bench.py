@@ -11,7 +11,7 @@ import numpy as np
 import pyopencl.array as cla
 import pytest
 
-from portable_gpu.bench import measure
+from portable_gpu.bench import dispatch, measure
 from portable_gpu.bench.cases import Case, cases
 from portable_gpu.bench.ladder import Ladder, climb, ladders
 from portable_gpu.bench.measure import Bench, Remark, Row
@@ -146,6 +146,32 @@ def test_command(engine: Engine, tmp_path: Path, capsys: pytest.CaptureFixture[s
         assert row["share_of_roof"] > 0
         assert row["command"].startswith(f"portable-gpu bench gemm --sizes {row['size']} --dtype")
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(("fault", "status"), [(float("inf"), 0), (0.0, 1)])
+def test_dispatch(
+    fault: float,
+    status: int,
+    engine: Engine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(dispatch, "FAULT", fault)
+    monkeypatch.setattr(dispatch, "_LARGEST", 40)
+    report = tmp_path / "dispatch.json"
+    arguments = ["bench", "dispatch", "--shapes", "3", "--seed", "3", "--json", str(report)]
+    assert main([*arguments, "--budget", "1h"]) == status
+    output = capsys.readouterr().out
+    assert f"{engine.target.facts.name}: 3 of 3 products timed" in output
+    content = json.loads(report.read_text())
+    assert content["command"] == "portable-gpu bench dispatch --dtype float32 --shapes 3 --seed 3"
+    assert content["dispatch"]["distribution"]["count"] == 3
+    for product in content["dispatch"]["products"]:
+        assert product["size"] in output
+        assert product["ratio"] >= 1
+        assert product["own_seconds"] > 0
+        assert min(product["ways"].values()) == product["ways"][product["best"]] > 0
 
 
 def test_an_interrupted_run_keeps_what_it_has(

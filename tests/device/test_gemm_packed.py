@@ -158,6 +158,7 @@ def test_edges_of_tiles(
 ) -> None:
     """Sizes around the register tile and the depth, by slabs and by one work-item."""
     monkeypatch.setattr(packed, "SERIAL_FLOP", 0 if forced == "parallel" else 1 << 40)
+    monkeypatch.setattr(packed, "LONE_FLOP", 0)
     monkeypatch.setattr(packed, "SLAB_USES", 0)  # reading in place has tests of its own
     monkeypatch.setattr(packed, "WHOLE_USES", 0)
     policy = PackedPolicy.default(cpu.target, element(dtype))
@@ -172,7 +173,7 @@ def test_edges_of_tiles(
             a, b = values(rng, (m, k), dtype), values(rng, (k, n), dtype)
             for la, lb in (("C", "C"), ("F", "F")):
                 gemm = run_and_check(cpu, laid_out(a, la), laid_out(b, lb), dtype)
-                assert gemm.whole == (forced == "whole") or m * n * k > 100_000
+                assert gemm.choice.whole == (forced == "whole") or m * n * k > 100_000
 
 
 @pytest.mark.tiny
@@ -187,6 +188,7 @@ def test_tiny(cpu: Engine, shape: tuple[int, int, int]) -> None:
 @pytest.mark.tiny
 def test_tiny_in_parallel(cpu: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed, "SERIAL_FLOP", 0)
+    monkeypatch.setattr(packed, "LONE_FLOP", 0)
     rng = np.random.default_rng(4)
     a, b = values(rng, (14, 9), np.float32), values(rng, (9, 35), np.float32)
     run_and_check(cpu, laid_out(a, "F"), laid_out(b, "F"), np.float32, 2, 3)
@@ -226,6 +228,7 @@ def test_operands_of_few_tiles_are_read_in_place(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(packed, "SERIAL_FLOP", 0 if forced == "parallel" else 1 << 40)
+    monkeypatch.setattr(packed, "LONE_FLOP", 0)
     monkeypatch.setattr(packed, "L2_BYTES", 0 if forced == "parallel" else 1 << 30)
     monkeypatch.setattr(packed, "WHOLE_USES", 1 << 30)
     m, n, k = shape
@@ -233,7 +236,7 @@ def test_operands_of_few_tiles_are_read_in_place(
     a = laid_out(values(rng, (m, k), np.float32), layouts[0])
     b = laid_out(values(rng, (k, n), np.float32), layouts[1])
     gemm = run_and_check(cpu, a, b, np.float32)
-    assert gemm.whole == (forced == "whole")
+    assert gemm.choice.whole == (forced == "whole")
     assert not (gemm.form.a_packed and gemm.form.b_packed)
 
 
@@ -248,6 +251,7 @@ def test_deep_products_split_k(cpu: Engine, dtype: Any) -> None:
 def test_slabs_bound_the_workspace(cpu: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed, "WORKSPACE", 3 * 40_000)
     monkeypatch.setattr(packed, "SERIAL_FLOP", 0)
+    monkeypatch.setattr(packed, "LONE_FLOP", 0)
     rng = np.random.default_rng(9)
     for shape in ((), (7,)):
         a, b = values(rng, (*shape, 130, 1300), np.float32), values(rng, (1300, 170), np.float32)
@@ -262,6 +266,7 @@ def test_slabs_bound_the_workspace(cpu: Engine, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("forced", ["parallel", "whole"])
 def test_batches(cpu: Engine, forced: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed, "SERIAL_FLOP", 0)
+    monkeypatch.setattr(packed, "LONE_FLOP", 0)
     monkeypatch.setattr(packed, "L2_BYTES", 0 if forced == "parallel" else 1 << 20)
     rng = np.random.default_rng(10)
     cases = [((37,), (37,)), ((37,), ()), ((), (37,)), ((3, 5), (5,)), ((4, 1), (1, 9))]
@@ -269,7 +274,7 @@ def test_batches(cpu: Engine, forced: str, monkeypatch: pytest.MonkeyPatch) -> N
         a = values(rng, (*batch_a, 33, 31), np.float32)
         b = values(rng, (*batch_b, 31, 35), np.float32)
         gemm = run_and_check(cpu, a, laid_out(b, "F"), np.float32, 1, 1)
-        assert gemm.whole == (forced == "whole")
+        assert gemm.choice.whole == (forced == "whole")
     bias = values(rng, (37, 33, 1), np.float32)
     a, b = values(rng, (37, 33, 31), np.float32), values(rng, (37, 31, 35), np.float32)
     c = np.empty((37, 33, 35), np.float32)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import signal
 import sqlite3
 import subprocess
@@ -178,6 +179,25 @@ def test_a_faster_and_right_policy_is_stored(tmp_path: Path, job: Job) -> None:
     assert choice.policy == winner
     told = pg.explain("gemv", 96, 64, engine=Engine(queue=ENGINE.queue, table=table))
     assert "speed_up 2" in str(told)
+
+
+def test_what_a_search_stores_can_be_merged_and_is_found_on_others_of_its_kind(
+    tmp_path: Path, job: Job, engine: Engine
+) -> None:
+    winner = other(job)
+    _, _, rows = search(tmp_path, job, Scripted(faster(winner)))
+    store(tmp_path / "rows.json", rows)
+    merge = runpy.run_path(str(ROOT / "tools" / "merge_tuning.py"))["merge"]
+    table = TuningTable(merge(tmp_path / "rows.json", tmp_path / "data"))
+    target = engine.target
+
+    def found(name: str) -> Policy:
+        there = replace(target, facts=replace(target.facts, name=name))
+        kernel, shapes = job.key.kernel, job.key.shape_class
+        return table.choose(kernel, type(winner), there, job.elem, shapes, job.default).policy
+
+    assert found(target.facts.name) == winner
+    assert found("another device") == (winner if target.is_cpu else job.default)
 
 
 @pytest.mark.parametrize("wrongly", [drops_a_term_of_odd_sums, leaves_the_result_alone])

@@ -60,14 +60,22 @@ POLICY = PackedPolicy.default(CPU, FLOAT).to_dict() | {"chunk": 128}
 # -- keys
 
 
-def test_a_cpus_rows_go_by_runtime_and_vector_width() -> None:
-    other = replace(CPU, facts=replace(CPU.facts, name="another processor"))
-    assert tuned_key(other) == tuned_key(CPU)
-    assert CPU.facts.platform_name in tuned_key(CPU)
-    narrow = replace(CPU, vector_bytes=16)
-    elsewhere = replace(CPU, facts=replace(CPU.facts, platform_name="another runtime"))
-    assert len({tuned_key(t) for t in (CPU, narrow, elsewhere)}) == 3
-    assert device_keys(CPU)[-1] == "class:cpu"
+def cpu_with(vector_bytes: int = 64, **facts: Any) -> Target:
+    return replace(CPU, vector_bytes=vector_bytes, facts=replace(CPU.facts, **facts))
+
+
+def test_a_cpus_rows_go_by_runtime_vector_width_and_cache() -> None:
+    wide = cpu_with(cache_size=32 << 20)
+    assert tuned_key(wide) == (
+        "class:cpu, Portable Computing Language, 64-byte vectors, 32-MiB cache"
+    )
+    assert tuned_key(cpu_with(cache_size=48 << 20, name="another processor")) == tuned_key(wide)
+    others = (
+        cpu_with(32), cpu_with(platform_name="another runtime"), cpu_with(cache_size=64 << 20),
+        cpu_with(cache_size=31 << 20), cpu_with(cache_size=1 << 20), cpu_with(cache_size=0),
+    )  # fmt: skip
+    assert len({tuned_key(target) for target in (wide, *others)}) == 7
+    assert device_keys(wide) == (wide.facts.name, tuned_key(wide), "class:cpu")
 
 
 def test_a_gpus_rows_go_by_its_name_and_a_forced_class_has_its_own() -> None:
@@ -246,6 +254,23 @@ def test_maintainers_merge(tmp_path: Path) -> None:
     assert len(merge_tool().merge(source, folder)) == 2
     assert len(read_rows(folder / "nvidia_h200.json")) == 2
     assert all(path.suffix == ".json" for path in folder.iterdir())
+
+
+def test_a_merged_row_of_a_cpu_serves_others_of_its_kind(tmp_path: Path) -> None:
+    measured = cpu_with(cache_size=32 << 20)
+    source, folder = tmp_path / "user.json", tmp_path / "data"
+    store(source, [row(POLICY, device=tuned_key(measured))])
+    (written,) = merge_tool().merge(source, folder)
+    table = TuningTable([written])
+
+    def chunk(target: Target) -> int:
+        return table.choose("gemm_packed", PackedPolicy, target, FLOAT, "square").policy.chunk
+
+    assert chunk(cpu_with(name="another processor", cache_size=36 << 20)) == POLICY["chunk"]
+    formula = PackedPolicy.default(measured, FLOAT).chunk
+    assert formula != POLICY["chunk"]
+    assert chunk(cpu_with(32, cache_size=32 << 20)) == formula  # AVX2
+    assert chunk(cpu_with(cache_size=256 << 20)) == formula
 
 
 def test_rows_without_evidence_are_not_merged(tmp_path: Path) -> None:

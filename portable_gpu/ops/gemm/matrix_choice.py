@@ -15,13 +15,13 @@ from portable_gpu.tuning.table import TuningTable
 _FIXED = 6.0  # filling the stages and storing a tile, per tile of a group
 _MEETING = 3.0  # the parts of a tile wait for each other
 _SUM = 2.0  # a part of a large tile, written and read
-_MOST_BATCH = 65535
+MOST_BATCH = 65535
 
 
 def choose_matrix(problem: GemmProblem, target: Target, table: TuningTable) -> GemmChoice | None:
     """The policy with the least estimated time; ``None`` where matrix units do not apply."""
     p, form = problem, format_of(problem, target)
-    if form is None or p.k == 0 or p.batch_size > _MOST_BATCH:
+    if form is None or p.k == 0 or p.batch_size > MOST_BATCH:
         return None
     if p.m * p.n <= 64 and p.k <= 64:
         return None

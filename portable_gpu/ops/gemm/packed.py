@@ -7,7 +7,8 @@ Source: Goto & van de Geijn, *Anatomy of high-performance matrix multiplication*
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any
 
 import pyopencl as cl
@@ -43,6 +44,10 @@ WHOLE_USES = 8
 #: Where B is not packed: steps of a tile at a time, and bytes of a row of B for a work-item.
 VISIT = 64
 RUN_BYTES = 4 << 10
+#: Steps of k from which on what is packed counts for more than how C is stored.
+LONG_K = 100
+#: Below this much work for each compute unit nothing is packed that need not be: it costs a launch.
+LONE_FLOP = 8_000_000
 #: Memory is read in runs of at least this length where panels lie across it.
 PAGE_BYTES = 4 << 10
 #: Below this much work a second thread costs more to wake than it saves.
@@ -163,9 +168,85 @@ def shape_class(problem: GemmProblem) -> str:
     return "wide" if n >= OBLONG * m else "square"
 
 
-def choose_packed(problem: GemmProblem, target: Target, table: TuningTable) -> Choice[PackedPolicy]:
-    """The policy of a product, before it is fitted to the extents."""
+@dataclass(frozen=True)
+class PackedChoice:
+    """How the packed gemm goes about a product.
+
+    Attributes:
+        policy: Fitted to the extents of what is computed.
+        swapped: Whether that is ``C^T = B^T A^T``.
+        whole: Whether single work-items make whole products.
+        a_packed, b_packed: Whether tiles read the operand packed, or where it lies.
+        origin, evidence: Where the policy came from.
+    """
+
+    policy: PackedPolicy
+    swapped: bool
+    whole: bool
+    a_packed: bool
+    b_packed: bool
+    origin: str = ""
+    evidence: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+
+def choose_packed(problem: GemmProblem, target: Target, table: TuningTable) -> PackedChoice:
+    """The row of the table, the product's extents and its strides decide."""
+    row = _row(problem, target, table)
+    swapped = prefers_transpose(problem, row.policy, target.compute_units)
+    core = transposed(problem) if swapped else problem
+    policy = row.policy.fit(core.m, core.n, core.k, core.compute)
+    whole = takes_whole(core, policy, target.compute_units)
+    a_packed, b_packed = _packs(core, policy, whole, target.compute_units)
+    return PackedChoice(policy, swapped, whole, a_packed, b_packed, row.origin, row.evidence)
+
+
+def packed_choices(
+    problem: GemmProblem, target: Target, table: TuningTable
+) -> Iterator[PackedChoice]:
+    """Every choice that the kernels can carry out with the table's policy."""
+    row = _row(problem, target, table)
+    for swapped in (False, True):
+        core = transposed(problem) if swapped else problem
+        policy = row.policy.fit(core.m, core.n, core.k, core.compute)
+        fits = whole_bytes(core, policy) <= L2_BYTES
+        a_ways = (True, False) if in_place(core.a, core.compute) else (True,)
+        b_ways = (True, False) if _reads_b_in_place(core, policy) else (True,)
+        for whole, a_packed, b_packed in product(
+            (False, True) if fits else (False,), a_ways, b_ways
+        ):
+            yield PackedChoice(policy, swapped, whole, a_packed, b_packed, row.origin, row.evidence)
+
+
+def _row(problem: GemmProblem, target: Target, table: TuningTable) -> Choice[PackedPolicy]:
+    """The policy before it is fitted to the extents."""
     return table.choose("gemm_packed", PackedPolicy, target, problem.compute, shape_class(problem))
+
+
+def _packs(core: GemmProblem, policy: PackedPolicy, whole: bool, units: int) -> tuple[bool, bool]:
+    """Whether it pays to pack A, and B: by how many tiles each is used."""
+    a_fits, b_fits = in_place(core.a, core.compute), _reads_b_in_place(core, policy)
+    if a_fits and b_fits and not whole and core.flop <= LONE_FLOP * units:
+        return False, False
+    uses = WHOLE_USES if whole else SLAB_USES
+    panels_a, panels_b = -(-core.m // policy.item_m), -(-core.n // policy.item_n)
+    a_packed = panels_b > uses and not _reads_rows(core, policy)
+    return a_packed or not a_fits, panels_a > uses or not b_fits
+
+
+def _reads_rows(core: GemmProblem, policy: PackedPolicy) -> bool:
+    """Whether A is better read where it lies, by how many tiles it may be used.
+
+    Its rows lie along k, are few enough to walk along together, and not at distances that put
+    them all into one set of the cache.  Measured: 1 to 3 % over packing.
+    """
+    a, pitch = core.a, core.a.row * core.a.elem.itemsize
+    return a.col == 1 and policy.item_m <= 6 and pitch % (2 * PAGE_BYTES) != 0
+
+
+def _reads_b_in_place(core: GemmProblem, policy: PackedPolicy) -> bool:
+    """Whether tiles can read B where it lies: vectors along its rows, one of them at least."""
+    b = core.b
+    return in_place(b, core.compute) and b.col == 1 and core.n >= policy.item_n
 
 
 def registers(target: Target) -> int:
@@ -256,30 +337,37 @@ class PackedGemm:
 
     Workspace: at most :data:`WORKSPACE` bytes, or what one panel of each operand needs.
     Order: fixed by the target, the policy and the shape.
+
+    Attributes:
+        problem: What is computed.
+        choice: How.
+        form: What the text of the kernels depends on.
     """
 
-    def __init__(self, engine: Engine, problem: GemmProblem) -> None:
-        """Choose sizes and build the kernels."""
-        self.problem = problem
-        compute = problem.compute
-        choice = choose_packed(problem, engine.target, engine.table)
-        self._swapped = swapped = prefers_transpose(problem, choice.policy)
-        self._core = core = transposed(problem) if swapped else problem
+    def __init__(
+        self, engine: Engine, problem: GemmProblem, choice: PackedChoice | None = None
+    ) -> None:
+        """Build the kernels of a choice, by :func:`choose_packed` unless it is given."""
+        if choice is None:
+            choice = choose_packed(problem, engine.target, engine.table)
+        self.problem, self.choice = problem, choice
+        self._core = core = transposed(problem) if choice.swapped else problem
         self._units = engine.target.compute_units
-        self.policy = policy = choice.policy.fit(core.m, core.n, core.k, compute)
-        self.origin = choice.origin
+        policy = choice.policy
         self._panels_a = -(-core.m // policy.item_m)
         self._panels_b = -(-core.n // policy.item_n)
         self._whole_bytes = whole_bytes(core, policy)
-        self.whole = takes_whole(core, policy, self._units)
-        self.form = self._form()
+        self.form = Form(
+            mode(core.a.row, core.a.col), mode(core.b.col, core.b.row),
+            choice.a_packed, choice.b_packed, choice.swapped,
+        )  # fmt: skip
         self._once_a, self._once_b = not any(core.a.batch), not any(core.b.batch)
         context = {
             "problem": core, "policy": policy, "form": self.form, "pieces": pieces,
         }  # fmt: skip
-        name = "gemm/packed_whole" if self.whole else "gemm/packed"
+        name = "gemm/packed_whole" if self.choice.whole else "gemm/packed"
         self._programs, self._spec = engine.programs, specialize(name, engine.target, **context)
-        if self.whole:
+        if self.choice.whole:
             self._whole = self._bind_whole()
         else:
             self._block_up()
@@ -307,9 +395,9 @@ class PackedGemm:
         """
         a, b, *out = buffers
         at_a, at_b, *at_out = offsets
-        if self._swapped:
+        if self.choice.swapped:
             a, b, at_a, at_b = b, a, at_b, at_a
-        if self.whole:
+        if self.choice.whole:
             scratch = state.workspace(self._whole_items()[0] * self._whole_bytes)
             return self._whole(
                 state.queue, (scratch, a, b, *out), (alpha, beta, at_a, at_b, *at_out), wait_for
@@ -334,7 +422,7 @@ class PackedGemm:
     @property
     def workspace_bytes(self) -> int:
         """Scratch that one call takes."""
-        if self.whole:
+        if self.choice.whole:
             return self._whole_items()[0] * self._whole_bytes
         return self._bytes_a + self._bytes_b + self._bytes_sums
 
@@ -347,34 +435,9 @@ class PackedGemm:
         run = -(-core.batch_size // items)
         return -(-core.batch_size // run), run
 
-    def _form(self) -> Form:
-        core, policy = self._core, self.policy
-        uses = WHOLE_USES if self.whole else SLAB_USES  # by how many tiles packing pays off
-        a_packed = self._panels_b > uses and not self._reads_rows()
-        a_packed = a_packed or not in_place(core.a, core.compute)
-        b_packed = (
-            self._panels_a > uses
-            or not in_place(core.b, core.compute)
-            or core.b.col != 1
-            or core.n < policy.item_n
-        )
-        return Form(
-            mode(core.a.row, core.a.col), mode(core.b.col, core.b.row),
-            a_packed, b_packed, self._swapped,
-        )  # fmt: skip
-
-    def _reads_rows(self) -> bool:
-        """Whether A is better read where it lies, by how many tiles it may be used.
-
-        Its rows lie along k, are few enough to walk along together, and not at distances that put
-        them all into one set of the cache.  Measured: 1 to 3 % over packing.
-        """
-        a, pitch = self._core.a, self._core.a.row * self._core.a.elem.itemsize
-        return a.col == 1 and self.policy.item_m <= 6 and pitch % (2 * PAGE_BYTES) != 0
-
     def _block_up(self) -> None:
         """Cut the product into slabs that fit the workspace, and k into shares."""
-        core, policy = self._core, self.policy
+        core, policy = self._core, self.choice.policy
         lane = core.compute.itemsize
         tiles = self._panels_a * self._panels_b * core.batch_size
         wanted = -(-4 * self._units // tiles)
@@ -488,7 +551,7 @@ class PackedGemm:
             yield Step(tiles, False, move_a, move_b)
 
     def _bind_pack(self, slab: Slab) -> Launch:
-        core, policy, form = self._core, self.policy, self.form
+        core, policy, form = self._core, self.choice.policy, self.form
         panels_a = -(-slab.rows // policy.item_m) * form.a_packed
         panels_b = -(-slab.cols // policy.item_n) * form.b_packed
         (chunk_a, group_a), (chunk_b, group_b) = self._grains
@@ -507,7 +570,7 @@ class PackedGemm:
     def _bind_tiles(
         self, slab: Slab, share0: int, together: int, parts: int, finish: bool
     ) -> Launch:
-        policy = self.policy
+        policy = self.choice.policy
         panels_a, panels_b = -(-slab.rows // policy.item_m), -(-slab.cols // policy.item_n)
         blocks = -(-panels_a // policy.block_m)
         block = -(-panels_a // blocks)
@@ -572,24 +635,42 @@ def whole_bytes(core: GemmProblem, policy: PackedPolicy) -> int:
 
 def takes_whole(core: GemmProblem, policy: PackedPolicy, units: int) -> bool:
     """Whether single work-items make whole products."""
-    if whole_bytes(core, policy) > L2_BYTES:
-        return False
-    return core.flop <= SERIAL_FLOP or core.batch_size >= 4 * units
+    return whole_bytes(core, policy) <= L2_BYTES and is_item(core, units)
 
 
-def prefers_transpose(problem: GemmProblem, policy: PackedPolicy) -> bool:
+def is_item(problem: GemmProblem, units: int) -> bool:
+    """Whether a product is work for one work-item, if it fits the cache."""
+    return problem.flop <= SERIAL_FLOP or problem.batch_size >= 4 * units
+
+
+def prefers_transpose(problem: GemmProblem, policy: PackedPolicy, units: int) -> bool:
     """Whether ``C^T = B^T A^T`` is the better product.
 
-    An operand that is read in place because the other one is narrow is best B where its rows
-    are contiguous, and best A where its columns of steps are; else C's rows should be contiguous.
+    What decides is an operand that is better read where it lies, on either side; else C's rows
+    should be contiguous.
     """
-    a, b, c = problem.a, problem.b, problem.c
-    narrow = SLAB_USES * policy.item_m
-    if problem.m <= narrow < problem.n and 1 in (b.row, b.col):
-        return b.col != 1
-    if problem.n <= narrow < problem.m and 1 in (a.row, a.col):
-        return a.row == 1
+    for one, swapped in ((problem, False), (transposed(problem), True)):
+        turn = _wide_b_turns(one, policy, units)
+        if turn is not None:
+            return turn != swapped
+    c = problem.c
     return c.col != 1 and (c.row == 1 or abs(c.row) < abs(c.col))
+
+
+def _wide_b_turns(p: GemmProblem, policy: PackedPolicy, units: int) -> bool | None:
+    """Whether a B that is wider than A is tall turns the product about; ``None``: it does not say.
+
+    Beside few rows of A it is best read where it lies: as B where its own rows are contiguous, else
+    as A of the transposed product, whose few columns are soon packed.  One work-item packs B and
+    not A, which over a long k had better be the narrower one.
+    """
+    if p.m >= p.n or not in_place(p.b, p.compute):
+        return None
+    in_rows = _reads_b_in_place(p, policy.fit(p.m, p.n, p.k, p.compute))
+    if in_rows:
+        return False if p.m <= SLAB_USES * policy.item_m < p.n else None
+    few = p.b.row == 1 and p.m <= SLAB_USES * policy.item_n < p.n
+    return True if p.k >= LONG_K and (few or is_item(p, units)) else None
 
 
 __all__ = ["PackedGemm", "PackedPolicy"]

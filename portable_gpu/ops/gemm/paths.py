@@ -29,10 +29,7 @@ from portable_gpu.ops.gemm.packed import (
     choose_packed,
     mode,
     pieces,
-    prefers_transpose,
     shape_class,
-    takes_whole,
-    transposed,
 )
 from portable_gpu.ops.gemm.path import GemmPath
 from portable_gpu.ops.gemm.policy import SHAPE_CLASSES, GemmPolicy
@@ -49,13 +46,13 @@ from portable_gpu.tuning.table import TuningTable
 
 def make_path(engine: Engine, problem: GemmProblem) -> GemmPath:
     """The path of ``problem`` on the engine's device: the first that applies and works."""
-    if engine.target.is_cpu:
-        return PackedGemm(engine, problem)
     few = upright(problem)
     if skinny_mma.takes(few, engine.target) and works_on_few_columns(engine, few):
         return SkinnyGemm.by_matrix_units(engine, problem)
-    if is_skinny(problem):
+    if is_skinny(problem, engine.target):
         return SkinnyGemm.by_gemv(engine, problem)
+    if engine.target.is_cpu:
+        return PackedGemm(engine, problem)
     choice = choose_matrix(problem, engine.target, engine.table)
     if choice is not None and works(engine, problem):
         try:
@@ -100,14 +97,14 @@ def explain(
     if operation == "gemm" and not element(dtype).floating:
         raise DTypeError(f"gemm of {dtype}; floating dtypes (see matmul)")
     m, n, k = sizes
-    problem = _contiguous(m, n, k, dtype, batch, trans_a, trans_b)
+    problem = contiguous(m, n, k, dtype, batch, trans_a, trans_b)
     problem = replace(problem, precision=check_precision(precision))
     stack = "".join(f"{extent} x " for extent in batch)
     named = f"{operation} of {stack}({m} x {k} by {k} x {n}) {dtype} on {target.facts.name}"
     few = upright(problem)
     if skinny_mma.takes(few, target):
         return skinny_mma.explain_problem(named, few, target, table)
-    if not target.is_cpu and is_skinny(problem):
+    if is_skinny(problem, target):
         return gemv.explain_problem(named, as_gemv(few), target, table)
     choice = choose_matrix(problem, target, table) or choose(problem, target, table)
     policy: Policy | None = choice.policy
@@ -116,12 +113,9 @@ def explain(
     details: dict[str, Any] = {}
     if choice.path == "packed":
         packed = choose_packed(problem, target, table)
-        swapped = prefers_transpose(problem, packed.policy)
-        core = transposed(problem) if swapped else problem
-        policy = fitted = packed.policy.fit(core.m, core.n, core.k, problem.compute)
-        origin, evidence = packed.origin, packed.evidence
-        details = {"shape class": shape_class(problem), "transposed": swapped}
-        if takes_whole(core, fitted, target.compute_units):
+        policy, origin, evidence = packed.policy, packed.origin, packed.evidence
+        details = {"shape class": shape_class(problem), "transposed": packed.swapped}
+        if packed.whole:
             path, kernels = "packed, whole", _KERNELS["packed, whole"]
             why += "; each product is small enough for one work-item"
     elif choice.policy is not None:
@@ -158,9 +152,11 @@ _KERNELS: dict[str, tuple[str, ...]] = {
 
 def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization]:
     """What the policies of all shape classes build, by formula and by shipped rows."""
-    problem = _contiguous(4096, 4096, 4096, dtype)
+    problem = contiguous(4096, 4096, 4096, dtype)
     if target.is_cpu:
-        return _packed(problem, target)
+        vectors = (replace(problem, n=1), replace(problem, m=1).transpose())
+        by_gemv = [gemv.specialization_of(as_gemv(one), target) for one in vectors]
+        return [*_packed(problem, target), *by_gemv]
     choices, shipped = [GemmChoice("direct")], TuningTable.shipped()
     for name in SHAPE_CLASSES:
         policy = GemmPolicy.for_shape_class(target, problem.compute, name)
@@ -185,7 +181,7 @@ def _matrix_specializations(
     found = []
     for precision in PRECISIONS:
         for trans in ("N", "T"):
-            p = _contiguous(problem.m, problem.n, problem.k, dtype, trans_a=trans, trans_b=trans)
+            p = contiguous(problem.m, problem.n, problem.k, dtype, trans_a=trans, trans_b=trans)
             p = replace(p, precision=precision)
             form = format_of(p, target)
             if form is None:
@@ -212,7 +208,7 @@ def _packed(problem: GemmProblem, target: Target) -> list[Specialization]:
     return [specialize(name, target, **context) for name in names]
 
 
-def _contiguous(
+def contiguous(
     m: int, n: int, k: int, dtype: Any, batch: Shape = (), trans_a: str = "N", trans_b: str = "N"
 ) -> GemmProblem:
     """The problem of C-ordered arrays that start aligned."""

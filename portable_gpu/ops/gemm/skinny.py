@@ -1,4 +1,4 @@
-"""Products with few rows or columns on GPUs: by matrix units, or as a gemv of several vectors."""
+"""Products with few rows or columns: by matrix units, or as a gemv of one vector or several."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from portable_gpu.ops.gemm.skinny_mma import SkinnyMma
 from portable_gpu.ops.gemv.plan import GemvPlan
 from portable_gpu.ops.gemv.problem import GemvProblem
 from portable_gpu.runtime.engine import Engine, QueueState
+from portable_gpu.targets import Target
 
-#: The most rows, or columns, of C: a work-item has registers for the sums of so many.
+#: The most rows, or columns, of C on a GPU: a work-item has registers for the sums of so many.
 MOST_VECTORS = 8
 
 
@@ -23,12 +24,12 @@ def upright(problem: GemmProblem) -> GemmProblem:
     return problem.transpose() if problem.n > problem.m else problem
 
 
-def is_skinny(problem: GemmProblem) -> bool:
-    """Whether the product can be taken for a gemv of few vectors."""
-    p = problem
+def is_skinny(problem: GemmProblem, target: Target) -> bool:
+    """Whether the product can be taken for a gemv of few vectors; on a CPU, of one."""
+    p, most = problem, 1 if target.is_cpu else MOST_VECTORS
     few = p.b if p.n <= p.m else p.a
     return (
-        min(p.m, p.n) <= MOST_VECTORS
+        min(p.m, p.n) <= most
         and p.k > 0
         and not p.batch
         and not p.epilogue
@@ -55,12 +56,17 @@ def as_gemv(problem: GemmProblem, aligned: bool = True) -> GemvProblem:
 
 
 class SkinnyGemm:
-    """One launch that reads the large operand once."""
+    """One launch that reads the large operand once.
+
+    Attributes:
+        by_units: Whether matrix units multiply.
+    """
 
     def __init__(self, few: GemmPath, exchanged: bool) -> None:
         """A product; ``exchanged`` says whether ``few`` computes its transpose."""
         self._few = few
         self._exchanged = exchanged
+        self.by_units = isinstance(few, SkinnyMma)
 
     @classmethod
     def by_gemv(cls, engine: Engine, problem: GemmProblem) -> SkinnyGemm:

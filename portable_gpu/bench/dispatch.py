@@ -1,0 +1,218 @@
+"""The library's choice of a path, on random products, against every path forced by hand."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from math import exp, log, prod
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from portable_gpu.bench import measure
+from portable_gpu.bench.cases import Case
+from portable_gpu.bench.operands import shapes, uniform
+from portable_gpu.bench.peers import Prepared
+from portable_gpu.dtypes import dtype_of
+from portable_gpu.errors import PortableGPUError
+from portable_gpu.ops.gemm.path import GemmPath
+from portable_gpu.ops.gemm.paths import contiguous, make_path
+from portable_gpu.ops.gemm.problem import GemmProblem
+from portable_gpu.ops.gemm.ways import Way, name_of, ways
+from portable_gpu.runtime.engine import Engine
+
+#: A choice that takes so many times the time of the best by hand is a fault.
+FAULT = 2.0
+_DOUBT = 1.25  # from here on it is timed again: the best of many short measurements flatters
+#: The largest extents, of products of a batch too; the most of them, and how many are of batches.
+_LARGEST, _LARGEST_OF_BATCH, _MOST_PRODUCTS, _BATCHED = 4096, 256, 64, 0.2
+_MOST_FLOP = {True: 2e9, False: 2e10}  # of a product, by whether the device is a CPU
+#: Seconds of a turn at the first look, and turns of each side; then turns of ``measure.TURN``.
+FIRST_TURN, FIRST_TURNS = 1e-3, 3
+TURNS = 9
+_MOST_CALLS = 200  # of a turn
+_HOPELESS = 3.0  # times the first side's time
+#: What :func:`contest` calls the choice.
+OWN = "the library's choice"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How the choice of a path for one product stands against the ways to force one.
+
+    Attributes:
+        case: The product.
+        own: The way that was chosen.
+        own_seconds: Of a call, in its fastest turn.
+        ways: The same of each way by hand.
+        left_out: Ways that could not be built, and why.
+    """
+
+    case: Case
+    own: str
+    own_seconds: float
+    ways: Mapping[str, float]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def best(self) -> str:
+        """The fastest way by hand."""
+        return min(self.ways, key=self.ways.__getitem__)
+
+    @property
+    def ratio(self) -> float:
+        """The time of the choice over that of the best; 1 where nothing by hand is faster."""
+        return max(1.0, self.own_seconds / self.ways[self.best])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields and what follows from them, for JSON."""
+        fields = {name: value for name, value in asdict(self).items() if name != "case"}
+        named = {"size": self.case.size, "dtype": self.case.dtype, "flop": self.case.flop}
+        return {**named, **fields, "best": self.best, "ratio": self.ratio}
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """Of the ratios of many products.
+
+    Attributes:
+        count: How many.
+        median, ninety, ninety_nine, worst: Quantiles.
+        doubtful: Of how many the choice takes a quarter more time than the best by hand.
+        faults: Of how many it takes twice that time.
+    """
+
+    count: int
+    median: float
+    ninety: float
+    ninety_nine: float
+    worst: float
+    doubtful: int
+    faults: int
+
+    @classmethod
+    def of(cls, found: Sequence[Standing]) -> Distribution:
+        """The distribution of one product or more."""
+        ratios = np.array([standing.ratio for standing in found])
+        median, ninety, ninety_nine = (float(q) for q in np.quantile(ratios, (0.5, 0.9, 0.99)))
+        return cls(
+            len(found), median, ninety, ninety_nine, float(ratios.max()),
+            int((ratios > _DOUBT).sum()), int((ratios >= FAULT).sum()),
+        )  # fmt: skip
+
+
+def random_products(count: int, dtype: str, seed: int, on_cpu: bool) -> list[Case]:
+    """Products whose extents are uniform on a logarithmic scale; a fifth are of batches."""
+    rng, found = random.Random(seed), list[Case]()
+
+    def extent(most: int) -> int:
+        return int(exp(rng.uniform(0, log(most + 1))))
+
+    while len(found) < count:
+        batch = max(2, extent(_MOST_PRODUCTS)) if rng.random() < _BATCHED else None
+        m, k, n = (extent(_LARGEST if batch is None else _LARGEST_OF_BATCH) for _ in range(3))
+        trans = rng.choice("NT") + rng.choice("NT")
+        case = Case("gemm", (m, k, n), dtype, trans=trans, batch=batch)
+        if case.flop <= _MOST_FLOP[on_cpu]:
+            found.append(case)
+    return found
+
+
+class Contest:
+    """Times products on one engine, in memory that all of them share."""
+
+    def __init__(self, engine: Engine, cases: Sequence[Case]) -> None:
+        """Fill A and B with random numbers, as long as the longest of ``cases`` needs."""
+        self._engine = engine
+        self._buffers: dict[Engine, list[Any]] = {}
+        lengths = np.max([_lengths(case) for case in cases], axis=0)
+        dtype = dtype_of(cases[0].dtype)
+        rng = np.random.default_rng(1)
+        for one in (engine, *([] if engine.caller is None else [engine.caller])):
+            self._buffers[one] = [one.allocate(int(n) * dtype.itemsize) for n in lengths]
+            for buffer, length in zip(self._buffers[one][:2], lengths, strict=False):
+                cl.enqueue_copy(one.queue, buffer, uniform(rng, (int(length),), dtype))
+
+    def run(self, case: Case) -> Standing:
+        """Build every way of a product, then time them by turns."""
+        engine, problem = self._engine, problem_of(case)
+        elsewhere = engine.caller
+        if elsewhere is not None and engine.for_host_work(problem.bytes, problem.flop) is elsewhere:
+            engine, elsewhere = elsewhere, engine
+        chosen = make_path(engine, problem)
+        every = [(way, engine) for way in ways(engine, problem)]
+        if elsewhere is not None:
+            threads = "calling thread" if elsewhere is self._engine.caller else "worker threads"
+            every.append(
+                (Way(f"its choice, {threads}", partial(make_path, elsewhere, problem)), elsewhere)
+            )
+        rivals, left_out = {}, {}
+        for way, where in every:
+            try:
+                rivals[way.name] = self._prepare(way.bind(), where)
+                rivals[way.name].seconds(0, 1)
+            except PortableGPUError as error:
+                left_out[way.name] = str(error).splitlines()[0]
+        times = contest(self._prepare(chosen, engine), rivals)
+        own_seconds = times.pop(OWN)
+        return Standing(case, name_of(chosen), own_seconds, times, left_out)
+
+    def _prepare(self, path: GemmPath, engine: Engine) -> Prepared:
+        """Calls as users make them: with NumPy arrays each is waited for, on a GPU the last."""
+        state = engine.state()
+        enqueue = partial(path.enqueue, 1.0, 0.0, state, self._buffers[engine], (0, 0, 0))
+        if engine.maps_host_memory:
+            return Prepared([lambda: enqueue().wait()])
+        return Prepared([enqueue], state.queue.finish)
+
+
+def problem_of(case: Case) -> GemmProblem:
+    """The product of a case, of contiguous arrays."""
+    m, k, n = case.extents
+    batch = () if case.batch is None else (case.batch,)
+    return contiguous(m, n, k, dtype_of(case.dtype), batch, *case.trans)
+
+
+def contest(own: Prepared, rivals: Mapping[str, Prepared]) -> dict[str, float]:
+    """Seconds of a call of each rival, and of the choice.
+
+    Where a rival looks faster by far, both are timed again, for longer.
+    """
+    sides = {OWN: own, **rivals}
+    seconds = fastest(sides, FIRST_TURNS, FIRST_TURN)
+    sure: set[str] = set()
+    while True:
+        best = min(seconds, key=seconds.__getitem__)
+        if best in sure or seconds[OWN] <= _DOUBT * seconds[best]:
+            return seconds
+        pair = {name: sides[name] for name in (OWN, best)}
+        seconds |= fastest(pair, TURNS, measure.TURN)
+        sure.add(best)
+
+
+def fastest(sides: Mapping[str, Prepared], turns: int, turn: float) -> dict[str, float]:
+    """Seconds of a call in the fastest turn of each side.
+
+    What else runs can only slow a turn down.  Who takes long, and much longer than the first side,
+    gets no turn after the trial.
+    """
+    found: dict[str, float] = {}
+    calls: dict[str, int] = {}
+    for name, side in sides.items():
+        side.seconds(0, 1)
+        once = found[name] = side.seconds(0, 1)
+        if once <= max(turn, _HOPELESS * next(iter(found.values()))):
+            calls[name] = max(1, min(_MOST_CALLS, round(turn / max(once, 1e-9))))
+    for _ in range(turns):
+        for name, count in calls.items():
+            found[name] = min(found[name], sides[name].seconds(0, count) / count)
+    return found
+
+
+def _lengths(case: Case) -> tuple[int, ...]:
+    """Elements of A, B and C."""
+    m, _, n = case.extents
+    return (*(prod(shape) for shape in shapes(case)), m * n * (case.batch or 1))

@@ -1,0 +1,113 @@
+"""``portable-gpu bench dispatch``: the choice of a path against every path forced by hand."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from portable_gpu.bench.cases import Case
+from portable_gpu.bench.dispatch import (
+    FAULT,
+    TURNS,
+    Contest,
+    Distribution,
+    Standing,
+    random_products,
+)
+from portable_gpu.bench.report import Report
+from portable_gpu.cli.budget import seconds_of
+from portable_gpu.cli.progress import progress_bar
+from portable_gpu.dtypes import dtype_of, element
+from portable_gpu.errors import ArgumentError, UnsupportedError
+from portable_gpu.runtime.engine import Engine
+
+_SHOWN = 20
+
+
+def dispatch(
+    dtype: str,
+    count: int,
+    seed: int,
+    budget: str,
+    device: str | None,
+    report: Path | None,
+    output: Console,
+    status: Console,
+) -> None:
+    """Time as many of ``count`` random products as the budget allows.
+
+    Raises:
+        ArgumentError: ``dtype`` or ``budget`` cannot be.
+        UnsupportedError: The device lacks the dtype.
+        Exit: A choice takes twice the time of the best by hand, or the run was interrupted.
+    """
+    deadline = time.monotonic() + seconds_of(budget)
+    elem = element(dtype_of(dtype))
+    if not elem.floating:
+        raise ArgumentError(f"--dtype has {dtype}; floating-point types are timed")
+    engine = Engine(device)
+    if elem.needs_fp64 and not engine.target.fp64:
+        raise UnsupportedError(f"{engine.target.facts.name} has no double precision for {dtype}")
+    cases = random_products(count, dtype, seed, engine.maps_host_memory)
+    options = ["--dtype", dtype, "--shapes", str(count), "--seed", str(seed)]
+    options += [] if device is None else ["--device", device]
+    found = Report(engine, [], TURNS, ["bench", "dispatch", *options], device)
+    complete = _run(Contest(engine, cases), cases, deadline, found.standings, status)
+    if not found.standings:
+        status.print("no product was timed")
+        raise typer.Exit(1)
+    summary = Distribution.of(found.standings)
+    output.print(f"{escape(engine.target.facts.name)}: {summary.count} of {count} products timed")
+    output.print(_summary(summary))
+    output.print(_table(found.standings))
+    if report is not None:
+        report.write_text(json.dumps(found.to_dict(), indent=1) + "\n", encoding="utf-8")
+    if summary.faults or not complete:
+        raise typer.Exit(1)
+
+
+def _run(
+    contest: Contest, cases: list[Case], deadline: float, found: list[Standing], status: Console
+) -> bool:
+    """Time products until the time is up.  Interrupted, it leaves what was timed until then."""
+    try:
+        with progress_bar(status) as progress:
+            task = progress.add_task("", total=len(cases))
+            for case in cases:
+                if time.monotonic() >= deadline:
+                    break
+                progress.update(task, description=escape(str(case)))
+                found.append(contest.run(case))
+                progress.advance(task)
+    except KeyboardInterrupt:
+        status.print(f"interrupted; {len(found)} products were timed")
+        return False
+    return True
+
+
+def _summary(summary: Distribution) -> str:
+    s = summary
+    return (
+        f"Time of the choice over that of the best by hand: median {s.median:.2f}, "
+        f"90 % {s.ninety:.2f}, 99 % {s.ninety_nine:.2f}, worst {s.worst:.2f}; "
+        f"{s.doubtful} above 1.25, {s.faults} of {FAULT:g} or more"
+    )
+
+
+def _table(found: list[Standing]) -> Table:
+    table = Table(caption="Microseconds of a call in the fastest turn; ratio: choice / best.")
+    table.add_column("product", no_wrap=True)
+    for heading in ("ratio", "choice us", "best us"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for heading in ("choice", "best by hand"):
+        table.add_column(heading)
+    for one in sorted(found, key=lambda standing: standing.ratio, reverse=True)[:_SHOWN]:
+        times = (f"{seconds * 1e6:.4g}" for seconds in (one.own_seconds, one.ways[one.best]))
+        table.add_row(one.case.size, f"{one.ratio:.2f}", *times, one.own, one.best)
+    return table

@@ -1,0 +1,77 @@
+"""How the CPU's gemm goes about a product: which way round, and what it packs.  No device."""
+
+from __future__ import annotations
+
+import pytest
+
+from portable_gpu.bench.dispatch import problem_of, random_products
+from portable_gpu.ops.explain import explain
+from portable_gpu.ops.gemm.packed import PackedChoice, choose_packed, packed_choices
+from portable_gpu.ops.gemm.paths import contiguous
+from portable_gpu.targets import example_target
+from portable_gpu.tuning.table import TuningTable
+
+CPU, TABLE = example_target("cpu"), TuningTable([])
+
+
+def choice(m: int, n: int, k: int, trans: str, dtype: str = "float32") -> PackedChoice:
+    return choose_packed(contiguous(m, n, k, dtype, (), *trans), CPU, TABLE)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "complex64"])
+def test_the_choice_is_one_of_those_that_can_be_forced(dtype: str) -> None:
+    for case in random_products(300, dtype, 5, on_cpu=True):
+        problem = problem_of(case)
+        every = list(packed_choices(problem, CPU, TABLE))
+        assert choose_packed(problem, CPU, TABLE) in every, case
+        assert len(set(every)) == len(every)
+
+
+def test_a_wide_operand_along_k_is_read_in_place_as_a_of_the_transpose() -> None:
+    found = choice(20, 1200, 1000, "NT")
+    assert found.swapped
+    assert (found.a_packed, found.b_packed) == (False, True)
+    assert not choice(60, 1200, 1000, "NT").swapped
+    tall = choice(1200, 20, 1000, "NN")
+    assert not tall.swapped
+    assert (tall.a_packed, tall.b_packed) == (False, True)
+
+
+def test_a_wide_operand_of_contiguous_rows_is_read_in_place_as_b() -> None:
+    found = choice(12, 1200, 1000, "NN")
+    assert not found.swapped
+    assert not found.b_packed
+    tall = choice(1200, 12, 1000, "TN")
+    assert tall.swapped
+    assert not tall.b_packed
+
+
+def test_one_work_item_packs_the_narrower_operand_over_a_long_k() -> None:
+    assert choice(3, 10, 3563, "TN").swapped
+    assert not choice(10, 3, 3563, "TN").swapped
+    assert not choice(3, 10, 50, "TN").swapped
+    assert not choice(3, 10, 3563, "TN", "float16").swapped  # both are converted, and so packed
+
+
+def test_a_b_too_narrow_for_a_vector_of_its_rows_counts_as_packed() -> None:
+    found = choice(7, 17, 3124, "NN")  # tiles of 24 columns
+    assert found.swapped
+    assert found.whole
+
+
+def test_short_sums_leave_c_as_it_lies() -> None:
+    assert not choice(26, 2058, 2, "NT").swapped
+
+
+def test_little_work_packs_nothing_that_need_not_be() -> None:
+    units = CPU.compute_units
+    little, much = choice(100, 200 * units, 100, "NN"), choice(400, 600 * units, 100, "NN")
+    assert not little.whole
+    assert (little.a_packed, little.b_packed) == (False, False)
+    assert much.b_packed
+
+
+def test_a_vector_goes_to_gemv() -> None:
+    for sizes in ((1, 500, 300), (500, 1, 300)):
+        assert explain("gemm", *sizes, target="cpu").kernels[0].startswith("gemv/")
+    assert explain("gemm", 2, 500, 300, target="cpu").kernels == ("gemm/packed_whole",)
