@@ -24,17 +24,18 @@
 ##   line | item_col ... |      tile_m / item_m lines of tile_n elements
 ##
 <%def name="repacked(tile, policy)">
+    __local value_t *lines = (__local value_t *)local_memory;
     const int line = warp / ${tile.warps_n} * ${tile.lanes_m} + lane / ${tile.lanes_n};
 % for i in range(tile.item_m):
 % for j in range(tile.blocks_n):
-    *(__local ${tile.type_n} *)&local_memory[line * ${policy.tile_n} + item_col + ${j * tile.stride_n}] = acc${i}_${j};
+    *(__local ${tile.type_n} *)&lines[line * ${policy.tile_n} + item_col + ${j * tile.stride_n}] = acc${i}_${j};
 % endfor
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int e = t; e < ${tile.lines * policy.tile_n}; e += ${policy.group_size}) {
         const int from = e / ${policy.tile_n};
         const long row = first_row + from / ${tile.lanes_m} * ${tile.warp_m} + from % ${tile.lanes_m} * ${tile.width_m} + ${tile.row(i)};
         const long col = first_col + e % ${policy.tile_n};
-        if (row < m && col < n) STORE(c + row * c_row + col * c_col, RESULT(local_memory[e], row, col));
+        if (row < m && col < n) STORE(c + row * c_row + col * c_col, RESULT(lines[e], row, col));
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 % endfor

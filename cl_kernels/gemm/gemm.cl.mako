@@ -16,19 +16,20 @@
 ##          step rather than two), prefetch_local, repack (C leaves through local memory)
 ## a, b     Panel: how the work-items move an operand         tile  RegisterTile: who sums what
 ## partial  sums of one split of k go to a workspace that gemm/split_sum folds in fixed order
-## tail     whether k (of some split) is no multiple of tile_k
+## tail     whether k (of some split) is no multiple of a panel's steps (tile_k, or twice that of pairs)
 ## store    width of C's vector stores (1: element by element, guarded)
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/gemm/_epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="output" file="/gemm/_output.cl.mako"/>
+<%namespace name="pairs" file="/gemm/_pairs.cl.mako"/>
 <%namespace name="panel" file="/gemm/_panel.cl.mako"/>
 <%namespace name="registers" file="/gemm/_register_tile.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
 rank = len(problem.batch)
-G, M, N, K = policy.group_size, policy.tile_m, policy.tile_n, policy.tile_k
+G, M, N, K = policy.group_size, policy.tile_m, policy.tile_n, a.steps
 names = ["a", "b"] + ([] if partial else ["c"] + [f"e{i}" for i in range(len(problem.extras))])
 %>
 % for e in problem.elements:
@@ -40,6 +41,9 @@ ${element.vector_load(e, width, aligned)}
 ${epilogue.arithmetic(problem.compute)}
 ${panel.define(a, problem.compute)}
 ${panel.define(b, problem.compute)}
+% if a.pairs:
+${pairs.define(tile, target.forced)}
+% endif
 % if partial:
 #define RESULT(acc, row, col) (acc)
 #define STORE(p, v) (*(p) = (v))
@@ -59,8 +63,8 @@ ${operands.parameters("c", problem.c.elem, rank, "")}${epilogue.parameters(probl
 % endif
 ${operands.batch_parameters(rank)})
 {
-    __local value_t local_memory[${local_elements}] __attribute__((aligned(16)));
-    __local value_t *a_local = local_memory, *b_local = local_memory + ${a.local_elements};
+    __local ${a.held} local_memory[${local_elements}] __attribute__((aligned(16)));
+    __local ${a.held} *a_local = local_memory, *b_local = local_memory + ${a.local_elements};
     const int t = get_local_id(0);
     const int band = (int)get_group_id(0) / (${policy.band} * tiles_n), in_band = (int)get_group_id(0) % (${policy.band} * tiles_n);
     const int rows = min(${policy.band}, tiles_m - band * ${policy.band});
@@ -78,7 +82,7 @@ ${panel.place(a, "first_row", "m")}
 ${panel.place(b, "first_col", "n")}
 ${registers.place(tile)}
 
-    __local const value_t *a_from, *b_from;
+    __local const ${a.held} *a_from, *b_from;
     ${load("0")}
 % if policy.buffers == 1:
     ${registers.point("0")}
@@ -86,7 +90,7 @@ ${registers.place(tile)}
         ${store_panels("0")}
         barrier(CLK_LOCAL_MEM_FENCE);
         ${next_panels() if policy.prefetch else ""}
-        ${registers.steps(tile, K)}
+        ${registers.steps(tile, a.depth)}
         barrier(CLK_LOCAL_MEM_FENCE);
         ${"" if policy.prefetch else next_panels()}
     }
@@ -104,11 +108,11 @@ ${registers.place(tile)}
         ${next_panels()}
 % if policy.prefetch_local:
         ${"" if policy.prefetch else store_next()}
-        ${registers.steps_ahead(tile, K, capture(turn))}
+        ${registers.steps_ahead(tile, a.depth, capture(turn))}
 % else:
         ${"" if policy.prefetch else store_next()}
         ${registers.point("buffer")}
-        ${registers.steps(tile, K)}
+        ${registers.steps(tile, a.depth)}
         ${turn()}
 % endif
     }

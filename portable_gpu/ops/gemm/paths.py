@@ -18,7 +18,7 @@ from portable_gpu.ops.gemm import matrix, skinny_mma
 from portable_gpu.ops.gemm.binding import compute_element
 from portable_gpu.ops.gemm.choice import GemmChoice, choose
 from portable_gpu.ops.gemm.matrix import MatrixGemm
-from portable_gpu.ops.gemm.matrix_check import works, works_on_few_columns
+from portable_gpu.ops.gemm.matrix_check import works, works_in_pairs, works_on_few_columns
 from portable_gpu.ops.gemm.matrix_choice import choose_matrix
 from portable_gpu.ops.gemm.matrix_format import format_of
 from portable_gpu.ops.gemm.matrix_policy import POLICIES
@@ -39,6 +39,7 @@ from portable_gpu.ops.gemm.policy import SHAPE_CLASSES, GemmPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.simt import SimtGemm, specializations_of
 from portable_gpu.ops.gemm.skinny import MOST_VECTORS, SkinnyGemm, as_gemv, is_skinny, upright
+from portable_gpu.ops.gemm.tiles import takes_pairs
 from portable_gpu.ops.gemv import plan as gemv
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import Shape
@@ -62,7 +63,8 @@ def make_path(engine: Engine, problem: GemmProblem) -> GemmPath:
             return MatrixGemm(engine, problem, choice)
         except BuildError as error:
             warnings.warn(f"matrix units are not used: {error}", stacklevel=2)
-    return SimtGemm(engine, problem)
+    pairs = takes_pairs(problem, engine.target) and works_in_pairs(engine, problem)
+    return SimtGemm(engine, problem, pairs=pairs)
 
 
 def explain(
@@ -168,7 +170,12 @@ def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization
         for one in (policy, row.policy):
             choices.append(GemmChoice("tiled", one, shape_class=name))
     choices.append(GemmChoice("split-k", choices[1].policy, splits=2))
-    found = [spec for choice in choices for spec in specializations_of(problem, choice, target)]
+    pairs = takes_pairs(problem, target)
+    found = [
+        spec
+        for choice in choices
+        for spec in specializations_of(problem, choice, target, pairs=pairs)
+    ]
     for few in (replace(problem, n=MOST_VECTORS), replace(problem, m=MOST_VECTORS).transpose()):
         if skinny_mma.takes(few, target):
             found.append(skinny_mma.choose(few, target, shipped).spec)

@@ -34,12 +34,23 @@ class SimtGemm:
     Attributes:
         problem: What is computed (perhaps the transpose of what was asked for).
         choice: By which path and policy, and why.
+        pairs: Whether tiles take two steps of k in one instruction.
     """
 
     def __init__(
-        self, engine: Engine, problem: GemmProblem, choice: GemmChoice | None = None
+        self,
+        engine: Engine,
+        problem: GemmProblem,
+        choice: GemmChoice | None = None,
+        pairs: bool = False,
     ) -> None:
         """Choose a path, and build its kernels.
+
+        Args:
+            engine: Whose device.
+            problem: What is computed.
+            choice: How; by least estimated time without it.
+            pairs: Whether tiles are to take two steps of k in one instruction.
 
         Raises:
             PolicyError: The given choice's policy does not fit the device.
@@ -51,8 +62,9 @@ class SimtGemm:
             problem = problem.transpose()
         self.problem = problem
         self.choice = choice
+        self.pairs = pairs
         self._specs = specializations_of(
-            problem, choice, engine.target, aligned=not engine.maps_host_memory
+            problem, choice, engine.target, aligned=not engine.maps_host_memory, pairs=pairs
         )
         self._ab = [*parameters(problem.a), *parameters(problem.b)]
         scalar = scalar_type(problem)
@@ -166,7 +178,11 @@ class SimtGemm:
 
 
 def specializations_of(
-    problem: GemmProblem, choice: GemmChoice, target: Target, aligned: bool = True
+    problem: GemmProblem,
+    choice: GemmChoice,
+    target: Target,
+    aligned: bool = True,
+    pairs: bool = False,
 ) -> list[Specialization]:
     """The texts of a chosen path, for a problem that is already the way round it is computed.
 
@@ -175,6 +191,7 @@ def specializations_of(
         choice: How.
         target: For what device.
         aligned: Whether vectors in memory are known to be aligned to their size.
+        pairs: Whether tiles take two steps of k in one instruction.
 
     Raises:
         PolicyError: The policy does not fit the target.
@@ -185,8 +202,9 @@ def specializations_of(
         return [specialize("gemm/direct", target, problem=problem, group_size=group)]
     assert isinstance(policy, GemmPolicy)
     policy.check(target, problem.compute)
-    a, b = panel(problem, policy, "a", aligned), panel(problem, policy, "b", aligned)
-    tile = register_tile(policy, problem.compute)
+    a = panel(problem, policy, "a", aligned, pairs)
+    b = panel(problem, policy, "b", aligned, pairs)
+    tile = register_tile(policy, problem.compute, pairs)
     partial = choice.splits > 1
     length = split_length(problem.k, choice.splits, policy.tile_k)
     repacked = tile.lines * policy.tile_n if policy.repack else 0
@@ -199,7 +217,7 @@ def specializations_of(
         b=b,
         tile=tile,
         partial=partial,
-        tail=problem.k % policy.tile_k != 0 or length % policy.tile_k != 0,
+        tail=problem.k % a.steps != 0 or length % a.steps != 0,
         store=1 if partial else _store_width(problem, tile.width_n, aligned),
         loads=_vector_loads(a, b),
         aligned=aligned,
