@@ -2,16 +2,18 @@
 ## STORE(p, v) puts it in memory; m, n, c, c_row, c_col, first_row, first_col are in scope.
 
 ## Each work-item stores its own sums, as vectors of `width` (which then divides n), or one by one.
+## Their places differ from that of its first by what is the same for all work-items.
 <%def name="direct(tile, width)">
+    const long c_item = (first_row + item_row) * c_row + (first_col + item_col) * c_col;
 % for acc, row, col in tile.sums():
     {
         const long row = first_row + item_row + ${row}, col = first_col + item_col + ${col};
 % if width > 1:
         if (row < m && col < n)
-            *(__global ${tile.type_n} *)&c[row * c_row + col] = (${tile.type_n})(${", ".join(f"RESULT({acc}.s{j:x}, row, col + {j})" for j in range(width))});
+            *(__global ${tile.type_n} *)&c[c_item + (${row} * c_row + ${col})] = (${tile.type_n})(${", ".join(f"RESULT({acc}.s{j:x}, row, col + {j})" for j in range(width))});
 % else:
 % for j in range(tile.width_n):
-        if (row < m && col + ${j} < n) STORE(c + row * c_row + (col + ${j}) * c_col, RESULT(${acc}${component(tile.width_n, j)}, row, col + ${j}));
+        if (row < m && col + ${j} < n) STORE(c + c_item + (${row} * c_row + ${col + j} * c_col), RESULT(${acc}${component(tile.width_n, j)}, row, col + ${j}));
 % endfor
 % endif
     }

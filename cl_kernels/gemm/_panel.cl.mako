@@ -46,7 +46,7 @@ static inline ${panel.value_type} ${n}_value(${n}_raw raw)
 }
 % endif
 #define ${n.upper()}_PITCH ${panel.pitch}
-#define ${n.upper()}_LOCAL(buffer, k, s) ${n}_local[((buffer) * ${panel.depth} + (k)) * ${panel.pitch} + (s)]
+#define ${n.upper()}_LOCAL(buffer, k, s) ${n}_local[(buffer) * ${panel.depth * panel.pitch} + ((k) * ${panel.pitch} + (s))]
 </%def>
 
 ## Where this work-item's vectors lie: in the tile (NAME_s0, NAME_k0), and in memory (NAME_at0),
