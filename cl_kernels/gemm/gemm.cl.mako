@@ -17,6 +17,7 @@
 ## a, b     Panel: how the work-items move an operand         tile  RegisterTile: who sums what
 ## partial  sums of one split of k go to a workspace that gemm/split_sum folds in fixed order
 ## tail     whether k (of some split) is no multiple of a panel's steps (tile_k, or twice that of pairs)
+## stagger  GroupStagger: at which tile along k a group begins, to end there; or None
 ## store    width of C's vector stores (1: element by element, guarded)
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
@@ -81,6 +82,13 @@ ${operands.locate(names, rank, "first_product + get_group_id(2)")}
 ${panel.place(a, "first_row", "m")}
 ${panel.place(b, "first_col", "n")}
 ${registers.place(tile)}
+% if stagger:
+    const int start = (int)(${stagger.group}) % ${stagger.along.starts} * ${stagger.along.stride} % tiles;
+    __global const ${problem.a.elem.name}_t *const a_begin = a;
+    __global const ${problem.b.elem.name}_t *const b_begin = b;
+    a += ${K}l * start * a_col;
+    b += ${K}l * start * b_row;
+% endif
 
     __local const ${a.held} *a_from, *b_from;
     ${load("0")}
@@ -130,8 +138,15 @@ ${output.direct(tile, store)}
 }
 
 <%def name="load(step)">
+<% left = "tiles - start" if stagger else "tiles" %>\
+% if stagger:
+    if (${step} == ${left}) {
+        a = a_begin;
+        b = b_begin;
+    }
+% endif
 % if tail:
-    if (${step} == tiles - 1 && tail < ${K}) {
+    if (${step} == ${left} - 1 && tail < ${K}) {
         ${panel.load_tail(a)}
         ${panel.load_tail(b)}
     } else {

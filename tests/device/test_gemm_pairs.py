@@ -1,7 +1,7 @@
 """Products of float16 on tiles that take two steps of k in one instruction, emulated elsewhere.
 
-The class is forced, so that this runs on devices without the instruction.  The emulation follows the
-instruction's definition and knows nothing of the kernel around it.
+The class is forced, so that this runs on devices without the instruction.  The emulation follows
+the instruction's definition and knows nothing of the kernel around it.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from portable_gpu.ops.gemm.operands import (
 )
 from portable_gpu.ops.gemm.policy import GemmPolicy, value_bytes
 from portable_gpu.ops.gemm.problem import GemmProblem
-from portable_gpu.ops.gemm.tiles import Panel, panel, register_tile
+from portable_gpu.ops.gemm.tiles import Panel, group_stagger, panel, register_tile
 from portable_gpu.runtime.engine import Engine, QueueState
 from portable_gpu.runtime.program import Launch
 from portable_gpu.targets import Target
@@ -216,6 +216,7 @@ def specializations_of(
         a=a,
         b=b,
         tile=tile,
+        stagger=group_stagger(problem, target, a, b, length),
         partial=partial,
         tail=problem.k % a.steps != 0 or length % a.steps != 0,
         store=1 if partial else _store_width(problem, tile.width_n, aligned),

@@ -10,6 +10,7 @@ from portable_gpu.codegen.operators import vector
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.gemm.policy import GemmPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand, step
+from portable_gpu.ops.stagger import Stagger, stagger
 from portable_gpu.targets import Target
 
 
@@ -252,6 +253,41 @@ class RegisterTile:
         if self.pairs:
             return vector("uint", width)
         return self.value if width == 1 else vector(self.real, width)
+
+
+@dataclass(frozen=True)
+class GroupStagger:
+    """Which groups begin where along k.
+
+    Attributes:
+        along: Places to begin at, in steps of a panel's depth.
+        group: C expression of the number that it goes by: groups that share a panel of the operand
+            it is for have the same.
+    """
+
+    along: Stagger
+    group: str
+
+
+def group_stagger(
+    problem: GemmProblem, target: Target, a: Panel, b: Panel, length: int
+) -> GroupStagger | None:
+    """How groups begin where A's rows, or B's columns, all begin at one memory channel.
+
+    ``length``: steps of k of one group.
+    """
+    lines = (("row", a, problem.a.row, problem.a.col), ("col", b, problem.b.col, problem.b.row))
+    found = {}
+    for name, panel, pitch, k_step in lines:
+        if k_step == 1:
+            size = panel.elem.itemsize
+            steps = length // panel.steps
+            number = f"first_{name} / {panel.extent}"
+            found[number] = stagger(target, pitch * size, panel.steps * size, steps)
+    colliding = {number: along for number, along in found.items() if along}
+    if not colliding:
+        return None
+    return GroupStagger(next(iter(colliding.values())), " + ".join(colliding))
 
 
 def takes_pairs(problem: GemmProblem, target: Target) -> bool:
