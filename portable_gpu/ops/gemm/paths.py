@@ -137,6 +137,8 @@ def explain(
             "group size": choice.policy.group_size,
             "local memory": choice.policy.local_bytes(problem.compute),
         }
+        if isinstance(choice.policy, GemmPolicy) and takes_pairs(problem, target):
+            details["steps of k an instruction"] = 2
     return Explanation(
         operation=named,
         path=path,
