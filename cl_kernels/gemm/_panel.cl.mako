@@ -62,7 +62,7 @@ static inline ${panel.value_type} ${n}_value(${n}_raw raw)
     ${n}_raw ${", ".join(f"{n}_r{i}" for i in range(panel.loads * panel.pieces))};
 </%def>
 
-## Global memory to registers: a whole tile, then on to the next one.
+## Global memory to registers: a whole tile.
 <%def name="load(panel)">
 <% n = panel.name %>
 % for i in range(panel.loads):
@@ -70,7 +70,6 @@ static inline ${panel.value_type} ${n}_value(${n}_raw raw)
     ${n}_r${panel.pieces * i + piece} = *(__global const ${n}_raw *)(${n} + ${n}_at${i}${piece * f" + {n}_{panel.k_stride}"});
 % endfor
 % endfor
-    ${n} += ${panel.steps} * ${n}_${panel.k_stride};
 </%def>
 
 ## The last tile, of which only `tail` steps of k exist.

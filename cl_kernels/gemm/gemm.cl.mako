@@ -84,8 +84,6 @@ ${panel.place(b, "first_col", "n")}
 ${registers.place(tile)}
 % if stagger:
     const int start = (int)(${stagger.group}) % ${stagger.along.starts} * ${stagger.along.stride} % tiles;
-    __global const ${problem.a.elem.name}_t *const a_begin = a;
-    __global const ${problem.b.elem.name}_t *const b_begin = b;
     a += ${K}l * start * a_col;
     b += ${K}l * start * b_row;
 % endif
@@ -138,15 +136,9 @@ ${output.direct(tile, store)}
 }
 
 <%def name="load(step)">
-<% left = "tiles - start" if stagger else "tiles" %>\
-% if stagger:
-    if (${step} == ${left}) {
-        a = a_begin;
-        b = b_begin;
-    }
-% endif
+<% last = f"{step} == tiles - 1{' - start' if stagger else ''}" %>\
 % if tail:
-    if (${step} == ${left} - 1 && tail < ${K}) {
+    if (${last} && tail < ${K}) {
         ${panel.load_tail(a)}
         ${panel.load_tail(b)}
     } else {
@@ -157,6 +149,9 @@ ${output.direct(tile, store)}
     ${panel.load(a)}
     ${panel.load(b)}
 % endif
+<% ahead = f"({last} ? {K} - {K}l * tiles : {K}l)" if stagger else str(K) %>\
+    a += ${ahead} * a_col;
+    b += ${ahead} * b_row;
 </%def>
 
 <%def name="store_panels(buffer)">
