@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import gcd
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,9 @@ def random(shape: Any, seed: int = 0) -> Any:
 
 def problem(m: int, n: int, k: int, trans: str = "NN", aligned: int = 16) -> GemmProblem:
     def operand(rows: int, cols: int, across: bool) -> Operand:
-        return Operand(element(HALF), *((1, rows) if across else (cols, 1)), (), False, aligned)
+        row, col = (1, rows) if across else (cols, 1)
+        nbytes = gcd(aligned, 2 * max(row, col))
+        return Operand(element(HALF), row, col, (), False, nbytes)
 
     a, b = operand(m, k, trans[0] == "T"), operand(k, n, trans[1] == "T")
     c = Operand(element(SINGLE), n, 1, (), False, 4)
@@ -107,6 +110,7 @@ def test_parts_of_k(paired: Engine, k: int) -> None:
 @pytest.mark.tiny
 def test_one_tile(paired: Engine) -> None:
     check(paired, problem(9, 12, 13, "NT"), GemmChoice("tiled", LEAST))
+    check(paired, problem(8, 16, 24), GemmChoice("tiled", LEAST))
 
 
 def test_bound(paired: Engine) -> None:

@@ -73,6 +73,15 @@ def test_tiles(staggered: Engine, name: str, k: int) -> None:
         np.testing.assert_array_equal(multiply(staggered, a, upright, choice), a @ b)
 
 
+@pytest.mark.tiny
+def test_tiny(staggered: Engine) -> None:
+    choice = GemmChoice("tiled", GemmPolicy(4, 8, 4, 2, 4, 2, 1, vector=4))
+    a, b = rows(9, 138), rows(10, 138, 1).T
+    np.testing.assert_array_equal(multiply(staggered, a, b, choice), a @ b)
+    a, x = rows(12, 600), rows(1, 600, 1)[0]
+    np.testing.assert_array_equal(gemv(a, x, engine=staggered), a @ x)
+
+
 @pytest.mark.path
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_public_calls(staggered: Engine, dtype: Any) -> None:
