@@ -16,7 +16,7 @@ MATRIX_INSTRUCTIONS = {
 }
 #: Generations of GCN, CDNA and RDNA that have ``v_dot2_f32_f16`` (clang's ``dot10-insts``), but for
 #: gfx90a, where it takes subnormal numbers for 0.
-_DOT2 = re.compile(r"gfx(906|908|94\d|950|101[12]|103\d|11\d\d|12\d\d)")
+_DOT2 = re.compile(r"gfx(906|908|94\d|101[12]|103\d|11\d\d|12\d\d)")
 #: What ``gcn-`` may name, to be taken anywhere.
 GENERATIONS = ("gfx906", *MATRIX_INSTRUCTIONS)
 
