@@ -2,16 +2,18 @@
 ## STORE(p, v) puts it in memory; m, n, c, c_row, c_col, first_row, first_col are in scope.
 
 ## Each work-item stores its own sums, as vectors of `width` (which then divides n), or one by one.
+## Their places differ from that of its first by what is the same for all work-items.
 <%def name="direct(tile, width)">
+    const long c_item = (first_row + item_row) * c_row + (first_col + item_col) * c_col;
 % for acc, row, col in tile.sums():
     {
         const long row = first_row + item_row + ${row}, col = first_col + item_col + ${col};
 % if width > 1:
         if (row < m && col < n)
-            *(__global ${tile.type_n} *)&c[row * c_row + col] = (${tile.type_n})(${", ".join(f"RESULT({acc}.s{j:x}, row, col + {j})" for j in range(width))});
+            *(__global ${tile.type_n} *)&c[c_item + (${row} * c_row + ${col})] = (${tile.type_n})(${", ".join(f"RESULT({acc}.s{j:x}, row, col + {j})" for j in range(width))});
 % else:
 % for j in range(tile.width_n):
-        if (row < m && col + ${j} < n) STORE(c + row * c_row + (col + ${j}) * c_col, RESULT(${acc}${component(tile.width_n, j)}, row, col + ${j}));
+        if (row < m && col + ${j} < n) STORE(c + c_item + (${row} * c_row + ${col + j} * c_col), RESULT(${acc}${component(tile.width_n, j)}, row, col + ${j}));
 % endfor
 % endif
     }
@@ -24,17 +26,18 @@
 ##   line | item_col ... |      tile_m / item_m lines of tile_n elements
 ##
 <%def name="repacked(tile, policy)">
+    __local value_t *lines = (__local value_t *)local_memory;
     const int line = warp / ${tile.warps_n} * ${tile.lanes_m} + lane / ${tile.lanes_n};
 % for i in range(tile.item_m):
 % for j in range(tile.blocks_n):
-    *(__local ${tile.type_n} *)&local_memory[line * ${policy.tile_n} + item_col + ${j * tile.stride_n}] = acc${i}_${j};
+    *(__local ${tile.type_n} *)&lines[line * ${policy.tile_n} + item_col + ${j * tile.stride_n}] = acc${i}_${j};
 % endfor
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int e = t; e < ${tile.lines * policy.tile_n}; e += ${policy.group_size}) {
         const int from = e / ${policy.tile_n};
         const long row = first_row + from / ${tile.lanes_m} * ${tile.warp_m} + from % ${tile.lanes_m} * ${tile.width_m} + ${tile.row(i)};
         const long col = first_col + e % ${policy.tile_n};
-        if (row < m && col < n) STORE(c + row * c_row + col * c_col, RESULT(local_memory[e], row, col));
+        if (row < m && col < n) STORE(c + row * c_row + col * c_col, RESULT(lines[e], row, col));
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 % endfor

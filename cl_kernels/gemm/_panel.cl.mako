@@ -5,15 +5,28 @@
 ##   k  | . . . . . . . . |
 ##   v  | . . . . . . . . |  depth         NAME_LOCAL(buffer, k, s)
 ##
-## panel: portable_gpu.ops.gemm.simt.Panel.  Work-item t moves `loads` vectors of `width` elements
+## panel: portable_gpu.ops.gemm.tiles.Panel.  Work-item t moves `loads` vectors of `width` elements
 ## along `along` ("k": stored transposed, or "s"); they rest in the registers NAME_r0, NAME_r1 ...
 ## Beyond the matrix rows are clamped (their results are never stored), and k is filled with 0.
+##
+## With `pairs` a word of local memory holds steps 2k and 2k + 1 of a row: a vector along k brings
+## whole pairs, and across it two vectors (`pieces`), one step apart, make the words.
 <%namespace name="epilogue" file="/gemm/_epilogue.cl.mako"/>
 ## NAME_raw: what one load brings, as it lies in memory.  NAME_value(raw): the same in value_t,
 ## on its way to local memory, so that nothing waits for a load before the multiplications.
 <%def name="define(panel, compute)">
 <% n, e, w = panel.name, panel.elem, panel.width %>
 typedef ${panel.raw_type} ${n}_raw;
+% if panel.pairs:
+static inline ${panel.value_type} ${n}_value(${", ".join(f"{n}_raw {raw}" for raw in ("raw", "next")[:panel.pieces])})
+{
+% if panel.pieces == 1:
+    return as_${panel.value_type}(raw);
+% else:
+    return convert_${panel.value_type}(raw) | convert_${panel.value_type}(next) << 16;
+% endif
+}
+% else:
 static inline ${panel.value_type} ${n}_value(${n}_raw raw)
 {
 % if e.name == "f16":
@@ -31,8 +44,9 @@ static inline ${panel.value_type} ${n}_value(${n}_raw raw)
     return ${epilogue.convert(compute, e, "v")};
 % endif
 }
+% endif
 #define ${n.upper()}_PITCH ${panel.pitch}
-#define ${n.upper()}_LOCAL(buffer, k, s) ${n}_local[((buffer) * ${panel.depth} + (k)) * ${panel.pitch} + (s)]
+#define ${n.upper()}_LOCAL(buffer, k, s) ${n}_local[(buffer) * ${panel.depth * panel.pitch} + ((k) * ${panel.pitch} + (s))]
 </%def>
 
 ## Where this work-item's vectors lie: in the tile (NAME_s0, NAME_k0), and in memory (NAME_at0),
@@ -43,44 +57,53 @@ static inline ${panel.value_type} ${n}_value(${n}_raw raw)
     const int ${n}_last = (int)min(${panel.extent}l, ${count} - ${first}) - ${w if panel.along == "s" else 1};
 % for i in range(panel.loads):
     const int ${n}_s${i} = ${panel.place_s(i)}, ${n}_k${i} = ${panel.place_k(i)};
-    const ${panel.offset_type} ${n}_at${i} = min(${n}_s${i}, ${n}_last) * (${panel.offset_type})${n}_${panel.s_stride} + ${n}_k${i} * (${panel.offset_type})${n}_${panel.k_stride};
+    const ${panel.offset_type} ${n}_at${i} = min(${n}_s${i}, ${n}_last) * (${panel.offset_type})${n}_${panel.s_stride} + ${times(panel.pack, f"{n}_k{i}")} * (${panel.offset_type})${n}_${panel.k_stride};
 % endfor
-    ${n}_raw ${", ".join(f"{n}_r{i}" for i in range(panel.loads))};
+    ${n}_raw ${", ".join(f"{n}_r{i}" for i in range(panel.loads * panel.pieces))};
 </%def>
 
-## Global memory to registers: a whole tile, then on to the next one.
+## Global memory to registers: a whole tile.
 <%def name="load(panel)">
 <% n = panel.name %>
 % for i in range(panel.loads):
-    ${n}_r${i} = *(__global const ${n}_raw *)(${n} + ${n}_at${i});
+% for piece in range(panel.pieces):
+    ${n}_r${panel.pieces * i + piece} = *(__global const ${n}_raw *)(${n} + ${n}_at${i}${piece * f" + {n}_{panel.k_stride}"});
 % endfor
-    ${n} += ${panel.depth} * ${n}_${panel.k_stride};
+% endfor
 </%def>
 
 ## The last tile, of which only `tail` steps of k exist.
 <%def name="load_tail(panel)">
 <% n, w = panel.name, panel.width %>
 % for i in range(panel.loads):
+% for piece in range(panel.pieces):
 % for j in range(w):
 <% ahead = j if panel.along == "k" else 0 %>\
-    ${n}_r${i}${component(w, j)} = ${n}_k${i} + ${ahead} < tail ? ${n}[${n}_at${i} + ${j}] : (${panel.stored_type})(0);
+    ${n}_r${panel.pieces * i + piece}${component(w, j)} = ${times(panel.pack, f"{n}_k{i}")} + ${ahead + piece} < tail ? ${n}[${n}_at${i} + ${j}${piece * f" + {n}_{panel.k_stride}"}] : (${panel.stored_type})(0);
+% endfor
 % endfor
 % endfor
 </%def>
 
 ## Registers to local memory.
 <%def name="store(panel, buffer)">
-<% n, w, local = panel.name, panel.width, f"{panel.name.upper()}_LOCAL" %>
+<% n, values, local = panel.name, panel.values, f"{panel.name.upper()}_LOCAL" %>
 % for i in range(panel.loads):
-% if panel.along == "s" or w == 1:
-    *(__local ${panel.value_type} *)&${local}(${buffer}, ${n}_k${i}, ${n}_s${i}) = ${n}_value(${n}_r${i});
+<% value = f"{n}_value({', '.join(f'{n}_r{panel.pieces * i + piece}' for piece in range(panel.pieces))})" %>\
+% if panel.along == "s" or values == 1:
+    *(__local ${panel.value_type} *)&${local}(${buffer}, ${n}_k${i}, ${n}_s${i}) = ${value};
 % else:
     {
-        const ${panel.value_type} v = ${n}_value(${n}_r${i});
-% for j in range(w):
-        ${local}(${buffer}, ${n}_k${i} + ${j}, ${n}_s${i}) = v${component(w, j)};
+        const ${panel.value_type} v = ${value};
+% for j in range(values):
+        ${local}(${buffer}, ${n}_k${i} + ${j}, ${n}_s${i}) = v${component(values, j)};
 % endfor
     }
 % endif
 % endfor
 </%def>
+
+<%!
+def times(factor, text):
+    return text if factor == 1 else f"{factor} * {text}"
+%>

@@ -5,7 +5,7 @@
 ##
 ##   rows of lane 0, 1, ... | 0 0 0 0 | 1 1 1 1 | ... | 0 0 0 0 | 1 1 1 1 | ...   (width 4, 2 blocks)
 ##
-## tile: portable_gpu.ops.gemm.simt.RegisterTile.
+## tile: portable_gpu.ops.gemm.tiles.RegisterTile.
 <%def name="place(tile)">
     const int warp = t / ${tile.lanes}, lane = t % ${tile.lanes};
     const int item_row = warp / ${tile.warps_n} * ${tile.warp_m} + lane / ${tile.lanes_n} * ${tile.width_m};
@@ -23,21 +23,21 @@
 
 ## Fragments of one step of k: local memory to the registers PREFIXa0 ..., PREFIXb0 ...
 <%def name="declare(tile, prefix)">
-    ${tile.type_m} ${", ".join(f"{prefix}a{i}" for i in range(tile.blocks_m))};
-    ${tile.type_n} ${", ".join(f"{prefix}b{j}" for j in range(tile.blocks_n))};
+    ${tile.fragment_m} ${", ".join(f"{prefix}a{i}" for i in range(tile.blocks_m))};
+    ${tile.fragment_n} ${", ".join(f"{prefix}b{j}" for j in range(tile.blocks_n))};
 </%def>
 <%def name="fetch(tile, prefix, k)">
 % for i in range(tile.blocks_m):
-    ${prefix}a${i} = *(__local const ${tile.type_m} *)(a_from + (${k}) * A_PITCH + ${i * tile.stride_m});
+    ${prefix}a${i} = *(__local const ${tile.fragment_m} *)(a_from + (${k}) * A_PITCH + ${i * tile.stride_m});
 % endfor
 % for j in range(tile.blocks_n):
-    ${prefix}b${j} = *(__local const ${tile.type_n} *)(b_from + (${k}) * B_PITCH + ${j * tile.stride_n});
+    ${prefix}b${j} = *(__local const ${tile.fragment_n} *)(b_from + (${k}) * B_PITCH + ${j * tile.stride_n});
 % endfor
 </%def>
 <%def name="multiply(tile, prefix)">
 % for i in range(tile.item_m):
 % for j in range(tile.blocks_n):
-    MAD(acc${i}_${j}, ${prefix}a${i // tile.width_m}${component(tile.width_m, i % tile.width_m)}, ${prefix}b${j});
+    ${tile.mad}(acc${i}_${j}, ${prefix}a${i // tile.width_m}${component(tile.width_m, i % tile.width_m)}, ${prefix}b${j});
 % endfor
 % endfor
 </%def>

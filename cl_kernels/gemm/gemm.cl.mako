@@ -17,20 +17,22 @@
 ## a, b     Panel: how the work-items move an operand         tile  RegisterTile: who sums what
 ## split    the tiles after the first `whole` have their k cut into `splits` of k_split steps (see
 ##          _split_k); they come last, for the short groups fill the gaps that the long ones leave
-## tail     whether k (of some split) is no multiple of tile_k
+## tail     whether k (of some split) is no multiple of a panel's steps (tile_k, or twice that of pairs)
+## stagger  GroupStagger: at which tile along k a group begins, to end there; or None
 ## store    width of C's vector stores (1: element by element, guarded)
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/gemm/_epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="output" file="/gemm/_output.cl.mako"/>
+<%namespace name="pairs" file="/gemm/_pairs.cl.mako"/>
 <%namespace name="panel" file="/gemm/_panel.cl.mako"/>
 <%namespace name="split_k" file="/gemm/_split_k.cl.mako"/>
 <%namespace name="registers" file="/gemm/_register_tile.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
 rank = len(problem.batch)
-G, M, N, K = policy.group_size, policy.tile_m, policy.tile_n, policy.tile_k
+G, M, N, K = policy.group_size, policy.tile_m, policy.tile_n, a.steps
 names = ["a", "b", "c"] + [f"e{i}" for i in range(len(problem.extras))]
 %>
 % for e in problem.elements:
@@ -42,6 +44,9 @@ ${element.vector_load(e, width, aligned)}
 ${epilogue.arithmetic(problem.compute)}
 ${panel.define(a, problem.compute)}
 ${panel.define(b, problem.compute)}
+% if a.pairs:
+${pairs.define(tile, target.forced)}
+% endif
 ${epilogue.define(problem)}
 ${epilogue.result(problem)}
 #define STORE(p, v) ${problem.c.elem.name}_store(p, v)
@@ -58,8 +63,8 @@ ${operands.parameters("a", problem.a.elem, rank)}${operands.parameters("b", prob
 ${operands.parameters("c", problem.c.elem, rank, "")}${epilogue.parameters(problem)}, value_t alpha, value_t beta\
 ${operands.batch_parameters(rank)})
 {
-    __local value_t local_memory[${local_elements}] __attribute__((aligned(16)));
-    __local value_t *a_local = local_memory, *b_local = local_memory + ${a.local_elements};
+    __local ${a.held} local_memory[${local_elements}] __attribute__((aligned(16)));
+    __local ${a.held} *a_local = local_memory, *b_local = local_memory + ${a.local_elements};
     const int t = get_local_id(0), unit = get_group_id(0);
 % if split:
     __local uint is_last;
@@ -87,8 +92,13 @@ ${operands.locate(names, rank, "first_product + get_group_id(1)")}
 ${panel.place(a, "first_row", "m")}
 ${panel.place(b, "first_col", "n")}
 ${registers.place(tile)}
+% if stagger:
+    const int start = (int)(${stagger.group}) % ${stagger.along.starts} * ${stagger.along.stride} % tiles;
+    a += ${K}l * start * a_col;
+    b += ${K}l * start * b_row;
+% endif
 
-    __local const value_t *a_from, *b_from;
+    __local const ${a.held} *a_from, *b_from;
     ${load("0")}
 % if policy.buffers == 1:
     ${registers.point("0")}
@@ -96,7 +106,7 @@ ${registers.place(tile)}
         ${store_panels("0")}
         barrier(CLK_LOCAL_MEM_FENCE);
         ${next_panels() if policy.prefetch else ""}
-        ${registers.steps(tile, K)}
+        ${registers.steps(tile, a.depth)}
         barrier(CLK_LOCAL_MEM_FENCE);
         ${"" if policy.prefetch else next_panels()}
     }
@@ -114,11 +124,11 @@ ${registers.place(tile)}
         ${next_panels()}
 % if policy.prefetch_local:
         ${"" if policy.prefetch else store_next()}
-        ${registers.steps_ahead(tile, K, capture(turn))}
+        ${registers.steps_ahead(tile, a.depth, capture(turn))}
 % else:
         ${"" if policy.prefetch else store_next()}
         ${registers.point("buffer")}
-        ${registers.steps(tile, K)}
+        ${registers.steps(tile, a.depth)}
         ${turn()}
 % endif
     }
@@ -138,8 +148,9 @@ ${output.direct(tile, store)}
 }
 
 <%def name="load(step)">
+<% last = f"{step} == tiles - 1{' - start' if stagger else ''}" %>\
 % if tail:
-    if (${step} == tiles - 1 && tail < ${K}) {
+    if (${last} && tail < ${K}) {
         ${panel.load_tail(a)}
         ${panel.load_tail(b)}
     } else {
@@ -150,6 +161,9 @@ ${output.direct(tile, store)}
     ${panel.load(a)}
     ${panel.load(b)}
 % endif
+<% ahead = f"({last} ? {K} - {K}l * tiles : {K}l)" if stagger else str(K) %>\
+    a += ${ahead} * a_col;
+    b += ${ahead} * b_row;
 </%def>
 
 <%def name="store_panels(buffer)">

@@ -6,13 +6,14 @@
 ## sum_rows(lane, first, last): lane takes columns first + lane * V, then every L * V-th vector; the
 ## columns past the last whole vector are taken one by one.  R rows share each load of x.
 ##   | lane 0 | lane 1 | ... | lane L-1 | lane 0 | ...      V elements each
-<%def name="sum_rows(elem, real, T, P, C, V, R, Q, L, conj, unit, x_vector)">
+## With `staggered` it begins at `start`, some whole turns of the lanes after first, and ends there.
+<%def name="sum_rows(elem, real, T, P, C, V, R, Q, L, conj, unit, x_vector, staggered=False)">
 <%
     sums = [(k, q, f"{k}_{q}") for k in range(R) for q in range(Q)]
     column = lambda q: gemv.module.column(q, "x_pitch")
 %>
 static inline acc_t sum_rows(__global const ${elem.name}_t *a, long a_out, long a_sum, long row, long m,
-    __global const ${elem.name}_t *x, long x_step, ${"long x_pitch, " if Q > 1 else ""}long lane, long first, long last)
+    __global const ${elem.name}_t *x, long x_step, ${"long x_pitch, " if Q > 1 else ""}long lane, long first, long last${', long start' if staggered else ''})
 {
 % for k in range(R):
     // A row beyond the last repeats that one; its sum is not stored.
@@ -21,8 +22,14 @@ static inline acc_t sum_rows(__global const ${elem.name}_t *a, long a_out, long 
 % for k, q, i in sums:
     ${T} s${i} = 0${f", t{i} = 0" if elem.complex else ""};
 % endfor
+% if staggered:
+    long j;
+    for (int round = 0; round < 2; ++round)
+    for (j = (round ? first : start) + lane * ${V}; j + ${V} <= (round ? start : last); j += ${L * V}) {
+% else:
     long j = first + lane * ${V};
     for (; j + ${V} <= last; j += ${L * V}) {
+% endif
 % for q in range(Q):
         const ${T} x${q} = ${f"load{V}(x + j{column(q)})" if x_vector else f"gather{V}(x + j * x_step{column(q)}, x_step)"};
 % if elem.complex:

@@ -118,10 +118,12 @@ ${add_row(0)}\
 % for q in range(Q):
         s${q} = 0;
 % endfor
-        for (uint p = k; p < parts && o < m; p += ${G // W}) {
+        const long pitch = m * ${P * word.bytes // 4};  // of a vector's sums in a part
+        volatile __global uint *from = ${place(f"(long)k * {Q}", 0)};
+        for (uint p = k; p < parts && o < m; p += ${G // W}, from += ${G // W * Q} * pitch) {
 % for q in range(Q):
 % for c in range(C):
-            ${gemv.module.lane(f"s{q}", c, C)} += word_collect(${place(f"p * {Q}L + {q}", c)}).re;
+            ${gemv.module.lane(f"s{q}", c, C)} += word_collect(from + ${q} * pitch + ${c * word.bytes // 4}).re;
 % endfor
 % endfor
         }

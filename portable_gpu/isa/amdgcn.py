@@ -14,8 +14,10 @@ _LABEL = re.compile(r"([.\w$]+):")
 _BRANCH = re.compile(r"s_c?branch")
 _FLOAT_FMA = re.compile(
     r"v_(pk_|dual_)?(fma|fmac|fmaak|fmamk|mad|madak|madmk|mac|fma_mix|fma_mixlo|fma_mixhi|mad_mix"
-    r"|mad_mixlo|mad_mixhi)(_legacy)?_(f16|f32|f64)|v_dot\d\w*_f(16|32)_"
+    r"|mad_mixlo|mad_mixhi)(_legacy)?_(f16|f32|f64)"
 )
+_DOT = re.compile(r"v_(dual_)?dot\d\w*_f(16|32)_")
+_WIDE_MULTIPLY = re.compile(r"v_(mul_(lo|hi)_[iu]32|mad_[iu]64_[iu]32)")
 _MATRIX = re.compile(r"v_(s?mfma|smfmac|s?wmma)")
 _NO_ARITHMETIC = re.compile(
     r"v_(pk_|dual_)?(mov|movrel|cndmask|cmpx?|readlane|readfirstlane|writelane|accvgpr|swap|nop|cvt|perm)"
@@ -106,10 +108,14 @@ def instruction(line: str) -> Instruction:
             kind |= Kind.MATRIX | Kind.ARITHMETIC
         elif _FLOAT_FMA.match(opcode):
             kind |= Kind.FMA | Kind.ARITHMETIC
+        elif _DOT.match(opcode):
+            kind |= Kind.DOT | Kind.FMA | Kind.ARITHMETIC
         elif not _NO_ARITHMETIC.match(opcode) or "::" in operands:
             kind |= Kind.ARITHMETIC
-        if "::" in operands and _FLOAT_FMA.match(operands.partition("::")[2].strip()):
-            kind |= Kind.FMA
+        if _WIDE_MULTIPLY.match(opcode):
+            kind |= Kind.WIDE_MULTIPLY
+        if "::" in operands:
+            kind |= instruction(operands.partition("::")[2].strip()).kind & (Kind.FMA | Kind.DOT)
         if "_dpp" in opcode or _DPP_OPERAND.search(operands):
             kind |= Kind.DPP
     return Instruction(opcode, kind, loads)

@@ -17,13 +17,17 @@ class Kind(Flag):
 
     ``VECTOR`` is whatever a SIMD's arithmetic units run, moves, comparisons and selections too;
     ``ARITHMETIC`` is the part of it that computes, on data or on addresses.  ``LANES`` are
-    exchanges between lanes that are no DPP: shuffles, and those over AMD's LDS crossbar.
+    exchanges between lanes that are no DPP: shuffles, and those over AMD's LDS crossbar.  ``DOT``
+    are multiply-adds of several narrow numbers to one sum.  ``WIDE_MULTIPLY`` are AMD's products of
+    32-bit integers, at a quarter of the rate of those of 24 bits.
     """
 
     NONE = 0
     VECTOR = auto()
     ARITHMETIC = auto()
     FMA = auto()
+    DOT = auto()
+    WIDE_MULTIPLY = auto()
     MATRIX = auto()
     DPP = auto()
     LANES = auto()
@@ -52,7 +56,8 @@ class Mix:
     """How many instructions of each kind there are.
 
     Attributes:
-        vector, arithmetic, fma, matrix, dpp, lanes, lds, scratch: Of these kinds.
+        vector, arithmetic, fma, dot, wide_multiply, matrix, dpp, lanes, lds, scratch: Of these
+            kinds.
         memory: Loads and stores of global and local memory.
         loads: How many loads from global memory bring so many bytes.
     """
@@ -60,6 +65,8 @@ class Mix:
     vector: int = 0
     arithmetic: int = 0
     fma: int = 0
+    dot: int = 0
+    wide_multiply: int = 0
     matrix: int = 0
     dpp: int = 0
     lanes: int = 0
@@ -81,6 +88,8 @@ class Mix:
             vector=count(Kind.VECTOR),
             arithmetic=count(Kind.ARITHMETIC),
             fma=count(Kind.FMA),
+            dot=count(Kind.DOT),
+            wide_multiply=count(Kind.WIDE_MULTIPLY),
             matrix=count(Kind.MATRIX),
             dpp=count(Kind.DPP),
             lanes=count(Kind.LANES),

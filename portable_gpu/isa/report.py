@@ -154,6 +154,8 @@ def _mix(mix: Mix) -> dict[str, Any]:
         "vector": mix.vector,
         "arithmetic": mix.arithmetic,
         "fma": mix.fma,
+        "dot": mix.dot,
+        "wide_multiply": mix.wide_multiply,
         "matrix": mix.matrix,
         "dpp": mix.dpp,
         "lanes": mix.lanes,

@@ -14,7 +14,8 @@ from portable_gpu.targets import Exchange
 
 #: Waves of a SIMD that registers must leave room for: one computes while the other waits.
 LEAST_WAVES = 2
-#: Multiply-adds among the vector and local memory instructions of gemm's inner loop, float32.
+#: Multiply-adds among the vector and local memory instructions of gemm's inner loop, float16 and
+#: float32.
 FMA_SHARE = 0.85
 #: A tile too flat for that comes to this part of what its multiply-adds and loads alone would give.
 _OF_BOUND = 0.95
@@ -40,6 +41,7 @@ def problems(
         *_memory(spec, machine, kernel),
         *_registers(kernel, occupancy),
         *_loop(spec, dtype, machine, kernel),
+        *_index_arithmetic(dtype, kernel),
         *_exchange(spec, machine, kernel),
     ]
 
@@ -89,13 +91,23 @@ def _loop(spec: Specialization, dtype: str, machine: Machine, kernel: Kernel) ->
     if dtype.startswith(("float", "complex")) and not mix.fma:
         yield "no multiply-add in the inner loop"
     simple = machine.architecture.is_amd and not machine.architecture.packs_fma
-    if dtype == "float32" and simple and isinstance(spec.policy, GemmPolicy):
+    if dtype == "float16" and machine.target.dot2 and mix.dot < mix.fma:
+        yield f"{mix.dot} of the inner loop's {mix.fma} multiply-adds are of pairs"
+    if dtype in ("float16", "float32") and simple and isinstance(spec.policy, GemmPolicy):
         required = required_fma_share(spec.policy)
         if mix.fma_share < required:
             yield (
                 f"{mix.fma_share:.2f} of the inner loop's vector and local memory instructions "
                 f"are multiply-adds, not {required:.2f}"
             )
+
+
+def _index_arithmetic(dtype: str, kernel: Kernel) -> Iterator[str]:
+    if "float" not in dtype and not dtype.startswith("complex"):
+        return  # integers: data may be multiplied so
+    count = kernel.loop.mix.wide_multiply if kernel.loop else 0
+    if count:
+        yield f"{count} products of 32-bit integers in the inner loop, at a quarter of the rate"
 
 
 def _exchange(spec: Specialization, machine: Machine, kernel: Kernel) -> Iterator[str]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from portable_gpu.errors import ArgumentError, UnsupportedError
 from portable_gpu.targets.cpu import CPU
 from portable_gpu.targets.device_class import Derivation, DeviceClass
-from portable_gpu.targets.gcn import GCN, MATRIX_INSTRUCTIONS, with_generation
+from portable_gpu.targets.gcn import GCN, GENERATIONS, with_generation
 from portable_gpu.targets.generic import GENERIC
 from portable_gpu.targets.intel_gpu import INTEL_GPU
 from portable_gpu.targets.nvidia import NVIDIA, with_sm
@@ -39,7 +39,8 @@ def detect(facts: DeviceFacts, device_class: str | None = None) -> Target:
         facts: What the device reports.
         device_class: Take the path of this class whatever the device is: ``gcn``, ``generic``,
             ``nvidia-sm20``, ``gcn-gfx90a`` ...  Lanes then exchange with barriers wherever the
-            device at hand has no lock-step, and matrix instructions that it lacks are emulated.
+            device at hand has no lock-step, and instructions for products that it lacks are
+            emulated.
 
     Raises:
         ArgumentError: No such class.
@@ -130,11 +131,11 @@ def _parse(device_class: str) -> tuple[DeviceClass, str]:
     known_generation = (
         not generation
         or (row is NVIDIA and re.fullmatch(r"sm\d{2,3}", generation))
-        or (row is GCN and generation in MATRIX_INSTRUCTIONS)
+        or (row is GCN and generation in GENERATIONS)
     )
     if row is not None and known_generation:
         return row, generation
-    generations = ", ".join(f"{GCN.name}-{name}" for name in MATRIX_INSTRUCTIONS)
+    generations = ", ".join(f"{GCN.name}-{name}" for name in GENERATIONS)
     raise ArgumentError(
         f"device class {device_class!r} is not known; known are {', '.join(class_names())}, "
         f"{generations} and nvidia-smNN"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from portable_gpu.targets.device_class import Derivation, DeviceClass
@@ -13,6 +14,11 @@ MATRIX_INSTRUCTIONS = {
     "gfx90a": ("f32_32x32x2f32", "f32_32x32x8f16", "f32_32x32x8bf16_1k", "f64_16x16x4f64"),
     "gfx942": ("f32_32x32x2f32", "f32_32x32x8f16", "f32_32x32x8bf16_1k", "f64_16x16x4f64"),
 }
+#: Generations of GCN, CDNA and RDNA that have ``v_dot2_f32_f16`` (clang's ``dot10-insts``), but for
+#: gfx90a, where it takes subnormal numbers for 0.
+_DOT2 = re.compile(r"gfx(906|908|94\d|101[12]|103\d|11\d\d|12\d\d)")
+#: What ``gcn-`` may name, to be taken anywhere.
+GENERATIONS = ("gfx906", *MATRIX_INSTRUCTIONS)
 
 
 def is_amd_gpu(facts: DeviceFacts) -> bool:
@@ -32,6 +38,11 @@ def derive_wavefront(facts: DeviceFacts, out: Derivation, default: int, simd: in
     out.set("registers", 256, "derived", "vector registers of a lane")
     why = f"two wavefronts share the {simd} of a SIMD's lane"
     out.set("resident_registers", min(256, simd // 2), "derived", why)
+    out.set("memory_channels", 16, "assumed", "so many, or a multiple, on most")
+    out.set("channel_bytes", 256, "assumed", "AMD's OpenCL optimization guide")
+    if _DOT2.fullmatch(generation(facts)):
+        why = "v_dot2_f32_f16" if out.native else "emulated: not a device of this generation"
+        out.set("dot2", True, "derived" if out.native else "forced", why)
     if compiles_for_amdgcn(facts) and out.native:
         out.exchange("wavefront_dpp", default, "derived", "amdgcn compiler: DPP built-ins")
     else:

@@ -91,6 +91,10 @@ class Target:
             ``mma`` too), ``mma`` (by warps, from registers), ``mfma`` (by wavefronts, from
             registers), or none.
         matrix_instructions: Those of ``mfma`` that the device has, by name.
+        dot2: Whether one instruction adds two products of float16 to a float32 sum, subnormal
+            numbers among them.
+        memory_channels: Channels that memory is dealt out to in turn; 0 where nothing is known.
+        channel_bytes: Adjacent bytes of one channel.
         vector_bytes: Width of the CPU's vector registers in bytes, or of the widest useful load.
         builtins_inline: Whether the compiler inlines OpenCL's built-in functions.
         requires_subgroup_size: Whether a kernel must ask for its sub-group size by attribute.
@@ -122,6 +126,9 @@ class Target:
     unbound_group: int
     matrix_units: MatrixUnits
     matrix_instructions: tuple[str, ...]
+    dot2: bool
+    memory_channels: int
+    channel_bytes: int
     forced: bool = False
     provenance: Mapping[str, Fact] = field(default_factory=dict, compare=False, hash=False)
 

@@ -133,7 +133,17 @@ class TestAmd:
             ("v_mac_f32_e32 v1, v2, v3", COMPUTES | Kind.FMA, 0),
             ("v_pk_fma_f32 v[0:1], v[2:3], v[4:5], v[0:1]", COMPUTES | Kind.FMA, 0),
             ("v_dual_mov_b32 v1, 0 :: v_dual_fmac_f32 v2, v3, v4", COMPUTES | Kind.FMA, 0),
-            ("v_mad_u64_u32 v[0:1], s[0:1], v2, s3, 0", COMPUTES, 0),
+            ("v_mad_u64_u32 v[0:1], s[0:1], v2, s3, 0", COMPUTES | Kind.WIDE_MULTIPLY, 0),
+            ("v_mul_lo_u32 v0, v1, s3", COMPUTES | Kind.WIDE_MULTIPLY, 0),
+            ("v_mul_u32_u24_e32 v0, 3, v1", COMPUTES, 0),
+            ("v_mad_u32_u24 v0, 3, v1, v2", COMPUTES, 0),
+            ("v_dot2_f32_f16 v1, v2, v3, v1", COMPUTES | Kind.FMA | Kind.DOT, 0),
+            ("v_dot2c_f32_f16_e32 v1, v2, v3", COMPUTES | Kind.FMA | Kind.DOT, 0),
+            (
+                "v_dual_mov_b32 v1, 0 :: v_dual_dot2acc_f32_f16 v2, v3, v4",
+                COMPUTES | Kind.FMA | Kind.DOT,
+                0,
+            ),
             ("v_mfma_f32_32x32x1f32 a[0:31], v0, v1, a[0:31]", COMPUTES | Kind.MATRIX, 0),
             ("v_mov_b32_e32 v1, 0", Kind.VECTOR, 0),
             ("v_mov_b32_dpp v1, v2 row_mirror row_mask:0xf", Kind.VECTOR | Kind.DPP, 0),
@@ -387,6 +397,23 @@ class TestRequirements:
             "0.79 of the inner loop's vector and local memory instructions are multiply-adds, "
             "not 0.85"
         ]
+
+    def test_half_precision_by_one_product_at_a_time(self) -> None:
+        kernel = amd("gemm_gfx900.s", ("v_fma_f32 v7,", "v_dot2_f32_f16 v7,"))
+        assert faults(kernel, dtype="float16") == []
+        assert faults(kernel, "gfx906-dpp", dtype="float16") == [
+            "1 of the inner loop's 64 multiply-adds are of pairs"
+        ]
+        pairs = amd("gemm_gfx900.s", ("v_fma_f32", "v_dot2_f32_f16"))
+        assert faults(pairs, "gfx906-dpp", dtype="float16") == []
+
+    def test_wide_index_arithmetic(self) -> None:
+        kernel = amd("gemm_gfx900.s", ("v_fma_f32 v7,", "v_mul_lo_u32 v7,"))
+        fault = "1 products of 32-bit integers in the inner loop, at a quarter of the rate"
+        assert fault in faults(kernel, template="gemv/dot_rows")
+        assert faults(kernel, template="gemv/dot_rows", dtype="int32") == []
+        narrow = amd("gemm_gfx900.s", ("v_fma_f32 v7,", "v_mul_u32_u24 v7,"))
+        assert faults(narrow, template="gemv/dot_rows") == []
 
     def test_no_multiply_add_at_all(self) -> None:
         kernel = amd("gemm_gfx900.s", ("v_fma_f32", "v_mul_f32"))

@@ -322,7 +322,7 @@ def test_path_falls_back_where_units_do_not_work(
     tried = []
     monkeypatch.setattr(matrix_check, "_multiplies", lambda *args: tried.append(args) or right)
     monkeypatch.setattr(paths, "MatrixGemm", lambda *_: "matrix units")
-    monkeypatch.setattr(paths, "SimtGemm", lambda *_: "tiles")
+    monkeypatch.setattr(paths, "SimtGemm", lambda *_, **__: "tiles")
     engine: Any = FakeEngine()
     taken = []
     for _ in range(2):

@@ -197,6 +197,23 @@ def test_registers_that_leave_room_for_a_second_sub_group(
     assert detect(facts).resident_registers == expected
 
 
+@pytest.mark.parametrize(
+    ("name", "there"),
+    [
+        ("gfx803", False), ("gfx900", False), ("gfx906", True), ("gfx908:xnack-", True),
+        ("gfx90a", False), ("gfx942", True), ("Vega 20", False),
+    ],
+)  # fmt: skip
+def test_products_of_pairs(name: str, there: bool) -> None:
+    assert detect(replace(example_target("gcn").facts, name=name)).dot2 == there
+    assert not detect(POCL, "gcn").dot2
+    assert detect(RDNA2).dot2
+    emulated = detect(POCL, "gcn-gfx906")
+    assert emulated.dot2
+    assert emulated.forced
+    assert emulated.provenance["dot2"].source == "forced"
+
+
 def test_the_example_of_another_generation_is_not_the_measured_device() -> None:
     assert example_target("nvidia-sm90").facts.name == example_target("nvidia").facts.name
     assert example_target("nvidia-sm60").facts.name == "NVIDIA Corporation sm_60"

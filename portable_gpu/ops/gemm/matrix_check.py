@@ -1,4 +1,4 @@
-"""Whether this device multiplies matrices by its matrix units as the kernels expect."""
+"""Whether this device's matrix units, and its products of pairs, do what the kernels expect."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from portable_gpu.ops.gemm.matrix import MatrixGemm
 from portable_gpu.ops.gemm.matrix_format import F64, format_of
 from portable_gpu.ops.gemm.matrix_policy import POLICIES
 from portable_gpu.ops.gemm.path import GemmPath
+from portable_gpu.ops.gemm.policy import GemmPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
+from portable_gpu.ops.gemm.simt import SimtGemm
 from portable_gpu.ops.gemm.skinny_mma import SkinnyMma
 from portable_gpu.runtime.engine import Engine
 
@@ -40,8 +42,23 @@ def works_on_few_columns(engine: Engine, problem: GemmProblem) -> bool:
     return engine.plan(key, lambda: _check(engine, problem, 8, lambda p: SkinnyMma(engine, p)))
 
 
+def works_in_pairs(engine: Engine, problem: GemmProblem) -> bool:
+    """The same of tiles on the vector units that take two steps of k in one instruction."""
+    policy = GemmPolicy.for_shape_class(engine.target, problem.compute, "small")
+
+    def bind(small: GemmProblem) -> GemmPath:
+        return SimtGemm(engine, small, GemmChoice("tiled", policy), pairs=True)
+
+    key = ("products of pairs work",)
+    return engine.plan(key, lambda: _check(engine, problem, _N, bind, "products of pairs"))
+
+
 def _check(
-    engine: Engine, problem: GemmProblem, n: int, bind: Callable[[GemmProblem], GemmPath]
+    engine: Engine,
+    problem: GemmProblem,
+    n: int,
+    bind: Callable[[GemmProblem], GemmPath],
+    what: str = "matrix units",
 ) -> bool:
     def right(transposed: bool, exponent: int = 0) -> bool:
         return _multiplies(engine, problem, n, bind, transposed, exponent)
@@ -54,7 +71,7 @@ def _check(
         trouble = str(error).splitlines()[0]
     if trouble:
         name = engine.target.facts.name
-        warnings.warn(f"the matrix units of {name} are not used: {trouble}", stacklevel=2)
+        warnings.warn(f"the {what} of {name} are not used: {trouble}", stacklevel=2)
     return not trouble
 
 

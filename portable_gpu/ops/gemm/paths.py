@@ -18,7 +18,7 @@ from portable_gpu.ops.gemm import matrix, skinny_mma
 from portable_gpu.ops.gemm.binding import compute_element
 from portable_gpu.ops.gemm.choice import GemmChoice, choose
 from portable_gpu.ops.gemm.matrix import MatrixGemm
-from portable_gpu.ops.gemm.matrix_check import works, works_on_few_columns
+from portable_gpu.ops.gemm.matrix_check import works, works_in_pairs, works_on_few_columns
 from portable_gpu.ops.gemm.matrix_choice import choose_matrix
 from portable_gpu.ops.gemm.matrix_format import format_of
 from portable_gpu.ops.gemm.matrix_policy import POLICIES
@@ -36,6 +36,7 @@ from portable_gpu.ops.gemm.policy import SHAPE_CLASSES, GemmPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.simt import SimtGemm, specialization_of
 from portable_gpu.ops.gemm.skinny import MOST_VECTORS, SkinnyGemm, as_gemv, is_skinny, upright
+from portable_gpu.ops.gemm.tiles import takes_pairs
 from portable_gpu.ops.gemv import plan as gemv
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import Shape
@@ -59,7 +60,8 @@ def make_path(engine: Engine, problem: GemmProblem) -> GemmPath:
             return MatrixGemm(engine, problem, choice)
         except BuildError as error:
             warnings.warn(f"matrix units are not used: {error}", stacklevel=2)
-    return SimtGemm(engine, problem)
+    pairs = takes_pairs(problem, engine.target) and works_in_pairs(engine, problem)
+    return SimtGemm(engine, problem, pairs=pairs)
 
 
 def explain(
@@ -129,6 +131,8 @@ def explain(
             "group size": choice.policy.group_size,
             "local memory": choice.policy.local_bytes(problem.compute),
         }
+        if isinstance(choice.policy, GemmPolicy) and takes_pairs(problem, target):
+            details["steps of k an instruction"] = 2
     return Explanation(
         operation=named,
         path=path,
@@ -164,7 +168,8 @@ def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization
         for one in (policy, row.policy):
             choices.append(GemmChoice("tiled", one, shape_class=name))
     choices.append(GemmChoice("split-k", choices[1].policy, splits=2))
-    found = [specialization_of(problem, choice, target) for choice in choices]
+    pairs = takes_pairs(problem, target)
+    found = [specialization_of(problem, choice, target, pairs=pairs) for choice in choices]
     for few in (replace(problem, n=MOST_VECTORS), replace(problem, m=MOST_VECTORS).transpose()):
         if skinny_mma.takes(few, target):
             found.append(skinny_mma.choose(few, target, shipped).spec)

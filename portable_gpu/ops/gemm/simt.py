@@ -20,7 +20,7 @@ from portable_gpu.ops.gemm.operands import (
 from portable_gpu.ops.gemm.policy import GemmPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.ops.gemm.split_k import SplitSpace
-from portable_gpu.ops.gemm.tiles import Panel, panel, register_tile
+from portable_gpu.ops.gemm.tiles import Panel, group_stagger, panel, register_tile
 from portable_gpu.runtime.engine import Engine, QueueState
 from portable_gpu.runtime.program import Launch
 from portable_gpu.targets import Target
@@ -35,12 +35,23 @@ class SimtGemm:
     Attributes:
         problem: What is computed (perhaps the transpose of what was asked for).
         choice: By which path and policy, and why.
+        pairs: Whether tiles take two steps of k in one instruction.
     """
 
     def __init__(
-        self, engine: Engine, problem: GemmProblem, choice: GemmChoice | None = None
+        self,
+        engine: Engine,
+        problem: GemmProblem,
+        choice: GemmChoice | None = None,
+        pairs: bool = False,
     ) -> None:
         """Choose a path, and build its kernel.
+
+        Args:
+            engine: Whose device.
+            problem: What is computed.
+            choice: How; by least estimated time without it.
+            pairs: Whether tiles are to take two steps of k in one instruction.
 
         Raises:
             PolicyError: The given choice's policy does not fit the device.
@@ -52,8 +63,9 @@ class SimtGemm:
             problem = problem.transpose()
         self.problem = problem
         self.choice = choice
+        self.pairs = pairs
         self._spec = specialization_of(
-            problem, choice, engine.target, aligned=not engine.maps_host_memory
+            problem, choice, engine.target, aligned=not engine.maps_host_memory, pairs=pairs
         )
         self._ab = [*parameters(problem.a), *parameters(problem.b)]
         scalar = scalar_type(problem)
@@ -149,7 +161,11 @@ class SimtGemm:
 
 
 def specialization_of(
-    problem: GemmProblem, choice: GemmChoice, target: Target, aligned: bool = True
+    problem: GemmProblem,
+    choice: GemmChoice,
+    target: Target,
+    aligned: bool = True,
+    pairs: bool = False,
 ) -> Specialization:
     """The text of a chosen path, for a problem that is already the way round it is computed.
 
@@ -158,6 +174,7 @@ def specialization_of(
         choice: How.
         target: For what device.
         aligned: Whether vectors in memory are known to be aligned to their size.
+        pairs: Whether tiles take two steps of k in one instruction.
 
     Raises:
         PolicyError: The policy does not fit the target.
@@ -168,8 +185,9 @@ def specialization_of(
         return specialize("gemm/direct", target, problem=problem, group_size=group)
     assert isinstance(policy, GemmPolicy)
     policy.check(target, problem.compute)
-    a, b = panel(problem, policy, "a", aligned), panel(problem, policy, "b", aligned)
-    tile = register_tile(policy, problem.compute)
+    a = panel(problem, policy, "a", aligned, pairs)
+    b = panel(problem, policy, "b", aligned, pairs)
+    tile = register_tile(policy, problem.compute, pairs)
     length = split_length(problem.k, choice.splits, policy.tile_k)
     repacked = tile.lines * policy.tile_n if policy.repack else 0
     return specialize(
@@ -180,8 +198,9 @@ def specialization_of(
         a=a,
         b=b,
         tile=tile,
+        stagger=group_stagger(problem, target, a, b, length),
         split=choice.splits > 1,
-        tail=problem.k % policy.tile_k != 0 or length % policy.tile_k != 0,
+        tail=problem.k % a.steps != 0 or length % a.steps != 0,
         store=_store_width(problem, tile.width_n, aligned),
         loads=_vector_loads(a, b),
         aligned=aligned,

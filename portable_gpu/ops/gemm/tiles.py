@@ -10,6 +10,8 @@ from portable_gpu.codegen.operators import Sums, component, vector
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.gemm.policy import GemmPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand, step
+from portable_gpu.ops.stagger import Stagger, stagger
+from portable_gpu.targets import Target
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,7 @@ class Panel:
         name: ``a`` or ``b``.
         elem: The element in memory.
         conj: Whether it is conjugated on the way in.
-        extent, depth: Size of the panel.
+        extent, depth: Size of the panel, in values of local memory.
         along: The axis along which neighbouring work-items, and vectors, lie: ``k`` or ``s``.
         width: Elements of one load.
         group: Work-items that share the loads.
@@ -28,6 +30,7 @@ class Panel:
         buffers: How many panels are in local memory.
         aligned: Whether complex elements lie at multiples of their size.
         offset_type: C type that offsets inside the panel fit, ``int`` or ``long``.
+        pairs: Whether a value in local memory is a word of two neighbours along k.
     """
 
     name: Literal["a", "b"]
@@ -42,6 +45,32 @@ class Panel:
     buffers: int
     aligned: bool
     offset_type: Literal["int", "long"]
+    pairs: bool
+
+    @property
+    def pack(self) -> int:
+        """Elements of one value in local memory."""
+        return 2 if self.pairs else 1
+
+    @property
+    def steps(self) -> int:
+        """Steps of k of one panel."""
+        return self.depth * self.pack
+
+    @property
+    def pieces(self) -> int:
+        """Vectors from memory that make one vector of values."""
+        return 1 if self.along == "k" and self.width > 1 else self.pack
+
+    @property
+    def values(self) -> int:
+        """Values of local memory in one load."""
+        return self.width * self.pieces // self.pack
+
+    @property
+    def held(self) -> str:
+        """C type of one value in local memory."""
+        return "uint" if self.pairs else "value_t"
 
     @property
     def stored_type(self) -> str:
@@ -57,13 +86,15 @@ class Panel:
 
     @property
     def value_type(self) -> str:
-        """C type of one load as it is computed with."""
-        return "value_t" if self.width == 1 else vector(self.elem.real, self.width)
+        """C type of one load as it lies in local memory."""
+        if self.values == 1:
+            return self.held
+        return vector("uint" if self.pairs else self.elem.real, self.values)
 
     @property
     def loads(self) -> int:
-        """Vectors that a work-item moves."""
-        return self.extent * self.depth // (self.width * self.group)
+        """Vectors of values that a work-item moves."""
+        return self.extent * self.depth // (self.values * self.group)
 
     @property
     def pitch(self) -> int:
@@ -97,13 +128,13 @@ class Panel:
 
     def _split(self, i: int) -> tuple[str, str]:
         """Place along the panel's fast axis, and on its slow one."""
-        per_line = (self.depth if self.along == "k" else self.extent) // self.width
+        per_line = (self.depth if self.along == "k" else self.extent) // self.values
         if self.group % per_line == 0:
             across, down = f"t % {per_line}", f"t / {per_line} + {i * self.group // per_line}"
         else:
             item = f"(t + {i * self.group})"
             across, down = f"{item} % {per_line}", f"{item} / {per_line}"
-        return (across if self.width == 1 else f"{across} * {self.width}"), down
+        return (across if self.values == 1 else f"{across} * {self.values}"), down
 
 
 @dataclass(frozen=True)
@@ -116,16 +147,27 @@ class RegisterTile:
     real: str
     value: str
     boolean: bool
+    pairs: bool
 
     @property
-    def type_m(self) -> str:
+    def fragment_m(self) -> str:
         """C type of a fragment of A."""
-        return self.value if self.width_m == 1 else vector(self.real, self.width_m)
+        return self._fragment(self.width_m)
+
+    @property
+    def fragment_n(self) -> str:
+        """C type of a fragment of B."""
+        return self._fragment(self.width_n)
 
     @property
     def type_n(self) -> str:
-        """C type of a fragment of B, and of ``width_n`` sums."""
+        """C type of ``width_n`` sums."""
         return self.value if self.width_n == 1 else vector(self.real, self.width_n)
+
+    @property
+    def mad(self) -> str:
+        """What adds a value of A times a fragment of B to sums."""
+        return "MAD_PAIRS" if self.pairs else "MAD"
 
     @property
     def item_m(self) -> int:
@@ -214,33 +256,80 @@ class RegisterTile:
         names = [acc + component(width, j) for acc, _, _ in self.sums() for j in range(width)]
         return Sums(names, self.real, "|" if self.boolean else "+")
 
+    def _fragment(self, width: int) -> str:
+        if self.pairs:
+            return vector("uint", width)
+        return self.value if width == 1 else vector(self.real, width)
+
+
+@dataclass(frozen=True)
+class GroupStagger:
+    """Which groups begin where along k.
+
+    Attributes:
+        along: Places to begin at, in steps of a panel's depth.
+        group: C expression of the number that it goes by: groups that share a panel of the operand
+            it is for have the same.
+    """
+
+    along: Stagger
+    group: str
+
+
+def group_stagger(
+    problem: GemmProblem, target: Target, a: Panel, b: Panel, length: int
+) -> GroupStagger | None:
+    """How groups begin where A's rows, or B's columns, all begin at one memory channel.
+
+    ``length``: steps of k of one group.
+    """
+    lines = (("row", a, problem.a.row, problem.a.col), ("col", b, problem.b.col, problem.b.row))
+    found = {}
+    for name, panel, pitch, k_step in lines:
+        if k_step == 1:
+            size = panel.elem.itemsize
+            steps = length // panel.steps
+            number = f"first_{name} / {panel.extent}"
+            found[number] = stagger(target, pitch * size, panel.steps * size, steps)
+    colliding = {number: along for number, along in found.items() if along}
+    if not colliding:
+        return None
+    return GroupStagger(next(iter(colliding.values())), " + ".join(colliding))
+
+
+def takes_pairs(problem: GemmProblem, target: Target) -> bool:
+    """Whether the target has an instruction for two products of A and B at once."""
+    return target.dot2 and problem.a.elem.name == problem.b.elem.name == "f16"
+
 
 def panel(
-    problem: GemmProblem, policy: GemmPolicy, name: Literal["a", "b"], aligned: bool
+    problem: GemmProblem, policy: GemmPolicy, name: Literal["a", "b"], aligned: bool, pairs: bool
 ) -> Panel:
     """The panel of operand ``name``: along its unit stride, as wide as its alignment allows.
 
-    ``aligned`` says whether buffers start at multiples of 16 bytes.
+    ``aligned`` says whether buffers start at multiples of 16 bytes, ``pairs`` whether values of
+    local memory are pairs along k.
     """
     operand: Operand = getattr(problem, name)
     extent = policy.tile_m if name == "a" else policy.tile_n
     count = problem.m if name == "a" else problem.n
     s_step, k_step = (operand.row, operand.col) if name == "a" else (operand.col, operand.row)
     along: Literal["k", "s"] = "k" if step(k_step, problem.k) < step(s_step, count) else "s"
-    width = policy.vector
+    packed = 2 if pairs and along == "k" else 1
+    width = policy.vector * packed
     if operand.elem.value != problem.compute.value or 1 not in (s_step, k_step):
         width = 1
     if (k_step if along == "k" else s_step) != 1:
         width = 1
     while width > 1 and not (
         operand.aligned_bytes % (width * operand.elem.itemsize) == 0
-        and (along == "k" or count % width == 0)
-        and extent * policy.tile_k % (width * policy.group_size) == 0
+        and (policy.tile_k if along == "k" else count) % width == 0
+        and packed * extent * policy.tile_k % (width * policy.group_size) == 0
     ):
         width //= 2
     if width * operand.elem.itemsize < 4:  # two bytes: some compilers take them through memory
         width = 1
-    span = extent * abs(s_step) + policy.tile_k * abs(k_step)
+    span = extent * abs(s_step) + (2 if pairs else 1) * policy.tile_k * abs(k_step)
     return Panel(
         name=name,
         elem=operand.elem,
@@ -254,14 +343,15 @@ def panel(
         buffers=policy.buffers,
         aligned=aligned and operand.aligned_bytes % min(16, operand.elem.itemsize) == 0,
         offset_type="int" if span < 1 << 31 else "long",
+        pairs=pairs,
     )
 
 
-def register_tile(policy: GemmPolicy, compute: Element) -> RegisterTile:
+def register_tile(policy: GemmPolicy, compute: Element, pairs: bool) -> RegisterTile:
     """The register tile, in vectors as wide as the item's sides allow."""
     width_m, width_n = (
         next(w for w in (4, 2, 1) if w <= policy.vector and side % w == 0)
         for side in (policy.item_m, policy.item_n)
     )
     boolean = compute.name == "b8"
-    return RegisterTile(policy, width_m, width_n, compute.real, compute.value, boolean)
+    return RegisterTile(policy, width_m, width_n, compute.real, compute.value, boolean, pairs)

@@ -161,7 +161,13 @@ def specialization_of(problem: GemvProblem, target: Target) -> Specialization:
 
 def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization]:
     """What products of typical shapes build for a target and a dtype: each kernel once or more."""
-    shapes = ((1 << 20, 32, "N"), (1 << 14, 4096, "N"), (8, 1 << 22, "N"), (4096, 4096, "T"))
+    shapes = (
+        (1 << 20, 32, "N"),
+        (1 << 14, 1024, "N"),
+        (1 << 14, 4096, "N"),
+        (8, 1 << 22, "N"),
+        (4096, 4096, "T"),
+    )
     texts = [specialization_of(_contiguous(m, n, dtype, t), target) for m, n, t in shapes]
     return list({spec.key: spec for spec in texts}.values())
 

@@ -16,6 +16,7 @@ from portable_gpu.ops.gemv.policy import (
     real_bytes,
 )
 from portable_gpu.ops.gemv.problem import GemvProblem
+from portable_gpu.ops.stagger import stagger
 from portable_gpu.targets import Target
 from portable_gpu.tuning.table import Choice, TuningTable
 
@@ -106,6 +107,9 @@ def _rows(p: GemvProblem, target: Target, choice: Choice[RowPolicy]) -> Route:
     context = {
         **_context(p, V, R, unit, False), "G": size, "L": lanes, "x_vector": _x_vector(p, V),
         "acc": _row_sums(p, R),
+        "stagger": stagger(
+            target, p.a_out * p.elem.itemsize, lanes * V * p.elem.itemsize, p.n // (lanes * V)
+        ) if unit else None,
     }  # fmt: skip
     block = size // lanes * R
     return Route(

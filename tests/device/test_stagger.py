@@ -1,0 +1,102 @@
+"""Products along rows whose pitch sends all groups to one memory channel: each begins elsewhere.
+
+tests/host/test_stagger.py says where they begin.  Here small whole numbers, whose sums are exact,
+are multiplied as on a device of class gcn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from portable_gpu import Engine, gemm, gemv
+from portable_gpu.dtypes import element
+from portable_gpu.ops.gemm import GemmChoice, GemmPolicy
+from portable_gpu.ops.gemm.binding import bind
+from portable_gpu.ops.gemm.simt import SimtGemm
+from portable_gpu.runtime.views import Call, places
+
+PITCH = 1024  # 4 KiB of float32
+VECTORS = GemmPolicy(32, 32, 8, 4, 4, 4, 4, vector=4)
+POLICIES = {
+    "vectors": VECTORS,
+    "prefetch": GemmPolicy(32, 32, 8, 4, 4, 4, 4, vector=4, prefetch=True),
+    "two buffers": GemmPolicy(32, 32, 8, 4, 4, 4, 4, vector=4, buffers=2, prefetch_local=True),
+}
+
+
+@pytest.fixture(scope="module")
+def staggered(engine: Engine) -> Iterator[Engine]:
+    """An engine whose groups begin at different places."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYOPENCL_BUILD_OPTIONS", "-cl-opt-disable")
+        yield Engine(queue=engine.queue, device_class="gcn")
+
+
+def rows(count: int, length: int, seed: int = 0, dtype: Any = np.float32) -> Any:
+    """Rows of whole numbers, PITCH elements apart; what lies between them is NaN."""
+    whole = np.full((count, PITCH), np.nan, dtype)
+    numbers = np.random.default_rng(seed).integers(-8, 9, (count, length))
+    whole[:, :length] = numbers
+    return whole[:, :length]
+
+
+def multiply(engine: Engine, a: Any, b: Any, choice: GemmChoice) -> Any:
+    """A product by a given path, into memory that held NaN."""
+    c = np.full((a.shape[0], b.shape[1]), np.nan, a.dtype)
+    call = Call((a, b, c), engine, None)
+    views = call.input(a, "a"), call.input(b, "b"), call.output(c.shape, c.dtype, c)
+    problem = bind(
+        engine.target, *views, trans_a="N", trans_b="N", stages=(), extras=[], multiplies=True,
+        reads_c=False,
+    )  # fmt: skip
+    path = SimtGemm(engine, problem, choice)
+    call.event(path.enqueue(1, 0, call.state, *places(views), call.wait_for))
+    call.finish()
+    return c
+
+
+@pytest.mark.parametrize("k", [1024, 1000, 301, 136])
+@pytest.mark.parametrize("name", list(POLICIES))
+def test_tiles(staggered: Engine, name: str, k: int) -> None:
+    POLICIES[name].check(staggered.target, element(np.float32))
+    a, b = rows(150, k), rows(70, k, 1).T
+    for choice in (
+        GemmChoice("tiled", POLICIES[name]),
+        GemmChoice("split-k", POLICIES[name], splits=2),
+    ):
+        np.testing.assert_array_equal(multiply(staggered, a, b, choice), a @ b)
+        upright = np.ascontiguousarray(b)  # only A's rows begin at one channel
+        np.testing.assert_array_equal(multiply(staggered, a, upright, choice), a @ b)
+
+
+@pytest.mark.tiny
+def test_tiny(staggered: Engine) -> None:
+    choice = GemmChoice("tiled", GemmPolicy(4, 8, 4, 2, 4, 2, 1, vector=4))
+    a, b = rows(9, 138), rows(10, 138, 1).T
+    np.testing.assert_array_equal(multiply(staggered, a, b, choice), a @ b)
+    a, x = rows(12, 600), rows(1, 600, 1)[0]
+    np.testing.assert_array_equal(gemv(a, x, engine=staggered), a @ x)
+
+
+@pytest.mark.path
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_public_calls(staggered: Engine, dtype: Any) -> None:
+    a, b = rows(150, 1000, dtype=dtype), rows(70, 1000, 1, dtype)
+    expected = a @ b.T
+    np.testing.assert_array_equal(gemm(a, b, trans_b="T", engine=staggered), expected)
+    for n in (1024, 1000, 767, 300):
+        a, x = rows(300, n, dtype=dtype), rows(1, n, 1, dtype)[0]
+        np.testing.assert_array_equal(gemv(a, x, engine=staggered), a @ x)
+        np.testing.assert_array_equal(gemv(a[::-1], x, engine=staggered), a[::-1] @ x)
+
+
+def test_the_same_bits_again(staggered: Engine) -> None:
+    a = np.random.default_rng(0).standard_normal((300, PITCH)).astype(np.float32)
+    first, again = (gemm(a, a, trans_b="T", engine=staggered) for _ in range(2))
+    np.testing.assert_array_equal(first, again)
+    first, again = (gemv(a, a[0], engine=staggered) for _ in range(2))
+    np.testing.assert_array_equal(first, again)
