@@ -1,7 +1,8 @@
 ## gemm of small products on a CPU: a work-item packs and multiplies `run` whole products of a
 ## batch, one after the other, in its own part of scratch (see packed for the layout).
 ## once_b: B is the same for every product, and packed once.  Operands that form.a_packed and
-## form.b_packed leave out are read where they lie.
+## form.b_packed leave out are read where they lie.  Between the tiles of a product `lines_a` and
+## `lines_b` cache lines of the next one's operands are called for.
 <%namespace name="epilogue" file="/gemm/_epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="packed" file="/gemm/_packed.cl.mako"/>
@@ -15,7 +16,7 @@
 ${packed.functions(problem, policy, form)}
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void whole(__global real_t *scratch, long m, long n, int steps, long products, long run,
-           int once_b, value_t alpha, value_t beta${operands.parameters("a", problem.a.elem, rank)}${operands.parameters("b", problem.b.elem, rank)}${operands.parameters("c", problem.c.elem, rank, "")}${operands.batch_parameters(rank)}${epilogue.parameters(problem)})
+           int once_b, int lines_a, int lines_b, value_t alpha, value_t beta${operands.parameters("a", problem.a.elem, rank)}${operands.parameters("b", problem.b.elem, rank)}${operands.parameters("c", problem.c.elem, rank, "")}${operands.batch_parameters(rank)}${epilogue.parameters(problem)})
 {
     const long panels_a = (m + ${MR - 1}) / ${MR}, panels_b = (n + ${NR - 1}) / ${NR};
     const long size_a = panels_a * steps * ${MR * C}, size_b = panels_b * steps * ${NR * C};
@@ -40,6 +41,10 @@ void whole(__global real_t *scratch, long m, long n, int steps, long products, l
             pack_b(b + q * ${NR} * b_col, b_col, b_row, LEAST((long)${NR}, n - q * ${NR}), steps,
                    packed_b + q * steps * ${NR * C});
 % endif
+% if rank == 1:
+        __global const char *next_a = (__global const char *)(a + a_batch0), *next_b = (__global const char *)(b + b_batch0);
+        const int more = item + 1 < end;
+% endif
         for (long q = 0; q < panels_b; q++) {
 % if form.b_packed:
             const int skip = 0;
@@ -49,6 +54,10 @@ void whole(__global real_t *scratch, long m, long n, int steps, long products, l
             __global const real_t *pb = b + (q * ${NR} - skip);
 % endif
             for (long p = 0; p < panels_a; p++) {
+% if rank == 1:
+                for (int line = 0; line < more * lines_a; line++, next_a += 64) PREFETCH(next_a);
+                for (int line = 0; line < more * lines_b; line++, next_b += 64) PREFETCH(next_b);
+% endif
 % if form.a_packed:
                 __global const real_t *pa = packed_a + p * steps * ${MR * C};
 % else:
