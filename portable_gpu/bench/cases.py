@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from portable_gpu.bench.sizes import Size, parse_sizes
-from portable_gpu.dtypes import dtype_of, element
+from portable_gpu.dtypes import PRECISIONS, dtype_of, element
 from portable_gpu.errors import ArgumentError
 
 REDUCTIONS = ("sum", "dot", "max", "argmax", "nrm2")
@@ -22,6 +22,7 @@ OPERATIONS: dict[str, tuple[str, ...]] = {
     "roofline": (*REDUCTIONS, "gemv", "gemm"),
 }
 _ORDERED = ("max", "argmax")  # not for complex numbers
+_NARROW = ("float16", "bfloat16")
 _TRANSPOSES = {"gemv": ("N", "T"), "gemm": ("NN", "NT", "TN", "TT")}
 
 
@@ -33,6 +34,8 @@ class Case:
         operation: ``sum dot max argmax nrm2 gemv gemm``.
         extents: Shape of a reduction's arrays; (m, n) of gemv's matrix; (m, k, n) of gemm.
         dtype: NumPy name of the element type.
+        manner: Of gemm: the ``precision`` of float32 products (``bf16x6``), or the dtype of the
+            result of 16-bit floats (``float32``); empty as it is by default.
         axis: Of a reduction; all of them where it is ``None``.
         trans: N or T for gemv, two of them for gemm.
         batch: Products of a batch; ``None`` for a single one.
@@ -44,6 +47,22 @@ class Case:
     axis: int | None = None
     trans: str = ""
     batch: int | None = None
+    manner: str = ""
+
+    @property
+    def precision(self) -> str:
+        """As :func:`portable_gpu.gemm` takes it."""
+        return self.manner if self.manner in PRECISIONS else "ieee"
+
+    @property
+    def result(self) -> str:
+        """NumPy name of the result's element type."""
+        return self.dtype if self.manner in ("", *PRECISIONS) else self.manner
+
+    @property
+    def type(self) -> str:
+        """The dtype, and the manner, as ``--dtype`` takes them."""
+        return f"{self.dtype}:{self.manner}" if self.manner else self.dtype
 
     @property
     def size(self) -> str:
@@ -54,7 +73,7 @@ class Case:
         return f"{batch}{text}" + (f"/{variant}" if variant else "")
 
     def __str__(self) -> str:
-        return f"{self.operation} {self.size} {self.dtype}"
+        return f"{self.operation} {self.size} {self.type}"
 
     @property
     def flop(self) -> int:
@@ -70,8 +89,10 @@ class Case:
         """The least traffic: every operand moved once."""
         if self.operation == "gemm":
             m, k, n = self.extents
-            count = (m * k + k * n + m * n) * (self.batch or 1)
-        elif self.operation == "gemv":
+            count = (m * k + k * n) * (self.batch or 1)
+            written = m * n * (self.batch or 1) * element(dtype_of(self.result)).itemsize
+            return count * element(dtype_of(self.dtype)).itemsize + written
+        if self.operation == "gemv":
             m, n = self.extents
             count = m * n + m + n
         else:
@@ -83,7 +104,7 @@ class Case:
     @property
     def command(self) -> str:
         """The command that times this case alone."""
-        return f"portable-gpu bench {self.operation} --sizes {self.size} --dtype {self.dtype}"
+        return f"portable-gpu bench {self.operation} --sizes {self.size} --dtype {self.type}"
 
 
 def cases(
@@ -93,7 +114,8 @@ def cases(
 
     Args:
         operation: A key of :data:`OPERATIONS`.
-        dtypes: NumPy names of floating-point types.
+        dtypes: NumPy names of floating-point types; for gemm a :attr:`Case.manner` may follow,
+            after a colon.
         sizes: What to time; the defaults of the kind of device without it.
         on_cpu: Whether these are the defaults of a CPU.
 
@@ -103,7 +125,9 @@ def cases(
     if operation not in OPERATIONS:
         raise ArgumentError(f"no benchmark {operation!r}; there are: {', '.join(OPERATIONS)}")
     found: list[Case] = []
-    for dtype in dtypes:
+    for asked in dtypes:
+        dtype, _, manner = asked.partition(":")
+        _check_manner(asked, dtype, manner, operation)
         elem = element(dtype_of(dtype))
         if not elem.floating:
             raise ArgumentError(f"--dtype has {dtype}; floating-point types are timed")
@@ -111,10 +135,27 @@ def cases(
             if elem.complex and name in _ORDERED:
                 continue
             for size in sizes or _default_sizes(name, operation, on_cpu):
-                found += _cases_of(name, operation, dtype, size)
+                timed = _cases_of(name, operation, dtype, size)
+                found += [replace(case, manner=manner) for case in timed]
     if not found:
         raise ArgumentError(f"{operation} has nothing to time in {', '.join(dtypes)}")
     return list(dict.fromkeys(found))
+
+
+def _check_manner(asked: str, dtype: str, manner: str, operation: str) -> None:
+    """Refuse what :attr:`Case.manner` does not say.
+
+    Raises:
+        ArgumentError: The operation has no manners, or the dtype not this one.
+    """
+    if ":" not in asked:
+        return
+    known = PRECISIONS if dtype == "float32" else ("float32",) if dtype in _NARROW else ()
+    if operation != "gemm" or manner not in known:
+        raise ArgumentError(
+            f"--dtype has {asked!r}; for gemm there are float32:PRECISION "
+            f"({', '.join(PRECISIONS)}), float16:float32 and bfloat16:float32"
+        )
 
 
 def _cases_of(name: str, asked: str, dtype: str, size: Size) -> Iterator[Case]:

@@ -19,7 +19,7 @@ from portable_gpu.runtime.engine import Engine
 class TorchPeer(Peer):
     """PyTorch; on a GPU from a recorded graph, so that its host time does not count.
 
-    float32 products stay float32: TF32 is off, as it is by default.
+    float32 products stay float32, for TF32 is off as it is by default; but of case ``tf32``.
     """
 
     name = "torch"
@@ -45,13 +45,28 @@ class TorchPeer(Peer):
 
     def prepare(self, case: Case, inputs: Sequence[Operands]) -> Prepared | None:
         """See :class:`Peer`."""
-        norm = self._torch.linalg.vector_norm
-        calls = [
-            _call(case, [self._tensor(x) for x in arrays], self._torch, norm) for arrays in inputs
-        ]
+        calls = [self._call(case, [self._tensor(x) for x in arrays]) for arrays in inputs]
         if self._device == "cpu":
             return Prepared(calls, fetch=self._fetch)
         return _Recorded(self._torch, self._device, calls, self._fetch)
+
+    def _call(self, case: Case, tensors: Sequence[Any]) -> Call:
+        torch = self._torch
+        call = _call(case, tensors, torch, torch.linalg.vector_norm)
+        if case.result != case.dtype:
+            a, b = _turned(case, tensors)
+            return lambda: torch.mm(a, b, out_dtype=getattr(torch, case.result))
+        if case.precision != "tf32":
+            return call
+
+        def by_tf32() -> Any:
+            torch.set_float32_matmul_precision("high")
+            try:
+                return call()
+            finally:
+                torch.set_float32_matmul_precision("highest")
+
+        return by_tf32
 
     def _tensor(self, x: Array) -> Any:
         torch = self._torch
@@ -115,7 +130,7 @@ class CuPyPeer(Peer):
 
     def prepare(self, case: Case, inputs: Sequence[Operands]) -> Prepared | None:
         """See :class:`Peer`."""
-        if dtype_of(case.dtype) == BFLOAT16:
+        if dtype_of(case.dtype) == BFLOAT16 or case.result != case.dtype:
             return None
         cupy = self._cupy
         calls = [
@@ -144,12 +159,15 @@ class _Evented(Prepared):
 def _call(case: Case, arrays: Sequence[Any], library: Any, norm: Callable[..., Any]) -> Call:
     """The case in a library whose functions are named as NumPy's, but for the 2-norm."""
     if case.operation in ("gemv", "gemm"):
-        flags = (case.trans + "NN")[:2]
-        a, b = (
-            x.swapaxes(-1, -2) if flag == "T" else x for x, flag in zip(arrays, flags, strict=True)
-        )
+        a, b = _turned(case, arrays)
         return lambda: library.matmul(a, b)
     function = norm if case.operation == "nrm2" else getattr(library, case.operation)
     if case.axis is not None:
         return lambda: function(*arrays, axis=case.axis)
     return lambda: function(*arrays)
+
+
+def _turned(case: Case, arrays: Sequence[Any]) -> list[Any]:
+    """The operands of ``a @ b``: transposes are views."""
+    flags = (case.trans + "NN")[:2]
+    return [x.swapaxes(-1, -2) if t == "T" else x for x, t in zip(arrays, flags, strict=True)]

@@ -21,6 +21,8 @@ from portable_gpu.dtypes import dtype_of, is_float16_like
 #: Gives the largest error of a result in units of its bound: above 1 it is wrong.
 Oracle = Callable[[Array], float]
 
+#: Of a value, at most, where products are computed of its pieces (docs/accuracy.md).
+_LOST = {"ieee": 0.0, "tf32": 2**-10, "bf16x3": 2**-15, "tf32x3": 2**-20, "bf16x6": 2**-22}
 _CHUNK = 1 << 22  # elements converted to higher precision at a time
 
 
@@ -73,6 +75,7 @@ def _product_oracle(case: Case, inputs: Operands) -> Oracle:
     k, scale = a.shape[-1], _root_mean_square(case)
     # The errors of a row of C meet the n factors of r: they add up as a walk does.
     bound = np.linalg.norm(r) * _bound(case, k, scale, np.asarray(sqrt(k) * scale))
+    bound = bound + 16 * _LOST[case.precision] * np.linalg.norm(r) * sqrt(k) * scale
     shape = (*a.shape[:-1], n)
     return lambda found: (
         _worst(_times(found, r), expected, bound) if found.shape == shape else np.inf
@@ -81,7 +84,7 @@ def _product_oracle(case: Case, inputs: Operands) -> Oracle:
 
 def _bound(case: Case, terms: int, scale: float, values: Array) -> Array:
     """How far sums of ``terms`` may be off, and what rounding them to the dtype adds."""
-    dtype = dtype_of(case.dtype)
+    dtype = dtype_of(case.result)
     narrow = is_float16_like(dtype)
     single = narrow or dtype in (np.float32, np.complex64)
     u = 2.0**-24 if single else 2.0**-53

@@ -113,9 +113,14 @@ def _our_call(case: Case, arrays: Sequence[Any], engine: Engine) -> Call:
         return lambda: pg.gemv(*arrays, trans=case.trans, **options)
     if case.operation == "gemm":
         a, b = arrays
+        options["precision"] = case.precision
         if case.batch is not None:
             return lambda: pg.matmul(a, b, **options)
-        if isinstance(a, np.ndarray):
+        if case.result != case.dtype:
+            shape, dtype = (case.extents[0], case.extents[2]), dtype_of(case.result)
+            on_host = isinstance(a, np.ndarray)
+            options["c"] = np.empty(shape, dtype) if on_host else cla.empty(a.queue, shape, dtype)
+        elif isinstance(a, np.ndarray):
             a, b = _turned(case, a, b)
             return lambda: pg.matmul(a, b, **options)
         return lambda: pg.gemm(a, b, trans_a=case.trans[0], trans_b=case.trans[1], **options)

@@ -31,7 +31,7 @@ def plot_throughput(report: Report, path: Path) -> None:
 
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in report.rows:
-        groups.setdefault((row.case.operation, row.case.dtype), []).append(row)
+        groups.setdefault((row.case.operation, row.case.type), []).append(row)
     figure = Figure(figsize=(11, 1 + 3.6 * len(groups)), layout="constrained")
     for i, ((operation, dtype), rows) in enumerate(groups.items(), 1):
         axes = figure.add_subplot(len(groups), 1, i)

@@ -105,7 +105,7 @@ class Report:
         return {
             "operation": case.operation,
             "size": case.size,
-            "dtype": case.dtype,
+            "dtype": case.type,
             "flop": case.flop,
             "bytes": case.bytes,
             "peer": row.peer,

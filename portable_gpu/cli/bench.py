@@ -35,7 +35,13 @@ def bench(
     operation: Annotated[
         str, typer.Argument(help=f"{', '.join(OPERATIONS)} or dispatch.", metavar="OPERATION")
     ] = "all",
-    dtype: Annotated[str, typer.Option(help="Comma list of NumPy names.")] = "float32",
+    dtype: Annotated[
+        str,
+        typer.Option(
+            help="Comma list of NumPy names; of gemm also a precision (float32:bf16x6) or the "
+            "result's (float16:float32)."
+        ),
+    ] = "float32",
     sizes: Annotated[str | None, typer.Option(help=SYNTAX)] = None,
     peers: Annotated[
         str | None,
@@ -207,7 +213,7 @@ def _table(rows: Iterable[Row], roofs: Roofs) -> Table:
         table.add_row(
             case.operation,
             case.size,
-            case.dtype,
+            case.type,
             _with_spread(row.ours, 1e3),
             "" if row.theirs is None else _with_spread(row.theirs, 1e3),
             "" if row.ratio is None else _with_spread(row.ratio),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -130,6 +130,31 @@ def test_cost() -> None:
     total = Case("sum", (10, 20), "float64", axis=0)
     assert (total.flop, total.bytes) == (200, 8 * 220)
     assert Case("gemv", (10, 20), trans="T").bytes == 4 * 230
+
+
+def test_manners_of_gemm() -> None:
+    split, wide = cases(
+        "gemm", ["float32:bf16x6", "float16:float32"], parse_sizes("2x3x5/NT"), True
+    )
+    assert (split.precision, split.result, split.type) == ("bf16x6", "float32", "float32:bf16x6")
+    assert (wide.precision, wide.result, wide.dtype) == ("ieee", "float32", "float16")
+    assert wide.bytes == 2 * (2 * 3 + 3 * 5) + 4 * 2 * 5
+    assert split.command == "portable-gpu bench gemm --sizes 2x3x5/NT --dtype float32:bf16x6"
+    for operation, dtype in (
+        ("gemv", "float32:tf32"), ("gemm", "float64:tf32"), ("gemm", "float16:bfloat16"),
+        ("gemm", "float32:"), ("gemm", "float32:float32"),
+    ):  # fmt: skip
+        with pytest.raises(ArgumentError, match=f"--dtype has '{dtype}'"):
+            cases(operation, [dtype], parse_sizes("4x4x4" if operation == "gemm" else "4x4"), True)
+
+
+def test_oracle_allows_a_precision_what_it_loses() -> None:
+    case = Case("gemm", (200, 300, 100), trans="NN", manner="tf32")
+    a, b = operands(case)
+    short = (a.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
+    assert oracle(case, (a, b))(short @ b) <= 1
+    assert oracle(replace(case, manner=""), (a, b))(short @ b) > 1
+    assert oracle(case, (a, b))((1.1 * a) @ b) > 1
 
 
 def test_copies_outgrow_the_cache() -> None:
