@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from portable_gpu.bench.cases import Case, cases
@@ -30,6 +30,20 @@ _SHAPES = {
     ("reduce", False): "2^24,2^28,8192x8192/0,2^20x100/1",
 }
 
+# Other problems, on none of which a winner may be slower: rows serve shapes that nobody raced.
+_GRID = {
+    ("gemm", True): "96x96x96/NN,200x300x400/NT,384x384x384/NN,1000x100x1000,100x2000x100,"
+    "20x1000x1000,2000x64x64,100:50x50x50",
+    ("gemm", False): "96x1000x96,300x300x300/NN,768x768x768/NT,1000x100x1000,128x8192x128,"
+    "1300x500x800,3000x3000x3000/NN,1x4096x4096,4x4096x4096,8x4096x4096,64:128x128x128",
+    ("gemv", True): "1000x1000,100000x30,300x4096",
+    ("gemv", False): "1000x1000,100000x300,4096x4096,2^20x16",
+    ("sum", True): "2^22,1000x1000/0,100000x100/1",
+    ("sum", False): "2^22,2^26,4096x4096/0,100000x100/1,30000x3333/1",
+    ("argmax", True): "2^22",
+    ("argmax", False): "2^26",
+}
+
 
 @dataclass(frozen=True)
 class Job:
@@ -41,6 +55,7 @@ class Job:
         default: The policy by formula.
         current: The policy that is in use, perhaps measured earlier.
         cases: The problems that it is to be good at, the first for all others.
+        grid: Further ones that may take it, on which it must be no slower.
     """
 
     key: RowKey
@@ -48,6 +63,7 @@ class Job:
     default: Policy
     current: Policy
     cases: tuple[Case, ...]
+    grid: tuple[Case, ...] = ()
 
     @property
     def name(self) -> str:
@@ -94,6 +110,7 @@ def jobs(
     if operation == "all" and shapes is not None:
         raise ArgumentError("--shapes needs an operation, not all")
     found: dict[RowKey, Job] = {}
+    grid = list(_grid(dtypes, target, table, on_cpu))
     for name in OPERATIONS if operation == "all" else (operation,):
         sizes = parse_sizes(shapes or _SHAPES[name, on_cpu], "--shapes")
         for case in cases(OPERATIONS[name], dtypes, sizes, on_cpu):
@@ -102,9 +119,22 @@ def jobs(
                 continue
             known_job = found.setdefault(job.key, job)
             if known_job is not job:
-                every = (*known_job.cases, *job.cases)
-                found[job.key] = Job(job.key, job.elem, job.default, job.current, every)
-    return list(found.values())
+                found[job.key] = replace(known_job, cases=(*known_job.cases, *job.cases))
+    return [
+        replace(job, grid=tuple(case for case, asks in grid if (key.kernel, key.element) in asks))
+        for key, job in found.items()
+    ]
+
+
+def _grid(
+    dtypes: Sequence[str], target: Target, table: TuningTable, on_cpu: bool
+) -> Iterator[tuple[Case, set[tuple[str, str]]]]:
+    """The problems of the grid, and the kernels and elements that each asks policies for."""
+    for (operation, of_cpu), sizes in _GRID.items():
+        if of_cpu == on_cpu:
+            for case in cases(operation, dtypes, parse_sizes(sizes), on_cpu):
+                asked, _ = _ask(case, target, table)
+                yield case, {(key.kernel, key.element) for key, *_ in asked.keys}
 
 
 class _Asked(TuningTable):
@@ -134,6 +164,15 @@ class _Asked(TuningTable):
 
 def _job(case: Case, target: Target, table: TuningTable) -> Job | None:
     """The row that a problem takes, as its own explanation tells; none if it takes no policy."""
+    asked, origin = _ask(case, target, table)
+    if not origin.isdigit():
+        return None
+    key, elem, default, current = asked.keys[int(origin)]
+    return Job(key, elem, default, current, (case,))
+
+
+def _ask(case: Case, target: Target, table: TuningTable) -> tuple[_Asked, str]:
+    """What the explanation of a problem asks the table for, and the origin that it tells."""
     asked = _Asked(table)
     operation = case.operation
     options: dict[str, Any] = {}
@@ -149,11 +188,8 @@ def _job(case: Case, target: Target, table: TuningTable) -> Job | None:
     elif case.axis is not None:
         options = {"axis": case.axis}
     dtype = _dtype(case, target)
-    origin = explainers()[operation](operation, sizes, dtype, target, asked, **options).origin
-    if not origin.isdigit():
-        return None
-    key, elem, default, current = asked.keys[int(origin)]
-    return Job(key, elem, default, current, (case,))
+    said = explainers()[operation](operation, sizes, dtype, target, asked, **options)
+    return asked, said.origin
 
 
 def _dtype(case: Case, target: Target) -> Any:

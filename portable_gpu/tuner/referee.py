@@ -76,9 +76,16 @@ class Race:
 
         On a busy machine even many turns may favour one by chance: its fastest turns must agree.
         """
-        nowhere_slower = all(r.median <= 1 + max(r.spread, _LEAST_LOSS) for r in self.ratios)
         faster = 1 - self.relative > max(self.spread, LEAST_GAIN)
-        return faster and self.fastest < 1 - LEAST_GAIN and nowhere_slower
+        return faster and self.fastest < 1 - LEAST_GAIN and self.loss is None
+
+    @property
+    def loss(self) -> int | None:
+        """The problem, by its number, on which the first is slower by more than the spread."""
+        for number, ratio in enumerate(self.ratios):
+            if ratio.median > 1 + max(ratio.spread, _LEAST_LOSS):
+                return number
+        return None
 
 
 class Judge(Protocol):
@@ -92,7 +99,7 @@ class Judge(Protocol):
 
 
 class Pinned(TuningTable):
-    """One policy for a kernel, whatever the shape; everything else as another table has it."""
+    """A table with one more row; everything else as another one has it."""
 
     def __init__(self, table: TuningTable, key: RowKey, policy: Policy) -> None:
         super().__init__([])
@@ -110,7 +117,8 @@ class Pinned(TuningTable):
         default: Any = None,
     ) -> Choice[Any]:
         """See :meth:`TuningTable.choose`."""
-        if (kernel, elem.name) != (self._key.kernel, self._key.element):
+        asked = kernel, elem.name, shape_class
+        if asked != (self._key.kernel, self._key.element, self._key.shape_class):
             return self._table.choose(kernel, policy_type, target, elem, shape_class, default)
         self.used = True
         self._policy.check(target, elem)
@@ -165,7 +173,7 @@ class Referee:
             found = self._bench.admit(Ours(engine), case, inputs, judge)
             if not isinstance(found, Contestant):
                 raise TrialError(f"{case}: {found.text}" if found else f"{case}: not timed")
-            if not _was_used(engine):
+            if case not in job.grid and not _was_used(engine):
                 raise TrialError(f"{case} does not take {job.key.kernel}")
             known[case] = found
         return known[case]

@@ -2,7 +2,8 @@
 
 A trial's value is its time over that of the policy by formula, measured by turns with the
 incumbent.  What looks faster races the formula for longer, and, if it wins, the incumbent; then it
-has to pass the edge checks, and only then takes the incumbent's place and is stored.  Where the
+has to pass the edge checks and be no slower on a grid of other problems, and only then takes the
+incumbent's place and is stored.  Where the
 sampler comes back to what looked faster and did not win, noise may have decided: it is measured
 again.  So is every winner once its checks are done, from new programs in other memory.
 """
@@ -15,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -218,11 +220,27 @@ class Search:
         if wrong:
             progress.refused.append(f"{policy}: {wrong}")
             raise TrialError(f"faster and wrong: {wrong}")
+        self._look_around(policy, incumbent, deadline)
         again = self._race(policy, default, _FINAL_TURNS, deadline)
         if again.won:
             self._store(self._row(policy, again))
             progress.policy, progress.relative = policy, again.relative
         return again.relative
+
+    def _look_around(self, policy: Policy, incumbent: Policy, deadline: float) -> None:
+        """Hold a winner to the incumbent on the grid.
+
+        Raises:
+            TrialError: It is slower on one of the problems.
+        """
+        grid = self._job.grid
+        if not grid:
+            return
+        left = max(0.0, deadline - time.monotonic())
+        beyond = replace(self._job, cases=grid)
+        loss = self._judge.race(beyond, policy, incumbent, _FINAL_TURNS, left).loss
+        if loss is not None:
+            raise TrialError(f"faster on its problems, and slower on {grid[loss]}")
 
     def _race(self, policy: Policy, other: Policy, turns: int, end: float) -> Race:
         begin = time.monotonic()

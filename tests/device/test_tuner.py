@@ -314,6 +314,26 @@ def test_a_win_that_does_not_last_is_not_stored(tmp_path: Path, job: Job) -> Non
     assert progress.policy == job.default
 
 
+def test_a_win_that_costs_another_shape_is_not_stored(tmp_path: Path, job: Job) -> None:
+    narrow, broad = other(job, 1), other(job, 2)
+
+    class Wide(Scripted):
+        def race(self, job: Job, policy: Policy, other: Policy, turns: int, limit: float) -> Race:
+            found = super().race(job, policy, other, turns, limit)
+            if job.cases == job.grid:
+                lost = race(1.1 if policy == narrow else 1.0).ratios
+                return replace(found, ratios=(race(0.5).ratios * (len(job.grid) - 1)) + lost)
+            return found
+
+    assert job.grid
+    assert not set(job.grid) & set(job.cases)
+    progress, study, rows = search(tmp_path, job, Wide(faster(narrow, broad)))
+    assert progress.policy == broad
+    assert [row["policy"] for row in rows] == [broad.to_dict()]
+    failures = [t.user_attrs["failed"] for t in study.trials if "failed" in t.user_attrs]
+    assert failures == [f"faster on its problems, and slower on {job.grid[-1]}"]
+
+
 def test_a_policy_in_use_must_be_beaten_too(tmp_path: Path, job: Job) -> None:
     better, known = other(job, 1), other(job, 2)
     used = replace(job, current=known)

@@ -130,6 +130,22 @@ def test_every_kernel_of_the_table_is_reached() -> None:
     assert "gemm_wgmma" in {job.key.kernel for job in half}
 
 
+def test_the_grid_holds_what_asks_for_the_row() -> None:
+    for target in ("cpu", "nvidia"):
+        for job in jobs_of("all", target=example_target(target)):
+            assert job.grid
+            operations = {case.operation for case in job.grid}
+            own = {"reduce": {"sum", "argmax"}, "gemm": {"gemm"}, "gemm_packed": {"gemm"}}
+            assert operations <= own.get(job.key.kernel, {"gemv", "gemm"})
+    (columns,) = (
+        job for job in jobs_of("gemv", target=example_target("nvidia"))
+        if job.key.kernel == "gemv_columns"
+    )  # fmt: skip
+    assert {"8x4096x4096", "4096x4096/T"} <= {
+        case.size.removesuffix("/NN") for case in columns.grid
+    }
+
+
 def test_a_row_is_checked_in_its_own_operation_and_in_those_of_its_problems() -> None:
     (job,) = jobs_of("gemv", "90x70/N")
     flat = Case("gemm", (8, 70, 90), "float32", trans="NN")

@@ -288,7 +288,11 @@ def _rows(
     lanes = size if lanes >= size else min(lanes, target.subgroup_size)
     unroll = 1
     if n * geometry.outer_count > lanes * vector:
-        unroll = _unroll(policy, target, reduction, vector, n // (lanes * vector))
+        # Measured on an H200: in rows that share a group the other rows hide the latency, and
+        # in what carries indices the registers count for more (docs/experiments.md).
+        plain = not target.is_cpu and (lanes < size or reduction.indexed)
+        own = replace(policy, unroll=1) if plain else policy
+        unroll = _unroll(own, target, reduction, vector, n // (lanes * vector))
     if target.is_cpu and not reduction.block:
         unroll *= 2  # each step waits for the one before: more of them side by side
     group_rows = size // lanes
