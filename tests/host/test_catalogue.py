@@ -90,8 +90,9 @@ def test_several_sums_of_a_value_take_more_vectors_to_a_lift() -> None:
     def unroll(operation: str, *shape: int, target: str = "nvidia", **options: Any) -> object:
         return pg.explain(operation, *shape, target=target, **options).details["unroll"]
 
-    for operation in ("sum", "max", "argmax", "nrm2", "dot"):
+    for operation in ("sum", "max", "nrm2", "dot"):
         assert unroll(operation, 1 << 24) == 2
+    assert unroll("argmax", 1 << 24) == unroll("sum", 1 << 16, 100, axis=1) == 1
     for dtype in ("float16", "float32", "float64"):
         assert unroll("var", 1 << 24, dtype=dtype) == 4
     assert unroll("var", 4096, 4096, axis=1) == 4

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
+from portable_gpu.dtypes import Element
 from portable_gpu.ops.gemm.matrix_policy import MatrixPolicy
 from portable_gpu.ops.gemm.policy import SHAPE_CLASSES, GemmPolicy, value_bytes, value_words
 from portable_gpu.ops.gemm.problem import GemmProblem, step
@@ -51,13 +53,13 @@ class GemmChoice:
 WORKSPACE = 64 << 20
 
 # Fitted to 830 times of 20 shapes in float32 on one H200 (driver 580, November 2026): with these
-# the choice takes 1.02 of the time of the best of all classes and cuts, and 1.10 at most.
-_LATENCY = 83_500  # a tile's way through local memory: some 650 cycles of 128 multiply-adds
-_CUT = 1.03  # a kernel that can cut k takes more registers
-_MEETING = 70_000  # the parts of a tile wait for each other
-_SUM = 14.6  # a partial sum, written and read
+# the choice takes 1.01 of the time of the best of all classes and cuts, and 1.08 at most.
+_LATENCY = 90_000  # a tile's way through local memory: some 700 cycles of 128 multiply-adds
+_ALONE = 0.092  # of the time, that four sub-groups lose which have a compute unit for themselves
+_CUT = 1.011  # a kernel that can cut k takes more registers
+_SUM = 12.3  # a partial sum, written and read
 _LEAST_DEPTH = 128  # of a part
-_MOST_ROUNDS = 8  # of parts on a compute unit
+_MOST_ROUNDS = 4  # of parts on a compute unit: no more of some tiles are resident
 _PARTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 
 
@@ -88,6 +90,7 @@ def choose(problem: GemmProblem, target: Target, table: TuningTable) -> GemmChoi
             continue
         tried.append(policy)
         latency = _LATENCY / (policy.tile_k * value_words(p.compute))
+        taken = partial(_taken, policy, target, p.compute)
         for transposed in (False, True):
             m, n = (p.n, p.m) if transposed else (p.m, p.n)
             groups = p.batch_size * -(-m // policy.tile_m) * -(-n // policy.tile_n)
@@ -95,12 +98,12 @@ def choose(problem: GemmProblem, target: Target, table: TuningTable) -> GemmChoi
             turned = 1.0 if transposed != upright else 1.02
             for splits, whole in _cuts(p, policy, groups, units):
                 rounds, steps = -(-(groups - whole) * splits // units), -(-p.k // splits)
-                busy = (rounds * steps + whole // units * p.k) * work
+                busy = work * (steps * taken(rounds) + p.k * taken(whole // units))
                 waits = latency * (p.k if whole else steps)
                 time = turned * ((busy**3 + waits**3) ** (1 / 3) + 0.01 * busy)
                 if splits > 1:
                     sums = (splits + rounds) * policy.tile_m * policy.tile_n
-                    time = _CUT * time + _MEETING + _SUM * sums * value_words(p.compute)
+                    time = _CUT * time + _SUM * sums * value_words(p.compute)
                 choice = GemmChoice(
                     path="tiled" if splits == 1 else "split-k",
                     policy=policy,
@@ -119,14 +122,28 @@ def choose(problem: GemmProblem, target: Target, table: TuningTable) -> GemmChoi
     return best[1].fit(p.k)
 
 
+def _taken(policy: GemmPolicy, target: Target, elem: Element, groups: int) -> float:
+    """What ``groups`` one after the other take on a compute unit, in groups at the full rate.
+
+    As many as are resident run side by side.  The fewer they are, the less they hide of what each
+    waits for.
+    """
+    most, lost = policy.resident(target, elem), _ALONE * 4 * target.subgroup_size
+    rounds = -(-groups // most)
+    return groups + rounds * lost / policy.group_size
+
+
 def _cuts(
     problem: GemmProblem, policy: GemmPolicy, groups: int, units: int
 ) -> Iterator[tuple[int, int]]:
     """Ways to cut k, ``(splits, whole)``, that leave each part deep.
 
     Of one product either all tiles are cut, or those beyond whole rounds of the compute units.
+    Sums of less than 32 bits are not left for other groups: each would take a register of its own.
     """
     yield 1, 0
+    if value_bytes(problem.compute) < 4:
+        return
     tile = policy.tile_m * policy.tile_n * value_bytes(problem.compute)
     full = groups // units * units if problem.batch_size == 1 and groups % units else 0
     for splits in _PARTS:
@@ -135,7 +152,7 @@ def _cuts(
         for whole in {0, full}:
             cut = groups - whole
             most = cut * splits * tile <= WORKSPACE * problem.batch_size
-            if most and cut * (splits - 1) < _MOST_ROUNDS * units:
+            if most and cut * splits <= _MOST_ROUNDS * units:
                 yield splits, whole
 
 

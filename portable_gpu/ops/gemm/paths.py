@@ -32,7 +32,7 @@ from portable_gpu.ops.gemm.packed import (
     shape_class,
 )
 from portable_gpu.ops.gemm.path import GemmPath
-from portable_gpu.ops.gemm.policy import SHAPE_CLASSES, GemmPolicy
+from portable_gpu.ops.gemm.policy import SHAPE_CLASSES, GemmPolicy, value_bytes
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.simt import SimtGemm, specialization_of
 from portable_gpu.ops.gemm.skinny import MOST_VECTORS, SkinnyGemm, as_gemv, is_skinny, upright
@@ -167,7 +167,8 @@ def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization
         row = shipped.choose("gemm", GemmPolicy, target, problem.compute, name, policy)
         for one in (policy, row.policy):
             choices.append(GemmChoice("tiled", one, shape_class=name))
-    choices.append(GemmChoice("split-k", choices[1].policy, splits=2))
+    if value_bytes(problem.compute) >= 4:
+        choices.append(GemmChoice("split-k", choices[1].policy, splits=2))
     pairs = takes_pairs(problem, target)
     found = [specialization_of(problem, choice, target, pairs=pairs) for choice in choices]
     for few in (replace(problem, n=MOST_VECTORS), replace(problem, m=MOST_VECTORS).transpose()):

@@ -61,6 +61,17 @@ class GemmPolicy(Policy):
         repacked = self.tile_m // self.item_m * self.tile_n if self.repack else 0
         return max(panels, repacked) * value_bytes(elem)
 
+    def registers(self, elem: Element) -> int:
+        """About so many a work-item takes: sums, fragments, what it moves, and the rest."""
+        moved = (self.tile_m + self.tile_n) * self.tile_k // self.group_size
+        values = self.item_m * self.item_n + self.item_m + self.item_n + moved
+        return values * value_words(elem) + _OTHER_REGISTERS
+
+    def resident(self, target: Target, elem: Element) -> int:
+        """About so many groups are on a compute unit of four SIMDs at a time."""
+        file = 4 * target.subgroup_size * 2 * target.resident_registers
+        return max(1, file // (self.registers(elem) * self.group_size))
+
     @classmethod
     def default(cls, target: Target, elem: Element) -> GemmPolicy:
         """The policy of large products: registers set the item's tile, the group is square."""
@@ -80,7 +91,7 @@ class GemmPolicy(Policy):
         if shape_class == "medium":
             return cls._fit(target, elem, 64, item_m, item_n)
         if shape_class == "small":
-            return cls._fit(target, elem, 128, max(1, item_m // 2), max(1, item_n // 2))
+            return cls._fit(target, elem, 128, item_m, max(1, item_n // 2))
         if shape_class == "flat":
             return cls._fit(target, elem, 128, 2, item_n, flat_m=16)
         return large
@@ -105,13 +116,6 @@ class GemmPolicy(Policy):
         deep = 16 if tile_m * tile_n * value_words(elem) <= 64 * 64 else 8
         tile_k = max(least_k, deep // value_words(elem))
         sums, fragments = item_m * item_n * value_words(elem), (item_m + item_n) * value_words(elem)
-
-        def registers(tile_k: int) -> int:
-            moved = (tile_m + tile_n) * tile_k // group * value_words(elem)
-            return sums + fragments + moved + _OTHER_REGISTERS
-
-        while tile_k > least_k and registers(tile_k) > target.resident_registers:
-            tile_k //= 2
         policy = cls(
             tile_m=tile_m,
             tile_n=tile_n,
@@ -125,9 +129,12 @@ class GemmPolicy(Policy):
             # Measured on one H200: straight code pays where the item's tile is small.
             unroll=1 if sums >= 64 else max(1, 8 // value_words(elem)),
         )
-        while policy.tile_k > least_k and policy.local_bytes(elem) > target.local_mem_size:
+        while policy.tile_k > least_k and (
+            policy.registers(elem) > target.resident_registers
+            or policy.local_bytes(elem) > target.local_mem_size
+        ):
             policy = replace(policy, tile_k=policy.tile_k // 2)
-        room = registers(policy.tile_k) + fragments <= target.resident_registers
+        room = policy.registers(elem) + fragments <= target.resident_registers
         ahead = policy.unroll == 1 and room and not elem.complex
         double = replace(policy, buffers=2, prefetch_local=ahead)
         roomy = 3 * double.local_bytes(elem) <= target.local_mem_per_unit
@@ -194,10 +201,10 @@ class GemmPolicy(Policy):
 #: tiles reach by comparison (a smaller tile loads more per multiplication).
 SHAPE_CLASSES: dict[str, float] = {
     "large": 1.0,
-    "wide": 0.98,
-    "medium": 0.89,
-    "small": 0.89,
-    "flat": 0.44,
+    "wide": 0.957,
+    "medium": 0.93,
+    "small": 0.905,
+    "flat": 0.47,
 }
 
 
