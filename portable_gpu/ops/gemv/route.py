@@ -70,7 +70,8 @@ def choose(problem: GemvProblem, target: Target, table: TuningTable) -> Route:
     if problem.by_rows:
         rows = table.choose("gemv_rows", RowPolicy, target, problem.elem)
         return _cpu_rows(problem, target, rows) if target.is_cpu else _rows(problem, target, rows)
-    columns = table.choose("gemv_columns", ColumnPolicy, target, problem.elem)
+    kind = "eight" if problem.vectors == 8 else "any"  # vectors, whose sums take the registers
+    columns = table.choose("gemv_columns", ColumnPolicy, target, problem.elem, kind)
     if target.is_cpu:
         return _cpu_columns(problem, target, columns)
     return _columns(problem, target, columns)
