@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sampling import needs
 
 from portable_gpu import Engine, gemm, gemv
 from portable_gpu.dtypes import element
@@ -85,6 +86,7 @@ def test_tiny(staggered: Engine) -> None:
 @pytest.mark.path
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_public_calls(staggered: Engine, dtype: Any) -> None:
+    needs(staggered, dtype)
     a, b = rows(150, 1000, dtype=dtype), rows(70, 1000, 1, dtype)
     expected = a @ b.T
     np.testing.assert_array_equal(gemm(a, b, trans_b="T", engine=staggered), expected)
