@@ -38,14 +38,16 @@
 
 // Order this work-item's global writes before its later ones, as other work-groups see them.
 // GROUP_FENCE: those of the whole group before what one of its work-items writes after a barrier
-// and a DEVICE_FENCE; that fence does it by itself where barriers hand on what was seen (PTX).
+// and a DEVICE_FENCE; that fence does it by itself where barriers hand on what was seen (PTX's
+// memory model, from SM 70 on).
 #if defined(__NV_CL_C_VERSION) || defined(__NVPTX__)
 #if CUDA_SM >= 70
 #define DEVICE_FENCE() asm volatile("fence.acq_rel.gpu;" ::: "memory")
+#define GROUP_FENCE()
 #else
 #define DEVICE_FENCE() asm volatile("membar.gl;" ::: "memory")
+#define GROUP_FENCE() DEVICE_FENCE()
 #endif
-#define GROUP_FENCE()
 #elif defined(__AMDGCN__)
 #define DEVICE_FENCE() __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "agent")
 #define GROUP_FENCE() DEVICE_FENCE()

@@ -13,11 +13,11 @@ ${group.arrival("comes_last")}
 <%def name="parameters()">, volatile __global uint *partial, volatile __global uint *counters</%def>
 
 ## All `items` work-items that hold sums of a tile come here; those of the group that comes last go
-## on with the sums of all parts, the others leave by `leave`.
+## on with the sums of all parts, the others return.
 ##
 ## sums  Sums: their names, what they are      item  number of the work-item      wait  their barrier
 ## slot, part, splits  numbers of the tile and of the part, and how many parts there are
-<%def name="meet(sums, item, items, slot, part, splits, wait, leave)">
+<%def name="meet(sums, item, items, slot, part, splits, wait='barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)')">
 <% size, words = sums.words * items, range(0, sums.words, sums.words_each) %>\
             {
                 volatile __global uint *at = partial + (${slot}) * (long)${splits} * ${size} + ${item};
@@ -28,7 +28,7 @@ ${group.arrival("comes_last")}
                 ${wait};
                 if (${item} == 0) is_last = comes_last(counters + ${slot}, ${splits});
                 ${wait};
-                if (!is_last) ${leave};
+                if (!is_last) return;
                 ${" = ".join(sums.names)} = 0;
                 for (int p = 0; p < ${splits}; ++p, at += ${size}) {
 % for word, name in zip(words, sums.names):

@@ -136,8 +136,7 @@ ${registers.place(tile)}
 
 % if split:
     if (is_part) {
-        ${split_k.meet(tile.reals(), "t", G, "((int)get_group_id(1) * cut + tile - whole)", "part", "splits",
-                       "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)", "return")}
+        ${split_k.meet(tile.reals(), "t", G, "((int)get_group_id(1) * cut + tile - whole)", "part", "splits")}
     }
 % endif
 % if policy.repack:

@@ -87,7 +87,7 @@ ${chunks.place(b, "first_col", "n")}
             }
 % if split:
             ${split_k.meet(Sums([f"d{i}_{j}.s{r:x}" for i, j in squares for r in range(instruction.sums)], problem.compute.real),
-                           "t", policy.group_size, "product * (tiles_m * tiles_n) + tile", "part", "splits", "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)", "return")}
+                           "t", policy.group_size, "product * (tiles_m * tiles_n) + tile", "part", "splits")}
 % endif
 % for i, j in squares:
             {

@@ -100,7 +100,7 @@ ${lines.place(b, "first_col", "n")}
             }
 % if split:
             ${split_k.meet(Sums([f"d{i}_{j}_{r}" for i in range(policy.blocks) for j in range(2 * policy.pairs) for r in range(4)], "double"),
-                           "t", group, "product * (tiles_m * tiles_n) + tile", "part", "splits", "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)", "return")}
+                           "t", group, "product * (tiles_m * tiles_n) + tile", "part", "splits")}
 % endif
             const long top = first_row + rows_at + 2 * g, left = first_col + cols_at + 4 * q;
             const int columns = (int)min(n - left, ${policy.tile_n}l);

@@ -124,7 +124,7 @@ ${units.loop(policy, outputs, types, problem, depth, split)}
             ${release()}
 % if split:
             ${split_k.meet(Sums([totals + i for i in sums], "float"), "t", 128 * policy.consumers, "product * (tiles_m * tiles_n) + tile", "part", "splits",
-                           f'asm volatile("bar.sync 1, {128 * policy.consumers};" ::: "memory")', "return")}
+                           f'asm volatile("bar.sync 1, {128 * policy.consumers};" ::: "memory")')}
 % endif
 ${output.store(policy, totals, wide and ("octets" if problem.c.elem.itemsize == 2 else "fours"), types["c"])}
         }

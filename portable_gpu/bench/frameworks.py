@@ -10,7 +10,7 @@ import numpy as np
 
 from portable_gpu.bench.cases import Case
 from portable_gpu.bench.operands import Array, Operands
-from portable_gpu.bench.peers import Call, Peer, Prepared
+from portable_gpu.bench.peers import Call, Peer, Prepared, turned
 from portable_gpu.dtypes import BFLOAT16, dtype_of
 from portable_gpu.errors import UnsupportedError
 from portable_gpu.runtime.engine import Engine
@@ -54,7 +54,7 @@ class TorchPeer(Peer):
         torch = self._torch
         call = _call(case, tensors, torch, torch.linalg.vector_norm)
         if case.result != case.dtype:
-            a, b = _turned(case, tensors)
+            a, b = turned(case, tensors)
             return lambda: torch.mm(a, b, out_dtype=getattr(torch, case.result))
         if case.precision != "tf32":
             return call
@@ -159,15 +159,9 @@ class _Evented(Prepared):
 def _call(case: Case, arrays: Sequence[Any], library: Any, norm: Callable[..., Any]) -> Call:
     """The case in a library whose functions are named as NumPy's, but for the 2-norm."""
     if case.operation in ("gemv", "gemm"):
-        a, b = _turned(case, arrays)
+        a, b = turned(case, arrays)
         return lambda: library.matmul(a, b)
     function = norm if case.operation == "nrm2" else getattr(library, case.operation)
     if case.axis is not None:
         return lambda: function(*arrays, axis=case.axis)
     return lambda: function(*arrays)
-
-
-def _turned(case: Case, arrays: Sequence[Any]) -> list[Any]:
-    """The operands of ``a @ b``: transposes are views."""
-    flags = (case.trans + "NN")[:2]
-    return [x.swapaxes(-1, -2) if t == "T" else x for x, t in zip(arrays, flags, strict=True)]

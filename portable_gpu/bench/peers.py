@@ -121,7 +121,7 @@ def _our_call(case: Case, arrays: Sequence[Any], engine: Engine) -> Call:
             on_host = isinstance(a, np.ndarray)
             options["c"] = np.empty(shape, dtype) if on_host else cla.empty(a.queue, shape, dtype)
         elif isinstance(a, np.ndarray):
-            a, b = _turned(case, a, b)
+            a, b = turned(case, (a, b))
             return lambda: pg.matmul(a, b, **options)
         return lambda: pg.gemm(a, b, trans_a=case.trans[0], trans_b=case.trans[1], **options)
     function = getattr(pg, case.operation)
@@ -130,9 +130,10 @@ def _our_call(case: Case, arrays: Sequence[Any], engine: Engine) -> Call:
     return lambda: function(*arrays, **options)
 
 
-def _turned(case: Case, a: Any, b: Any) -> tuple[Any, Any]:
-    """The operands of ``a @ b``: transposes are views."""
-    return (a.T if case.trans[0] == "T" else a), (b.T if case.trans[1] == "T" else b)
+def turned(case: Case, arrays: Sequence[Any]) -> list[Any]:
+    """The operands of ``a @ b``, for gemv too: transposes are views."""
+    flags = (case.trans + "NN")[:2]
+    return [x.swapaxes(-1, -2) if t == "T" else x for x, t in zip(arrays, flags, strict=True)]
 
 
 class NumPyPeer(Peer):
@@ -161,13 +162,9 @@ class NumPyPeer(Peer):
 
     @staticmethod
     def _call(case: Case, arrays: Operands) -> Call:
-        if case.operation == "gemm":
-            a, b = _turned(case, *arrays)
+        if case.operation in ("gemm", "gemv"):
+            a, b = turned(case, arrays)
             return lambda: np.matmul(a, b)
-        if case.operation == "gemv":
-            a, x = arrays
-            a = a if case.trans == "N" else a.T
-            return lambda: np.matmul(a, x)
         functions: dict[str, Callable[..., Any]] = {
             "sum": np.sum, "dot": np.dot, "max": np.max, "argmax": np.argmax,
             "nrm2": np.linalg.norm,

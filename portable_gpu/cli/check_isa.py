@@ -12,9 +12,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from portable_gpu.cli.progress import progress_bar
 from portable_gpu.errors import PortableGPUError
 from portable_gpu.isa import Compilers, Job, Result, check, find_compilers, jobs, select
 from portable_gpu.isa.report import (
@@ -96,15 +96,7 @@ def _run(
     with (
         tempfile.TemporaryDirectory(prefix="portable_gpu-isa-") as folder,
         ThreadPoolExecutor(workers or os.cpu_count()) as pool,
-        Progress(
-            TextColumn("{task.description:<28}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        ) as progress,
+        progress_bar(console) as progress,
     ):
         task = progress.add_task("", total=len(every))
         checked = pool.map(lambda job: check(job, compilers, Path(folder)), every)

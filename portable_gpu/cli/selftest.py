@@ -11,10 +11,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from portable_gpu.cli.path import path_of
+from portable_gpu.cli.progress import progress_bar
 from portable_gpu.errors import ArgumentError
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.selftest import Check, Result, all_checks
@@ -80,15 +80,7 @@ def _choose(checks: list[Check], operations: list[str] | None) -> list[Check]:
 
 def _run(engine: Engine, checks: list[Check], console: Console) -> list[Result]:
     results = []
-    with Progress(
-        TextColumn("{task.description:<14}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    ) as progress:
+    with progress_bar(console) as progress:
         task = progress.add_task("", total=len(checks))
         for check in checks:
             progress.update(task, description=check.operation)

@@ -322,6 +322,11 @@ def test_peers_that_cannot_run_are_skipped_with_a_line(monkeypatch: pytest.Monke
         (["sum", "--peers", "matlab"], "--peers has 'matlab'; there are: numpy"),
         (["sum", "--sizes", "large"], "--sizes has 'large'"),
         (["sum", "--ladder"], "--ladder takes gemv, gemm or all"),
+        (["dispatch", "--sizes", "8x8x8"], "dispatch takes none of --sizes"),
+        (["dispatch", "--ladder"], "dispatch takes none of --sizes"),
+        (["dispatch", "--budget", "soon"], "--budget has 'soon'; a time is like 90s"),
+        (["dispatch", "--dtype", "int32"], "--dtype has int32; floating-point types"),
+        (["gemm", "--shapes", "5"], "--shapes, --seed and --budget are for dispatch, not gemm"),
     ],
 )
 def test_refusal_is_one_line(

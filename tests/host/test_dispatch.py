@@ -8,7 +8,6 @@ from portable_gpu.bench import dispatch
 from portable_gpu.bench.cases import Case
 from portable_gpu.bench.dispatch import Distribution, Standing, contest, fastest, random_products
 from portable_gpu.bench.peers import Prepared
-from portable_gpu.cli import main
 
 
 class Fake(Prepared):
@@ -101,22 +100,3 @@ def test_json_has_every_figure() -> None:
     assert content["size"] == "2x3x4/NN"
     assert (content["own"], content["best"], content["ratio"]) == ("chosen", "a", 3.0)
     assert content["ways"] == {"a": 1.0, "b": 2.0}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["dispatch", "--sizes", "8x8x8"], "dispatch takes none of --sizes"),
-        (["dispatch", "--ladder"], "dispatch takes none of --sizes"),
-        (["dispatch", "--budget", "soon"], "--budget has 'soon'; a time is like 90s"),
-        (["dispatch", "--dtype", "int32"], "--dtype has int32; floating-point types"),
-        (["gemm", "--shapes", "5"], "--shapes, --seed and --budget are for dispatch, not gemm"),
-    ],
-)
-def test_refusal_is_one_line(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["bench", *arguments]) == 1
-    captured = capsys.readouterr()
-    assert captured.err.startswith(f"portable-gpu: {message}")
-    assert captured.err.count("\n") == 1
