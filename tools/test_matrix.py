@@ -5,9 +5,10 @@
 A job runs the tests marked `tiny` and `path`, with --all every device test but the large ones
 (some 5 minutes a job).  Under Oclgrind, which is slow, it is the tiny ones in any case; on rusticl,
 which has no double precision, the tiny and path ones.  A job is one pytest process with its own
-environment, but for `offline`, which is `portable-gpu check-isa`.  A job whose implementation is
-not installed is skipped with a word on what to install.  Ends with the closing line of each job;
-the exit status is 0 if all that ran passed.
+environment, but for `offline`, which is `portable-gpu check-isa`; `emulated` runs NVIDIA's kernels
+from their PTX (tests/emulator), the same with --all.  A job whose implementation is not installed
+is skipped with a word on what to install.  Ends with the closing line of each job; the exit status
+is 0 if all that ran passed.
 
 PoCL and Intel's runtime come from the extras [pocl] and [intel]; rusticl and Oclgrind from the
 system.  Intel's runtime runs each sub-group in lock-step and so hides missing barriers; PoCL and
@@ -32,6 +33,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from portable_gpu.isa import find_compilers, select
+from portable_gpu.isa.compilers import CLANG
 
 ROOT = Path(__file__).resolve().parent.parent
 TIME_LIMIT = 1500  # seconds for one job
@@ -63,12 +65,13 @@ class Implementation:
 
 @dataclass(frozen=True)
 class Job:
-    """One run of the device tests."""
+    """One run of the device tests, or of others."""
 
     name: str
     implementation: Implementation
     environment: dict[str, str]
     arguments: tuple[str, ...] = ()
+    tests: str = "tests/device"
 
 
 def _pocl() -> Path | None:
@@ -113,6 +116,13 @@ OCLGRIND = Implementation(
     },
     # One process, and stderr left alone: the reports there are told apart by time.
     ("-m", "tiny", "--capture=sys"),
+)
+#: No OpenCL: NVIDIA's kernels from their PTX.
+EMULATOR = Implementation(
+    "emulator",
+    lambda: None if "NVIDIA" in find_compilers().missing else Path(CLANG),
+    "apt-get install clang-19 libclc-15, pip install '.[offline]'",
+    arguments=("-n", "2"),
 )
 
 
@@ -167,6 +177,7 @@ JOBS = (
         for name in ("generic", "gcn", "nvidia-sm20")
     ),
     _job("oclgrind-cpu", OCLGRIND, "cpu"),
+    Job("emulated", EMULATOR, {}, tests="tests/emulated"),
 )
 
 
@@ -174,7 +185,7 @@ def run(job: Job, library: Path, folder: Path, whole: bool) -> tuple[bool, str]:
     """Run one job; whether it passed, and pytest's closing line."""
     vendors = folder / "vendors"
     vendors.mkdir()
-    if job.implementation is not POCL:
+    if job.implementation not in (POCL, EMULATOR):
         (vendors / "only.icd").write_text(f"{library}\n")
     log = folder / "stderr"
     environment = {
@@ -188,9 +199,9 @@ def run(job: Job, library: Path, folder: Path, whole: bool) -> tuple[bool, str]:
     if job.implementation is OCLGRIND:
         environment["PORTABLE_GPU_OCLGRIND_LOG"] = str(log)
     arguments = (*job.implementation.arguments, *job.arguments)
-    if whole and job.implementation not in (OCLGRIND, RUSTICL):
+    if whole and job.implementation not in (OCLGRIND, RUSTICL, EMULATOR):
         arguments = ("-n", "2", "-m", "not large")
-    command = [sys.executable, "-m", "pytest", "tests/device", *arguments]
+    command = [sys.executable, "-m", "pytest", job.tests, *arguments]
     closing = ""
     with (
         log.open("w") as errors,

@@ -64,39 +64,37 @@ class Compilers:
         Raises:
             BuildError: A compiler refused it; the message has its errors.
         """
-        name = f"{spec.key}-{machine.name}"  # machines may share a text
-        source, assembly = folder / f"{name}.cl", folder / f"{name}.s"
-        source.write_text(spec.text, encoding="utf-8")
-        try:
-            if machine.architecture.is_amd:
-                _run([*_amd_command(machine, folder), *spec.options], source, assembly)
-                kernels = list(amdgcn.read(assembly.read_text(encoding="utf-8")))
-            else:
-                _run([*_ptx_command(machine), *spec.options], source, assembly)
-                text, log = self._assemble(spec, machine, assembly)
-                kernels = list(ptx.read(text, log, group_size_of(spec)))
-        finally:
-            source.unlink(missing_ok=True)
-            assembly.unlink(missing_ok=True)
+        if machine.architecture.is_amd:
+            text = _compiled(_amd_command(machine, folder), spec, machine, folder)
+            kernels = list(amdgcn.read(text))
+        else:
+            text = self.ptx(spec, machine, folder)
+            log = self._assemble(spec, machine, text, folder)
+            kernels = list(ptx.read(text, log, group_size_of(spec)))
         if not kernels:
             raise BuildError("no kernel in the compiler's output")
         return kernels
 
-    def _assemble(self, spec: Specialization, machine: Machine, file: Path) -> tuple[str, str]:
-        """The PTX that ptxas took, and what it said."""
-        name, text = machine.architecture.name, file.read_text(encoding="utf-8")
+    def ptx(self, spec: Specialization, machine: Machine, folder: Path) -> str:
+        """The PTX of one text, as ptxas takes it; arguments and errors as for :meth:`compile`."""
+        text = _compiled(_ptx_command(machine), spec, machine, folder)
         if is_marked(spec.text):
-            name, text = f"{name}a", _PTX_VERSION.sub(".version 8.0", retarget(text))
-        if is_bound(spec):
-            text = ptx.with_group_size(text, group_size_of(spec))
+            text = _PTX_VERSION.sub(".version 8.3", retarget(text))
+        return ptx.with_group_size(text, group_size_of(spec)) if is_bound(spec) else text
+
+    def _assemble(self, spec: Specialization, machine: Machine, text: str, folder: Path) -> str:
+        """What ptxas says of PTX."""
+        name = f"{machine.architecture.name}{'a' if is_marked(spec.text) else ''}"
+        file = folder / f"{spec.key}-{machine.name}.ptx"
         file.write_text(text, encoding="utf-8")
         command = [self.ptxas, f"-arch={name}", "-v", str(file), "-o", os.devnull]
         done = subprocess.run(command, capture_output=True, text=True)
+        file.unlink()
         # The driver takes more local memory than ptxas by itself; the requirements compare it.
         log = "\n".join(line for line in done.stderr.splitlines() if _TOO_MUCH_SHARED not in line)
         if done.returncode and (_TOO_MUCH_SHARED not in done.stderr or "error" in log.lower()):
             raise BuildError(_errors(log))
-        return text, log
+        return log
 
 
 def find_compilers() -> Compilers:
@@ -160,10 +158,20 @@ def _device_library(machine: Machine, folder: Path) -> Path:
     return library
 
 
-def _run(command: list[str], source: Path, out: Path) -> None:
-    done = subprocess.run([*command, "-o", str(out), str(source)], capture_output=True, text=True)
-    if done.returncode:
-        raise BuildError(_errors(done.stderr.replace(f"{source}:", "line ")))
+def _compiled(command: list[str], spec: Specialization, machine: Machine, folder: Path) -> str:
+    """What clang makes of a text."""
+    name = f"{spec.key}-{machine.name}"  # machines may share a text
+    source, assembly = folder / f"{name}.cl", folder / f"{name}.s"
+    source.write_text(spec.text, encoding="utf-8")
+    command = [*command, *spec.options, "-o", str(assembly), str(source)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise BuildError(_errors(done.stderr.replace(f"{source}:", "line ")))
+        return assembly.read_text(encoding="utf-8")
+    finally:
+        source.unlink(missing_ok=True)
+        assembly.unlink(missing_ok=True)
 
 
 def _errors(log: str) -> str:

@@ -1,0 +1,199 @@
+"""NVIDIA's gemm kernels, run from their PTX: each main loop, edges, transposes, parts of k."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import partial
+from math import gcd
+from typing import Any
+
+import numpy as np
+import pytest
+from emulator.device import Emulator
+from emulator.memory import Fault
+
+from portable_gpu.dtypes import BF16, Element, element
+from portable_gpu.isa.compilers import find_compilers
+from portable_gpu.ops.gemm.choice import GemmChoice
+from portable_gpu.ops.gemm.matrix import MatrixGemm
+from portable_gpu.ops.gemm.matrix_format import F32, F64
+from portable_gpu.ops.gemm.matrix_policy import MMA_CLASSES, WGMMA_CLASSES, MmaPolicy, WgmmaPolicy
+from portable_gpu.ops.gemm.path import GemmPath
+from portable_gpu.ops.gemm.policy import SHAPE_CLASSES, GemmPolicy
+from portable_gpu.ops.gemm.problem import GemmProblem, Operand
+from portable_gpu.ops.gemm.simt import SimtGemm
+from portable_gpu.ops.gemm.skinny_mma import SkinnyMma
+
+missing = find_compilers().missing.get("NVIDIA")
+pytestmark = pytest.mark.skipif(missing is not None, reason=str(missing))
+
+F16 = element(np.float16)
+TRANSPOSES = ("NN", "NT", "TN", "TT")
+#: Values of sums that nothing may leave in C.
+POISON = -77
+CANARY = 7
+
+
+def operand(elem: Element, rows: int, cols: int, trans: str, batch: int) -> Operand:
+    row, col = (cols, 1) if trans == "N" else (1, rows)
+    aligned = gcd(16, elem.itemsize * max(row, col), elem.itemsize * rows * cols)
+    return Operand(elem, row, col, (rows * cols,) if batch else (), False, aligned)
+
+
+def problem(
+    m: int,
+    n: int,
+    k: int,
+    elem: Element,
+    trans: str = "NN",
+    precision: str = "ieee",
+    batch: int = 0,
+) -> GemmProblem:
+    compute = F32 if elem.itemsize == 2 else elem
+    return GemmProblem(
+        m, n, k, (batch,) if batch else (),
+        operand(elem, m, k, trans[0], batch), operand(elem, k, n, trans[1], batch),
+        operand(compute, m, n, "N", batch), compute, precision=precision,
+    )  # fmt: skip
+
+
+def whole_numbers(shape: tuple[int, ...], seed: int) -> Any:
+    return np.random.default_rng(seed).integers(-4, 5, shape)
+
+
+def stored(values: Any, elem: Element, trans: str) -> Any:
+    values = values if trans == "N" else values.swapaxes(-1, -2)
+    if elem == BF16:
+        return np.ascontiguousarray((values.astype("f4").view("u4") >> 16).astype("u2"))
+    return np.ascontiguousarray(values.astype({"f16": "f2", "f32": "f4", "f64": "f8"}[elem.name]))
+
+
+def check(path: GemmPath, gpu: Emulator, p: GemmProblem, trans: str) -> None:
+    """A product of small whole numbers, exact whatever the order; C lies between canaries."""
+    batch = p.batch or ()
+    a, b = whole_numbers((*batch, p.m, p.k), 1), whole_numbers((*batch, p.k, p.n), 2)
+    size = p.m * p.n * (batch[0] if batch else 1)
+    memory = np.full(size + 64, CANARY, "f8" if p.compute == F64 else "f4")
+    memory[32:-32] = POISON
+    buffers = [stored(a, p.a.elem, trans[0]), stored(b, p.b.elem, trans[1]), memory]
+    path.enqueue(1.0, 0.0, gpu, buffers, (0, 0, 32))  # type: ignore[arg-type]
+    np.testing.assert_array_equal(memory[32:-32].reshape(*batch, p.m, p.n), a @ b)
+    assert np.all(memory[:32] == CANARY)
+    assert np.all(memory[-32:] == CANARY)
+    assert not gpu.counters.any()
+
+
+@pytest.fixture(params=["late", "early"])
+def gpu(request: pytest.FixtureRequest) -> Emulator:
+    """An H100: copies are done when somebody waits for them, or at once."""
+    return Emulator.of("sm_90", late=request.param == "late")
+
+
+def by_matrix_units(gpu: Emulator, p: GemmProblem, policy: Any, splits: int = 1) -> MatrixGemm:
+    return MatrixGemm(gpu, p, GemmChoice("", policy, splits))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("trans", TRANSPOSES)
+@pytest.mark.parametrize("elem", [F16, BF16], ids=lambda e: e.name)
+def test_wgmma_transposes_and_edges(gpu: Emulator, elem: Element, trans: str) -> None:
+    for m, n, k in [(136, 72, 328), (65, 1, 72), (300, 520, 200), (123, 77, 65)]:
+        p = problem(m, n, k, elem, trans)
+        check(by_matrix_units(gpu, p, WgmmaPolicy.for_shape_class("large")), gpu, p, trans)
+
+
+@pytest.mark.parametrize("name", WGMMA_CLASSES)
+def test_wgmma_tiles(gpu: Emulator, name: str) -> None:
+    policy = WgmmaPolicy.for_shape_class(name)
+    for splits in (1, 3):
+        p = problem(200, 264, 712, F16)
+        check(by_matrix_units(gpu, p, policy, splits), gpu, p, "NN")
+    p = problem(72, 64, 96, F16, batch=3)
+    check(by_matrix_units(gpu, p, policy), gpu, p, "NN")
+
+
+@pytest.mark.parametrize("changed", [{"blocks": 2, "tile_n": 128}, {"consumers": 3, "tile_n": 64}])
+def test_wgmma_other_policies(gpu: Emulator, changed: dict[str, int]) -> None:
+    policy = replace(WgmmaPolicy.for_shape_class("large"), **changed)
+    p = problem(400, 200, 328, F16)
+    check(by_matrix_units(gpu, p, policy), gpu, p, "NN")
+
+
+@pytest.mark.parametrize("precision", ["tf32", "tf32x3", "bf16x3", "bf16x6"])
+@pytest.mark.parametrize("trans", ["NN", "TT"])
+def test_wgmma_precisions(gpu: Emulator, precision: str, trans: str) -> None:
+    parts = {"tf32": 1, "tf32x3": 2, "bf16x3": 2, "bf16x6": 3}[precision]
+    p = problem(136, 77, 300, F32, trans, precision)
+    policy = WgmmaPolicy.for_shape_class("small", parts)
+    check(by_matrix_units(gpu, p, policy), gpu, p, trans)
+
+
+@pytest.mark.parametrize("trans", TRANSPOSES)
+@pytest.mark.parametrize("name", MMA_CLASSES)
+def test_mma_in_double_precision(gpu: Emulator, name: str, trans: str) -> None:
+    policy = MmaPolicy.for_shape_class(name)
+    for m, n, k, splits in [(136, 72, 120, 1), (65, 130, 67, 1), (130, 66, 200, 2)]:
+        p = problem(m, n, k, F64, trans)
+        check(by_matrix_units(gpu, p, policy, splits), gpu, p, trans)
+
+
+def test_mma_of_an_a100() -> None:
+    gpu = Emulator.of("sm_80")
+    p = problem(65, 130, 67, F64, "NT")
+    check(by_matrix_units(gpu, p, MmaPolicy.for_shape_class("small")), gpu, p, "NT")
+
+
+@pytest.mark.parametrize("elem", [F16, F32, F64], ids=lambda e: e.name)
+@pytest.mark.parametrize("name", SHAPE_CLASSES)
+def test_register_tiles(name: str, elem: Element) -> None:
+    gpu = Emulator.of("sm_90")
+    for trans, splits, whole in [("NN", 1, 0), ("TT", 1, 0), ("NT", 2, 0), ("TN", 2, 1)]:
+        p = problem(140, 76, 72, elem, trans)
+        policy = GemmPolicy.for_shape_class(gpu.target, p.compute, name)
+        choice = GemmChoice("", policy, splits, whole)
+        check(SimtGemm(gpu, p, choice), gpu, p, trans)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("trans", TRANSPOSES)
+def test_few_columns(trans: str) -> None:
+    gpu = Emulator.of("sm_90")
+    for m, n, k in [(264, 8, 512), (136, 1, 1000), (40, 3, 4096), (17, 16, 48)]:
+        p = problem(m, n, k, F16, trans)
+        if trans[0] == "N" or m % 8 == 0:
+            check(SkinnyMma(gpu, p), gpu, p, trans)  # type: ignore[arg-type]
+
+
+#: What is changed in the PTX of wgmma, by what, and what is said of it.
+BUGS = {
+    "nobody waits for what has arrived": (
+        r"mbarrier\.try_wait[^;]*;", "setp.eq.u32 p, 0, 0;", "Arrays are not equal"),
+    "nobody waits for matrix instructions": (
+        r"wait_group\.sync\.aligned 1", "wait_group.sync.aligned 7", "overwritten in flight"),
+    "no copy announces itself": (r"cp\.async\.mbarrier[^;]*;", "", "wait for ever"),
+    "rows of A are one off": (r"mul\.lo\.s64", "mul.hi.s64", "Arrays are not equal|outside"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_planted_bugs_are_seen(bug: str) -> None:
+    before, after, message = BUGS[bug]
+    p = problem(136, 72, 712, F16)
+    found = []
+    for late in (True, False):
+        gpu = Emulator.of("sm_90", late)
+        gpu.edit = partial(re.sub, before, after)
+        path = by_matrix_units(gpu, p, WgmmaPolicy.for_shape_class("small"))
+        try:
+            check(path, gpu, p, "NN")
+        except (AssertionError, Fault) as trouble:
+            found.append(str(trouble))
+    assert any(re.search(message, one) for one in found), found
+
+
+def test_an_operand_out_of_bounds_is_seen() -> None:
+    gpu = Emulator.of("sm_90")
+    p = problem(136, 72, 64, F16)
+    path = by_matrix_units(gpu, p, WgmmaPolicy.for_shape_class("small"))
+    a, b = np.zeros((135, 64), np.float16), np.zeros((64, 72), np.float16)
+    with pytest.raises(Fault, match="outside of its buffer"):
+        path.enqueue(1.0, 0.0, gpu, [a, b, np.zeros((136, 72), np.float32)], (0, 0, 0))  # type: ignore[arg-type]

@@ -1,0 +1,74 @@
+"""NVIDIA's gemv and reduction kernels, run from their PTX: shuffles, and folds of groups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from emulator.device import Emulator
+
+from portable_gpu.dtypes import element
+from portable_gpu.isa.compilers import find_compilers
+from portable_gpu.ops.gemv.plan import GemvPlan
+from portable_gpu.ops.gemv.problem import GemvProblem
+from portable_gpu.ops.reduce import rules
+from portable_gpu.ops.reduce.run import Problem, make_plan
+
+missing = find_compilers().missing.get("NVIDIA")
+pytestmark = pytest.mark.skipif(missing is not None, reason=str(missing))
+
+
+@pytest.fixture(params=["sm_60", "sm_90"])
+def gpu(request: pytest.FixtureRequest) -> Emulator:
+    return Emulator.of(request.param)
+
+
+def whole_numbers(shape: Any, dtype: str) -> Any:
+    return np.random.default_rng(1).integers(-4, 5, shape).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize(("m", "n"), [(70, 16), (1000, 5), (9, 3000), (3, 40000), (301, 301)])
+@pytest.mark.parametrize("order", "CF")
+def test_gemv(gpu: Emulator, m: int, n: int, dtype: str, order: str) -> None:
+    a, x = whole_numbers((m, n), dtype), whole_numbers(n, dtype)
+    y = np.full(m + 8, 7, dtype)
+    strides = (n, 1) if order == "C" else (1, m)
+    p = GemvProblem(element(dtype), m, n, *strides, 1, 1)
+    memory = np.ascontiguousarray(a if order == "C" else a.T)
+    plan = GemvPlan(gpu, p)  # type: ignore[arg-type]
+    plan.enqueue(2.0, 0.0, gpu, [memory, x, y], (0, 0, 4))  # type: ignore[arg-type]
+    np.testing.assert_array_equal(y[4:-4], 2 * (a @ x))
+    assert np.all(y[:4] == 7)
+    assert np.all(y[-4:] == 7)
+    assert not gpu.counters.any()
+
+
+REDUCTIONS = {
+    "sum": (rules.sum_like("sum", None), np.sum), "max": (rules.maximum, np.max),
+    "argmin": (rules.argmin, np.argmin),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4"])
+@pytest.mark.parametrize("name", REDUCTIONS)
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((100_003,), 0), ((37, 130), 1), ((500, 33), 0), ((2, 50_000), 1)]
+)
+def test_reductions(
+    gpu: Emulator, name: str, dtype: str, shape: tuple[int, ...], axis: int
+) -> None:
+    rule, oracle = REDUCTIONS[name]
+    x = whole_numbers(shape, dtype)
+    request, result = rule(x.dtype)
+    expected = oracle(x, axis=axis)
+    out = np.full(expected.size + 8, 7, result)
+    strides = tuple(s // x.itemsize for s in x.strides)
+    p = Problem(request, shape, (strides,), frozenset({axis}), (1,) * (x.ndim - 1), 16)
+    plan = make_plan(gpu, p)  # type: ignore[arg-type]
+    plan.enqueue(gpu, [x, out], (0, 4))  # type: ignore[arg-type]
+    np.testing.assert_array_equal(out[4:-4].reshape(expected.shape), expected)
+    assert np.all(out[:4] == 7)
+    assert np.all(out[-4:] == 7)
+    assert not gpu.counters.any()

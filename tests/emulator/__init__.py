@@ -1,0 +1,12 @@
+"""Runs NVIDIA kernels where there is no such GPU: PTX, instruction by instruction, in NumPy.
+
+:class:`~emulator.device.Emulator` stands in for an engine to the classes that launch kernels; clang
+makes the PTX, as for ``portable-gpu check-isa``.  Written from NVIDIA's PTX ISA manual, and from
+nothing that the kernels say of themselves.
+
+What it finds besides wrong results: accesses outside of a buffer or not aligned, shared memory read
+before it was written (it starts as NaN), deadlocks, asynchronous copies that nobody waited for
+(they are done as late as the manual allows), and operands of a matrix instruction in flight that
+are overwritten.  What it does not model: time, races between warps that run one after the other
+here, and what ptxas or a GPU makes of the same text.
+"""

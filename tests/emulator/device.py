@@ -1,0 +1,142 @@
+"""An NVIDIA GPU to launch kernels on, without one."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from emulator import asynchronous, scalar, tensor_map, warp
+from emulator.machine import Grid, Group, Step
+from emulator.memory import Memory
+from emulator.text import Instruction, Kernel, read
+from portable_gpu.codegen.specialization import Specialization
+from portable_gpu.isa.compilers import find_compilers
+from portable_gpu.isa.machines import Machine, machines
+from portable_gpu.tuning.table import TuningTable
+
+_DECODERS: tuple[Callable[[Instruction], Step | None], ...] = (
+    scalar.nothing, scalar.compare, scalar.convert, scalar.access, scalar.atomic,
+    asynchronous.barrier, asynchronous.copy, asynchronous.bulk_copy, tensor_map.change,
+    warp.shuffle, warp.multiply, warp.warpgroup, scalar.arithmetic,
+)  # fmt: skip
+_CONTROL = ("bra", "ret", "exit", "bar")
+
+
+def decode(kernel: Kernel) -> list[Step]:
+    """Each instruction, ready to execute."""
+    steps = []
+    for instruction in kernel.code:
+        if instruction.name in _CONTROL:
+            steps.append(_control)
+            continue
+        found = (make(instruction) for make in _DECODERS)
+        step = next((one for one in found if one is not None), None)
+        if step is None:
+            raise NotImplementedError(f"not emulated: {instruction.text}")
+        steps.append(step)
+    return steps
+
+
+def _control(group: Group, threads: Any) -> None:
+    raise AssertionError("the machine itself takes branches")
+
+
+@dataclass
+class Emulator:
+    """Stands in for an engine and for a queue's state.
+
+    Attributes:
+        machine: Which GPU.
+        late: Whether asynchronous copies are done as late as can be, or at once.
+        edit: What is changed in each kernel's PTX, to plant a bug.
+        launches: Kernels launched so far, by name of their template.
+        counters: What kernels leave at zero.
+    """
+
+    machine: Machine
+    late: bool = True
+    edit: Callable[[str], str] = str
+
+    def __post_init__(self) -> None:
+        self.target = self.machine.target
+        self.table = TuningTable.shipped()
+        self.memory = Memory()
+        self.launches: list[str] = []
+        self.programs = SimpleNamespace(launch=self._launch)
+        self.maps_host_memory = False
+        # What a queue has.
+        self.in_order, self.queue = True, None
+        self.counters = np.zeros(1 << 16, np.uint32)
+
+    @classmethod
+    def of(cls, name: str, late: bool = True) -> Emulator:
+        """A GPU by its name: ``sm_90``."""
+        return cls(next(machine for machine in machines() if machine.name == name), late)
+
+    def workspace(self, nbytes: int) -> Any:
+        """Room that starts as NaN."""
+        return np.full(nbytes, 0xFF, np.uint8)
+
+    def fold_space(self, counters: int, nbytes: int) -> tuple[Any, Any]:
+        """Counters that kernels leave at zero, and room."""
+        assert not self.counters.any()
+        return self.counters, self.workspace(max(nbytes, 4))
+
+    def _launch(
+        self,
+        spec: Specialization,
+        name: str,
+        parameters: Sequence[Any],
+        global_size: tuple[int, ...],
+        local_size: tuple[int, ...],
+    ) -> Callable[..., str]:
+        kernel = read(self.edit(_ptx(spec, self.machine)), name)
+        steps = decode(kernel)
+        (size, *_), across = local_size, (*global_size[1:], 1)[0]
+
+        def launch(
+            queue: Any, buffers: Sequence[Any], scalars: tuple[Any, ...] = (), wait_for: Any = None
+        ) -> str:
+            left_buffers, left_scalars = iter(buffers), iter(scalars)
+            arguments = {}
+            for (argument, nbytes), parameter in zip(kernel.parameters, parameters, strict=True):
+                if parameter is None:
+                    buffer = next(left_buffers)
+                    value = np.uint64(self.memory.map(buffer.reshape(-1).view(np.uint8)))
+                elif isinstance(parameter, tuple):
+                    value = parameter[0](parameter[1])
+                else:
+                    value = parameter(next(left_scalars))
+                bits = np.atleast_1d(value).view(np.uint8)
+                assert bits.size == nbytes, (argument, nbytes, parameter)
+                arguments[argument] = bits
+            assert next(left_buffers, None) is next(left_scalars, None) is None
+            self.launches.append(spec.name)
+            groups = (global_size[0] // size, across)
+            grid = Grid(kernel, steps, self.memory, arguments, groups, size, self.late)
+            with np.errstate(all="ignore"):
+                for y in range(groups[1]):
+                    for x in range(groups[0]):
+                        Group(grid, (x, y)).run()
+            return "done"
+
+        return launch
+
+
+def _ptx(spec: Specialization, machine: Machine) -> str:
+    key = spec.key, machine.name
+    found = _texts.get(key)
+    if found is None:
+        with tempfile.TemporaryDirectory() as folder:
+            found = find_compilers().ptx(spec, machine, Path(folder))
+        _texts[key] = found
+    return found
+
+
+_texts: dict[tuple[str, str], str] = {}
