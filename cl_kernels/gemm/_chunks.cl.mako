@@ -6,7 +6,7 @@
 ## where rows change places among eight, so that eight lanes that access local memory together meet
 ## different banks: they read eight rows, and write eight chunks of a row, or rows some way apart.
 ##
-## lines: portable_gpu.ops.gemm.matrix.Lines.  A work-item moves `copies` chunks.
+## lines: portable_gpu.ops.gemm.lines.Lines.  A work-item moves `copies` chunks.
 ##
 ##   k along the line    each as it lies; the rows are `step` apart
 ##   k across the lines  `block` rows at a time, by loads of one step of k each; their chunks are put

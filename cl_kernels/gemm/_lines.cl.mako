@@ -2,7 +2,7 @@
 ## copies of 16 bytes.  Work-item t of those that copy takes chunk t % 8 of lines t / 8, t / 8 + pass,
 ## ...; pass is an eighth of their number.
 ##
-## lines: portable_gpu.ops.gemm.matrix.Lines: name, itemsize, extent (rows of A, columns of B in the
+## lines: portable_gpu.ops.gemm.lines.Lines: name, itemsize, extent (rows of A, columns of B in the
 ## tile) and across (whether k runs across the lines).  Beyond the matrix, rows are clamped: what they
 ## give is never stored.  Beyond k the copy writes zeros.
 

@@ -6,7 +6,8 @@
 ##   ...  | producer: copies the lines        | -----+---------+---------+---+  of each stage
 ##
 ## The producer runs ahead of the consumers, also from one tile of C to the next: a group computes
-## tiles get_group_id(0), + get_num_groups(0), ...  A copy announces itself when it is done.
+## tiles get_group_id(0), + get_num_groups(0), ...  A copy announces itself when it is done.  The
+## producer is a warpgroup (see _lines), or a work-item that has the copy engine do it (see _boxes).
 ##
 ## policy  WgmmaPolicy      a, b  Lines: how an operand comes to local memory
 ## kind    f16, bf16 or tf32: what the instruction takes the elements for
@@ -22,6 +23,7 @@
 <%namespace name="split_k" file="/gemm/_split_k.cl.mako"/>
 <%namespace name="units" file="/gemm/_units.cl.mako"/>
 <%namespace name="lines" file="/gemm/_lines.cl.mako"/>
+<%namespace name="boxes" file="/gemm/_boxes.cl.mako"/>
 <%namespace name="output" file="/gemm/_wgmma_output.cl.mako"/>
 <%namespace name="wgmma" file="/gemm/_wgmma.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
@@ -41,13 +43,14 @@ ${units.define(problem, pair)}
 ${units.barriers()}
 ${output.exchange()}
 ${wgmma.instructions(policy, kind, int(a.across), int(b.across))}
-${lines.define()}
+${boxes.define() if policy.bulk else lines.define()}
 
 % if split:
 ${split_k.define()}
 % endif
 __kernel __attribute__((reqd_work_group_size(${policy.group_size}, 1, 1)))
 void gemm(long m, long n, long k, long k_split, long first_product, int tiles_m, int tiles_n, int splits, int units${split_k.parameters() if split else ''}\
+${boxes.parameters() if policy.bulk else ''}\
 ${operands.parameters("a", problem.a.elem, rank)}${operands.parameters("b", problem.b.elem, rank)}\
 ${operands.parameters("c", problem.c.elem, rank, "")}${epilogue.parameters(problem)}, value_t alpha, value_t beta\
 ${operands.batch_parameters(rank)})
@@ -62,13 +65,45 @@ ${operands.batch_parameters(rank)})
 % endif
     const int t = get_local_id(0);
     if (t < ${stages}) {
-        barrier_init(full_base + 8 * t, 128);
+        barrier_init(full_base + 8 * t, ${1 if policy.bulk else 128});
         barrier_init(empty_base + 8 * t, ${4 * policy.consumers});
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     int stage = 0;
     uint phase = 0;
     if (t >= ${128 * policy.consumers}) {
+${copy_boxes() if policy.bulk else copy_lines()}
+    } else {
+        const int lane = t % 32, above = t / 128 * ${policy.blocks};
+        float ${", ".join(f"d{i} = 0" for i in sums)};
+% if flush:
+        float ${", ".join(f"s{i}" for i in sums)};
+% endif
+${units.loop(policy, outputs, types, problem, depth, split)}
+            int used = stage;
+% if flush:
+            ${" = ".join(f"s{i}" for i in sums)} = 0;
+% endif
+            for (int first = 0; first < steps; first += ${flush or "steps"}) {
+                for (int step = first; step < ${f"min(first + {flush}, steps)" if flush else "steps"}; ++step) {
+                    ${multiply()}
+                }
+                ${wgmma.drain(policy)}
+% if flush:
+                ${"; ".join(f"s{i} += d{i}" for i in sums)};
+% endif
+            }
+            ${release()}
+% if split:
+            ${split_k.meet(Sums([totals + i for i in sums], "float"), "t", 128 * policy.consumers, "product * (tiles_m * tiles_n) + tile", "part", "splits",
+                           f'asm volatile("bar.sync 1, {128 * policy.consumers};" ::: "memory")')}
+% endif
+${output.store(policy, totals, wide and ("octets" if problem.c.elem.itemsize == 2 else "fours"), types["c"])}
+        }
+    }
+}
+
+<%def name="copy_lines()">
         const int chunk = t % 8, line = t / 8 % 16;
         const uint place = line * 128 + ((chunk ^ (line & 7)) << 4);
 ${units.loop(policy, ["a", "b"], types, problem, depth, split)}
@@ -101,42 +136,34 @@ ${lines.place(b, "first_col", "n")}
                 if (++stage == ${stages}) { stage = 0; phase ^= 1; }
             }
         }
-    } else {
-        const int lane = t % 32, above = t / 128 * ${policy.blocks};
-        float ${", ".join(f"d{i} = 0" for i in sums)};
-% if flush:
-        float ${", ".join(f"s{i}" for i in sums)};
-% endif
-${units.loop(policy, outputs, types, problem, depth, split)}
-            int used = stage;
-% if flush:
-            ${" = ".join(f"s{i}" for i in sums)} = 0;
-% endif
-            for (int first = 0; first < steps; first += ${flush or "steps"}) {
-                for (int step = first; step < ${f"min(first + {flush}, steps)" if flush else "steps"}; ++step) {
-                    ${multiply()}
-                }
-                ${wgmma.drain(policy)}
-% if flush:
-                ${"; ".join(f"s{i} += d{i}" for i in sums)};
-% endif
+</%def>
+
+<%def name="copy_boxes()">
+        if (t > ${128 * policy.consumers}) return;
+        map_acquire(a_map);
+        map_acquire(b_map);
+${units.loop(policy, ["a", "b"], types, problem, depth, split)}
+            const int k_last = (int)k_first + steps * ${depth};
+            for (int at = (int)k_first; at < k_last; at += ${depth}) {
+% for part in range(parts):
+                barrier_wait(empty_base + 8 * stage, phase ^ 1);
+                barrier_expect(full_base + 8 * stage, ${a.bytes + b.bytes});
+                ${boxes.copy(a, f"a_base + stage * {a.bytes}", "first_row", f"at + {part} * (int)(a_row / {parts})" if parts > 1 else "at", "full_base + 8 * stage")}
+                ${boxes.copy(b, f"b_base + stage * {b.bytes}", "first_col", f"at + {part} * (int)(b_col / {parts})" if parts > 1 else "at", "full_base + 8 * stage")}
+                if (++stage == ${stages}) { stage = 0; phase ^= 1; }
+% endfor
             }
-            ${release()}
-% if split:
-            ${split_k.meet(Sums([totals + i for i in sums], "float"), "t", 128 * policy.consumers, "product * (tiles_m * tiles_n) + tile", "part", "splits",
-                           f'asm volatile("bar.sync 1, {128 * policy.consumers};" ::: "memory")')}
-% endif
-${output.store(policy, totals, wide and ("octets" if problem.c.elem.itemsize == 2 else "fours"), types["c"])}
         }
-    }
-}
+</%def>
 
 ## One step: what has arrived is multiplied, what the step before has used is given back.
 <%def name="multiply()">
                     const ulong at_a = DESCRIPTOR(a_base + stage * ${a.bytes} + above * 8192), at_b = DESCRIPTOR(b_base + stage * ${b.bytes});
 % for part, pairs in enumerate(products):
                     barrier_wait(full_base + 8 * (stage + ${part}), phase);
+% if not policy.bulk:
                     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+% endif
                     WGMMA_FENCE();
 % for x, y in pairs:
 % for i in range(4):

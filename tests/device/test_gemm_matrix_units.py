@@ -13,10 +13,11 @@ from reference import assert_within, product_bound, wider
 from portable_gpu import Engine, Epilogue, gemm, matmul
 from portable_gpu.dtypes import BFLOAT16, PRECISIONS, element
 from portable_gpu.ops.gemm import matrix_check
-from portable_gpu.ops.gemm.matrix import MatrixGemm, Repack
+from portable_gpu.ops.gemm.matrix import MatrixGemm
 from portable_gpu.ops.gemm.matrix_format import Format, format_of
 from portable_gpu.ops.gemm.paths import make_path
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
+from portable_gpu.ops.gemm.repack import Repack
 from portable_gpu.ops.gemm.simt import SimtGemm
 from portable_gpu.targets import example_target
 

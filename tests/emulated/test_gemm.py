@@ -94,17 +94,24 @@ def by_matrix_units(gpu: Emulator, p: GemmProblem, policy: Any, splits: int = 1)
     return MatrixGemm(gpu, p, GemmChoice("", policy, splits))  # type: ignore[arg-type]
 
 
+@pytest.fixture(params=[False, True], ids=["lines", "boxes"])
+def bulk(request: pytest.FixtureRequest) -> bool:
+    """Whether work-items copy lines, or the copy engine boxes."""
+    return bool(request.param)
+
+
 @pytest.mark.parametrize("trans", TRANSPOSES)
 @pytest.mark.parametrize("elem", [F16, BF16], ids=lambda e: e.name)
-def test_wgmma_transposes_and_edges(gpu: Emulator, elem: Element, trans: str) -> None:
-    for m, n, k in [(136, 72, 328), (65, 1, 72), (300, 520, 200), (123, 77, 65)]:
+def test_wgmma_transposes_and_edges(gpu: Emulator, elem: Element, trans: str, bulk: bool) -> None:
+    for m, n, k in [(136, 72, 328), (65, 1, 72), (304, 520, 200), (123, 77, 65)]:
         p = problem(m, n, k, elem, trans)
-        check(by_matrix_units(gpu, p, WgmmaPolicy.for_shape_class("large")), gpu, p, trans)
+        policy = replace(WgmmaPolicy.for_shape_class("large"), bulk=bulk)
+        check(by_matrix_units(gpu, p, policy), gpu, p, trans)
 
 
 @pytest.mark.parametrize("name", WGMMA_CLASSES)
-def test_wgmma_tiles(gpu: Emulator, name: str) -> None:
-    policy = WgmmaPolicy.for_shape_class(name)
+def test_wgmma_tiles(gpu: Emulator, name: str, bulk: bool) -> None:
+    policy = replace(WgmmaPolicy.for_shape_class(name), bulk=bulk)
     for splits in (1, 3):
         p = problem(200, 264, 712, F16)
         check(by_matrix_units(gpu, p, policy, splits), gpu, p, "NN")
@@ -113,19 +120,34 @@ def test_wgmma_tiles(gpu: Emulator, name: str) -> None:
 
 
 @pytest.mark.parametrize("changed", [{"blocks": 2, "tile_n": 128}, {"consumers": 3, "tile_n": 64}])
-def test_wgmma_other_policies(gpu: Emulator, changed: dict[str, int]) -> None:
-    policy = replace(WgmmaPolicy.for_shape_class("large"), **changed)
+def test_wgmma_other_policies(gpu: Emulator, changed: dict[str, int], bulk: bool) -> None:
+    policy = replace(WgmmaPolicy.for_shape_class("large"), bulk=bulk, **changed)
     p = problem(400, 200, 328, F16)
     check(by_matrix_units(gpu, p, policy), gpu, p, "NN")
 
 
 @pytest.mark.parametrize("precision", ["tf32", "tf32x3", "bf16x3", "bf16x6"])
 @pytest.mark.parametrize("trans", ["NN", "TT"])
-def test_wgmma_precisions(gpu: Emulator, precision: str, trans: str) -> None:
+def test_wgmma_precisions(gpu: Emulator, precision: str, trans: str, bulk: bool) -> None:
     parts = {"tf32": 1, "tf32x3": 2, "bf16x3": 2, "bf16x6": 3}[precision]
     p = problem(136, 77, 300, F32, trans, precision)
-    policy = WgmmaPolicy.for_shape_class("small", parts)
+    policy = replace(WgmmaPolicy.for_shape_class("small", parts), bulk=bulk)
     check(by_matrix_units(gpu, p, policy), gpu, p, trans)
+
+
+def test_boxes_of_lines_that_run_backwards_or_are_one(gpu: Emulator) -> None:
+    policy = replace(WgmmaPolicy.for_shape_class("small"), bulk=True)
+    turned = problem(136, 72, 328, F16)
+    turned = replace(turned, a=replace(turned.a, row=-328))
+    path = by_matrix_units(gpu, turned, policy)
+    a, b = whole_numbers((136, 328), 1), whole_numbers((328, 72), 2)
+    c = np.full((136, 72), POISON, "f4")
+    buffers = [stored(a, F16, "N"), stored(b, F16, "N"), c]
+    path.enqueue(1.0, 0.0, gpu, buffers, (135 * 328, 0, 0))  # type: ignore[arg-type]
+    np.testing.assert_array_equal(c, a[::-1] @ b)
+    assert "gemm/repack" in gpu.launches  # the copy engine goes forwards
+    one = problem(200, 1, 328, F16, "NN")
+    check(by_matrix_units(gpu, one, policy), gpu, one, "NN")
 
 
 @pytest.mark.parametrize("trans", TRANSPOSES)

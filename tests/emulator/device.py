@@ -79,6 +79,10 @@ class Emulator:
         """A GPU by its name: ``sm_90``."""
         return cls(next(machine for machine in machines() if machine.name == name), late)
 
+    def allocate(self, nbytes: int) -> Any:
+        """A buffer of the caller's own."""
+        return np.zeros(nbytes, np.uint8)
+
     def workspace(self, nbytes: int) -> Any:
         """Room that starts as NaN."""
         return np.full(nbytes, 0xFF, np.uint8)
@@ -95,14 +99,14 @@ class Emulator:
         parameters: Sequence[Any],
         global_size: tuple[int, ...],
         local_size: tuple[int, ...],
-    ) -> Callable[..., str]:
+    ) -> Callable[..., SimpleNamespace]:
         kernel = read(self.edit(_ptx(spec, self.machine)), name)
         steps = decode(kernel)
         (size, *_), across = local_size, (*global_size[1:], 1)[0]
 
         def launch(
             queue: Any, buffers: Sequence[Any], scalars: tuple[Any, ...] = (), wait_for: Any = None
-        ) -> str:
+        ) -> SimpleNamespace:
             left_buffers, left_scalars = iter(buffers), iter(scalars)
             arguments = {}
             for (argument, nbytes), parameter in zip(kernel.parameters, parameters, strict=True):
@@ -124,7 +128,7 @@ class Emulator:
                 for y in range(groups[1]):
                     for x in range(groups[0]):
                         Group(grid, (x, y)).run()
-            return "done"
+            return SimpleNamespace(wait=lambda: None)
 
         return launch
 

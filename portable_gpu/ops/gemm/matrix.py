@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import gcd, prod
-from typing import Any, Literal
+from typing import Any
 
 import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization, specialize
-from portable_gpu.dtypes import Element
 from portable_gpu.ops.gemm.choice import GemmChoice, split_length
-from portable_gpu.ops.gemm.matrix_format import Format, Side, format_of, strides
-from portable_gpu.ops.gemm.matrix_policy import LINE, MatrixPolicy
+from portable_gpu.ops.gemm.lines import Lines
+from portable_gpu.ops.gemm.matrix_format import Side, format_of, strides
+from portable_gpu.ops.gemm.matrix_policy import MatrixPolicy, WgmmaPolicy
 from portable_gpu.ops.gemm.operands import (
     BUFFER,
     INT,
@@ -22,82 +21,12 @@ from portable_gpu.ops.gemm.operands import (
     parameters,
     scalar_type,
 )
-from portable_gpu.ops.gemm.problem import GemmProblem, Operand
+from portable_gpu.ops.gemm.problem import GemmProblem
+from portable_gpu.ops.gemm.repack import Repack
 from portable_gpu.ops.gemm.split_k import SplitSpace
+from portable_gpu.ops.gemm.tensor_map import TensorMap
 from portable_gpu.runtime.engine import Engine, QueueState
-from portable_gpu.runtime.program import Launch
 from portable_gpu.targets import Target
-
-
-@dataclass(frozen=True)
-class Lines:
-    """How a tile of an operand comes to local memory (``_lines`` or ``_chunks`` of ``cl_kernels``).
-
-    Attributes:
-        name: ``a`` or ``b``.
-        elem: The element in memory.
-        extent: Rows of A (columns of B) of the tile.
-        across: Whether k runs across the lines, not along them.
-        copiers: Work-items that copy it.
-        offset_type: C type that offsets inside a tile fit.
-    """
-
-    name: Side
-    elem: Element
-    extent: int
-    across: bool
-    copiers: int
-    offset_type: Literal["int", "long"]
-
-    @property
-    def type(self) -> str:
-        """C type of an element."""
-        return f"{self.elem.name}_t"
-
-    @property
-    def width(self) -> int:
-        """Elements of one copy."""
-        return 16 // self.elem.itemsize
-
-    @property
-    def depth(self) -> int:
-        """Steps of k in a tile."""
-        return LINE // self.elem.itemsize
-
-    @property
-    def bytes(self) -> int:
-        """Local memory of a tile."""
-        return LINE * self.extent
-
-    @property
-    def copies(self) -> int:
-        """Copies of a work-item."""
-        return self.extent // self.step
-
-    @property
-    def step(self) -> int:
-        """Lines from one copy of a work-item to its next."""
-        return self.copiers // 8
-
-    @property
-    def block(self) -> int:
-        """Rows of A (columns of B) of one load: adjacent ones, where k runs across the lines."""
-        return gcd(self.width, self.copies) if self.across else 1
-
-    @property
-    def steps(self) -> int:
-        """Loads, one for each step of k, that the chunks of a block are put together from."""
-        return self.width if self.across else 1
-
-    @property
-    def s_stride(self) -> str:
-        """The stride from one row of A (column of B) on, by its kernel argument's suffix."""
-        return "row" if self.name == "a" else "col"
-
-    @property
-    def k_stride(self) -> str:
-        """The stride from one step of k on."""
-        return "col" if self.name == "a" else "row"
 
 
 class MatrixGemm:
@@ -122,6 +51,7 @@ class MatrixGemm:
             problem = problem.transpose()
         self.problem, self.choice = problem, choice
         plan = arrange(problem, policy, engine.target, choice.splits)
+        self._maps = [tensor_map.made(engine) for tensor_map in plan.maps]
         self._repacks = {side: repack.launch(engine) for side, repack in plan.repacks.items()}
         self._starts, self._repacked_bytes = plan.starts, plan.nbytes
         p, splits = plan.problem, choice.splits
@@ -138,11 +68,12 @@ class MatrixGemm:
             area = policy.tile_m * policy.tile_n
             self._space = SplitSpace.of(units // splits, splits, area, p.compute)
             split = [BUFFER, BUFFER]
+        operands = [*[BUFFER] * len(self._maps), *parameters(p.a), *parameters(p.b)]
         groups = min(units, policy.groups(engine.target)) if splits == 1 else units
         self._product = engine.programs.launch(
             plan.spec,
             "gemm",
-            [*head, *split, *parameters(p.a), *parameters(p.b), *out, *batch_parameters(p)],
+            [*head, *split, *operands, *out, *batch_parameters(p)],
             (groups * policy.group_size,),
             (policy.group_size,),
         )
@@ -172,93 +103,10 @@ class MatrixGemm:
                 sources[side] = workspace, start
             wait_for = None if state.in_order else [*(wait_for or ()), *events]
         (a, at_a), (b, at_b) = sources["a"], sources["b"]
-        buffers, scalars = (a, b, *out), (at_a, at_b, *at_out, alpha, beta)
+        buffers, scalars = (*self._maps, a, b, *out), (at_a, at_b, *at_out, alpha, beta)
         if self._space is not None:
             buffers = (*self._space.allocate(state), *buffers)
         return self._product(queue, buffers, scalars, wait_for)
-
-
-@dataclass(frozen=True)
-class Repack:
-    """The first pass of an operand that the matrix unit cannot take as it lies.
-
-    Attributes:
-        spec: The kernel.
-        side: Which operand.
-        across: Whether k runs across the lines that are written, not along them.
-        source: Where from; its rows become lines.
-        rows, k: Its rows, and their length.
-        batch: Extents of the batch axes, ``()`` where the operand is the same for all products.
-        elem: What is written.
-        parts, pitch: Parts of a written line, and elements of each: whole lines of the unit's.
-    """
-
-    spec: Specialization
-    side: Side
-    across: bool
-    source: Operand
-    rows: int
-    k: int
-    batch: tuple[int, ...]
-    elem: Element
-    parts: int
-    pitch: int
-
-    @classmethod
-    def of(
-        cls,
-        problem: GemmProblem,
-        side: Side,
-        extent: int,
-        form: Format,
-        across: bool,
-        target: Target,
-    ) -> Repack:
-        """The first pass of one side of a problem."""
-        operand = problem.a if side == "a" else problem.b
-        row, col = strides(operand, side)
-        rows, k = extent, problem.k
-        if across:
-            row, col, rows, k = col, row, k, rows
-        batch = problem.batch if any(operand.batch) else ()
-        source = replace(operand, row=row, col=col, batch=operand.batch if batch else ())
-        spec = specialize(
-            "gemm/repack",
-            target,
-            operand=source,
-            elem=form.elem,
-            parts=form.parts,
-            rounded=form.kind == "tf32",
-            copied=form.kind != "tf32" and form.across(operand, side, extent, problem.k) == across,
-            rows_adjacent=abs(row) < abs(col),
-        )
-        pitch = -(-k // form.depth) * form.depth
-        return cls(spec, side, across, source, rows, k, batch, form.elem, form.parts, pitch)
-
-    @property
-    def elements(self) -> int:
-        """Elements that are written."""
-        return prod(self.batch) * self.rows * self.parts * self.pitch
-
-    def result(self, batch: tuple[int, ...]) -> Operand:
-        """The operand that comes of it, in a problem with these batch axes."""
-        line = self.parts * self.pitch
-        steps = tuple(self.rows * line * prod(batch[d + 1 :]) for d in range(len(batch)))
-        row, col = (line, 1) if (self.side == "a") != self.across else (1, line)
-        return Operand(self.elem, row, col, steps if self.batch else (0,) * len(batch), False, 16)
-
-    def launch(self, engine: Engine) -> Launch:
-        """The launch, which leaves source, offset, destination and its offset open."""
-        columns = -(-self.pitch // 64)
-        head: list[Any] = [(LONG, value) for value in (self.rows, self.k, self.pitch)]
-        head += [(INT, columns), *parameters(self.source), BUFFER, LONG]
-        return engine.programs.launch(
-            self.spec,
-            "repack",
-            [*head, *((LONG, extent) for extent in self.batch)],
-            (256 * columns * -(-self.rows // 64), prod(self.batch)),
-            (256, 1),
-        )
 
 
 @dataclass(frozen=True)
@@ -271,6 +119,7 @@ class Arrangement:
         repacks: The first passes, by operand.
         starts: Where in the workspace they write, in elements.
         nbytes: Bytes of that workspace.
+        maps: Of the operands, where the copy engine brings them.
         spec: The kernel of the product.
     """
 
@@ -279,6 +128,7 @@ class Arrangement:
     repacks: dict[Side, Repack]
     starts: dict[Side, int]
     nbytes: int
+    maps: tuple[TensorMap, ...]
     spec: Specialization
 
 
@@ -291,14 +141,15 @@ def arrange(
     repacks: dict[Side, Repack] = {}
     starts: dict[Side, int] = {}
     elements = 0
+    by_engine = isinstance(policy, WgmmaPolicy) and policy.bulk
     operands = {"a": problem.a, "b": problem.b}
-    lines = {}
+    lines, maps = {}, []
     sides: tuple[tuple[Side, int, int], ...] = (
         ("a", problem.m, policy.tile_m),
         ("b", problem.n, policy.tile_n),
     )
     for side, extent, tile in sides:
-        across, repacked = form.layout(problem, side)
+        across, repacked = form.layout(problem, side, by_engine)
         if repacked:
             repack = repacks[side] = Repack.of(problem, side, extent, form, across, target)
             operands[side] = repack.result(problem.batch)
@@ -308,6 +159,9 @@ def arrange(
         lines[side] = Lines(
             side, form.elem, tile, bool(across), policy.copiers, "int" if far < 1 << 30 else "long"
         )
+        if by_engine:
+            k = repacks[side].parts * repacks[side].pitch if repacked else problem.k
+            maps.append(TensorMap.of(operands[side], lines[side], extent, k, target))
     arranged = replace(problem, a=operands["a"], b=operands["b"])
     types = {side: f"const {operands[side].elem.name}_t" for side in ("a", "b")}
     types["c"] = f"{problem.c.elem.name}_t"
@@ -331,7 +185,7 @@ def arrange(
         types=types,
     )
     nbytes = elements * form.elem.itemsize
-    return Arrangement(arranged, form.depth, repacks, starts, nbytes, spec)
+    return Arrangement(arranged, form.depth, repacks, starts, nbytes, tuple(maps), spec)
 
 
 def _pairs(problem: GemmProblem) -> str:
@@ -359,4 +213,5 @@ def specializations_of(
     assert isinstance(choice.policy, MatrixPolicy)
     problem = problem.transpose() if choice.transposed else problem
     plan = arrange(problem, choice.policy, target, choice.splits)
-    return [*(repack.spec for repack in plan.repacks.values()), plan.spec]
+    maps, repacks = plan.maps, plan.repacks.values()
+    return [*(one.spec for one in maps), *(one.spec for one in repacks), plan.spec]

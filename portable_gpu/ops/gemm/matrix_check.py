@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pyopencl as cl
@@ -12,7 +13,7 @@ from portable_gpu.errors import PortableGPUError
 from portable_gpu.ops.gemm.choice import GemmChoice
 from portable_gpu.ops.gemm.matrix import MatrixGemm
 from portable_gpu.ops.gemm.matrix_format import F64, format_of
-from portable_gpu.ops.gemm.matrix_policy import POLICIES
+from portable_gpu.ops.gemm.matrix_policy import POLICIES, WgmmaPolicy
 from portable_gpu.ops.gemm.path import GemmPath
 from portable_gpu.ops.gemm.policy import GemmPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
@@ -23,17 +24,26 @@ from portable_gpu.runtime.engine import Engine
 _M, _N, _K = 136, 72, 328  # more than a tile, a tail of k, and whole copies
 
 
-def works(engine: Engine, problem: GemmProblem) -> bool:
-    """Whether small products in the format of ``problem`` come out right; found out once."""
+def works(engine: Engine, problem: GemmProblem, bulk: bool = False) -> bool:
+    """Whether small products in the format of ``problem`` come out right; found out once.
+
+    Args:
+        engine: Whose device.
+        problem: In what format.
+        bulk: Whether the copy engine is to bring the operands.
+    """
     form = format_of(problem, engine.target)
     assert form is not None
     policy = POLICIES[form.kernel][0].for_shape_class("small", parts=form.parts)
+    if isinstance(policy, WgmmaPolicy):
+        policy = replace(policy, bulk=bulk)
 
     def bind(small: GemmProblem) -> GemmPath:
         return MatrixGemm(engine, small, GemmChoice("", policy))
 
-    key = ("matrix units work", form.kind)
-    return engine.plan(key, lambda: _check(engine, problem, _N, bind))
+    key = ("matrix units work", form.kind, bulk)
+    what = "bulk copies" if bulk else "matrix units"
+    return engine.plan(key, lambda: _check(engine, problem, _N, bind, what))
 
 
 def works_on_few_columns(engine: Engine, problem: GemmProblem) -> bool:

@@ -80,11 +80,12 @@ class Format:
         fits = along_extent == 1 and extent % self.width == 0 and self.kind != "tf32"
         return True if fits else None
 
-    def layout(self, problem: GemmProblem, side: Side) -> tuple[bool, bool]:
+    def layout(self, problem: GemmProblem, side: Side, bulk: bool = False) -> tuple[bool, bool]:
         """How an operand is to be read: whether k runs across its lines; whether to repack it.
 
         Beyond what has to be, a first pass pays for operands of which each element is used in
-        many products.  Lines that are not aligned cost half the rate (measured on one H200).  Of
+        many products.  Lines that are not aligned cost half the rate (measured on one H200), unless
+        the copy engine brings them (``bulk``; by its description, not measured).  Of
         the registers of the double-precision instruction, those of A hold what is adjacent across
         k, and those of B what is adjacent along k: a tenth.
         """
@@ -97,10 +98,12 @@ class Format:
         if self.kernel == "mma":
             wanted = side == "a" if uses >= (2048 if side == "a" else 4096) else bool(lies)
             return wanted, lies != wanted
-        ragged = max(map(abs, strides(operand, side))) * self.elem.itemsize % LINE != 0
-        if lies is None:
+        along_extent, along_k = strides(operand, side)
+        pitch, lines = (along_k, problem.k) if lies else (along_extent, extent)
+        if lies is None or (bulk and lines > 1 and pitch < 1):  # the engine knows no way back
             return False, True
-        return lies, ragged and uses >= 2048
+        ragged = pitch * self.elem.itemsize % LINE != 0
+        return lies, ragged and uses >= 2048 and not bulk
 
     def turned(self, p: GemmProblem) -> bool:
         """Whether the transposed product is computed: as C lies, unless operands lie better.

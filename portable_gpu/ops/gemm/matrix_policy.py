@@ -25,13 +25,15 @@ class WgmmaPolicy(Policy):
     """How ``cl_kernels/gemm/wgmma.cl.mako`` cuts a product.
 
     Attributes:
-        consumers: Warpgroups that multiply; one more copies.
+        consumers: Warpgroups that multiply; one more copies, or one warp (``bulk``).
         blocks: Blocks of 64 rows of C that each of them sums in registers.
         tile_n: Columns of C of a group.
         stages: Steps of k in local memory at a time.
         band: Tile rows that are walked together, for the cache's sake.
         flush: Steps of k, of 128 bytes of each piece, after which the matrix unit's sums, which
             truncate, are added to registers, which round; 0 for never.
+        bulk: Whether the copy engine brings the operands, box by box, and not work-items, 16 bytes
+            by 16 bytes; where it can (see :class:`~portable_gpu.ops.gemm.lines.Lines`).
     """
 
     consumers: int
@@ -40,6 +42,7 @@ class WgmmaPolicy(Policy):
     stages: int
     band: int = 8
     flush: int = 0
+    bulk: bool = False
 
     @property
     def tile_m(self) -> int:
@@ -49,12 +52,12 @@ class WgmmaPolicy(Policy):
     @property
     def group_size(self) -> int:
         """Work-items of a group."""
-        return _WARPGROUP * (self.consumers + 1)
+        return _WARPGROUP * self.consumers + self.copiers
 
     @property
     def copiers(self) -> int:
-        """Work-items that copy lines."""
-        return _WARPGROUP
+        """Work-items that copy lines, or tell the copy engine to."""
+        return 32 if self.bulk else _WARPGROUP
 
     def local_bytes(self, elem: Element) -> int:
         """Local memory of a group, whatever the element."""
@@ -93,12 +96,13 @@ class WgmmaPolicy(Policy):
             "tile_n": (64, 128, 192, 256),
             "stages": (3, 4, 5, 6),
             "band": (4, 8, 16),
+            "bulk": (False, True),
         }
 
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
         """Every condition that the kernel relies on."""
         sums = self.blocks * self.tile_n // 2 * (2 if self.flush else 1)
-        share = min(255, 65536 // self.group_size // 8 * 8)
+        share = min(255, 65536 // (_WARPGROUP * (self.consumers + 1)) // 8 * 8)  # whole warpgroups
         local = self.local_bytes(elem)
         return {
             "the target's matrix units are fed by warpgroups": target.matrix_units == "wgmma",

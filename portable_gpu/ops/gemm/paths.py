@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import gcd
 from typing import Any
@@ -21,7 +21,7 @@ from portable_gpu.ops.gemm.matrix import MatrixGemm
 from portable_gpu.ops.gemm.matrix_check import works, works_in_pairs, works_on_few_columns
 from portable_gpu.ops.gemm.matrix_choice import choose_matrix
 from portable_gpu.ops.gemm.matrix_format import format_of
-from portable_gpu.ops.gemm.matrix_policy import POLICIES
+from portable_gpu.ops.gemm.matrix_policy import POLICIES, WgmmaPolicy
 from portable_gpu.ops.gemm.packed import (
     Form,
     PackedGemm,
@@ -54,14 +54,25 @@ def make_path(engine: Engine, problem: GemmProblem) -> GemmPath:
         return SkinnyGemm.by_gemv(engine, problem)
     if engine.target.is_cpu:
         return PackedGemm(engine, problem)
-    choice = choose_matrix(problem, engine.target, engine.table)
-    if choice is not None and works(engine, problem):
-        try:
-            return MatrixGemm(engine, problem, choice)
-        except BuildError as error:
-            warnings.warn(f"matrix units are not used: {error}", stacklevel=2)
+    for choice in _by_matrix_units(problem, engine):
+        policy = choice.policy
+        if works(engine, problem, isinstance(policy, WgmmaPolicy) and policy.bulk):
+            try:
+                return MatrixGemm(engine, problem, choice)
+            except BuildError as error:
+                warnings.warn(f"matrix units are not used: {error}", stacklevel=2)
     pairs = takes_pairs(problem, engine.target) and works_in_pairs(engine, problem)
     return SimtGemm(engine, problem, pairs=pairs)
+
+
+def _by_matrix_units(problem: GemmProblem, engine: Engine) -> Iterator[GemmChoice]:
+    """The choice of matrix units, and what serves if the copy engine does not work as it should."""
+    choice = choose_matrix(problem, engine.target, engine.table)
+    if choice is None:
+        return
+    yield choice
+    if isinstance(choice.policy, WgmmaPolicy) and choice.policy.bulk:
+        yield replace(choice, policy=replace(choice.policy, bulk=False))
 
 
 def explain(
@@ -196,8 +207,11 @@ def _matrix_specializations(
             for name in classes:
                 policy = kind.for_shape_class(name, parts=form.parts)
                 if all(policy.limits(target, form.elem).values()):
-                    for splits in (1, 2):
-                        choice = GemmChoice(form.kernel, policy, splits=splits)
+                    choices = [GemmChoice(form.kernel, policy, splits=splits) for splits in (1, 2)]
+                    if isinstance(policy, WgmmaPolicy):
+                        bulk = replace(policy, bulk=True)
+                        choices += [replace(choice, policy=bulk) for choice in choices]
+                    for choice in choices:
                         found += matrix.specializations_of(p, choice, target)
     return found
 

@@ -1,0 +1,36 @@
+## An operand's way from global to local memory in boxes of lines of 128 bytes (see _wgmma), by the
+## copy engine: one work-item asks, and the bytes announce themselves at a barrier.
+##
+## lines: portable_gpu.ops.gemm.lines.Lines.  A tensor map (see tensor_map) says where lines lie, from
+## address 0 on: its third and fourth dimension are steps of 16 bytes and of 2^35, by which a box gets
+## to the product's own matrix.  What is outside of that matrix comes as zeros.
+<%def name="parameters()">, __global const uint *a_map, __global const uint *b_map</%def>
+
+<%def name="define()">
+static inline void map_acquire(__global const uint *map)
+{
+    asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" :: "l"(map) : "memory");
+}
+static inline void barrier_expect(uint at, uint bytes)
+{
+    asm volatile("{ .reg .b64 state; mbarrier.arrive.expect_tx.shared::cta.b64 state, [%0], %1; }" :: "r"(at), "r"(bytes) : "memory");
+}
+static inline void copy_box(uint to, __global const uint *map, int along, int line, ulong matrix, uint barrier)
+{
+    const int near = (int)(matrix >> 4 & 0x7fffffff), far = (int)(matrix >> 35);
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], [%6];"
+                 :: "r"(to), "l"(map), "r"(along), "r"(line), "r"(near), "r"(far), "r"(barrier) : "memory");
+}
+</%def>
+
+## One step of k of a tile, from row (column) `first` and step `step` of k on, into the stage at `to`.
+<%def name="copy(lines, to, first, step, barrier)">
+<% n = lines.name %>
+% for i in range(lines.boxes):
+% if lines.across:
+    copy_box(${to} + ${128 * lines.depth * i}, ${n}_map, (int)${first} + ${lines.depth * i}, ${step}, (ulong)${n}, ${barrier});
+% else:
+    copy_box(${to}, ${n}_map, ${step}, (int)${first}, (ulong)${n}, ${barrier});
+% endif
+% endfor
+</%def>

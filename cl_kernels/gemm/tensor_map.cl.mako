@@ -1,0 +1,42 @@
+## The tensor map of an operand, for the copy engine (PTX ISA, tensor map): made once for all launches
+## of a product, wherever its matrices lie (see _boxes).
+##
+##   dimension   0         1         2      3
+##   elements    extent    count     2^31   2^22
+##   bytes       itemsize  pitch     16     2^35
+##
+## elem: the element; its code: 6 float16, 10 bfloat16, 7 float32.  depth, lines: a box.
+<%include file="/common/prelude.cl.mako"/>
+<%
+fields = [("rank", 3), ("elemtype", {"f16": 6, "bf16": 10, "f32": 7}[elem.name]), ("interleave_layout", 0), ("swizzle_mode", 3), ("fill_mode", 0)]
+%>
+#define SET(field, bits, value) asm volatile("//@sm_90a tensormap.replace.tile." field ".shared::cta.b1024.b" #bits " [%0], " value ";" :: "r"(local_map) : "memory")
+#define SET_TO(field, bits, ordinal, constraint, value) asm volatile("//@sm_90a tensormap.replace.tile." field ".shared::cta.b1024.b" #bits " [%0], " ordinal "%1;" :: "r"(local_map), constraint(value) : "memory")
+
+static inline uint local_address(const __local void *p) { return (uint)(size_t)p; }
+
+__kernel __attribute__((reqd_work_group_size(32, 1, 1)))
+void tensor_map(__global uint *map, long extent, long count, long pitch)
+{
+    __local uint words[32] __attribute__((aligned(128)));
+    const uint local_map = local_address(words);
+    const int t = get_local_id(0);
+    words[t] = 0;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (t == 0) {
+        SET_TO("global_address", 64, "", "l", 0ul);
+% for name, code in fields:
+        SET("${name}", 32, "${code}");
+% endfor
+% for i, (size, box) in enumerate([("extent", depth), ("count", lines), ("1u << 31", 1), ("1u << 22", 1)]):
+        SET_TO("global_dim", 32, "${i}, ", "r", (uint)(${size}));
+        SET_TO("box_dim", 32, "${i}, ", "r", ${box}u);
+        SET_TO("element_stride", 32, "${i}, ", "r", 1u);
+% endfor
+% for i, bytes in enumerate(["(ulong)pitch", "16ul", "1ul << 35"]):
+        SET_TO("global_stride", 64, "${i}, ", "l", ${bytes});
+% endfor
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    asm volatile("//@sm_90a tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%0], [%1], 128;" :: "l"(map), "r"(local_map) : "memory");
+}

@@ -1,0 +1,92 @@
+"""Tiles of operands in local memory, for matrix units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+from typing import Literal
+
+from portable_gpu.dtypes import Element
+from portable_gpu.ops.gemm.matrix_format import Side
+from portable_gpu.ops.gemm.matrix_policy import LINE
+
+
+@dataclass(frozen=True)
+class Lines:
+    """How a tile of an operand comes to local memory (``gemm/_lines``, ``_boxes`` or ``_chunks``).
+
+    Attributes:
+        name: ``a`` or ``b``.
+        elem: The element in memory.
+        extent: Rows of A (columns of B) of the tile.
+        across: Whether k runs across the lines, not along them.
+        copiers: Work-items that copy it.
+        offset_type: C type that offsets inside a tile fit.
+    """
+
+    name: Side
+    elem: Element
+    extent: int
+    across: bool
+    copiers: int
+    offset_type: Literal["int", "long"]
+
+    @property
+    def type(self) -> str:
+        """C type of an element."""
+        return f"{self.elem.name}_t"
+
+    @property
+    def width(self) -> int:
+        """Elements of one copy."""
+        return 16 // self.elem.itemsize
+
+    @property
+    def depth(self) -> int:
+        """Steps of k in a tile."""
+        return LINE // self.elem.itemsize
+
+    @property
+    def bytes(self) -> int:
+        """Local memory of a tile."""
+        return LINE * self.extent
+
+    @property
+    def copies(self) -> int:
+        """Copies of a work-item."""
+        return self.extent // self.step
+
+    @property
+    def step(self) -> int:
+        """Lines from one copy of a work-item to its next."""
+        return self.copiers // 8
+
+    @property
+    def boxes(self) -> int:
+        """Boxes of a tile, as the copy engine brings it: ``depth`` elements of each line."""
+        return self.extent // self.depth if self.across else 1
+
+    @property
+    def box_lines(self) -> int:
+        """Lines of a box."""
+        return self.depth if self.across else self.extent
+
+    @property
+    def block(self) -> int:
+        """Rows of A (columns of B) of one load: adjacent ones, where k runs across the lines."""
+        return gcd(self.width, self.copies) if self.across else 1
+
+    @property
+    def steps(self) -> int:
+        """Loads, one for each step of k, that the chunks of a block are put together from."""
+        return self.width if self.across else 1
+
+    @property
+    def s_stride(self) -> str:
+        """The stride from one row of A (column of B) on, by its kernel argument's suffix."""
+        return "row" if self.name == "a" else "col"
+
+    @property
+    def k_stride(self) -> str:
+        """The stride from one step of k on."""
+        return "col" if self.name == "a" else "row"

@@ -1,0 +1,52 @@
+"""Tensor maps: what the copy engine (SM 90) is told of an operand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.ops.gemm.lines import Lines
+from portable_gpu.ops.gemm.matrix_format import strides
+from portable_gpu.ops.gemm.operands import BUFFER, LONG
+from portable_gpu.ops.gemm.problem import Operand
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.targets import Target
+
+_BYTES = 128
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """The map of an operand, wherever it lies: ``cl_kernels/gemm/_boxes`` adds the place.
+
+    Attributes:
+        spec: The kernel that writes it.
+        extent: Adjacent elements of a line of the matrix.
+        count: Lines.
+        pitch: Bytes from a line to the next.
+    """
+
+    spec: Specialization
+    extent: int
+    count: int
+    pitch: int
+
+    @classmethod
+    def of(cls, operand: Operand, lines: Lines, rows: int, k: int, target: Target) -> TensorMap:
+        """The map of an operand of ``rows`` rows (columns, of B) that lies as its lines say."""
+        along_rows, along_k = strides(operand, lines.name)
+        extent, count, step = (rows, k, along_k) if lines.across else (k, rows, along_rows)
+        pitch = step * operand.elem.itemsize if count > 1 else 16  # nobody steps over one line
+        spec = specialize(
+            "gemm/tensor_map", target, elem=operand.elem, depth=lines.depth, lines=lines.box_lines
+        )
+        return cls(spec, extent, count, pitch)
+
+    def made(self, engine: Engine) -> Any:
+        """The map, in a buffer; it is there when this returns."""
+        buffer = engine.allocate(_BYTES)
+        sizes = [(LONG, size) for size in (self.extent, self.count, self.pitch)]
+        launch = engine.programs.launch(self.spec, "tensor_map", [BUFFER, *sizes], (32,), (32,))
+        launch(engine.queue, (buffer,)).wait()
+        return buffer
