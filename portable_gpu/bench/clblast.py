@@ -17,7 +17,9 @@ import pyopencl.array as cla
 
 from portable_gpu.bench.cases import Case
 from portable_gpu.bench.operands import Operands
-from portable_gpu.bench.peers import Call, Peer, Prepared, host_buffer
+from portable_gpu.bench.peers import Peer, host_buffer
+from portable_gpu.bench.prepared import Call, Prepared
+from portable_gpu.bench.queued import Queued
 from portable_gpu.dtypes import dtype_of
 from portable_gpu.errors import UnsupportedError
 from portable_gpu.runtime.engine import Engine
@@ -79,7 +81,7 @@ class CLBlastPeer(Peer):
             on_device = [cla.to_device(queue, x) for x in arrays]
             out = cla.zeros(queue, shape, dtype)  # gemv reads it, even with beta 0
             calls.append(_device_call(function, on_device, out))
-        return Prepared(calls, queue.finish, lambda result: np.asarray(result.get()))
+        return Queued(engine, calls)
 
     def _host_call(
         self,

@@ -15,7 +15,8 @@ import pyopencl as cl
 from portable_gpu.bench import measure
 from portable_gpu.bench.cases import Case
 from portable_gpu.bench.operands import shapes, uniform
-from portable_gpu.bench.peers import Prepared
+from portable_gpu.bench.prepared import Prepared
+from portable_gpu.bench.queued import Queued
 from portable_gpu.dtypes import dtype_of
 from portable_gpu.errors import PortableGPUError
 from portable_gpu.ops.gemm.path import GemmPath
@@ -161,12 +162,12 @@ class Contest:
         return Standing(case, name_of(chosen), own_seconds, times, left_out)
 
     def _prepare(self, path: GemmPath, engine: Engine) -> Prepared:
-        """Calls as users make them: with NumPy arrays each is waited for, on a GPU the last."""
+        """Calls as users make them with NumPy arrays; on a GPU, launches that stand in line."""
         state = engine.state()
         enqueue = partial(path.enqueue, 1.0, 0.0, state, self._buffers[engine], (0, 0, 0))
         if engine.maps_host_memory:
             return Prepared([lambda: enqueue().wait()])
-        return Prepared([enqueue], state.queue.finish)
+        return Queued(engine, [enqueue])
 
 
 def problem_of(case: Case) -> GemmProblem:

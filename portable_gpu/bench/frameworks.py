@@ -10,7 +10,8 @@ import numpy as np
 
 from portable_gpu.bench.cases import Case
 from portable_gpu.bench.operands import Array, Operands
-from portable_gpu.bench.peers import Call, Peer, Prepared, turned
+from portable_gpu.bench.peers import Peer, turned
+from portable_gpu.bench.prepared import Call, Prepared
 from portable_gpu.dtypes import BFLOAT16, dtype_of
 from portable_gpu.errors import UnsupportedError
 from portable_gpu.runtime.engine import Engine
@@ -137,7 +138,8 @@ class CuPyPeer(Peer):
             _call(case, [cupy.asarray(x) for x in arrays], cupy, cupy.linalg.norm)
             for arrays in inputs
         ]
-        return _Evented(calls, fetch=lambda result: np.asarray(result.get()))
+        finish = cupy.cuda.get_current_stream().synchronize
+        return _Evented(calls, finish, lambda result: np.asarray(result.get()))
 
 
 class _Evented(Prepared):
@@ -149,8 +151,8 @@ class _Evented(Prepared):
 
         begin, end = Event(), Event()
         begin.record()
-        for i in range(first, first + count):
-            self.calls[i % len(self.calls)]()
+        for call in self.in_turn(first, count):
+            call()
         end.record()
         end.synchronize()
         return float(get_elapsed_time(begin, end)) * 1e-3

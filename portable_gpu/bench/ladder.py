@@ -23,7 +23,9 @@ from portable_gpu.bench.measure import (
 )
 from portable_gpu.bench.operands import Operands
 from portable_gpu.bench.oracle import oracle
-from portable_gpu.bench.peers import Ours, Prepared
+from portable_gpu.bench.peers import Ours
+from portable_gpu.bench.prepared import Prepared
+from portable_gpu.bench.queued import Queued
 from portable_gpu.bench.statistics import Statistic
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.ops.gemm.binding import bind
@@ -152,6 +154,8 @@ class _Rung:
         queue = self.engine.queue
         on_device = [[cla.to_device(queue, x) for x in arrays] for arrays in inputs]
         calls = [self.bind(arrays) for arrays in on_device]
+        if not self.engine.maps_host_memory:
+            return Queued(self.engine, calls)
         return Prepared(calls, queue.finish, lambda result: np.asarray(result.get()))
 
 

@@ -10,7 +10,8 @@ from typing import Protocol
 from portable_gpu.bench.cases import Case
 from portable_gpu.bench.operands import Operands, copies, operands
 from portable_gpu.bench.oracle import Oracle, oracle
-from portable_gpu.bench.peers import Ours, Peer, Prepared
+from portable_gpu.bench.peers import Ours, Peer
+from portable_gpu.bench.prepared import Prepared
 from portable_gpu.bench.statistics import Statistic
 from portable_gpu.errors import PortableGPUError
 from portable_gpu.runtime.engine import Engine
@@ -100,12 +101,14 @@ class Bench:
         peers: Against whom.
         turns: Turns of each side.
         budget: Seconds that a case's turns may take; ``None`` for no limit.
+        eager: Whether calls are timed as they are made, and not the device by itself (on a GPU).
     """
 
     engine: Engine
     peers: Sequence[Peer]
     turns: int = 9
     budget: float | None = BUDGET
+    eager: bool = False
 
     def run(self, case: Case) -> Iterator[Row | Remark]:
         """Time one case against each peer that has it; nothing is timed whose result is wrong."""
@@ -152,6 +155,7 @@ class Bench:
             prepared = peer.prepare(case, inputs)
             if prepared is None:
                 return None
+            prepared = prepared.eager() if self.eager else prepared
             error = judge(prepared.result())
             if not error <= 1:  # or NaN
                 text = f"its result is {error:.3g} times its bound off; not timed"

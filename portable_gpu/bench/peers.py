@@ -2,12 +2,11 @@
 
 On a CPU device everybody takes NumPy arrays and gives NumPy arrays, and the time is the wall
 clock's, copies included.  OpenCL peers are handed NumPy's memory in place, for their users can do
-that too.  On a GPU the arrays lie on the device before and after.
+that too.  On a GPU the arrays lie on the device before and after, and the time is the device's.
 """
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -20,40 +19,12 @@ import pyopencl.array as cla
 import portable_gpu as pg
 from portable_gpu.bench.cases import Case
 from portable_gpu.bench.operands import Array, Operands
+from portable_gpu.bench.prepared import Call, Prepared
+from portable_gpu.bench.queued import Queued
 from portable_gpu.dtypes import dtype_of, is_float16_like
 from portable_gpu.errors import UnsupportedError
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.version import __version__
-
-Call = Callable[[], Any]
-
-
-class Prepared:
-    """A peer's calls on one case, one for each copy of the inputs."""
-
-    def __init__(
-        self,
-        calls: Sequence[Call],
-        finish: Callable[[], Any] = lambda: None,
-        fetch: Callable[[Any], Array] = np.asarray,
-    ) -> None:
-        """``finish`` waits for what calls enqueued; ``fetch`` brings a result to NumPy."""
-        self.calls = calls
-        self.fetch = fetch
-        self._finish = finish
-
-    def result(self) -> Array:
-        """What the first call gives."""
-        return self.fetch(self.calls[0]())
-
-    def seconds(self, first: int, count: int) -> float:
-        """The time of ``count`` calls, from call ``first`` on, each on the next copy."""
-        calls = [self.calls[i % len(self.calls)] for i in range(first, first + count)]
-        begin = time.perf_counter()
-        for call in calls:
-            call()
-        self._finish()
-        return time.perf_counter() - begin
 
 
 class Peer(ABC):
@@ -104,7 +75,7 @@ class Ours(Peer):
         queue = engine.queue
         on_device = [[cla.to_device(queue, x) for x in arrays] for arrays in inputs]
         calls = [_our_call(case, arrays, engine) for arrays in on_device]
-        return Prepared(calls, queue.finish, lambda result: np.asarray(result.get()))
+        return Queued(engine, calls)
 
 
 def _our_call(case: Case, arrays: Sequence[Any], engine: Engine) -> Call:
@@ -202,7 +173,7 @@ class PyOpenCLPeer(Peer):
             return Prepared([partial(self._on_host, function, arrays) for arrays in inputs])
         on_device = [[cla.to_device(queue, x, self._pool) for x in arrays] for arrays in inputs]
         calls = [partial(function, *arrays) for arrays in on_device]
-        return Prepared(calls, queue.finish, lambda result: np.asarray(result.get()))
+        return Queued(self._engine, calls)
 
     def _on_host(self, function: Callable[..., Any], arrays: Operands) -> Array:
         """Call it on arrays that are NumPy's memory."""

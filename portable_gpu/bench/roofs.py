@@ -11,7 +11,7 @@ import pyopencl as cl
 
 from portable_gpu.bench.cases import Case
 from portable_gpu.bench.measure import alternate, calls_a_turn, warm_up
-from portable_gpu.bench.peers import Prepared
+from portable_gpu.bench.prepared import Prepared
 from portable_gpu.bench.statistics import Statistic
 from portable_gpu.codegen.operators import vector
 from portable_gpu.codegen.specialization import Specialization, specialize

@@ -54,6 +54,13 @@ def bench(
     ladder: Annotated[
         bool, typer.Option("--ladder", help="The texts' ladders of gemv and gemm, rung by rung.")
     ] = False,
+    eager: Annotated[
+        bool,
+        typer.Option(
+            "--eager",
+            help="On a GPU: time calls as Python makes them, and not the device by itself.",
+        ),
+    ] = False,
     report: Annotated[
         Path | None, typer.Option("--json", help="Write every figure to a file.", metavar="FILE")
     ] = None,
@@ -69,7 +76,9 @@ def bench(
 ) -> None:
     """Time the library and its peers by turns, and compare with the device's measured roofs.
 
-    Every result is checked before it is timed.  The ratio is the peer's time over ours.
+    Every result is checked before it is timed.  The ratio is the peer's time over ours.  On a GPU
+    the time is the device's: our calls stand in line before the first one begins, PyTorch's are
+    replayed from a graph.  --eager times both as Python calls them.
 
     dispatch times random products of gemm against every path forced by hand, and fails where the
     library's own choice takes twice the time of the best.
@@ -77,8 +86,10 @@ def bench(
     output, status = Console(highlight=False), Console(stderr=True, highlight=False)
     output.width = max(output.width, _WIDTH)
     if operation == "dispatch":
-        if sizes is not None or peers is not None or ladder or plot is not None:
-            raise ArgumentError("dispatch takes none of --sizes, --peers, --ladder and --plot")
+        if sizes is not None or peers is not None or ladder or eager or plot is not None:
+            raise ArgumentError(
+                "dispatch takes none of --sizes, --peers, --ladder, --eager and --plot"
+            )
         count, seed = 500 if shapes is None else shapes, 1 if seed is None else seed
         dispatch(dtype, count, seed, budget or "5m", device, report, output, status)
         return
@@ -100,8 +111,8 @@ def bench(
     opened, skipped = open_peers(_default_peers(engine) if names is None else names, engine)
     for line in skipped:
         status.print(escape(line), soft_wrap=True)
-    timing = Bench(engine, opened, turns, BUDGET if sizes is None else None)
-    command = _command(operation, dtype, sizes, peers, device, turns, ladder)
+    timing = Bench(engine, opened, turns, BUDGET if sizes is None else None, eager)
+    command = _command(operation, dtype, sizes, peers, device, turns, ladder, eager)
     found = Report(engine, opened, turns, command, device)
     every = [] if ladder else cases(operation, dtype.split(","), wanted, engine.maps_host_memory)
     output.print(f"{escape(engine.target.facts.name)}: {escape(path_of(engine.target))}")
@@ -153,12 +164,13 @@ def _command(
     device: str | None,
     turns: int,
     ladder: bool,
+    eager: bool,
 ) -> list[str]:
     options = {"sizes": sizes, "peers": peers, "device": device}
     parts = ["bench", operation, "--dtype", dtype, "--turns", str(turns)]
     for name, value in options.items():
         parts += [] if value is None else [f"--{name}", value]
-    return [*parts, "--ladder"] if ladder else parts
+    return [*parts, *["--ladder"] * ladder, *["--eager"] * eager]
 
 
 def _run(timing: Bench, every: list[Case], found: Report, status: Console) -> bool:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyopencl as cl
 import pyopencl.array as cla
 import pytest
 
@@ -18,9 +20,11 @@ from portable_gpu.bench.measure import Bench, Remark, Row
 from portable_gpu.bench.operands import operands
 from portable_gpu.bench.oracle import oracle
 from portable_gpu.bench.peers import NumPyPeer, Ours, PyOpenCLPeer
+from portable_gpu.bench.queued import Hold, Queued
 from portable_gpu.bench.roofs import measure_roofs
 from portable_gpu.bench.sizes import parse_sizes
 from portable_gpu.cli import main
+from portable_gpu.errors import PortableGPUError
 from portable_gpu.runtime.engine import Engine
 
 
@@ -56,6 +60,26 @@ def test_everybody_is_right(case: Case, placed: Engine) -> None:
             assert len(prepared.calls) == 2
             assert judge(prepared.result()) <= 1, peer.name
             assert prepared.seconds(0, 3) > 0
+
+
+def test_the_host_does_not_count_but_for_eager_calls(engine: Engine) -> None:
+    pause = 0.02
+    x = cla.to_device(engine.queue, np.ones(100, np.float32))
+
+    def call() -> cla.Array:
+        time.sleep(pause)
+        return 2 * x
+
+    queued = Queued(engine, [call])
+    assert queued.eager().seconds(0, 4) > 4 * pause
+    assert min(queued.seconds(0, 4) for _ in range(5)) < pause
+
+
+def test_a_device_that_cannot_be_held(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    queued = Queued(engine, [engine.queue.finish])
+    monkeypatch.setattr(Hold, "__call__", lambda hold, seconds: cl.enqueue_marker(engine.queue))
+    with pytest.raises(PortableGPUError, match="cannot be held until all calls are enqueued"):
+        queued.seconds(0, 1)
 
 
 CLBLAST = [

@@ -15,7 +15,8 @@ from portable_gpu.bench.cases import OPERATIONS, Case, cases
 from portable_gpu.bench.measure import Bench, Remark, alternate, calls_a_turn, ratios
 from portable_gpu.bench.operands import copies, operands, shapes
 from portable_gpu.bench.oracle import oracle
-from portable_gpu.bench.peers import Prepared, open_peers
+from portable_gpu.bench.peers import open_peers
+from portable_gpu.bench.prepared import Prepared
 from portable_gpu.bench.roofs import Roofs, specializations
 from portable_gpu.bench.sizes import Size, parse_sizes
 from portable_gpu.bench.statistics import Statistic

@@ -7,7 +7,7 @@ import pytest
 from portable_gpu.bench import dispatch
 from portable_gpu.bench.cases import Case
 from portable_gpu.bench.dispatch import Distribution, Standing, contest, fastest, random_products
-from portable_gpu.bench.peers import Prepared
+from portable_gpu.bench.prepared import Prepared
 
 
 class Fake(Prepared):

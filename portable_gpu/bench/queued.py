@@ -1,0 +1,97 @@
+"""Calls whose time is the device's alone: they stand in line before the first one begins.
+
+A device that is faster than its host would wait for the next call, and the time would be the
+host's.  So it is held by a kernel of its own until all calls are enqueued (as NVIDIA's nvbench
+does), and the time begins when that kernel ends.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from portable_gpu.bench.operands import Array
+from portable_gpu.bench.prepared import Call, Prepared
+from portable_gpu.codegen.specialization import specialize
+from portable_gpu.errors import PortableGPUError
+from portable_gpu.runtime.engine import Engine
+
+_LINE = 256  # calls that wait at a time: drivers keep about a thousand
+_TRIES = 6  # each holds the device for longer
+_LEAST = 1e-3  # seconds
+
+
+class Queued(Prepared):
+    """Calls that enqueue their work on an engine's queue."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        calls: Sequence[Call],
+        fetch: Callable[[Any], Array] = lambda result: np.asarray(result.get()),
+    ) -> None:
+        """``fetch`` brings a result to NumPy."""
+        super().__init__(calls, engine.queue.finish, fetch)
+        self._hold = engine.plan("hold the device", lambda: Hold(engine))
+        self._length = _LEAST
+
+    def seconds(self, first: int, count: int) -> float:
+        """The device's time of ``count`` calls, from call ``first`` on, each on the next copy.
+
+        Raises:
+            PortableGPUError: The device begins before all calls are there, however long it is held.
+        """
+        calls = self.in_turn(first, count)
+        return sum(self._line(calls[i : i + _LINE]) for i in range(0, count, _LINE))
+
+    def _line(self, calls: Sequence[Call]) -> float:
+        for _ in range(_TRIES):
+            begin = time.perf_counter()
+            held = self._hold(self._length)
+            for call in calls:
+                call()
+            enqueued = time.perf_counter() - begin
+            in_time = held.command_execution_status != cl.command_execution_status.COMPLETE
+            held.wait()
+            begin = time.perf_counter()
+            self.finish()
+            seconds = time.perf_counter() - begin
+            if in_time:
+                return seconds
+            self._length = max(4 * self._length, 2 * enqueued)
+        raise PortableGPUError(
+            "the device cannot be held until all calls are enqueued; use --eager"
+        )
+
+
+class Hold:
+    """Keeps a device at work for about as long as is asked."""
+
+    def __init__(self, engine: Engine) -> None:
+        """Build the kernel, and find out how long a round takes."""
+        program = engine.programs.program(specialize("bench/hold", engine.target))
+        self._kernel, self._queue = cl.Kernel(program, "hold"), engine.queue
+        self._out = engine.allocate(4)
+        self._rounds = 1 << 12  # of a second: a guess, until the device takes long enough for them
+        self._second()
+        while self._second() < _LEAST:
+            self._rounds *= 2
+        self._rounds = int(self._rounds / min(self._second() for _ in range(3)))
+
+    def _second(self) -> float:
+        """How long it takes what it takes for a second."""
+        begin = time.perf_counter()
+        self(1.0).wait()
+        return time.perf_counter() - begin
+
+    def __call__(self, seconds: float) -> cl.Event:
+        """Enqueue it; returns the event of its end."""
+        rounds = np.int64(seconds * self._rounds)
+        arguments = self._out, np.float32(0.999), np.float32(0.001), rounds
+        event: cl.Event = self._kernel(self._queue, (1,), (1,), *arguments)
+        self._queue.flush()
+        return event
