@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
+from portable_gpu.bench.altered import Altered
 from portable_gpu.bench.dispatch import FIRST_TURN, FIRST_TURNS, Distribution, Standing
 from portable_gpu.bench.ladder import Ladder
 from portable_gpu.bench.measure import TURN, Remark, Row
@@ -34,6 +35,7 @@ class Report:
         turns: Turns of each side.
         command: The arguments of the command line.
         device: The device as it was asked for.
+        eager: Whether calls were timed as Python makes them.
         roofs: What the device can do.
         rows, remarks, ladders: The figures, and why some are missing.
         standings: Of the choice of paths.
@@ -44,6 +46,7 @@ class Report:
     turns: int
     command: Sequence[str]
     device: str | None = None
+    eager: bool = False
     roofs: Roofs | None = None
     rows: list[Row] = field(default_factory=list)
     remarks: list[Remark] = field(default_factory=list)
@@ -89,6 +92,7 @@ class Report:
                 "turns": self.turns,
                 "turn_seconds": TURN,
                 "arrays": "host" if self.engine.maps_host_memory else "device",
+                "eager": self.eager or self.engine.maps_host_memory,
             },
             "roofs": None if self.roofs is None else _roofs(self.roofs),
             "rows": [self._row(row) for row in self.rows],
@@ -124,8 +128,12 @@ class Report:
 
     def _command(self, row: Row) -> str:
         """The command that repeats one row."""
-        device = "" if self.device is None else f" --device {shlex.quote(self.device)}"
-        return f"{row.case.command} --peers {row.peer or 'none'} --turns {self.turns}{device}"
+        parts = ["--peers", row.peer or "none"]
+        if any(isinstance(peer, Altered) and peer.name == row.peer for peer in self.peers):
+            parts = ["--peers", "none", "--policy", str(row.peer)]
+        parts += ["--turns", str(self.turns), *["--eager"] * self.eager]
+        parts += [] if self.device is None else ["--device", self.device]
+        return f"{row.case.command} {shlex.join(parts)}"
 
 
 def _roofs(roofs: Roofs) -> dict[str, Any]:

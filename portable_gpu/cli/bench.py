@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from portable_gpu.bench.altered import Altered
 from portable_gpu.bench.cases import OPERATIONS, Case, cases
 from portable_gpu.bench.ladder import Ladder, climb, ladders
 from portable_gpu.bench.measure import BUDGET, Bench, Remark, Row
@@ -50,6 +51,14 @@ def bench(
     device: Annotated[
         str | None, typer.Option(help="Device, as PORTABLE_GPU_DEVICE takes it.")
     ] = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="One more peer: this library with fields of its policies changed, as "
+            "bulk=true,stages=5.  May be given several times.",
+            metavar="FIELD=VALUE,...",
+        ),
+    ] = None,
     turns: Annotated[int, typer.Option(help="Turns of each side.", min=_LEAST_TURNS)] = 9,
     ladder: Annotated[
         bool, typer.Option("--ladder", help="The texts' ladders of gemv and gemm, rung by rung.")
@@ -86,9 +95,9 @@ def bench(
     output, status = Console(highlight=False), Console(stderr=True, highlight=False)
     output.width = max(output.width, _WIDTH)
     if operation == "dispatch":
-        if sizes is not None or peers is not None or ladder or eager or plot is not None:
+        if sizes or peers or policy or ladder or eager or plot:
             raise ArgumentError(
-                "dispatch takes none of --sizes, --peers, --ladder, --eager and --plot"
+                "dispatch takes none of --sizes, --peers, --policy, --ladder, --eager and --plot"
             )
         count, seed = 500 if shapes is None else shapes, 1 if seed is None else seed
         dispatch(dtype, count, seed, budget or "5m", device, report, output, status)
@@ -109,11 +118,12 @@ def bench(
     wanted = None if sizes is None else parse_sizes(sizes)
     engine = Engine(device)
     opened, skipped = open_peers(_default_peers(engine) if names is None else names, engine)
+    opened += [Altered(engine, text) for text in policy or ()]
     for line in skipped:
         status.print(escape(line), soft_wrap=True)
     timing = Bench(engine, opened, turns, BUDGET if sizes is None else None, eager)
-    command = _command(operation, dtype, sizes, peers, device, turns, ladder, eager)
-    found = Report(engine, opened, turns, command, device)
+    command = _command(operation, dtype, sizes, peers, policy or (), device, turns, ladder, eager)
+    found = Report(engine, opened, turns, command, device, eager)
     every = [] if ladder else cases(operation, dtype.split(","), wanted, engine.maps_host_memory)
     output.print(f"{escape(engine.target.facts.name)}: {escape(path_of(engine.target))}")
     complete = True
@@ -161,6 +171,7 @@ def _command(
     dtype: str,
     sizes: str | None,
     peers: str | None,
+    policies: Iterable[str],
     device: str | None,
     turns: int,
     ladder: bool,
@@ -170,6 +181,8 @@ def _command(
     parts = ["bench", operation, "--dtype", dtype, "--turns", str(turns)]
     for name, value in options.items():
         parts += [] if value is None else [f"--{name}", value]
+    for text in policies:
+        parts += ["--policy", text]
     return [*parts, *["--ladder"] * ladder, *["--eager"] * eager]
 
 

@@ -14,6 +14,7 @@ import pyopencl.array as cla
 import pytest
 
 from portable_gpu.bench import dispatch, measure
+from portable_gpu.bench.altered import Altered
 from portable_gpu.bench.cases import Case, cases
 from portable_gpu.bench.ladder import Ladder, climb, ladders
 from portable_gpu.bench.measure import Bench, Remark, Row
@@ -73,6 +74,15 @@ def test_the_host_does_not_count_but_for_eager_calls(engine: Engine) -> None:
     queued = Queued(engine, [call])
     assert queued.eager().seconds(0, 4) > 4 * pause
     assert min(queued.seconds(0, 4) for _ in range(5)) < pause
+
+
+def test_the_same_with_other_policies(placed: Engine) -> None:
+    case = cases("reduce", ["float32"], parse_sizes("3000"), True)[0]
+    peers = [Altered(placed, text) for text in ("unroll=1", "unroll=0", "x=2")]
+    rows = list(Bench(placed, peers).run(case))
+    assert isinstance(rows[0], Row)
+    assert (rows[0].peer, [type(row) for row in rows[1:]]) == ("unroll=1", [Remark, Remark])
+    assert "no policy that it takes has such fields" in rows[2].text  # type: ignore[union-attr]
 
 
 def test_a_device_that_cannot_be_held(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from portable_gpu.bench import measure
+from portable_gpu.bench.altered import parse_changes
 from portable_gpu.bench.cases import OPERATIONS, Case, cases
 from portable_gpu.bench.measure import Bench, Remark, alternate, calls_a_turn, ratios
 from portable_gpu.bench.operands import copies, operands, shapes
@@ -337,3 +338,11 @@ def test_refusal_is_one_line(
     captured = capsys.readouterr()
     assert captured.err.startswith(f"portable-gpu: {message}")
     assert captured.err.count("\n") == 1
+
+
+def test_changes_of_policies() -> None:
+    changes = parse_changes("bulk=true, stages=5,name=x")
+    assert changes == {"bulk": True, "stages": 5, "name": "x"}
+    for text in ("bulk", "=3", "bulk=", "a-b=1", ""):
+        with pytest.raises(ArgumentError, match="field=value"):
+            parse_changes(text)

@@ -1,0 +1,93 @@
+"""This library with other policies, as a peer: what a change of a policy's fields is worth."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+from portable_gpu.bench.cases import Case
+from portable_gpu.bench.operands import Operands
+from portable_gpu.bench.peers import Ours
+from portable_gpu.bench.prepared import Prepared
+from portable_gpu.errors import ArgumentError, PolicyError
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.targets import Target
+from portable_gpu.tuning.table import Choice, TuningTable
+
+
+def parse_changes(text: str) -> dict[str, Any]:
+    """Fields and their values: ``bulk=true,stages=5``.
+
+    Raises:
+        ArgumentError: It is of another form.
+    """
+    changes = {}
+    for part in text.split(","):
+        name, equals, value = (word.strip() for word in part.partition("="))
+        try:
+            changes[name] = json.loads(value)
+        except ValueError:
+            changes[name] = value
+        if not (name.isidentifier() and equals and value):
+            raise ArgumentError(f"--policy has {part!r}; it takes field=value, as in bulk=true")
+    return changes
+
+
+class AlteredTable(TuningTable):
+    """A table whose policies have some fields changed, where they have them and may."""
+
+    def __init__(self, table: TuningTable, changes: Mapping[str, Any]) -> None:
+        super().__init__([])
+        self._table, self._changes = table, changes
+        #: Whether any policy was changed.
+        self.used = False
+
+    def choose(
+        self,
+        kernel: str,
+        policy_type: type[Any],
+        target: Target,
+        elem: Any,
+        shape_class: str = "any",
+        default: Any = None,
+    ) -> Choice[Any]:
+        """See :meth:`TuningTable.choose`."""
+        found = self._table.choose(kernel, policy_type, target, elem, shape_class, default)
+        if not set(self._changes) <= {field.name for field in fields(policy_type)}:
+            return found
+        policy = policy_type.from_dict({**found.policy.to_dict(), **self._changes})
+        if not all(policy.limits(target, elem).values()):
+            return found
+        self.used = True
+        return replace(found, policy=policy, origin="changed by hand", evidence={})
+
+
+class Altered(Ours):
+    """This library with fields of its policies changed."""
+
+    def __init__(self, engine: Engine, text: str) -> None:
+        """``text`` as :func:`parse_changes` takes it."""
+        super().__init__(engine)
+        self.name = text  # type: ignore[misc]  # of this one alone
+        self._changes = parse_changes(text)
+
+    def prepare(self, case: Case, inputs: Sequence[Operands]) -> Prepared:
+        """See :class:`Peer`.
+
+        Raises:
+            PolicyError: No policy that the case takes has these fields, or may have them so.
+        """
+        engine = self._engine
+        table = AlteredTable(engine.table, self._changes)
+        device_class = engine.target.device_class if engine.target.forced else None
+        if engine.maps_host_memory:
+            own = Engine(engine.device, device_class=device_class, table=table)
+        else:
+            own = Engine(queue=engine.queue, device_class=device_class, table=table)
+        prepared = Ours(own).prepare(case, inputs)
+        prepared.result()
+        if not table.used:
+            raise PolicyError("no policy that it takes has such fields, or may have them so")
+        return prepared
