@@ -23,6 +23,7 @@
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/gemm/_epilogue.cl.mako"/>
+<%namespace name="mainloop" file="/gemm/_mainloop.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="output" file="/gemm/_output.cl.mako"/>
 <%namespace name="pairs" file="/gemm/_pairs.cl.mako"/>
@@ -66,20 +67,7 @@ ${operands.batch_parameters(rank)})
     __local ${a.held} local_memory[${local_elements}] __attribute__((aligned(16)));
     __local ${a.held} *a_local = local_memory, *b_local = local_memory + ${a.local_elements};
     const int t = get_local_id(0), unit = get_group_id(0);
-% if split:
-    __local uint is_last;
-    const bool is_part = unit >= whole;
-    const int cut = tiles_m * tiles_n - whole;
-    const int tile = is_part ? whole + (unit - whole) % cut : unit, part = is_part ? (unit - whole) / cut : 0;
-    const long k_first = part * k_split, depth = is_part ? min(k_split, k - k_first) : k;
-% else:
-    const int tile = unit;
-    const long depth = k;
-% endif
-    const int band = tile / (${policy.band} * tiles_n), in_band = tile % (${policy.band} * tiles_n);
-    const int rows = min(${policy.band}, tiles_m - band * ${policy.band});
-    const long first_row = ${M}l * (band * ${policy.band} + in_band % rows);
-    const long first_col = ${N}l * (in_band / rows);
+${choose_tile()}\
     const int tiles = (int)((depth + ${K - 1}) / ${K});
 % if tail:
     const int tail = (int)(depth - ${K}l * (tiles - 1));
@@ -97,43 +85,7 @@ ${registers.place(tile)}
     a += ${K}l * start * a_col;
     b += ${K}l * start * b_row;
 % endif
-
-    __local const ${a.held} *a_from, *b_from;
-    ${load("0")}
-% if policy.buffers == 1:
-    ${registers.point("0")}
-    for (int step = 0; step < tiles; ++step) {
-        ${store_panels("0")}
-        barrier(CLK_LOCAL_MEM_FENCE);
-        ${next_panels() if policy.prefetch else ""}
-        ${registers.steps(tile, a.depth)}
-        barrier(CLK_LOCAL_MEM_FENCE);
-        ${"" if policy.prefetch else next_panels()}
-    }
-% else:
-    ${store_panels("0")}
-    barrier(CLK_LOCAL_MEM_FENCE);
-    int buffer = 0;
-% if policy.prefetch_local:
-    ${registers.declare(tile, "p")}
-    ${registers.declare(tile, "q")}
-    ${registers.point("0")}
-    ${registers.fetch(tile, "p", 0)}
-% endif
-    for (int step = 0; step < tiles; ++step) {
-        ${next_panels()}
-% if policy.prefetch_local:
-        ${"" if policy.prefetch else store_next()}
-        ${registers.steps_ahead(tile, a.depth, capture(turn))}
-% else:
-        ${"" if policy.prefetch else store_next()}
-        ${registers.point("buffer")}
-        ${registers.steps(tile, a.depth)}
-        ${turn()}
-% endif
-    }
-% endif
-
+${mainloop.run()}
 % if split:
     if (is_part) {
         ${split_k.meet(tile.reals(), "t", G, "((int)get_group_id(1) * cut + tile - whole)", "part", "splits")}
@@ -146,45 +98,20 @@ ${output.direct(tile, store)}
 % endif
 }
 
-<%def name="load(step)">
-<% last = f"{step} == tiles - 1{' - start' if stagger else ''}" %>\
-% if tail:
-    if (${last} && tail < ${K}) {
-        ${panel.load_tail(a)}
-        ${panel.load_tail(b)}
-    } else {
-        ${panel.load(a)}
-        ${panel.load(b)}
-    }
+## The group's tile of C, and its share of k: `depth` steps (from k_first on).
+<%def name="choose_tile()">\
+% if split:
+    __local uint is_last;
+    const bool is_part = unit >= whole;
+    const int cut = tiles_m * tiles_n - whole;
+    const int tile = is_part ? whole + (unit - whole) % cut : unit, part = is_part ? (unit - whole) / cut : 0;
+    const long k_first = part * k_split, depth = is_part ? min(k_split, k - k_first) : k;
 % else:
-    ${panel.load(a)}
-    ${panel.load(b)}
+    const int tile = unit;
+    const long depth = k;
 % endif
-<% ahead = f"({last} ? {K} - {K}l * tiles : {K}l)" if stagger else str(K) %>\
-    a += ${ahead} * a_col;
-    b += ${ahead} * b_row;
-</%def>
-
-<%def name="store_panels(buffer)">
-    ${panel.store(a, buffer)}
-    ${panel.store(b, buffer)}
-</%def>
-
-<%def name="next_panels()">
-        if (step + 1 < tiles) {
-            ${load("step + 1")}
-        }
-</%def>
-
-<%def name="store_next()">
-        if (step + 1 < tiles) {
-            ${store_panels("(buffer ^ 1)")}
-        }
-</%def>
-
-<%def name="turn()">
-        ${store_next() if policy.prefetch else ""}
-        barrier(CLK_LOCAL_MEM_FENCE);
-        buffer ^= 1;
-        ${registers.point("buffer") if policy.prefetch_local else ""}
+    const int band = tile / (${policy.band} * tiles_n), in_band = tile % (${policy.band} * tiles_n);
+    const int rows = min(${policy.band}, tiles_m - band * ${policy.band});
+    const long first_row = ${M}l * (band * ${policy.band} + in_band % rows);
+    const long first_col = ${N}l * (in_band / rows);
 </%def>

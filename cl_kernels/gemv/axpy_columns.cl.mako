@@ -17,6 +17,7 @@
 <%namespace name="accumulator" file="/group/accumulator.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
+<%namespace name="sums" file="/gemv/_column_sums.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 ${element.scalar(elem)}
 ${gemv.scalars(elem, real)}
@@ -25,22 +26,7 @@ ${gemv.adjacent(elem, real, V, True)}
 ${accumulator.define(word)}
 ${group.fold_across_groups(word)}
 % endif
-
-// The sums of the work-items of one output, in the first of them.
-static inline ${T} fold_down(${T} v, __local ${T} *sums)
-{
-    const uint lid = get_local_id(0);
-% if Q > 1:
-    barrier(CLK_LOCAL_MEM_FENCE);  // the sums before may still be read
-% endif
-    sums[lid] = v;
-% for d in [G >> s for s in range(1, (G // W).bit_length())]:
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (lid < ${d}u) sums[lid] += sums[lid + ${d}u];
-% endfor
-    return sums[lid];
-}
-
+${sums.define()}
 <%def name="load_row(u, at)">
         const ${T} v${u} = load${V}(a + (${at}) * a_sum);
 % for q in range(Q):
@@ -57,8 +43,6 @@ static inline ${T} fold_down(${T} v, __local ${T} *sums)
 % endif
 % endfor
 </%def>
-## Where component c of the sums of this work-item's outputs lies, of a part and a vector.
-<%def name="place(part, c)">words + (((${part}) * m + o) * ${P} + ${c}) * ${word.bytes // 4}</%def>
 __kernel ${group.of_size(G, light=P == Q == 1 and real not in ("double", "ulong"))}
 void gemv_axpy_columns(${gemv.arguments(elem, real, split, Q)})
 {
@@ -93,44 +77,9 @@ ${add_row(u)}\
 ${load_row(0, "i")}\
 ${add_row(0)}\
     }
-% for q in range(Q):
-% if elem.complex:
-    s${q} = ${f"{gemv.module.signs(real, C)} * s{q} + {gemv.module.swapped(f't{q}', C)}" if conj else f"s{q} - {gemv.module.signs(real, C)} * {gemv.module.swapped(f't{q}', C)}"};
-% endif
-    s${q} = fold_down(s${q}, sums);
-% endfor
+${sums.across_rows()}\
 % if split:
-    __local uint is_last;
-    volatile __global uint *words = (volatile __global uint *)partial;
-    if (k == 0 && o < m) {
-% for q in range(Q):
-% for c in range(C):
-        word_publish(${place(f"part * {Q}L + {q}", c)}, (word){${gemv.module.lane(f"s{q}", c, C)}});
-% endfor
-% endfor
-    }
-    GROUP_FENCE();
-    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    if (lid == 0) is_last = word_last(counters + block, parts);
-    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    const bool holds = k == 0 && o < m && is_last;
-    if (is_last) {
-% for q in range(Q):
-        s${q} = 0;
-% endfor
-        const long pitch = m * ${P * word.bytes // 4};  // of a vector's sums in a part
-        volatile __global uint *from = ${place(f"(long)k * {Q}", 0)};
-        for (uint p = k; p < parts && o < m; p += ${G // W}, from += ${G // W * Q} * pitch) {
-% for q in range(Q):
-% for c in range(C):
-            ${gemv.module.lane(f"s{q}", c, C)} += word_collect(from + ${q} * pitch + ${c * word.bytes // 4}).re;
-% endfor
-% endfor
-        }
-% for q in range(Q):
-        s${q} = fold_down(s${q}, sums);
-% endfor
-    }
+${sums.across_groups()}\
 % else:
     const bool holds = k == 0 && o < m;
 % endif

@@ -1,0 +1,98 @@
+## The main loop of gemm: panels of A and B, step by step along k, on their way to the register tiles.
+##
+##   buffers = 1   L S | X | L S | X | ...         L: global memory -> registers   load
+##     prefetch    L S | L X | S | L X | ...       S: registers -> local memory    store_panels
+##   buffers = 2   L S | L S X | L S X | ...       X: local memory -> products     registers.steps
+##     prefetch    L S | L X S | L X S | ...       |: barrier
+##
+## Arguments as of gemm, which has a, b, start, tail and the number `tiles` of steps in scope.
+<%namespace name="panel" file="/gemm/_panel.cl.mako"/>
+<%namespace name="registers" file="/gemm/_register_tile.cl.mako"/>
+
+<%def name="run()">
+    __local const ${a.held} *a_from, *b_from;
+    ${load("0")}
+    ${one_buffer() if policy.buffers == 1 else two_buffers()}
+</%def>
+
+<%def name="one_buffer()">
+    ${registers.point("0")}
+    for (int step = 0; step < tiles; ++step) {
+        ${store_panels("0")}
+        barrier(CLK_LOCAL_MEM_FENCE);
+        ${next_panels() if policy.prefetch else ""}
+        ${registers.steps(tile, a.depth)}
+        barrier(CLK_LOCAL_MEM_FENCE);
+        ${"" if policy.prefetch else next_panels()}
+    }
+</%def>
+
+<%def name="two_buffers()">
+    ${store_panels("0")}
+    barrier(CLK_LOCAL_MEM_FENCE);
+    int buffer = 0;
+% if policy.prefetch_local:
+    ${registers.declare(tile, "p")}
+    ${registers.declare(tile, "q")}
+    ${registers.point("0")}
+    ${registers.fetch(tile, "p", 0)}
+% endif
+    for (int step = 0; step < tiles; ++step) {
+        ${next_panels()}
+        ${"" if policy.prefetch else store_next()}
+% if policy.prefetch_local:
+        ${registers.steps_ahead(tile, a.depth, capture(turn))}
+% else:
+        ${registers.point("buffer")}
+        ${registers.steps(tile, a.depth)}
+        ${turn()}
+% endif
+    }
+</%def>
+
+## The panels of a step from global memory to registers, and on to the next along k.
+<%def name="load(step)">
+<% last = f"{step} == tiles - 1{' - start' if stagger else ''}" %>\
+% if tail:
+    if (${last} && tail < ${a.steps}) {
+        ${panel.load_tail(a)}
+        ${panel.load_tail(b)}
+    } else {
+        ${panel.load(a)}
+        ${panel.load(b)}
+    }
+% else:
+    ${panel.load(a)}
+    ${panel.load(b)}
+% endif
+<% ahead = f"({last} ? {a.steps} - {a.steps}l * tiles : {a.steps}l)" if stagger else str(a.steps) %>\
+    a += ${ahead} * a_col;
+    b += ${ahead} * b_row;
+</%def>
+
+## Registers to local memory.
+<%def name="store_panels(buffer)">
+    ${panel.store(a, buffer)}
+    ${panel.store(b, buffer)}
+</%def>
+
+## Both for the step after this one, if there is any; of two buffers the other takes the panels.
+<%def name="next_panels()">
+        if (step + 1 < tiles) {
+            ${load("step + 1")}
+        }
+</%def>
+
+<%def name="store_next()">
+        if (step + 1 < tiles) {
+            ${store_panels("(buffer ^ 1)")}
+        }
+</%def>
+
+## To the panels of the next step.
+<%def name="turn()">
+        ${store_next() if policy.prefetch else ""}
+        barrier(CLK_LOCAL_MEM_FENCE);
+        buffer ^= 1;
+        ${registers.point("buffer") if policy.prefetch_local else ""}
+</%def>

@@ -1,0 +1,117 @@
+## The fragments that a lane of skinny holds: of w and x for a step of k, and of the sums of products.
+##
+## Which row, column or step of k an index of the instruction (PTX ISA, mma.sync m16n8k16) stands for
+## is free as long as both operands agree: so chosen that what a lane loads in one piece is what it
+## has to hold; across the lines pairs along k are put together from two loads.
+##
+##   w_..._u, x_..._u   what has been loaded of step u of those in flight
+##   d<i>_<s>_0 ... 3   sums of the i-th 16 rows and the s-th 8 vectors
+##
+## elem, blocks, across, x_wide, Q: as in skinny.
+<%!
+def sets(Q):
+    """Of 8 vectors: those of one instruction."""
+    return range(-(-Q // 8))
+
+def depth(across):
+    """Steps of k of an instruction's worth of loads, and of those a lane's."""
+    return (16, 4) if across else (32, 8)
+
+def lines(across, blocks):
+    """What a lane loads of w: four steps of k, or two rows of each block."""
+    return [f"w_{j}" for j in range(4)] if across else [f"w_{r}_{h}" for r in range(blocks) for h in range(2)]
+
+def sums(blocks, Q):
+    """A lane's, by the block of rows, the set of vectors, and the number of the instruction's sum."""
+    return [(i, s, r) for i in range(blocks) for s in sets(Q) for r in range(4)]
+%>
+
+<%def name="define()">\
+<% kind, lane_k = "f16" if elem.name == "f16" else "bf16", depth(across)[1] %>\
+typedef ${f"uint{blocks}" if across and blocks > 1 else "uint" if across else "uint4"} w_raw;
+typedef uint${lane_k // 2} x_raw;
+#define MMA(d, a0, a1, a2, a3, b0, b1) \
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.${kind}.${kind}.f32 {%0, %1, %2, %3}, " \
+                 "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+                 : "+f"(d##_0), "+f"(d##_1), "+f"(d##_2), "+f"(d##_3) \
+                 : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1))
+#define FIRSTS(a, b) ((a) & 0xffffu | (b) << 16)
+#define SECONDS(a, b) ((a) >> 16 | (b) & 0xffff0000u)
+
+// The steps of k of a lane, of one vector: those before `last`, and zeros beyond.
+static inline x_raw x_some(__global const ushort *x, long step, long k, long last)
+{
+    uint v[${lane_k}];
+    for (int j = 0; j < ${lane_k}; ++j) v[j] = k + j < last ? x[(k + j) * step] : 0;
+    return (x_raw)(${", ".join(f"v[{j}] | v[{j + 1}] << 16" for j in range(0, lane_k, 2))});
+}
+</%def>
+
+## Where the lane's rows of w and vectors of x begin.
+<%def name="place()">\
+    // Beyond the last outputs and vectors the last ones are repeated, and not stored.
+% if across:
+    w += w_offset + min(top + ${2 * blocks} * g, m - ${2 * blocks});
+% else:
+% for i, name in enumerate(lines(across, blocks)):
+    __global const ushort *${name} = w + w_offset + min(top + ${8 * i} + g, m - 1) * w_pitch;
+% endfor
+% endif
+% for s in sets(Q):
+    __global const ushort *x_${s} = x + x_offset + min(${8 * s}l + g, ${Q - 1}l) * x_pitch;
+% endfor
+</%def>
+
+## Of step u of those in flight.
+<%def name="declare(u)">
+        w_raw ${", ".join(f"{name}_{u}" for name in lines(across, blocks))};
+        x_raw ${", ".join(f"x_{s}_{u}" for s in sets(Q))};
+</%def>
+
+## masked: with zeros beyond `last`.
+<%def name="load(u, k, masked)">
+% for j, name in enumerate(lines(across, blocks)):
+<% place, at = (f"w + ({k} + {j}) * w_pitch", f"{k} + {j}") if across else (f"{name} + {k}", k) %>\
+        ${name}_${u} = ${f"{at} < last ? " if masked else ""}*(__global const w_raw *)(${place})${" : (w_raw)(0)" if masked else ""};
+% endfor
+% for s in sets(Q):
+% if masked or not x_wide:
+        x_${s}_${u} = x_some(x_${s}, x_step, ${k}, last);
+% else:
+        x_${s}_${u} = *(__global const x_raw *)(x_${s} + ${k});
+% endif
+% endfor
+</%def>
+
+<%def name="multiply(u)">\
+% for s in sets(Q):
+${multiply_across(s, u) if across else multiply_along(s, u)}\
+% endfor
+</%def>
+
+<%def name="multiply_across(s, u)">
+% for i in range(blocks):
+<% first, second, third, fourth = (f"w_{j}_{u}{component(blocks, i)}" for j in range(4)) %>\
+        MMA(d${i}_${s}, FIRSTS(${first}, ${second}), SECONDS(${first}, ${second}), FIRSTS(${third}, ${fourth}), SECONDS(${third}, ${fourth}), x_${s}_${u}.x, x_${s}_${u}.y);
+% endfor
+</%def>
+
+<%def name="multiply_along(s, u)">
+% for r in range(blocks):
+% for a, b in ("xy", "zw"):
+        MMA(d${r}_${s}, w_${r}_0_${u}.${a}, w_${r}_1_${u}.${a}, w_${r}_0_${u}.${b}, w_${r}_1_${u}.${b}, x_${s}_${u}.${a}, x_${s}_${u}.${b});
+% endfor
+% endfor
+</%def>
+
+<%def name="define_sums()">\
+    float ${", ".join(f"d{i}_{s}_{r} = 0" for i, s, r in sums(blocks, Q))};
+</%def>
+
+## The sums of a warp in local memory: vector by vector, and row by row.
+<%def name="leave_sums()">\
+    __local float *mine = sums + warp * ${32 * len(sums(blocks, Q))};
+% for i, s, r in sums(blocks, Q):
+    mine[(${8 * s + r % 2} + 2 * q) * ${16 * blocks} + ${f"{2 * blocks} * g + {2 * i + r // 2}" if across else f"{16 * i + 8 * (r // 2)} + g"}] = d${i}_${s}_${r};
+% endfor
+</%def>

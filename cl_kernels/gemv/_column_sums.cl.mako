@@ -1,0 +1,72 @@
+## How the sums of axpy_columns come together: those of the K work-items of an output, through local
+## memory, in the first of them, and those of the groups that share the summed axis in the last.
+##
+##   words   part 0: vector 0: outputs' components | vector 1 | ... || part 1 ...
+##
+## Arguments as of axpy_columns.
+<%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
+
+<%def name="define()">
+// The sums of the work-items of one output, in the first of them.
+static inline ${T} fold_down(${T} v, __local ${T} *sums)
+{
+    const uint lid = get_local_id(0);
+% if Q > 1:
+    barrier(CLK_LOCAL_MEM_FENCE);  // the sums before may still be read
+% endif
+    sums[lid] = v;
+% for d in [G >> s for s in range(1, (G // W).bit_length())]:
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (lid < ${d}u) sums[lid] += sums[lid + ${d}u];
+% endfor
+    return sums[lid];
+}
+</%def>
+
+## s0, s1 ...: the sums of an output, of each vector, in the first of its work-items.
+<%def name="across_rows()">\
+% for q in range(Q):
+% if elem.complex:
+    s${q} = ${f"{gemv.module.signs(real, C)} * s{q} + {gemv.module.swapped(f't{q}', C)}" if conj else f"s{q} - {gemv.module.signs(real, C)} * {gemv.module.swapped(f't{q}', C)}"};
+% endif
+    s${q} = fold_down(s${q}, sums);
+% endfor
+</%def>
+
+## Where component c of the sums of this work-item's outputs lies, of a part and a vector.
+<%def name="place(part, c)">words + (((${part}) * m + o) * ${P} + ${c}) * ${word.bytes // 4}</%def>
+
+## The last group of a block to finish adds the parts of each output in order.
+<%def name="across_groups()">\
+    __local uint is_last;
+    volatile __global uint *words = (volatile __global uint *)partial;
+    if (k == 0 && o < m) {
+% for q in range(Q):
+% for c in range(C):
+        word_publish(${place(f"part * {Q}L + {q}", c)}, (word){${gemv.module.lane(f"s{q}", c, C)}});
+% endfor
+% endfor
+    }
+    GROUP_FENCE();
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+    if (lid == 0) is_last = word_last(counters + block, parts);
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+    const bool holds = k == 0 && o < m && is_last;
+    if (is_last) {
+% for q in range(Q):
+        s${q} = 0;
+% endfor
+        const long pitch = m * ${P * word.bytes // 4};  // of a vector's sums in a part
+        volatile __global uint *from = ${place(f"(long)k * {Q}", 0)};
+        for (uint p = k; p < parts && o < m; p += ${G // W}, from += ${G // W * Q} * pitch) {
+% for q in range(Q):
+% for c in range(C):
+            ${gemv.module.lane(f"s{q}", c, C)} += word_collect(from + ${q} * pitch + ${c * word.bytes // 4}).re;
+% endfor
+% endfor
+        }
+% for q in range(Q):
+        s${q} = fold_down(s${q}, sums);
+% endfor
+    }
+</%def>

@@ -1,0 +1,93 @@
+## How the vectors that the work-items of columns have folded become one accumulator for each column.
+##
+##   row lane 0      | total0 total1 ... | ...            C vectors of V columns a work-item
+##   row lane 1      | total0 total1 ... | ...   folds    CY row lanes, through local memory
+##   ...
+##   row lane 0      field[0] field[1] ... field[V*C-1]   an array for each of the accumulator's fields
+##
+## With `split` that holds in all groups of a block, and the last of them folds what each has left.
+
+## Fold the vectors of all row lanes into those of row lane 0, up to 8 to 1 at a time: a tree of
+## pairs has three times the barriers.
+<%def name="fold_row_lanes()">
+<% acc, lanes_left = r.acc.type(V), CY %>
+% while lanes_left > 1:
+% for c in range(C):
+    ${exchange(acc, c, max(1, lanes_left // 8), lanes_left)}
+% endfor
+<% lanes_left = max(1, lanes_left // 8) %>
+% endwhile
+</%def>
+
+## Row lanes below d fold in the values of row lanes + d, + 2 d ... below `count`.
+<%def name="exchange(acc, c, d, count)">
+% for field in r.acc.fields:
+    shared[get_local_id(0)].${field.name} = total${c}.${field.name};
+% endfor
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint other = y_lane + ${d}; y_lane < ${d} && other < ${count}; other += ${d})
+        total${c} = ${acc}_combine(total${c}, shared[other * ${CX} + x_lane]);
+    barrier(CLK_LOCAL_MEM_FENCE);
+</%def>
+
+## The vectors as arrays, and back.
+<%def name="to_columns()">
+% for field in r.acc.fields:
+% for c in range(C):
+    *(${vector(field.ctype, V)} *)(${field.name} + ${c * V}) = total${c}.${field.name};
+% endfor
+% endfor
+</%def>
+
+<%def name="to_vectors()">\
+% for c in range(C):
+% for field in r.acc.fields:
+    total${c}.${field.name} = *(const ${vector(field.ctype, V)} *)(${field.name} + ${c * V});
+% endfor
+% endfor
+</%def>
+
+## Over the columns of a work-item.  Unrolled, their arrays are registers; a CPU has them in cache.
+<%def name="each_column()">\
+% if not target.is_cpu:
+_Pragma("unroll") \
+% endif
+for (int j = 0; j < ${V * C}; ++j)\
+</%def>
+
+## The accumulator of column j.
+<%def name="column()">const acc_t a = {${", ".join(f"{field.name}[j]" for field in r.acc.fields)}};</%def>
+
+## The last group of a block to finish folds the parts of each column: each row lane some of them,
+## in order, and then the row lanes theirs.
+<%def name="across_groups()">
+<% words = r.acc.bytes // 4 %>\
+    __local uint is_last;
+    // Part by part, and within it all columns of the block side by side.
+    volatile __global uint *mine = partial + ((size_t)tile * parts * ${CX} + x_lane) * ${V * C * words};
+    if (y_lane == 0) {
+        ${each_column()} {
+            ${column()}
+            acc_t_publish(mine + ((size_t)part * ${CX * V * C} + j) * ${words}, a);
+        }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+    if (get_local_id(0) == 0) is_last = acc_t_last(counters + tile, parts);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    // The others go along, with nothing to fold: barriers in a branch cost compilers dearly.
+    const uint wanted_parts = is_last ? parts : 0;
+    ${each_column()} {
+        acc_t a = acc_t_identity();
+        for (uint p = y_lane; p < wanted_parts; p += ${CY})
+            a = acc_t_combine(a, acc_t_collect(mine + ((size_t)p * ${CX * V * C} + j) * ${words}));
+% for field in r.acc.fields:
+        ${field.name}[j] = a.${field.name};
+% endfor
+    }
+% if CY > 1:
+${to_vectors()}\
+    ${fold_row_lanes()}
+    ${to_columns()}
+% endif
+    if (!is_last) return;
+</%def>

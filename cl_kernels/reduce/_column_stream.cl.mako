@@ -1,0 +1,62 @@
+## How a work-item of columns folds its share of a part: CY row lanes take rows in turn, U in flight.
+##
+##   begin   row lane 0   | total0: V columns | total1 ... |     C vectors of a row
+##           row lane 1
+##           ...
+##           row lane 0   and so on; the rows after the last U * CY come one by one
+<%namespace name="lanes" file="/reduce/_lanes.cl.mako"/>
+<%namespace name="loads" file="/reduce/_loads.cl.mako"/>
+<%namespace name="part" file="/reduce/_part.cl.mako"/>
+
+## Fold the part into `total`0, 1 ...
+<%def name="fold(r, total)">
+    for (long o = outer_begin; o < outer_end; ++o) {
+% for e, n in zip(r.streamed, "xy"):
+        ${part.inner_row(e, n, "column")}
+% endfor
+% for u in dict.fromkeys((U, 1)):
+${steps(r, total, u)}
+% endfor
+    }
+</%def>
+
+## Fold rows of the part, u at a time for each of the CY row lanes, and advance i.
+<%def name="steps(r, total, u)">
+<% step, state = CY * u, r.lane.type(V) %>
+        {
+            const long from = ${"begin" if u == U else f"begin + (end - begin) / {CY * U} * {CY * U}"}, first = from + y_lane;
+            const long steps = ${f"(end - from) / {step}" if u > 1 else f"(end - first + {step - 1}) / {step}"};
+            for (long done = 0; done < steps;) {
+                const long stop = min(steps, done + ${r.block or 1 << 30}L);
+% for k in range(u * C):
+                ${state} a${k} = ${state}_identity();
+% endfor
+                for (; done < stop; ++done) {
+% for k in range(u):
+% for c in range(C):
+                    { ${loads.across_columns(r, V, f"first + done * {step}L + {k * CY}", c)} a${k * C + c} = ${state}_update(a${k * C + c}, ${loads.values(r, V, f"{c}_")}, done); }
+% endfor
+% endfor
+                }
+% for c in range(C):
+${lift(r, total, c, u)}\
+% endfor
+            }
+        }
+</%def>
+
+## Fold the states of vector c, a<k * C + c> for row k of u, into its total.
+<%def name="lift(r, total, c, u)">\
+<%
+    acc, state = r.acc.type(V), r.lane.type(V)
+    states = [f"a{k * C + c}" for k in range(u)]
+%>\
+% if r.block:
+                ${lanes.join_states(r, V, states)}
+                ${total}${c} = ${acc}_combine(${total}${c}, ${state}_lift(${states[0]}, 0, 0));
+% else:
+% for k, a in enumerate(states):
+                ${total}${c} = ${acc}_combine(${total}${c}, ${state}_lift(${a}, o * n + first + ${k * CY}, ${CY * u}));
+% endfor
+% endif
+</%def>

@@ -1,0 +1,81 @@
+## How cpu_columns folds the rows of a part into the vectors of a block.
+##
+##   total[j]   row i ... i + U - 1 of V columns: one state, lifted into the accumulators
+##
+## Each vector's rows are called for U rows ahead.  A block narrower than a vector begins `before`
+## columns early; the last vector of any other ends at the block's edge.
+<%namespace name="loads" file="/reduce/_loads.cl.mako"/>
+<%namespace name="part" file="/reduce/_part.cl.mako"/>
+<%!
+    from portable_gpu.codegen.reductions import value_names
+
+    def centres(r):
+        """The names of the parts of the second input, where it holds one element per result."""
+        return value_names(r.inputs[1], "y") if r.per_row else []
+%>
+
+## Where vector j begins in the block.
+<%def name="place()">(before || (j + 1) * ${V} <= wide ? j * ${V} : wide - ${V})</%def>
+
+## The second input's values as vectors.
+<%def name="define_centres()">
+<% e = r.inputs[1] %>\
+typedef ${vector(e.real, V)} centre_u __attribute__((aligned(${e.itemsize // e.components})));
+</%def>
+
+## The block's values of the second input, in arrays.
+<%def name="load_centres()">\
+% for name in centres(r):
+    ${r.inputs[1].real} ${name}[${COLUMNS + V}];
+% endfor
+    for (int j = 0; j < before + wide; j++) {
+        ${loads.one(r.inputs[1], "c", f"y_in + {part.module.place(kept, 'y')} + (column - before + j) * y_column")}
+% for name, value in zip(centres(r), value_names(r.inputs[1], "c")):
+        ${name}[j] = ${value};
+% endfor
+    }
+</%def>
+
+## Fold the part into `total`[0], [1] ...
+<%def name="fold(r, total)">\
+    for (long o = outer_begin; o < outer_end; ++o) {
+% for e, n in zip(r.streamed, "xy"):
+        ${part.inner_row(e, n, "(column - before)")}
+% endfor
+        long i = begin;
+        for (; i + ${U} <= end; i += ${U}) {
+${steps(r, total, U)}\
+        }
+        for (; i < end; i++) {
+${steps(r, total, 1)}\
+        }
+    }
+</%def>
+
+## Fold u rows from row i on into the accumulators, and fetch the u rows after them.
+<%def name="steps(r, total, u)">\
+<%
+    acc, state = r.acc.type(V), r.lane.type(V)
+    streamed = list(zip(r.streamed, "xy"))
+    values = [part for e, n in streamed for part in value_names(e, n)] + [f"{name}_v" for name in centres(r)]
+%>\
+            for (int j = 0; j < used; j++) {
+                const int at = ${place()};
+                ${state} a = ${state}_identity();
+% for k in range(u):
+% for e, n in streamed:
+                PREFETCH(${n}_row + ((i + ${k + u}) * ${n}_stride + at));
+% endfor
+                {
+% for e, n in streamed:
+                    LOAD_${e.name}_${V}(${", ".join(value_names(e, n))}, ${n}_row + ((i + ${k}) * ${n}_stride + at));
+% endfor
+% for name in centres(r):
+                    const ${vector(r.inputs[1].real, V)} ${name}_v = *(const centre_u *)(${name} + at);
+% endfor
+                    a = ${state}_update(a, ${", ".join(values)}, ${k});
+                }
+% endfor
+                ${total}[j] = ${acc}_combine(${total}[j], ${state}_lift(a, o * n + i, 1));
+            }
+</%def>

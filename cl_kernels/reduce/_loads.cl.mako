@@ -1,0 +1,62 @@
+## How the kernels of reductions load their inputs x and y: by parts, which are a real number, or the
+## real and the imaginary one of a complex number.  A streamed input is read element by element; one
+## that is not holds one value for each result.
+##   LOAD_NAME_W(parts, p)   declare the parts of W neighbouring elements at p
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%!
+    from portable_gpu.codegen.reductions import value_names
+%>
+
+<%def name="define(e, w, aligned)">
+% if w > 1:
+${element.vector_load(e, w * e.components, aligned)}
+% endif
+% if not e.complex:
+#define LOAD_${e.name}_${w}(v, p) const ${vector(e.real, w)} v = ${e.name}_load${w if w > 1 else ""}(p)
+% elif w > 1:
+#define LOAD_${e.name}_${w}(re, im, p) const ${vector(e.real, 2 * w)} re##_im = ${e.name}_load${2 * w}(p); const ${vector(e.real, w)} re = re##_im.even, im = re##_im.odd
+% else:
+#define LOAD_${e.name}_1(re, im, p) const ${e.value} re##_im = ${e.name}_load(p); const ${e.real} re = re##_im.x, im = re##_im.y
+% endif
+</%def>
+
+<%def name="one(e, n, p)">LOAD_${e.name}_1(${", ".join(value_names(e, n))}, ${p});</%def>
+
+## Declare w elements of every streamed input at index `at` of its row.
+<%def name="along_row(r, w, at, unit)">\
+% for e, n in zip(r.streamed, "xy"):
+LOAD_${e.name}_${w}(${", ".join(value_names(e, n))}, ${n}_row + (${at})${"" if unit else f" * {n}_stride"}); \
+% endfor
+</%def>
+
+## Declare w neighbouring columns of every streamed input: block c of row `at`.
+<%def name="across_columns(r, w, at, c)">\
+% for e, n in zip(r.streamed, "xy"):
+LOAD_${e.name}_${w}(${", ".join(value_names(e, n))}, ${n}_row + ((${at}) * ${n}_stride + ${c * w})); \
+% endfor
+</%def>
+
+## Declare the second input of w results, one value each: parts y{c}_, at their columns.
+<%def name="of_columns(r, c, w, p)">
+<% e = r.inputs[1] %>
+% for j in range(w):
+    ${one(e, f"y{c}_{j}", f"{p} + (column + {c * w + j}) * y_column")}
+% endfor
+% for part in range(e.components):
+    const ${vector(e.real, w)} ${value_names(e, f"y{c}_")[part]} = (${vector(e.real, w)})(${", ".join(value_names(e, f"y{c}_{j}")[part] for j in range(w))});
+% endfor
+</%def>
+
+## The values that an update takes.  What is not streamed is one value for all lanes, or one
+## vector named after the block `suffix` of columns.
+<%def name="values(r, w, suffix='')">\
+<%
+    parts = []
+    for i, (e, n) in enumerate(zip(r.inputs, "xy")):
+        streamed = i < len(r.streamed)
+        names = value_names(e, n if streamed else n + suffix)
+        wide = streamed or w == 1 or suffix
+        parts += names if wide else [f"({vector(e.real, w)})({name})" for name in names]
+%>\
+${", ".join(parts)}\
+</%def>

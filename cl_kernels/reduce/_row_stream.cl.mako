@@ -1,0 +1,78 @@
+## How a work-item of rows folds its share of a part: L of them take vectors in turn.
+##
+##   row   | lane 0 | lane 1 | ... | lane L-1 | lane 0 | ...      V elements each, U steps in flight
+##
+## Whole steps of U vectors come first, then single vectors, then single elements.
+<%namespace name="lanes" file="/reduce/_lanes.cl.mako"/>
+<%namespace name="loads" file="/reduce/_loads.cl.mako"/>
+<%namespace name="part" file="/reduce/_part.cl.mako"/>
+
+## Fold the share into `total`, at most `width` elements at a time; the share does not depend on it.
+<%def name="fold(r, total, width)">\
+            for (long o = outer_begin; o < outer_end; ++o) {
+% for e, n in zip(r.streamed, "xy"):
+                ${part.inner_row(e, n)}
+% endfor
+                long i = begin;
+% for v, u in dict.fromkeys([(V, U), (V, 1), (1, 1)]):
+${steps(r, total, v, u, min(v, width))}
+% endfor
+            }
+</%def>
+
+## Fold what whole steps of u vectors of v elements, loaded w at a time, reach of the row from i on,
+## and advance i.
+<%def name="steps(r, total, v, u, w)">
+<%
+    acc, lane = r.acc.type(w), r.lane.type(w)
+    step, pieces = L * v * u, v // w
+    halves = [w >> k for k in range(w.bit_length() - 1)]
+    gathers = r.block and target.is_cpu  # a GPU has other work meanwhile, and fewer registers
+%>
+                {
+                    const long first = i + lane * ${v}L, steps = ${f"(end - first + {step - 1}) / {step}" if v * u == 1 else f"(end - i) / {step}"};
+                    ${acc} sum${w} = ${acc}_identity();
+% if gathers:
+                    ${acc} part${w} = ${acc}_identity();
+                    uint parts${w} = 0;
+% endif
+                    for (long done = 0; done < steps;) {
+                        const long stop = min(steps, done + ${r.block // pieces or 1 << 30}L);
+% for k in range(u):
+                        ${lane} a${k} = ${lane}_identity();
+% endfor
+                        for (; done < stop; ++done) {
+                            const long at = first + done * ${step}L;
+% for k in range(u):
+% for piece in range(pieces):
+                            { ${loads.along_row(r, w, f"at + {k * L * v + piece * w}", unit)} a${k} = ${lane}_update(a${k}, ${loads.values(r, w)}, done); }
+% endfor
+% endfor
+                        }
+% if r.block:
+                        ${lanes.join_states(r, w, [f"a{k}" for k in range(u)])}
+% endif
+% if gathers:
+                        part${w} = ${acc}_gather(part${w}, ${lane}_lift(a0, 0, 0));
+                        if (++parts${w} % 1024 == 0) {
+                            sum${w} = ${acc}_combine(sum${w}, part${w});
+                            part${w} = ${acc}_identity();
+                        }
+% elif r.block:
+                        sum${w} = ${acc}_combine(sum${w}, ${lane}_lift(a0, 0, 0));
+% else:
+% for k in range(u):
+                        sum${w} = ${acc}_combine(sum${w}, ${lane}_lift(a${k}, o * n + first + ${k * L * v}, ${step}));
+% endfor
+% endif
+                    }
+% if gathers:
+                    sum${w} = ${acc}_combine(sum${w}, part${w});
+% endif
+                    i += steps * ${step}L;
+% for half in halves:
+                    const ${r.acc.type(half // 2)} sum${half // 2} = ${r.acc.type(half)}_halve(sum${half});
+% endfor
+                    ${total} = ${r.acc.name}_combine(${total}, sum1);
+                }
+</%def>
