@@ -19,6 +19,7 @@
 <%namespace name="accumulator" file="/group/accumulator.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
+<%namespace name="part" file="/gemv/_part.cl.mako"/>
 <%namespace name="fragments" file="/gemm/_skinny_fragments.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
@@ -32,7 +33,7 @@ ${gemv.scalars(out, "float")}
 ${accumulator.define(word)}
 ${group.fold_across_groups(word)}
 % endif
-${fragments.define()}\
+${fragments.define()}
 __kernel __attribute__((reqd_work_group_size(${G}, 1, 1)))
 void gemm_skinny(
     __global const ushort *restrict w, const long w_offset, const long w_pitch,
@@ -46,13 +47,7 @@ void gemm_skinny(
 {
     __local float sums[${W * size}];
     const uint lid = get_local_id(0), warp = lid / 32, lane = lid % 32, g = lane / 4, q = lane % 4;
-% if split:
-    const uint part = get_group_id(0) % parts, block = get_group_id(0) / parts;
-    const long first = part * part_size, last = min(first + part_size, n);
-% else:
-    const uint block = get_group_id(0);
-    const long first = 0, last = n;
-% endif
+${part.bounds()}\
     const long top = (long)block * ${tile};
 ${fragments.place()}\
 ${fragments.define_sums()}\
@@ -103,10 +98,7 @@ ${fragments.multiply(0)}\
 
 ## The last group of a block to finish adds the parts in order; the others return.
 <%def name="across_groups()">\
-    GROUP_FENCE();
-    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    if (lid == 0) is_last = word_last(counters + block, parts);
-    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+${part.meet()}\
     if (!is_last) return;
     for (uint e = lid; e < ${Q * tile}u; e += ${G}u) {
         const long o = top + e % ${tile}u, v = e / ${tile}u;

@@ -5,6 +5,7 @@
 ##
 ## Arguments as of axpy_columns.
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
+<%namespace name="part" file="/gemv/_part.cl.mako"/>
 
 <%def name="define()">
 // The sums of the work-items of one output, in the first of them.
@@ -47,10 +48,7 @@ static inline ${T} fold_down(${T} v, __local ${T} *sums)
 % endfor
 % endfor
     }
-    GROUP_FENCE();
-    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    if (lid == 0) is_last = word_last(counters + block, parts);
-    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+${part.meet()}\
     const bool holds = k == 0 && o < m && is_last;
     if (is_last) {
 % for q in range(Q):

@@ -1,6 +1,5 @@
 ## What the CPU kernels of gemv share: lane sums of many vectors, the store of many outputs, and
 ## the fold of the parts that several groups summed.
-<%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
 
 ## to[i] = the sum of the lanes of vector names[i], C lanes each, for a power of two of vectors.
 ## Step d merges two vectors: lane l of the result takes both lanes l and l ^ d of the vector that

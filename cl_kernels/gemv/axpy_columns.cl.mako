@@ -17,6 +17,7 @@
 <%namespace name="accumulator" file="/group/accumulator.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
+<%namespace name="part" file="/gemv/_part.cl.mako"/>
 <%namespace name="sums" file="/gemv/_column_sums.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 ${element.scalar(elem)}
@@ -49,13 +50,7 @@ void gemv_axpy_columns(${gemv.arguments(elem, real, split, Q)})
     __local ${T} memory[${G}];
     __local ${T} *const sums = LOCAL_ARRAY(memory);
     const uint lid = get_local_id(0), k = lid / ${W}u;
-% if split:
-    const uint part = get_group_id(0) % parts, block = get_group_id(0) / parts;
-    const long first = part * part_size, last = min(first + part_size, n);
-% else:
-    const uint block = get_group_id(0);
-    const long first = 0, last = n;
-% endif
+${part.bounds()}\
     const long o = ((long)block * ${W} + lid % ${W}u) * ${V};
     // Work-items beyond the last outputs repeat those; their sums are not stored.
     a += a_offset + min(o, m - ${V})${"" if unit else " * a_out"};

@@ -12,6 +12,7 @@
 <%namespace name="accumulator" file="/group/accumulator.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
+<%namespace name="part" file="/gemv/_part.cl.mako"/>
 <%namespace name="rows" file="/gemv/_rows.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 ${element.scalar(elem)}
@@ -33,13 +34,7 @@ void gemv_long_rows(${gemv.arguments(elem, real, split, Q)})
     SUBGROUP_SCRATCH(acc_t, scratch, ${G});
     __local acc_t wave[${G // S}];
     const uint lid = get_local_id(0);
-% if split:
-    const uint part = get_group_id(0) % parts, block = get_group_id(0) / parts;
-    const long first = part * part_size, last = min(first + part_size, n);
-% else:
-    const uint block = get_group_id(0);
-    const long first = 0, last = n;
-% endif
+${part.bounds()}\
     const long row = (long)block * ${R};
     a += a_offset;
     x += x_offset;
