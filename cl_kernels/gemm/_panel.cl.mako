@@ -8,6 +8,7 @@
 ## panel: portable_gpu.ops.gemm.tiles.Panel.  Work-item t moves `loads` vectors of `width` elements
 ## along `along` ("k": stored transposed, or "s"); they rest in the registers NAME_r0, NAME_r1 ...
 ## Beyond the matrix rows are clamped (their results are never stored), and k is filled with 0.
+## `asynchronous` copies take no registers, and elements one by one where the panel is turned around.
 ##
 ## With `pairs` a word of local memory holds steps 2k and 2k + 1 of a row: a vector along k brings
 ## whole pairs, and across it two vectors (`pieces`), one step apart, make the words.
@@ -59,7 +60,9 @@ static inline ${panel.value_type} ${n}_value(${n}_raw raw)
     const int ${n}_s${i} = ${panel.place_s(i)}, ${n}_k${i} = ${panel.place_k(i)};
     const ${panel.offset_type} ${n}_at${i} = min(${n}_s${i}, ${n}_last) * (${panel.offset_type})${n}_${panel.s_stride} + ${times(panel.pack, f"{n}_k{i}")} * (${panel.offset_type})${n}_${panel.k_stride};
 % endfor
+% if not panel.asynchronous:
     ${n}_raw ${", ".join(f"{n}_r{i}" for i in range(panel.loads * panel.pieces))};
+% endif
 </%def>
 
 ## Global memory to registers: a whole tile.
@@ -100,6 +103,21 @@ static inline ${panel.value_type} ${n}_value(${n}_raw raw)
 % endfor
     }
 % endif
+% endfor
+</%def>
+
+## Global memory to local memory, each work-item's vectors as they are.
+<%def name="copy(panel, buffer)">
+<% n = panel.name %>
+% for i in range(panel.loads):
+    COPY_${panel.copied_bytes}(&${n.upper()}_LOCAL(${buffer}, ${n}_k${i}, ${n}_s${i}), ${n} + ${n}_at${i});
+% endfor
+</%def>
+
+<%def name="copy_tail(panel, buffer)">
+<% n = panel.name %>
+% for i in range(panel.loads):
+    COPY_OR_ZERO_${panel.copied_bytes}(&${n.upper()}_LOCAL(${buffer}, ${n}_k${i}, ${n}_s${i}), ${n} + ${n}_at${i}, ${n}_k${i} < tail);
 % endfor
 </%def>
 

@@ -138,12 +138,16 @@ class CuPyPeer(Peer):
             _call(case, [cupy.asarray(x) for x in arrays], cupy, cupy.linalg.norm)
             for arrays in inputs
         ]
-        finish = cupy.cuda.get_current_stream().synchronize
-        return _Evented(calls, finish, lambda result: np.asarray(result.get()))
+        return _Evented(calls, lambda result: np.asarray(result.get()))
 
 
 class _Evented(Prepared):
     """Calls of CuPy between two events."""
+
+    def __init__(self, calls: Sequence[Call], fetch: Callable[[Any], Array]) -> None:
+        from cupy.cuda import get_current_stream
+
+        super().__init__(calls, get_current_stream().synchronize, fetch)
 
     def seconds(self, first: int, count: int) -> float:
         """See :class:`Prepared`."""

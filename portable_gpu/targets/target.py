@@ -93,6 +93,8 @@ class Target:
         matrix_instructions: Those of ``mfma`` that the device has, by name.
         dot2: Whether one instruction adds two products of float16 to a float32 sum, subnormal
             numbers among them.
+        async_copies: Whether work-items can have elements copied from global to local memory while
+            they go on.
         memory_channels: Channels that memory is dealt out to in turn; 0 where nothing is known.
         channel_bytes: Adjacent bytes of one channel.
         vector_bytes: Width of the CPU's vector registers in bytes, or of the widest useful load.
@@ -127,6 +129,7 @@ class Target:
     matrix_units: MatrixUnits
     matrix_instructions: tuple[str, ...]
     dot2: bool
+    async_copies: bool
     memory_channels: int
     channel_bytes: int
     forced: bool = False

@@ -176,6 +176,28 @@ def test_register_tiles(name: str, elem: Element) -> None:
         check(SimtGemm(gpu, p, choice), gpu, p, trans)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("buffers", [2, 3, 4])
+@pytest.mark.parametrize("name", SHAPE_CLASSES)
+def test_register_tiles_with_asynchronous_copies(gpu: Emulator, name: str, buffers: int) -> None:
+    for trans, sizes in [("NN", (140, 76, 72)), ("TT", (140, 76, 67)), ("NT", (131, 77, 35))]:
+        p = problem(*sizes, F32, trans)
+        policy = GemmPolicy.for_shape_class(gpu.target, F32, name)
+        policy = replace(policy, asynchronous=True, buffers=buffers)
+        path = SimtGemm(gpu, p, GemmChoice("", policy))  # type: ignore[arg-type]
+        check(path, gpu, p, trans)
+        assert gpu.copies > 0
+
+
+@pytest.mark.parametrize("elem", [F64, F16], ids=lambda e: e.name)
+def test_asynchronous_copies_where_elements_stay_as_they_are(elem: Element) -> None:
+    gpu = Emulator.of("sm_80")
+    p = problem(70, 75, 300, elem, "NT")
+    policy = GemmPolicy.for_shape_class(gpu.target, p.compute, "small")
+    choice = GemmChoice("", replace(policy, asynchronous=True, buffers=3), splits=2)
+    check(SimtGemm(gpu, p, choice), gpu, p, "NT")  # type: ignore[arg-type]
+    assert (gpu.copies > 0) == (elem == F64)
+
+
 @pytest.mark.parametrize("trans", TRANSPOSES)
 def test_few_columns(trans: str) -> None:
     gpu = Emulator.of("sm_90")

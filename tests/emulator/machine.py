@@ -86,6 +86,7 @@ class Group:
         registers: Their bits, by name, for each thread.
         barriers: By address.
         copies: What is asynchronous and not done: what to do, and the threads' commit groups.
+        copied: How much of that there has been.
         commits: Commit groups of copies that each thread has closed.
         products: Of each warpgroup what its matrix instructions in flight read, by commit group.
     """
@@ -96,6 +97,7 @@ class Group:
     registers: dict[str, Any] = field(default_factory=dict)
     barriers: dict[int, Barrier] = field(default_factory=dict)
     copies: deque[tuple[Any, Any, Any]] = field(default_factory=deque)
+    copied: int = 0
     commits: Any = field(init=False)
     products: dict[int, list[list[tuple[int, Any]]]] = field(default_factory=dict)
     _fronts: dict[int, Any] = field(default_factory=dict)
@@ -211,6 +213,7 @@ class Group:
 
     def later(self, threads: Any, work: Callable[[], None]) -> None:
         """Do something asynchronous."""
+        self.copied += 1
         if self.grid.late:
             self.copies.append((work, threads, self.commits[threads].copy()))
         else:

@@ -178,6 +178,9 @@ def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization
         row = shipped.choose("gemm", GemmPolicy, target, problem.compute, name, policy)
         for one in (policy, row.policy):
             choices.append(GemmChoice("tiled", one, shape_class=name))
+        if target.async_copies:
+            copied = replace(policy, asynchronous=True, buffers=3)
+            choices.append(GemmChoice("tiled", copied, shape_class=name))
     if value_bytes(problem.compute) >= 4:
         choices.append(GemmChoice("split-k", choices[1].policy, splits=2))
     pairs = takes_pairs(problem, target)

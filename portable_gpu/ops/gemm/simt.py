@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyopencl as cl
@@ -20,7 +21,13 @@ from portable_gpu.ops.gemm.operands import (
 from portable_gpu.ops.gemm.policy import GemmPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.ops.gemm.split_k import SplitSpace
-from portable_gpu.ops.gemm.tiles import Panel, group_stagger, panel, register_tile
+from portable_gpu.ops.gemm.tiles import (
+    Panel,
+    copies_as_it_is,
+    group_stagger,
+    panel,
+    register_tile,
+)
 from portable_gpu.runtime.engine import Engine, QueueState
 from portable_gpu.runtime.program import Launch
 from portable_gpu.targets import Target
@@ -185,8 +192,10 @@ def specialization_of(
         return specialize("gemm/direct", target, problem=problem, group_size=group)
     assert isinstance(policy, GemmPolicy)
     policy.check(target, problem.compute)
-    a = panel(problem, policy, "a", aligned, pairs)
-    b = panel(problem, policy, "b", aligned, pairs)
+    a, b = _panels(problem, policy, aligned, pairs)
+    if policy.asynchronous and not copies_as_it_is(problem, (a, b)):
+        policy = replace(policy, asynchronous=False, buffers=2)
+        a, b = _panels(problem, policy, aligned, pairs)
     tile = register_tile(policy, problem.compute, pairs)
     length = split_length(problem.k, choice.splits, policy.tile_k)
     repacked = tile.lines * policy.tile_n if policy.repack else 0
@@ -205,6 +214,15 @@ def specialization_of(
         loads=_vector_loads(a, b),
         aligned=aligned,
         local_elements=max(a.local_elements + b.local_elements, repacked),
+    )
+
+
+def _panels(
+    problem: GemmProblem, policy: GemmPolicy, aligned: bool, pairs: bool
+) -> tuple[Panel, Panel]:
+    return (
+        panel(problem, policy, "a", aligned, pairs),
+        panel(problem, policy, "b", aligned, pairs),
     )
 
 
