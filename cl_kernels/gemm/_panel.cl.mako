@@ -46,19 +46,21 @@ static inline ${panel.value_type} ${n}_value(${n}_raw raw)
 % endif
 }
 % endif
+#define ${n.upper()}_AT(bytes) ((__global const ${e.name}_t *)((__global const char *)${n} + (bytes)))
 #define ${n.upper()}_PITCH ${panel.pitch}
 #define ${n.upper()}_LOCAL(buffer, k, s) ${n}_local[(buffer) * ${panel.depth * panel.pitch} + ((k) * ${panel.pitch} + (s))]
 </%def>
 
-## Where this work-item's vectors lie: in the tile (NAME_s0, NAME_k0), and in memory (NAME_at0),
-## from where the panel starts.  first: the first row of A (column of B); count: how many there are.
+## Where this work-item's vectors lie: in the tile (NAME_s0, NAME_k0), and in memory (NAME_at0), in
+## bytes from where the panel starts: of unsigned ones GPUs take 32 bits as they are, beside an
+## address that is the same for all.  first: the first row of A (column of B); count: how many there are.
 <%def name="place(panel, first, count)">
-<% n, w = panel.name, panel.width %>
+<% n, w, type = panel.name, panel.width, panel.offset_type %>
     ${n} += ${first} * ${n}_${panel.s_stride};
     const int ${n}_last = (int)min(${panel.extent}l, ${count} - ${first}) - ${w if panel.along == "s" else 1};
 % for i in range(panel.loads):
     const int ${n}_s${i} = ${panel.place_s(i)}, ${n}_k${i} = ${panel.place_k(i)};
-    const ${panel.offset_type} ${n}_at${i} = min(${n}_s${i}, ${n}_last) * (${panel.offset_type})${n}_${panel.s_stride} + ${times(panel.pack, f"{n}_k{i}")} * (${panel.offset_type})${n}_${panel.k_stride};
+    const ${type} ${n}_at${i} = ${panel.elem.itemsize} * (min(${n}_s${i}, ${n}_last) * (${type})${n}_${panel.s_stride} + ${times(panel.pack, f"{n}_k{i}")} * (${type})${n}_${panel.k_stride});
 % endfor
 % if not panel.asynchronous:
     ${n}_raw ${", ".join(f"{n}_r{i}" for i in range(panel.loads * panel.pieces))};
@@ -70,7 +72,7 @@ static inline ${panel.value_type} ${n}_value(${n}_raw raw)
 <% n = panel.name %>
 % for i in range(panel.loads):
 % for piece in range(panel.pieces):
-    ${n}_r${panel.pieces * i + piece} = *(__global const ${n}_raw *)(${n} + ${n}_at${i}${piece * f" + {n}_{panel.k_stride}"});
+    ${n}_r${panel.pieces * i + piece} = *(__global const ${n}_raw *)(${n.upper()}_AT(${n}_at${i})${piece * f" + {n}_{panel.k_stride}"});
 % endfor
 % endfor
 </%def>
@@ -82,7 +84,7 @@ static inline ${panel.value_type} ${n}_value(${n}_raw raw)
 % for piece in range(panel.pieces):
 % for j in range(w):
 <% ahead = j if panel.along == "k" else 0 %>\
-    ${n}_r${panel.pieces * i + piece}${component(w, j)} = ${times(panel.pack, f"{n}_k{i}")} + ${ahead + piece} < tail ? ${n}[${n}_at${i} + ${j}${piece * f" + {n}_{panel.k_stride}"}] : (${panel.stored_type})(0);
+    ${n}_r${panel.pieces * i + piece}${component(w, j)} = ${times(panel.pack, f"{n}_k{i}")} + ${ahead + piece} < tail ? ${n.upper()}_AT(${n}_at${i})[${j}${piece * f" + {n}_{panel.k_stride}"}] : (${panel.stored_type})(0);
 % endfor
 % endfor
 % endfor
@@ -110,14 +112,14 @@ static inline ${panel.value_type} ${n}_value(${n}_raw raw)
 <%def name="copy(panel, buffer)">
 <% n = panel.name %>
 % for i in range(panel.loads):
-    COPY_${panel.copied_bytes}(&${n.upper()}_LOCAL(${buffer}, ${n}_k${i}, ${n}_s${i}), ${n} + ${n}_at${i});
+    COPY_${panel.copied_bytes}(&${n.upper()}_LOCAL(${buffer}, ${n}_k${i}, ${n}_s${i}), ${n.upper()}_AT(${n}_at${i}));
 % endfor
 </%def>
 
 <%def name="copy_tail(panel, buffer)">
 <% n = panel.name %>
 % for i in range(panel.loads):
-    COPY_OR_ZERO_${panel.copied_bytes}(&${n.upper()}_LOCAL(${buffer}, ${n}_k${i}, ${n}_s${i}), ${n} + ${n}_at${i}, ${n}_k${i} < tail);
+    COPY_OR_ZERO_${panel.copied_bytes}(&${n.upper()}_LOCAL(${buffer}, ${n}_k${i}, ${n}_s${i}), ${n.upper()}_AT(${n}_at${i}), ${n}_k${i} < tail);
 % endfor
 </%def>
 

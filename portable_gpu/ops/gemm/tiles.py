@@ -29,7 +29,7 @@ class Panel:
         pad: Elements between two rows of local memory, against bank conflicts.
         buffers: How many panels are in local memory.
         aligned: Whether complex elements lie at multiples of their size.
-        offset_type: C type that offsets inside the panel fit, ``int`` or ``long``.
+        offset_type: C type that byte offsets inside the panel fit.
         pairs: Whether a value in local memory is a word of two neighbours along k.
         asynchronous: Whether elements are copied as they are, and pass no registers.
     """
@@ -45,7 +45,7 @@ class Panel:
     pad: int
     buffers: int
     aligned: bool
-    offset_type: Literal["int", "long"]
+    offset_type: Literal["uint", "long"]
     pairs: bool
     asynchronous: bool
 
@@ -336,6 +336,7 @@ def panel(
         width //= 2
     if width * operand.elem.itemsize < 4:  # two bytes: some compilers take them through memory
         width = 1
+    forwards = s_step >= 0 and k_step >= 0
     span = extent * abs(s_step) + (2 if pairs else 1) * policy.tile_k * abs(k_step)
     return Panel(
         name=name,
@@ -349,7 +350,7 @@ def panel(
         pad=policy.vector if along == "k" else 0,
         buffers=policy.buffers,
         aligned=aligned and operand.aligned_bytes % min(16, operand.elem.itemsize) == 0,
-        offset_type="int" if span < 1 << 31 else "long",
+        offset_type="uint" if forwards and span * operand.elem.itemsize < 1 << 32 else "long",
         pairs=pairs,
         asynchronous=policy.asynchronous,
     )
