@@ -29,10 +29,10 @@ typedef ${vector(lines.elem.storage, lines.block) if lines.across else "uint4"} 
 % for i in range(lines.copies // block):
 % if lines.across:
     const int ${n}_row${i} = (t + ${i * lines.copiers}) % ${blocks} * ${block}, ${n}_chunk${i} = (t + ${i * lines.copiers}) / ${blocks};
-    const ${type} ${n}_at${i} = min(${n}_row${i}, ${n}_last) + ${n}_chunk${i} * ${lines.width} * (${type})${n}_${lines.k_stride};
+    const ${type} ${n}_at${i} = ${lines.elem.itemsize} * (min(${n}_row${i}, ${n}_last) + ${n}_chunk${i} * ${lines.width} * (${type})${n}_${lines.k_stride});
 % else:
     const int ${n}_row${i} = t / 8 + ${i * lines.step}, ${n}_chunk${i} = t % 8;
-    const ${type} ${n}_at${i} = min(${n}_row${i}, ${n}_last) * (${type})${n}_${lines.s_stride} + ${n}_chunk${i} * ${lines.width};
+    const ${type} ${n}_at${i} = ${lines.elem.itemsize} * (min(${n}_row${i}, ${n}_last) * (${type})${n}_${lines.s_stride} + ${n}_chunk${i} * ${lines.width});
 % endif
 % endfor
     ${n}_raw ${", ".join(f"{n}_r{i}_{j}" for i in range(lines.copies // block) for j in range(lines.steps))};
@@ -44,7 +44,7 @@ typedef ${vector(lines.elem.storage, lines.block) if lines.across else "uint4"} 
 % for i in range(lines.copies // lines.block):
 % for j in range(lines.steps):
 <%
-place = f"{n} + {n}_at{i}" + (f" + {j} * {n}_{lines.k_stride}" if lines.across else "")
+place = f"(__global const char *){n} + {n}_at{i}" + (f" + {j * lines.elem.itemsize} * {n}_{lines.k_stride}" if lines.across else "")
 beyond = f"{n}_chunk{i} * {lines.width} + {j} >= tail ? ({n}_raw)(0) : " if tail else ""
 %>\
     ${n}_r${i}_${j} = ${beyond}*(__global const ${n}_raw *)(${place});

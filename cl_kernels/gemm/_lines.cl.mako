@@ -24,9 +24,9 @@
 % endif
 % for i in range(lines.copies):
 % if lines.across:
-    const ${type} ${n}_at${i} = min((line + ${i * step}) / ${d} * ${d} + chunk * ${w}, ${n}_last) + (line + ${i * step}) % ${d} * (${type})${n}_${lines.k_stride};
+    const ${type} ${n}_at${i} = ${lines.elem.itemsize} * (min((line + ${i * step}) / ${d} * ${d} + chunk * ${w}, ${n}_last) + (line + ${i * step}) % ${d} * (${type})${n}_${lines.k_stride});
 % else:
-    const ${type} ${n}_at${i} = min(line + ${i * step}, ${n}_last) * (${type})${n}_${lines.s_stride} + chunk * ${w};
+    const ${type} ${n}_at${i} = ${lines.elem.itemsize} * (min(line + ${i * step}, ${n}_last) * (${type})${n}_${lines.s_stride} + chunk * ${w});
 % endif
 % endfor
 </%def>
@@ -34,7 +34,7 @@
 ## One step of k into the stage that starts at `to`, and on to the next.
 <%def name="copy(lines, to, advance)">
 % for i in range(lines.copies):
-    COPY(${to} + ${128 * lines.step * i}, ${lines.name} + ${lines.name}_at${i});
+    COPY(${to} + ${128 * lines.step * i}, (__global const char *)${lines.name} + ${lines.name}_at${i});
 % endfor
     ${lines.name} += ${advance};
 </%def>
@@ -42,7 +42,7 @@
 ## The last step, of which `tail` steps of k exist.
 <%def name="copy_tail(lines, to, advance)">
 % for i in range(lines.copies):
-    COPY_OR_ZERO(${to} + ${128 * lines.step * i}, ${lines.name} + ${lines.name}_at${i}, ${f"(line + {i * lines.step}) % {lines.depth}" if lines.across else f"chunk * {lines.width}"} < tail ? 16 : 0);
+    COPY_OR_ZERO(${to} + ${128 * lines.step * i}, (__global const char *)${lines.name} + ${lines.name}_at${i}, ${f"(line + {i * lines.step}) % {lines.depth}" if lines.across else f"chunk * {lines.width}"} < tail ? 16 : 0);
 % endfor
     ${lines.name} += ${advance};
 </%def>

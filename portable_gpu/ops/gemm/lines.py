@@ -21,7 +21,7 @@ class Lines:
         extent: Rows of A (columns of B) of the tile.
         across: Whether k runs across the lines, not along them.
         copiers: Work-items that copy it.
-        offset_type: C type that offsets inside a tile fit.
+        offset_type: C type that byte offsets inside a tile fit.
     """
 
     name: Side
@@ -29,7 +29,7 @@ class Lines:
     extent: int
     across: bool
     copiers: int
-    offset_type: Literal["int", "long"]
+    offset_type: Literal["uint", "long"]
 
     @property
     def type(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import pyopencl as cl
 
@@ -155,10 +155,12 @@ def arrange(
             operands[side] = repack.result(problem.batch)
             starts[side] = elements
             elements += repack.elements
-        far = max(abs(x) for x in strides(operands[side], side)) * max(tile, form.depth)
-        lines[side] = Lines(
-            side, form.elem, tile, bool(across), policy.copiers, "int" if far < 1 << 30 else "long"
+        steps = strides(operands[side], side)
+        far = max(steps) * max(tile, form.depth) * operands[side].elem.itemsize
+        offset_type: Literal["uint", "long"] = (
+            "uint" if min(steps) >= 0 and far < 1 << 31 else "long"
         )
+        lines[side] = Lines(side, form.elem, tile, bool(across), policy.copiers, offset_type)
         if by_engine:
             k = repacks[side].parts * repacks[side].pitch if repacked else problem.k
             maps.append(TensorMap.of(operands[side], lines[side], extent, k, target))
