@@ -7,6 +7,7 @@
 <%def name="parameters()">, __global const uint *a_map, __global const uint *b_map</%def>
 
 <%def name="define()">
+static inline void barriers_shown(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 static inline void map_acquire(__global const uint *map)
 {
     asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" :: "l"(map) : "memory");

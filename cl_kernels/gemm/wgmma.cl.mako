@@ -25,6 +25,7 @@
 <%namespace name="lines" file="/gemm/_lines.cl.mako"/>
 <%namespace name="boxes" file="/gemm/_boxes.cl.mako"/>
 <%namespace name="output" file="/gemm/_wgmma_output.cl.mako"/>
+<%namespace name="producer" file="/gemm/_wgmma_producer.cl.mako"/>
 <%namespace name="wgmma" file="/gemm/_wgmma.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
@@ -67,12 +68,15 @@ ${operands.batch_parameters(rank)})
     if (t < ${stages}) {
         barrier_init(full_base + 8 * t, ${1 if policy.bulk else 128});
         barrier_init(empty_base + 8 * t, ${4 * policy.consumers});
+% if policy.bulk:
+        barriers_shown();
+% endif
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     int stage = 0;
     uint phase = 0;
     if (t >= ${128 * policy.consumers}) {
-${copy_boxes() if policy.bulk else copy_lines()}
+${producer.boxes() if policy.bulk else producer.lines()}
     } else {
         const int lane = t % 32, above = t / 128 * ${policy.blocks};
         float ${", ".join(f"d{i} = 0" for i in sums)};
@@ -102,59 +106,6 @@ ${output.store(policy, totals, wide and ("octets" if problem.c.elem.itemsize == 
         }
     }
 }
-
-<%def name="copy_lines()">
-        const int chunk = t % 8, line = t / 8 % 16;
-        const uint place = line * 128 + ((chunk ^ (line & 7)) << 4);
-${units.loop(policy, ["a", "b"], types, problem, depth, split)}
-            a += k_first * a_col;
-            b += k_first * b_row;
-${lines.place(a, "first_row", "m")}
-${lines.place(b, "first_col", "n")}
-% if parts > 1:
-            const long a_part = a_row / ${parts}, b_part = b_col / ${parts};
-            for (int part = 0, step = 0; step < steps; part = part == ${parts - 1} ? 0 : part + 1, step += part == 0) {
-                const long a_advance = part == ${parts - 1} ? ${depth} - ${parts - 1} * a_part : a_part;
-                const long b_advance = part == ${parts - 1} ? ${depth} - ${parts - 1} * b_part : b_part;
-% else:
-            const long a_advance = ${depth}l * ${"a_col" if a.across else "1"}, b_advance = ${depth}l * ${"b_row" if b.across else "1"};
-            for (int step = 0; step < steps; ++step) {
-% endif
-                barrier_wait(empty_base + 8 * stage, phase ^ 1);
-                const uint to_a = a_base + stage * ${a.bytes} + place, to_b = b_base + stage * ${b.bytes} + place;
-% if tail:
-                if (step == steps - 1 && tail < ${depth}) {
-                    ${lines.copy_tail(a, "to_a", "a_advance")}
-                    ${lines.copy_tail(b, "to_b", "b_advance")}
-                } else
-% endif
-                {
-                    ${lines.copy(a, "to_a", "a_advance")}
-                    ${lines.copy(b, "to_b", "b_advance")}
-                }
-                COPIES_ARRIVE(full_base + 8 * stage);
-                if (++stage == ${stages}) { stage = 0; phase ^= 1; }
-            }
-        }
-</%def>
-
-<%def name="copy_boxes()">
-        if (t > ${128 * policy.consumers}) return;
-        map_acquire(a_map);
-        map_acquire(b_map);
-${units.loop(policy, ["a", "b"], types, problem, depth, split)}
-            const int k_last = (int)k_first + steps * ${depth};
-            for (int at = (int)k_first; at < k_last; at += ${depth}) {
-% for part in range(parts):
-                barrier_wait(empty_base + 8 * stage, phase ^ 1);
-                barrier_expect(full_base + 8 * stage, ${a.bytes + b.bytes});
-                ${boxes.copy(a, f"a_base + stage * {a.bytes}", "first_row", f"at + {part} * (int)(a_row / {parts})" if parts > 1 else "at", "full_base + 8 * stage")}
-                ${boxes.copy(b, f"b_base + stage * {b.bytes}", "first_col", f"at + {part} * (int)(b_col / {parts})" if parts > 1 else "at", "full_base + 8 * stage")}
-                if (++stage == ${stages}) { stage = 0; phase ^= 1; }
-% endfor
-            }
-        }
-</%def>
 
 ## One step: what has arrived is multiplied, what the step before has used is given back.
 <%def name="multiply()">

@@ -19,7 +19,7 @@ from emulator.machine import (
 )
 from emulator.memory import Fault
 from emulator.tensor_map import copied_box
-from emulator.text import Address, Constant, Instruction
+from emulator.text import Constant, Instruction
 
 _SIXTEEN = np.dtype([("0", "u8"), ("1", "u8")])
 
@@ -142,6 +142,21 @@ def _arrival(i: Instruction) -> Step:
     return step
 
 
+def proxy(i: Instruction) -> Step | None:
+    """``fence.proxy``: the copy engine sees barriers made before, and a tensor map as it is."""
+    if i.name != "fence" or i.modifiers[0] != "proxy":
+        return None
+    if i.modifiers[1].startswith("async"):
+        return lambda group, threads: group.shown.update(group.barriers)
+    assert "acquire" in i.modifiers, i.text
+    where = address(i.operands[0])
+
+    def acquire(group: Group, threads: Any) -> None:
+        group.acquired.update(np.atleast_1d(where(group, threads)).tolist())
+
+    return acquire
+
+
 def bulk_copy(i: Instruction) -> Step | None:
     """``cp.async.bulk.tensor``: a box of a tensor to shared memory, by each thread that asks."""
     if i.name != "cp" or "bulk" not in i.modifiers:
@@ -163,6 +178,8 @@ def bulk_copy(i: Instruction) -> Step | None:
             start = [int(np.atleast_1d(get(group, one))[0]) for get in coordinates]
             place_to = int(np.atleast_1d(target(group, one))[0])
             barrier_at = int(np.atleast_1d(announce(group, one))[0])
+            if barrier_at not in group.shown or int(at[0]) not in group.acquired:
+                raise Fault("the copy engine was not shown the barrier, or the tensor map")
 
             def work(
                 at: Any = at, start: list[int] = start, to: int = place_to, where: int = barrier_at
@@ -176,6 +193,3 @@ def bulk_copy(i: Instruction) -> Step | None:
             group.later(np.array([thread]), work)
 
     return step
-
-
-__all__ = ["Address", "barrier", "bulk_copy", "copy"]

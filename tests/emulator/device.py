@@ -21,9 +21,9 @@ from portable_gpu.isa.machines import Machine, machines
 from portable_gpu.tuning.table import TuningTable
 
 _DECODERS: tuple[Callable[[Instruction], Step | None], ...] = (
-    scalar.nothing, scalar.compare, scalar.convert, scalar.access, scalar.atomic,
-    asynchronous.barrier, asynchronous.copy, asynchronous.bulk_copy, tensor_map.change,
-    warp.shuffle, warp.multiply, warp.warpgroup, scalar.arithmetic,
+    asynchronous.proxy, scalar.nothing, scalar.compare, scalar.convert, scalar.access,
+    scalar.atomic, asynchronous.barrier, asynchronous.copy, asynchronous.bulk_copy,
+    tensor_map.change, warp.shuffle, warp.multiply, warp.warpgroup, scalar.arithmetic,
 )  # fmt: skip
 _CONTROL = ("bra", "ret", "exit", "bar")
 

@@ -85,6 +85,7 @@ class Group:
         shared: Its shared memory.
         registers: Their bits, by name, for each thread.
         barriers: By address.
+        shown, acquired: Barriers that the copy engine has been shown, and tensor maps.
         copies: What is asynchronous and not done: what to do, and the threads' commit groups.
         copied: How much of that there has been.
         commits: Commit groups of copies that each thread has closed.
@@ -96,6 +97,8 @@ class Group:
     shared: Any = field(init=False)
     registers: dict[str, Any] = field(default_factory=dict)
     barriers: dict[int, Barrier] = field(default_factory=dict)
+    shown: set[int] = field(default_factory=set)
+    acquired: set[int] = field(default_factory=set)
     copies: deque[tuple[Any, Any, Any]] = field(default_factory=deque)
     copied: int = 0
     commits: Any = field(init=False)

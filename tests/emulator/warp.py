@@ -227,6 +227,3 @@ def _values(group: Group, places: Any, kind: str) -> Any:
         bits = bytes_.view(np.uint32)[..., 0] & np.uint32(0xFFFFE000)
         return bits.view(np.float32).astype(np.float64)
     return _wide(bytes_.view(np.uint16)[..., 0], kind)
-
-
-__all__ = ["count", "multiply", "shuffle", "warpgroup"]

@@ -1,0 +1,62 @@
+## The producer of a wgmma kernel: it brings A and B, stage by stage, as far ahead of the consumers as
+## there are stages.  Arguments as of wgmma, which has a_base, b_base, full_base, empty_base, stage and
+## phase in scope.
+##
+##   lines()   a warpgroup copies, 16 bytes a work-item (see _lines)
+##   boxes()   one work-item has the copy engine do it (see _boxes)
+<%namespace name="by_boxes" file="/gemm/_boxes.cl.mako"/>
+<%namespace name="by_lines" file="/gemm/_lines.cl.mako"/>
+<%namespace name="units" file="/gemm/_units.cl.mako"/>
+
+<%def name="lines()">
+        const int chunk = t % 8, line = t / 8 % 16;
+        const uint place = line * 128 + ((chunk ^ (line & 7)) << 4);
+${units.loop(policy, ["a", "b"], types, problem, a.depth, split)}
+            a += k_first * a_col;
+            b += k_first * b_row;
+${by_lines.place(a, "first_row", "m")}
+${by_lines.place(b, "first_col", "n")}
+% if parts > 1:
+            const long a_part = a_row / ${parts}, b_part = b_col / ${parts};
+            for (int part = 0, step = 0; step < steps; part = part == ${parts - 1} ? 0 : part + 1, step += part == 0) {
+                const long a_advance = part == ${parts - 1} ? ${a.depth} - ${parts - 1} * a_part : a_part;
+                const long b_advance = part == ${parts - 1} ? ${a.depth} - ${parts - 1} * b_part : b_part;
+% else:
+            const long a_advance = ${a.depth}l * ${"a_col" if a.across else "1"}, b_advance = ${a.depth}l * ${"b_row" if b.across else "1"};
+            for (int step = 0; step < steps; ++step) {
+% endif
+                barrier_wait(empty_base + 8 * stage, phase ^ 1);
+                const uint to_a = a_base + stage * ${a.bytes} + place, to_b = b_base + stage * ${b.bytes} + place;
+% if tail:
+                if (step == steps - 1 && tail < ${a.depth}) {
+                    ${by_lines.copy_tail(a, "to_a", "a_advance")}
+                    ${by_lines.copy_tail(b, "to_b", "b_advance")}
+                } else
+% endif
+                {
+                    ${by_lines.copy(a, "to_a", "a_advance")}
+                    ${by_lines.copy(b, "to_b", "b_advance")}
+                }
+                COPIES_ARRIVE(full_base + 8 * stage);
+                if (++stage == ${policy.stages}) { stage = 0; phase ^= 1; }
+            }
+        }
+</%def>
+
+<%def name="boxes()">
+        if (t > ${128 * policy.consumers}) return;
+        map_acquire(a_map);
+        map_acquire(b_map);
+${units.loop(policy, ["a", "b"], types, problem, a.depth, split)}
+            const int k_last = (int)k_first + steps * ${a.depth};
+            for (int at = (int)k_first; at < k_last; at += ${a.depth}) {
+% for part in range(parts):
+                barrier_wait(empty_base + 8 * stage, phase ^ 1);
+                barrier_expect(full_base + 8 * stage, ${a.bytes + b.bytes});
+                ${by_boxes.copy(a, f"a_base + stage * {a.bytes}", "first_row", f"at + {part} * (int)(a_row / {parts})" if parts > 1 else "at", "full_base + 8 * stage")}
+                ${by_boxes.copy(b, f"b_base + stage * {b.bytes}", "first_col", f"at + {part} * (int)(b_col / {parts})" if parts > 1 else "at", "full_base + 8 * stage")}
+                if (++stage == ${policy.stages}) { stage = 0; phase ^= 1; }
+% endfor
+            }
+        }
+</%def>
