@@ -47,6 +47,33 @@
 % endif
 </%def>
 
+## Fragments as registers of their own, to be filled by `refill` (names as of `fragment`).
+<%def name="declare(name)">
+                double ${", ".join(f"{name}_{h}_{r}" for h in range(2) for r in range(4))};
+</%def>
+<%def name="refill(lines, name, first)">
+                {
+                    ${fragment(lines, "f", first)}
+                    ${"; ".join(f"{name}_{h}_{r} = f_{h}_{r}" for h in range(2) for r in range(4))};
+                }
+</%def>
+
+## All products of a step whose first fragments are there, in a0 and b0, b1 ...  While the last block
+## is multiplied, those of the next step take their places; `next` brings it into reach.
+<%def name="step_ahead(policy, a, b, next)">
+% for i in range(policy.blocks):
+<% last, own, other = i + 1 == policy.blocks, f"a{i % 2}", f"a{1 - i % 2}" %>
+                ${next if last else ""}
+${refill(a, other, "rows_at" if last else f"rows_at + {16 * (i + 1)}")}
+% for j in range(2 * policy.pairs):
+                MMA(d${i}_${j}_0, d${i}_${j}_1, d${i}_${j}_2, d${i}_${j}_3, ${own}, b${j // 2}_${j % 2});
+% if last and j % 2:
+${refill(b, f"b{j // 2}", f"cols_at + {j // 2 * 16}")}
+% endif
+% endfor
+% endfor
+</%def>
+
 ## All products of one step.
 <%def name="step(policy, a, b)">
 % for j in range(policy.pairs):

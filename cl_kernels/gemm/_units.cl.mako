@@ -42,16 +42,16 @@ static inline uint packed_pair(float v, float w)
 </%def>
 
 ## The head of the loop over this group's units, which are tiles of a product or, where k is split,
-## parts of tiles (then there is one only, for want of registers); it defines
-## first_row, first_col, k_first, part, steps and tail, and the
-## pointers `names` at their product.  types: what the pointers point to.
+## parts of tiles; `once`: there is one unit only, and no loop, which takes registers.  It defines
+## first_row, first_col, k_first, part, steps and tail, and the pointers `names` at their product.
+## types: what the pointers point to.
 ## Tiles are numbered down bands of `band` tile rows, so that groups that run together share lines.
-<%def name="loop(policy, names, types, problem, depth, split)">
+<%def name="loop(policy, names, types, problem, depth, once)">
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 % for name in names:
         __global ${types[name]} *const ${name}_whole = ${name} + ${name}_offset;
 % endfor
-% if split:
+% if once:
         {
             const int unit = get_group_id(0);
 % else:

@@ -53,7 +53,7 @@ ${operands.batch_parameters(rank)})
 % endif
     const int t = get_local_id(0), lane = t % ${side}, slice = t % 64 / ${side}, wave = t / 64;
     const int rows_at = wave / ${policy.waves_n} * ${policy.wave_m}, cols_at = wave % ${policy.waves_n} * ${policy.wave_n};
-${units.loop(policy, ["a", "b"] + outputs, types, problem, depth, split)}
+${units.loop(policy, ["a", "b"] + outputs, types, problem, depth, True)}
             a += k_first * a_col;
             b += k_first * b_row;
 ${chunks.place(a, "first_row", "m")}

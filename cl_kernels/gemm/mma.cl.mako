@@ -11,7 +11,8 @@
 ## Which row, column or step of k an index of the instruction stands for is free, as long as both
 ## operands agree: so chosen that a lane reads and stores what is adjacent.
 ##
-## policy  MmaPolicy        a, b  Lines: how an operand comes to local memory
+## policy  MmaPolicy; `ahead`: a step finds its first fragments read during the one before
+## a, b    Lines: how an operand comes to local memory
 ## split, tail, pair, types: as in wgmma
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/gemm/_epilogue.cl.mako"/>
@@ -20,6 +21,7 @@
 <%namespace name="units" file="/gemm/_units.cl.mako"/>
 <%namespace name="lines" file="/gemm/_lines.cl.mako"/>
 <%namespace name="mma" file="/gemm/_mma.cl.mako"/>
+<%namespace name="output" file="/gemm/_mma_output.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
 rank = len(problem.batch)
@@ -65,7 +67,7 @@ ${operands.batch_parameters(rank)})
     const int rows_at = warp / ${policy.warps_n} * ${16 * policy.blocks}, cols_at = warp % ${policy.warps_n} * ${16 * policy.pairs};
     int stage = 0, ahead = 0;
     uint phase = 0, ahead_phase = 1;
-${units.loop(policy, ["a", "b"] + outputs, types, problem, depth, split)}
+${units.loop(policy, ["a", "b"] + outputs, types, problem, depth, True)}
             a += k_first * a_col;
             b += k_first * b_row;
 ${lines.place(a, "first_row", "m")}
@@ -74,12 +76,51 @@ ${lines.place(b, "first_col", "n")}
 % for i in range(policy.blocks):
             double ${", ".join(f"d{i}_{j}_{r} = 0" for j in range(2 * policy.pairs) for r in range(4))};
 % endfor
+% if policy.ahead:
+            for (int step = ${-reach}; step < 0; ++step) {
+                ${copy_ahead()}
+            }
+            const __local double2 *a_at, *b_at;
+% for name in ("a0", "a1", *(f"b{j}" for j in range(policy.pairs))):
+${mma.declare(name)}
+% endfor
+            ${reach_stage()}
+${mma.refill(a, "a0", "rows_at")}
+% for j in range(policy.pairs):
+${mma.refill(b, f"b{j}", f"cols_at + {16 * j}")}
+% endfor
+            for (int step = 0; step < steps; ++step) {
+                ${copy_ahead()}
+                const int used = stage;
+                ${mma.step_ahead(policy, a, b, capture(next_stage))}
+                if (lane == 0) barrier_arrive(empty_base + 8 * used);
+            }
+% else:
             for (int step = ${-reach}; step < steps; ++step) {
-                if (step + ${reach} < steps) {
+                ${copy_ahead()}
+                if (step < 0) continue;
+                const __local double2 *a_at, *b_at;
+                ${reach_stage()}
+                ${mma.step(policy, a, b)}
+                if (lane == 0) barrier_arrive(empty_base + 8 * stage);
+                if (++stage == ${stages}) { stage = 0; phase ^= 1; }
+            }
+% endif
+% if split:
+            ${split_k.meet(Sums([f"d{i}_{j}_{r}" for i in range(policy.blocks) for j in range(2 * policy.pairs) for r in range(4)], "double"),
+                           "t", group, "product * (tiles_m * tiles_n) + tile", "part", "splits")}
+% endif
+${output.store(policy, pair, types["c"])}
+        }
+}
+
+## Copies of a step that comes `reach` later than this one.
+<%def name="copy_ahead()">
+                if (step + ${stages - 2} < steps) {
                     barrier_wait(empty_base + 8 * ahead, ahead_phase);
                     const uint to_a = a_base + ahead * ${a.bytes} + place_a, to_b = b_base + ahead * ${b.bytes} + place_b;
 % if tail:
-                    if (step + ${reach + 1} == steps && tail < ${depth}) {
+                    if (step + ${stages - 1} == steps && tail < ${a.depth}) {
                         ${lines.copy_tail(a, "to_a", "a_advance")}
                         ${lines.copy_tail(b, "to_b", "b_advance")}
                     } else
@@ -91,41 +132,17 @@ ${lines.place(b, "first_col", "n")}
                     COPIES_ARRIVE(full_base + 8 * ahead);
                     if (++ahead == ${stages}) { ahead = 0; ahead_phase ^= 1; }
                 }
-                if (step < 0) continue;
+</%def>
+
+## What has arrived is in reach: a_at and b_at.
+<%def name="reach_stage()">
                 barrier_wait(full_base + 8 * stage, phase);
-                const __local double2 *a_at = a_local + stage * ${a.bytes // 16}, *b_at = b_local + stage * ${b.bytes // 16};
-                ${mma.step(policy, a, b)}
-                if (lane == 0) barrier_arrive(empty_base + 8 * stage);
+                a_at = a_local + stage * ${a.bytes // 16}, b_at = b_local + stage * ${b.bytes // 16};
+</%def>
+
+<%def name="next_stage()">
                 if (++stage == ${stages}) { stage = 0; phase ^= 1; }
-            }
-% if split:
-            ${split_k.meet(Sums([f"d{i}_{j}_{r}" for i in range(policy.blocks) for j in range(2 * policy.pairs) for r in range(4)], "double"),
-                           "t", group, "product * (tiles_m * tiles_n) + tile", "part", "splits")}
-% endif
-            const long top = first_row + rows_at + 2 * g, left = first_col + cols_at + 4 * q;
-            const int columns = (int)min(n - left, ${policy.tile_n}l);
-% for i in range(policy.blocks):
-% if pair == "columns":
-            if (top + ${16 * i} < m) {
-                const long row = top + ${16 * i};
-                __global ${types["c"]} *line_at = c + row + left * c_col;
-% for j in range(2 * policy.pairs):
-                STORE_PAIR(line_at, ${8 * (j - j % 2) + j % 2}, row, left, d${i}_${j}_0, d${i}_${j}_2);
-                STORE_PAIR(line_at, ${8 * (j - j % 2) + j % 2 + 2}, row, left, d${i}_${j}_1, d${i}_${j}_3);
-% endfor
-            }
-% else:
-% for h in range(2):
-            if (top + ${16 * i + h} < m) {
-                const long row = top + ${16 * i + h};
-                __global ${types["c"]} *line_at = c + row * c_row + left * c_col;
-% for j in range(0, 2 * policy.pairs, 2):
-                STORE_PAIR(line_at, ${8 * j}, row, left, d${i}_${j}_${2 * h}, d${i}_${j + 1}_${2 * h});
-                STORE_PAIR(line_at, ${8 * j + 2}, row, left, d${i}_${j}_${2 * h + 1}, d${i}_${j + 1}_${2 * h + 1});
-% endfor
-            }
-% endfor
-% endif
-% endfor
-        }
-}
+                if (step + 1 < steps) {
+                    ${reach_stage()}
+                }
+</%def>

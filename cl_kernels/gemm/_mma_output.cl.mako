@@ -1,0 +1,29 @@
+## How the sums of an mma kernel reach C.  Of the square i, j of its warp a lane holds rows 2g and
+## 2g + 1, and columns 4q to 4q + 3 (see mma).  pair: see _units
+<%def name="store(policy, pair, type)">
+            const long top = first_row + rows_at + 2 * g, left = first_col + cols_at + 4 * q;
+            const int columns = (int)min(n - left, ${policy.tile_n}l);
+% for i in range(policy.blocks):
+% if pair == "columns":
+            if (top + ${16 * i} < m) {
+                const long row = top + ${16 * i};
+                __global ${type} *line_at = c + row + left * c_col;
+% for j in range(2 * policy.pairs):
+                STORE_PAIR(line_at, ${8 * (j - j % 2) + j % 2}, row, left, d${i}_${j}_0, d${i}_${j}_2);
+                STORE_PAIR(line_at, ${8 * (j - j % 2) + j % 2 + 2}, row, left, d${i}_${j}_1, d${i}_${j}_3);
+% endfor
+            }
+% else:
+% for h in range(2):
+            if (top + ${16 * i + h} < m) {
+                const long row = top + ${16 * i + h};
+                __global ${type} *line_at = c + row * c_row + left * c_col;
+% for j in range(0, 2 * policy.pairs, 2):
+                STORE_PAIR(line_at, ${8 * j}, row, left, d${i}_${j}_${2 * h}, d${i}_${j + 1}_${2 * h});
+                STORE_PAIR(line_at, ${8 * j + 2}, row, left, d${i}_${j}_${2 * h + 1}, d${i}_${j + 1}_${2 * h + 1});
+% endfor
+            }
+% endfor
+% endif
+% endfor
+</%def>
