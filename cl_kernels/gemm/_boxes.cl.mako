@@ -3,7 +3,8 @@
 ##
 ## lines: portable_gpu.ops.gemm.lines.Lines.  A tensor map (see tensor_map) says where lines lie, from
 ## address 0 on: its third and fourth dimension are steps of 16 bytes and of 2^35, by which a box gets
-## to the product's own matrix.  What is outside of that matrix comes as zeros.
+## to the product's own matrix.  (NVIDIA's manual has dimensions that do not overlap; the engine only
+## adds.)  What is outside of that matrix comes as zeros.
 <%def name="parameters()">, __global const uint *a_map, __global const uint *b_map</%def>
 
 <%def name="define()">
@@ -11,6 +12,8 @@ static inline void barriers_shown(void) { asm volatile("fence.proxy.async.shared
 static inline void map_acquire(__global const uint *map)
 {
     asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" :: "l"(map) : "memory");
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");  // else ptxas has nothing wait for it
+    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
 static inline void barrier_expect(uint at, uint bytes)
 {

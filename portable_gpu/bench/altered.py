@@ -36,7 +36,7 @@ def parse_changes(text: str) -> dict[str, Any]:
 
 
 class AlteredTable(TuningTable):
-    """A table whose policies have some fields changed, where they have them and may."""
+    """A table whose policies have some fields changed, where they have them."""
 
     def __init__(self, table: TuningTable, changes: Mapping[str, Any]) -> None:
         super().__init__([])
@@ -53,13 +53,16 @@ class AlteredTable(TuningTable):
         shape_class: str = "any",
         default: Any = None,
     ) -> Choice[Any]:
-        """See :meth:`TuningTable.choose`."""
+        """See :meth:`TuningTable.choose`.
+
+        Raises:
+            PolicyError: A policy may not have the fields so.
+        """
         found = self._table.choose(kernel, policy_type, target, elem, shape_class, default)
         if not set(self._changes) <= {field.name for field in fields(policy_type)}:
             return found
         policy = policy_type.from_dict({**found.policy.to_dict(), **self._changes})
-        if not all(policy.limits(target, elem).values()):
-            return found
+        policy.check(target, elem)
         self.used = True
         return replace(found, policy=policy, origin="changed by hand", evidence={})
 
@@ -77,7 +80,8 @@ class Altered(Ours):
         """See :class:`Peer`.
 
         Raises:
-            PolicyError: No policy that the case takes has these fields, or may have them so.
+            PolicyError: No policy that the case takes has these fields, or one may not have them
+                so.
         """
         engine = self._engine
         table = AlteredTable(engine.table, self._changes)
@@ -89,5 +93,5 @@ class Altered(Ours):
         prepared = Ours(own).prepare(case, inputs)
         prepared.result()
         if not table.used:
-            raise PolicyError("no policy that it takes has such fields, or may have them so")
+            raise PolicyError("no policy that it takes has such fields")
         return prepared

@@ -55,7 +55,7 @@ def bench(
         list[str] | None,
         typer.Option(
             help="One more peer: this library with fields of its policies changed, as "
-            "bulk=true,stages=5.  May be given several times.",
+            "unroll=1,group_size=512.  May be given several times.",
             metavar="FIELD=VALUE,...",
         ),
     ] = None,

@@ -88,8 +88,10 @@ class Compilers:
         file = folder / f"{spec.key}-{machine.name}.ptx"
         file.write_text(text, encoding="utf-8")
         command = [self.ptxas, f"-arch={name}", "-v", str(file), "-o", os.devnull]
-        done = subprocess.run(command, capture_output=True, text=True)
-        file.unlink()
+        try:
+            done = subprocess.run(command, capture_output=True, text=True)
+        finally:
+            file.unlink()
         # The driver takes more local memory than ptxas by itself; the requirements compare it.
         log = "\n".join(line for line in done.stderr.splitlines() if _TOO_MUCH_SHARED not in line)
         if done.returncode and (_TOO_MUCH_SHARED not in done.stderr or "error" in log.lower()):

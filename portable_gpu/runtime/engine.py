@@ -133,6 +133,11 @@ class Engine:
         small = nbytes <= _CALLER_BYTES and flop <= _CALLER_FLOP
         return self.caller if small and self.caller is not None else self
 
+    @property
+    def own_queue(self) -> cl.CommandQueue:
+        """A queue that nobody else uses: for what a plan has to have done once and wait for."""
+        return self.plan("a queue of its own", lambda: cl.CommandQueue(self.context, self.device))
+
     def plan(self, key: Hashable, make: Callable[[], T]) -> T:
         """The cached plan of ``key``; ``make()`` builds it the first time."""
         plan = self._plans.get(key)

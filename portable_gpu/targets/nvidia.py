@@ -11,6 +11,8 @@ from portable_gpu.targets.target import DeviceFacts, MatrixUnits, Source
 _LOCAL_KIB = {50: 64, 53: 64, 60: 64, 62: 64, 75: 64, 80: 164, 86: 100, 87: 164, 89: 100,
               90: 228, 100: 228, 103: 228, 120: 100}  # fmt: skip
 
+_CUDA_12_5 = 555  # its first driver
+
 
 def _matches(facts: DeviceFacts) -> bool:
     return facts.type == "gpu" and (
@@ -44,6 +46,7 @@ def _derive(facts: DeviceFacts, out: Derivation) -> None:
         most = (unit << 10) * 7 // 8
         out.set("static_local_mem", most, "derived", "7/8 of a multiprocessor's shared memory")
     out.set("async_copies", sm >= 80 and out.native, "derived", "PTX cp.async, from SM 80 on")
+    out.set("tensor_maps", *_tensor_maps(sm, facts.driver_version))
     matrix_units, why = _matrix_units(sm)
     out.set("matrix_units", matrix_units, "derived", why)
     if not out.native:
@@ -61,6 +64,14 @@ def _matrix_units(sm: int) -> tuple[MatrixUnits, str]:
     if sm == 90:
         return "wgmma", "PTX wgmma (sm_90a) and mma.sync"
     return ("mma", "PTX mma.sync") if sm >= 80 else ("", "no mma.sync of float64 or bfloat16")
+
+
+def _tensor_maps(sm: int, driver: str) -> tuple[bool, Source, str]:
+    """PTX tensormap.replace of sm_90a; before CUDA 12.5 its strides counted 16 bytes."""
+    major = driver.partition(".")[0]
+    if sm != 90 or (major.isdigit() and int(major) < _CUDA_12_5):
+        return False, "derived", f"tensormap.replace of sm_90a, by drivers from {_CUDA_12_5} on"
+    return True, "derived" if major.isdigit() else "assumed", "PTX tensormap.replace (sm_90a)"
 
 
 _H100_LIKE = DeviceFacts(

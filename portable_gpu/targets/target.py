@@ -95,6 +95,7 @@ class Target:
             numbers among them.
         async_copies: Whether work-items can have elements copied from global to local memory while
             they go on.
+        tensor_maps: Whether kernels can tell the copy engine (SM 90) of tensors.
         memory_channels: Channels that memory is dealt out to in turn; 0 where nothing is known.
         channel_bytes: Adjacent bytes of one channel.
         vector_bytes: Width of the CPU's vector registers in bytes, or of the widest useful load.
@@ -130,6 +131,7 @@ class Target:
     matrix_instructions: tuple[str, ...]
     dot2: bool
     async_copies: bool
+    tensor_maps: bool
     memory_channels: int
     channel_bytes: int
     forced: bool = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from portable_gpu.dtypes import Element
@@ -48,14 +48,16 @@ class Policy(ABC):
 
     @classmethod
     def from_dict(cls: type[P], row: Mapping[str, Any]) -> P:
-        """The policy of a dictionary.
+        """The policy of a dictionary; rows from before a field was added lack it.
 
         Raises:
-            PolicyError: A field is missing, unknown, or of the wrong type.
+            PolicyError: A field that has no default is missing, or one is unknown, or of the wrong
+                type.
         """
         known = {field.name for field in fields(cls)}
-        if set(row) != known:
-            odd = sorted(known.symmetric_difference(row))
+        needed = {field.name for field in fields(cls) if field.default is MISSING}
+        odd = sorted((needed - set(row)) | (set(row) - known))
+        if odd:
             raise PolicyError(f"{cls.__name__}: fields missing or unknown: {', '.join(odd)}")
         types = get_type_hints(cls)
         wrong = [name for name, value in row.items() if not _is_of_type(value, types[name])]

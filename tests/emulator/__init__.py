@@ -7,6 +7,7 @@ nothing that the kernels say of themselves.
 What it finds besides wrong results: accesses outside of a buffer or not aligned, shared memory read
 before it was written (it starts as NaN), deadlocks, asynchronous copies that nobody waited for
 (they are done as late as the manual allows), and operands of a matrix instruction in flight that
-are overwritten.  What it does not model: time, races between warps that run one after the other
-here, and what ptxas or a GPU makes of the same text.
+are overwritten or that no fence has shown to it.  What it does not model: time, races between warps
+that run one after the other here, which thread a fence serves, ``wgmma.fence``, and what ptxas or a
+GPU makes of the same text.
 """

@@ -55,6 +55,7 @@ def _init(i: Instruction) -> Step:
         counts = np.broadcast_to(arrivals(group, threads), places.shape)
         for place, expected in zip(places, counts, strict=True):
             group.barriers[int(place)] = Barrier(int(expected), int(expected))
+            group.shown.discard(int(place))
 
     return init
 
@@ -115,6 +116,7 @@ def copy(i: Instruction) -> Step | None:
                 values[inside] = group.grid.memory.load(places_from[inside], dtype)
             array, index = shared_view(group, places, dtype)
             array[index] = values
+            group.unshown[places[:, None] + np.arange(size)] = True
 
         group.later(numbers(threads), work)
 
@@ -147,7 +149,7 @@ def proxy(i: Instruction) -> Step | None:
     if i.name != "fence" or i.modifiers[0] != "proxy":
         return None
     if i.modifiers[1].startswith("async"):
-        return lambda group, threads: group.shown.update(group.barriers)
+        return _show
     assert "acquire" in i.modifiers, i.text
     where = address(i.operands[0])
 
@@ -157,10 +159,17 @@ def proxy(i: Instruction) -> Step | None:
     return acquire
 
 
+def _show(group: Group, threads: Any) -> None:
+    group.shown.update(group.barriers)
+    group.unshown[:] = False
+
+
 def bulk_copy(i: Instruction) -> Step | None:
     """``cp.async.bulk.tensor``: a box of a tensor to shared memory, by each thread that asks."""
     if i.name != "cp" or "bulk" not in i.modifiers:
         return None
+    if "commit_group" in i.modifiers or "wait_group" in i.modifiers:
+        return lambda group, threads: None  # of copies that write; there are none
     assert "tensor" in i.modifiers, i.text
     assert "mbarrier::complete_tx::bytes" in i.modifiers, i.text
     to, source, where = i.operands[0], i.operands[1], i.operands[2]

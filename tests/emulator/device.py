@@ -73,7 +73,7 @@ class Emulator:
         self.programs = SimpleNamespace(launch=self._launch)
         self.maps_host_memory = False
         # What a queue has.
-        self.in_order, self.queue = True, None
+        self.in_order, self.queue, self.own_queue = True, None, None
         self.counters = np.zeros(1 << 16, np.uint32)
 
     @classmethod

@@ -86,6 +86,7 @@ class Group:
         registers: Their bits, by name, for each thread.
         barriers: By address.
         shown, acquired: Barriers that the copy engine has been shown, and tensor maps.
+        unshown: Bytes that were written by threads, and that no fence has shown to the matrix unit.
         copies: What is asynchronous and not done: what to do, and the threads' commit groups.
         copied: How much of that there has been.
         commits: Commit groups of copies that each thread has closed.
@@ -99,6 +100,7 @@ class Group:
     barriers: dict[int, Barrier] = field(default_factory=dict)
     shown: set[int] = field(default_factory=set)
     acquired: set[int] = field(default_factory=set)
+    unshown: Any = field(init=False)
     copies: deque[tuple[Any, Any, Any]] = field(default_factory=deque)
     copied: int = 0
     commits: Any = field(init=False)
@@ -109,6 +111,7 @@ class Group:
 
     def __post_init__(self) -> None:
         self.shared = np.full(self.grid.kernel.shared_bytes, 0xFF, np.uint8)
+        self.unshown = np.zeros(self.shared.size, np.bool_)
         self.commits = np.zeros(self.grid.size, np.int64)
 
     def run(self) -> None:

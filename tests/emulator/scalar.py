@@ -288,6 +288,7 @@ def access(i: Instruction) -> Step | None:
         if shared:
             array, index = shared_view(group, at, vector)
             array[index] = values
+            group.unshown[np.asarray(at)[:, None] + np.arange(vector.itemsize)] = True
         else:
             group.grid.memory.store(at, values)
 

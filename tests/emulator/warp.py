@@ -184,6 +184,8 @@ def _warpgroup_product(i: Instruction) -> Step:
                 _places(_same(get(group, some)), extent, k, kind, bool(turn))
                 for get, extent, turn in zip(descriptors, (m, n), turns, strict=True)
             ]
+            if any(group.unshown[at].any() for at in places):
+                raise Fault("the matrix unit was not shown what threads have written")
             reads = group.products.setdefault(first, [[]])[-1]
             reads += [(at, group.shared[at].copy()) for at in places]
             A, B = (_values(group, at, kind) for at in places)

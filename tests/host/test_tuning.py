@@ -132,7 +132,7 @@ def test_missing_file_is_ignored_with_one_warning(tmp_path: Path) -> None:
     [
         {"tile": 1 << 20, "unroll": 1},
         {"tile": 16, "unroll": 0},
-        {"tile": 16},
+        {"unroll": 1},
         {"tile": 16, "unroll": 1, "extra": 1},
         {"tile": "16", "unroll": 1},
         {"tile": None, "unroll": 1},
@@ -164,5 +164,6 @@ def test_policy_error_names_every_broken_limit() -> None:
 def test_policy_round_trip() -> None:
     policy = TilePolicy(32, 2)
     assert TilePolicy.from_dict(policy.to_dict()) == policy
+    assert TilePolicy.from_dict({"tile": 32}) == TilePolicy(32)  # from before there was unroll
     with pytest.raises(PolicyError, match="fields missing or unknown: tile, width"):
         TilePolicy.from_dict({"width": 3, "unroll": 1})

@@ -20,7 +20,7 @@ class Lines:
         elem: The element in memory.
         extent: Rows of A (columns of B) of the tile.
         across: Whether k runs across the lines, not along them.
-        copiers: Work-items that copy it.
+        copiers: Work-items that copy it, 16 bytes at a time (not boxes).
         offset_type: C type that byte offsets inside a tile fit.
     """
 

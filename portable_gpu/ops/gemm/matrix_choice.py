@@ -18,7 +18,7 @@ _FIXED = 6.0  # filling the stages and storing a tile, per tile of a group
 _MEETING = 3.0  # the parts of a tile wait for each other
 _SUM = 2.0  # a part of a large tile, written and read
 MOST_BATCH = 65535
-_MOST_BOXED = 1 << 31  # the copy engine counts elements in 32 bits
+_MOST_BOXED = (1 << 31) - 4096  # the copy engine counts in 32 bits, and whole steps of each piece
 
 
 def choose_matrix(problem: GemmProblem, target: Target, table: TuningTable) -> GemmChoice | None:
@@ -38,7 +38,7 @@ def choose_matrix(problem: GemmProblem, target: Target, table: TuningTable) -> G
         name = f"gemm_{kernel}_split" if form.parts > 1 else f"gemm_{kernel}"
         row = table.choose(name, kind, target, form.elem, shape_class, default)
         policy = row.policy
-        if isinstance(policy, WgmmaPolicy) and max(p.m, p.n, form.parts * p.k) >= _MOST_BOXED:
+        if isinstance(policy, WgmmaPolicy) and max(p.m, p.n, form.parts * p.k) > _MOST_BOXED:
             policy = replace(policy, bulk=False)
         if not all(policy.limits(target, form.elem).values()):
             continue

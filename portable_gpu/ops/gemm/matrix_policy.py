@@ -33,7 +33,7 @@ class WgmmaPolicy(Policy):
         flush: Steps of k, of 128 bytes of each piece, after which the matrix unit's sums, which
             truncate, are added to registers, which round; 0 for never.
         bulk: Whether the copy engine brings the operands, box by box, and not work-items, 16 bytes
-            by 16 bytes; where it can (see :class:`~portable_gpu.ops.gemm.lines.Lines`).
+            by 16 bytes.
     """
 
     consumers: int
@@ -111,6 +111,8 @@ class WgmmaPolicy(Policy):
             "tile_n is 64, 128, 192 or 256": self.tile_n in (64, 128, 192, 256),
             "stages is at least 3": self.stages >= 3,
             "band is at least 1": self.band >= 1,
+            "the target's copy engine can be told of tensors": not self.bulk or target.tensor_maps,
+            "boxes have at most 256 lines": not self.bulk or max(self.tile_m, self.tile_n) <= 256,
             f"the sums ({sums} registers) leave 24 of {share}": sums + 24 <= share,
             f"local memory ({local} bytes) is at most {target.static_local_mem}": (
                 local <= target.static_local_mem

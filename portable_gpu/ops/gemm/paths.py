@@ -9,6 +9,7 @@ from math import gcd
 from typing import Any
 
 import numpy as np
+import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import PRECISIONS, check_precision, element
@@ -59,8 +60,8 @@ def make_path(engine: Engine, problem: GemmProblem) -> GemmPath:
         if works(engine, problem, isinstance(policy, WgmmaPolicy) and policy.bulk):
             try:
                 return MatrixGemm(engine, problem, choice)
-            except BuildError as error:
-                warnings.warn(f"matrix units are not used: {error}", stacklevel=2)
+            except (BuildError, cl.Error) as error:
+                warnings.warn(f"{choice.path} by {policy} is not used: {error}", stacklevel=2)
     pairs = takes_pairs(problem, engine.target) and works_in_pairs(engine, problem)
     return SimtGemm(engine, problem, pairs=pairs)
 
@@ -132,7 +133,9 @@ def explain(
             path, kernels = "packed, whole", _KERNELS["packed, whole"]
             why += "; each product is small enough for one work-item"
     elif choice.policy is not None:
-        if not isinstance(choice.policy, GemmPolicy):
+        if isinstance(choice.policy, GemmPolicy):
+            policy = specialization_of(problem, choice, target).policy
+        else:
             texts = matrix.specializations_of(problem, choice, target)
             kernels = tuple(dict.fromkeys(spec.name for spec in texts))
         details = {

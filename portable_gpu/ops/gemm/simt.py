@@ -69,11 +69,13 @@ class SimtGemm:
         if choice.transposed:
             problem = problem.transpose()
         self.problem = problem
-        self.choice = choice
         self.pairs = pairs
         self._spec = specialization_of(
             problem, choice, engine.target, aligned=not engine.maps_host_memory, pairs=pairs
         )
+        policy = self._spec.policy  # what elements are like may change the choice's
+        assert policy is None or isinstance(policy, GemmPolicy)
+        self.choice = replace(choice, policy=policy)
         self._ab = [*parameters(problem.a), *parameters(problem.b)]
         scalar = scalar_type(problem)
         self._out = parameters(problem.c)
@@ -83,11 +85,10 @@ class SimtGemm:
         self._batch = batch_parameters(problem)
         self._space: SplitSpace | None = None
         self._launches: list[Launch] = []
-        if choice.policy is None:
+        if policy is None:
             self._direct(engine)
         else:
-            assert isinstance(choice.policy, GemmPolicy)
-            self._tiled(engine, choice.policy)
+            self._tiled(engine, policy)
 
     def enqueue(
         self,
@@ -195,6 +196,7 @@ def specialization_of(
     a, b = _panels(problem, policy, aligned, pairs)
     if policy.asynchronous and not copies_as_it_is(problem, (a, b)):
         policy = replace(policy, asynchronous=False, buffers=2)
+        policy.check(target, problem.compute)
         a, b = _panels(problem, policy, aligned, pairs)
     tile = register_tile(policy, problem.compute, pairs)
     length = split_length(problem.k, choice.splits, policy.tile_k)

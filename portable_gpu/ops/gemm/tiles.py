@@ -359,7 +359,7 @@ def panel(
 def copies_as_it_is(problem: GemmProblem, panels: Sequence[Panel]) -> bool:
     """Whether panels can come to local memory by asynchronous copies, which change nothing."""
     return all(
-        panel.elem.value == problem.compute.value
+        panel.elem.name == problem.compute.name
         and not (panel.conj or panel.pairs)
         and panel.aligned
         and panel.copied_bytes in (4, 8, 16)
