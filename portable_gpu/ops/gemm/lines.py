@@ -7,8 +7,9 @@ from math import gcd
 from typing import Literal
 
 from portable_gpu.dtypes import Element
-from portable_gpu.ops.gemm.matrix_format import Side
+from portable_gpu.ops.gemm.matrix_format import Side, strides
 from portable_gpu.ops.gemm.matrix_policy import LINE
+from portable_gpu.ops.gemm.problem import Operand
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,14 @@ class Lines:
     across: bool
     copiers: int
     offset_type: Literal["uint", "long"]
+
+    @classmethod
+    def of(cls, name: Side, operand: Operand, extent: int, across: bool, copiers: int) -> Lines:
+        """The lines of an operand that is read as it lies."""
+        steps, itemsize = strides(operand, name), operand.elem.itemsize
+        near = max(steps) * max(extent, LINE // itemsize) * itemsize < 1 << 31
+        offset_type: Literal["uint", "long"] = "uint" if near and min(steps) >= 0 else "long"
+        return cls(name, operand.elem, extent, across, copiers, offset_type)
 
     @property
     def type(self) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.gemm.choice import GemmChoice, split_length
 from portable_gpu.ops.gemm.lines import Lines
-from portable_gpu.ops.gemm.matrix_format import Side, format_of, strides
+from portable_gpu.ops.gemm.matrix_format import Side, format_of
 from portable_gpu.ops.gemm.matrix_policy import MatrixPolicy, WgmmaPolicy
 from portable_gpu.ops.gemm.operands import (
     BUFFER,
@@ -155,12 +155,7 @@ def arrange(
             operands[side] = repack.result(problem.batch)
             starts[side] = elements
             elements += repack.elements
-        steps = strides(operands[side], side)
-        far = max(steps) * max(tile, form.depth) * operands[side].elem.itemsize
-        offset_type: Literal["uint", "long"] = (
-            "uint" if min(steps) >= 0 and far < 1 << 31 else "long"
-        )
-        lines[side] = Lines(side, form.elem, tile, bool(across), policy.copiers, offset_type)
+        lines[side] = Lines.of(side, operands[side], tile, across, policy.copiers)
         if by_engine:
             k = repacks[side].parts * repacks[side].pitch if repacked else problem.k
             maps.append(TensorMap.of(operands[side], lines[side], extent, k, target))
