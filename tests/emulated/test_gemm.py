@@ -178,6 +178,7 @@ def test_mma_of_an_a100() -> None:
 @pytest.mark.parametrize("elem", [F16, F32, F64], ids=lambda e: e.name)
 @pytest.mark.parametrize("name", SHAPE_CLASSES)
 def test_register_tiles(gpu: Emulator, name: str, elem: Element) -> None:
+    gpu.races = True
     for trans, splits, whole in [("NN", 1, 0), ("TT", 1, 0), ("NT", 2, 0), ("TN", 2, 1)]:
         p = problem(140, 76, 72, elem, trans)
         policy = GemmPolicy.for_shape_class(gpu.target, p.compute, name)
@@ -188,6 +189,7 @@ def test_register_tiles(gpu: Emulator, name: str, elem: Element) -> None:
 @pytest.mark.parametrize("buffers", [2, 3, 4])
 @pytest.mark.parametrize("name", SHAPE_CLASSES)
 def test_register_tiles_with_asynchronous_copies(either: Emulator, name: str, buffers: int) -> None:
+    either.races = True
     for trans, sizes in [("NN", (140, 76, 72)), ("TT", (140, 76, 67)), ("NT", (131, 77, 35))]:
         p = problem(*sizes, F32, trans)
         policy = GemmPolicy.for_shape_class(either.target, F32, name)
@@ -212,6 +214,16 @@ def test_asynchronous_copies_where_elements_stay_as_they_are(elem: Element, tran
     assert taken.buffers == (3 if elem == F64 else 2)
 
 
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_barrier_left_out_is_seen(gpu: Emulator, asynchronous: bool) -> None:
+    gpu.races, gpu.edit = True, partial(re.sub, r"bar\.sync\s+0;", "")
+    p = problem(70, 75, 300, F32)
+    policy = GemmPolicy.for_shape_class(gpu.target, p.compute, "small")
+    choice = GemmChoice("", replace(policy, asynchronous=asynchronous))
+    with pytest.raises(Fault, match="a warp reads what another has written"):
+        check(SimtGemm(gpu, p, choice), gpu, p, "NN")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("buffers", [2, 3, 4])
 def test_a_wait_for_too_few_copies_is_seen(buffers: int) -> None:
     gpu = Emulator.of("sm_90")
@@ -227,6 +239,7 @@ def test_a_wait_for_too_few_copies_is_seen(buffers: int) -> None:
 
 @pytest.mark.parametrize("trans", TRANSPOSES)
 def test_few_columns(gpu: Emulator, trans: str) -> None:
+    gpu.races = True
     for m, n, k in [(264, 8, 512), (136, 1, 1000), (40, 3, 4096), (17, 16, 48)]:
         p = problem(m, n, k, F16, trans)
         if trans[0] == "N" or m % 8 == 0:

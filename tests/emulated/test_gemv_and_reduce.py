@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(missing is not None, reason=str(missing))
 
 @pytest.fixture(params=["sm_60", "sm_90"])
 def gpu(request: pytest.FixtureRequest) -> Emulator:
-    return Emulator.of(request.param)
+    return Emulator.of(request.param, races=True)
 
 
 def whole_numbers(shape: Any, dtype: str) -> Any:

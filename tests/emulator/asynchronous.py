@@ -103,7 +103,7 @@ def copy(i: Instruction) -> Step | None:
         total = count(threads)
         places = np.broadcast_to(to(group, threads), total).copy()
         places_from = np.broadcast_to(source(group, threads), total).copy()
-        there = np.full(total, size, np.uint32)
+        who, there = numbers(threads), np.full(total, size, np.uint32)
         if existing is not None:
             there[:] = existing(group, threads)
             if np.any((there != 0) & (there != size)):
@@ -116,9 +116,13 @@ def copy(i: Instruction) -> Step | None:
                 values[inside] = group.grid.memory.load(places_from[inside], dtype)
             array, index = shared_view(group, places, dtype)
             array[index] = values
+            if group.races is not None:
+                group.races.write(places, size, who)
             group.unshown[places[:, None] + np.arange(size)] = True
 
-        group.later(numbers(threads), work)
+        if group.races is not None:  # from now on nobody may read what was there
+            group.races.write(places, size, who)
+        group.later(who, work)
 
     return step
 

@@ -54,6 +54,7 @@ class Emulator:
     Attributes:
         machine: Which GPU.
         late: Whether asynchronous copies are done as late as can be, or at once.
+        races: Whether to look for races between warps (not in kernels with ``mbarrier``).
         edit: What is changed in each kernel's PTX, to plant a bug.
         launches: Kernels launched so far, by name of their template.
         counters: What kernels leave at zero.
@@ -62,6 +63,7 @@ class Emulator:
 
     machine: Machine
     late: bool = True
+    races: bool = False
     edit: Callable[[str], str] = str
 
     def __post_init__(self) -> None:
@@ -77,9 +79,9 @@ class Emulator:
         self.counters = np.zeros(1 << 16, np.uint32)
 
     @classmethod
-    def of(cls, name: str, late: bool = True) -> Emulator:
+    def of(cls, name: str, late: bool = True, races: bool = False) -> Emulator:
         """A GPU by its name: ``sm_90``."""
-        return cls(next(machine for machine in machines() if machine.name == name), late)
+        return cls(next(machine for machine in machines() if machine.name == name), late, races)
 
     def allocate(self, nbytes: int) -> Any:
         """A buffer of the caller's own."""
@@ -125,7 +127,7 @@ class Emulator:
             assert next(left_buffers, None) is next(left_scalars, None) is None
             self.launches.append(spec.name)
             groups = (global_size[0] // size, across)
-            grid = Grid(kernel, steps, self.memory, arguments, groups, size, self.late)
+            grid = Grid(kernel, steps, self.memory, arguments, groups, size, self.late, self.races)
             with np.errstate(all="ignore"):
                 for y in range(groups[1]):
                     for x in range(groups[0]):

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from emulator.memory import Fault, Memory, whole
+from emulator.races import Races
 from emulator.text import Address, Constant, Instruction, Kernel, Operand, Register, Symbol
 
 #: What executes an instruction for some threads; of a wait, it gives which of them go on.
@@ -64,6 +65,7 @@ class Grid:
         arguments: The bits of each parameter.
         groups, size: Work-groups, and threads of each.
         late: Whether asynchronous copies are done when somebody has to wait, not at once.
+        races: Whether to look for races between warps.
     """
 
     kernel: Kernel
@@ -73,6 +75,7 @@ class Grid:
     groups: tuple[int, int]
     size: int
     late: bool
+    races: bool
 
 
 @dataclass
@@ -86,6 +89,7 @@ class Group:
         registers: Their bits, by name, for each thread.
         barriers: By address.
         shown, acquired: Barriers that the copy engine has been shown, and tensor maps.
+        races: Who touched shared memory since the last barrier.
         unshown: Bytes that were written by threads, and that no fence has shown to the matrix unit.
         copies: What is asynchronous and not done: what to do, and the threads' commit groups.
         copied: How much of that there has been.
@@ -100,6 +104,7 @@ class Group:
     barriers: dict[int, Barrier] = field(default_factory=dict)
     shown: set[int] = field(default_factory=set)
     acquired: set[int] = field(default_factory=set)
+    races: Races | None = field(init=False)
     unshown: Any = field(init=False)
     copies: deque[tuple[Any, Any, Any]] = field(default_factory=deque)
     copied: int = 0
@@ -111,6 +116,7 @@ class Group:
 
     def __post_init__(self) -> None:
         self.shared = np.full(self.grid.kernel.shared_bytes, 0xFF, np.uint8)
+        self.races = Races(self.shared.size) if self.grid.races else None
         self.unshown = np.zeros(self.shared.size, np.bool_)
         self.commits = np.zeros(self.grid.size, np.int64)
 
@@ -195,6 +201,8 @@ class Group:
         gathered = self._gathered.setdefault(number, [])
         gathered.append((at, threads))
         if sum(some.size for _, some in gathered) == (rest[0] if rest else self.grid.size):
+            if self.races is not None and not rest:
+                self.races.barrier()
             for place, some in self._gathered.pop(number):
                 self._join(place + 1, some)
 

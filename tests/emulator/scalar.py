@@ -269,6 +269,8 @@ def access(i: Instruction) -> Step | None:
             if shared:
                 array, index = shared_view(group, at, vector)
                 values = array[index]
+                if group.races is not None:
+                    group.races.read(at, vector.itemsize, numbers(threads))
             else:
                 values = group.grid.memory.load(at, vector)
             for n, put in enumerate(puts):
@@ -288,6 +290,8 @@ def access(i: Instruction) -> Step | None:
         if shared:
             array, index = shared_view(group, at, vector)
             array[index] = values
+            if group.races is not None:
+                group.races.write(at, vector.itemsize, numbers(threads))
             group.unshown[np.asarray(at)[:, None] + np.arange(vector.itemsize)] = True
         else:
             group.grid.memory.store(at, values)
