@@ -39,23 +39,7 @@ from functools import partial
     ${store_panels("0")}
     barrier(CLK_LOCAL_MEM_FENCE);
     int buffer = 0;
-% if policy.prefetch_local:
-    ${registers.declare(tile, "p")}
-    ${registers.declare(tile, "q")}
-    ${registers.point("0")}
-    ${registers.fetch(tile, "p", 0)}
-% endif
-    for (int step = 0; step < tiles; ++step) {
-        ${next_panels()}
-        ${"" if policy.prefetch else store_next()}
-% if policy.prefetch_local:
-        ${registers.steps_ahead(tile, a.depth, capture(turn))}
-% else:
-        ${registers.point("buffer")}
-        ${registers.steps(tile, a.depth)}
-        ${turn()}
-% endif
-    }
+    ${walk(next_of_two, turn)}
 </%def>
 
 <%def name="copied_ahead()">
@@ -69,6 +53,11 @@ from functools import partial
     COPIES_WAIT(${buffers - 2});
     barrier(CLK_LOCAL_MEM_FENCE);
     int buffer = 0, free_buffer = ${buffers - 1};
+    ${walk(next_copies, turn_round)}
+</%def>
+
+## All steps: `bring_next` sends for panels, `to_next` brings those of the next step into reach.
+<%def name="walk(bring_next, to_next)">
 % if policy.prefetch_local:
     ${registers.declare(tile, "p")}
     ${registers.declare(tile, "q")}
@@ -76,17 +65,13 @@ from functools import partial
     ${registers.fetch(tile, "p", 0)}
 % endif
     for (int step = 0; step < tiles; ++step) {
-        if (step + ${buffers - 1} < tiles) {
-            ${copy(f"step + {buffers - 1}", "free_buffer")}
-        }
-        COPIES_COMMIT();
-        free_buffer = buffer;
+        ${bring_next()}
 % if policy.prefetch_local:
-        ${registers.steps_ahead(tile, a.depth, capture(turn_round))}
+        ${registers.steps_ahead(tile, a.depth, capture(to_next))}
 % else:
         ${registers.point("buffer")}
         ${registers.steps(tile, a.depth)}
-        ${turn_round()}
+        ${to_next()}
 % endif
     }
 </%def>
@@ -137,6 +122,19 @@ from functools import partial
         if (step + 1 < tiles) {
             ${store_panels("(buffer ^ 1)")}
         }
+</%def>
+
+<%def name="next_of_two()">
+        ${next_panels()}
+        ${"" if policy.prefetch else store_next()}
+</%def>
+
+<%def name="next_copies()">
+        if (step + ${policy.buffers - 1} < tiles) {
+            ${copy(f"step + {policy.buffers - 1}", "free_buffer")}
+        }
+        COPIES_COMMIT();
+        free_buffer = buffer;
 </%def>
 
 ## To the panels of the next step.

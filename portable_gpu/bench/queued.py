@@ -8,13 +8,11 @@ does), and the time begins when that kernel ends.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import pyopencl as cl
 
-from portable_gpu.bench.operands import Array
 from portable_gpu.bench.prepared import Call, Prepared
 from portable_gpu.codegen.specialization import specialize
 from portable_gpu.errors import PortableGPUError
@@ -28,14 +26,9 @@ _LEAST = 1e-3  # seconds
 class Queued(Prepared):
     """Calls that enqueue their work on an engine's queue."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        calls: Sequence[Call],
-        fetch: Callable[[Any], Array] = lambda result: np.asarray(result.get()),
-    ) -> None:
-        """``fetch`` brings a result to NumPy."""
-        super().__init__(calls, engine.queue.finish, fetch)
+    def __init__(self, engine: Engine, calls: Sequence[Call]) -> None:
+        """``calls`` give arrays on the device, or nothing that is asked for."""
+        super().__init__(calls, engine.queue.finish, lambda result: np.asarray(result.get()))
         self._hold = engine.plan("hold the device", lambda: Hold(engine))
         self._length = _LEAST
 

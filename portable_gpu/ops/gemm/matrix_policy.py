@@ -204,8 +204,7 @@ class MmaPolicy(Policy):
         return {
             "the target has matrix units": target.matrix_units != "",
             "stages is at least 3": self.stages >= 3,
-            "blocks is even, for fragments to be read ahead": not self.ahead
-            or self.blocks % 2 == 0,
+            "blocks is even where fragments are read ahead": self.blocks % 2 == 0 or not self.ahead,
             f"a group ({self.group_size}) has at most {target.max_work_group_size} work-items": (
                 self.group_size <= target.max_work_group_size
             ),
