@@ -4,7 +4,8 @@
 ## lines: portable_gpu.ops.gemm.lines.Lines.  A tensor map (see tensor_map) says where lines lie, from
 ## address 0 on: its third and fourth dimension are steps of 16 bytes and of 2^35, by which a box gets
 ## to the product's own matrix.  (NVIDIA's manual has dimensions that do not overlap; the engine only
-## adds.)  What is outside of that matrix comes as zeros.
+## adds.)  What is outside of that matrix comes as zeros; of a box that is wholly outside it touches the
+## map's own address, where there is nothing (seen on an H200), so such a box is never asked for.
 <%def name="parameters()">, __global const uint *a_map, __global const uint *b_map</%def>
 
 <%def name="define()">
@@ -32,9 +33,18 @@ static inline void copy_box(uint to, __global const uint *map, int along, int li
 <% n = lines.name %>
 % for i in range(lines.boxes):
 % if lines.across:
-    copy_box(${to} + ${128 * lines.depth * i}, ${n}_map, (int)${first} + ${lines.depth * i}, ${step}, (ulong)${n}, ${barrier});
+    copy_box(${to} + ${128 * lines.depth * i}, ${n}_map, ${within(first, lines.depth * i, "m" if n == "a" else "n")}, ${step}, (ulong)${n}, ${barrier});
 % else:
     copy_box(${to}, ${n}_map, ${step}, (int)${first}, (ulong)${n}, ${barrier});
 % endif
 % endfor
+</%def>
+
+## Where a tile's next box begins; where that is outside of the matrix, the first again.
+<%def name="within(first, ahead, extent)">\
+% if ahead:
+(int)(${first} + ${ahead} < ${extent} ? ${first} + ${ahead} : ${first})\
+% else:
+(int)${first}\
+% endif
 </%def>

@@ -11,7 +11,7 @@ from portable_gpu.targets.target import DeviceFacts, MatrixUnits, Source
 _LOCAL_KIB = {50: 64, 53: 64, 60: 64, 62: 64, 75: 64, 80: 164, 86: 100, 87: 164, 89: 100,
               90: 228, 100: 228, 103: 228, 120: 100}  # fmt: skip
 
-_CUDA_12_5 = 555  # its first driver
+_CUDA_12_7 = 565  # its first driver
 
 
 def _matches(facts: DeviceFacts) -> bool:
@@ -67,10 +67,10 @@ def _matrix_units(sm: int) -> tuple[MatrixUnits, str]:
 
 
 def _tensor_maps(sm: int, driver: str) -> tuple[bool, Source, str]:
-    """PTX tensormap.replace of sm_90a; before CUDA 12.5 its strides counted 16 bytes."""
+    """PTX tensormap.replace of sm_90a; before CUDA 12.7 its strides counted 16 bytes."""
     major = driver.partition(".")[0]
-    if sm != 90 or (major.isdigit() and int(major) < _CUDA_12_5):
-        return False, "derived", f"tensormap.replace of sm_90a, by drivers from {_CUDA_12_5} on"
+    if sm != 90 or (major.isdigit() and int(major) < _CUDA_12_7):
+        return False, "derived", f"tensormap.replace of sm_90a, by drivers from {_CUDA_12_7} on"
     return True, "derived" if major.isdigit() else "assumed", "PTX tensormap.replace (sm_90a)"
 
 

@@ -88,9 +88,12 @@ def copied_box(memory: Memory, at: Any, start: list[int], to: int) -> Any:
         places = places + along * strides[axis]
         inside = inside & (along >= 0) & (along < extents[axis])
     values = np.zeros((*shape, size), np.uint8)
+    tensor = int(fields["global_address"])
     if inside.any():
-        first = int(fields["global_address"]) + places[inside]
+        first = tensor + places[inside]
         values[inside] = memory.load(first[:, None] + np.arange(size), np.uint8)
+    else:
+        memory.load(np.array([tensor]), np.uint8)  # as an H200 does
     plain = values.reshape(-1)
     offset = to + np.arange(plain.size)
     swizzled = np.empty_like(plain)
