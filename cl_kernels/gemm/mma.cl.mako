@@ -19,6 +19,7 @@
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="split_k" file="/gemm/_split_k.cl.mako"/>
 <%namespace name="units" file="/gemm/_units.cl.mako"/>
+<%namespace name="lanes" file="/gemm/_lanes.cl.mako"/>
 <%namespace name="lines" file="/gemm/_lines.cl.mako"/>
 <%namespace name="mma" file="/gemm/_mma.cl.mako"/>
 <%namespace name="output" file="/gemm/_mma_output.cl.mako"/>
@@ -37,6 +38,9 @@ ${units.define(problem, pair)}
 ${units.barriers()}
 ${mma.instructions(target.matrix_units == 'wgmma')}
 ${lines.define()}
+% if wide:
+${lanes.exchange()}
+% endif
 
 % if split:
 ${split_k.define()}
@@ -110,7 +114,7 @@ ${mma.refill(b, f"b{j}", f"cols_at + {16 * j}")}
             ${split_k.meet(Sums([f"d{i}_{j}_{r}" for i in range(policy.blocks) for j in range(2 * policy.pairs) for r in range(4)], "double"),
                            "t", group, "product * (tiles_m * tiles_n) + tile", "part", "splits")}
 % endif
-${output.store(policy, pair, types["c"])}
+${output.store(policy, pair, wide, types["c"])}
         }
 }
 
