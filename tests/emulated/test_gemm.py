@@ -158,9 +158,8 @@ def test_boxes_of_lines_that_run_backwards_or_are_one(either: Emulator) -> None:
 
 @pytest.mark.parametrize("trans", TRANSPOSES)
 @pytest.mark.parametrize("name", MMA_CLASSES)
-@pytest.mark.parametrize("ahead", [False, True])
-def test_mma_in_double_precision(gpu: Emulator, name: str, trans: str, ahead: bool) -> None:
-    policy = replace(MmaPolicy.for_shape_class(name), ahead=ahead)
+def test_mma_in_double_precision(gpu: Emulator, name: str, trans: str) -> None:
+    policy = MmaPolicy.for_shape_class(name)
     for m, n, k, splits in [(136, 72, 120, 1), (65, 130, 67, 1), (130, 66, 200, 2), (9, 9, 16, 1)]:
         p = problem(m, n, k, F64, trans)
         check(by_matrix_units(gpu, p, policy, splits), gpu, p, trans)

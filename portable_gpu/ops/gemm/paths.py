@@ -22,7 +22,7 @@ from portable_gpu.ops.gemm.matrix import MatrixGemm
 from portable_gpu.ops.gemm.matrix_check import works, works_in_pairs, works_on_few_columns
 from portable_gpu.ops.gemm.matrix_choice import choose_matrix
 from portable_gpu.ops.gemm.matrix_format import format_of
-from portable_gpu.ops.gemm.matrix_policy import POLICIES, MatrixPolicy, MmaPolicy, WgmmaPolicy
+from portable_gpu.ops.gemm.matrix_policy import POLICIES, WgmmaPolicy
 from portable_gpu.ops.gemm.packed import (
     Form,
     PackedGemm,
@@ -214,18 +214,12 @@ def _matrix_specializations(
                 policy = kind.for_shape_class(name, parts=form.parts)
                 if all(policy.limits(target, form.elem).values()):
                     choices = [GemmChoice(form.kernel, policy, splits=splits) for splits in (1, 2)]
-                    other = _other_form(policy)
-                    choices += [replace(choice, policy=other) for choice in choices if other]
+                    if isinstance(policy, WgmmaPolicy):
+                        other = replace(policy, bulk=not policy.bulk)
+                        choices += [replace(choice, policy=other) for choice in choices]
                     for choice in choices:
                         found += matrix.specializations_of(p, choice, target)
     return found
-
-
-def _other_form(policy: MatrixPolicy) -> MatrixPolicy | None:
-    """A policy of the same sizes by the other text of its main loop, if it has two."""
-    if isinstance(policy, WgmmaPolicy):
-        return replace(policy, bulk=not policy.bulk)
-    return replace(policy, ahead=not policy.ahead) if isinstance(policy, MmaPolicy) else None
 
 
 def _packed(problem: GemmProblem, target: Target) -> list[Specialization]:
