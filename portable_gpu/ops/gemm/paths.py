@@ -133,9 +133,7 @@ def explain(
             path, kernels = "packed, whole", _KERNELS["packed, whole"]
             why += "; each product is small enough for one work-item"
     elif choice.policy is not None:
-        if isinstance(choice.policy, GemmPolicy):
-            policy = specialization_of(problem, choice, target).policy
-        else:
+        if not isinstance(choice.policy, GemmPolicy):
             texts = matrix.specializations_of(problem, choice, target)
             kernels = tuple(dict.fromkeys(spec.name for spec in texts))
         details = {
@@ -181,9 +179,6 @@ def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization
         row = shipped.choose("gemm", GemmPolicy, target, problem.compute, name, policy)
         for one in (policy, row.policy):
             choices.append(GemmChoice("tiled", one, shape_class=name))
-        if target.async_copies:
-            copied = replace(policy, asynchronous=True, buffers=3)
-            choices.append(GemmChoice("tiled", copied, shape_class=name))
     if value_bytes(problem.compute) >= 4:
         choices.append(GemmChoice("split-k", choices[1].policy, splits=2))
     pairs = takes_pairs(problem, target)
