@@ -9,6 +9,7 @@ from typing import Any
 import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.errors import PolicyError
 from portable_gpu.ops.gemm.choice import GemmChoice, split_length
 from portable_gpu.ops.gemm.lines import Lines
 from portable_gpu.ops.gemm.matrix_format import Side, format_of
@@ -135,9 +136,18 @@ class Arrangement:
 def arrange(
     problem: GemmProblem, policy: MatrixPolicy, target: Target, splits: int = 1
 ) -> Arrangement:
-    """Arrange a problem that :func:`format_of` has a format for."""
+    """Arrange a problem that :func:`format_of` has a format for.
+
+    Raises:
+        PolicyError: The stages of the policy do not hold whole steps of a value's pieces.
+    """
     form = format_of(problem, target)
     assert form is not None
+    if isinstance(policy, WgmmaPolicy) and not policy.holds(form.parts):
+        raise PolicyError(
+            f"{policy} has {policy.stages} stages; values of {form.parts} pieces take "
+            f"{2 * form.parts} or another multiple"
+        )
     repacks: dict[Side, Repack] = {}
     starts: dict[Side, int] = {}
     elements = 0

@@ -2,23 +2,44 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from portable_gpu.ops.gemm.choice import WORKSPACE, GemmChoice
-from portable_gpu.ops.gemm.matrix_format import format_of
-from portable_gpu.ops.gemm.matrix_policy import POLICIES, WgmmaPolicy
+from portable_gpu.ops.gemm.matrix_format import Format, format_of
+from portable_gpu.ops.gemm.matrix_policy import POLICIES, MatrixPolicy, WgmmaPolicy, classes_of
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.targets import Target
-from portable_gpu.tuning.table import TuningTable
+from portable_gpu.tuning.table import Choice, TuningTable
 
-# Fitted to 370 times of 30 shapes in float16 and float64 on one H200 (driver 580, November 2026),
-# in units of a step of the large tile: with these the choice takes 1.02 of the time of the best of
-# all classes and splits, and 1.11 at most.  For want of a measurement the same for `mfma`.
-_FIXED = 6.0  # filling the stages and storing a tile, per tile of a group
-_MEETING = 3.0  # the parts of a tile wait for each other
-_SUM = 2.0  # a part of a large tile, written and read
 MOST_BATCH = 65535
-_MOST_BOXED = (1 << 31) - 4096  # the copy engine counts in 32 bits, and whole steps of each piece
+
+
+@dataclass(frozen=True)
+class _Costs:
+    """What takes time besides multiplying, in units of a step of the large tile.
+
+    Attributes:
+        fixed: Filling the stages, per tile of a group.
+        store: Storing a large tile.
+        meeting: The parts of a tile wait for each other.
+        sum: A part of a large tile, written and read.
+    """
+
+    fixed: float
+    store: float
+    meeting: float
+    sum: float
+
+
+# Fitted on one H200 (driver 580, November 2026): of wgmma to 240 times of 15 shapes in float16,
+# where the choice takes 1.002 of the time of the best of all classes and splits, and 1.02 at most;
+# of mma to 370 of 30 shapes, 1.02 and 1.11.  For want of a measurement the same for mfma.
+_COSTS = {
+    "wgmma": _Costs(fixed=0.0, store=6.0, meeting=5.0, sum=2.0),
+    "mma": _Costs(fixed=6.0, store=0.0, meeting=3.0, sum=2.0),
+    "mfma": _Costs(fixed=6.0, store=0.0, meeting=3.0, sum=2.0),
+}
 
 
 def choose_matrix(problem: GemmProblem, target: Target, table: TuningTable) -> GemmChoice | None:
@@ -31,25 +52,18 @@ def choose_matrix(problem: GemmProblem, target: Target, table: TuningTable) -> G
     kernel, transposed = form.kernel, form.turned(p)
     m, n = (p.n, p.m) if transposed else (p.m, p.n)
     best: tuple[float, GemmChoice] | None = None
-    largest = 128 * 256 if kernel == "wgmma" else 128 * 128
-    kind, classes = POLICIES[kernel]
-    for shape_class, efficiency in classes.items():
-        default = kind.for_shape_class(shape_class, parts=form.parts)
-        name = f"gemm_{kernel}_split" if form.parts > 1 else f"gemm_{kernel}"
-        row = table.choose(name, kind, target, form.elem, shape_class, default)
-        policy = row.policy
-        if isinstance(policy, WgmmaPolicy) and max(p.m, p.n, form.parts * p.k) > _MOST_BOXED:
-            policy = replace(policy, bulk=False)
-        if not all(policy.limits(target, form.elem).values()):
-            continue
+    largest, costs = 128 * 256 if kernel == "wgmma" else 128 * 128, _COSTS[kernel]
+    for shape_class, row in fitting(p, form, target, table):
+        policy, efficiency = row.policy, classes_of(kernel, form.parts)[shape_class]
         tiles = p.batch_size * -(-m // policy.tile_m) * -(-n // policy.tile_n)
         steps = -(-p.k // form.depth)
         area = policy.tile_m * policy.tile_n / largest
         for splits in _splits(p, steps, tiles, target.compute_units):
             turns = -(-tiles * splits // target.compute_units)
-            time = turns * (area / efficiency * form.work * -(-steps // splits) + _FIXED)
+            step = area / efficiency * form.work
+            time = turns * (step * -(-steps // splits) + costs.store * area + costs.fixed)
             if splits > 1:
-                time += _MEETING + _SUM * area * (splits + turns)
+                time += costs.meeting + costs.sum * area * (splits + turns)
             if best is None or time < best[0]:
                 choice = GemmChoice(
                     path=kernel if splits == 1 else f"{kernel}, split-k",
@@ -64,6 +78,25 @@ def choose_matrix(problem: GemmProblem, target: Target, table: TuningTable) -> G
                 )
                 best = time, choice
     return None if best is None else best[1]
+
+
+def fitting(
+    problem: GemmProblem, form: Format, target: Target, table: TuningTable
+) -> Iterator[tuple[str, Choice[MatrixPolicy]]]:
+    """The kinds of product that have policies which fit the target, and their rows of the table."""
+    kind = POLICIES[form.kernel][0]
+    name = f"gemm_{form.kernel}_split" if form.parts > 1 else f"gemm_{form.kernel}"
+    longest = max(problem.m, problem.n, form.parts * problem.k)
+    for shape_class in classes_of(form.kernel, form.parts):
+        default = kind.for_shape_class(shape_class, parts=form.parts)
+        row = table.choose(name, kind, target, form.elem, shape_class, default)
+        policy = row.policy
+        if isinstance(policy, WgmmaPolicy):
+            if not policy.holds(form.parts):
+                continue
+            policy = policy.suited(target, longest)
+        if all(policy.limits(target, form.elem).values()):
+            yield shape_class, replace(row, policy=policy)
 
 
 def _splits(p: GemmProblem, steps: int, tiles: int, units: int) -> list[int]:

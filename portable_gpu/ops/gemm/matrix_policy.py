@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from portable_gpu.dtypes import Element
@@ -13,6 +13,7 @@ from portable_gpu.tuning.policy import Policy
 #: Bytes of a line of local memory: the matrix unit's widest swizzle.
 LINE = 128
 _WARPGROUP = 128
+_MOST_BOXED = (1 << 31) - 4096  # the copy engine counts in 32 bits, and whole steps of each piece
 #: Work-items of a wavefront.
 LANES = 64
 #: Registers that the sums of a wavefront may take: with more, two of them do not fit a SIMD of any
@@ -42,7 +43,7 @@ class WgmmaPolicy(Policy):
     stages: int
     band: int = 8
     flush: int = 0
-    bulk: bool = False
+    bulk: bool = True
 
     @property
     def tile_m(self) -> int:
@@ -59,6 +60,15 @@ class WgmmaPolicy(Policy):
         """Work-items that copy lines, or tell the copy engine to."""
         return 32 if self.bulk else _WARPGROUP
 
+    def suited(self, target: Target, longest: int) -> WgmmaPolicy:
+        """The same; work-items copy where the copy engine cannot (``longest``: of the extents)."""
+        bulk = self.bulk and target.tensor_maps and longest <= _MOST_BOXED
+        return replace(self, bulk=bulk)
+
+    def holds(self, parts: int) -> bool:
+        """Whether the stages are whole steps of so many pieces, and two: with fewer all wait."""
+        return self.stages % parts == 0 and self.stages >= 2 * parts
+
     def local_bytes(self, elem: Element) -> int:
         """Local memory of a group, whatever the element."""
         return self.stages * (LINE * (self.tile_m + self.tile_n) + 16)
@@ -72,11 +82,11 @@ class WgmmaPolicy(Policy):
     @classmethod
     def default(cls, target: Target, elem: Element) -> WgmmaPolicy:
         """The policy of large products."""
-        return cls.for_shape_class("large")
+        return cls.for_shape_class("large").suited(target, 1)
 
     @classmethod
     def for_shape_class(cls, shape_class: str, parts: int = 1) -> WgmmaPolicy:
-        """The default of one of :data:`WGMMA_CLASSES`.
+        """The default of one of :func:`classes_of`.
 
         Args:
             shape_class: Its name.
@@ -316,13 +326,14 @@ class MfmaPolicy(Policy):
 MatrixPolicy: TypeAlias = WgmmaPolicy | MmaPolicy | MfmaPolicy
 
 #: Consumers, tile_n and stages; and the sizes of MmaPolicy and MfmaPolicy, of the kinds of product
-#: that have policies of their own.
+#: that have policies of their own.  Few tiles wait for memory: what one group has under way counts.
 _CLASSES = {
     "large": (2, 256, 4),
     "wide": (2, 192, 4),
-    "medium": (2, 128, 4),
-    "small": (1, 128, 4),
-    "tiny": (1, 64, 4),
+    "broad": (3, 192, 3),
+    "medium": (2, 128, 6),
+    "small": (1, 128, 8),
+    "tiny": (1, 64, 6),
 }
 _MMA_CLASSES = {"large": (2, 4, 4, 2, 4), "medium": (2, 4, 2, 2, 4), "small": (2, 2, 2, 2, 4)}
 _MFMA_CLASSES = {
@@ -330,8 +341,12 @@ _MFMA_CLASSES = {
     "medium": (2, 2, 32, 64, 1),
     "small": (2, 2, 32, 32, 2),
 }
-#: Those kinds, and how much of the large tile's rate theirs reach (measured on one H200).
-WGMMA_CLASSES = {"large": 1.0, "wide": 0.97, "medium": 0.86, "small": 0.6, "tiny": 0.4}
+#: Those kinds, and how much of the large tile's rate theirs reach (measured on one H200); of values
+#: in pieces, how much of the medium one's.
+WGMMA_CLASSES = {
+    "large": 1.0, "wide": 0.98, "broad": 1.02, "medium": 0.89, "small": 0.62, "tiny": 0.45,
+}  # fmt: skip
+_PIECES_CLASSES = {"medium": 1.0, "small": 0.86, "tiny": 0.9}
 MMA_CLASSES = {"large": 1.0, "medium": 0.95, "small": 0.58}
 #: The same, not measured: by the elements that a tile brings for each multiplication.
 MFMA_CLASSES = {"large": 1.0, "medium": 0.75, "small": 0.5}
@@ -341,3 +356,13 @@ POLICIES: dict[str, tuple[type[MatrixPolicy], dict[str, float]]] = {
     "mma": (MmaPolicy, MMA_CLASSES),
     "mfma": (MfmaPolicy, MFMA_CLASSES),
 }
+
+
+def classes_of(kernel: str, parts: int) -> dict[str, float]:
+    """The kinds of product that have policies of their own on a main loop, and their rates.
+
+    Args:
+        kernel: The main loop.
+        parts: Pieces that values are split into.
+    """
+    return POLICIES[kernel][1] if parts == 1 else _PIECES_CLASSES

@@ -20,9 +20,9 @@ from portable_gpu.ops.gemm.binding import compute_element
 from portable_gpu.ops.gemm.choice import GemmChoice, choose
 from portable_gpu.ops.gemm.matrix import MatrixGemm
 from portable_gpu.ops.gemm.matrix_check import works, works_in_pairs, works_on_few_columns
-from portable_gpu.ops.gemm.matrix_choice import choose_matrix
+from portable_gpu.ops.gemm.matrix_choice import choose_matrix, fitting
 from portable_gpu.ops.gemm.matrix_format import format_of
-from portable_gpu.ops.gemm.matrix_policy import POLICIES, WgmmaPolicy
+from portable_gpu.ops.gemm.matrix_policy import WgmmaPolicy
 from portable_gpu.ops.gemm.packed import (
     Form,
     PackedGemm,
@@ -204,16 +204,13 @@ def _matrix_specializations(
             form = format_of(p, target)
             if form is None:
                 continue
-            kind, classes = POLICIES[form.kernel]
-            for name in classes:
-                policy = kind.for_shape_class(name, parts=form.parts)
-                if all(policy.limits(target, form.elem).values()):
-                    choices = [GemmChoice(form.kernel, policy, splits=splits) for splits in (1, 2)]
-                    if isinstance(policy, WgmmaPolicy):
-                        other = replace(policy, bulk=not policy.bulk)
-                        choices += [replace(choice, policy=other) for choice in choices]
-                    for choice in choices:
-                        found += matrix.specializations_of(p, choice, target)
+            for _, row in fitting(p, form, target, TuningTable([])):
+                choices = [GemmChoice(form.kernel, row.policy, splits=splits) for splits in (1, 2)]
+                if isinstance(row.policy, WgmmaPolicy) and row.policy.bulk:
+                    by_lines = replace(row.policy, bulk=False)
+                    choices += [replace(choice, policy=by_lines) for choice in choices]
+                for choice in choices:
+                    found += matrix.specializations_of(p, choice, target)
     return found
 
 

@@ -10,9 +10,9 @@ from portable_gpu.ops.gemm import skinny_mma
 from portable_gpu.ops.gemm.choice import WORKSPACE, GemmChoice
 from portable_gpu.ops.gemm.matrix import MatrixGemm
 from portable_gpu.ops.gemm.matrix_check import works, works_on_few_columns
-from portable_gpu.ops.gemm.matrix_choice import MOST_BATCH
+from portable_gpu.ops.gemm.matrix_choice import MOST_BATCH, fitting
 from portable_gpu.ops.gemm.matrix_format import format_of
-from portable_gpu.ops.gemm.matrix_policy import POLICIES, MatrixPolicy
+from portable_gpu.ops.gemm.matrix_policy import MatrixPolicy
 from portable_gpu.ops.gemm.packed import PackedChoice, PackedGemm, packed_choices
 from portable_gpu.ops.gemm.path import GemmPath
 from portable_gpu.ops.gemm.policy import SHAPE_CLASSES, GemmPolicy, value_bytes
@@ -121,16 +121,11 @@ def _matrix_tiles(engine: Engine, p: GemmProblem) -> Iterator[GemmChoice]:
     target, form = engine.target, format_of(p, engine.target)
     if form is None or p.batch_size > MOST_BATCH or not works(engine, p):
         return
-    kind, classes = POLICIES[form.kernel]
-    kernel = f"gemm_{form.kernel}_split" if form.parts > 1 else f"gemm_{form.kernel}"
     turned = form.turned(p)
     m, n = (p.n, p.m) if turned else (p.m, p.n)
     steps = -(-p.k // form.depth)
-    for name in classes:
-        default = kind.for_shape_class(name, parts=form.parts)
-        policy = engine.table.choose(kernel, kind, target, form.elem, name, default).policy
-        if not all(policy.limits(target, form.elem).values()):
-            continue
+    for name, row in fitting(p, form, target, engine.table):
+        policy = row.policy
         tiles = p.batch_size * -(-m // policy.tile_m) * -(-n // policy.tile_n)
         for splits in _splits(p, tiles, target.compute_units):
             none_empty = -(-steps // -(-steps // splits))
