@@ -96,6 +96,7 @@ class Target:
         async_copies: Whether work-items can have elements copied from global to local memory while
             they go on.
         tensor_maps: Whether kernels can tell the copy engine (SM 90) of tensors.
+        launch_events: Whether a launch costs the device no more when an event is asked for.
         memory_channels: Channels that memory is dealt out to in turn; 0 where nothing is known.
         channel_bytes: Adjacent bytes of one channel.
         vector_bytes: Width of the CPU's vector registers in bytes, or of the widest useful load.
@@ -132,6 +133,7 @@ class Target:
     dot2: bool
     async_copies: bool
     tensor_maps: bool
+    launch_events: bool
     memory_channels: int
     channel_bytes: int
     forced: bool = False

@@ -83,7 +83,7 @@ class GemvPlan:
         buffers: Sequence[Any],
         offsets: tuple[int, ...],
         wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event:
+    ) -> cl.Event | None:
         """Enqueue the product; returns the event of its end.
 
         Args:
@@ -101,7 +101,7 @@ class GemvPlan:
         if route.parts > 1:
             counters, partial = state.fold_space(route.blocks, route.partial_bytes)
             buffers = (*buffers, partial, counters)
-        return self._launch(state.queue, buffers, scalars, wait_for)
+        return self._launch(state, buffers, scalars, wait_for)
 
 
 def explain(
