@@ -39,13 +39,17 @@ class Held:
         self.zeros = on_device(self.engine, np.zeros_like(X))
         self.queue.finish()
 
-    def close(self) -> None:
-        """Hold up what the queue is given from now on."""
+    def gate(self) -> Any:
+        """An event that is set by :meth:`open`, or when the test is over."""
         self._gate = cl.UserEvent(self.engine.context)
-        cl.enqueue_barrier(self.queue, wait_for=[self._gate])
+        return self._gate
+
+    def close(self) -> None:
+        """Hold up what the queue is given from now on, until it is opened."""
+        cl.enqueue_barrier(self.queue, wait_for=[self.gate()])
 
     def open(self) -> None:
-        """Let it go."""
+        """Let go what waits."""
         if self._gate is not None:
             self._gate.set_status(cl.command_execution_status.COMPLETE)
             self._gate = None
@@ -190,7 +194,9 @@ def test_result_with_another_queue(held: Held, other: Any) -> None:
 def test_input_of_a_call_seen_before(held: Held, other: Any) -> None:
     """The short way of repeated calls looks whose events they are, too."""
     for _ in range(3):
-        pg.max(on_device(held.engine, SUMS, other))
+        ready = on_device(held.engine, SUMS, other)
+        ready.finish()
+        assert pg.max(ready).get() == SUMS.max()
     held.close()
     held.check(pg.max(held.sum().with_queue(other)), SUMS.max())
 
@@ -262,25 +268,19 @@ def test_result_that_another_queue_has_written(held: Held, engine: Engine) -> No
 def test_events_that_users_append(held: Held, other: Any) -> None:
     for _ in range(3):
         sums = held.sum()
-        gate = cl.UserEvent(held.engine.context)
+        zeros, size = held.zeros.base_data, SUMS.nbytes
         copied = cl.enqueue_copy(
-            other, sums.base_data, held.zeros.base_data, byte_count=SUMS.nbytes, wait_for=[gate]
+            other, sums.base_data, zeros, byte_count=size, wait_for=[held.gate()]
         )
         other.flush()
         sums.add_event(copied)
-        largest = pg.max(sums, engine=held.engine)
-        held.queue.flush()
-        time.sleep(0.05)
-        gate.set_status(cl.command_execution_status.COMPLETE)
-        assert largest.get() == 0
+        held.check(pg.max(sums, engine=held.engine), 0)
 
 
 def test_events_given_to_a_call(held: Held) -> None:
-    gate = cl.UserEvent(held.engine.context)
-    largest = pg.max(held.x, engine=held.engine, wait_for=[gate])
+    largest = pg.max(held.x, engine=held.engine, wait_for=[held.gate()])
     assert largest.events[-1].command_execution_status != cl.command_execution_status.COMPLETE
-    gate.set_status(cl.command_execution_status.COMPLETE)
-    assert largest.get() == X.max()
+    held.check(largest, X.max())
 
 
 # -- pyopencl's own functions
