@@ -235,7 +235,7 @@ class QueueState:
         return [event for event in events if event.command_queue != self.queue]
 
     def event(self, event: cl.Event | None) -> cl.Event:
-        """The event of a launch; where it asked for none, one of all that the queue has by now."""
+        """The event of a launch; where it asked for none, of all that the queue has been given."""
         return marker(self.queue) if event is None else event
 
     def after(self, *launches: cl.Event | None) -> list[cl.Event]:

@@ -43,7 +43,8 @@ class QueueEvents(list[cl.Event]):
     """The events of an array that one in-order queue writes by launches without an event.
 
     Whoever looks finds a :func:`marker`, made at the first look: it covers the array, and all
-    else that the queue has been given by then.  Others may append events of their own.
+    else that the queue has been given by then.  Others may append events of their own.  Views
+    share the list, as they share pyopencl's.
     """
 
     __slots__ = ("_is_covered", "queue")

@@ -383,7 +383,7 @@ class PackedGemm:
         offsets: tuple[int, ...],
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event | None:
-        """Enqueue the product; the event returned covers all of it.
+        """Enqueue the product; the event, if any, covers all of it: see :meth:`QueueState.event`.
 
         Args:
             alpha, beta: The factors.

@@ -22,4 +22,4 @@ class GemmPath(Protocol):
         offsets: tuple[int, ...],
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event | None:
-        """Enqueue it; the event covers all of its kernels."""
+        """Enqueue it; the event, if any, covers all its kernels: see :meth:`QueueState.event`."""

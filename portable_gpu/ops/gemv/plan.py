@@ -84,7 +84,7 @@ class GemvPlan:
         offsets: tuple[int, ...],
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event | None:
-        """Enqueue the product; returns the event of its end.
+        """Enqueue the product; returns the event of its end, if any: see :meth:`QueueState.event`.
 
         Args:
             alpha, beta: The factors; ``alpha == 0`` reads neither a nor x.

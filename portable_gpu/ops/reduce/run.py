@@ -100,7 +100,7 @@ class VariancePlan:
         out: View,
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event | None:
-        """Enqueue both passes; returns the event of the second."""
+        """Enqueue both passes; returns the event of the second, if any."""
         return self.enqueue(state, *places((*inputs, out)), wait_for)
 
     def enqueue(
