@@ -99,7 +99,7 @@ class SimtGemm:
         offsets: tuple[int, ...],
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event | None:
-        """Enqueue the product; the event, if any, covers all launches: see :meth:`QueueState.event`.
+        """Enqueue the product; the event, if any, covers all of it: see :meth:`QueueState.event`.
 
         Args:
             alpha, beta: The factors.

@@ -220,7 +220,7 @@ class ReducePlan:
         out: View,
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event | None:
-        """Reduce ``inputs`` into ``out``; returns the event, if any: see :meth:`QueueState.event`."""
+        """Enqueue it; returns the event of its end, if any: see :meth:`QueueState.event`."""
         return self.enqueue(state, *places((*inputs, out)), wait_for)
 
     def enqueue(
