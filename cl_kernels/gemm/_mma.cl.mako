@@ -58,9 +58,9 @@
                 }
 </%def>
 
-## All products of a step whose first fragments are there, in a0 and b0, b1 ...  While the last block
-## is multiplied, those of the next step take their places; `next` brings it into reach.
-<%def name="step_ahead(policy, a, b, next)">
+## All products of a step whose first fragments are there, in a0 and b0, b1 ...  While the last block,
+## of an even number, is multiplied, those of the next step take their places; `next` brings it into reach.
+<%def name="step(policy, a, b, next)">
 % for i in range(policy.blocks):
 <% last, own, other = i + 1 == policy.blocks, f"a{i % 2}", f"a{1 - i % 2}" %>
                 ${next if last else ""}
@@ -70,19 +70,6 @@ ${refill(a, other, "rows_at" if last else f"rows_at + {16 * (i + 1)}")}
 % if last and j % 2:
 ${refill(b, f"b{j // 2}", f"cols_at + {j // 2 * 16}")}
 % endif
-% endfor
-% endfor
-</%def>
-
-## All products of one step.
-<%def name="step(policy, a, b)">
-% for j in range(policy.pairs):
-${fragment(b, f"b{j}", f"cols_at + {16 * j}")}
-% endfor
-% for i in range(policy.blocks):
-${fragment(a, f"a{i}", f"rows_at + {16 * i}")}
-% for j in range(2 * policy.pairs):
-                MMA(d${i}_${j}_0, d${i}_${j}_1, d${i}_${j}_2, d${i}_${j}_3, a${i}, b${j // 2}_${j % 2});
 % endfor
 % endfor
 </%def>

@@ -1,10 +1,31 @@
 ## How the sums of an mma kernel reach C.  Of the square i, j of its warp a lane holds rows 2g and
-## 2g + 1, and columns 4q to 4q + 3 (see mma).  pair: see _units
-<%def name="store(policy, pair, type)">
+## 2g + 1, and columns 4q to 4q + 3 (see mma).
+##
+## pair  see _units
+## wide  32 bytes at a time, by two lanes, after they have exchanged halves
+<%def name="store(policy, pair, wide, type)">
             const long top = first_row + rows_at + 2 * g, left = first_col + cols_at + 4 * q;
             const int columns = (int)min(n - left, ${policy.tile_n}l);
 % for i in range(policy.blocks):
-% if pair == "columns":
+% if wide:
+% for h in range(2):
+            {
+                const long row = top + ${16 * i + h};
+                __global ${type} *line_at = c + row * c_row;
+% for j in range(0, 2 * policy.pairs, 2):
+                {
+                    const long col = left + ${8 * j} - lane % 2 * 2;
+% for e, piece in enumerate("xy"):
+                    uint4 ${piece} = as_uint4((double2)(${", ".join(f"RESULT(d{i}_{j + o}_{2 * h + e}, row, left + {8 * j + 2 * e + o})" for o in range(2))}));
+% endfor
+                    share_pieces(&x, &y, lane % 2, 1);
+                    if (row < m && col < n) *(__global uint4 *)(line_at + col) = x;
+                    if (row < m && col + 4 < n) *(__global uint4 *)(line_at + col + 4) = y;
+                }
+% endfor
+            }
+% endfor
+% elif pair == "columns":
             if (top + ${16 * i} < m) {
                 const long row = top + ${16 * i};
                 __global ${type} *line_at = c + row + left * c_col;

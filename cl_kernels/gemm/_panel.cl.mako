@@ -8,7 +8,6 @@
 ## panel: portable_gpu.ops.gemm.tiles.Panel.  Work-item t moves `loads` vectors of `width` elements
 ## along `along` ("k": stored transposed, or "s"); they rest in the registers NAME_r0, NAME_r1 ...
 ## Beyond the matrix rows are clamped (their results are never stored), and k is filled with 0.
-## `asynchronous` copies take no registers, and elements one by one where the panel is turned around.
 ##
 ## With `pairs` a word of local memory holds steps 2k and 2k + 1 of a row: a vector along k brings
 ## whole pairs, and across it two vectors (`pieces`), one step apart, make the words.
@@ -62,9 +61,7 @@ static inline ${panel.value_type} ${n}_value(${n}_raw raw)
     const int ${n}_s${i} = ${panel.place_s(i)}, ${n}_k${i} = ${panel.place_k(i)};
     const ${type} ${n}_at${i} = ${panel.elem.itemsize} * (min(${n}_s${i}, ${n}_last) * (${type})${n}_${panel.s_stride} + ${times(panel.pack, f"{n}_k{i}")} * (${type})${n}_${panel.k_stride});
 % endfor
-% if not panel.asynchronous:
     ${n}_raw ${", ".join(f"{n}_r{i}" for i in range(panel.loads * panel.pieces))};
-% endif
 </%def>
 
 ## Global memory to registers: a whole tile.
@@ -105,21 +102,6 @@ static inline ${panel.value_type} ${n}_value(${n}_raw raw)
 % endfor
     }
 % endif
-% endfor
-</%def>
-
-## Global memory to local memory, each work-item's vectors as they are.
-<%def name="copy(panel, buffer)">
-<% n = panel.name %>
-% for i in range(panel.loads):
-    COPY_${panel.copied_bytes}(&${n.upper()}_LOCAL(${buffer}, ${n}_k${i}, ${n}_s${i}), ${n.upper()}_AT(${n}_at${i}));
-% endfor
-</%def>
-
-<%def name="copy_tail(panel, buffer)">
-<% n = panel.name %>
-% for i in range(panel.loads):
-    COPY_OR_ZERO_${panel.copied_bytes}(&${n.upper()}_LOCAL(${buffer}, ${n}_k${i}, ${n}_s${i}), ${n.upper()}_AT(${n}_at${i}), ${n}_k${i} < tail);
 % endfor
 </%def>
 

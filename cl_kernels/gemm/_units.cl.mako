@@ -57,12 +57,17 @@ static inline uint packed_pair(float v, float w)
 % else:
         for (int unit = get_group_id(0); unit < units; unit += get_num_groups(0)) {
 % endif
+% if split or problem.batch:
             const int tile = unit % (tiles_m * tiles_n), part = unit / (tiles_m * tiles_n) % splits;
             const int product = unit / (tiles_m * tiles_n) / splits;
-            const int band = tile / (${policy.band} * tiles_n), in_band = tile % (${policy.band} * tiles_n);
-            const int rows = min(${policy.band}, tiles_m - band * ${policy.band});
-            const long first_row = ${policy.tile_m}l * (band * ${policy.band} + in_band % rows);
-            const long first_col = ${policy.tile_n}l * (in_band / rows);
+% else:
+            const int tile = unit, part = 0, product = 0;
+% endif
+            const uint band = (uint)tile / (uint)(${policy.band} * tiles_n), in_band = tile - band * (${policy.band} * tiles_n);
+            const uint rows = min(${policy.band}u, tiles_m - band * ${policy.band});
+            const uint beside = rows == ${policy.band} ? in_band / ${policy.band} : in_band / rows;
+            const long first_row = ${policy.tile_m}l * (band * ${policy.band} + in_band - beside * rows);
+            const long first_col = ${policy.tile_n}l * beside;
             const long k_first = part * k_split;
             const int steps = (int)((min(k_split, k - k_first) + ${depth - 1}) / ${depth});
             const int tail = (int)(min(k_split, k - k_first) - ${depth}l * (steps - 1));

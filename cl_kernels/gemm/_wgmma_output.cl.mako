@@ -2,8 +2,9 @@
 ## top and top + 8: sum 4j + 2h + e is that of row top + 64r + 8h and column left + 8j + e.  So the
 ## four lanes of a quad hold two elements each of 8 that are adjacent.
 ##
-## width   "": two at a time by STORE_PAIR (see _units); "fours" or "octets": 16 bytes at a time, after
-##         the lanes have exchanged what they hold
+## width   "": two at a time by STORE_PAIR (see _units); "fours" or "octets": 16 bytes at a time, lines
+##         of 128 bytes, after the lanes of a quad have exchanged what they hold, and then two quads
+<%namespace name="lanes" file="/gemm/_lanes.cl.mako"/>
 <%def name="store(policy, sums, width, type)">
             const long top = first_row + above * 64 + t / 32 % 4 * 16 + lane / 4, left = first_col + lane % 4 * 2;
             const int columns = (int)min(n - left, ${policy.tile_n}l);
@@ -11,24 +12,18 @@
 % for h in range(2):
             {
                 const long row = top + ${64 * r + 8 * h};
-                __global ${type} *line = c + row * c_row;
-% if width == "octets":
-% for j in range(0, policy.tile_n // 8, 4):
+% if width:
+                const int upper = lane / 4 % 2;
+                __global ${type} *line = c + (row - upper) * c_row, *next_line = line + c_row;
+% for j in range(0, policy.tile_n // 8, 8 if width == "octets" else 4):
                 {
-                    const uint4 octet = quad_transpose((uint4)(${", ".join(f"packed_pair({pair(sums, r, h, j + i)})" for i in range(4))}), lane);
-                    const long col = first_col + ${8 * j} + lane % 4 * 8;
-                    if (row < m && col < n) *(__global uint4 *)(line + col) = octet;
-                }
-% endfor
-% elif width == "fours":
-% for j in range(0, policy.tile_n // 8, 2):
-                {
-                    const float4 four = pair_transpose((float4)(${", ".join(pair(sums, r, h, j + i) for i in range(2))}), lane);
-                    const long col = first_col + ${8 * j} + lane % 2 * 8 + lane % 4 / 2 * 4;
-                    if (row < m && col < n) *(__global float4 *)(line + col) = four;
+                    ${whole_lines(width, sums, r, h, j)}
+                    if (row - upper < m && col < n) *(__global uint4 *)(line + col) = x;
+                    if (row - upper + 1 < m && col < n) *(__global uint4 *)(next_line + col) = y;
                 }
 % endfor
 % else:
+                __global ${type} *line = c + row * c_row;
                 line += left * c_col;
                 if (row < m) {
 % for j in range(policy.tile_n // 8):
@@ -45,15 +40,26 @@
 return ", ".join(f"RESULT({sums}{r}_{4 * j + 2 * h + e}, row, left + {8 * j + e})" for e in range(2))
 %></%def>
 
-## quad_transpose(w, lane): a lane's component i goes to the i-th lane of its quad.
+## 16 bytes each of two rows, x and y, from column col on: lines of 32 floats or 64 halves.
+<%def name="whole_lines(width, sums, r, h, j)">
+% if width == "octets":
+                    const long col = first_col + ${8 * j} + upper * 32 + lane % 4 * 8;
+% for k, piece in enumerate("xy"):
+                    uint4 ${piece} = quad_transpose((uint4)(${", ".join(f"packed_pair({pair(sums, r, h, j + 4 * k + i)})" for i in range(4))}), lane);
+% endfor
+% else:
+                    const long col = first_col + ${8 * j} + upper * 16 + lane % 2 * 8 + lane % 4 / 2 * 4;
+% for k, piece in enumerate("xy"):
+                    uint4 ${piece} = as_uint4(pair_transpose((float4)(${", ".join(pair(sums, r, h, j + 2 * k + i) for i in range(2))}), lane));
+% endfor
+% endif
+                    share_pieces(&x, &y, upper, 4);
+</%def>
+
+## See _lanes; and quad_transpose(w, lane): a lane's component i goes to the i-th lane of its quad;
 ## pair_transpose(v, lane): a lane's half i goes to the i-th lane of its pair.
 <%def name="exchange()">
-static inline uint exchanged(uint mine, uint distance)
-{
-    uint theirs;
-    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;" : "=r"(theirs) : "r"(mine), "r"(distance));
-    return theirs;
-}
+${lanes.exchange()}
 static inline uint4 quad_transpose(uint4 w, int lane)
 {
     const bool odd = lane & 1, high = lane & 2;

@@ -13,8 +13,7 @@
 ##
 ## policy   GemmPolicy; its rungs: one sum a work-item, 1-D and 2-D register tiles, vectors,
 ##          prefetch (the next panels travel while this one is used), buffers = 2 (one barrier a
-##          step rather than two), prefetch_local, asynchronous (copies that pass no registers),
-##          repack (C leaves through local memory)
+##          step rather than two), prefetch_local, repack (C leaves through local memory)
 ## a, b     Panel: how the work-items move an operand         tile  RegisterTile: who sums what
 ## split    the tiles after the first `whole` have their k cut into `splits` of k_split steps (see
 ##          _split_k); they come last, for the short groups fill the gaps that the long ones leave
@@ -22,7 +21,6 @@
 ## stagger  GroupStagger: at which tile along k a group begins, to end there; or None
 ## store    width of C's vector stores (1: element by element, guarded)
 <%namespace name="group" file="/group/group.cl.mako"/>
-<%namespace name="copies" file="/gemm/_copies.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/gemm/_epilogue.cl.mako"/>
 <%namespace name="mainloop" file="/gemm/_mainloop.cl.mako"/>
@@ -47,9 +45,6 @@ ${element.vector_load(e, width, aligned)}
 ${epilogue.arithmetic(problem.compute)}
 ${panel.define(a, problem.compute)}
 ${panel.define(b, problem.compute)}
-% if policy.asynchronous:
-${copies.define(dict.fromkeys((a.copied_bytes, b.copied_bytes)))}
-% endif
 % if a.pairs:
 ${pairs.define(tile, target.forced)}
 % endif

@@ -4,21 +4,22 @@
 ##
 ##          columns 4q .. 4q+3 of lane % 4 = q         All work-items copy lines of A and B to local
 ##          +--+--+--+--+                              memory, `stages` steps of k ahead; each warp
-##   2g     |  |  |  |  |   lane / 4 = g               then reads its fragments and multiplies.
-##   2g + 1 |  |  |  |  |
+##   2g     |  |  |  |  |   lane / 4 = g               then reads its fragments and multiplies; the
+##   2g + 1 |  |  |  |  |                              first of a step during the one before.
 ##          +--+--+--+--+
 ##
 ## Which row, column or step of k an index of the instruction stands for is free, as long as both
 ## operands agree: so chosen that a lane reads and stores what is adjacent.
 ##
-## policy  MmaPolicy; `ahead`: a step finds its first fragments read during the one before
+## policy  MmaPolicy
 ## a, b    Lines: how an operand comes to local memory
-## split, tail, pair, types: as in wgmma
+## split, tail, pair, types: as in wgmma; every part of k has a step, whose fragments are waited for
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/gemm/_epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="split_k" file="/gemm/_split_k.cl.mako"/>
 <%namespace name="units" file="/gemm/_units.cl.mako"/>
+<%namespace name="lanes" file="/gemm/_lanes.cl.mako"/>
 <%namespace name="lines" file="/gemm/_lines.cl.mako"/>
 <%namespace name="mma" file="/gemm/_mma.cl.mako"/>
 <%namespace name="output" file="/gemm/_mma_output.cl.mako"/>
@@ -37,6 +38,9 @@ ${units.define(problem, pair)}
 ${units.barriers()}
 ${mma.instructions(target.matrix_units == 'wgmma')}
 ${lines.define()}
+% if wide:
+${lanes.exchange()}
+% endif
 
 % if split:
 ${split_k.define()}
@@ -76,7 +80,6 @@ ${lines.place(b, "first_col", "n")}
 % for i in range(policy.blocks):
             double ${", ".join(f"d{i}_{j}_{r} = 0" for j in range(2 * policy.pairs) for r in range(4))};
 % endfor
-% if policy.ahead:
             for (int step = ${-reach}; step < 0; ++step) {
                 ${copy_ahead()}
             }
@@ -92,25 +95,14 @@ ${mma.refill(b, f"b{j}", f"cols_at + {16 * j}")}
             for (int step = 0; step < steps; ++step) {
                 ${copy_ahead()}
                 const int used = stage;
-                ${mma.step_ahead(policy, a, b, capture(next_stage))}
+                ${mma.step(policy, a, b, capture(next_stage))}
                 if (lane == 0) barrier_arrive(empty_base + 8 * used);
             }
-% else:
-            for (int step = ${-reach}; step < steps; ++step) {
-                ${copy_ahead()}
-                if (step < 0) continue;
-                const __local double2 *a_at, *b_at;
-                ${reach_stage()}
-                ${mma.step(policy, a, b)}
-                if (lane == 0) barrier_arrive(empty_base + 8 * stage);
-                if (++stage == ${stages}) { stage = 0; phase ^= 1; }
-            }
-% endif
 % if split:
             ${split_k.meet(Sums([f"d{i}_{j}_{r}" for i in range(policy.blocks) for j in range(2 * policy.pairs) for r in range(4)], "double"),
                            "t", group, "product * (tiles_m * tiles_n) + tile", "part", "splits")}
 % endif
-${output.store(policy, pair, types["c"])}
+${output.store(policy, pair, wide, types["c"])}
         }
 }
 

@@ -54,7 +54,6 @@ class Derivation:
         self.set("matrix_units", "", "assumed", "none that kernels can reach")
         self.set("matrix_instructions", (), "derived", "none is asked for by name")
         self.set("dot2", False, "assumed", "no such instruction that kernels can reach")
-        self.set("async_copies", False, "assumed", "none that kernels can reach")
         self.set("tensor_maps", False, "assumed", "none that kernels can reach")
         self.set("launch_events", True, "assumed", "events cost nothing worth mentioning")
         self.set("memory_channels", 0, "assumed", "not known, or addresses are hashed")

@@ -45,7 +45,6 @@ def _derive(facts: DeviceFacts, out: Derivation) -> None:
         # Measured on one H200: an array of 200 KiB builds and runs, though 48 KiB are reported.
         most = (unit << 10) * 7 // 8
         out.set("static_local_mem", most, "derived", "7/8 of a multiprocessor's shared memory")
-    out.set("async_copies", sm >= 80 and out.native, "derived", "PTX cp.async, from SM 80 on")
     out.set("tensor_maps", *_tensor_maps(sm, facts.driver_version))
     # Measured on one H200: kernels start every 3.34 us with events, every 1.29 us without.
     out.set("launch_events", False, "derived", "an event delays the kernel behind it by 2 us")

@@ -93,8 +93,6 @@ class Target:
         matrix_instructions: Those of ``mfma`` that the device has, by name.
         dot2: Whether one instruction adds two products of float16 to a float32 sum, subnormal
             numbers among them.
-        async_copies: Whether work-items can have elements copied from global to local memory while
-            they go on.
         tensor_maps: Whether kernels can tell the copy engine (SM 90) of tensors.
         launch_events: Whether a launch costs the device no more when an event is asked for.
         memory_channels: Channels that memory is dealt out to in turn; 0 where nothing is known.
@@ -131,7 +129,6 @@ class Target:
     matrix_units: MatrixUnits
     matrix_instructions: tuple[str, ...]
     dot2: bool
-    async_copies: bool
     tensor_maps: bool
     launch_events: bool
     memory_channels: int

@@ -158,9 +158,8 @@ def test_boxes_of_lines_that_run_backwards_or_are_one(either: Emulator) -> None:
 
 @pytest.mark.parametrize("trans", TRANSPOSES)
 @pytest.mark.parametrize("name", MMA_CLASSES)
-@pytest.mark.parametrize("ahead", [False, True])
-def test_mma_in_double_precision(gpu: Emulator, name: str, trans: str, ahead: bool) -> None:
-    policy = replace(MmaPolicy.for_shape_class(name), ahead=ahead)
+def test_mma_in_double_precision(gpu: Emulator, name: str, trans: str) -> None:
+    policy = MmaPolicy.for_shape_class(name)
     for m, n, k, splits in [(136, 72, 120, 1), (65, 130, 67, 1), (130, 66, 200, 2), (9, 9, 16, 1)]:
         p = problem(m, n, k, F64, trans)
         check(by_matrix_units(gpu, p, policy, splits), gpu, p, trans)
@@ -186,54 +185,12 @@ def test_register_tiles(gpu: Emulator, name: str, elem: Element) -> None:
         check(SimtGemm(gpu, p, choice), gpu, p, trans)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("buffers", [2, 3, 4])
-@pytest.mark.parametrize("name", SHAPE_CLASSES)
-def test_register_tiles_with_asynchronous_copies(either: Emulator, name: str, buffers: int) -> None:
-    either.races = True
-    for trans, sizes in [("NN", (140, 76, 72)), ("TT", (140, 76, 67)), ("NT", (131, 77, 35))]:
-        p = problem(*sizes, F32, trans)
-        policy = GemmPolicy.for_shape_class(either.target, F32, name)
-        policy = replace(policy, asynchronous=True, buffers=buffers)
-        path = SimtGemm(either, p, GemmChoice("", policy))  # type: ignore[arg-type]
-        check(path, either, p, trans)
-        assert either.copies > 0
-
-
-@pytest.mark.parametrize("trans", TRANSPOSES)
-@pytest.mark.parametrize("elem", [F64, F16, BF16], ids=lambda e: e.name)
-def test_asynchronous_copies_where_elements_stay_as_they_are(elem: Element, trans: str) -> None:
-    gpu = Emulator.of("sm_80")
-    p = problem(72, 76, 300, elem, trans)
-    policy = GemmPolicy.for_shape_class(gpu.target, p.compute, "small")
-    choice = GemmChoice("", replace(policy, asynchronous=True, buffers=3), splits=2)
-    path = SimtGemm(gpu, p, choice)  # type: ignore[arg-type]
-    check(path, gpu, p, trans)
-    taken = path.choice.policy
-    assert isinstance(taken, GemmPolicy)
-    assert taken.asynchronous == (gpu.copies > 0) == (elem == F64)
-    assert taken.buffers == (3 if elem == F64 else 2)
-
-
-@pytest.mark.parametrize("asynchronous", [False, True])
-def test_a_barrier_left_out_is_seen(gpu: Emulator, asynchronous: bool) -> None:
+def test_a_barrier_left_out_is_seen(gpu: Emulator) -> None:
     gpu.races, gpu.edit = True, partial(re.sub, r"bar\.sync\s+0;", "")
     p = problem(70, 75, 300, F32)
     policy = GemmPolicy.for_shape_class(gpu.target, p.compute, "small")
-    choice = GemmChoice("", replace(policy, asynchronous=asynchronous))
+    choice = GemmChoice("", policy)
     with pytest.raises(Fault, match="a warp reads what another has written"):
-        check(SimtGemm(gpu, p, choice), gpu, p, "NN")  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("buffers", [2, 3, 4])
-def test_a_wait_for_too_few_copies_is_seen(buffers: int) -> None:
-    gpu = Emulator.of("sm_90")
-    gpu.edit = partial(
-        re.sub, r"wait_group (\d)", lambda match: f"wait_group {int(match.group(1)) + 1}"
-    )
-    p = problem(70, 75, 300, F32)
-    policy = GemmPolicy.for_shape_class(gpu.target, p.compute, "small")
-    choice = GemmChoice("", replace(policy, asynchronous=True, buffers=buffers))
-    with pytest.raises(AssertionError, match="not equal"):
         check(SimtGemm(gpu, p, choice), gpu, p, "NN")  # type: ignore[arg-type]
 
 

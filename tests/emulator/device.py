@@ -58,7 +58,6 @@ class Emulator:
         edit: What is changed in each kernel's PTX, to plant a bug.
         launches: Kernels launched so far, by name of their template.
         counters: What kernels leave at zero.
-        copies: Asynchronous copies so far.
     """
 
     machine: Machine
@@ -71,7 +70,6 @@ class Emulator:
         self.table = TuningTable.shipped()
         self.memory = Memory()
         self.launches: list[str] = []
-        self.copies = 0
         self.programs = SimpleNamespace(launch=self._launch)
         self.maps_host_memory = False
         # What a queue has.
@@ -143,9 +141,7 @@ class Emulator:
             with np.errstate(all="ignore"):
                 for y in range(groups[1]):
                     for x in range(groups[0]):
-                        group = Group(grid, (x, y))
-                        group.run()
-                        self.copies += group.copied
+                        Group(grid, (x, y)).run()
 
         return launch
 

@@ -92,7 +92,6 @@ class Group:
         races: Who touched shared memory since the last barrier.
         unshown: Bytes that were written by threads, and that no fence has shown to the matrix unit.
         copies: What is asynchronous and not done: what to do, and the threads' commit groups.
-        copied: How much of that there has been.
         commits: Commit groups of copies that each thread has closed.
         products: Of each warpgroup what its matrix instructions in flight read, by commit group.
     """
@@ -107,7 +106,6 @@ class Group:
     races: Races | None = field(init=False)
     unshown: Any = field(init=False)
     copies: deque[tuple[Any, Any, Any]] = field(default_factory=deque)
-    copied: int = 0
     commits: Any = field(init=False)
     products: dict[int, list[list[tuple[int, Any]]]] = field(default_factory=dict)
     _fronts: dict[int, Any] = field(default_factory=dict)
@@ -227,7 +225,6 @@ class Group:
 
     def later(self, threads: Any, work: Callable[[], None]) -> None:
         """Do something asynchronous."""
-        self.copied += 1
         if self.grid.late:
             self.copies.append((work, threads, self.commits[threads].copy()))
         else:

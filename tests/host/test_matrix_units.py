@@ -170,7 +170,7 @@ def test_policies_that_do_not_fit() -> None:
             changed.check(HOPPER, F16)
     with pytest.raises(PolicyError, match="fed by warpgroups"):
         policy.check(example_target("nvidia-sm80"), F16)
-    with pytest.raises(PolicyError, match="copies of 32 lines"):
+    with pytest.raises(PolicyError, match="blocks is even; copies of 32 lines"):
         MmaPolicy(1, 8, 1, 1, 4).check(HOPPER, F64)
     cdna = example_target("gcn-gfx90a")
     for mfma, message in (

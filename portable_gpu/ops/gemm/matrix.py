@@ -197,10 +197,10 @@ def _pairs(problem: GemmProblem) -> str:
 
 
 def _stores_wide(problem: GemmProblem) -> bool:
-    """Whether C's elements of 16 or 32 bits may be stored in 16 bytes, and no array is read."""
+    """Whether C's elements may be stored in 16 bytes, and no array is read."""
     c = problem.c
     fits = c.col == 1 and c.aligned_bytes == 16 and problem.n * c.elem.itemsize % 16 == 0
-    return fits and c.elem.itemsize <= 4 and not problem.reads_c and not problem.extras
+    return fits and not c.elem.complex and not problem.reads_c and not problem.extras
 
 
 def specializations_of(

@@ -129,7 +129,6 @@ class MmaPolicy(Policy):
         blocks, pairs: Squares of 16 x 16 of C that each sums, one above and beside the other.
         stages: Steps of k in local memory at a time.
         band: Tile rows that are walked together, for the cache's sake.
-        ahead: Whether the first fragments of a step are read while the step before is multiplied.
     """
 
     warps_m: int
@@ -138,7 +137,6 @@ class MmaPolicy(Policy):
     pairs: int
     stages: int
     band: int = 8
-    ahead: bool = False
 
     flush = 0
 
@@ -187,11 +185,10 @@ class MmaPolicy(Policy):
         return {
             "warps_m": (1, 2, 4),
             "warps_n": (1, 2, 4),
-            "blocks": (1, 2, 4),
+            "blocks": (2, 4),
             "pairs": (1, 2, 4),
             "stages": (3, 4, 5, 6),
             "band": (4, 8, 16),
-            "ahead": (False, True),
         }
 
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
@@ -204,7 +201,7 @@ class MmaPolicy(Policy):
         return {
             "the target has matrix units": target.matrix_units != "",
             "stages is at least 3": self.stages >= 3,
-            "blocks is even where fragments are read ahead": self.blocks % 2 == 0 or not self.ahead,
+            "blocks is even": self.blocks % 2 == 0,
             f"a group ({self.group_size}) has at most {target.max_work_group_size} work-items": (
                 self.group_size <= target.max_work_group_size
             ),

@@ -22,7 +22,7 @@ from portable_gpu.ops.gemm.matrix import MatrixGemm
 from portable_gpu.ops.gemm.matrix_check import works, works_in_pairs, works_on_few_columns
 from portable_gpu.ops.gemm.matrix_choice import choose_matrix
 from portable_gpu.ops.gemm.matrix_format import format_of
-from portable_gpu.ops.gemm.matrix_policy import POLICIES, MatrixPolicy, MmaPolicy, WgmmaPolicy
+from portable_gpu.ops.gemm.matrix_policy import POLICIES, WgmmaPolicy
 from portable_gpu.ops.gemm.packed import (
     Form,
     PackedGemm,
@@ -133,9 +133,7 @@ def explain(
             path, kernels = "packed, whole", _KERNELS["packed, whole"]
             why += "; each product is small enough for one work-item"
     elif choice.policy is not None:
-        if isinstance(choice.policy, GemmPolicy):
-            policy = specialization_of(problem, choice, target).policy
-        else:
+        if not isinstance(choice.policy, GemmPolicy):
             texts = matrix.specializations_of(problem, choice, target)
             kernels = tuple(dict.fromkeys(spec.name for spec in texts))
         details = {
@@ -181,9 +179,6 @@ def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization
         row = shipped.choose("gemm", GemmPolicy, target, problem.compute, name, policy)
         for one in (policy, row.policy):
             choices.append(GemmChoice("tiled", one, shape_class=name))
-        if target.async_copies:
-            copied = replace(policy, asynchronous=True, buffers=3)
-            choices.append(GemmChoice("tiled", copied, shape_class=name))
     if value_bytes(problem.compute) >= 4:
         choices.append(GemmChoice("split-k", choices[1].policy, splits=2))
     pairs = takes_pairs(problem, target)
@@ -214,18 +209,12 @@ def _matrix_specializations(
                 policy = kind.for_shape_class(name, parts=form.parts)
                 if all(policy.limits(target, form.elem).values()):
                     choices = [GemmChoice(form.kernel, policy, splits=splits) for splits in (1, 2)]
-                    other = _other_form(policy)
-                    choices += [replace(choice, policy=other) for choice in choices if other]
+                    if isinstance(policy, WgmmaPolicy):
+                        other = replace(policy, bulk=not policy.bulk)
+                        choices += [replace(choice, policy=other) for choice in choices]
                     for choice in choices:
                         found += matrix.specializations_of(p, choice, target)
     return found
-
-
-def _other_form(policy: MatrixPolicy) -> MatrixPolicy | None:
-    """A policy of the same sizes by the other text of its main loop, if it has two."""
-    if isinstance(policy, WgmmaPolicy):
-        return replace(policy, bulk=not policy.bulk)
-    return replace(policy, ahead=not policy.ahead) if isinstance(policy, MmaPolicy) else None
 
 
 def _packed(problem: GemmProblem, target: Target) -> list[Specialization]:

@@ -26,16 +26,13 @@ class GemmPolicy(Policy):
         item_m, item_n: The part of it that a work-item sums in registers.
         lanes_m, lanes_n: How neighbouring work-items lie side by side, usually a sub-group.
         vector: Elements of the widest load (lowered where memory is not aligned for it).
-        buffers: 2 for a second pair of panels in local memory, which saves a barrier a step; up to
-            4 for asynchronous copies.
+        buffers: 2 for a second pair of panels in local memory, which saves a barrier a step.
         prefetch: Load the next panels to registers while this one is multiplied.
         prefetch_local: Load the next fragments from local memory while these are multiplied, across
             the barrier too; takes two buffers.
         unroll: Steps of k in straight code; more of them hide latency and take registers.
         repack: Store C through local memory, a row of the tile at a time.
         band: Tile rows that are walked together, for the cache's sake.
-        asynchronous: Copy panels to local memory without a way through registers (where the target
-            can, and elements need no conversion), ``buffers - 1`` tiles ahead.
     """
 
     tile_m: int
@@ -52,7 +49,6 @@ class GemmPolicy(Policy):
     unroll: int = 1
     repack: bool = False
     band: int = 8
-    asynchronous: bool = False
 
     @property
     def group_size(self) -> int:
@@ -68,7 +64,6 @@ class GemmPolicy(Policy):
     def registers(self, elem: Element) -> int:
         """About so many a work-item takes: sums, fragments, what it moves, and the rest."""
         moved = (self.tile_m + self.tile_n) * self.tile_k // self.group_size
-        moved = 0 if self.asynchronous else moved
         values = self.item_m * self.item_n + self.item_m + self.item_n + moved
         return values * value_words(elem) + _OTHER_REGISTERS
 
@@ -157,13 +152,12 @@ class GemmPolicy(Policy):
             "lanes_m": tuple(1 << i for i in range(target.subgroup_size.bit_length())),
             "lanes_n": tuple(1 << i for i in range(target.subgroup_size.bit_length())),
             "vector": (1,) if elem.complex else (1, 2, 4),
-            "buffers": (1, 2, 3, 4) if target.async_copies else (1, 2),
+            "buffers": (1, 2),
             "prefetch": (False, True),
             "prefetch_local": (False, True),
             "unroll": (1, 2, 4, 8, 16),
             "repack": (False, True),
             "band": (1, 4, 8, 16),
-            "asynchronous": (False, True) if target.async_copies else (False,),
         }
 
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
@@ -174,14 +168,10 @@ class GemmPolicy(Policy):
         )  # fmt: skip
         if min(sizes) < 1:
             return {f"sizes are at least 1 (they are {sizes})": False}
-        group, local = self.group_size, self.local_bytes(elem)
-        room = target.static_local_mem if self.asynchronous else target.local_mem_size
+        group = self.group_size
         sums = self.item_m * self.item_n * value_words(elem)
         return {
-            "buffers is 1 or 2, or 2 to 4 for asynchronous copies": (
-                self.buffers in ((2, 3, 4) if self.asynchronous else (1, 2))
-            ),
-            "the target copies asynchronously": not self.asynchronous or target.async_copies,
+            "buffers is 1 or 2": self.buffers in (1, 2),
             "vector is 1, 2 or 4": self.vector in (1, 2, 4),
             "vector is 1 for complex elements": self.vector == 1 or not elem.complex,
             "lanes_m * item_m divides tile_m": self.tile_m % (self.lanes_m * self.item_m) == 0,
@@ -195,9 +185,11 @@ class GemmPolicy(Policy):
                 tile % self.vector == 0 for tile in (self.tile_m, self.tile_n, self.tile_k)
             ),
             "prefetch_local takes two buffers and an even tile_k": (
-                not self.prefetch_local or (self.buffers > 1 and self.tile_k % 2 == 0)
+                not self.prefetch_local or (self.buffers == 2 and self.tile_k % 2 == 0)
             ),
-            f"local memory ({local} bytes) is at most {room}": local <= room,
+            f"local memory ({self.local_bytes(elem)} bytes) is at most {target.local_mem_size}": (
+                self.local_bytes(elem) <= target.local_mem_size
+            ),
             f"the sums ({sums} registers) leave a third of {target.registers}": (
                 3 * sums <= 2 * target.registers
             ),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pyopencl as cl
@@ -21,13 +20,7 @@ from portable_gpu.ops.gemm.operands import (
 from portable_gpu.ops.gemm.policy import GemmPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.ops.gemm.split_k import SplitSpace
-from portable_gpu.ops.gemm.tiles import (
-    Panel,
-    copies_as_it_is,
-    group_stagger,
-    panel,
-    register_tile,
-)
+from portable_gpu.ops.gemm.tiles import Panel, group_stagger, panel, register_tile
 from portable_gpu.runtime.engine import Engine, QueueState
 from portable_gpu.runtime.program import Launch
 from portable_gpu.targets import Target
@@ -69,13 +62,11 @@ class SimtGemm:
         if choice.transposed:
             problem = problem.transpose()
         self.problem = problem
+        self.choice = choice
         self.pairs = pairs
         self._spec = specialization_of(
             problem, choice, engine.target, aligned=not engine.maps_host_memory, pairs=pairs
         )
-        policy = self._spec.policy  # what elements are like may change the choice's
-        assert policy is None or isinstance(policy, GemmPolicy)
-        self.choice = replace(choice, policy=policy)
         self._ab = [*parameters(problem.a), *parameters(problem.b)]
         scalar = scalar_type(problem)
         self._out = parameters(problem.c)
@@ -85,10 +76,11 @@ class SimtGemm:
         self._batch = batch_parameters(problem)
         self._space: SplitSpace | None = None
         self._launches: list[Launch] = []
-        if policy is None:
+        if choice.policy is None:
             self._direct(engine)
         else:
-            self._tiled(engine, policy)
+            assert isinstance(choice.policy, GemmPolicy)
+            self._tiled(engine, choice.policy)
 
     def enqueue(
         self,
@@ -192,11 +184,8 @@ def specialization_of(
         return specialize("gemm/direct", target, problem=problem, group_size=group)
     assert isinstance(policy, GemmPolicy)
     policy.check(target, problem.compute)
-    a, b = _panels(problem, policy, aligned, pairs)
-    if policy.asynchronous and not copies_as_it_is(problem, (a, b)):
-        policy = replace(policy, asynchronous=False, buffers=2)
-        policy.check(target, problem.compute)
-        a, b = _panels(problem, policy, aligned, pairs)
+    a = panel(problem, policy, "a", aligned, pairs)
+    b = panel(problem, policy, "b", aligned, pairs)
     tile = register_tile(policy, problem.compute, pairs)
     length = split_length(problem.k, choice.splits, policy.tile_k)
     repacked = tile.lines * policy.tile_n if policy.repack else 0
@@ -215,15 +204,6 @@ def specialization_of(
         loads=_vector_loads(a, b),
         aligned=aligned,
         local_elements=max(a.local_elements + b.local_elements, repacked),
-    )
-
-
-def _panels(
-    problem: GemmProblem, policy: GemmPolicy, aligned: bool, pairs: bool
-) -> tuple[Panel, Panel]:
-    return (
-        panel(problem, policy, "a", aligned, pairs),
-        panel(problem, policy, "b", aligned, pairs),
     )
 
 

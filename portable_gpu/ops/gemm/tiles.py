@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -31,7 +31,6 @@ class Panel:
         aligned: Whether complex elements lie at multiples of their size.
         offset_type: C type that byte offsets inside the panel fit.
         pairs: Whether a value in local memory is a word of two neighbours along k.
-        asynchronous: Whether elements are copied as they are, and pass no registers.
     """
 
     name: Literal["a", "b"]
@@ -47,12 +46,6 @@ class Panel:
     aligned: bool
     offset_type: Literal["uint", "long"]
     pairs: bool
-    asynchronous: bool
-
-    @property
-    def copied_bytes(self) -> int:
-        """Bytes of one asynchronous copy."""
-        return self.width * self.elem.itemsize
 
     @property
     def pack(self) -> int:
@@ -326,7 +319,7 @@ def panel(
     width = policy.vector * packed
     if operand.elem.value != problem.compute.value or 1 not in (s_step, k_step):
         width = 1
-    if (k_step if along == "k" else s_step) != 1 or (policy.asynchronous and along == "k"):
+    if (k_step if along == "k" else s_step) != 1:
         width = 1
     while width > 1 and not (
         operand.aligned_bytes % (width * operand.elem.itemsize) == 0
@@ -352,18 +345,6 @@ def panel(
         aligned=aligned and operand.aligned_bytes % min(16, operand.elem.itemsize) == 0,
         offset_type="uint" if forwards and span * operand.elem.itemsize < 1 << 32 else "long",
         pairs=pairs,
-        asynchronous=policy.asynchronous,
-    )
-
-
-def copies_as_it_is(problem: GemmProblem, panels: Sequence[Panel]) -> bool:
-    """Whether panels can come to local memory by asynchronous copies, which change nothing."""
-    return all(
-        panel.elem.name == problem.compute.name
-        and not (panel.conj or panel.pairs)
-        and panel.aligned
-        and panel.copied_bytes in (4, 8, 16)
-        for panel in panels
     )
 
 

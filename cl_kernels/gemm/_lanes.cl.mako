@@ -1,0 +1,19 @@
+## How lanes of a warp exchange what they hold, so that they store what is adjacent.
+##
+## share_pieces(x, y, upper, distance): of the pieces x and y that two lanes hold, `distance` apart, the
+## lower lane gets both x, the upper one both y, first that of the lower lane.
+<%def name="exchange()">
+static inline uint exchanged(uint mine, uint distance)
+{
+    uint theirs;
+    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;" : "=r"(theirs) : "r"(mine), "r"(distance));
+    return theirs;
+}
+static inline void share_pieces(uint4 *x, uint4 *y, int upper, uint distance)
+{
+    const uint4 mine = upper ? *x : *y;
+    const uint4 theirs = (uint4)(exchanged(mine.x, distance), exchanged(mine.y, distance), exchanged(mine.z, distance), exchanged(mine.w, distance));
+    if (upper) *x = theirs;
+    else *y = theirs;
+}
+</%def>
