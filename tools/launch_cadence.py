@@ -18,10 +18,10 @@ from statistics import median
 from typing import Any
 
 import pyopencl as cl
-import pyopencl._cl
 
 from portable_gpu import Engine
 from portable_gpu.bench.queued import Queued
+from portable_gpu.runtime.events import enqueue_without_event
 
 LAUNCHES, TURNS = 200, 15
 SOURCE = "__kernel void nothing(__global int *p) { if (!p) p[0] = 1; }"
@@ -29,11 +29,8 @@ SOURCE = "__kernel void nothing(__global int *p) { if (!p) p[0] = 1; }"
 
 def without_event(queue: cl.CommandQueue, kernel: cl.Kernel) -> Callable[[], Any]:
     """The launch by ``clEnqueueNDRangeKernel`` of the library that pyopencl has loaded."""
-    launch = ctypes.CDLL(pyopencl._cl.__file__).clEnqueueNDRangeKernel
-    pointer = ctypes.c_void_p
-    launch.argtypes = [
-        pointer, pointer, ctypes.c_uint, pointer, pointer, pointer, ctypes.c_uint, pointer, pointer,
-    ]  # fmt: skip
+    assert enqueue_without_event is not None
+    launch = enqueue_without_event
     one = (ctypes.c_size_t * 1)(1)
     size = ctypes.addressof(one)
 

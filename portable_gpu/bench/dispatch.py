@@ -166,7 +166,7 @@ class Contest:
         state = engine.state()
         enqueue = partial(path.enqueue, 1.0, 0.0, state, self._buffers[engine], (0, 0, 0))
         if engine.maps_host_memory:
-            return Prepared([lambda: enqueue().wait()])
+            return Prepared([lambda: state.event(enqueue()).wait()])
         return Queued(engine, [enqueue])
 
 

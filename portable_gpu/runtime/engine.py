@@ -7,6 +7,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,6 +26,7 @@ from portable_gpu.runtime.devices import (
     choose_device,
     query_facts,
 )
+from portable_gpu.runtime.events import QueueEvents, enqueue_without_event, marker
 from portable_gpu.runtime.exchange import checked
 from portable_gpu.runtime.program import DiskCache, ProgramCache
 from portable_gpu.runtime.views import context_of
@@ -192,13 +194,24 @@ class Engine:
 
 
 class QueueState:
-    """What an engine keeps for one queue: memory that its kernels may reuse in order."""
+    """What an engine keeps for one queue: memory that its kernels may reuse in order.
+
+    Attributes:
+        engine, queue: Whose.
+        in_order: Whether each command of the queue begins when the one before has ended.
+        enqueue_without_event: ``clEnqueueNDRangeKernel`` on this queue, for launches that wait for
+            no event and ask for none; ``None`` where they ask for one.
+    """
 
     def __init__(self, engine: Engine, queue: cl.CommandQueue) -> None:
         self.engine = engine
         self.queue = queue
-        properties = queue.properties
-        self.in_order = not properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
+        properties, kinds = queue.properties, cl.command_queue_properties
+        self.in_order = not properties & kinds.OUT_OF_ORDER_EXEC_MODE_ENABLE
+        self.enqueue_without_event: Callable[..., int] | None = None
+        asks = engine.target.launch_events or properties & kinds.PROFILING_ENABLE
+        if self.in_order and not asks and enqueue_without_event is not None:
+            self.enqueue_without_event = partial(enqueue_without_event, queue.int_ptr)
         # ImmediateAllocator lets go of the interpreter while the pool is half changed: of 32 runs
         # of eight threads on an H200 seven crashed, of 60 with DeferredAllocator none.  What the
         # pool warns of, that memory may turn out to be absent later, Kernel reports.
@@ -215,9 +228,30 @@ class QueueState:
 
     def outside(self, events: Sequence[cl.Event]) -> Sequence[cl.Event]:
         """Those of ``events`` that this queue does not come after by itself."""
+        if isinstance(events, QueueEvents) and events.queue == self.queue:
+            events = events.present()
         if not events or not self.in_order:
             return events
         return [event for event in events if event.command_queue != self.queue]
+
+    def event(self, event: cl.Event | None) -> cl.Event:
+        """The event of a launch; where it asked for none, of all that the queue has been given."""
+        return marker(self.queue) if event is None else event
+
+    def after(self, *launches: cl.Event | None) -> list[cl.Event]:
+        """What a command of this queue has to wait for, to come after launches on it."""
+        return [] if self.in_order else [self.event(event) for event in launches]
+
+    def new_events(self) -> list[cl.Event]:
+        """The events of an array that this queue is to write."""
+        return [] if self.enqueue_without_event is None else QueueEvents(self.queue)
+
+    def cover(self, events: list[cl.Event], event: cl.Event | None) -> None:
+        """Have an array's events cover a launch that wrote it, and came after them."""
+        if isinstance(events, QueueEvents) and events.queue == self.queue:
+            events.renew()
+        else:
+            events[:] = [self.event(event)]
 
     def allocate(self, nbytes: int) -> Any:
         """A buffer for a result: like :meth:`workspace`, but very large ones are the caller's own.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import json
 import os
@@ -11,7 +12,7 @@ import threading
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyopencl as cl
@@ -21,6 +22,9 @@ from portable_gpu.codegen.source import numbered
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.errors import BuildError, DeviceMemoryError
 from portable_gpu.runtime.retarget import is_marked, retarget
+
+if TYPE_CHECKING:
+    from portable_gpu.runtime.engine import QueueState
 
 CACHE_VARIABLE = "PORTABLE_GPU_CACHE"
 _MAGIC = b"portable_gpu program 1\n"
@@ -112,6 +116,8 @@ class Launch:
         # before it takes a number, 19 us each time.
         self._set_scalar = kernel._set_arg_buf  # type: ignore[attr-defined]
         self._global_size, self._local_size = global_size, local_size
+        sizes = [(ctypes.c_size_t * len(size))(*size) for size in (global_size, local_size)]
+        self._without_event = kernel.int_ptr, len(global_size), None, *sizes, 0, None, None
         self._buffers: list[int] = []
         self._scalars: list[tuple[int, Any]] = []
         for index, parameter in enumerate(parameters):
@@ -127,15 +133,15 @@ class Launch:
 
     def __call__(
         self,
-        queue: cl.CommandQueue,
+        state: QueueState,
         buffers: Sequence[Any],
         scalars: tuple[Any, ...] = (),
         wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event:
-        """Enqueue it and return its event.
+    ) -> cl.Event | None:
+        """Enqueue it and return its event, or ``None``; see :meth:`QueueState.event`.
 
         Args:
-            queue: Where.
+            state: The queue.
             buffers, scalars: What the parameters left open, in their order.
             wait_for: Events to wait for.
 
@@ -153,8 +159,11 @@ class Launch:
                     for (index, kind), value in zip(self._scalars, scalars, strict=True):
                         self._set_scalar(index, kind(value))
                     self._last = scalars
-                return cl.enqueue_nd_range_kernel(
-                    queue, kernel, self._global_size, self._local_size, None, wait_for
+                enqueue = state.enqueue_without_event
+                if enqueue is not None and not wait_for and not enqueue(*self._without_event):
+                    return None
+                return cl.enqueue_nd_range_kernel(  # where that one failed, pyopencl says why
+                    state.queue, kernel, self._global_size, self._local_size, None, wait_for
                 )
         except cl.MemoryError as error:
             raise DeviceMemoryError(f"the device is out of memory: {error}") from error

@@ -12,10 +12,11 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from portable_gpu.runtime.engine import Engine, QueueState
+from portable_gpu.runtime.events import QueueEvents
 from portable_gpu.runtime.views import Shape, new_array, overlap, twin
 
 Key = tuple[Any, ...]
-Enqueue = Callable[[QueueState, Sequence[Any], tuple[int, ...]], cl.Event]
+Enqueue = Callable[[QueueState, Sequence[Any], tuple[int, ...]], cl.Event | None]
 NUMBERS = (float, int, complex)  # what a key may hold: values that are their own identity
 _MOST = 4096  # calls remembered; queues that are gone are forgotten with the rest
 
@@ -60,10 +61,11 @@ class _OnDevice:
         buffers: list[Any] = []
         offsets: list[int] = []
         for position, array in enumerate(arrays):
-            if array.events != self.inside[position]:
-                if self.state.outside(array.events):
+            events = array.events
+            if isinstance(events, QueueEvents) or events != self.inside[position]:
+                if self.state.outside(events):
                     return None
-                self.inside[position] = list(array.events)
+                self.inside[position] = list.copy(events)
             buffers.append(array.base_data)
             offsets.append(array.offset // array.dtype.itemsize if array.offset else 0)
         if out is None:
@@ -71,12 +73,13 @@ class _OnDevice:
             data = self.state.allocate(blank.nbytes)
             buffers.append(data)
             offsets.append(0)
-            return twin(blank, data, [self.enqueue(self.state, buffers, tuple(offsets))])
+            event = self.enqueue(self.state, buffers, tuple(offsets))
+            return twin(blank, data, self.state.new_events() if event is None else [event])
         if self.state.outside(out.events):
             return None
         buffers.append(out.base_data)
         offsets.append(out.offset // out.dtype.itemsize)
-        out.events[:] = [self.enqueue(self.state, buffers, tuple(offsets))]  # it covers the others
+        self.state.cover(out.events, self.enqueue(self.state, buffers, tuple(offsets)))
         return out
 
 
@@ -101,7 +104,7 @@ class _OnHost:
             buffers.append(in_place(array, array.nbytes, False))
         result = np.empty(self.shape, self.dtype) if out is None else out
         buffers.append(in_place(result, result.nbytes, True))
-        self.enqueue(self.state, buffers, self.offsets).wait()
+        self.state.event(self.enqueue(self.state, buffers, self.offsets)).wait()
         return result if self.shape or out is not None else result[()]
 
 

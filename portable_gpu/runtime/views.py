@@ -140,6 +140,7 @@ class Call:
         self._foreign = [array for array in on_device if array.queue != self.state.queue]
         self._result: Any = None
         self._download: tuple[Any, np.ndarray[Any, Any]] | None = None
+        self._is_enqueued = False
         self._event: cl.Event | None = None
         self._keep: list[Any] = []
 
@@ -185,29 +186,30 @@ class Call:
         self._download = (buffer, out)
         return _whole(buffer, staged)
 
-    def event(self, event: cl.Event) -> None:
+    def event(self, event: cl.Event | None) -> None:
         """Note the event of the call's last kernel: it covers all that the result needs."""
-        self._event = event
+        self._is_enqueued = True
         if self._foreign:
+            event = self.state.event(event)
             self.state.hold(event, self._foreign)
+        self._event = event
 
     def finish(self) -> Any:
         """Wait (NumPy) or attach the event (pyopencl), and return the result."""
-        result = self._result
-        if not self.host:
-            if self._event is not None:
-                result.add_event(self._event)
+        result, state = self._result, self.state
+        if not self._is_enqueued:
             return result
-        if self._download is not None and self._event is not None:
+        if not self.host:
+            state.cover(result.events, self._event)
+        elif self._download is None:
+            state.event(self._event).wait()
+        else:
             buffer, target = self._download
-            if target.flags.c_contiguous:
-                cl.enqueue_copy(self.state.queue, target, buffer, wait_for=[self._event])
-            else:
-                staged = np.empty(target.shape, target.dtype)
-                cl.enqueue_copy(self.state.queue, staged, buffer, wait_for=[self._event])
+            packed = target.flags.c_contiguous
+            staged = target if packed else np.empty(target.shape, target.dtype)
+            cl.enqueue_copy(state.queue, staged, buffer, wait_for=state.after(self._event))
+            if not packed:
                 target[...] = staged
-        elif self._event is not None:
-            self._event.wait()
         return result
 
     # -- the pieces
@@ -312,6 +314,7 @@ def new_array(
         shape,
         dtype,
         data=data,
+        events=state.new_events(),
         strides=tuple([s * itemsize for s in contiguous_strides(shape)]) if shape else (),
         _fast=True,
         _size=size,

@@ -94,6 +94,7 @@ class Target:
         dot2: Whether one instruction adds two products of float16 to a float32 sum, subnormal
             numbers among them.
         tensor_maps: Whether kernels can tell the copy engine (SM 90) of tensors.
+        launch_events: Whether a launch costs the device no more when an event is asked for.
         memory_channels: Channels that memory is dealt out to in turn; 0 where nothing is known.
         channel_bytes: Adjacent bytes of one channel.
         vector_bytes: Width of the CPU's vector registers in bytes, or of the widest useful load.
@@ -129,6 +130,7 @@ class Target:
     matrix_instructions: tuple[str, ...]
     dot2: bool
     tensor_maps: bool
+    launch_events: bool
     memory_channels: int
     channel_bytes: int
     forced: bool = False

@@ -81,6 +81,18 @@ class Emulator:
         """A GPU by its name: ``sm_90``."""
         return cls(next(machine for machine in machines() if machine.name == name), late, races)
 
+    def state(self, queue: None = None) -> Emulator:
+        """What it keeps for a queue: itself."""
+        return self
+
+    def event(self, event: None) -> SimpleNamespace:
+        """The event of a launch, which has ended."""
+        return SimpleNamespace(wait=lambda: None)
+
+    def after(self, *launches: None) -> list[Any]:
+        """What to wait for: nothing."""
+        return []
+
     def allocate(self, nbytes: int) -> Any:
         """A buffer of the caller's own."""
         return np.zeros(nbytes, np.uint8)
@@ -101,14 +113,14 @@ class Emulator:
         parameters: Sequence[Any],
         global_size: tuple[int, ...],
         local_size: tuple[int, ...],
-    ) -> Callable[..., SimpleNamespace]:
+    ) -> Callable[..., None]:
         kernel = read(self.edit(_ptx(spec, self.machine)), name)
         steps = decode(kernel)
         (size, *_), across = local_size, (*global_size[1:], 1)[0]
 
         def launch(
-            queue: Any, buffers: Sequence[Any], scalars: tuple[Any, ...] = (), wait_for: Any = None
-        ) -> SimpleNamespace:
+            state: Any, buffers: Sequence[Any], scalars: tuple[Any, ...] = (), wait_for: Any = None
+        ) -> None:
             left_buffers, left_scalars = iter(buffers), iter(scalars)
             arguments = {}
             for (argument, nbytes), parameter in zip(kernel.parameters, parameters, strict=True):
@@ -130,7 +142,6 @@ class Emulator:
                 for y in range(groups[1]):
                     for x in range(groups[0]):
                         Group(grid, (x, y)).run()
-            return SimpleNamespace(wait=lambda: None)
 
         return launch
 

@@ -92,6 +92,18 @@ def test_forced_on_a_cpu_takes_barriers(forced: str, exchange: str, size: int) -
     assert "-DLOCKSTEP=0" in target.options
 
 
+@pytest.mark.parametrize("name", class_names())
+def test_events_cost_the_device_time_on_nvidia(name: str) -> None:
+    target = example_target(name)
+    assert target.launch_events == (name != "nvidia")
+    assert target.provenance["launch_events"].why
+
+
+def test_forced_nvidia_launches_without_events() -> None:
+    assert not detect(POCL, "nvidia").launch_events
+    assert detect(H200, "generic").launch_events
+
+
 def test_forced_class_keeps_its_own_width() -> None:
     assert detect(RDNA2, "gcn").subgroup_size == 64
     assert not detect(RDNA2, "gcn").lockstep

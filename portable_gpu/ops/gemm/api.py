@@ -198,8 +198,8 @@ def _with_extras(
     state: QueueState,
     buffers: Sequence[Any],
     offsets: tuple[int, ...],
-) -> cl.Event:
-    event: cl.Event = enqueue(state, [*buffers, *extra_buffers], (*offsets, *extra_offsets))
+) -> cl.Event | None:
+    event: cl.Event | None = enqueue(state, [*buffers, *extra_buffers], (*offsets, *extra_offsets))
     return event
 
 

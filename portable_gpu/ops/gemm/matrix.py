@@ -87,27 +87,27 @@ class MatrixGemm:
         buffers: Sequence[Any],
         offsets: tuple[int, ...],
         wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event:
+    ) -> cl.Event | None:
         """Enqueue the product; see :meth:`SimtGemm.enqueue`."""
         a, b, *out = buffers
         at_a, at_b, *at_out = offsets
         if self.choice.transposed:
             a, b, at_a, at_b = b, a, at_b, at_a
-        queue, sources = state.queue, {"a": (a, at_a), "b": (b, at_b)}
+        sources = {"a": (a, at_a), "b": (b, at_b)}
         if self._repacks:
             workspace = state.workspace(self._repacked_bytes)
             events = []
             for side, repack in self._repacks.items():
                 buffer, offset = sources[side]
                 start = self._starts[side]
-                events.append(repack(queue, (buffer, workspace), (offset, start), wait_for))
+                events.append(repack(state, (buffer, workspace), (offset, start), wait_for))
                 sources[side] = workspace, start
-            wait_for = None if state.in_order else [*(wait_for or ()), *events]
+            wait_for = state.after(*events)
         (a, at_a), (b, at_b) = sources["a"], sources["b"]
         buffers, scalars = (*self._maps, a, b, *out), (at_a, at_b, *at_out, alpha, beta)
         if self._space is not None:
             buffers = (*self._space.allocate(state), *buffers)
-        return self._product(queue, buffers, scalars, wait_for)
+        return self._product(state, buffers, scalars, wait_for)
 
 
 @dataclass(frozen=True)

@@ -129,7 +129,7 @@ def _multiplies(
     found = np.full((_M, n), np.nan, np.float64 if compute == F64 else np.float32)
     out = cl.Buffer(engine.context, flags.READ_WRITE | flags.COPY_HOST_PTR, hostbuf=found)
     event = path.enqueue(1.0, 0.0, state, [*buffers, out], (0, 0, 0))
-    cl.enqueue_copy(state.queue, found, out, wait_for=[event])
+    cl.enqueue_copy(state.queue, found, out, wait_for=state.after(event))
     return np.array_equal(found, a @ b)
 
 

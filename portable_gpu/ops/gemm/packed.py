@@ -382,8 +382,8 @@ class PackedGemm:
         buffers: Sequence[Any],
         offsets: tuple[int, ...],
         wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event:
-        """Enqueue the product; the event returned covers all of it.
+    ) -> cl.Event | None:
+        """Enqueue the product; the event, if any, covers all of it: see :meth:`QueueState.event`.
 
         Args:
             alpha, beta: The factors.
@@ -401,7 +401,7 @@ class PackedGemm:
         if self.choice.whole:
             scratch = state.workspace(self._whole_items()[0] * self._whole_bytes)
             return self._whole(
-                state.queue, (scratch, a, b, *out), (alpha, beta, at_a, at_b, *at_out), wait_for
+                state, (scratch, a, b, *out), (alpha, beta, at_a, at_b, *at_out), wait_for
             )
         empty = state.empty_buffer
         packed = [
@@ -412,12 +412,11 @@ class PackedGemm:
         for step in self._steps:
             at = at_a + step.move_a, at_b + step.move_b
             if step.packs:
-                event = step.launch(state.queue, (*packed[:2], a, b), at, wait_for)
+                event = step.launch(state, (*packed[:2], a, b), at, wait_for)
             else:
                 scalars = (alpha, beta, *at, *at_out)
-                event = step.launch(state.queue, (*packed, a, b, *out), scalars, wait_for)
-            wait_for = None if state.in_order else [event]
-        assert event is not None  # there is at least one slab
+                event = step.launch(state, (*packed, a, b, *out), scalars, wait_for)
+            wait_for = state.after(event)
         return event
 
     @property

@@ -21,5 +21,5 @@ class GemmPath(Protocol):
         buffers: Sequence[Any],
         offsets: tuple[int, ...],
         wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event:
-        """Enqueue it; the event covers all of its kernels."""
+    ) -> cl.Event | None:
+        """Enqueue it; the event, if any, covers all its kernels: see :meth:`QueueState.event`."""

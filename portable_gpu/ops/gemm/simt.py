@@ -90,8 +90,8 @@ class SimtGemm:
         buffers: Sequence[Any],
         offsets: tuple[int, ...],
         wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event:
-        """Enqueue the product; the event returned covers all of its launches.
+    ) -> cl.Event | None:
+        """Enqueue the product; the event, if any, covers all of it: see :meth:`QueueState.event`.
 
         Args:
             alpha, beta: The factors.
@@ -111,9 +111,8 @@ class SimtGemm:
             buffers = (*self._space.allocate(state), *buffers)
         event = None
         for launch in self._launches:
-            event = launch(state.queue, buffers, scalars, wait_for)
-            wait_for = None if state.in_order else [event]
-        assert event is not None  # the caller does not come with an empty C
+            event = launch(state, buffers, scalars, wait_for)
+            wait_for = state.after(event)
         return event
 
     def _direct(self, engine: Engine) -> None:

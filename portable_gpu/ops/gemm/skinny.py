@@ -87,7 +87,7 @@ class SkinnyGemm:
         buffers: Sequence[Any],
         offsets: tuple[int, ...],
         wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event:
+    ) -> cl.Event | None:
         """Enqueue the product; arguments as for the other paths."""
         if self._exchanged:
             a, b, c = buffers

@@ -203,11 +203,11 @@ class SkinnyMma:
         buffers: Sequence[Any],
         offsets: tuple[int, ...],
         wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event:
+    ) -> cl.Event | None:
         """Enqueue the product; arguments as for the other paths."""
         route = self._route
         scalars = (*offsets, self._k if alpha else 0, alpha, beta, 1 if beta else 0)
         if route.parts > 1:
             counters, partial = state.fold_space(route.blocks, route.partial_bytes)
             buffers = (*buffers, partial, counters)
-        return self._launch(state.queue, buffers, scalars, wait_for)
+        return self._launch(state, buffers, scalars, wait_for)

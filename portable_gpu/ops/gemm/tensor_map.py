@@ -48,5 +48,6 @@ class TensorMap:
         buffer = engine.allocate(_BYTES)
         sizes = [(LONG, size) for size in (self.extent, self.count, self.pitch)]
         launch = engine.programs.launch(self.spec, "tensor_map", [BUFFER, *sizes], (32,), (32,))
-        launch(engine.own_queue, (buffer,)).wait()
+        state = engine.state(engine.own_queue)
+        state.event(launch(state, (buffer,))).wait()
         return buffer

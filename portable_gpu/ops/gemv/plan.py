@@ -83,8 +83,8 @@ class GemvPlan:
         buffers: Sequence[Any],
         offsets: tuple[int, ...],
         wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event:
-        """Enqueue the product; returns the event of its end.
+    ) -> cl.Event | None:
+        """Enqueue the product; returns the event of its end, if any: see :meth:`QueueState.event`.
 
         Args:
             alpha, beta: The factors; ``alpha == 0`` reads neither a nor x.
@@ -101,7 +101,7 @@ class GemvPlan:
         if route.parts > 1:
             counters, partial = state.fold_space(route.blocks, route.partial_bytes)
             buffers = (*buffers, partial, counters)
-        return self._launch(state.queue, buffers, scalars, wait_for)
+        return self._launch(state, buffers, scalars, wait_for)
 
 
 def explain(

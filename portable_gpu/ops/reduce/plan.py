@@ -219,8 +219,8 @@ class ReducePlan:
         inputs: Sequence[View],
         out: View,
         wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event:
-        """Enqueue the reduction of ``inputs`` into ``out``; returns the event of its end."""
+    ) -> cl.Event | None:
+        """Enqueue it; returns the event of its end, if any: see :meth:`QueueState.event`."""
         return self.enqueue(state, *places((*inputs, out)), wait_for)
 
     def enqueue(
@@ -229,13 +229,13 @@ class ReducePlan:
         buffers: Sequence[Any],
         offsets: tuple[int, ...],
         wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event:
+    ) -> cl.Event | None:
         """As a call, given buffers and offsets (in elements) of the inputs and the result."""
         if self._shift:
             offsets = tuple(at + by for at, by in zip(offsets, self._shift, strict=True))
         if self.layout.split:
             buffers = (*buffers, *state.fold_space(self._counters, self._partial_bytes))
-        return self._launch(state.queue, buffers, offsets, wait_for)
+        return self._launch(state, buffers, offsets, wait_for)
 
 
 # The last group adds what all others found: with less than so many bytes for each of them, no more

@@ -99,8 +99,8 @@ class VariancePlan:
         inputs: Sequence[View],
         out: View,
         wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event:
-        """Enqueue both passes; returns the event of the second."""
+    ) -> cl.Event | None:
+        """Enqueue both passes; returns the event of the second, if any."""
         return self.enqueue(state, *places((*inputs, out)), wait_for)
 
     def enqueue(
@@ -109,7 +109,7 @@ class VariancePlan:
         buffers: Sequence[Any],
         offsets: tuple[int, ...],
         wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event:
+    ) -> cl.Event | None:
         """As :meth:`ReducePlan.enqueue`."""
         (x, out), (x_offset, out_offset) = buffers, offsets
         centre = state.workspace(self._centre_bytes)
@@ -118,7 +118,7 @@ class VariancePlan:
             state,
             (x, centre, out),
             (x_offset, 0, out_offset),
-            None if state.in_order else [first],
+            state.after(first),
         )
 
 
@@ -210,7 +210,7 @@ class EmptyPlan:
 
     def enqueue(
         self, state: QueueState, buffers: Sequence[Any], offsets: tuple[int, ...]
-    ) -> cl.Event:
+    ) -> cl.Event | None:
         """Never called: there is nothing to launch."""
         raise AssertionError("a result of no elements is not launched")
 
