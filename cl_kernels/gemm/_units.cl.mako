@@ -97,3 +97,13 @@ static inline void barrier_wait(uint at, uint parity)
     } while (!done);
 }
 </%def>
+
+## The barriers of all stages, at full_base and empty_base; a warp after the other has one started, for
+## work-items of a warp would take turns.
+<%def name="start_barriers(policy, full, empty)">
+    for (int i = t / 32; i < ${policy.stages}; i += ${policy.group_size // 32}) {
+        if (t % 32) break;
+        barrier_init(full_base + 8 * i, ${full});
+        barrier_init(empty_base + 8 * i, ${empty});
+    }
+</%def>

@@ -60,10 +60,7 @@ ${operands.batch_parameters(rank)})
     __local uint is_last;
 % endif
     const int t = get_local_id(0), lane = t % 32, warp = t / 32, g = lane / 4, q = lane % 4;
-    if (t < ${stages}) {
-        barrier_init(full_base + 8 * t, ${group});
-        barrier_init(empty_base + 8 * t, ${group // 32});
-    }
+${units.start_barriers(policy, group, group // 32)}
     barrier(CLK_LOCAL_MEM_FENCE);
     const int chunk = t % 8, line = t / 8;
     const uint place_a = line * 128 + (SWIZZLE_${"ACROSS" if a.across else "ALONG"}(line, chunk) << 4);

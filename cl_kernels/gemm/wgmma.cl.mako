@@ -65,13 +65,10 @@ ${operands.batch_parameters(rank)})
     __local uint is_last;
 % endif
     const int t = get_local_id(0);
-    if (t < ${stages}) {
-        barrier_init(full_base + 8 * t, ${1 if policy.bulk else 128});
-        barrier_init(empty_base + 8 * t, ${4 * policy.consumers});
+${units.start_barriers(policy, 1 if policy.bulk else 128, 4 * policy.consumers)}
 % if policy.bulk:
-        barriers_shown();
+    barriers_shown();
 % endif
-    }
     barrier(CLK_LOCAL_MEM_FENCE);
     int stage = 0;
     uint phase = 0;
