@@ -7,24 +7,28 @@
 <%namespace name="lanes" file="/gemm/_lanes.cl.mako"/>
 <%def name="store(policy, sums, width, type)">
             const long top = first_row + above * 64 + t / 32 % 4 * 16 + lane / 4, left = first_col + lane % 4 * 2;
+% if width:
+            const int upper = lane / 4 % 2;
+            const long at = first_col + ${"upper * 32 + lane % 4 * 8" if width == "octets" else "upper * 16 + lane % 2 * 8 + lane % 4 / 2 * 4"};
+            const int columns = (int)min(n - at, ${policy.tile_n}l);
+% else:
             const int columns = (int)min(n - left, ${policy.tile_n}l);
+% endif
 % for r in range(policy.blocks):
 % for h in range(2):
             {
                 const long row = top + ${64 * r + 8 * h};
 % if width:
-                const int upper = lane / 4 % 2;
-                __global ${type} *line = c + (row - upper) * c_row, *next_line = line + c_row;
+                __global ${type} *line = c + (row - upper) * c_row + at;
 % for j in range(0, policy.tile_n // 8, 8 if width == "octets" else 4):
                 {
                     ${whole_lines(width, sums, r, h, j)}
-                    if (row - upper < m && col < n) *(__global uint4 *)(line + col) = x;
-                    if (row - upper + 1 < m && col < n) *(__global uint4 *)(next_line + col) = y;
+                    if (row - upper < m && ${8 * j} < columns) *(__global uint4 *)(line + ${8 * j}) = x;
+                    if (row - upper + 1 < m && ${8 * j} < columns) *(__global uint4 *)(line + c_row + ${8 * j}) = y;
                 }
 % endfor
 % else:
-                __global ${type} *line = c + row * c_row;
-                line += left * c_col;
+                __global ${type} *line = c + row * c_row + left * c_col;
                 if (row < m) {
 % for j in range(policy.tile_n // 8):
                     STORE_PAIR(line, ${8 * j}, row, left, ${sums}${r}_${4 * j + 2 * h}, ${sums}${r}_${4 * j + 2 * h + 1});
@@ -40,15 +44,13 @@
 return ", ".join(f"RESULT({sums}{r}_{4 * j + 2 * h + e}, row, left + {8 * j + e})" for e in range(2))
 %></%def>
 
-## 16 bytes each of two rows, x and y, from column col on: lines of 32 floats or 64 halves.
+## 16 bytes each of two rows, x and y: of lines of 32 floats or 64 halves.
 <%def name="whole_lines(width, sums, r, h, j)">
 % if width == "octets":
-                    const long col = first_col + ${8 * j} + upper * 32 + lane % 4 * 8;
 % for k, piece in enumerate("xy"):
                     uint4 ${piece} = quad_transpose((uint4)(${", ".join(f"packed_pair({pair(sums, r, h, j + 4 * k + i)})" for i in range(4))}), lane);
 % endfor
 % else:
-                    const long col = first_col + ${8 * j} + upper * 16 + lane % 2 * 8 + lane % 4 / 2 * 4;
 % for k, piece in enumerate("xy"):
                     uint4 ${piece} = as_uint4(pair_transpose((float4)(${", ".join(pair(sums, r, h, j + 2 * k + i) for i in range(2))}), lane));
 % endfor
