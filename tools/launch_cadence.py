@@ -28,9 +28,10 @@ SOURCE = "__kernel void nothing(__global int *p) { if (!p) p[0] = 1; }"
 
 
 def without_event(queue: cl.CommandQueue, kernel: cl.Kernel) -> Callable[[], Any]:
-    """The launch by ``clEnqueueNDRangeKernel`` of the library that pyopencl has loaded."""
-    assert enqueue_without_event is not None
+    """The launch by :data:`enqueue_without_event`."""
     launch = enqueue_without_event
+    if launch is None:
+        raise RuntimeError("the OpenCL loader does not show its functions here")
     one = (ctypes.c_size_t * 1)(1)
     size = ctypes.addressof(one)
 

@@ -5,7 +5,9 @@
 ## wide  32 bytes at a time, by two lanes, after they have exchanged halves
 <%def name="store(policy, pair, wide, type)">
             const long top = first_row + rows_at + 2 * g, left = first_col + cols_at + 4 * q;
+% if not wide:
             const int columns = (int)min(n - left, ${policy.tile_n}l);
+% endif
 % for i in range(policy.blocks):
 % if wide:
 % for h in range(2):

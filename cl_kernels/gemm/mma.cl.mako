@@ -13,7 +13,7 @@
 ##
 ## policy  MmaPolicy
 ## a, b    Lines: how an operand comes to local memory
-## split, tail, pair, types: as in wgmma; every part of k has a step, whose fragments are waited for
+## split, tail, pair, wide, types: as in wgmma; every part of k has a step, whose fragments are waited for
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/gemm/_epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>

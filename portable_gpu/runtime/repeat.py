@@ -62,10 +62,13 @@ class _OnDevice:
         offsets: list[int] = []
         for position, array in enumerate(arrays):
             events = array.events
-            if isinstance(events, QueueEvents) or events != self.inside[position]:
+            if isinstance(events, QueueEvents):
                 if self.state.outside(events):
                     return None
-                self.inside[position] = list.copy(events)
+            elif events != self.inside[position]:
+                if self.state.outside(events):
+                    return None
+                self.inside[position] = list(events)
             buffers.append(array.base_data)
             offsets.append(array.offset // array.dtype.itemsize if array.offset else 0)
         if out is None:

@@ -69,6 +69,14 @@ def stored(values: Any, elem: Element, trans: str) -> Any:
     return np.ascontiguousarray(values.astype({"f16": "f2", "f32": "f4", "f64": "f8"}[elem.name]))
 
 
+def narrowed(values: Any, elem: Element) -> Any:
+    """Sums as C's 16-bit element holds them, to nearest even."""
+    if elem == F16:
+        return values.astype(np.float16)
+    bits = values.astype(np.float32).view(np.uint32)
+    return (bits + 0x7FFF + (bits >> 16 & 1) >> 16).astype(np.uint16)
+
+
 def check(path: GemmPath, gpu: Emulator, p: GemmProblem, trans: str) -> None:
     """A product of small whole numbers, exact whatever the order; C lies between canaries."""
     batch = p.batch or ()
@@ -109,7 +117,7 @@ def bulk(request: pytest.FixtureRequest) -> bool:
 @pytest.mark.parametrize("trans", TRANSPOSES)
 @pytest.mark.parametrize("elem", [F16, BF16], ids=lambda e: e.name)
 def test_wgmma_transposes_and_edges(gpu: Emulator, elem: Element, trans: str, bulk: bool) -> None:
-    for m, n, k in [(136, 72, 328), (65, 1, 72), (304, 520, 200), (123, 77, 65)]:
+    for m, n, k in [(136, 72, 328), (65, 1, 72), (67, 72, 72), (304, 520, 200), (123, 77, 65)]:
         p = problem(m, n, k, elem, trans)
         policy = replace(WgmmaPolicy.for_shape_class("large"), bulk=bulk)
         check(by_matrix_units(gpu, p, policy), gpu, p, trans)
@@ -141,18 +149,46 @@ def test_wgmma_precisions(gpu: Emulator, precision: str, trans: str, bulk: bool)
     check(by_matrix_units(gpu, p, policy), gpu, p, trans)
 
 
+@pytest.mark.parametrize("elem", [F16, BF16], ids=lambda e: e.name)
+@pytest.mark.parametrize("name", ["large", "tiny"])
+def test_wgmma_stores_16_bits(gpu: Emulator, name: str, elem: Element, bulk: bool) -> None:
+    """C of the operands' element, in whole lines where its rows are aligned; else one or two."""
+    policy = replace(WgmmaPolicy.for_shape_class(name), bulk=bulk)
+    for m, n, k in [(67, 72, 72), (130, 264, 72), (65, 70, 72), (65, 71, 72)]:
+        p = problem(m, n, k, elem, "NT")
+        c = replace(operand(elem, m, n, "N", 0), aligned_bytes=gcd(16, 2 * n))
+        a, b = whole_numbers((m, k), 1), whole_numbers((k, n), 2)
+        memory = np.full(m * n + 64, CANARY, np.float16 if elem == F16 else np.uint16)
+        buffers = [stored(a, elem, "N"), stored(b, elem, "T"), memory]
+        path = by_matrix_units(gpu, replace(p, c=c), policy)
+        path.enqueue(1.0, 0.0, gpu, buffers, (0, 0, 32))  # type: ignore[arg-type]
+        np.testing.assert_array_equal(memory[32:-32].reshape(m, n), narrowed(a @ b, elem))
+        assert np.all(memory[:32] == CANARY)
+        assert np.all(memory[-32:] == CANARY)
+
+
+def test_tiles_are_numbered_down_bands(gpu: Emulator, bulk: bool) -> None:
+    """Five tile rows in bands of two, the last of one; few groups, which take tile after tile."""
+    gpu.target = replace(gpu.target, compute_units=2)
+    p = problem(64 * 4 + 3, 200, 72, F16)
+    check(by_matrix_units(gpu, p, WgmmaPolicy(1, 1, 64, 4, band=2, bulk=bulk)), gpu, p, "NN")
+    double = problem(32 * 4 + 3, 70, 40, F64, "TN")
+    policy = MmaPolicy(1, 2, 2, 1, 3, band=2)
+    check(by_matrix_units(gpu, double, policy), gpu, double, "TN")
+
+
 def test_boxes_of_lines_that_run_backwards_or_are_one(either: Emulator) -> None:
     policy = replace(WgmmaPolicy.for_shape_class("small"), bulk=True)
-    turned = problem(136, 72, 328, F16)
-    turned = replace(turned, a=replace(turned.a, row=-328))
+    turned = problem(136, 72, 648, F16)
+    turned = replace(turned, a=replace(turned.a, row=-648))
     path = by_matrix_units(either, turned, policy)
-    a, b = whole_numbers((136, 328), 1), whole_numbers((328, 72), 2)
+    a, b = whole_numbers((136, 648), 1), whole_numbers((648, 72), 2)
     c = np.full((136, 72), POISON, "f4")
     buffers = [stored(a, F16, "N"), stored(b, F16, "N"), c]
-    path.enqueue(1.0, 0.0, either, buffers, (135 * 328, 0, 0))  # type: ignore[arg-type]
+    path.enqueue(1.0, 0.0, either, buffers, (135 * 648, 0, 0))  # type: ignore[arg-type]
     np.testing.assert_array_equal(c, a[::-1] @ b)
     assert "gemm/repack" in either.launches  # the copy engine goes forwards
-    one = problem(200, 1, 328, F16, "NN")
+    one = problem(200, 1, 648, F16, "NN")
     check(by_matrix_units(either, one, policy), either, one, "NN")
 
 

@@ -9,7 +9,6 @@ from typing import Any
 import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization, specialize
-from portable_gpu.errors import PolicyError
 from portable_gpu.ops.gemm.choice import GemmChoice, split_length
 from portable_gpu.ops.gemm.lines import Lines
 from portable_gpu.ops.gemm.matrix_format import Side, format_of
@@ -143,11 +142,8 @@ def arrange(
     """
     form = format_of(problem, target)
     assert form is not None
-    if isinstance(policy, WgmmaPolicy) and not policy.holds(form.parts):
-        raise PolicyError(
-            f"{policy} has {policy.stages} stages; values of {form.parts} pieces take "
-            f"{2 * form.parts} or another multiple"
-        )
+    if isinstance(policy, WgmmaPolicy):
+        policy.check_pieces(form.parts)
     repacks: dict[Side, Repack] = {}
     starts: dict[Side, int] = {}
     elements = 0

@@ -21,7 +21,8 @@ from portable_gpu.ops.gemm.simt import SimtGemm
 from portable_gpu.ops.gemm.skinny_mma import SkinnyMma
 from portable_gpu.runtime.engine import Engine
 
-_M, _N, _K = 136, 72, 328  # more than a tile, a tail of k, and whole copies
+# More than a tile, whole copies; of k a tail, and more steps than any policy has stages.
+_M, _N, _K = 136, 72, 648
 
 
 def works(engine: Engine, problem: GemmProblem, bulk: bool = False) -> bool:

@@ -33,8 +33,9 @@ class _Costs:
 
 
 # Fitted on one H200 (driver 580, November 2026): of wgmma to 240 times of 15 shapes in float16,
-# where the choice takes 1.002 of the time of the best of all classes and splits, and 1.02 at most;
-# of mma to 370 of 30 shapes, 1.02 and 1.11.  For want of a measurement the same for mfma.
+# where the choice takes 1.002 of the time of the best of all classes and splits, and 1.02 at most.
+# Of mma to 370 of 30 shapes, wgmma's of then among them, before its stores took a third of the
+# time.  For want of a measurement the same for mfma.
 _COSTS = {
     "wgmma": _Costs(fixed=0.0, store=6.0, meeting=5.0, sum=2.0),
     "mma": _Costs(fixed=6.0, store=0.0, meeting=3.0, sum=2.0),
@@ -83,20 +84,25 @@ def choose_matrix(problem: GemmProblem, target: Target, table: TuningTable) -> G
 def fitting(
     problem: GemmProblem, form: Format, target: Target, table: TuningTable
 ) -> Iterator[tuple[str, Choice[MatrixPolicy]]]:
-    """The kinds of product that have policies which fit the target, and their rows of the table."""
+    """The kinds of product that have policies which fit the target, and their rows of the table.
+
+    Raises:
+        PolicyError: A row's stages do not hold whole steps of a value's pieces.
+    """
     kind = POLICIES[form.kernel][0]
     name = f"gemm_{form.kernel}_split" if form.parts > 1 else f"gemm_{form.kernel}"
     longest = max(problem.m, problem.n, form.parts * problem.k)
     for shape_class in classes_of(form.kernel, form.parts):
         default = kind.for_shape_class(shape_class, parts=form.parts)
         row = table.choose(name, kind, target, form.elem, shape_class, default)
-        policy = row.policy
+        policy, origin = row.policy, row.origin
         if isinstance(policy, WgmmaPolicy):
-            if not policy.holds(form.parts):
-                continue
+            policy.check_pieces(form.parts)
             policy = policy.suited(target, longest)
+            if policy != row.policy:
+                origin += ", copied by work-items"
         if all(policy.limits(target, form.elem).values()):
-            yield shape_class, replace(row, policy=policy)
+            yield shape_class, replace(row, policy=policy, origin=origin)
 
 
 def _splits(p: GemmProblem, steps: int, tiles: int, units: int) -> list[int]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from portable_gpu.dtypes import Element
+from portable_gpu.errors import PolicyError
 from portable_gpu.targets import Target
 from portable_gpu.tuning.policy import Policy
 
@@ -65,9 +66,16 @@ class WgmmaPolicy(Policy):
         bulk = self.bulk and target.tensor_maps and longest <= _MOST_BOXED
         return replace(self, bulk=bulk)
 
-    def holds(self, parts: int) -> bool:
-        """Whether the stages are whole steps of so many pieces, and two: with fewer all wait."""
-        return self.stages % parts == 0 and self.stages >= 2 * parts
+    def check_pieces(self, parts: int) -> None:
+        """Raise PolicyError unless the stages are two whole steps of so many pieces, or more.
+
+        With others the kernel would wait for ever.
+        """
+        if self.stages % parts or self.stages < 2 * parts:
+            raise PolicyError(
+                f"{self} has {self.stages} stages; values of {parts} pieces take a multiple of "
+                f"{parts}, {2 * parts} at least"
+            )
 
     def local_bytes(self, elem: Element) -> int:
         """Local memory of a group, whatever the element."""
@@ -95,7 +103,7 @@ class WgmmaPolicy(Policy):
         consumers, tile_n, stages = _CLASSES[shape_class]
         if parts == 1:
             return cls(consumers, 1, tile_n, stages, band=16)
-        return cls(consumers, 1, min(tile_n, 128), 6, flush=1 if parts > 2 else 2)
+        return cls(consumers, 1, tile_n, 6, flush=1 if parts > 2 else 2)
 
     @classmethod
     def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
@@ -104,7 +112,7 @@ class WgmmaPolicy(Policy):
             "consumers": (1, 2, 3),
             "blocks": (1, 2),
             "tile_n": (64, 128, 192, 256),
-            "stages": (3, 4, 5, 6),
+            "stages": (3, 4, 5, 6, 8),
             "band": (4, 8, 16),
             "bulk": (False, True),
         }
@@ -215,6 +223,7 @@ class MmaPolicy(Policy):
             f"a group ({self.group_size}) has at most {target.max_work_group_size} work-items": (
                 self.group_size <= target.max_work_group_size
             ),
+            f"copies of {lines} lines are whole swizzles, of 8": lines % 8 == 0,
             f"copies of {lines} lines divide tile_m and tile_n": (
                 self.tile_m % lines == 0 and self.tile_n % lines == 0
             ),
@@ -342,7 +351,7 @@ _MFMA_CLASSES = {
     "small": (2, 2, 32, 32, 2),
 }
 #: Those kinds, and how much of the large tile's rate theirs reach (measured on one H200); of values
-#: in pieces, how much of the medium one's.
+#: in pieces, how much of the medium one's (`bf16x6` at 2048).
 WGMMA_CLASSES = {
     "large": 1.0, "wide": 0.98, "broad": 1.02, "medium": 0.89, "small": 0.62, "tiny": 0.45,
 }  # fmt: skip

@@ -12,7 +12,7 @@ from portable_gpu.ops.gemm.matrix import MatrixGemm
 from portable_gpu.ops.gemm.matrix_check import works, works_on_few_columns
 from portable_gpu.ops.gemm.matrix_choice import MOST_BATCH, fitting
 from portable_gpu.ops.gemm.matrix_format import format_of
-from portable_gpu.ops.gemm.matrix_policy import MatrixPolicy
+from portable_gpu.ops.gemm.matrix_policy import MatrixPolicy, WgmmaPolicy
 from portable_gpu.ops.gemm.packed import PackedChoice, PackedGemm, packed_choices
 from portable_gpu.ops.gemm.path import GemmPath
 from portable_gpu.ops.gemm.policy import SHAPE_CLASSES, GemmPolicy, value_bytes
@@ -119,13 +119,15 @@ def _tiles(engine: Engine, p: GemmProblem) -> Iterator[GemmChoice]:
 def _matrix_tiles(engine: Engine, p: GemmProblem) -> Iterator[GemmChoice]:
     """Each shape class of the matrix units, if they can do the product."""
     target, form = engine.target, format_of(p, engine.target)
-    if form is None or p.batch_size > MOST_BATCH or not works(engine, p):
+    if form is None or p.batch_size > MOST_BATCH:
         return
     turned = form.turned(p)
     m, n = (p.n, p.m) if turned else (p.m, p.n)
     steps = -(-p.k // form.depth)
     for name, row in fitting(p, form, target, engine.table):
         policy = row.policy
+        if not works(engine, p, isinstance(policy, WgmmaPolicy) and policy.bulk):
+            continue
         tiles = p.batch_size * -(-m // policy.tile_m) * -(-n // policy.tile_n)
         for splits in _splits(p, tiles, target.compute_units):
             none_empty = -(-steps // -(-steps // splits))
