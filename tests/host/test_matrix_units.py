@@ -254,6 +254,16 @@ def test_choices() -> None:
     assert choose_matrix(problem(64, 64, 64, F16), example_target("rdna"), TABLE) is None
 
 
+def test_work_items_copy_where_the_copy_engine_cannot() -> None:
+    asked = problem(2048, 2048, 2048, F16)
+    for target, bulk in ((HOPPER, True), (replace(HOPPER, tensor_maps=False), False)):
+        choice = choose_matrix(asked, target, TABLE)
+        assert choice is not None
+        assert isinstance(choice.policy, WgmmaPolicy)
+        assert choice.policy.bulk == bulk
+        assert choice.origin.endswith(", copied by work-items") != bulk
+
+
 def test_double_precision_turns_operands_to_where_they_lie_well() -> None:
     turned = {}
     for trans in ("NN", "NT", "TN", "TT"):
