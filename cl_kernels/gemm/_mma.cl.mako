@@ -1,14 +1,30 @@
 ## The matrix instruction of warps in double precision (PTX ISA, mma.sync m16n8k16, or eight times
-## m8n8k4, which it is made of) on lines of 16 doubles in local memory.  Of a line, lane q of a quad
-## holds k = 2q, 2q + 1, 2q + 8 and 2q + 9.
+## m8n8k4, which it is made of) on lines of 16 doubles in local memory.  h: of two rows; r: of four k.
 ##
-##   k along the line:   line = row of A (column of B); a lane reads chunks q and q + 4 of 2g + h
-##   k across the lines: line = step of k; a lane reads chunk g, rows 2g and 2g + 1, of its four k
-## where the swizzle keeps eight lanes that read together in different banks.
+##   how(a, b, lines)    line          a lane reads of a line                       k of lane q of a quad
+##   across              step of k     chunk g: rows 2g and 2g + 1                  2q, 2q + 1, 2q + 8, 2q + 9
+##   along               row 2g + h    chunks q and q + 4                           the same
+##   apart               row 2g + h    q % 2 of chunks q / 2, q / 2 + 2, 4, 6       q, q + 4, q + 8, q + 12
+##
+## where the swizzle keeps lanes that read together in different banks.  Of what is adjacent in A's
+## registers, h differs: k along the lines of both operands is read apart, or it would be moved about.
+<%!
+def how(a, b, lines):
+    if lines.across:
+        return "across"
+    return "along" if a.across or b.across else "apart"
+
+def swizzle(form, line):
+    """What the numbers of a line's chunks are changed by."""
+    return f"(({line}) & 2) << 1" if form == "along" else f"({line}) & 6"
+
+def lane(form):
+    """Where a lane's first element lies in a square of 16 rows, in bytes."""
+    line, chunk = {"across": ("2 * q", "g"), "along": ("2 * g", "q"), "apart": ("2 * g", "q / 2")}[form]
+    return f"128 * ({line}) + (({chunk} ^ {swizzle(form, line)}) << 4)" + (" + q % 2 * 8" if form == "apart" else "")
+%>
 
 <%def name="instructions(wide)">
-#define SWIZZLE_ALONG(line, chunk) ((chunk) ^ ((line) & 2) << 1)
-#define SWIZZLE_ACROSS(line, chunk) ((chunk) ^ (line) & 6)
 % if wide:
 #define MMA(d0, d1, d2, d3, a, b) \
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, " \
@@ -28,32 +44,38 @@
 % endif
 </%def>
 
-## A square of 16 rows of A (columns of B) from line or row `first` on: NAME_h_r is row 2g + h at the
+## A square of 16 rows of A (columns of B) from row `first` of the warp's on: NAME_h_r is row 2g + h at the
 ## r-th of the lane's four steps of k.
-<%def name="fragment(lines, name, first)">
-<% steps = [f"2 * q + {r % 2 + r // 2 * 8}" for r in range(4)] %>
-% if lines.across:
-% for r, step in enumerate(steps):
-                const double2 ${name}_${r} = ${lines.name}_at[((${first}) / 16 * 16 + ${step}) * 8 + SWIZZLE_ACROSS(${step}, g)];
+<%def name="fragment(lines, form, name, first)">
+% if form == "across":
+% for r in range(4):
+                const double2 ${name}_${r} = ${at("double2", lines, 0, f"128 * ({first} + {r % 2 + r // 2 * 8})")};
 % endfor
                 const double ${", ".join(f"{name}_{h}_{r} = {name}_{r}.s{h}" for h in range(2) for r in range(4))};
-% else:
+% elif form == "along":
 % for h in range(2):
 % for c in range(2):
-                const double2 ${name}_${h}${c} = ${lines.name}_at[(${first} + 2 * g + ${h}) * 8 + SWIZZLE_ALONG(2 * g, q + ${4 * c})];
+                const double2 ${name}_${h}${c} = ${at("double2", lines, 64 * c, f"128 * ({first} + {h})")};
 % endfor
                 const double ${", ".join(f"{name}_{h}_{r} = {name}_{h}{r // 2}.s{r % 2}" for r in range(4))};
 % endfor
+% else:
+% for h in range(2):
+% for r in range(4):
+                const double ${name}_${h}_${r} = ${at("double", lines, 32 * r, f"128 * ({first} + {h})")};
+% endfor
+% endfor
 % endif
 </%def>
+<%def name="at(type, lines, turned, ahead)">*(const __local ${type} *)(${lines.name}_at + (${lines.name}_lane ^ ${turned}) + ${ahead})</%def>
 
 ## Fragments as registers of their own, to be filled by `refill` (names as of `fragment`).
 <%def name="declare(name)">
                 double ${", ".join(f"{name}_{h}_{r}" for h in range(2) for r in range(4))};
 </%def>
-<%def name="refill(lines, name, first)">
+<%def name="refill(lines, form, name, first)">
                 {
-                    ${fragment(lines, "f", first)}
+                    ${fragment(lines, form, "f", first)}
                     ${"; ".join(f"{name}_{h}_{r} = f_{h}_{r}" for h in range(2) for r in range(4))};
                 }
 </%def>
@@ -64,11 +86,11 @@
 % for i in range(policy.blocks):
 <% last, own, other = i + 1 == policy.blocks, f"a{i % 2}", f"a{1 - i % 2}" %>
                 ${next if last else ""}
-${refill(a, other, "rows_at" if last else f"rows_at + {16 * (i + 1)}")}
+${refill(a, how(a, b, a), other, 0 if last else 16 * (i + 1))}
 % for j in range(2 * policy.pairs):
                 MMA(d${i}_${j}_0, d${i}_${j}_1, d${i}_${j}_2, d${i}_${j}_3, ${own}, b${j // 2}_${j % 2});
 % if last and j % 2:
-${refill(b, f"b{j // 2}", f"cols_at + {j // 2 * 16}")}
+${refill(b, how(a, b, b), f"b{j // 2}", j // 2 * 16)}
 % endif
 % endfor
 % endfor

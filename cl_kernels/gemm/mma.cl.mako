@@ -28,6 +28,7 @@
 rank = len(problem.batch)
 stages, depth, group = policy.stages, a.depth, policy.group_size
 reach = stages - 2  # warps may be two steps apart
+forms = {x.name: mma.module.how(a, b, x) for x in (a, b)}
 outputs = ["c"] + [f"e{i}" for i in range(len(problem.extras))]
 %>
 % for e in problem.elements:
@@ -63,8 +64,9 @@ ${operands.batch_parameters(rank)})
 ${units.start_barriers(policy, group, group // 32)}
     barrier(CLK_LOCAL_MEM_FENCE);
     const int chunk = t % 8, line = t / 8;
-    const uint place_a = line * 128 + (SWIZZLE_${"ACROSS" if a.across else "ALONG"}(line, chunk) << 4);
-    const uint place_b = line * 128 + (SWIZZLE_${"ACROSS" if b.across else "ALONG"}(line, chunk) << 4);
+% for name, form in forms.items():
+    const uint place_${name} = 128 * line + ((chunk ^ ${mma.module.swizzle(form, "line")}) << 4), ${name}_lane = ${mma.module.lane(form)};
+% endfor
     const int rows_at = warp / ${policy.warps_n} * ${16 * policy.blocks}, cols_at = warp % ${policy.warps_n} * ${16 * policy.pairs};
     int stage = 0, ahead = 0;
     uint phase = 0, ahead_phase = 1;
@@ -80,14 +82,14 @@ ${lines.place(b, "first_col", "n")}
             for (int step = ${-reach}; step < 0; ++step) {
                 ${copy_ahead()}
             }
-            const __local double2 *a_at, *b_at;
+            const __local char *a_at, *b_at;
 % for name in ("a0", "a1", *(f"b{j}" for j in range(policy.pairs))):
 ${mma.declare(name)}
 % endfor
             ${reach_stage()}
-${mma.refill(a, "a0", "rows_at")}
+${mma.refill(a, forms["a"], "a0", 0)}
 % for j in range(policy.pairs):
-${mma.refill(b, f"b{j}", f"cols_at + {16 * j}")}
+${mma.refill(b, forms["b"], f"b{j}", 16 * j)}
 % endfor
             for (int step = 0; step < steps; ++step) {
                 ${copy_ahead()}
@@ -126,7 +128,8 @@ ${output.store(policy, pair, wide, types["c"])}
 ## What has arrived is in reach: a_at and b_at.
 <%def name="reach_stage()">
                 barrier_wait(full_base + 8 * stage, phase);
-                a_at = a_local + stage * ${a.bytes // 16}, b_at = b_local + stage * ${b.bytes // 16};
+                a_at = (const __local char *)a_local + stage * ${a.bytes} + 128 * rows_at;
+                b_at = (const __local char *)b_local + stage * ${b.bytes} + 128 * cols_at;
 </%def>
 
 <%def name="next_stage()">

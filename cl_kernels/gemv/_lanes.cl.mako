@@ -57,8 +57,8 @@ static inline void finish(__global ${e.name}_t *y, long y_step, const ${real} *s
 <%def name="fold_parts(e, real, block, first, last)">
     DEVICE_FENCE();
     if (atomic_inc(counters + ${block}) != parts - 1u) return;
-    atomic_xchg(counters + ${block}, 0u);
     DEVICE_FENCE();
+    atomic_xchg(counters + ${block}, 0u);
     for (long i = ${first}; i < ${last}; ++i) {
         ${vector(real, e.components)} total = 0;
         for (uint p = 0; p < parts; ++p)

@@ -71,8 +71,8 @@ static inline bool ${name}(volatile __global uint *counter, uint groups)
 {
     DEVICE_FENCE();
     const bool last = atomic_inc(counter) == groups - 1u;
-    if (last) atomic_xchg(counter, 0u);
     DEVICE_FENCE();
+    if (last) atomic_xchg(counter, 0u);  // after the fence, which would wait for it
     return last;
 }
 </%def>

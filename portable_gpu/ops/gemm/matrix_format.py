@@ -86,8 +86,8 @@ class Format:
         Beyond what has to be, a first pass pays for operands of which each element is used in
         many products.  Lines that are not aligned cost half the rate (measured on one H200), unless
         the copy engine brings them (``bulk``: 3 % faster at 3000 than a first pass).  Of the
-        registers of the double-precision instruction, those of A hold what is adjacent across
-        k, and those of B what is adjacent along k: a tenth.
+        registers of the double-precision instruction, those of B hold what is adjacent along k:
+        across, they are moved about.
         """
         operand, extent, uses = (
             (problem.a, problem.m, problem.n) if side == "a" else (problem.b, problem.n, problem.m)
@@ -96,7 +96,7 @@ class Format:
         if self.kernel == "mfma":
             return bool(lies), lies is None
         if self.kernel == "mma":
-            wanted = side == "a" if uses >= (2048 if side == "a" else 4096) else bool(lies)
+            wanted = side == "a" if lies is None else lies and (side == "a" or uses < 4096)
             return wanted, lies != wanted
         along_extent, along_k = strides(operand, side)
         pitch, lines = (along_k, problem.k) if lies else (along_extent, extent)
@@ -108,7 +108,7 @@ class Format:
     def turned(self, p: GemmProblem) -> bool:
         """Whether the transposed product is computed: as C lies, unless operands lie better.
 
-        ``mma`` reads A best where k runs across its lines, B where k runs along them.
+        ``mma`` takes A with k across its lines and B along them, or both along.
         """
         sideways = step(p.c.col, p.n) > step(p.c.row, p.m)
         if self.kernel != "mma":
