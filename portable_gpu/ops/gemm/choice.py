@@ -57,6 +57,7 @@ WORKSPACE = 64 << 20
 _LATENCY = 90_000  # a tile's way through local memory: some 700 cycles of 128 multiply-adds
 _ALONE = 0.092  # of the time, that four sub-groups lose which have a compute unit for themselves
 _CUT = 1.011  # a kernel that can cut k takes more registers
+_SHALLOW = 1.03  # panels of half the depth, to save some
 _SUM = 12.3  # a partial sum, written and read
 _LEAST_DEPTH = 128  # of a part
 _MOST_ROUNDS = 4  # of parts on a compute unit: no more of some tiles are resident
@@ -97,6 +98,8 @@ def choose(problem: GemmProblem, target: Target, table: TuningTable) -> GemmChoi
             work = policy.tile_m * policy.tile_n / efficiency
             turned = 1.0 if transposed != upright else 1.02
             for splits, whole in _cuts(p, policy, groups, units):
+                at_edge = splits > 1 or p.k % policy.tile_k != 0
+                used = policy.at_edges(target, p.compute) if at_edge else policy
                 rounds, steps = -(-(groups - whole) * splits // units), -(-p.k // splits)
                 busy = work * (steps * taken(rounds) + p.k * taken(whole // units))
                 waits = latency * (p.k if whole else steps)
@@ -104,9 +107,10 @@ def choose(problem: GemmProblem, target: Target, table: TuningTable) -> GemmChoi
                 if splits > 1:
                     sums = (splits + rounds) * policy.tile_m * policy.tile_n
                     time = _CUT * time + _SUM * sums * value_words(p.compute)
+                time *= _SHALLOW if used != policy else 1.0
                 choice = GemmChoice(
                     path="tiled" if splits == 1 else "split-k",
-                    policy=policy,
+                    policy=used,
                     splits=splits,
                     whole=whole,
                     transposed=transposed,

@@ -48,8 +48,13 @@ class SkinnyPolicy(Policy):
 
     @classmethod
     def default(cls, target: Target, elem: Element) -> SkinnyPolicy:
-        """Of one H200 (docs/experiments.md)."""
-        return cls(warps=16, unroll=2, blocks=4, groups_per_unit=1)
+        """The policy of many rows that k runs across."""
+        return cls.for_shape_class("across")
+
+    @classmethod
+    def for_shape_class(cls, shape_class: str) -> SkinnyPolicy:
+        """The default of one of :data:`SKINNY_CLASSES`."""
+        return cls(*SKINNY_CLASSES[shape_class])
 
     @classmethod
     def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
@@ -72,6 +77,11 @@ class SkinnyPolicy(Policy):
             "the group is within the device's limit": self.group_size <= target.max_work_group_size,
             "local memory holds the sums": sums <= target.static_local_mem,
         }
+
+
+#: The kinds of product that have policies of their own, by how k runs through A's lines, and whether
+#: there are blocks of rows for all compute units, as measured on one H200 (docs/experiments.md).
+SKINNY_CLASSES = {"along": (16, 4, 2, 2), "across": (16, 2, 4, 1), "across, few rows": (8, 2, 2, 4)}
 
 
 @dataclass(frozen=True)
@@ -121,9 +131,13 @@ def takes(problem: GemmProblem, target: Target) -> bool:
 def choose(problem: GemmProblem, target: Target, table: TuningTable) -> SkinnyRoute:
     """The route of a product that the path :func:`takes`."""
     p = problem
-    row = table.choose("gemm_skinny", SkinnyPolicy, target, p.a.elem)
-    policy, across = row.policy, p.a.row == 1
-    least = policy.groups_per_unit * target.compute_units
+    across, units = p.a.row == 1, target.compute_units
+    few = ", few rows" if 2 * -(-p.m // 64) <= units else ""
+    shape_class = f"across{few}" if across else "along"
+    default = SkinnyPolicy.for_shape_class(shape_class)
+    row = table.choose("gemm_skinny", SkinnyPolicy, target, p.a.elem, shape_class, default)
+    policy = row.policy
+    least = policy.groups_per_unit * units
     tile, step = 16 * policy.blocks, policy.warps * (16 if across else 32)
     # Across the lines a group reads 2 bytes of each of its rows: better few parts than short lines.
     while not across and tile > 16 and 4 * -(-p.m // tile) < 3 * least:
