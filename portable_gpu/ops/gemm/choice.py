@@ -52,13 +52,14 @@ class GemmChoice:
 #: Bytes of partial sums of one launch, unless one product of a batch needs more.
 WORKSPACE = 64 << 20
 
-# Fitted to 830 times of 20 shapes in float32 on one H200 (driver 580, November 2026): with these
-# the choice takes 1.01 of the time of the best of all classes and cuts, and 1.08 at most.
-_LATENCY = 90_000  # a tile's way through local memory: some 700 cycles of 128 multiply-adds
-_ALONE = 0.092  # of the time, that four sub-groups lose which have a compute unit for themselves
-_CUT = 1.011  # a kernel that can cut k takes more registers
-_SHALLOW = 1.03  # panels of half the depth, to save some
-_SUM = 12.3  # a partial sum, written and read
+# Fitted to 900 times of 58 shapes in float32 on one H200 (driver 580, November 2026): with these
+# the choice takes 1.01 of the time of the best of all classes and cuts, and 1.05 at most but for
+# 1536, where groups of 64 make poor company for parts of k (1.31).
+_LATENCY = 137_000  # a tile's way through local memory: some 1070 cycles of 128 multiply-adds
+_ALONE = 0.267  # of the time, that four sub-groups lose which have a compute unit for themselves
+_CUT = 1.016  # a kernel that can cut k takes more registers
+_SHALLOW = 1.051  # panels of half the depth, where there are no more
+_SUM = 24.1  # a partial sum, written and read
 _LEAST_DEPTH = 128  # of a part
 _MOST_ROUNDS = 4  # of parts on a compute unit: no more of some tiles are resident
 _PARTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
@@ -104,10 +105,10 @@ def choose(problem: GemmProblem, target: Target, table: TuningTable) -> GemmChoi
                 busy = work * (steps * taken(rounds) + p.k * taken(whole // units))
                 waits = latency * (p.k if whole else steps)
                 time = turned * ((busy**3 + waits**3) ** (1 / 3) + 0.01 * busy)
+                time *= _SHALLOW if used != policy else _CUT if splits > 1 else 1.0
                 if splits > 1:
                     sums = (splits + rounds) * policy.tile_m * policy.tile_n
-                    time = _CUT * time + _SUM * sums * value_words(p.compute)
-                time *= _SHALLOW if used != policy else 1.0
+                    time += _SUM * sums * value_words(p.compute)
                 choice = GemmChoice(
                     path="tiled" if splits == 1 else "split-k",
                     policy=used,

@@ -213,10 +213,10 @@ class GemmPolicy(Policy):
 #: tiles reach by comparison (a smaller tile loads more per multiplication).
 SHAPE_CLASSES: dict[str, float] = {
     "large": 1.0,
-    "wide": 0.957,
-    "medium": 0.93,
-    "small": 0.905,
-    "flat": 0.47,
+    "wide": 0.888,
+    "medium": 0.871,
+    "small": 0.732,
+    "flat": 0.397,
 }
 
 

@@ -1,0 +1,74 @@
+"""Which policies products take on GPUs, by targets without a device."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import gcd
+
+import numpy as np
+import pytest
+
+from portable_gpu.dtypes import element
+from portable_gpu.ops.gemm import skinny_mma
+from portable_gpu.ops.gemm.choice import choose
+from portable_gpu.ops.gemm.policy import GemmPolicy
+from portable_gpu.ops.gemm.problem import GemmProblem, Operand
+from portable_gpu.ops.gemm.skinny import upright
+from portable_gpu.targets import example_target
+from portable_gpu.tuning.table import TuningTable
+
+F32 = element(np.float32)
+HOPPER = example_target("nvidia-sm90")
+H200 = replace(HOPPER, facts=replace(HOPPER.facts, name="NVIDIA H200", compute_units=132))
+SHIPPED = TuningTable.shipped()
+
+
+def problem(m: int, k: int, n: int, elem: str = "float32", trans_b: str = "N") -> GemmProblem:
+    of = element(np.dtype(elem))
+
+    def operand(rows: int, cols: int, trans: str) -> Operand:
+        row, col = (cols, 1) if trans == "N" else (1, rows)
+        return Operand(of, row, col, (), False, gcd(16, of.itemsize * max(row, col)))
+
+    c = Operand(F32 if of.itemsize == 2 else of, n, 1, (), False, gcd(16, 4 * n))
+    return GemmProblem(m, n, k, (), operand(m, k, "N"), operand(k, n, trans_b), c, F32)
+
+
+def depth(k: int, table: TuningTable = SHIPPED) -> tuple[int, int]:
+    """Steps of k of a panel, and parts of k."""
+    choice = choose(problem(k, k, k), H200, table)
+    assert isinstance(choice.policy, GemmPolicy)
+    return choice.policy.tile_k, choice.splits
+
+
+def test_tiles_that_take_all_registers_have_shallow_panels_where_k_has_edges() -> None:
+    assert depth(4096) == (16, 1)
+    assert depth(3500) == (8, 1)  # k ends inside a panel
+    assert depth(8192) == (16, 1)  # not worth cutting the last round of 31
+
+
+def test_only_tiles_that_take_all_registers_do() -> None:
+    large = SHIPPED.choose("gemm", GemmPolicy, H200, F32, "large", None).policy
+    small = SHIPPED.choose("gemm", GemmPolicy, H200, F32, "small", None).policy
+    assert large.at_edges(H200, F32) == replace(large, tile_k=large.tile_k // 2)
+    assert small.at_edges(H200, F32) == small
+
+
+@pytest.mark.parametrize(
+    ("m", "k", "n", "trans", "warps", "blocks"),
+    [
+        (8, 4096, 4096, "T", 16, 1),
+        (8, 512, 4096, "T", 4, 1),
+        (8, 32, 4096, "T", 1, 1),
+        (8, 4096, 4096, "N", 8, 2),
+        (8, 4096, 16384, "N", 16, 4),
+        (8, 512, 16384, "N", 4, 4),
+    ],
+)  # fmt: skip
+def test_warps_of_skinny_products(
+    m: int, k: int, n: int, trans: str, warps: int, blocks: int
+) -> None:
+    few = upright(problem(m, k, n, "float16", trans))
+    assert skinny_mma.takes(few, H200)
+    policy = skinny_mma.choose(few, H200, SHIPPED).policy.policy
+    assert (policy.warps, policy.blocks) == (warps, blocks)
