@@ -13,7 +13,9 @@ from portable_gpu.codegen.source import kernel_names
 from portable_gpu.errors import ArgumentError, UnsupportedError
 from portable_gpu.ops.catalogue import catalogue
 from portable_gpu.ops.explain import Explanation, explainers
+from portable_gpu.ops.reduce.catalogue import steps
 from portable_gpu.targets import class_names, example_target
+from portable_gpu.tuning.table import TuningTable
 
 TARGETS = (*class_names(), "nvidia-sm20", "nvidia-sm60")
 DTYPES = ("float32", "float64", "float16", "complex64", "int8")
@@ -95,7 +97,8 @@ def test_several_sums_of_a_value_take_more_vectors_to_a_lift() -> None:
     assert unroll("argmax", 1 << 24) == unroll("sum", 1 << 16, 100, axis=1) == 1
     for dtype in ("float16", "float32", "float64"):
         assert unroll("var", 1 << 24, dtype=dtype) == 4
-    assert unroll("var", 4096, 4096, axis=1) == 4
+    assert unroll("var", 200, 20000, axis=1) == 4
+    assert unroll("var", 4096, 4096, axis=1) == 2  # rows share a group
     assert unroll("var", 1 << 16, 32, axis=1) == 2  # so many make a row
     assert unroll("sum", 1 << 24, dtype="complex64") == 2  # one sum for each real number
     assert unroll("var", 1 << 24, target="generic") == 2  # four would not fit
@@ -134,3 +137,24 @@ def test_refusals(arguments: tuple[Any, ...], options: dict[str, Any], message: 
 def test_double_precision_is_needed() -> None:
     with pytest.raises(UnsupportedError, match="double precision"):
         pg.explain("mean", 100, dtype="int32", target="generic")
+
+
+@pytest.mark.parametrize(
+    ("rows", "length", "lanes", "parts"),
+    [
+        (100_000, 339, 32, 1),
+        (1_500, 3_000, 32, 1),
+        (200, 9_232, 256, 1),
+        (200, 1 << 20, 256, 6),
+        (20, 1 << 20, 256, 20),
+        (1 << 20, 100, 8, 1),
+    ],
+)
+def test_rows_have_a_sub_group_each_where_there_are_many(
+    rows: int, length: int, lanes: int, parts: int
+) -> None:
+    target = example_target("nvidia-sm90")
+    assert target.compute_units == 132
+    dtype = np.dtype(np.float32)
+    (step,) = steps("sum", (rows, length), 1, dtype, target, TuningTable([]))
+    assert (step.layout.lanes, step.deal.parts) == (lanes, parts)

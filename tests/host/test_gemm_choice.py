@@ -13,7 +13,7 @@ from portable_gpu.ops.gemm import skinny_mma
 from portable_gpu.ops.gemm.choice import choose
 from portable_gpu.ops.gemm.policy import GemmPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
-from portable_gpu.ops.gemm.skinny import upright
+from portable_gpu.ops.gemm.skinny import is_skinny, upright
 from portable_gpu.targets import example_target
 from portable_gpu.tuning.table import TuningTable
 
@@ -72,3 +72,15 @@ def test_warps_of_skinny_products(
     assert skinny_mma.takes(few, H200)
     policy = skinny_mma.choose(few, H200, SHIPPED).policy.policy
     assert (policy.warps, policy.blocks) == (warps, blocks)
+
+
+@pytest.mark.parametrize(
+    ("trans", "skinny"), [("NN", True), ("NT", True), ("TN", True), ("TT", False)]
+)
+def test_vectors_that_lie_interleaved_beside_rows_along_k_are_no_gemv(
+    trans: str, skinny: bool
+) -> None:
+    few = problem(8, 300, 500, trans_b=trans[1])
+    few = replace(few, a=replace(few.a, row=1, col=8)) if trans[0] == "T" else few
+    assert is_skinny(few, H200) == skinny
+    assert is_skinny(replace(few, m=2), H200)

@@ -98,11 +98,11 @@ def _step(request: Request, shape: Shape, axis: Axes, target: Target, table: Tun
 
 
 def specializations(operation: str, target: Target, dtype: DType) -> list[Specialization]:
-    """What default policies build for a long vector, and for both axes of matrices."""
+    """What default policies build for a long vector, and along both axes of matrices."""
     table = TuningTable.shipped()
     problems: list[tuple[Shape, Axes]] = [((1 << 24,), None)]
     if operation not in _WHOLE_ONLY:
-        problems += [((1 << 16, 32), 1), ((4096, 4096), 1), ((4096, 4096), 0)]
+        problems += [((1 << 16, 32), 1), ((4096, 4096), 1), ((200, 20000), 1), ((4096, 4096), 0)]
     found = [
         render_layout(target, step.reduction, step.layout)
         for shape, axis in problems
