@@ -31,8 +31,9 @@
                 if (row < m) {
 % for j in range(policy.tile_n // 8):
 % for e in range(2):
-                    STORE_PAIR(line, ${8 * j + e}, row, left, ${sums}${r}_${4 * j + e}, ${sums}${r}_${4 * j + 2 + e});
+                    if (${8 * j + e} < columns) PUT(${"line + c_col" if e else "line"}, RESULT(${sums}${r}_${4 * j + e}, row, left + ${8 * j + e}), RESULT(${sums}${r}_${4 * j + 2 + e}, row + 1, left + ${8 * j + e}));
 % endfor
+                    line += 8 * c_col;
 % endfor
                 }
             }

@@ -7,8 +7,8 @@
 ##   row = 32 (w / 2) + 16 g1 + 8 (w % 2) + 4 g2 + 2 g0 + h
 ## so a lane reads two that are adjacent, 16 lanes all the banks, and C's are stored side by side.
 ##
-##   from local memory     r0 r1 r2 r3 r0 ...     four steps of k each, of which a wgmma takes one
-##   wgmma                    r0 r1 r2 r3 ...     two are in flight while the next one's A is read
+## A wgmma's registers stay as they are until it is done.  So each of the four of a step has its own,
+## and while the next is read two are in flight, or one, where sums leave no registers for more.
 <%namespace name="wgmma" file="/gemm/_wgmma.cl.mako"/>
 
 <%def name="define(policy, kind)">
@@ -26,6 +26,7 @@
 
 ## One step, as multiply of wgmma; release: what gives the step before back.
 <%def name="multiply(release)">
+<% in_flight = 1 if policy.blocks * policy.tile_n > 192 else 2 %>
                     const uint near = held_at + stage * ${a.bytes}, far = (near ^ 64) + 512;
                     const ulong at_b = DESCRIPTOR(b_base + stage * ${b.bytes});
                     barrier_wait(full_base + 8 * stage, phase);
@@ -44,9 +45,9 @@
                         WGMMA_HELD${r}(x${r}, y${r}, z${r}, w${r}, at_b + ${i} * B_STEP, ${"1" if i else "step - first"});
 % endfor
                         WGMMA_COMMIT();
-                        WGMMA_WAIT(2);
+                        WGMMA_WAIT(${in_flight});
                     }
-% if i == 2:
+% if i == in_flight:
                     if (step) { ${release()} }
 % endif
 % endfor

@@ -169,7 +169,7 @@ def arrange(
     types = {side: f"const {operands[side].elem.name}_t" for side in ("a", "b")}
     types["c"] = f"{problem.c.elem.name}_t"
     types |= {f"e{i}": f"const {e.elem.name}_t" for i, e in enumerate(problem.extras)}
-    registers = form.kind == "tf32" and lines["a"].across
+    registers = form.through_registers(problem, by_engine)
     spec = specialize(
         f"gemm/{form.kernel}",
         target,

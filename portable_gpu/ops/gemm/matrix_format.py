@@ -119,6 +119,10 @@ class Format:
         a, b = (bool(self.across(one.a, "a", one.m, p.k)) for one in (p, turned))
         return (b and not a) or (sideways and a == b)
 
+    def through_registers(self, problem: GemmProblem, bulk: bool = False) -> bool:
+        """Whether A goes from local memory to the matrix unit through registers."""
+        return self.kind == "tf32" and self.layout(problem, "a", bulk)[0]
+
 
 def strides(operand: Operand, side: Side) -> tuple[int, int]:
     """An operand's strides along the rows of A (columns of B), and along k."""
