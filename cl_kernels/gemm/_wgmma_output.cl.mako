@@ -4,18 +4,16 @@
 ##
 ## registers  whether A came from registers: apart is 1, not 8, and the next quad's rows are two further
 ##            on, not one (see _wgmma_registers)
-## pair    "columns": two rows of a column at a time by STORE_PAIR; so only where apart is 1
 ## width   "": two at a time by STORE_PAIR (see _units); "fours" or "octets": 16 bytes at a time, lines
 ##         of 128 bytes, after the lanes of a quad have exchanged what they hold, and then two quads
 <%namespace name="lanes" file="/gemm/_lanes.cl.mako"/>
 <%def name="store(policy, sums, width, type, registers, pair)">
+${columns(policy, sums, type) if pair == "columns" else rows(policy, sums, width, type, registers)}
+</%def>
+
+<%def name="rows(policy, sums, width, type, registers)">
 <% apart, quad = (1, 2) if registers else (8, 1) %>
-% if registers:
-            const long top = first_row + above * 64 + t / 64 % 2 * 32 + lane / 8 % 2 * 16 + t / 32 % 2 * 8 + lane / 16 * 4 + lane / 4 % 2 * 2;
-            const long left = first_col + lane % 4 * 2;
-% else:
-            const long top = first_row + above * 64 + t / 32 % 4 * 16 + lane / 4, left = first_col + lane % 4 * 2;
-% endif
+            const long top = ${top(registers)}, left = first_col + lane % 4 * 2;
 % if width:
             const int upper = lane / 4 % 2;
             const long at = first_col + ${"upper * 32 + lane % 4 * 8" if width == "octets" else "upper * 16 + lane % 2 * 8 + lane % 4 / 2 * 4"};
@@ -24,20 +22,6 @@
             const int columns = (int)min(n - left, ${policy.tile_n}l);
 % endif
 % for r in range(policy.blocks):
-% if pair == "columns":
-            {
-                const long row = top + ${64 * r};
-                __global ${type} *line = c + row * c_row + left * c_col;
-                if (row < m) {
-% for j in range(policy.tile_n // 8):
-% for e in range(2):
-                    if (${8 * j + e} < columns) PUT(${"line + c_col" if e else "line"}, RESULT(${sums}${r}_${4 * j + e}, row, left + ${8 * j + e}), RESULT(${sums}${r}_${4 * j + 2 + e}, row + 1, left + ${8 * j + e}));
-% endfor
-                    line += 8 * c_col;
-% endfor
-                }
-            }
-% else:
 % for h in range(2):
             {
                 const long row = top + ${64 * r + apart * h};
@@ -60,8 +44,37 @@
 % endif
             }
 % endfor
-% endif
 % endfor
+</%def>
+
+## After registers, where C's columns hold rows side by side (pair is "columns"): two rows of a column
+## at a time, so that a warp's are whole sectors, and from one address on.
+<%def name="columns(policy, sums, type)">
+            const long top = ${top(True)}, left = first_col + lane % 4 * 2;
+            const int columns = (int)min(n - left, ${policy.tile_n}l);
+% for r in range(policy.blocks):
+            {
+                const long row = top + ${64 * r};
+                __global ${type} *line = c + row * c_row + left * c_col;
+                if (row < m) {
+% for j in range(policy.tile_n // 8):
+% for e in range(2):
+                    if (${8 * j + e} < columns) PUT(line${" + c_col" * e}, RESULT(${sums}${r}_${4 * j + e}, row, left + ${8 * j + e}), RESULT(${sums}${r}_${4 * j + 2 + e}, row + 1, left + ${8 * j + e}));
+% endfor
+                    line += 8 * c_col;
+% endfor
+                }
+            }
+% endfor
+</%def>
+
+## The first row of the first block that a work-item holds.
+<%def name="top(registers)">\
+% if registers:
+first_row + above * 64 + t / 64 % 2 * 32 + lane / 8 % 2 * 16 + t / 32 % 2 * 8 + lane / 16 * 4 + lane / 4 % 2 * 2\
+% else:
+first_row + above * 64 + t / 32 % 4 * 16 + lane / 4\
+% endif
 </%def>
 
 <%def name="two(sums, r, h, j)"><%
