@@ -1,19 +1,15 @@
 ## Warpgroup matrix instructions (PTX ISA, wgmma; marked for portable_gpu.runtime.retarget), and what
-## orders them: 128 work-items multiply a 64-row block of A by a panel of B, both in local memory.
+## orders them: 128 work-items multiply a 64-row block of A by a panel of B, both in local memory, or A
+## in registers (see _wgmma_registers).
 ##
 ## An operand lies in lines of 128 bytes, in 16-byte chunks; chunk c of line l is at c ^ (l & 7).
 ##   k along the line:   line = row of A (column of B), 128 bytes of k
-##   k across the lines: line = step of k, 64 rows of A (columns of B); such blocks follow each other
+##   k across the lines: line = step of k, 128 bytes of rows of A (columns of B), 64 where elements have
+##                       16 bits; such blocks follow each other
 ## A descriptor holds, in units of 16 bytes, the start, the distance of 64-row blocks, that of groups
 ## of 8 lines (64), and the code of the swizzle.
 
 <%def name="instructions(policy, kind, trans_a, trans_b)">
-<%
-sums = policy.tile_n // 2
-registers = ", ".join(f"%{i}" for i in range(sums))
-shape = f"m64n{policy.tile_n}k{8 if kind == 'tf32' else 16}"
-transposes = "" if kind == "tf32" else f", {trans_a}, {trans_b}"
-%>
 #define A_STEP ${128 if trans_a else 2}
 #define B_STEP ${128 if trans_b else 2}
 #define DESCRIPTOR(address) ((1ul << 62) | (64ul << 32) | (512ul << 16) | (((address) & 0x3ffff) >> 4))
@@ -21,10 +17,24 @@ transposes = "" if kind == "tf32" else f", {trans_a}, {trans_b}"
 #define WGMMA_COMMIT() asm volatile("//@sm_90a wgmma.commit_group.sync.aligned;" ::: "memory")
 #define WGMMA_WAIT(pending) asm volatile("//@sm_90a wgmma.wait_group.sync.aligned " #pending ";" ::: "memory")
 % for r in range(policy.blocks):
-#define SUMS${r} ${", ".join(f'"+f"(d{r}_{i})' for i in range(sums))}
-#define WGMMA${r}(a, b, accumulate) asm volatile("//@sm_90a { .reg .pred p; setp.ne.b32 p, %${sums + 2}, 0; wgmma.mma_async.sync.aligned.${shape}.f32.${kind}.${kind} {${registers}}, %${sums}, %${sums + 1}, p, 1, 1${transposes}; }" : SUMS${r} : "l"(a), "l"(b), "r"(accumulate) : "memory")
+#define SUMS${r} ${", ".join(f'"+f"(d{r}_{i})' for i in range(policy.tile_n // 2))}
+#define WGMMA${r}(a, b, accumulate) ${product(policy, kind, r, '"l"(a)', "" if kind == "tf32" else f", {trans_a}, {trans_b}")}
 % endfor
 </%def>
+
+## The r-th block's sums += A @ B; a: A's descriptor, or its four registers, as asm takes them.
+<%def name="product(policy, kind, r, a, transposes)"><%
+sums, held = policy.tile_n // 2, a.count('"r"')
+registers = ", ".join(f"%{i}" for i in range(sums))
+shape = f"m64n{policy.tile_n}k{8 if kind == 'tf32' else 16}"
+rows = "{" + ", ".join(f"%{sums + i}" for i in range(held)) + "}" if held else f"%{sums}"
+b = sums + (held or 1)
+return (
+    f'asm volatile("//@sm_90a {{ .reg .pred p; setp.ne.b32 p, %{b + 1}, 0; '
+    f'wgmma.mma_async.sync.aligned.{shape}.f32.{kind}.{kind} {{{registers}}}, {rows}, %{b}, p, 1, 1{transposes}; }}" '
+    f': SUMS{r} : {a}, "l"(b), "r"(accumulate) : "memory")'
+)
+%></%def>
 
 ## All sums of this work-item at rest: what follows may read them.
 <%def name="drain(policy)">

@@ -1,12 +1,19 @@
 ## How the sums of a warpgroup reach C.  Of the r-th block of 64 rows, a work-item holds those of rows
-## top and top + 8: sum 4j + 2h + e is that of row top + 64r + 8h and column left + 8j + e.  So the
-## four lanes of a quad hold two elements each of 8 that are adjacent.
+## top and top + apart: sum 4j + 2h + e is that of row top + 64r + apart * h and column left + 8j + e.
+## So the four lanes of a quad hold two elements each of 8 that are adjacent.
 ##
+## registers  whether A came from registers: apart is 1, not 8, and the next quad's rows are two further
+##            on, not one (see _wgmma_registers)
 ## width   "": two at a time by STORE_PAIR (see _units); "fours" or "octets": 16 bytes at a time, lines
 ##         of 128 bytes, after the lanes of a quad have exchanged what they hold, and then two quads
 <%namespace name="lanes" file="/gemm/_lanes.cl.mako"/>
-<%def name="store(policy, sums, width, type)">
-            const long top = first_row + above * 64 + t / 32 % 4 * 16 + lane / 4, left = first_col + lane % 4 * 2;
+<%def name="store(policy, sums, width, type, registers, pair)">
+${columns(policy, sums, type) if pair == "columns" else rows(policy, sums, width, type, registers)}
+</%def>
+
+<%def name="rows(policy, sums, width, type, registers)">
+<% apart, quad = (1, 2) if registers else (8, 1) %>
+            const long top = ${top(registers)}, left = first_col + lane % 4 * 2;
 % if width:
             const int upper = lane / 4 % 2;
             const long at = first_col + ${"upper * 32 + lane % 4 * 8" if width == "octets" else "upper * 16 + lane % 2 * 8 + lane % 4 / 2 * 4"};
@@ -17,14 +24,14 @@
 % for r in range(policy.blocks):
 % for h in range(2):
             {
-                const long row = top + ${64 * r + 8 * h};
+                const long row = top + ${64 * r + apart * h};
 % if width:
-                __global ${type} *line = c + (row - upper) * c_row + at;
+                __global ${type} *line = c + (row - ${quad} * upper) * c_row + at;
 % for j in range(0, policy.tile_n // 8, 8 if width == "octets" else 4):
                 {
                     ${whole_lines(width, sums, r, h, j)}
-                    if (row - upper < m && ${8 * j} < columns) *(__global uint4 *)(line + ${8 * j}) = x;
-                    if (row - upper + 1 < m && ${8 * j} < columns) *(__global uint4 *)(line + c_row + ${8 * j}) = y;
+                    if (row - ${quad} * upper < m && ${8 * j} < columns) *(__global uint4 *)(line + ${8 * j}) = x;
+                    if (row - ${quad} * upper + ${quad} < m && ${8 * j} < columns) *(__global uint4 *)(line + ${quad} * c_row + ${8 * j}) = y;
                 }
 % endfor
 % else:
@@ -40,7 +47,37 @@
 % endfor
 </%def>
 
-<%def name="pair(sums, r, h, j)"><%
+## After registers, where C's columns hold rows side by side (pair is "columns"): two rows of a column
+## at a time, so that a warp's are whole sectors, and from one address on.
+<%def name="columns(policy, sums, type)">
+            const long top = ${top(True)}, left = first_col + lane % 4 * 2;
+            const int columns = (int)min(n - left, ${policy.tile_n}l);
+% for r in range(policy.blocks):
+            {
+                const long row = top + ${64 * r};
+                __global ${type} *line = c + row * c_row + left * c_col;
+                if (row < m) {
+% for j in range(policy.tile_n // 8):
+% for e in range(2):
+                    if (${8 * j + e} < columns) PUT(line${" + c_col" * e}, RESULT(${sums}${r}_${4 * j + e}, row, left + ${8 * j + e}), RESULT(${sums}${r}_${4 * j + 2 + e}, row + 1, left + ${8 * j + e}));
+% endfor
+                    line += 8 * c_col;
+% endfor
+                }
+            }
+% endfor
+</%def>
+
+## The first row of the first block that a work-item holds.
+<%def name="top(registers)">\
+% if registers:
+first_row + above * 64 + t / 64 % 2 * 32 + lane / 8 % 2 * 16 + t / 32 % 2 * 8 + lane / 16 * 4 + lane / 4 % 2 * 2\
+% else:
+first_row + above * 64 + t / 32 % 4 * 16 + lane / 4\
+% endif
+</%def>
+
+<%def name="two(sums, r, h, j)"><%
 return ", ".join(f"RESULT({sums}{r}_{4 * j + 2 * h + e}, row, left + {8 * j + e})" for e in range(2))
 %></%def>
 
@@ -48,11 +85,11 @@ return ", ".join(f"RESULT({sums}{r}_{4 * j + 2 * h + e}, row, left + {8 * j + e}
 <%def name="whole_lines(width, sums, r, h, j)">
 % if width == "octets":
 % for k, piece in enumerate("xy"):
-                    uint4 ${piece} = quad_transpose((uint4)(${", ".join(f"packed_pair({pair(sums, r, h, j + 4 * k + i)})" for i in range(4))}), lane);
+                    uint4 ${piece} = quad_transpose((uint4)(${", ".join(f"packed_pair({two(sums, r, h, j + 4 * k + i)})" for i in range(4))}), lane);
 % endfor
 % else:
 % for k, piece in enumerate("xy"):
-                    uint4 ${piece} = as_uint4(pair_transpose((float4)(${", ".join(pair(sums, r, h, j + 2 * k + i) for i in range(2))}), lane));
+                    uint4 ${piece} = as_uint4(pair_transpose((float4)(${", ".join(two(sums, r, h, j + 2 * k + i) for i in range(2))}), lane));
 % endfor
 % endif
                     share_pieces(&x, &y, upper, 4);

@@ -17,6 +17,7 @@
 ##         registers, which round; 0: all
 ## split   whether k is split (see _split_k)
 ## tail    whether k (of some split) is no multiple of a step      pair, wide  store two elements, or 16 bytes, at once
+## registers  whether A goes through registers (see _wgmma_registers)
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/gemm/_epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
@@ -27,6 +28,7 @@
 <%namespace name="output" file="/gemm/_wgmma_output.cl.mako"/>
 <%namespace name="producer" file="/gemm/_wgmma_producer.cl.mako"/>
 <%namespace name="wgmma" file="/gemm/_wgmma.cl.mako"/>
+<%namespace name="held" file="/gemm/_wgmma_registers.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
 rank = len(problem.batch)
@@ -44,6 +46,7 @@ ${units.define(problem, pair)}
 ${units.barriers()}
 ${output.exchange()}
 ${wgmma.instructions(policy, kind, int(a.across), int(b.across))}
+${held.define(policy, kind) if registers else ''}
 ${boxes.define() if policy.bulk else lines.define()}
 
 % if split:
@@ -76,6 +79,7 @@ ${units.start_barriers(policy, 1 if policy.bulk else 128, 4 * policy.consumers)}
 ${producer.boxes() if policy.bulk else producer.lines()}
     } else {
         const int lane = t % 32, above = t / 128 * ${policy.blocks};
+${held.place() if registers else ''}
         float ${", ".join(f"d{i} = 0" for i in sums)};
 % if flush:
         float ${", ".join(f"s{i}" for i in sums)};
@@ -87,7 +91,7 @@ ${units.loop(policy, outputs, types, problem, depth, split)}
 % endif
             for (int first = 0; first < steps; first += ${flush or "steps"}) {
                 for (int step = first; step < ${f"min(first + {flush}, steps)" if flush else "steps"}; ++step) {
-                    ${multiply()}
+                    ${held.multiply(release) if registers else multiply()}
                 }
                 ${wgmma.drain(policy)}
 % if flush:
@@ -99,7 +103,7 @@ ${units.loop(policy, outputs, types, problem, depth, split)}
             ${split_k.meet(Sums([totals + i for i in sums], "float"), "t", 128 * policy.consumers, "product * (tiles_m * tiles_n) + tile", "part", "splits",
                            f'asm volatile("bar.sync 1, {128 * policy.consumers};" ::: "memory")')}
 % endif
-${output.store(policy, totals, wide and ("octets" if problem.c.elem.itemsize == 2 else "fours"), types["c"])}
+${output.store(policy, totals, wide and ("octets" if problem.c.elem.itemsize == 2 else "fours"), types["c"], registers, pair)}
         }
     }
 }

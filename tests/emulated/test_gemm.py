@@ -17,7 +17,7 @@ from portable_gpu.dtypes import BF16, Element, element
 from portable_gpu.isa.compilers import find_compilers
 from portable_gpu.ops.gemm.choice import GemmChoice
 from portable_gpu.ops.gemm.matrix import MatrixGemm
-from portable_gpu.ops.gemm.matrix_format import F32, F64
+from portable_gpu.ops.gemm.matrix_format import F32, F64, format_of
 from portable_gpu.ops.gemm.matrix_policy import MMA_CLASSES, WGMMA_CLASSES, MmaPolicy, WgmmaPolicy
 from portable_gpu.ops.gemm.path import GemmPath
 from portable_gpu.ops.gemm.policy import SHAPE_CLASSES, GemmPolicy
@@ -104,8 +104,10 @@ def either(request: pytest.FixtureRequest) -> Emulator:
     return Emulator.of("sm_90", late=request.param == "late")
 
 
-def by_matrix_units(gpu: Emulator, p: GemmProblem, policy: Any, splits: int = 1) -> MatrixGemm:
-    return MatrixGemm(gpu, p, GemmChoice("", policy, splits))  # type: ignore[arg-type]
+def by_matrix_units(
+    gpu: Emulator, p: GemmProblem, policy: Any, splits: int = 1, turned: bool = False
+) -> MatrixGemm:
+    return MatrixGemm(gpu, p, GemmChoice("", policy, splits, transposed=turned))  # type: ignore[arg-type]
 
 
 @pytest.fixture(params=[False, True], ids=["lines", "boxes"])
@@ -147,6 +149,56 @@ def test_wgmma_precisions(gpu: Emulator, precision: str, trans: str, bulk: bool)
     p = problem(136, 77, 300, F32, trans, precision)
     policy = replace(WgmmaPolicy.for_shape_class("small", parts), bulk=bulk)
     check(by_matrix_units(gpu, p, policy), gpu, p, trans)
+
+
+def by_tf32(gpu: Emulator, p: GemmProblem, policy: WgmmaPolicy, splits: int = 1) -> MatrixGemm:
+    """As it is chosen: turned, where A then goes through registers."""
+    form = format_of(p, gpu.target)
+    assert form is not None
+    return by_matrix_units(gpu, p, policy, splits, form.turned(p))
+
+
+@pytest.mark.parametrize("trans", TRANSPOSES)
+def test_tf32_transposes_and_edges(gpu: Emulator, trans: str, bulk: bool) -> None:
+    for m, n, k in [(136, 72, 328), (68, 4, 36), (4, 68, 72), (300, 520, 100), (68, 76, 65)]:
+        p = problem(m, n, k, F32, trans, "tf32")
+        policy = replace(WgmmaPolicy.for_shape_class("large"), bulk=bulk)
+        check(by_tf32(gpu, p, policy), gpu, p, trans)
+    for m, n in [(67, 72), (136, 77), (65, 71)]:  # sides that need a first pass, and odd rows of C
+        p = problem(m, n, 72, F32, trans, "tf32")
+        check(by_tf32(gpu, p, policy), gpu, p, trans)
+
+
+@pytest.mark.parametrize("name", WGMMA_CLASSES)
+@pytest.mark.parametrize("trans", ["NN", "TT"])
+def test_tf32_tiles(either: Emulator, name: str, trans: str, bulk: bool) -> None:
+    policy = replace(WgmmaPolicy.for_shape_class(name), bulk=bulk)
+    p = problem(200, 264, 392, F32, trans, "tf32")
+    check(by_tf32(either, p, policy, 3), either, p, trans)
+    p = problem(72, 64, 96, F32, trans, "tf32", batch=3)
+    check(by_tf32(either, p, policy), either, p, trans)
+    assert "gemm/repack" not in either.launches
+
+
+@pytest.mark.parametrize(
+    "changed", [{"blocks": 2, "stages": 4}, {"consumers": 2, "stages": 4, "flush": 2}]
+)
+def test_tf32_other_policies(either: Emulator, changed: dict[str, int], bulk: bool) -> None:
+    policy = replace(WgmmaPolicy.for_shape_class("small"), bulk=bulk, **changed)
+    p = problem(400, 200, 328, F32, "NN", "tf32")
+    check(by_tf32(either, p, policy), either, p, "NN")
+
+
+@pytest.mark.parametrize("trans", ["NN", "TT"])
+def test_tf32_where_c_or_something_else_is_read(gpu: Emulator, trans: str, bulk: bool) -> None:
+    p = problem(136, 72, 100, F32, trans, "tf32")
+    p = replace(p, reads_c=True)
+    a, b, c = (whole_numbers(x, i) for i, x in enumerate([(p.m, p.k), (p.k, p.n), (p.m, p.n)]))
+    memory = c.astype("f4")
+    buffers = [stored(a, F32, trans[0]), stored(b, F32, trans[1]), memory]
+    path = by_tf32(gpu, p, replace(WgmmaPolicy.for_shape_class("small"), bulk=bulk))
+    path.enqueue(2.0, 3.0, gpu, buffers, (0, 0, 0))  # type: ignore[arg-type]
+    np.testing.assert_array_equal(memory, 2 * (a @ b) + 3 * c)
 
 
 @pytest.mark.parametrize("elem", [F16, BF16], ids=lambda e: e.name)
@@ -260,6 +312,31 @@ BULK_BUGS = {
         r"arrive\.expect_tx(\S*) ([^,;]*, [^,;]*),[^;]*;", r"arrive\1 \2;", "equal|too many"),
     "lines are not swizzled": (r"(swizzle_mode[^,;]*,) 3;", r"\1 0;", "swizzle"),
 }  # fmt: skip
+
+
+#: The same where A goes through registers.
+REGISTER_BUGS = {
+    "fragments are exchanged": (
+        r"\}, \{(%r\d+), (%r\d+), (%r\d+), (%r\d+)\}", r"}, {\1, \3, \2, \4}",
+        "Arrays are not equal"),
+    "the second half is not swizzled": (
+        r"xor\.b32(\s+%r\d+, %r\d+, 64);", r"add.s32\1;", "Arrays are not equal"),
+    "nobody waits for matrix instructions": (
+        r"wait_group\.sync\.aligned [12]", "wait_group.sync.aligned 7", "overwritten in flight"),
+    "nobody waits for what has arrived": (
+        r"mbarrier\.try_wait[^;]*;", "setp.eq.u32 p, 0, 0;", "not equal|too many"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bug", REGISTER_BUGS)
+def test_planted_bugs_of_registers_are_seen(bug: str, bulk: bool) -> None:
+    before, after, message = REGISTER_BUGS[bug]
+    gpu = Emulator.of("sm_90")
+    gpu.edit = partial(re.sub, before, after)
+    p = problem(136, 72, 712, F32, "NN", "tf32")
+    path = by_tf32(gpu, p, replace(WgmmaPolicy.for_shape_class("small"), bulk=bulk))
+    with pytest.raises((AssertionError, Fault), match=message):
+        check(path, gpu, p, "NN")
 
 
 @pytest.mark.parametrize("bug", [*BUGS, *BULK_BUGS])

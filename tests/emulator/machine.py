@@ -93,7 +93,8 @@ class Group:
         unshown: Bytes that were written by threads, and that no fence has shown to the matrix unit.
         copies: What is asynchronous and not done: what to do, and the threads' commit groups.
         commits: Commit groups of copies that each thread has closed.
-        products: Of each warpgroup what its matrix instructions in flight read, by commit group.
+        products: Of each warpgroup what its matrix instructions in flight read, by commit group:
+            how to look at it, and what was there.
     """
 
     grid: Grid
@@ -107,7 +108,7 @@ class Group:
     unshown: Any = field(init=False)
     copies: deque[tuple[Any, Any, Any]] = field(default_factory=deque)
     commits: Any = field(init=False)
-    products: dict[int, list[list[tuple[int, Any]]]] = field(default_factory=dict)
+    products: dict[int, list[list[tuple[Callable[[], Any], Any]]]] = field(default_factory=dict)
     _fronts: dict[int, Any] = field(default_factory=dict)
     _asleep: list[tuple[int, Any]] = field(default_factory=list)
     _gathered: dict[int, list[tuple[int, Any]]] = field(default_factory=dict)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -130,7 +131,7 @@ def _wide(bits: Any, kind: str) -> Any:
 
 
 def warpgroup(i: Instruction) -> Step | None:
-    """``wgmma``: four warps multiply tiles that lie in shared memory.
+    """``wgmma``: four warps multiply tiles that lie in shared memory; A may be in registers.
 
     The product is done at once.  What it reads has to stay as it is until somebody has waited.
     """
@@ -158,8 +159,8 @@ def _wait(group: Group, threads: Any, pending: int) -> None:
     for first in _warpgroups(threads):
         in_flight = group.products.setdefault(first, [[]])
         while len(in_flight) > pending + 1:
-            for at, bytes_ in in_flight.pop(0):
-                if not np.array_equal(group.shared[at], bytes_, equal_nan=False):
+            for look, seen in in_flight.pop(0):
+                if not np.array_equal(look(), seen, equal_nan=False):
                     raise Fault("an operand of a matrix instruction was overwritten in flight")
 
 
@@ -170,7 +171,11 @@ def _warpgroup_product(i: Instruction) -> Step:
     assert isinstance(sums, tuple)
     turns = [x.value for x in rest[2:] if isinstance(x, Constant)] or [0, 0]
     gets, puts = [reader(x, "f32") for x in sums], [writer(x) for x in sums]
-    descriptors = [reader(x, "u64") for x in (a, b)]
+    held = [reader(x, "b32") for x in a] if isinstance(a, tuple) else []
+    if held and kind != "tf32":
+        raise Fault(f"A of {kind} in registers is not emulated")
+    tiles = [(b, n, turns[1])] if held else [(a, m, turns[0]), (b, n, turns[1])]
+    descriptors = [(reader(x, "u64"), extent, bool(turn)) for x, extent, turn in tiles]
     keep = reader(use_sums, "pred")
     thread = np.arange(128)
     register = np.arange(n // 2)[:, None]
@@ -181,14 +186,19 @@ def _warpgroup_product(i: Instruction) -> Step:
         for first in _warpgroups(threads):
             some = slice(first, first + 128)
             places = [
-                _places(_same(get(group, some)), extent, k, kind, bool(turn))
-                for get, extent, turn in zip(descriptors, (m, n), turns, strict=True)
+                _places(_same(get(group, some)), extent, k, kind, turn)
+                for get, extent, turn in descriptors
             ]
             if any(group.unshown[at].any() for at in places):
                 raise Fault("the matrix unit was not shown what threads have written")
             reads = group.products.setdefault(first, [[]])[-1]
-            reads += [(at, group.shared[at].copy()) for at in places]
-            A, B = (_values(group, at, kind) for at in places)
+            looks = [partial(np.take, group.shared, at) for at in places]
+            looks += [partial(get, group, some) for get in held]
+            reads += [(look, look().copy()) for look in looks]
+            operands = [_values(group, at, kind) for at in places]
+            if held:
+                operands.insert(0, _fragments([get(group, some) for get in held]))
+            A, B = operands
             C = np.zeros((m, n))
             if np.broadcast_to(keep(group, some), 128)[0]:
                 C[rows, cols] = [get(group, some) for get in gets]
@@ -226,6 +236,19 @@ def _places(descriptor: int, extent: int, k: int, kind: str, turned: bool) -> An
 def _values(group: Group, places: Any, kind: str) -> Any:
     bytes_ = np.ascontiguousarray(group.shared[places])
     if kind == "tf32":
-        bits = bytes_.view(np.uint32)[..., 0] & np.uint32(0xFFFFE000)
-        return bits.view(np.float32).astype(np.float64)
+        return _tf32(bytes_.view(np.uint32)[..., 0])
     return _wide(bytes_.view(np.uint16)[..., 0], kind)
+
+
+def _tf32(bits: Any) -> Any:
+    return (bits & np.uint32(0xFFFFE000)).view(np.float32).astype(np.float64)
+
+
+def _fragments(registers: list[Any]) -> Any:
+    """A of m64k8, of which each thread holds four elements."""
+    thread = np.arange(128)
+    row, step = thread // 32 * 16 + thread % 32 // 4, thread % 4
+    found = np.zeros((64, 8))
+    for i, bits in enumerate(registers):
+        found[row + i % 2 * 8, step + i // 2 * 4] = _tf32(np.broadcast_to(bits, 128))
+    return found

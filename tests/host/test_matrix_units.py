@@ -13,7 +13,7 @@ from portable_gpu.dtypes import BF16, PRECISIONS, check_precision, element
 from portable_gpu.errors import ArgumentError, PolicyError
 from portable_gpu.ops.gemm import explain, matrix_check, paths
 from portable_gpu.ops.gemm.matrix import arrange
-from portable_gpu.ops.gemm.matrix_choice import choose_matrix
+from portable_gpu.ops.gemm.matrix_choice import choose_matrix, fitting
 from portable_gpu.ops.gemm.matrix_format import F32, F64, format_of
 from portable_gpu.ops.gemm.matrix_policy import (
     MFMA_CLASSES,
@@ -142,7 +142,12 @@ def test_what_is_read_as_it_lies() -> None:
     assert form.across(replace(along, col=2), "a", 64, 64) is None
     tf32 = format_of(problem(64, 64, 64, F32, precision="tf32"), HOPPER)
     assert tf32 is not None
-    assert tf32.across(Operand(F32, 1, 64, (), False, 16), "a", 64, 64) is None
+    assert tf32.across(Operand(F32, 1, 64, (), False, 16), "a", 64, 64) is True
+    assert tf32.across(Operand(F32, 1, 64, (), False, 16), "a", 62, 64) is None
+    assert tf32.across(Operand(F32, 64, 1, (), False, 16), "b", 64, 64) is None
+    pieces = format_of(problem(64, 64, 64, F32, precision="tf32x3"), HOPPER)
+    assert pieces is not None
+    assert pieces.across(Operand(F32, 1, 64, (), False, 16), "a", 64, 64) is None
 
 
 @pytest.mark.parametrize("elem", [F16, BF16, F32, F64], ids=lambda e: e.name)
@@ -273,6 +278,42 @@ def test_double_precision_turns_operands_to_where_they_lie_well() -> None:
     assert turned == {"NN": True, "NT": False, "TN": False, "TT": False}
 
 
+def test_tf32_turns_operands_to_where_a_goes_through_registers() -> None:
+    found = {}
+    for trans in ("NN", "NT", "TN", "TT"):
+        asked = problem(2048, 2048, 2048, F32, trans, "tf32")
+        form, choice = format_of(asked, HOPPER), choose_matrix(asked, HOPPER, TABLE)
+        assert form is not None
+        assert choice is not None
+        assert isinstance(choice.policy, WgmmaPolicy)
+        computed = asked.transpose() if choice.transposed else asked
+        registers = form.through_registers(computed)
+        assert choice.policy.has_room_for_a or not registers
+        repacks = arrange(computed, choice.policy, HOPPER).repacks
+        found[trans] = choice.transposed, registers, set(repacks)
+    assert found == {
+        "NN": (True, True, set()),
+        "NT": (False, False, set()),
+        "TN": (False, True, {"b"}),
+        "TT": (False, True, set()),
+    }
+    for precision in ("tf32x3", "bf16x3"):
+        choice = choose_matrix(problem(512, 512, 512, F32, "NN", precision), HOPPER, TABLE)
+        assert choice is not None
+        assert not choice.transposed
+
+
+def test_widths_that_leave_no_registers_for_a() -> None:
+    names = {}
+    for trans in ("NN", "NT"):
+        asked = problem(64, 64, 64, F32, trans, "tf32")
+        form = format_of(asked, HOPPER)
+        assert form is not None
+        names[trans] = {name for name, _ in fitting(asked, form, HOPPER, TABLE)}
+    assert names["NT"] == set(classes_of("wgmma", 1))
+    assert names["NT"] - names["NN"] == {"broad"}
+
+
 def test_arrangement_repacks_what_it_must() -> None:
     policy = WgmmaPolicy.for_shape_class("small")
     assert not arrange(problem(64, 64, 64, F16, "TN"), policy, HOPPER).repacks
@@ -350,3 +391,14 @@ def test_path_falls_back_where_units_do_not_work(
     assert taken == ["matrix units" if right else "tiles"] * 2
     # Both ways round, and subnormal numbers; or bulk copies, and copies by work-items: once.
     assert len(tried) == (3 if right else 2)
+
+
+def test_tf32_is_tried_out_both_from_local_memory_and_from_registers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried: list[Any] = []
+    monkeypatch.setattr(matrix_check, "_multiplies", lambda *args: tried.append(args[-2]) or True)
+    engine: Any = FakeEngine()
+    for precision in ("tf32x3", "tf32", "tf32"):
+        assert matrix_check.works(engine, problem(64, 64, 64, F32, precision=precision))
+    assert tried == ["NN", "TT", "NN", "TT", "NT"]

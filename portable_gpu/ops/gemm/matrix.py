@@ -169,6 +169,7 @@ def arrange(
     types = {side: f"const {operands[side].elem.name}_t" for side in ("a", "b")}
     types["c"] = f"{problem.c.elem.name}_t"
     types |= {f"e{i}": f"const {e.elem.name}_t" for i, e in enumerate(problem.extras)}
+    registers = form.through_registers(problem, by_engine)
     spec = specialize(
         f"gemm/{form.kernel}",
         target,
@@ -183,23 +184,28 @@ def arrange(
         flush=policy.flush,
         split=splits > 1,
         tail=problem.k % form.depth != 0,
-        pair=_pairs(problem),
+        pair=_pairs(problem, two_rows=form.kernel == "mma" or registers),
         wide=_stores_wide(problem),
+        registers=registers,
         types=types,
     )
     nbytes = elements * form.elem.itemsize
     return Arrangement(arranged, form.depth, repacks, starts, nbytes, tuple(maps), spec)
 
 
-def _pairs(problem: GemmProblem) -> str:
-    """Where C's elements may be stored two at a time: along its ``rows``, ``columns``, or not."""
+def _pairs(problem: GemmProblem, two_rows: bool) -> str:
+    """Where C's elements may be stored two at a time: along its ``rows``, ``columns``, or not.
+
+    Args:
+        problem: Whose C.
+        two_rows: Whether a work-item of the kernel has two rows of a column side by side.
+    """
     c = problem.c
     if c.aligned_bytes % (2 * c.elem.itemsize) or c.elem.complex:
         return ""
     if c.col == 1 and problem.n % 2 == 0:
         return "rows"
-    double = c.elem.real == "double"  # whose kernel has two rows of a column side by side
-    return "columns" if double and c.row == 1 and problem.m % 2 == 0 else ""
+    return "columns" if two_rows and c.row == 1 and problem.m % 2 == 0 else ""
 
 
 def _stores_wide(problem: GemmProblem) -> bool:

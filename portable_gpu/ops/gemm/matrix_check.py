@@ -38,13 +38,16 @@ def works(engine: Engine, problem: GemmProblem, bulk: bool = False) -> bool:
     policy = POLICIES[form.kernel][0].for_shape_class("small", parts=form.parts)
     if isinstance(policy, WgmmaPolicy):
         policy = replace(policy, bulk=bulk)
+    whole_tf32 = form.kind == "tf32" and form.parts == 1  # A comes two ways, C is stored in three
 
     def bind(small: GemmProblem) -> GemmPath:
-        return MatrixGemm(engine, small, GemmChoice("", policy))
+        turned = whole_tf32 and form.turned(small)
+        return MatrixGemm(engine, small, GemmChoice("", policy, transposed=turned))
 
-    key = ("matrix units work", form.kind, bulk)
+    key = ("matrix units work", form.kind, whole_tf32, bulk)
     what = "bulk copies" if bulk else "matrix units"
-    return engine.plan(key, lambda: _check(engine, problem, _N, bind, what))
+    ways = ("NN", "TT", "NT") if whole_tf32 else ("NN", "TT")
+    return engine.plan(key, lambda: _check(engine, problem, _N, bind, what, ways))
 
 
 def works_on_few_columns(engine: Engine, problem: GemmProblem) -> bool:
@@ -70,13 +73,14 @@ def _check(
     n: int,
     bind: Callable[[GemmProblem], GemmPath],
     what: str = "matrix units",
+    ways: tuple[str, ...] = ("NN", "TT"),
 ) -> bool:
-    def right(transposed: bool, exponent: int = 0) -> bool:
-        return _multiplies(engine, problem, n, bind, transposed, exponent)
+    def right(trans: str, exponent: int = 0) -> bool:
+        return _multiplies(engine, problem, n, bind, trans, exponent)
 
     try:
-        trouble = "" if right(False) and right(True) else "a test product is wrong"
-        if not trouble and problem.a.elem.name == "f16" and not right(False, -22):
+        trouble = "" if all(right(trans) for trans in ways) else "a test product is wrong"
+        if not trouble and problem.a.elem.name == "f16" and not right("NN", -22):
             trouble = "they take subnormal numbers for 0"
     except (PortableGPUError, cl.Error) as error:
         trouble = str(error).splitlines()[0]
@@ -91,7 +95,7 @@ def _multiplies(
     problem: GemmProblem,
     n: int,
     bind: Callable[[GemmProblem], GemmPath],
-    transposed: bool,
+    trans: str,
     exponent: int,
 ) -> bool:
     """Compare a product of small whole numbers, exact in every format, bit by bit.
@@ -101,7 +105,7 @@ def _multiplies(
         problem: In what format.
         n: Columns.
         bind: By which path.
-        transposed: Whether A and B lie in memory the other way round.
+        trans: N or T each: whether A and B lie in memory the other way round.
         exponent: A's numbers are times this power of two, exactly.
     """
     random = np.random.default_rng(1)
@@ -109,13 +113,13 @@ def _multiplies(
     b = random.integers(-4, 5, (_K, n))
     elem, compute = problem.a.elem, problem.compute
 
-    def operand(rows: int, cols: int) -> Operand:
-        row, col = (1, rows) if transposed else (cols, 1)
+    def operand(rows: int, cols: int, way: str) -> Operand:
+        row, col = (1, rows) if way == "T" else (cols, 1)
         return Operand(elem, row, col, (), False, 16)
 
     small = GemmProblem(
-        _M, n, _K, (), operand(_M, _K), operand(_K, n), Operand(compute, n, 1, (), False, 16),
-        compute, precision=problem.precision,
+        _M, n, _K, (), operand(_M, _K, trans[0]), operand(_K, n, trans[1]),
+        Operand(compute, n, 1, (), False, 16), compute, precision=problem.precision,
     )  # fmt: skip
     path = bind(small)
     state, flags = engine.state(), cl.mem_flags
@@ -123,9 +127,9 @@ def _multiplies(
         cl.Buffer(
             engine.context,
             flags.READ_ONLY | flags.COPY_HOST_PTR,
-            hostbuf=_stored(np.ascontiguousarray(x.T if transposed else x), elem.name),
+            hostbuf=_stored(np.ascontiguousarray(x.T if way == "T" else x), elem.name),
         )
-        for x in (a, b)
+        for x, way in zip((a, b), trans, strict=True)
     ]
     found = np.full((_M, n), np.nan, np.float64 if compute == F64 else np.float32)
     out = cl.Buffer(engine.context, flags.READ_WRITE | flags.COPY_HOST_PTR, hostbuf=found)

@@ -92,6 +92,7 @@ def fitting(
     kind = POLICIES[form.kernel][0]
     name = f"gemm_{form.kernel}_split" if form.parts > 1 else f"gemm_{form.kernel}"
     longest = max(problem.m, problem.n, form.parts * problem.k)
+    computed = problem.transpose() if form.turned(problem) else problem
     for shape_class in classes_of(form.kernel, form.parts):
         default = kind.for_shape_class(shape_class, parts=form.parts)
         row = table.choose(name, kind, target, form.elem, shape_class, default)
@@ -101,6 +102,8 @@ def fitting(
             policy = policy.suited(target, longest)
             if policy != row.policy:
                 origin += ", copied by work-items"
+            if form.through_registers(computed, policy.bulk) and not policy.has_room_for_a:
+                continue
         if all(policy.limits(target, form.elem).values()):
             yield shape_class, replace(row, policy=policy, origin=origin)
 

@@ -69,16 +69,17 @@ class Format:
     def across(self, operand: Operand, side: Side, extent: int, k: int) -> bool | None:
         """Whether k runs across an operand's lines as it lies in memory; ``None``: it has none.
 
-        A copy takes 16 aligned bytes, all of them inside the matrix.
+        A copy takes 16 aligned bytes, all of them inside the matrix.  The instruction for tf32
+        takes k along the lines; across them A's fragments are read to registers first, which B's
+        cannot be.
         """
         along_extent, along_k = strides(operand, side)
         if operand.elem != self.elem or operand.aligned_bytes < 16 or self.parts > 1:
             return None
         if along_k == 1 and k % self.width == 0:
             return False
-        # The instruction for tf32 takes k along the lines only.
-        fits = along_extent == 1 and extent % self.width == 0 and self.kind != "tf32"
-        return True if fits else None
+        fits = along_extent == 1 and extent % self.width == 0
+        return True if fits and (self.kind != "tf32" or side == "a") else None
 
     def layout(self, problem: GemmProblem, side: Side, bulk: bool = False) -> tuple[bool, bool]:
         """How an operand is to be read: whether k runs across its lines; whether to repack it.
@@ -108,13 +109,19 @@ class Format:
     def turned(self, p: GemmProblem) -> bool:
         """Whether the transposed product is computed: as C lies, unless operands lie better.
 
-        ``mma`` takes A with k across its lines and B along them, or both along.
+        ``mma``, and ``wgmma`` of tf32, take A with k across its lines and B along them, or both
+        along.
         """
         sideways = step(p.c.col, p.n) > step(p.c.row, p.m)
-        if self.kernel != "mma":
+        if self.kernel != "mma" and self.kind != "tf32":
             return sideways
-        a, b = bool(self.across(p.a, "a", p.m, p.k)), bool(self.across(p.b, "b", p.n, p.k))
+        turned = p.transpose()
+        a, b = (bool(self.across(one.a, "a", one.m, p.k)) for one in (p, turned))
         return (b and not a) or (sideways and a == b)
+
+    def through_registers(self, problem: GemmProblem, bulk: bool = False) -> bool:
+        """Whether A goes from local memory to the matrix unit through registers."""
+        return self.kind == "tf32" and self.layout(problem, "a", bulk)[0]
 
 
 def strides(operand: Operand, side: Side) -> tuple[int, int]:

@@ -77,6 +77,21 @@ class WgmmaPolicy(Policy):
                 f"{parts}, {2 * parts} at least"
             )
 
+    @property
+    def sums(self) -> int:
+        """Registers of a work-item's sums."""
+        return self.blocks * self.tile_n // 2 * (2 if self.flush else 1)
+
+    @property
+    def registers(self) -> int:
+        """Registers that a work-item may take."""
+        return min(255, 65536 // (_WARPGROUP * (self.consumers + 1)) // 8 * 8)  # whole warpgroups
+
+    @property
+    def has_room_for_a(self) -> bool:
+        """Whether A may go through registers: else ptxas lets one instruction wait for another."""
+        return self.sums + 32 + 8 * self.blocks <= self.registers
+
     def local_bytes(self, elem: Element) -> int:
         """Local memory of a group, whatever the element."""
         return self.stages * (LINE * (self.tile_m + self.tile_n) + 16)
@@ -119,8 +134,7 @@ class WgmmaPolicy(Policy):
 
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
         """Every condition that the kernel relies on."""
-        sums = self.blocks * self.tile_n // 2 * (2 if self.flush else 1)
-        share = min(255, 65536 // (_WARPGROUP * (self.consumers + 1)) // 8 * 8)  # whole warpgroups
+        sums, share = self.sums, self.registers
         local = self.local_bytes(elem)
         return {
             "the target's matrix units are fed by warpgroups": target.matrix_units == "wgmma",

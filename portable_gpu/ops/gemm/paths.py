@@ -195,17 +195,28 @@ def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization
 def _matrix_specializations(
     problem: GemmProblem, dtype: np.dtype[Any], target: Target
 ) -> list[Specialization]:
-    """The same of matrix units: of all precisions, operands as they lie, across, and repacked."""
+    """The same of matrix units: of all precisions, operands as they lie, across, and repacked.
+
+    Products that are turned come both ways: what a turned one reads as it lies is repacked in one
+    that is not.
+    """
     found = []
     for precision in PRECISIONS:
-        for trans in ("N", "T"):
-            p = contiguous(problem.m, problem.n, problem.k, dtype, trans_a=trans, trans_b=trans)
+        for trans in ("NN", "TT", "NT"):
+            a, b = trans
+            p = contiguous(problem.m, problem.n, problem.k, dtype, trans_a=a, trans_b=b)
             p = replace(p, precision=precision)
             form = format_of(p, target)
-            if form is None:
+            if form is None or (trans == "NT" and form.kind != "tf32"):
                 continue
+            ways = [(False, 1), (False, 2)]
+            if form.turned(p):
+                ways += [(True, 1), (True, 2)]
             for _, row in fitting(p, form, target, TuningTable([])):
-                choices = [GemmChoice(form.kernel, row.policy, splits=splits) for splits in (1, 2)]
+                choices = [
+                    GemmChoice(form.kernel, row.policy, splits, transposed=turned)
+                    for turned, splits in ways
+                ]
                 if isinstance(row.policy, WgmmaPolicy) and row.policy.bulk:
                     by_lines = replace(row.policy, bulk=False)
                     choices += [replace(choice, policy=by_lines) for choice in choices]

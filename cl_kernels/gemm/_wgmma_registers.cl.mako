@@ -1,0 +1,56 @@
+## A step of a wgmma kernel whose A is of tf32 with k across its lines.  In local memory the instruction
+## takes 4-byte elements with k along the lines only; so A goes from there through registers.
+##
+## Of 64 rows and 8 steps of k, lane 4g + q of warp w gives the instruction (PTX ISA, wgmma, m64k8)
+##   a0, a1   rows 16w + g and 16w + g + 8 of its tile, step q       a2, a3   the same of step q + 4
+## Which rows of C those are is free.  With g = 4 g2 + 2 g1 + g0 and h = 0, 1 for a0, a1 they are
+##   row = 32 (w / 2) + 16 g1 + 8 (w % 2) + 4 g2 + 2 g0 + h
+## so a lane reads two that are adjacent, 16 lanes all the banks, and C's are stored side by side.
+##
+## A wgmma's registers stay as they are until it is done.  So each of the four of a step has its own,
+## and while the next is read two are in flight, or one, where sums leave no registers for more.
+<%namespace name="wgmma" file="/gemm/_wgmma.cl.mako"/>
+
+<%def name="define(policy, kind)">
+#define READ_PAIR(x, y, from) asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(x), "=r"(y) : "r"(from) : "memory")
+% for r in range(policy.blocks):
+#define WGMMA_HELD${r}(x, y, z, w, b, accumulate) ${wgmma.product(policy, kind, r, '"r"(x), "r"(y), "r"(z), "r"(w)', "")}
+% endfor
+</%def>
+
+## Where this work-item's pairs of a stage start.
+<%def name="place()">
+        const uint held_line = t % 4, held_chunk = lane / 16 + t / 32 % 2 * 2 + lane / 8 % 2 * 4;
+        const uint held_at = a_base + above * 8192 + t / 64 % 2 * 4096 + held_line * 128 + ((held_chunk ^ held_line) << 4) + lane / 4 % 2 * 8;
+</%def>
+
+## One step, as multiply of wgmma; release: what gives the step before back.
+<%def name="multiply(release)">
+<% in_flight = 1 if policy.blocks * policy.tile_n > 192 else 2 %>
+                    const uint near = held_at + stage * ${a.bytes}, far = (near ^ 64) + 512;
+                    const ulong at_b = DESCRIPTOR(b_base + stage * ${b.bytes});
+                    barrier_wait(full_base + 8 * stage, phase);
+% if not policy.bulk:
+                    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+% endif
+% for i in range(4):
+                    {
+% for r in range(policy.blocks):
+                        uint x${r}, y${r}, z${r}, w${r};
+                        READ_PAIR(x${r}, y${r}, near + ${8192 * r + 1024 * i});
+                        READ_PAIR(z${r}, w${r}, far + ${8192 * r + 1024 * i});
+% endfor
+                        WGMMA_FENCE();
+% for r in range(policy.blocks):
+                        WGMMA_HELD${r}(x${r}, y${r}, z${r}, w${r}, at_b + ${i} * B_STEP, ${"1" if i else "step - first"});
+% endfor
+                        WGMMA_COMMIT();
+                        WGMMA_WAIT(${in_flight});
+                    }
+% if i == in_flight:
+                    if (step) { ${release()} }
+% endif
+% endfor
+                    used = stage;
+                    if (++stage == ${policy.stages}) { stage = 0; phase ^= 1; }
+</%def>
