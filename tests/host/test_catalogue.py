@@ -158,3 +158,17 @@ def test_rows_have_a_sub_group_each_where_there_are_many(
     dtype = np.dtype(np.float32)
     (step,) = steps("sum", (rows, length), 1, dtype, target, TuningTable([]))
     assert (step.layout.lanes, step.deal.parts) == (lanes, parts)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "lanes", "parts"),
+    [(3, 1 << 20, 256, 1), (8, 154_280, 256, 1), (24, 170_832, 128, 1), (8, 2360, 32, 1),
+     (104, 2672, 32, 1), (8192, 8192, 32, 5)],
+)  # fmt: skip
+def test_columns_of_few_rows_are_not_shared(
+    rows: int, columns: int, lanes: int, parts: int
+) -> None:
+    dtype = np.dtype(np.float32)
+    target = example_target("nvidia-sm90")
+    (step,) = steps("sum", (rows, columns), 0, dtype, target, TuningTable([]))
+    assert (step.layout.lanes, step.deal.parts) == (lanes, parts)
