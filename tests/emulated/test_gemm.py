@@ -189,6 +189,14 @@ def test_tf32_other_policies(either: Emulator, changed: dict[str, int], bulk: bo
     check(by_tf32(either, p, policy), either, p, "NN")
 
 
+def test_tf32_off_the_grid_is_repacked_as_it_lies(gpu: Emulator) -> None:
+    """Lines that are not aligned, of much use, where work-items copy: k stays across them."""
+    p = problem(68, 2048, 36, F32, "TT", "tf32")
+    path = by_tf32(gpu, p, replace(WgmmaPolicy.for_shape_class("large"), bulk=False))
+    check(path, gpu, p, "TT")
+    assert gpu.launches == ["gemm/repack", "gemm/wgmma"]
+
+
 @pytest.mark.parametrize("trans", ["NN", "TT"])
 def test_tf32_where_c_or_something_else_is_read(gpu: Emulator, trans: str, bulk: bool) -> None:
     p = problem(136, 72, 100, F32, trans, "tf32")
