@@ -12,7 +12,7 @@ ${columns(policy, sums, type) if pair == "columns" else rows(policy, sums, width
 </%def>
 
 <%def name="rows(policy, sums, width, type, registers)">
-<% apart, quad = (1, 2) if registers else (8, 1) %>
+<% apart, next, twice = (1, 2, "2 * ") if registers else (8, 1, "") %>
             const long top = ${top(registers)}, left = first_col + lane % 4 * 2;
 % if width:
             const int upper = lane / 4 % 2;
@@ -26,12 +26,12 @@ ${columns(policy, sums, type) if pair == "columns" else rows(policy, sums, width
             {
                 const long row = top + ${64 * r + apart * h};
 % if width:
-                __global ${type} *line = c + (row - ${quad} * upper) * c_row + at;
+                __global ${type} *line = c + (row - ${twice}upper) * c_row + at;
 % for j in range(0, policy.tile_n // 8, 8 if width == "octets" else 4):
                 {
                     ${whole_lines(width, sums, r, h, j)}
-                    if (row - ${quad} * upper < m && ${8 * j} < columns) *(__global uint4 *)(line + ${8 * j}) = x;
-                    if (row - ${quad} * upper + ${quad} < m && ${8 * j} < columns) *(__global uint4 *)(line + ${quad} * c_row + ${8 * j}) = y;
+                    if (row - ${twice}upper < m && ${8 * j} < columns) *(__global uint4 *)(line + ${8 * j}) = x;
+                    if (row - ${twice}upper + ${next} < m && ${8 * j} < columns) *(__global uint4 *)(line + ${twice}c_row + ${8 * j}) = y;
                 }
 % endfor
 % else:

@@ -161,7 +161,7 @@ def test_column_major_result(units: Engine) -> None:
 
 
 @pytest.mark.parametrize("precision", [p for p in PRECISIONS if p != "ieee"])
-@pytest.mark.parametrize("trans", ["NN", "TT"])
+@pytest.mark.parametrize("trans", ["NN", "NT", "TN", "TT"])
 def test_precisions(units: Engine, precision: str, trans: str) -> None:
     for m, n, k in [(136, 72, 328), (123, 77, 65), (64, 128, 5000)]:
         a, b = random((m, k), np.float32), random((k, n), np.float32, 1)

@@ -13,6 +13,7 @@ import pytest
 from emulator.device import Emulator
 from emulator.memory import Fault
 
+from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.dtypes import BF16, Element, element
 from portable_gpu.isa.compilers import find_compilers
 from portable_gpu.ops.gemm.choice import GemmChoice
@@ -189,16 +190,28 @@ def test_tf32_other_policies(either: Emulator, changed: dict[str, int], bulk: bo
     check(by_tf32(either, p, policy), either, p, "NN")
 
 
+def test_tf32_off_the_grid_is_repacked_as_it_lies(gpu: Emulator) -> None:
+    """Lines that are not aligned, of much use, where work-items copy: k stays across them."""
+    p = problem(68, 2048, 36, F32, "TT", "tf32")
+    path = by_tf32(gpu, p, replace(WgmmaPolicy.for_shape_class("large"), bulk=False))
+    check(path, gpu, p, "TT")
+    assert gpu.launches == ["gemm/repack", "gemm/wgmma"]
+
+
 @pytest.mark.parametrize("trans", ["NN", "TT"])
-def test_tf32_where_c_or_something_else_is_read(gpu: Emulator, trans: str, bulk: bool) -> None:
+def test_tf32_where_c_and_a_bias_are_read(gpu: Emulator, trans: str, bulk: bool) -> None:
+    bias = whole_numbers((72,), 3).astype("f4")
     p = problem(136, 72, 100, F32, trans, "tf32")
-    p = replace(p, reads_c=True)
+    p = replace(
+        p, reads_c=True, epilogue=Epilogue().bias(bias).stages,
+        extras=(Operand(F32, 0, 1, (), False, 16),),
+    )  # fmt: skip
     a, b, c = (whole_numbers(x, i) for i, x in enumerate([(p.m, p.k), (p.k, p.n), (p.m, p.n)]))
     memory = c.astype("f4")
-    buffers = [stored(a, F32, trans[0]), stored(b, F32, trans[1]), memory]
+    buffers = [stored(a, F32, trans[0]), stored(b, F32, trans[1]), memory, bias]
     path = by_tf32(gpu, p, replace(WgmmaPolicy.for_shape_class("small"), bulk=bulk))
-    path.enqueue(2.0, 3.0, gpu, buffers, (0, 0, 0))  # type: ignore[arg-type]
-    np.testing.assert_array_equal(memory, 2 * (a @ b) + 3 * c)
+    path.enqueue(2.0, 3.0, gpu, buffers, (0, 0, 0, 0))  # type: ignore[arg-type]
+    np.testing.assert_array_equal(memory, 2 * (a @ b) + 3 * c + bias)
 
 
 @pytest.mark.parametrize("elem", [F16, BF16], ids=lambda e: e.name)
