@@ -138,10 +138,14 @@ def choose(problem: GemmProblem, target: Target, table: TuningTable) -> SkinnyRo
     row = table.choose("gemm_skinny", SkinnyPolicy, target, p.a.elem, shape_class, default)
     # Where k is short, fewer warps share it: of 16 that have a step each, most of the time goes to
     # adding their sums (16 x 256 x 60000 on an H200: 39 us by 16 warps, 13 by 2).
-    warps, turn = row.policy.warps, row.policy.unroll * (64 if across else 32)
-    while warps > 1 and warps * turn > p.k:
+    lane = 4 if across else 8
+    x_wide = p.b.row == 1 and p.b.aligned_bytes % (2 * lane) == 0 and p.b.col % lane == 0
+    warps, unroll = row.policy.warps, row.policy.unroll
+    while warps > 1 and warps * unroll * (64 if across else 32) > p.k:
         warps //= 2
-    policy = replace(row.policy, warps=warps)
+    if not x_wide:  # its elements come one by one, and take registers
+        unroll = min(unroll, 2)
+    policy = replace(row.policy, warps=warps, unroll=unroll)
     row = replace(row, policy=policy)
     least = policy.groups_per_unit * units
     tile, step = 16 * policy.blocks, policy.warps * (16 if across else 32)
@@ -152,7 +156,6 @@ def choose(problem: GemmProblem, target: Target, table: TuningTable) -> SkinnyRo
     parts = max(1, min(round(least / blocks), p.k // step))
     part_size = -(-p.k // (parts * step)) * step
     parts = -(-p.k // part_size)
-    lane = 4 if across else 8
     spec = specialize(
         "gemm/skinny",
         target,
@@ -162,7 +165,7 @@ def choose(problem: GemmProblem, target: Target, table: TuningTable) -> SkinnyRo
         out=p.c.elem,
         Q=p.n,
         across=across,
-        x_wide=p.b.row == 1 and p.b.aligned_bytes % (2 * lane) == 0 and p.b.col % lane == 0,
+        x_wide=x_wide,
         split=parts > 1,
         word=sum_accumulator("float", name="word"),
     )
