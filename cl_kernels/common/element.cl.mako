@@ -7,7 +7,7 @@
 ##   NAME_store(p, v)       one value, rounded to nearest even
 ##
 ## e: portable_gpu.dtypes.Element.  V: vector width.  aligned: whether p is V-element aligned;
-## a CPU loads unaligned vectors just as well, a GPU needs alignment for 128-bit accesses.
+## a CPU loads unaligned vectors just as well, a GPU needs alignment for wide accesses.
 <%def name="scalar(e)">
 % if e.complex:
 // NumPy aligns complex numbers to their components.

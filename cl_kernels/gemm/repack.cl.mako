@@ -74,14 +74,14 @@ ${operands.locate(["from"], rank, "get_group_id(1)")}
 % else:
     __local value_t tile[64 * 65];
 <% y, x, step = ("t % 64", "t / 64", "4 * from_col") if rows_adjacent else ("t / 64", "t % 64", "4 * from_row") %>\
-    const int y = ${y}, x = ${x};
-    __global const ${operand.elem.name}_t *at = from + (first_row + y) * from_row + (first_k + x) * from_col;
+    const int own_y = ${y}, own_x = ${x};
+    __global const ${operand.elem.name}_t *at = from + (first_row + own_y) * from_row + (first_k + own_x) * from_col;
     value_t values[16];
 #pragma unroll
     for (int i = 0; i < 16; ++i, at += ${step})
-        values[i] = ${"first_row + y < rows && first_k + x + 4 * i < k" if rows_adjacent else "first_row + y + 4 * i < rows && first_k + x < k"} ? ${operand.elem.name}_load(at) : 0;
+        values[i] = ${"first_row + own_y < rows && first_k + own_x + 4 * i < k" if rows_adjacent else "first_row + own_y + 4 * i < rows && first_k + own_x < k"} ? ${operand.elem.name}_load(at) : 0;
 #pragma unroll
-    for (int i = 0; i < 16; ++i) tile[${"y * 65 + x + 4 * i" if rows_adjacent else "(y + 4 * i) * 65 + x"}] = values[i];
+    for (int i = 0; i < 16; ++i) tile[${"own_y * 65 + own_x + 4 * i" if rows_adjacent else "(own_y + 4 * i) * 65 + own_x"}] = values[i];
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int i = t; i < ${64 * chunks}; i += 256) {
         const int y = i / ${chunks}, x = i % ${chunks} * ${width};

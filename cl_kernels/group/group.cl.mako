@@ -72,7 +72,7 @@ static inline bool ${name}(volatile __global uint *counter, uint groups)
     DEVICE_FENCE();
     const bool last = atomic_inc(counter) == groups - 1u;
     DEVICE_FENCE();
-    if (last) atomic_xchg(counter, 0u);  // after the fence, which would wait for it
+    if (last) atomic_xchg(counter, 0u);  // after the fence, which would wait; the next launch comes later
     return last;
 }
 </%def>

@@ -4,7 +4,7 @@
 ##       | LVU LVU ... | tail |              L work-items take U vectors of V elements a step
 ##
 ## The reduced axes are an inner one (n elements, V at a time where it has unit stride) and the
-## outer ones, flattened.  L < G: the group folds G / L short rows at once.  L == G: it folds one
+## outer ones, flattened.  L < G: the group folds G / L rows at once.  L == G: it folds one
 ## row at a time, or one part; the last group of a row to finish folds the parts in order.
 ## Work-item 0 of each L holds the result.
 ##
@@ -12,7 +12,7 @@
 ## one where the outcome is not trusted; so do the kernels of columns.
 ##
 ## r: Reduction.  G: work-items of a group.  L: of a row.  S: of a sub-group.  V, U: vector width
-## and unrolling.  aligned: 128-bit loads.  unit: inner stride is 1.  split: rows have parts.
+## and unrolling.  aligned: whole vectors are loaded.  unit: inner stride is 1.  split: rows have parts.
 ## kept, outer: numbers of axes.
 <%namespace name="lanes" file="/reduce/_lanes.cl.mako"/>
 <%namespace name="loads" file="/reduce/_loads.cl.mako"/>

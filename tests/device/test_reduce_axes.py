@@ -6,6 +6,7 @@ from itertools import chain, combinations
 from typing import Any
 
 import numpy as np
+import pyopencl.array as cla
 import pytest
 from device_arrays import from_device, on_device
 from hypothesis import given, settings
@@ -418,3 +419,33 @@ def test_random_cases(engine: Engine, x: Any, data: st.DataObject) -> None:
         axis = data.draw(st.integers(0, x.ndim - 1))
         got = pg.argmin(on_device(engine, x), axis=axis, engine=engine)
         np.testing.assert_array_equal(from_device(got), np.argmin(x, axis=axis))
+
+
+@pytest.mark.path
+def test_vectors_of_two(engine: Engine) -> None:
+    """Rows a multiple of two elements apart, and a last block that is moved back by two."""
+    for shape, axis in (((40, 402), 1), ((300, 254), 0), ((3, 70_002), 0)):
+        x, y = (RNG.integers(-99, 99, shape).astype(np.float32) for _ in range(2))
+        device = on_device(engine, x), on_device(engine, y)
+        for name in ("sum", "max", "argmax", "nrm2"):
+            got = from_device(getattr(pg, name)(device[0], axis=axis, engine=engine))
+            reference = np.linalg.norm if name == "nrm2" else getattr(np, name)
+            expected = reference(x.astype(np.float64), axis=axis)
+            np.testing.assert_allclose(got, expected, rtol=1e-6, err_msg=f"{name} {shape}")
+    even = on_device(engine, RNG.integers(-99, 99, 1002).astype(np.float32))[2:]
+    host = from_device(even).astype(np.float64)
+    assert float(from_device(pg.dot(even, even, engine=engine))) == float(host @ host)
+
+
+@pytest.mark.path
+def test_windows_that_slide_by_an_element(engine: Engine) -> None:
+    line = on_device(engine, RNG.integers(-99, 99, 2047).astype(np.float32))
+    itemsize = 4
+    windows = cla.Array(
+        line.queue, (1000, 1024), np.float32, data=line.base_data, strides=(itemsize, itemsize)
+    )
+    expected = np.lib.stride_tricks.sliding_window_view(from_device(line), 1024)[:1000]
+    for axis in (0, 1):
+        np.testing.assert_array_equal(
+            from_device(pg.sum(windows, axis=axis, engine=engine)), expected.sum(axis)
+        )

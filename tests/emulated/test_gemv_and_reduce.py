@@ -54,7 +54,15 @@ REDUCTIONS = {
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i4"])
 @pytest.mark.parametrize("name", REDUCTIONS)
 @pytest.mark.parametrize(
-    ("shape", "axis"), [((100_003,), 0), ((37, 130), 1), ((500, 33), 0), ((2, 50_000), 1)]
+    ("shape", "axis"),
+    [
+        ((100_003,), 0),
+        ((37, 130), 1),
+        ((500, 33), 0),
+        ((2, 50_000), 1),
+        ((3, 70_000), 0),
+        ((1600, 90), 1),
+    ],
 )
 def test_reductions(
     gpu: Emulator, name: str, dtype: str, shape: tuple[int, ...], axis: int

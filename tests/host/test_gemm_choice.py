@@ -11,10 +11,10 @@ import pytest
 from portable_gpu.dtypes import element
 from portable_gpu.ops.gemm import skinny_mma
 from portable_gpu.ops.gemm.choice import choose
-from portable_gpu.ops.gemm.policy import GemmPolicy
+from portable_gpu.ops.gemm.policy import SHAPE_CLASSES, GemmPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
-from portable_gpu.ops.gemm.skinny import is_skinny, upright
-from portable_gpu.targets import example_target
+from portable_gpu.ops.gemm.skinny import is_better_tiled, is_skinny, upright
+from portable_gpu.targets import class_names, example_target
 from portable_gpu.tuning.table import TuningTable
 
 F32 = element(np.float32)
@@ -75,12 +75,21 @@ def test_warps_of_skinny_products(
 
 
 @pytest.mark.parametrize(
-    ("trans", "skinny"), [("NN", True), ("NT", True), ("TN", True), ("TT", False)]
+    ("trans", "tiled"), [("NN", False), ("NT", False), ("TN", False), ("TT", True)]
 )
-def test_vectors_that_lie_interleaved_beside_rows_along_k_are_no_gemv(
-    trans: str, skinny: bool
+def test_vectors_that_lie_interleaved_beside_rows_along_k_are_tiles(
+    trans: str, tiled: bool
 ) -> None:
     few = problem(8, 300, 500, trans_b=trans[1])
     few = replace(few, a=replace(few.a, row=1, col=8)) if trans[0] == "T" else few
-    assert is_skinny(few, H200) == skinny
-    assert is_skinny(replace(few, m=2), H200)
+    assert is_skinny(few, H200)
+    assert is_better_tiled(few, H200) == tiled
+    assert not is_better_tiled(replace(few, m=2), H200)
+
+
+@pytest.mark.parametrize("target", [*class_names(), "nvidia-sm60", "gcn-gfx90a"])
+@pytest.mark.parametrize("shape_class", SHAPE_CLASSES)
+def test_policies_by_formula_leave_registers_for_edges(target: str, shape_class: str) -> None:
+    device = example_target(target)
+    policy = GemmPolicy.for_shape_class(device, F32, shape_class)
+    assert policy.at_edges(device, F32) == policy

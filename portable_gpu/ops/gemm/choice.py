@@ -52,13 +52,13 @@ class GemmChoice:
 #: Bytes of partial sums of one launch, unless one product of a batch needs more.
 WORKSPACE = 64 << 20
 
-# Fitted to 900 times of 58 shapes in float32 on one H200 (driver 580, November 2026): with these
-# the choice takes 1.01 of the time of the best of all classes and cuts, and 1.05 at most but for
+# Fitted to 1286 times of 47 shapes in float32 on one H200 (driver 580, November 2026): with these
+# the choice takes 1.012 of the time of the best of all classes and cuts, and 1.05 at most but for
 # 1536, where groups of 64 make poor company for parts of k (1.31).
 _LATENCY = 137_000  # a tile's way through local memory: some 1070 cycles of 128 multiply-adds
 _ALONE = 0.267  # of the time, that four sub-groups lose which have a compute unit for themselves
 _CUT = 1.016  # a kernel that can cut k takes more registers
-_SHALLOW = 1.051  # panels of half the depth, where there are no more
+_SHALLOW = 1.051  # panels of half the depth, where registers are short; its latency is in this
 _SUM = 24.1  # a partial sum, written and read
 _LEAST_DEPTH = 128  # of a part
 _MOST_ROUNDS = 4  # of parts on a compute unit: no more of some tiles are resident
@@ -116,7 +116,7 @@ def choose(problem: GemmProblem, target: Target, table: TuningTable) -> GemmChoi
                     whole=whole,
                     transposed=transposed,
                     shape_class=shape_class,
-                    origin=row.origin,
+                    origin=row.origin + (", panels of half the depth" if used != policy else ""),
                     why=f"{whole + (groups - whole) * splits} groups on {units} compute units: "
                     "the least estimate",
                     evidence=row.evidence,

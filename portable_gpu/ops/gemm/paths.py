@@ -36,7 +36,14 @@ from portable_gpu.ops.gemm.path import GemmPath
 from portable_gpu.ops.gemm.policy import SHAPE_CLASSES, GemmPolicy, value_bytes
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.simt import SimtGemm, specialization_of
-from portable_gpu.ops.gemm.skinny import MOST_VECTORS, SkinnyGemm, as_gemv, is_skinny, upright
+from portable_gpu.ops.gemm.skinny import (
+    MOST_VECTORS,
+    SkinnyGemm,
+    as_gemv,
+    is_better_tiled,
+    is_skinny,
+    upright,
+)
 from portable_gpu.ops.gemm.tiles import takes_pairs
 from portable_gpu.ops.gemv import plan as gemv
 from portable_gpu.runtime.engine import Engine
@@ -51,7 +58,7 @@ def make_path(engine: Engine, problem: GemmProblem) -> GemmPath:
     few = upright(problem)
     if skinny_mma.takes(few, engine.target) and works_on_few_columns(engine, few):
         return SkinnyGemm.by_matrix_units(engine, problem)
-    if is_skinny(problem, engine.target):
+    if is_skinny(problem, engine.target) and not is_better_tiled(problem, engine.target):
         return SkinnyGemm.by_gemv(engine, problem)
     if engine.target.is_cpu:
         return PackedGemm(engine, problem)
@@ -118,7 +125,7 @@ def explain(
     few = upright(problem)
     if skinny_mma.takes(few, target):
         return skinny_mma.explain_problem(named, few, target, table)
-    if is_skinny(problem, target):
+    if is_skinny(problem, target) and not is_better_tiled(problem, target):
         return gemv.explain_problem(named, as_gemv(few), target, table)
     choice = choose_matrix(problem, target, table) or choose(problem, target, table)
     policy: Policy | None = choice.policy

@@ -75,11 +75,11 @@ class GemmPolicy(Policy):
     def at_edges(self, target: Target, elem: Element) -> GemmPolicy:
         """The same for a kernel that guards the end of k, or lets parts of k meet.
 
-        Either takes registers.  Where there are none left the compiler's order of multiply-adds
-        suffers from it (tiles of 128 x 128 on an H200 by 5 %), and panels of half the depth move
-        through half as many.
+        Either takes registers.  Where the sums alone take half of them, the compiler's order of
+        multiply-adds suffers from it (tiles of 128 x 128 on an H200 by 5 %), and panels of half the
+        depth move through half as many.
         """
-        tight = self.registers(elem) + _EDGE_REGISTERS > target.registers
+        tight = 2 * self.item_m * self.item_n * value_words(elem) >= target.registers
         shallow = replace(self, tile_k=self.tile_k // 2)
         fits = tight and self.tile_k > 1 and all(shallow.limits(target, elem).values())
         return shallow if fits else self
@@ -230,9 +230,8 @@ def value_words(elem: Element) -> int:
     return max(1, value_bytes(elem) // 4)
 
 
-#: Registers of a work-item for addresses and counters; and for what `at_edges` is for.
+#: Registers of a work-item for addresses and counters.
 _OTHER_REGISTERS = 32
-_EDGE_REGISTERS = 40
 
 
 def _power_of_two(value: int) -> int:

@@ -35,16 +35,17 @@ def is_skinny(problem: GemmProblem, target: Target) -> bool:
         and not p.epilogue
         and not few.conj
         and p.a.elem == p.b.elem == p.c.elem
-        and (min(p.m, p.n) <= 2 or not _interleaved(as_gemv(upright(p)).forwards()))
     )
 
 
-def _interleaved(p: GemvProblem) -> bool:
-    """Whether lanes along k would each pick their element of every vector out of another line.
+def is_better_tiled(problem: GemmProblem, target: Target) -> bool:
+    """Whether tiles are better for a product that :func:`is_skinny`, on a GPU.
 
-    Tiles take a tenth of the time (8 x 7784 x 2979 TT on an H200).
+    Where several vectors lie interleaved beside rows along k, lanes would each pick their elements
+    out of another line: 8 x 7784 x 2979 TT took ten times as long on an H200.
     """
-    return p.by_rows and abs(p.x_step) != 1
+    few = as_gemv(upright(problem)).forwards()
+    return not target.is_cpu and few.vectors > 2 and few.by_rows and abs(few.x_step) != 1
 
 
 def as_gemv(problem: GemmProblem, aligned: bool = True) -> GemvProblem:

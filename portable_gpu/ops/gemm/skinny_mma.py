@@ -80,7 +80,7 @@ class SkinnyPolicy(Policy):
 
 
 #: The kinds of product that have policies of their own: how k runs through A's lines, and whether
-#: there are blocks of rows for all compute units, as measured on one H200 (docs/experiments.md).
+#: blocks of 64 rows are at least half as many as compute units; measured on one H200.
 SKINNY_CLASSES = {"along": (16, 4, 1, 1), "across": (16, 2, 4, 1), "across, few rows": (8, 2, 2, 4)}
 
 
@@ -141,12 +141,13 @@ def choose(problem: GemmProblem, target: Target, table: TuningTable) -> SkinnyRo
     lane = 4 if across else 8
     x_wide = p.b.row == 1 and p.b.aligned_bytes % (2 * lane) == 0 and p.b.col % lane == 0
     warps, unroll = row.policy.warps, row.policy.unroll
-    while warps > 1 and warps * unroll * (64 if across else 32) > p.k:
-        warps //= 2
     if not x_wide:  # its elements come one by one, and take registers
         unroll = min(unroll, 2)
+    while warps > 1 and warps * unroll * (64 if across else 32) > p.k:  # across, four turns each
+        warps //= 2
     policy = replace(row.policy, warps=warps, unroll=unroll)
-    row = replace(row, policy=policy)
+    if policy != row.policy:
+        row = replace(row, policy=policy, origin=row.origin + ", fitted to k")
     least = policy.groups_per_unit * units
     tile, step = 16 * policy.blocks, policy.warps * (16 if across else 32)
     # Across the lines a group reads 2 bytes of each of its rows: better few parts than short lines.

@@ -102,7 +102,7 @@ def specializations(operation: str, target: Target, dtype: DType) -> list[Specia
     table = TuningTable.shipped()
     problems: list[tuple[Shape, Axes]] = [((1 << 24,), None)]
     if operation not in _WHOLE_ONLY:
-        problems += [((1 << 16, 32), 1), ((4096, 4096), 1), ((200, 20000), 1), ((4096, 4096), 0)]
+        problems += [((1 << 16, 32), 1), ((4096, 4096), 1), ((4096, 4096), 0)]
     found = [
         render_layout(target, step.reduction, step.layout)
         for shape, axis in problems

@@ -12,7 +12,7 @@ from portable_gpu.codegen.reductions import Reduction, Request, reduction
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element, element
 from portable_gpu.errors import UnsupportedError
-from portable_gpu.ops.reduce.geometry import Geometry
+from portable_gpu.ops.reduce.geometry import Axis, Geometry
 from portable_gpu.runtime.engine import Engine, QueueState
 from portable_gpu.runtime.program import BUFFER, LONG, UINT
 from portable_gpu.runtime.views import View, places
@@ -32,7 +32,7 @@ class ReducePolicy(Policy):
         groups_per_unit: Most work-groups for each compute unit.
         work_per_group: Bytes that are worth a work-group of their own.
         column_bytes: Bytes of neighbouring columns that a work-item folds.
-        column_lanes: Work-items of a group side by side along the columns.
+        column_lanes: Work-items of a group side by side along the columns; more where rows are few.
     """
 
     group_size: int
@@ -241,6 +241,8 @@ class ReducePlan:
 # The last group adds what all others found: with less than so many bytes for each of them, no more
 # groups than are resident at once.  On an H200 2^22 float32 take 1.3 of the time otherwise.
 _PLENTY, _FEW = 1 << 19, 3
+# Rows of each compute unit from which on sub-groups have one each.
+_MANY = 12
 # Columns in fewer steps than this wait longer for their parts to meet than they take; and so many
 # of their rows a work-item is to have (on an H200, 8 x 154280: 7.8 us, and 3.5 with all 8).
 _LEAST_STEPS, _LEAST_ROWS = 8, 8
@@ -282,13 +284,15 @@ def _rows(
                 vector = max(1, vector // 2)  # measured on an H200: docs/experiments.md
             while vector > 1 and not _fits(policy, target, reduction, vector):
                 vector //= 2
-            vector, aligned = _aligned_vector(vector, reduction, geometry, alignment)
+            vector, aligned = _aligned_vector(
+                vector, reduction, geometry, alignment, geometry.inner
+            )
     lanes = _ceil_power_of_two(max(1, -(-n // (2 * vector))))
     if lanes > 1 and 2 * (n % (lanes // 2 * vector)) < n % (lanes * vector):
         lanes //= 2  # fewer elements are left to single loads
-    # Measured on an H200: sub-groups that have a row each, where they fill the device, take 0.16 to
-    # 0.9 of the time of groups that have one (docs/experiments.md).
-    many = rows * target.subgroup_size >= size * target.compute_units
+    # Measured on an H200: sub-groups that have a row each take 0.2 to 0.95 of the time of groups
+    # that have one, from 15 rows a compute unit on (docs/experiments.md).
+    many = rows >= _MANY * target.compute_units
     wide = lanes > 4 * target.subgroup_size or rows * min(lanes, size) < size * wanted
     lanes = size if wide and not many else min(lanes, target.subgroup_size)
     unroll = 1
@@ -340,7 +344,9 @@ def _columns(
             while vector > 1 and not _fits(policy, target, reduction, vector, shared=vector):
                 vector //= 2
             # The last block is moved back to the edge, so the extent counts as well.
-            vector, aligned = _aligned_vector(vector, reduction, geometry, alignment, columns)
+            vector, aligned = _aligned_vector(
+                vector, reduction, geometry, alignment, geometry.kept[-1], columns
+            )
     itemsize = reduction.inputs[0].itemsize
     vectors = max(1, policy.column_bytes // (vector * itemsize))
     if target.is_cpu:  # accumulators in the L1 cache, not in registers
@@ -360,7 +366,7 @@ def _columns(
     tiles = -(-columns // block) * (geometry.rows // columns)
     unroll = max(1, policy.unroll // vectors)
     step = size // lanes * unroll
-    parts = min(-(-wanted // tiles), max(1, geometry.count // (_LEAST_STEPS * step)))
+    parts = -(-wanted // tiles) if geometry.count >= _LEAST_STEPS * step else 1
     inner, outer, inner_span, outer_span = _split(parts, geometry, step)
     kept, outer_axes = len(geometry.kept) - 1, len(geometry.outer)
     split = inner * outer > 1
@@ -436,12 +442,20 @@ def _unroll(
 
 
 def _aligned_vector(
-    vector: int, reduction: Reduction, geometry: Geometry, alignment: int, extent: int = 0
+    vector: int,
+    reduction: Reduction,
+    geometry: Geometry,
+    alignment: int,
+    along: Axis,
+    extent: int = 0,
 ) -> tuple[int, bool]:
-    """The most of ``vector`` of which every row of every streamed input starts at a multiple."""
+    """The most of ``vector`` of which every line along an axis of unit stride starts at a multiple.
+
+    Of all streamed inputs; and whether that is more than one.
+    """
     streamed = len(reduction.streamed)
     axes = (*geometry.kept, *geometry.outer, geometry.inner)
-    steps = [s for axis in axes for s in axis.strides[:streamed] if s != 1]
+    steps = [s for axis in axes if axis is not along for s in axis.strides[:streamed]]
     steps += (*geometry.shift[:streamed], extent)
     itemsize = max(e.itemsize for e in reduction.streamed)
     while vector > 1 and (alignment < vector * itemsize or any(step % vector for step in steps)):
