@@ -50,8 +50,9 @@ def test_tiles_that_take_all_registers_have_shallow_panels_where_k_has_edges() -
 def test_only_tiles_that_take_all_registers_do() -> None:
     large = SHIPPED.choose("gemm", GemmPolicy, H200, F32, "large", None).policy
     small = SHIPPED.choose("gemm", GemmPolicy, H200, F32, "small", None).policy
-    assert large.at_edges(H200, F32) == replace(large, tile_k=large.tile_k // 2)
-    assert small.at_edges(H200, F32) == small
+    assert large.at_edges(H200, F32, 4096, 2) == replace(large, tile_k=large.tile_k // 2)
+    assert large.at_edges(H200, F32, 4096, 1) == large
+    assert small.at_edges(H200, F32, 4096, 2) == small
 
 
 @pytest.mark.parametrize(
@@ -92,4 +93,4 @@ def test_vectors_that_lie_interleaved_beside_rows_along_k_are_tiles(
 def test_policies_by_formula_leave_registers_for_edges(target: str, shape_class: str) -> None:
     device = example_target(target)
     policy = GemmPolicy.for_shape_class(device, F32, shape_class)
-    assert policy.at_edges(device, F32) == policy
+    assert policy.at_edges(device, F32, 4096, 2) == policy

@@ -99,8 +99,7 @@ def choose(problem: GemmProblem, target: Target, table: TuningTable) -> GemmChoi
             work = policy.tile_m * policy.tile_n / efficiency
             turned = 1.0 if transposed != upright else 1.02
             for splits, whole in _cuts(p, policy, groups, units):
-                at_edge = splits > 1 or p.k % policy.tile_k != 0
-                used = policy.at_edges(target, p.compute) if at_edge else policy
+                used = policy.at_edges(target, p.compute, p.k, splits)
                 rounds, steps = -(-(groups - whole) * splits // units), -(-p.k // splits)
                 busy = work * (steps * taken(rounds) + p.k * taken(whole // units))
                 waits = latency * (p.k if whole else steps)

@@ -72,16 +72,17 @@ class GemmPolicy(Policy):
         file = 4 * target.subgroup_size * 2 * target.resident_registers
         return max(1, file // (self.registers(elem) * self.group_size))
 
-    def at_edges(self, target: Target, elem: Element) -> GemmPolicy:
-        """The same for a kernel that guards the end of k, or lets parts of k meet.
+    def at_edges(self, target: Target, elem: Element, k: int, splits: int) -> GemmPolicy:
+        """The same for a kernel that guards the end of k, or lets parts of k meet, if it has to.
 
         Either takes registers.  Where the sums alone take half of them, the compiler's order of
         multiply-adds suffers from it (tiles of 128 x 128 on an H200 by 5 %), and panels of half the
         depth move through half as many.
         """
+        at_edge = splits > 1 or k % self.tile_k != 0
         tight = 2 * self.item_m * self.item_n * value_words(elem) >= target.registers
         shallow = replace(self, tile_k=self.tile_k // 2)
-        fits = tight and self.tile_k > 1 and all(shallow.limits(target, elem).values())
+        fits = at_edge and tight and self.tile_k > 1 and all(shallow.limits(target, elem).values())
         return shallow if fits else self
 
     @classmethod

@@ -136,13 +136,13 @@ def choose(problem: GemmProblem, target: Target, table: TuningTable) -> SkinnyRo
     shape_class = f"across{few}" if across else "along"
     default = SkinnyPolicy.for_shape_class(shape_class)
     row = table.choose("gemm_skinny", SkinnyPolicy, target, p.a.elem, shape_class, default)
-    # Where k is short, fewer warps share it: of 16 that have a step each, most of the time goes to
-    # adding their sums (16 x 256 x 60000 on an H200: 39 us by 16 warps, 13 by 2).
     lane = 4 if across else 8
     x_wide = p.b.row == 1 and p.b.aligned_bytes % (2 * lane) == 0 and p.b.col % lane == 0
     warps, unroll = row.policy.warps, row.policy.unroll
     if not x_wide:  # its elements come one by one, and take registers
         unroll = min(unroll, 2)
+    # Where k is short, fewer warps share it: of 16 that have a step each, most of the time goes to
+    # adding their sums (16 x 256 x 60000 on an H200: 39 us by 16 warps, 13 by 2).
     while warps > 1 and warps * unroll * (64 if across else 32) > p.k:  # across, four turns each
         warps //= 2
     policy = replace(row.policy, warps=warps, unroll=unroll)

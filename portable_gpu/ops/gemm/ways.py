@@ -111,8 +111,7 @@ def _tiles(engine: Engine, p: GemmProblem) -> Iterator[GemmChoice]:
         units = target.compute_units
         full = groups // units * units if p.batch_size == 1 and groups % units else 0
         for splits in _splits(p, groups, units):
-            at_edge = splits > 1 or p.k % policy.tile_k != 0
-            used = policy.at_edges(target, p.compute) if at_edge else policy
+            used = policy.at_edges(target, p.compute, p.k, splits)
             yield _choice("tiled", used, splits, turned, name).fit(p.k)
             if splits > 1 and full:
                 yield _choice("tiled", used, splits, turned, name, whole=full).fit(p.k)
