@@ -25,7 +25,8 @@ from portable_gpu.ops.reduce import (
     vdot,
 )
 from portable_gpu.runtime.devices import devices
-from portable_gpu.runtime.engine import Engine, default_engine
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.registry import default_engine
 from portable_gpu.version import __version__
 
 __all__ = [

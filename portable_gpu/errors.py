@@ -43,6 +43,10 @@ class UnsupportedError(PortableGPUError, NotImplementedError):
     """The device (or the forced device class) lacks something that the call needs."""
 
 
+class ForkError(PortableGPUError, RuntimeError):
+    """The process was forked from one that had used OpenCL."""
+
+
 class DeviceMemoryError(PortableGPUError, MemoryError):
     """The device cannot hold a buffer of the size that the call needs."""
 

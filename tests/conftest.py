@@ -56,7 +56,7 @@ def engine() -> Engine:
     Small problems stay on its worker threads, for tests are small and are to meet the division of
     work; test_calling_thread.py is about the others.
     """
-    from portable_gpu.runtime.engine import default_engine
+    from portable_gpu.runtime.registry import default_engine
 
     engine = default_engine()
     engine.caller = None
@@ -76,7 +76,7 @@ def _oclgrind_shadows() -> None:
     import numpy as np
     import pyopencl as cl
 
-    from portable_gpu.runtime.engine import default_engine
+    from portable_gpu.runtime.registry import default_engine
 
     context = default_engine().context
     flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR

@@ -20,7 +20,8 @@ import numpy as np
 from portable_gpu import ops
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.errors import ArgumentError, UnsupportedError
-from portable_gpu.runtime.engine import Engine, default_engine
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.registry import default_engine
 from portable_gpu.targets import Target, example_target
 from portable_gpu.tuning.table import TuningTable
 

@@ -12,6 +12,7 @@ from typing import Any
 import pyopencl as cl
 
 from portable_gpu.errors import DeviceNotFoundError
+from portable_gpu.runtime import fork
 from portable_gpu.targets import DeviceFacts, Target, detect
 from portable_gpu.targets.cpu import RUNTIMES
 from portable_gpu.targets.device_class import has_subgroup_shuffle
@@ -44,7 +45,11 @@ class DeviceInfo:
 
 
 def devices() -> list[DeviceInfo]:
-    """Every device of every platform, in the order of the OpenCL loader."""
+    """Every device of every platform, in the order of the OpenCL loader.
+
+    Raises:
+        ForkError: The process was forked from one that had used OpenCL.
+    """
     return [
         DeviceInfo(index, device.platform.name.strip(), device, detect(query_facts(device)))
         for index, device in _enumerate()
@@ -128,6 +133,7 @@ def query_facts(device: cl.Device) -> DeviceFacts:
 
 
 def _enumerate() -> list[tuple[str, cl.Device]]:
+    fork.check()
     found: list[tuple[str, cl.Device]] = []
     try:
         platforms = cl.get_platforms()

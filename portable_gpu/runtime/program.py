@@ -24,7 +24,7 @@ from portable_gpu.errors import BuildError, DeviceMemoryError
 from portable_gpu.runtime.retarget import is_marked, retarget
 
 if TYPE_CHECKING:
-    from portable_gpu.runtime.engine import QueueState
+    from portable_gpu.runtime.queue_state import QueueState
 
 CACHE_VARIABLE = "PORTABLE_GPU_CACHE"
 _MAGIC = b"portable_gpu program 1\n"
@@ -213,6 +213,11 @@ class ProgramCache:
             if program is None:
                 program = self._programs[spec.key] = self._load(spec) or self._build(spec)
             return program
+
+    def forget(self) -> None:
+        """Drop the programs in memory."""
+        with self._lock:
+            self._programs.clear()
 
     def remembered(self, spec: Specialization, find_out: Callable[[], str]) -> str:
         """What ``find_out`` said of ``spec`` on this device and driver when it was first asked."""

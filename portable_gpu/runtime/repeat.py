@@ -4,34 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any, Protocol
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
-from portable_gpu.runtime.engine import Engine, QueueState
+from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.events import QueueEvents
-from portable_gpu.runtime.views import Shape, new_array, overlap, twin
+from portable_gpu.runtime.queue_state import QueueState
+from portable_gpu.runtime.registry import known_home, known_state
+from portable_gpu.runtime.views import (
+    Call,
+    Shape,
+    View,
+    check_extent,
+    extent,
+    new_array,
+    overlap,
+    twin,
+)
 
 Key = tuple[Any, ...]
 Enqueue = Callable[[QueueState, Sequence[Any], tuple[int, ...]], cl.Event | None]
 NUMBERS = (float, int, complex)  # what a key may hold: values that are their own identity
-_MOST = 4096  # calls remembered; queues that are gone are forgotten with the rest
-
-_known: dict[Key, Repeat] = {}
+_MOST = 4096  # calls remembered for a queue
 
 
 class Repeat(Protocol):
     """A call with everything found, built and checked but the arrays' memory."""
 
-    state: QueueState
-
-    def __call__(self, arrays: Sequence[Any], out: Any = None) -> Any:
+    def __call__(self, state: QueueState, arrays: Sequence[Any], out: Any = None) -> Any:
         """Do it again.
 
         Args:
+            state: What remembers the call: :attr:`Call.home`.
             arrays: Inputs like the first ones in all that :func:`signature` tells.
             out: Where the result goes, like the first one likewise; fresh memory without it.
 
@@ -46,49 +53,60 @@ class _OnDevice:
     """A call on device arrays of one queue.
 
     Attributes:
-        state: The queue.
         enqueue: Enqueues it, given buffers and offsets (in elements) of inputs and result.
-        blank: The result's shape, dtype and queue, with no memory of its own.
+        blank: The result's shape and dtype, with no memory nor queue of its own.
+        extents: What each array touches of its buffer, as :func:`extent` says; the result's last.
         inside: For each input the events last seen, all of this queue.
     """
 
-    state: QueueState
     enqueue: Enqueue
     blank: Any
+    extents: list[tuple[int, int]]
     inside: list[Sequence[cl.Event]]
 
-    def __call__(self, arrays: Sequence[Any], out: Any = None) -> Any:
+    def __call__(self, state: QueueState, arrays: Sequence[Any], out: Any = None) -> Any:
         buffers: list[Any] = []
         offsets: list[int] = []
         for position, array in enumerate(arrays):
             events = array.events
             if isinstance(events, QueueEvents):
-                if self.state.outside(events):
+                if state.outside(events):
                     return None
             elif events != self.inside[position]:
-                if self.state.outside(events):
+                if state.outside(events):
                     return None
                 self.inside[position] = list(events)
-            buffers.append(array.base_data)
-            offsets.append(array.offset // array.dtype.itemsize if array.offset else 0)
+            self._take(array, position, buffers, offsets)
         if out is None:
             blank = self.blank
-            data = self.state.allocate(blank.nbytes)
+            data = state.allocate(blank.nbytes)
             buffers.append(data)
             offsets.append(0)
-            event = self.enqueue(self.state, buffers, tuple(offsets))
-            return twin(blank, data, self.state.new_events() if event is None else [event])
-        if self.state.outside(out.events):
+            event = self.enqueue(state, buffers, tuple(offsets))
+            events = state.new_events() if event is None else [event]
+            return twin(blank, arrays[0].queue, data, events)
+        if state.outside(out.events):
             return None
-        buffers.append(out.base_data)
-        offsets.append(out.offset // out.dtype.itemsize)
-        self.state.cover(out.events, self.enqueue(self.state, buffers, tuple(offsets)))
+        self._take(out, -1, buffers, offsets)
+        state.cover(out.events, self.enqueue(state, buffers, tuple(offsets)))
         return out
+
+    def _take(self, array: Any, position: int, buffers: list[Any], offsets: list[int]) -> None:
+        check_extent(array, self.extents[position])
+        buffers.append(array.base_data)
+        offsets.append(array.offset // array.dtype.itemsize if array.offset else 0)
 
 
 @dataclass(slots=True)
 class _OnHost:
-    """A call on contiguous NumPy arrays, which a CPU device works on in place."""
+    """A call on contiguous NumPy arrays, which a CPU device works on in place.
+
+    Attributes:
+        state: Where it runs: the engine's own queue, or its caller's.
+        enqueue: As of :class:`_OnDevice`.
+        shape, dtype: Of the result.
+        offsets: Of the arrays in their memory.
+    """
 
     state: QueueState
     enqueue: Enqueue
@@ -96,10 +114,11 @@ class _OnHost:
     dtype: np.dtype[Any]
     offsets: tuple[int, ...]
 
-    def __call__(self, arrays: Sequence[Any], out: Any = None) -> Any:
+    def __call__(self, state: QueueState, arrays: Sequence[Any], out: Any = None) -> Any:
         if out is not None and not out.flags.behaved:
             return None
-        in_place = self.state.engine.in_place
+        state = self.state
+        in_place = state.engine.in_place
         buffers = []
         for array in arrays:
             if not array.flags.aligned:
@@ -107,61 +126,79 @@ class _OnHost:
             buffers.append(in_place(array, array.nbytes, False))
         result = np.empty(self.shape, self.dtype) if out is None else out
         buffers.append(in_place(result, result.nbytes, True))
-        self.state.event(self.enqueue(self.state, buffers, self.offsets)).wait()
+        memory = arrays, result, buffers
+        key = id(memory)
+        try:  # as run_to_the_end, which costs a call more
+            state.in_flight[key] = memory
+            state.event(self.enqueue(state, buffers, self.offsets)).wait()
+            state.in_flight.pop(key)
+        except BaseException:
+            state.finish()
+            state.in_flight.pop(key, None)
+            raise
         return result if self.shape or out is not None else result[()]
 
 
 def signature(arrays: Sequence[Any]) -> Key | None:
-    """All that decides how a call on these arrays runs; ``None`` for a mixture of kinds."""
-    kind = type(arrays[0])
+    """All that decides how a call on these arrays runs; ``None`` for a mixture of kinds or queues.
+
+    The queue is not part of it: what is remembered is kept by the queue.
+    """
+    first = arrays[0]
+    kind = type(first)
     for array in arrays:
         if type(array) is not kind:
             return None
     if kind is cla.Array:
-        return tuple([(a.queue, a.shape, a.strides, a.dtype, a.offset & 15) for a in arrays])
+        queue = first.queue
+        for array in arrays:
+            if array.queue is not queue:
+                return None
+        return tuple([(a.shape, a.strides, a.dtype, a.offset & 15) for a in arrays])
     if kind is np.ndarray:
         return tuple([(a.shape, a.strides, a.dtype) for a in arrays])
     return None
 
 
-def again(head: Key, arrays: Sequence[Any], out: Any = None) -> tuple[Any, Key | None]:
+def again(
+    head: Key, arrays: Sequence[Any], out: Any = None, engine: Engine | None = None
+) -> tuple[Any, Key | None]:
     """The result of a call met before, or else the key to :func:`remember` it by.
 
     Args:
-        head: The operation and its hashable options.
+        head: The operation and its options.
         arrays: The inputs.
         out: The caller's array for the result.
+        engine: The engine that the caller names.
 
     Returns:
         ``(result, key)``: the result, as :class:`Repeat` gives it, or ``None`` and the key; both
-        are ``None`` where the inputs are neither all NumPy arrays nor all device arrays.
+        are ``None`` where the call is not to be remembered: its arrays are of several kinds or
+        queues, or an option cannot be hashed (and is to be refused).
     """
     kinds = signature(arrays if out is None else (*arrays, out))
-    if kinds is None:
+    if kinds is None or not (engine is None or isinstance(engine, Engine)):
         return None, None
     key = (head, kinds) if out is None else (head, kinds, "out")
-    known = _known.get(key)
-    if known is None:
+    first = arrays[0]
+    state = known_state(first.queue, engine) if type(first) is cla.Array else known_home(engine)
+    try:
+        known = None if state is None else state.known.get(key)
+    except TypeError:
+        return None, None
+    if known is None or state is None:
         return None, key
     if out is not None and any(overlap(out, array) for array in arrays):
         return None, None
-    return known(arrays, out), key
-
-
-def forget(engine: Engine) -> None:
-    """Drop the calls of an engine, which hold its programs and memory."""
-    for key, known in list(_known.items()):
-        if known.state.engine is engine:
-            _known.pop(key, None)
+    return known(state, arrays, out), key
 
 
 def remember(
     key: Key | None,
     arrays: Sequence[Any],
-    state: QueueState,
+    call: Call,
+    views: Sequence[View],
     enqueue: Enqueue,
-    shape: Shape,
-    dtype: np.dtype[Any],
     out: Any = None,
 ) -> None:
     """Let :func:`again` answer ``key``, if nothing is left to check when it comes again.
@@ -169,48 +206,48 @@ def remember(
     Args:
         key: From :func:`again`.
         arrays: The inputs.
-        state: The queue that the call went to.
+        call: The call, which is done.
+        views: What the kernels took the inputs and the result for.
         enqueue: What it did.
-        shape, dtype: Of its result.
-        out: The caller's array for it.
+        out: The caller's array for the result.
     """
     if key is None:
         return
-    known = repeat(arrays, state, enqueue, shape, dtype, out)
-    if known is not None:
-        if len(_known) >= _MOST:
-            _known.clear()
-        _known[key] = known
+    found = repeat(arrays, call, views, enqueue, out)
+    if found is not None:
+        known = call.home.known
+        if len(known) >= _MOST:
+            known.clear()
+        known[key] = found
 
 
 def repeat(
-    arrays: Sequence[Any],
-    state: QueueState,
-    enqueue: Enqueue,
-    shape: Shape,
-    dtype: np.dtype[Any],
-    out: Any = None,
+    arrays: Sequence[Any], call: Call, views: Sequence[View], enqueue: Enqueue, out: Any = None
 ) -> Repeat | None:
     """A :class:`Repeat` of a call, or ``None`` where arrays have to be looked at each time.
 
     Args:
         arrays: The inputs.
-        state: The queue that the call goes to.
+        call: The call.
+        views: What its kernels take the inputs and the result for.
         enqueue: What it does.
-        shape, dtype: Of its result.
         out: The caller's array for the result.
     """
-    if not prod(shape) or not state.in_order or any(not a.size for a in arrays):
+    state = call.state
+    *inputs, result = views
+    if not result.size or not state.in_order or any(not view.size for view in inputs):
         return None
     everything = arrays if out is None else (*arrays, out)
     if isinstance(arrays[0], cla.Array):
-        if any(a.queue is not state.queue for a in everything):
+        if any(a.queue != state.queue for a in everything):
             return None
-        blank = new_array(state, shape, dtype, state.empty_buffer)
-        return _OnDevice(state, enqueue, blank, [()] * len(arrays))
+        blank = new_array(state, None, result.shape, result.dtype, state.empty_buffer)
+        extents = [extent(a) for a in everything]
+        return _OnDevice(enqueue, blank, extents, [()] * len(arrays))
     engine = state.engine
     if not engine.target.is_cpu or not engine.maps_host_memory:
         return None
-    if not all(a.flags.forc and a.dtype.isnative for a in everything):
+    # A kernel that took a copy of an array for it knows nothing of the array's own strides.
+    if not all(a.flags.forc and view.is_of(a) for a, view in zip(everything, views, strict=False)):
         return None
-    return _OnHost(state, enqueue, shape, dtype, (0,) * (len(arrays) + 1))
+    return _OnHost(state, enqueue, result.shape, result.dtype, (0,) * len(views))

@@ -7,7 +7,7 @@ shape and strides, the latter three in elements.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -19,15 +19,16 @@ import pyopencl.array as cla
 from portable_gpu.dtypes import element
 from portable_gpu.errors import (
     ArgumentError,
-    ContextMismatchError,
     DTypeError,
     OverlapError,
     ReadOnlyError,
     ShapeError,
 )
+from portable_gpu.runtime.registry import queue_for, state_for
 
 if TYPE_CHECKING:
-    from portable_gpu.runtime.engine import Engine, QueueState
+    from portable_gpu.runtime.engine import Engine
+    from portable_gpu.runtime.queue_state import QueueState
 
 Shape = tuple[int, ...]
 AnyArray = Any  # numpy.ndarray | pyopencl.array.Array | anything numpy.asarray takes
@@ -56,6 +57,15 @@ class View:
         for extent in self.shape:
             size *= extent
         return size
+
+    def is_of(self, array: np.ndarray[Any, Any]) -> bool:
+        """Whether it shows all of a NumPy array as that lies in memory, and not a copy."""
+        itemsize = self.dtype.itemsize
+        strides = tuple([s * itemsize for s in self.strides])
+        start = self.address + self.offset * itemsize
+        return (start, strides, self.shape, self.dtype) == (
+            array.ctypes.data, array.strides, array.shape, array.dtype
+        )  # fmt: skip
 
     @property
     def alignment(self) -> int:
@@ -98,14 +108,21 @@ def contiguous_strides(shape: Shape) -> Shape:
 class Call:
     """One call: finds its queue, turns its arrays into views, and its results into arrays.
 
-    With NumPy arrays alone the result is a NumPy array and :meth:`finish` waits; with any
-    pyopencl array among the arguments it is a pyopencl array and nothing waits.  Use as::
+    With NumPy arrays alone the result is a NumPy array and :meth:`run` waits; with any pyopencl
+    array among the arguments it is a pyopencl array and nothing waits.  Use as::
 
         call = Call([a, b], engine, queue, wait_for)
         x = call.input(a, "a")
         y = call.output(shape, dtype, out)
-        call.event(launch(..., wait_for=call.wait_for))
-        return call.finish()
+        return call.run(enqueue, (x, y))
+
+    Attributes:
+        state: The queue that it runs on.
+        home: The state that remembers it: for NumPy arrays, of the engine's own queue.
+        queue: The queue, by the object by which the caller knows it.
+        host: Whether all arrays are of NumPy.
+        engine: The engine that it runs on.
+        wait_for: What its first kernel has to wait for.
     """
 
     def __init__(
@@ -127,10 +144,9 @@ class Call:
         Raises:
             ContextMismatchError: Arrays, ``queue`` and ``engine`` are of different contexts.
         """
-        from portable_gpu.runtime.engine import state_for
-
         on_device = [array for array in arrays if isinstance(array, cla.Array)]
-        self.state: QueueState = state_for(on_device, engine, queue)
+        self.state = self.home = state_for(on_device, engine, queue)
+        self.queue = queue_for(on_device, queue) or self.state.engine.queue
         self.host = not on_device
         if self.host and flop is not None and queue is None and not wait_for:
             nbytes = sum(getattr(array, "nbytes", 0) for array in arrays)
@@ -140,8 +156,6 @@ class Call:
         self._foreign = [array for array in on_device if array.queue != self.state.queue]
         self._result: Any = None
         self._download: tuple[Any, np.ndarray[Any, Any]] | None = None
-        self._is_enqueued = False
-        self._event: cl.Event | None = None
         self._keep: list[Any] = []
 
     def input(self, array: Any, name: str) -> View:
@@ -186,33 +200,48 @@ class Call:
         self._download = (buffer, out)
         return _whole(buffer, staged)
 
-    def event(self, event: cl.Event | None) -> None:
-        """Note the event of the call's last kernel: it covers all that the result needs."""
-        self._is_enqueued = True
-        if self._foreign:
-            event = self.state.event(event)
-            self.state.hold(event, self._foreign)
-        self._event = event
+    def run(
+        self,
+        enqueue: Callable[..., cl.Event | None] | None = None,
+        views: Sequence[View] = (),
+    ) -> Any:
+        """Enqueue the call's kernels; wait (NumPy) or attach their event (pyopencl).
 
-    def finish(self) -> Any:
-        """Wait (NumPy) or attach the event (pyopencl), and return the result."""
-        result, state = self._result, self.state
-        if not self._is_enqueued:
-            return result
-        if not self.host:
-            state.cover(result.events, self._event)
-        elif self._download is None:
-            state.event(self._event).wait()
+        Args:
+            enqueue: Takes the state, buffers, offsets and events to wait for; without it the
+                result has no elements.
+            views: Whose buffers and offsets it takes.
+
+        Returns:
+            The result.
+        """
+        if enqueue is None:
+            return self._result
+        if self.host:
+            run_to_the_end(self.state, self, lambda: self._run_on_host(enqueue, views))
         else:
-            buffer, target = self._download
-            packed = target.flags.c_contiguous
-            staged = target if packed else np.empty(target.shape, target.dtype)
-            cl.enqueue_copy(state.queue, staged, buffer, wait_for=state.after(self._event))
-            if not packed:
-                target[...] = staged
-        return result
+            state = self.state
+            event = enqueue(state, *places(views), self.wait_for)
+            if self._foreign:
+                event = state.event(event)
+                state.hold(event, self._foreign)
+            state.cover(self._result.events, event)
+        return self._result
 
     # -- the pieces
+
+    def _run_on_host(self, enqueue: Callable[..., Any], views: Sequence[View]) -> None:
+        state = self.state
+        event = enqueue(state, *places(views), self.wait_for)
+        if self._download is None:
+            state.event(event).wait()
+            return
+        buffer, target = self._download
+        packed = target.flags.c_contiguous
+        staged = target if packed else np.empty(target.shape, target.dtype)
+        cl.enqueue_copy(state.queue, staged, buffer, wait_for=state.after(event))
+        if not packed:
+            target[...] = staged
 
     def _events(
         self, on_device: Sequence[Any], wait_for: Sequence[cl.Event] | None
@@ -230,6 +259,7 @@ class Call:
                 f"{name} has offset {array.offset} and strides {array.strides} bytes, which are "
                 f"no multiples of its itemsize {itemsize}; copy it first"
             )
+        check_extent(array, extent(array), name)
         return View(
             array.base_data if array.base_data is not None else self.state.empty_buffer,
             array.offset // itemsize,
@@ -276,7 +306,7 @@ class Call:
             buffer = self.state.workspace(max(1, size * dtype.itemsize))
             self._download = (buffer, self._result)
             return View(buffer, 0, shape, strides, dtype)
-        self._result = result = new_array(self.state, shape, dtype)
+        self._result = result = new_array(self.state, self.queue, shape, dtype)
         return View(result.base_data or self.state.empty_buffer, 0, shape, strides, dtype)
 
     def _upload(self, array: np.ndarray[Any, Any]) -> Any:
@@ -296,10 +326,37 @@ class Call:
         self.engine.check_allocation(nbytes)
 
 
+def run_to_the_end(state: QueueState, memory: Any, work: Callable[[], None]) -> None:
+    """Do work that enqueues kernels and waits for them; let nothing leave before they are done.
+
+    Python may raise between any two steps: a signal handler's exception, or a failing launch.
+    Kernels that were enqueued by then go on.  ``memory`` stays alive until the queue is done, even
+    where another exception comes while that is awaited.
+    """
+    key = id(memory)
+    try:
+        state.in_flight[key] = memory
+        work()
+        state.in_flight.pop(key)
+    except BaseException:
+        state.finish()
+        state.in_flight.pop(key, None)
+        raise
+
+
 def new_array(
-    state: QueueState, shape: Shape, dtype: np.dtype[Any], data: Any | None = None
+    state: QueueState,
+    queue: cl.CommandQueue | None,
+    shape: Shape,
+    dtype: np.dtype[Any],
+    data: Any | None = None,
 ) -> Any:
     """A C-ordered pyopencl array on a queue, not filled: of fresh memory, or of ``data``.
+
+    Args:
+        state, queue: The queue, and the object by which the caller knows it.
+        shape, dtype: Of the array.
+        data: Its memory.
 
     Raises:
         DeviceMemoryError: The device has no room for it.
@@ -319,7 +376,7 @@ def new_array(
         _fast=True,
         _size=size,
         _context=state.engine.context,
-        _queue=state.queue,
+        _queue=queue,
     )
 
 
@@ -328,14 +385,46 @@ def places(views: Sequence[View]) -> tuple[list[Any], tuple[int, ...]]:
     return [view.buffer for view in views], tuple([view.offset for view in views])
 
 
-def twin(array: Any, data: Any, events: list[cl.Event]) -> Any:
-    """A pyopencl array like ``array``, in other memory and with other events.
+def twin(array: Any, queue: cl.CommandQueue, data: Any, events: list[cl.Event]) -> Any:
+    """A pyopencl array like ``array``, on a queue, in other memory and with other events.
 
     Costs 0.3 us, the quickest constructor 1.1.
     """
     fresh = cla.Array.__new__(cla.Array)
-    fresh.__dict__ = {**array.__dict__, "base_data": data, "events": events}
+    fresh.__dict__ = {**array.__dict__, "queue": queue, "base_data": data, "events": events}
     return fresh
+
+
+def extent(array: Any) -> tuple[int, int]:
+    """Bytes before the first element of a pyopencl array that it touches, and end of the others."""
+    if not array.size:
+        return 0, 0
+    low, end = _bounds(array, 0)
+    return -low, end
+
+
+def check_extent(array: Any, touched: tuple[int, int], name: str = "an array") -> None:
+    """Raise ArgumentError unless a pyopencl array's buffer holds all of it.
+
+    pyopencl makes arrays on buffers that are too small without a word, and a kernel would read or
+    write what lies beyond.  (It cannot tell of a buffer that was released by hand, and crashes if
+    it is asked.)
+
+    Args:
+        array: The array.
+        touched: What :func:`extent` says of it.
+        name: How the message calls it.
+    """
+    before, end = touched
+    if not end:
+        return
+    base, offset = array.base_data, array.offset
+    size = 0 if base is None else base.size
+    if offset < before or offset + end > size:
+        raise ArgumentError(
+            f"{name} takes bytes {offset - before} to {offset + end} of its buffer, "
+            f"which has {size}; make it on a buffer that is large enough"
+        )
 
 
 def check_output(out: Any, shape: Shape, dtype: np.dtype[Any], name: str, host: bool) -> None:
@@ -379,9 +468,11 @@ def overlap(a: Any, b: Any) -> bool:
     return low_a < high_b and low_b < high_a
 
 
-def _origin(array: Any) -> tuple[int, int]:
-    """The buffer that an array's memory is part of, and where there its first element lies."""
+def _origin(array: Any) -> tuple[Any, int]:
+    """The memory that an array's is part of, and where there its first element lies."""
     base, origin = array.base_data, array.offset
+    if isinstance(base, cl.SVMPointer):
+        return "an address of the host's", base.svm_ptr + origin
     parent = base.get_info(cl.mem_info.ASSOCIATED_MEMOBJECT)
     if parent is not None and base.get_info(cl.mem_info.TYPE) == cl.mem_object_type.BUFFER:
         origin += base.get_info(cl.mem_info.OFFSET)
@@ -417,22 +508,6 @@ def _whole(buffer: Any, array: np.ndarray[Any, Any]) -> View:
     return View(buffer, 0, array.shape, contiguous_strides(array.shape), array.dtype)
 
 
-def context_of(arrays: Sequence[Any]) -> cl.Context | None:
-    """The one context of pyopencl arrays.
-
-    Raises:
-        ContextMismatchError: They are of two contexts.
-    """
-    context: cl.Context | None = None
-    for array in arrays:
-        if context is not None and array.context != context:
-            raise ContextMismatchError(
-                "arrays of two OpenCL contexts in one call; copy one over by NumPy first"
-            )
-        context = array.context
-    return context
-
-
 __all__ = [
     "AnyArray",
     "Call",
@@ -441,6 +516,5 @@ __all__ = [
     "as_array",
     "check_no_overlap",
     "check_output",
-    "context_of",
     "contiguous_strides",
 ]

@@ -15,7 +15,6 @@ from portable_gpu.bench.oracle import Oracle, oracle
 from portable_gpu.bench.peers import Ours
 from portable_gpu.bench.statistics import Statistic
 from portable_gpu.errors import PortableGPUError
-from portable_gpu.runtime import repeat
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.program import DiskCache, ProgramCache
 from portable_gpu.targets import Target
@@ -189,9 +188,7 @@ class Referee:
         for one in [known for known in self._engines if known != policy]:
             engine = self._engines.pop(one)
             self._kept.pop(one, None)
-            repeat.forget(engine)
-            if engine.caller is not None:
-                repeat.forget(engine.caller)
+            engine.close()
 
     def _make_inputs(self, case: Case) -> tuple[list[Operands], Oracle]:
         inputs = self._bench.inputs(case)

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import portable_gpu as pg
-from portable_gpu.runtime import engine as engine_module
-from portable_gpu.runtime import repeat
+from portable_gpu.runtime import registry
 from portable_gpu.runtime.engine import Engine
 
 
@@ -19,14 +18,13 @@ def both(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Engine:
     with_caller = Engine(engine.device)
     if with_caller.caller is None:
         pytest.skip(f"{engine.device.platform.name} has no device that runs on the calling thread")
-    monkeypatch.setattr(engine_module, "_default", with_caller)
-    monkeypatch.setattr(repeat, "_known", {})
+    monkeypatch.setattr(registry, "_default", with_caller)
     return with_caller
 
 
 def states(both: Engine) -> set[Engine]:
     """The engines whose calls are remembered."""
-    return {known.state.engine for known in repeat._known.values()}
+    return {known.state.engine for known in both.state().known.values()}
 
 
 def test_results_first_and_repeated(both: Engine) -> None:

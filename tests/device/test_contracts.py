@@ -26,7 +26,8 @@ from portable_gpu.errors import (
     OverlapError,
     ReadOnlyError,
 )
-from portable_gpu.runtime.engine import Engine, default_engine
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.registry import default_engine
 
 OUT_OF_ORDER = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
 #: One of each family, on float32 vectors of one length, so that few kernels serve all tests.

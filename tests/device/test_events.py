@@ -16,8 +16,8 @@ import pytest
 from device_arrays import on_device
 
 import portable_gpu as pg
-from portable_gpu.runtime import engine as engine_module
 from portable_gpu.runtime import events as events_module
+from portable_gpu.runtime import queue_state
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.events import enqueue_without_event
 from portable_gpu.runtime.program import BUFFER, Launch
@@ -87,7 +87,7 @@ def markers(held: Held, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return made[-1]
 
     monkeypatch.setattr(events_module, "marker", counted)
-    monkeypatch.setattr(engine_module, "marker", counted)
+    monkeypatch.setattr(queue_state, "marker", counted)
     return made
 
 

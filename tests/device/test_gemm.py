@@ -6,6 +6,7 @@ import math
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ from portable_gpu.ops.gemm import Epilogue, GemmChoice, GemmPolicy, gemm
 from portable_gpu.ops.gemm.binding import bind
 from portable_gpu.ops.gemm.simt import SimtGemm
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.views import Call, places
+from portable_gpu.runtime.views import Call
 
 FLOATS = ["float16", "float32", "float64", "complex64", "complex128"]
 DTYPES = [np.dtype(name) for name in FLOATS] + ([BFLOAT16] if BFLOAT16 is not None else [])
@@ -329,8 +330,7 @@ def run_forced(
         multiplies=True, reads_c=beta != 0,
     )  # fmt: skip
     path = SimtGemm(engine, problem, choice)
-    call.event(path.enqueue(alpha, beta, call.state, *places((*views, *extras)), call.wait_for))
-    call.finish()
+    call.run(partial(path.enqueue, alpha, beta), (*views, *extras))
 
 
 @pytest.mark.parametrize("rung", list(RUNGS))

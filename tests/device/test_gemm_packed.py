@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from portable_gpu.ops.gemm import packed
 from portable_gpu.ops.gemm.packed import PackedGemm, PackedPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.views import Call, View, places
+from portable_gpu.runtime.views import Call, View
 from portable_gpu.targets import example_target
 
 Array = Any
@@ -89,10 +90,7 @@ def product(
         element(mixed), beta != 0, stages, tuple(operand(e, rank) for e in views[2:]),
     )  # fmt: skip
     gemm = PackedGemm(engine, problem)
-    into_order = places((*views[:2], into, *views[2:]))
-    event = gemm.enqueue(alpha, beta, call.state, *into_order, call.wait_for)
-    call.event(event)
-    call.finish()
+    call.run(partial(gemm.enqueue, alpha, beta), (*views[:2], into, *views[2:]))
     return gemm
 
 

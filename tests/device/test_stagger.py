@@ -7,6 +7,7 @@ are multiplied as on a device of class gcn.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from portable_gpu.dtypes import element
 from portable_gpu.ops.gemm import GemmChoice, GemmPolicy
 from portable_gpu.ops.gemm.binding import bind
 from portable_gpu.ops.gemm.simt import SimtGemm
-from portable_gpu.runtime.views import Call, places
+from portable_gpu.runtime.views import Call
 
 PITCH = 1024  # 4 KiB of float32
 VECTORS = GemmPolicy(32, 32, 8, 4, 4, 4, 4, vector=4)
@@ -55,8 +56,7 @@ def multiply(engine: Engine, a: Any, b: Any, choice: GemmChoice) -> Any:
         reads_c=False,
     )  # fmt: skip
     path = SimtGemm(engine, problem, choice)
-    call.event(path.enqueue(1, 0, call.state, *places(views), call.wait_for))
-    call.finish()
+    call.run(partial(path.enqueue, 1, 0), views)
     return c
 
 

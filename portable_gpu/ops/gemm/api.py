@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
+import pyopencl.array as cla
 
 from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.dtypes import check_precision, element
@@ -15,14 +16,14 @@ from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.ops.gemm.binding import compute_element, result_dtype
 from portable_gpu.ops.gemm.product import Product, bind_product, factor, out_dtype
 from portable_gpu.ops.gemv import gemv
-from portable_gpu.runtime.engine import Engine, QueueState
-from portable_gpu.runtime.repeat import NUMBERS, Key, Repeat, again, remember, repeat, signature
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.queue_state import QueueState
+from portable_gpu.runtime.repeat import NUMBERS, Key, again, remember, repeat, signature
 from portable_gpu.runtime.views import (
     AnyArray,
     Shape,
     as_array,
     check_no_overlap,
-    places,
 )
 
 _NO_EPILOGUE = Epilogue()
@@ -88,9 +89,9 @@ def gemm(
     """
     given, key = (a, b), None
     if epilogue is None and queue is None and not wait_for:
-        head = ("gemm", alpha, beta, trans_a, trans_b, precision, engine)
+        head = ("gemm", alpha, beta, trans_a, trans_b, precision)
         if type(alpha) in NUMBERS and type(beta) in NUMBERS:
-            result, key = again(head, (a, b), c)
+            result, key = again(head, (a, b), c, engine)
             if result is not None:
                 return result
     product = _product(a, b, c, alpha, beta, trans_a, trans_b, precision, epilogue)
@@ -117,7 +118,7 @@ def plan_gemm(
         a, b, c: Arrays of the kind that the plan will be called with; they are not read.  With
             ``c`` the plan takes one at each call, else it makes a fresh result.
         alpha, beta, trans_a, trans_b, precision, epilogue, engine, queue: As :func:`gemm` takes
-            them.  The epilogue's arrays stay bound to the plan and may change between calls.
+            them.  The plan keeps the epilogue's arrays; each call reads their present values.
 
     Returns:
         A callable ``plan(a, b)`` or ``plan(a, b, c)``.
@@ -125,37 +126,47 @@ def plan_gemm(
     Raises:
         As :func:`gemm`.
     """
-    given = (a, b) if c is None else (a, b, c)
     product = _product(a, b, c, alpha, beta, trans_a, trans_b, precision, epilogue)
     bound = bind_product(product, engine, queue, None)
+    extras = product.epilogue.arrays
+    inputs = (a, b, *extras)
     known = None
-    if bound.enqueue is not None and signature(given) is not None:
-        extras = places(bound.views[3:])
-        enqueue = partial(_with_extras, bound.enqueue, *extras) if extras[0] else bound.enqueue
-        known = repeat((a, b), bound.call.state, enqueue, product.shape, product.dtype, c)
+    if bound.enqueue is not None and signature(inputs) is not None:
+        view_a, view_b, view_c, *others = bound.views
+        views = (view_a, view_b, *others, view_c)
+        enqueue = partial(_result_third, bound.enqueue) if extras else bound.enqueue
+        known = repeat(inputs, bound.call, views, enqueue, c)
 
-    def fallback(a: Any, b: Any, c: Any) -> Any:
+    def anew(a: Any, b: Any, c: Any) -> Any:
         return gemm(
             a, b, alpha=alpha, beta=beta, c=c, trans_a=trans_a, trans_b=trans_b,
             precision=precision, epilogue=epilogue, engine=engine, queue=queue,
         )  # fmt: skip
 
-    return GemmPlan(given, known, fallback)
+    again = None if known is None else partial(known, bound.call.home)
+    return GemmPlan((a, b) if c is None else (a, b, c), extras, again, anew)
 
 
 class GemmPlan:
     """A product ready to run on arrays like those that it was planned for.
 
-    Cost: that of the product, and the host time of a look at the arrays and a launch.
+    Cost: that of the product, and the host time of a look at the arrays and a launch.  Where an
+    array of the epilogue has to be converted or sent to the device, each call does that anew, at
+    the host time of :func:`gemm`.
     """
 
     def __init__(
-        self, given: tuple[Any, ...], known: Repeat | None, fallback: Callable[..., Any]
+        self,
+        given: tuple[Any, ...],
+        extras: tuple[Any, ...],
+        again: Callable[..., Any] | None,
+        anew: Callable[..., Any],
     ) -> None:
-        self._given = [_describe(array) for array in given]
-        self._signature = signature(given)
-        self._known = known
-        self._fallback = fallback
+        self._description = ", ".join(_describe(array) for array in given)
+        self._extras = extras
+        self._kinds = _kinds(given, extras)
+        self._again = again
+        self._anew = anew
 
     def __call__(self, a: AnyArray, b: AnyArray, c: AnyArray | None = None) -> Any:
         """Multiply.
@@ -170,18 +181,26 @@ class GemmPlan:
 
         Raises:
             ArgumentError: The arrays are of another kind than the plan's.
-            OverlapError: ``c`` shares memory with an input.
+            OverlapError: ``c`` shares memory with an input or an array of the epilogue.
         """
         given = (a, b) if c is None else (a, b, c)
-        if len(given) != len(self._given) or signature(given) != self._signature:
+        if _kinds(given, self._extras) != self._kinds:
             raise ArgumentError(
-                f"the plan is for {', '.join(self._given)}; "
+                f"the plan is for {self._description}; "
                 f"got {', '.join(_describe(array) for array in given)}"
             )
         if c is not None:
-            check_no_overlap(c, "c", [(a, "a"), (b, "b")])
-        result = None if self._known is None else self._known((a, b), c)
-        return self._fallback(a, b, c) if result is None else result
+            others = [(array, "an array of the epilogue") for array in self._extras]
+            check_no_overlap(c, "c", [(a, "a"), (b, "b"), *others])
+        result = None if self._again is None else self._again((a, b, *self._extras), c)
+        return self._anew(a, b, c) if result is None else result
+
+
+def _kinds(given: tuple[Any, ...], extras: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What a plan asks of its arrays; those of its epilogue may have been changed, too."""
+    first = given[0]
+    queue = first.queue if isinstance(first, cla.Array) else None
+    return len(given), queue, signature(given), signature((first, *extras))
 
 
 def _describe(array: Any) -> str:
@@ -191,15 +210,14 @@ def _describe(array: Any) -> str:
     return f"a {kind} array {array.dtype}{list(array.shape)} with strides {array.strides}"
 
 
-def _with_extras(
-    enqueue: Any,
-    extra_buffers: Sequence[Any],
-    extra_offsets: tuple[int, ...],
-    state: QueueState,
-    buffers: Sequence[Any],
-    offsets: tuple[int, ...],
+def _result_third(
+    enqueue: Any, state: QueueState, buffers: Sequence[Any], offsets: tuple[int, ...]
 ) -> cl.Event | None:
-    event: cl.Event | None = enqueue(state, [*buffers, *extra_buffers], (*offsets, *extra_offsets))
+    """Enqueue a product whose epilogue's arrays come before C, as all inputs do."""
+    a, b, *extras, c = buffers
+    at_a, at_b, *at_extras, at_c = offsets
+    places = (at_a, at_b, at_c, *at_extras)
+    event: cl.Event | None = enqueue(state, [a, b, c, *extras], places)
     return event
 
 
@@ -236,7 +254,7 @@ def matmul(
     """
     given, key = (a, b), None
     if epilogue is None and queue is None and not wait_for:
-        result, key = again(("matmul", precision, engine), (a, b), out)
+        result, key = again(("matmul", precision), (a, b), out, engine)
         if result is not None:
             return result
     if precision is not None:
@@ -307,11 +325,10 @@ def _run(
     given: tuple[Any, Any],
 ) -> Any:
     bound = bind_product(product, engine, queue, wait_for)
-    call = bound.call
+    result = bound.call.run(bound.enqueue, bound.views)
     if bound.enqueue is not None:
-        call.event(bound.enqueue(call.state, *places(bound.views), call.wait_for))
-        remember(key, given, call.state, bound.enqueue, product.shape, product.dtype, product.out)
-    return call.finish()
+        remember(key, given, bound.call, bound.views[:3], bound.enqueue, product.out)
+    return result
 
 
 def _matmul_shape(a: Shape, b: Shape) -> Shape:

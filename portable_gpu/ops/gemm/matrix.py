@@ -25,7 +25,8 @@ from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.ops.gemm.repack import Repack
 from portable_gpu.ops.gemm.split_k import SplitSpace
 from portable_gpu.ops.gemm.tensor_map import TensorMap
-from portable_gpu.runtime.engine import Engine, QueueState
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 
 

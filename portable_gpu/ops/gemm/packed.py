@@ -24,8 +24,9 @@ from portable_gpu.ops.gemm.operands import (
     scalar_type,
 )
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
-from portable_gpu.runtime.engine import Engine, QueueState
+from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.program import Launch
+from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 from portable_gpu.tuning.policy import Policy
 from portable_gpu.tuning.table import Choice, TuningTable

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import pyopencl as cl
 
-from portable_gpu.runtime.engine import QueueState
+from portable_gpu.runtime.queue_state import QueueState
 
 
 class GemmPath(Protocol):

@@ -21,8 +21,9 @@ from portable_gpu.ops.gemm.policy import GemmPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.ops.gemm.split_k import SplitSpace
 from portable_gpu.ops.gemm.tiles import Panel, group_stagger, panel, register_tile
-from portable_gpu.runtime.engine import Engine, QueueState
+from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.program import Launch
+from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 
 _GRID = 65535  # the extent that every device takes in the second and third dimension

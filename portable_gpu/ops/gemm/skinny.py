@@ -12,7 +12,8 @@ from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.ops.gemm.skinny_mma import SkinnyMma
 from portable_gpu.ops.gemv.plan import GemvPlan
 from portable_gpu.ops.gemv.problem import GemvProblem
-from portable_gpu.runtime.engine import Engine, QueueState
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 
 #: The most rows, or columns, of C on a GPU: a work-item has registers for the sums of so many.

@@ -14,8 +14,9 @@ from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.explain import Explanation
 from portable_gpu.ops.gemm.problem import GemmProblem
-from portable_gpu.runtime.engine import Engine, QueueState
+from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.program import BUFFER, INT, LONG, UINT
+from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 from portable_gpu.tuning.policy import Policy
 from portable_gpu.tuning.table import Choice, TuningTable

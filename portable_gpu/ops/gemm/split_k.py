@@ -7,7 +7,7 @@ from typing import Any
 
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.gemm.policy import value_bytes
-from portable_gpu.runtime.engine import QueueState
+from portable_gpu.runtime.queue_state import QueueState
 
 
 @dataclass(frozen=True)

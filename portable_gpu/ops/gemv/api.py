@@ -16,7 +16,7 @@ from portable_gpu.ops.gemv.plan import GemvPlan
 from portable_gpu.ops.gemv.problem import GemvProblem
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.repeat import NUMBERS, again, remember
-from portable_gpu.runtime.views import AnyArray, Call, as_array, check_no_overlap, places
+from portable_gpu.runtime.views import AnyArray, Call, as_array, check_no_overlap
 
 
 def gemv(
@@ -68,9 +68,9 @@ def gemv(
     """
     result = key = None
     if queue is None and not wait_for:
-        head = ("gemv", alpha, beta, trans, engine)
-        if type(alpha) in NUMBERS and type(beta) in NUMBERS and type(trans) is str:
-            result, key = again(head, (a, x), y)
+        head = ("gemv", alpha, beta, trans)
+        if type(alpha) in NUMBERS and type(beta) in NUMBERS:
+            result, key = again(head, (a, x), y, engine)
     if result is not None:
         return result
     given = a, x
@@ -99,7 +99,7 @@ def gemv(
         a, x = (_converted(array, dtype, call) for array in (a, x))
     view_y = call.output((m,), dtype, y, "y", bool(beta))
     if m == 0:
-        return call.finish()
+        return call.run()
     view_a, view_x = call.input(a, "a"), call.input(x, "x")
     vectors = not call.engine.target.is_cpu
     aligned_a = min(16, view_a.alignment) if vectors else 1
@@ -110,9 +110,10 @@ def gemv(
         lambda: _plan(call.engine, elem, m, n, trans, strides, aligned_a, aligned_x),
     )
     enqueue = partial(plan.enqueue, alpha if n else 0, beta)
-    call.event(enqueue(call.state, *places((view_a, view_x, view_y)), call.wait_for))
-    remember(key, given, call.state, enqueue, (m,), dtype, y)
-    return call.finish()
+    views = view_a, view_x, view_y
+    result = call.run(enqueue, views)
+    remember(key, given, call, views, enqueue, y)
+    return result
 
 
 def _plan(

@@ -14,8 +14,9 @@ from portable_gpu.errors import ArgumentError, DTypeError, UnsupportedError
 from portable_gpu.ops.explain import Explanation
 from portable_gpu.ops.gemv.problem import GemvProblem
 from portable_gpu.ops.gemv.route import Route, choose
-from portable_gpu.runtime.engine import Engine, QueueState
+from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.program import BUFFER, INT, LONG, UINT
+from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 from portable_gpu.tuning.table import TuningTable
 

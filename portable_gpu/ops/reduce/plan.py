@@ -13,9 +13,9 @@ from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element, element
 from portable_gpu.errors import UnsupportedError
 from portable_gpu.ops.reduce.geometry import Axis, Geometry
-from portable_gpu.runtime.engine import Engine, QueueState
+from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.program import BUFFER, LONG, UINT
-from portable_gpu.runtime.views import View, places
+from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 from portable_gpu.tuning.policy import Policy
 from portable_gpu.tuning.table import Choice
@@ -213,16 +213,6 @@ class ReducePlan:
             (self.layout.group_size,),
         )
 
-    def __call__(
-        self,
-        state: QueueState,
-        inputs: Sequence[View],
-        out: View,
-        wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event | None:
-        """Enqueue it; returns the event of its end, if any: see :meth:`QueueState.event`."""
-        return self.enqueue(state, *places((*inputs, out)), wait_for)
-
     def enqueue(
         self,
         state: QueueState,
@@ -230,7 +220,10 @@ class ReducePlan:
         offsets: tuple[int, ...],
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event | None:
-        """As a call, given buffers and offsets (in elements) of the inputs and the result."""
+        """Enqueue it, given buffers and offsets (in elements) of the inputs and the result.
+
+        Returns the event of its end, if any: see :meth:`QueueState.event`.
+        """
         if self._shift:
             offsets = tuple(at + by for at, by in zip(offsets, self._shift, strict=True))
         if self.layout.split:

@@ -15,16 +15,15 @@ from portable_gpu.dtypes import Element, element
 from portable_gpu.errors import ArgumentError, ShapeError
 from portable_gpu.ops.reduce.geometry import analyse
 from portable_gpu.ops.reduce.plan import ReducePlan, reduction_for
-from portable_gpu.runtime.engine import Engine, QueueState
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.runtime.repeat import Key, again, remember
 from portable_gpu.runtime.views import (
     Call,
     Shape,
-    View,
     as_array,
     check_no_overlap,
     contiguous_strides,
-    places,
 )
 
 Axes = int | tuple[int, ...] | None
@@ -93,16 +92,6 @@ class VariancePlan:
         """The second kernel's form."""
         return self._moment.layout
 
-    def __call__(
-        self,
-        state: QueueState,
-        inputs: Sequence[View],
-        out: View,
-        wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event | None:
-        """Enqueue both passes; returns the event of the second, if any."""
-        return self.enqueue(state, *places((*inputs, out)), wait_for)
-
     def enqueue(
         self,
         state: QueueState,
@@ -146,7 +135,7 @@ def run(
     plain = queue is None and not wait_for
     if type(axis) is not int and axis is not None:
         normalise_axes(axis, 64)  # unhashable ones, too, and True, which equals 1
-    result, key = again((request, axis, keepdims, engine), arrays, out) if plain else (None, None)
+    result, key = again((request, axis, keepdims), arrays, out, engine) if plain else (None, None)
     if result is not None:
         return result
     return _run_checked(
@@ -190,10 +179,9 @@ def _run_checked(
         1 if call.engine.target.is_cpu else min(view.alignment for view in views),
     )
     plan = call.engine.plan(problem, lambda: _make_any_plan(call.engine, problem))
-    if result.size:
-        call.event(plan(call.state, views, result, call.wait_for))
-    remember(key, given, call.state, plan.enqueue, shape, dtype, out)
-    value = call.finish()
+    views.append(result)
+    value = call.run(plan.enqueue if result.size else None, views)
+    remember(key, given, call, views, plan.enqueue, out)
     return value[()] if call.host and out is None and not shape else value
 
 

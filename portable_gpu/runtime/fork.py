@@ -1,0 +1,70 @@
+"""What a forked child is told: OpenCL's threads and its devices' connections stay in the parent.
+
+A kernel that a child enqueues waits for threads that it does not have, for ever.  So once this
+library has asked OpenCL for devices, its calls raise in processes that are forked afterwards.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import weakref
+from typing import Any
+
+from portable_gpu.errors import ForkError
+
+_is_in_use = False
+_is_forked = False
+_retiring: dict[type, type] = {}
+_alive: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def check() -> None:
+    """Note that OpenCL is in use.
+
+    Raises:
+        ForkError: It was, in the process that this one was forked from.
+    """
+    global _is_in_use
+    if _is_forked:
+        raise _error()
+    _is_in_use = True
+
+
+def retire_in_children(thing: Any) -> None:
+    """Have every use of an object raise :class:`ForkError` in processes forked from now on."""
+    _alive.add(thing)
+
+
+def _error() -> ForkError:
+    return ForkError(
+        "this process was forked after its parent had used OpenCL, which does not work in both; "
+        "start processes by the method 'spawn' (multiprocessing.get_context('spawn'), joblib's "
+        "loky), or fork before the first call"
+    )
+
+
+def _raise(*_: Any) -> Any:
+    raise _error()
+
+
+def _retired(kind: type) -> type:
+    """A class like ``kind``, none of whose attributes can be had."""
+    if kind not in _retiring:
+        _retiring[kind] = type(kind.__name__, (kind,), {"__getattribute__": _raise})
+    return _retiring[kind]
+
+
+def _after_fork() -> None:
+    global _is_forked
+    if not _is_in_use:
+        return
+    _is_forked = True
+    for thing in list(_alive):
+        # OpenCL's destructors may wait for threads as well: one reference that is never dropped.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing.__dict__))
+        thing.__class__ = _retired(type(thing))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

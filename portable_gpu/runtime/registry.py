@@ -1,0 +1,158 @@
+"""Which engine and which queue a call runs on, who keeps them, and until when.
+
+=====================  ==========================  ==============================================
+what                   kept by                     until
+=====================  ==========================  ==============================================
+the default engine     this module                 it is closed, or the process ends
+a context's engine     the states of its queues,   the last of them goes
+                       the context's own object
+an engine that a user  the user                    it is dropped (Python's collector), or closed
+opened
+a queue's state        the queue's Python object   that goes, or the state's engine is closed
+state of a queue for   the engine                  the engine goes; the oldest of 64 makes room
+an engine named
+=====================  ==========================  ==============================================
+
+Nothing here refers to a Python object by which a user knows a queue or a context, so each goes
+as soon as its user drops it, and takes along what was kept for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import pyopencl as cl
+
+from portable_gpu.errors import ContextMismatchError
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.queue_state import QueueState
+
+# The attribute of a pyopencl queue that holds its state, and of a context that holds its engine.
+_ATTRIBUTE = "_portable_gpu"
+
+_lock = threading.RLock()
+_default: Engine | None = None
+_by_context: weakref.WeakValueDictionary[tuple[int, int], Engine] = weakref.WeakValueDictionary()
+
+
+def default_engine() -> Engine:
+    """The engine of calls that name none; opened on first use, on the device that ``info`` shows.
+
+    Raises:
+        DeviceNotFoundError: There is no OpenCL device.
+        ForkError: The process was forked from one that had used OpenCL.
+    """
+    global _default
+    engine = _default
+    if engine is None or engine.is_closed:
+        with _lock:
+            engine = _default
+            if engine is None or engine.is_closed:
+                engine = _default = Engine()
+    return engine
+
+
+def state_for(
+    arrays: Sequence[Any], engine: Engine | None, queue: cl.CommandQueue | None
+) -> QueueState:
+    """The queue, and its engine, on which a call with these device arrays runs.
+
+    ``queue=`` counts first, then the queue of the first array that has one, then the engine's.
+
+    Raises:
+        ContextMismatchError: Arrays, queue and engine are of different contexts.
+        ArgumentError: The engine is closed.
+    """
+    chosen = queue_for(arrays, queue)
+    if chosen is None and engine is None and not arrays:
+        return default_engine().state()
+    context = context_of(arrays)
+    if engine is not None and context is not None and engine.context != context:
+        raise ContextMismatchError("an array is of another OpenCL context than engine=")
+    if chosen is not None and context is not None and chosen.context != context:
+        raise ContextMismatchError("queue= is of another OpenCL context than the arrays")
+    if engine is not None:
+        if chosen is not None and chosen.context != engine.context:
+            raise ContextMismatchError("queue= is of another OpenCL context than engine=")
+        return engine.state(chosen)
+    return _state_of_context(context) if chosen is None else _state_of_queue(chosen)
+
+
+def queue_for(arrays: Sequence[Any], queue: cl.CommandQueue | None) -> cl.CommandQueue | None:
+    """``queue``, or else the queue of the first array that has one."""
+    if queue is not None:
+        return queue
+    return next((array.queue for array in arrays if array.queue is not None), None)
+
+
+def known_state(queue: cl.CommandQueue | None, engine: Engine | None) -> QueueState | None:
+    """The state of a queue of device arrays, if it is there and nothing needs a check."""
+    if engine is not None:
+        return engine.known_state(queue)
+    found: QueueState | None = getattr(queue, _ATTRIBUTE, None)
+    return found
+
+
+def known_home(engine: Engine | None) -> QueueState | None:
+    """The state of an engine's own queue (the default engine's), if it is there."""
+    if engine is None:
+        engine = _default
+    return None if engine is None else engine.known_state()
+
+
+def context_of(arrays: Sequence[Any]) -> cl.Context | None:
+    """The one context of pyopencl arrays.
+
+    Raises:
+        ContextMismatchError: They are of two contexts.
+    """
+    context: cl.Context | None = None
+    for array in arrays:
+        if context is not None and array.context != context:
+            raise ContextMismatchError(
+                "arrays of two OpenCL contexts in one call; copy one over by NumPy first"
+            )
+        context = array.context
+    return context
+
+
+def _state_of_queue(queue: cl.CommandQueue) -> QueueState:
+    state = known_state(queue, None)
+    if state is not None and not state.engine.is_closed:
+        return state
+    with _lock:
+        engine = _engine_of(queue.context, queue)
+        is_own = queue == engine.queue
+        state = engine.state() if is_own else QueueState(engine, queue)
+        try:
+            setattr(queue, _ATTRIBUTE, state)
+        except AttributeError:  # a pyopencl whose queues take no attributes
+            state = engine.state(queue)
+    return state
+
+
+def _state_of_context(context: cl.Context | None) -> QueueState:
+    if context is None:
+        return default_engine().state()
+    with _lock:
+        engine = _engine_of(context, None)
+        with contextlib.suppress(AttributeError):
+            setattr(context, _ATTRIBUTE, engine)
+        return engine.state()
+
+
+def _engine_of(context: cl.Context, queue: cl.CommandQueue | None) -> Engine:
+    """The engine of calls on a context's arrays that name none."""
+    if _default is not None and not _default.is_closed and _default.context == context:
+        return _default
+    device = context.devices[0] if queue is None else queue.device
+    key = (context.int_ptr, device.int_ptr)
+    found = _by_context.get(key)
+    if found is None or found.is_closed:
+        own = cl.CommandQueue(context, device) if queue is None else queue
+        found = _by_context[key] = Engine(queue=own)
+    return found

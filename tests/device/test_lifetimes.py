@@ -1,0 +1,242 @@
+"""What is kept for queues, contexts and engines, and when it goes; processes that fork."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+import pytest
+
+import portable_gpu as pg
+from portable_gpu.errors import ArgumentError
+from portable_gpu.runtime import registry
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.queue_state import QueueState
+
+ROOT = Path(__file__).parents[2]
+
+
+def alive(kind: type) -> int:
+    return sum(isinstance(thing, kind) for thing in gc.get_objects())
+
+
+def resident() -> int:
+    """Bytes of memory that this process has."""
+    with Path("/proc/self/statm").open() as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="Linux alone tells")
+
+
+def test_what_is_kept_for_a_queue_goes_with_it(engine: Engine) -> None:
+    gc.collect()
+    before = alive(QueueState)
+    gc.disable()  # it goes at once, not when Python looks for cycles
+    try:
+        queue = cl.CommandQueue(engine.context, engine.device)
+        for _ in range(3):
+            assert pg.sum(cla.to_device(queue, np.ones(10, np.float32))).get() == 10
+        assert alive(QueueState) == before + 1
+        del queue
+        assert alive(QueueState) == before
+    finally:
+        gc.enable()
+
+
+def test_results_carry_the_callers_queue(engine: Engine) -> None:
+    """A chain of results keeps the queue, and what is kept for it."""
+    queue = cl.CommandQueue(engine.context, engine.device)
+    x = cla.to_device(queue, np.ones((4, 4), np.float32))
+    for _ in range(3):
+        assert pg.max(x, axis=0).queue is queue
+        assert pg.max(x, axis=0, engine=engine).queue is queue
+        assert pg.sum(np.ones(4), queue=queue) == 4
+    state = registry.known_state(queue, None)
+    y = x
+    del queue, x
+    for _ in range(5):
+        y = pg.matmul(y, y)
+    assert registry.known_state(y.queue, None) is state
+    np.testing.assert_array_equal(y.get(), np.full((4, 4), 4.0**31))
+
+
+def test_arrays_of_another_queue_outlive_both_queues(engine: Engine) -> None:
+    """A call on another queue keeps its inputs, also where all its objects are dropped."""
+    theirs, ours = (cl.CommandQueue(engine.context, engine.device) for _ in range(2))
+    x = pg.matmul(cla.to_device(theirs, np.ones((64, 64), np.float32)), np.ones((64, 64), "f4"))
+    gate = cl.UserEvent(engine.context)
+    result = pg.sum(x, queue=ours, wait_for=[gate])
+    again = pg.sum(np.ones(3), queue=theirs)
+    fills = [cla.to_device(theirs, np.full((64, 64), 7, np.float32)) for _ in range(4)]
+    del x, theirs, ours
+    gate.set_status(cl.command_execution_status.COMPLETE)
+    assert (result.get(), again, len(fills)) == (64**3, 3, 4)
+
+
+@needs_proc
+def test_three_thousand_queues(engine: Engine) -> None:
+    x = np.ones(100, np.float32)
+
+    def use(count: int) -> None:
+        for _ in range(count):
+            queue = cl.CommandQueue(engine.context, engine.device)
+            assert pg.sum(cla.to_device(queue, x)).get() == 100
+            assert pg.sum(x, engine=engine, queue=queue) == 100
+
+    use(200)
+    before = resident()
+    use(3000)
+    assert resident() - before < 32 << 20
+
+
+@needs_proc
+def test_three_hundred_engines(engine: Engine) -> None:
+    """Dropped and closed ones; every tenth with a context and a queue of the user's."""
+    x = np.ones(100, np.float32)
+
+    def use(count: int) -> None:
+        for turn in range(count):
+            if turn % 10 == 0:
+                queue = cl.CommandQueue(cl.Context([engine.device]))
+                assert pg.sum(cla.to_device(queue, x)).get() == 100
+            own = Engine(engine.device)
+            assert pg.sum(x, engine=own) == 100
+            assert pg.sum(cla.to_device(own.queue, x), engine=own).get() == 100
+            if turn % 2:
+                own.close()
+
+    use(30)
+    before, count = resident(), alive(Engine)
+    use(300)
+    assert resident() - before < 128 << 20
+    assert alive(Engine) < count + 40
+
+
+def test_a_closed_engine(engine: Engine) -> None:
+    x = np.ones((5, 5), np.float32)
+    with Engine(engine.device) as own:
+        on_device = cla.to_device(own.queue, x)
+        plan = pg.plan_gemm(x, x, engine=own)
+        for _ in range(2):
+            assert pg.sum(x, engine=own) == pg.sum(on_device, engine=own).get() == 25
+        kept = pg.sum(on_device, engine=own)
+    assert own.is_closed
+    own.close()
+    for call in (lambda: pg.sum(x, engine=own), lambda: pg.sum(on_device, engine=own)):
+        with pytest.raises(ArgumentError, match="engine is closed; open another"):
+            call()
+    assert kept.get() == 25
+    np.testing.assert_array_equal(plan(x, x), x @ x)
+    assert pg.sum(on_device).get() == 25  # its queue serves calls that name no engine
+
+
+def test_the_default_engine_is_opened_anew(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_default", Engine(engine.device))
+    first = pg.default_engine()
+    x = cla.to_device(first.queue, np.ones(9, np.float32))
+    assert pg.sum(x).get() == pg.sum(np.ones(9)) == 9
+    first.close()
+    assert pg.sum(x).get() == pg.sum(np.ones(9)) == 9
+    assert pg.default_engine() is not first
+
+
+def test_arrays_without_a_queue(engine: Engine) -> None:
+    context = cl.Context([engine.device])
+    queue = cl.CommandQueue(context)
+    for _ in range(2):
+        x = cla.to_device(queue, np.ones(9, np.float32))
+        queue.finish()
+        assert pg.sum(x.with_queue(None)).with_queue(queue).get() == 9
+
+
+# -- forks
+
+FORKS = {
+    "multiprocessing": """
+        with multiprocessing.get_context("fork").Pool(1) as pool:
+            print(pool.apply_async(work).get(60))
+    """,
+    "futures": """
+        with concurrent.futures.ProcessPoolExecutor(
+            1, mp_context=multiprocessing.get_context("fork")
+        ) as pool:
+            print(pool.submit(work).result(60))
+    """,
+    "os.fork": """
+        child = os.fork()
+        if child == 0:
+            print(work(), flush=True)
+            sys.exit(7)  # the interpreter ends as ever: destructors are run
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    """,
+}
+SCRIPT = """
+import concurrent.futures, multiprocessing, os, sys
+import numpy as np
+import portable_gpu as pg
+from portable_gpu.errors import ForkError
+
+x = np.ones((4, 4), np.float32)
+
+def work():
+    calls = [
+        lambda: pg.sum(x), lambda: pg.gemv(x, x[0]), lambda: pg.matmul(x, x), lambda: plan(x, x),
+        lambda: pg.sum(on_device), pg.devices, pg.Engine, lambda: pg.sum(x, engine=engine),
+        lambda: pg.explain("sum", 10),
+    ]
+    raised = 0
+    for call in calls:
+        try:
+            call()
+        except ForkError as error:
+            raised += "spawn" in str(error)
+    return f"{raised} of {len(calls)}"
+"""
+
+
+def run(text: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, "-c", text], env=environment, capture_output=True, text=True,
+        timeout=120, check=False, **options,
+    )  # fmt: skip
+
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+
+
+@needs_fork
+@pytest.mark.parametrize("way", FORKS)
+def test_a_forked_child_is_told(way: str) -> None:
+    use = """
+import pyopencl.array as cla
+engine = pg.default_engine()
+on_device = cla.to_device(engine.queue, x)
+plan = pg.plan_gemm(x, x)
+for _ in range(2):
+    pg.sum(x), pg.gemv(x, x[0]), pg.matmul(x, x), plan(x, x), pg.sum(on_device)
+"""
+    done = run(SCRIPT + use + textwrap.dedent(FORKS[way]) + "\nassert pg.sum(x) == 16\n")
+    assert done.returncode == 0, done.stderr
+    assert "9 of 9" in done.stdout
+
+
+@needs_fork
+def test_a_child_forked_before_the_first_use_works() -> None:
+    text = """
+child = os.fork()
+assert pg.sum(x) == 16
+if child:
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+    done = run(SCRIPT + text)
+    assert done.returncode == 0, done.stderr
