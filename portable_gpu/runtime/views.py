@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Shape = tuple[int, ...]
 AnyArray = Any  # numpy.ndarray | pyopencl.array.Array | anything numpy.asarray takes
-_FLAGS = cl.mem_flags
+_HOST = "the host's memory"
 
 
 @dataclass(slots=True)
@@ -472,11 +472,13 @@ def _origin(array: Any) -> tuple[Any, int]:
     """The memory that an array's is part of, and where there its first element lies."""
     base, origin = array.base_data, array.offset
     if isinstance(base, cl.SVMPointer):
-        return "an address of the host's", base.svm_ptr + origin
+        return _HOST, base.svm_ptr + origin
     parent = base.get_info(cl.mem_info.ASSOCIATED_MEMOBJECT)
     if parent is not None and base.get_info(cl.mem_info.TYPE) == cl.mem_object_type.BUFFER:
         origin += base.get_info(cl.mem_info.OFFSET)
         base = parent
+    if base.flags & cl.mem_flags.USE_HOST_PTR:  # several buffers may be made of the same memory
+        return _HOST, base.get_host_array((1,), np.uint8).ctypes.data + origin
     return base.int_ptr, origin
 
 

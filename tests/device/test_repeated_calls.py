@@ -170,3 +170,46 @@ def test_random_calls_in_random_order(engine: Engine) -> None:
         a, b = lie((6, 6)), lie((6, 6))
         ours, numpys = calls[rng.integers(len(calls))](a, b)
         np.testing.assert_array_equal(ours, numpys, err_msg=f"call {turn}")
+
+
+@pytest.fixture
+def svm(engine: Engine) -> Callable[[np.ndarray], Any]:
+    """Makes device arrays in shared virtual memory."""
+    if not engine.target.facts.svm:
+        pytest.skip(f"{engine.device.name} has no shared virtual memory")
+    allocator = cl.tools.SVMAllocator(engine.context, alignment=0, queue=engine.queue)
+    return lambda x: cla.to_device(engine.queue, x, allocator=allocator)
+
+
+def test_shared_virtual_memory(engine: Engine, svm: Callable[[np.ndarray], Any]) -> None:
+    """As input, and as out=, c= and y=; arrays that share it are told from those that do not."""
+    a, b, v = fortran((6, 6), 1), fortran((6, 6), 2), fortran((6, 6), 3)[0].copy()
+    for _ in range(2):
+        da, db, dv = svm(a), svm(b), svm(v)
+        row, square = svm(np.zeros(6, np.float32)), svm(np.zeros((6, 6), np.float32))
+        np.testing.assert_array_equal(pg.sum(da, axis=0, out=row).get(), a.sum(axis=0))
+        np.testing.assert_array_equal(pg.gemm(da, db, c=square).get(), a @ b)
+        np.testing.assert_array_equal(pg.matmul(da, b, out=square).get(), a @ b)
+        np.testing.assert_array_equal(pg.gemv(da, dv, y=row).get(), a @ v)
+        np.testing.assert_array_equal(pg.plan_gemm(da, db, c=square)(da, db, square).get(), a @ b)
+        both = svm(np.zeros((2, 6, 6), np.float32))
+        pg.gemm(both[0], db, c=both[1])
+        assert not both.get().any()
+        with pytest.raises(OverlapError):
+            pg.gemm(both[0], db, c=both[0])
+        with pytest.raises(OverlapError):
+            pg.gemm(da, db, c=da)
+
+
+def test_buffers_over_the_same_memory_of_the_host(engine: Engine) -> None:
+    """Two buffers of one NumPy array are two objects, and one memory."""
+    if not engine.maps_host_memory:
+        pytest.skip(f"{engine.device.name} copies such buffers")
+    x = fortran((6, 6), 1)
+    flags = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR
+    first, second = (
+        cla.Array(engine.queue, x.shape, x.dtype, data=cl.Buffer(engine.context, flags, hostbuf=x))
+        for _ in range(2)
+    )
+    with pytest.raises(OverlapError):
+        pg.gemm(first, first, c=second)

@@ -1,0 +1,216 @@
+"""Exceptions from signal handlers at any moment of a call: no memory but the result's is touched.
+
+A kernel that runs on after its call was left writes to memory that Python has given to somebody
+else.  So arrays of a known value are made after each interrupted call, where that memory would be
+taken from, and looked at when everything has ended.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+import pytest
+
+import portable_gpu as pg
+from portable_gpu.runtime.engine import Engine
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(signal, "setitimer"), reason="this system has no timer that raises a signal"
+)
+
+
+class Interrupted(BaseException):
+    """What the handler raises, as KeyboardInterrupt would be."""
+
+
+def stop(*_: Any) -> None:
+    raise Interrupted
+
+
+@contextmanager
+def handler(of_signal: Callable[..., Any]) -> Iterator[None]:
+    before = signal.signal(signal.SIGALRM, of_signal)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def interrupted(work: Callable[[], Any], after: float) -> bool:
+    """Whether ``work`` was left by an exception ``after`` seconds."""
+    try:
+        signal.setitimer(signal.ITIMER_REAL, after)
+        try:
+            work()
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    except Interrupted:
+        return True
+    return False
+
+
+# Results of hundreds of KiB, by kernels that take a few tenths of a millisecond: there is time to
+# leave the call, and memory for others to be given.
+X = np.random.default_rng(0).integers(-9, 10, (600, 500)).astype(np.float32)
+ONES = np.ones((500, 500), np.float32)
+CALLS: dict[str, tuple[Callable[[], Any], Any]] = {
+    "matmul": (lambda: pg.matmul(X, ONES), X @ ONES),
+    "sum": (lambda: pg.sum(X.reshape(60, 10, 500), axis=1), X.reshape(60, 10, 500).sum(axis=1)),
+    "misaligned": (lambda: pg.matmul(unaligned(X), ONES), X @ ONES),
+    "into a copy": (lambda: pg.gemm(X, ONES, epilogue=pg.Epilogue().bias([1] * 500)), X @ ONES + 1),
+}
+
+
+def unaligned(array: np.ndarray) -> np.ndarray:
+    memory = np.zeros(array.nbytes + 1, np.uint8)[1:]
+    copy = np.ndarray(array.shape, array.dtype, memory)
+    copy[...] = array
+    return copy
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_is_left_when_its_kernels_are_done(engine: Engine, name: str) -> None:
+    call, want = CALLS[name]
+    np.testing.assert_array_equal(call(), want)
+    rng = np.random.default_rng(1)
+    left, size = 0, want.shape
+    with handler(stop):
+        for turn in range(250):
+            left += interrupted(call, 10 ** rng.uniform(-5, -2.5))
+            others = [np.full(size, turn, np.float32) for _ in range(3)]
+            copy = X.copy()
+            engine.queue.finish()
+            assert all((other == turn).all() for other in others)
+            assert (copy == X).all()
+    assert left > 25, f"only {left} of 250 calls were interrupted"
+    np.testing.assert_array_equal(call(), want)
+    assert not engine.state().in_flight
+
+
+@pytest.mark.parametrize("is_known", [False, True], ids=["first call", "repeated call"])
+def test_a_second_exception_while_the_first_waits(
+    engine: Engine, is_known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C twice: the wait for the kernels is left as well, and the memory stays."""
+    call, want = CALLS["matmul"]
+    state = engine.state()
+    for turn in range(40):
+        if not is_known:
+            state.known.clear()
+        with monkeypatch.context() as planted, pytest.raises(Interrupted):
+            planted.setattr(state, "event", stop)
+            planted.setattr(state, "finish", stop)
+            call()
+        assert len(state.in_flight) == 1
+        others = [np.full(want.shape, turn, np.float32) for _ in range(3)]
+        engine.queue.finish()
+        assert all((other == turn).all() for other in others)
+        state.in_flight.clear()
+        np.testing.assert_array_equal(call(), want)
+
+
+def test_device_arrays(engine: Engine) -> None:
+    """An interrupted call on device arrays leaves the other arrays of the pool as they are."""
+    x, ones = cla.to_device(engine.queue, X), cla.to_device(engine.queue, ONES)
+    call, want = (lambda: pg.matmul(x, ones)), X @ ONES
+    kept = [call() for _ in range(3)]
+    rng = np.random.default_rng(3)
+    with handler(stop):
+        for _ in range(250):
+            interrupted(call, 10 ** rng.uniform(-5.3, -3))
+    for result in (*kept, call()):
+        np.testing.assert_array_equal(result.get(), want)
+
+
+def test_handlers_and_destructors_that_call(engine: Engine) -> None:
+    """The same calls, from a signal handler and from ``__del__``, in the midst of themselves."""
+    small = np.arange(35, dtype=np.float32).reshape(5, 7)
+    on_device = cla.to_device(engine.queue, small)
+    seen: list[Any] = []
+    calls: list[Callable[[np.ndarray, Any], Any]] = [
+        lambda x, d: pg.sum(x, axis=0),
+        lambda x, d: pg.sum(d, axis=0).get(),
+        lambda x, d: pg.max(x, axis=0),
+        lambda x, d: pg.matmul(np.ones((1, len(x)), np.float32), x)[0],
+    ]
+    wants = [
+        lambda x: x.sum(axis=0), lambda x: x.sum(axis=0), lambda x: x.max(axis=0),
+        lambda x: x.sum(axis=0),
+    ]  # fmt: skip
+    other = cla.to_device(engine.queue, small + 1)
+
+    def call_in_between(*_: Any) -> None:
+        which = len(seen) % len(calls)
+        seen.append(np.array_equal(calls[which](small + 1, other), wants[which](small + 1)))
+
+    class Destroyed:
+        def __init__(self) -> None:
+            self.cycle = self
+
+        __del__ = call_in_between
+
+    with handler(call_in_between):
+        signal.setitimer(signal.ITIMER_REAL, 1e-4, 3e-4)
+        for turn in range(4000):
+            Destroyed()
+            which = turn % len(calls)
+            np.testing.assert_array_equal(calls[which](small, on_device), wants[which](small))
+    assert len(seen) > 4000
+    assert all(seen)
+
+
+def test_handlers_call_while_other_threads_do(engine: Engine) -> None:
+    x = np.arange(35, dtype=np.float32).reshape(5, 7)
+    want, wrong, stopped = x.sum(axis=0), [], threading.Event()
+
+    def work() -> None:
+        while not stopped.is_set():
+            if not np.array_equal(pg.sum(x, axis=0), want):
+                wrong.append("thread")
+
+    def call_in_between(*_: Any) -> None:
+        if not np.array_equal(pg.sum(x + 1, axis=0), want + 5):
+            wrong.append("handler")
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        with handler(call_in_between):
+            signal.setitimer(signal.ITIMER_REAL, 1e-3, 1e-3)
+            for _ in range(1500):
+                if not np.array_equal(pg.sum(x - 1, axis=0), want - 5):
+                    wrong.append("main")
+    finally:
+        stopped.set()
+        for thread in threads:
+            thread.join(60)
+    assert not any(thread.is_alive() for thread in threads)
+    assert not wrong
+
+
+def test_a_failing_launch_leaves_nothing_behind(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second of two kernels fails: the first is done when the error comes out."""
+    finished: list[bool] = []
+    state = engine.state()
+    real = state.finish
+
+    def fail(*_: Any) -> Any:
+        raise cl.RuntimeError("planted")
+
+    monkeypatch.setattr(state, "finish", lambda: finished.append(True) or real())
+    monkeypatch.setattr(state, "event", fail)
+    with pytest.raises(cl.RuntimeError, match="planted"):
+        pg.sum(np.ones((40, 50), np.float32), axis=1, engine=engine)
+    assert finished
+    assert not state.in_flight
