@@ -136,7 +136,8 @@ class Engine:
         self._plans: dict[Hashable, Any] = {}
         self._lock = threading.RLock()
         self._is_closed = False
-        self._home: QueueState | None = None
+        #: What it keeps for its own queue, once that was used.
+        self.home: QueueState | None = None
         self._others: dict[int, QueueState] = {}
         _engines.add(self)
         fork.retire_in_children(self)
@@ -164,8 +165,8 @@ class Engine:
         with self._lock:
             self._is_closed = True
             self._plans.clear()
-            states = [self._home, *self._others.values()]
-            self._home, self._others = None, {}
+            states = [self.home, *self._others.values()]
+            self.home, self._others = None, {}
         self.programs.forget()
         for state in states:
             if state is not None:
@@ -213,8 +214,8 @@ class Engine:
             if self._is_closed:
                 raise ArgumentError("engine is closed; open another, or name none")
             if queue is None or queue == self.queue:
-                self._home = self._home or QueueState(self, self.queue)
-                return self._home
+                self.home = self.home or QueueState(self, self.queue)
+                return self.home
             if len(self._others) >= _MOST_QUEUES:
                 self._others.pop(next(iter(self._others)), None)
             return self._others.setdefault(queue.int_ptr, QueueState(self, queue))
@@ -222,7 +223,7 @@ class Engine:
     def known_state(self, queue: cl.CommandQueue | None = None) -> QueueState | None:
         """As :meth:`state`, if it is there."""
         if queue is None or queue == self.queue:
-            return self._home
+            return self.home
         return self._others.get(queue.int_ptr)
 
     def in_place(self, memory: Any, nbytes: int, writable: bool) -> Any:

@@ -101,7 +101,7 @@ def known_home(engine: Engine | None) -> QueueState | None:
     """The state of an engine's own queue (the default engine's), if it is there."""
     if engine is None:
         engine = _default
-    return None if engine is None else engine.known_state()
+    return None if engine is None else engine.home
 
 
 def context_of(arrays: Sequence[Any]) -> cl.Context | None:

@@ -18,7 +18,6 @@ from portable_gpu.runtime.views import (
     Call,
     Shape,
     View,
-    check_extent,
     extent,
     new_array,
     overlap,
@@ -76,7 +75,8 @@ class _OnDevice:
                 if state.outside(events):
                     return None
                 self.inside[position] = list(events)
-            self._take(array, position, buffers, offsets)
+            if not self._take(array, position, buffers, offsets):
+                return None
         if out is None:
             blank = self.blank
             data = state.allocate(blank.nbytes)
@@ -85,16 +85,18 @@ class _OnDevice:
             event = self.enqueue(state, buffers, tuple(offsets))
             events = state.new_events() if event is None else [event]
             return twin(blank, arrays[0].queue, data, events)
-        if state.outside(out.events):
+        if state.outside(out.events) or not self._take(out, -1, buffers, offsets):
             return None
-        self._take(out, -1, buffers, offsets)
         state.cover(out.events, self.enqueue(state, buffers, tuple(offsets)))
         return out
 
-    def _take(self, array: Any, position: int, buffers: list[Any], offsets: list[int]) -> None:
-        check_extent(array, self.extents[position])
-        buffers.append(array.base_data)
-        offsets.append(array.offset // array.dtype.itemsize if array.offset else 0)
+    def _take(self, array: Any, position: int, buffers: list[Any], offsets: list[int]) -> bool:
+        """Note where an array lies; whether its buffer holds all of it."""
+        base, offset = array.base_data, array.offset
+        before, end = self.extents[position]
+        buffers.append(base)
+        offsets.append(offset // array.dtype.itemsize if offset else 0)
+        return base is not None and offset >= before and offset + end <= base.size
 
 
 @dataclass(slots=True)
@@ -126,15 +128,16 @@ class _OnHost:
             buffers.append(in_place(array, array.nbytes, False))
         result = np.empty(self.shape, self.dtype) if out is None else out
         buffers.append(in_place(result, result.nbytes, True))
-        memory = arrays, result, buffers
+        memory, in_flight = (arrays, result, buffers), state.in_flight
         key = id(memory)
         try:  # as run_to_the_end, which costs a call more
-            state.in_flight[key] = memory
-            state.event(self.enqueue(state, buffers, self.offsets)).wait()
-            state.in_flight.pop(key)
+            in_flight[key] = memory
+            event = self.enqueue(state, buffers, self.offsets) or state.event(None)
+            event.wait()
+            del in_flight[key]
         except BaseException:
             state.finish()
-            state.in_flight.pop(key, None)
+            in_flight.pop(key, None)
             raise
         return result if self.shape or out is not None else result[()]
 
@@ -188,7 +191,7 @@ def again(
         return None, None
     if known is None or state is None:
         return None, key
-    if out is not None and any(overlap(out, array) for array in arrays):
+    if out is not None and overlap(out, arrays):
         return None, None
     return known(state, arrays, out), key
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 Shape = tuple[int, ...]
 AnyArray = Any  # numpy.ndarray | pyopencl.array.Array | anything numpy.asarray takes
 _HOST = "the host's memory"
+_PARENT, _USE_HOST_PTR = cl.mem_info.ASSOCIATED_MEMOBJECT, cl.mem_flags.USE_HOST_PTR
 
 
 @dataclass(slots=True)
@@ -448,36 +449,50 @@ def check_output(out: Any, shape: Shape, dtype: np.dtype[Any], name: str, host: 
 
 def check_no_overlap(out: Any, out_name: str, inputs: Sequence[tuple[Any, str]]) -> None:
     """Raise OverlapError if ``out`` shares memory with any of ``inputs`` (array, name)."""
-    for array, name in inputs:
-        if overlap(out, array):
-            raise OverlapError(f"{out_name} shares memory with {name}; pass a separate array")
+    found = overlap(out, [array for array, _ in inputs])
+    if found:
+        raise OverlapError(
+            f"{out_name} shares memory with {inputs[found - 1][1]}; pass a separate array"
+        )
 
 
-def overlap(a: Any, b: Any) -> bool:
-    """Whether two arrays share memory; one of NumPy and one of a device never do."""
-    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
-        return np.may_share_memory(a, b) and np.shares_memory(a, b)
-    if not isinstance(a, cla.Array) or not isinstance(b, cla.Array):
-        return False
-    if a.base_data is None or b.base_data is None or not a.size or not b.size:
-        return False
-    (base_a, origin_a), (base_b, origin_b) = _origin(a), _origin(b)
-    if base_a != base_b:
-        return False
-    (low_a, high_a), (low_b, high_b) = _bounds(a, origin_a), _bounds(b, origin_b)
-    return low_a < high_b and low_b < high_a
+def overlap(out: Any, arrays: Sequence[Any]) -> int:
+    """Which of ``arrays``, counted from 1, shares memory with ``out``; 0 if none does.
+
+    One array of NumPy and one of a device never do.
+    """
+    if isinstance(out, np.ndarray):
+        for position, array in enumerate(arrays, 1):
+            both = isinstance(array, np.ndarray) and np.may_share_memory(out, array)
+            if both and np.shares_memory(out, array):
+                return position
+        return 0
+    if not isinstance(out, cla.Array) or out.base_data is None or not out.size:
+        return 0
+    base, origin = _origin(out)
+    for position, array in enumerate(arrays, 1):
+        if not isinstance(array, cla.Array) or array.base_data is None or not array.size:
+            continue
+        other, start = _origin(array)
+        if other != base:
+            continue
+        (low, high), (first, end) = _bounds(out, origin), _bounds(array, start)
+        if first < high and low < end:
+            return position
+    return 0
 
 
 def _origin(array: Any) -> tuple[Any, int]:
     """The memory that an array's is part of, and where there its first element lies."""
     base, origin = array.base_data, array.offset
-    if isinstance(base, cl.SVMPointer):
+    try:
+        parent = base.get_info(_PARENT)
+    except AttributeError:  # shared virtual memory is no memory object
         return _HOST, base.svm_ptr + origin
-    parent = base.get_info(cl.mem_info.ASSOCIATED_MEMOBJECT)
     if parent is not None and base.get_info(cl.mem_info.TYPE) == cl.mem_object_type.BUFFER:
         origin += base.get_info(cl.mem_info.OFFSET)
         base = parent
-    if base.flags & cl.mem_flags.USE_HOST_PTR:  # several buffers may be made of the same memory
+    if base.flags & _USE_HOST_PTR:  # several buffers may be made of the same memory
         return _HOST, base.get_host_array((1,), np.uint8).ctypes.data + origin
     return base.int_ptr, origin
 

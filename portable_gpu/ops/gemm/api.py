@@ -200,7 +200,7 @@ def _kinds(given: tuple[Any, ...], extras: tuple[Any, ...]) -> tuple[Any, ...]:
     """What a plan asks of its arrays; those of its epilogue may have been changed, too."""
     first = given[0]
     queue = first.queue if isinstance(first, cla.Array) else None
-    return len(given), queue, signature(given), signature((first, *extras))
+    return queue, signature(given), signature((first, *extras)) if extras else len(given)
 
 
 def _describe(array: Any) -> str:
