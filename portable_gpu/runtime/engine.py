@@ -26,9 +26,10 @@ from portable_gpu.runtime.devices import (
     choose_device,
     query_facts,
 )
+from portable_gpu.runtime.disk_cache import DiskCache
 from portable_gpu.runtime.events import QueueEvents, enqueue_without_event, marker
 from portable_gpu.runtime.exchange import checked
-from portable_gpu.runtime.program import DiskCache, ProgramCache
+from portable_gpu.runtime.program import ProgramCache
 from portable_gpu.runtime.views import context_of
 from portable_gpu.targets import Target, detect
 from portable_gpu.tuning.table import TuningTable
