@@ -5,14 +5,12 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-import warnings
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 import pyopencl as cl
-from pyopencl.tools import DeferredAllocator, MemoryPool
 
 from portable_gpu.dtypes import check_precision
 from portable_gpu.errors import (
@@ -29,6 +27,7 @@ from portable_gpu.runtime.devices import (
 from portable_gpu.runtime.disk_cache import DiskCache
 from portable_gpu.runtime.events import QueueEvents, enqueue_without_event, marker
 from portable_gpu.runtime.exchange import checked
+from portable_gpu.runtime.memory import memory_pool
 from portable_gpu.runtime.program import ProgramCache
 from portable_gpu.runtime.views import context_of
 from portable_gpu.targets import Target, detect
@@ -213,13 +212,8 @@ class QueueState:
         asks = engine.target.launch_events or properties & kinds.PROFILING_ENABLE
         if self.in_order and not asks and enqueue_without_event is not None:
             self.enqueue_without_event = partial(enqueue_without_event, queue.int_ptr)
-        # ImmediateAllocator lets go of the interpreter while the pool is half changed: of 32 runs
-        # of eight threads on an H200 seven crashed, of 60 with DeferredAllocator none.  What the
-        # pool warns of, that memory may turn out to be absent later, Kernel reports.
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
-            self._pool = MemoryPool(DeferredAllocator(engine.context))
-        self._lock = threading.Lock()
+        self._pool = memory_pool(engine.context)
+        self._lock = threading.RLock()  # a signal handler may call in the middle of a call
         self.empty_buffer = cl.Buffer(engine.context, cl.mem_flags.READ_WRITE, 64)
         memory = engine.target.facts.global_mem_size
         self._pooled, self._most_held = int(memory * _POOLED), int(memory * _HELD)

@@ -19,6 +19,7 @@ from portable_gpu.runtime.disk_cache import LARGEST, DiskCache
 from portable_gpu.runtime.engine import Engine
 
 X = np.arange(1000, dtype=np.float32)
+ONES = np.ones((3, 1000), np.float32)
 Damage = Callable[[Path, Path], None]
 
 
@@ -122,13 +123,13 @@ DAMAGES: dict[str, Damage] = {
 
 @pytest.fixture(scope="module")
 def intact(tmp_path_factory: pytest.TempPathFactory, engine: Engine) -> dict[Path, bytes]:
-    """The programs of two sums and a product, as they were kept."""
+    """The programs of a sum and a product, as they were kept."""
     folder = tmp_path_factory.mktemp("programs")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PORTABLE_GPU_CACHE", str(folder))
         own = Engine(engine.device, caller=False)
         pg.sum(X, engine=own)
-        pg.argmax(X, engine=own)
+        pg.gemv(ONES, X, engine=own)
     found = {path: path.read_bytes() for path in sorted(folder.iterdir())}
     assert len(found) == 2
     return found
@@ -151,7 +152,7 @@ def test_damaged_entries(
     own = Engine(engine.device, caller=False)
     begin = time.monotonic()
     assert pg.sum(X, engine=own) == X.sum()
-    assert pg.argmax(X, engine=own) == 999
+    assert (pg.gemv(ONES, X, engine=own) == X.sum()).all()
     assert time.monotonic() - begin < 30
 
 
@@ -173,7 +174,7 @@ print("end", flush=True)
 
 @pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
 def test_processes_killed_while_they_build(tmp_path: Path) -> None:
-    """Twelve share a folder and are killed at moments spread over their builds."""
+    """Eight share a folder and are killed at moments spread over their builds."""
     environment = os.environ | {
         "PORTABLE_GPU_CACHE": str(tmp_path / "programs"),
         "POCL_CACHE_DIR": str(tmp_path / "pocl"),
@@ -187,18 +188,18 @@ def test_processes_killed_while_they_build(tmp_path: Path) -> None:
         )  # fmt: skip
 
     killed = 0
-    for turn in range(6):
+    for turn in range(4):
         pair = [start(), start()]
         for process in pair:
             assert process.stdout is not None
             assert process.stdout.readline() == "begin\n"
-        time.sleep(0.15 + 0.3 * turn)
+        time.sleep(0.15 + 0.4 * turn)
         for process in pair:
             process.send_signal(signal.SIGKILL)
         for process in pair:
             output, _ = process.communicate(timeout=60)
             killed += "end" not in output
-    assert killed >= 6, "they were to be killed while they build"
+    assert killed >= 4, "they were to be killed while they build"
     last = start()
     output, errors = last.communicate(timeout=120)
     assert last.returncode == 0, errors
