@@ -19,6 +19,7 @@ from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.errors import BuildError, DeviceMemoryError
 from portable_gpu.runtime.compiler import CompilerError, compiled
 from portable_gpu.runtime.disk_cache import DiskCache
+from portable_gpu.runtime.notice import compiling
 from portable_gpu.runtime.retarget import is_marked, retarget
 
 if TYPE_CHECKING:
@@ -228,6 +229,13 @@ class ProgramCache:
             return None
 
     def _build(self, spec: Specialization) -> cl.Program:
+        with compiling(self._device.name.strip(), self._disk.folder is not None):
+            program = self._compile(spec)
+            binary = program.binaries[0]  # where PoCL compiles, rather than in the build
+        self._disk.write(self._disk_key(spec), binary)
+        return program
+
+    def _compile(self, spec: Specialization) -> cl.Program:
         try:
             program = compiled(self._context, self._device, spec.text, spec.options)
             if is_marked(spec.text):
@@ -237,7 +245,6 @@ class ProgramCache:
             raise BuildError(
                 _build_message(spec, str(error), self._device), spec.text, str(error)
             ) from error
-        self._disk.write(self._disk_key(spec), program.binaries[0])
         return program
 
 

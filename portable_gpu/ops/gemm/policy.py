@@ -178,6 +178,9 @@ class GemmPolicy(Policy):
         group = self.group_size
         sums = self.item_m * self.item_n * value_words(elem)
         return {
+            "straight code has at most 4096 multiply-adds": (
+                self.unroll * self.item_m * self.item_n <= 4096
+            ),
             "vector is 1, 2 or 4": self.vector in (1, 2, 4),
             "vector is 1 for complex elements": self.vector == 1 or not elem.complex,
             "lanes_m * item_m divides tile_m": self.tile_m % (self.lanes_m * self.item_m) == 0,

@@ -110,6 +110,7 @@ class RowPolicy(Policy):
             ),
             "groups are 1 on the CPU path": max(groups) == 1 or not target.is_cpu,
             "lanes are within a sub-group": self.lanes <= target.subgroup_size,
+            "rows * unroll is at most 128": self.rows * self.unroll <= 128,
             "a vector has at most 16 components": self.vector * elem.components <= 16,
             "local memory holds the sums": target.is_cpu or 2 * sums <= target.local_mem_size,
         }
@@ -177,6 +178,7 @@ class ColumnPolicy(Policy):
             == 0,
             "group_size is 1 on the CPU path": self.group_size == 1 or not target.is_cpu,
             "lanes are within the group": self.lanes <= self.group_size,
+            "rows * unroll is at most 128": self.rows * self.unroll <= 128,
             "a vector has at most 16 components": self.vector * elem.components <= 16,
             "local memory holds the sums": target.is_cpu or sums <= target.local_mem_size,
             "a CPU's block holds a step": not target.is_cpu or self.block_bytes >= block,
