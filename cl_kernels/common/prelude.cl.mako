@@ -12,6 +12,15 @@
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #endif
 
+% if target.is_cpu:
+// Vectors wider than the processor's pass between functions of one text, compiled as one.
+#ifdef __has_warning
+#if __has_warning("-Wpsabi")
+#pragma clang diagnostic ignored "-Wpsabi"
+#endif
+#endif
+
+% endif
 // On kernels that exchange lanes: the sub-group size that the text was rendered for.
 #if REQUIRE_SUBGROUP_SIZE
 #define SUBGROUP_KERNEL __attribute__((intel_reqd_sub_group_size(WAVEFRONT_SIZE)))

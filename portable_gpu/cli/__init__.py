@@ -50,6 +50,7 @@ def _application() -> typer.Typer:
     from portable_gpu.cli.render import render
     from portable_gpu.cli.selftest import selftest
     from portable_gpu.cli.tune import tune
+    from portable_gpu.cli.warm_up import warm_up
 
     application = typer.Typer(
         help="Performance-portable kernels on OpenCL.",
@@ -57,6 +58,6 @@ def _application() -> typer.Typer:
         add_completion=False,
         pretty_exceptions_enable=False,
     )
-    for command in (info, explain, render, selftest, bench, tune, check_isa, demo):
+    for command in (info, explain, render, selftest, bench, tune, check_isa, demo, warm_up):
         application.command()(command)
     return application

@@ -21,7 +21,7 @@ from portable_gpu.runtime.engine import Engine
 from portable_gpu.tuner.jobs import OPERATIONS, Job, jobs
 from portable_gpu.tuner.progress import Progress
 from portable_gpu.tuner.worker import Worker
-from portable_gpu.tuning.table import user_file
+from portable_gpu.tuning.table import VARIABLE, user_file
 
 if TYPE_CHECKING:
     from portable_gpu.tuner.search import Tuner
@@ -66,6 +66,9 @@ def tune(
         raise PortableGPUError(
             "--plot needs the package matplotlib: pip install 'portable_gpu[tune]'"
         )
+    path = user_file()
+    if path is None:
+        raise PortableGPUError(f"this user has no home folder; {VARIABLE}=FILE names a table")
     from portable_gpu.tuner.search import Studies, Tuner
 
     deadline = begin + seconds - min(seconds / 4, _CLOSING + (0 if plot is None else _DRAWING))
@@ -78,7 +81,6 @@ def tune(
     if not every:
         raise ArgumentError(f"no kernel of {operation} with these shapes takes a policy")
     output.print(f"{escape(engine.target.facts.name)}: {escape(path_of(engine.target))}")
-    path = user_file()
     with Worker(device) as worker:
         studies = Studies(path.with_suffix(".sqlite3"))
         tuner = Tuner(engine.target, worker, studies, path, resume)

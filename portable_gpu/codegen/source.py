@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 import traceback
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from mako.exceptions import MakoException, RichTraceback
-from mako.lookup import TemplateLookup
+from mako.exceptions import MakoException, RichTraceback, TopLevelLookupException
+from mako.lookup import TemplateCollection
+from mako.template import Template
 
 from portable_gpu.errors import RenderError
 
@@ -24,16 +26,39 @@ def kernel_folder() -> Path:
     raise RenderError(f"no cl_kernels folder in or beside {package}; reinstall portable_gpu")
 
 
-@lru_cache(maxsize=1)
-def _lookup() -> TemplateLookup:
-    return TemplateLookup(
-        directories=[str(kernel_folder())],
-        strict_undefined=True,
-        imports=[
-            "from portable_gpu.codegen import axes",
-            "from portable_gpu.codegen.operators import Sums, component, vector",
-        ],
-    )
+class _Templates(TemplateCollection):  # type: ignore[misc]  # Mako has no types
+    """The kernel templates, each compiled when it is first asked for.
+
+    Mako's own ``TemplateLookup`` holds a lock meanwhile, for which a call from a signal handler
+    would wait for ever.  Here whoever comes in between compiles a template of its own.
+    """
+
+    def __init__(self) -> None:
+        self._compiled: dict[str, Template] = {}
+
+    def get_template(self, uri: str, relativeto: str | None = None) -> Template:
+        """The template of an absolute ``uri``: its path in the folder of kernels."""
+        template = self._compiled.get(uri)
+        if template is None:
+            path = kernel_folder() / uri.lstrip("/")
+            if not path.is_file():
+                raise TopLevelLookupException(f"there is no {path}")
+            template = Template(
+                filename=str(path), uri=uri, lookup=self, strict_undefined=True, imports=_IMPORTS
+            )
+            self._compiled[uri] = template
+        return template
+
+    def adjust_uri(self, uri: str, relativeto: str) -> str:
+        """``uri`` as a template at ``relativeto`` means it."""
+        return posixpath.join(posixpath.dirname(relativeto), uri)
+
+
+_IMPORTS = [
+    "from portable_gpu.codegen import axes",
+    "from portable_gpu.codegen.operators import Sums, component, vector",
+]
+_templates = _Templates()
 
 
 def kernel_names() -> tuple[str, ...]:
@@ -57,7 +82,7 @@ def render(name: str, **context: Any) -> str:
             the failure, numbered.
     """
     try:
-        text = _lookup().get_template(f"/{name}.cl.mako").render(**context)
+        text = _templates.get_template(f"/{name}.cl.mako").render(**context)
     except Exception as error:
         raise RenderError(f"template {name} failed: {_describe(error)}") from error
     return _squeeze(str(text))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +12,8 @@ import pyopencl as cl
 
 from portable_gpu.errors import DeviceNotFoundError
 from portable_gpu.runtime import fork
+from portable_gpu.runtime.compiler import CompilerError, compiled
+from portable_gpu.runtime.pocl_cache import cache_variable
 from portable_gpu.targets import DeviceFacts, Target, detect
 from portable_gpu.targets.cpu import RUNTIMES
 from portable_gpu.targets.device_class import has_subgroup_shuffle
@@ -135,15 +136,18 @@ def query_facts(device: cl.Device) -> DeviceFacts:
 def _enumerate() -> list[tuple[str, cl.Device]]:
     fork.check()
     found: list[tuple[str, cl.Device]] = []
-    try:
-        platforms = cl.get_platforms()
-    except cl.LogicError:  # PLATFORM_NOT_FOUND_KHR: the loader found no implementation
-        return found
-    for p, platform in enumerate(platforms):
+    for p, platform in enumerate(_platforms()):
         with contextlib.suppress(cl.Error):
             for d, device in enumerate(_devices_of(platform)):
                 found.append((f"{p}:{d}", device))
     return found
+
+
+def _platforms() -> list[cl.Platform]:
+    try:
+        return cl.get_platforms()
+    except cl.LogicError:  # PLATFORM_NOT_FOUND_KHR: the loader found no implementation
+        return []
 
 
 def _devices_of(platform: cl.Platform) -> list[cl.Device]:
@@ -156,16 +160,23 @@ def _devices_of(platform: cl.Platform) -> list[cl.Device]:
     drivers = _pocl_drivers(platform)
     if drivers is None:
         return platform.get_devices()
+    moved = cache_variable()
+    if moved is None:
+        return []
     wanted = {"POCL_DEVICES": " ".join(drivers)}
     if _may_use_all_processors():
         wanted["POCL_AFFINITY"] = "1"
-    ours = {name: value for name, value in wanted.items() if name not in os.environ}
+    ours = {name: value for name, value in wanted.items() if name not in os.environ} | moved
+    before = {name: os.environ.get(name) for name in ours}
     os.environ.update(ours)
     try:
         found = platform.get_devices()
     finally:
-        for name in ours:
-            del os.environ[name]
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
     if "POCL_DEVICES" not in ours:
         return found
     return [device for device in found if not device.name.startswith(f"{drivers[1]}-")]
@@ -217,6 +228,10 @@ def _matches(request: str, index: str, device: cl.Device) -> bool:
 
 def _listing(found: list[tuple[str, cl.Device]]) -> str:
     if not found:
+        platforms = _platforms()
+        if platforms:
+            names = ", ".join(platform.name.strip() for platform in platforms)
+            return f"There is {names}, which gives none; a warning may say why"
         return (
             "No OpenCL implementation is installed; "
             "'pip install pocl-binary-distribution' gives one for the CPU"
@@ -246,16 +261,11 @@ def _pair(device: cl.Device, pattern: str) -> tuple[int, int] | None:
 def _probe(device: cl.Device, facts: DeviceFacts) -> tuple[int | None, int | None]:
     """Build a kernel of one line, for what only a kernel can answer."""
     try:
-        context = cl.Context([device])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", cl.CompilerWarning)
-            program = cl.Program(context, _PROBE)
-            program.build(cache_dir=False)  # type: ignore[arg-type]  # False: no cache
-        kernel = cl.Kernel(program, "probe")
+        kernel = cl.Kernel(compiled(cl.Context([device]), device, _PROBE), "probe")
         multiple = kernel.get_work_group_info(
             cl.kernel_work_group_info.PREFERRED_WORK_GROUP_SIZE_MULTIPLE, device
         )
-    except cl.Error:
+    except (cl.Error, CompilerError):
         return None, None
     if not has_subgroup_shuffle(facts):
         return multiple, None

@@ -7,9 +7,9 @@ import gc
 import os
 import threading
 import weakref
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyopencl as cl
@@ -23,11 +23,15 @@ from portable_gpu.runtime.devices import (
     choose_device,
     query_facts,
 )
+from portable_gpu.runtime.disk_cache import DiskCache
 from portable_gpu.runtime.exchange import checked
-from portable_gpu.runtime.program import DiskCache, ProgramCache
+from portable_gpu.runtime.program import ProgramCache
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target, detect
 from portable_gpu.tuning.table import TuningTable
+
+if TYPE_CHECKING:
+    from portable_gpu.ops.warm_up import WarmUp
 
 T = TypeVar("T")
 
@@ -256,6 +260,38 @@ class Engine:
             return cl.Buffer(self.context, cl.mem_flags.READ_WRITE, nbytes)
         except cl.Error as error:
             raise DeviceMemoryError(f"no buffer of {nbytes} bytes to be had: {error}") from error
+
+    def warm_up(
+        self,
+        *operations: str,
+        sizes: Sequence[int] | None = None,
+        dtypes: Sequence[Any] = ("float32",),
+    ) -> WarmUp:
+        """Build ahead what calls will need, so that none of them waits for a compiler.
+
+        It makes calls on arrays of ones, of NumPy and on the device; their programs are kept on
+        disk, for later processes too.
+
+        Args:
+            operations: Names of public functions; the common ones unless they are named.
+            sizes: Of one operation, as :func:`portable_gpu.explain` takes them; typical ones
+                without it.
+            dtypes: Of the arrays: dtypes or their names.
+
+        Returns:
+            How many programs there are now that were not in memory before, and the seconds.
+
+        Raises:
+            ArgumentError: No such operation, or sizes that it does not take.
+            DTypeError: An unknown dtype, or one that a named operation does not take.
+            UnsupportedError: Double precision for a device without it, in a named operation.
+
+        Cost: 0.2 to 3 s of compilation a program.  Kernels depend on shapes too: other sizes may
+            need others.
+        """
+        from portable_gpu.ops.warm_up import warm_up
+
+        return warm_up(self, operations, sizes, dtypes)
 
 
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()

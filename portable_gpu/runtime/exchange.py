@@ -62,14 +62,15 @@ def _trouble(
     found = np.zeros((len(widths), size, 2), np.uint64)
     flags = cl.mem_flags
     try:
-        kernel = cl.Kernel(programs.program(spec), "check")
+        kernel = programs.kernel(spec, "check")
     except PortableGPUError as error:
         return str(error).splitlines()[0]
     given, out = (
         cl.Buffer(queue.context, flags.READ_WRITE | flags.COPY_HOST_PTR, hostbuf=array)
         for array in (values, found)
     )
-    kernel.set_args(given, out)
+    kernel.set_arg(0, given)
+    kernel.set_arg(1, out)
     cl.enqueue_nd_range_kernel(queue, kernel, (size,), (size,))
     cl.enqueue_copy(queue, found, out)
     for width, (narrow, wide) in zip(widths, found.transpose(0, 2, 1), strict=True):

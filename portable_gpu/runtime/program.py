@@ -1,104 +1,67 @@
-"""Build programs; keep them in memory and, checked by hash, on disk."""
+"""Build programs and launch their kernels; programs are kept in memory and on disk."""
 
 from __future__ import annotations
 
 import ctypes
 import hashlib
-import json
 import os
 import re
-import tempfile
 import threading
-import warnings
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyopencl as cl
-from platformdirs import user_cache_path
 
 from portable_gpu.codegen.source import numbered
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.errors import BuildError, DeviceMemoryError
+from portable_gpu.runtime.compiler import CompilerError, compiled
+from portable_gpu.runtime.disk_cache import DiskCache
+from portable_gpu.runtime.notice import compiling
 from portable_gpu.runtime.retarget import is_marked, retarget
 
 if TYPE_CHECKING:
     from portable_gpu.runtime.queue_state import QueueState
 
-CACHE_VARIABLE = "PORTABLE_GPU_CACHE"
-_MAGIC = b"portable_gpu program 1\n"
 _verdicts: dict[str, str] = {}
 _ERROR_LINE = re.compile(r":(\d+):\d+:\s+(?:fatal )?error")
 
 
-class DiskCache:
-    """Program binaries in one folder, one file a program.
+class _Bound:
+    """A kernel object with the arguments that stay; one caller uses it at a time."""
 
-    A file is a magic line, a line of JSON (the full key, the payload's SHA-256) and the payload.
-    What does not check out is treated as absent.  Files appear by rename, so several processes
-    may share the folder.
-    """
+    __slots__ = ("kernel", "scalars", "set_argument", "set_scalar", "without_event")
 
-    def __init__(self, folder: Path | None) -> None:
-        """``folder=None`` keeps nothing."""
-        self.folder = folder
-
-    @classmethod
-    def default(cls) -> DiskCache:
-        """``$PORTABLE_GPU_CACHE`` (``off`` for none), or the user's cache folder."""
-        named = os.environ.get(CACHE_VARIABLE)
-        if named == "off":
-            return cls(None)
-        return cls(Path(named) if named else user_cache_path("portable_gpu") / "programs")
-
-    def read(self, key: str) -> bytes | None:
-        """The payload stored under ``key``, if it is there and intact."""
-        if self.folder is None:
-            return None
-        try:
-            content = (self.folder / key).read_bytes()
-        except OSError:
-            return None
-        if not content.startswith(_MAGIC):
-            return None
-        header, newline, payload = content[len(_MAGIC) :].partition(b"\n")
-        try:
-            fields = json.loads(header) if newline else {}
-        except (ValueError, RecursionError):
-            return None
-        intact = isinstance(fields, dict) and fields.get("key") == key
-        if intact and fields.get("sha256") == hashlib.sha256(payload).hexdigest():
-            return payload
-        return None
-
-    def write(self, key: str, payload: bytes) -> None:
-        """Store ``payload``; a folder that cannot be written is no error."""
-        if self.folder is None:
-            return
-        header = json.dumps({"key": key, "sha256": hashlib.sha256(payload).hexdigest()})
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=self.folder, prefix=".new-")
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(_MAGIC + header.encode() + b"\n" + payload)
-                os.replace(temporary, self.folder / key)
-            except OSError:
-                os.unlink(temporary)
-        except OSError:
-            return
+    def __init__(
+        self,
+        kernel: cl.Kernel,
+        fixed: Sequence[tuple[int, Any]],
+        sizes: tuple[tuple[int, ...], tuple[int, ...]],
+    ) -> None:
+        self.kernel = kernel
+        self.set_argument = kernel.set_arg
+        # What pyopencl's own generated invokers call: set_arg tries a buffer, a sampler and so on
+        # before it takes a number, 19 us each time.
+        self.set_scalar = kernel._set_arg_buf  # type: ignore[attr-defined]
+        for index, value in fixed:
+            self.set_scalar(index, value)
+        arrays = [(ctypes.c_size_t * len(size))(*size) for size in sizes]
+        self.without_event = kernel.int_ptr, len(sizes[0]), None, *arrays, 0, None, None
+        self.scalars: Sequence[Any] | None = None
 
 
 class Launch:
     """A kernel with its grid and the arguments that stay; buffers and a few scalars are left.
 
-    Several threads may call it: arguments and launch go under one lock.
+    Threads may call it at once, and so may a signal handler or a finalizer in the middle of a call:
+    each call takes a kernel object that no other call has, a new one if need be.
     """
 
     def __init__(
         self,
-        kernel: cl.Kernel,
+        make: Callable[[], cl.Kernel],
         parameters: Sequence[Any],
         global_size: tuple[int, ...],
         local_size: tuple[int, ...],
@@ -106,30 +69,28 @@ class Launch:
         """Set what stays.
 
         Args:
-            kernel: A kernel object of its own.
+            make: Gives a new object of the kernel.
             parameters: In the kernel's order: ``BUFFER``; a NumPy scalar type, for a scalar that
                 each call gives; or ``(type, value)``, for one that stays.
             global_size, local_size: The grid.
         """
-        self._kernel = kernel
-        # What pyopencl's own generated invokers call: set_arg tries a buffer, a sampler and so on
-        # before it takes a number, 19 us each time.
-        self._set_scalar = kernel._set_arg_buf  # type: ignore[attr-defined]
-        self._global_size, self._local_size = global_size, local_size
-        sizes = [(ctypes.c_size_t * len(size))(*size) for size in (global_size, local_size)]
-        self._without_event = kernel.int_ptr, len(global_size), None, *sizes, 0, None, None
+        self._make = make
+        self._sizes = global_size, local_size
         self._buffers: list[int] = []
         self._scalars: list[tuple[int, Any]] = []
+        self._fixed: list[tuple[int, Any]] = []
         for index, parameter in enumerate(parameters):
             if parameter is BUFFER:
                 self._buffers.append(index)
             elif isinstance(parameter, tuple):
                 kind, value = parameter
-                self._set_scalar(index, kind(value))
+                self._fixed.append((index, kind(value)))
             else:
                 self._scalars.append((index, parameter))
-        self._last: Sequence[Any] | None = None
-        self._lock = threading.Lock()
+        self._idle = [self._bind()]
+
+    def _bind(self) -> _Bound:
+        return _Bound(self._make(), self._fixed, self._sizes)
 
     def __call__(
         self,
@@ -148,25 +109,29 @@ class Launch:
         Raises:
             DeviceMemoryError: A buffer that was promised turns out not to fit.
         """
-        kernel = self._kernel
-        set_argument = kernel.set_arg
         try:
-            with self._lock:
-                for index, buffer in zip(self._buffers, buffers, strict=True):
-                    set_argument(index, buffer)
-                if scalars != self._last:
-                    self._last = None
-                    for (index, kind), value in zip(self._scalars, scalars, strict=True):
-                        self._set_scalar(index, kind(value))
-                    self._last = scalars
-                enqueue = state.enqueue_without_event
-                if enqueue is not None and not wait_for and not enqueue(*self._without_event):
-                    return None
-                return cl.enqueue_nd_range_kernel(  # where that one failed, pyopencl says why
-                    state.queue, kernel, self._global_size, self._local_size, None, wait_for
+            bound = self._idle.pop()
+        except IndexError:  # all are in the middle of a call
+            bound = self._bind()
+        # A call that raises does not put its object back: who knows which arguments it has.
+        set_argument = bound.set_argument
+        try:
+            for index, buffer in zip(self._buffers, buffers, strict=True):
+                set_argument(index, buffer)
+            if scalars != bound.scalars:
+                for (index, kind), value in zip(self._scalars, scalars, strict=True):
+                    bound.set_scalar(index, kind(value))
+                bound.scalars = scalars
+            enqueue = state.enqueue_without_event
+            event = None
+            if enqueue is None or wait_for or enqueue(*bound.without_event):
+                event = cl.enqueue_nd_range_kernel(  # where that one failed, pyopencl says why
+                    state.queue, bound.kernel, *self._sizes, None, wait_for
                 )
         except cl.MemoryError as error:
             raise DeviceMemoryError(f"the device is out of memory: {error}") from error
+        self._idle.append(bound)
+        return event
 
 
 class ProgramCache:
@@ -177,7 +142,7 @@ class ProgramCache:
         self._device = device
         self._disk = disk
         self._programs: dict[str, cl.Program] = {}
-        self._lock = threading.Lock()
+        self._building: dict[str, threading.RLock] = {}
         self._identity = "\0".join(
             (
                 device.platform.name,
@@ -203,21 +168,45 @@ class ProgramCache:
         Raises:
             BuildError: The driver refused the source.
         """
-        kernel = cl.Kernel(self.program(spec), name)
-        return Launch(kernel, parameters, global_size, local_size)
+        make = partial(self.kernel, spec, name)
+        return Launch(make, parameters, global_size, local_size)
+
+    def kernel(self, spec: Specialization, name: str) -> cl.Kernel:
+        """A new object of the kernel ``name`` of the built specialization.
+
+        Raises:
+            BuildError: The driver refused the source.
+        """
+        try:
+            return _kernel(self.program(spec), name)
+        except cl.Error:  # a binary that loads and is of something else
+            program = self._programs[spec.key] = self._build(spec)
+            return _kernel(program, name)
 
     def program(self, spec: Specialization) -> cl.Program:
-        """The built program of ``spec``."""
-        with self._lock:
-            program = self._programs.get(spec.key)
-            if program is None:
-                program = self._programs[spec.key] = self._load(spec) or self._build(spec)
-            return program
+        """The built program of ``spec``.
+
+        One thread builds it, while others that want the same one wait, and none else.  A signal
+        handler or finalizer in the middle of a build that wants the same program builds its own.
+
+        Raises:
+            BuildError: The driver refused the source.
+        """
+        program = self._programs.get(spec.key)
+        if program is None:
+            with self._building.setdefault(spec.key, threading.RLock()):
+                program = self._programs.get(spec.key)
+                if program is None:
+                    program = self._programs[spec.key] = self._load(spec) or self._build(spec)
+            self._building.pop(spec.key, None)
+        return program
+
+    def __len__(self) -> int:
+        return len(self._programs)
 
     def forget(self) -> None:
         """Drop the programs in memory."""
-        with self._lock:
-            self._programs.clear()
+        self._programs.clear()
 
     def remembered(self, spec: Specialization, find_out: Callable[[], str]) -> str:
         """What ``find_out`` said of ``spec`` on this device and driver when it was first asked."""
@@ -225,7 +214,7 @@ class ProgramCache:
         verdict = _verdicts.get(key)
         if verdict is None:
             stored = self._disk.read(key)
-            verdict = find_out() if stored is None else stored.decode()
+            verdict = find_out() if stored is None else stored.decode(errors="replace")
             _verdicts[key] = verdict
             if stored is None:
                 self._disk.write(key, verdict.encode())
@@ -239,23 +228,27 @@ class ProgramCache:
         if binary is None:
             return None
         try:
-            program = cl.Program(self._context, [self._device], [binary])
-            return _quietly_built(program, spec.options)
-        except cl.Error:  # a driver that changed without changing its version
+            return compiled(self._context, self._device, binary, spec.options)
+        except CompilerError:  # a driver that changed without changing its version
             return None
 
     def _build(self, spec: Specialization) -> cl.Program:
+        with compiling(self._device.name.strip(), self._disk.folder is not None):
+            program = self._compile(spec)
+            binary = program.binaries[0]  # where PoCL compiles, rather than in the build
+        self._disk.write(self._disk_key(spec), binary)
+        return program
+
+    def _compile(self, spec: Specialization) -> cl.Program:
         try:
-            program = _quietly_built(cl.Program(self._context, spec.text), spec.options)
+            program = compiled(self._context, self._device, spec.text, spec.options)
             if is_marked(spec.text):
                 ptx = retarget(program.binaries[0].rstrip(b"\0").decode())
-                program = cl.Program(self._context, [self._device], [ptx.encode()])
-                program = _quietly_built(program, spec.options)
-        except (cl.Error, ValueError) as error:
+                program = compiled(self._context, self._device, ptx.encode(), spec.options)
+        except (CompilerError, ValueError) as error:
             raise BuildError(
                 _build_message(spec, str(error), self._device), spec.text, str(error)
             ) from error
-        self._disk.write(self._disk_key(spec), program.binaries[0])
         return program
 
 
@@ -269,11 +262,10 @@ _COMPILER_VARIABLES = (
 )
 
 
-def _quietly_built(program: cl.Program, options: Sequence[str]) -> cl.Program:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", cl.CompilerWarning)
-        program.build(list(options), cache_dir=False)  # type: ignore[arg-type]  # False: no cache
-    return program
+def _kernel(program: cl.Program, name: str) -> cl.Kernel:
+    kernel = cl.Kernel(program, name)
+    _ = kernel.num_args  # some drivers say only now that there is none of this name
+    return kernel
 
 
 def _build_message(spec: Specialization, log: str, device: cl.Device) -> str:

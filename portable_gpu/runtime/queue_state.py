@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyopencl as cl
-from pyopencl.tools import DeferredAllocator, MemoryPool
 
 from portable_gpu.errors import DeviceMemoryError
 from portable_gpu.runtime import fork
 from portable_gpu.runtime.events import QueueEvents, enqueue_without_event, marker
+from portable_gpu.runtime.memory import memory_pool
 
 if TYPE_CHECKING:
     from portable_gpu.runtime.engine import Engine
@@ -60,13 +59,8 @@ class QueueState:
         asks = engine.target.launch_events or properties & kinds.PROFILING_ENABLE
         if self.in_order and not asks and enqueue_without_event is not None:
             self.enqueue_without_event = partial(enqueue_without_event, self.queue.int_ptr)
-        # ImmediateAllocator lets go of the interpreter while the pool is half changed: of 32 runs
-        # of eight threads on an H200 seven crashed, of 60 with DeferredAllocator none.  What the
-        # pool warns of, that memory may turn out to be absent later, Launch reports.
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
-            self._pool = MemoryPool(DeferredAllocator(engine.context))
-        self._lock = threading.RLock()
+        self._pool = memory_pool(engine.context)
+        self._lock = threading.RLock()  # a signal handler may call in the middle of a call
         self.empty_buffer = cl.Buffer(engine.context, cl.mem_flags.READ_WRITE, 64)
         memory = engine.target.facts.global_mem_size
         self._pooled, self._most_held = int(memory * _POOLED), int(memory * _HELD)

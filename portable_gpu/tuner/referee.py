@@ -15,8 +15,9 @@ from portable_gpu.bench.oracle import Oracle, oracle
 from portable_gpu.bench.peers import Ours
 from portable_gpu.bench.statistics import Statistic
 from portable_gpu.errors import PortableGPUError
+from portable_gpu.runtime.disk_cache import DiskCache
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.program import DiskCache, ProgramCache
+from portable_gpu.runtime.program import ProgramCache
 from portable_gpu.targets import Target
 from portable_gpu.tuner.edges import edge_checks
 from portable_gpu.tuner.jobs import Job

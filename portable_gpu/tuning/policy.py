@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, asdict, dataclass, fields
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from functools import cache
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from portable_gpu.dtypes import Element
 from portable_gpu.errors import PolicyError
@@ -14,12 +24,26 @@ from portable_gpu.targets import Target
 P = TypeVar("P", bound="Policy")
 
 
+class Range(NamedTuple):
+    """The least and the greatest value that a field may have on any target.
+
+    It keeps the kernel's text and its compilation within bounds; whether it fits a target is for
+    :meth:`Policy.limits` to say.
+    """
+
+    least: int
+    most: int
+
+    def __str__(self) -> str:
+        return f"from {self.least} to {self.most}"
+
+
 @dataclass(frozen=True)
 class Policy(ABC):
     """How one kernel uses a target: tile sizes, vector widths, unrolling.
 
-    Subclasses are frozen dataclasses whose fields are ints, bools or short strings, so that a
-    policy can be a dictionary key and a JSON row.
+    Subclasses are frozen dataclasses, so that a policy can be a dictionary key and a JSON row.
+    Their fields are ``Annotated[int, Range(...)]``, ``bool`` or a ``Literal``.
     """
 
     @classmethod
@@ -34,11 +58,20 @@ class Policy(ABC):
 
     @abstractmethod
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
-        """Every condition that the kernel relies on: its text, and whether it holds."""
+        """Every condition that the kernel relies on: its text, and whether it holds.
+
+        Fields are of their types and in their ranges.
+        """
 
     def check(self, target: Target, elem: Element) -> None:
-        """Raise PolicyError naming every limit that this policy breaks on ``target``."""
-        broken = [text for text, holds in self.limits(target, elem).items() if not holds]
+        """Raise PolicyError naming every range or limit that this policy breaks on ``target``."""
+        broken = [
+            f"{name} is {getattr(self, name)!r}, not {wanted}"
+            for name, (wanted, holds) in _rules(type(self)).items()
+            if not holds(getattr(self, name))
+        ]
+        if not broken:
+            broken = [text for text, holds in self.limits(target, elem).items() if not holds]
         if broken:
             raise PolicyError(f"{self} does not fit {target.facts.name}: " + "; ".join(broken))
 
@@ -70,3 +103,31 @@ def _is_of_type(value: object, annotation: Any) -> bool:
     if get_origin(annotation) is Literal:
         return value in get_args(annotation)
     return type(value) is annotation
+
+
+@cache
+def _rules(cls: type[Policy]) -> dict[str, tuple[str, Callable[[Any], bool]]]:
+    """What each field has to be: in words, and as a test.
+
+    Raises:
+        TypeError: A field declares no bounds.
+    """
+    return {name: _rule(cls, name, hint) for name, hint in _hints(cls).items()}
+
+
+def _hints(cls: type[Policy]) -> dict[str, Any]:
+    hints = get_type_hints(cls, include_extras=True)
+    return {field.name: hints[field.name] for field in fields(cls)}
+
+
+def _rule(cls: type[Policy], name: str, hint: Any) -> tuple[str, Callable[[Any], bool]]:
+    if hint is bool:
+        return "True or False", lambda value: type(value) is bool
+    if get_origin(hint) is Literal:
+        return f"one of {get_args(hint)}", lambda value: value in get_args(hint)
+    if get_origin(hint) is Annotated:
+        kind, bounds = get_args(hint)
+        if kind is int and isinstance(bounds, Range):
+            least, most = bounds
+            return str(bounds), lambda value: type(value) is int and least <= value <= most
+    raise TypeError(f"{cls.__name__}.{name}: int fields are Annotated[int, Range(...)]")

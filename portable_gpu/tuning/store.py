@@ -1,16 +1,22 @@
-"""Writing table files: rows replace those of the same key, and a file appears whole or not."""
+"""Writing table files: rows replace those of the same key, and a file appears whole or not.
+
+Processes that store at once take turns.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import sys
 import tempfile
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from portable_gpu.errors import TuningFileError
+from portable_gpu.folders import make_private
 from portable_gpu.tuning.table import FORMAT, RowKey, read_rows
 
 
@@ -19,13 +25,39 @@ def store(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
     A file that cannot be read as a table is kept beside it, as ``<name>.bad``, with a warning.
     """
-    merged = {RowKey.of(row): row for row in _kept(path)}
-    merged.update((RowKey.of(row), row) for row in rows)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_private(path.parent)
+    with _turn(path):
+        merged = {RowKey.of(row): row for row in _kept(path)}
+        merged.update((RowKey.of(row), row) for row in rows)
+        _write(path, list(merged.values()))
+
+
+@contextlib.contextmanager
+def _turn(path: Path) -> Iterator[None]:
+    """Hold the lock of a table's folder, which the system gives back if the process dies."""
+    if sys.platform == "win32":  # which locks no folders
+        import msvcrt
+
+        with path.with_name(f".{path.name}.lock").open("a") as file:
+            msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)
+            yield
+    else:
+        import fcntl
+
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            with contextlib.suppress(OSError):  # a file system that knows no locks
+                fcntl.flock(folder, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(folder)
+
+
+def _write(path: Path, rows: list[Mapping[str, Any]]) -> None:
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump({"format": FORMAT, "rows": list(merged.values())}, file, indent=1)
+            json.dump({"format": FORMAT, "rows": rows}, file, indent=1)
             file.write("\n")
         os.replace(temporary, path)
     except BaseException:

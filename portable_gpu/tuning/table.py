@@ -16,8 +16,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from platformdirs import user_config_path
-
+from portable_gpu import folders
 from portable_gpu.dtypes import Element
 from portable_gpu.errors import PolicyError, TuningFileError
 from portable_gpu.targets import Target
@@ -27,6 +26,8 @@ P = TypeVar("P", bound=Policy)
 FORMAT = 1
 
 VARIABLE = "PORTABLE_GPU_TUNING"
+_DATA = Path(__file__).parent / "data"
+_LARGEST = 16 << 20  # bytes of a table; a row has some 600
 
 
 @dataclass(frozen=True)
@@ -77,10 +78,13 @@ def tuned_key(target: Target) -> str:
     return device_keys(target)[1 if target.is_cpu else 0]
 
 
-def user_file() -> Path:
-    """``$PORTABLE_GPU_TUNING``, or ``tuning.json`` in the user's configuration folder."""
+def user_file() -> Path | None:
+    """``$PORTABLE_GPU_TUNING``, or ``tuning.json`` in the user's configuration folder, if any."""
     own = os.environ.get(VARIABLE)
-    return Path(own) if own else user_config_path("portable_gpu") / "tuning.json"
+    if own:
+        return Path(own)
+    folder = folders.config_folder()
+    return None if folder is None else folder / "tuning.json"
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,8 @@ class TuningTable:
     @classmethod
     def load(cls) -> TuningTable:
         """This user's table, :func:`user_file`, over the shipped ones."""
-        return cls([path for path in (user_file(), *_shipped()) if path.is_file()])
+        own = user_file()
+        return cls([*([own] if own is not None and _may_exist(own) else []), *_shipped()])
 
     @classmethod
     def shipped(cls) -> TuningTable:
@@ -153,17 +158,29 @@ class TuningTable:
 
 
 def _shipped() -> list[Path]:
-    return sorted((Path(__file__).parent / "data").glob("*.json"))
+    return sorted(_DATA.glob("*.json"))
+
+
+def _may_exist(path: Path) -> bool:
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:  # a folder that cannot be looked into: reading says why
+        return True
+    return True
 
 
 def read_rows(path: Path) -> list[Mapping[str, Any]]:
     """The rows of a table file.
 
     Raises:
-        TuningFileError: It cannot be read, is of another format, or holds something else.
+        TuningFileError: It cannot be read, somebody else may write it (a shipped one is as good as
+            the code beside it), it is of another format, or holds something else.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        shipped = path.parent == _DATA
+        content = json.loads(path.read_bytes() if shipped else folders.read_own(path, _LARGEST))
         if content["format"] != FORMAT:
             raise ValueError(f"format {content['format']}, not {FORMAT}")
         rows = content["rows"]

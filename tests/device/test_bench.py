@@ -82,7 +82,7 @@ def test_the_same_with_other_policies(placed: Engine) -> None:
     rows = list(Bench(placed, peers).run(case))
     assert isinstance(rows[0], Row)
     assert (rows[0].peer, [type(row) for row in rows[1:]]) == ("unroll=1", [Remark, Remark])
-    assert "unroll is positive" in rows[1].text  # type: ignore[union-attr]
+    assert "unroll is 0, not from 1" in rows[1].text  # type: ignore[union-attr]
     assert "no policy that it takes has such fields" in rows[2].text  # type: ignore[union-attr]
 
 

@@ -14,6 +14,7 @@ import portable_gpu as pg
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.runtime import engine as engine_module
 from portable_gpu.runtime import exchange, program
+from portable_gpu.runtime.disk_cache import CACHE_VARIABLE, DiskCache
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import DeviceFacts, Target, detect
 
@@ -23,7 +24,7 @@ X = np.arange(5000, dtype=np.float32) % 13
 @pytest.fixture(autouse=True)
 def nothing_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No verdict from earlier, and none left behind."""
-    monkeypatch.setenv(program.CACHE_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
     monkeypatch.setattr(program, "_verdicts", {})
 
 
@@ -50,7 +51,7 @@ def test_mechanisms_with_barriers_pass(engine: Engine, monkeypatch: pytest.Monke
             verdicts.append(find_out())
             return verdicts[-1]
 
-    programs = Watched(engine.context, engine.device, program.DiskCache(None))
+    programs = Watched(engine.context, engine.device, DiskCache(None))
     for name in ("gcn", "nvidia-sm20", "rdna"):
         target = detect(engine.target.facts, name)
         assert exchange.checked(target, engine.context, engine.device, programs) is target

@@ -7,6 +7,7 @@ taken from, and looked at when everything has ended.
 
 from __future__ import annotations
 
+import gc
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ import pytest
 
 import portable_gpu as pg
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.program import Launch
 
 pytestmark = pytest.mark.skipif(
     not hasattr(signal, "setitimer"), reason="this system has no timer that raises a signal"
@@ -101,12 +103,18 @@ def test_a_second_exception_while_the_first_waits(
 ) -> None:
     """Ctrl-C twice: the wait for the kernels is left as well, and the memory stays."""
     call, want = CALLS["matmul"]
-    state = engine.state()
+    np.testing.assert_array_equal(call(), want)
+    state, launch = engine.state(), Launch.__call__
+
+    def launch_and_stop(self: Launch, *arguments: Any) -> None:
+        launch(self, *arguments)
+        raise Interrupted
+
     for turn in range(40):
         if not is_known:
             state.known.clear()
         with monkeypatch.context() as planted:
-            planted.setattr(state, "event", stop)
+            planted.setattr(Launch, "__call__", launch_and_stop)
             planted.setattr(state, "finish", stop)
             with pytest.raises(Interrupted):
                 call()
@@ -152,18 +160,23 @@ def test_handlers_and_destructors_that_call(engine: Engine) -> None:
         which = len(seen) % len(calls)
         seen.append(np.array_equal(calls[which](small + 1, other), wants[which](small + 1)))
 
+    def call_and_wind_up(*_: Any) -> None:
+        call_in_between()
+        signal.setitimer(signal.ITIMER_REAL, 2e-4)
+
     class Destroyed:
         def __init__(self) -> None:
             self.cycle = self
 
         __del__ = call_in_between
 
-    with handler(call_in_between):
-        signal.setitimer(signal.ITIMER_REAL, 1e-4, 3e-4)
+    with handler(call_and_wind_up):
+        signal.setitimer(signal.ITIMER_REAL, 1e-4)
         for turn in range(4000):
             Destroyed()
             which = turn % len(calls)
             np.testing.assert_array_equal(calls[which](small, on_device), wants[which](small))
+    gc.collect()
     assert len(seen) > 4000
     assert all(seen)
 
@@ -180,13 +193,14 @@ def test_handlers_call_while_other_threads_do(engine: Engine) -> None:
     def call_in_between(*_: Any) -> None:
         if not np.array_equal(pg.sum(x + 1, axis=0), want + 5):
             wrong.append("handler")
+        signal.setitimer(signal.ITIMER_REAL, 5e-4)
 
     threads = [threading.Thread(target=work) for _ in range(3)]
     for thread in threads:
         thread.start()
     try:
         with handler(call_in_between):
-            signal.setitimer(signal.ITIMER_REAL, 1e-3, 1e-3)
+            signal.setitimer(signal.ITIMER_REAL, 1e-3)
             for _ in range(1500):
                 if not np.array_equal(pg.sum(x - 1, axis=0), want - 5):
                     wrong.append("main")
@@ -202,16 +216,19 @@ def test_a_failing_launch_leaves_nothing_behind(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second of two kernels fails: the first is done when the error comes out."""
-    finished: list[bool] = []
-    state = engine.state()
-    real = state.finish
+    state, launch, finish = engine.state(), Launch.__call__, engine.state().finish
+    launched: list[Launch] = []
+    finished: list[int] = []
 
-    def fail(*_: Any) -> Any:
-        raise cl.RuntimeError("planted")
+    def fail_at_the_second(self: Launch, *arguments: Any) -> Any:
+        launched.append(self)
+        if len(launched) == 2:
+            raise cl.RuntimeError("planted")
+        return launch(self, *arguments)
 
-    monkeypatch.setattr(state, "finish", lambda: finished.append(True) or real())
-    monkeypatch.setattr(state, "event", fail)
+    monkeypatch.setattr(state, "finish", lambda: finished.append(len(launched)) or finish())
+    monkeypatch.setattr(Launch, "__call__", fail_at_the_second)
     with pytest.raises(cl.RuntimeError, match="planted"):
-        pg.sum(np.ones((40, 50), np.float32), axis=1, engine=engine)
-    assert finished
+        pg.var(np.ones((40, 50), np.float32), axis=1, engine=engine)
+    assert finished == [2]
     assert not state.in_flight

@@ -46,7 +46,7 @@ def test_choice_without_a_request(
 
 def test_none_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(devices.DEVICE_VARIABLE, raising=False)
-    monkeypatch.setattr(devices, "_enumerate", list)
+    monkeypatch.setattr(devices, "_platforms", list)
     with pytest.raises(DeviceNotFoundError, match="pip install"):
         devices.choose_device()
 

@@ -169,7 +169,7 @@ def test_policies_that_do_not_fit() -> None:
     policy = WgmmaPolicy.default(HOPPER, F16)
     for changed, message in (
         (replace(policy, tile_n=100), "tile_n is 64, 128, 192 or 256"),
-        (replace(policy, stages=2), "stages is at least 3"),
+        (replace(policy, stages=2), "stages is 2, not from 3 to 64"),
         (replace(policy, stages=9), "local memory"),
         (replace(policy, flush=1), "leave 24 of 168"),
     ):
@@ -185,7 +185,7 @@ def test_policies_that_do_not_fit() -> None:
         (MfmaPolicy(2, 2, 64, 64, 1), r"the sums \(128 registers\) are at most 96"),
         (MfmaPolicy(2, 4, 32, 64, 2), "local memory"),
         (MfmaPolicy(1, 8, 32, 32, 1), "copies of 64 rows"),
-        (MfmaPolicy(2, 2, 32, 32, 3), "buffers is 1 or 2"),
+        (MfmaPolicy(2, 2, 32, 32, 3), "buffers is 3, not from 1 to 2"),
     ):
         with pytest.raises(PolicyError, match=message):
             mfma.check(cdna, F64)

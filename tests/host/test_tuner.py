@@ -28,7 +28,6 @@ from portable_gpu.tuning.table import (
     device_keys,
     read_rows,
     tuned_key,
-    user_file,
 )
 
 FLOAT = element(np.float32)
@@ -99,12 +98,13 @@ def test_a_row_of_the_shape_class_goes_before_one_for_any(tmp_path: Path) -> Non
 
 
 def test_explanation_shows_a_rows_evidence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PORTABLE_GPU_TUNING", str(tmp_path / "t.json"))
-    store(user_file(), [row(POLICY, "square")])
+    path = tmp_path / "t.json"
+    monkeypatch.setenv("PORTABLE_GPU_TUNING", str(path))
+    store(path, [row(POLICY, "square")])
     tuned = pg.explain("gemm", 1024, 1024, 1024, target="cpu")
     assert tuned.policy["chunk"] == 128
     assert tuned.details["shape class"] == "square"
-    for part in (str(user_file()), "speed_up 1.5", "1 ms by formula"):
+    for part in (str(path), "speed_up 1.5", "1 ms by formula"):
         assert part in str(tuned)
     assert not pg.explain("gemm", 8192, 256, 256, target="cpu").evidence
 

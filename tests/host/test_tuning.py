@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pytest
@@ -15,8 +18,8 @@ import pytest
 from portable_gpu.dtypes import Element, element
 from portable_gpu.errors import PolicyError
 from portable_gpu.targets import Target, example_target
-from portable_gpu.tuning.policy import Policy
-from portable_gpu.tuning.table import TuningTable
+from portable_gpu.tuning.policy import Policy, Range
+from portable_gpu.tuning.table import TuningTable, read_rows
 
 TARGET = example_target("gcn")
 FLOAT = element(np.float32)
@@ -26,8 +29,8 @@ FLOAT = element(np.float32)
 class TilePolicy(Policy):
     """A small policy with one limit."""
 
-    tile: int
-    unroll: int = 1
+    tile: Annotated[int, Range(0, 1 << 20)]
+    unroll: Annotated[int, Range(0, 64)] = 1
 
     @classmethod
     def default(cls, target: Target, elem: Element) -> TilePolicy:
@@ -167,3 +170,114 @@ def test_policy_round_trip() -> None:
     assert TilePolicy.from_dict({"tile": 32}) == TilePolicy(32)  # from before there was unroll
     with pytest.raises(PolicyError, match="fields missing or unknown: tile, width"):
         TilePolicy.from_dict({"width": 3, "unroll": 1})
+
+
+_STORER = """
+import sys
+from pathlib import Path
+from portable_gpu.tuning.store import store
+
+own = {"device": sys.argv[2], "element": "f32", "shape_class": "any", "policy": {"tile": 16}}
+for number in range(20):
+    store(Path(sys.argv[1]), [{"kernel": f"kernel {number}", **own}])
+"""
+
+
+def test_processes_that_store_at_once_lose_no_row(tmp_path: Path) -> None:
+    path = tmp_path / "tuning" / "t.json"
+    names = ("first", "second", "third", "fourth")
+    storers = [
+        subprocess.Popen(
+            [sys.executable, "-c", _STORER, str(path), name], stderr=subprocess.PIPE, text=True
+        )
+        for name in names
+    ]
+    for storer in storers:
+        _, errors = storer.communicate(timeout=60)
+        assert storer.returncode == 0, errors
+    found = {(row["device"], row["kernel"]) for row in read_rows(path)}
+    assert len(found) == 20 * len(names)
+
+
+# -- files of others
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = table_file(tmp_path / "t.json", row(16))
+    path.chmod(0o600)
+    monkeypatch.setenv("PORTABLE_GPU_TUNING", str(path))
+    return path
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes of Unix")
+@pytest.mark.parametrize("mode", [0o660, 0o602])
+def test_a_file_that_others_may_write_is_ignored(own: Path, mode: int) -> None:
+    own.chmod(mode)
+    with pytest.warns(UserWarning, match="chmod go-w"):
+        assert choose(TuningTable.load()) == 64
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can give away")
+def test_a_file_of_somebody_else_is_ignored(own: Path) -> None:
+    os.chown(own, 12345, 12345)
+    with pytest.warns(UserWarning, match="belongs to another user"):
+        assert choose(TuningTable.load()) == 64
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes of Unix")
+def test_what_is_no_file_of_sane_size_is_ignored_at_once(own: Path) -> None:
+    own.unlink()
+    os.mkfifo(own)
+    with pytest.warns(UserWarning, match="no regular file"):
+        assert choose(TuningTable.load()) == 64
+    own.unlink()
+    own.touch(0o600)
+    os.truncate(own, 6 << 30)
+    with pytest.warns(UserWarning, match="bytes, more than"):
+        assert choose(TuningTable.load()) == 64
+
+
+def test_a_link_to_an_own_file_counts(own: Path) -> None:
+    own.rename(own.with_name("kept elsewhere.json"))
+    own.symlink_to("kept elsewhere.json")
+    assert choose(TuningTable.load()) == 16
+
+
+_WITHOUT_HOME = """
+import os, sys, warnings
+import portable_gpu.tuning.table as table
+
+if os.geteuid() == 0:
+    os.setgid(54321)
+    os.setuid(54321)
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    table.TuningTable.load()
+print(table.user_file(), len(caught), *(one.message for one in caught))
+"""
+
+
+def without_home(**changes: str) -> str:
+    names = ("HOME", "XDG_CONFIG_HOME", "PORTABLE_GPU_TUNING")
+    environment = {k: v for k, v in os.environ.items() if k not in names} | changes
+    return subprocess.run(
+        [sys.executable, "-c", _WITHOUT_HOME],
+        env=environment, check=True, capture_output=True, text=True, timeout=60,
+    ).stdout  # fmt: skip
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can be anybody")
+def test_a_user_without_a_home_has_no_file() -> None:
+    assert without_home() == "None 0\n"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes of Unix")
+def test_a_folder_that_cannot_be_read_costs_one_warning(tmp_path: Path) -> None:
+    closed = tmp_path / "config"
+    closed.mkdir(mode=0)
+    for above in (tmp_path, *tmp_path.parents[:2]):
+        above.chmod(above.stat().st_mode | 0o055)
+    found = without_home(XDG_CONFIG_HOME=str(closed))
+    assert " 1 " in found
+    assert "Permission denied" in found

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 from portable_gpu.dtypes import Element
 from portable_gpu.errors import PolicyError
 from portable_gpu.targets import Target
-from portable_gpu.tuning.policy import Policy
+from portable_gpu.tuning.policy import Policy, Range
 
 #: Bytes of a line of local memory: the matrix unit's widest swizzle.
 LINE = 128
@@ -38,12 +38,12 @@ class WgmmaPolicy(Policy):
             by 16 bytes.
     """
 
-    consumers: int
-    blocks: int
-    tile_n: int
-    stages: int
-    band: int = 8
-    flush: int = 0
+    consumers: Annotated[int, Range(1, 7)]
+    blocks: Annotated[int, Range(1, 8)]
+    tile_n: Annotated[int, Range(64, 256)]
+    stages: Annotated[int, Range(3, 64)]
+    band: Annotated[int, Range(1, 1024)] = 8
+    flush: Annotated[int, Range(0, 1024)] = 0
     bulk: bool = True
 
     @property
@@ -138,11 +138,7 @@ class WgmmaPolicy(Policy):
         local = self.local_bytes(elem)
         return {
             "the target's matrix units are fed by warpgroups": target.matrix_units == "wgmma",
-            "consumers is 1 to 7": 1 <= self.consumers <= 7,
-            "blocks is at least 1": self.blocks >= 1,
             "tile_n is 64, 128, 192 or 256": self.tile_n in (64, 128, 192, 256),
-            "stages is at least 3": self.stages >= 3,
-            "band is at least 1": self.band >= 1,
             "the target's copy engine can be told of tensors": not self.bulk or target.tensor_maps,
             "boxes have at most 256 lines": not self.bulk or max(self.tile_m, self.tile_n) <= 256,
             f"the sums ({sums} registers) leave 24 of {share}": sums + 24 <= share,
@@ -163,12 +159,12 @@ class MmaPolicy(Policy):
         band: Tile rows that are walked together, for the cache's sake.
     """
 
-    warps_m: int
-    warps_n: int
-    blocks: int
-    pairs: int
-    stages: int
-    band: int = 8
+    warps_m: Annotated[int, Range(1, 32)]
+    warps_n: Annotated[int, Range(1, 32)]
+    blocks: Annotated[int, Range(1, 8)]
+    pairs: Annotated[int, Range(1, 16)]
+    stages: Annotated[int, Range(3, 64)]
+    band: Annotated[int, Range(1, 1024)] = 8
 
     flush = 0
 
@@ -225,14 +221,10 @@ class MmaPolicy(Policy):
 
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
         """Every condition that the kernel relies on."""
-        sizes = (self.warps_m, self.warps_n, self.blocks, self.pairs, self.band)
-        if min(sizes) < 1:
-            return {f"sizes are at least 1 (they are {sizes})": False}
         sums = 16 * self.blocks * self.pairs
         local, lines = self.local_bytes(elem), self.copiers // 8
         return {
             "the target has matrix units": target.matrix_units != "",
-            "stages is at least 3": self.stages >= 3,
             "blocks is even": self.blocks % 2 == 0,
             f"a group ({self.group_size}) has at most {target.max_work_group_size} work-items": (
                 self.group_size <= target.max_work_group_size
@@ -261,12 +253,12 @@ class MfmaPolicy(Policy):
         band: Tile rows that are walked together, for the cache's sake.
     """
 
-    waves_m: int
-    waves_n: int
-    wave_m: int
-    wave_n: int
-    buffers: int
-    band: int = 8
+    waves_m: Annotated[int, Range(1, 32)]
+    waves_n: Annotated[int, Range(1, 32)]
+    wave_m: Annotated[int, Range(32, 256)]
+    wave_n: Annotated[int, Range(32, 256)]
+    buffers: Annotated[int, Range(1, 2)]
+    band: Annotated[int, Range(1, 1024)] = 8
 
     flush = 0
 
@@ -324,15 +316,11 @@ class MfmaPolicy(Policy):
 
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
         """Every condition that the kernel relies on."""
-        sizes = (self.waves_m, self.waves_n, self.wave_m, self.wave_n, self.band)
-        if min(sizes) < 1:
-            return {f"sizes are at least 1 (they are {sizes})": False}
         sums = self.wave_m * self.wave_n // LANES * (2 if elem.real == "double" else 1)
         local, rows = self.local_bytes(elem), self.copiers * 16 // LINE
         return {
             "the target's matrix units are fed by wavefronts": target.matrix_units == "mfma",
             "wave_m and wave_n are multiples of 32": self.wave_m % 32 == self.wave_n % 32 == 0,
-            "buffers is 1 or 2": self.buffers in (1, 2),
             f"a group ({self.group_size}) has at most {target.max_work_group_size} work-items": (
                 self.group_size <= target.max_work_group_size
             ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import Any
+from typing import Annotated, Any
 
 import pyopencl as cl
 
@@ -28,7 +28,7 @@ from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.program import Launch
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
-from portable_gpu.tuning.policy import Policy
+from portable_gpu.tuning.policy import Policy, Range
 from portable_gpu.tuning.table import Choice, TuningTable
 
 #: Bytes of scratch that one call may use: a third each for A, B and unfinished sums.
@@ -73,12 +73,12 @@ class PackedPolicy(Policy):
         chunk: Steps of a panel that one work-item packs.
     """
 
-    vector: int
-    item_m: int
-    item_n: int
-    depth: int
-    block_m: int
-    chunk: int
+    vector: Annotated[int, Range(2, 16)]
+    item_m: Annotated[int, Range(1, 32)]
+    item_n: Annotated[int, Range(2, 256)]
+    depth: Annotated[int, Range(8, 1 << 14)]
+    block_m: Annotated[int, Range(1, 4096)]
+    chunk: Annotated[int, Range(4, 1 << 16)]
 
     @classmethod
     def default(cls, target: Target, elem: Element) -> PackedPolicy:
@@ -117,11 +117,10 @@ class PackedPolicy(Policy):
 
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
         """What the kernels rely on."""
-        sums = self.item_m * self.item_n // max(1, self.vector) * elem.components
+        sums = self.item_m * self.item_n // self.vector * elem.components
         return {
             "vector is 2, 4, 8 or 16": self.vector in (2, 4, 8, 16),
-            "item_n is a multiple of vector": self.item_n > 0 and self.item_n % self.vector == 0,
-            "sizes are positive": min(self.item_m, self.depth, self.block_m, self.chunk) > 0,
+            "item_n is a multiple of vector": self.item_n % self.vector == 0,
             "chunk is a multiple of 4": self.chunk % 4 == 0,
             f"sums fit {registers(target)} vector registers": sums < 2 * registers(target),
         }

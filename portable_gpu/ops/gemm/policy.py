@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 from portable_gpu.codegen.operators import SCALAR_BYTES
 from portable_gpu.dtypes import Element
 from portable_gpu.targets import Target
-from portable_gpu.tuning.policy import Policy
+from portable_gpu.tuning.policy import Policy, Range
 
 
 @dataclass(frozen=True)
@@ -35,20 +35,20 @@ class GemmPolicy(Policy):
         band: Tile rows that are walked together, for the cache's sake.
     """
 
-    tile_m: int
-    tile_n: int
-    tile_k: int
-    item_m: int
-    item_n: int
-    lanes_m: int
-    lanes_n: int
-    vector: int = 1
-    buffers: int = 1
+    tile_m: Annotated[int, Range(1, 1024)]
+    tile_n: Annotated[int, Range(1, 1024)]
+    tile_k: Annotated[int, Range(1, 256)]
+    item_m: Annotated[int, Range(1, 64)]
+    item_n: Annotated[int, Range(1, 64)]
+    lanes_m: Annotated[int, Range(1, 1024)]
+    lanes_n: Annotated[int, Range(1, 1024)]
+    vector: Annotated[int, Range(1, 4)] = 1
+    buffers: Annotated[int, Range(1, 2)] = 1
     prefetch: bool = False
     prefetch_local: bool = False
-    unroll: int = 1
+    unroll: Annotated[int, Range(1, 64)] = 1
     repack: bool = False
-    band: int = 8
+    band: Annotated[int, Range(1, 1024)] = 8
 
     @property
     def group_size(self) -> int:
@@ -175,16 +175,12 @@ class GemmPolicy(Policy):
 
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
         """Every condition that the kernel relies on."""
-        sizes = (
-            self.tile_m, self.tile_n, self.tile_k, self.item_m, self.item_n,
-            self.lanes_m, self.lanes_n, self.unroll, self.band,
-        )  # fmt: skip
-        if min(sizes) < 1:
-            return {f"sizes are at least 1 (they are {sizes})": False}
         group = self.group_size
         sums = self.item_m * self.item_n * value_words(elem)
         return {
-            "buffers is 1 or 2": self.buffers in (1, 2),
+            "straight code has at most 4096 multiply-adds": (
+                self.unroll * self.item_m * self.item_n <= 4096
+            ),
             "vector is 1, 2 or 4": self.vector in (1, 2, 4),
             "vector is 1 for complex elements": self.vector == 1 or not elem.complex,
             "lanes_m * item_m divides tile_m": self.tile_m % (self.lanes_m * self.item_m) == 0,
@@ -206,7 +202,6 @@ class GemmPolicy(Policy):
             f"the sums ({sums} registers) leave a third of {target.registers}": (
                 3 * sums <= 2 * target.registers
             ),
-            "tile_m and tile_n are at most 1024": max(self.tile_m, self.tile_n) <= 1024,
         }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyopencl as cl
@@ -18,7 +18,7 @@ from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.program import BUFFER, INT, LONG, UINT
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
-from portable_gpu.tuning.policy import Policy
+from portable_gpu.tuning.policy import Policy, Range
 from portable_gpu.tuning.table import Choice, TuningTable
 
 #: The most rows, or columns, of C.
@@ -37,10 +37,10 @@ class SkinnyPolicy(Policy):
         groups_per_unit: Work-groups for each compute unit that are wanted at least.
     """
 
-    warps: int
-    unroll: int
-    blocks: int
-    groups_per_unit: int
+    warps: Annotated[int, Range(1, 32)]
+    unroll: Annotated[int, Range(1, 8)]
+    blocks: Annotated[int, Range(1, 4)]
+    groups_per_unit: Annotated[int, Range(1, 1024)]
 
     @property
     def group_size(self) -> int:
@@ -71,9 +71,6 @@ class SkinnyPolicy(Policy):
         """See :meth:`Policy.limits`."""
         sums = 4 * self.warps * MOST_VECTORS * 16 * self.blocks
         return {
-            "warps, unroll and groups_per_unit are at least 1": (
-                min(self.warps, self.unroll, self.groups_per_unit) >= 1
-            ),
             "blocks is 1, 2 or 4": self.blocks in (1, 2, 4),
             "the group is within the device's limit": self.group_size <= target.max_work_group_size,
             "local memory holds the sums": sums <= target.static_local_mem,

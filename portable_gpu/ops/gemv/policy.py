@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from portable_gpu.dtypes import Element
 from portable_gpu.targets import Target
-from portable_gpu.tuning.policy import Policy
+from portable_gpu.tuning.policy import Policy, Range
 
 
 def real_bytes(elem: Element) -> int:
@@ -56,14 +56,14 @@ class RowPolicy(Policy):
         grain: Bytes of A that are worth a work-group of their own.
     """
 
-    group_size: int
-    long_group_size: int
-    vector: int
-    lanes: int
-    rows: int
-    unroll: int
-    groups_per_unit: int
-    grain: int
+    group_size: Annotated[int, Range(1, 1024)]
+    long_group_size: Annotated[int, Range(1, 1024)]
+    vector: Annotated[int, Range(1, 16)]
+    lanes: Annotated[int, Range(1, 1024)]
+    rows: Annotated[int, Range(1, 32)]
+    unroll: Annotated[int, Range(1, 32)]
+    groups_per_unit: Annotated[int, Range(1, 1024)]
+    grain: Annotated[int, Range(1, 1 << 30)]
 
     @classmethod
     def default(cls, target: Target, elem: Element) -> RowPolicy:
@@ -110,9 +110,9 @@ class RowPolicy(Policy):
             ),
             "groups are 1 on the CPU path": max(groups) == 1 or not target.is_cpu,
             "lanes are within a sub-group": self.lanes <= target.subgroup_size,
+            "rows * unroll is at most 128": self.rows * self.unroll <= 128,
             "a vector has at most 16 components": self.vector * elem.components <= 16,
             "local memory holds the sums": target.is_cpu or 2 * sums <= target.local_mem_size,
-            "groups_per_unit and grain are positive": min(self.groups_per_unit, self.grain) >= 1,
         }
 
 
@@ -131,14 +131,14 @@ class ColumnPolicy(Policy):
         grain: Bytes of A that are worth a work-group of their own.
     """
 
-    group_size: int
-    vector: int
-    lanes: int
-    rows: int
-    unroll: int
-    block_bytes: int
-    groups_per_unit: int
-    grain: int
+    group_size: Annotated[int, Range(1, 1024)]
+    vector: Annotated[int, Range(1, 16)]
+    lanes: Annotated[int, Range(1, 1024)]
+    rows: Annotated[int, Range(1, 32)]
+    unroll: Annotated[int, Range(1, 32)]
+    block_bytes: Annotated[int, Range(0, 1 << 18)]
+    groups_per_unit: Annotated[int, Range(1, 1024)]
+    grain: Annotated[int, Range(1, 1 << 30)]
 
     @classmethod
     def default(cls, target: Target, elem: Element) -> ColumnPolicy:
@@ -178,8 +178,8 @@ class ColumnPolicy(Policy):
             == 0,
             "group_size is 1 on the CPU path": self.group_size == 1 or not target.is_cpu,
             "lanes are within the group": self.lanes <= self.group_size,
+            "rows * unroll is at most 128": self.rows * self.unroll <= 128,
             "a vector has at most 16 components": self.vector * elem.components <= 16,
             "local memory holds the sums": target.is_cpu or sums <= target.local_mem_size,
             "a CPU's block holds a step": not target.is_cpu or self.block_bytes >= block,
-            "groups_per_unit and grain are positive": min(self.groups_per_unit, self.grain) >= 1,
         }

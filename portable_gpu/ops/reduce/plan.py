@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import pyopencl as cl
 
@@ -17,7 +17,7 @@ from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.program import BUFFER, LONG, UINT
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
-from portable_gpu.tuning.policy import Policy
+from portable_gpu.tuning.policy import Policy, Range
 from portable_gpu.tuning.table import Choice
 
 
@@ -35,13 +35,13 @@ class ReducePolicy(Policy):
         column_lanes: Work-items of a group side by side along the columns; more where rows are few.
     """
 
-    group_size: int
-    vector_bytes: int
-    unroll: int
-    groups_per_unit: int
-    work_per_group: int
-    column_bytes: int
-    column_lanes: int
+    group_size: Annotated[int, Range(1, 1024)]
+    vector_bytes: Annotated[int, Range(1, 256)]
+    unroll: Annotated[int, Range(1, 32)]
+    groups_per_unit: Annotated[int, Range(1, 1024)]
+    work_per_group: Annotated[int, Range(1, 1 << 30)]
+    column_bytes: Annotated[int, Range(1, 1 << 16)]
+    column_lanes: Annotated[int, Range(1, 1024)]
 
     @classmethod
     def default(cls, target: Target, elem: Element) -> ReducePolicy:
@@ -78,7 +78,6 @@ class ReducePolicy(Policy):
             "local memory holds an accumulator of 64 bytes for each work-item": (
                 target.is_cpu or 64 * size <= target.local_mem_size
             ),
-            "unroll is positive": self.unroll >= 1,
         }
 
 

@@ -1,0 +1,56 @@
+"""The driver's compiler, without what pyopencl adds: a cache of its own, and warnings.
+
+pyopencl warns of every log that is not empty, and some drivers always write one.  The filters of
+:mod:`warnings` belong to the whole process, so they cannot be changed for the length of a build.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import pyopencl as cl
+import pyopencl._cl
+
+from portable_gpu import folders
+
+
+class CompilerError(Exception):
+    """The driver refused; the message is its own, with its log."""
+
+
+def compiled(
+    context: cl.Context, device: cl.Device, content: str | bytes, options: Sequence[str] = ()
+) -> cl.Program:
+    """The program of OpenCL text, or of a binary.
+
+    Raises:
+        CompilerError: The driver refused it.
+    """
+    _spare_pyopencl_its_cache()
+    more = os.environ.get("PYOPENCL_BUILD_OPTIONS", "").split()
+    try:
+        if isinstance(content, str):
+            program = pyopencl._cl._Program(context, content)
+        else:
+            program = pyopencl._cl._Program(context, [device], [content])
+    except cl.Error as error:
+        raise CompilerError(str(error)) from error
+    try:
+        program._build(options=" ".join([*options, *more]).encode(), devices=None)
+    except cl.Error as error:
+        log = program.get_build_info(device, cl.program_build_info.LOG)
+        raise CompilerError(f"{error}\n{log}") from error
+    return cl.Program(program)
+
+
+@cache
+def _spare_pyopencl_its_cache() -> None:
+    """Where pyopencl cannot keep what it makes for each kernel, tell it not to: else it raises."""
+    home = os.environ.get("XDG_CACHE_HOME")
+    own = folders.cache_folder()
+    cache_home = Path(home) if home else own and own.parent
+    if cache_home is None or not folders.has_room(cache_home / "pytools"):
+        cl._PYOPENCL_NO_CACHE = True

@@ -1,0 +1,54 @@
+"""A folder for PoCL to keep what it compiles in: it aborts where it has none."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+from functools import cache
+from pathlib import Path
+
+from portable_gpu import folders
+
+_VARIABLE = "POCL_CACHE_DIR"
+
+
+@cache
+def cache_variable() -> dict[str, str] | None:
+    """What to set before PoCL lists its devices, so that it has a folder which it can write.
+
+    Nothing where its own will do.  Else a private folder, which goes when the process ends: no
+    loss, for this library keeps programs itself.  ``None``, with a warning, where no place is
+    writable at all.
+    """
+    own = _own_folder()
+    if own is not None and folders.has_room(own):
+        return {}
+    instead = folders.temporary_folder()
+    if instead is None:
+        folders.warn_once(
+            "pocl",
+            "PoCL is not used: it needs a folder of its own with some room, and neither its cache "
+            f"folder ({own}) nor one for temporary files can be written.  {_VARIABLE}=FOLDER or "
+            "TMPDIR=FOLDER names one that can",
+        )
+        return None
+    atexit.register(_remove, instead, os.getpid())
+    return {_VARIABLE: str(instead)}
+
+
+def _own_folder() -> Path | None:
+    """Where PoCL goes by itself; ``None`` for /tmp/pocl, a name that anybody may take first."""
+    environ = os.environ
+    if environ.get(_VARIABLE):
+        return Path(environ[_VARIABLE])
+    if environ.get("XDG_CACHE_HOME"):
+        return Path(environ["XDG_CACHE_HOME"], "pocl", "kcache")
+    if environ.get("HOME"):
+        return Path(environ["HOME"], ".cache", "pocl", "kcache")
+    return None
+
+
+def _remove(folder: Path, process: int) -> None:
+    if os.getpid() == process:  # and not in one that was forked off
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,119 @@
+"""Where folders cannot be written, or there is no home: one warning, and calls work."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import portable_gpu as pg
+from portable_gpu.errors import DeviceNotFoundError
+from portable_gpu.runtime import devices
+
+_NOBODY = 54321  # no entry in the password database
+_SUM = """
+import os, sys
+import numpy as np
+import portable_gpu as pg
+import pyopencl as cl
+
+assert pg.sum(np.ones(1000, np.float32)) == 1000
+assert pg.sum(np.ones((40, 50), np.float32), axis=0).sum() == 2000
+print(os.environ.get("POCL_CACHE_DIR"), pg.default_engine().device.platform.name)
+"""
+
+
+def as_nobody() -> list[str]:
+    """The start of a command line whose process may read everything, and write what is its own."""
+    if os.geteuid() != 0:
+        return []
+    if shutil.which("setpriv") is None:
+        pytest.skip("root can write everywhere, and there is no setpriv to be somebody else")
+    caps = "+dac_read_search"  # the interpreter may lie in root's home
+    prefix = [
+        "setpriv", f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups",
+        f"--inh-caps={caps}", f"--ambient-caps={caps}",
+    ]  # fmt: skip
+    if subprocess.run([*prefix, "true"], capture_output=True).returncode:
+        pytest.skip("setpriv may not change the user here")
+    return prefix
+
+
+def run(folder: Path, prefix: list[str], **changes: str | None) -> tuple[str, list[str]]:
+    """What a sum prints, and its warnings, with variables changed (``None``: not set)."""
+    without = {"PORTABLE_GPU_CACHE", "PORTABLE_GPU_TUNING", "POCL_CACHE_DIR", "XDG_CACHE_HOME"}
+    names = {**dict.fromkeys(without), **changes}
+    environment = {k: v for k, v in os.environ.items() if k not in names}
+    environment |= {k: v for k, v in names.items() if v is not None}
+    environment["PYTHONPATH"] = str(Path(pg.__file__).parents[1])
+    done = subprocess.run(
+        [*prefix, sys.executable, "-B", "-W", "always", "-c", _SUM],
+        cwd=folder, env=environment, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout, [line for line in done.stderr.splitlines() if "Warning:" in line]
+
+
+@pytest.fixture
+def closed(tmp_path: Path) -> Path:
+    """A folder that may be read, and not written."""
+    folder = tmp_path / "home"
+    folder.mkdir(mode=0o555)
+    for above in (tmp_path, *tmp_path.parents[:2]):
+        above.chmod(above.stat().st_mode | 0o055)
+    return folder
+
+
+def test_home_that_cannot_be_written(closed: Path) -> None:
+    _, warnings = run(closed, as_nobody(), HOME=str(closed))
+    assert len(warnings) == 1
+    assert "compiled programs are not kept" in warnings[0]
+
+
+def test_no_home_and_no_entry_in_the_password_database(closed: Path) -> None:
+    prefix = as_nobody()
+    if not prefix:
+        pytest.skip("only root can be a user without an entry")
+    _, warnings = run(closed, prefix, HOME=None)
+    assert len(warnings) == 1
+    assert "no home folder" in warnings[0]
+
+
+def test_temporary_folder_that_cannot_be_written(closed: Path, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    if os.geteuid() == 0:
+        os.chown(own, _NOBODY, _NOBODY)
+    _, warnings = run(closed, as_nobody(), HOME=str(own), TMPDIR=str(closed))
+    assert not warnings
+    assert list((own / ".cache" / "portable_gpu" / "programs").iterdir())
+    assert (own / ".cache" / "portable_gpu" / "programs").stat().st_mode & 0o777 == 0o700
+
+
+def test_private_folders_go_when_the_process_ends(closed: Path, tmp_path: Path) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    temporary.chmod(0o777)
+    run(closed, as_nobody(), HOME=str(closed), TMPDIR=str(temporary))
+    assert not list(temporary.iterdir())
+
+
+def test_no_writable_place_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {device.platform.name for _, device in devices._enumerate()}
+    if names != {"Portable Computing Language"}:
+        pytest.skip("PoCL is not the only platform")
+    devices.cache_variable.cache_clear()
+    monkeypatch.setattr("portable_gpu.runtime.pocl_cache._own_folder", lambda: None)
+    monkeypatch.setattr("portable_gpu.folders.temporary_folder", lambda: None)
+    try:
+        with (
+            pytest.warns(UserWarning, match="POCL_CACHE_DIR=FOLDER"),
+            pytest.raises(DeviceNotFoundError, match="Portable Computing Language"),
+        ):
+            devices.choose_device()
+    finally:
+        devices.cache_variable.cache_clear()

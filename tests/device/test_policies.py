@@ -1,0 +1,92 @@
+"""What the limits of a policy let pass gives right results, in bounded time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import portable_gpu as pg
+from portable_gpu.dtypes import element
+from portable_gpu.errors import PolicyError
+from portable_gpu.ops.gemm.packed import PackedPolicy
+from portable_gpu.ops.gemv.policy import ColumnPolicy, RowPolicy
+from portable_gpu.ops.reduce.plan import ReducePolicy
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.targets import Target
+from portable_gpu.tuning.policy import Policy, _hints
+from portable_gpu.tuning.table import Choice, TuningTable
+
+A = np.random.default_rng(4).integers(-3, 4, (130, 517)).astype(np.float32)
+X = np.random.default_rng(5).integers(-3, 4, 517).astype(np.float32)
+B = np.random.default_rng(6).integers(-3, 4, (517, 70)).astype(np.float32)
+CASES = (ReducePolicy, RowPolicy, ColumnPolicy, PackedPolicy)
+
+
+class Only(TuningTable):
+    """A table with one policy for its kernel, whatever the problem."""
+
+    def __init__(self, policy: Policy) -> None:
+        super().__init__([])
+        self.policy, self.used = policy, False
+
+    def choose(
+        self,
+        kernel: str,
+        policy_type: type[Any],
+        target: Target,
+        elem: Any,
+        shape_class: str = "any",
+        default: Any = None,
+    ) -> Choice[Any]:
+        if policy_type is not type(self.policy):
+            return super().choose(kernel, policy_type, target, elem, shape_class, default)
+        self.used = True
+        return Choice(self.policy, "a test")
+
+
+def extremes(cls: type[Policy], target: Target) -> Iterator[Policy]:
+    """The default with one field at an end of its range, or at an odd number; what fits."""
+    default = cls.default(target, element(np.float32))
+    for name, hint in _hints(cls).items():
+        (bounds,) = hint.__metadata__
+        for value in {bounds.least, 7, bounds.most}:
+            policy = replace(default, **{name: value})
+            try:
+                policy.check(target, element(np.float32))
+            except PolicyError:
+                continue
+            yield policy
+
+
+def results(cls: type[Policy], engine: Engine) -> Iterator[tuple[Any, Any]]:
+    if cls is ReducePolicy:
+        yield pg.sum(A, axis=0, engine=engine), A.sum(axis=0)
+        yield pg.sum(A, axis=1, engine=engine), A.sum(axis=1)
+    elif cls is RowPolicy:
+        yield pg.gemv(A, X, engine=engine), A @ X
+    elif cls is ColumnPolicy:
+        yield pg.gemv(A.T, X[:130], engine=engine), A.T @ X[:130]
+    else:
+        yield pg.matmul(A, B, engine=engine), A @ B
+
+
+@pytest.mark.parametrize("cls", CASES, ids=lambda cls: cls.__name__)
+def test_extremes(cls: type[Policy], engine: Engine) -> None:
+    if not engine.target.is_cpu:
+        pytest.skip("a sample for the CPU's kernels")
+    count = 0
+    for policy in extremes(cls, engine.target):
+        table = Only(policy)
+        own = Engine(engine.device, table=table, caller=False)
+        begin = time.monotonic()
+        for found, expected in results(cls, own):
+            np.testing.assert_array_equal(found, expected, err_msg=str(policy))
+        assert table.used
+        assert time.monotonic() - begin < 60, policy
+        count += 1
+    assert count >= 5

@@ -1,0 +1,120 @@
+"""Compiling ahead, and the one line that says that a call is compiling."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import portable_gpu as pg
+from portable_gpu.errors import ArgumentError, DTypeError
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.program import ProgramCache
+
+
+def test_calls_find_their_programs(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PORTABLE_GPU_CACHE", str(tmp_path))
+    first = Engine(engine.device, caller=False)
+    done = first.warm_up("sum", sizes=[300, 200])
+    assert done.programs == len(first.programs) >= 1
+    assert done.seconds > 0
+    assert first.warm_up("sum", sizes=[300, 200]).programs == 0
+
+    def no_build(*_: object) -> None:
+        raise AssertionError("it was to be on disk")
+
+    monkeypatch.setattr(ProgramCache, "_build", no_build)
+    later = Engine(engine.device, caller=False)
+    x = np.ones((300, 200), np.float32)
+    assert pg.sum(x, engine=later) == 60000
+    assert (pg.sum(x, axis=0, engine=later) == 300).all()
+    later.warm_up("sum", sizes=[300, 200])
+    assert len(later.programs) == done.programs
+
+
+def test_products_and_pairs(engine: Engine) -> None:
+    engine.warm_up("gemm", sizes=[40, 50, 60])
+    engine.warm_up("gemv", sizes=[40, 50], dtypes=[np.float32])
+    engine.warm_up("dot", sizes=[500])
+
+
+def test_what_it_refuses(engine: Engine) -> None:
+    with pytest.raises(ArgumentError, match="no operation 'summ'; there are: all, any"):
+        engine.warm_up("summ")
+    with pytest.raises(ArgumentError, match="gemm takes 3 sizes"):
+        engine.warm_up("gemm", sizes=[3, 4])
+    with pytest.raises(ArgumentError, match="name one"):
+        engine.warm_up("sum", "max", sizes=[3])
+    with pytest.raises(ArgumentError, match="each above 0"):
+        engine.warm_up("sum", sizes=[0])
+    with pytest.raises(DTypeError, match="float33"):
+        engine.warm_up("sum", dtypes=["float33"])
+
+
+def test_command(tmp_path: Path) -> None:
+    pytest.importorskip("typer")
+    command = "import sys; from portable_gpu.cli import main; sys.exit(main())"
+    done = subprocess.run(
+        [sys.executable, "-c", command, "warm-up", "sum", "300", "200"],
+        env=os.environ | {"PORTABLE_GPU_CACHE": str(tmp_path)},
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "programs in" in done.stdout
+    assert f"kept in {tmp_path}" in done.stdout.replace("\n", "")
+    assert any(tmp_path.iterdir())
+
+
+_SLOW = """
+import threading, time
+from portable_gpu.runtime import notice
+
+notice.PATIENCE = 0.2
+for _ in range(4):
+    with notice.compiling("a device", True):
+        time.sleep(0.15)
+with notice.compiling("a device", True):
+    time.sleep(0.4)
+time.sleep(0.1)
+assert threading.active_count() == 1
+"""
+
+
+def on_terminal(script: str) -> str:
+    """What a script writes to a terminal."""
+    pty = pytest.importorskip("pty")
+    leader, follower = pty.openpty()
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=follower, stderr=follower)
+    os.close(follower)
+    written = b""
+    while True:
+        try:
+            part = os.read(leader, 4096)
+        except OSError:  # the other side is closed
+            break
+        if not part:
+            break
+        written += part
+    os.close(leader)
+    assert process.wait(60) == 0, written
+    return written.decode()
+
+
+def test_one_line_on_a_terminal() -> None:
+    found = on_terminal(_SLOW).splitlines()
+    assert found == ["portable_gpu compiles kernels for a device; they are kept for the next time"]
+
+
+def test_no_line_where_nothing_takes_long() -> None:
+    assert on_terminal(_SLOW.replace("0.2", "20", 1)) == ""
+
+
+def test_no_line_elsewhere() -> None:
+    done = subprocess.run([sys.executable, "-c", _SLOW], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
