@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -10,10 +9,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from portable_gpu.cli.console import Console
+from portable_gpu.cli.files import write_json
+from portable_gpu.cli.options import JSONOption
 from portable_gpu.cli.progress import progress_bar
 from portable_gpu.errors import PortableGPUError
 from portable_gpu.isa import Compilers, Job, Result, check, find_compilers, jobs, select
@@ -44,9 +45,7 @@ def check_isa(
     table: Annotated[
         bool, typer.Option("--table", help="Print the tables of docs/devices.md instead.")
     ] = False,
-    report: Annotated[
-        Path | None, typer.Option("--json", help="Write every figure to a file.", metavar="FILE")
-    ] = None,
+    report: JSONOption = None,
     workers: Annotated[
         int | None, typer.Option("--jobs", "-j", min=1, help="Compilers at a time.")
     ] = None,
@@ -56,7 +55,7 @@ def check_isa(
     Fails on scratch memory, spills, another wave size than assumed, too much local memory, too few
     resident waves, and on an inner loop without the instructions it was written for.
     """
-    console = Console(highlight=False, stderr=table)
+    console = Console(stderr=table)
     wanted, compilers = select(target or ()), find_compilers()
     skipped = [m for m in compilers.missing.values() if any(w.family == m.family for w in wanted)]
     if skipped and target:
@@ -83,7 +82,7 @@ def check_isa(
             "skipped": [str(one) for one in skipped],
             "results": [to_dict(result) for result in results],
         }
-        report.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        write_json(report, content)
     console.print(f"{len(results) - len(failures)} passed, {len(failures)} failed")
     if failures:
         raise typer.Exit(1)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -22,6 +20,8 @@ from portable_gpu.bench.dispatch import (
 )
 from portable_gpu.bench.report import Report
 from portable_gpu.cli.budget import seconds_of
+from portable_gpu.cli.console import Console
+from portable_gpu.cli.files import write_json
 from portable_gpu.cli.progress import progress_bar
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.errors import ArgumentError, UnsupportedError
@@ -67,7 +67,7 @@ def dispatch(
     output.print(_summary(summary))
     output.print(_table(found.standings))
     if report is not None:
-        report.write_text(json.dumps(found.to_dict(), indent=1) + "\n", encoding="utf-8")
+        write_json(report, found.to_dict())
     if summary.faults or not complete:
         raise typer.Exit(1)
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from portable_gpu.cli.console import Console
 from portable_gpu.errors import PortableGPUError
 from portable_gpu.runtime.devices import (
     CLASS_VARIABLE,
@@ -119,7 +119,7 @@ def _describe_target(target: Target) -> dict[str, Any]:
 
 
 def _show(found: list[DeviceInfo], choice: _Choice) -> None:
-    console = Console(highlight=False)
+    console = Console()
     for entry in found:
         facts = entry.target.facts
         console.print(

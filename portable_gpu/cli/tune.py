@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import time
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 from rich.table import Table
 
 from portable_gpu.cli.budget import seconds_of
+from portable_gpu.cli.console import Console
+from portable_gpu.cli.files import replacing
+from portable_gpu.cli.options import DeviceOption, PlotOption
 from portable_gpu.cli.path import path_of
 from portable_gpu.errors import ArgumentError, PortableGPUError
 from portable_gpu.runtime.engine import Engine
@@ -46,12 +47,8 @@ def tune(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the searches of earlier runs.")
     ] = False,
-    device: Annotated[
-        str | None, typer.Option(help="Device, as PORTABLE_GPU_DEVICE takes it.")
-    ] = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="Draw the searches.", metavar="FILE.png")
-    ] = None,
+    device: DeviceOption = None,
+    plot: PlotOption = None,
 ) -> None:
     """Search policies that beat the formulas here, and store those that are right.
 
@@ -69,7 +66,7 @@ def tune(
     from portable_gpu.tuner.search import Studies, Tuner
 
     deadline = begin + seconds - min(seconds / 4, _CLOSING + (0 if plot is None else _DRAWING))
-    output, status = Console(highlight=False), Console(stderr=True, highlight=False)
+    output, status = Console(), Console(stderr=True)
     output.width = max(output.width, _WIDTH)
     engine = Engine(device)
     every = jobs(
@@ -93,7 +90,8 @@ def tune(
     if plot is not None and done:
         from portable_gpu.tuner.plot import plot_searches
 
-        plot_searches(tuner.done, engine.target.facts.name, plot)
+        with replacing(plot) as file:
+            plot_searches(tuner.done, engine.target.facts.name, file)
     if not complete:
         raise typer.Exit(1)
 

@@ -228,8 +228,8 @@ def test_roofs() -> None:
     assert ROOFS.share(product, 4e-4) == pytest.approx(0.5)
     assert ROOFS.limit(total) == "copy"
     assert ROOFS.share(total, 0.08) == pytest.approx(0.5)
-    assert ROOFS.flops("complex128") == 1e12
-    assert ROOFS.flops("float16") == 1e13
+    assert ROOFS.flops(Case("sum", (10,), "complex128")) == 1e12
+    assert ROOFS.flops(Case("sum", (10,), "float16")) == 1e13
 
 
 def test_roofs_are_the_highest_that_was_reached() -> None:
