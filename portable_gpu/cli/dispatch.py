@@ -45,7 +45,7 @@ def dispatch(
     Raises:
         ArgumentError: ``dtype`` or ``budget`` cannot be.
         UnsupportedError: The device lacks the dtype.
-        Exit: A choice takes twice the time of the best by hand, or the run was interrupted.
+        Exit: A choice takes twice the time of the best by hand, or no product was timed.
     """
     deadline = time.monotonic() + seconds_of(budget)
     elem = element(dtype_of(dtype))
@@ -59,6 +59,8 @@ def dispatch(
     options += [] if device is None else ["--device", device]
     found = Report(engine, [], TURNS, ["bench", "dispatch", *options], device)
     complete = _run(Contest(engine, cases), cases, deadline, found.standings, status)
+    if not complete and not found.standings:
+        raise KeyboardInterrupt
     if not found.standings:
         status.print("no product was timed")
         raise typer.Exit(1)
@@ -68,7 +70,9 @@ def dispatch(
     output.print(_table(found.standings))
     if report is not None:
         write_json(report, found.to_dict())
-    if summary.faults or not complete:
+    if not complete:
+        raise KeyboardInterrupt
+    if summary.faults:
         raise typer.Exit(1)
 
 
@@ -86,7 +90,7 @@ def _run(
                 found.append(contest.run(case))
                 progress.advance(task)
     except KeyboardInterrupt:
-        status.print(f"interrupted; {len(found)} products were timed")
+        status.print(f"{len(found)} products were timed")
         return False
     return True
 

@@ -93,7 +93,7 @@ def tune(
         with replacing(plot) as file:
             plot_searches(tuner.done, engine.target.facts.name, file)
     if not complete:
-        raise typer.Exit(1)
+        raise KeyboardInterrupt
 
 
 def _run(tuner: Tuner, every: list[Job], deadline: float, status: Console) -> bool:
@@ -116,7 +116,7 @@ def _run(tuner: Tuner, every: list[Job], deadline: float, status: Console) -> bo
         try:
             tuner.run(every, deadline, watch)
         except KeyboardInterrupt:
-            status.print("Interrupted. What was found is stored; --resume goes on from here.")
+            status.print("What was found is stored; --resume goes on from here.")
             return False
     return True
 

@@ -48,9 +48,8 @@ def _times(axes: Any, progress: Progress, study: optuna.Study) -> None:
     axes.plot(slower, [_SLOWER] * len(slower), "^", color="C0", markersize=4, label="above 2")
     axes.plot(failed, [_FAILED] * len(failed), "x", color="C3", markersize=4, label="failed")
     axes.axhline(1.0, color="0.5", linewidth=0.8, label="formula")
-    axes.axhline(
-        progress.relative, color="C2", linestyle="--", label=f"in use: {progress.relative:.3f}"
-    )
+    in_use = f"in use: {progress.relative:.3f}"
+    axes.axhline(progress.relative, color="C2", linestyle="--", label=in_use)
     steps = [t for t in trials if t.user_attrs.get("stored")]
     axes.step(
         [0, *(t.number for t in steps), last],
@@ -65,7 +64,7 @@ def _times(axes: Any, progress: Progress, study: optuna.Study) -> None:
     highest = _FAILED if failed else _SLOWER if slower else axes.get_ylim()[1]
     axes.set_ylim(top=highest + 0.05)
     axes.set_yticks([tick for tick in axes.get_yticks() if lowest <= tick <= min(_MOST, highest)])
-    axes.set_xlim(-0.5, last + 0.5)
+    axes.set_xlim(-1, last + 1)
     axes.legend(fontsize="x-small", loc="upper left", bbox_to_anchor=(1, 1))
 
 
