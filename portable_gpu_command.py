@@ -10,8 +10,8 @@ import signal
 import sys
 from threading import Event, Thread, main_thread
 
-#: Raises KeyboardInterrupt in the main thread, also out of a wait.  Nobody else sends it, and LLVM in
-#: OpenCL implementations, which takes most signals over, leaves it alone.
+#: Raises KeyboardInterrupt in the main thread, also out of a wait.  Nobody else sends it, and
+#: LLVM in OpenCL implementations, which takes most signals over, leaves it alone.
 _RAISED = getattr(signal, "SIGURG", signal.SIGINT)
 
 
@@ -36,7 +36,7 @@ def main() -> int:
 
 
 def _obeys_interrupts() -> bool:
-    """Whether SIGINT is for this process (not in the background of a script), and a thread may take it."""
+    """Whether SIGINT is for us (not in a script's background), and a thread can take it."""
     obeys = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     return obeys and hasattr(signal, "sigwait")
 

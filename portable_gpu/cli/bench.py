@@ -280,10 +280,11 @@ def _ladder_table(ladder: Ladder) -> Table:
     caption = (
         ladder.note if rival is None else f"{ladder.note} In brackets: {rival}'s time over it."
     )
-    table = Table(title=f"{ladder.title}, microseconds", title_justify="left", caption=caption)
+    title = f"{ladder.title}, microseconds"
+    table = Table(title=title, title_justify="left", caption=caption, **TABLE_STYLE)
     table.add_column("rung", no_wrap=True)
     for row in ladder.rows:
-        table.add_column(row.size, justify="right")
+        table.add_column(row.size.replace("x", " x "), justify="right")
     for name in (*ladder.rungs, *ladder.peers):
         table.add_row(name, *(_cell(row.seconds, name, rival) for row in ladder.rows))
     return table

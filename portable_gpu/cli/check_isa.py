@@ -28,8 +28,6 @@ from portable_gpu.isa.report import (
 )
 from portable_gpu.version import __version__
 
-_WIDTH = 170  # of the tables, where the output is no terminal
-
 
 def check_isa(
     operations: Annotated[
@@ -65,13 +63,13 @@ def check_isa(
         console.print(escape(str(one)), soft_wrap=True)
     wanted = tuple(machine for machine in wanted if machine.family not in compilers.missing)
     results = _run(jobs(wanted, operations or (), full), compilers, workers, console)
-    console.width = max(console.width, _WIDTH)
     if verbose:
-        console.print(_table(KERNEL_HEADS, [kernel_row(result) for result in results], 3))
+        for result in results:
+            console.print(escape(_line(kernel_row(result))))
     if table:
         print(markdown(results))
     else:
-        console.print(_table(SUMMARY_HEADS, list(summary(results)), 1))
+        console.print(_table(list(summary(results))))
     failures = [result for result in results if result.problems]
     for result in failures:
         reasons = "; ".join(result.problems)
@@ -108,11 +106,17 @@ def _run(
     return results
 
 
-def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]], names: int) -> Table:
-    """The first ``names`` columns are words, and the others figures."""
-    shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for place, head in enumerate(heads):
-        shown.add_column(head, justify="left" if place < names else "right", no_wrap=True)
+def _line(row: tuple[str, ...]) -> str:
+    """One kernel: which, and what is known of it."""
+    target, kernel, dtype, *figures = row
+    known = zip(KERNEL_HEADS[3:], figures, strict=True)
+    return f"{target} {kernel} {dtype}: {', '.join(f'{head} {one}' for head, one in known if one)}"
+
+
+def _table(rows: list[tuple[str, ...]]) -> Table:
+    shown = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    for place, head in enumerate(SUMMARY_HEADS):
+        shown.add_column(head, justify="right" if place else "left", no_wrap=place == 0)
     for row in rows:
         shown.add_row(*(escape(cell) for cell in row))
     return shown

@@ -20,7 +20,7 @@ from portable_gpu.bench.dispatch import (
 )
 from portable_gpu.bench.report import Report
 from portable_gpu.cli.budget import seconds_of
-from portable_gpu.cli.console import Console
+from portable_gpu.cli.console import TABLE_STYLE, Console
 from portable_gpu.cli.files import write_json
 from portable_gpu.cli.progress import progress_bar
 from portable_gpu.dtypes import dtype_of, element
@@ -105,7 +105,9 @@ def _summary(summary: Distribution) -> str:
 
 
 def _table(found: list[Standing]) -> Table:
-    table = Table(caption="Microseconds of a call in the fastest turn; ratio: choice / best.")
+    table = Table(
+        caption="Microseconds of a call in the fastest turn; ratio: choice / best.", **TABLE_STYLE
+    )
     table.add_column("product", no_wrap=True)
     for heading in ("ratio", "choice us", "best us"):
         table.add_column(heading, justify="right", no_wrap=True)

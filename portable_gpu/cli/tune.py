@@ -13,7 +13,7 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 
 from portable_gpu.cli.budget import seconds_of
-from portable_gpu.cli.console import Console
+from portable_gpu.cli.console import TABLE_STYLE, Console
 from portable_gpu.cli.files import replacing
 from portable_gpu.cli.options import DeviceOption, PlotOption
 from portable_gpu.cli.path import path_of
@@ -27,7 +27,7 @@ from portable_gpu.tuning.table import user_file
 if TYPE_CHECKING:
     from portable_gpu.tuner.search import Tuner
 
-_WIDTH = 130  # columns of the table; a narrower terminal wraps its lines
+_NAMES = 28  # columns of the table for a row's name
 #: Seconds of the budget that are left for the last lines, and for a picture.
 _CLOSING, _DRAWING = 2.0, 6.0
 
@@ -67,14 +67,13 @@ def tune(
 
     deadline = begin + seconds - min(seconds / 4, _CLOSING + (0 if plot is None else _DRAWING))
     output, status = Console(), Console(stderr=True)
-    output.width = max(output.width, _WIDTH)
     engine = Engine(device)
     every = jobs(
         operation, dtype.split(","), shapes, engine.target, engine.table, engine.maps_host_memory
     )
     if not every:
         raise ArgumentError(f"no kernel of {operation} with these shapes takes a policy")
-    output.print(f"{escape(engine.target.facts.name)}: {escape(path_of(engine.target))}")
+    output.print(escape(f"{engine.target.facts.name}: {path_of(engine.target)}"), soft_wrap=True)
     path = user_file()
     with Worker(device) as worker:
         studies = Studies(path.with_suffix(".sqlite3"))
@@ -126,20 +125,20 @@ def _gain(progress: Progress) -> str:
 
 
 def _table(every: list[Job], done: list[Progress]) -> Table:
-    table = Table(caption="Gain: the time by formula over that of the policy in use.")
-    for heading in ("row", "problems"):
-        table.add_column(heading, overflow="fold")
+    table = Table(
+        caption="Gain: the time by formula over that of the policy in use.", **TABLE_STYLE
+    )
+    table.add_column("row, and its problems", width=_NAMES)
     for heading in ("trials", "failed", "gain"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("outcome", overflow="fold")
+    table.add_column("outcome")
     for job in every:
         progress = next(
             (one for one in done if one.job == job), Progress(job, job.current, remark="no time")
         )
         problems = ", ".join(case.size for case in job.cases)
         table.add_row(
-            job.name,
-            problems,
+            f"{escape(job.name)}\n[dim]{escape(problems)}[/dim]",
             str(progress.trials),
             str(progress.failed),
             _gain(progress),
