@@ -22,6 +22,7 @@ _STYLES = {
 }  # fmt: skip
 
 
+_DPI = 120
 Point: TypeAlias = tuple[float, float]
 
 
@@ -47,16 +48,16 @@ def plot_throughput(report: Report, path: Path) -> None:
     }
     figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=len(entries))
     figure.suptitle(f"{_title(report)}: medians and quartiles")
-    figure.savefig(path, dpi=120)
+    figure.savefig(path, dpi=_DPI)
 
 
-def plot_roofline(report: Report, path: Path) -> None:
-    """GFLOP/s by arithmetic intensity, under the measured roofs."""
+def plot_roofline(report: Report, path: Path) -> Any:
+    """GFLOP/s by arithmetic intensity, under the measured roofs; the figure that was drawn."""
     from matplotlib.figure import Figure
 
     if report.roofs is None:
         raise ValueError("a roofline needs roofs")
-    figure = Figure(figsize=(12, 7), layout="constrained")
+    figure = Figure(figsize=(12, 7), layout="constrained", dpi=_DPI)
     axes = figure.add_subplot()
     found: dict[Case, dict[str, Point]] = {}
     for who, case, seconds in _points(report.rows):
@@ -95,7 +96,8 @@ def plot_roofline(report: Report, path: Path) -> None:
     _name_slope(axes, report.roofs.copy.median, reach[0])
     numbers = {points[Ours.name]: str(i) for i, points in enumerate(found.values(), 1)}
     _place_labels(axes, numbers, obstacles)
-    figure.savefig(path, dpi=120)
+    figure.savefig(path, dpi=_DPI)
+    return figure
 
 
 def _draw_roofs(axes: Any, reach: Any, roofs: Roofs, cases: Iterable[Case]) -> list[Point]:

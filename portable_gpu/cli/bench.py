@@ -301,4 +301,4 @@ def _cell(seconds: dict[str, Statistic], name: str, rival: str | None) -> str:
 
 
 def _with_spread(statistic: Statistic, factor: float = 1.0) -> str:
-    return f"{statistic.median * factor:.4g} ±{statistic.spread:.0%}"
+    return f"{statistic.median * factor:.3g} ±{statistic.spread:.0%}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -179,7 +180,11 @@ def test_command(engine: Engine, tmp_path: Path, capsys: pytest.CaptureFixture[s
         assert row["ratio"]["count"] == content["protocol"]["turns"] == 9
         assert row["gflops"] == pytest.approx(row["flop"] / row["seconds"]["median"] / 1e9)
         assert row["share_of_roof"] > 0
+        assert row["roof"] in ("copy", "fma", "matrix")
         assert row["command"].startswith(f"portable-gpu bench gemm --sizes {row['size']} --dtype")
+    assert content["noise"]["cores"] == os.cpu_count()
+    assert content["noise"]["too_busy"] == bool(content["noise"]["reasons"])
+    assert ("Do not believe these figures" in output) == content["noise"]["too_busy"]
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
@@ -222,8 +227,8 @@ def test_an_interrupted_run_keeps_what_it_has(
     monkeypatch.setattr(Bench, "run", interrupted)
     report = tmp_path / "bench.json"
     arguments = ["bench", "reduce", "--sizes", "100", "--peers", "none", "--json", str(report)]
-    assert main(arguments) == 1
-    assert "interrupted; 1 rows were timed" in capsys.readouterr().err
+    assert main(arguments) == 130
+    assert capsys.readouterr().err.splitlines() == ["1 rows were timed", "interrupted"]
     assert [row["operation"] for row in json.loads(report.read_text())["rows"]] == ["sum"]
 
 

@@ -185,7 +185,7 @@ def test_bad_requests_are_refused(operation: str, shapes: str | None, message: s
 
 @pytest.mark.parametrize("budget", ["", "10", "5x", "0s", "m", "1.5h", "-3m"])
 def test_bad_budget_is_refused(budget: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["tune", "gemm", "--budget", budget]) == 1
+    assert main(["tune", "gemm", "--budget", budget]) == 2
     assert "a time is like 90s, 10m or 1h30m" in capsys.readouterr().err
 
 
