@@ -96,7 +96,9 @@ def bench(
                 "dispatch takes none of --sizes, --peers, --policy, --ladder, --eager and --plot"
             )
         count, seed = 500 if shapes is None else shapes, 1 if seed is None else seed
-        dispatch(dtype, count, seed, budget or "5m", device, report, output, status)
+        dispatch(
+            dtype, count, seed, "5m" if budget is None else budget, device, report, output, status
+        )
         return
     if (shapes, seed, budget) != (None, None, None):
         raise ArgumentError(f"--shapes, --seed and --budget are for dispatch, not {operation}")
@@ -266,10 +268,10 @@ def _table(title: str, rows: Sequence[Row], roofs: Roofs, names: Mapping[str, st
         table.add_row(
             case.size,
             _with_spread(row.ours, 1e3),
-            f"{(case.flop if products else case.bytes) / seconds / 1e9:.4g}",
+            _figure((case.flop if products else case.bytes) / seconds / 1e9),
             f"{roofs.share(case, seconds):.0%} {roofs.limit(case)}",
             names.get(row.peer or "", row.peer or ""),
-            "" if row.theirs is None else f"{row.theirs.median * 1e3:.3g}",
+            "" if row.theirs is None else _figure(row.theirs.median * 1e3),
             "" if row.ratio is None else _with_spread(row.ratio),
         )
     return table
@@ -301,4 +303,9 @@ def _cell(seconds: dict[str, Statistic], name: str, rival: str | None) -> str:
 
 
 def _with_spread(statistic: Statistic, factor: float = 1.0) -> str:
-    return f"{statistic.median * factor:.3g} ±{statistic.spread:.0%}"
+    return f"{_figure(statistic.median * factor)} ±{statistic.spread:.0%}"
+
+
+def _figure(value: float) -> str:
+    """Three digits, or all before the point."""
+    return f"{value:.0f}" if value >= 1000 else f"{value:.3g}"

@@ -280,7 +280,7 @@ def test_no_row_beats_the_roof_of_matrix_units() -> None:
     roofs = HALVES.reached(rows)
     assert roofs.flops(product) == pytest.approx(8e14)
     assert roofs.share(product, fast) == pytest.approx(0.75)
-    assert HALVES.reached([timed(product, 1.0)]) == HALVES
+    assert HALVES.reached([timed(product, 100.0)]) == HALVES
     assert HALVES.raised(roofs) == roofs
 
 
