@@ -44,6 +44,12 @@ class Noise:
             found.append(f"half of the rows spread by {self.spread:.0%} or more")
         return found
 
+    @property
+    def warning(self) -> str:
+        """A line for people; empty where the figures can be believed."""
+        reasons = "; ".join(self.reasons)
+        return reasons and f"Do not believe these figures, the machine was too busy: {reasons}."
+
     def to_dict(self) -> dict[str, Any]:
         """The fields and what follows from them, for JSON."""
         return {**asdict(self), "too_busy": bool(self.reasons), "reasons": self.reasons}

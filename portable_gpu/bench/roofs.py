@@ -107,7 +107,8 @@ def measure_roofs(engine: Engine, turns: int, cases: Sequence[Case] = ()) -> Roo
     kinds = ["float", "double"] if engine.target.fp64 else ["float"]
     copied = _copy(engine)
     found = {kind: _multiply_adds(engine, kind) for kind in kinds}
-    products = {case.type: case for case in cases if case.operation == "gemm"}
+    true_units = engine.target.matrix_units and not engine.target.forced  # not emulated ones
+    products = {case.type: case for case in cases if case.operation == "gemm" and true_units}
     large = {kind: one for kind, case in products.items() if (one := _product(engine, case))}
     every = [copied, *found.values(), *large.values()]
     sides = [side for side, _ in every]
@@ -124,10 +125,8 @@ def measure_roofs(engine: Engine, turns: int, cases: Sequence[Case] = ()) -> Roo
 def _product(engine: Engine, case: Case) -> tuple[Prepared, int] | None:
     """A large product of a case's type, and its floating-point operations.
 
-    ``None`` where matrix units do not take it, or are emulated.
+    ``None`` where matrix units do not take it.
     """
-    if not engine.target.matrix_units or engine.target.forced:
-        return None
     extent = 256
     while True:
         large = replace(case, extents=(extent,) * 3, trans="NN", batch=None)

@@ -151,9 +151,8 @@ def bench(
             output.print(_table(title, rows, found.roofs, names))
     for remark in found.remarks:
         status.print(escape(f"{remark.case}: {remark.who}: {remark.text}"), soft_wrap=True)
-    if found.noise.reasons:
-        reasons = "; ".join(found.noise.reasons)
-        output.print(f"Do not believe these figures, the machine was too busy: {reasons}.")
+    if found.noise.warning:
+        output.print(found.noise.warning)
     if not complete:
         raise KeyboardInterrupt
     if found.wrong:

@@ -18,6 +18,7 @@ from portable_gpu.bench.dispatch import (
     Standing,
     random_products,
 )
+from portable_gpu.bench.noise import Listener
 from portable_gpu.bench.report import Report
 from portable_gpu.cli.budget import seconds_of
 from portable_gpu.cli.console import TABLE_STYLE, Console
@@ -51,7 +52,7 @@ def dispatch(
     elem = element(dtype_of(dtype))
     if not elem.floating:
         raise ArgumentError(f"--dtype has {dtype}; floating-point types are timed")
-    engine = Engine(device)
+    listener, engine = Listener(), Engine(device)
     if elem.needs_fp64 and not engine.target.fp64:
         raise UnsupportedError(f"{engine.target.facts.name} has no double precision for {dtype}")
     cases = random_products(count, dtype, seed, engine.maps_host_memory)
@@ -64,12 +65,15 @@ def dispatch(
     if not found.standings:
         status.print("no product was timed")
         raise typer.Exit(1)
+    found.noise = listener.noise([], engine.maps_host_memory)
+    if report is not None:
+        write_json(report, found.to_dict())
     summary = Distribution.of(found.standings)
     output.print(f"{escape(engine.target.facts.name)}: {summary.count} of {count} products timed")
     output.print(_summary(summary))
     output.print(_table(found.standings))
-    if report is not None:
-        write_json(report, found.to_dict())
+    if found.noise.warning:
+        output.print(found.noise.warning)
     if not complete:
         raise KeyboardInterrupt
     if summary.faults:

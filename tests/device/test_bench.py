@@ -14,7 +14,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 import pytest
 
-from portable_gpu.bench import dispatch, measure
+from portable_gpu.bench import dispatch, measure, roofs
 from portable_gpu.bench.altered import Altered
 from portable_gpu.bench.cases import Case, cases
 from portable_gpu.bench.ladder import Ladder, climb, ladders
@@ -142,10 +142,24 @@ def test_a_wrong_result_of_ours_is_refused(engine: Engine, monkeypatch: pytest.M
 
 
 def test_roofs(engine: Engine) -> None:
-    roofs = measure_roofs(engine, 1)
-    assert roofs.copy.median > 0
-    assert set(roofs.fma) == ({"float", "double"} if engine.target.fp64 else {"float"})
-    assert min(one.median for one in roofs.fma.values()) > 0
+    found = measure_roofs(engine, 1)
+    assert found.copy.median > 0
+    assert set(found.fma) == ({"float", "double"} if engine.target.fp64 else {"float"})
+    assert min(one.median for one in found.fma.values()) > 0
+
+
+def test_roofs_of_matrix_units(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Emulated units are no roof; the way to measure true ones runs on them all the same."""
+    case = Case("gemm", (8, 9, 10), "float16", trans="NN")
+    if not engine.target.is_cpu:
+        pytest.skip("on other devices their units are in the way")
+    assert measure_roofs(engine, 1, [case, Case("sum", (10,))]).matrix == {}
+    emulated = Engine(engine.device, device_class="gcn-gfx90a")
+    monkeypatch.setattr(roofs, "warm_up", lambda prepared: 1.0)  # emulation takes its time
+    measured = roofs._product(emulated, case)
+    assert measured is not None
+    assert measured[1] == 2 * 256**3
+    assert roofs._product(emulated, replace(case, dtype="complex64")) is None
 
 
 def test_ladder(engine: Engine) -> None:

@@ -60,6 +60,10 @@ def test_explain_on_this_device(engine: Engine, capsys: pytest.CaptureFixture[st
     output = capsys.readouterr().out
     assert engine.target.facts.name in output
     assert "reduce/columns" in output
+    assert main(["explain", "sum", "4096x4096/0", "--device", engine.target.facts.name]) == 0
+    if not engine.target.forced:
+        assert capsys.readouterr().out == output
+    capsys.readouterr()
     assert main(["explain", "gemm", "30x20x10", "--trans", "TN", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["kernels"]
 
