@@ -128,7 +128,7 @@ def bench(
     timing = Bench(engine, opened, turns, BUDGET if sizes is None else None, eager)
     command = _command(operation, dtype, sizes, peers, policy, device, turns, ladder, eager)
     found = Report(engine, opened, turns, command, device, eager)
-    output.print(escape(f"{engine.target.facts.name}: {path_of(engine.target)}"), soft_wrap=True)
+    output.write(f"{engine.target.facts.name}: {path_of(engine.target)}")
     complete = True
     if ladder:
         _climb(timing, operation, found, output, status)
@@ -143,7 +143,7 @@ def bench(
     if plot is not None and found.rows:
         _draw(operation, found, plot)
     if found.roofs is not None:
-        output.print(escape(_roofs(found.roofs)))
+        output.write(_roofs(found.roofs))
         names = {peer.name: f"policy {i}" for i, peer in enumerate(altered, 1)}
         for name, short in names.items():
             output.print(escape(f"{short}: {name}"), soft_wrap=True)
@@ -152,7 +152,7 @@ def bench(
     for remark in found.remarks:
         status.print(escape(f"{remark.case}: {remark.who}: {remark.text}"), soft_wrap=True)
     if found.noise.warning:
-        output.print(found.noise.warning)
+        output.write(found.noise.warning, indent=0)
     if not complete:
         raise KeyboardInterrupt
     if found.wrong:

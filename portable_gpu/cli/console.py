@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any, Final, NoReturn
 
 import rich.console
@@ -16,6 +17,16 @@ class Console(rich.console.Console):
     def __init__(self, stderr: bool = False) -> None:
         """Of stdout, or of stderr."""
         super().__init__(stderr=stderr, highlight=False)
+
+    def write(self, text: str, indent: int = 5) -> None:
+        """Print plain text, broken between words; further lines of a line are indented."""
+        for line in text.splitlines():
+            more = " " * indent
+            wrapped = textwrap.fill(
+                line, self.width, subsequent_indent=more, break_long_words=False,
+                break_on_hyphens=False,
+            )  # fmt: skip
+            self.print(wrapped, markup=False, soft_wrap=True)
 
     def on_broken_pipe(self) -> NoReturn:
         """Raise it; rich would end the process, with what a command still had to write."""

@@ -73,7 +73,7 @@ def dispatch(
     output.print(_summary(summary))
     output.print(_table(found.standings))
     if found.noise.warning:
-        output.print(found.noise.warning)
+        output.write(found.noise.warning, indent=0)
     if not complete:
         raise KeyboardInterrupt
     if summary.faults:

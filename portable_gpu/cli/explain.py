@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from portable_gpu.bench.sizes import Size, parse_size
+from portable_gpu.cli.console import Console
 from portable_gpu.cli.options import DeviceOption
 from portable_gpu.dtypes import PRECISIONS
 from portable_gpu.errors import ArgumentError
@@ -51,7 +52,10 @@ def explain(
     found = explanation_of(
         operation, *asked.extents, dtype=dtype, target=target, engine=engine, **options
     )
-    print(json.dumps(found.to_dict(), indent=2) if as_json else found)
+    if as_json:
+        print(json.dumps(found.to_dict(), indent=2))
+    else:
+        Console().write(str(found), indent=11)
 
 
 def _options(operation: str, variant: str, axis: int | None, trans: str | None) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def selftest(
     console = Console()
     engine = Engine(device, device_class=device_class)
     path = path_of(engine.target)
-    console.print(f"{escape(engine.target.facts.name)}: {escape(path)}", soft_wrap=True)
+    console.write(f"{engine.target.facts.name}: {path}")
     begin = time.perf_counter()
     results = _run(engine, _choose(all_checks(engine), operations), console)
     seconds = time.perf_counter() - begin
@@ -55,10 +55,9 @@ def selftest(
         }
         write_json(report, content)
     done = len({result.operation for result in results})
-    console.print(
+    console.write(
         f"{len(results) - len(failures)} of {len(results)} checks of {done} operations passed "
-        f"in {seconds:.0f} s; {escape(path)}",
-        soft_wrap=True,
+        f"in {seconds:.0f} s; {path}"
     )
     if failures:
         raise typer.Exit(1)

@@ -73,7 +73,7 @@ def tune(
     )
     if not every:
         raise ArgumentError(f"no kernel of {operation} with these shapes takes a policy")
-    output.print(escape(f"{engine.target.facts.name}: {path_of(engine.target)}"), soft_wrap=True)
+    output.write(f"{engine.target.facts.name}: {path_of(engine.target)}")
     path = user_file()
     with Worker(device) as worker:
         studies = Studies(path.with_suffix(".sqlite3"))

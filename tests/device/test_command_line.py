@@ -125,3 +125,14 @@ def test_interrupted_at_any_moment(seconds: float, tmp_path: Path) -> None:
     if report.exists():
         json.loads(report.read_text())
     assert {path.name for path in tmp_path.iterdir()} <= {"caches", "report.json"}
+
+
+@pytest.mark.parametrize("words", ["info", "explain gemm 300x300x300", "selftest dot"])
+def test_text_fits_80_columns(
+    words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(words.split()) == 0
+    output = capsys.readouterr().out
+    assert all(len(line) <= 80 for line in output.splitlines()), output
+    assert "…" not in output
