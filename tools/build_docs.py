@@ -2,14 +2,15 @@
 
     python tools/build_docs.py [FOLDER]
 
-Writes HTML to FOLDER (default build/docs); open its index.html.  Fails if a public name has no
-docstring.  Needs the extra [docs].
+Writes HTML to FOLDER (default build/docs); open its index.html, the README with its tour.  Fails if
+a public name has no docstring.  Needs the extra [docs].
 """
 
 from __future__ import annotations
 
 import html
 import inspect
+import re
 import sys
 from pathlib import Path
 
@@ -28,13 +29,19 @@ MODULES = (
     "portable_gpu.tuning.policy",
     "portable_gpu.tuning.table",
 )
+#: Methods of an engine that are for users; the others, like attributes that its docstring does not
+#: name, are for the library.
+ENGINE_METHODS = ("__init__", "close", "warm_up")
 PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>{title}</title>
 <style>
-body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; }}
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 62em; margin: 2em auto; padding: 0 1em; }}
 table {{ border-collapse: collapse; }} td, th {{ border: 1px solid #ccc; padding: .2em .6em; }}
-pre {{ background: #f6f6f6; padding: .6em; overflow: auto; }} nav a {{ margin-right: 1em; }}
+pre {{ padding: .6em; font-size: 14px; white-space: pre-wrap; overflow-wrap: anywhere; }}
+nav a {{ margin-right: 1em; }} td {{ overflow-wrap: anywhere; }}
+{colours}
+pre, .pdoc-code {{ background: #f6f6f6; }}
 </style>
 <nav>{links}</nav>
 {body}
@@ -44,11 +51,33 @@ pre {{ background: #f6f6f6; padding: .6em; overflow: auto; }} nav a {{ margin-ri
 
 def pages() -> dict[str, Path]:
     """The Markdown files, by the names of their HTML files."""
-    found = {"index.html": ROOT / "README.md", "contributing.html": ROOT / "CONTRIBUTING.md"}
-    found["changelog.html"] = ROOT / "CHANGELOG.md"
+    found = {"index.html": ROOT / "README.md"}
     for path in sorted((ROOT / "docs").glob("*.md")):
         found[f"{path.stem.lower()}.html"] = path
+    found["contributing.html"] = ROOT / "CONTRIBUTING.md"
+    found["changelog.html"] = ROOT / "CHANGELOG.md"
     return found
+
+
+def titles(names: dict[str, Path]) -> dict[str, str]:
+    """What the links to all pages say: the start and the functions first."""
+    found = {"index.html": "Start", "portable_gpu.html": "Functions"}
+    return found | {name: path.stem.title() for name, path in names.items() if name not in found}
+
+
+def put_functions_first() -> None:
+    """Let pdoc list what users call, then the classes."""
+    public = [name for name in portable_gpu.__all__ if not name.startswith("_")]
+    portable_gpu.__all__ = sorted(public, key=lambda name: (name[0].isupper(), name))
+
+
+def internals() -> set[str]:
+    """Members of public classes that users have no use for."""
+    engine = portable_gpu.Engine
+    named = set(re.findall(r"^    (\w+):", inspect.getdoc(engine) or "", re.MULTILINE))
+    source = inspect.getsource(engine)
+    members = {*vars(engine), *re.findall(r"self\.(\w+)", source)} - named - {*ENGINE_METHODS}
+    return {f"portable_gpu.Engine.{name}" for name in members}
 
 
 def write_page(out: Path, source: Path, links: str, names: dict[str, Path]) -> None:
@@ -59,8 +88,15 @@ def write_page(out: Path, source: Path, links: str, names: dict[str, Path]) -> N
             text = text.replace(f"]({form})", f"]({name})")
     title = text.splitlines()[0].lstrip("# ")
     out.write_text(
-        PAGE.format(title=html.escape(title), links=links, body=to_html(text)), encoding="utf-8"
+        PAGE.format(title=html.escape(title), links=links, body=to_html(text), colours=colours()),
+        encoding="utf-8",
     )
+
+
+def colours() -> str:
+    """The style sheet of coloured code, pdoc's own."""
+    folder = Path(pdoc.__file__).parent / "templates"
+    return (folder / "syntax-highlighting.css").read_text(encoding="utf-8")
 
 
 def undocumented() -> list[str]:
@@ -79,14 +115,18 @@ def main() -> int:
     if missing := undocumented():
         print(f"no docstring: {', '.join(missing)}")
         return 1
-    pdoc.render.configure(
-        docformat="google", footer_text=f"portable_gpu {__version__}", show_source=False, math=False
-    )
-    pdoc.pdoc(*MODULES, "!portable_gpu.cli", output_directory=out)
     names = pages()
-    titles = {name: path.stem.title() for name, path in names.items()}
-    titles["portable_gpu.html"] = "API"
-    links = "".join(f'<a href="{name}">{title}</a>' for name, title in titles.items())
+    pdoc.render.configure(
+        docformat="google", footer_text=f"portable_gpu {__version__}", show_source=False,
+        math=False, template_directory=Path(__file__).parent / "docs_template",
+    )  # fmt: skip
+    pdoc.render.env.globals |= {"pages": titles(names), "internals": internals()}
+    put_functions_first()
+    pdoc.pdoc(*MODULES, "!portable_gpu.cli", output_directory=out)
+    for page in [*out.rglob("portable_gpu*.html"), *(out / "portable_gpu").rglob("*.html")]:
+        text = page.read_text(encoding="utf-8")  # Sphinx's ~, which pdoc does not know
+        page.write_text(text.replace("<code>~<a", "<code><a"), encoding="utf-8")
+    links = "".join(f'<a href="{name}">{title}</a>' for name, title in titles(names).items())
     for name, path in names.items():
         write_page(out / name, path, links, names)
     print(f"{len(names)} pages and {len(MODULES)} modules in {out}")

@@ -8,10 +8,11 @@ from dataclasses import fields, replace
 from typing import Any
 
 from portable_gpu.bench.cases import Case
+from portable_gpu.bench.explained import explained
 from portable_gpu.bench.operands import Operands
 from portable_gpu.bench.peers import Ours
 from portable_gpu.bench.prepared import Prepared
-from portable_gpu.errors import ArgumentError, PolicyError
+from portable_gpu.errors import ArgumentError, PolicyError, PortableGPUError
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import Target
 from portable_gpu.tuning.table import Choice, TuningTable
@@ -41,8 +42,9 @@ class AlteredTable(TuningTable):
     def __init__(self, table: TuningTable, changes: Mapping[str, Any]) -> None:
         super().__init__([])
         self._table, self._changes = table, changes
-        #: Whether any policy was changed.
+        #: Whether any policy was changed; the fields of all that were asked for.
         self.used = False
+        self.fields: dict[str, None] = {}
 
     def choose(
         self,
@@ -59,12 +61,36 @@ class AlteredTable(TuningTable):
             PolicyError: A policy may not have the fields so.
         """
         found = self._table.choose(kernel, policy_type, target, elem, shape_class, default)
+        self.fields |= dict.fromkeys(field.name for field in fields(policy_type))
         if not set(self._changes) <= {field.name for field in fields(policy_type)}:
             return found
         policy = policy_type.from_dict({**found.policy.to_dict(), **self._changes})
         policy.check(target, elem)
         self.used = True
         return replace(found, policy=policy, origin="changed by hand", evidence={})
+
+
+def check_changes(text: str, cases: Sequence[Case], engine: Engine) -> None:
+    """Refuse changes that fit the policy of no case; nothing is built.
+
+    Raises:
+        ArgumentError: No policy has such fields, or may have them so.
+    """
+    changes = parse_changes(text)
+    reasons, known = [], dict[str, None]()
+    for case in cases:
+        table = AlteredTable(engine.table, changes)
+        try:
+            explained(case, engine.target, table)
+        except PortableGPUError as error:
+            reasons.append(str(error))
+        if table.used:
+            return
+        known |= table.fields
+    if not reasons:
+        unknown = ", ".join(name for name in changes if name not in known) or text
+        reasons = [f"no policy in this run has {unknown}; there are: {', '.join(known) or 'none'}"]
+    raise ArgumentError(f"--policy has {text!r}; {reasons[0]}")
 
 
 class Altered(Ours):

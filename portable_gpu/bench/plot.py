@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -20,6 +20,10 @@ _STYLES = {
     Ours.name: ("o", "C0"), "numpy": ("s", "C1"), "pyopencl": ("^", "C2"), "clblast": ("D", "C3"),
     "torch": ("v", "C4"), "cupy": ("P", "C5"),
 }  # fmt: skip
+
+
+_DPI = 120
+Point: TypeAlias = tuple[float, float]
 
 
 def plot_throughput(report: Report, path: Path) -> None:
@@ -44,53 +48,121 @@ def plot_throughput(report: Report, path: Path) -> None:
     }
     figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=len(entries))
     figure.suptitle(f"{_title(report)}: medians and quartiles")
-    figure.savefig(path, dpi=120)
+    figure.savefig(path, dpi=_DPI)
 
 
-def plot_roofline(report: Report, path: Path) -> None:
-    """GFLOP/s by arithmetic intensity, under the measured roofs."""
+def plot_roofline(report: Report, path: Path) -> Any:
+    """GFLOP/s by arithmetic intensity, under the measured roofs; the figure that was drawn."""
     from matplotlib.figure import Figure
 
     if report.roofs is None:
         raise ValueError("a roofline needs roofs")
-    figure = Figure(figsize=(10, 6.5), layout="constrained")
+    figure = Figure(figsize=(12, 7), layout="constrained", dpi=_DPI)
     axes = figure.add_subplot()
-    every = [row.case.flop / row.case.bytes for row in report.rows]
-    reach = np.geomspace(min(every, default=0.1) / 3, max(every, default=100) * 3, 200)
-    for dtype in dict.fromkeys(row.case.dtype for row in report.rows):
-        peak = report.roofs.flops(dtype)
-        roof = np.minimum(peak, reach * report.roofs.copy.median) / 1e9
-        axes.plot(reach, roof, color="black", linewidth=1.5)
-        axes.annotate(f"{dtype}: {peak / 1e9:.4g} GFLOP/s", (reach[-1], peak / 1e9),
-                      ha="right", va="bottom")  # fmt: skip
-    speed = report.roofs.copy.median
-    middle = np.sqrt(
-        reach[0] * max(report.roofs.flops(row.case.dtype) for row in report.rows) / speed
-    )
-    axes.annotate(f"copy: {speed / 1e9:.4g} GB/s ", (middle, middle * speed / 1e9), ha="right",
-                  va="bottom")  # fmt: skip
-    colours: dict[str, str] = {}
+    found: dict[Case, dict[str, Point]] = {}
     for who, case, seconds in _points(report.rows):
-        colour = colours.setdefault(case.operation, f"C{len(colours)}")
-        filled = who == Ours.name
-        axes.plot(
-            case.flop / case.bytes, case.flop / seconds.median / 1e9,
-            marker=_STYLES[who][0], color=colour, linestyle="",
-            markerfacecolor=colour if filled else "none", markersize=8 if filled else 6,
-        )  # fmt: skip
-    for operation, colour in colours.items():
-        axes.plot([], [], marker="o", linestyle="", color=colour, label=operation)
-    for who in dict.fromkeys(point[0] for point in _points(report.rows)):
-        filled = who == Ours.name
-        axes.plot([], [], marker=_STYLES[who][0], linestyle="", color="grey",
-                  markerfacecolor="grey" if filled else "none", label=who)  # fmt: skip
-    axes.set(xscale="log", yscale="log")
+        point = case.flop / case.bytes, case.flop / seconds.median / 1e9
+        found.setdefault(case, {}).setdefault(who, point)
+    every = [case.flop / case.bytes for case in found]
+    reach = np.geomspace(min(every, default=0.1) / 3, max(every, default=100) * 3, 200)
+    obstacles = _draw_roofs(axes, reach, report.roofs, found)
+    colours = {name: f"C{i}" for i, name in enumerate(dict.fromkeys(c.operation for c in found))}
+    styles = _styles(report.rows)
+    for number, (case, points) in enumerate(found.items(), 1):
+        colour, speeds = colours[case.operation], [speed for _, speed in points.values()]
+        axes.plot([every[number - 1]] * 2, [min(speeds), max(speeds)], color=colour, linewidth=0.7)
+        for who, point in points.items():
+            full = who == Ours.name
+            axes.plot(
+                *point, marker=styles[who][0], color=colour, linestyle="",
+                markerfacecolor=colour if full else "none", markersize=8 if full else 6,
+                label=f"{number}  {case}" if full else None,
+            )  # fmt: skip
+        obstacles += points.values()
+    axes.set(xscale="log", yscale="log", xlim=(reach[0], reach[-1]))
     axes.set_xlabel("Arithmetic intensity (flop/byte)")
     axes.set_ylabel("Throughput (GFLOP/s)")
     axes.grid(which="major", alpha=0.3)
-    axes.legend(loc="lower right", ncols=2)
+    figure.legend(loc="outside right upper", fontsize="small", ncols=-(-len(found) // 32))
+    whose = [
+        axes.plot([], [], marker=marker, linestyle="", color="grey", label=who,
+                  markerfacecolor="grey" if who == Ours.name else "none")[0]
+        for who, (marker, _) in styles.items()
+    ]  # fmt: skip
+    figure.legend(handles=whose, loc="outside lower center", ncols=len(whose))
     figure.suptitle(f"{_title(report)}: medians")
-    figure.savefig(path, dpi=120)
+    figure.draw_without_rendering()  # places the axes, which must not move any more
+    figure.set_layout_engine("none")
+    _name_slope(axes, report.roofs.copy.median, reach[0])
+    numbers = {points[Ours.name]: str(i) for i, points in enumerate(found.values(), 1)}
+    _place_labels(axes, numbers, obstacles)
+    figure.savefig(path, dpi=_DPI)
+    return figure
+
+
+def _draw_roofs(axes: Any, reach: Any, roofs: Roofs, cases: Iterable[Case]) -> list[Point]:
+    """One line for each roof of arithmetic, named at its right end; points all along them."""
+    peaks: dict[float, list[str]] = {}
+    for case in cases:
+        names = peaks.setdefault(roofs.flops(case), [])
+        if case.type not in names:
+            names.append(case.type)
+    points: list[Point] = []
+    for peak, names in peaks.items():
+        roof = np.minimum(peak, reach * roofs.copy.median) / 1e9
+        axes.plot(reach, roof, color="black", linewidth=1.5)
+        rate = f"{peak / 1e12:.4g} TFLOP/s" if peak >= 1e13 else f"{peak / 1e9:.4g} GFLOP/s"
+        axes.annotate(f" {', '.join(names)}:\n {rate}", (1, roof[-1]), fontsize="small",
+                      xycoords=axes.get_yaxis_transform(), va="center")  # fmt: skip
+        points += zip(reach.tolist(), roof.tolist(), strict=True)
+    return points
+
+
+def _name_slope(axes: Any, copy: float, start: float) -> None:
+    """Name the roof of traffic, along its line."""
+    ends = axes.transData.transform([(x, x * copy / 1e9) for x in (start, 2 * start)])
+    angle = np.degrees(np.arctan2(*(ends[1] - ends[0])[::-1]))
+    axes.annotate(
+        f"copy: {copy / 1e9:.4g} GB/s", (1.1 * start, 1.1 * start * copy / 1e9), (-4, 5),
+        textcoords="offset points", rotation=angle, rotation_mode="anchor",
+    )  # fmt: skip
+
+
+def _place_labels(axes: Any, names: Mapping[Point, str], obstacles: Sequence[Point]) -> None:
+    """Write each name near its point, where it covers neither another one nor an obstacle.
+
+    It takes the nearest free place, and a thin line leads to its point.
+    """
+    from matplotlib.text import Text
+    from matplotlib.transforms import Bbox
+
+    frame, scale = axes.get_window_extent(), axes.figure.dpi / 72  # pixels a point
+    radius = 5 * scale
+    taken = [text.get_window_extent() for text in axes.texts]
+    for x, y in axes.transData.transform(obstacles):
+        taken.append(Bbox.from_extents(x - radius, y - radius, x + radius, y + radius))
+    for point, name in sorted(names.items()):
+        label = axes.annotate(
+            name, point, (0, 0), textcoords="offset points", fontsize="small", ha="center",
+            va="center", in_layout=False, bbox={"pad": 0.5, "alpha": 0},
+            arrowprops={"arrowstyle": "-", "color": "grey", "linewidth": 0.5, "shrinkB": 0},
+        )  # fmt: skip
+        width, height = Text.get_window_extent(label).size
+        x, y = axes.transData.transform(point)
+        for dx, dy in _spiral(width / 2, height / 2, 8 * scale):
+            box = Bbox.from_bounds(x + dx - width / 2, y + dy - height / 2, width, height)
+            inside = frame.contains(*box.min) and frame.contains(*box.max)
+            if inside and not any(box.overlaps(other) for other in taken):
+                break
+        label.set_position((dx / scale, dy / scale))
+        taken.append(box)
+
+
+def _spiral(width: float, height: float, step: float) -> Iterator[Point]:
+    """Places around a point, nearer ones first, for the middle of a box of twice that size."""
+    for distance in np.arange(1, 40) * step:
+        for angle in np.radians(range(0, 360, 15)):
+            yield (width + distance) * np.cos(angle), (height + distance) * np.sin(angle)
 
 
 def _throughput(axes: Any, rows: Iterable[Row], roofs: Roofs | None) -> None:
@@ -105,7 +177,8 @@ def _throughput(axes: Any, rows: Iterable[Row], roofs: Roofs | None) -> None:
         for x, case in enumerate(cases):
             roof = rate(case, roofs.seconds(case))
             axes.plot([x - 0.4, x + 0.4], [roof, roof], color="black", linewidth=1.5,
-                      label=None if x else "measured roof (copy, multiply-adds)")  # fmt: skip
+                      label=None if x else "measured roof")  # fmt: skip
+    styles = _styles(rows)
     found: dict[str, dict[int, Statistic]] = {}
     for who, case, seconds in _points(rows):
         found.setdefault(who, {}).setdefault(cases.index(case), seconds)
@@ -117,15 +190,23 @@ def _throughput(axes: Any, rows: Iterable[Row], roofs: Roofs | None) -> None:
                                                                  strict=True)])
             for name in ("median", "high", "low")
         )  # fmt: skip
-        marker, colour = _STYLES[who]
+        marker, colour = styles[who]
         errors = middle - low, high - middle
-        axes.errorbar(places, middle, errors, fmt=marker, color=colour, capsize=2, label=who)
+        axes.errorbar(places, middle, errors, fmt=marker, color=colour, capsize=2, label=who,
+                      clip_on=False)  # fmt: skip
     axes.set_xticks(range(len(cases)), [case.size for case in cases], rotation=35, ha="right")
     form = {"gemm": "m x k x n / transposes", "gemv": "rows x columns / transpose"}
     axes.set_xlabel(f"Size ({form.get(cases[0].operation, 'elements, or shape / axis')})")
     axes.set_ylabel("GFLOP/s" if products else "GB/s")
-    axes.set_ylim(bottom=0)
+    axes.set(ylim=(0, None), xlim=(-0.6, len(cases) - 0.4))
     axes.grid(axis="y", alpha=0.3)
+
+
+def _styles(rows: Iterable[Row]) -> dict[str, tuple[str, str]]:
+    """Marker and colour of everybody who was timed."""
+    spare = zip("Xdph<>*", ("C6", "C7", "C8", "C9", "C6", "C7", "C8"), strict=True)
+    every = dict.fromkeys(who for who, *_ in _points(rows))
+    return {who: _STYLES[who] if who in _STYLES else next(spare, ("x", "C6")) for who in every}
 
 
 def _points(rows: Iterable[Row]) -> list[tuple[str, Case, Statistic]]:

@@ -17,8 +17,10 @@ from portable_gpu.bench.altered import Altered
 from portable_gpu.bench.dispatch import FIRST_TURN, FIRST_TURNS, Distribution, Standing
 from portable_gpu.bench.ladder import Ladder
 from portable_gpu.bench.measure import TURN, Remark, Row
-from portable_gpu.bench.peers import Peer
+from portable_gpu.bench.noise import Noise
+from portable_gpu.bench.peers import Ours, Peer
 from portable_gpu.bench.roofs import Roofs
+from portable_gpu.bench.statistics import Statistic
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.version import __version__
 
@@ -37,6 +39,7 @@ class Report:
         device: The device as it was asked for.
         eager: Whether calls were timed as Python makes them.
         roofs: What the device can do.
+        noise: How far the machine was busy with something else.
         rows, remarks, ladders: The figures, and why some are missing.
         standings: Of the choice of paths.
     """
@@ -48,6 +51,7 @@ class Report:
     device: str | None = None
     eager: bool = False
     roofs: Roofs | None = None
+    noise: Noise | None = None
     rows: list[Row] = field(default_factory=list)
     remarks: list[Remark] = field(default_factory=list)
     ladders: list[Ladder] = field(default_factory=list)
@@ -59,6 +63,13 @@ class Report:
             self.rows.append(found)
         else:
             self.remarks.append(found)
+
+    @property
+    def times(self) -> list[Statistic]:
+        """Seconds of our calls, of rows and of ladders."""
+        climbed = [row.seconds for ladder in self.ladders for row in ladder.rows]
+        ours = [seconds[Ours.name] for seconds in climbed if Ours.name in seconds]
+        return [*(row.ours for row in self.rows), *ours]
 
     @property
     def wrong(self) -> list[Remark]:
@@ -95,6 +106,7 @@ class Report:
                 "eager": self.eager or self.engine.maps_host_memory,
             },
             "roofs": None if self.roofs is None else _roofs(self.roofs),
+            "noise": None if self.noise is None else self.noise.to_dict(),
             "rows": [self._row(row) for row in self.rows],
             "remarks": [
                 {"case": str(r.case), "who": r.who, "text": r.text, "wrong": r.wrong}
@@ -140,6 +152,7 @@ def _roofs(roofs: Roofs) -> dict[str, Any]:
     return {
         "copy_bytes_per_second": asdict(roofs.copy),
         "flops": {real: asdict(found) for real, found in roofs.fma.items()},
+        "matrix_flops": {kind: asdict(found) for kind, found in roofs.matrix.items()},
     }
 
 

@@ -1,26 +1,31 @@
-"""What the device can do, measured: bytes that a copy moves, multiply-adds in registers."""
+"""What the device can do, measured: a copy, multiply-adds in registers, matrix units."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
 from portable_gpu.bench.cases import Case
-from portable_gpu.bench.measure import alternate, calls_a_turn, warm_up
+from portable_gpu.bench.measure import Row, alternate, calls_a_turn, warm_up
+from portable_gpu.bench.operands import operands
+from portable_gpu.bench.peers import Ours
 from portable_gpu.bench.prepared import Prepared
 from portable_gpu.bench.statistics import Statistic
 from portable_gpu.codegen.operators import vector
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import dtype_of, element
+from portable_gpu.ops.gemm.matrix import MatrixGemm
+from portable_gpu.ops.gemm.paths import contiguous, make_path
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import Target
 
 _CHAINS = 12  # independent sums: latency times issue width of today's cores
 _COPIED = 1 << 28  # bytes
+_LONG_ENOUGH, _LARGEST = 1e-3, 8192  # seconds of a product on matrix units, and its extents
 
 
 @dataclass(frozen=True)
@@ -32,23 +37,32 @@ class Roofs:
             may be faster.
         fma: Floating-point operations a second of multiply-adds, by real type (``float``,
             ``double``).  Matrix units are not counted.
+        matrix: The same of the fastest large product on matrix units in this run, by type as
+            ``--dtype`` takes it (``float16``, ``float32:bf16x6``); where there are such units.
     """
 
     copy: Statistic
     fma: Mapping[str, Statistic]
+    matrix: Mapping[str, Statistic] = field(default_factory=dict)
 
-    def flops(self, dtype: str) -> float:
-        """The roof of arithmetic in a dtype (16-bit floats compute in float)."""
-        return self.fma[element(dtype_of(dtype)).real].median
+    def flops(self, case: Case) -> float:
+        """The roof of a case's arithmetic (16-bit floats compute in float)."""
+        return self._arithmetic(case)[0]
 
     def seconds(self, case: Case) -> float:
         """The least time of a case: that of its traffic or of its arithmetic."""
-        return max(case.bytes / self.copy.median, case.flop / self.flops(case.dtype))
+        return max(case.bytes / self.copy.median, case.flop / self.flops(case))
 
     def limit(self, case: Case) -> str:
-        """Which roof is above a case: ``copy`` or ``fma``."""
-        by_copy = case.bytes / self.copy.median
-        return "copy" if by_copy >= case.flop / self.flops(case.dtype) else "fma"
+        """Which roof is above a case: ``copy``, ``fma`` or ``matrix``."""
+        flops, name = self._arithmetic(case)
+        return "copy" if case.bytes / self.copy.median >= case.flop / flops else name
+
+    def _arithmetic(self, case: Case) -> tuple[float, str]:
+        fma = self.fma[element(dtype_of(case.dtype)).real].median, "fma"
+        if case.operation != "gemm" or case.type not in self.matrix:
+            return fma
+        return max(fma, (self.matrix[case.type].median, "matrix"))
 
     def raised(self, other: Roofs) -> Roofs:
         """The higher of two measurements of each roof.
@@ -60,15 +74,32 @@ class Roofs:
             return max(a, b, key=lambda found: found.median)
 
         fma = {real: higher(one, other.fma[real]) for real, one in self.fma.items()}
-        return Roofs(higher(self.copy, other.copy), fma)
+        matrix = {kind: higher(one, other.matrix[kind]) for kind, one in self.matrix.items()}
+        return Roofs(higher(self.copy, other.copy), fma, matrix)
+
+    def reached(self, rows: Iterable[Row]) -> Roofs:
+        """The same, with matrix units as fast as they were in any row, ours or a peer's."""
+        matrix = dict(self.matrix)
+        for row in rows:
+            kind = row.case.type
+            if row.case.operation == "gemm" and kind in matrix:
+                for seconds in filter(None, (row.ours, row.theirs)):
+                    rate = seconds.rate(row.case.flop)
+                    matrix[kind] = max(matrix[kind], rate, key=lambda found: found.median)
+        return replace(self, matrix=matrix)
 
     def share(self, case: Case, seconds: float) -> float:
         """The part of the roof that a time reaches."""
         return self.seconds(case) / seconds
 
 
-def measure_roofs(engine: Engine, turns: int) -> Roofs:
-    """Time the copy and the multiply-adds.
+def measure_roofs(engine: Engine, turns: int, cases: Sequence[Case] = ()) -> Roofs:
+    """Time the copy, the multiply-adds, and a large product of each type that has matrix units.
+
+    Args:
+        engine: Where.
+        turns: How often each.
+        cases: What the roofs are for: the types of their products count.
 
     Raises:
         BuildError: The driver refused a kernel.
@@ -76,16 +107,37 @@ def measure_roofs(engine: Engine, turns: int) -> Roofs:
     kinds = ["float", "double"] if engine.target.fp64 else ["float"]
     copied = _copy(engine)
     found = {kind: _multiply_adds(engine, kind) for kind in kinds}
-    names = ["copy", *kinds]
-    work = [copied[1], *(found[kind][1] for kind in kinds)]
-    sides = [copied[0], *(found[kind][0] for kind in kinds)]
+    true_units = engine.target.matrix_units and not engine.target.forced  # not emulated ones
+    products = {case.type: case for case in cases if case.operation == "gemm" and true_units}
+    large = {kind: one for kind, case in products.items() if (one := _product(engine, case))}
+    every = [copied, *found.values(), *large.values()]
+    sides = [side for side, _ in every]
     calls = [calls_a_turn(warm_up(side)) for side in sides]
     times = alternate(sides, calls, turns)
-    rates = {
-        name: Statistic.of(amount / seconds for seconds in one)
-        for name, amount, one in zip(names, work, times, strict=True)
-    }
-    return Roofs(rates.pop("copy"), rates)
+    copy, *rates = (
+        Statistic.of(work / seconds for seconds in one)
+        for (_, work), one in zip(every, times, strict=True)
+    )
+    fma = dict(zip(found, rates, strict=False))
+    return Roofs(copy, fma, dict(zip(large, rates[len(fma) :], strict=True)))
+
+
+def _product(engine: Engine, case: Case) -> tuple[Prepared, int] | None:
+    """A large product of a case's type, and its floating-point operations.
+
+    ``None`` where matrix units do not take it.
+    """
+    extent = 256
+    while True:
+        large = replace(case, extents=(extent,) * 3, trans="NN", batch=None)
+        problem = contiguous(extent, extent, extent, dtype_of(case.dtype))
+        problem = replace(problem, precision=case.precision)
+        if not isinstance(make_path(engine, problem), MatrixGemm):
+            return None
+        prepared = Ours(engine).prepare(large, [operands(large)])
+        if extent == _LARGEST or warm_up(prepared) >= _LONG_ENOUGH:
+            return prepared, large.flop
+        extent *= 2
 
 
 def specializations(target: Target, real: str) -> tuple[Specialization, Specialization]:

@@ -38,10 +38,11 @@ def parse_sizes(text: str, option: str = "--sizes") -> tuple[Size, ...]:
     Raises:
         ArgumentError: One of them cannot be read, or is 0.
     """
-    return tuple(_parse(part.strip(), option) for part in text.split(","))
+    return tuple(parse_size(part.strip(), option) for part in text.split(","))
 
 
-def _parse(text: str, option: str) -> Size:
+def parse_size(text: str, option: str = "--sizes") -> Size:
+    """One size; see :func:`parse_sizes`."""
     match = _SIZE.fullmatch(text)
     if match is None:
         raise ArgumentError(f"{option} has {text!r}; sizes are like 2^20, 4096x4096, 1000:32x32x32")

@@ -30,6 +30,10 @@ class Statistic:
         low, median, high = (float(q) for q in np.quantile(found, (0.25, 0.5, 0.75)))
         return cls(median, low, high, found.size)
 
+    def rate(self, work: float) -> Statistic:
+        """Of seconds: that of ``work`` a second."""
+        return Statistic(work / self.median, work / self.high, work / self.low, self.count)
+
     @property
     def spread(self) -> float:
         """Half the distance between the quartiles, as a part of the median."""

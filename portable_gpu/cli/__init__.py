@@ -2,41 +2,64 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
-from portable_gpu.errors import PortableGPUError
+from portable_gpu.errors import ArgumentError, DTypeError, PortableGPUError
 
 if TYPE_CHECKING:
     import typer
+
+#: 128 and the signal's number, as shells have it: of SIGINT (Ctrl-C), and of SIGPIPE.
+_INTERRUPTED, _PIPE_CLOSED = 130, 141
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``portable-gpu`` with ``arguments`` (those of the process by default).
 
     Returns:
-        The exit status: 0, 1 where the library refused (one line on stderr says why), 2 where
-        the command line was wrong.
+        The exit status: 0; 1 where the library refused or found faults; 2 where an argument was
+        wrong; 130 after Ctrl-C; 141 where nobody reads the output any more.  One line on stderr
+        says why.
     """
+    try:
+        status = _run(sys.argv[1:] if arguments is None else list(arguments))
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return _INTERRUPTED
+    except BrokenPipeError:  # as in `portable-gpu info | head`
+        with suppress(OSError, ValueError):  # else Python complains of what was not written
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _PIPE_CLOSED
+    return status
+
+
+def _run(arguments: list[str]) -> int:
     try:
         import rich  # noqa: F401  # here only to know whether it is installed
         import typer.main
     except ImportError as error:
-        print(
-            f"portable-gpu needs the package {error.name}: pip install 'portable_gpu[cli]'",
-            file=sys.stderr,
-        )
+        needed = f"portable-gpu needs the package {error.name}"
+        print(f"error: {needed}: pip install 'portable_gpu[cli]'", file=sys.stderr)
         return 1
     command = typer.main.get_command(_application())
+    usage_error: type[Any] = typer.BadParameter.__bases__[0]  # typer does not export it
     try:
-        status = command.main(arguments, prog_name="portable-gpu", standalone_mode=True)
-    except SystemExit as stop:
-        return stop.code if isinstance(stop.code, int) else 1
+        with command.make_context("portable-gpu", arguments or ["--help"]) as context:
+            command.invoke(context)
+    except typer.Exit as stop:
+        return stop.exit_code
+    except usage_error as error:
+        print(f"error: {error.format_message()}", file=sys.stderr)
+        return 2
     except PortableGPUError as error:
-        print(f"portable-gpu: {error}", file=sys.stderr)
-        return 1
-    return int(status or 0)
+        print(f"error: {error}", file=sys.stderr)
+        return 2 if isinstance(error, (ArgumentError, DTypeError)) else 1
+    return 0
 
 
 def _application() -> typer.Typer:
@@ -50,13 +73,14 @@ def _application() -> typer.Typer:
     from portable_gpu.cli.render import render
     from portable_gpu.cli.selftest import selftest
     from portable_gpu.cli.tune import tune
+    from portable_gpu.cli.version import version
     from portable_gpu.cli.warm_up import warm_up
 
     application = typer.Typer(
         help="Performance-portable kernels on OpenCL.",
-        no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
+        callback=version,
     )
     for command in (info, explain, render, selftest, bench, tune, check_isa, demo, warm_up):
         application.command()(command)

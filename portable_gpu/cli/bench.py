@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from portable_gpu.bench.altered import Altered
+from portable_gpu.bench.altered import Altered, check_changes
 from portable_gpu.bench.cases import OPERATIONS, Case, cases
 from portable_gpu.bench.ladder import Ladder, climb, ladders
 from portable_gpu.bench.measure import BUDGET, Bench, Remark, Row
+from portable_gpu.bench.noise import Listener
 from portable_gpu.bench.peers import open_peers, registry
 from portable_gpu.bench.report import Report
 from portable_gpu.bench.roofs import Roofs, measure_roofs
 from portable_gpu.bench.sizes import SYNTAX, parse_sizes
 from portable_gpu.bench.statistics import Statistic
+from portable_gpu.cli.console import TABLE_STYLE, Console
 from portable_gpu.cli.dispatch import dispatch
+from portable_gpu.cli.files import replacing, write_json
+from portable_gpu.cli.options import DeviceOption, JSONOption, PlotOption
 from portable_gpu.cli.path import path_of
 from portable_gpu.cli.progress import progress_bar
 from portable_gpu.errors import ArgumentError, PortableGPUError
 from portable_gpu.runtime.engine import Engine
 
 _LEAST_TURNS = 9
-_WIDTH = 150  # columns of the table; a narrower terminal wraps its lines
 
 
 def bench(
@@ -48,9 +49,7 @@ def bench(
         str | None,
         typer.Option(help="Comma list: numpy, pyopencl, clblast, torch, cupy; 'none' for none."),
     ] = None,
-    device: Annotated[
-        str | None, typer.Option(help="Device, as PORTABLE_GPU_DEVICE takes it.")
-    ] = None,
+    device: DeviceOption = None,
     policy: Annotated[
         list[str] | None,
         typer.Option(
@@ -70,10 +69,8 @@ def bench(
             help="On a GPU: time calls as Python makes them, and not the device by itself.",
         ),
     ] = False,
-    report: Annotated[
-        Path | None, typer.Option("--json", help="Write every figure to a file.", metavar="FILE")
-    ] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw the figures.", metavar="FILE.png")] = None,
+    report: JSONOption = None,
+    plot: PlotOption = None,
     shapes: Annotated[
         int | None, typer.Option(help="dispatch: random products (500).", min=1)
     ] = None,
@@ -92,15 +89,16 @@ def bench(
     dispatch times random products of gemm against every path forced by hand, and fails where the
     library's own choice takes twice the time of the best.
     """
-    output, status = Console(highlight=False), Console(stderr=True, highlight=False)
-    output.width = max(output.width, _WIDTH)
+    output, status = Console(), Console(stderr=True)
     if operation == "dispatch":
         if sizes or peers or policy or ladder or eager or plot:
             raise ArgumentError(
                 "dispatch takes none of --sizes, --peers, --policy, --ladder, --eager and --plot"
             )
         count, seed = 500 if shapes is None else shapes, 1 if seed is None else seed
-        dispatch(dtype, count, seed, budget or "5m", device, report, output, status)
+        dispatch(
+            dtype, count, seed, "5m" if budget is None else budget, device, report, output, status
+        )
         return
     if (shapes, seed, budget) != (None, None, None):
         raise ArgumentError(f"--shapes, --seed and --budget are for dispatch, not {operation}")
@@ -114,34 +112,50 @@ def bench(
         )
     if ladder and (operation not in ("gemv", "gemm", "all") or sizes is not None or plot):
         raise ArgumentError("--ladder takes gemv, gemm or all, and neither --sizes nor --plot")
-    names = _peer_names(peers)
+    wanted_peers, policy = _peer_names(peers), policy or []
     wanted = None if sizes is None else parse_sizes(sizes)
-    engine = Engine(device)
-    opened, skipped = open_peers(_default_peers(engine) if names is None else names, engine)
-    opened += [Altered(engine, text) for text in policy or ()]
+    listener, engine = Listener(), Engine(device)
+    every = cases(operation, dtype.split(","), wanted, engine.maps_host_memory)
+    for text in policy:
+        check_changes(text, every, engine)
+    opened, skipped = open_peers(
+        _default_peers(engine) if wanted_peers is None else wanted_peers, engine
+    )
+    altered = [Altered(engine, text) for text in policy]
+    opened += altered
     for line in skipped:
         status.print(escape(line), soft_wrap=True)
     timing = Bench(engine, opened, turns, BUDGET if sizes is None else None, eager)
-    command = _command(operation, dtype, sizes, peers, policy or (), device, turns, ladder, eager)
+    command = _command(operation, dtype, sizes, peers, policy, device, turns, ladder, eager)
     found = Report(engine, opened, turns, command, device, eager)
-    every = [] if ladder else cases(operation, dtype.split(","), wanted, engine.maps_host_memory)
-    output.print(f"{escape(engine.target.facts.name)}: {escape(path_of(engine.target))}")
+    output.write(f"{engine.target.facts.name}: {path_of(engine.target)}")
     complete = True
     if ladder:
         _climb(timing, operation, found, output, status)
     else:
-        before = measure_roofs(engine, turns)
+        before = measure_roofs(engine, turns, every)
         complete = _run(timing, every, found, status)
-        found.roofs = before.raised(measure_roofs(engine, turns))
-        output.print(escape(_roofs(found.roofs)))
-        output.print(_table(found.rows, found.roofs))
-    for remark in found.remarks:
-        status.print(escape(f"{remark.case}: {remark.who}: {remark.text}"), soft_wrap=True)
+        after = measure_roofs(engine, turns, every)
+        found.roofs = before.raised(after).reached(found.rows)
+    found.noise = listener.noise(found.times, eager or engine.maps_host_memory)
     if report is not None:
-        report.write_text(json.dumps(found.to_dict(), indent=1) + "\n", encoding="utf-8")
+        write_json(report, found.to_dict())
     if plot is not None and found.rows:
         _draw(operation, found, plot)
-    if found.wrong or not complete:
+    if found.roofs is not None:
+        output.write(_roofs(found.roofs))
+        names = {peer.name: f"policy {i}" for i, peer in enumerate(altered, 1)}
+        for name, short in names.items():
+            output.print(escape(f"{short}: {name}"), soft_wrap=True)
+        for title, rows in _sections(found.rows).items():
+            output.print(_table(title, rows, found.roofs, names))
+    for remark in found.remarks:
+        status.print(escape(f"{remark.case}: {remark.who}: {remark.text}"), soft_wrap=True)
+    if found.noise.warning:
+        output.write(found.noise.warning, indent=0)
+    if not complete:
+        raise KeyboardInterrupt
+    if found.wrong:
         raise typer.Exit(1)
 
 
@@ -197,7 +211,7 @@ def _run(timing: Bench, every: list[Case], found: Report, status: Console) -> bo
                     found.add(one)
                 progress.advance(task)
     except KeyboardInterrupt:
-        status.print(f"interrupted; {len(found.rows)} rows were timed")
+        status.print(f"{len(found.rows)} rows were timed")
         return False
     return True
 
@@ -216,37 +230,48 @@ def _climb(timing: Bench, operation: str, found: Report, output: Console, status
 def _draw(operation: str, found: Report, path: Path) -> None:
     from portable_gpu.bench.plot import plot_roofline, plot_throughput
 
-    (plot_roofline if operation == "roofline" else plot_throughput)(found, path)
+    with replacing(path) as file:
+        (plot_roofline if operation == "roofline" else plot_throughput)(found, file)
 
 
 def _roofs(roofs: Roofs) -> str:
     parts = [f"copy {_with_spread(roofs.copy, 1e-9)} GB/s"]
     parts += [f"{real} {_with_spread(one, 1e-9)} GFLOP/s" for real, one in roofs.fma.items()]
+    parts += [
+        f"{kind} on matrix units, as the fastest product had it, {_with_spread(one, 1e-12)} TFLOP/s"
+        for kind, one in roofs.matrix.items()
+    ]
     return f"Measured roofs: {', '.join(parts)}"
 
 
-def _table(rows: Iterable[Row], roofs: Roofs) -> Table:
-    table = Table(caption="Medians and half the distance of the quartiles; ratio: peer / ours.")
-    for heading in ("operation", "size", "dtype"):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("ours ms", "peer ms", "ratio", "GFLOP/s", "GB/s", "of roof"):
+def _sections(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """Rows by operation and dtype."""
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(f"{row.case.operation}, {row.case.type}", []).append(row)
+    return found
+
+
+def _table(title: str, rows: Sequence[Row], roofs: Roofs, names: Mapping[str, str]) -> Table:
+    """Products in GFLOP/s, all else in GB/s; it fits 80 columns.  ``names``: of peers, short."""
+    products = rows[0].case.operation == "gemm"
+    table = Table(title=title, title_justify="left", **TABLE_STYLE)
+    table.add_column("size", no_wrap=True)
+    for heading in ("ours ms", "GFLOP/s" if products else "GB/s", "of roof"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for heading in ("roof", "peer"):
-        table.add_column(heading, no_wrap=True)
+    table.add_column("peer", no_wrap=True)
+    for heading in ("peer ms", "peer / ours"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         case, seconds = row.case, row.ours.median
         table.add_row(
-            case.operation,
             case.size,
-            case.type,
             _with_spread(row.ours, 1e3),
-            "" if row.theirs is None else _with_spread(row.theirs, 1e3),
+            _figure((case.flop if products else case.bytes) / seconds / 1e9),
+            f"{roofs.share(case, seconds):.0%} {roofs.limit(case)}",
+            names.get(row.peer or "", row.peer or ""),
+            "" if row.theirs is None else _figure(row.theirs.median * 1e3),
             "" if row.ratio is None else _with_spread(row.ratio),
-            f"{case.flop / seconds / 1e9:.4g}",
-            f"{case.bytes / seconds / 1e9:.4g}",
-            f"{roofs.share(case, seconds):.0%}",
-            roofs.limit(case),
-            row.peer or "",
         )
     return table
 
@@ -256,10 +281,11 @@ def _ladder_table(ladder: Ladder) -> Table:
     caption = (
         ladder.note if rival is None else f"{ladder.note} In brackets: {rival}'s time over it."
     )
-    table = Table(title=f"{ladder.title}, microseconds", title_justify="left", caption=caption)
+    title = f"{ladder.title}, microseconds"
+    table = Table(title=title, title_justify="left", caption=caption, **TABLE_STYLE)
     table.add_column("rung", no_wrap=True)
     for row in ladder.rows:
-        table.add_column(row.size, justify="right")
+        table.add_column(row.size.replace("x", " x "), justify="right")
     for name in (*ladder.rungs, *ladder.peers):
         table.add_row(name, *(_cell(row.seconds, name, rival) for row in ladder.rows))
     return table
@@ -276,4 +302,9 @@ def _cell(seconds: dict[str, Statistic], name: str, rival: str | None) -> str:
 
 
 def _with_spread(statistic: Statistic, factor: float = 1.0) -> str:
-    return f"{statistic.median * factor:.4g} ± {statistic.spread:.0%}"
+    return f"{_figure(statistic.median * factor)} ±{statistic.spread:.0%}"
+
+
+def _figure(value: float) -> str:
+    """Three digits, or all before the point."""
+    return f"{value:.0f}" if value >= 1000 else f"{value:.3g}"

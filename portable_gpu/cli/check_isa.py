@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -10,10 +9,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from portable_gpu.cli.console import Console
+from portable_gpu.cli.files import write_json
+from portable_gpu.cli.options import JSONOption
 from portable_gpu.cli.progress import progress_bar
 from portable_gpu.errors import PortableGPUError
 from portable_gpu.isa import Compilers, Job, Result, check, find_compilers, jobs, select
@@ -26,8 +27,6 @@ from portable_gpu.isa.report import (
     to_dict,
 )
 from portable_gpu.version import __version__
-
-_WIDTH = 170  # of the tables, where the output is no terminal
 
 
 def check_isa(
@@ -44,9 +43,7 @@ def check_isa(
     table: Annotated[
         bool, typer.Option("--table", help="Print the tables of docs/devices.md instead.")
     ] = False,
-    report: Annotated[
-        Path | None, typer.Option("--json", help="Write every figure to a file.", metavar="FILE")
-    ] = None,
+    report: JSONOption = None,
     workers: Annotated[
         int | None, typer.Option("--jobs", "-j", min=1, help="Compilers at a time.")
     ] = None,
@@ -56,7 +53,7 @@ def check_isa(
     Fails on scratch memory, spills, another wave size than assumed, too much local memory, too few
     resident waves, and on an inner loop without the instructions it was written for.
     """
-    console = Console(highlight=False, stderr=table)
+    console = Console(stderr=table)
     wanted, compilers = select(target or ()), find_compilers()
     skipped = [m for m in compilers.missing.values() if any(w.family == m.family for w in wanted)]
     if skipped and target:
@@ -66,13 +63,13 @@ def check_isa(
         console.print(escape(str(one)), soft_wrap=True)
     wanted = tuple(machine for machine in wanted if machine.family not in compilers.missing)
     results = _run(jobs(wanted, operations or (), full), compilers, workers, console)
-    console.width = max(console.width, _WIDTH)
     if verbose:
-        console.print(_table(KERNEL_HEADS, [kernel_row(result) for result in results], 3))
+        for result in results:
+            console.print(escape(_line(kernel_row(result))))
     if table:
         print(markdown(results))
     else:
-        console.print(_table(SUMMARY_HEADS, list(summary(results)), 1))
+        console.print(_table(list(summary(results))))
     failures = [result for result in results if result.problems]
     for result in failures:
         reasons = "; ".join(result.problems)
@@ -83,7 +80,7 @@ def check_isa(
             "skipped": [str(one) for one in skipped],
             "results": [to_dict(result) for result in results],
         }
-        report.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        write_json(report, content)
     console.print(f"{len(results) - len(failures)} passed, {len(failures)} failed")
     if failures:
         raise typer.Exit(1)
@@ -109,11 +106,17 @@ def _run(
     return results
 
 
-def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]], names: int) -> Table:
-    """The first ``names`` columns are words, and the others figures."""
-    shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for place, head in enumerate(heads):
-        shown.add_column(head, justify="left" if place < names else "right", no_wrap=True)
+def _line(row: tuple[str, ...]) -> str:
+    """One kernel: which, and what is known of it."""
+    target, kernel, dtype, *figures = row
+    known = zip(KERNEL_HEADS[3:], figures, strict=True)
+    return f"{target} {kernel} {dtype}: {', '.join(f'{head} {one}' for head, one in known if one)}"
+
+
+def _table(rows: list[tuple[str, ...]]) -> Table:
+    shown = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    for place, head in enumerate(SUMMARY_HEADS):
+        shown.add_column(head, justify="right" if place else "left", no_wrap=place == 0)
     for row in rows:
         shown.add_row(*(escape(cell) for cell in row))
     return shown

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
+from portable_gpu.cli.files import replacing
+from portable_gpu.cli.options import DeviceOption, PictureOption
 from portable_gpu.cli.path import path_of
 from portable_gpu.errors import PortableGPUError
 
 
 def demo(
-    device: Annotated[
-        str | None, typer.Option(help="Device, as PORTABLE_GPU_DEVICE takes it.")
-    ] = None,
-    picture: Annotated[Path, typer.Option(help="Where the picture goes.")] = Path("digits.png"),
+    device: DeviceOption = None,
+    picture: PictureOption = Path("digits.png"),
 ) -> None:
     """Recognise handwritten digits by their nearest neighbour, and draw some of them."""
     for package in ("matplotlib", "sklearn"):
@@ -39,10 +36,11 @@ def demo(
         lambda: recogniser.nearest(digits.unknown),
         lambda: nearest_by_numpy(digits.known, digits.unknown),
     )
-    m, n, k = len(digits.unknown), len(digits.known), digits.known.shape[1]
+    m, k, n = len(digits.unknown), digits.known.shape[1], len(digits.known)
     title = f"Nearest neighbours: accuracy {accuracy:.4f}, {int((1 - same).sum())} unlike NumPy's"
-    draw(digits, found, picture, f"Handwritten digits by nearest neighbour: {accuracy:.1%} right")
-    gemm = explain("gemm", m, n, k, engine=engine)
+    with replacing(picture) as file:
+        draw(digits, found, file, f"Handwritten digits by nearest neighbour: {accuracy:.1%} right")
+    gemm = explain("gemm", m, k, n, engine=engine)
     fold = explain("argmin", m, n, axis=1, engine=engine)
     print(f"{engine.target.facts.name}: {path_of(engine.target)}; {engine.reason}")
     print(f"{m} unknown digits against {n} known ones of {k} pixels, by gemm and argmin")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -20,8 +18,11 @@ from portable_gpu.bench.dispatch import (
     Standing,
     random_products,
 )
+from portable_gpu.bench.noise import Listener
 from portable_gpu.bench.report import Report
 from portable_gpu.cli.budget import seconds_of
+from portable_gpu.cli.console import TABLE_STYLE, Console
+from portable_gpu.cli.files import write_json
 from portable_gpu.cli.progress import progress_bar
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.errors import ArgumentError, UnsupportedError
@@ -45,13 +46,13 @@ def dispatch(
     Raises:
         ArgumentError: ``dtype`` or ``budget`` cannot be.
         UnsupportedError: The device lacks the dtype.
-        Exit: A choice takes twice the time of the best by hand, or the run was interrupted.
+        Exit: A choice takes twice the time of the best by hand, or no product was timed.
     """
     deadline = time.monotonic() + seconds_of(budget)
     elem = element(dtype_of(dtype))
     if not elem.floating:
         raise ArgumentError(f"--dtype has {dtype}; floating-point types are timed")
-    engine = Engine(device)
+    listener, engine = Listener(), Engine(device)
     if elem.needs_fp64 and not engine.target.fp64:
         raise UnsupportedError(f"{engine.target.facts.name} has no double precision for {dtype}")
     cases = random_products(count, dtype, seed, engine.maps_host_memory)
@@ -59,16 +60,23 @@ def dispatch(
     options += [] if device is None else ["--device", device]
     found = Report(engine, [], TURNS, ["bench", "dispatch", *options], device)
     complete = _run(Contest(engine, cases), cases, deadline, found.standings, status)
+    if not complete and not found.standings:
+        raise KeyboardInterrupt
     if not found.standings:
         status.print("no product was timed")
         raise typer.Exit(1)
+    found.noise = listener.noise([], engine.maps_host_memory)
+    if report is not None:
+        write_json(report, found.to_dict())
     summary = Distribution.of(found.standings)
     output.print(f"{escape(engine.target.facts.name)}: {summary.count} of {count} products timed")
     output.print(_summary(summary))
     output.print(_table(found.standings))
-    if report is not None:
-        report.write_text(json.dumps(found.to_dict(), indent=1) + "\n", encoding="utf-8")
-    if summary.faults or not complete:
+    if found.noise.warning:
+        output.write(found.noise.warning, indent=0)
+    if not complete:
+        raise KeyboardInterrupt
+    if summary.faults:
         raise typer.Exit(1)
 
 
@@ -86,7 +94,7 @@ def _run(
                 found.append(contest.run(case))
                 progress.advance(task)
     except KeyboardInterrupt:
-        status.print(f"interrupted; {len(found)} products were timed")
+        status.print(f"{len(found)} products were timed")
         return False
     return True
 
@@ -101,7 +109,9 @@ def _summary(summary: Distribution) -> str:
 
 
 def _table(found: list[Standing]) -> Table:
-    table = Table(caption="Microseconds of a call in the fastest turn; ratio: choice / best.")
+    table = Table(
+        caption="Microseconds of a call in the fastest turn; ratio: choice / best.", **TABLE_STYLE
+    )
     table.add_column("product", no_wrap=True)
     for heading in ("ratio", "choice us", "best us"):
         table.add_column(heading, justify="right", no_wrap=True)

@@ -7,8 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
+from portable_gpu.bench.sizes import Size, parse_size
+from portable_gpu.cli.console import Console
+from portable_gpu.cli.options import DeviceOption
 from portable_gpu.dtypes import PRECISIONS
+from portable_gpu.errors import ArgumentError
 from portable_gpu.ops.explain import explain as explanation_of
+from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import class_names
 
 _TARGETS = f"Explain for a device class, with no device: {', '.join(class_names())}."
@@ -16,9 +21,13 @@ _TARGETS = f"Explain for a device class, with no device: {', '.join(class_names(
 
 def explain(
     operation: Annotated[str, typer.Argument(help="gemm, gemv, sum ...")],
-    sizes: Annotated[
-        list[int] | None,
-        typer.Argument(help="gemm: M N K; gemv: M N; reductions: the shape."),
+    size: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="As --sizes of bench. gemm: MxKxN (8x3200x3200, 512x512x512/NT); gemv: MxN; "
+            "reductions: the shape (4096x4096/0).  Numbers alone will do too: 8 3200 3200.",
+            metavar="SIZE",
+        ),
     ] = None,
     dtype: Annotated[str, typer.Option(help="NumPy name of the element type.")] = "float32",
     axis: Annotated[int | None, typer.Option(help="Of a reduction; all axes without it.")] = None,
@@ -26,16 +35,42 @@ def explain(
     precision: Annotated[
         str | None, typer.Option(help=f"gemm of float32: {', '.join(PRECISIONS)}.")
     ] = None,
+    device: DeviceOption = None,
     target: Annotated[str | None, typer.Option(help=_TARGETS)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say which path, policy and table row a call on C-ordered arrays would take, and why."""
+    if device is not None and target is not None:
+        raise ArgumentError("--device and --target exclude each other")
+    asked = parse_size("x".join(size), "SIZE") if size else Size(())
+    options = _options(operation, asked.variant, axis, trans)
+    if asked.batch is not None:
+        options["batch"] = (asked.batch,)
+    if precision is not None:
+        options["precision"] = precision
+    engine = None if device is None else Engine(device)
+    found = explanation_of(
+        operation, *asked.extents, dtype=dtype, target=target, engine=engine, **options
+    )
+    if as_json:
+        print(json.dumps(found.to_dict(), indent=2))
+    else:
+        Console().write(str(found), indent=11)
+
+
+def _options(operation: str, variant: str, axis: int | None, trans: str | None) -> dict[str, Any]:
+    """The options of the function: from the size's variant, or from ``--axis`` and ``--trans``."""
+    if variant and (axis is not None or trans is not None):
+        raise ArgumentError(f"SIZE ends in /{variant}; leave that or --axis and --trans out")
+    if variant.isdigit():
+        axis = int(variant)
+    elif variant:
+        trans = variant
     options: dict[str, Any] = {} if axis is None else {"axis": axis}
-    if trans is not None and len(trans) == 2:
+    if trans is not None and operation in ("gemm", "matmul"):
+        if len(trans) != 2:
+            raise ArgumentError(f"--trans is {trans!r}; {operation} takes two of N, T and C")
         options |= {"trans_a": trans[0], "trans_b": trans[1]}
     elif trans is not None:
         options["trans"] = trans
-    if precision is not None:
-        options["precision"] = precision
-    found = explanation_of(operation, *(sizes or ()), dtype=dtype, target=target, **options)
-    print(json.dumps(found.to_dict(), indent=2) if as_json else found)
+    return options

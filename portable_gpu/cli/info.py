@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from portable_gpu.cli.console import Console
 from portable_gpu.errors import PortableGPUError
 from portable_gpu.runtime.devices import (
     CLASS_VARIABLE,
@@ -119,25 +119,24 @@ def _describe_target(target: Target) -> dict[str, Any]:
 
 
 def _show(found: list[DeviceInfo], choice: _Choice) -> None:
-    console = Console(highlight=False)
+    console = Console()
     for entry in found:
         facts = entry.target.facts
         console.print(
-            f"[bold]{entry.index}  {escape(facts.name)}[/bold]  {facts.type}\n"
-            f"     {escape(entry.platform)}, {escape(facts.version)}\n"
-            f"     driver {escape(facts.driver_version)}, {_memory(facts.global_mem_size)}",
-            soft_wrap=True,
+            f"[bold]{entry.index}  {escape(facts.name)}[/bold]  {facts.type}", soft_wrap=True
+        )
+        console.write(
+            f"     {entry.platform}, {facts.version}\n"
+            f"     driver {facts.driver_version}, {_memory(facts.global_mem_size)}"
         )
         target = choice.target if entry.index == choice.index else None
         console.print(_table(target or entry.target))
         console.print()
     if choice.index is None:
-        console.print(f"[bold]Chosen: none.[/bold] {escape(choice.reason)}", soft_wrap=True)
+        console.write(f"Chosen: none. {choice.reason}", indent=0)
         return
     path = "" if choice.target is None else f" as {choice.target.device_class}"
-    console.print(
-        f"[bold]Chosen: {choice.index}{path}.[/bold] {escape(choice.reason)}", soft_wrap=True
-    )
+    console.write(f"Chosen: {choice.index}{path}. {choice.reason}", indent=0)
 
 
 def _table(target: Target) -> Table:

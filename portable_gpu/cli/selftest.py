@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from portable_gpu.cli.console import Console
+from portable_gpu.cli.files import write_json
+from portable_gpu.cli.options import DeviceOption, JSONOption
 from portable_gpu.cli.path import path_of
 from portable_gpu.cli.progress import progress_bar
 from portable_gpu.errors import ArgumentError
@@ -25,21 +25,17 @@ def selftest(
     operations: Annotated[
         list[str] | None, typer.Argument(help="Check these operations only.", metavar="OPERATION")
     ] = None,
-    device: Annotated[
-        str | None, typer.Option(help="Device, as PORTABLE_GPU_DEVICE takes it.")
-    ] = None,
+    device: DeviceOption = None,
     device_class: Annotated[
         str | None, typer.Option("--class", help="Take the path of another device class.")
     ] = None,
-    report: Annotated[
-        Path | None, typer.Option("--json", help="Write every result to a file.", metavar="FILE")
-    ] = None,
+    report: JSONOption = None,
 ) -> None:
     """Compare every operation with NumPy in higher precision."""
-    console = Console(highlight=False)
+    console = Console()
     engine = Engine(device, device_class=device_class)
     path = path_of(engine.target)
-    console.print(f"{escape(engine.target.facts.name)}: {escape(path)}", soft_wrap=True)
+    console.write(f"{engine.target.facts.name}: {path}")
     begin = time.perf_counter()
     results = _run(engine, _choose(all_checks(engine), operations), console)
     seconds = time.perf_counter() - begin
@@ -57,12 +53,11 @@ def selftest(
             "seconds": round(seconds, 3),
             "results": [asdict(result) for result in results],
         }
-        report.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        write_json(report, content)
     done = len({result.operation for result in results})
-    console.print(
+    console.write(
         f"{len(results) - len(failures)} of {len(results)} checks of {done} operations passed "
-        f"in {seconds:.0f} s; {escape(path)}",
-        soft_wrap=True,
+        f"in {seconds:.0f} s; {path}"
     )
     if failures:
         raise typer.Exit(1)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import time
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 from rich.table import Table
 
 from portable_gpu.cli.budget import seconds_of
+from portable_gpu.cli.console import TABLE_STYLE, Console
+from portable_gpu.cli.files import replacing
+from portable_gpu.cli.options import DeviceOption, PlotOption
 from portable_gpu.cli.path import path_of
 from portable_gpu.errors import ArgumentError, PortableGPUError
 from portable_gpu.runtime.engine import Engine
@@ -26,7 +27,7 @@ from portable_gpu.tuning.table import VARIABLE, user_file
 if TYPE_CHECKING:
     from portable_gpu.tuner.search import Tuner
 
-_WIDTH = 130  # columns of the table; a narrower terminal wraps its lines
+_NAMES = 28  # columns of the table for a row's name
 #: Seconds of the budget that are left for the last lines, and for a picture.
 _CLOSING, _DRAWING = 2.0, 6.0
 
@@ -46,12 +47,8 @@ def tune(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the searches of earlier runs.")
     ] = False,
-    device: Annotated[
-        str | None, typer.Option(help="Device, as PORTABLE_GPU_DEVICE takes it.")
-    ] = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="Draw the searches.", metavar="FILE.png")
-    ] = None,
+    device: DeviceOption = None,
+    plot: PlotOption = None,
 ) -> None:
     """Search policies that beat the formulas here, and store those that are right.
 
@@ -72,15 +69,14 @@ def tune(
     from portable_gpu.tuner.search import Studies, Tuner
 
     deadline = begin + seconds - min(seconds / 4, _CLOSING + (0 if plot is None else _DRAWING))
-    output, status = Console(highlight=False), Console(stderr=True, highlight=False)
-    output.width = max(output.width, _WIDTH)
+    output, status = Console(), Console(stderr=True)
     engine = Engine(device)
     every = jobs(
         operation, dtype.split(","), shapes, engine.target, engine.table, engine.maps_host_memory
     )
     if not every:
         raise ArgumentError(f"no kernel of {operation} with these shapes takes a policy")
-    output.print(f"{escape(engine.target.facts.name)}: {escape(path_of(engine.target))}")
+    output.write(f"{engine.target.facts.name}: {path_of(engine.target)}")
     with Worker(device) as worker:
         studies = Studies(path.with_suffix(".sqlite3"))
         tuner = Tuner(engine.target, worker, studies, path, resume)
@@ -95,9 +91,10 @@ def tune(
     if plot is not None and done:
         from portable_gpu.tuner.plot import plot_searches
 
-        plot_searches(tuner.done, engine.target.facts.name, plot)
+        with replacing(plot) as file:
+            plot_searches(tuner.done, engine.target.facts.name, file)
     if not complete:
-        raise typer.Exit(1)
+        raise KeyboardInterrupt
 
 
 def _run(tuner: Tuner, every: list[Job], deadline: float, status: Console) -> bool:
@@ -120,7 +117,7 @@ def _run(tuner: Tuner, every: list[Job], deadline: float, status: Console) -> bo
         try:
             tuner.run(every, deadline, watch)
         except KeyboardInterrupt:
-            status.print("Interrupted. What was found is stored; --resume goes on from here.")
+            status.print("What was found is stored; --resume goes on from here.")
             return False
     return True
 
@@ -130,20 +127,20 @@ def _gain(progress: Progress) -> str:
 
 
 def _table(every: list[Job], done: list[Progress]) -> Table:
-    table = Table(caption="Gain: the time by formula over that of the policy in use.")
-    for heading in ("row", "problems"):
-        table.add_column(heading, overflow="fold")
+    table = Table(
+        caption="Gain: the time by formula over that of the policy in use.", **TABLE_STYLE
+    )
+    table.add_column("row, and its problems", width=_NAMES)
     for heading in ("trials", "failed", "gain"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("outcome", overflow="fold")
+    table.add_column("outcome")
     for job in every:
         progress = next(
             (one for one in done if one.job == job), Progress(job, job.current, remark="no time")
         )
         problems = ", ".join(case.size for case in job.cases)
         table.add_row(
-            job.name,
-            problems,
+            f"{escape(job.name)}\n[dim]{escape(problems)}[/dim]",
             str(progress.trials),
             str(progress.failed),
             _gain(progress),

@@ -6,9 +6,12 @@ import time
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from portable_gpu.bench.sizes import parse_size
+from portable_gpu.cli.console import Console
+from portable_gpu.cli.options import DeviceOption
 from portable_gpu.cli.progress import progress_bar
+from portable_gpu.dtypes import dtype_of
 from portable_gpu.errors import DTypeError, UnsupportedError
 from portable_gpu.ops.warm_up import COMMON
 from portable_gpu.runtime.disk_cache import DiskCache
@@ -19,26 +22,27 @@ def warm_up(
     operation: Annotated[
         str | None, typer.Argument(help=f"gemm, gemv, sum ...; without it {', '.join(COMMON)}.")
     ] = None,
-    sizes: Annotated[
-        list[int] | None,
-        typer.Argument(help="gemm: M N K; gemv: M N; reductions: the shape. Else typical ones."),
+    size: Annotated[
+        str | None,
+        typer.Argument(help="As explain takes it: 8x3200x3200; typical ones without it."),
     ] = None,
     dtype: Annotated[str, typer.Option(help="Element types, comma list.")] = "float32",
-    device: Annotated[
-        str | None, typer.Option(help="Device, as PORTABLE_GPU_DEVICE takes it.")
-    ] = None,
+    device: DeviceOption = None,
 ) -> None:
     """Compile ahead what calls will need, and keep it on disk."""
+    sizes = None if size is None else parse_size(size, "SIZE").extents
+    names, dtypes = [operation] if operation else COMMON, dtype.split(",")
+    for one in dtypes:
+        dtype_of(one)
+    jobs = [(name, one) for name in names for one in dtypes]
     engine = Engine(device)
-    jobs = [(name, one) for name in ([operation] if operation else COMMON)
-            for one in dtype.split(",")]  # fmt: skip
     begin, programs = time.monotonic(), 0
-    with progress_bar(Console(stderr=True, highlight=False)) as bar:
+    with progress_bar(Console(stderr=True)) as bar:
         task = bar.add_task("", total=len(jobs))
         for name, one in jobs:
             bar.update(task, description=f"{name} {one}")
             try:
-                programs += engine.warm_up(name, sizes=sizes or None, dtypes=[one]).programs
+                programs += engine.warm_up(name, sizes=sizes, dtypes=[one]).programs
             except (DTypeError, UnsupportedError):
                 if operation:
                     raise
@@ -46,4 +50,4 @@ def warm_up(
     folder = DiskCache.default().folder
     kept = f"kept in {folder}" if folder else "which are not kept: see PORTABLE_GPU_CACHE"
     seconds = time.monotonic() - begin
-    print(f"{engine.target.facts.name}: {programs} programs in {seconds:.1f} s, {kept}")
+    Console().write(f"{engine.target.facts.name}: {programs} programs in {seconds:.1f} s, {kept}")

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
+from inspect import signature
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -97,14 +98,15 @@ def explain(
 
     Args:
         operation: ``gemm``, ``matmul``, ``gemv``, ``sum`` ...: the name of a public function.
-        sizes: ``m, n, k`` of gemm (C is m by n), ``m, n`` of gemv, the shape of a reduction.
-            Arrays are taken as C-ordered and aligned.
+        sizes: ``m, k, n`` of gemm (A is m by k, B is k by n), ``m, n`` of gemv, the shape of a
+            reduction: the order of ``portable-gpu bench --sizes`` too.  Arrays are taken as
+            C-ordered and aligned.
         dtype: Of the arrays: a dtype or its name.
         target: Explain for this device class (``"gcn"``, ``"nvidia-sm90"``), or for a
             :class:`Target`, instead of a device; no device is then needed.
         engine: Whose device and tuning table; default :func:`portable_gpu.default_engine`.
         options: As the function takes them: ``axis`` of reductions, ``trans`` of gemv,
-            ``trans_a``, ``trans_b`` and ``precision`` of gemm.
+            ``trans_a``, ``trans_b`` and ``precision`` of gemm (the engine's without it).
 
     Returns:
         An :class:`Explanation`; printed, it reads well.
@@ -134,6 +136,8 @@ def explain(
         target = example_target(target) if isinstance(target, str) else target
     if elem.needs_fp64 and not target.fp64:
         raise UnsupportedError(f"{target.facts.name} has no double precision, which {dtype} needs")
+    if engine is not None and "precision" in signature(known[operation]).parameters:
+        options.setdefault("precision", engine.precision)
     try:
         return known[operation](
             operation, [int(n) for n in sizes], np.dtype(dtype), target, table, **options

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from portable_gpu.bench.cases import Case, cases
+from portable_gpu.bench.explained import explained
 from portable_gpu.bench.sizes import parse_sizes
-from portable_gpu.dtypes import Element, dtype_of, element
-from portable_gpu.errors import ArgumentError, UnsupportedError
-from portable_gpu.ops.explain import explainers
+from portable_gpu.dtypes import Element
+from portable_gpu.errors import ArgumentError
 from portable_gpu.targets import Target
 from portable_gpu.tuning.policy import Policy
 from portable_gpu.tuning.table import Choice, RowKey, TuningTable, tuned_key
@@ -175,28 +175,4 @@ def _job(case: Case, target: Target, table: TuningTable) -> Job | None:
 def _ask(case: Case, target: Target, table: TuningTable) -> tuple[_Asked, str]:
     """What the explanation of a problem asks the table for, and the origin that it tells."""
     asked = _Asked(table)
-    operation = case.operation
-    options: dict[str, Any] = {}
-    sizes: tuple[int, ...] = case.extents
-    if operation == "gemm":
-        m, k, n = case.extents
-        sizes = m, n, k
-        options = {"trans_a": case.trans[0], "trans_b": case.trans[1]}
-        if case.batch is not None:
-            operation, options = "matmul", {"batch": (case.batch,)}
-    elif operation == "gemv":
-        options = {"trans": case.trans}
-    elif case.axis is not None:
-        options = {"axis": case.axis}
-    dtype = _dtype(case, target)
-    said = explainers()[operation](operation, sizes, dtype, target, asked, **options)
-    return asked, said.origin
-
-
-def _dtype(case: Case, target: Target) -> Any:
-    dtype = dtype_of(case.dtype)
-    if element(dtype).needs_fp64 and not target.fp64:
-        raise UnsupportedError(
-            f"{target.facts.name} has no double precision, which {case.dtype} needs"
-        )
-    return dtype
+    return asked, explained(case, target, asked).origin

@@ -13,6 +13,8 @@ from portable_gpu.tuner.progress import Progress
 from portable_gpu.tuner.search import measured
 
 _ENOUGH = 8  # trials below which importances say nothing
+#: The slowest trials that are drawn where they are; where slower ones go, and those that failed.
+_MOST, _SLOWER, _FAILED = 2.0, 2.1, 2.25
 
 
 def plot_searches(
@@ -21,7 +23,7 @@ def plot_searches(
     """One row of panels for each search: time against trial, and importances."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(11, 1 + 3 * len(searches)), layout="constrained")
+    figure = Figure(figsize=(11, 1 + 3.2 * len(searches)), layout="constrained")
     panels = figure.subplots(len(searches), 2, squeeze=False, width_ratios=(2, 1))
     for (progress, study), (left, right) in zip(searches, panels, strict=True):
         _times(left, progress, study)
@@ -31,30 +33,43 @@ def plot_searches(
 
 
 def _times(axes: Any, progress: Progress, study: optuna.Study) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     trials = measured(study)
     failed = [
         trial.number
         for trial in study.get_trials(deepcopy=False, states=(TrialState.FAIL,))
         if "failed" in trial.user_attrs
     ]
-    values = [min(trial.value or 0.0, 2.0) for trial in trials]
-    axes.plot([t.number for t in trials], values, "o", markersize=3, label="trials (2 at most)")
-    axes.plot(failed, [2.0] * len(failed), "x", color="C3", markersize=4, label="failed")
+    last = max([0, *failed, *(t.number for t in trials)])
+    shown = [t for t in trials if (t.value or 0.0) <= _MOST]
+    slower = [t.number for t in trials if (t.value or 0.0) > _MOST]
+    axes.plot([t.number for t in shown], [t.value for t in shown], "o", markersize=3, label="trial")
+    axes.plot(slower, [_SLOWER] * len(slower), "^", color="C0", markersize=4, label="above 2")
+    axes.plot(failed, [_FAILED] * len(failed), "x", color="C3", markersize=4, label="failed")
     axes.axhline(1.0, color="0.5", linewidth=0.8, label="formula")
-    axes.axhline(progress.relative, color="C2", label=f"in the table: {progress.relative:.3f}")
+    in_use = f"in use: {progress.relative:.3f}"
+    axes.axhline(progress.relative, color="C2", linestyle="--", label=in_use)
     steps = [t for t in trials if t.user_attrs.get("stored")]
     axes.step(
-        [0, *(t.number for t in steps), max([0, *(t.number for t in trials)])],
+        [0, *(t.number for t in steps), last],
         [1.0, *(t.value for t in steps), min([1.0, *(t.value or 1.0 for t in steps)])],
         where="post", color="C1", label="incumbent",
     )  # fmt: skip
     axes.set_title(progress.job.name, loc="left")
     axes.set_xlabel("trial")
+    axes.set_ylabel("time / the formula's")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    lowest = axes.get_ylim()[0]
+    highest = _FAILED if failed else _SLOWER if slower else axes.get_ylim()[1]
+    axes.set_ylim(top=highest + 0.05)
+    axes.set_yticks([tick for tick in axes.get_yticks() if lowest <= tick <= min(_MOST, highest)])
+    axes.set_xlim(-1, last + 1)
     axes.legend(fontsize="x-small", loc="upper left", bbox_to_anchor=(1, 1))
 
 
 def _importances(axes: Any, study: optuna.Study) -> None:
-    axes.set_title("importance", loc="left")
+    axes.set_title("importance of each field", loc="left")
     if len({trial.value for trial in measured(study)}) < _ENOUGH:
         axes.text(0.5, 0.5, "too few trials", ha="center", va="center")
         axes.set_axis_off()
@@ -64,3 +79,4 @@ def _importances(axes: Any, study: optuna.Study) -> None:
     )
     names = list(found)[::-1]
     axes.barh(names, [found[name] for name in names])
+    axes.set_xlabel("share of what the trials' times differ by")

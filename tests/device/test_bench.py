@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,7 +14,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 import pytest
 
-from portable_gpu.bench import dispatch, measure
+from portable_gpu.bench import dispatch, measure, roofs
 from portable_gpu.bench.altered import Altered
 from portable_gpu.bench.cases import Case, cases
 from portable_gpu.bench.ladder import Ladder, climb, ladders
@@ -141,10 +142,24 @@ def test_a_wrong_result_of_ours_is_refused(engine: Engine, monkeypatch: pytest.M
 
 
 def test_roofs(engine: Engine) -> None:
-    roofs = measure_roofs(engine, 1)
-    assert roofs.copy.median > 0
-    assert set(roofs.fma) == ({"float", "double"} if engine.target.fp64 else {"float"})
-    assert min(one.median for one in roofs.fma.values()) > 0
+    found = measure_roofs(engine, 1)
+    assert found.copy.median > 0
+    assert set(found.fma) == ({"float", "double"} if engine.target.fp64 else {"float"})
+    assert min(one.median for one in found.fma.values()) > 0
+
+
+def test_roofs_of_matrix_units(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Emulated units are no roof; the way to measure true ones runs on them all the same."""
+    case = Case("gemm", (8, 9, 10), "float16", trans="NN")
+    if not engine.target.is_cpu:
+        pytest.skip("on other devices their units are in the way")
+    assert measure_roofs(engine, 1, [case, Case("sum", (10,))]).matrix == {}
+    emulated = Engine(engine.device, device_class="gcn-gfx90a")
+    monkeypatch.setattr(roofs, "warm_up", lambda prepared: 1.0)  # emulation takes its time
+    measured = roofs._product(emulated, case)
+    assert measured is not None
+    assert measured[1] == 2 * 256**3
+    assert roofs._product(emulated, replace(case, dtype="complex64")) is None
 
 
 def test_ladder(engine: Engine) -> None:
@@ -179,7 +194,11 @@ def test_command(engine: Engine, tmp_path: Path, capsys: pytest.CaptureFixture[s
         assert row["ratio"]["count"] == content["protocol"]["turns"] == 9
         assert row["gflops"] == pytest.approx(row["flop"] / row["seconds"]["median"] / 1e9)
         assert row["share_of_roof"] > 0
+        assert row["roof"] in ("copy", "fma", "matrix")
         assert row["command"].startswith(f"portable-gpu bench gemm --sizes {row['size']} --dtype")
+    assert content["noise"]["cores"] == os.cpu_count()
+    assert content["noise"]["too_busy"] == bool(content["noise"]["reasons"])
+    assert ("Do not believe these figures" in output) == content["noise"]["too_busy"]
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
@@ -222,8 +241,8 @@ def test_an_interrupted_run_keeps_what_it_has(
     monkeypatch.setattr(Bench, "run", interrupted)
     report = tmp_path / "bench.json"
     arguments = ["bench", "reduce", "--sizes", "100", "--peers", "none", "--json", str(report)]
-    assert main(arguments) == 1
-    assert "interrupted; 1 rows were timed" in capsys.readouterr().err
+    assert main(arguments) == 130
+    assert capsys.readouterr().err.splitlines() == ["1 rows were timed", "interrupted"]
     assert [row["operation"] for row in json.loads(report.read_text())["rows"]] == ["sum"]
 
 

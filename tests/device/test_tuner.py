@@ -497,7 +497,7 @@ def test_unknown_requests_are_one_line(capsys: pytest.CaptureFixture[str]) -> No
         (["tune", "gemm", "--shapes", "big"], "--shapes has 'big'"),
         (["tune", "gemm", "--dtype", "int32"], "floating-point types are timed"),
     ):
-        assert main(request) == 1
+        assert main(request) == 2
         error = capsys.readouterr().err
         assert message in error
         assert error.count("\n") == 1

@@ -61,7 +61,7 @@ def test_command(tmp_path: Path) -> None:
     pytest.importorskip("typer")
     command = "import sys; from portable_gpu.cli import main; sys.exit(main())"
     done = subprocess.run(
-        [sys.executable, "-c", command, "warm-up", "sum", "300", "200"],
+        [sys.executable, "-c", command, "warm-up", "sum", "300x200"],
         env=os.environ | {"PORTABLE_GPU_CACHE": str(tmp_path)},
         capture_output=True, text=True, timeout=120,
     )  # fmt: skip

@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+import io
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import rich.console
 
-from portable_gpu.bench import measure
-from portable_gpu.bench.altered import parse_changes
+from portable_gpu.bench import measure, noise
+from portable_gpu.bench.altered import check_changes, parse_changes
 from portable_gpu.bench.cases import OPERATIONS, Case, cases
-from portable_gpu.bench.measure import Bench, Remark, alternate, calls_a_turn, ratios
+from portable_gpu.bench.ladder import Ladder, LadderRow
+from portable_gpu.bench.measure import Bench, Remark, Row, alternate, calls_a_turn, ratios
+from portable_gpu.bench.noise import Noise
 from portable_gpu.bench.operands import copies, operands, shapes
 from portable_gpu.bench.oracle import oracle
 from portable_gpu.bench.peers import open_peers
 from portable_gpu.bench.prepared import Prepared
+from portable_gpu.bench.report import Report
 from portable_gpu.bench.roofs import Roofs, specializations
 from portable_gpu.bench.sizes import Size, parse_sizes
 from portable_gpu.bench.statistics import Statistic
 from portable_gpu.cli import main
+from portable_gpu.cli.bench import _ladder_table as ladder_table
+from portable_gpu.cli.bench import _table as bench_table
 from portable_gpu.errors import ArgumentError, UnsupportedError
 from portable_gpu.targets import class_names, example_target
+from portable_gpu.tuning.table import TuningTable
 
 
 class Fake(Prepared):
@@ -228,8 +239,8 @@ def test_roofs() -> None:
     assert ROOFS.share(product, 4e-4) == pytest.approx(0.5)
     assert ROOFS.limit(total) == "copy"
     assert ROOFS.share(total, 0.08) == pytest.approx(0.5)
-    assert ROOFS.flops("complex128") == 1e12
-    assert ROOFS.flops("float16") == 1e13
+    assert ROOFS.flops(Case("sum", (10,), "complex128")) == 1e12
+    assert ROOFS.flops(Case("sum", (10,), "float16")) == 1e13
 
 
 def test_roofs_are_the_highest_that_was_reached() -> None:
@@ -238,6 +249,161 @@ def test_roofs_are_the_highest_that_was_reached() -> None:
     raised = ROOFS.raised(other)
     assert raised == other.raised(ROOFS)
     assert (raised.copy, raised.fma["float"]) == (fast, ROOFS.fma["float"])
+
+
+HALVES = replace(ROOFS, matrix={"float16": Statistic.of([5e14])})
+
+
+def timed(case: Case, seconds: float, theirs: float | None = None) -> Row:
+    """A row of one turn."""
+    other = None if theirs is None else Statistic.of([theirs])
+    ratio = None if theirs is None else Statistic.of([theirs / seconds])
+    peer = None if theirs is None else "numpy"
+    return Row(case, peer, Statistic.of([seconds]), other, ratio, (1,), 1, (0.5,))
+
+
+def test_products_on_matrix_units_are_held_to_their_roof() -> None:
+    product = Case("gemm", (1 << 16,) * 3, "float16", trans="NN")
+    assert (HALVES.limit(product), HALVES.flops(product)) == ("matrix", 5e14)
+    for other in (replace(product, dtype="float32"), Case("gemv", (4096,) * 2, "float16")):
+        assert HALVES.flops(other) == 1e13
+    wide = replace(product, manner="float32")  # a type of its own
+    assert HALVES.limit(wide) == "fma"
+    emulated = replace(ROOFS, matrix={"float16": Statistic.of([1e9])})
+    assert emulated.limit(product) == "fma"
+
+
+def test_no_row_beats_the_roof_of_matrix_units() -> None:
+    product = Case("gemm", (1 << 16,) * 3, "float16", trans="NN")
+    fast, faster = product.flop / 6e14, product.flop / 8e14
+    rows = [timed(product, fast, faster), timed(Case("sum", (10,), "float16"), 1e-30)]
+    roofs = HALVES.reached(rows)
+    assert roofs.flops(product) == pytest.approx(8e14)
+    assert roofs.share(product, fast) == pytest.approx(0.75)
+    assert HALVES.reached([timed(product, 100.0)]) == HALVES
+    assert HALVES.raised(roofs) == roofs
+
+
+def test_the_tables_fit_80_columns() -> None:
+    sizes = "400x1100000x400,1024:64x64x64,2048x2048x2048/NN"
+    found = cases("gemm", ["float32:bf16x6"], parse_sizes(sizes), False)
+    rows = [timed(case, 12.345678, 1.2345678) for case in found]
+    assert_fits(bench_table("gemm, float32:bf16x6", rows, HALVES, {"numpy": "policy 12"}))
+    found = cases("all", ["float32"], None, False)
+    rows = [timed(case, 1.2345678e-4, 0.0012345) for case in found]
+    assert_fits(bench_table("all", rows, HALVES, {}))
+    names = "double buffer, 128b, prefetch", "portable_gpu", "numpy"
+    seconds = {name: Statistic.of([1.2345e-2]) for name in names}
+    sizes = [f"{n}x{n}x{n}/NN" for n in (256, 512, 1024, 2048)]
+    steps = tuple(LadderRow(size, seconds) for size in sizes)
+    assert_fits(ladder_table(Ladder("sgemm", "A note.", names[:1], names[1:], steps)))
+
+
+def assert_fits(table: Any) -> None:
+    text = io.StringIO()
+    rich.console.Console(file=text, width=80).print(table)
+    lines = text.getvalue().splitlines()
+    assert lines
+    assert all(len(line) <= 80 and "…" not in line for line in lines), text.getvalue()
+
+
+def test_noise() -> None:
+    quiet = Noise(16, 1.0, 0.05, True)
+    assert quiet.reasons == []
+    busy = replace(quiet, taken=3.0, spread=0.2)
+    assert busy.reasons == [
+        "other processes kept 3.0 of 16 cores busy", "half of the rows spread by 20% or more"
+    ]  # fmt: skip
+    assert replace(busy, host_counts=False, spread=None).reasons == []
+    assert busy.to_dict()["too_busy"]
+
+
+def test_what_others_take_is_heard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ticks = os.sysconf("SC_CLK_TCK")
+    stat, now, own = tmp_path / "stat", [100.0], [1.0]
+
+    def write(user: float, stolen: float) -> None:
+        words = (user, 0, 0, 500, 70, 0, 0, stolen, user, 0)
+        stat.write_text(f"cpu  {' '.join(str(int(word * ticks)) for word in words)}\ncpu0 1\n")
+
+    monkeypatch.setattr(noise, "_STAT", stat)
+    monkeypatch.setattr(noise.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(noise, "_own_seconds", lambda: own[0])
+    write(user=50, stolen=0)
+    listener = noise.Listener()
+    now[0], own[0] = 110.0, 16.0  # in ten seconds we took 15
+    write(user=80, stolen=5)  # of 35
+    heard = listener.noise([Statistic.of([1.0, 2.0, 3.0])], True)
+    assert heard.taken == pytest.approx(2.0)
+    assert heard.spread == pytest.approx(0.25)
+    stat.unlink()
+    monkeypatch.setattr(noise.os, "getloadavg", lambda: (1.5, 0, 0))
+    assert noise.Listener().noise([], True).taken == 1.5
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("chunk=128", None),
+        ("nope=1", "no policy in this run has nope; there are: vector, item_m"),
+        ("chunk=0", "chunk"),
+        ("chunk", "it takes field=value"),
+    ],
+)
+def test_changes_that_no_case_takes_are_refused(text: str, message: str | None) -> None:
+    engine: Any = SimpleNamespace(target=example_target("cpu"), table=TuningTable([]))
+    found = cases("gemm", ["float32"], parse_sizes("500x500x500/NN"), True)
+    if message is None:
+        check_changes(text, found, engine)
+        return
+    with pytest.raises(ArgumentError, match=f"--policy has .*{message}"):
+        check_changes(text, found, engine)
+
+
+def synthetic_report(peers: list[str]) -> Any:
+    found = cases("roofline", ["float32", "float16"], None, False)
+    rng = np.random.default_rng(0)
+    rows = [
+        replace(timed(case, *(HALVES.seconds(case) / rng.uniform(0.1, 1, 2))), peer=peer)
+        for case in found
+        for peer in peers
+    ]
+    facts = SimpleNamespace(name="A device")
+    engine: Any = SimpleNamespace(maps_host_memory=False, target=SimpleNamespace(facts=facts))
+    return Report(engine, [], 9, ["bench"], roofs=HALVES, rows=rows)
+
+
+def test_every_point_of_a_roofline_is_named_and_no_name_covers_another(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    from matplotlib.text import Text
+
+    from portable_gpu.bench.plot import plot_roofline
+
+    report, path = synthetic_report(["torch", "unroll=1"]), tmp_path / "roofline.png"
+    figure = plot_roofline(report, path)
+    assert path.read_bytes().startswith(b"\x89PNG")
+    (axes,) = figure.axes
+    labels = [text for text in axes.texts if text.get_text().isdigit()]
+    named = {case for row in report.rows for case in [row.case]}
+    assert sorted(int(label.get_text()) for label in labels) == list(range(1, len(named) + 1))
+    boxes = [Text.get_window_extent(label) for label in labels]
+    frame = axes.get_window_extent()
+    for i, box in enumerate(boxes):
+        assert frame.contains(*box.min)
+        assert frame.contains(*box.max)
+        assert not any(box.overlaps(other) for other in boxes[:i])
+    alone = [line.get_xydata()[0] for line in axes.lines if len(line.get_xdata()) == 1]
+    points = axes.transData.transform(alone)
+    assert len(points) == 3 * len(named)
+    assert not any(box.contains(*point) for box in boxes for point in points)
+
+
+def test_throughput_draws_policies_too(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    from portable_gpu.bench.plot import plot_throughput
+
+    plot_throughput(synthetic_report(["torch", "unroll=1"]), tmp_path / "bench.png")
+    assert (tmp_path / "bench.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("target", class_names())
@@ -334,9 +500,9 @@ def test_peers_that_cannot_run_are_skipped_with_a_line(monkeypatch: pytest.Monke
 def test_refusal_is_one_line(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["bench", *arguments]) == 1
+    assert main(["bench", *arguments]) == 2
     captured = capsys.readouterr()
-    assert captured.err.startswith(f"portable-gpu: {message}")
+    assert captured.err.startswith(f"error: {message}")
     assert captured.err.count("\n") == 1
 
 

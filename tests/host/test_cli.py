@@ -1,6 +1,10 @@
 """The command line, as far as it needs no device."""
 
 import builtins
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +12,9 @@ import pytest
 from portable_gpu.cli import main
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.targets import Target
+from portable_gpu.version import __version__
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def build_nothing(target: Target, dtype: Any) -> list[Specialization]:
@@ -45,10 +52,10 @@ def test_render_lists(capsys: pytest.CaptureFixture[str]) -> None:
 def test_refusal_is_one_line(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(arguments) == 1
+    assert main(arguments) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err.startswith(f"portable-gpu: {message}")
+    assert captured.err.startswith(f"error: {message}")
     assert captured.err.count("\n") == 1
 
 
@@ -70,5 +77,64 @@ def test_without_its_packages_the_command_says_what_to_install(
     monkeypatch.setattr(builtins, "__import__", refuse)
     assert main(["info"]) == 1
     assert capsys.readouterr().err == (
-        "portable-gpu needs the package typer: pip install 'portable_gpu[cli]'\n"
+        "error: portable-gpu needs the package typer: pip install 'portable_gpu[cli]'\n"
     )
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"portable-gpu {__version__}\n"
+
+
+def test_without_arguments_it_helps(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    assert "explain" in capsys.readouterr().out
+
+
+def test_explain_takes_the_sizes_of_bench(capsys: pytest.CaptureFixture[str]) -> None:
+    outputs = []
+    for size in (["8x3200x4096/NT"], ["8", "3200", "4096", "--trans", "NT"]):
+        assert main(["explain", "gemm", *size, "--target", "cpu"]) == 0
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0] == outputs[1]
+    assert "(8 x 3200 by 3200 x 4096)" in outputs[0]
+    assert main(["explain", "matmul", "7:8x9x10", "--target", "cpu"]) == 0
+    assert "7 x (8 x 9 by 9 x 10)" in capsys.readouterr().out
+    assert main(["explain", "sum", "2^12x100/0", "--target", "gcn"]) == 0
+    assert "sum of 4096 x 100 float32 along axis 0" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["gemm", "8x8x8/NT", "--trans", "NT"], "SIZE ends in /NT; leave that or"),
+        (["gemm", "8x8x8", "--trans", "N"], "--trans is 'N'; gemm takes two of"),
+        (["gemm", "8x8"], "gemm takes the sizes m, k and n"),
+        (["gemm", "eight"], "SIZE has 'eight'; sizes are like"),
+        (["sum", "8", "--target", "gcn", "--device", "0:0"], "--device and --target exclude"),
+    ],
+)
+def test_explain_refuses(
+    arguments: list[str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("portable_gpu.cli.options.choose_device", lambda request: None)
+    more = [] if "--target" in arguments else ["--target", "cpu"]
+    assert main(["explain", *arguments, *more]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {message}")
+
+
+@pytest.mark.parametrize("words", [["render", "gemm"], ["render", "--list"]])
+def test_a_reader_may_leave(words: list[str]) -> None:
+    """As ``portable-gpu ... | head -n 1``, once the pipe is full."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    process = subprocess.run(
+        [sys.executable, ROOT / "portable_gpu_command.py", *words],
+        stdout=writer, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    os.close(writer)
+    assert (process.returncode, process.stderr) == (141, "")

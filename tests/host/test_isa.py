@@ -564,5 +564,5 @@ class TestCommand:
         assert main(["check-isa", "--target", "sm_90"]) == 0
         assert main(["check-isa", "--target", "gfx900"]) == 1
         assert capsys.readouterr().err == (
-            "portable-gpu: --target needs a compiler for AMD: apt-get install clang-19\n"
+            "error: --target needs a compiler for AMD: apt-get install clang-19\n"
         )

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import portable_gpu as pg
 from portable_gpu.dtypes import BF16, PRECISIONS, check_precision, element
 from portable_gpu.errors import ArgumentError, PolicyError
 from portable_gpu.ops.gemm import explain, matrix_check, paths
@@ -353,9 +354,29 @@ def test_explain_tells_the_path_and_the_precision() -> None:
     f32 = np.dtype(np.float32)
     said = explain("gemm", (4096, 4096, 4096), f32, HOPPER, TABLE, precision="bf16x6")
     assert (said.path, said.kernels) == ("wgmma", ("gemm/tensor_map", "gemm/repack", "gemm/wgmma"))
-    said = explain("gemm", (64, 64, 100000), np.dtype(np.float16), HOPPER, TABLE)
+    said = explain("gemm", (64, 100000, 64), np.dtype(np.float16), HOPPER, TABLE)
     assert (said.path, said.kernels) == ("wgmma, split-k", ("gemm/tensor_map", "gemm/wgmma"))
     assert explain("gemm", (4096, 4096, 4096), f32, HOPPER, TABLE).path == "tiled"
+
+
+@pytest.mark.parametrize(
+    ("target", "sizes", "dtype", "message"),
+    [
+        ("cpu", (400, 400, 400), "float32", "has no matrix units"),
+        ("nvidia-sm90", (400, 400, 400), "float64", "it is for products of float32"),
+        ("nvidia-sm90", (4, 4, 4), "float32", "this product is not for matrix units"),
+        ("gcn-gfx90a", (400, 400, 400), "float32", "compute float32 in no other way"),
+        ("nvidia-sm90", (400, 400, 400), "float32", ""),
+    ],
+)
+def test_explain_tells_of_a_precision_that_does_nothing(
+    target: str, sizes: tuple[int, int, int], dtype: str, message: str
+) -> None:
+    said = pg.explain("gemm", *sizes, dtype=dtype, target=target, precision="tf32").why
+    plain = pg.explain("gemm", *sizes, dtype=dtype, target=target).why
+    assert "changes nothing" not in plain
+    assert ("; precision tf32 changes nothing here, for " in said) == bool(message)
+    assert message in said
 
 
 class FakeEngine:

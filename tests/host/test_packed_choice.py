@@ -72,6 +72,6 @@ def test_little_work_packs_nothing_that_need_not_be() -> None:
 
 
 def test_a_vector_goes_to_gemv() -> None:
-    for sizes in ((1, 500, 300), (500, 1, 300)):
+    for sizes in ((1, 300, 500), (500, 300, 1)):
         assert explain("gemm", *sizes, target="cpu").kernels[0].startswith("gemv/")
-    assert explain("gemm", 2, 500, 300, target="cpu").kernels == ("gemm/packed_whole",)
+    assert explain("gemm", 2, 300, 500, target="cpu").kernels == ("gemm/packed_whole",)

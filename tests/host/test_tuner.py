@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import rich.console
 
 import portable_gpu as pg
-from portable_gpu.bench.cases import Case
+from portable_gpu.bench.cases import Case, cases
+from portable_gpu.bench.sizes import parse_sizes
 from portable_gpu.cli import main
+from portable_gpu.cli.tune import _table as tune_table
 from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError, TuningFileError
 from portable_gpu.ops.gemm.packed import PackedPolicy
@@ -185,8 +190,20 @@ def test_bad_requests_are_refused(operation: str, shapes: str | None, message: s
 
 @pytest.mark.parametrize("budget", ["", "10", "5x", "0s", "m", "1.5h", "-3m"])
 def test_bad_budget_is_refused(budget: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["tune", "gemm", "--budget", budget]) == 1
+    assert main(["tune", "gemm", "--budget", budget]) == 2
     assert "a time is like 90s, 10m or 1h30m" in capsys.readouterr().err
+
+
+def test_the_table_fits_80_columns() -> None:
+    job: Any = SimpleNamespace(
+        name="gemm_packed_matrix c128 square", current=None,
+        cases=cases("gemm", ["float32"], parse_sizes("4096x4096x4096,400x1100000x400"), False),
+    )  # fmt: skip
+    text = io.StringIO()
+    rich.console.Console(file=text, width=80).print(tune_table([job], []))
+    lines = text.getvalue().splitlines()
+    assert "400x1100000x400/NN" in text.getvalue()
+    assert all(len(line) <= 80 and "…" not in line for line in lines), text.getvalue()
 
 
 def test_without_optuna_the_command_says_what_to_install(

@@ -99,7 +99,7 @@ def explain(
 
     Args:
         operation: ``gemm`` or ``matmul``.
-        sizes: ``m, n, k``: C is (m, n).
+        sizes: ``m, k, n``: A is (m, k), B (k, n) and C (m, n).
         dtype: Of A and B.
         target, table: For what device, and what was measured on it.
         batch: Extents of matmul's batch axes.
@@ -111,17 +111,42 @@ def explain(
         DTypeError: gemm of integers.
     """
     if len(sizes) != 3:
-        raise ArgumentError(f"{operation} takes the sizes m, n and k; got {tuple(sizes)}")
+        raise ArgumentError(f"{operation} takes the sizes m, k and n; got {tuple(sizes)}")
     for name, trans in (("trans_a", trans_a), ("trans_b", trans_b)):
         if trans not in ("N", "T", "C"):
             raise ArgumentError(f"{name} is {trans!r}; N, T and C are known")
     if operation == "gemm" and not element(dtype).floating:
         raise DTypeError(f"gemm of {dtype}; floating dtypes (see matmul)")
-    m, n, k = sizes
+    m, k, n = sizes
     problem = contiguous(m, n, k, dtype, batch, trans_a, trans_b)
     problem = replace(problem, precision=check_precision(precision))
     stack = "".join(f"{extent} x " for extent in batch)
     named = f"{operation} of {stack}({m} x {k} by {k} x {n}) {dtype} on {target.facts.name}"
+    said = _explanation(named, problem, target, table)
+    if precision == "ieee":
+        return said
+    return replace(said, why=f"{said.why}{_unused_precision(problem, target, said.path)}")
+
+
+def _unused_precision(problem: GemmProblem, target: Target, path: str) -> str:
+    """What an explanation says of a ``precision`` that changes nothing; empty where it does."""
+    if problem.a.elem.name != "f32" or problem.b.elem.name != "f32":
+        reason = "it is for products of float32"
+    elif not target.matrix_units:
+        reason = f"{target.facts.name} has no matrix units"
+    elif format_of(problem, target) == format_of(replace(problem, precision="ieee"), target):
+        reason = f"the matrix units of {target.facts.name} compute float32 in no other way"
+    elif not path.startswith(("wgmma", "mma", "mfma")):
+        reason = "this product is not for matrix units"
+    else:
+        return ""
+    return f"; precision {problem.precision} changes nothing here, for {reason}"
+
+
+def _explanation(
+    named: str, problem: GemmProblem, target: Target, table: TuningTable
+) -> Explanation:
+    """The same of any problem; ``named`` is what the explanation calls it."""
     few = upright(problem)
     if skinny_mma.takes(few, target):
         return skinny_mma.explain_problem(named, few, target, table)

@@ -1,0 +1,33 @@
+"""Where commands print: results on stdout, what is going on on stderr."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any, Final, NoReturn
+
+import rich.console
+
+#: Tables without frames: their columns are needed for figures.
+TABLE_STYLE: Final[dict[str, Any]] = {"box": None, "pad_edge": False, "padding": (0, 2, 0, 0)}
+
+
+class Console(rich.console.Console):
+    """A console that highlights nothing, and leaves a closed pipe to ``main``."""
+
+    def __init__(self, stderr: bool = False) -> None:
+        """Of stdout, or of stderr."""
+        super().__init__(stderr=stderr, highlight=False)
+
+    def write(self, text: str, indent: int = 5) -> None:
+        """Print plain text, broken between words; further lines of a line are indented."""
+        for line in text.splitlines():
+            more = " " * indent
+            wrapped = textwrap.fill(
+                line, self.width, subsequent_indent=more, break_long_words=False,
+                break_on_hyphens=False,
+            )  # fmt: skip
+            self.print(wrapped, markup=False, soft_wrap=True)
+
+    def on_broken_pipe(self) -> NoReturn:
+        """Raise it; rich would end the process, with what a command still had to write."""
+        raise BrokenPipeError

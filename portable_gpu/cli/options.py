@@ -1,0 +1,61 @@
+"""Options that several commands have; a wrong value is refused before any work."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+from portable_gpu.cli.files import check_writable
+from portable_gpu.errors import ArgumentError, DeviceNotFoundError
+from portable_gpu.runtime.devices import choose_device
+
+
+def _device(request: str | None) -> str | None:
+    if request is not None:
+        try:
+            choose_device(request)
+        except DeviceNotFoundError as error:
+            raise typer.BadParameter(str(error)) from None
+    return request
+
+
+def _file(path: Path | None) -> Path | None:
+    if path is not None:
+        try:
+            check_writable(path)
+        except ArgumentError as error:
+            raise typer.BadParameter(str(error)) from None
+    return path
+
+
+def _picture(path: Path | None) -> Path | None:
+    if path is None or find_spec("matplotlib") is None:  # the command says what to install
+        return path
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    if path.suffix.removeprefix(".").lower() not in FigureCanvasAgg.get_supported_filetypes():
+        raise typer.BadParameter(f"{path} should end in .png, .pdf or .svg")
+    return _file(path)
+
+
+DeviceOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--device", help="Device, as PORTABLE_GPU_DEVICE takes it.", callback=_device),
+]
+JSONOption: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--json", help="Write every figure to a file.", metavar="FILE", callback=_file),
+]
+PlotOption: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--plot", help="Draw the figures.", metavar="FILE.png", callback=_picture),
+]
+PictureOption: TypeAlias = Annotated[
+    Path,
+    typer.Option(
+        "--picture", help="Where the picture goes.", metavar="FILE.png", callback=_picture
+    ),
+]

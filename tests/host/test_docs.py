@@ -1,0 +1,33 @@
+"""The HTML documentation: where it starts, what it shows, and that one finds back."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pdoc", reason="pdoc (extra docs) is not installed")
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_pages(tmp_path: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, ROOT / "tools" / "build_docs.py", tmp_path]
+    subprocess.run(command, env=environment, check=True, cwd=tmp_path, capture_output=True)
+    start = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert start.index("A short tour") < start.index("Benchmarks")
+    assert '<span class="kn">import</span>' in start  # coloured
+    assert ".pdoc-code .kn {" in start
+    assert "white-space: pre-wrap" in start
+    functions = (tmp_path / "portable_gpu.html").read_text(encoding="utf-8")
+    places = [functions.index(f'id="{name}"') for name in ("gemm", "sum", "BinaryOp", "Engine")]
+    assert places == sorted(places)
+    assert 'id="Engine.queue"' in functions
+    for internal in ("Engine.programs", "Engine.state", "Engine.plan", "__version__"):
+        assert f'id="{internal}"' not in functions
+    for page in tmp_path.rglob("*.html"):
+        up = "../" * (len(page.relative_to(tmp_path).parts) - 1)
+        assert f'<a href="{up}index.html">Start</a>' in page.read_text(encoding="utf-8"), page
