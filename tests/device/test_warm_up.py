@@ -67,7 +67,7 @@ def test_command(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "programs in" in done.stdout
-    assert f"kept in {tmp_path}" in done.stdout.replace("\n", "")
+    assert f"kept in {tmp_path}" in " ".join(done.stdout.split())
     assert any(tmp_path.iterdir())
 
 
