@@ -6,6 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -59,12 +61,19 @@ def run(folder: Path, prefix: list[str], **changes: str | None) -> tuple[str, li
 
 
 @pytest.fixture
-def closed(tmp_path: Path) -> Path:
+def place() -> Iterator[Path]:
+    """A folder that everybody may look into; pytest's own belong to one user."""
+    with tempfile.TemporaryDirectory(prefix="portable_gpu-tests-") as name:
+        place = Path(name)
+        place.chmod(0o755)
+        yield place
+
+
+@pytest.fixture
+def closed(place: Path) -> Path:
     """A folder that may be read, and not written."""
-    folder = tmp_path / "home"
+    folder = place / "home"
     folder.mkdir(mode=0o555)
-    for above in (tmp_path, *tmp_path.parents[:2]):
-        above.chmod(above.stat().st_mode | 0o055)
     return folder
 
 
@@ -83,8 +92,8 @@ def test_no_home_and_no_entry_in_the_password_database(closed: Path) -> None:
     assert "no home folder" in warnings[0]
 
 
-def test_temporary_folder_that_cannot_be_written(closed: Path, tmp_path: Path) -> None:
-    own = tmp_path / "own"
+def test_temporary_folder_that_cannot_be_written(closed: Path, place: Path) -> None:
+    own = place / "own"
     own.mkdir()
     if os.geteuid() == 0:
         os.chown(own, _NOBODY, _NOBODY)
@@ -94,8 +103,8 @@ def test_temporary_folder_that_cannot_be_written(closed: Path, tmp_path: Path) -
     assert (own / ".cache" / "portable_gpu" / "programs").stat().st_mode & 0o777 == 0o700
 
 
-def test_private_folders_go_when_the_process_ends(closed: Path, tmp_path: Path) -> None:
-    temporary = tmp_path / "temporary"
+def test_private_folders_go_when_the_process_ends(closed: Path, place: Path) -> None:
+    temporary = place / "temporary"
     temporary.mkdir()
     temporary.chmod(0o777)
     run(closed, as_nobody(), HOME=str(closed), TMPDIR=str(temporary))
