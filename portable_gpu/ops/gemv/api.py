@@ -14,6 +14,7 @@ from portable_gpu.dtypes import Element, element
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.ops.gemv.plan import GemvPlan
 from portable_gpu.ops.gemv.problem import GemvProblem
+from portable_gpu.ops.reduce.run import converted
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.repeat import NUMBERS, again, remember
 from portable_gpu.runtime.views import AnyArray, Call, as_array, check_no_overlap, places
@@ -144,11 +145,14 @@ def _common(a: np.dtype[Any], x: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _converted(array: Any, dtype: np.dtype[Any], call: Call) -> Any:
-    """``array`` in another dtype, by a copy; a device array's copy is queued."""
+    """``array`` in another dtype, by a copy; a device array's copy is queued.
+
+    pyopencl's ``astype`` knows neither bool nor views with gaps.
+    """
     if array.dtype == dtype:
         return array
     if isinstance(array, cla.Array):
-        return array.astype(dtype, queue=call.state.queue)
+        return converted(array, dtype, call.engine, call.state.queue)
     return array.astype(dtype)
 
 

@@ -15,6 +15,7 @@ from portable_gpu.dtypes import Element, element
 from portable_gpu.errors import ArgumentError, ShapeError
 from portable_gpu.ops.reduce.geometry import analyse
 from portable_gpu.ops.reduce.plan import ReducePlan, reduction_for
+from portable_gpu.ops.reduce.rules import sum_like
 from portable_gpu.runtime.engine import Engine, QueueState
 from portable_gpu.runtime.repeat import Key, again, remember
 from portable_gpu.runtime.views import (
@@ -195,6 +196,11 @@ def _run_checked(
     remember(key, given, call.state, plan.enqueue, shape, dtype, out)
     value = call.finish()
     return value[()] if call.host and out is None and not shape else value
+
+
+def converted(x: Any, dtype: np.dtype[Any], engine: Engine, queue: cl.CommandQueue) -> Any:
+    """A copy of a device array in another dtype: each element is a sum by itself."""
+    return run("sum", [x], ["x"], sum_like("sum", dtype), (), False, None, engine, queue, None)
 
 
 def _make_any_plan(engine: Engine, problem: Problem) -> Any:
