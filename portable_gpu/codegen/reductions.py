@@ -570,14 +570,15 @@ def _counting(name: str, x: Element, result: Element) -> Reduction:
 def _custom(op: BinaryOp, mapping: Map, x: Element, acc: Element) -> Reduction:
     """A user's operator; its text is scalar, so lanes are single."""
     ctype = _wide(acc)
-    state = (Field("v", ctype, op.identity),)
+    state = (Field("v", ctype, f"({op.identity})"),)
+    function = f"user_{op.name}"  # which nothing of the library's is called
 
-    fold = f"a.v = {op.name}(a.v, b.v);"
+    fold = f"a.v = {function}(a.v, b.v);"
     return Reduction(
         f"reduce_{op.name}",
         (x,),
         Accumulator("lane_t", state, lambda w: fold),
-        lambda w: f"a.v = {op.name}(a.v, {op.name}_map(x));",
+        lambda w: f"a.v = {function}(a.v, {function}_map(x));",
         Accumulator("acc_t", state, lambda w: fold),
         lambda w: "r.v = a.v;",
         0,
@@ -585,8 +586,10 @@ def _custom(op: BinaryOp, mapping: Map, x: Element, acc: Element) -> Reduction:
         "a.v",
         vectorizable=False,
         preamble=(
-            f"static inline {ctype} {op.name}({ctype} a, {ctype} b) {{ return {op.combine}; }}\n"
-            f"static inline {ctype} {op.name}_map({x.value} x) {{ return {mapping.expression}; }}"
+            f"static inline {ctype} {function}({ctype} a, {ctype} b)\n"
+            f"{{\n    return ({op.combine});\n}}\n"
+            f"static inline {ctype} {function}_map({x.value} x)\n"
+            f"{{\n    return ({mapping.expression});\n}}"
         ),
     )
 

@@ -28,6 +28,7 @@ from portable_gpu.runtime.devices import (
 )
 from portable_gpu.runtime.events import QueueEvents, enqueue_without_event, marker
 from portable_gpu.runtime.exchange import checked
+from portable_gpu.runtime.place import check_opening
 from portable_gpu.runtime.program import DiskCache, ProgramCache
 from portable_gpu.runtime.views import context_of
 from portable_gpu.targets import Target, detect
@@ -95,6 +96,7 @@ class Engine:
             ArgumentError: Both ``device`` and ``queue``, an unknown class or precision.
             UnsupportedError: The class cannot run on the device.
         """
+        check_opening(device, queue, device_class, table, caller)
         self.precision = check_precision(precision)
         if queue is not None:
             if device is not None:

@@ -11,6 +11,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,6 @@ import numpy as np
 import pyopencl as cl
 from platformdirs import user_cache_path
 
-from portable_gpu.codegen.source import numbered
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.errors import BuildError, DeviceMemoryError
 from portable_gpu.runtime.retarget import is_marked, retarget
@@ -29,7 +29,13 @@ if TYPE_CHECKING:
 CACHE_VARIABLE = "PORTABLE_GPU_CACHE"
 _MAGIC = b"portable_gpu program 1\n"
 _verdicts: dict[str, str] = {}
-_ERROR_LINE = re.compile(r":(\d+):\d+:\s+(?:fatal )?error")
+# PoCL: "error: FILE:88:53: expected expression"; others: "FILE:88:53: error: expected expression".
+_ERROR = re.compile(
+    r"^error: [^\n]*?:(\d+):\d+: ([^\n]+)|^(?:[^\n]*:)?(\d+):\d+:\s+(?:fatal )?error: ([^\n]+)",
+    re.MULTILINE,
+)
+_MOST_ERRORS = 3  # that a message shows: later ones mostly follow from the first
+_MOST_OF_A_LOG = 10  # lines of a log that names no line
 
 
 class DiskCache:
@@ -248,7 +254,7 @@ class ProgramCache:
                 program = _quietly_built(program, spec.options)
         except (cl.Error, ValueError) as error:
             raise BuildError(
-                _build_message(spec, str(error), self._device), spec.text, str(error)
+                build_message(spec, str(error), self._device), spec.text, str(error)
             ) from error
         self._disk.write(self._disk_key(spec), program.binaries[0])
         return program
@@ -271,16 +277,20 @@ def _quietly_built(program: cl.Program, options: Sequence[str]) -> cl.Program:
     return program
 
 
-def _build_message(spec: Specialization, log: str, device: cl.Device) -> str:
-    match = _ERROR_LINE.search(log)
-    line = int(match.group(1)) if match else None
-    if line is not None and line > len(spec.text.splitlines()):
-        line = None
-    return (
-        f"kernel {spec.name} failed to build on {device.name.strip()} "
-        f"with options {' '.join(spec.options)}\n"
-        f"--- the driver's log\n{log.strip()}\n"
-        f"--- the source\n{numbered(spec.text, line)}"
+def build_message(spec: Specialization, log: str, device: cl.Device) -> str:
+    """A few lines, the last of them what the compiler found and where: a user's own, mostly."""
+    lines = spec.text.splitlines()
+    found = []
+    for match in islice(_ERROR.finditer(log), _MOST_ERRORS):
+        at = int(match[1] or match[3])
+        text = lines[at - 1].strip() if at <= len(lines) else ""
+        found.append(f"line {at}:  {text}\n    {match[2] or match[4]}")
+    return "\n".join(
+        (
+            f"kernel {spec.name} failed to build on {device.name.strip()}; "
+            "its text is this error's `source`, all that the compiler said its `log`",
+            *(found or log.strip().splitlines()[-_MOST_OF_A_LOG:]),
+        )
     )
 
 

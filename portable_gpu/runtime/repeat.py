@@ -140,7 +140,10 @@ def again(head: Key, arrays: Sequence[Any], out: Any = None) -> tuple[Any, Key |
     if kinds is None:
         return None, None
     key = (head, kinds) if out is None else (head, kinds, "out")
-    known = _known.get(key)
+    try:
+        known = _known.get(key)
+    except TypeError:  # an option that cannot be hashed, and so is none: the checks will say so
+        return None, None
     if known is None:
         return None, key
     if out is not None and any(overlap(out, array) for array in arrays):

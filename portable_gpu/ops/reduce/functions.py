@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
+from portable_gpu.arguments import of_kind, shown
 from portable_gpu.codegen.operators import BinaryOp, Map
-from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
+from portable_gpu.dtypes import as_dtype
+from portable_gpu.errors import ArgumentError, ShapeError
 from portable_gpu.ops.reduce import rules
-from portable_gpu.ops.reduce.run import Axes, run
+from portable_gpu.ops.reduce.run import Axes, one_axis, run
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import as_array
 
@@ -189,8 +191,8 @@ def argmin(
 
     With ``axis=None`` the index is into ``x`` flattened in C order.  Otherwise as :func:`min`.
     """
-    _single_axis(axis)
-    return run("argmin", [x], ["x"], rules.argmin, axis, keepdims, out, engine, queue, wait_for)
+    one = _single_axis(axis)
+    return run("argmin", [x], ["x"], rules.argmin, one, keepdims, out, engine, queue, wait_for)
 
 
 def argmax(
@@ -204,8 +206,8 @@ def argmax(
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
     """Index (int64) of the largest element; see :func:`argmin`."""
-    _single_axis(axis)
-    return run("argmax", [x], ["x"], rules.argmax, axis, keepdims, out, engine, queue, wait_for)
+    one = _single_axis(axis)
+    return run("argmax", [x], ["x"], rules.argmax, one, keepdims, out, engine, queue, wait_for)
 
 
 def any(  # noqa: A001  # NumPy's name
@@ -378,15 +380,12 @@ def reduce(
         pg.reduce(x, largest, "fabs(x)", axis=0)
 
     Raises:
-        BuildError: The C text does not compile; the message shows it in place.
+        BuildError: The C text does not compile; the message ends with it and the compiler's words.
         UnsupportedError: ``x`` is complex.
 
     Order: fixed for one target and policy.
     """
-    if not isinstance(op, BinaryOp):
-        raise ArgumentError(f"op is a {type(op).__name__}; a portable_gpu.BinaryOp would do")
-    if not op.name.isidentifier() or not op.name.isascii():
-        raise ArgumentError(f"op.name is {op.name!r}; a C identifier would do")
+    of_kind(op, BinaryOp, "op", "a portable_gpu.BinaryOp")
     mapping = map if isinstance(map, Map) else Map("x" if map is None else map)
     request = rules.custom(op, mapping, _dtype(dtype))
     return run("reduce", [x], ["x"], request, axis, keepdims, out, engine, queue, wait_for)
@@ -396,28 +395,24 @@ def reduce(
 
 
 def _dtype(dtype: Any) -> np.dtype[Any] | None:
-    if dtype is None:
-        return None
-    try:
-        found: np.dtype[Any] = np.dtype(dtype)
-    except TypeError as error:
-        raise DTypeError(f"dtype={dtype!r} is no dtype: {error}") from error
-    return found
+    return None if dtype is None else as_dtype(dtype)
 
 
 def _number(value: Any, name: str) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
+    if isinstance(value, str):  # which float() reads
         number = float("nan")
+    else:
+        try:
+            number = float(value)
+        except (TypeError, ValueError, OverflowError):
+            number = float("nan")
     if not isfinite(number):
-        raise ArgumentError(f"{name} is {value!r}; a finite number would do")
+        raise ArgumentError(f"{name} is {shown(value)}; a finite number would do")
     return number
 
 
-def _single_axis(axis: Any) -> None:
-    if axis is not None and (not isinstance(axis, (int, np.integer)) or isinstance(axis, bool)):
-        raise ArgumentError(f"axis is {axis!r}; an int or None would do")
+def _single_axis(axis: Any) -> int | None:
+    return axis if axis is None or type(axis) is int else one_axis(axis)
 
 
 def _inner(
