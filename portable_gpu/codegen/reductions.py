@@ -305,10 +305,11 @@ def _moment(x: Element, centre: Element, result: Element, ddof: float, root: boo
     drift = " + ".join(f"{n} * {n}" for n in names[1:])
     # A divisor of 0 gives NaN or infinity as in NumPy; a negative one is taken as 0.
     freedom = f"fmax(({ctype})count - ({ctype}){float(ddof)!r}, ({ctype})0)"
-    variance = f"square - ({drift}) / ({ctype})count"
+    variance = f"square - ({drift}) / ({ctype})(count > 0 ? count : 1)"
     # A rounding error must not make it negative; NaN stays.
     finish = f"(({variance}) < 0 ? 0 : ({variance})) / {freedom}"
     finish = f"sqrt({finish})" if root else finish
+    finish = f"{finish}, 0" if result.complex else finish
     return _sums("moment", (x, centre), names, ctype, update, result, finish, per_row=True)
 
 

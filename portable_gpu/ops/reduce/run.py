@@ -271,6 +271,8 @@ def normalise_axes(axis: Axes, ndim: int) -> frozenset[int]:
     wanted = as_axes(axis)
     if wanted is None:
         return frozenset(range(ndim))
+    if ndim == 0 and wanted in (0, -1):  # of a scalar, as in NumPy
+        return frozenset()
     found = []
     for one in wanted if isinstance(wanted, tuple) else (wanted,):
         if not -ndim <= one < ndim:

@@ -1,0 +1,184 @@
+"""NumPy's own tests of the functions that portable_gpu has too, run with portable_gpu's.
+
+``python tools/numpy_tests.py [pytest's options]`` runs the files of ``numpy/_core/tests`` with
+``np.sum``, ``np.matmul`` and the others exchanged, wherever a test calls them.  A call that asks for
+what portable_gpu does not have goes to NumPy (``not_offered``).  A test is
+
+* passed, if it called portable_gpu and passed;
+* not applicable, if all that it asked for is not offered, and why;
+* different, if it failed for a reason that ``DIFFERENT`` gives;
+* failed otherwise: then the exit code is 1.
+
+Tests that call none of the functions are not counted.  A test that is known to fail with NumPy's own
+functions is none either.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import portable_gpu as pg
+from portable_gpu.dtypes import element
+from portable_gpu.errors import DTypeError
+
+NAMES = (
+    "sum", "prod", "min", "max", "mean", "std", "var", "any", "all", "argmin", "argmax",
+    "count_nonzero", "dot", "vdot", "matmul",
+)  # fmt: skip
+
+#: The files whose tests call one of them.
+FILES = sorted(
+    path.name for path in (Path(np.__file__).parent / "_core" / "tests").glob("test_*.py")
+)
+
+#: Tests that fail, by a pattern of their names, and why that is as it should be.
+DIFFERENT: tuple[tuple[str, str], ...] = ()
+
+PLAIN = (np.ndarray, np.generic, list, tuple, int, float, complex, bool)
+FEW_AXES = "dot of scalars, or of more than two axes: matmul, or *"
+
+
+def not_offered(name: str, args: tuple[Any, ...], options: dict[str, Any]) -> str | None:
+    """Why a call is beyond what portable_gpu has; ``None`` if it should give NumPy's result."""
+    for option in ("where", "initial", "casting", "order", "subok", "signature", "axes", "mean",
+                   "correction", "extobj", "axis" if name == "matmul" else "where"):  # fmt: skip
+        if option in options:
+            return f"{option}= is not offered"
+    count = 2 if name in ("dot", "vdot", "matmul") else 1
+    arrays = list(args[:count])
+    for value in arrays:
+        if type(value) not in PLAIN and not isinstance(value, np.generic):
+            return "a subclass of ndarray, or an object with methods of its own"
+    if len(args) + len([o for o in options if o in ("a", "a1", "a2", "b", "x1", "x2")]) < count:
+        return "the number of arguments"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            arrays = [np.asarray(value) for value in arrays]
+        except Exception:
+            return None
+    out = options.get("out")
+    dtypes = [array.dtype for array in arrays]
+    if isinstance(out, tuple):
+        return "out= as a tuple"
+    if out is not None and type(out) is not np.ndarray:
+        return "out= of a subclass of ndarray"
+    if out is not None:
+        dtypes.append(out.dtype)
+    if options.get("dtype") is not None:
+        try:
+            dtypes.append(np.dtype(options["dtype"]))
+        except TypeError:
+            return None
+    for dtype in dtypes:
+        try:
+            element(dtype)
+        except DTypeError:
+            return f"dtype {dtype.type.__name__.rstrip('_')}"
+    if name == "dot" and any(not 1 <= array.ndim <= 2 for array in arrays):
+        return FEW_AXES
+    if name == "vdot" and len({array.shape for array in arrays}) > 1:
+        return "vdot of two shapes"
+    return None
+
+
+class Exchanged:
+    """One function: portable_gpu's where a test of NumPy's calls it, else NumPy's."""
+
+    def __init__(self, name: str, tally: Tally) -> None:
+        self.numpys: Any = getattr(np, name)
+        self.ours: Callable[..., Any] = getattr(pg, name)
+        self.name, self.tally = name, tally
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(self.numpys, attribute)
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        caller = sys._getframe(1).f_globals.get("__name__", "")
+        if ".tests." not in caller and not caller.startswith("test_"):
+            return self.numpys(*args, **options)
+        reason = not_offered(self.name, args, options)
+        self.tally.called(reason)
+        return (self.ours if reason is None else self.numpys)(*args, **options)
+
+
+class Tally:
+    """What became of each test that called one of the functions (a plugin of pytest)."""
+
+    def __init__(self) -> None:
+        self.reasons: dict[str, set[str | None]] = {}
+        self.results: dict[str, str] = {}
+        self.texts: dict[str, str] = {}
+        self.test = ""
+
+    def called(self, reason: str | None) -> None:
+        """A test calls one of the functions, which is done by NumPy for a ``reason``."""
+        self.reasons.setdefault(self.test, set()).add(reason)
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Note which test runs."""
+        self.test = nodeid
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note how it went."""
+        if report.when == "call" or report.failed:
+            xfailed = hasattr(report, "wasxfail")
+            self.results[report.nodeid] = "none" if xfailed else report.outcome
+            if report.failed:
+                self.texts[report.nodeid] = report.longreprtext
+
+    def verdict(self, test: str) -> tuple[str, str]:
+        """``passed``, ``not applicable``, ``different`` or ``failed``, and why."""
+        reasons = self.reasons[test]
+        if None not in reasons:
+            return "not applicable", min(reason for reason in reasons if reason)
+        if self.results.get(test) != "failed":
+            return "passed", ""
+        name = test.rpartition("/")[2]
+        for pattern, reason in DIFFERENT:
+            if re.search(pattern, name):
+                return "different", reason
+        return "failed", self.texts[test].strip().rpartition("\n")[2]
+
+    def report(self) -> int:
+        """Print the counts, reasons and failures; returns the exit code."""
+        verdicts = {test: self.verdict(test) for test in self.reasons if self.results.get(test)}
+        counts = Counter(kind for kind, _ in verdicts.values())
+        print(f"{len(self.results)} tests of NumPy {np.__version__} run, {len(verdicts)} of them")
+        print("call a function that portable_gpu has:")
+        for kind in ("passed", "not applicable", "different", "failed"):
+            print(f"{counts[kind]:6d} {kind}")
+            why = Counter(reason for its, reason in verdicts.values() if its == kind and reason)
+            if kind != "failed":
+                for reason, number in why.most_common():
+                    print(f"           {number:5d}  {reason}")
+        for test, (kind, reason) in verdicts.items():
+            if kind == "failed":
+                print(f"FAILED {test.rpartition('/')[2]}\n       {reason}")
+        return 1 if counts["failed"] else 0
+
+
+def main(options: list[str]) -> int:
+    """Run the tests; returns the exit code."""
+    tally = Tally()
+    for name in NAMES:
+        setattr(np, name, Exchanged(name, tally))
+    folder = Path(np.__file__).parent / "_core" / "tests"
+    files = [str(folder / name) for name in FILES]
+    quiet = ["-q", "--no-header", "--no-summary", "--tb=short", "-p", "no:cacheprovider"]
+    alone = ["-p", "no:xdist", "-p", "no:randomly", f"--rootdir={folder}", "-c", "/dev/null"]
+    pytest.main([*files, *quiet, *alone, "-W", "ignore::pytest.PytestWarning", *options], [tally])
+    return tally.report()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
