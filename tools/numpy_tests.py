@@ -15,6 +15,7 @@ functions is none either.
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 import warnings
@@ -34,11 +35,6 @@ NAMES = (
     "sum", "prod", "min", "max", "mean", "std", "var", "any", "all", "argmin", "argmax",
     "count_nonzero", "dot", "vdot", "matmul",
 )  # fmt: skip
-
-#: The files whose tests call one of them.
-FILES = sorted(
-    path.name for path in (Path(np.__file__).parent / "_core" / "tests").glob("test_*.py")
-)
 
 #: Tests that fail, by a pattern of their names, and why that is as it should be.
 DIFFERENT: tuple[tuple[str, str], ...] = ()
@@ -91,6 +87,43 @@ def not_offered(name: str, args: tuple[Any, ...], options: dict[str, Any]) -> st
     return None
 
 
+def reaching(path: Path) -> set[str]:
+    """The names in a file of tests whose definitions mention one of the functions, or each other.
+
+    Most of NumPy's tests call none of them and would only take their time.
+    """
+    uses: dict[str, set[str]] = {}
+    module = ast.parse(path.read_text())
+    shared = [module, *(node for node in ast.walk(module) if isinstance(node, ast.ClassDef))]
+    for node in ast.walk(module):
+        if isinstance(node, ast.FunctionDef):
+            uses.setdefault(node.name, set()).update(mentioned(node))
+        elif isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Attribute):  # self.matmul = np.matmul
+                    uses.setdefault(target.attr, set()).update(mentioned(node.value))
+                elif isinstance(target, ast.Name) and any(node in one.body for one in shared):
+                    uses.setdefault(target.id, set()).update(mentioned(node.value))
+    found = {f"np.{name}" for name in NAMES}
+    while more := {name for name, its in uses.items() if name not in found and its & found}:
+        found |= more
+    return found
+
+
+def mentioned(node: ast.AST) -> set[str]:
+    """The names in a piece of text; those of NumPy's functions, and such in quotes, as ``np.sum``."""
+    found = set()
+    for part in ast.walk(node):
+        if isinstance(part, ast.Attribute):
+            of_numpy = isinstance(part.value, ast.Name) and part.value.id in ("np", "numpy")
+            found.add(f"np.{part.attr}" if of_numpy else part.attr)
+        elif isinstance(part, ast.Name):
+            found.add(part.id)
+        elif isinstance(part, ast.Constant) and part.value in NAMES:
+            found.add(f"np.{part.value}")
+    return found
+
+
 class Exchanged:
     """One function: portable_gpu's where a test of NumPy's calls it, else NumPy's."""
 
@@ -119,6 +152,14 @@ class Tally:
         self.results: dict[str, str] = {}
         self.texts: dict[str, str] = {}
         self.test = ""
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Keep the tests that may call one of the functions."""
+        known: dict[Path, set[str]] = {}
+        for item in items:
+            if item.path not in known:
+                known[item.path] = reaching(item.path)
+        items[:] = [item for item in items if item.originalname in known[item.path]]
 
     def called(self, reason: str | None) -> None:
         """A test calls one of the functions, which is done by NumPy for a ``reason``."""
@@ -173,7 +214,7 @@ def main(options: list[str]) -> int:
     for name in NAMES:
         setattr(np, name, Exchanged(name, tally))
     folder = Path(np.__file__).parent / "_core" / "tests"
-    files = [str(folder / name) for name in FILES]
+    files = [str(path) for path in sorted(folder.glob("test_*.py"))]
     quiet = ["-q", "--no-header", "--no-summary", "--tb=short", "-p", "no:cacheprovider"]
     alone = ["-p", "no:xdist", "-p", "no:randomly", f"--rootdir={folder}", "-c", "/dev/null"]
     pytest.main([*files, *quiet, *alone, "-W", "ignore::pytest.PytestWarning", *options], [tally])
