@@ -35,8 +35,9 @@ def sum(  # noqa: A001  # NumPy's name
     Args:
         x: Any shape and strides; any supported dtype.
         axis: An axis, a tuple of axes, or ``None`` for all.
-        dtype: What elements are converted to before they are added, and the result's dtype.
-            Default: that of ``x``; integers shorter than 64 bits become 64-bit ones, as in NumPy.
+        dtype: What elements are converted to before they are added, and the result's dtype
+            (16-bit floats: added as float32, and the result rounded once).  Default: that of
+            ``x``; integers shorter than 64 bits become 64-bit ones, as in NumPy.
         out: Where to put the result; must have its shape and dtype.
         keepdims: Whether folded axes stay with extent 1.
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
@@ -46,7 +47,8 @@ def sum(  # noqa: A001  # NumPy's name
         and not waited for.
 
     Raises:
-        ShapeError: An axis is out of range; ``out`` has another shape.
+        AxisError: An axis is out of range.
+        ShapeError: An axis is named twice; ``out`` has another shape.
         DTypeError: Unsupported dtype; ``out`` has another dtype; complex to real.
         UnsupportedError: Double precision on a device without it.
 
@@ -94,7 +96,7 @@ def mean(
     """Arithmetic mean over all axes, or over ``axis``; NaN where nothing is averaged.
 
     Arguments, result, errors, cost, accuracy and order are those of :func:`sum`, but integers
-    and bool are averaged in float64 unless ``dtype`` says otherwise.
+    and bool are averaged in float64 unless ``dtype``, floating or complex, says otherwise.
     """
     request = rules.mean(_dtype(dtype))
     return run("mean", [x], ["x"], request, axis, keepdims, out, engine, queue, wait_for)
@@ -114,7 +116,8 @@ def var(
 ) -> Any:
     """Variance: ``sum |x - mean|^2 / (n - ddof)``, real also for complex ``x``.
 
-    Arguments, result and errors are those of :func:`mean`; ``ddof`` is subtracted from the count.
+    Arguments, result and errors are those of :func:`mean`; ``ddof`` is subtracted from the count,
+    and a count below 0 taken as 0: infinite, or NaN.  With a complex ``dtype`` the result has it.
 
     Cost: two passes over ``x`` (mean, then squares), ``2 x.nbytes`` read; workspace of one mean
         a result.
@@ -368,7 +371,7 @@ def reduce(
 
     Args:
         x: Real array.
-        op: See :class:`portable_gpu.BinaryOp`; associative and commutative.
+        op: A :class:`portable_gpu.BinaryOp`; associative and commutative.
         map: C expression of ``x``, applied to each element first (default: the element itself).
         axis, out, keepdims, engine, queue, wait_for: As :func:`sum`.
         dtype: Dtype that ``map`` yields, ``op`` folds and the result has; default that of ``x``.
