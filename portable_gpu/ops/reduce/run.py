@@ -148,8 +148,8 @@ def run(
     """
     if wait_for is not None:
         wait_for = events_of(wait_for)
-    if type(axis) is not int:
-        axis = as_axes(axis)
+    if type(axis) is not int and axis is not None:
+        axis = as_axes(axis)  # also True, which as a key equals 1
     if type(keepdims) is not bool:
         keepdims = flag(keepdims, "keepdims")
     plain = queue is None and not wait_for
