@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import Any, TypeAlias
 
 from portable_gpu import ops
-from portable_gpu.arguments import one_of, shown, whole
+from portable_gpu.arguments import shown, whole
 from portable_gpu.dtypes import as_dtype, dtype_of, element
 from portable_gpu.errors import ArgumentError, UnsupportedError
 from portable_gpu.runtime.engine import Engine, default_engine
@@ -120,10 +120,15 @@ def explain(
         print(pg.explain("gemm", 4096, 4096, 4096, dtype="float32", target="gcn"))
     """
     known = explainers()
-    one_of(operation, sorted(known), "operation")
+    if not isinstance(operation, str) or operation not in known:
+        raise ArgumentError(
+            f"no operation {shown(operation)}; there are: {', '.join(sorted(known))}"
+        )
     extents = [whole(size, "a size") for size in sizes]
     if any(not 0 <= extent <= _MOST for extent in extents):
-        raise ArgumentError(f"sizes are {shown(sizes)}; from 0 to 2^63 - 1 would do")
+        raise ArgumentError(
+            f"sizes are {shown(sizes)}; whole numbers from 0 on, below 2^63, would do"
+        )
     dtype = dtype_of(dtype) if isinstance(dtype, str) else as_dtype(dtype)
     elem = element(dtype)
     check_place(engine, None)
