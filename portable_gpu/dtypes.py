@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from portable_gpu.errors import ArgumentError, DTypeError
+from portable_gpu.arguments import one_of, shown
+from portable_gpu.errors import DTypeError
 
 try:
     import ml_dtypes
@@ -77,10 +78,7 @@ def check_precision(precision: str) -> str:
     Raises:
         ArgumentError: It is not.
     """
-    if precision not in PRECISIONS:
-        known = ", ".join(PRECISIONS)
-        raise ArgumentError(f"precision is {precision!r}; known are {known}")
-    return precision
+    return one_of(precision, PRECISIONS, "precision")
 
 
 _ELEMENTS: dict[np.dtype[Any], Element] = {
@@ -105,14 +103,30 @@ if BFLOAT16 is not None:
     _ELEMENTS[BFLOAT16] = BF16
 
 
-@lru_cache(maxsize=256)
+def as_dtype(dtype: Any, name: str = "dtype") -> np.dtype[Any]:
+    """The NumPy dtype that ``dtype`` stands for: a dtype, its name, or a type.
+
+    Raises:
+        DTypeError: It stands for none.
+    """
+    try:
+        found: np.dtype[Any] = np.dtype(dtype)
+    except Exception as error:  # NumPy raises half a dozen kinds
+        raise DTypeError(f"{name} is {shown(dtype)}, which is no dtype: {error}") from error
+    return found
+
+
 def element(dtype: Any) -> Element:
     """The :class:`Element` of a NumPy dtype.
 
     Raises:
         DTypeError: The dtype has no OpenCL form here (strings, objects, long double ...).
     """
-    dtype = np.dtype(dtype)
+    return _element(dtype if isinstance(dtype, np.dtype) else as_dtype(dtype))
+
+
+@lru_cache(maxsize=256)
+def _element(dtype: np.dtype[Any]) -> Element:
     found = _ELEMENTS.get(dtype.newbyteorder("=") if dtype.byteorder not in "=|" else dtype)
     if found is None or not dtype.isnative:
         names = ", ".join(str(known) for known in _ELEMENTS)

@@ -6,6 +6,11 @@ from the built-in that NumPy users expect, so ``except ValueError`` keeps workin
 
 from __future__ import annotations
 
+try:
+    from numpy.exceptions import AxisError as NumPyAxisError
+except ImportError:  # NumPy before 1.25
+    from numpy import AxisError as NumPyAxisError  # type: ignore[attr-defined, no-redef]
+
 
 class PortableGPUError(Exception):
     """Base of all errors of this library."""
@@ -16,7 +21,11 @@ class ArgumentError(PortableGPUError, ValueError):
 
 
 class ShapeError(ArgumentError):
-    """Shapes do not fit each other, or an axis is out of range."""
+    """Shapes do not fit each other, or an axis is named twice."""
+
+
+class AxisError(ShapeError, NumPyAxisError):
+    """An axis is out of range; NumPy's error of this name, a ValueError and an IndexError."""
 
 
 class DTypeError(PortableGPUError, TypeError):
@@ -64,7 +73,7 @@ class RenderError(PortableGPUError):
 
 
 class BuildError(PortableGPUError, RuntimeError):
-    """A kernel failed to build.
+    """A kernel failed to build; the message ends with the lines that the compiler names.
 
     Attributes:
         source: The rendered OpenCL text.

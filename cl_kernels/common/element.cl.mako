@@ -6,6 +6,8 @@
 ##   NAME_loadV(p)          -> V values as one vector (real elements)
 ##   NAME_store(p, v)       one value, rounded to nearest even
 ##
+## A bool is true by any byte but 0, in NumPy as here; it is computed with, and stored, as 0 or 1.
+##
 ## e: portable_gpu.dtypes.Element.  V: vector width.  aligned: whether p is V-element aligned;
 ## a CPU loads unaligned vectors just as well, a GPU needs alignment for wide accesses.
 <%def name="scalar(e)">
@@ -21,6 +23,8 @@ static inline ${e.value} ${e.name}_load(__global const ${e.name}_t *p)
     return vload_half(0, (__global const half *)p);
 % elif e.name == "bf16":
     return as_float((uint)*p << 16);
+% elif e.boolean:
+    return ${truth("*p", 1)};
 % else:
     return *p;
 % endif
@@ -33,6 +37,8 @@ static inline void ${e.name}_store(__global ${e.name}_t *p, ${e.value} v)
     const uint bits = as_uint(v);
     const uint rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
     *p = (ushort)(v != v ? (bits >> 16) | 0x40u : rounded);
+% elif e.boolean:
+    *p = ${truth("v", 1)};
 % else:
     *p = v;
 % endif
@@ -55,8 +61,15 @@ static inline ${e.real}${V} ${e.name}_load${V}(__global const ${e.name}_t *p)
 #endif
 % elif e.name == "bf16":
     return as_float${V}(CONVERT(uint${V}, *(__global const bf16_x${V} *)p) << 16);
+% elif e.boolean:
+    return ${truth(f"*(__global const b8_x{V} *)p", V)};
 % else:
     return *(__global const ${e.name}_x${V} *)p;
 % endif
 }
+</%def>
+
+## The bytes of `width` bools as 0 or 1.
+<%def name="truth(bytes, width)">\
+${f"({bytes}) != 0" if width == 1 else f"as_uchar{width}(({bytes}) != (uchar{width})(0)) & (uchar{width})(1)"}\
 </%def>

@@ -60,7 +60,7 @@ static inline value_t epilogue(value_t v, long row, long col${''.join(f', __glob
 <% i += 1 %>\
         const value_t e = ${convert(problem.compute, problem.extras[i].elem, f"{problem.extras[i].elem.name}_load(e{i} + row * e{i}_row + col * e{i}_col)")};
 % endif
-        v = ${stage.expression};
+        v = (${stage.expression});
     }
 % endfor
     return v;

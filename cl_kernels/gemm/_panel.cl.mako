@@ -11,6 +11,7 @@
 ##
 ## With `pairs` a word of local memory holds steps 2k and 2k + 1 of a row: a vector along k brings
 ## whole pairs, and across it two vectors (`pieces`), one step apart, make the words.
+<%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/gemm/_epilogue.cl.mako"/>
 ## NAME_raw: what one load brings, as it lies in memory.  NAME_value(raw): the same in value_t,
 ## on its way to local memory, so that nothing waits for a load before the multiplications.
@@ -33,6 +34,8 @@ static inline ${panel.value_type} ${n}_value(${n}_raw raw)
     const ${vector("float", w)} v = vload_half${w if w > 1 else ""}(0, (const half *)&raw);
 % elif e.name == "bf16":
     const ${vector("float", w)} v = as_${vector("float", w)}(convert_${vector("uint", w)}(raw) << 16);
+% elif e.boolean:
+    const ${panel.raw_type} v = ${element.truth("raw", w)};
 % else:
     const ${panel.raw_type} v = raw;
 % endif

@@ -8,14 +8,15 @@ arrays are bound at launch.  ``cl_kernels/gemm/_epilogue.cl.mako`` applies the s
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
+from portable_gpu.arguments import of_kind, one_of
+from portable_gpu.codegen.expression import check_expression, check_label
 from portable_gpu.dtypes import Element
 from portable_gpu.errors import ArgumentError, DTypeError
 
 Domain = Literal["any", "real", "floating"]
 Spread = Literal["row", "column", "matrix"]
-_SPREADS = ("row", "column", "matrix")
 
 
 @dataclass(frozen=True)
@@ -30,12 +31,23 @@ class Stage:
         spread: How the operand spreads over C: one element per ``row``, per ``column``, or a
             ``matrix``; ``None`` without one.
         domain: The values that the expression is meant for.
+
+    Raises:
+        DTypeError, ArgumentError: ``expression`` is no expression, ``name`` no line of text, or
+            ``spread`` or ``domain`` is unknown.
     """
 
     name: str
     expression: str
     spread: Spread | None = None
     domain: Domain = "any"
+
+    def __post_init__(self) -> None:
+        check_label(self.name, "name")
+        check_expression(self.expression, "expression")
+        if self.spread is not None:
+            one_of(self.spread, get_args(Spread), "per")
+        one_of(self.domain, get_args(Domain), "domain")
 
     def check(self, compute: Element) -> None:
         """Raise DTypeError if the stage is not defined on values of ``compute``."""
@@ -66,17 +78,27 @@ class Epilogue:
     stages: tuple[Stage, ...] = ()
     arrays: tuple[Any, ...] = field(default=(), repr=False)
 
+    def __post_init__(self) -> None:
+        wanted = "a tuple; start from Epilogue() and chain, which"
+        for stage in of_kind(self.stages, tuple, "stages", wanted):
+            of_kind(stage, Stage, "an element of stages")
+        reading = [stage for stage in self.stages if stage.spread]
+        if len(of_kind(self.arrays, tuple, "arrays", wanted)) != len(reading):
+            raise ArgumentError(
+                f"{len(reading)} of the stages read an array, and there are {len(self.arrays)}"
+            )
+
     def bias(self, array: Any, per: Spread = "column") -> Epilogue:
         """``v + array``, one element per column of C (shape (..., n)) or per row ((..., m))."""
-        return self.apply("v + e", array, per, name=f"bias per {per}")
+        return self._reads("v + e", array, per, "bias")
 
     def scale(self, array: Any, per: Spread = "column") -> Epilogue:
         """``v * array``, one element per column (shape (..., n)) or per row ((..., m))."""
-        return self.apply("MUL(v, e)", array, per, name=f"scale per {per}")
+        return self._reads("MUL(v, e)", array, per, "scale")
 
     def add(self, array: Any) -> Epilogue:
         """``v + array``: a residual that broadcasts to C's shape."""
-        return self.apply("v + e", array, "matrix", name="residual add")
+        return self._reads("v + e", array, "matrix", "residual add")
 
     def relu(self) -> Epilogue:
         """``max(v, 0)``; NaN stays NaN."""
@@ -115,14 +137,18 @@ class Epilogue:
         ``Epilogue().apply("v > 6 ? 6 : v")``; see :class:`Stage` for what it may use.
 
         Raises:
-            ArgumentError: ``expression`` is no expression, or ``per`` is unknown.
+            DTypeError, ArgumentError: As :class:`Stage`.
         """
-        if not isinstance(expression, str) or not expression.strip() or ";" in expression:
-            raise ArgumentError(f"expression is {expression!r}; a C expression of v is needed")
-        if per not in _SPREADS:
-            raise ArgumentError(f"per is {per!r}; {', '.join(_SPREADS)} are known")
+        one_of(per, get_args(Spread), "per")
         if array is None:
             return self._then(Stage(name, expression))
+        return self._then(Stage(name, expression, per), array)
+
+    def _reads(self, expression: str, array: Any, per: Spread, what: str) -> Epilogue:
+        if array is None:
+            raise DTypeError(f"{what}: array is None; an array would do")
+        one_of(per, get_args(Spread), "per")
+        name = what if per == "matrix" else f"{what} per {per}"
         return self._then(Stage(name, expression, per), array)
 
     def _then(self, stage: Stage, *array: Any) -> Epilogue:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from portable_gpu.codegen.expression import check_expression, check_identifier
+
 #: Bytes of C's scalar types.
 SCALAR_BYTES = {
     "char": 1, "uchar": 1, "short": 2, "ushort": 2, "int": 4, "uint": 4, "float": 4,
@@ -26,14 +28,22 @@ class BinaryOp:
     and policy, yet it is not left to right.
 
     Attributes:
-        name: A C identifier.
+        name: A C identifier; any will do, in kernels it gets a prefix.
         identity: C expression of the neutral element (``"0"``, ``"-INFINITY"``).
         combine: C expression of ``a`` and ``b`` (``"a * b"``, ``"max(a, b)"``).
+
+    Raises:
+        DTypeError, ArgumentError: One of them is no text, or not what it should be.
     """
 
     name: str
     identity: str
     combine: str
+
+    def __post_init__(self) -> None:
+        check_identifier(self.name, "name")
+        check_expression(self.identity, "identity")
+        check_expression(self.combine, "combine")
 
 
 @dataclass(frozen=True)
@@ -41,6 +51,9 @@ class Map:
     """What becomes of each element before it is folded: a C expression of ``x`` (``"x * x"``)."""
 
     expression: str = "x"
+
+    def __post_init__(self) -> None:
+        check_expression(self.expression, "map")
 
 
 @dataclass(frozen=True)

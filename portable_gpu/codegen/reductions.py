@@ -305,10 +305,11 @@ def _moment(x: Element, centre: Element, result: Element, ddof: float, root: boo
     drift = " + ".join(f"{n} * {n}" for n in names[1:])
     # A divisor of 0 gives NaN or infinity as in NumPy; a negative one is taken as 0.
     freedom = f"fmax(({ctype})count - ({ctype}){float(ddof)!r}, ({ctype})0)"
-    variance = f"square - ({drift}) / ({ctype})count"
+    variance = f"square - ({drift}) / ({ctype})(count > 0 ? count : 1)"
     # A rounding error must not make it negative; NaN stays.
     finish = f"(({variance}) < 0 ? 0 : ({variance})) / {freedom}"
     finish = f"sqrt({finish})" if root else finish
+    finish = f"{finish}, 0" if result.complex else finish
     return _sums("moment", (x, centre), names, ctype, update, result, finish, per_row=True)
 
 
@@ -570,14 +571,15 @@ def _counting(name: str, x: Element, result: Element) -> Reduction:
 def _custom(op: BinaryOp, mapping: Map, x: Element, acc: Element) -> Reduction:
     """A user's operator; its text is scalar, so lanes are single."""
     ctype = _wide(acc)
-    state = (Field("v", ctype, op.identity),)
+    state = (Field("v", ctype, f"({op.identity})"),)
+    function = f"user_{op.name}"  # which nothing of the library's is called
 
-    fold = f"a.v = {op.name}(a.v, b.v);"
+    fold = f"a.v = {function}(a.v, b.v);"
     return Reduction(
         f"reduce_{op.name}",
         (x,),
         Accumulator("lane_t", state, lambda w: fold),
-        lambda w: f"a.v = {op.name}(a.v, {op.name}_map(x));",
+        lambda w: f"a.v = {function}(a.v, {function}_map(x));",
         Accumulator("acc_t", state, lambda w: fold),
         lambda w: "r.v = a.v;",
         0,
@@ -585,8 +587,10 @@ def _custom(op: BinaryOp, mapping: Map, x: Element, acc: Element) -> Reduction:
         "a.v",
         vectorizable=False,
         preamble=(
-            f"static inline {ctype} {op.name}({ctype} a, {ctype} b) {{ return {op.combine}; }}\n"
-            f"static inline {ctype} {op.name}_map({x.value} x) {{ return {mapping.expression}; }}"
+            f"static inline {ctype} {function}({ctype} a, {ctype} b)\n"
+            f"{{\n    return ({op.combine});\n}}\n"
+            f"static inline {ctype} {function}_map({x.value} x)\n"
+            f"{{\n    return ({mapping.expression});\n}}"
         ),
     )
 

@@ -16,15 +16,17 @@ from importlib import import_module
 from inspect import signature
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from portable_gpu import ops
-from portable_gpu.dtypes import dtype_of, element
+from portable_gpu.arguments import shown, whole
+from portable_gpu.dtypes import as_dtype, dtype_of, element
 from portable_gpu.errors import ArgumentError, UnsupportedError
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.place import check_place, check_target
 from portable_gpu.runtime.registry import default_engine
 from portable_gpu.targets import Target, example_target
 from portable_gpu.tuning.table import TuningTable
+
+_MOST = (1 << 63) - 1  # what an extent is counted in
 
 
 @dataclass(frozen=True)
@@ -121,13 +123,19 @@ def explain(
         print(pg.explain("gemm", 4096, 4096, 4096, dtype="float32", target="gcn"))
     """
     known = explainers()
-    if operation not in known:
-        raise ArgumentError(f"no operation {operation!r}; there are: {', '.join(sorted(known))}")
-    if any(size != int(size) or size < 0 for size in sizes):
-        raise ArgumentError(f"sizes are {sizes}; whole numbers from 0 on would do")
-    if isinstance(dtype, str):
-        dtype = dtype_of(dtype)
+    if not isinstance(operation, str) or operation not in known:
+        raise ArgumentError(
+            f"no operation {shown(operation)}; there are: {', '.join(sorted(known))}"
+        )
+    extents = [whole(size, "a size") for size in sizes]
+    if any(not 0 <= extent <= _MOST for extent in extents):
+        raise ArgumentError(
+            f"sizes are {shown(sizes)}; whole numbers from 0 on, below 2^63, would do"
+        )
+    dtype = dtype_of(dtype) if isinstance(dtype, str) else as_dtype(dtype)
     elem = element(dtype)
+    check_place(engine, None)
+    check_target(target)
     if target is None:
         engine = default_engine() if engine is None else engine
         target, table = engine.target, engine.table
@@ -139,9 +147,7 @@ def explain(
     if engine is not None and "precision" in signature(known[operation]).parameters:
         options.setdefault("precision", engine.precision)
     try:
-        return known[operation](
-            operation, [int(n) for n in sizes], np.dtype(dtype), target, table, **options
-        )
+        return known[operation](operation, extents, dtype, target, table, **options)
     except TypeError as error:
         unknown = re.search(r"unexpected keyword argument ('\w+')", str(error))
         if unknown is None:

@@ -25,6 +25,7 @@ from portable_gpu.runtime.devices import (
 )
 from portable_gpu.runtime.disk_cache import DiskCache
 from portable_gpu.runtime.exchange import checked
+from portable_gpu.runtime.place import check_opening
 from portable_gpu.runtime.program import ProgramCache
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target, detect
@@ -104,6 +105,7 @@ class Engine:
         fork.check()
         if len(_engines) >= _FEW_ENGINES:
             gc.collect()
+        check_opening(device, queue, device_class, table, caller)
         self.precision = check_precision(precision)
         if queue is not None:
             if device is not None:

@@ -9,12 +9,12 @@ import re
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyopencl as cl
 
-from portable_gpu.codegen.source import numbered
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.errors import BuildError, DeviceMemoryError
 from portable_gpu.runtime.compiler import CompilerError, compiled
@@ -26,7 +26,13 @@ if TYPE_CHECKING:
     from portable_gpu.runtime.queue_state import QueueState
 
 _verdicts: dict[str, str] = {}
-_ERROR_LINE = re.compile(r":(\d+):\d+:\s+(?:fatal )?error")
+# PoCL: "error: FILE:88:53: expected expression"; others: "FILE:88:53: error: expected expression".
+_ERROR = re.compile(
+    r"^error: [^\n]*?:(\d+):\d+: ([^\n]+)|^(?:[^\n]*:)?(\d+):\d+:\s+(?:fatal )?error: ([^\n]+)",
+    re.MULTILINE,
+)
+_MOST_ERRORS = 3  # that a message shows: later ones mostly follow from the first
+_MOST_OF_A_LOG = 10  # lines of a log that names no line
 
 
 class _Bound:
@@ -247,7 +253,7 @@ class ProgramCache:
                 program = compiled(self._context, self._device, ptx.encode(), spec.options)
         except (CompilerError, ValueError) as error:
             raise BuildError(
-                _build_message(spec, str(error), self._device), spec.text, str(error)
+                build_message(spec, str(error), self._device), spec.text, str(error)
             ) from error
         return program
 
@@ -268,16 +274,20 @@ def _kernel(program: cl.Program, name: str) -> cl.Kernel:
     return kernel
 
 
-def _build_message(spec: Specialization, log: str, device: cl.Device) -> str:
-    match = _ERROR_LINE.search(log)
-    line = int(match.group(1)) if match else None
-    if line is not None and line > len(spec.text.splitlines()):
-        line = None
-    return (
-        f"kernel {spec.name} failed to build on {device.name.strip()} "
-        f"with options {' '.join(spec.options)}\n"
-        f"--- the driver's log\n{log.strip()}\n"
-        f"--- the source\n{numbered(spec.text, line)}"
+def build_message(spec: Specialization, log: str, device: cl.Device) -> str:
+    """A few lines, the last of them what the compiler found and where: a user's own, mostly."""
+    lines = spec.text.splitlines()
+    found = []
+    for match in islice(_ERROR.finditer(log), _MOST_ERRORS):
+        at = int(match[1] or match[3])
+        text = lines[at - 1].strip() if at <= len(lines) else ""
+        found.append(f"line {at}:  {text}\n    {match[2] or match[4]}")
+    return "\n".join(
+        (
+            f"kernel {spec.name} failed to build on {device.name.strip()}; "
+            "its text is this error's `source`, all that the compiler said its `log`",
+            *(found or log.strip().splitlines()[-_MOST_OF_A_LOG:]),
+        )
     )
 
 

@@ -24,6 +24,7 @@ from portable_gpu.errors import (
     ReadOnlyError,
     ShapeError,
 )
+from portable_gpu.runtime.place import check_events, check_place, events_of
 from portable_gpu.runtime.registry import queue_for, state_for
 
 if TYPE_CHECKING:
@@ -78,16 +79,21 @@ class View:
 def as_array(value: AnyArray, name: str) -> Any:
     """``value`` as a NumPy or pyopencl array of a supported dtype, never copied needlessly.
 
+    Of a subclass of ``numpy.ndarray`` the memory counts, and the result is a plain array.
+
     Raises:
-        DTypeError: ``value`` cannot be an array, or has an unsupported dtype.
+        DTypeError: ``value`` cannot be an array, is a masked one, or has an unsupported dtype.
     """
     if not isinstance(value, (np.ndarray, cla.Array)):
         try:
             value = np.from_dlpack(value) if hasattr(value, "__dlpack__") else np.asarray(value)
-        except (TypeError, ValueError, RuntimeError, BufferError) as error:
+        except MemoryError:
+            raise
+        except Exception as error:  # also what the object's own methods raise
             raise DTypeError(
                 f"{name} is a {type(value).__name__}, not an array: {error}"
             ) from error
+    _refuse_masked(value, name)
     try:
         if isinstance(value, np.ndarray) and not value.dtype.isnative:
             value = value.astype(value.dtype.newbyteorder("="))
@@ -95,6 +101,15 @@ def as_array(value: AnyArray, name: str) -> Any:
     except DTypeError as error:
         raise DTypeError(f"{name}: {error}") from None
     return value
+
+
+def _refuse_masked(array: Any, name: str) -> None:
+    """Raise DTypeError for an array some of whose elements may not count."""
+    if type(array) is not np.ndarray and isinstance(array, np.ndarray) and hasattr(array, "mask"):
+        raise DTypeError(
+            f"{name} is a {type(array).__name__}, whose mask kernels do not see; pass "
+            "x.compressed(), x.filled(value), or numpy.asarray(x) to have all elements count"
+        )
 
 
 def contiguous_strides(shape: Shape) -> Shape:
@@ -145,12 +160,13 @@ class Call:
         Raises:
             ContextMismatchError: Arrays, ``queue`` and ``engine`` are of different contexts.
         """
+        check_place(engine, queue)
         on_device = [array for array in arrays if isinstance(array, cla.Array)]
         self.state = self.home = state_for(on_device, engine, queue)
         self.queue = queue_for(on_device, queue) or self.state.engine.queue
         self.host = not on_device
         if self.host and flop is not None and queue is None and not wait_for:
-            nbytes = sum(getattr(array, "nbytes", 0) for array in arrays)
+            nbytes = sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
             self.state = self.state.engine.for_host_work(nbytes, flop).state()
         self.engine: Engine = self.state.engine
         self.wait_for: list[cl.Event] | None = self._events(on_device, wait_for)
@@ -247,7 +263,8 @@ class Call:
     def _events(
         self, on_device: Sequence[Any], wait_for: Sequence[cl.Event] | None
     ) -> list[cl.Event] | None:
-        events = list(wait_for) if wait_for else []
+        events = events_of(wait_for)
+        check_events(events, self.engine.context)
         for array in on_device:
             events.extend(self.state.outside(array.events))
         return events or None
@@ -432,6 +449,7 @@ def check_output(out: Any, shape: Shape, dtype: np.dtype[Any], name: str, host: 
     """Raise unless ``out`` is a writable array of ``shape`` and ``dtype``, of the right kind."""
     if not isinstance(out, (np.ndarray, cla.Array)):
         raise DTypeError(f"{name} is a {type(out).__name__}, not a NumPy or pyopencl array")
+    _refuse_masked(out, name)
     if host != isinstance(out, np.ndarray):
         where = "NumPy" if host else "pyopencl"
         raise ArgumentError(

@@ -525,11 +525,8 @@ def test_a_users_bad_snippet_shows_the_source(engine: Engine) -> None:
     from portable_gpu.errors import BuildError
 
     a = random((8, 70))
-    with pytest.raises(BuildError, match="nonsense"):
+    with pytest.raises(BuildError, match=r"\(nonsense \+ v\);\n.*nonsense[^\n]*$"):
         gemm(a, a, trans_b="T", epilogue=Epilogue().apply("nonsense + v"), engine=engine)
-    for bad in ("", "v; v", None):
-        with pytest.raises(ArgumentError):
-            Epilogue().apply(bad)  # type: ignore[arg-type]
 
 
 sizes = st.sampled_from([1, 2, 15, 33, 64, 100])

@@ -1,11 +1,23 @@
 """Every error is of the library's base and of the built-in that NumPy users expect."""
 
+from __future__ import annotations
+
+import pickle
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
 import numpy as np
 import pytest
 
 from portable_gpu import errors
 from portable_gpu.dtypes import dtype_of, element
-from portable_gpu.errors import BuildError, DTypeError, PortableGPUError
+from portable_gpu.errors import BuildError, DTypeError, NumPyAxisError, PortableGPUError
+from portable_gpu.runtime.program import build_message
+
+if TYPE_CHECKING:
+    import pyopencl as cl
+
+    from portable_gpu.codegen.specialization import Specialization
 
 
 @pytest.mark.parametrize(
@@ -28,6 +40,43 @@ def test_bases(name: str, builtin: type[Exception]) -> None:
     error = getattr(errors, name)
     assert issubclass(error, PortableGPUError)
     assert issubclass(error, builtin)
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "error: /tmp/a b_1.cl:3:9: expected expression\nDevice x failed to build the program",
+        "<kernel>:1:2: warning: no use\n<kernel>:3:9: error: expected expression\n    v = (v +);",
+        "1:3:9: error: expected expression\n",
+        "3:9: fatal error: expected expression\n",
+    ],
+    ids=["PoCL", "NVIDIA", "Intel", "no file"],
+)
+def test_a_build_error_ends_with_what_the_compiler_names(log: str) -> None:
+    spec = cast(
+        "Specialization", SimpleNamespace(name="a/b", text="void f()\n{\n  v = (v +);\n}\n")
+    )
+    device = cast("cl.Device", SimpleNamespace(name="a device"))
+    *_, line, words = build_message(spec, log, device).splitlines()
+    assert line == "line 3:  v = (v +);"
+    assert words == "    expected expression"
+
+
+def test_a_log_that_names_no_line() -> None:
+    spec = cast("Specialization", SimpleNamespace(name="a/b", text="x"))
+    device = cast("cl.Device", SimpleNamespace(name="a device"))
+    message = build_message(spec, "\n".join(f"word {i}" for i in range(99)), device)
+    assert message.endswith("word 98")
+    assert len(message.splitlines()) < 15
+
+
+def test_an_axis_error_is_numpys() -> None:
+    with pytest.raises(IndexError):
+        raise errors.AxisError("axis 3 is out of range")
+    with pytest.raises(NumPyAxisError, match=r"^axis 3 is out of range$") as caught:
+        raise errors.AxisError("axis 3 is out of range")
+    assert isinstance(caught.value, errors.ShapeError)
+    assert str(pickle.loads(pickle.dumps(caught.value))) == "axis 3 is out of range"
 
 
 def test_build_error_keeps_source_and_log() -> None:

@@ -10,13 +10,15 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
+from portable_gpu.arguments import of_kind, one_of
 from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.dtypes import check_precision, element
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.ops.gemm.binding import compute_element, result_dtype
 from portable_gpu.ops.gemm.product import Product, bind_product, factor, out_dtype
-from portable_gpu.ops.gemv import gemv
+from portable_gpu.ops.gemv import TRANSPOSES, gemv
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.place import events_of
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.runtime.repeat import NUMBERS, Key, again, remember, repeat, signature
 from portable_gpu.runtime.views import (
@@ -87,6 +89,8 @@ def gemm(
     Source: Goto & van de Geijn, TOMS 34(3), 2008 (blocking); Volkov & Demmel, SC 2008, and
         Matsumoto, Nakasato & Sedukhin, 2012 (register tiles on GPUs).
     """
+    if wait_for is not None:
+        wait_for = events_of(wait_for)
     given, key = (a, b), None
     if epilogue is None and queue is None and not wait_for:
         head = ("gemm", alpha, beta, trans_a, trans_b, precision)
@@ -252,6 +256,8 @@ def matmul(
 
     Cost, Accuracy, Order, Source: as :func:`gemm`; a matrix and a vector go to gemv.
     """
+    if wait_for is not None:
+        wait_for = events_of(wait_for)
     given, key = (a, b), None
     if epilogue is None and queue is None and not wait_for:
         result, key = again(("matmul", precision), (a, b), out, engine)
@@ -270,10 +276,16 @@ def matmul(
         )
     product = Product(
         a, b, out, "out", shape, out_dtype(dtype, out), "N", "N", 1, 0,
-        epilogue or _NO_EPILOGUE, precision,
+        _checked_epilogue(epilogue), precision,
     )  # fmt: skip
     result = _run(product, engine, queue, wait_for, key, given)
     return result[()] if not shape and out is None and isinstance(result, np.ndarray) else result
+
+
+def _checked_epilogue(epilogue: Any) -> Epilogue:
+    if epilogue is None:
+        return _NO_EPILOGUE
+    return of_kind(epilogue, Epilogue, "epilogue", "a portable_gpu.Epilogue or None")
 
 
 def _product(
@@ -292,8 +304,7 @@ def _product(
         check_precision(precision)
     a, b = as_array(a, "a"), as_array(b, "b")
     for name, array, trans in (("a", a, trans_a), ("b", b, trans_b)):
-        if trans not in ("N", "T", "C"):
-            raise ArgumentError(f"trans_{name} is {trans!r}; N, T and C are known")
+        one_of(trans, TRANSPOSES, f"trans_{name}")
         if array.ndim != 2:
             raise ShapeError(f"{name} has shape {array.shape}; gemm takes matrices (see matmul)")
     m, k = a.shape if trans_a == "N" else a.shape[::-1]
@@ -312,7 +323,7 @@ def _product(
         raise ArgumentError(f"beta is {beta} and there is no c; pass c=")
     return Product(
         a, b, c, "c", (m, n), out_dtype(dtype, c), trans_a, trans_b, alpha, beta,
-        epilogue or _NO_EPILOGUE, precision,
+        _checked_epilogue(epilogue), precision,
     )  # fmt: skip
 
 

@@ -627,7 +627,7 @@ def grain(mode: str, bytes_across: int, chunk: int) -> tuple[int, int]:
 
 def in_place(operand: Operand, compute: Element) -> bool:
     """Whether tiles can read the operand where it lies: no conversion is needed."""
-    return operand.elem == compute and not compute.complex
+    return operand.elem == compute and not compute.complex and not compute.boolean
 
 
 def lines_ahead(operand: Operand, rows: int, cols: int, tiles: int) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
+from portable_gpu.arguments import of_kind, one_of, whole
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import PRECISIONS, check_precision, element
 from portable_gpu.errors import ArgumentError, BuildError, DTypeError
@@ -46,6 +47,7 @@ from portable_gpu.ops.gemm.skinny import (
 )
 from portable_gpu.ops.gemm.tiles import takes_pairs
 from portable_gpu.ops.gemv import plan as gemv
+from portable_gpu.ops.gemv.problem import TRANSPOSES
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import Shape
 from portable_gpu.targets import Target
@@ -113,10 +115,14 @@ def explain(
     if len(sizes) != 3:
         raise ArgumentError(f"{operation} takes the sizes m, k and n; got {tuple(sizes)}")
     for name, trans in (("trans_a", trans_a), ("trans_b", trans_b)):
-        if trans not in ("N", "T", "C"):
-            raise ArgumentError(f"{name} is {trans!r}; N, T and C are known")
+        one_of(trans, TRANSPOSES, name)
     if operation == "gemm" and not element(dtype).floating:
         raise DTypeError(f"gemm of {dtype}; floating dtypes (see matmul)")
+    batch = tuple(
+        [whole(extent, "an extent of batch") for extent in of_kind(batch, tuple, "batch")]
+    )
+    if min(batch, default=0) < 0:
+        raise ArgumentError(f"batch is {batch}; extents from 0 on would do")
     m, k, n = sizes
     problem = contiguous(m, n, k, dtype, batch, trans_a, trans_b)
     problem = replace(problem, precision=check_precision(precision))

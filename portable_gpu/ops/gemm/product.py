@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
+from portable_gpu.arguments import shown
 from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.dtypes import Element, is_float16_like
 from portable_gpu.errors import DTypeError
@@ -107,13 +108,14 @@ def out_dtype(dtype: np.dtype[Any], out: Any) -> np.dtype[Any]:
 
 def factor(value: Any, name: str, compute: Element) -> Any:
     """``alpha`` or ``beta`` as a number of the product's kind."""
-    if type(value) in (float, int):
-        return value + 0  # -0.0 becomes 0.0
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
     if not isinstance(value, Number):
         raise DTypeError(f"{name} is a {type(value).__name__}; a number is needed")
-    number = complex(value)  # type: ignore[call-overload]  # every number that NumPy knows
+    try:
+        number = complex(value) + 0  # type: ignore[call-overload]  # -0.0 becomes 0.0
+    except (TypeError, ValueError, OverflowError) as error:
+        raise DTypeError(f"{name} is {shown(value)}: {error}") from None
     if compute.complex:
         return number
     if number.imag:

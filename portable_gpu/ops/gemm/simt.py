@@ -220,6 +220,7 @@ def _vector_loads(a: Panel, b: Panel) -> list[tuple[Any, int]]:
 def _store_width(problem: GemmProblem, width: int, aligned: bool) -> int:
     c = problem.c
     plain = c.elem.storage == problem.compute.real and not c.elem.complex
+    plain &= not (c.elem.boolean and problem.epilogue)  # whose values are to become 0 or 1
     fits = c.aligned_bytes % (width * c.elem.itemsize) == 0 and problem.n % width == 0
     return width if aligned and plain and fits and c.col == 1 else 1
 

@@ -26,7 +26,10 @@ def upright(problem: GemmProblem) -> GemmProblem:
 
 
 def is_skinny(problem: GemmProblem, target: Target) -> bool:
-    """Whether the product can be taken for a gemv of few vectors; on a CPU, of one."""
+    """Whether the product can be taken for a gemv of few vectors; on a CPU, of one.
+
+    Products of bool cannot: gemv adds, and 256 times true is false in a byte.
+    """
     p, most = problem, 1 if target.is_cpu else MOST_VECTORS
     few = p.b if p.n <= p.m else p.a
     return (
@@ -36,6 +39,7 @@ def is_skinny(problem: GemmProblem, target: Target) -> bool:
         and not p.epilogue
         and not few.conj
         and p.a.elem == p.b.elem == p.c.elem
+        and not p.compute.boolean
     )
 
 

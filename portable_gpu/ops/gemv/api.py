@@ -10,11 +10,14 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
+from portable_gpu.arguments import one_of, shown
 from portable_gpu.dtypes import Element, element
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.ops.gemv.plan import GemvPlan
-from portable_gpu.ops.gemv.problem import GemvProblem
+from portable_gpu.ops.gemv.problem import TRANSPOSES, GemvProblem
+from portable_gpu.ops.reduce.run import converted
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.place import events_of
 from portable_gpu.runtime.repeat import NUMBERS, again, remember
 from portable_gpu.runtime.views import AnyArray, Call, as_array, check_no_overlap
 
@@ -66,6 +69,8 @@ def gemv(
     Source: the work split by shape, as in the founding texts' sgemv v0 to v2; Van Zee & van de
         Geijn, TOMS 41(3), 2015 (dotxf and axpyf, by how the matrix is stored).
     """
+    if wait_for is not None:
+        wait_for = events_of(wait_for)
     result = key = None
     if queue is None and not wait_for:
         head = ("gemv", alpha, beta, trans)
@@ -77,8 +82,7 @@ def gemv(
     a, x = as_array(a, "a"), as_array(x, "x")
     if a.ndim != 2 or x.ndim != 1:
         raise ShapeError(f"a has shape {a.shape} and x {x.shape}; a matrix and a vector are needed")
-    if trans not in ("N", "T", "C"):
-        raise ArgumentError(f"trans is {trans!r}; N, T and C are known")
+    one_of(trans, TRANSPOSES, "trans")
     m, n = a.shape if trans == "N" else a.shape[::-1]
     if x.shape[0] != n:
         raise ShapeError(
@@ -145,11 +149,14 @@ def _common(a: np.dtype[Any], x: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _converted(array: Any, dtype: np.dtype[Any], call: Call) -> Any:
-    """``array`` in another dtype, by a copy; a device array's copy is queued."""
+    """``array`` in another dtype, by a copy; a device array's copy is queued.
+
+    pyopencl's ``astype`` knows neither bool nor views with gaps.
+    """
     if array.dtype == dtype:
         return array
     if isinstance(array, cla.Array):
-        return array.astype(dtype, queue=call.state.queue)
+        return converted(array, dtype, call.engine, call.state.queue)
     return array.astype(dtype)
 
 
@@ -159,8 +166,8 @@ def _factor(value: Any, name: str, elem: Element) -> Any:
         return value
     try:
         number = complex(value + 0)  # a string has a complex value, and is no number
-    except (TypeError, ValueError):
-        raise DTypeError(f"{name} is a {type(value).__name__}; a number is needed") from None
+    except Exception:  # whatever adding to it raises
+        raise DTypeError(f"{name} is {shown(value)}; a number is needed") from None
     if elem.complex:
         return number + 0.0
     if number.imag:

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
+from portable_gpu.arguments import one_of
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.errors import ArgumentError, DTypeError, UnsupportedError
 from portable_gpu.ops.explain import Explanation
-from portable_gpu.ops.gemv.problem import GemvProblem
+from portable_gpu.ops.gemv.problem import TRANSPOSES, GemvProblem
 from portable_gpu.ops.gemv.route import Route, choose
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.program import BUFFER, INT, LONG, UINT
@@ -124,8 +125,7 @@ def explain(
     """
     if len(sizes) != 2 or min(sizes) < 1:
         raise ArgumentError(f"{operation} takes the sizes m and n, from 1 on; got {tuple(sizes)}")
-    if trans not in ("N", "T", "C"):
-        raise ArgumentError(f"trans is {trans!r}; N, T and C are known")
+    one_of(trans, TRANSPOSES, "trans")
     if np.dtype(dtype).kind == "b":
         raise DTypeError(f"{operation} takes no bool; convert it, for instance to int32")
     m, n = sizes

@@ -6,6 +6,9 @@ from dataclasses import dataclass, replace
 
 from portable_gpu.dtypes import Element
 
+#: How a matrix may be taken: as it is, transposed, conjugated and transposed.
+TRANSPOSES = ("N", "T", "C")
+
 
 @dataclass(frozen=True)
 class GemvProblem:

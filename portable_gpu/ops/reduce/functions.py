@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
+from portable_gpu.arguments import of_kind, shown
 from portable_gpu.codegen.operators import BinaryOp, Map
-from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
+from portable_gpu.dtypes import as_dtype
+from portable_gpu.errors import ArgumentError, ShapeError
 from portable_gpu.ops.reduce import rules
-from portable_gpu.ops.reduce.run import Axes, run
+from portable_gpu.ops.reduce.run import Axes, one_axis, run
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import as_array
 
@@ -33,8 +35,9 @@ def sum(  # noqa: A001  # NumPy's name
     Args:
         x: Any shape and strides; any supported dtype.
         axis: An axis, a tuple of axes, or ``None`` for all.
-        dtype: What elements are converted to before they are added, and the result's dtype.
-            Default: that of ``x``; integers shorter than 64 bits become 64-bit ones, as in NumPy.
+        dtype: What elements are converted to before they are added, and the result's dtype
+            (16-bit floats: added as float32, and the result rounded once).  Default: that of
+            ``x``; integers shorter than 64 bits become 64-bit ones, as in NumPy.
         out: Where to put the result; must have its shape and dtype.
         keepdims: Whether folded axes stay with extent 1.
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
@@ -44,7 +47,8 @@ def sum(  # noqa: A001  # NumPy's name
         and not waited for.
 
     Raises:
-        ShapeError: An axis is out of range; ``out`` has another shape.
+        AxisError: An axis is out of range.
+        ShapeError: An axis is named twice; ``out`` has another shape.
         DTypeError: Unsupported dtype; ``out`` has another dtype; complex to real.
         UnsupportedError: Double precision on a device without it.
 
@@ -92,7 +96,7 @@ def mean(
     """Arithmetic mean over all axes, or over ``axis``; NaN where nothing is averaged.
 
     Arguments, result, errors, cost, accuracy and order are those of :func:`sum`, but integers
-    and bool are averaged in float64 unless ``dtype`` says otherwise.
+    and bool are averaged in float64 unless ``dtype``, floating or complex, says otherwise.
     """
     request = rules.mean(_dtype(dtype))
     return run("mean", [x], ["x"], request, axis, keepdims, out, engine, queue, wait_for)
@@ -112,7 +116,8 @@ def var(
 ) -> Any:
     """Variance: ``sum |x - mean|^2 / (n - ddof)``, real also for complex ``x``.
 
-    Arguments, result and errors are those of :func:`mean`; ``ddof`` is subtracted from the count.
+    Arguments, result and errors are those of :func:`mean`; ``ddof`` is subtracted from the count,
+    and a count below 0 taken as 0: infinite, or NaN.  With a complex ``dtype`` the result has it.
 
     Cost: two passes over ``x`` (mean, then squares), ``2 x.nbytes`` read; workspace of one mean
         a result.
@@ -189,8 +194,8 @@ def argmin(
 
     With ``axis=None`` the index is into ``x`` flattened in C order.  Otherwise as :func:`min`.
     """
-    _single_axis(axis)
-    return run("argmin", [x], ["x"], rules.argmin, axis, keepdims, out, engine, queue, wait_for)
+    one = _single_axis(axis)
+    return run("argmin", [x], ["x"], rules.argmin, one, keepdims, out, engine, queue, wait_for)
 
 
 def argmax(
@@ -204,8 +209,8 @@ def argmax(
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
     """Index (int64) of the largest element; see :func:`argmin`."""
-    _single_axis(axis)
-    return run("argmax", [x], ["x"], rules.argmax, axis, keepdims, out, engine, queue, wait_for)
+    one = _single_axis(axis)
+    return run("argmax", [x], ["x"], rules.argmax, one, keepdims, out, engine, queue, wait_for)
 
 
 def any(  # noqa: A001  # NumPy's name
@@ -366,7 +371,7 @@ def reduce(
 
     Args:
         x: Real array.
-        op: See :class:`portable_gpu.BinaryOp`; associative and commutative.
+        op: A :class:`portable_gpu.BinaryOp`; associative and commutative.
         map: C expression of ``x``, applied to each element first (default: the element itself).
         axis, out, keepdims, engine, queue, wait_for: As :func:`sum`.
         dtype: Dtype that ``map`` yields, ``op`` folds and the result has; default that of ``x``.
@@ -378,15 +383,12 @@ def reduce(
         pg.reduce(x, largest, "fabs(x)", axis=0)
 
     Raises:
-        BuildError: The C text does not compile; the message shows it in place.
+        BuildError: The C text does not compile; the message ends with it and the compiler's words.
         UnsupportedError: ``x`` is complex.
 
     Order: fixed for one target and policy.
     """
-    if not isinstance(op, BinaryOp):
-        raise ArgumentError(f"op is a {type(op).__name__}; a portable_gpu.BinaryOp would do")
-    if not op.name.isidentifier() or not op.name.isascii():
-        raise ArgumentError(f"op.name is {op.name!r}; a C identifier would do")
+    of_kind(op, BinaryOp, "op", "a portable_gpu.BinaryOp")
     mapping = map if isinstance(map, Map) else Map("x" if map is None else map)
     request = rules.custom(op, mapping, _dtype(dtype))
     return run("reduce", [x], ["x"], request, axis, keepdims, out, engine, queue, wait_for)
@@ -396,28 +398,24 @@ def reduce(
 
 
 def _dtype(dtype: Any) -> np.dtype[Any] | None:
-    if dtype is None:
-        return None
-    try:
-        found: np.dtype[Any] = np.dtype(dtype)
-    except TypeError as error:
-        raise DTypeError(f"dtype={dtype!r} is no dtype: {error}") from error
-    return found
+    return None if dtype is None else as_dtype(dtype)
 
 
 def _number(value: Any, name: str) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
+    if isinstance(value, str):  # which float() reads
         number = float("nan")
+    else:
+        try:
+            number = float(value)
+        except (TypeError, ValueError, OverflowError):
+            number = float("nan")
     if not isfinite(number):
-        raise ArgumentError(f"{name} is {value!r}; a finite number would do")
+        raise ArgumentError(f"{name} is {shown(value)}; a finite number would do")
     return number
 
 
-def _single_axis(axis: Any) -> None:
-    if axis is not None and (not isinstance(axis, (int, np.integer)) or isinstance(axis, bool)):
-        raise ArgumentError(f"axis is {axis!r}; an int or None would do")
+def _single_axis(axis: Any) -> int | None:
+    return axis if axis is None or type(axis) is int else one_axis(axis)
 
 
 def _inner(

@@ -57,9 +57,8 @@ def moment(dtype: DType | None, ddof: float, root: bool) -> Maker:
         wide = _inexact(x) if dtype is None else dtype
         _need_inexact(wide, "var")
         _no_complex_to_real(x, wide)
-        if wide.kind == "c" and x.kind != "c":
-            wide = _real(wide)
-        result, acc = _real(wide), element(wide)
+        result = _real(wide) if dtype is None else dtype
+        acc = element(wide if x.kind == "c" else _real(wide))
         request = Request("moment", element(x), acc, element(result), ddof=ddof, root=root)
         return request, result
 

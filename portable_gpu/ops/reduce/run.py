@@ -10,12 +10,15 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
+from portable_gpu.arguments import flag, whole
 from portable_gpu.codegen.reductions import Request
 from portable_gpu.dtypes import Element, element
-from portable_gpu.errors import ArgumentError, ShapeError
+from portable_gpu.errors import AxisError, DTypeError, ShapeError
 from portable_gpu.ops.reduce.geometry import analyse
 from portable_gpu.ops.reduce.plan import ReducePlan, reduction_for
+from portable_gpu.ops.reduce.rules import sum_like
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.place import events_of
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.runtime.repeat import Key, again, remember
 from portable_gpu.runtime.views import (
@@ -116,8 +119,8 @@ def run(
     arrays: Sequence[Any],
     names: Sequence[str],
     request: Any,
-    axis: Axes,
-    keepdims: bool,
+    axis: Any,
+    keepdims: Any,
     out: Any,
     engine: Engine | None,
     queue: cl.CommandQueue | None,
@@ -132,9 +135,13 @@ def run(
         request: Given the inputs' dtypes, the Request and the dtype of the result; hashable.
         axis, keepdims, out, engine, queue, wait_for: As the public functions take them.
     """
-    plain = queue is None and not wait_for
+    if wait_for is not None:
+        wait_for = events_of(wait_for)
     if type(axis) is not int and axis is not None:
-        normalise_axes(axis, 64)  # unhashable ones, too, and True, which equals 1
+        axis = as_axes(axis)  # also True, which as a key equals 1
+    if type(keepdims) is not bool:
+        keepdims = flag(keepdims, "keepdims")
+    plain = queue is None and not wait_for
     result, key = again((request, axis, keepdims), arrays, out, engine) if plain else (None, None)
     if result is not None:
         return result
@@ -185,6 +192,11 @@ def _run_checked(
     return value[()] if call.host and out is None and not shape else value
 
 
+def converted(x: Any, dtype: np.dtype[Any], engine: Engine, queue: cl.CommandQueue) -> Any:
+    """A copy of a device array in another dtype: each element is a sum by itself."""
+    return run("sum", [x], ["x"], sum_like("sum", dtype), (), False, None, engine, queue, None)
+
+
 def _make_any_plan(engine: Engine, problem: Problem) -> Any:
     if 0 in problem.kept_shape:
         return EmptyPlan()
@@ -214,23 +226,46 @@ def centre_dtype(acc: Element) -> np.dtype[Any]:
     return np.dtype(names[acc.real, acc.complex])
 
 
+def one_axis(axis: Any) -> int:
+    """An axis given as any integer but a bool, as in NumPy.
+
+    Raises:
+        DTypeError: It is none.
+    """
+    if isinstance(axis, bool):
+        raise DTypeError(f"axis is {axis}; an integer would do")
+    return whole(axis, "axis")
+
+
+def as_axes(axis: Any) -> Axes:
+    """``axis=`` in ints.
+
+    Raises:
+        DTypeError: It is not an integer, a tuple of integers, or None.
+    """
+    if axis is None:
+        return None
+    return tuple([one_axis(one) for one in axis]) if isinstance(axis, tuple) else one_axis(axis)
+
+
 def normalise_axes(axis: Axes, ndim: int) -> frozenset[int]:
     """The set of axes that ``axis`` means for an array of ``ndim`` axes.
 
     Raises:
-        ShapeError: An axis is out of range, or named twice.
-        ArgumentError: ``axis`` is not an int, a tuple of ints, or None.
+        AxisError: An axis is out of range.
+        ShapeError: An axis is named twice.
+        DTypeError: As :func:`as_axes`.
     """
-    if axis is None:
+    wanted = as_axes(axis)
+    if wanted is None:
         return frozenset(range(ndim))
-    wanted = axis if isinstance(axis, tuple) else (axis,)
+    if ndim == 0 and wanted in (0, -1):  # of a scalar, as in NumPy
+        return frozenset()
     found = []
-    for one in wanted:
-        if not isinstance(one, (int, np.integer)) or isinstance(one, bool):
-            raise ArgumentError(f"axis is {axis!r}; an int, a tuple of ints or None would do")
+    for one in wanted if isinstance(wanted, tuple) else (wanted,):
         if not -ndim <= one < ndim:
-            raise ShapeError(f"axis {one} is out of range for an array of {ndim} axes")
-        found.append(int(one) % ndim)
+            raise AxisError(f"axis {one} is out of range for an array of {ndim} axes")
+        found.append(one % ndim)
     if len(set(found)) != len(found):
         raise ShapeError(f"axis={axis} names an axis twice")
     return frozenset(found)

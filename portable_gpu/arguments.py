@@ -1,0 +1,79 @@
+"""Checks of arguments that are no arrays: each gives the value, or an error that names it.
+
+They hold for any object at all: an array where a word is wanted is refused, not compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from operator import index
+from typing import Any, TypeVar
+
+from portable_gpu.errors import ArgumentError, DTypeError
+
+T = TypeVar("T")
+
+
+def of_kind(value: Any, kind: type[T], name: str, wanted: str = "") -> T:
+    """``value``, if it is of a class.
+
+    Raises:
+        DTypeError: It is not; ``wanted`` says what would do (default: the class's name).
+    """
+    if isinstance(value, kind):
+        return value
+    raise DTypeError(f"{name} is {shown(value)}; {wanted or f'a {kind.__name__}'} would do")
+
+
+def one_of(value: Any, known: Iterable[str], name: str) -> str:
+    """``value``, if it is one of the words that are known.
+
+    Raises:
+        ArgumentError: It is not.
+    """
+    words = tuple(known)
+    if isinstance(value, str) and value in words:
+        return value
+    raise ArgumentError(f"{name} is {shown(value)}; known are {', '.join(words)}")
+
+
+def whole(value: Any, name: str) -> int:
+    """``value`` as an int, if it is an integer of any kind (``__index__``).
+
+    Raises:
+        DTypeError: It is not.
+    """
+    try:
+        return index(value)
+    except TypeError:
+        raise DTypeError(f"{name} is {shown(value)}; an integer would do") from None
+
+
+def flag(value: Any, name: str) -> bool:
+    """``value`` as a bool: True, False, or an integer.
+
+    Raises:
+        DTypeError: It is something else, such as an array or a text.
+    """
+    return value if isinstance(value, bool) else bool(_truth(value, name))
+
+
+def _truth(value: Any, name: str) -> Any:
+    if getattr(value, "dtype", None) == "bool" and getattr(value, "shape", None) == ():
+        return value  # NumPy's bool has no __index__
+    try:
+        return index(value)
+    except TypeError:
+        raise DTypeError(f"{name} is {shown(value)}; True or False would do") from None
+
+
+def shown(value: Any) -> str:
+    """``value`` for a message: a short one as Python writes it, any other by its type."""
+    kind = type(value).__name__
+    if not isinstance(value, (str, bytes, int, float, complex, tuple, list, type(None))):
+        return f"of type {kind}"
+    try:
+        text = repr(value)
+    except Exception:  # an element's own
+        return f"of type {kind}"
+    return text if len(text) <= 60 else f"a long {kind}"

@@ -1,0 +1,64 @@
+"""Where a call runs and what it waits for: ``engine=``, ``queue=`` and ``wait_for=``, checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyopencl as cl
+
+from portable_gpu.arguments import flag, of_kind, shown
+from portable_gpu.errors import ContextMismatchError, DTypeError
+from portable_gpu.targets import Target
+from portable_gpu.tuning.table import TuningTable
+
+
+def check_place(engine: Any, queue: Any) -> None:
+    """Raise DTypeError unless ``engine`` and ``queue`` are what they are called, or ``None``."""
+    if engine is not None:
+        from portable_gpu.runtime.engine import Engine
+
+        of_kind(engine, Engine, "engine", "a portable_gpu.Engine or None")
+    if queue is not None:
+        of_kind(queue, cl.CommandQueue, "queue", "a pyopencl.CommandQueue or None")
+
+
+def check_opening(device: Any, queue: Any, device_class: Any, table: Any, caller: Any) -> None:
+    """Raise DTypeError unless an engine's arguments are of the kinds that it takes."""
+    if device is not None and not isinstance(device, cl.Device):
+        of_kind(device, str, "device", "a pyopencl.Device, a request as text, or None")
+    if queue is not None:
+        of_kind(queue, cl.CommandQueue, "queue", "a pyopencl.CommandQueue or None")
+    if device_class is not None:
+        of_kind(device_class, str, "device_class", "a name or None")
+    if table is not None:
+        of_kind(table, TuningTable, "table", "a TuningTable or None")
+    flag(caller, "caller")
+
+
+def check_target(target: Any) -> None:
+    """Raise DTypeError unless ``target`` is a Target or the name of a class, or ``None``."""
+    if target is not None and not isinstance(target, Target):
+        of_kind(target, str, "target", "a device class's name, a Target or None")
+
+
+def events_of(wait_for: Any) -> list[cl.Event]:
+    """The events of ``wait_for=``.
+
+    Raises:
+        DTypeError: It is no sequence of events.
+    """
+    if wait_for is None:
+        return []
+    try:
+        events = list(wait_for)
+    except TypeError:
+        raise DTypeError(f"wait_for is {shown(wait_for)}; a list of events would do") from None
+    for event in events:
+        of_kind(event, cl.Event, "an element of wait_for", "a pyopencl.Event")
+    return events
+
+
+def check_events(events: list[cl.Event], context: cl.Context) -> None:
+    """Raise ContextMismatchError if an event of ``wait_for=`` is of another context."""
+    if any(event.get_info(cl.event_info.CONTEXT) != context for event in events):
+        raise ContextMismatchError("an event of wait_for is of another OpenCL context")

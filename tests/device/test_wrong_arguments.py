@@ -1,0 +1,290 @@
+"""Every wrong argument of every public function raises an error of the library's, before a launch.
+
+The calls are generated: each parameter that a signature names is given everything in its row of
+``WRONG`` in turn, the others being right.  A parameter without a row fails the test.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+import pytest
+
+import portable_gpu as pg
+from portable_gpu.errors import PortableGPUError
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.program import Launch
+
+Case = tuple[str, Callable[[], Any]]
+
+
+class Broken:
+    """Like a sparse array: it promises an array, and raises something of its own."""
+
+    shape, ndim, dtype = (4, 4), 2, np.dtype(np.float32)
+
+    def __array__(self, *args: Any, **options: Any) -> Any:
+        raise RuntimeError("this is sparse")
+
+
+class Odd:
+    """Raises something else wherever it is looked at."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> Any:
+        raise LookupError("no comparison")
+
+    def __bool__(self) -> bool:
+        raise LookupError("no truth")
+
+    def __len__(self) -> int:
+        raise LookupError("no length")
+
+
+def objects() -> dict[str, Any]:
+    """What is wrong for every parameter."""
+    return {
+        "bytes": b"N", "dict": {1: 2}, "object": object(), "class": Broken, "lambda": lambda: 0,
+        "generator": (i for i in "ab"), "odd": Odd(), "broken": Broken(), "set": {1.5},
+        "list of text": ["a", "b"], "objects": np.array([None, "a"], object),
+        "masked": np.ma.array([1.0, 2.0], mask=[0, 1]), "module": np, "decimal": Decimal("NaN"),
+    }  # fmt: skip
+
+
+def numbers() -> dict[str, Any]:
+    return {"nan": float("nan"), "huge": 10**400, "complex": 1j, "half": 1.5}
+
+
+class Wrong:
+    """Rows of wrong values by the names of parameters."""
+
+    def __init__(self, engine: Engine) -> None:
+        other = Engine(engine.device)
+        foreign = cla.zeros(other.queue, (4, 4), np.float32)
+        any_object, any_number = objects(), numbers()
+        event = cl.enqueue_marker(other.queue)
+        read_only = np.zeros((4, 4), np.float32)
+        read_only.flags.writeable = False
+        array = {
+            **any_object, "huge": 10**400, "text": "text", "texts": np.array(["a"]),
+            "dates": np.ones(2, "m8[s]"), "record": np.zeros(2, [("a", "f4")]),
+            "ragged": [[1.0], [1.0, 2.0]], "wide": np.ones((4, 4), np.longdouble),
+            "huge ints": [10**30],
+        }  # fmt: skip
+        del array["set"]
+        out = {
+            **array, **any_number, "list": [0.0], "number": np.float32(1), "foreign": foreign,
+            "shape": np.zeros((3, 5, 2), np.float32), "dtype": np.zeros((4, 4), np.int8),
+            "read-only": read_only, "spread": np.broadcast_to(np.float32(0), (4, 4)),
+        }  # fmt: skip
+        axis = {
+            **any_object, **any_number, "text": "0", "list": [0], "true": True, "np.true": np.True_,
+            "far": 99, "far below": -99, "twice": (0, 0), "in tuple": (0, "a"), "floats": (0.0,),
+            "nested": ((0,),), "array": np.array([0, 1]), "beyond": 1 << 70,
+        }  # fmt: skip
+        flag = {
+            **any_object,
+            "nan": float("nan"),
+            "complex": 1j,
+            "half": 1.5,
+            "text": "yes",
+            "list": [],
+            "pair": np.ones(2, bool),
+        }
+        word = {
+            **any_object, **any_number, "unknown": "X", "empty": "", "list": ["N"], "tuple": ("N",),
+            "array": np.array(["N", "T"]), "int": 0,
+        }  # fmt: skip
+        factor = {
+            **any_object, "huge": 10**400, "complex": 1j, "text": "2", "list": [2], "none": None,
+            "pair": np.ones(2), "decimal": Decimal("sNaN"),
+        }  # fmt: skip
+        text = {**any_object, **any_number, "none": None, "empty": "", "two": "a; b", "list": ["a"]}
+        kind = {**any_object, **any_number, "text": "no such", "list": [1], "int": 1, "empty": ""}
+        dtype = {
+            **any_object, **any_number, "text": "bad", "U": "U3", "O": object, "V": "V8", "int": 3,
+            "list": [], "longdouble": np.longdouble, "dates": "m8[s]", "array": np.ones(2),
+            "comma": "f4,f4", "odd text": "f4,,(",
+        }  # fmt: skip
+        for of_numpy in ("bytes", "class", "broken"):  # a code of NumPy's, and what has a .dtype
+            del dtype[of_numpy]
+        place = {**kind, "context": engine.context, "device": engine.device, "class 2": pg.Engine}
+        self.rows: dict[str, dict[str, Any]] = {
+            "x": array, "a": array, "b": array, "out": out, "c": out, "y": out, "axis": axis,
+            "keepdims": flag, "caller": flag, "dtype": dtype, "ddof": {
+                **any_object, "text": "1", "none": None, "inf": float("inf"), "nan": float("nan"),
+                "huge": 10**400, "complex": 1j, "pair": np.ones(2),
+            },
+            "alpha": factor, "beta": factor, "trans": word, "trans_a": word, "trans_b": word,
+            "precision": word, "epilogue": {**kind, "class 2": pg.Epilogue},
+            "engine": {**place, "queue": engine.queue}, "queue": {**place, "engine": engine},
+            "wait_for": {
+                **any_object, **any_number, "text": "e", "int": 1, "ints": [3], "none": [None],
+                "event": event, "foreign": [event], "nested": [[event]], "array": np.ones(2),
+                "generator": range(2),
+            },
+            "op": {**kind, "none": None, "class 2": pg.BinaryOp}, "map": text,
+            "operation": {**word, "none": None},
+            "sizes": {
+                **any_object, **any_number, "text": "4", "negative": -1, "none": None,
+                "beyond": 1 << 63, "array": np.ones(2), "list": [4],
+            },
+            "target": place, "device": {**kind, "context": engine.context, "queue": engine.queue},
+            "device_class": kind, "table": {**kind, "class 2": pg.Engine},
+            "name": {**text, "words": "two words"}, "identity": text, "combine": text,
+            "expression": text, "stages": {**kind, "none": None, "texts": ("relu",)},
+            "arrays": {**kind, "none": None, "one too many": (1.0,)}, "per": word, "array": array,
+        }  # fmt: skip
+        for row in ("map", "wait_for", "engine", "queue", "device", "device_class", "table"):
+            self.rows[row].pop("empty", None)
+        del self.rows["map"]["none"]
+
+    def of(self, parameter: str) -> dict[str, Any]:
+        assert parameter in self.rows, f"no wrong values for {parameter}: add a row"
+        return self.rows[parameter]
+
+
+def right(engine: Engine) -> dict[str, dict[str, Any]]:
+    """What each public callable takes; the rest of its parameters may be left out."""
+    x = np.arange(16, dtype=np.float32).reshape(4, 4)
+    op = pg.BinaryOp("largest", "0", "max(a, b)")
+    reductions = {
+        name: {"x": x}
+        for name in (
+            "sum", "prod", "min", "max", "mean", "std", "var", "any", "all", "argmin", "argmax",
+            "count_nonzero", "asum", "nrm2",
+        )
+    }  # fmt: skip
+    return {
+        **reductions,
+        "reduce": {"x": x, "op": op},
+        "dot": {"a": x, "b": x},
+        "vdot": {"a": x, "b": x},
+        "gemv": {"a": x, "x": x[0]},
+        "gemm": {"a": x, "b": x},
+        "matmul": {"a": x, "b": x},
+        "plan_gemm": {"a": x, "b": x},
+        "explain": {"operation": "gemm", "sizes": (4, 4, 4)},
+        "Engine": {},
+        "BinaryOp": {"name": "f", "identity": "0", "combine": "a + b"},
+        "Map": {},
+        "Epilogue": {},
+    }
+
+
+#: Made by plan_gemm, not by users; and what takes no arguments.
+NOT_CALLED = {"GemmPlan", "__version__", "devices", "default_engine"}
+
+
+def call(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    sizes = arguments.pop("sizes", None)
+    if sizes is None:
+        return function(**arguments)
+    return function(arguments.pop("operation"), *sizes, **arguments)
+
+
+def generated(engine: Engine) -> Iterator[Case]:
+    """Every call with one wrong argument."""
+    wrong, good = Wrong(engine), right(engine)
+    assert set(pg.__all__) - NOT_CALLED == set(good)
+    for name, arguments in good.items():
+        function = getattr(pg, name)
+        own = (
+            {}
+            if name in ("Engine", "BinaryOp", "Map", "Epilogue", "explain")
+            else {"engine": engine}
+        )
+        for parameter in inspect.signature(function).parameters.values():
+            if parameter.kind is parameter.VAR_KEYWORD:
+                continue
+            for what, value in wrong.of(parameter.name).items():
+                given = (4, 4, value) if parameter.name == "sizes" else value
+                all_arguments = {**own, **arguments, parameter.name: given}
+                if parameter.name == "beta":
+                    all_arguments.setdefault("y" if name == "gemv" else "c", None)
+                yield (
+                    f"{name}({parameter.name}={what})",
+                    lambda f=function, g=all_arguments: call(f, dict(g)),
+                )
+    x = good["gemm"]["a"]
+    for what, value in wrong.of("array").items():
+        for method in ("bias", "scale", "add"):
+            yield (
+                f"Epilogue.{method}(array={what})",
+                lambda m=method, v=value: pg.gemm(
+                    x, x, epilogue=getattr(pg.Epilogue(), m)(v), engine=engine
+                ),
+            )
+    for what, value in wrong.of("per").items():
+        yield f"Epilogue.bias(per={what})", lambda v=value: pg.Epilogue().bias(x[0], v)
+        yield f"Epilogue.apply(per={what})", lambda v=value: pg.Epilogue().apply("v", x, v)
+    for what, value in wrong.of("combine").items():
+        yield f"Epilogue.apply(expression={what})", lambda v=value: pg.Epilogue().apply(v)
+    options = {"trans_a": "gemm", "trans_b": "gemm", "precision": "gemm", "trans": "gemv"}
+    for option, operation in options.items():
+        for what, value in wrong.of(option).items():
+            sizes = (4, 4, 4)[: 3 if operation == "gemm" else 2]
+            yield (
+                f"explain({operation}, {option}={what})",
+                lambda o=operation, s=sizes, g={option: value}: pg.explain(o, *s, **g),
+            )
+    for what, value in wrong.of("axis").items():
+        yield (
+            f"explain(sum, axis={what})",
+            lambda v=value: pg.explain("sum", 4, 4, axis=v, engine=engine),
+        )
+    for what, value in {**wrong.of("axis"), "twice": (-1, 2)}.items():
+        yield (
+            f"explain(matmul, batch={what})",
+            lambda v=value: pg.explain("matmul", 4, 4, 4, batch=v, engine=engine),
+        )
+    for name, plan in {
+        "plan": pg.plan_gemm(x, x, engine=engine),
+        "plan of lists": pg.plan_gemm([[1.0]], [[1.0]], engine=engine),
+        "plan with c": pg.plan_gemm(x, x, c=np.zeros((4, 4), np.float32), engine=engine),
+    }.items():
+        for parameter in ("a", "b", "c"):
+            for what, value in {**wrong.of(parameter), "none": None}.items():
+                if parameter == "c" and what == "none" and name != "plan with c":
+                    continue
+                mine = [[1.0]] if name == "plan of lists" else x
+                good_call = {"a": mine, "b": mine}
+                if name == "plan with c":
+                    good_call["c"] = np.zeros((4, 4), np.float32)
+                yield (
+                    f"{name}({parameter}={what})",
+                    lambda p=plan, g={**good_call, parameter: value}: p(**g),
+                )
+
+
+def test_wrong_arguments(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    cases = list(generated(engine))
+    assert len(cases) >= 4000
+    launched: list[Any] = []
+    plain = Launch.__call__
+
+    def counted(self: Launch, *args: Any, **options: Any) -> Any:
+        launched.append(args)
+        return plain(self, *args, **options)
+
+    monkeypatch.setattr(Launch, "__call__", counted)
+    faults = []
+    for what, wrong_call in cases:
+        launched.clear()
+        try:
+            result = wrong_call()
+        except PortableGPUError as error:
+            if launched:
+                faults.append(f"{what}: launched before {error!r}")
+        except Exception as error:
+            faults.append(f"{what}: {error!r}")
+        else:
+            faults.append(f"{what}: no error, {type(result).__name__}")
+    assert not faults, f"{len(faults)} of {len(cases)}:\n" + "\n".join(faults)
