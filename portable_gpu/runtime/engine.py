@@ -196,15 +196,17 @@ class Engine:
         return self.plan("a queue of its own", lambda: cl.CommandQueue(self.context, self.device))
 
     def plan(self, key: Hashable, make: Callable[[], T]) -> T:
-        """The cached plan of ``key``; ``make()`` builds it the first time."""
-        plan = self._plans.get(key)
+        """The cached plan of ``key``; ``make()`` builds it the first time.
+
+        Threads that want it at once may each make one, and all get the same; they wait for each
+        other where programs are built, and nowhere else.
+        """
+        plan: T | None = self._plans.get(key)
         if plan is None:
-            with self._lock:
-                plan = self._plans.get(key)
-                if plan is None:
-                    if len(self._plans) >= _MOST_PLANS:
-                        self._plans.clear()
-                    plan = self._plans[key] = make()
+            made = make()
+            if len(self._plans) >= _MOST_PLANS:
+                self._plans.clear()
+            plan = self._plans.setdefault(key, made)
         return plan
 
     def state(self, queue: cl.CommandQueue | None = None) -> QueueState:

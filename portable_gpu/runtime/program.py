@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from portable_gpu.runtime.queue_state import QueueState
 
 _verdicts: dict[str, str] = {}
+_thread = threading.local()
 # PoCL: "error: FILE:88:53: expected expression"; others: "FILE:88:53: error: expected expression".
 _ERROR = re.compile(
     r"^error: [^\n]*?:(\d+):\d+: ([^\n]+)|^(?:[^\n]*:)?(\d+):\d+:\s+(?:fatal )?error: ([^\n]+)",
@@ -193,17 +194,24 @@ class ProgramCache:
         """The built program of ``spec``.
 
         One thread builds it, while others that want the same one wait, and none else.  A signal
-        handler or finalizer in the middle of a build that wants the same program builds its own.
+        handler or finalizer in the middle of a build waits for nobody: it builds its own, for two
+        threads might wait for each other otherwise.
 
         Raises:
             BuildError: The driver refused the source.
         """
         program = self._programs.get(spec.key)
-        if program is None:
+        if program is None and getattr(_thread, "is_building", False):
+            program = self._programs[spec.key] = self._load(spec) or self._build(spec)
+        elif program is None:
             with self._building.setdefault(spec.key, threading.RLock()):
                 program = self._programs.get(spec.key)
                 if program is None:
-                    program = self._programs[spec.key] = self._load(spec) or self._build(spec)
+                    _thread.is_building = True
+                    try:
+                        program = self._programs[spec.key] = self._load(spec) or self._build(spec)
+                    finally:
+                        _thread.is_building = False
             self._building.pop(spec.key, None)
         return program
 
