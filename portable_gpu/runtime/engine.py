@@ -20,12 +20,8 @@ from portable_gpu.errors import (
     ContextMismatchError,
     DeviceMemoryError,
 )
-from portable_gpu.runtime.devices import (
-    CLASS_VARIABLE,
-    calling_thread_device,
-    choose_device,
-    query_facts,
-)
+from portable_gpu.runtime import pocl
+from portable_gpu.runtime.devices import CLASS_VARIABLE, choose_device, query_facts
 from portable_gpu.runtime.events import QueueEvents, enqueue_without_event, marker
 from portable_gpu.runtime.exchange import checked
 from portable_gpu.runtime.program import DiskCache, ProgramCache
@@ -93,7 +89,7 @@ class Engine:
         Raises:
             DeviceNotFoundError: No such device.
             ArgumentError: Both ``device`` and ``queue``, an unknown class or precision.
-            UnsupportedError: The class cannot run on the device.
+            UnsupportedError: The class cannot run on the device, or PoCL has no linker here.
         """
         self.precision = check_precision(precision)
         if queue is not None:
@@ -107,6 +103,7 @@ class Engine:
             else:
                 self.device, self.reason = choose_device(device)
             self.context = cl.Context([self.device])
+        pocl.provide_linker(self.device)
         forced = device_class or os.environ.get(CLASS_VARIABLE) or None
         self.table = TuningTable.load() if table is None else table
         self.queue = cl.CommandQueue(self.context, self.device) if queue is None else queue
@@ -118,7 +115,7 @@ class Engine:
         #: Whether its kernels take any host address, so that NumPy arrays may be of any size.
         self.takes_host_pointers = self.maps_host_memory and self.target.facts.svm
         self.caller: Engine | None = None
-        twin = calling_thread_device(self.device) if caller and queue is None else None
+        twin = pocl.calling_thread_device(self.device) if caller and queue is None else None
         if twin is not None:
             self.caller = Engine(
                 twin, device_class=forced, table=self.table, precision=precision, caller=False
