@@ -11,7 +11,7 @@ from typing import Any
 import pyopencl as cl
 
 from portable_gpu.errors import DeviceNotFoundError
-from portable_gpu.runtime import pocl
+from portable_gpu.runtime import loader, pocl
 from portable_gpu.targets import DeviceFacts, Target, detect
 from portable_gpu.targets.cpu import RUNTIMES
 from portable_gpu.targets.device_class import has_subgroup_shuffle
@@ -128,11 +128,7 @@ def query_facts(device: cl.Device) -> DeviceFacts:
 
 def _enumerate() -> list[tuple[str, cl.Device]]:
     found: list[tuple[str, cl.Device]] = []
-    try:
-        platforms = cl.get_platforms()
-    except cl.LogicError:  # PLATFORM_NOT_FOUND_KHR: the loader found no implementation
-        return found
-    for p, platform in enumerate(platforms):
+    for p, platform in enumerate(loader.platforms()):
         with contextlib.suppress(cl.Error):
             for d, device in enumerate(pocl.devices_of(platform)):
                 found.append((f"{p}:{d}", device))
@@ -157,7 +153,7 @@ def _listing(found: list[tuple[str, cl.Device]]) -> str:
     if not found:
         return (
             "No OpenCL implementation is installed; "
-            "'pip install pocl-binary-distribution' gives one for the CPU"
+            "pip install 'portable_gpu[pocl]' gives one for the CPU"
         )
     names = ", ".join(f"{i} {d.name.strip()} ({d.platform.name.strip()})" for i, d in found)
     return f"There are: {names}"
