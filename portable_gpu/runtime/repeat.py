@@ -11,6 +11,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
+from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.engine import Engine, QueueState
 from portable_gpu.runtime.events import QueueEvents
 from portable_gpu.runtime.views import Shape, new_array, overlap, twin
@@ -115,9 +116,9 @@ def signature(arrays: Sequence[Any]) -> Key | None:
     """All that decides how a call on these arrays runs; ``None`` for a mixture of kinds."""
     kind = type(arrays[0])
     for array in arrays:
-        if type(array) is not kind:
+        if type(array) is not kind and not (kind in DEVICE_KINDS and type(array) in DEVICE_KINDS):
             return None
-    if kind is cla.Array:
+    if kind in DEVICE_KINDS:
         return tuple([(a.queue, a.shape, a.strides, a.dtype, a.offset & 15) for a in arrays])
     if kind is np.ndarray:
         return tuple([(a.shape, a.strides, a.dtype) for a in arrays])

@@ -25,12 +25,14 @@ from portable_gpu.errors import (
     ReadOnlyError,
     ShapeError,
 )
+from portable_gpu.runtime.array import TO_ONE_SIDE, Array
 
 if TYPE_CHECKING:
     from portable_gpu.runtime.engine import Engine, QueueState
 
 Shape = tuple[int, ...]
 AnyArray = Any  # numpy.ndarray | pyopencl.array.Array | anything numpy.asarray takes
+_HOST_MEMORY = (1, 3, 11, 13)  # DLPack's CPU, pinned by two vendors' drivers, and managed
 _FLAGS = cl.mem_flags
 
 
@@ -72,18 +74,29 @@ def as_array(value: AnyArray, name: str) -> Any:
     """
     if not isinstance(value, (np.ndarray, cla.Array)):
         try:
-            value = np.from_dlpack(value) if hasattr(value, "__dlpack__") else np.asarray(value)
+            value = _from_dlpack(value) if hasattr(value, "__dlpack__") else np.asarray(value)
         except (TypeError, ValueError, RuntimeError, BufferError) as error:
             raise DTypeError(
-                f"{name} is a {type(value).__name__}, not an array: {error}"
+                f"{name} is a {type(value).__name__}, not an array that NumPy can take: {error}"
             ) from error
     try:
         if isinstance(value, np.ndarray) and not value.dtype.isnative:
             value = value.astype(value.dtype.newbyteorder("="))
         element(value.dtype)
     except DTypeError as error:
-        raise DTypeError(f"{name}: {error}") from None
+        of_objects = value.dtype == object  # what NumPy makes of pyopencl's arrays
+        hint = f"; {TO_ONE_SIDE}" if of_objects else ""
+        raise DTypeError(f"{name}: {error}{hint}") from None
     return value
+
+
+def _from_dlpack(value: Any) -> np.ndarray[Any, Any]:
+    kind = value.__dlpack_device__()[0]
+    if kind not in _HOST_MEMORY:
+        raise BufferError(
+            f"it lies on a device (of DLPack's kind {int(kind)}); copy it to the CPU first"
+        )
+    return np.from_dlpack(value)
 
 
 def contiguous_strides(shape: Shape) -> Shape:
@@ -299,7 +312,7 @@ class Call:
 def new_array(
     state: QueueState, shape: Shape, dtype: np.dtype[Any], data: Any | None = None
 ) -> Any:
-    """A C-ordered pyopencl array on a queue, not filled: of fresh memory, or of ``data``.
+    """A C-ordered array on a queue, not filled: of fresh memory, or of ``data``.
 
     Raises:
         DeviceMemoryError: The device has no room for it.
@@ -309,7 +322,7 @@ def new_array(
     if data is None and size:
         data = state.allocate(size * itemsize)
     # The public constructor costs 12 us, the one that pyopencl's own slicing uses 1 us.
-    return cla.Array(
+    return Array(
         None,
         shape,
         dtype,
@@ -333,7 +346,7 @@ def twin(array: Any, data: Any, events: list[cl.Event]) -> Any:
 
     Costs 0.3 us, the quickest constructor 1.1.
     """
-    fresh = cla.Array.__new__(cla.Array)
+    fresh = Array.__new__(Array)
     fresh.__dict__ = {**array.__dict__, "base_data": data, "events": events}
     return fresh
 

@@ -15,6 +15,7 @@ from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.ops.gemm.binding import compute_element, result_dtype
 from portable_gpu.ops.gemm.product import Product, bind_product, factor, out_dtype
 from portable_gpu.ops.gemv import gemv
+from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.engine import Engine, QueueState
 from portable_gpu.runtime.repeat import NUMBERS, Key, Repeat, again, remember, repeat, signature
 from portable_gpu.runtime.views import (
@@ -296,6 +297,9 @@ def _product(
         a, b, c, "c", (m, n), out_dtype(dtype, c), trans_a, trans_b, alpha, beta,
         epilogue or _NO_EPILOGUE, precision,
     )  # fmt: skip
+
+
+Array._matmul = matmul  # what a @ b does
 
 
 def _run(
