@@ -145,7 +145,7 @@ def _view(array: Any, memory: np.ndarray[Any, Any], offset: int) -> np.ndarray[A
 
 def _is_on_cpu(array: Any) -> bool:
     device = array.context.devices[0] if array.queue is None else array.queue.device
-    return bool(device.type & cl.device_type.CPU)
+    return bool(device.type & cl.device_type.CPU and not device.type & cl.device_type.GPU)
 
 
 def _of_our_kind(array: cla.Array) -> Array:
