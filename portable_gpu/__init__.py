@@ -24,12 +24,15 @@ from portable_gpu.ops.reduce import (
     var,
     vdot,
 )
+from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.devices import devices
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.registry import default_engine
+from portable_gpu.runtime.transfer import asarray, asnumpy
 from portable_gpu.version import __version__
 
 __all__ = [
+    "Array",
     "BinaryOp",
     "Engine",
     "Epilogue",
@@ -40,6 +43,8 @@ __all__ = [
     "any",
     "argmax",
     "argmin",
+    "asarray",
+    "asnumpy",
     "asum",
     "count_nonzero",
     "default_engine",

@@ -44,6 +44,10 @@ class ContextMismatchError(ArgumentError):
     """Arrays or queues belong to different OpenCL contexts."""
 
 
+class ExportError(PortableGPUError, BufferError):
+    """An array on a device cannot be shared by DLPack as another library asks for it."""
+
+
 class DeviceNotFoundError(PortableGPUError, LookupError):
     """No OpenCL device matches the request; the message lists those that exist."""
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from dataclasses import dataclass
 from typing import Any
 
 import pyopencl as cl
 
 from portable_gpu.errors import DeviceNotFoundError
-from portable_gpu.runtime import fork
+from portable_gpu.runtime import fork, loader, pocl
 from portable_gpu.runtime.compiler import CompilerError, compiled
-from portable_gpu.runtime.pocl_cache import cache_variable
 from portable_gpu.targets import DeviceFacts, Target, detect
 from portable_gpu.targets.cpu import RUNTIMES
 from portable_gpu.targets.device_class import has_subgroup_shuffle
@@ -21,7 +19,6 @@ from portable_gpu.targets.device_class import has_subgroup_shuffle
 DEVICE_VARIABLE = "PORTABLE_GPU_DEVICE"
 CLASS_VARIABLE = "PORTABLE_GPU_DEVICE_CLASS"
 
-_POCL_VERSION = re.compile(r"PoCL (\d+)")
 _FINE_GRAIN_SYSTEM = 1 << 2
 _PROBE = """
 __kernel void probe(__global int *out) { out[get_global_id(0)] = 1; }
@@ -136,80 +133,11 @@ def query_facts(device: cl.Device) -> DeviceFacts:
 def _enumerate() -> list[tuple[str, cl.Device]]:
     fork.check()
     found: list[tuple[str, cl.Device]] = []
-    for p, platform in enumerate(_platforms()):
+    for p, platform in enumerate(loader.platforms()):
         with contextlib.suppress(cl.Error):
-            for d, device in enumerate(_devices_of(platform)):
+            for d, device in enumerate(pocl.devices_of(platform)):
                 found.append((f"{p}:{d}", device))
     return found
-
-
-def _platforms() -> list[cl.Platform]:
-    try:
-        return cl.get_platforms()
-    except cl.LogicError:  # PLATFORM_NOT_FOUND_KHR: the loader found no implementation
-        return []
-
-
-def _devices_of(platform: cl.Platform) -> list[cl.Device]:
-    """The devices of a platform, without those that exist only because we asked for them.
-
-    PoCL reads variables when its devices are listed for the first time in a process: POCL_DEVICES
-    must name its driver that runs kernels on the calling thread, and POCL_AFFINITY binds each
-    worker thread to a processor.  What the user has set stays.
-    """
-    drivers = _pocl_drivers(platform)
-    if drivers is None:
-        return platform.get_devices()
-    moved = cache_variable()
-    if moved is None:
-        return []
-    wanted = {"POCL_DEVICES": " ".join(drivers)}
-    if _may_use_all_processors():
-        wanted["POCL_AFFINITY"] = "1"
-    ours = {name: value for name, value in wanted.items() if name not in os.environ} | moved
-    before = {name: os.environ.get(name) for name in ours}
-    os.environ.update(ours)
-    try:
-        found = platform.get_devices()
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-    if "POCL_DEVICES" not in ours:
-        return found
-    return [device for device in found if not device.name.startswith(f"{drivers[1]}-")]
-
-
-def _may_use_all_processors() -> bool:
-    """Whether worker n may be bound to processor n, as PoCL does it (it aborts where it may not).
-
-    Free workers that wake together often start on one processor and stay there for milliseconds.
-    """
-    allowed = getattr(os, "sched_getaffinity", lambda _: set[int]())(0)
-    return allowed == set(range(os.cpu_count() or 0))
-
-
-def calling_thread_device(device: cl.Device) -> cl.Device | None:
-    """The device that runs the kernels of a CPU device on the thread that enqueues them.
-
-    PoCL's worker threads take some 25 us to wake and to report; kernels on the calling thread
-    start and end within 2 us.  ``None`` where there is no such device, or no need for one.
-    """
-    drivers = _pocl_drivers(device.platform)
-    if drivers is None or not device.name.startswith(f"{drivers[0]}-"):
-        return None
-    twin = drivers[1] + device.name.removeprefix(drivers[0])
-    return next((other for other in device.platform.get_devices() if other.name == twin), None)
-
-
-def _pocl_drivers(platform: cl.Platform) -> tuple[str, str] | None:
-    """What PoCL calls its drivers with worker threads, and without; ``None`` for others."""
-    version = _POCL_VERSION.search(platform.version)
-    if platform.name != "Portable Computing Language" or version is None:
-        return None
-    return ("pthread", "basic") if int(version[1]) < 4 else ("cpu", "cpu-minimal")
 
 
 def _matches(request: str, index: str, device: cl.Device) -> bool:
@@ -228,13 +156,13 @@ def _matches(request: str, index: str, device: cl.Device) -> bool:
 
 def _listing(found: list[tuple[str, cl.Device]]) -> str:
     if not found:
-        platforms = _platforms()
+        platforms = loader.platforms()
         if platforms:
             names = ", ".join(platform.name.strip() for platform in platforms)
             return f"There is {names}, which gives none; a warning may say why"
         return (
             "No OpenCL implementation is installed; "
-            "'pip install pocl-binary-distribution' gives one for the CPU"
+            "pip install 'portable_gpu[pocl]' gives one for the CPU"
         )
     names = ", ".join(f"{i} {d.name.strip()} ({d.platform.name.strip()})" for i, d in found)
     return f"There are: {names}"

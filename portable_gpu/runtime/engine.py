@@ -16,13 +16,8 @@ import pyopencl as cl
 
 from portable_gpu.dtypes import check_precision
 from portable_gpu.errors import ArgumentError, DeviceMemoryError
-from portable_gpu.runtime import fork
-from portable_gpu.runtime.devices import (
-    CLASS_VARIABLE,
-    calling_thread_device,
-    choose_device,
-    query_facts,
-)
+from portable_gpu.runtime import fork, pocl
+from portable_gpu.runtime.devices import CLASS_VARIABLE, choose_device, query_facts
 from portable_gpu.runtime.disk_cache import DiskCache
 from portable_gpu.runtime.exchange import checked
 from portable_gpu.runtime.place import check_opening
@@ -100,7 +95,7 @@ class Engine:
             DeviceNotFoundError: No such device.
             ForkError: The process was forked from one that had used OpenCL.
             ArgumentError: Both ``device`` and ``queue``, an unknown class or precision.
-            UnsupportedError: The class cannot run on the device.
+            UnsupportedError: The class cannot run on the device, or PoCL has no linker here.
         """
         fork.check()
         if len(_engines) >= _FEW_ENGINES:
@@ -118,6 +113,7 @@ class Engine:
             else:
                 self.device, self.reason = choose_device(device)
             self.context = cl.Context([self.device])
+        pocl.provide_linker(self.device)
         forced = device_class or os.environ.get(CLASS_VARIABLE) or None
         self.table = TuningTable.load() if table is None else table
         # An object of its own for the queue: it must not keep the caller's alive.
@@ -134,7 +130,7 @@ class Engine:
         #: Whether its kernels take any host address, so that NumPy arrays may be of any size.
         self.takes_host_pointers = self.maps_host_memory and self.target.facts.svm
         self.caller: Engine | None = None
-        twin = calling_thread_device(self.device) if caller and queue is None else None
+        twin = pocl.calling_thread_device(self.device) if caller and queue is None else None
         if twin is not None:
             self.caller = Engine(
                 twin, device_class=forced, table=self.table, precision=precision, caller=False

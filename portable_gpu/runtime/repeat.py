@@ -10,6 +10,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
+from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.events import QueueEvents
 from portable_gpu.runtime.queue_state import QueueState
@@ -150,9 +151,9 @@ def signature(arrays: Sequence[Any]) -> Key | None:
     first = arrays[0]
     kind = type(first)
     for array in arrays:
-        if type(array) is not kind:
+        if type(array) is not kind and not (kind in DEVICE_KINDS and type(array) in DEVICE_KINDS):
             return None
-    if kind is cla.Array:
+    if kind in DEVICE_KINDS:
         queue = first.queue
         for array in arrays:
             if array.queue is not queue:
@@ -184,7 +185,7 @@ def again(
         return None, None
     key = (head, kinds) if out is None else (head, kinds, "out")
     first = arrays[0]
-    state = known_state(first.queue, engine) if type(first) is cla.Array else known_home(engine)
+    state = known_state(first.queue, engine) if type(first) in DEVICE_KINDS else known_home(engine)
     try:
         known = None if state is None else state.known.get(key)
     except TypeError:

@@ -24,6 +24,7 @@ from portable_gpu.errors import (
     ReadOnlyError,
     ShapeError,
 )
+from portable_gpu.runtime.array import TO_ONE_SIDE, Array
 from portable_gpu.runtime.place import check_events, check_place, events_of
 from portable_gpu.runtime.registry import queue_for, state_for
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 Shape = tuple[int, ...]
 AnyArray = Any  # numpy.ndarray | pyopencl.array.Array | anything numpy.asarray takes
+_HOST_MEMORY = (1, 3, 11, 13)  # DLPack's CPU, pinned by two vendors' drivers, and managed
 _HOST = "the host's memory"
 _PARENT, _USE_HOST_PTR = cl.mem_info.ASSOCIATED_MEMOBJECT, cl.mem_flags.USE_HOST_PTR
 
@@ -86,12 +88,12 @@ def as_array(value: AnyArray, name: str) -> Any:
     """
     if not isinstance(value, (np.ndarray, cla.Array)):
         try:
-            value = np.from_dlpack(value) if hasattr(value, "__dlpack__") else np.asarray(value)
+            value = _from_dlpack(value) if hasattr(value, "__dlpack__") else np.asarray(value)
         except MemoryError:
             raise
         except Exception as error:  # also what the object's own methods raise
             raise DTypeError(
-                f"{name} is a {type(value).__name__}, not an array: {error}"
+                f"{name} is a {type(value).__name__}, not an array that NumPy can take: {error}"
             ) from error
     _refuse_masked(value, name)
     try:
@@ -99,7 +101,9 @@ def as_array(value: AnyArray, name: str) -> Any:
             value = value.astype(value.dtype.newbyteorder("="))
         element(value.dtype)
     except DTypeError as error:
-        raise DTypeError(f"{name}: {error}") from None
+        of_objects = value.dtype == object  # what NumPy makes of pyopencl's arrays
+        hint = f"; {TO_ONE_SIDE}" if of_objects else ""
+        raise DTypeError(f"{name}: {error}{hint}") from None
     return value
 
 
@@ -110,6 +114,15 @@ def _refuse_masked(array: Any, name: str) -> None:
             f"{name} is a {type(array).__name__}, whose mask kernels do not see; pass "
             "x.compressed(), x.filled(value), or numpy.asarray(x) to have all elements count"
         )
+
+
+def _from_dlpack(value: Any) -> np.ndarray[Any, Any]:
+    kind = value.__dlpack_device__()[0]
+    if kind not in _HOST_MEMORY:
+        raise BufferError(
+            f"it lies on a device (of DLPack's kind {int(kind)}); copy it to the CPU first"
+        )
+    return np.from_dlpack(value)
 
 
 def contiguous_strides(shape: Shape) -> Shape:
@@ -369,7 +382,7 @@ def new_array(
     dtype: np.dtype[Any],
     data: Any | None = None,
 ) -> Any:
-    """A C-ordered pyopencl array on a queue, not filled: of fresh memory, or of ``data``.
+    """A C-ordered array on a queue, not filled: of fresh memory, or of ``data``.
 
     Args:
         state, queue: The queue, and the object by which the caller knows it.
@@ -384,7 +397,7 @@ def new_array(
     if data is None and size:
         data = state.allocate(size * itemsize)
     # The public constructor costs 12 us, the one that pyopencl's own slicing uses 1 us.
-    return cla.Array(
+    return Array(
         None,
         shape,
         dtype,
@@ -408,7 +421,7 @@ def twin(array: Any, queue: cl.CommandQueue, data: Any, events: list[cl.Event]) 
 
     Costs 0.3 us, the quickest constructor 1.1.
     """
-    fresh = cla.Array.__new__(cla.Array)
+    fresh = Array.__new__(Array)
     fresh.__dict__ = {**array.__dict__, "queue": queue, "base_data": data, "events": events}
     return fresh
 

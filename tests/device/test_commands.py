@@ -15,7 +15,7 @@ from portable_gpu.selftest.check import Expected
 
 
 def test_selftest_covers_every_operation(engine: Engine) -> None:
-    helpers = {"default_engine", "devices", "explain", "plan_gemm"}
+    helpers = {"asarray", "asnumpy", "default_engine", "devices", "explain", "plan_gemm"}
     public = {name for name in pg.__all__ if name.islower() and not name.startswith("_")}
     assert {check.operation for check in all_checks(engine)} == public - helpers
     cases = [(check.operation, check.case) for check in all_checks(engine)]

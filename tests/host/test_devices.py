@@ -10,7 +10,7 @@ import pyopencl as cl
 import pytest
 
 from portable_gpu.errors import DeviceNotFoundError
-from portable_gpu.runtime import devices
+from portable_gpu.runtime import devices, pocl
 
 
 def device(platform: str, name: str, kind: int) -> Any:
@@ -46,7 +46,7 @@ def test_choice_without_a_request(
 
 def test_none_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(devices.DEVICE_VARIABLE, raising=False)
-    monkeypatch.setattr(devices, "_platforms", list)
+    monkeypatch.setattr(devices.loader, "platforms", list)
     with pytest.raises(DeviceNotFoundError, match="pip install"):
         devices.choose_device()
 
@@ -61,4 +61,4 @@ def test_none_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_pocls_drivers_by_version(version: str, drivers: tuple[str, str] | None) -> None:
     platform = SimpleNamespace(name="Portable Computing Language", version=version)
-    assert devices._pocl_drivers(platform) == drivers
+    assert pocl.drivers(platform) == drivers

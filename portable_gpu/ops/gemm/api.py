@@ -17,6 +17,7 @@ from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.ops.gemm.binding import compute_element, result_dtype
 from portable_gpu.ops.gemm.product import Product, bind_product, factor, out_dtype
 from portable_gpu.ops.gemv import TRANSPOSES, gemv
+from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.place import events_of
 from portable_gpu.runtime.queue_state import QueueState
@@ -325,6 +326,9 @@ def _product(
         a, b, c, "c", (m, n), out_dtype(dtype, c), trans_a, trans_b, alpha, beta,
         _checked_epilogue(epilogue), precision,
     )  # fmt: skip
+
+
+Array._matmul = matmul  # what a @ b does
 
 
 def _run(

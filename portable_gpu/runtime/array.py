@@ -1,0 +1,109 @@
+"""The kind of pyopencl array that results are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+import pyopencl.array as cla
+
+from portable_gpu.errors import DTypeError, ShapeError
+
+#: What ``number <operator> array`` is, by the function that NumPy's numbers take an operator for.
+_REFLECTED = {
+    np.add: "__radd__",
+    np.subtract: "__rsub__",
+    np.multiply: "__rmul__",
+    np.true_divide: "__rtruediv__",
+    np.power: "__rpow__",
+    np.equal: "__eq__",
+    np.not_equal: "__ne__",
+    np.less: "__gt__",
+    np.less_equal: "__ge__",
+    np.greater: "__lt__",
+    np.greater_equal: "__le__",
+}
+#: The way out of a mixture of NumPy's arrays and the device's.
+TO_ONE_SIDE = (
+    "portable_gpu.asnumpy(x) copies an array from the device, "
+    "portable_gpu.asarray(y) brings one of NumPy's to it"
+)
+
+
+class Array(cla.Array):
+    """An array on the device: pyopencl's, that also takes ``@``, DLPack and ``float``.
+
+    Results of calls on device arrays and of :func:`portable_gpu.asarray` are of this kind; so are
+    their slices and what pyopencl's arithmetic makes of them.  pyopencl takes it as one of its own.
+
+    ``a @ b`` is :func:`portable_gpu.matmul`, and takes NumPy arrays too.  Other operators are
+    pyopencl's: both sides of one shape, or one of them a number (Python's, NumPy's), or an array of
+    no axes, such as the result of a whole reduction, which stays on the device:
+    ``v / pg.nrm2(v)``.  ``float``, ``int`` and ``complex`` wait for such a result.
+
+    Where pyopencl's own kind, given to NumPy, silently becomes an array of Python objects at the
+    cost of a kernel an element, this one raises a :class:`portable_gpu.errors.DTypeError`.
+    """
+
+    #: ``portable_gpu.matmul``, which is in a layer above and puts itself here.
+    _matmul: ClassVar[Callable[[Any, Any], Any]]
+
+    def __matmul__(self, other: Any) -> Any:
+        return Array._matmul(self, other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return Array._matmul(other, self)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        if method == "__call__" and len(inputs) == 2 and not options:
+            left, right = inputs
+            if ufunc is np.matmul:
+                return Array._matmul(left, right)
+            is_number = isinstance(left, (np.generic, np.ndarray)) and left.ndim == 0
+            if ufunc in _REFLECTED and is_number:
+                return getattr(right, _REFLECTED[ufunc])(left[()])
+        raise DTypeError(f"numpy.{ufunc.__name__} was given an array on the device; {TO_ONE_SIDE}")
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        raise DTypeError(f"NumPy was given an array on the device; {TO_ONE_SIDE}")
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        from portable_gpu.runtime import transfer
+
+        return transfer.dlpack_device(self)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        from portable_gpu.runtime import transfer
+
+        return transfer.to_dlpack(self, dl_device, copy)
+
+    def item(self) -> Any:
+        """The value of the only element, as a Python number; waits for it.
+
+        Raises:
+            ShapeError: There is not just one element.
+        """
+        if self.size != 1:
+            raise ShapeError(f"an array of shape {self.shape} is not one number; take an element")
+        return self.get().item()
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+
+#: What a device array is: the user's own kind, and ours.
+DEVICE_KINDS = (cla.Array, Array)

@@ -1,0 +1,85 @@
+"""The OpenCL loader, told of the implementations that pip has put into this environment.
+
+A wheel can bring an implementation, and an ``.icd`` file that names its library, but it cannot
+write to ``/etc/OpenCL/vendors``, and it does not know where it will be installed: the path in the
+file is a placeholder.  The loader reads its list of libraries once in a process, so the first look
+at the platforms, if it is ours, adds those libraries to the list.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyopencl as cl
+
+_VARIABLE = "OCL_ICD_VENDORS"
+_SYSTEM = Path("/etc/OpenCL/vendors")
+_lock = threading.RLock()
+_is_told = False
+
+
+def platforms() -> list[cl.Platform]:
+    """Every platform, in the order of the loader.
+
+    The system's implementations stay, and so does OCL_ICD_VENDORS where the user has set it.
+    """
+    global _is_told
+    with _lock, contextlib.ExitStack() as stack:
+        if not _is_told:
+            _is_told = True
+            with contextlib.suppress(OSError):  # no room for a few small files: do without
+                stack.enter_context(_list_of_libraries())
+        try:
+            return cl.get_platforms()
+        except cl.LogicError:  # PLATFORM_NOT_FOUND_KHR: the loader found no implementation
+            return []
+
+
+@contextlib.contextmanager
+def _list_of_libraries() -> Iterator[None]:
+    """Have the loader read, for the time being, a folder with the system's list and ours."""
+    system = _libraries(_SYSTEM)
+    names = {Path(library).name for library in system}
+    ours = [library for library in _of_environment() if library.name not in names]
+    if not ours or _VARIABLE in os.environ or not _is_from_pip():
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="portable_gpu-") as folder:
+        for index, library in enumerate((*system, *ours)):
+            Path(folder, f"{index:03}.icd").write_text(f"{library}\n")
+        os.environ[_VARIABLE] = folder
+        try:
+            yield
+        finally:
+            del os.environ[_VARIABLE]
+
+
+def _libraries(folder: Path) -> list[str]:
+    """What the ``.icd`` files of a folder name."""
+    found = []
+    for file in sorted(folder.glob("*.icd")):
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            found.append(file.read_text().strip())
+    return [library for library in found if library]
+
+
+def _of_environment() -> list[Path]:
+    """The libraries of this environment that its ``.icd`` files name, where they really lie."""
+    prefix = Path(sys.prefix)
+    named = (Path(library).name for library in _libraries(prefix / "etc" / "OpenCL" / "vendors"))
+    return [prefix / "lib" / name for name in named if (prefix / "lib" / name).is_file()]
+
+
+def _is_from_pip() -> bool:
+    """Whether the loader is the one of pyopencl's wheel, which reads that folder and variable."""
+    package = Path(cl.__file__).parent
+    return any(
+        any(folder.glob("libOpenCL*"))
+        for folder in (package / ".libs", package.with_name("pyopencl.libs"))
+    )

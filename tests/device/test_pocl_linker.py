@@ -1,0 +1,88 @@
+"""PoCL on a machine without compilers: each case is a process with no ``ld`` on its PATH."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or find_spec("pocl_binary_distribution") is None,
+    reason="PoCL of pip is not installed (pip install '.[pocl]')",
+)
+needs_lld = pytest.mark.skipif(
+    find_spec("ziglang") is None, reason="ziglang is not installed (pip install '.[pocl]')"
+)
+SUM = """
+import numpy as np
+import portable_gpu as pg
+print(pg.sum(np.arange(1000, dtype=np.float32)))
+"""
+WITHOUT_LLD = "import sys; sys.modules['ziglang'] = None\n"
+
+
+def run(code: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run ``code`` where nothing has been built yet and no program is found."""
+    (folder / "bin").mkdir()
+    (folder / "built").mkdir()
+    environment = {
+        **os.environ,
+        "PATH": str(folder / "bin"),
+        "PYTHONPATH": str(ROOT),
+        "POCL_CACHE_DIR": str(folder / "built"),
+        "PORTABLE_GPU_CACHE": "off",
+        "PORTABLE_GPU_DEVICE": "Portable Computing Language",
+        **variables,
+    }
+    environment.pop("OCL_ICD_VENDORS", None)
+    environment.pop("PORTABLE_GPU_DEVICE_CLASS", None)
+    return subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300
+    )
+
+
+@needs_lld
+def test_links_without_compilers(tmp_path: Path) -> None:
+    done = run(SUM, tmp_path)
+    assert (done.returncode, done.stdout) == (0, "499500.0\n"), done.stderr
+
+
+@needs_lld
+def test_linker_is_known_to_pocl_alone(tmp_path: Path) -> None:
+    code = f"import os\n{SUM}print(os.environ['COMPILER_PATH'], os.environ['PATH'])"
+    done = run(code, tmp_path, COMPILER_PATH="/of/the/user")
+    ours = ROOT / "portable_gpu" / "runtime" / "linker"
+    assert done.stdout.split() == ["499500.0", f"{ours}:/of/the/user", f"{tmp_path}/bin"]
+
+
+def test_says_what_to_install(tmp_path: Path) -> None:
+    done = run(WITHOUT_LLD + SUM, tmp_path)
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("portable_gpu.errors.UnsupportedError: PoCL needs a linker")
+    assert "pip install" in last
+    assert "apt-get install gcc libc6-dev" in last
+
+
+def test_info_says_it_too(tmp_path: Path) -> None:
+    code = f"{WITHOUT_LLD}from portable_gpu.cli import main\nsys.exit(main(['info']))"
+    done = run(code, tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert "PoCL needs a linker" in done.stdout
+
+
+def test_ld_alone_is_not_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from portable_gpu.runtime import pocl
+
+    monkeypatch.setattr(pocl.shutil, "which", lambda name: f"/usr/bin/{name}")
+    for names, enough in [((), False), (("libgcc.a",), False), (pocl._LIBRARIES, True)]:
+        for name in names:
+            (tmp_path / name).touch()
+        monkeypatch.setattr(pocl, "_FOLDERS", (str(tmp_path),))
+        monkeypatch.setattr(pocl, "_gcc_folder", lambda: None)
+        assert pocl._system_can_link() is enough
