@@ -137,7 +137,8 @@ class Engine:
             )
         self._plans: dict[Hashable, Any] = {}
         self._lock = threading.RLock()
-        self._is_closed = False
+        #: Whether :meth:`close` was called.
+        self.is_closed = False
         #: What it keeps for its own queue, once that was used.
         self.home: QueueState | None = None
         self._others: dict[int, QueueState] = {}
@@ -159,13 +160,14 @@ class Engine:
         self.close()
 
     def close(self) -> None:
-        """Drop the engine's plans, programs and memory; calls that name it raise ArgumentError.
+        """Drop the engine's plans, programs and memory.
 
-        Arrays, plans of :func:`portable_gpu.plan_gemm` and calls in other threads keep what they
-        need until they end.  The default engine is opened anew when it is needed again.
+        Calls that name it, and plans of :func:`portable_gpu.plan_gemm` made on it, raise
+        ArgumentError from now on.  Arrays, and calls in other threads, keep what they need until
+        they end.  The default engine is opened anew when it is needed again.
         """
         with self._lock:
-            self._is_closed = True
+            self.is_closed = True
             self._plans.clear()
             states = [self.home, *self._others.values()]
             self.home, self._others = None, {}
@@ -175,11 +177,6 @@ class Engine:
                 state.forget()
         if self.caller is not None:
             self.caller.close()
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether :meth:`close` was called."""
-        return self._is_closed
 
     def for_host_work(self, nbytes: int, flop: int = 0) -> Engine:
         """The engine of a call on NumPy arrays: itself, or :attr:`caller` for little work."""
@@ -215,7 +212,7 @@ class Engine:
         if found is not None:
             return found
         with self._lock:
-            if self._is_closed:
+            if self.is_closed:
                 raise ArgumentError("engine is closed; open another, or name none")
             if queue is None or queue == self.queue:
                 self.home = self.home or QueueState(self, self.queue)

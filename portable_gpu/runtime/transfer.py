@@ -10,6 +10,7 @@ import pyopencl.array as cla
 
 from portable_gpu.errors import ExportError
 from portable_gpu.runtime.array import Array
+from portable_gpu.runtime.place import check_place
 from portable_gpu.runtime.registry import state_for
 from portable_gpu.runtime.views import AnyArray, _bounds, as_array, new_array
 
@@ -40,6 +41,7 @@ def asarray(
         ContextMismatchError: ``queue`` and ``engine`` are of different contexts.
         DeviceMemoryError: The device has no room for it.
     """
+    check_place(engine, queue)
     array = as_array(x, "x")
     if isinstance(array, cla.Array):
         same_queue = queue is None or queue == array.queue

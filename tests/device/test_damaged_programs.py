@@ -178,7 +178,7 @@ def test_processes_killed_while_they_build(tmp_path: Path) -> None:
     environment = os.environ | {
         "PORTABLE_GPU_CACHE": str(tmp_path / "programs"),
         "POCL_CACHE_DIR": str(tmp_path / "pocl"),
-        "PYTHONPATH": str(Path(pg.__file__).parents[1]),
+        "PYTHONPATH": os.pathsep.join([str(Path(pg.__file__).parents[1]), *sys.path]),
     }
 
     def start() -> subprocess.Popen[str]:

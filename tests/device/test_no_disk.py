@@ -51,7 +51,7 @@ def run(folder: Path, prefix: list[str], **changes: str | None) -> tuple[str, li
     names = {**dict.fromkeys(without), **changes}
     environment = {k: v for k, v in os.environ.items() if k not in names}
     environment |= {k: v for k, v in names.items() if v is not None}
-    environment["PYTHONPATH"] = str(Path(pg.__file__).parents[1])
+    environment["PYTHONPATH"] = os.pathsep.join([str(Path(pg.__file__).parents[1]), *sys.path])
     done = subprocess.run(
         [*prefix, sys.executable, "-B", "-W", "always", "-c", _SUM],
         cwd=folder, env=environment, capture_output=True, text=True, timeout=120,

@@ -33,7 +33,7 @@ def run(code: str, folder: Path, **variables: str) -> subprocess.CompletedProces
     environment = {
         **os.environ,
         "PATH": str(folder / "bin"),
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
         "POCL_CACHE_DIR": str(folder / "built"),
         "PORTABLE_GPU_CACHE": "off",
         "PORTABLE_GPU_DEVICE": "Portable Computing Language",

@@ -13,7 +13,7 @@ from mako.template import Template
 from sampling import needs_fp64
 
 from portable_gpu.codegen.operators import Accumulator, Field, sum_accumulator
-from portable_gpu.codegen.source import _lookup
+from portable_gpu.codegen.source import _templates
 from portable_gpu.errors import UnsupportedError
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import Target, detect
@@ -117,7 +117,7 @@ def fold(
     """
     text = Template(
         _KERNEL,
-        lookup=_lookup(),
+        lookup=_templates,
         strict_undefined=True,
         imports=["from portable_gpu.codegen.operators import vector"],
     ).render(acc=acc, G=group, S=target.subgroup_size, width=width)

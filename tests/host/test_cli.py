@@ -134,7 +134,7 @@ def test_a_reader_may_leave(words: list[str]) -> None:
     process = subprocess.run(
         [sys.executable, ROOT / "portable_gpu_command.py", *words],
         stdout=writer, stderr=subprocess.PIPE, text=True, cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
     )  # fmt: skip
     os.close(writer)
     assert (process.returncode, process.stderr) == (141, "")

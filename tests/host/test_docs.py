@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_pages(tmp_path: Path) -> None:
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
     command = [sys.executable, ROOT / "tools" / "build_docs.py", tmp_path]
     subprocess.run(command, env=environment, check=True, cwd=tmp_path, capture_output=True)
     start = (tmp_path / "index.html").read_text(encoding="utf-8")

@@ -148,8 +148,9 @@ def plan_gemm(
             precision=precision, epilogue=epilogue, engine=engine, queue=queue,
         )  # fmt: skip
 
-    again = None if known is None else partial(known, bound.call.home)
-    return GemmPlan((a, b) if c is None else (a, b, c), extras, again, anew)
+    home = bound.call.home
+    again = None if known is None else partial(known, home)
+    return GemmPlan((a, b) if c is None else (a, b, c), extras, home.engine, again, anew)
 
 
 class GemmPlan:
@@ -164,12 +165,14 @@ class GemmPlan:
         self,
         given: tuple[Any, ...],
         extras: tuple[Any, ...],
+        engine: Engine,
         again: Callable[..., Any] | None,
         anew: Callable[..., Any],
     ) -> None:
         self._description = ", ".join(_describe(array) for array in given)
         self._extras = extras
         self._kinds = _kinds(given, extras)
+        self._engine = engine
         self._again = again
         self._anew = anew
 
@@ -185,9 +188,11 @@ class GemmPlan:
             As :func:`gemm`.
 
         Raises:
-            ArgumentError: The arrays are of another kind than the plan's.
+            ArgumentError: The arrays are of another kind than the plan's, or its engine is closed.
             OverlapError: ``c`` shares memory with an input or an array of the epilogue.
         """
+        if self._engine.is_closed:
+            raise ArgumentError("the plan's engine is closed; make the plan anew")
         given = (a, b) if c is None else (a, b, c)
         if _kinds(given, self._extras) != self._kinds:
             raise ArgumentError(
