@@ -16,7 +16,7 @@
 
 <%def name="define(lines)">
 #ifndef CHUNK
-#define CHUNK(extent, row, chunk) ((chunk) * (extent) + ((row) ^ ((row) >> 3 ^ (chunk)) & 7))
+#define CHUNK(extent, row, chunk) ((chunk) * (extent) + ((row) ^ (((row) >> 3 ^ (chunk)) & 7)))
 #endif
 typedef ${vector(lines.elem.storage, lines.block) if lines.across else "uint4"} ${lines.name}_raw;
 </%def>

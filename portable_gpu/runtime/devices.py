@@ -133,10 +133,11 @@ def query_facts(device: cl.Device) -> DeviceFacts:
 def _enumerate() -> list[tuple[str, cl.Device]]:
     fork.check()
     found: list[tuple[str, cl.Device]] = []
-    for p, platform in enumerate(loader.platforms()):
-        with contextlib.suppress(cl.Error):
-            for d, device in enumerate(pocl.devices_of(platform)):
-                found.append((f"{p}:{d}", device))
+    with pocl.opening() as asked:
+        for p, platform in enumerate(loader.platforms()):
+            with contextlib.suppress(cl.Error):
+                for d, device in enumerate(pocl.devices_of(platform, asked)):
+                    found.append((f"{p}:{d}", device))
     return found
 
 

@@ -9,17 +9,19 @@ package.  Where they are missing, the linker LLD of the package ``ziglang`` take
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 import pyopencl as cl
 
 from portable_gpu.errors import UnsupportedError
-from portable_gpu.runtime.pocl_cache import cache_variable
+from portable_gpu.runtime.pocl_cache import cache_variable, warn_of_no_folder
 
 _VERSION = re.compile(r"PoCL (\d+)")
 _LINKER = Path(__file__).parent / "linker"
@@ -35,37 +37,55 @@ def drivers(platform: cl.Platform) -> tuple[str, str] | None:
     return ("pthread", "basic") if int(version[1]) < 4 else ("cpu", "cpu-minimal")
 
 
-def devices_of(platform: cl.Platform) -> list[cl.Device]:
+def devices_of(platform: cl.Platform, asked: bool) -> list[cl.Device]:
     """The devices of a platform, without those that exist only because we asked for them.
 
-    PoCL reads variables when its devices are listed for the first time in a process: POCL_DEVICES
-    must name its driver that runs kernels on the calling thread, and POCL_AFFINITY binds each
-    worker thread to a processor.  What the user has set stays.  Where it cannot write its cache, it
-    is given a folder that it can, and without one there are no devices.
+    There are none where PoCL has no folder that it can write.
+
+    Args:
+        platform: Of PoCL, or another.
+        asked: What :func:`opening` gives.
     """
     names = drivers(platform)
     if names is None:
         return platform.get_devices()
-    moved = cache_variable()
-    if moved is None:
+    if cache_variable() is None:
+        warn_of_no_folder()
         return []
-    wanted = {"POCL_DEVICES": " ".join(names)}
+    found = platform.get_devices()
+    if not asked:
+        return found
+    return [device for device in found if not device.name.startswith(f"{names[1]}-")]
+
+
+@contextlib.contextmanager
+def opening() -> Iterator[bool]:
+    """Set the variables that PoCL reads when its devices are listed for the first time.
+
+    A loader that knows several platforms does that when it is asked for them, to have those with
+    more devices first.  POCL_DEVICES names the driver that runs kernels on the calling thread,
+    by a name that all versions know; POCL_AFFINITY binds each worker thread to a processor; and
+    where PoCL cannot write its cache, it is given a folder that it can.  What the user has set
+    stays.
+
+    Yields:
+        Whether POCL_DEVICES is ours.
+    """
+    wanted = {"POCL_DEVICES": "pthread basic"}
     if _may_use_all_processors():
         wanted["POCL_AFFINITY"] = "1"
-    ours = {name: value for name, value in wanted.items() if name not in os.environ} | moved
+    ours = {name: value for name, value in wanted.items() if name not in os.environ}
+    ours |= cache_variable() or {}
     before = {name: os.environ.get(name) for name in ours}
     os.environ.update(ours)
     try:
-        found = platform.get_devices()
+        yield "POCL_DEVICES" in ours
     finally:
         for name, value in before.items():
             if value is None:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-    if "POCL_DEVICES" not in ours:
-        return found
-    return [device for device in found if not device.name.startswith(f"{names[1]}-")]
 
 
 def calling_thread_device(device: cl.Device) -> cl.Device | None:

@@ -18,23 +18,26 @@ def cache_variable() -> dict[str, str] | None:
     """What to set before PoCL lists its devices, so that it has a folder which it can write.
 
     Nothing where its own will do.  Else a private folder, which goes when the process ends: no
-    loss, for this library keeps programs itself.  ``None``, with a warning, where no place is
-    writable at all.
+    loss, for this library keeps programs itself.  ``None`` where no place is writable at all.
     """
     own = _own_folder()
     if own is not None and folders.has_room(own):
         return {}
     instead = folders.temporary_folder()
     if instead is None:
-        folders.warn_once(
-            "pocl",
-            "PoCL is not used: it needs a folder of its own with some room, and neither its cache "
-            f"folder ({own}) nor one for temporary files can be written.  {_VARIABLE}=FOLDER or "
-            "TMPDIR=FOLDER names one that can",
-        )
         return None
     atexit.register(_remove, instead, os.getpid())
     return {_VARIABLE: str(instead)}
+
+
+def warn_of_no_folder() -> None:
+    """Say that PoCL has no place."""
+    folders.warn_once(
+        "pocl",
+        "PoCL is not used: it needs a folder of its own with some room, and neither its cache "
+        f"folder ({_own_folder()}) nor one for temporary files can be written.  {_VARIABLE}=FOLDER "
+        "or TMPDIR=FOLDER names one that can",
+    )
 
 
 def _own_folder() -> Path | None:

@@ -120,7 +120,7 @@ def fold(
         lookup=_templates,
         strict_undefined=True,
         imports=["from portable_gpu.codegen.operators import vector"],
-    ).render(acc=acc, G=group, S=target.subgroup_size, width=width)
+    ).render(acc=acc, G=group, S=target.subgroup_size, width=width, target=target)
     program = cl.Program(engine.context, before + text).build(list(target.options), cache_dir=False)
     buffers = [
         cl.Buffer(

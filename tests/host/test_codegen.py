@@ -1,6 +1,6 @@
 """Rendering, its errors, and the key of a specialization."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,18 +14,17 @@ Template = Callable[[str], str]
 
 
 @pytest.fixture
-def template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Template]:
+def template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Template:
     """Write the text of a template into a folder of its own; gives its name."""
     (tmp_path / "family").mkdir()
     monkeypatch.setattr(source, "kernel_folder", lambda: tmp_path)
-    source._lookup.cache_clear()
+    monkeypatch.setattr(source, "_templates", source._Templates())
 
     def write(text: str) -> str:
         (tmp_path / "family" / "sample.cl.mako").write_text(text)
         return "family/sample"
 
-    yield write
-    source._lookup.cache_clear()
+    return write
 
 
 def test_kernels_are_found() -> None:
