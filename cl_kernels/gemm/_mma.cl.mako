@@ -16,7 +16,7 @@ def how(a, b, lines):
 
 def swizzle(form, line):
     """What the numbers of a line's chunks are changed by."""
-    return f"(({line}) & 2) << 1" if form == "along" else f"({line}) & 6"
+    return f"((({line}) & 2) << 1)" if form == "along" else f"(({line}) & 6)"
 
 def lane(form):
     """Where a lane's first element lies in a square of 16 rows, in bytes."""

@@ -128,18 +128,22 @@ def is_bound(spec: Specialization) -> bool:
     return _BOUND.search(spec.text) is not None
 
 
+# Users see what their driver's compiler, mostly an old clang, remarks on: so there is nothing.
+_NO_REMARKS = ("-Werror", "-Wbitwise-op-parentheses", "-Wno-linker-warnings")
+
+
 def _amd_command(machine: Machine, folder: Path) -> list[str]:
     library = _device_library(machine, folder)
     return [
         CLANG, "-x", "cl", "-target", "amdgcn-amd-amdhsa", f"-mcpu={machine.architecture.name}",
-        "-O3", f"--rocm-device-lib-path={library}", "-S",
+        *_NO_REMARKS, "-O3", f"--rocm-device-lib-path={library}", "-S",
     ]  # fmt: skip
 
 
 def _ptx_command(machine: Machine) -> list[str]:
     return [
         CLANG, "-x", "cl", "-Dasm=__asm__", "-target", "nvptx64-nvidia-nvcl",
-        "-Xclang", "-target-cpu", "-Xclang", machine.architecture.name, "-O3",
+        "-Xclang", "-target-cpu", "-Xclang", machine.architecture.name, *_NO_REMARKS, "-O3",
         "-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(LIBCLC), "-S",
     ]  # fmt: skip
 
