@@ -85,12 +85,25 @@ def check_owner(path: Path, status: os.stat_result) -> None:
 def open_folder(folder: Path) -> None:
     """Make ``folder`` the user's alone if it is not there, and check it if it is.
 
+    Where the user's group may write the library's own cache folder, as an older version made it
+    under umask 002, that ends.
+
     Raises:
         UntrustedError: It is no folder, or somebody else may write it.
         OSError: It cannot be made or looked at.
     """
     make_private(folder)
-    check_owner(folder, folder.stat())
+    status = folder.stat()
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) == stat.S_IWGRP and _is_ours(folder, status):
+        folder.chmod(0o700)
+        status = folder.stat()
+    check_owner(folder, status)
+
+
+def _is_ours(folder: Path, status: os.stat_result) -> bool:
+    own = cache_folder()
+    mine = hasattr(os, "geteuid") and status.st_uid == os.geteuid()
+    return mine and own is not None and folder.is_relative_to(own)
 
 
 def make_private(folder: Path) -> None:
@@ -102,9 +115,9 @@ def make_private(folder: Path) -> None:
 
 
 def has_room(folder: Path) -> bool:
-    """Whether files can be written in a folder of the user's own; it is made if need be."""
+    """Whether files can be written in a folder; it is made if need be."""
     try:
-        open_folder(folder)
+        make_private(folder)
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(bytes(_ROOM))
     except OSError:

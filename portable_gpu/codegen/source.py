@@ -9,7 +9,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from mako.exceptions import MakoException, RichTraceback, TopLevelLookupException
+from mako.exceptions import (
+    MakoException,
+    RichTraceback,
+    SyntaxException,
+    TopLevelLookupException,
+)
 from mako.lookup import TemplateCollection
 from mako.template import Template
 
@@ -43,11 +48,20 @@ class _Templates(TemplateCollection):  # type: ignore[misc]  # Mako has no types
             path = kernel_folder() / uri.lstrip("/")
             if not path.is_file():
                 raise TopLevelLookupException(f"there is no {path}")
-            template = Template(
-                filename=str(path), uri=uri, lookup=self, strict_undefined=True, imports=_IMPORTS
-            )
-            self._compiled[uri] = template
+            template = self._compiled[uri] = self._compile(uri, path)
         return template
+
+    def _compile(self, uri: str, path: Path) -> Template:
+        while True:
+            try:
+                return Template(
+                    filename=str(path), uri=uri, lookup=self, strict_undefined=True,
+                    imports=_IMPORTS,
+                )  # fmt: skip
+            except SyntaxException as error:
+                # Python's parser loses count where a signal handler parses in the midst of it.
+                if "SystemError" not in str(error):
+                    raise
 
     def adjust_uri(self, uri: str, relativeto: str) -> str:
         """``uri`` as a template at ``relativeto`` means it."""

@@ -9,6 +9,7 @@ import numpy as np
 import pyopencl.array as cla
 
 from portable_gpu.errors import DTypeError, ShapeError
+from portable_gpu.runtime import fork
 
 #: What ``number <operator> array`` is, by the function that NumPy's numbers take an operator for.
 _REFLECTED = {
@@ -85,12 +86,20 @@ class Array(cla.Array):
 
         return transfer.to_dlpack(self, dl_device, copy)
 
+    def with_queue(self, queue: Any) -> Array:
+        """The same array on another queue (``None``: on none)."""
+        moved: Array = super().with_queue(queue)
+        if queue is not self.queue:
+            moved.__class__ = LentArray
+        return moved
+
     def item(self) -> Any:
         """The value of the only element, as a Python number; waits for it.
 
         Raises:
             ShapeError: There is not just one element.
         """
+        fork.refuse()
         if self.size != 1:
             raise ShapeError(f"an array of shape {self.shape} is not one number; take an element")
         return self.get().item()
@@ -103,6 +112,13 @@ class Array(cla.Array):
 
     def __complex__(self) -> complex:
         return complex(self.item())
+
+
+class LentArray(Array):
+    """An array on another queue than the one whose pool its memory belongs to.
+
+    A call keeps it until the call is done, also on its own queue.
+    """
 
 
 #: What a device array is: the user's own kind, and ours.

@@ -58,7 +58,9 @@ class DiskCache:
             return None
         path = self.folder / key
         try:
-            folders.check_owner(self.folder, self.folder.stat())
+            if not self.folder.is_dir():
+                return None
+            folders.open_folder(self.folder)
         except folders.UntrustedError as error:
             _warn(str(self.folder), str(error))
             return None
@@ -87,7 +89,8 @@ class DiskCache:
                     file.write(_MAGIC + _digest(key, payload) + b"\n" + payload)
                 os.replace(temporary, self.folder / key)
             except BaseException:
-                os.unlink(temporary)
+                with contextlib.suppress(FileNotFoundError):  # it has its name already
+                    os.unlink(temporary)
                 raise
         except OSError as error:
             _warn(str(self.folder), str(error))

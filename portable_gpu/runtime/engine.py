@@ -62,7 +62,6 @@ class Engine:
         queue: The queue of calls that name no other.
         target: What the device is, and hence which path its kernels take.
         table: Where policies come from.
-        precision: Of products of float32 that ask for none; see :func:`portable_gpu.gemm`.
         reason: Why this device was chosen.
         caller: Where worker threads take long to wake, an engine that runs kernels on the calling
             thread; small problems in NumPy arrays go there.
@@ -101,7 +100,7 @@ class Engine:
         if len(_engines) >= _FEW_ENGINES:
             gc.collect()
         check_opening(device, queue, device_class, table, caller)
-        self.precision = check_precision(precision)
+        self._precision = check_precision(precision)
         if queue is not None:
             if device is not None:
                 raise ArgumentError("device and queue are both given; the queue has its device")
@@ -178,6 +177,11 @@ class Engine:
         if self.caller is not None:
             self.caller.close()
 
+    @property
+    def precision(self) -> str:
+        """Of products of float32 that ask for none; see :func:`portable_gpu.gemm`."""
+        return self._precision
+
     def for_host_work(self, nbytes: int, flop: int = 0) -> Engine:
         """The engine of a call on NumPy arrays: itself, or :attr:`caller` for little work."""
         small = nbytes <= _CALLER_BYTES and flop <= _CALLER_FLOP
@@ -211,15 +215,16 @@ class Engine:
         found = self.known_state(queue)
         if found is not None:
             return found
+        made = QueueState(self, queue or self.queue)  # not under the lock: handlers may call here
         with self._lock:
             if self.is_closed:
                 raise ArgumentError("engine is closed; open another, or name none")
             if queue is None or queue == self.queue:
-                self.home = self.home or QueueState(self, self.queue)
+                self.home = self.home or made
                 return self.home
             if len(self._others) >= _MOST_QUEUES:
                 self._others.pop(next(iter(self._others)), None)
-            return self._others.setdefault(queue.int_ptr, QueueState(self, queue))
+            return self._others.setdefault(queue.int_ptr, made)
 
     def known_state(self, queue: cl.CommandQueue | None = None) -> QueueState | None:
         """As :meth:`state`, if it is there."""

@@ -26,9 +26,14 @@ def check() -> None:
         ForkError: It was, in the process that this one was forked from.
     """
     global _is_in_use
+    refuse()
+    _is_in_use = True
+
+
+def refuse() -> None:
+    """Raise ForkError in a process that was forked from one that had used OpenCL."""
     if _is_forked:
         raise _error()
-    _is_in_use = True
 
 
 def retire_in_children(thing: Any) -> None:

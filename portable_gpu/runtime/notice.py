@@ -21,10 +21,12 @@ def compiling(device: str, kept: bool) -> Iterator[None]:
     """Count this block as compilation for ``device``; ``kept``: whether there is a disk cache."""
     global _spent
     timer = None
-    if not _said and sys.stderr is not None and sys.stderr.isatty():
-        timer = threading.Timer(max(0.0, PATIENCE - _spent), _say, (device, kept))
-        timer.daemon = True
-        timer.start()
+    with contextlib.suppress(AttributeError, OSError, RuntimeError, ValueError):
+        # stderr may be anybody's object, or closed; there may be no more threads to be had
+        if not _said and sys.stderr.isatty():
+            timer = threading.Timer(max(0.0, PATIENCE - _spent), _say, (device, kept))
+            timer.daemon = True
+            timer.start()
     begin = time.monotonic()
     try:
         yield
@@ -38,6 +40,6 @@ def _say(device: str, kept: bool) -> None:
     global _said
     if not _said:
         _said = True
-        with contextlib.suppress(OSError, ValueError):  # a terminal that has gone
+        with contextlib.suppress(AttributeError, OSError, ValueError):  # a terminal that has gone
             sys.stderr.write(f"portable_gpu compiles kernels for {device}{_KEPT if kept else ''}\n")
             sys.stderr.flush()

@@ -21,7 +21,7 @@ def cache_variable() -> dict[str, str] | None:
     loss, for this library keeps programs itself.  ``None`` where no place is writable at all.
     """
     own = _own_folder()
-    if own is not None and folders.has_room(own):
+    if own is not None and folders.has_room(own) and _is_safe(own):
         return {}
     instead = folders.temporary_folder()
     if instead is None:
@@ -50,6 +50,12 @@ def _own_folder() -> Path | None:
     if environ.get("HOME"):
         return Path(environ["HOME"], ".cache", "pocl", "kcache")
     return None
+
+
+def _is_safe(folder: Path) -> bool:
+    """Whether it belongs to the user or to root: what lies there is run."""
+    status = folder.stat()
+    return not hasattr(os, "geteuid") or status.st_uid in (0, os.geteuid())
 
 
 def _remove(folder: Path, process: int) -> None:

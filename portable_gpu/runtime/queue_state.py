@@ -71,6 +71,7 @@ class QueueState:
     def forget(self) -> None:
         """Drop the calls met before, and the memory that nobody uses."""
         self.known.clear()
+        let_go()
         with self._lock:
             self._pool.free_held()
 
@@ -111,9 +112,7 @@ class QueueState:
         """Keep arrays of other queues until ``event``: their pools do not know of this queue."""
         held = (event, list(arrays))
         _held[id(held)] = held
-        for key, (other, _) in list(_held.items()):
-            if other.command_execution_status == _COMPLETE:
-                _held.pop(key, None)
+        let_go()
 
     # -- memory
 
@@ -170,3 +169,10 @@ class QueueState:
         zeros = np.zeros(count, np.uint32)
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
         return cl.Buffer(self.engine.context, flags, hostbuf=zeros)
+
+
+def let_go() -> None:
+    """Drop arrays whose command on another queue has ended, or failed."""
+    for key, (event, _) in list(_held.items()):
+        if event.command_execution_status <= _COMPLETE:
+            _held.pop(key, None)

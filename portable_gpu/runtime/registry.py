@@ -27,7 +27,8 @@ from typing import Any
 
 import pyopencl as cl
 
-from portable_gpu.errors import ContextMismatchError
+from portable_gpu.errors import ArgumentError, ContextMismatchError
+from portable_gpu.runtime import fork
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.queue_state import QueueState
 
@@ -49,6 +50,7 @@ def default_engine() -> Engine:
     global _default
     engine = _default
     if engine is None or engine.is_closed:
+        fork.check()  # first of all: a forked child waits for ever for a lock of another thread
         with _lock:
             engine = _default
             if engine is None or engine.is_closed:
@@ -69,7 +71,7 @@ def state_for(
     """
     chosen = queue_for(arrays, queue)
     if chosen is None and engine is None and not arrays:
-        return default_engine().state()
+        return _default_state()
     context = context_of(arrays)
     if engine is not None and context is not None and engine.context != context:
         raise ContextMismatchError("an array is of another OpenCL context than engine=")
@@ -124,25 +126,37 @@ def _state_of_queue(queue: cl.CommandQueue) -> QueueState:
     state = known_state(queue, None)
     if state is not None and not state.engine.is_closed:
         return state
+    fork.check()
     with _lock:
         engine = _engine_of(queue.context, queue)
-        is_own = queue == engine.queue
-        state = engine.state() if is_own else QueueState(engine, queue)
-        try:
-            setattr(queue, _ATTRIBUTE, state)
-        except AttributeError:  # a pyopencl whose queues take no attributes
-            state = engine.state(queue)
+    state = engine.state() if queue == engine.queue else QueueState(engine, queue)
+    try:
+        setattr(queue, _ATTRIBUTE, state)
+    except AttributeError:  # a pyopencl whose queues take no attributes
+        state = engine.state(queue)
     return state
+
+
+def _default_state() -> QueueState:
+    """The state of the default engine, which another thread may close at any moment."""
+    while True:
+        engine = default_engine()
+        try:
+            return engine.state()
+        except ArgumentError:
+            if not engine.is_closed:
+                raise
 
 
 def _state_of_context(context: cl.Context | None) -> QueueState:
     if context is None:
-        return default_engine().state()
+        return _default_state()
+    fork.check()
     with _lock:
         engine = _engine_of(context, None)
         with contextlib.suppress(AttributeError):
             setattr(context, _ATTRIBUTE, engine)
-        return engine.state()
+    return engine.state()
 
 
 def _engine_of(context: cl.Context, queue: cl.CommandQueue | None) -> Engine:

@@ -155,6 +155,8 @@ def signature(arrays: Sequence[Any]) -> Key | None:
             return None
     if kind in DEVICE_KINDS:
         queue = first.queue
+        if queue is None:
+            return None
         for array in arrays:
             if array.queue is not queue:
                 return None

@@ -9,6 +9,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from portable_gpu.errors import ExportError
+from portable_gpu.runtime import fork
 from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.place import check_place
 from portable_gpu.runtime.registry import state_for
@@ -73,6 +74,7 @@ def asnumpy(x: AnyArray) -> np.ndarray[Any, Any]:
     array = as_array(x, "x")
     if not isinstance(array, cla.Array):
         return np.asarray(array)
+    fork.refuse()
     queue = array.queue or state_for([array], None, None).queue
     if array.flags.forc or not array.size:
         return cast("np.ndarray[Any, Any]", array.get(queue))
@@ -103,6 +105,7 @@ def to_dlpack(array: Array, device: tuple[int, int] | None, copy: bool | None) -
         ExportError: The array lies on a device whose memory cannot be shared, and no copy on the
             CPU was asked for.
     """
+    fork.refuse()
     on_cpu = _is_on_cpu(array)
     if isinstance(array.base_data, cl.SVMPointer):
         raise ExportError("the array lies in shared virtual memory, which DLPack has no word for")

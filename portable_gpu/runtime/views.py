@@ -6,6 +6,7 @@ shape and strides, the latter three in elements.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,8 +25,9 @@ from portable_gpu.errors import (
     ReadOnlyError,
     ShapeError,
 )
-from portable_gpu.runtime.array import TO_ONE_SIDE, Array
+from portable_gpu.runtime.array import TO_ONE_SIDE, Array, LentArray
 from portable_gpu.runtime.place import check_events, check_place, events_of
+from portable_gpu.runtime.queue_state import let_go
 from portable_gpu.runtime.registry import queue_for, state_for
 
 if TYPE_CHECKING:
@@ -35,6 +37,10 @@ if TYPE_CHECKING:
 Shape = tuple[int, ...]
 AnyArray = Any  # numpy.ndarray | pyopencl.array.Array | anything numpy.asarray takes
 _HOST_MEMORY = (1, 3, 11, 13)  # DLPack's CPU, pinned by two vendors' drivers, and managed
+# What an object's own methods raise; an exception of a signal handler's is to come through.
+_REFUSALS = (
+    TypeError, ValueError, ArithmeticError, AttributeError, BufferError, LookupError, RuntimeError,
+)  # fmt: skip
 _HOST = "the host's memory"
 _PARENT, _USE_HOST_PTR = cl.mem_info.ASSOCIATED_MEMOBJECT, cl.mem_flags.USE_HOST_PTR
 
@@ -89,9 +95,7 @@ def as_array(value: AnyArray, name: str) -> Any:
     if not isinstance(value, (np.ndarray, cla.Array)):
         try:
             value = _from_dlpack(value) if hasattr(value, "__dlpack__") else np.asarray(value)
-        except MemoryError:
-            raise
-        except Exception as error:  # also what the object's own methods raise
+        except _REFUSALS as error:
             raise DTypeError(
                 f"{name} is a {type(value).__name__}, not an array that NumPy can take: {error}"
             ) from error
@@ -174,16 +178,22 @@ class Call:
             ContextMismatchError: Arrays, ``queue`` and ``engine`` are of different contexts.
         """
         check_place(engine, queue)
+        let_go()
         on_device = [array for array in arrays if isinstance(array, cla.Array)]
         self.state = self.home = state_for(on_device, engine, queue)
         self.queue = queue_for(on_device, queue) or self.state.engine.queue
         self.host = not on_device
         if self.host and flop is not None and queue is None and not wait_for:
             nbytes = sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
-            self.state = self.state.engine.for_host_work(nbytes, flop).state()
+            with contextlib.suppress(ArgumentError):  # it was closed meanwhile
+                self.state = self.state.engine.for_host_work(nbytes, flop).state()
         self.engine: Engine = self.state.engine
         self.wait_for: list[cl.Event] | None = self._events(on_device, wait_for)
-        self._foreign = [array for array in on_device if array.queue != self.state.queue]
+        self._foreign = [
+            array
+            for array in on_device
+            if array.queue != self.state.queue or isinstance(array, LentArray)
+        ]
         self._result: Any = None
         self._download: tuple[Any, np.ndarray[Any, Any]] | None = None
         self._keep: list[Any] = []
@@ -251,11 +261,14 @@ class Call:
             run_to_the_end(self.state, self, lambda: self._run_on_host(enqueue, views))
         else:
             state = self.state
+            if self._foreign:  # whatever is raised before they are held, they stay
+                state.in_flight[id(self)] = self
             event = enqueue(state, *places(views), self.wait_for)
             if self._foreign:
                 event = state.event(event)
                 state.hold(event, self._foreign)
             state.cover(self._result.events, event)
+            state.in_flight.pop(id(self), None)
         return self._result
 
     # -- the pieces

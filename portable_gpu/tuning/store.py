@@ -23,7 +23,10 @@ from portable_gpu.tuning.table import FORMAT, RowKey, read_rows
 def store(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Put rows into a table file, atomically; its other rows stay.
 
-    A file that cannot be read as a table is kept beside it, as ``<name>.bad``, with a warning.
+    A file that holds no table is kept beside it, as ``<name>.bad``, with a warning.
+
+    Raises:
+        TuningFileError: The file cannot be read, or somebody else may write it; it stays as it is.
     """
     make_private(path.parent)
     with _turn(path):
@@ -71,6 +74,8 @@ def _kept(path: Path) -> list[Mapping[str, Any]]:
     try:
         return read_rows(path)
     except TuningFileError as error:
+        if isinstance(error.__cause__, OSError):
+            raise
         aside = path.with_name(f"{path.name}.bad")
         os.replace(path, aside)
         warnings.warn(f"tuning file {path} ignored and kept as {aside}: {error}", stacklevel=3)

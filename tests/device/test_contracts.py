@@ -27,6 +27,7 @@ from portable_gpu.errors import (
     ReadOnlyError,
 )
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.runtime.registry import default_engine
 
 OUT_OF_ORDER = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
@@ -442,6 +443,33 @@ def test_threads_on_queues_of_their_own(engine: Engine) -> None:
 
 
 @pytest.mark.path
+def test_threads_that_need_room_at_once(engine: Engine) -> None:
+    """Nobody is handed room that another thread made, for less."""
+    state, interval = QueueState(engine, engine.queue), sys.getswitchinterval()
+    small: list[tuple[int, int]] = []
+
+    def ask(seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        for _ in range(300):
+            counters, nbytes = (int(n) for n in rng.integers(1, 1 << 16, 2))
+            if rng.integers(8) == 0:  # begin anew, with little
+                state._counters, state._partials = state._zeroed(1), state._zeroed(1)
+            room, partials = state.fold_space(counters, nbytes)
+            if room.size < 4 * counters or partials.size < nbytes:
+                small.append((counters, nbytes))
+
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=ask, args=(seed,)) for seed in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not small
+
+
 def test_stays_usable_after_errors(engine: Engine, x: Any) -> None:
     data = on_device(engine, x)
     expected = pg.sum(x, engine=engine)

@@ -7,6 +7,9 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
+import time
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +86,69 @@ def test_arrays_of_another_queue_outlive_both_queues(engine: Engine) -> None:
 
 
 @needs_proc
+def test_a_result_moved_to_another_queue_keeps_its_memory(engine: Engine) -> None:
+    """Its memory belongs to the pool of the queue that made it."""
+    theirs, ours = (cl.CommandQueue(engine.context, engine.device) for _ in range(2))
+    ones, sevens = (cla.to_device(theirs, np.full((64, 1000), n, np.float32)) for n in (1, 7))
+    for _ in range(3):
+        moved = pg.sum(ones, axis=0)
+        theirs.finish()
+        gate = cl.UserEvent(engine.context)
+        cl.enqueue_barrier(ours, wait_for=[gate])
+        total = pg.sum(moved.with_queue(ours)[:500])
+        del moved
+        others = [pg.sum(sevens, axis=0) for _ in range(3)]
+        theirs.finish()
+        gate.set_status(cl.command_execution_status.COMPLETE)
+        assert total.get() == 64 * 500
+        assert others[0].get()[0] == 64 * 7
+
+
+def test_arrays_of_another_queue_are_let_go(engine: Engine) -> None:
+    theirs, ours = (cl.CommandQueue(engine.context, engine.device) for _ in range(2))
+    x = pg.asarray(np.ones(99, np.float32), queue=theirs)
+    gone = weakref.ref(x)
+    assert pg.sum(x, queue=ours).get() == 99
+    ours.finish()
+    del x
+    pg.sum(pg.asarray(np.ones(3, np.float32)))
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_remembered_call_on_arrays_without_a_queue(engine: Engine) -> None:
+    x = pg.asarray(np.ones(99, np.float32), engine=engine)
+    for array in (x, x, x.with_queue(None), x.with_queue(None)):
+        assert pg.sum(array, engine=engine).get() == 99
+
+
+def test_the_default_engine_is_closed_again_and_again(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Calls that name no engine go on in other threads."""
+    monkeypatch.setattr(registry, "_default", Engine(engine.device))
+    x, wrong, stopped = np.ones(10, np.float32), [], threading.Event()
+
+    def work() -> None:
+        while not stopped.is_set():
+            try:
+                assert pg.sum(x) == 10
+            except Exception as error:
+                wrong.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for _ in range(15):
+        time.sleep(0.01)
+        pg.default_engine().close()
+    stopped.set()
+    for thread in threads:
+        thread.join(60)
+    pg.default_engine().close()
+    assert not wrong
+
+
 def test_three_thousand_queues(engine: Engine) -> None:
     x = np.ones(100, np.float32)
 
@@ -192,7 +258,8 @@ def work():
     calls = [
         lambda: pg.sum(x), lambda: pg.gemv(x, x[0]), lambda: pg.matmul(x, x), lambda: plan(x, x),
         lambda: pg.sum(on_device), pg.devices, pg.Engine, lambda: pg.sum(x, engine=engine),
-        lambda: pg.explain("sum", 10),
+        lambda: pg.explain("sum", 10), lambda: pg.asnumpy(on_device), lambda: float(result),
+        lambda: np.from_dlpack(result),
     ]
     raised = 0
     for call in calls:
@@ -223,12 +290,13 @@ import pyopencl.array as cla
 engine = pg.default_engine()
 on_device = cla.to_device(engine.queue, x)
 plan = pg.plan_gemm(x, x)
+result = pg.sum(on_device)
 for _ in range(2):
     pg.sum(x), pg.gemv(x, x[0]), pg.matmul(x, x), plan(x, x), pg.sum(on_device)
 """
     done = run(SCRIPT + use + textwrap.dedent(FORKS[way]) + "\nassert pg.sum(x) == 16\n")
     assert done.returncode == 0, done.stderr
-    assert "9 of 9" in done.stdout
+    assert "12 of 12" in done.stdout
 
 
 @needs_fork

@@ -115,6 +115,12 @@ def test_no_line_where_nothing_takes_long() -> None:
     assert on_terminal(_SLOW.replace("0.2", "20", 1)) == ""
 
 
+@pytest.mark.parametrize("stderr", ["None", "object()", "open(os.devnull); sys.stderr.close()"])
+def test_any_stderr_will_do(stderr: str) -> None:
+    script = f"import os, sys\nsys.stderr = {stderr}\n{_SLOW}"
+    assert subprocess.run([sys.executable, "-c", script], timeout=60).returncode == 0
+
+
 def test_no_line_elsewhere() -> None:
     done = subprocess.run([sys.executable, "-c", _SLOW], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

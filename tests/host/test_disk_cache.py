@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from portable_gpu import folders
 from portable_gpu.runtime import disk_cache
 from portable_gpu.runtime.disk_cache import DiskCache
 
@@ -104,6 +105,20 @@ def test_folders_are_the_users_alone(tmp_path: Path) -> None:
     assert (tmp_path / "cache" / "programs" / KEY).stat().st_mode & 0o777 == 0o600
 
 
+def test_the_folder_of_an_older_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made under umask 002, where each user is a group: the cache is not lost."""
+    monkeypatch.delenv("PORTABLE_GPU_CACHE", raising=False)
+    monkeypatch.setattr(folders, "cache_folder", lambda: tmp_path / "portable_gpu")
+    cache = DiskCache.default()
+    assert cache.folder is not None
+    cache.write(KEY, PAYLOAD)
+    cache.folder.chmod(0o775)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert cache.read(KEY) == PAYLOAD
+    assert cache.folder.stat().st_mode & 0o777 == 0o700
+
+
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o1777])
 def test_folder_that_others_may_write_is_not_used(cache: DiskCache, mode: int) -> None:
     assert cache.folder is not None
@@ -165,6 +180,7 @@ _WRITER = """
 import sys
 import warnings
 from pathlib import Path
+from portable_gpu import folders
 from portable_gpu.runtime.disk_cache import DiskCache
 
 cache = DiskCache(Path(sys.argv[1]))

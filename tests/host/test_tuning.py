@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 
 from portable_gpu.dtypes import Element, element
-from portable_gpu.errors import PolicyError
+from portable_gpu.errors import PolicyError, TuningFileError
 from portable_gpu.targets import Target, example_target
 from portable_gpu.tuning.policy import Policy, Range
+from portable_gpu.tuning.store import store
 from portable_gpu.tuning.table import TuningTable, read_rows
 
 TARGET = example_target("gcn")
@@ -284,3 +285,16 @@ def test_a_folder_that_cannot_be_read_costs_one_warning(tmp_path: Path) -> None:
     found = without_home(XDG_CONFIG_HOME=str(closed))
     assert " 1 " in found
     assert "Permission denied" in found
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="folders of a user's are closed to others")
+def test_a_table_that_may_not_be_read_is_not_moved_aside(tmp_path: Path) -> None:
+    table = tmp_path / "tuning.json"
+    row = {"device": "*", "element": "f32", "shape_class": "*", "policy": {}, "evidence": {}}
+    store(table, [{"kernel": f"kernel {n}", **row} for n in range(5)])
+    table.chmod(0o664)
+    with pytest.raises(TuningFileError, match="chmod go-w"):
+        store(table, [{"kernel": "another", **row}])
+    table.chmod(0o600)
+    assert len(read_rows(table)) == 5
+    assert [file.name for file in tmp_path.iterdir()] == ["tuning.json"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -164,10 +165,14 @@ def _factor(value: Any, name: str, elem: Element) -> Any:
     """``alpha`` or ``beta`` as a number of the product's kind."""
     if type(value) is float and elem.real == "double" and not elem.complex:
         return value
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
+    if not isinstance(value, Number):
+        raise DTypeError(f"{name} is {shown(value)}; a number is needed")
     try:
-        number = complex(value + 0)  # a string has a complex value, and is no number
-    except Exception:  # whatever adding to it raises
-        raise DTypeError(f"{name} is {shown(value)}; a number is needed") from None
+        number = complex(value)  # type: ignore[call-overload]  # every number that NumPy knows
+    except (TypeError, ValueError, OverflowError) as error:
+        raise DTypeError(f"{name} is {shown(value)}: {error}") from None
     if elem.complex:
         return number + 0.0
     if number.imag:
@@ -175,7 +180,7 @@ def _factor(value: Any, name: str, elem: Element) -> Any:
     if elem.floating:
         return number.real + 0.0
     try:
-        exact = int(value.real if isinstance(value, complex) else value)
+        exact = int(value.real if isinstance(value, complex) else value)  # type: ignore[arg-type]
     except (ValueError, OverflowError):
         exact = None
     if exact is None or exact != number.real:
