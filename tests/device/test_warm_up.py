@@ -115,9 +115,15 @@ def test_no_line_where_nothing_takes_long() -> None:
     assert on_terminal(_SLOW.replace("0.2", "20", 1)) == ""
 
 
-@pytest.mark.parametrize("stderr", ["None", "object()", "open(os.devnull); sys.stderr.close()"])
+@pytest.mark.parametrize("stderr", ["None", "Writer()", "open(os.devnull); sys.stderr.close()"])
 def test_any_stderr_will_do(stderr: str) -> None:
-    script = f"import os, sys\nsys.stderr = {stderr}\n{_SLOW}"
+    script = f"""
+import os, sys
+class Writer:
+    def write(self, text): ...
+    def flush(self): ...
+sys.stderr = {stderr}
+{_SLOW}"""
     assert subprocess.run([sys.executable, "-c", script], timeout=60).returncode == 0
 
 

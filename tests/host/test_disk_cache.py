@@ -180,7 +180,6 @@ _WRITER = """
 import sys
 import warnings
 from pathlib import Path
-from portable_gpu import folders
 from portable_gpu.runtime.disk_cache import DiskCache
 
 cache = DiskCache(Path(sys.argv[1]))
