@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import numpy as np
 import pytest
 
+import portable_gpu
 from portable_gpu.dtypes import Element, element
 from portable_gpu.errors import PolicyError, TuningFileError
 from portable_gpu.targets import Target, example_target
@@ -265,6 +266,9 @@ print(table.user_file(), len(caught), *(one.message for one in caught))
 
 
 def without_home(**changes: str) -> str:
+    folders = Path(portable_gpu.__file__).resolve().parents
+    if os.geteuid() == 0 and not all(folder.stat().st_mode & 0o005 == 0o005 for folder in folders):
+        pytest.skip(f"another user may not look into {folders[0]}")
     names = ("HOME", "XDG_CONFIG_HOME", "PORTABLE_GPU_TUNING")
     environment = {k: v for k, v in os.environ.items() if k not in names} | changes
     return subprocess.run(
