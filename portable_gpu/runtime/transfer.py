@@ -14,6 +14,7 @@ from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.place import check_place
 from portable_gpu.runtime.registry import state_for
 from portable_gpu.runtime.views import AnyArray, _bounds, as_array, new_array
+from portable_gpu.targets.cpu import RUNTIMES
 
 if TYPE_CHECKING:
     from portable_gpu.runtime.engine import Engine
@@ -149,8 +150,15 @@ def _view(array: Any, memory: np.ndarray[Any, Any], offset: int) -> np.ndarray[A
 
 
 def _is_on_cpu(array: Any) -> bool:
+    """Whether an array lies in the host's memory, where others can see it as it is.
+
+    Of a CPU that is so by the runtimes that are known to map a buffer where it lies: another's
+    mapping may be a copy, which sees no later kernel.
+    """
     device = array.context.devices[0] if array.queue is None else array.queue.device
-    return bool(device.type & cl.device_type.CPU and not device.type & cl.device_type.GPU)
+    kinds = cl.device_type
+    is_cpu = device.type & kinds.CPU and not device.type & kinds.GPU
+    return bool(is_cpu and device.platform.name in RUNTIMES)
 
 
 def _of_our_kind(array: cla.Array) -> Array:
