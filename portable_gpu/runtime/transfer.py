@@ -94,8 +94,8 @@ def dlpack_device(array: Array) -> tuple[int, int]:
 def to_dlpack(array: Array, device: tuple[int, int] | None, copy: bool | None) -> Any:
     """A DLPack capsule of an array, after all its events.
 
-    A CPU device's memory is the host's, and the capsule shares it, and keeps it alive, unless a
-    copy is asked for.  Kernels that write to the array later are seen there, once they are done.
+    Where a CPU device's memory is the host's as it lies, the capsule shares it, and keeps it alive,
+    unless a copy is asked for.  Kernels that write to the array later are seen there, once they are done.
 
     Args:
         array: The array.
