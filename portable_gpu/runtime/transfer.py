@@ -95,7 +95,8 @@ def to_dlpack(array: Array, device: tuple[int, int] | None, copy: bool | None) -
     """A DLPack capsule of an array, after all its events.
 
     Where a CPU device's memory is the host's as it lies, the capsule shares it, and keeps it alive,
-    unless a copy is asked for.  Kernels that write to the array later are seen there, once they are done.
+    unless a copy is asked for.  Kernels that write to the array later are seen there, once they are
+    done.
 
     Args:
         array: The array.
