@@ -263,12 +263,15 @@ class Call:
             state = self.state
             if self._foreign:  # whatever is raised before they are held, they stay
                 state.in_flight[id(self)] = self
-            event = enqueue(state, *places(views), self.wait_for)
-            if self._foreign:
-                event = state.event(event)
-                state.hold(event, self._foreign)
+            event = None
+            try:
+                event = enqueue(state, *places(views), self.wait_for)
+            finally:
+                if self._foreign:  # also those of a launch before the one that failed
+                    event = state.event(event)
+                    state.hold(event, self._foreign)
+                    state.in_flight.pop(id(self), None)
             state.cover(self._result.events, event)
-            state.in_flight.pop(id(self), None)
         return self._result
 
     # -- the pieces
