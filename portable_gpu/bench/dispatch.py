@@ -19,11 +19,12 @@ from portable_gpu.bench.prepared import Prepared
 from portable_gpu.bench.queued import Queued
 from portable_gpu.dtypes import dtype_of
 from portable_gpu.errors import PortableGPUError
-from portable_gpu.ops.gemm.path import GemmPath
-from portable_gpu.ops.gemm.paths import contiguous, make_path
+from portable_gpu.ops.candidate import best_of, chosen, spread
+from portable_gpu.ops.gemm.candidates import candidates
+from portable_gpu.ops.gemm.paths import contiguous
 from portable_gpu.ops.gemm.problem import GemmProblem
-from portable_gpu.ops.gemm.ways import Way, name_of, ways
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.plan import Plan
 
 #: A choice that takes so many times the time of the best by hand is a fault.
 FAULT = 2.0
@@ -143,28 +144,31 @@ class Contest:
         elsewhere = engine.caller
         if elsewhere is not None and engine.for_host_work(problem.bytes, problem.flop) is elsewhere:
             engine, elsewhere = elsewhere, engine
-        chosen = make_path(engine, problem)
-        every = [(way, engine) for way in ways(engine, problem)]
+        every = candidates(problem, engine.target, engine.table)
+        choice, plan = chosen(engine, every)
+        ways = {one.way: (one, engine) for one in (*spread(every), choice)}
         if elsewhere is not None:
             threads = "calling thread" if elsewhere is self._engine.caller else "worker threads"
-            every.append(
-                (Way(f"its choice, {threads}", partial(make_path, elsewhere, problem)), elsewhere)
-            )
+            best = best_of(candidates(problem, elsewhere.target, elsewhere.table), elsewhere.target)
+            ways[f"its choice, {threads}"] = best, elsewhere
         rivals, left_out = {}, {}
-        for way, where in every:
+        for name, (way, where) in ways.items():
             try:
-                rivals[way.name] = self._prepare(way.bind(), where)
-                rivals[way.name].seconds(0, 1)
+                if way.works is not None and not way.works(where):
+                    left_out[name] = "the device does not do it as it should"
+                    continue
+                rivals[name] = self._prepare(way.bind(where), where)
+                rivals[name].seconds(0, 1)
             except PortableGPUError as error:
-                left_out[way.name] = str(error).splitlines()[0]
-        times = contest(self._prepare(chosen, engine), rivals)
+                left_out[name] = str(error).splitlines()[0]
+        times = contest(self._prepare(plan, engine), rivals)
         own_seconds = times.pop(OWN)
-        return Standing(case, name_of(chosen), own_seconds, times, left_out)
+        return Standing(case, choice.way, own_seconds, times, left_out)
 
-    def _prepare(self, path: GemmPath, engine: Engine) -> Prepared:
+    def _prepare(self, plan: Plan, engine: Engine) -> Prepared:
         """Calls as users make them with NumPy arrays; on a GPU, launches that stand in line."""
-        state = engine.state()
-        enqueue = partial(path.enqueue, 1.0, 0.0, state, self._buffers[engine], (0, 0, 0))
+        state, buffers = engine.state(), self._buffers[engine]
+        enqueue = partial(plan.enqueue, state, buffers, (0, 0, 0), (1.0, 0.0))
         if engine.maps_host_memory:
             return Prepared([lambda: state.event(enqueue()).wait()])
         return Queued(engine, [enqueue])

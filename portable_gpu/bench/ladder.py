@@ -255,7 +255,7 @@ def _gemm_rung(engine: Engine, name: str, policy: GemmPolicy | None) -> _Rung:
             multiplies=True, reads_c=False,
         )  # fmt: skip
         path = SimtGemm(engine, problem, choice)
-        enqueue = partial(path.enqueue, 1.0, 0.0, engine.state(), *places(views))
+        enqueue = partial(path.enqueue, engine.state(), *places(views), (1.0, 0.0))
 
         def call() -> Any:
             enqueue()

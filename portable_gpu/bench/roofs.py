@@ -18,8 +18,9 @@ from portable_gpu.bench.statistics import Statistic
 from portable_gpu.codegen.operators import vector
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import dtype_of, element
+from portable_gpu.ops.gemm.candidates import make_plan
 from portable_gpu.ops.gemm.matrix import MatrixGemm
-from portable_gpu.ops.gemm.paths import contiguous, make_path
+from portable_gpu.ops.gemm.paths import contiguous
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import Target
 
@@ -132,7 +133,7 @@ def _product(engine: Engine, case: Case) -> tuple[Prepared, int] | None:
         large = replace(case, extents=(extent,) * 3, trans="NN", batch=None)
         problem = contiguous(extent, extent, extent, dtype_of(case.dtype))
         problem = replace(problem, precision=case.precision)
-        if not isinstance(make_path(engine, problem), MatrixGemm):
+        if not isinstance(make_plan(engine, problem), MatrixGemm):
             return None
         prepared = Ours(engine).prepare(large, [operands(large)])
         if extent == _LARGEST or warm_up(prepared) >= _LONG_ENOUGH:

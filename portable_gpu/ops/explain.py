@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pkgutil
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from inspect import signature
@@ -20,12 +20,15 @@ from portable_gpu import ops
 from portable_gpu.arguments import shown, whole
 from portable_gpu.dtypes import as_dtype, dtype_of, element
 from portable_gpu.errors import ArgumentError, UnsupportedError
+from portable_gpu.ops.candidate import Candidate, ranked
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.place import check_place, check_target
 from portable_gpu.runtime.registry import default_engine
 from portable_gpu.targets import Target, example_target
+from portable_gpu.tuning.costs import DeviceCosts
 from portable_gpu.tuning.table import TuningTable
 
+_SHOWN = 5  # estimates that are printed
 _MOST = (1 << 63) - 1  # what an extent is counted in
 
 
@@ -42,6 +45,7 @@ class Explanation:
         why: Why this path, in a sentence or two.
         details: What follows from policy and sizes (groups, splits ...).
         evidence: Of a row: what it was measured against, where and when.
+        estimates: Of the ways to compute it, the best first: seconds of a call, launches included.
     """
 
     operation: str
@@ -52,6 +56,7 @@ class Explanation:
     why: str
     details: Mapping[str, Any] = field(default_factory=dict)
     evidence: Mapping[str, Any] = field(default_factory=dict)
+    estimates: Mapping[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain values, for JSON."""
@@ -70,7 +75,33 @@ class Explanation:
             lines.append(f"           measured: {_pairs(self.evidence)}")
         if self.details:
             lines.append(f"  so       {_pairs(self.details)}")
+        if len(self.estimates) > 1:
+            few = [f"{way} {1e6 * s:.3g}" for way, s in list(self.estimates.items())[:_SHOWN]]
+            lines.append(f"  est. us  {'; '.join(few)}")
         return "\n".join(lines)
+
+
+def explanation(operation: str, candidates: Sequence[Candidate], target: Target) -> Explanation:
+    """What the best of a problem's candidates is.
+
+    Args:
+        operation: What was asked about.
+        candidates: Every way to compute it.
+        target: For what device.
+    """
+    costs = DeviceCosts.of("device", target)
+    best, *others = ranked(candidates, costs)
+    return Explanation(
+        operation=operation,
+        path=best.path,
+        kernels=tuple(spec.name for spec in best.texts()),
+        policy=best.policy.to_dict() if best.policy else {},
+        origin=best.origin,
+        why=best.why,
+        details=best.details,
+        evidence=best.evidence,
+        estimates={one.way: one.seconds(costs) for one in (best, *others)},
+    )
 
 
 #: What a family of operations gives: an explanation for C-ordered arrays, with no device.
@@ -159,4 +190,4 @@ def _pairs(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in values.items())
 
 
-__all__ = ["Explainer", "Explanation", "explain", "explainers"]
+__all__ = ["Explainer", "Explanation", "explain", "explainers", "explanation"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -13,6 +13,7 @@ import pyopencl.array as cla
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.events import QueueEvents
+from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.runtime.registry import known_home, known_state
 from portable_gpu.runtime.views import (
@@ -26,7 +27,6 @@ from portable_gpu.runtime.views import (
 )
 
 Key = tuple[Any, ...]
-Enqueue = Callable[[QueueState, Sequence[Any], tuple[int, ...]], cl.Event | None]
 NUMBERS = (float, int, complex)  # what a key may hold: values that are their own identity
 _MOST = 4096  # calls remembered for a queue
 
@@ -53,13 +53,14 @@ class _OnDevice:
     """A call on device arrays of one queue.
 
     Attributes:
-        enqueue: Enqueues it, given buffers and offsets (in elements) of inputs and result.
+        plan, scalars: What is enqueued.
         blank: The result's shape and dtype, with no memory nor queue of its own.
         extents: What each array touches of its buffer, as :func:`extent` says; the result's last.
         inside: For each input the events last seen, all of this queue.
     """
 
-    enqueue: Enqueue
+    plan: Plan
+    scalars: tuple[Any, ...]
     blank: Any
     extents: list[tuple[int, int]]
     inside: list[Sequence[cl.Event]]
@@ -83,12 +84,13 @@ class _OnDevice:
             data = state.allocate(blank.nbytes)
             buffers.append(data)
             offsets.append(0)
-            event = self.enqueue(state, buffers, tuple(offsets))
+            event = self.plan.enqueue(state, buffers, tuple(offsets), self.scalars)
             events = state.new_events() if event is None else [event]
             return twin(blank, arrays[0].queue, data, events)
         if state.outside(out.events) or not self._take(out, -1, buffers, offsets):
             return None
-        state.cover(out.events, self.enqueue(state, buffers, tuple(offsets)))
+        event = self.plan.enqueue(state, buffers, tuple(offsets), self.scalars)
+        state.cover(out.events, event)
         return out
 
     def _take(self, array: Any, position: int, buffers: list[Any], offsets: list[int]) -> bool:
@@ -106,13 +108,14 @@ class _OnHost:
 
     Attributes:
         state: Where it runs: the engine's own queue, or its caller's.
-        enqueue: As of :class:`_OnDevice`.
+        plan, scalars: What is enqueued.
         shape, dtype: Of the result.
         offsets: Of the arrays in their memory.
     """
 
     state: QueueState
-    enqueue: Enqueue
+    plan: Plan
+    scalars: tuple[Any, ...]
     shape: Shape
     dtype: np.dtype[Any]
     offsets: tuple[int, ...]
@@ -133,8 +136,8 @@ class _OnHost:
         key = id(memory)
         try:  # as run_to_the_end, which costs a call more
             in_flight[key] = memory
-            event = self.enqueue(state, buffers, self.offsets) or state.event(None)
-            event.wait()
+            event = self.plan.enqueue(state, buffers, self.offsets, self.scalars)
+            (event or state.event(None)).wait()
             del in_flight[key]
         except BaseException:
             state.finish()
@@ -204,7 +207,8 @@ def remember(
     arrays: Sequence[Any],
     call: Call,
     views: Sequence[View],
-    enqueue: Enqueue,
+    plan: Plan | None,
+    scalars: tuple[Any, ...] = (),
     out: Any = None,
 ) -> None:
     """Let :func:`again` answer ``key``, if nothing is left to check when it comes again.
@@ -214,12 +218,12 @@ def remember(
         arrays: The inputs.
         call: The call, which is done.
         views: What the kernels took the inputs and the result for.
-        enqueue: What it did.
+        plan, scalars: What was enqueued, if anything.
         out: The caller's array for the result.
     """
-    if key is None:
+    if key is None or plan is None:
         return
-    found = repeat(arrays, call, views, enqueue, out)
+    found = repeat(arrays, call, views, plan, scalars, out)
     if found is not None:
         known = call.home.known
         if len(known) >= _MOST:
@@ -228,7 +232,12 @@ def remember(
 
 
 def repeat(
-    arrays: Sequence[Any], call: Call, views: Sequence[View], enqueue: Enqueue, out: Any = None
+    arrays: Sequence[Any],
+    call: Call,
+    views: Sequence[View],
+    plan: Plan,
+    scalars: tuple[Any, ...] = (),
+    out: Any = None,
 ) -> Repeat | None:
     """A :class:`Repeat` of a call, or ``None`` where arrays have to be looked at each time.
 
@@ -236,7 +245,7 @@ def repeat(
         arrays: The inputs.
         call: The call.
         views: What its kernels take the inputs and the result for.
-        enqueue: What it does.
+        plan, scalars: What it enqueues.
         out: The caller's array for the result.
     """
     state = call.state
@@ -249,11 +258,11 @@ def repeat(
             return None
         blank = new_array(state, None, result.shape, result.dtype, state.empty_buffer)
         extents = [extent(a) for a in everything]
-        return _OnDevice(enqueue, blank, extents, [()] * len(arrays))
+        return _OnDevice(plan, scalars, blank, extents, [()] * len(arrays))
     engine = state.engine
     if not engine.target.is_cpu or not engine.maps_host_memory:
         return None
     # A kernel that took a copy of an array for it knows nothing of the array's own strides.
     if not all(a.flags.forc and view.is_of(a) for a, view in zip(everything, views, strict=False)):
         return None
-    return _OnHost(state, enqueue, result.shape, result.dtype, (0,) * len(views))
+    return _OnHost(state, plan, scalars, result.shape, result.dtype, (0,) * len(views))

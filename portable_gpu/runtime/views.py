@@ -32,6 +32,7 @@ from portable_gpu.runtime.registry import queue_for, state_for
 
 if TYPE_CHECKING:
     from portable_gpu.runtime.engine import Engine
+    from portable_gpu.runtime.plan import Plan
     from portable_gpu.runtime.queue_state import QueueState
 
 Shape = tuple[int, ...]
@@ -241,31 +242,29 @@ class Call:
         return _whole(buffer, staged)
 
     def run(
-        self,
-        enqueue: Callable[..., cl.Event | None] | None = None,
-        views: Sequence[View] = (),
+        self, plan: Plan | None = None, views: Sequence[View] = (), scalars: tuple[Any, ...] = ()
     ) -> Any:
-        """Enqueue the call's kernels; wait (NumPy) or attach their event (pyopencl).
+        """Enqueue a plan; wait (NumPy) or attach its event (pyopencl).
 
         Args:
-            enqueue: Takes the state, buffers, offsets and events to wait for; without it the
-                result has no elements.
-            views: Whose buffers and offsets it takes.
+            plan: What to enqueue; without it the result has no elements.
+            views: Of its inputs, then of the result.
+            scalars: What it takes besides.
 
         Returns:
             The result.
         """
-        if enqueue is None:
+        if plan is None:
             return self._result
         if self.host:
-            run_to_the_end(self.state, self, lambda: self._run_on_host(enqueue, views))
+            run_to_the_end(self.state, self, lambda: self._run_on_host(plan, views, scalars))
         else:
             state = self.state
             if self._foreign:  # whatever is raised before they are held, they stay
                 state.in_flight[id(self)] = self
             event = None
             try:
-                event = enqueue(state, *places(views), self.wait_for)
+                event = plan.enqueue(state, *places(views), scalars, self.wait_for)
             finally:
                 if self._foreign:  # also those of a launch before the one that failed
                     event = state.event(event)
@@ -276,9 +275,9 @@ class Call:
 
     # -- the pieces
 
-    def _run_on_host(self, enqueue: Callable[..., Any], views: Sequence[View]) -> None:
+    def _run_on_host(self, plan: Plan, views: Sequence[View], scalars: tuple[Any, ...]) -> None:
         state = self.state
-        event = enqueue(state, *places(views), self.wait_for)
+        event = plan.enqueue(state, *places(views), scalars, self.wait_for)
         if self._download is None:
             state.event(event).wait()
             return

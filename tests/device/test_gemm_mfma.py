@@ -76,7 +76,7 @@ def multiply(engine: Engine, p: GemmProblem, a: Any, b: Any, choice: GemmChoice)
     ]
     dtype = DOUBLE if p.compute.real == "double" else SINGLE
     out = cla.to_device(engine.queue, np.full((p.m, p.n), np.nan, dtype))
-    path.enqueue(1.0, 0.0, engine.state(), [x.data for x in (*buffers, out)], (0, 0, 0)).wait()
+    path.enqueue(engine.state(), [x.data for x in (*buffers, out)], (0, 0, 0), (1.0, 0.0)).wait()
     return out.get()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import pytest
 from portable_gpu.codegen.epilogue import Epilogue, Stage
 from portable_gpu.dtypes import BFLOAT16, element, is_float16_like
 from portable_gpu.ops.gemm import packed
-from portable_gpu.ops.gemm.packed import PackedGemm, PackedPolicy
+from portable_gpu.ops.gemm.packed import PackedGemm, PackedPolicy, choose_packed
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import Call, View
@@ -89,8 +88,8 @@ def product(
         operand(views[0], rank, conj[0]), operand(views[1], rank, conj[1]), operand(into, rank),
         element(mixed), beta != 0, stages, tuple(operand(e, rank) for e in views[2:]),
     )  # fmt: skip
-    gemm = PackedGemm(engine, problem)
-    call.run(partial(gemm.enqueue, alpha, beta), (*views[:2], into, *views[2:]))
+    gemm = PackedGemm(engine, problem, choose_packed(problem, engine.target, engine.table))
+    call.run(gemm, (*views, into), (alpha, beta))
     return gemm
 
 

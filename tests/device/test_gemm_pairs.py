@@ -19,7 +19,7 @@ from reference import assert_within, product_bound, wider
 from portable_gpu import Engine, gemm
 from portable_gpu.dtypes import element
 from portable_gpu.ops.gemm import GemmChoice, GemmPolicy, matrix_check
-from portable_gpu.ops.gemm.paths import make_path
+from portable_gpu.ops.gemm.candidates import make_plan
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.simt import SimtGemm
 
@@ -75,7 +75,7 @@ def multiply(engine: Engine, p: GemmProblem, a: Any, b: Any, choice: GemmChoice)
         for x, order in zip((a, b), orders, strict=True)
     ]
     out = cla.to_device(engine.queue, np.full((p.m, p.n), np.nan, SINGLE))
-    path.enqueue(1.0, 0.0, engine.state(), [x.data for x in (*buffers, out)], (0, 0, 0)).wait()
+    path.enqueue(engine.state(), [x.data for x in (*buffers, out)], (0, 0, 0), (1.0, 0.0)).wait()
     return out.get()
 
 
@@ -154,7 +154,7 @@ def test_public_calls(paired: Engine) -> None:
 def test_only_where_both_are_halves(paired: Engine, engine: Engine) -> None:
     halves = problem(64, 64, 64)
     mixed = replace(halves, b=replace(halves.b, elem=element(SINGLE)))
-    paths = [make_path(paired, p) for p in (halves, mixed)]
+    paths = [make_plan(paired, p) for p in (halves, mixed)]
     assert [path.pairs for path in paths if isinstance(path, SimtGemm)] == [True, False]
 
 
@@ -163,6 +163,6 @@ def test_falls_back_where_the_check_fails(engine: Engine, monkeypatch: pytest.Mo
     monkeypatch.setattr(matrix_check, "_multiplies", lambda *args: args[-1] == 0)
     fresh = Engine(queue=engine.queue, device_class="gcn-gfx906")
     with pytest.warns(UserWarning, match="products of pairs of .* take subnormal numbers for 0"):
-        path = make_path(fresh, problem(64, 64, 64))
+        path = make_plan(fresh, problem(64, 64, 64))
     assert isinstance(path, SimtGemm)
     assert not path.pairs

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyopencl.array as cla
 import pytest
+from choosing import gemv_route
 from device_arrays import from_device, on_device
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,7 +26,7 @@ from portable_gpu.errors import (
 from portable_gpu.ops.gemv import EXPLAINERS, gemv, specializations
 from portable_gpu.ops.gemv.policy import ColumnPolicy, RowPolicy
 from portable_gpu.ops.gemv.problem import GemvProblem
-from portable_gpu.ops.gemv.route import Route, choose
+from portable_gpu.ops.gemv.route import Route
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.tuning.table import TuningTable
 
@@ -339,7 +340,7 @@ def test_few_long_rows_are_split(engine: Engine) -> None:
     elem = element(np.dtype(np.float32))
     for m, n, a_out, a_sum in ((2, 1 << 22, 1 << 22, 1), (2, 1 << 22, 1, 2)):
         problem = GemvProblem(elem, m, n, a_out, a_sum, 1, 1)
-        route = choose(problem, engine.target, TuningTable([]))
+        route = gemv_route(problem, engine.target)
         alone = engine.target.is_cpu and engine.target.compute_units == 1
         assert (route.parts == 1) if alone else (route.parts > 1)
         assert route.part_size * (route.parts - 1) < n <= route.part_size * route.parts
@@ -355,7 +356,7 @@ def test_cpu_walks_short_rows_in_order(engine: Engine) -> None:
 
     def route(m: int, n: int, *, trans: bool = False) -> Route:
         strides = (1, m) if trans else (n, 1)
-        return choose(GemvProblem(elem, m, n, *strides, 1, 1), engine.target, TuningTable([]))
+        return gemv_route(GemvProblem(elem, m, n, *strides, 1, 1), engine.target)
 
     for n, side_by_side in ((16, False), (1024, False), (1025, True), (1 << 20, True)):
         assert route(4096, n).context["side_by_side"] is side_by_side

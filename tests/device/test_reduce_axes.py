@@ -173,7 +173,7 @@ def test_vector_loads_need_aligned_rows() -> None:
     def vector(shape: Any, strides: Any, reduced: set[int], alignment: int = 128) -> int:
         kept = tuple(range(len(shape) - len(reduced)))  # the result's strides do not matter
         geometry = analyse(shape, frozenset(reduced), [strides], kept, False)
-        layout, _ = lay_out(policy, target, fold, geometry, alignment)
+        layout, _ = lay_out(policy, target, fold, geometry, alignment)[-1]
         assert layout.aligned == (layout.vector > 1)
         return layout.vector
 

@@ -139,8 +139,8 @@ def plant(monkeypatch: pytest.MonkeyPatch, wrong: Policy, wrongly: Callable[[Any
     """Let the kernel of one policy compute wrongly."""
     made = GemvPlan.__init__
 
-    def init(self: Any, engine: Engine, problem: Any) -> None:
-        made(self, engine, problem)
+    def init(self: Any, engine: Engine, problem: Any, route: Any) -> None:
+        made(self, engine, problem, route)
         if self.route.policy.policy == wrong:
             wrongly(self)
 

@@ -20,11 +20,11 @@ from portable_gpu.ops.gemm.choice import GemmChoice
 from portable_gpu.ops.gemm.matrix import MatrixGemm
 from portable_gpu.ops.gemm.matrix_format import F32, F64, format_of
 from portable_gpu.ops.gemm.matrix_policy import MMA_CLASSES, WGMMA_CLASSES, MmaPolicy, WgmmaPolicy
-from portable_gpu.ops.gemm.path import GemmPath
 from portable_gpu.ops.gemm.policy import SHAPE_CLASSES, GemmPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.simt import SimtGemm
-from portable_gpu.ops.gemm.skinny_mma import SkinnyMma
+from portable_gpu.ops.gemm.skinny_mma import SkinnyMma, choose
+from portable_gpu.runtime.plan import Plan
 
 missing = find_compilers().missing.get("NVIDIA")
 pytestmark = pytest.mark.skipif(missing is not None, reason=str(missing))
@@ -78,7 +78,7 @@ def narrowed(values: Any, elem: Element) -> Any:
     return (bits + 0x7FFF + (bits >> 16 & 1) >> 16).astype(np.uint16)
 
 
-def check(path: GemmPath, gpu: Emulator, p: GemmProblem, trans: str) -> None:
+def check(path: Plan, gpu: Emulator, p: GemmProblem, trans: str) -> None:
     """A product of small whole numbers, exact whatever the order; C lies between canaries."""
     batch = p.batch or ()
     a, b = whole_numbers((*batch, p.m, p.k), 1), whole_numbers((*batch, p.k, p.n), 2)
@@ -86,7 +86,7 @@ def check(path: GemmPath, gpu: Emulator, p: GemmProblem, trans: str) -> None:
     memory = np.full(size + 64, CANARY, "f8" if p.compute == F64 else "f4")
     memory[32:-32] = POISON
     buffers = [stored(a, p.a.elem, trans[0]), stored(b, p.b.elem, trans[1]), memory]
-    path.enqueue(1.0, 0.0, gpu, buffers, (0, 0, 32))  # type: ignore[arg-type]
+    path.enqueue(gpu, buffers, (0, 0, 32), (1.0, 0.0))  # type: ignore[arg-type]
     np.testing.assert_array_equal(memory[32:-32].reshape(*batch, p.m, p.n), a @ b)
     assert np.all(memory[:32] == CANARY)
     assert np.all(memory[-32:] == CANARY)
@@ -208,9 +208,9 @@ def test_tf32_where_c_and_a_bias_are_read(gpu: Emulator, trans: str, bulk: bool)
     )  # fmt: skip
     a, b, c = (whole_numbers(x, i) for i, x in enumerate([(p.m, p.k), (p.k, p.n), (p.m, p.n)]))
     memory = c.astype("f4")
-    buffers = [stored(a, F32, trans[0]), stored(b, F32, trans[1]), memory, bias]
+    buffers = [stored(a, F32, trans[0]), stored(b, F32, trans[1]), bias, memory]
     path = by_tf32(gpu, p, replace(WgmmaPolicy.for_shape_class("small"), bulk=bulk))
-    path.enqueue(2.0, 3.0, gpu, buffers, (0, 0, 0, 0))  # type: ignore[arg-type]
+    path.enqueue(gpu, buffers, (0, 0, 0, 0), (2.0, 3.0))  # type: ignore[arg-type]
     np.testing.assert_array_equal(memory, 2 * (a @ b) + 3 * c + bias)
 
 
@@ -226,7 +226,7 @@ def test_wgmma_stores_16_bits(gpu: Emulator, name: str, elem: Element, bulk: boo
         memory = np.full(m * n + 64, CANARY, np.float16 if elem == F16 else np.uint16)
         buffers = [stored(a, elem, "N"), stored(b, elem, "T"), memory]
         path = by_matrix_units(gpu, replace(p, c=c), policy)
-        path.enqueue(1.0, 0.0, gpu, buffers, (0, 0, 32))  # type: ignore[arg-type]
+        path.enqueue(gpu, buffers, (0, 0, 32), (1.0, 0.0))  # type: ignore[arg-type]
         np.testing.assert_array_equal(memory[32:-32].reshape(m, n), narrowed(a @ b, elem))
         assert np.all(memory[:32] == CANARY)
         assert np.all(memory[-32:] == CANARY)
@@ -250,7 +250,7 @@ def test_boxes_of_lines_that_run_backwards_or_are_one(either: Emulator) -> None:
     a, b = whole_numbers((136, 648), 1), whole_numbers((648, 72), 2)
     c = np.full((136, 72), POISON, "f4")
     buffers = [stored(a, F16, "N"), stored(b, F16, "N"), c]
-    path.enqueue(1.0, 0.0, either, buffers, (135 * 648, 0, 0))  # type: ignore[arg-type]
+    path.enqueue(either, buffers, (135 * 648, 0, 0), (1.0, 0.0))  # type: ignore[arg-type]
     np.testing.assert_array_equal(c, a[::-1] @ b)
     assert "gemm/repack" in either.launches  # the copy engine goes forwards
     one = problem(200, 1, 648, F16, "NN")
@@ -301,7 +301,8 @@ def test_few_columns(gpu: Emulator, trans: str) -> None:
     for m, n, k in [(264, 8, 512), (136, 1, 1000), (40, 3, 4096), (17, 16, 48)]:
         p = problem(m, n, k, F16, trans)
         if trans[0] == "N" or m % 8 == 0:
-            check(SkinnyMma(gpu, p), gpu, p, trans)  # type: ignore[arg-type]
+            path = SkinnyMma(gpu, p, choose(p, gpu.target, gpu.table))  # type: ignore[arg-type]
+            check(path, gpu, p, trans)
 
 
 #: What is changed in the PTX of wgmma, by what, and what is said of it.
@@ -375,4 +376,4 @@ def test_an_operand_out_of_bounds_is_seen() -> None:
     path = by_matrix_units(gpu, p, WgmmaPolicy.for_shape_class("small"))
     a, b = np.zeros((135, 64), np.float16), np.zeros((64, 72), np.float16)
     with pytest.raises(Fault, match="outside of its buffer"):
-        path.enqueue(1.0, 0.0, gpu, [a, b, np.zeros((136, 72), np.float32)], (0, 0, 0))  # type: ignore[arg-type]
+        path.enqueue(gpu, [a, b, np.zeros((136, 72), np.float32)], (0, 0, 0), (1.0, 0.0))  # type: ignore[arg-type]

@@ -10,10 +10,12 @@ from emulator.device import Emulator
 
 from portable_gpu.dtypes import element
 from portable_gpu.isa.compilers import find_compilers
-from portable_gpu.ops.gemv.plan import GemvPlan
+from portable_gpu.ops.candidate import bind_best
+from portable_gpu.ops.gemv.plan import candidates
 from portable_gpu.ops.gemv.problem import GemvProblem
 from portable_gpu.ops.reduce import rules
-from portable_gpu.ops.reduce.run import Problem, make_plan
+from portable_gpu.ops.reduce.candidates import make_plan
+from portable_gpu.ops.reduce.problem import Problem
 
 missing = find_compilers().missing.get("NVIDIA")
 pytestmark = pytest.mark.skipif(missing is not None, reason=str(missing))
@@ -37,8 +39,8 @@ def test_gemv(gpu: Emulator, m: int, n: int, dtype: str, order: str) -> None:
     strides = (n, 1) if order == "C" else (1, m)
     p = GemvProblem(element(dtype), m, n, *strides, 1, 1)
     memory = np.ascontiguousarray(a if order == "C" else a.T)
-    plan = GemvPlan(gpu, p)  # type: ignore[arg-type]
-    plan.enqueue(2.0, 0.0, gpu, [memory, x, y], (0, 0, 4))  # type: ignore[arg-type]
+    plan = bind_best(gpu, candidates(p, gpu.target, gpu.table))  # type: ignore[arg-type]
+    plan.enqueue(gpu, [memory, x, y], (0, 0, 4), (2.0, 0.0))  # type: ignore[arg-type]
     np.testing.assert_array_equal(y[4:-4], 2 * (a @ x))
     assert np.all(y[:4] == 7)
     assert np.all(y[-4:] == 7)

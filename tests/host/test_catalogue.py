@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from choosing import reduce_route
 
 import portable_gpu as pg
 from portable_gpu.codegen.source import kernel_names
 from portable_gpu.errors import ArgumentError, UnsupportedError
 from portable_gpu.ops.catalogue import catalogue
 from portable_gpu.ops.explain import Explanation, explainers
-from portable_gpu.ops.reduce.catalogue import steps
+from portable_gpu.ops.reduce.catalogue import problem
 from portable_gpu.targets import class_names, example_target
-from portable_gpu.tuning.table import TuningTable
 
 TARGETS = (*class_names(), "nvidia-sm20", "nvidia-sm60")
 DTYPES = ("float32", "float64", "float16", "complex64", "int8")
@@ -159,8 +159,8 @@ def test_rows_have_a_sub_group_each_where_there_are_many(
     target = example_target("nvidia-sm90")
     assert target.compute_units == 132
     dtype = np.dtype(np.float32)
-    (step,) = steps("sum", (rows, length), 1, dtype, target, TuningTable([]))
-    assert (step.layout.lanes, step.deal.parts) == (lanes, parts)
+    route = reduce_route(problem("sum", (rows, length), 1, dtype, target), target)
+    assert (route.layout.lanes, route.deal.parts) == (lanes, parts)
 
 
 @pytest.mark.parametrize(
@@ -173,5 +173,5 @@ def test_columns_of_few_rows_are_not_shared(
 ) -> None:
     dtype = np.dtype(np.float32)
     target = example_target("nvidia-sm90")
-    (step,) = steps("sum", (rows, columns), 0, dtype, target, TuningTable([]))
-    assert (step.layout.lanes, step.deal.parts) == (lanes, parts)
+    route = reduce_route(problem("sum", (rows, columns), 0, dtype, target), target)
+    assert (route.layout.lanes, route.deal.parts) == (lanes, parts)

@@ -7,13 +7,14 @@ from math import gcd
 
 import numpy as np
 import pytest
+from choosing import least
 
 from portable_gpu.dtypes import element
 from portable_gpu.ops.gemm import skinny_mma
-from portable_gpu.ops.gemm.choice import choose
+from portable_gpu.ops.gemm.choice import estimates
 from portable_gpu.ops.gemm.policy import SHAPE_CLASSES, GemmPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
-from portable_gpu.ops.gemm.skinny import is_better_tiled, is_skinny, upright
+from portable_gpu.ops.gemm.skinny import candidates, is_skinny, upright
 from portable_gpu.targets import class_names, example_target
 from portable_gpu.tuning.table import TuningTable
 
@@ -36,7 +37,7 @@ def problem(m: int, k: int, n: int, elem: str = "float32", trans_b: str = "N") -
 
 def depth(k: int, table: TuningTable = SHIPPED) -> tuple[int, int]:
     """Steps of k of a panel, and parts of k."""
-    choice = choose(problem(k, k, k), H200, table)
+    choice = least(estimates(problem(k, k, k), H200, table))
     assert isinstance(choice.policy, GemmPolicy)
     return choice.policy.tile_k, choice.splits
 
@@ -81,11 +82,12 @@ def test_warps_of_skinny_products(
 def test_vectors_that_lie_interleaved_beside_rows_along_k_are_tiles(
     trans: str, tiled: bool
 ) -> None:
-    few = problem(8, 300, 500, trans_b=trans[1])
+    few = problem(8, 7784, 2979, trans_b=trans[1])
     few = replace(few, a=replace(few.a, row=1, col=8)) if trans[0] == "T" else few
     assert is_skinny(few, H200)
-    assert is_better_tiled(few, H200) == tiled
-    assert not is_better_tiled(replace(few, m=2), H200)
+    tiles = min(seconds for seconds, _ in estimates(few, H200, SHIPPED))
+    vectors = min(one.device for one in candidates(few, H200, SHIPPED))
+    assert (tiles < vectors) == tiled
 
 
 @pytest.mark.parametrize("target", [*class_names(), "nvidia-sm60", "gcn-gfx90a"])

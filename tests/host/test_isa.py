@@ -180,7 +180,7 @@ class TestPtx:
         policy = replace(ReducePolicy.default(NVIDIA, FLOAT), group_size=size)
         geometry = analyse((1 << 24,), frozenset({0}), [(1,)], (), False)
         fold = reduction(Request("sum", FLOAT, FLOAT, FLOAT))
-        layout, _ = lay_out(policy, NVIDIA, fold, geometry, 128)
+        ((layout, _),) = lay_out(policy, NVIDIA, fold, geometry, 128)
         spec = render_layout(NVIDIA, fold, layout)
         assert group_size_of(spec) == size
         assert is_bound(spec) == bound

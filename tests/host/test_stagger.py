@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from choosing import gemv_route
 
 from portable_gpu.dtypes import element
 from portable_gpu.ops.gemm import GemmChoice, GemmPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.simt import specialization_of
 from portable_gpu.ops.gemv.problem import GemvProblem
-from portable_gpu.ops.gemv.route import choose
 from portable_gpu.ops.stagger import Stagger, stagger
 from portable_gpu.targets import class_names, example_target
 from portable_gpu.tuning.table import TuningTable
@@ -74,8 +74,8 @@ def test_products(trans: str, k: int, by: str) -> None:
 @pytest.mark.parametrize(("pitch", "expected"), [(1024, Stagger(3, 1)), (1000, None)])
 def test_gemv_by_rows(pitch: int, expected: Stagger | None) -> None:
     problem = GemvProblem(FLOAT, 1 << 16, 1000, pitch, 1, 1, 1)
-    route = choose(problem, GCN, TuningTable.shipped())
+    route = gemv_route(problem, GCN, TuningTable.shipped())
     assert route.kernel == "dot_rows"
     assert route.context["stagger"] == expected
-    across = choose(replace(problem, a_sum=2), GCN, TuningTable.shipped())
+    across = gemv_route(replace(problem, a_sum=2), GCN, TuningTable.shipped())
     assert across.context["stagger"] is None

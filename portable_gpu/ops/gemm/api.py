@@ -20,7 +20,6 @@ from portable_gpu.ops.gemv import TRANSPOSES, gemv
 from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.place import events_of
-from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.runtime.repeat import NUMBERS, Key, again, remember, repeat, signature
 from portable_gpu.runtime.views import (
     AnyArray,
@@ -136,11 +135,8 @@ def plan_gemm(
     extras = product.epilogue.arrays
     inputs = (a, b, *extras)
     known = None
-    if bound.enqueue is not None and signature(inputs) is not None:
-        view_a, view_b, view_c, *others = bound.views
-        views = (view_a, view_b, *others, view_c)
-        enqueue = partial(_result_third, bound.enqueue) if extras else bound.enqueue
-        known = repeat(inputs, bound.call, views, enqueue, c)
+    if bound.plan is not None and signature(inputs) is not None:
+        known = repeat(inputs, bound.call, bound.views, bound.plan, bound.scalars, c)
 
     def anew(a: Any, b: Any, c: Any) -> Any:
         return gemm(
@@ -218,17 +214,6 @@ def _describe(array: Any) -> str:
         return f"a {type(array).__name__}"
     kind = "NumPy" if isinstance(array, np.ndarray) else "pyopencl"
     return f"a {kind} array {array.dtype}{list(array.shape)} with strides {array.strides}"
-
-
-def _result_third(
-    enqueue: Any, state: QueueState, buffers: Sequence[Any], offsets: tuple[int, ...]
-) -> cl.Event | None:
-    """Enqueue a product whose epilogue's arrays come before C, as all inputs do."""
-    a, b, *extras, c = buffers
-    at_a, at_b, *at_extras, at_c = offsets
-    places = (at_a, at_b, at_c, *at_extras)
-    event: cl.Event | None = enqueue(state, [a, b, c, *extras], places)
-    return event
 
 
 def matmul(
@@ -345,9 +330,8 @@ def _run(
     given: tuple[Any, Any],
 ) -> Any:
     bound = bind_product(product, engine, queue, wait_for)
-    result = bound.call.run(bound.enqueue, bound.views)
-    if bound.enqueue is not None:
-        remember(key, given, bound.call, bound.views[:3], bound.enqueue, product.out)
+    result = bound.call.run(bound.plan, bound.views, bound.scalars)
+    remember(key, given, bound.call, bound.views, bound.plan, bound.scalars, product.out)
     return result
 
 

@@ -1,4 +1,4 @@
-"""Which path and policy a product takes, and why: a small cost model over the shape classes."""
+"""Tiles of SIMD units, by shape class: how k is cut, and what they are estimated to take."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.gemm.matrix_policy import MatrixPolicy
 from portable_gpu.ops.gemm.policy import SHAPE_CLASSES, GemmPolicy, value_bytes, value_words
-from portable_gpu.ops.gemm.problem import GemmProblem, step
+from portable_gpu.ops.gemm.problem import GemmProblem, multiply_adds, step
 from portable_gpu.targets import Target
+from portable_gpu.tuning.costs import Costs, DeviceCosts, overlapped
 from portable_gpu.tuning.table import TuningTable
 
 
@@ -42,6 +43,17 @@ class GemmChoice:
     why: str = ""
     evidence: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
+    @property
+    def way(self) -> str:
+        """``wgmma, split-k, medium, transposed, 4 splits``."""
+        if self.policy is None:
+            return self.path
+        parts = [self.path, self.shape_class]
+        parts += ["transposed"] if self.transposed else []
+        parts += [f"{self.splits} splits"] if self.splits > 1 else []
+        parts += ["of the last tiles"] if self.whole else []
+        return ", ".join(parts)
+
     def fit(self, k: int) -> GemmChoice:
         """The same with as few splits as its parts need: none is empty."""
         if not isinstance(self.policy, GemmPolicy) or self.splits == 1:
@@ -52,62 +64,78 @@ class GemmChoice:
 #: Bytes of partial sums of one launch, unless one product of a batch needs more.
 WORKSPACE = 64 << 20
 
-# Fitted to 1286 times of 47 shapes in float32 on one H200 (driver 580, November 2026): with these
-# the choice takes 1.012 of the time of the best of all classes and cuts, and 1.05 at most but for
-# 1536, where groups of 64 make poor company for parts of k (1.31).
-_LATENCY = 137_000  # a tile's way through local memory: some 1070 cycles of 128 multiply-adds
-_ALONE = 0.267  # of the time, that four sub-groups lose which have a compute unit for themselves
-_CUT = 1.016  # a kernel that can cut k takes more registers
-_SHALLOW = 1.051  # panels of half the depth, where registers are short; its latency is in this
-_SUM = 24.1  # a partial sum, written and read
 _LEAST_DEPTH = 128  # of a part
 _MOST_ROUNDS = 4  # of parts on a compute unit: no more of some tiles are resident
 _PARTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 
 
-def choose(problem: GemmProblem, target: Target, table: TuningTable) -> GemmChoice:
-    """The path of ``problem`` by least estimated time.
+@dataclass(frozen=True)
+class TileCosts(Costs):
+    """What tiles cost; the unit of time is a multiply-add of a compute unit in the large tile.
 
-    The unit of time is one multiply-add of one compute unit at the rate of the large tile.  The
-    groups of a compute unit take turns: a step of k costs their tiles' area over the efficiency
+    Attributes:
+        latency: A tile's way through local memory.
+        alone: Of the time, that four sub-groups lose which have a compute unit for themselves.
+        cut: Of a kernel that can cut k, for it takes more registers: a factor.
+        shallow: Of panels of half the depth, where registers are short: a factor.
+        sum: A partial sum, written and read.
+        turned: Of C' = B' A' where C lies along its rows, and the other way about: a factor.
+        efficiency: Of the large tile's rate, that the tiles of each shape class reach.
+        start: Seconds of a product of next to no steps.
+        stores: How many times as long C's elements take to write as to read.
+    """
+
+    latency: float
+    alone: float
+    cut: float
+    shallow: float
+    sum: float
+    turned: float
+    efficiency: Mapping[str, float]
+    start: float
+    stores: float
+
+
+def estimates(
+    problem: GemmProblem, target: Target, table: TuningTable
+) -> Iterator[tuple[float, GemmChoice]]:
+    """Every class of tiles, way round and cut of k, with its seconds on the device.
+
+    The groups of a compute unit take turns: a step of k costs their tiles' area over the efficiency
     of the shape class.  However few they are, it costs the latency of bringing a tile; where the
-    two are alike, more than either.  Of equals, the smaller tile.
+    two are alike, more than either.  Smaller tiles come first.
     """
     p, units = problem, target.compute_units
-    if target.is_cpu:
-        return GemmChoice("packed", why="a CPU: panels packed in memory, no local memory")
-    if p.k == 0:
-        return GemmChoice("direct", why="k is 0: nothing is multiplied")
-    if p.m * p.n <= 64 and p.k <= 64:
-        return GemmChoice("direct", why="each product is smaller than a tile")
+    costs = TileCosts.of("tiles", target)
+    device, slow = DeviceCosts.of("device", target), multiply_adds(p.compute)
+    moving = p.moving(device, units, costs.stores)
     # C's rows should lie along its unit stride; the other way costs a little, not much.
     upright = step(p.c.col, p.n) <= step(p.c.row, p.m)
-    best: tuple[float, GemmChoice] | None = None
     tried: list[GemmPolicy] = []
-    for shape_class, efficiency in SHAPE_CLASSES.items():
+    for shape_class in SHAPE_CLASSES:
         default = GemmPolicy.for_shape_class(target, p.compute, shape_class)
         row = table.choose("gemm", GemmPolicy, target, p.compute, shape_class, default)
         policy = row.policy
         if policy in tried:
             continue
         tried.append(policy)
-        latency = _LATENCY / (policy.tile_k * value_words(p.compute))
-        taken = partial(_taken, policy, target, p.compute)
+        latency = costs.latency / (policy.tile_k * value_words(p.compute) * slow)
+        taken = partial(_taken, policy, target, p.compute, costs.alone)
         for transposed in (False, True):
             m, n = (p.n, p.m) if transposed else (p.m, p.n)
             groups = p.batch_size * -(-m // policy.tile_m) * -(-n // policy.tile_n)
-            work = policy.tile_m * policy.tile_n / efficiency
-            turned = 1.0 if transposed != upright else 1.02
+            work = policy.tile_m * policy.tile_n / costs.efficiency[shape_class]
+            turned = 1.0 if transposed != upright else costs.turned
             for splits, whole in _cuts(p, policy, groups, units):
                 used = policy.at_edges(target, p.compute, p.k, splits)
                 rounds, steps = -(-(groups - whole) * splits // units), -(-p.k // splits)
                 busy = work * (steps * taken(rounds) + p.k * taken(whole // units))
                 waits = latency * (p.k if whole else steps)
                 time = turned * ((busy**3 + waits**3) ** (1 / 3) + 0.01 * busy)
-                time *= _SHALLOW if used != policy else _CUT if splits > 1 else 1.0
+                time *= costs.shallow if used != policy else costs.cut if splits > 1 else 1.0
                 if splits > 1:
                     sums = (splits + rounds) * policy.tile_m * policy.tile_n
-                    time += _SUM * sums * value_words(p.compute)
+                    time += costs.sum * sums * value_words(p.compute)
                 choice = GemmChoice(
                     path="tiled" if splits == 1 else "split-k",
                     policy=used,
@@ -120,19 +148,45 @@ def choose(problem: GemmProblem, target: Target, table: TuningTable) -> GemmChoi
                     "the least estimate",
                     evidence=row.evidence,
                 )
-                if best is None or time < best[0]:
-                    best = time, choice
-    assert best is not None  # SHAPE_CLASSES is not empty
-    return best[1].fit(p.k)
+                computing = time * slow / device.multiply_adds
+                yield overlapped(computing, moving) + costs.start, choice.fit(p.k)
 
 
-def _taken(policy: GemmPolicy, target: Target, elem: Element, groups: int) -> float:
+def direct_seconds(problem: GemmProblem, target: Target) -> float:
+    """Of one work-item for each element of C, on the device."""
+    p, units = problem, target.compute_units
+    device, costs = DeviceCosts.of("device", target), DirectCosts.of("direct", target)
+    products = p.batch_size * p.m * p.n * p.k * multiply_adds(p.compute)
+    rounds = -(-p.batch_size * p.m * p.n // (units * costs.resident))
+    busy = products / (units * device.multiply_adds * costs.efficiency)
+    step = costs.step * (costs.wide if value_words(p.compute) > 1 else 1.0)
+    return overlapped(overlapped(busy, rounds * p.k * step), p.moving(device, units))
+
+
+@dataclass(frozen=True)
+class DirectCosts(Costs):
+    """What one work-item for each element of C costs.
+
+    Attributes:
+        step: Seconds of a step of k.
+        wide: Of values of more than 32 bits: a factor.
+        resident: Work-items that a compute unit has side by side.
+        efficiency: Of the rate of the best tiles, where all units are busy.
+    """
+
+    step: float
+    wide: float
+    resident: int
+    efficiency: float
+
+
+def _taken(policy: GemmPolicy, target: Target, elem: Element, alone: float, groups: int) -> float:
     """What ``groups`` one after the other take on a compute unit, in groups at the full rate.
 
     As many as are resident run side by side.  The fewer they are, the less they hide of what each
     waits for.
     """
-    most, lost = policy.resident(target, elem), _ALONE * 4 * target.subgroup_size
+    most, lost = policy.resident(target, elem), alone * 4 * target.subgroup_size
     rounds = -(-groups // most)
     return groups + rounds * lost / policy.group_size
 

@@ -11,7 +11,7 @@ import pyopencl as cl
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.gemm.choice import GemmChoice, split_length
 from portable_gpu.ops.gemm.lines import Lines
-from portable_gpu.ops.gemm.matrix_format import Side, format_of
+from portable_gpu.ops.gemm.matrix_format import Format, Side, format_of
 from portable_gpu.ops.gemm.matrix_policy import MatrixPolicy, WgmmaPolicy
 from portable_gpu.ops.gemm.operands import (
     BUFFER,
@@ -21,16 +21,17 @@ from portable_gpu.ops.gemm.operands import (
     parameters,
     scalar_type,
 )
-from portable_gpu.ops.gemm.problem import GemmProblem
+from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.repack import Repack
 from portable_gpu.ops.gemm.split_k import SplitSpace
 from portable_gpu.ops.gemm.tensor_map import TensorMap
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 
 
-class MatrixGemm:
+class MatrixGemm(Plan):
     """A product bound to shapes and strides, ready to launch.
 
     Attributes:
@@ -56,6 +57,7 @@ class MatrixGemm:
         self._repacks = {side: repack.launch(engine) for side, repack in plan.repacks.items()}
         self._starts, self._repacked_bytes = plan.starts, plan.nbytes
         p, splits = plan.problem, choice.splits
+        self.flop, self.bytes = problem.flop, problem.bytes
         tiles_m, tiles_n = -(-p.m // policy.tile_m), -(-p.n // policy.tile_n)
         units = p.batch_size * splits * tiles_m * tiles_n
         length = split_length(p.k, splits, plan.depth)
@@ -69,6 +71,7 @@ class MatrixGemm:
             area = policy.tile_m * policy.tile_n
             self._space = SplitSpace.of(units // splits, splits, area, p.compute)
             split = [BUFFER, BUFFER]
+        self.workspace_bytes = plan.nbytes + (self._space.nbytes if self._space else 0)
         operands = [*[BUFFER] * len(self._maps), *parameters(p.a), *parameters(p.b)]
         groups = min(units, policy.groups(engine.target)) if splits == 1 else units
         self._product = engine.programs.launch(
@@ -81,16 +84,15 @@ class MatrixGemm:
 
     def enqueue(
         self,
-        alpha: Any,
-        beta: Any,
         state: QueueState,
         buffers: Sequence[Any],
         offsets: tuple[int, ...],
+        scalars: tuple[Any, ...] = (),
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event | None:
-        """Enqueue the product; see :meth:`SimtGemm.enqueue`."""
-        a, b, *out = buffers
-        at_a, at_b, *at_out = offsets
+        """See :meth:`SimtGemm.enqueue`."""
+        a, b, *extras, c = buffers
+        at_a, at_b, *at_extras, at_c = offsets
         if self.choice.transposed:
             a, b, at_a, at_b = b, a, at_b, at_a
         sources = {"a": (a, at_a), "b": (b, at_b)}
@@ -104,7 +106,8 @@ class MatrixGemm:
                 sources[side] = workspace, start
             wait_for = state.after(*events)
         (a, at_a), (b, at_b) = sources["a"], sources["b"]
-        buffers, scalars = (*self._maps, a, b, *out), (at_a, at_b, *at_out, alpha, beta)
+        buffers = (*self._maps, a, b, c, *extras)
+        scalars = (at_a, at_b, at_c, *at_extras, *scalars)
         if self._space is not None:
             buffers = (*self._space.allocate(state), *buffers)
         return self._product(state, buffers, scalars, wait_for)
@@ -192,6 +195,18 @@ def arrange(
     )
     nbytes = elements * form.elem.itemsize
     return Arrangement(arranged, form.depth, repacks, starts, nbytes, tuple(maps), spec)
+
+
+def repacked_bytes(problem: GemmProblem, form: Format, bulk: bool) -> list[int]:
+    """What each first pass over an operand reads and writes, in a problem as it is computed."""
+    p, found = problem, []
+    sides: tuple[tuple[Side, Operand, int], ...] = (("a", p.a, p.m), ("b", p.b, p.n))
+    for side, operand, extent in sides:
+        if form.layout(p, side, bulk)[1]:
+            products = p.batch_size if any(operand.batch) else 1
+            each = operand.elem.itemsize + form.parts * form.elem.itemsize
+            found.append(products * extent * p.k * each)
+    return found
 
 
 def _pairs(problem: GemmProblem, two_rows: bool) -> str:

@@ -14,12 +14,12 @@ from portable_gpu.ops.gemm.choice import GemmChoice
 from portable_gpu.ops.gemm.matrix import MatrixGemm
 from portable_gpu.ops.gemm.matrix_format import F64, format_of
 from portable_gpu.ops.gemm.matrix_policy import POLICIES, WgmmaPolicy
-from portable_gpu.ops.gemm.path import GemmPath
 from portable_gpu.ops.gemm.policy import GemmPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.simt import SimtGemm
-from portable_gpu.ops.gemm.skinny_mma import SkinnyMma
+from portable_gpu.ops.gemm.skinny_mma import SkinnyMma, choose
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.plan import Plan
 
 # More than a tile, whole copies; of k a tail, and more steps than any policy has stages.
 _M, _N, _K = 136, 72, 648
@@ -40,7 +40,7 @@ def works(engine: Engine, problem: GemmProblem, bulk: bool = False) -> bool:
         policy = replace(policy, bulk=bulk)
     whole_tf32 = form.kind == "tf32" and form.parts == 1  # A comes two ways, C is stored in three
 
-    def bind(small: GemmProblem) -> GemmPath:
+    def bind(small: GemmProblem) -> Plan:
         turned = whole_tf32 and form.turned(small)
         return MatrixGemm(engine, small, GemmChoice("", policy, transposed=turned))
 
@@ -53,14 +53,18 @@ def works(engine: Engine, problem: GemmProblem, bulk: bool = False) -> bool:
 def works_on_few_columns(engine: Engine, problem: GemmProblem) -> bool:
     """The same of the path that reads A where it lies."""
     key = ("matrix units work", "few columns", problem.a.elem.name)
-    return engine.plan(key, lambda: _check(engine, problem, 8, lambda p: SkinnyMma(engine, p)))
+
+    def bind(small: GemmProblem) -> Plan:
+        return SkinnyMma(engine, small, choose(small, engine.target, engine.table))
+
+    return engine.plan(key, lambda: _check(engine, problem, 8, bind))
 
 
 def works_in_pairs(engine: Engine, problem: GemmProblem) -> bool:
     """The same of tiles on the vector units that take two steps of k in one instruction."""
     policy = GemmPolicy.for_shape_class(engine.target, problem.compute, "small")
 
-    def bind(small: GemmProblem) -> GemmPath:
+    def bind(small: GemmProblem) -> Plan:
         return SimtGemm(engine, small, GemmChoice("tiled", policy), pairs=True)
 
     key = ("products of pairs work",)
@@ -71,7 +75,7 @@ def _check(
     engine: Engine,
     problem: GemmProblem,
     n: int,
-    bind: Callable[[GemmProblem], GemmPath],
+    bind: Callable[[GemmProblem], Plan],
     what: str = "matrix units",
     ways: tuple[str, ...] = ("NN", "TT"),
 ) -> bool:
@@ -94,7 +98,7 @@ def _multiplies(
     engine: Engine,
     problem: GemmProblem,
     n: int,
-    bind: Callable[[GemmProblem], GemmPath],
+    bind: Callable[[GemmProblem], Plan],
     trans: str,
     exponent: int,
 ) -> bool:
@@ -133,7 +137,7 @@ def _multiplies(
     ]
     found = np.full((_M, n), np.nan, np.float64 if compute == F64 else np.float32)
     out = cl.Buffer(engine.context, flags.READ_WRITE | flags.COPY_HOST_PTR, hostbuf=found)
-    event = path.enqueue(1.0, 0.0, state, [*buffers, out], (0, 0, 0))
+    event = path.enqueue(state, [*buffers, out], (0, 0, 0), (1.0, 0.0))
     cl.enqueue_copy(state.queue, found, out, wait_for=state.after(event))
     return np.array_equal(found, a @ b)
 

@@ -1,8 +1,8 @@
-"""Which policy a product takes on matrix units, and why."""
+"""Tiles of matrix units, by shape class: how k is cut, and what they are estimated to take."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from portable_gpu.ops.gemm.choice import WORKSPACE, GemmChoice
@@ -10,75 +10,91 @@ from portable_gpu.ops.gemm.matrix_format import Format, format_of
 from portable_gpu.ops.gemm.matrix_policy import POLICIES, MatrixPolicy, WgmmaPolicy, classes_of
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.targets import Target
+from portable_gpu.tuning.costs import Costs, DeviceCosts, overlapped
 from portable_gpu.tuning.table import Choice, TuningTable
 
 MOST_BATCH = 65535
 
 
 @dataclass(frozen=True)
-class _Costs:
-    """What takes time besides multiplying, in units of a step of the large tile.
+class MatrixCosts(Costs):
+    """What takes time, in steps of the large tile but for the first.
 
     Attributes:
-        fixed: Filling the stages, per tile of a group.
+        step: Seconds of a step of the large tile.
+        fixed: Filling the stages, per tile of a group after the first.
         store: Storing a large tile.
         meeting: The parts of a tile wait for each other.
         sum: A part of a large tile, written and read.
+        efficiency: Of the large tile's rate, that the tiles of each shape class reach.
+        start: Seconds of a product of next to no steps.
+        stores: How many times as long C's elements take to write as to read.
     """
 
+    step: float
     fixed: float
     store: float
     meeting: float
     sum: float
+    efficiency: Mapping[str, float]
+    start: float
+    stores: float
 
 
-# Fitted on one H200 (driver 580, November 2026): of wgmma to 240 times of 15 shapes in float16,
-# where the choice takes 1.002 of the time of the best of all classes and splits, and 1.02 at most.
-# Of mma to 370 of 30 shapes, wgmma's of then among them, before its stores took a third of the
-# time.  For want of a measurement the same for mfma.
-_COSTS = {
-    "wgmma": _Costs(fixed=0.0, store=6.0, meeting=5.0, sum=2.0),
-    "mma": _Costs(fixed=6.0, store=0.0, meeting=3.0, sum=2.0),
-    "mfma": _Costs(fixed=6.0, store=0.0, meeting=3.0, sum=2.0),
-}
-
-
-def choose_matrix(problem: GemmProblem, target: Target, table: TuningTable) -> GemmChoice | None:
-    """The policy with the least estimated time; ``None`` where matrix units do not apply."""
+def estimates(
+    problem: GemmProblem, target: Target, table: TuningTable
+) -> Iterator[tuple[float, GemmChoice]]:
+    """Every class of tiles and cut of k, with its seconds; none where matrix units do not apply."""
     p, form = problem, format_of(problem, target)
     if form is None or p.k == 0 or p.batch_size > MOST_BATCH:
-        return None
-    if p.m * p.n <= 64 and p.k <= 64:
-        return None
+        return
     kernel, transposed = form.kernel, form.turned(p)
     m, n = (p.n, p.m) if transposed else (p.m, p.n)
-    best: tuple[float, GemmChoice] | None = None
-    largest, costs = 128 * 256 if kernel == "wgmma" else 128 * 128, _COSTS[kernel]
+    largest = 128 * 256 if kernel == "wgmma" else 128 * 128
+    costs = MatrixCosts.of(kernel if form.parts == 1 else f"{kernel} of pieces", target)
+    device = DeviceCosts.of("device", target)
+    moving = p.moving(device, target.compute_units, costs.stores)
     for shape_class, row in fitting(p, form, target, table):
-        policy, efficiency = row.policy, classes_of(kernel, form.parts)[shape_class]
+        policy, efficiency = row.policy, costs.efficiency[shape_class]
         tiles = p.batch_size * -(-m // policy.tile_m) * -(-n // policy.tile_n)
         steps = -(-p.k // form.depth)
         area = policy.tile_m * policy.tile_n / largest
         for splits in _splits(p, steps, tiles, target.compute_units):
             turns = -(-tiles * splits // target.compute_units)
             step = area / efficiency * form.work
-            time = turns * (step * -(-steps // splits) + costs.store * area + costs.fixed)
+            time = turns * (step * -(-steps // splits) + costs.store * area)
+            time += costs.fixed * (turns - 1)
             if splits > 1:
                 time += costs.meeting + costs.sum * area * (splits + turns)
-            if best is None or time < best[0]:
-                choice = GemmChoice(
-                    path=kernel if splits == 1 else f"{kernel}, split-k",
-                    policy=policy,
-                    splits=splits,
-                    transposed=transposed,
-                    shape_class=shape_class,
-                    origin=row.origin,
-                    why=f"{tiles * splits} tiles on {target.compute_units} compute units with "
-                    "matrix units: the least estimate; checked on the device before the first use",
-                    evidence=row.evidence,
-                )
-                best = time, choice
-    return None if best is None else best[1]
+            choice = GemmChoice(
+                path=kernel if splits == 1 else f"{kernel}, split-k",
+                policy=policy,
+                splits=splits,
+                transposed=transposed,
+                shape_class=shape_class,
+                origin=row.origin,
+                why=f"{tiles * splits} tiles on {target.compute_units} compute units with "
+                "matrix units: the least estimate; checked on the device before the first use",
+                evidence=row.evidence,
+            )
+            yield overlapped(time * costs.step, moving) + costs.start, choice
+
+
+@dataclass(frozen=True)
+class RepackCosts(Costs):
+    """What a first pass costs beside its traffic.
+
+    Attributes:
+        start: Seconds.
+    """
+
+    start: float
+
+
+def repack_seconds(nbytes: list[int], target: Target) -> float:
+    """Of first passes that move so many bytes each."""
+    device, costs = DeviceCosts.of("device", target), RepackCosts.of("repack", target)
+    return sum(costs.start + n / (device.bandwidth * target.compute_units) for n in nbytes)
 
 
 def fitting(

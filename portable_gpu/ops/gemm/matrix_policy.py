@@ -352,25 +352,22 @@ _MFMA_CLASSES = {
     "medium": (2, 2, 32, 64, 1),
     "small": (2, 2, 32, 32, 2),
 }
-#: Those kinds, and how much of the large tile's rate theirs reach (measured on one H200); of values
-#: in pieces, how much of the medium one's (`bf16x6` at 2048).
-WGMMA_CLASSES = {
-    "large": 1.0, "wide": 0.98, "broad": 1.02, "medium": 0.89, "small": 0.62, "tiny": 0.45,
-}  # fmt: skip
-_PIECES_CLASSES = {"medium": 1.0, "small": 0.86, "tiny": 0.9}
-MMA_CLASSES = {"large": 1.0, "medium": 0.95, "small": 0.58}
-#: The same, not measured: by the elements that a tile brings for each multiplication.
-MFMA_CLASSES = {"large": 1.0, "medium": 0.75, "small": 0.5}
+#: Those kinds.
+WGMMA_CLASSES = tuple(_CLASSES)
+MMA_CLASSES = tuple(_MMA_CLASSES)
+MFMA_CLASSES = tuple(_MFMA_CLASSES)
+#: Of values in pieces.
+_PIECES_CLASSES = ("medium", "small", "tiny")
 #: Of each main loop: how its policies are made, and the kinds of product that have their own.
-POLICIES: dict[str, tuple[type[MatrixPolicy], dict[str, float]]] = {
+POLICIES: dict[str, tuple[type[MatrixPolicy], tuple[str, ...]]] = {
     "wgmma": (WgmmaPolicy, WGMMA_CLASSES),
     "mma": (MmaPolicy, MMA_CLASSES),
     "mfma": (MfmaPolicy, MFMA_CLASSES),
 }
 
 
-def classes_of(kernel: str, parts: int) -> dict[str, float]:
-    """The kinds of product that have policies of their own on a main loop, and their rates.
+def classes_of(kernel: str, parts: int) -> tuple[str, ...]:
+    """The kinds of product that have policies of their own on a main loop.
 
     Args:
         kernel: The main loop.

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import pyopencl as cl
 
-from portable_gpu.codegen.specialization import specialize
+from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.gemm.operands import (
     BUFFER,
@@ -23,11 +23,13 @@ from portable_gpu.ops.gemm.operands import (
     parameters,
     scalar_type,
 )
-from portable_gpu.ops.gemm.problem import GemmProblem, Operand
+from portable_gpu.ops.gemm.problem import GemmProblem, Operand, multiply_adds
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.program import Launch
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
+from portable_gpu.tuning.costs import DeviceCosts, overlapped, stride_waste
 from portable_gpu.tuning.policy import Policy, Range
 from portable_gpu.tuning.table import Choice, TuningTable
 
@@ -189,6 +191,20 @@ class PackedChoice:
     origin: str = ""
     evidence: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
+    @property
+    def launches(self) -> int:
+        """Kernels of a slab: of packing, if anything is packed, and of tiles."""
+        return 1 if self.whole or not (self.a_packed or self.b_packed) else 2
+
+    @property
+    def way(self) -> str:
+        """``packed, transposed, B in place``."""
+        parts = ["whole" if self.whole else "packed"]
+        parts += ["transposed"] if self.swapped else []
+        parts += [] if self.a_packed else ["A in place"]
+        parts += [] if self.b_packed else ["B in place"]
+        return ", ".join(parts)
+
 
 def choose_packed(problem: GemmProblem, target: Target, table: TuningTable) -> PackedChoice:
     """The row of the table, the product's extents and its strides decide."""
@@ -216,6 +232,30 @@ def packed_choices(
             (False, True) if fits else (False,), a_ways, b_ways
         ):
             yield PackedChoice(policy, swapped, whole, a_packed, b_packed, row.origin, row.evidence)
+
+
+#: What a form takes that the rules of :func:`choose_packed` advise against, at least: a factor.
+_UNWANTED = 1.1
+
+
+def packed_estimates(
+    problem: GemmProblem, target: Target, table: TuningTable
+) -> Iterator[tuple[float, int, PackedChoice]]:
+    """Every choice with its seconds on the device, and its launches.
+
+    The rules, which were measured, say which form is best; what the others lose by is not known to
+    a per cent.
+    """
+    costs = DeviceCosts.of("device", target)
+    wanted = choose_packed(problem, target, table)
+    p, units = problem, target.compute_units
+    products = p.batch_size * p.m * p.n * p.k * multiply_adds(p.compute)
+    waste = max(stride_waste(min(abs(one.row), abs(one.col))) for one in (p.a, p.b))
+    computing = products / (costs.multiply_adds * units)
+    seconds = overlapped(computing, waste * p.moving(costs, units))
+    whole = costs.seconds(seconds, wanted.launches)
+    for choice in packed_choices(problem, target, table):
+        yield seconds if choice == wanted else _UNWANTED * whole, choice.launches, choice
 
 
 def _row(problem: GemmProblem, target: Target, table: TuningTable) -> Choice[PackedPolicy]:
@@ -271,6 +311,14 @@ class Form:
     b_packed: bool
     swapped: bool
 
+    @classmethod
+    def of(cls, core: GemmProblem, choice: PackedChoice) -> Form:
+        """The form of a choice, for a problem as it is computed."""
+        return cls(
+            mode(core.a.row, core.a.col), mode(core.b.col, core.b.row),
+            choice.a_packed, choice.b_packed, choice.swapped,
+        )  # fmt: skip
+
     def loads(self, problem: GemmProblem, policy: PackedPolicy) -> list[tuple[Element, int]]:
         """The vector loads of packing: element and width in components."""
         found: set[tuple[str, int]] = set()
@@ -309,6 +357,15 @@ def transposed(problem: GemmProblem) -> GemmProblem:
     )  # fmt: skip
 
 
+def specialization_of(problem: GemmProblem, choice: PackedChoice, target: Target) -> Specialization:
+    """The text of a choice, for a problem as it is asked for."""
+    core = transposed(problem) if choice.swapped else problem
+    name = "gemm/packed_whole" if choice.whole else "gemm/packed"
+    return specialize(
+        name, target, problem=core, policy=choice.policy, form=Form.of(core, choice), pieces=pieces
+    )
+
+
 @dataclass(frozen=True)
 class Slab:
     """One stretch of rows, columns and steps that is packed and multiplied at once."""
@@ -333,7 +390,7 @@ class Step:
     move_b: int
 
 
-class PackedGemm:
+class PackedGemm(Plan):
     """A product bound to an engine: built once, called from any thread.
 
     Workspace: at most :data:`WORKSPACE` bytes, or what one panel of each operand needs.
@@ -345,63 +402,46 @@ class PackedGemm:
         form: What the text of the kernels depends on.
     """
 
-    def __init__(
-        self, engine: Engine, problem: GemmProblem, choice: PackedChoice | None = None
-    ) -> None:
-        """Build the kernels of a choice, by :func:`choose_packed` unless it is given."""
-        if choice is None:
-            choice = choose_packed(problem, engine.target, engine.table)
+    def __init__(self, engine: Engine, problem: GemmProblem, choice: PackedChoice) -> None:
+        """Build the kernels of a choice."""
         self.problem, self.choice = problem, choice
+        self.flop, self.bytes = problem.flop, problem.bytes
         self._core = core = transposed(problem) if choice.swapped else problem
         self._units = engine.target.compute_units
         policy = choice.policy
         self._panels_a = -(-core.m // policy.item_m)
         self._panels_b = -(-core.n // policy.item_n)
         self._whole_bytes = whole_bytes(core, policy)
-        self.form = Form(
-            mode(core.a.row, core.a.col), mode(core.b.col, core.b.row),
-            choice.a_packed, choice.b_packed, choice.swapped,
-        )  # fmt: skip
+        self.form = Form.of(core, choice)
         self._once_a, self._once_b = not any(core.a.batch), not any(core.b.batch)
-        context = {
-            "problem": core, "policy": policy, "form": self.form, "pieces": pieces,
-        }  # fmt: skip
-        name = "gemm/packed_whole" if self.choice.whole else "gemm/packed"
-        self._programs, self._spec = engine.programs, specialize(name, engine.target, **context)
+        self._programs = engine.programs
+        self._spec = specialization_of(problem, choice, engine.target)
         if self.choice.whole:
             self._whole = self._bind_whole()
+            self.workspace_bytes = self._whole_items()[0] * self._whole_bytes
         else:
             self._block_up()
             self._steps = [step for slab in self._slabs for step in self._bind_slab(slab)]
+            self.workspace_bytes = self._bytes_a + self._bytes_b + self._bytes_sums
 
     def enqueue(
         self,
-        alpha: Any,
-        beta: Any,
         state: QueueState,
         buffers: Sequence[Any],
         offsets: tuple[int, ...],
+        scalars: tuple[Any, ...] = (),
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event | None:
-        """Enqueue the product; the event, if any, covers all of it: see :meth:`QueueState.event`.
-
-        Args:
-            alpha, beta: The factors.
-            state: The queue.
-            buffers, offsets: Of a, b, c and the epilogue's arrays; offsets in elements.
-            wait_for: Events to wait for.
-
-        Raises:
-            DeviceMemoryError: There is no room for the packed panels.
-        """
-        a, b, *out = buffers
-        at_a, at_b, *at_out = offsets
+        """See :meth:`Plan.enqueue`: of a, b, the epilogue's arrays and c, and by alpha and beta."""
+        a, b, *extras, c = buffers
+        at_a, at_b, *at_extras, at_c = offsets
+        out, at_out = (c, *extras), (at_c, *at_extras)
         if self.choice.swapped:
             a, b, at_a, at_b = b, a, at_b, at_a
         if self.choice.whole:
-            scratch = state.workspace(self._whole_items()[0] * self._whole_bytes)
+            scratch = state.workspace(self.workspace_bytes)
             return self._whole(
-                state, (scratch, a, b, *out), (alpha, beta, at_a, at_b, *at_out), wait_for
+                state, (scratch, a, b, *out), (*scalars, at_a, at_b, *at_out), wait_for
             )
         empty = state.empty_buffer
         packed = [
@@ -414,17 +454,10 @@ class PackedGemm:
             if step.packs:
                 event = step.launch(state, (*packed[:2], a, b), at, wait_for)
             else:
-                scalars = (alpha, beta, *at, *at_out)
-                event = step.launch(state, (*packed, a, b, *out), scalars, wait_for)
+                values = (*scalars, *at, *at_out)
+                event = step.launch(state, (*packed, a, b, *out), values, wait_for)
             wait_for = state.after(event)
         return event
-
-    @property
-    def workspace_bytes(self) -> int:
-        """Scratch that one call takes."""
-        if self.choice.whole:
-            return self._whole_items()[0] * self._whole_bytes
-        return self._bytes_a + self._bytes_b + self._bytes_sums
 
     # -- choices
 

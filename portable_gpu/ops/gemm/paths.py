@@ -1,88 +1,37 @@
-"""The paths of a product, and which one a target takes."""
+"""Products with no device at hand: the kernels that each builds by default, and explanations."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import gcd
 from typing import Any
 
 import numpy as np
-import pyopencl as cl
 
 from portable_gpu.arguments import of_kind, one_of, whole
-from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import PRECISIONS, check_precision, element
-from portable_gpu.errors import ArgumentError, BuildError, DTypeError
-from portable_gpu.ops.explain import Explanation
-from portable_gpu.ops.gemm import matrix, skinny_mma
+from portable_gpu.errors import ArgumentError, DTypeError
+from portable_gpu.ops.explain import Explanation, explanation
+from portable_gpu.ops.gemm import matrix, packed, skinny_mma
 from portable_gpu.ops.gemm.binding import compute_element
-from portable_gpu.ops.gemm.choice import GemmChoice, choose
-from portable_gpu.ops.gemm.matrix import MatrixGemm
-from portable_gpu.ops.gemm.matrix_check import works, works_in_pairs, works_on_few_columns
-from portable_gpu.ops.gemm.matrix_choice import choose_matrix, fitting
+from portable_gpu.ops.gemm.candidates import candidates
+from portable_gpu.ops.gemm.choice import GemmChoice
+from portable_gpu.ops.gemm.matrix_choice import fitting
 from portable_gpu.ops.gemm.matrix_format import format_of
 from portable_gpu.ops.gemm.matrix_policy import WgmmaPolicy
-from portable_gpu.ops.gemm.packed import (
-    Form,
-    PackedGemm,
-    PackedPolicy,
-    choose_packed,
-    mode,
-    pieces,
-    shape_class,
-)
-from portable_gpu.ops.gemm.path import GemmPath
+from portable_gpu.ops.gemm.packed import PackedChoice, PackedPolicy
 from portable_gpu.ops.gemm.policy import SHAPE_CLASSES, GemmPolicy, value_bytes
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
-from portable_gpu.ops.gemm.simt import SimtGemm, specialization_of
-from portable_gpu.ops.gemm.skinny import (
-    MOST_VECTORS,
-    SkinnyGemm,
-    as_gemv,
-    is_better_tiled,
-    is_skinny,
-    upright,
-)
+from portable_gpu.ops.gemm.simt import specialization_of
+from portable_gpu.ops.gemm.skinny import MOST_VECTORS, as_gemv
 from portable_gpu.ops.gemm.tiles import takes_pairs
 from portable_gpu.ops.gemv import plan as gemv
 from portable_gpu.ops.gemv.problem import TRANSPOSES
-from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import Shape
 from portable_gpu.targets import Target
-from portable_gpu.tuning.policy import Policy
 from portable_gpu.tuning.table import TuningTable
-
-
-def make_path(engine: Engine, problem: GemmProblem) -> GemmPath:
-    """The path of ``problem`` on the engine's device: the first that applies and works."""
-    few = upright(problem)
-    if skinny_mma.takes(few, engine.target) and works_on_few_columns(engine, few):
-        return SkinnyGemm.by_matrix_units(engine, problem)
-    if is_skinny(problem, engine.target) and not is_better_tiled(problem, engine.target):
-        return SkinnyGemm.by_gemv(engine, problem)
-    if engine.target.is_cpu:
-        return PackedGemm(engine, problem)
-    for choice in _by_matrix_units(problem, engine):
-        policy = choice.policy
-        if works(engine, problem, isinstance(policy, WgmmaPolicy) and policy.bulk):
-            try:
-                return MatrixGemm(engine, problem, choice)
-            except (BuildError, cl.Error) as error:
-                warnings.warn(f"{choice.path} by {policy} is not used: {error}", stacklevel=2)
-    pairs = takes_pairs(problem, engine.target) and works_in_pairs(engine, problem)
-    return SimtGemm(engine, problem, pairs=pairs)
-
-
-def _by_matrix_units(problem: GemmProblem, engine: Engine) -> Iterator[GemmChoice]:
-    """The choice of matrix units, and what serves if the copy engine does not work as it should."""
-    choice = choose_matrix(problem, engine.target, engine.table)
-    if choice is None:
-        return
-    yield choice
-    if isinstance(choice.policy, WgmmaPolicy) and choice.policy.bulk:
-        yield replace(choice, policy=replace(choice.policy, bulk=False))
 
 
 def explain(
@@ -128,7 +77,7 @@ def explain(
     problem = replace(problem, precision=check_precision(precision))
     stack = "".join(f"{extent} x " for extent in batch)
     named = f"{operation} of {stack}({m} x {k} by {k} x {n}) {dtype} on {target.facts.name}"
-    said = _explanation(named, problem, target, table)
+    said = explanation(named, candidates(problem, target, table), target)
     if precision == "ieee":
         return said
     return replace(said, why=f"{said.why}{_unused_precision(problem, target, said.path)}")
@@ -147,61 +96,6 @@ def _unused_precision(problem: GemmProblem, target: Target, path: str) -> str:
     else:
         return ""
     return f"; precision {problem.precision} changes nothing here, for {reason}"
-
-
-def _explanation(
-    named: str, problem: GemmProblem, target: Target, table: TuningTable
-) -> Explanation:
-    """The same of any problem; ``named`` is what the explanation calls it."""
-    few = upright(problem)
-    if skinny_mma.takes(few, target):
-        return skinny_mma.explain_problem(named, few, target, table)
-    if is_skinny(problem, target) and not is_better_tiled(problem, target):
-        return gemv.explain_problem(named, as_gemv(few), target, table)
-    choice = choose_matrix(problem, target, table) or choose(problem, target, table)
-    policy: Policy | None = choice.policy
-    path, origin, why, evidence = choice.path, choice.origin, choice.why, choice.evidence
-    kernels = _KERNELS.get(path, ())
-    details: dict[str, Any] = {}
-    if choice.path == "packed":
-        packed = choose_packed(problem, target, table)
-        policy, origin, evidence = packed.policy, packed.origin, packed.evidence
-        details = {"shape class": shape_class(problem), "transposed": packed.swapped}
-        if packed.whole:
-            path, kernels = "packed, whole", _KERNELS["packed, whole"]
-            why += "; each product is small enough for one work-item"
-    elif choice.policy is not None:
-        if not isinstance(choice.policy, GemmPolicy):
-            texts = matrix.specializations_of(problem, choice, target)
-            kernels = tuple(dict.fromkeys(spec.name for spec in texts))
-        details = {
-            "shape class": choice.shape_class,
-            "splits of k": choice.splits,
-            "transposed": choice.transposed,
-            "group size": choice.policy.group_size,
-            "local memory": choice.policy.local_bytes(problem.compute),
-        }
-        if isinstance(choice.policy, GemmPolicy) and takes_pairs(problem, target):
-            details["steps of k an instruction"] = 2
-    return Explanation(
-        operation=named,
-        path=path,
-        kernels=kernels,
-        policy=policy.to_dict() if policy else {},
-        origin=origin,
-        why=why,
-        details={**details, "flop": problem.flop, "bytes": problem.bytes},
-        evidence=evidence,
-    )
-
-
-_KERNELS: dict[str, tuple[str, ...]] = {
-    "packed": ("gemm/packed",),
-    "packed, whole": ("gemm/packed_whole",),
-    "direct": ("gemm/direct",),
-    "tiled": ("gemm/gemm",),
-    "split-k": ("gemm/gemm",),
-}
 
 
 def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization]:
@@ -264,15 +158,9 @@ def _matrix_specializations(
 
 
 def _packed(problem: GemmProblem, target: Target) -> list[Specialization]:
-    a, b = problem.a, problem.b
-    context = {
-        "problem": problem,
-        "policy": PackedPolicy.default(target, problem.compute),
-        "form": Form(mode(a.row, a.col), mode(b.col, b.row), True, True, swapped=False),
-        "pieces": pieces,
-    }
-    names = ("gemm/packed", "gemm/packed_whole")
-    return [specialize(name, target, **context) for name in names]
+    policy = PackedPolicy.default(target, problem.compute)
+    choices = [PackedChoice(policy, False, whole, True, True) for whole in (False, True)]
+    return [packed.specialization_of(problem, choice, target) for choice in choices]
 
 
 def contiguous(

@@ -205,15 +205,8 @@ class GemmPolicy(Policy):
         }
 
 
-#: The kinds of product that have policies of their own, and how much of the device's peak their
-#: tiles reach by comparison (a smaller tile loads more per multiplication).
-SHAPE_CLASSES: dict[str, float] = {
-    "large": 1.0,
-    "wide": 0.888,
-    "medium": 0.871,
-    "small": 0.732,
-    "flat": 0.397,
-}
+#: The kinds of product that have policies of their own, by the size of their tiles.
+SHAPE_CLASSES = ("large", "wide", "medium", "small", "flat")
 
 
 def value_bytes(elem: Element) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from portable_gpu.codegen.epilogue import Stage
 from portable_gpu.dtypes import Element
+from portable_gpu.tuning.costs import DeviceCosts
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class GemmProblem:
             columns, also where the problem is transposed.
         precision: Of the products and sums: ``ieee``, or a split that is at least as coarse.
         transposed: Whether this is the transpose of what was asked for: its rows are C's columns.
+        aligned: Whether buffers start at multiples of 16 bytes, which ``aligned_bytes`` rests on.
     """
 
     m: int
@@ -66,6 +68,7 @@ class GemmProblem:
     extras: tuple[Operand, ...] = ()
     precision: str = "ieee"
     transposed: bool = False
+    aligned: bool = True
 
     def transpose(self) -> GemmProblem:
         """The same result as ``C' = B' A'``: exchanges the roles of rows and columns."""
@@ -101,6 +104,22 @@ class GemmProblem:
         once = self.m * self.k * self.a.elem.itemsize + self.k * self.n * self.b.elem.itemsize
         c = self.m * self.n * self.c.elem.itemsize * (2 if self.reads_c else 1)
         return self.batch_size * (once + c)
+
+    def moving(self, costs: DeviceCosts, units: int, stores: float = 1.0) -> float:
+        """Seconds in which every matrix is moved once, estimated.
+
+        Args:
+            costs, units: Of the device, and its compute units.
+            stores: How many times as long C's elements take to write as others to read.
+        """
+        written = self.batch_size * self.m * self.n * self.c.elem.itemsize
+        return (self.bytes + (stores - 1) * written) / (costs.bandwidth * units)
+
+
+def multiply_adds(compute: Element) -> int:
+    """What the product of two elements counts, in multiply-adds of float32."""
+    wide = compute.itemsize // compute.components > 4
+    return (4 if compute.complex else 1) * (2 if wide else 1)
 
 
 def step(stride: int, extent: int) -> float:

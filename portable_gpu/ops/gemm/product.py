@@ -1,11 +1,10 @@
-"""A product whose arguments are checked, and how it is bound to a queue and a path."""
+"""A product whose arguments are checked, and how it is bound to a queue and a plan."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from numbers import Number
 from typing import Any
 
@@ -17,9 +16,9 @@ from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.dtypes import Element, is_float16_like
 from portable_gpu.errors import DTypeError
 from portable_gpu.ops.gemm.binding import bind, compute_element
-from portable_gpu.ops.gemm.path import GemmPath
-from portable_gpu.ops.gemm.paths import make_path
+from portable_gpu.ops.gemm.candidates import make_plan
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.views import Call, Shape, View, as_array, check_no_overlap
 
 
@@ -54,13 +53,15 @@ class Bound:
 
     Attributes:
         call: The queue, and the result.
-        views: Of A, B, C and the epilogue's arrays.
-        enqueue: Enqueues it; ``None`` where C has no elements.
+        views: Of A, B, the epilogue's arrays and C.
+        plan: What computes it; ``None`` where C has no elements.
+        scalars: What the plan takes besides.
     """
 
     call: Call
     views: tuple[View, ...]
-    enqueue: Any
+    plan: Plan | None
+    scalars: tuple[Any, Any]
 
 
 def bind_product(
@@ -69,7 +70,7 @@ def bind_product(
     queue: cl.CommandQueue | None,
     wait_for: Sequence[cl.Event] | None,
 ) -> Bound:
-    """Find the queue, make views of the arrays, and find or build the path."""
+    """Find the queue, make views of the arrays, and find or build the plan."""
     arrays = [as_array(x, "an array of the epilogue") for x in p.epilogue.arrays]
     if p.out is not None:
         inputs = [(p.a, "a"), (p.b, "b"), *((x, "epilogue") for x in arrays)]
@@ -80,24 +81,27 @@ def bind_product(
     va, vb = call.input(p.a, "a"), call.input(p.b, "b")
     extras = [call.input(x, "epilogue") for x in arrays]
     vc = call.output(p.shape, p.dtype, p.out, p.out_name, read=p.beta != 0)
-    views = (va, vb, vc, *extras)
+    views = (va, vb, *extras, vc)
     precision = p.precision or call.engine.precision
     key = (
         "gemm", precision, p.trans_a, p.trans_b, p.alpha == 0, p.beta == 0, p.epilogue.stages,
         *((v.dtype, v.shape, v.strides, v.alignment) for v in views),
     )  # fmt: skip
-    path = call.engine.plan(key, lambda: _path(call.engine, p, views, precision))
-    return Bound(call, views, None if path is None else partial(path.enqueue, p.alpha, p.beta))
+    plan = None
+    if vc.size:
+        plan = call.engine.plan(key, lambda: _plan(call.engine, p, views, precision))
+    return Bound(call, views, plan, (p.alpha, p.beta))
 
 
-def _path(engine: Engine, p: Product, views: tuple[View, ...], precision: str) -> GemmPath | None:
-    """The path of a product of views; ``None`` where C is empty."""
-    a, b, c, *extras = views
+def _plan(engine: Engine, p: Product, views: tuple[View, ...], precision: str) -> Plan:
+    """The plan of a product of views, whose C has elements."""
+    a, b, *extras, c = views
     problem = bind(
         engine.target, a, b, c, trans_a=p.trans_a, trans_b=p.trans_b, stages=p.epilogue.stages,
         extras=extras, multiplies=p.alpha != 0, reads_c=p.beta != 0,
     )  # fmt: skip
-    return make_path(engine, replace(problem, precision=precision)) if c.size else None
+    aligned = not engine.maps_host_memory
+    return make_plan(engine, replace(problem, precision=precision, aligned=aligned))
 
 
 def out_dtype(dtype: np.dtype[Any], out: Any) -> np.dtype[Any]:

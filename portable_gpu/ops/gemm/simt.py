@@ -8,7 +8,7 @@ from typing import Any
 import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization, specialize
-from portable_gpu.ops.gemm.choice import WORKSPACE, GemmChoice, choose, split_length
+from portable_gpu.ops.gemm.choice import WORKSPACE, GemmChoice, split_length
 from portable_gpu.ops.gemm.operands import (
     BUFFER,
     INT,
@@ -22,6 +22,7 @@ from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.ops.gemm.split_k import SplitSpace
 from portable_gpu.ops.gemm.tiles import Panel, group_stagger, panel, register_tile
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.program import Launch
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
@@ -30,7 +31,7 @@ _GRID = 65535  # the extent that every device takes in the second and third dime
 _ELEMENTS = 1 << 30  # work-items of one launch of the kernels that run one per element
 
 
-class SimtGemm:
+class SimtGemm(Plan):
     """A product bound to shapes and strides, ready to launch.
 
     Attributes:
@@ -43,31 +44,28 @@ class SimtGemm:
         self,
         engine: Engine,
         problem: GemmProblem,
-        choice: GemmChoice | None = None,
+        choice: GemmChoice,
         pairs: bool = False,
     ) -> None:
-        """Choose a path, and build its kernel.
+        """Build the kernel of a choice.
 
         Args:
             engine: Whose device.
             problem: What is computed.
-            choice: How; by least estimated time without it.
+            choice: How.
             pairs: Whether tiles are to take two steps of k in one instruction.
 
         Raises:
             PolicyError: The given choice's policy does not fit the device.
         """
-        if choice is None:
-            choice = choose(problem, engine.target, engine.table)
         choice = choice.fit(problem.k)
         if choice.transposed:
             problem = problem.transpose()
         self.problem = problem
         self.choice = choice
         self.pairs = pairs
-        self._spec = specialization_of(
-            problem, choice, engine.target, aligned=not engine.maps_host_memory, pairs=pairs
-        )
+        self.flop, self.bytes = problem.flop, problem.bytes
+        self._spec = specialization_of(problem, choice, engine.target, pairs=pairs)
         self._ab = [*parameters(problem.a), *parameters(problem.b)]
         scalar = scalar_type(problem)
         self._out = parameters(problem.c)
@@ -85,29 +83,18 @@ class SimtGemm:
 
     def enqueue(
         self,
-        alpha: Any,
-        beta: Any,
         state: QueueState,
         buffers: Sequence[Any],
         offsets: tuple[int, ...],
+        scalars: tuple[Any, ...] = (),
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event | None:
-        """Enqueue the product; the event, if any, covers all of it: see :meth:`QueueState.event`.
-
-        Args:
-            alpha, beta: The factors.
-            state: The queue.
-            buffers, offsets: Of a, b, c and the epilogue's arrays; offsets in elements.
-            wait_for: Events to wait for.
-
-        Raises:
-            DeviceMemoryError: There is no room for the partial sums of a split k.
-        """
-        a, b, *out = buffers
-        at_a, at_b, *at_out = offsets
+        """See :meth:`Plan.enqueue`: of a, b, the epilogue's arrays and c, and by alpha and beta."""
+        a, b, *extras, c = buffers
+        at_a, at_b, *at_extras, at_c = offsets
         if self.choice.transposed:
             a, b, at_a, at_b = b, a, at_b, at_a
-        buffers, scalars = (a, b, *out), (at_a, at_b, *at_out, alpha, beta)
+        buffers, scalars = (a, b, c, *extras), (at_a, at_b, at_c, *at_extras, *scalars)
         if self._space is not None:
             buffers = (*self._space.allocate(state), *buffers)
         event = None
@@ -144,6 +131,7 @@ class SimtGemm:
             one = SplitSpace.of(cut, choice.splits, area, p.compute)
             chunk = max(1, min(chunk, WORKSPACE // one.nbytes))
             self._space = SplitSpace.of(chunk * cut, choice.splits, area, p.compute)
+            self.workspace_bytes = self._space.nbytes
             units += cut * (choice.splits - 1)
             length = split_length(p.k, choice.splits, policy.tile_k)
             split = [(LONG, length), (INT, choice.whole), (INT, choice.splits), BUFFER, BUFFER]
@@ -164,7 +152,6 @@ def specialization_of(
     problem: GemmProblem,
     choice: GemmChoice,
     target: Target,
-    aligned: bool = True,
     pairs: bool = False,
 ) -> Specialization:
     """The text of a chosen path, for a problem that is already the way round it is computed.
@@ -173,7 +160,6 @@ def specialization_of(
         problem: What is computed.
         choice: How.
         target: For what device.
-        aligned: Whether vectors in memory are known to be aligned to their size.
         pairs: Whether tiles take two steps of k in one instruction.
 
     Raises:
@@ -185,6 +171,7 @@ def specialization_of(
         return specialize("gemm/direct", target, problem=problem, group_size=group)
     assert isinstance(policy, GemmPolicy)
     policy.check(target, problem.compute)
+    aligned = problem.aligned
     a = panel(problem, policy, "a", aligned, pairs)
     b = panel(problem, policy, "b", aligned, pairs)
     tile = register_tile(policy, problem.compute, pairs)

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pyopencl as cl
 
-from portable_gpu.ops.gemm.path import GemmPath
+from portable_gpu.ops.candidate import Candidate
+from portable_gpu.ops.gemm import skinny_mma
+from portable_gpu.ops.gemm.matrix_check import works_on_few_columns
 from portable_gpu.ops.gemm.problem import GemmProblem
-from portable_gpu.ops.gemm.skinny_mma import SkinnyMma
-from portable_gpu.ops.gemv.plan import GemvPlan
+from portable_gpu.ops.gemv import plan as gemv
 from portable_gpu.ops.gemv.problem import GemvProblem
-from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
+from portable_gpu.tuning.table import TuningTable
 
 #: The most rows, or columns, of C on a GPU: a work-item has registers for the sums of so many.
 MOST_VECTORS = 8
+# What vectors that lie apart cost, of the time, on an H200: 8 x 7784 x 2979 TT, whose vectors the
+# nearest cache does not hold; and 3 x 583 x 2042 NT, whose it does.
+_APART, _APART_IN_CACHE, _CACHE = 10.0, 2.0, 64 << 10
 
 
 def upright(problem: GemmProblem) -> GemmProblem:
@@ -43,26 +50,11 @@ def is_skinny(problem: GemmProblem, target: Target) -> bool:
     )
 
 
-def is_better_tiled(problem: GemmProblem, target: Target) -> bool:
-    """Whether tiles are better for a product that :func:`is_skinny`, on a GPU.
-
-    Where several vectors lie interleaved beside rows along k, lanes would each pick their elements
-    out of another line: 8 x 7784 x 2979 TT took ten times as long on an H200.
-    """
-    few = as_gemv(upright(problem)).forwards()
-    return not target.is_cpu and few.vectors > 2 and few.by_rows and abs(few.x_step) != 1
-
-
-def as_gemv(problem: GemmProblem, aligned: bool = True) -> GemvProblem:
-    """A skinny product of at least as many rows as columns: C's columns are the vectors.
-
-    Args:
-        problem: The product.
-        aligned: Whether buffers start at multiples of 16 bytes.
-    """
+def as_gemv(problem: GemmProblem) -> GemvProblem:
+    """A skinny product of at least as many rows as columns: C's columns are the vectors."""
     p = problem
     a_aligned, x_aligned = (
-        operand.aligned_bytes if aligned else operand.elem.itemsize for operand in (p.a, p.b)
+        operand.aligned_bytes if p.aligned else operand.elem.itemsize for operand in (p.a, p.b)
     )
     return GemvProblem(
         p.a.elem, p.m, p.k, p.a.row, p.a.col, p.b.row, p.c.row, p.a.conj, a_aligned, x_aligned,
@@ -70,42 +62,53 @@ def as_gemv(problem: GemmProblem, aligned: bool = True) -> GemvProblem:
     )  # fmt: skip
 
 
-class SkinnyGemm:
-    """One launch that reads the large operand once.
+def candidates(problem: GemmProblem, target: Target, table: TuningTable) -> Iterator[Candidate]:
+    """The ways of one launch that read the large operand once, where it lies."""
+    few, exchanged = upright(problem), problem.n > problem.m
+    if skinny_mma.takes(few, target):
+        yield _exchanging(
+            skinny_mma.candidate(few, target, table), exchanged,
+            works=partial(works_on_few_columns, problem=few),
+        )  # fmt: skip
+    if is_skinny(problem, target):
+        vectors = as_gemv(few).forwards()
+        slowdown = _slowdown(vectors, target)
+        for one in gemv.candidates(vectors, target, table):
+            yield _exchanging(replace(one, device=one.device * slowdown), exchanged)
 
-    Attributes:
-        by_units: Whether matrix units multiply.
+
+def _slowdown(few: GemvProblem, target: Target) -> float:
+    """Where several vectors lie interleaved beside rows along k, on a GPU.
+
+    Lanes then each pick their elements out of another line.
     """
+    if target.is_cpu or few.vectors <= 2 or not few.by_rows or abs(few.x_step) == 1:
+        return 1.0
+    return _APART if few.vectors * few.n * few.elem.itemsize > _CACHE else _APART_IN_CACHE
 
-    def __init__(self, few: GemmPath, exchanged: bool) -> None:
-        """A product; ``exchanged`` says whether ``few`` computes its transpose."""
-        self._few = few
-        self._exchanged = exchanged
-        self.by_units = isinstance(few, SkinnyMma)
 
-    @classmethod
-    def by_gemv(cls, engine: Engine, problem: GemmProblem) -> SkinnyGemm:
-        """A product that :func:`is_skinny`, as a gemv of several vectors."""
-        few = as_gemv(upright(problem), not engine.maps_host_memory)
-        return cls(GemvPlan(engine, few), problem.n > problem.m)
+def _exchanging(one: Candidate, exchanged: bool, **fields: Any) -> Candidate:
+    if not exchanged:
+        return replace(one, **fields)
+    return replace(one, bind=lambda engine: Exchanged(one.bind(engine)), **fields)
 
-    @classmethod
-    def by_matrix_units(cls, engine: Engine, problem: GemmProblem) -> SkinnyGemm:
-        """A product whose upright form :func:`skinny_mma.takes`."""
-        return cls(SkinnyMma(engine, upright(problem)), problem.n > problem.m)
+
+class Exchanged(Plan):
+    """A product by a plan of its transpose: A and B change places."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.flop, self.bytes, self.workspace_bytes = plan.flop, plan.bytes, plan.workspace_bytes
 
     def enqueue(
         self,
-        alpha: Any,
-        beta: Any,
         state: QueueState,
         buffers: Sequence[Any],
         offsets: tuple[int, ...],
+        scalars: tuple[Any, ...] = (),
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event | None:
-        """Enqueue the product; arguments as for the other paths."""
-        if self._exchanged:
-            a, b, c = buffers
-            at_a, at_b, at_c = offsets
-            buffers, offsets = (b, a, c), (at_b, at_a, at_c)
-        return self._few.enqueue(alpha, beta, state, buffers, offsets, wait_for)
+        """See :meth:`Plan.enqueue`: of a, b and c, and by alpha and beta."""
+        a, b, c = buffers
+        at_a, at_b, at_c = offsets
+        return self.plan.enqueue(state, (b, a, c), (at_b, at_a, at_c), scalars, wait_for)

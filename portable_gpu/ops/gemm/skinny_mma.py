@@ -12,12 +12,14 @@ import pyopencl as cl
 from portable_gpu.codegen.operators import sum_accumulator
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
-from portable_gpu.ops.explain import Explanation
+from portable_gpu.ops.candidate import Candidate
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.program import BUFFER, INT, LONG, UINT
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
+from portable_gpu.tuning.costs import Costs, DeviceCosts
 from portable_gpu.tuning.policy import Policy, Range
 from portable_gpu.tuning.table import Choice, TuningTable
 
@@ -104,6 +106,17 @@ class SkinnyRoute:
     across: bool
 
 
+@dataclass(frozen=True)
+class FewColumnsCosts(Costs):
+    """What the path costs beside its traffic.
+
+    Attributes:
+        start: Seconds.
+    """
+
+    start: float
+
+
 def takes(problem: GemmProblem, target: Target) -> bool:
     """Whether the path takes an upright product (at least as many rows as columns)."""
     p, a = problem, problem.a
@@ -172,19 +185,22 @@ def choose(problem: GemmProblem, target: Target, table: TuningTable) -> SkinnyRo
     return SkinnyRoute(spec, row, blocks, parts, part_size, partial, across)
 
 
-def explain_problem(
-    operation: str, problem: GemmProblem, target: Target, table: TuningTable
-) -> Explanation:
-    """Which policy an upright product takes; ``operation`` is what the explanation calls it."""
+def candidate(problem: GemmProblem, target: Target, table: TuningTable) -> Candidate:
+    """The way of an upright product that the path :func:`takes`."""
     route = choose(problem, target, table)
     p, policy = problem, route.policy.policy
-    return Explanation(
-        operation=operation,
+    bandwidth = DeviceCosts.of("device", target).bandwidth * target.compute_units
+    return Candidate(
         path="skinny",
-        kernels=("gemm/skinny",),
-        policy=policy.to_dict(),
-        origin=route.policy.origin,
+        way="skinny",
+        kind="skinny",
+        device=p.bytes / bandwidth + FewColumnsCosts.of("few columns", target).start,
+        launches=1,
         why=f"{p.n} column(s) for matrix instructions of warps, which read A as it lies",
+        texts=lambda: [route.spec],
+        bind=lambda engine: SkinnyMma(engine, p, route),
+        policy=policy,
+        origin=route.policy.origin,
         details={
             "group size": policy.group_size,
             "blocks": route.blocks,
@@ -196,13 +212,14 @@ def explain_problem(
     )
 
 
-class SkinnyMma:
+class SkinnyMma(Plan):
     """One launch that reads the large operand once."""
 
-    def __init__(self, engine: Engine, problem: GemmProblem) -> None:
+    def __init__(self, engine: Engine, problem: GemmProblem, route: SkinnyRoute) -> None:
         """Build the kernel of an upright product that the path :func:`takes`."""
-        p, route = problem, choose(problem, engine.target, engine.table)
+        p = problem
         self._route = route
+        self.flop, self.bytes, self.workspace_bytes = p.flop, p.bytes, route.partial_bytes
         parameters: list[Any] = [
             BUFFER, LONG, (LONG, p.a.col if route.across else p.a.row),
             BUFFER, LONG, (LONG, p.b.row), (LONG, p.b.col),
@@ -219,15 +236,14 @@ class SkinnyMma:
 
     def enqueue(
         self,
-        alpha: Any,
-        beta: Any,
         state: QueueState,
         buffers: Sequence[Any],
         offsets: tuple[int, ...],
+        scalars: tuple[Any, ...] = (),
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event | None:
-        """Enqueue the product; arguments as for the other paths."""
-        route = self._route
+        """See :meth:`Plan.enqueue`: of a, b and c, and by alpha and beta."""
+        route, (alpha, beta) = self._route, scalars
         scalars = (*offsets, self._k if alpha else 0, alpha, beta, 1 if beta else 0)
         if route.parts > 1:
             counters, partial = state.fold_space(route.blocks, route.partial_bytes)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from numbers import Number
 from typing import Any
 
@@ -14,11 +13,13 @@ import pyopencl.array as cla
 from portable_gpu.arguments import one_of, shown
 from portable_gpu.dtypes import Element, element
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
-from portable_gpu.ops.gemv.plan import GemvPlan
+from portable_gpu.ops.candidate import bind_best
+from portable_gpu.ops.gemv.plan import candidates, require_fp64
 from portable_gpu.ops.gemv.problem import TRANSPOSES, GemvProblem
 from portable_gpu.ops.reduce.run import converted
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.place import events_of
+from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.repeat import NUMBERS, again, remember
 from portable_gpu.runtime.views import AnyArray, Call, as_array, check_no_overlap
 
@@ -114,10 +115,9 @@ def gemv(
         ("gemv", elem.name, m, n, strides, trans, aligned_a, aligned_x),
         lambda: _plan(call.engine, elem, m, n, trans, strides, aligned_a, aligned_x),
     )
-    enqueue = partial(plan.enqueue, alpha if n else 0, beta)
-    views = view_a, view_x, view_y
-    result = call.run(enqueue, views)
-    remember(key, given, call, views, enqueue, y)
+    scalars, views = (alpha if n else 0, beta), (view_a, view_x, view_y)
+    result = call.run(plan, views, scalars)
+    remember(key, given, call, views, plan, scalars, y)
     return result
 
 
@@ -130,14 +130,15 @@ def _plan(
     strides: tuple[tuple[int, ...], int, int],
     aligned_a: int,
     aligned_x: int,
-) -> GemvPlan:
+) -> Plan:
     (first, second), x_step, y_step = strides
     a_out, a_sum = (first, second) if trans == "N" else (second, first)
     conj = trans == "C" and elem.complex
     problem = GemvProblem(
         elem, m, n, a_out, a_sum, x_step, y_step, conj, aligned_a, aligned_x
     )  # fmt: skip
-    return GemvPlan(engine, problem)
+    require_fp64(engine.target, problem)
+    return bind_best(engine, candidates(problem, engine.target, engine.table))
 
 
 def _common(a: np.dtype[Any], x: np.dtype[Any]) -> np.dtype[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,16 @@ from portable_gpu.arguments import one_of
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.errors import ArgumentError, DTypeError, UnsupportedError
-from portable_gpu.ops.explain import Explanation
+from portable_gpu.ops.candidate import Candidate, best_of
+from portable_gpu.ops.explain import Explanation, explanation
 from portable_gpu.ops.gemv.problem import TRANSPOSES, GemvProblem
-from portable_gpu.ops.gemv.route import Route, choose
+from portable_gpu.ops.gemv.route import Route, routes
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.program import BUFFER, INT, LONG, UINT
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
+from portable_gpu.tuning.costs import Costs, DeviceCosts
 from portable_gpu.tuning.table import TuningTable
 
 _SCALARS: dict[str, Any] = {
@@ -31,31 +35,24 @@ _SCALARS: dict[str, Any] = {
 }
 
 
-class GemvPlan:
+class GemvPlan(Plan):
     """``y = alpha * A x + beta * y`` for one problem.
 
     Attributes:
         route: The kernel, and how its work is dealt out.
-        flop, bytes: The least that the product costs.
     """
 
-    def __init__(self, engine: Engine, problem: GemvProblem) -> None:
-        """Build the kernel.
+    def __init__(self, engine: Engine, problem: GemvProblem, route: Route) -> None:
+        """Build the kernel of a route of a problem that runs forwards.
 
         Raises:
-            UnsupportedError: Double precision is needed and the device has none.
             BuildError: The driver refused the kernel.
         """
         target = engine.target
-        if problem.elem.needs_fp64 and not target.fp64:
-            raise UnsupportedError(
-                f"gemv in {dtype_of(problem.elem.name)} needs cl_khr_fp64, which "
-                f"{target.facts.name} lacks; convert the arrays to a smaller dtype"
-            )
-        p = problem.forwards()
+        p = problem
         self.flop, self.bytes = p.flop, p.bytes
-        self.route: Route = choose(p, target, engine.table)
-        route = self.route
+        self.route = route
+        self.workspace_bytes = route.partial_bytes
         scalar = _SCALARS[p.real if p.elem.components == 1 else f"{p.real}2"]
         parameters = [
             BUFFER, LONG, (LONG, p.a_out), (LONG, p.a_sum), BUFFER, LONG, (LONG, p.x_step),
@@ -79,22 +76,14 @@ class GemvPlan:
 
     def enqueue(
         self,
-        alpha: Any,
-        beta: Any,
         state: QueueState,
         buffers: Sequence[Any],
         offsets: tuple[int, ...],
+        scalars: tuple[Any, ...] = (),
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event | None:
-        """Enqueue the product; returns the event of its end, if any: see :meth:`QueueState.event`.
-
-        Args:
-            alpha, beta: The factors; ``alpha == 0`` reads neither a nor x.
-            state: The queue.
-            buffers, offsets: Of a, of x and of y; offsets in elements.
-            wait_for: Events to wait for.
-        """
-        (a, x, y), (move_a, move_x, move_y) = offsets, self._shifts
+        """See :meth:`Plan.enqueue`: of a, x and y, and by alpha (0: neither is read) and beta."""
+        (a, x, y), (move_a, move_x, move_y), (alpha, beta) = offsets, self._shifts, scalars
         scalars = (
             a + move_a, x + move_x, y + move_y,
             self._n if alpha else 0, alpha, beta, 1 if beta else 0,
@@ -104,6 +93,15 @@ class GemvPlan:
             counters, partial = state.fold_space(route.blocks, route.partial_bytes)
             buffers = (*buffers, partial, counters)
         return self._launch(state, buffers, scalars, wait_for)
+
+
+def require_fp64(target: Target, problem: GemvProblem) -> None:
+    """Raise UnsupportedError where double precision is needed and absent."""
+    if problem.elem.needs_fp64 and not target.fp64:
+        raise UnsupportedError(
+            f"gemv in {dtype_of(problem.elem.name)} needs cl_khr_fp64, which "
+            f"{target.facts.name} lacks; convert the arrays to a smaller dtype"
+        )
 
 
 def explain(
@@ -130,34 +128,57 @@ def explain(
         raise DTypeError(f"{operation} takes no bool; convert it, for instance to int32")
     m, n = sizes
     named = f"{operation} of {m} x {n} ({trans}) {dtype} on {target.facts.name}"
-    return explain_problem(named, _contiguous(m, n, np.dtype(dtype), trans), target, table)
+    problem = _contiguous(m, n, np.dtype(dtype), trans)
+    return explanation(named, candidates(problem, target, table), target)
 
 
-def explain_problem(
-    operation: str, problem: GemvProblem, target: Target, table: TuningTable
-) -> Explanation:
-    """The same of any problem; ``operation`` is what the explanation calls it."""
-    route = choose(problem, target, table)
-    return Explanation(
-        operation=operation,
+@dataclass(frozen=True)
+class GemvCosts(Costs):
+    """What a product costs beside its traffic.
+
+    Attributes:
+        start: Seconds of a product of next to nothing.
+    """
+
+    start: float
+
+
+def candidates(problem: GemvProblem, target: Target, table: TuningTable) -> list[Candidate]:
+    """Every way to compute a product that is not empty."""
+    p = problem.forwards()
+    return [_candidate(p, route, target) for route in routes(p, target, table)]
+
+
+def _candidate(p: GemvProblem, route: Route, target: Target) -> Candidate:
+    # A group alone moves as much as two of those that fill the device.
+    units = target.compute_units
+    busy = min(units, max(units // 4, 2 * route.blocks * route.parts, 1))
+    bandwidth = DeviceCosts.of("device", target).bandwidth * busy
+    return Candidate(
         path=route.kernel,
-        kernels=(f"gemv/{route.kernel}",),
-        policy=route.policy.policy.to_dict(),
-        origin=route.policy.origin,
+        way=route.kernel,
+        kind=route.kernel,
+        device=p.bytes / bandwidth * route.slowdown + GemvCosts.of("gemv", target).start,
+        launches=1,
         why=route.why,
+        texts=lambda: [route.specialization(target)],
+        bind=lambda engine: GemvPlan(engine, p, route),
+        policy=route.policy.policy,
+        origin=route.policy.origin,
+        evidence=route.policy.evidence,
         details={
             "vector": route.context["V"],
             "group size": route.group_size,
             "blocks": route.blocks,
             "parts": route.parts,
         },
-        evidence=route.policy.evidence,
     )
 
 
 def specialization_of(problem: GemvProblem, target: Target) -> Specialization:
     """What a product builds by shipped policies."""
-    return choose(problem, target, TuningTable.shipped()).specialization(target)
+    best = best_of(candidates(problem, target, TuningTable.shipped()), target)
+    return best.texts()[0]
 
 
 def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization]:

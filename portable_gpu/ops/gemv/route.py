@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from portable_gpu.ops.gemv.policy import (
 from portable_gpu.ops.gemv.problem import GemvProblem
 from portable_gpu.ops.stagger import stagger
 from portable_gpu.targets import Target
+from portable_gpu.tuning.costs import MOST_WASTE, stride_waste
 from portable_gpu.tuning.table import Choice, TuningTable
 
 _MOST_PARTS = 4096
@@ -29,6 +30,10 @@ _WRITTEN_OUT = 16
 # Loads of each work-item from which on a work-group has a row to itself: 16384 x 4096 and
 # 4096 x 16384 take 63.2 and 63.6 us on an H200, 65.0 and 68.3 with a sub-group a row.
 _LONG = 4
+# What dot_rows takes of the time of long_rows on long rows, by those figures; and long_rows on rows
+# of half that length, by the work-items that have nothing to load.
+_LONG_BY_LANES, _SHORT_BY_GROUPS = 1.05, 1.5
+_OTHER_WAY = 1.2  # the least for a kernel that goes along the axis where A is less contiguous
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,7 @@ class Route:
         partial_bytes: Workspace for the sums of parts (0 without several parts).
         policy: Where the numbers started from.
         why: A sentence.
+        slowdown: Its time over that of moving each operand once, estimated.
     """
 
     kernel: str
@@ -58,50 +64,77 @@ class Route:
     partial_bytes: int
     policy: Choice[Any]
     why: str
+    slowdown: float
 
     def specialization(self, target: Target) -> Specialization:
         """The text and options of the kernel."""
         return specialize(f"gemv/{self.kernel}", target, **self.context)
 
 
-def choose(problem: GemvProblem, target: Target, table: TuningTable) -> Route:
-    """The route of a product that is not empty."""
-    problem = problem.forwards()
-    if problem.by_rows:
-        rows = table.choose("gemv_rows", RowPolicy, target, problem.elem)
-        return _cpu_rows(problem, target, rows) if target.is_cpu else _rows(problem, target, rows)
-    kind = "eight" if problem.vectors == 8 else "any"  # vectors, whose sums take the registers
-    columns = table.choose("gemv_columns", ColumnPolicy, target, problem.elem, kind)
+def routes(problem: GemvProblem, target: Target, table: TuningTable) -> list[Route]:
+    """Every route of a product that is not empty; the problem runs forwards."""
+    p = problem
+    kind = "eight" if p.vectors == 8 else "any"  # vectors, whose sums take the registers
+    rows = table.choose("gemv_rows", RowPolicy, target, p.elem)
+    columns = table.choose("gemv_columns", ColumnPolicy, target, p.elem, kind)
     if target.is_cpu:
-        return _cpu_columns(problem, target, columns)
-    return _columns(problem, target, columns)
+        found = [_cpu_rows(p, target, rows), _cpu_columns(p, target, columns)]
+    else:
+        found = [_dot_rows(p, target, rows), _columns(p, target, columns)]
+        found += _long_rows(p, target, rows)
+    return found
 
 
-def _rows(p: GemvProblem, target: Target, choice: Choice[RowPolicy]) -> Route:
-    """Lanes of a sub-group on each row; a whole work-group on each of few, long rows."""
-    policy = choice.policy
-    unit = p.a_sum == 1
-    V = _aligned_vector(p, policy.vector, p.n, p.a_out, p.m) if unit else 1
-    V, most = _fit_vectors(p, V, policy.rows, target)
+def _slowdown(p: GemvProblem, *, by_rows: bool) -> float:
+    """Of a kernel that goes along the summed axis, or along the outputs: how A lies there."""
+    other_way = by_rows != p.by_rows
+    if p.m == 1 or p.n == 1:  # nobody steps along that axis
+        return _OTHER_WAY * MOST_WASTE if other_way else 1.0
+    return stride_waste(p.a_sum if by_rows else p.a_out) * (_OTHER_WAY if other_way else 1.0)
+
+
+def _long_rows(p: GemvProblem, target: Target, choice: Choice[RowPolicy]) -> Iterator[Route]:
+    """A whole work-group on each of few, long rows."""
+    policy, units, unit = choice.policy, target.compute_units, p.a_sum == 1
+    V, most = _row_vectors(p, policy, target)
+    R = min(most, 2, p.m) if p.m < 2 * units else 1
+    size = _fitting(policy.long_group_size, R, p, target)
+    if p.n < size * V:
+        return
+    blocks = _ceil(p.m, R)
+    enough = min(_ceil(policy.groups_per_unit * units, blocks), p.n // (2 * size * V))
+    parts, part_size = _parts(p.n, enough, size * V)
+    acc = _row_sums(p, R)
+    context = {
+        **_context(p, V, R, unit, parts > 1), "G": size, "S": target.subgroup_size,
+        "x_vector": _x_vector(p, V), "acc": acc,
+    }  # fmt: skip
+    nbytes = blocks * parts * acc.bytes if parts > 1 else 0
+    slowdown = 1.0 if _are_long(p, policy, V) else _SHORT_BY_GROUPS
+    yield Route(
+        "long_rows", context, size, blocks, parts, part_size, R, nbytes, choice,
+        f"rows of {p.n} are long: a work-group of {size} on {R} row(s), in {parts} part(s)",
+        slowdown * _slowdown(p, by_rows=True),
+    )  # fmt: skip
+
+
+def _are_long(p: GemvProblem, policy: RowPolicy, V: int) -> bool:
+    """Whether rows are long enough for a work-group each."""
+    return p.n >= _LONG * policy.long_group_size * V
+
+
+def _row_vectors(p: GemvProblem, policy: RowPolicy, target: Target) -> tuple[int, int]:
+    """Elements of a load, and the most rows of a work-item."""
+    V = _aligned_vector(p, policy.vector, p.n, p.a_out, p.m) if p.a_sum == 1 else 1
+    return _fit_vectors(p, V, policy.rows, target)
+
+
+def _dot_rows(p: GemvProblem, target: Target, choice: Choice[RowPolicy]) -> Route:
+    """Lanes of a sub-group on each row."""
+    policy, units, unit = choice.policy, target.compute_units, p.a_sum == 1
+    V, R = _row_vectors(p, policy, target)
+    slowdown = _LONG_BY_LANES if _are_long(p, policy, V) else 1.0
     lanes = min(policy.lanes, power_of_two_above(_ceil(p.n, V)))
-    units = target.compute_units
-    if p.n >= _LONG * policy.long_group_size * V:
-        R = min(most, 2, p.m) if p.m < 2 * units else 1
-        size = _fitting(policy.long_group_size, R, p, target)
-        blocks = _ceil(p.m, R)
-        enough = min(_ceil(policy.groups_per_unit * units, blocks), p.n // (2 * size * V))
-        parts, part_size = _parts(p.n, enough, size * V)
-        acc = _row_sums(p, R)
-        context = {
-            **_context(p, V, R, unit, parts > 1), "G": size, "S": target.subgroup_size,
-            "x_vector": _x_vector(p, V), "acc": acc,
-        }  # fmt: skip
-        nbytes = blocks * parts * acc.bytes if parts > 1 else 0
-        return Route(
-            "long_rows", context, size, blocks, parts, part_size, R, nbytes, choice,
-            f"rows of {p.n} are long: a work-group of {size} on {R} row(s), in {parts} part(s)",
-        )  # fmt: skip
-    R = most
     size = _fitting(policy.group_size, R, p, target)
     while R > 1 and _ceil(p.m, size // lanes * R) < 2 * units:
         R //= 2
@@ -116,7 +149,7 @@ def _rows(p: GemvProblem, target: Target, choice: Choice[RowPolicy]) -> Route:
     return Route(
         "dot_rows", context, size, _ceil(p.m, block), 1, p.n, block, 0, choice,
         f"A lies along the summed axis: {lanes} lanes a row, {R} row(s) each, "
-        f"loads of {V} element(s)",
+        f"loads of {V} element(s)", slowdown * _slowdown(p, by_rows=True),
     )  # fmt: skip
 
 
@@ -176,7 +209,7 @@ def _columns(p: GemvProblem, target: Target, choice: Choice[ColumnPolicy]) -> Ro
     return Route(
         "axpy_columns", context, size, blocks, parts, part_size, lanes * V, nbytes, choice,
         f"A lies along the outputs: {lanes} work-items side by side own {V} output(s) each, "
-        f"{deep} share an output, in {parts} part(s)",
+        f"{deep} share an output, in {parts} part(s)", _slowdown(p, by_rows=False),
     )  # fmt: skip
 
 
@@ -203,7 +236,7 @@ def _cpu_rows(p: GemvProblem, target: Target, choice: Choice[RowPolicy]) -> Rout
     return Route(
         "cpu_rows", context, 1, blocks, parts, part_size, block, nbytes, choice,
         f"a CPU, and A lies along the summed axis: {R} row(s) {order}, vectors of {V}, "
-        f"{blocks} block(s) of rows in {parts} part(s)",
+        f"{blocks} block(s) of rows in {parts} part(s)", _slowdown(p, by_rows=True),
     )  # fmt: skip
 
 
@@ -233,7 +266,7 @@ def _cpu_columns(p: GemvProblem, target: Target, choice: Choice[ColumnPolicy]) -
     return Route(
         "cpu_columns", context, 1, blocks, parts, part_size, block, nbytes, choice,
         f"a CPU, and A lies along the outputs: {R} row(s) of A at a time, {U} vector(s) of {V}, "
-        f"{blocks} block(s) of outputs in {parts} part(s)",
+        f"{blocks} block(s) of outputs in {parts} part(s)", _slowdown(p, by_rows=False),
     )  # fmt: skip
 
 

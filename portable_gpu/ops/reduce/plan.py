@@ -14,11 +14,12 @@ from portable_gpu.dtypes import Element, element
 from portable_gpu.errors import UnsupportedError
 from portable_gpu.ops.reduce.geometry import Axis, Geometry
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.program import BUFFER, LONG, UINT
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 from portable_gpu.tuning.policy import Policy, Range
-from portable_gpu.tuning.table import Choice
+from portable_gpu.tuning.table import Choice, TuningTable
 
 
 @dataclass(frozen=True)
@@ -148,6 +149,41 @@ class Deal:
         return self.inner_parts * self.outer_parts
 
 
+@dataclass(frozen=True)
+class Route:
+    """The way of one reduction.
+
+    Attributes:
+        reduction: What is computed.
+        geometry: On which axes.
+        choice: The policy, and where it came from.
+        layout, deal: The kernel's form, and how the work is dealt out.
+    """
+
+    reduction: Reduction
+    geometry: Geometry
+    choice: Choice[ReducePolicy]
+    layout: Layout
+    deal: Deal
+
+    @property
+    def unit(self) -> bool:
+        """Whether the inner folded axis has unit stride in all that is streamed."""
+        streamed = len(self.reduction.streamed)
+        return all(stride == 1 for stride in self.geometry.inner.strides[:streamed])
+
+    @property
+    def bytes(self) -> int:
+        """The least global traffic."""
+        g, reduction = self.geometry, self.reduction
+        read = g.rows * g.count * sum(elem.itemsize for elem in reduction.inputs)
+        return read + g.rows * reduction.result.itemsize
+
+    def specialization(self, target: Target) -> Specialization:
+        """The text and options of the kernel."""
+        return render_layout(target, self.reduction, self.layout)
+
+
 def reduction_for(request: Request, target: Target) -> Reduction:
     """The reduction of a request, in the arithmetic that suits the target.
 
@@ -159,49 +195,35 @@ def reduction_for(request: Request, target: Target) -> Reduction:
     return reduction(request)
 
 
-class ReducePlan:
+class ReducePlan(Plan):
     """A reduction bound to shapes and strides, built and ready to launch from any thread.
 
     Attributes:
+        route: The way.
         layout: The kernel's form.
-        choice: The policy, and where it came from.
-        flop: About one operation for each element.
-        bytes: The least global traffic.
     """
 
-    def __init__(
-        self, engine: Engine, reduction: Reduction, geometry: Geometry, alignment: int
-    ) -> None:
+    def __init__(self, engine: Engine, route: Route) -> None:
         """Build the kernel.
 
-        Args:
-            engine: Where.
-            reduction: What.
-            geometry: On which axes.
-            alignment: A power of two that divides the address of each input's first element.
-
         Raises:
-            UnsupportedError: Double precision is needed and the device has none.
             BuildError: The driver refused the kernel.
         """
-        target = engine.target
-        require_fp64(target, reduction.needs_fp64, reduction.name)
-        elem = reduction.inputs[0]
-        self.choice: Choice[ReducePolicy] = engine.table.choose(
-            "reduce", ReducePolicy, target, elem
-        )
-        self.flop = geometry.rows * geometry.count
-        self.bytes = self.flop * sum(e.itemsize for e in reduction.inputs)
-        self.bytes += geometry.rows * reduction.result.itemsize
-        self.layout, deal = lay_out(self.choice.policy, target, reduction, geometry, alignment)
+        target, self.route = engine.target, route
+        reduction, geometry, self.layout, deal = (
+            route.reduction, route.geometry, route.layout, route.deal,
+        )  # fmt: skip
+        self.flop = geometry.rows * geometry.count  # about one operation for each element
+        self.bytes = route.bytes
         scalars = _scalars(self.layout, deal, geometry, len(reduction.inputs))
         # How far turned axes move the offset of each input.
         self._shift = (*geometry.shift, 0) if any(geometry.shift) else ()
         self._counters = deal.tiles
         block = self.layout.block if self.layout.kind == "columns" else 1
         self._partial_bytes = deal.tiles * deal.parts * block * reduction.acc.bytes
+        self.workspace_bytes = self._partial_bytes if self.layout.split else 0
         self._launch = engine.programs.launch(
-            render_layout(target, reduction, self.layout),
+            route.specialization(target),
             f"reduce_{self.layout.kind}",
             [
                 *[BUFFER, LONG] * (len(reduction.inputs) + 1),
@@ -217,12 +239,10 @@ class ReducePlan:
         state: QueueState,
         buffers: Sequence[Any],
         offsets: tuple[int, ...],
+        scalars: tuple[Any, ...] = (),
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event | None:
-        """Enqueue it, given buffers and offsets (in elements) of the inputs and the result.
-
-        Returns the event of its end, if any: see :meth:`QueueState.event`.
-        """
+        """See :meth:`Plan.enqueue`; it has no scalars."""
         if self._shift:
             offsets = tuple(at + by for at, by in zip(offsets, self._shift, strict=True))
         if self.layout.split:
@@ -240,12 +260,31 @@ _MANY = 12
 _LEAST_STEPS, _LEAST_ROWS = 8, 8
 
 
+def routes(
+    reduction: Reduction,
+    geometry: Geometry,
+    alignment: int,
+    target: Target,
+    table: TuningTable,
+) -> list[Route]:
+    """Every route of a reduction: along the rows that it folds, or beside them.
+
+    Args:
+        reduction: What.
+        geometry: On which axes.
+        alignment: A power of two that divides the address of each input's first element.
+        target, table: For what device, and by which policies.
+    """
+    choice = table.choose("reduce", ReducePolicy, target, reduction.inputs[0])
+    ways = lay_out(choice.policy, target, reduction, geometry, alignment)
+    return [Route(reduction, geometry, choice, layout, deal) for layout, deal in ways]
+
+
 def lay_out(
     policy: ReducePolicy, target: Target, reduction: Reduction, geometry: Geometry, alignment: int
-) -> tuple[Layout, Deal]:
-    """Choose rows or columns, and the kernel's form, from the axes' strides and extents."""
-    elem = reduction.inputs[0]
-    streamed = len(reduction.streamed)
+) -> list[tuple[Layout, Deal]]:
+    """Rows, and where results lie next to each other columns: the kernel's form by each."""
+    elem, streamed = reduction.inputs[0], len(reduction.streamed)
     unit = all(stride == 1 for stride in geometry.inner.strides[:streamed])
     adjacent = bool(geometry.kept) and all(
         stride == 1 for stride in geometry.kept[-1].strides[:streamed]
@@ -253,9 +292,10 @@ def lay_out(
     wanted = geometry.rows * geometry.count * elem.itemsize // policy.work_per_group
     alone = target.is_cpu and target.compute_units == 1  # no one to share the work with
     wanted = 1 if alone else max(1, min(wanted, target.compute_units * policy.groups_per_unit))
-    if adjacent and not unit:
-        return _columns(policy, target, reduction, geometry, alignment, wanted)
-    return _rows(policy, target, reduction, geometry, alignment, wanted, unit)
+    ways = [_rows(policy, target, reduction, geometry, alignment, wanted, unit)]
+    if adjacent:
+        ways.append(_columns(policy, target, reduction, geometry, alignment, wanted))
+    return ways
 
 
 def _rows(

@@ -3,115 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from math import prod
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
 from portable_gpu.arguments import flag, whole
-from portable_gpu.codegen.reductions import Request
-from portable_gpu.dtypes import Element, element
 from portable_gpu.errors import AxisError, DTypeError, ShapeError
-from portable_gpu.ops.reduce.geometry import analyse
-from portable_gpu.ops.reduce.plan import ReducePlan, reduction_for
+from portable_gpu.ops.reduce.candidates import make_plan
+from portable_gpu.ops.reduce.problem import Problem
 from portable_gpu.ops.reduce.rules import sum_like
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.place import events_of
-from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.runtime.repeat import Key, again, remember
 from portable_gpu.runtime.views import (
     Call,
-    Shape,
     as_array,
     check_no_overlap,
-    contiguous_strides,
 )
 
 Axes = int | tuple[int, ...] | None
-
-
-@dataclass(frozen=True)
-class Problem:
-    """One reduction apart from the arrays' values: the key of its plan.
-
-    Attributes:
-        request: What is computed on which elements.
-        shape: Of the inputs.
-        strides: Of each input, in elements.
-        reduced: The folded axes.
-        out_strides: Of the result without the folded axes.
-        alignment: A power of two that divides each input's first address.
-    """
-
-    request: Request
-    shape: Shape
-    strides: tuple[Shape, ...]
-    reduced: frozenset[int]
-    out_strides: Shape
-    alignment: int
-
-    @property
-    def kept_shape(self) -> Shape:
-        """Shape of the result without the folded axes."""
-        return tuple(n for axis, n in enumerate(self.shape) if axis not in self.reduced)
-
-
-def make_plan(engine: Engine, problem: Problem) -> ReducePlan:
-    """Build the plan of a problem."""
-    fold = reduction_for(problem.request, engine.target)
-    geometry = analyse(
-        problem.shape, problem.reduced, list(problem.strides), problem.out_strides, fold.indexed
-    )
-    return ReducePlan(engine, fold, geometry, problem.alignment)
-
-
-class VariancePlan:
-    """Two passes: the mean of each row into workspace, then the squares about it."""
-
-    def __init__(self, engine: Engine, problem: Problem, centre: np.dtype[Any]) -> None:
-        """``centre`` is the dtype that means are kept in."""
-        kept = problem.kept_shape
-        dense = contiguous_strides(kept)
-        self._centre_bytes = prod(kept) * centre.itemsize
-        elem = element(centre)
-        request = problem.request
-        mean = Request("mean", request.x, elem, elem)
-        self._mean = make_plan(engine, replace(problem, request=mean, out_strides=dense))
-        along = iter(dense)
-        spread = tuple(
-            0 if axis in problem.reduced else next(along) for axis in range(len(problem.shape))
-        )
-        strides = (*problem.strides, spread)
-        self._moment = make_plan(
-            engine, replace(problem, request=replace(request, y=elem), strides=strides)
-        )
-        self.flop = self._mean.flop + 3 * self._moment.flop
-        self.bytes = self._mean.bytes + self._moment.bytes
-
-    @property
-    def layout(self) -> object:
-        """The second kernel's form."""
-        return self._moment.layout
-
-    def enqueue(
-        self,
-        state: QueueState,
-        buffers: Sequence[Any],
-        offsets: tuple[int, ...],
-        wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event | None:
-        """As :meth:`ReducePlan.enqueue`."""
-        (x, out), (x_offset, out_offset) = buffers, offsets
-        centre = state.workspace(self._centre_bytes)
-        first = self._mean.enqueue(state, (x, centre), (x_offset, 0), wait_for)
-        return self._moment.enqueue(
-            state,
-            (x, centre, out),
-            (x_offset, 0, out_offset),
-            state.after(first),
-        )
 
 
 def run(
@@ -185,45 +96,18 @@ def _run_checked(
         tuple(s for a, s in zip(axes, result.strides, strict=True) if a not in reduced),
         1 if call.engine.target.is_cpu else min(view.alignment for view in views),
     )
-    plan = call.engine.plan(problem, lambda: _make_any_plan(call.engine, problem))
+    plan = None
+    if result.size:
+        plan = call.engine.plan(problem, lambda: make_plan(call.engine, problem))
     views.append(result)
-    value = call.run(plan.enqueue if result.size else None, views)
-    remember(key, given, call, views, plan.enqueue, out)
+    value = call.run(plan, views)
+    remember(key, given, call, views, plan, out=out)
     return value[()] if call.host and out is None and not shape else value
 
 
 def converted(x: Any, dtype: np.dtype[Any], engine: Engine, queue: cl.CommandQueue) -> Any:
     """A copy of a device array in another dtype: each element is a sum by itself."""
     return run("sum", [x], ["x"], sum_like("sum", dtype), (), False, None, engine, queue, None)
-
-
-def _make_any_plan(engine: Engine, problem: Problem) -> Any:
-    if 0 in problem.kept_shape:
-        return EmptyPlan()
-    if problem.request.name == "moment":
-        return VariancePlan(engine, problem, centre_dtype(problem.request.acc))
-    return make_plan(engine, problem)
-
-
-class EmptyPlan:
-    """Nothing to compute: a result of no elements."""
-
-    def enqueue(
-        self, state: QueueState, buffers: Sequence[Any], offsets: tuple[int, ...]
-    ) -> cl.Event | None:
-        """Never called: there is nothing to launch."""
-        raise AssertionError("a result of no elements is not launched")
-
-
-def centre_dtype(acc: Element) -> np.dtype[Any]:
-    """The dtype that the means of a variance are kept in."""
-    names = {
-        ("float", False): np.float32,
-        ("double", False): np.float64,
-        ("float", True): np.complex64,
-        ("double", True): np.complex128,
-    }
-    return np.dtype(names[acc.real, acc.complex])
 
 
 def one_axis(axis: Any) -> int:

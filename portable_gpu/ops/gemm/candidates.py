@@ -1,0 +1,187 @@
+"""Every way to compute a product, and the plan of the best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from portable_gpu.codegen.specialization import Specialization
+from portable_gpu.ops.candidate import Candidate, bind_best
+from portable_gpu.ops.gemm import choice as tiles
+from portable_gpu.ops.gemm import matrix, matrix_choice, skinny
+from portable_gpu.ops.gemm.choice import GemmChoice
+from portable_gpu.ops.gemm.matrix_check import works, works_in_pairs
+from portable_gpu.ops.gemm.matrix_format import Format, format_of
+from portable_gpu.ops.gemm.matrix_policy import WgmmaPolicy
+from portable_gpu.ops.gemm.packed import PackedChoice, PackedGemm, packed_estimates, shape_class
+from portable_gpu.ops.gemm.packed import specialization_of as packed_text
+from portable_gpu.ops.gemm.problem import GemmProblem
+from portable_gpu.ops.gemm.simt import SimtGemm, specialization_of
+from portable_gpu.ops.gemm.tiles import takes_pairs
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.plan import Plan
+from portable_gpu.targets import Target
+from portable_gpu.tuning.table import TuningTable
+
+
+def make_plan(engine: Engine, problem: GemmProblem) -> Plan:
+    """The plan of ``problem``: the way with the least estimate that works on the device."""
+    return bind_best(engine, candidates(problem, engine.target, engine.table))
+
+
+def candidates(problem: GemmProblem, target: Target, table: TuningTable) -> list[Candidate]:
+    """Every way to compute a product whose C has elements.
+
+    On a CPU that is the packed product either way round, by whole products or shared ones, with
+    each operand packed or read where it lies; elsewhere one work-item for each element, and the
+    tiles of each shape class on SIMD and matrix units, with k whole or cut; on both, what serves
+    few rows or columns.
+    """
+    found = list(skinny.candidates(problem, target, table))
+    if target.is_cpu:
+        return [*found, *_packed(problem, target, table)]
+    found += _by_matrix_units(problem, target, table)
+    if problem.k:
+        found += _tiled(problem, target, table)
+    return [*found, _direct(problem, target)]
+
+
+def _packed(problem: GemmProblem, target: Target, table: TuningTable) -> Iterator[Candidate]:
+    for seconds, launches, choice in packed_estimates(problem, target, table):
+        why = "a CPU: panels packed in memory, no local memory"
+        if choice.whole:
+            why += "; each product is small enough for one work-item"
+        yield Candidate(
+            path="packed, whole" if choice.whole else "packed",
+            way=choice.way,
+            kind=choice.way,
+            device=seconds,
+            launches=launches,
+            why=why,
+            texts=partial(_packed_texts, problem, choice, target),
+            bind=partial(PackedGemm, problem=problem, choice=choice),
+            policy=choice.policy,
+            origin=choice.origin,
+            evidence=choice.evidence,
+            details={
+                "shape class": shape_class(problem), "transposed": choice.swapped,
+                **_costs(problem),
+            },
+        )  # fmt: skip
+
+
+def _packed_texts(
+    problem: GemmProblem, choice: PackedChoice, target: Target
+) -> list[Specialization]:
+    return [packed_text(problem, choice, target)]
+
+
+def _tiled(problem: GemmProblem, target: Target, table: TuningTable) -> Iterator[Candidate]:
+    for seconds, choice in tiles.estimates(problem, target, table):
+        details = _details(problem, choice)
+        if takes_pairs(problem, target):
+            details["steps of k an instruction"] = 2
+        yield _simt(problem, choice, target, seconds, details)
+
+
+def _direct(problem: GemmProblem, target: Target) -> Candidate:
+    why = "k is 0: nothing is multiplied"
+    if problem.k:
+        why = "a work-item for each element of C: too little work for tiles"
+    choice = GemmChoice("direct", why=why)
+    return _simt(problem, choice, target, tiles.direct_seconds(problem, target), _costs(problem))
+
+
+def _simt(
+    problem: GemmProblem,
+    choice: GemmChoice,
+    target: Target,
+    seconds: float,
+    details: dict[str, Any],
+) -> Candidate:
+    """A way of the vector units."""
+
+    def bind(engine: Engine) -> Plan:
+        pairs = takes_pairs(problem, engine.target) and works_in_pairs(engine, problem)
+        return SimtGemm(engine, problem, choice, pairs=pairs)
+
+    def texts() -> list[Specialization]:
+        computed = problem.transpose() if choice.transposed else problem
+        pairs = takes_pairs(problem, target)
+        return [specialization_of(computed, choice, target, pairs=pairs)]
+
+    return Candidate(
+        path=choice.path,
+        way=choice.way,
+        kind=f"{choice.path}, {choice.shape_class}",
+        device=seconds,
+        launches=1,
+        why=choice.why,
+        texts=texts,
+        bind=bind,
+        policy=choice.policy,
+        origin=choice.origin,
+        evidence=choice.evidence,
+        details=details,
+    )
+
+
+def _by_matrix_units(
+    problem: GemmProblem, target: Target, table: TuningTable
+) -> Iterator[Candidate]:
+    """The tiles of matrix units; where the copy engine brings them, work-items may do it too."""
+    form = format_of(problem, target)
+    if form is None:
+        return
+    for seconds, choice in matrix_choice.estimates(problem, target, table):
+        yield _on_matrix_units(problem, choice, form, target, seconds)
+        if isinstance(choice.policy, WgmmaPolicy) and choice.policy.bulk:
+            by_lines = replace(choice, policy=replace(choice.policy, bulk=False))
+            yield _on_matrix_units(problem, by_lines, form, target, _BY_LINES * seconds)
+
+
+# Of the time, that copies by work-items take at least: by it they come after the copy engine's.
+_BY_LINES = 1.02
+
+
+def _on_matrix_units(
+    problem: GemmProblem, choice: GemmChoice, form: Format, target: Target, seconds: float
+) -> Candidate:
+    policy = choice.policy
+    bulk = isinstance(policy, WgmmaPolicy) and policy.bulk
+    computed = problem.transpose() if choice.transposed else problem
+    passes = matrix.repacked_bytes(computed, form, bulk)
+    by = ", by work-items" if isinstance(policy, WgmmaPolicy) and not policy.bulk else ""
+    return Candidate(
+        path=choice.path,
+        way=f"{choice.way}{by}",
+        kind=f"{choice.path}, {choice.shape_class}{by}",
+        device=seconds + matrix_choice.repack_seconds(passes, target),
+        launches=1 + len(passes),
+        why=choice.why,
+        texts=partial(matrix.specializations_of, problem, choice, target),
+        bind=partial(matrix.MatrixGemm, problem=problem, choice=choice),
+        works=partial(works, problem=problem, bulk=bulk),
+        policy=policy,
+        origin=choice.origin,
+        evidence=choice.evidence,
+        details=_details(problem, choice),
+    )
+
+
+def _details(problem: GemmProblem, choice: GemmChoice) -> dict[str, Any]:
+    assert choice.policy is not None
+    return {
+        "shape class": choice.shape_class,
+        "splits of k": choice.splits,
+        "transposed": choice.transposed,
+        "group size": choice.policy.group_size,
+        "local memory": choice.policy.local_bytes(problem.compute),
+        **_costs(problem),
+    }
+
+
+def _costs(problem: GemmProblem) -> dict[str, Any]:
+    return {"flop": problem.flop, "bytes": problem.bytes}

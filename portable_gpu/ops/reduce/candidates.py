@@ -1,0 +1,143 @@
+"""Every way to compute a reduction, and the plan of the best."""
+
+from __future__ import annotations
+
+from functools import partial
+from math import prod
+
+from portable_gpu.codegen.specialization import Specialization
+from portable_gpu.ops.candidate import Candidate, best_of, bind_best
+from portable_gpu.ops.reduce.geometry import analyse
+from portable_gpu.ops.reduce.plan import ReducePlan, Route, reduction_for, require_fp64, routes
+from portable_gpu.ops.reduce.problem import Problem, centre_dtype
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.plan import Plan, Step, Steps, Temporary
+from portable_gpu.targets import Target
+from portable_gpu.tuning.costs import DeviceCosts, stride_waste
+from portable_gpu.tuning.table import TuningTable
+
+# What a kernel takes beside the one that goes the way in which the input lies.
+_OTHER_WAY = 1.2
+
+
+def make_plan(engine: Engine, problem: Problem) -> Plan:
+    """Build the plan of a problem with a result that is not empty.
+
+    Raises:
+        UnsupportedError: Double precision is needed and the device has none.
+        BuildError: The driver refused a kernel.
+    """
+    require_support(problem, engine.target)
+    return bind_best(engine, candidates(problem, engine.target, engine.table))
+
+
+def require_support(problem: Problem, target: Target) -> None:
+    """Raise UnsupportedError where a pass needs double precision that the target lacks."""
+    moment = problem.request.name == "moment"
+    for one in (problem.of_means(), problem.about_means()) if moment else (problem,):
+        reduction = reduction_for(one.request, target)
+        require_fp64(target, reduction.needs_fp64, problem.request.name)
+
+
+def candidates(problem: Problem, target: Target, table: TuningTable) -> list[Candidate]:
+    """Every way to compute a reduction: rows or columns, after a pass for the means if need be."""
+    if problem.request.name != "moment":
+        return _passes(problem, target, table)
+    means = best_of(_passes(problem.of_means(), target, table), target)
+    return [
+        _after_means(problem, means, squares)
+        for squares in _passes(problem.about_means(), target, table)
+    ]
+
+
+def texts(problem: Problem, target: Target) -> list[Specialization]:
+    """What the best way builds by shipped policies."""
+    return list(best_of(candidates(problem, target, TuningTable.shipped()), target).texts())
+
+
+def _passes(problem: Problem, target: Target, table: TuningTable) -> list[Candidate]:
+    """The ways to compute it by one kernel."""
+    reduction = reduction_for(problem.request, target)
+    geometry = analyse(
+        problem.shape, problem.reduced, list(problem.strides), problem.out_strides,
+        reduction.indexed,
+    )  # fmt: skip
+    found = routes(reduction, geometry, problem.alignment, target, table)
+    return [_candidate(route, target) for route in found]
+
+
+def _candidate(route: Route, target: Target) -> Candidate:
+    costs, layout, deal = DeviceCosts.of("device", target), route.layout, route.deal
+    slowdown = _slowdown(route)
+    return Candidate(
+        path=f"{layout.kind}{', split' if layout.split else ''}",
+        way=layout.kind,
+        kind=layout.kind,
+        device=route.bytes / (costs.bandwidth * target.compute_units) * slowdown,
+        launches=1,
+        why=_why(route, target),
+        texts=lambda: [route.specialization(target)],
+        bind=partial(ReducePlan, route=route),
+        policy=route.choice.policy,
+        origin=route.choice.origin,
+        evidence=route.choice.evidence,
+        details={
+            "groups": deal.tiles * deal.parts,
+            "group size": layout.group_size,
+            "parts of a result": deal.parts,
+            "vector": layout.vector,
+            "unroll": layout.unroll,
+            "lanes": target.exchange,
+        },
+    )
+
+
+def _after_means(problem: Problem, means: Candidate, squares: Candidate) -> Candidate:
+    centre = centre_dtype(problem.request.acc)
+    temporary = Temporary("means", prod(problem.kept_shape) * centre.itemsize, centre.itemsize)
+
+    def bind(engine: Engine) -> Plan:
+        first, second = means.bind(engine), squares.bind(engine)
+        return Steps([Step(first, (0, temporary)), Step(second, (0, temporary, 1))])
+
+    return Candidate(
+        path=squares.path,
+        way=squares.way,
+        kind=squares.kind,
+        device=means.device + squares.device,
+        launches=2,
+        why=squares.why,
+        texts=lambda: [*means.texts(), *squares.texts()],
+        bind=bind,
+        policy=squares.policy,
+        origin=squares.origin,
+        evidence=squares.evidence,
+        details=squares.details,
+    )
+
+
+def _slowdown(route: Route) -> float:
+    """Of a kernel that goes along the folded axis, or along the results: how the input lies."""
+    if route.layout.kind == "columns":
+        return _OTHER_WAY if route.unit else 1.0
+    return 1.0 if route.unit else _OTHER_WAY * stride_waste(route.geometry.inner.strides[0])
+
+
+def _why(route: Route, target: Target) -> str:
+    layout, deal, rows = route.layout, route.deal, route.geometry.rows
+    if layout.kind == "columns":
+        why = "results lie next to each other and the folded axis does not"
+        why += ", so work-items go side by side along the results"
+    else:
+        why = "work-items stream along the folded axis"
+        if layout.lanes < layout.group_size:
+            why += f", {layout.lanes} to a row, {layout.block} rows to a group"
+    results = "one result" if rows == 1 else f"{rows} results"
+    if layout.split:
+        why += (
+            f"; {results} would leave some of {target.compute_units} compute units idle, so each "
+            f"is cut into {deal.parts} parts, and the last group to finish folds them in order"
+        )
+    elif layout.kind == "rows" and rows == 1:
+        why += "; too small to share among work-groups"
+    return why

@@ -1,0 +1,167 @@
+"""Plans: what can be enqueued, and plans made of plans."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyopencl as cl
+
+from portable_gpu.runtime.queue_state import QueueState
+
+#: What a temporary's place in the workspace is a multiple of, in bytes: no kernel asks for more.
+ALIGNMENT = 256
+
+
+class Plan(ABC):
+    """A problem bound to a device: kernels built, launches bound.
+
+    It is built once and enqueued from any thread.  It holds no memory: each call takes its
+    workspace from the queue's pool, because calls on two queues may run at the same time.
+
+    Attributes:
+        flop: Operations of a call.
+        bytes: The least global traffic of a call.
+        workspace_bytes: Memory that a call takes besides its operands.
+    """
+
+    flop: int = 0
+    bytes: int = 0
+    workspace_bytes: int = 0
+
+    @abstractmethod
+    def enqueue(
+        self,
+        state: QueueState,
+        buffers: Sequence[Any],
+        offsets: tuple[int, ...],
+        scalars: tuple[Any, ...] = (),
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> cl.Event | None:
+        """Enqueue all its kernels.
+
+        Args:
+            state: The queue.
+            buffers, offsets: Of the inputs, then of the outputs; offsets count elements.
+            scalars: The values that may differ from call to call (alpha and beta of a product).
+            wait_for: Events to wait for.
+
+        Returns:
+            The event that covers all its kernels, if there is one: see :meth:`QueueState.event`.
+
+        Raises:
+            DeviceMemoryError: There is no room for the workspace.
+        """
+
+
+@dataclass(frozen=True)
+class Temporary:
+    """An array that one step writes and later ones read.
+
+    Attributes:
+        name: What tells it apart from the others of a plan.
+        nbytes: Its size.
+        itemsize: Bytes of its elements, which offsets count.
+    """
+
+    name: str
+    nbytes: int
+    itemsize: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """A plan within :class:`Steps`.
+
+    Attributes:
+        plan: What is enqueued.
+        operands: Its inputs, then its outputs: an operand of the whole by its position, or a
+            temporary.
+        takes_scalars: Whether the scalars of the whole are its own.
+    """
+
+    plan: Plan
+    operands: tuple[int | Temporary, ...]
+    takes_scalars: bool = False
+
+
+class Steps(Plan):
+    """Plans one after the other, with temporaries that share one piece of workspace.
+
+    Temporaries that are not needed at the same time lie in the same place.
+    """
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self.steps = tuple(steps)
+        self.flop = sum(step.plan.flop for step in steps)
+        self.bytes = sum(step.plan.bytes for step in steps)
+        places, self._nbytes = arrange([step.operands for step in steps])
+        self.workspace_bytes = self._nbytes + max(
+            (step.plan.workspace_bytes for step in steps), default=0
+        )
+        self._operands = [
+            [
+                (True, places[one] // one.itemsize) if isinstance(one, Temporary) else (False, one)
+                for one in step.operands
+            ]
+            for step in steps
+        ]
+
+    def enqueue(
+        self,
+        state: QueueState,
+        buffers: Sequence[Any],
+        offsets: tuple[int, ...],
+        scalars: tuple[Any, ...] = (),
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> cl.Event | None:
+        """See :meth:`Plan.enqueue`."""
+        space = state.workspace(self._nbytes) if self._nbytes else None
+        event: cl.Event | None = None
+        for step, operands in zip(self.steps, self._operands, strict=True):
+            event = step.plan.enqueue(
+                state,
+                [space if temporary else buffers[at] for temporary, at in operands],
+                tuple([at if temporary else offsets[at] for temporary, at in operands]),
+                scalars if step.takes_scalars else (),
+                wait_for,
+            )
+            wait_for = state.after(event)
+        return event
+
+
+def arrange(
+    operands: Sequence[Iterable[int | Temporary]],
+) -> tuple[dict[Temporary, int], int]:
+    """Where temporaries lie in a workspace, and how many bytes it takes.
+
+    Each is needed from the first to the last step that names it.  Large ones are placed first, each
+    at the lowest place that is free in all its steps.
+
+    Args:
+        operands: Of each step.
+    """
+    lives: dict[Temporary, tuple[int, int]] = {}
+    for number, step in enumerate(operands):
+        for one in step:
+            if isinstance(one, Temporary):
+                first, _ = lives.get(one, (number, number))
+                lives[one] = first, number
+    places: dict[Temporary, int] = {}
+    for one in sorted(lives, key=lambda temporary: -temporary.nbytes):
+        first, last = lives[one]
+        start = 0
+        for other in sorted(places, key=places.__getitem__):
+            begin, end = lives[other]
+            apart = last < begin or end < first
+            if not apart and start + one.nbytes > places[other]:
+                start = max(start, _end(other, places))
+        places[one] = start
+    return places, max((_end(one, places) for one in places), default=0)
+
+
+def _end(one: Temporary, places: dict[Temporary, int]) -> int:
+    """The first multiple of :data:`ALIGNMENT` behind a temporary."""
+    return -(-(places[one] + one.nbytes) // ALIGNMENT) * ALIGNMENT

@@ -1,0 +1,92 @@
+"""What work costs on a device: the figures from which ways to compute are estimated.
+
+The figures are rows of ``data/costs/*.json``, each for a device class or for any device, with the
+evidence that they rest on.  A row for a class was measured on one device of it.  The row for any
+device serves classes that nobody has measured: its figures order the ways of one problem, and say
+little about seconds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from portable_gpu.targets import Target
+
+C = TypeVar("C", bound="Costs")
+_DATA = Path(__file__).parent / "data" / "costs"
+#: The device of a row that serves every class without one.
+ANY = "any"
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The figures of one kernel, or of the device; subclasses name them.
+
+    A field is a number, or numbers by name (of shape classes).
+    """
+
+    @classmethod
+    def of(cls: type[C], name: str, target: Target) -> C:
+        """The figures ``name`` of a target's class, or else of any device."""
+        rows = _rows()
+        values = rows.get((name, f"class:{target.device_class}")) or rows[name, ANY]
+        return cls(**{field.name: values[field.name] for field in fields(cls)})
+
+
+@dataclass(frozen=True)
+class DeviceCosts(Costs):
+    """What every estimate counts.
+
+    Attributes:
+        launch: Seconds from the start of a kernel that does next to nothing to the next one's, in
+            line.
+        enqueue: Seconds of the host for a launch.
+        multiply_adds: Of float32, that one compute unit makes in a second in the best register
+            tiles.
+        bandwidth: Bytes a second of memory, per compute unit.
+    """
+
+    launch: float
+    enqueue: float
+    multiply_adds: float
+    bandwidth: float
+
+    def seconds(self, device: float, launches: int = 1) -> float:
+        """The time of a call whose kernels take ``device`` seconds beside their launches.
+
+        It is the mean of two: of a call in a line of calls, where the device's time counts, and of
+        one that the device waits for, where the host's does if it is longer.
+        """
+        in_line = device + launches * self.launch
+        return (in_line + max(in_line, launches * self.enqueue)) / 2
+
+
+#: The most that strides slow reading down: each element lies in another line of memory.
+MOST_WASTE = 8.0
+
+
+def overlapped(computing: float, moving: float) -> float:
+    """Seconds of a kernel that computes and moves data at once: the longer, and some of the other.
+
+    It rises with either, so ways that move the same data are in the order of their computing.
+    """
+    return float((computing**4 + moving**4) ** 0.25)
+
+
+def stride_waste(stride: int) -> float:
+    """How many times as long it takes to read elements that lie a stride apart."""
+    return min(MOST_WASTE, max(1.0, float(abs(stride))))
+
+
+@cache
+def _rows() -> dict[tuple[str, str], Mapping[str, Any]]:
+    found = {}
+    for path in sorted(_DATA.glob("*.json")):
+        for row in json.loads(path.read_text(encoding="utf-8"))["rows"]:
+            found[row["costs"], row["device"]] = row["values"]
+    return found
