@@ -81,7 +81,7 @@ class Field:
         """``condition`` (a comparison of any field) as a mask that selects this field.
 
         The comparison with 0 is for rusticl of Mesa 22.3: of an int that became a long, it takes
-        the sign to be always clear (docs/experiments.md).
+        the sign to be always clear (docs/experiments/runtime.md).
         """
         if width == 1:
             return f"({condition})"

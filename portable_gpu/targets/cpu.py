@@ -9,7 +9,7 @@ from portable_gpu.targets.target import DeviceFacts
 
 _POCL_X86 = re.compile(r"PoCL HSTR: \S*x86_64(?:-[^-\s]+){3}-(\S+)")
 #: CPU runtimes, the fastest first.  gemm 1024, float32: PoCL 1.0 of NumPy, Intel's 0.5 on a Zen 4;
-#: PoCL 1.6, Intel's 1.1 on a Xeon; reductions are alike (docs/experiments.md).
+#: PoCL 1.6, Intel's 1.1 on a Xeon; reductions are alike (docs/experiments).
 RUNTIMES = ("Portable Computing Language", "Intel(R) OpenCL")
 #: What LLVM calls the x86 processors that have AVX-512.
 _AVX512 = re.compile(

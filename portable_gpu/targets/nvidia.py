@@ -38,7 +38,7 @@ def _derive(facts: DeviceFacts, out: Derivation) -> None:
     out.set("registers", registers, "derived", "registers of a thread at this compute capability")
     out.set("resident_registers", registers, "derived", "any kernel leaves room for two warps")
     # 65536 for 255 each, before SM 35 32768 for 63.  Told the size, the compiler gives registers
-    # up, and spills, where that makes one more group resident (docs/experiments.md).
+    # up, and spills, where that makes one more group resident (docs/experiments/reduce.md).
     out.set("unbound_group", 256, "derived", "there is room for all registers of 256 work-items")
     out.set("local_mem_per_unit", unit << 10, "derived", "shared memory of a multiprocessor")
     if sm >= 80:
