@@ -21,7 +21,7 @@ expected = np.maximum(x @ w1 + b1, 0) @ w2 + b2 + x
 print("largest difference from NumPy:", np.abs(result - expected).max())
 np.testing.assert_allclose(result, expected, rtol=1e-3, atol=1e-4)
 
-# A step of one's own, in OpenCL C: v is the value so far.
+# A user-defined step, in OpenCL C: v is the value so far.
 clipped = pg.gemm(x, w1, epilogue=pg.Epilogue().bias(b1).apply("v > 1 ? 1 : v < -1 ? -1 : v"))
 np.testing.assert_allclose(clipped, np.clip(x @ w1 + b1, -1, 1), rtol=1e-3, atol=1e-4)
 

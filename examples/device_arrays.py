@@ -12,23 +12,23 @@ engine = pg.default_engine()
 print(engine, "because:", engine.reason)
 
 x = np.random.default_rng(0).standard_normal((1000, 300), dtype=np.float32)
-on_device = pg.asarray(x, engine=engine)  # pyopencl's own arrays will do as well
+on_device = pg.asarray(x, engine=engine)  # pyopencl's own arrays work as well
 
 # One after another on one queue: nothing waits, and nothing is copied to the host.
 gram = pg.gemm(on_device, on_device, trans_a="T")
 largest = pg.max(gram, axis=1)
 print("largest of each row:", pg.asnumpy(largest)[:4])  # waits
 
-# Operators are pyopencl's, and matmul.  A number of a whole array is an array of no axes.
+# Operators are pyopencl's, and matmul.  A reduction of a whole array is an array of no axes.
 unit = gram[0] / pg.nrm2(gram[0])
 print("length:", float(pg.nrm2(unit)))
 np.testing.assert_allclose(pg.asnumpy(unit @ unit), 1, rtol=1e-5)
 
-# A CPU device's memory is the host's: other libraries see it by DLPack without a copy.
+# PoCL and Intel's runtime keep arrays in the host's memory: DLPack shares it without a copy.
 if engine.target.facts.type == "cpu":
     np.testing.assert_array_equal(np.from_dlpack(unit), pg.asnumpy(unit))
 
-# Views of device arrays are taken as they lie in memory.
+# Views of device arrays are read in place.
 every_other = pg.sum(on_device[::2, 1:], axis=0)
 np.testing.assert_allclose(every_other.get(), x[::2, 1:].sum(axis=0), rtol=1e-4, atol=1e-4)
 

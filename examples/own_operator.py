@@ -1,4 +1,4 @@
-"""Reductions with operators of one's own, written in OpenCL C."""
+"""Reductions with user-defined operators, written in OpenCL C."""
 
 import math
 
@@ -16,7 +16,7 @@ geometric = np.exp(pg.reduce(x, add, map="log(x)", axis=1) / x.shape[1])
 np.testing.assert_allclose(geometric, np.exp(np.log(x).mean(axis=1)), rtol=1e-4)
 print("geometric means:", np.round(geometric[:4], 4))
 
-# The value nearest to 1, with its sign: any associative, commutative expression will do.
+# The value nearest to 1, with its sign.  Any associative and commutative expression is allowed.
 nearer = pg.BinaryOp(
     "nearer",
     identity="INFINITY",

@@ -1,6 +1,6 @@
-"""Checks of arguments that are no arrays: each gives the value, or an error that names it.
+"""Checks of arguments that are not arrays: each returns the value, or raises and names it.
 
-They hold for any object at all: an array where a word is wanted is refused, not compared.
+They work for any object: an array in place of a word is refused, not compared.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ T = TypeVar("T")
 
 
 def of_kind(value: Any, kind: type[T], name: str, wanted: str = "") -> T:
-    """``value``, if it is of a class.
+    """``value``, if it is an instance of ``kind``.
 
     Raises:
-        DTypeError: It is not; ``wanted`` says what would do (default: the class's name).
+        DTypeError: It is not; ``wanted`` says what is accepted (default: the class's name).
     """
     if isinstance(value, kind):
         return value
@@ -26,7 +26,7 @@ def of_kind(value: Any, kind: type[T], name: str, wanted: str = "") -> T:
 
 
 def one_of(value: Any, known: Iterable[str], name: str) -> str:
-    """``value``, if it is one of the words that are known.
+    """``value``, if it is one of the known words.
 
     Raises:
         ArgumentError: It is not.
@@ -53,7 +53,7 @@ def flag(value: Any, name: str) -> bool:
     """``value`` as a bool: True, False, or an integer.
 
     Raises:
-        DTypeError: It is something else, such as an array or a text.
+        DTypeError: It is something else, such as an array or a string.
     """
     return value if isinstance(value, bool) else bool(_truth(value, name))
 
@@ -68,12 +68,12 @@ def _truth(value: Any, name: str) -> Any:
 
 
 def shown(value: Any) -> str:
-    """``value`` for a message: a short one as Python writes it, any other by its type."""
+    """``value`` for a message: its ``repr`` if that is short, otherwise its type."""
     kind = type(value).__name__
     if not isinstance(value, (str, bytes, int, float, complex, tuple, list, type(None))):
         return f"of type {kind}"
     try:
         text = repr(value)
-    except Exception:  # an element's own
+    except Exception:  # raised by the ``repr`` of an element
         return f"of type {kind}"
     return text if len(text) <= 60 else f"a long {kind}"

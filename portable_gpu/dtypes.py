@@ -1,7 +1,7 @@
-"""Element types: how a NumPy dtype is stored on the device and in which type it is computed.
+"""Element types: how a NumPy dtype is stored on the device, and in which type it is computed.
 
 ``float16`` and ``bfloat16`` are storage types: they are read as 16-bit integers, computed in
-``float`` and rounded to nearest even on the way out.  ``bool`` is stored as ``uchar``.
+``float`` and rounded to nearest even when they are stored.  ``bool`` is stored as ``uchar``.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ except ImportError:  # the extra [bfloat16] is not installed: no array can have 
 
 @dataclass(frozen=True)
 class Element:
-    """One element type as kernels see it.
+    """One element type of kernels.
 
     Attributes:
         name: Short name, used in the names of C functions (``f32``, ``c64`` ...).
         storage: OpenCL C type of one stored *component* (complex numbers have two).
-        real: OpenCL C type of one component as computed with.
+        real: OpenCL C type in which one component is computed.
         complex: Whether an element is a pair (re, im).
         itemsize: Bytes of one stored element.
     """
@@ -43,7 +43,7 @@ class Element:
 
     @property
     def value(self) -> str:
-        """OpenCL C type of one element as computed with (``float2`` for complex64)."""
+        """OpenCL C type in which one element is computed (``float2`` for complex64)."""
         return f"{self.real}2" if self.complex else self.real
 
     @property
@@ -67,8 +67,8 @@ class Element:
         return self.real == "double"
 
 
-#: How products of float32 may be computed: as float32 is (``ieee``), or by matrix units, of values
-#: rounded to tf32, or of the 2 or 3 pieces of each value, in 3 or 6 products.
+#: How products of float32 may be computed: in float32 (``ieee``), or by matrix units, from values
+#: rounded to tf32, or from 2 or 3 pieces of each value by 3 or 6 products.
 PRECISIONS = ("ieee", "tf32", "tf32x3", "bf16x3", "bf16x6")
 
 
@@ -97,7 +97,7 @@ _ELEMENTS: dict[np.dtype[Any], Element] = {
     np.dtype(np.complex64): Element("c64", "float", "float", True, 8),
     np.dtype(np.complex128): Element("c128", "double", "double", True, 16),
 }
-#: bfloat16, also where no array can have the dtype.
+#: bfloat16, even if no array can have the dtype.
 BF16 = Element("bf16", "ushort", "float", False, 2)
 if BFLOAT16 is not None:
     _ELEMENTS[BFLOAT16] = BF16
@@ -107,11 +107,11 @@ def as_dtype(dtype: Any, name: str = "dtype") -> np.dtype[Any]:
     """The NumPy dtype that ``dtype`` stands for: a dtype, its name, or a type.
 
     Raises:
-        DTypeError: It stands for none.
+        DTypeError: It stands for no dtype.
     """
     try:
         found: np.dtype[Any] = np.dtype(dtype)
-    except Exception as error:  # NumPy raises half a dozen kinds
+    except Exception as error:  # NumPy raises several types
         raise DTypeError(f"{name} is {shown(dtype)}, which is no dtype: {error}") from error
     return found
 

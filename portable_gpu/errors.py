@@ -1,7 +1,7 @@
 """Every exception that portable_gpu raises on purpose.
 
-Each message names the argument, says what it was, and what would do.  Each class also derives
-from the built-in that NumPy users expect, so ``except ValueError`` keeps working.
+Each message names the argument, its value, and what is accepted.  Each class also derives from the
+built-in exception that NumPy users expect, so ``except ValueError`` keeps working.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class ArgumentError(PortableGPUError, ValueError):
 
 
 class ShapeError(ArgumentError):
-    """Shapes do not fit each other, or an axis is named twice."""
+    """Shapes do not match, or an axis is named twice."""
 
 
 class AxisError(ShapeError, NumPyAxisError):
@@ -45,7 +45,7 @@ class ContextMismatchError(ArgumentError):
 
 
 class ExportError(PortableGPUError, BufferError):
-    """An array on a device cannot be shared by DLPack as another library asks for it."""
+    """An array on a device cannot be shared by DLPack as another library requests it."""
 
 
 class DeviceNotFoundError(PortableGPUError, LookupError):
@@ -69,11 +69,11 @@ class PolicyError(ArgumentError):
 
 
 class TuningFileError(PortableGPUError, ValueError):
-    """A file of the tuning table cannot be read, or is of another format."""
+    """A file of the tuning table cannot be read, or has another format."""
 
 
 class RenderError(PortableGPUError):
-    """A kernel template failed to render; the message shows its numbered lines."""
+    """A kernel template failed to render; the message shows the numbered lines around the error."""
 
 
 class BuildError(PortableGPUError, RuntimeError):

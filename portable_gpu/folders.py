@@ -1,7 +1,8 @@
-"""Folders and files of the user's: where they lie, and whether nobody else writes there.
+"""The user's folders and files: their places, and checks that nobody else may write them.
 
-What is read from them runs as the user: programs as they are, rows of the tuning table as sizes of
-kernels.  So a file counts only if it belongs to the user or to root, and only they may write it.
+Their content takes effect as the user: programs are executed, and rows of the tuning table set the
+sizes of kernels.  So a file is read only if it belongs to the user or root, and only they may write
+it.
 """
 
 from __future__ import annotations
@@ -17,22 +18,22 @@ from platformdirs import user_cache_path, user_config_path
 
 _NAME = "portable_gpu"
 _SHARED_MEMORY = Path("/dev/shm")  # writable in many containers that are otherwise read-only
-_ROOM = 1 << 20  # a folder that has no room for this much is as good as read-only
+_ROOM = 1 << 20  # a folder without room for this much is treated as read-only
 _NONBLOCK = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _warned: set[str] = set()
 
 
 class UntrustedError(OSError):
-    """A file or folder that is not read, for the reason that the message gives."""
+    """A file or folder is not read; the message says why."""
 
 
 def cache_folder() -> Path | None:
-    """The user's cache folder for this library; ``None`` for a user who has no home."""
+    """The user's cache folder for this library; ``None`` for a user without a home."""
     return _absolute(user_cache_path)
 
 
 def config_folder() -> Path | None:
-    """The user's configuration folder for this library; ``None`` for a user who has no home."""
+    """The user's configuration folder for this library; ``None`` for a user without a home."""
     return _absolute(user_config_path)
 
 
@@ -45,20 +46,21 @@ def _absolute(find: Callable[[str], Path]) -> Path | None:
 
 
 def warn_once(topic: str, message: str) -> None:
-    """Warn, once in this process for each ``topic``."""
+    """Warn once in this process for each ``topic``."""
     if topic not in _warned:
         _warned.add(topic)
         warnings.warn(message, stacklevel=3)
 
 
 def read_own(path: Path, most: int) -> bytes:
-    """What a regular file of at most ``most`` bytes holds.
+    """The content of a regular file of at most ``most`` bytes.
 
-    Links are followed: what counts is the file at their end.  No other kind of file is waited for.
+    Links are followed, and the checks are of the file at their end.  The call does not block on
+    pipes and other special files.
 
     Raises:
-        FileNotFoundError: It is not there.
-        UntrustedError: It is of another kind, too large, or somebody else may write it.
+        FileNotFoundError: There is no such file.
+        UntrustedError: It is not a regular file, too large, or other users may write it.
         OSError: It cannot be read.
     """
     handle = os.open(path, os.O_RDONLY | _NONBLOCK)
@@ -73,8 +75,8 @@ def read_own(path: Path, most: int) -> bytes:
 
 
 def check_owner(path: Path, status: os.stat_result) -> None:
-    """Raise UntrustedError if a third person owns, or may write, what ``status`` is of."""
-    if not hasattr(os, "geteuid"):  # Windows: folders of a user's are closed to others
+    """Raise UntrustedError if other users own or may write the file of ``status``."""
+    if not hasattr(os, "geteuid"):  # Windows: other users have no access to a user's folders
         return
     if status.st_uid not in (0, os.geteuid()):
         raise UntrustedError(f"{path} belongs to another user (number {status.st_uid})")
@@ -83,14 +85,14 @@ def check_owner(path: Path, status: os.stat_result) -> None:
 
 
 def open_folder(folder: Path) -> None:
-    """Make ``folder`` the user's alone if it is not there, and check it if it is.
+    """Create ``folder`` for the user alone if it is missing, and check it if it exists.
 
-    Where the user's group may write the library's own cache folder, as an older version made it
-    under umask 002, that ends.
+    If the user's group may write the library's own cache folder, which older versions created under
+    umask 002, that permission is removed.
 
     Raises:
-        UntrustedError: It is no folder, or somebody else may write it.
-        OSError: It cannot be made or looked at.
+        UntrustedError: It is not a folder, or other users may write it.
+        OSError: It cannot be created or read.
     """
     make_private(folder)
     status = folder.stat()
@@ -107,7 +109,7 @@ def _is_ours(folder: Path, status: os.stat_result) -> bool:
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder, and those above it that are missing, for the user's eyes alone."""
+    """Create a folder, and missing folders above it, for the user alone."""
     if not folder.is_dir():
         if folder != folder.parent:
             make_private(folder.parent)
@@ -115,7 +117,7 @@ def make_private(folder: Path) -> None:
 
 
 def has_room(folder: Path) -> bool:
-    """Whether files can be written in a folder; it is made if need be."""
+    """Whether files can be written in a folder; it is created if necessary."""
     try:
         make_private(folder)
         with tempfile.TemporaryFile(dir=folder) as file:
@@ -126,7 +128,7 @@ def has_room(folder: Path) -> bool:
 
 
 def temporary_folder() -> Path | None:
-    """A new private folder with room for files, or ``None`` where there is no such place."""
+    """A new private folder with room for files, or ``None`` if there is no place for one."""
     for parent in (None, _SHARED_MEMORY):
         try:
             folder = Path(tempfile.mkdtemp(prefix=f"{_NAME}-", dir=parent))

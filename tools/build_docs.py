@@ -54,15 +54,27 @@ def pages() -> dict[str, Path]:
     found = {"index.html": ROOT / "README.md"}
     for path in sorted((ROOT / "docs").glob("*.md")):
         found[f"{path.stem.lower()}.html"] = path
+    for path in sorted((ROOT / "docs").glob("*/*.md")):
+        folder = path.parent.name
+        name = folder if path.stem == "README" else f"{folder}_{path.stem.lower()}"
+        found[f"{name}.html"] = path
     found["contributing.html"] = ROOT / "CONTRIBUTING.md"
     found["changelog.html"] = ROOT / "CHANGELOG.md"
     return found
 
 
 def titles(names: dict[str, Path]) -> dict[str, str]:
-    """What the links to all pages say: the start and the functions first."""
+    """What the links at the top of each page say: the start and the functions first.
+
+    A folder of docs/ has one link, to its README, which links to the others.
+    """
     found = {"index.html": "Start", "portable_gpu.html": "Functions"}
-    return found | {name: path.stem.title() for name, path in names.items() if name not in found}
+    for name, path in names.items():
+        if path.parent in (ROOT, ROOT / "docs"):
+            found.setdefault(name, path.stem.title())
+        elif path.stem == "README":
+            found[name] = path.parent.name.title()
+    return found
 
 
 def put_functions_first() -> None:
@@ -82,10 +94,14 @@ def internals() -> set[str]:
 
 def write_page(out: Path, source: Path, links: str, names: dict[str, Path]) -> None:
     """One Markdown file as HTML, with links to other pages set right."""
+    by_path = {path: name for name, path in names.items()}
+
+    def link(found: re.Match[str]) -> str:
+        name = by_path.get((source.parent / found["path"]).resolve())
+        return found[0] if name is None else f"]({name}{found['heading'] or ''})"
+
     text = source.read_text(encoding="utf-8")
-    for name, path in names.items():
-        for form in (path.relative_to(ROOT).as_posix(), f"../{path.name}", path.name):
-            text = text.replace(f"]({form})", f"]({name})")
+    text = re.sub(r"\]\((?P<path>[^)#:]+\.md)(?P<heading>#[^)]*)?\)", link, text)
     title = text.splitlines()[0].lstrip("# ")
     out.write_text(
         PAGE.format(title=html.escape(title), links=links, body=to_html(text), colours=colours()),

@@ -1,4 +1,4 @@
-## copy: result[i] = source[i], as fast as the memory goes; one of the roofs of the benchmark.
+## copy: result[i] = source[i].  Its rate is the memory roof of the benchmark.
 ##
 ##   CPU    | group 0 | group 1 | ...      a group walks one stretch, a vector at a time
 ##   GPU    | 0 1 2 ... | 0 1 2 ... |      neighbouring work-items copy neighbouring vectors

@@ -1,11 +1,11 @@
-## fma: multiply-adds in registers, as fast as the cores go; one of the roofs of the benchmark.
+## fma: multiply-adds in registers.  Their rate is the compute roof of the benchmark.
 ##
-##   acc0 = acc0 * factor + term        every chain waits for itself alone, so that `chains` of
+##   acc0 = acc0 * factor + term        the chains do not depend on each other, so `chains` of
 ##   acc1 = acc1 * factor + term        them hide the latency of a multiply-add
 ##   ...
 ##
-## A work-item does 2 * steps * chains * lanes floating-point operations.  It stores its sums if
-## they are NaN, which they are not, but the compiler does not know.
+## A work-item does 2 * steps * chains * lanes floating-point operations.  It stores its sums only if
+## they are NaN.  They never are, but the compiler cannot know that and keeps the loop.
 ## real: float or double.  type: the same, `lanes` wide.
 <%include file="/common/prelude.cl.mako"/>
 #pragma OPENCL FP_CONTRACT ON

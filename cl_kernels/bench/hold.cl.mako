@@ -1,6 +1,6 @@
-## hold: keeps the device for `rounds` multiply-adds, each of which waits for the one before.
+## hold: keeps the device busy for `rounds` multiply-adds, each of which depends on the one before.
 ##
-## Its sum is stored if it is NaN, which it is not, but the compiler does not know.
+## Its sum is stored only if it is NaN.  It never is, but the compiler cannot know that.
 <%include file="/common/prelude.cl.mako"/>
 __kernel void hold(__global float *restrict out, float factor, float term, long rounds)
 {

@@ -6,10 +6,10 @@
 ##   NAME_loadV(p)          -> V values as one vector (real elements)
 ##   NAME_store(p, v)       one value, rounded to nearest even
 ##
-## A bool is true by any byte but 0, in NumPy as here; it is computed with, and stored, as 0 or 1.
+## A bool is true if its byte is not 0, as in NumPy.  Kernels compute with 0 and 1, and store them.
 ##
-## e: portable_gpu.dtypes.Element.  V: vector width.  aligned: whether p is V-element aligned;
-## a CPU loads unaligned vectors just as well, a GPU needs alignment for wide accesses.
+## e: portable_gpu.dtypes.Element.  V: vector width.  aligned: whether p is V-element aligned.  A CPU
+## loads unaligned vectors at the same speed; a GPU needs alignment for wide accesses.
 <%def name="scalar(e)">
 % if e.complex:
 // NumPy aligns complex numbers to their components.

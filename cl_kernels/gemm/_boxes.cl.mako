@@ -1,11 +1,12 @@
-## An operand's way from global to local memory in boxes of lines of 128 bytes (see _wgmma), by the
-## copy engine: one work-item asks, and the bytes announce themselves at a barrier.
+## How an operand gets from global to local memory in boxes of lines of 128 bytes (see _wgmma), by the
+## copy engine: one work-item requests a box, and the engine counts the bytes at a barrier.
 ##
-## lines: portable_gpu.ops.gemm.lines.Lines.  A tensor map (see tensor_map) says where lines lie, from
-## address 0 on: its third and fourth dimension are steps of 16 bytes and of 2^35, by which a box gets
-## to the product's own matrix.  (NVIDIA's manual has dimensions that do not overlap; the engine only
-## adds.)  What is outside of that matrix comes as zeros; of a box that is wholly outside it touches the
-## map's own address, where there is nothing (seen on an H200), so such a box is never asked for.
+## lines: portable_gpu.ops.gemm.lines.Lines.  A tensor map (see tensor_map) starts at address 0.  Its
+## third and fourth dimensions are steps of 16 bytes and of 2^35 bytes; by them the coordinates of a box
+## hold the address of the product's matrix.  (NVIDIA's manual does not mention dimensions that overlap;
+## the engine only adds.)  Elements outside of the matrix arrive as zeros.  For a box wholly outside the
+## engine accesses the map's own address, which is not mapped (seen on an H200), so such a box is never
+## requested.
 <%def name="parameters()">, __global const uint *a_map, __global const uint *b_map</%def>
 
 <%def name="define()">
@@ -28,7 +29,7 @@ static inline void copy_box(uint to, __global const uint *map, int along, int li
 }
 </%def>
 
-## One step of k of a tile, from row (column) `first` and step `step` of k on, into the stage at `to`.
+## Copy one step of k of a tile, from row (column) `first` and step `step` of k on, to the stage at `to`.
 <%def name="copy(lines, to, first, step, barrier)">
 <% n = lines.name %>
 % for i in range(lines.boxes):
@@ -40,7 +41,7 @@ static inline void copy_box(uint to, __global const uint *map, int along, int li
 % endfor
 </%def>
 
-## Where a tile's next box begins; where that is outside of the matrix, the first again.
+## The start of a tile's next box; if that is outside of the matrix, the start of the first.
 <%def name="within(first, ahead, extent)">\
 % if ahead:
 (int)(${first} + ${ahead} < ${extent} ? ${first} + ${ahead} : ${first})\

@@ -1,18 +1,18 @@
-## An operand's way from global memory through registers to local memory, in chunks of 16 bytes along
+## How an operand gets from global memory through registers to local memory, in chunks of 16 bytes along
 ## k: eight for each of the `extent` rows of A (columns of B) of the tile.
 ##
 ##   local memory   | chunk 0 of all rows | chunk 1 of all rows | ...        CHUNK(extent, row, chunk)
 ##
-## where rows change places among eight, so that eight lanes that access local memory together meet
-## different banks: they read eight rows, and write eight chunks of a row, or rows some way apart.
+## Rows are permuted in groups of eight, so that eight lanes that access local memory together access
+## different banks.  They read eight rows, and write eight chunks of a row or rows some distance apart.
 ##
 ## lines: portable_gpu.ops.gemm.lines.Lines.  A work-item moves `copies` chunks.
 ##
-##   k along the line    each as it lies; the rows are `step` apart
-##   k across the lines  `block` rows at a time, by loads of one step of k each; their chunks are put
-##                       together on the way to local memory, so that nothing waits for a load
+##   k along the line    each chunk by one load; the rows are `step` apart
+##   k across the lines  `block` rows at a time, by loads of one step of k each; the chunks are put
+##                       together when they are stored, so that nothing waits for a load
 ##
-## Beyond the matrix, rows are clamped: what they give is never stored.  Beyond k there are zeros.
+## Rows beyond the matrix repeat its last rows; their results are never stored.  Beyond k there are zeros.
 
 <%def name="define(lines)">
 #ifndef CHUNK
@@ -21,7 +21,7 @@
 typedef ${vector(lines.elem.storage, lines.block) if lines.across else "uint4"} ${lines.name}_raw;
 </%def>
 
-## Where this work-item's chunks lie in the tile (NAME_row0, NAME_chunk0), and in memory (NAME_at0).
+## The places of this work-item's chunks: in the tile (NAME_row0, NAME_chunk0) and in memory (NAME_at0).
 <%def name="place(lines, first, count)">
 <% n, type, block, blocks = lines.name, lines.offset_type, lines.block, lines.extent // lines.block %>
     ${n} += ${first} * ${n}_${lines.s_stride};
@@ -38,7 +38,7 @@ typedef ${vector(lines.elem.storage, lines.block) if lines.across else "uint4"} 
     ${n}_raw ${", ".join(f"{n}_r{i}_{j}" for i in range(lines.copies // block) for j in range(lines.steps))};
 </%def>
 
-## One step of k to registers, and on to the next; with tail, the last one, of which `tail` steps exist.
+## Load one step of k to registers, and advance.  tail: it is the last one, of which `tail` steps exist.
 <%def name="load(lines, tail=False)">
 <% n = lines.name %>
 % for i in range(lines.copies // lines.block):
@@ -53,7 +53,7 @@ beyond = f"{n}_chunk{i} * {lines.width} + {j} >= tail ? ({n}_raw)(0) : " if tail
     ${n} += ${lines.depth}l * ${f"{n}_{lines.k_stride}" if lines.across else 1};
 </%def>
 
-## Registers to local memory, from chunk `start` on.
+## Store the registers to local memory, from chunk `start` on.
 <%def name="store(lines, start)">
 % for i in range(lines.copies // lines.block):
 % for row in range(lines.block):

@@ -1,19 +1,19 @@
-## An operand's way from global to local memory in lines of 128 bytes (see _wgmma), by asynchronous
+## How an operand gets from global to local memory in lines of 128 bytes (see _wgmma), by asynchronous
 ## copies of 16 bytes.  Work-item t of those that copy takes chunk t % 8 of lines t / 8, t / 8 + pass,
-## ...; pass is an eighth of their number.
+## ...; pass is an eighth of the number of these work-items.
 ##
 ## lines: portable_gpu.ops.gemm.lines.Lines: name, itemsize, extent (rows of A, columns of B in the
-## tile) and across (whether k runs across the lines).  Beyond the matrix, rows are clamped: what they
-## give is never stored.  Beyond k the copy writes zeros.
+## tile) and across (whether k runs across the lines).  Rows beyond the matrix repeat its last row; their
+## results are never stored.  Beyond k the copy writes zeros.
 
-## COPIES_ARRIVE(barrier): this work-item arrives once its copies so far are done.
+## COPIES_ARRIVE(barrier): this work-item arrives at the barrier when its copies so far are done.
 <%def name="define()">
 #define COPIES_ARRIVE(barrier) asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" :: "r"(barrier) : "memory")
 #define COPY(to, from) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(from) : "memory")
 #define COPY_OR_ZERO(to, from, bytes) asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(to), "l"(from), "r"(bytes) : "memory")
 </%def>
 
-## Where this work-item's chunks of a tile start in memory.
+## The places of this work-item's chunks of a tile in memory.
 <%def name="place(lines, first, count)">
 <% n, w, d, step, type = lines.name, lines.width, lines.depth, lines.step, lines.offset_type %>
     ${n} += ${first} * ${n}_${lines.s_stride};
@@ -31,7 +31,7 @@
 % endfor
 </%def>
 
-## One step of k into the stage that starts at `to`, and on to the next.
+## Copy one step of k to the stage at `to`, and advance.
 <%def name="copy(lines, to, advance)">
 % for i in range(lines.copies):
     COPY(${to} + ${128 * lines.step * i}, (__global const char *)${lines.name} + ${lines.name}_at${i});
@@ -39,7 +39,7 @@
     ${lines.name} += ${advance};
 </%def>
 
-## The last step, of which `tail` steps of k exist.
+## Copy the last step, of which `tail` steps of k exist.
 <%def name="copy_tail(lines, to, advance)">
 % for i in range(lines.copies):
     COPY_OR_ZERO(${to} + ${128 * lines.step * i}, (__global const char *)${lines.name} + ${lines.name}_at${i}, ${f"(line + {i * lines.step}) % {lines.depth}" if lines.across else f"chunk * {lines.width}"} < tail ? 16 : 0);

@@ -1,11 +1,11 @@
-## The main loop of gemm: panels of A and B, step by step along k, on their way to the register tiles.
+## The main loop of gemm: it moves panels of A and B, step by step along k, to the register tiles.
 ##
 ##   buffers = 1   L S | X | L S | X | ...         L: global memory -> registers   load
 ##     prefetch    L S | L X | S | L X | ...       S: registers -> local memory    store_panels
 ##   buffers = 2   L S | L S X | L S X | ...       X: local memory -> products     registers.steps
 ##     prefetch    L S | L X S | L X S | ...       |: barrier
 ##
-## Arguments as of gemm, which has a, b, start, tail and the number `tiles` of steps in scope.
+## Arguments as in gemm, which has a, b, start, tail and the number `tiles` of steps in scope.
 <%namespace name="panel" file="/gemm/_panel.cl.mako"/>
 <%namespace name="registers" file="/gemm/_register_tile.cl.mako"/>
 
@@ -50,7 +50,7 @@
     }
 </%def>
 
-## The panels of a step from global memory to registers, and on to the next along k.
+## Load the panels of a step from global memory to registers, and advance along k.
 <%def name="load(step)">
 <% last = f"{step} == tiles - 1{' - start' if stagger else ''}" %>\
 % if tail:
@@ -70,13 +70,13 @@
     b += ${ahead} * b_row;
 </%def>
 
-## Registers to local memory.
+## Store the registers to local memory.
 <%def name="store_panels(buffer)">
     ${panel.store(a, buffer)}
     ${panel.store(b, buffer)}
 </%def>
 
-## Both for the step after this one, if there is any; of two buffers the other takes the panels.
+## The same for the next step, if there is one.  With two buffers the panels go to the other buffer.
 <%def name="next_panels()">
         if (step + 1 < tiles) {
             ${load("step + 1")}
@@ -89,7 +89,7 @@
         }
 </%def>
 
-## To the panels of the next step.
+## Switch to the panels of the next step.
 <%def name="turn()">
         ${store_next() if policy.prefetch else ""}
         barrier(CLK_LOCAL_MEM_FENCE);

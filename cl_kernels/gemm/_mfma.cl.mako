@@ -1,7 +1,7 @@
-## MFMA(d, a, b) adds the products of what 64 lanes hold to their sums, of type sums_t; a and b are
-## 32-bit words.  (The layout: portable_gpu/ops/gemm/matrix_instruction.py.)  Where the device has no
-## such instruction, the lanes put what they hold in local memory, and multiply it there: slow, and the
-## same to the kernel around it, but for a barrier of the whole group.
+## MFMA(d, a, b) adds the products of the values that 64 lanes hold to their sums, of type sums_t; a and
+## b are 32-bit words.  (The layout: portable_gpu/ops/gemm/matrix_instruction.py.)  If the device has no
+## such instruction, the lanes put their values into local memory and multiply there.  That is slow, and
+## contains a barrier of the whole group; the kernel around it is the same.
 ##
 ## instruction: MatrixInstruction          emulated: whether the device lacks it
 
@@ -18,11 +18,11 @@ ${emulation(instruction)}
 % endif
 </%def>
 
-## Leaves room for two wavefronts of a SIMD, for one computes while the other waits.  Where the sums
-## then fit the general registers, the compiler leaves them there instead of moving them each step.
+## Leaves room for two wavefronts of a SIMD, so that one computes while the other waits.  If the sums then
+## fit the general registers, the compiler keeps them there instead of moving them in each step.
 <%def name="attributes(emulated)">${"" if emulated else "__attribute__((amdgpu_waves_per_eu(2)))"}</%def>
 
-## The words of a chunk, from `first` on, that one instruction takes.
+## The words of a chunk that one instruction takes, from `first` on.
 <%def name="words(instruction, first)"><%
 return "s" + "".join(str(first + i) for i in range(instruction.words))
 %></%def>
@@ -33,7 +33,7 @@ return "s" + "".join(str(first + i) for i in range(instruction.words))
 % endif
 </%def>
 
-## By the definition: A is a matrix of side x depth, B of depth x side, and D of side x side.
+## The product by its definition: A is side x depth, B depth x side, and D side x side.
 <%def name="emulation(instruction)">
 <%
 side, held, type = instruction.side, instruction.held, instruction.sum_type

@@ -6,8 +6,8 @@
 ##   along               row 2g + h    chunks q and q + 4                           the same
 ##   apart               row 2g + h    q % 2 of chunks q / 2, q / 2 + 2, 4, 6       q, q + 4, q + 8, q + 12
 ##
-## where the swizzle keeps lanes that read together in different banks.  Of what is adjacent in A's
-## registers, h differs: k along the lines of both operands is read apart, or it would be moved about.
+## With the swizzle, lanes that read together access different banks.  Adjacent registers of A differ in h,
+## so operands that both have k along the lines are read `apart`; otherwise registers would be moved.
 <%!
 def how(a, b, lines):
     if lines.across:
@@ -44,8 +44,8 @@ def lane(form):
 % endif
 </%def>
 
-## A square of 16 rows of A (columns of B) from row `first` of the warp's on: NAME_h_r is row 2g + h at the
-## r-th of the lane's four steps of k.
+## A square of 16 rows of A (columns of B), from row `first` of the warp's rows on: NAME_h_r is row 2g + h
+## at the r-th of the lane's four steps of k.
 <%def name="fragment(lines, form, name, first)">
 % if form == "across":
 % for r in range(4):
@@ -69,7 +69,7 @@ def lane(form):
 </%def>
 <%def name="at(type, lines, turned, ahead)">*(const __local ${type} *)(${lines.name}_at + (${lines.name}_lane ^ ${turned}) + ${ahead})</%def>
 
-## Fragments as registers of their own, to be filled by `refill` (names as of `fragment`).
+## Declare fragments as registers that `refill` fills (names as in `fragment`).
 <%def name="declare(name)">
                 double ${", ".join(f"{name}_{h}_{r}" for h in range(2) for r in range(4))};
 </%def>
@@ -80,8 +80,9 @@ def lane(form):
                 }
 </%def>
 
-## All products of a step whose first fragments are there, in a0 and b0, b1 ...  While the last block,
-## of an even number, is multiplied, those of the next step take their places; `next` brings it into reach.
+## All products of a step whose first fragments are loaded, in a0 and b0, b1 ...  While the last block is
+## multiplied, the first fragments of the next step replace them; `next` makes that step's lines current.
+## The number of blocks is even.
 <%def name="step(policy, a, b, next)">
 % for i in range(policy.blocks):
 <% last, own, other = i + 1 == policy.blocks, f"a{i % 2}", f"a{1 - i % 2}" %>

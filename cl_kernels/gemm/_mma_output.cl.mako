@@ -1,8 +1,8 @@
-## How the sums of an mma kernel reach C.  Of the square i, j of its warp a lane holds rows 2g and
-## 2g + 1, and columns 4q to 4q + 3 (see mma).
+## How the sums of an mma kernel reach C.  In square i, j of its warp a lane holds rows 2g and 2g + 1,
+## columns 4q to 4q + 3 (see mma).
 ##
 ## pair  see _units
-## wide  32 bytes at a time, by two lanes, after they have exchanged halves
+## wide  two lanes exchange halves and store 32 bytes together
 <%def name="store(policy, pair, wide, type)">
             const long top = first_row + rows_at + 2 * g, left = first_col + cols_at + 4 * q;
 % if not wide:

@@ -3,7 +3,7 @@
 ##
 ##   parameters("a", elem, rank)   , a, a_offset, a_row, a_col, a_batch0 ...
 ##   batch_parameters(rank)        , batch0, batch1 ...         the extents of the batch axes
-##   locate(names, rank, index)    a += a_offset + sum of (place on axis) * a_batchN, for each name
+##   locate(names, rank, index)    a += a_offset + sum of (index on axis N) * a_batchN, for each name
 ##   walk(names, rank, index)      the same without the offset
 ## rank: number of batch axes.  index: a C expression, the product's number in the batch.
 <%def name="parameters(name, elem, rank, access='const ')">\

@@ -1,8 +1,8 @@
 ## How the sums of a group's tile reach C: RESULT(acc, row, col) is the value of an element and
 ## STORE(p, v) puts it in memory; m, n, c, c_row, c_col, first_row, first_col are in scope.
 
-## Each work-item stores its own sums, as vectors of `width` (which then divides n), or one by one.
-## Their places differ from that of its first by what is the same for all work-items.
+## Each work-item stores its own sums, as vectors of `width` (which then divides n), or one by one.  The
+## distance of a sum's place from that of the first sum is the same for all work-items.
 <%def name="direct(tile, width)">
     const long c_item = (first_row + item_row) * c_row + (first_col + item_col) * c_col;
 % for acc, row, col in tile.sums():

@@ -1,4 +1,4 @@
-## Packing: one panel of a matrix made contiguous, and converted on the way.
+## Packing: copies one panel of a matrix to contiguous memory, and converts it.
 ##
 ##   source: lanes are rows of A, or columns of B      panel: step after step along k
 ##
@@ -6,7 +6,7 @@
 ##     lane 1 | step 0, 1, 2 ...              ->         step 1 | re of P lanes | im of P lanes |
 ##     ...                                               ...      (im where the product is complex)
 ##
-## Lanes beyond the edge repeat the last one: what they yield is never stored.
+## Lanes beyond the edge repeat the last one; their results are never stored.
 ##
 ##   vectors(compute)             typedefs lanesN_u: N packed values at any address
 ##   define(name, operand, compute, P, mode)

@@ -13,9 +13,9 @@
 ##   sum      accumulators of earlier steps: `parts` blocks of TILE values, part_stride apart, are
 ##            added; unless `finish`, the sums go to the first one.
 ##   finish   store rows [0, rows) and columns [skip, cols) at place (row, col) of C.
-## form: portable_gpu.ops.gemm.packed.Form.  An operand that is not packed is read where it lies: a
-## with two strides (rows beyond the edge repeat the last), b with unit stride along columns.  Where
-## form.swapped, C is the caller's C transposed.
+## form: portable_gpu.ops.gemm.packed.Form.  An operand that is not packed is read in place: a with two
+## strides (rows beyond the edge repeat the last), b with unit stride along columns.  With form.swapped,
+## C is the caller's C transposed.
 <%def name="define(problem, policy, form)"><%
     compute, c = problem.compute, problem.c.elem
     V, MR, NR = policy.vector, policy.item_m, policy.item_n

@@ -1,20 +1,20 @@
-## One operand's way into local memory.  A panel holds `extent` rows of A (or columns of B), each
-## `depth` deep along k; in local memory k is the slow axis, so that fragments are vectors:
+## How one operand gets to local memory.  A panel holds `extent` rows of A (or columns of B), each
+## `depth` deep along k.  In local memory k is the slow axis, so that fragments are vectors:
 ##
 ##        s ->  extent (+ pad)             A: s is a row (a_row), B: s is a column (b_col)
 ##   k  | . . . . . . . . |
 ##   v  | . . . . . . . . |  depth         NAME_LOCAL(buffer, k, s)
 ##
 ## panel: portable_gpu.ops.gemm.tiles.Panel.  Work-item t moves `loads` vectors of `width` elements
-## along `along` ("k": stored transposed, or "s"); they rest in the registers NAME_r0, NAME_r1 ...
-## Beyond the matrix rows are clamped (their results are never stored), and k is filled with 0.
+## along `along` ("k": stored transposed, or "s"), held in the registers NAME_r0, NAME_r1 ... between.
+## Rows beyond the matrix repeat its last row (their results are never stored); k is filled with 0.
 ##
-## With `pairs` a word of local memory holds steps 2k and 2k + 1 of a row: a vector along k brings
-## whole pairs, and across it two vectors (`pieces`), one step apart, make the words.
+## With `pairs` a word of local memory holds steps 2k and 2k + 1 of a row.  A vector along k contains
+## whole pairs; across k, two vectors (`pieces`), one step apart, are combined into words.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/gemm/_epilogue.cl.mako"/>
-## NAME_raw: what one load brings, as it lies in memory.  NAME_value(raw): the same in value_t,
-## on its way to local memory, so that nothing waits for a load before the multiplications.
+## NAME_raw: the type of one load, as in memory.  NAME_value(raw): the same in value_t.  The conversion
+## comes at the store to local memory, so that nothing waits for a load before the multiplications.
 <%def name="define(panel, compute)">
 <% n, e, w = panel.name, panel.elem, panel.width %>
 typedef ${panel.raw_type} ${n}_raw;
@@ -53,9 +53,9 @@ static inline ${panel.value_type} ${n}_value(${n}_raw raw)
 #define ${n.upper()}_LOCAL(buffer, k, s) ${n}_local[(buffer) * ${panel.depth * panel.pitch} + ((k) * ${panel.pitch} + (s))]
 </%def>
 
-## Where this work-item's vectors lie: in the tile (NAME_s0, NAME_k0), and in memory (NAME_at0), in
-## bytes from where the panel starts: of unsigned ones GPUs take 32 bits as they are, beside an
-## address that is the same for all.  first: the first row of A (column of B); count: how many there are.
+## The places of this work-item's vectors: in the tile (NAME_s0, NAME_k0), and in memory (NAME_at0), in
+## bytes from the panel's start.  GPUs add an unsigned 32-bit offset to an address that is the same for
+## all work-items without extra instructions.  first: the first row of A (column of B); count: the rows.
 <%def name="place(panel, first, count)">
 <% n, w, type = panel.name, panel.width, panel.offset_type %>
     ${n} += ${first} * ${n}_${panel.s_stride};
@@ -67,7 +67,7 @@ static inline ${panel.value_type} ${n}_value(${n}_raw raw)
     ${n}_raw ${", ".join(f"{n}_r{i}" for i in range(panel.loads * panel.pieces))};
 </%def>
 
-## Global memory to registers: a whole tile.
+## Load a whole tile from global memory to registers.
 <%def name="load(panel)">
 <% n = panel.name %>
 % for i in range(panel.loads):
@@ -77,7 +77,7 @@ static inline ${panel.value_type} ${n}_value(${n}_raw raw)
 % endfor
 </%def>
 
-## The last tile, of which only `tail` steps of k exist.
+## Load the last tile, of which only `tail` steps of k exist.
 <%def name="load_tail(panel)">
 <% n, w = panel.name, panel.width %>
 % for i in range(panel.loads):
@@ -90,7 +90,7 @@ static inline ${panel.value_type} ${n}_value(${n}_raw raw)
 % endfor
 </%def>
 
-## Registers to local memory.
+## Store the registers to local memory.
 <%def name="store(panel, buffer)">
 <% n, values, local = panel.name, panel.values, f"{panel.name.upper()}_LOCAL" %>
 % for i in range(panel.loads):

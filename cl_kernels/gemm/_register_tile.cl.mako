@@ -1,7 +1,7 @@
 ## The register tile of one work-item: item_m x item_n sums, named acc<row>_<column block>.
 ##
 ##   lanes_m x lanes_n work-items   a block of `width` rows (columns) each, then the next block
-##   side by side                   lanes_m * width further on, so that neighbours read neighbours
+##   side by side                   lanes_m * width further on; neighbours read adjacent blocks
 ##
 ##   rows of lane 0, 1, ... | 0 0 0 0 | 1 1 1 1 | ... | 0 0 0 0 | 1 1 1 1 | ...   (width 4, 2 blocks)
 ##
@@ -15,13 +15,13 @@
 % endfor
 </%def>
 
-## Where the fragments of a step of k 0 lie: a_from, b_from point into one pair of panels.
+## Point a_from and b_from to the fragments of step 0 of k in one pair of panels.
 <%def name="point(buffer)">
     a_from = &A_LOCAL(${buffer}, 0, item_row);
     b_from = &B_LOCAL(${buffer}, 0, item_col);
 </%def>
 
-## Fragments of one step of k: local memory to the registers PREFIXa0 ..., PREFIXb0 ...
+## Load the fragments of one step of k from local memory to the registers PREFIXa0 ..., PREFIXb0 ...
 <%def name="declare(tile, prefix)">
     ${tile.fragment_m} ${", ".join(f"{prefix}a{i}" for i in range(tile.blocks_m))};
     ${tile.fragment_n} ${", ".join(f"{prefix}b{j}" for j in range(tile.blocks_n))};
@@ -42,7 +42,7 @@
 % endfor
 </%def>
 
-## All steps of one tile.
+## All steps of k of one tile.
 <%def name="steps(tile, depth)">
     #pragma unroll ${tile.unroll}
     for (int s = 0; s < ${depth}; ++s) {
@@ -52,9 +52,9 @@
     }
 </%def>
 
-## The same where the fragments of the first step are there, in p: those of the next step are on
-## their way while those of this one are multiplied (the second level of prefetch).  `turn` brings
-## the next tile into reach, before the last step is multiplied.
+## The same with the fragments of the first step already loaded, in p.  Those of the next step are loaded
+## while those of this one are multiplied (the second level of prefetch).  `turn` switches to the next
+## tile before the last step is multiplied.
 <%def name="steps_ahead(tile, depth, turn)">
     #pragma unroll ${tile.unroll}
     for (int s = 0; s < ${depth - 2}; s += 2) {

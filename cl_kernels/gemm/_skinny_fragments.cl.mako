@@ -1,10 +1,10 @@
 ## The fragments that a lane of skinny holds: of w and x for a step of k, and of the sums of products.
 ##
-## Which row, column or step of k an index of the instruction (PTX ISA, mma.sync m16n8k16) stands for
-## is free as long as both operands agree: so chosen that what a lane loads in one piece is what it
-## has to hold; across the lines pairs along k are put together from two loads.
+## The rows, columns and steps of k may be assigned to the instruction's indices (PTX ISA, mma.sync
+## m16n8k16) in any way that both operands share.  They are assigned so that a lane loads in one piece
+## what it has to hold; across the lines, pairs along k are combined from two loads.
 ##
-##   w_..._u, x_..._u   what has been loaded of step u of those in flight
+##   w_..._u, x_..._u   the loaded values of the u-th step in flight
 ##   d<i>_<s>_0 ... 3   sums of the i-th 16 rows and the s-th 8 vectors
 ##
 ## elem, blocks, across, x_wide, Q: as in skinny.
@@ -47,7 +47,7 @@ static inline x_raw x_some(__global const ushort *x, long step, long k, long las
 }
 </%def>
 
-## Where the lane's rows of w and vectors of x begin.
+## The starts of the lane's rows of w and vectors of x.
 <%def name="place()">\
     // Beyond the last outputs and vectors the last ones are repeated, and not stored.
 % if across:
@@ -62,7 +62,7 @@ static inline x_raw x_some(__global const ushort *x, long step, long k, long las
 % endfor
 </%def>
 
-## Of step u of those in flight.
+## Load the u-th step in flight.
 <%def name="declare(u)">
         w_raw ${", ".join(f"{name}_{u}" for name in lines(across, blocks))};
         x_raw ${", ".join(f"x_{s}_{u}" for s in sets(Q))};
@@ -108,7 +108,7 @@ ${multiply_across(s, u) if across else multiply_along(s, u)}\
     float ${", ".join(f"d{i}_{s}_{r} = 0" for i, s, r in sums(blocks, Q))};
 </%def>
 
-## The sums of a warp in local memory: vector by vector, and row by row.
+## The sums of a warp in local memory: vector by vector, and within a vector row by row.
 <%def name="leave_sums()">\
     __local float *mine = sums + warp * ${32 * len(sums(blocks, Q))};
 % for i, s, r in sums(blocks, Q):

@@ -1,5 +1,5 @@
-## Tiles whose k is split: each group leaves its sums in global memory, and the last of a tile adds
-## them in the order of k, so that the result repeats bit by bit.
+## Tiles whose k is split: each group stores its sums in global memory, and the last group of a tile adds
+## them in the order of k, so that results are reproducible bit by bit.
 ##
 ##   partial | part 0 of tile 0 | part 1 | ... | part 0 of tile 1 | ...
 ##             | word 0 of work-items 0, 1, ... | word 1 of work-items 0, 1, ... |
@@ -12,10 +12,10 @@ ${group.arrival("comes_last")}
 
 <%def name="parameters()">, volatile __global uint *partial, volatile __global uint *counters</%def>
 
-## All `items` work-items that hold sums of a tile come here; those of the group that comes last go
-## on with the sums of all parts, the others return.
+## All `items` work-items that hold sums of a tile run this.  Those of the last group continue with the
+## sums of all parts; the others return.
 ##
-## sums  Sums: their names, what they are      item  number of the work-item      wait  their barrier
+## sums  Sums: names and type of the sums      item  number of the work-item      wait  their barrier
 ## slot, part, splits  numbers of the tile and of the part, and how many parts there are
 <%def name="meet(sums, item, items, slot, part, splits, wait='barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)')">
 <% size, words = sums.words * items, range(0, sums.words, sums.words_each) %>\

@@ -1,6 +1,6 @@
-## What a group of a persistent kernel works on, tile after tile, and how its sums reach C.
+## The loop of a persistent kernel over a group's tiles, and the store of its sums to C.
 
-## RESULT(acc, row, col) is what the sum of an element makes of C there, STORE(p, v) puts it in memory.
+## RESULT(acc, row, col) is the new value of C at (row, col), STORE(p, v) puts it in memory.
 <%def name="results(problem)">
 <%namespace name="epilogue" file="/gemm/_epilogue.cl.mako"/>
 ${epilogue.define(problem)}
@@ -9,9 +9,9 @@ ${epilogue.result(problem)}
 </%def>
 
 ## STORE_PAIR(p, x, row, col, v, w) stores two neighbouring sums of a row, at columns x and x + 1 after
-## (row, col), where p points; `columns` of them exist.  Code that runs once a tile has to be fetched
-## for it, so it is kept short.  pair: C's rows ("columns": C's columns; v and w are then below each
-## other, at rows row and row + 1) hold them side by side, aligned, and so many are even in number.
+## (row, col), to which p points; `columns` columns exist.  The code is short, because code that runs once
+## a tile has to be fetched for it.  pair: the two are adjacent and aligned in C's rows, whose length is
+## even.  With "columns" that holds for C's columns, and v and w are at rows row and row + 1.
 <%def name="define(problem, pair)">
 ${results(problem)}
 % if not pair:
@@ -41,9 +41,9 @@ static inline uint packed_pair(float v, float w)
 % endif
 </%def>
 
-## The head of the loop over this group's units, which are tiles of a product or, where k is split,
-## parts of tiles; `once`: there is one unit only, and no loop, which takes registers.  It defines
-## first_row, first_col, k_first, part, steps and tail, and the pointers `names` at their product.
+## The head of the loop over this group's units, which are tiles of a product or, if k is split, parts
+## of tiles.  once: there is one unit and no loop, because a loop takes registers.  It defines first_row,
+## first_col, k_first, part, steps and tail, and the pointers `names` at their product.
 ## types: what the pointers point to.
 ## Tiles are numbered down bands of `band` tile rows, so that groups that run together share lines.
 <%def name="loop(policy, names, types, problem, depth, once)">
@@ -98,8 +98,8 @@ static inline void barrier_wait(uint at, uint parity)
 }
 </%def>
 
-## The barriers of all stages, at full_base and empty_base; a warp after the other has one started, for
-## work-items of a warp would take turns.
+## Initialise the barriers of all stages, at full_base and empty_base.  Each warp initialises a stage's,
+## because work-items of one warp would do it one after the other.
 <%def name="start_barriers(policy, full, empty)">
     for (int i = t / 32; i < ${policy.stages}; i += ${policy.group_size // 32}) {
         if (t % 32) break;

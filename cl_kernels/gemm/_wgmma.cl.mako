@@ -1,6 +1,6 @@
-## Warpgroup matrix instructions (PTX ISA, wgmma; marked for portable_gpu.runtime.retarget), and what
-## orders them: 128 work-items multiply a 64-row block of A by a panel of B, both in local memory, or A
-## in registers (see _wgmma_registers).
+## Warpgroup matrix instructions (PTX ISA, wgmma; marked for portable_gpu.runtime.retarget), and their
+## fences: 128 work-items multiply a 64-row block of A by a panel of B, both in local memory, or A in
+## registers (see _wgmma_registers).
 ##
 ## An operand lies in lines of 128 bytes, in 16-byte chunks; chunk c of line l is at c ^ (l & 7).
 ##   k along the line:   line = row of A (column of B), 128 bytes of k
@@ -36,7 +36,7 @@ return (
 )
 %></%def>
 
-## All sums of this work-item at rest: what follows may read them.
+## Wait until all sums of this work-item are complete; code after it may read them.
 <%def name="drain(policy)">
 % for r in range(policy.blocks):
     asm volatile("//@sm_90a wgmma.wait_group.sync.aligned 0;" : SUMS${r} :: "memory");

@@ -1,11 +1,11 @@
-## How the sums of a warpgroup reach C.  Of the r-th block of 64 rows, a work-item holds those of rows
-## top and top + apart: sum 4j + 2h + e is that of row top + 64r + apart * h and column left + 8j + e.
-## So the four lanes of a quad hold two elements each of 8 that are adjacent.
+## How the sums of a warpgroup reach C.  In the r-th block of 64 rows, a work-item holds sums of rows top
+## and top + apart: sum 4j + 2h + e belongs to row top + 64r + apart * h and column left + 8j + e.  So the
+## four lanes of a quad hold 8 adjacent elements, two each.
 ##
-## registers  whether A came from registers: apart is 1, not 8, and the next quad's rows are two further
-##            on, not one (see _wgmma_registers)
-## width   "": two at a time by STORE_PAIR (see _units); "fours" or "octets": 16 bytes at a time, lines
-##         of 128 bytes, after the lanes of a quad have exchanged what they hold, and then two quads
+## registers  whether A came from registers; then apart is 1, not 8, and the next quad's rows are two
+##            further on, not one (see _wgmma_registers)
+## width   "": two at a time by STORE_PAIR (see _units); "fours" or "octets": 16 bytes at a time, in
+##         lines of 128 bytes, after the lanes of a quad, and then two quads, have exchanged values
 <%namespace name="lanes" file="/gemm/_lanes.cl.mako"/>
 <%def name="store(policy, sums, width, type, registers, pair)">
 ${columns(policy, sums, type) if pair == "columns" else rows(policy, sums, width, type, registers)}
@@ -47,8 +47,8 @@ ${columns(policy, sums, type) if pair == "columns" else rows(policy, sums, width
 % endfor
 </%def>
 
-## After registers, where C's columns hold rows side by side (pair is "columns"): two rows of a column
-## at a time, so that a warp's are whole sectors, and from one address on.
+## With A from registers and C's rows adjacent in memory (pair is "columns"): two rows of a column at a
+## time, so that a warp stores whole sectors, by one address that advances.
 <%def name="columns(policy, sums, type)">
             const long top = ${top(True)}, left = first_col + lane % 4 * 2;
             const int columns = (int)min(n - left, ${policy.tile_n}l);
@@ -68,7 +68,7 @@ ${columns(policy, sums, type) if pair == "columns" else rows(policy, sums, width
 % endfor
 </%def>
 
-## The first row of the first block that a work-item holds.
+## The first row of C that a work-item holds sums of.
 <%def name="top(registers)">\
 % if registers:
 first_row + above * 64 + t / 64 % 2 * 32 + lane / 8 % 2 * 16 + t / 32 % 2 * 8 + lane / 16 * 4 + lane / 4 % 2 * 2\
@@ -81,7 +81,7 @@ first_row + above * 64 + t / 32 % 4 * 16 + lane / 4\
 return ", ".join(f"RESULT({sums}{r}_{4 * j + 2 * h + e}, row, left + {8 * j + e})" for e in range(2))
 %></%def>
 
-## 16 bytes each of two rows, x and y: of lines of 32 floats or 64 halves.
+## x and y: 16 bytes each of two rows, in lines of 32 floats or 64 halves.
 <%def name="whole_lines(width, sums, r, h, j)">
 % if width == "octets":
 % for k, piece in enumerate("xy"):
@@ -95,8 +95,8 @@ return ", ".join(f"RESULT({sums}{r}_{4 * j + 2 * h + e}, row, left + {8 * j + e}
                     share_pieces(&x, &y, upper, 4);
 </%def>
 
-## See _lanes; and quad_transpose(w, lane): a lane's component i goes to the i-th lane of its quad;
-## pair_transpose(v, lane): a lane's half i goes to the i-th lane of its pair.
+## The functions of _lanes, and two more.  quad_transpose(w, lane): a lane's component i goes to the i-th
+## lane of its quad.  pair_transpose(v, lane): a lane's half i goes to the i-th lane of its pair.
 <%def name="exchange()">
 ${lanes.exchange()}
 static inline uint4 quad_transpose(uint4 w, int lane)

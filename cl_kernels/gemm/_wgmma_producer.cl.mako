@@ -1,9 +1,9 @@
-## The producer of a wgmma kernel: it brings A and B, stage by stage, as far ahead of the consumers as
-## there are stages.  Arguments as of wgmma, which has a_base, b_base, full_base, empty_base, stage and
+## The producer of a wgmma kernel: it copies A and B, stage by stage, as far ahead of the consumers as
+## there are stages.  Arguments as in wgmma, which has a_base, b_base, full_base, empty_base, stage and
 ## phase in scope.
 ##
 ##   lines()   a warpgroup copies, 16 bytes a work-item (see _lines)
-##   boxes()   one work-item has the copy engine do it (see _boxes)
+##   boxes()   one work-item starts copies by the copy engine (see _boxes)
 <%namespace name="by_boxes" file="/gemm/_boxes.cl.mako"/>
 <%namespace name="by_lines" file="/gemm/_lines.cl.mako"/>
 <%namespace name="units" file="/gemm/_units.cl.mako"/>

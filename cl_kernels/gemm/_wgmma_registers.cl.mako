@@ -1,14 +1,15 @@
-## A step of a wgmma kernel whose A is of tf32 with k across its lines.  In local memory the instruction
-## takes 4-byte elements with k along the lines only; so A goes from there through registers.
+## A step of a wgmma kernel whose A is tf32 with k across its lines.  The instruction reads 4-byte elements
+## from local memory only with k along the lines, so A goes from local memory through registers.
 ##
 ## Of 64 rows and 8 steps of k, lane 4g + q of warp w gives the instruction (PTX ISA, wgmma, m64k8)
 ##   a0, a1   rows 16w + g and 16w + g + 8 of its tile, step q       a2, a3   the same of step q + 4
-## Which rows of C those are is free.  With g = 4 g2 + 2 g1 + g0 and h = 0, 1 for a0, a1 they are
+## These rows may be any rows of C.  With g = 4 g2 + 2 g1 + g0 and h = 0, 1 for a0, a1 they are
 ##   row = 32 (w / 2) + 16 g1 + 8 (w % 2) + 4 g2 + 2 g0 + h
-## so a lane reads two that are adjacent, 16 lanes all the banks, and C's are stored side by side.
+## so a lane reads two adjacent rows, 16 lanes read all the banks, and adjacent rows of C are stored together.
 ##
-## A wgmma's registers stay as they are until it is done.  So each of the four of a step has its own,
-## and while the next is read two are in flight, or one, where sums leave no registers for more.
+## A wgmma's registers must not change until it is done.  So each of the four of a step has its own
+## registers.  While those of the next are read, two wgmmas are in flight, or one if the sums leave too
+## few registers.
 <%namespace name="wgmma" file="/gemm/_wgmma.cl.mako"/>
 
 <%def name="define(policy, kind)">
@@ -18,13 +19,13 @@
 % endfor
 </%def>
 
-## Where this work-item's pairs of a stage start.
+## The place of this work-item's pairs in a stage.
 <%def name="place()">
         const uint held_line = t % 4, held_chunk = lane / 16 + t / 32 % 2 * 2 + lane / 8 % 2 * 4;
         const uint held_at = a_base + above * 8192 + t / 64 % 2 * 4096 + held_line * 128 + ((held_chunk ^ held_line) << 4) + lane / 4 % 2 * 8;
 </%def>
 
-## One step, as multiply of wgmma; release: what gives the step before back.
+## One step, like `multiply` of wgmma; release: frees the stage of the step before.
 <%def name="multiply(release)">
 <% in_flight = 1 if policy.blocks * policy.tile_n > 192 else 2 %>
                     const uint near = held_at + stage * ${a.bytes}, far = (near ^ 64) + 512;

@@ -1,6 +1,6 @@
-## C = epilogue(alpha * A @ B + beta * C), one work-item per element, no local memory: the first
-## rung of the ladder, and the path of tiny products, where the elements of a whole batch fill
-## the device, and of k = 0.
+## C = epilogue(alpha * A @ B + beta * C), one work-item per element, no local memory.  It is the first
+## rung of the ladder, and the path of k = 0 and of batches of tiny products, whose elements fill the
+## device.
 ##
 ##   work-item i   ->   product i / (m n), row i % (m n) / n, column i % n
 <%namespace name="group" file="/group/group.cl.mako"/>

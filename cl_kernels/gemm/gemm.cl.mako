@@ -16,9 +16,9 @@
 ##          step rather than two), prefetch_local, repack (C leaves through local memory)
 ## a, b     Panel: how the work-items move an operand         tile  RegisterTile: who sums what
 ## split    the tiles after the first `whole` have their k cut into `splits` of k_split steps (see
-##          _split_k); they come last, for the short groups fill the gaps that the long ones leave
+##          _split_k); they come last, because short groups fill the gaps that long groups leave
 ## tail     whether k (of some split) is no multiple of a panel's steps (tile_k, or twice that of pairs)
-## stagger  GroupStagger: at which tile along k a group begins, to end there; or None
+## stagger  GroupStagger: the tile along k at which a group begins and to which it wraps round; or None
 ## store    width of C's vector stores (1: element by element, guarded)
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
@@ -98,7 +98,7 @@ ${output.direct(tile, store)}
 % endif
 }
 
-## The group's tile of C, and its share of k: `depth` steps (from k_first on).
+## The group's tile of C, and its share of k: `depth` steps, from k_first on.
 <%def name="choose_tile()">\
 % if split:
     __local uint is_last;

@@ -3,15 +3,15 @@
 ##   tile of a group: waves_m x waves_n wavefronts, each of squares of side x side
 ##
 ##   +----+----+  wave_n        Each step of k goes from global memory through registers to local
-##   |    |    |                memory while the one before is multiplied.  There it lies in chunks of
-##   +----+----+  waves_n = 2   16 bytes along k (_chunks); of each, a lane feeds several instructions.
+##   |    |    |                memory while the one before is multiplied.  It is stored in chunks of
+##   +----+----+  waves_n = 2   16 bytes along k (_chunks); a lane's chunk feeds several instructions.
 ##   |    |    |
-##   +----+----+                Which step of k an index of the instruction stands for is free, as
-##   wave_m, waves_m = 2        long as both operands agree: so a lane reads what is adjacent.
-##                              It holds sums of one column, at the rows that instruction.row says.
+##   +----+----+                Steps of k may be assigned to the instruction's indices in any way
+##   wave_m, waves_m = 2        that both operands share, so a lane reads adjacent elements.  It
+##                              holds sums of one column, at the rows that instruction.row gives.
 ##
 ## policy  MfmaPolicy       a, b  Lines: how an operand comes to local memory
-## instruction  MatrixInstruction: what it multiplies, and which lane holds what
+## instruction  MatrixInstruction: its operands, and which lane holds which elements
 ## split, tail, types: as in wgmma
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/gemm/_epilogue.cl.mako"/>

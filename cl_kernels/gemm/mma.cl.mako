@@ -3,17 +3,17 @@
 ##   tile of a group: warps_m x warps_n warps, each of blocks x pairs squares of 16 x 16
 ##
 ##          columns 4q .. 4q+3 of lane % 4 = q         All work-items copy lines of A and B to local
-##          +--+--+--+--+                              memory, `stages` steps of k ahead; each warp
-##   2g     |  |  |  |  |   lane / 4 = g               then reads its fragments and multiplies; the
-##   2g + 1 |  |  |  |  |                              first of a step during the one before.
+##          +--+--+--+--+                              memory, `stages` steps of k ahead.  Each warp
+##   2g     |  |  |  |  |   lane / 4 = g               then reads its fragments and multiplies.  It
+##   2g + 1 |  |  |  |  |                              reads a step's first fragments one step ahead.
 ##          +--+--+--+--+
 ##
-## Which row, column or step of k an index of the instruction stands for is free, as long as both
-## operands agree: so chosen that a lane reads and stores what is adjacent.
+## Rows, columns and steps of k may be assigned to the instruction's indices in any way that both operands
+## share.  They are assigned so that a lane reads and stores adjacent elements.
 ##
 ## policy  MmaPolicy
 ## a, b    Lines: how an operand comes to local memory
-## split, tail, pair, wide, types: as in wgmma; every part of k has a step, whose fragments are waited for
+## split, tail, pair, wide, types: as in wgmma; every part of k has at least one step
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/gemm/_epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
@@ -105,7 +105,7 @@ ${output.store(policy, pair, wide, types["c"])}
         }
 }
 
-## Copies of a step that comes `reach` later than this one.
+## Start the copies of the step `reach` steps after this one.
 <%def name="copy_ahead()">
                 if (step + ${stages - 2} < steps) {
                     barrier_wait(empty_base + 8 * ahead, ahead_phase);
@@ -125,7 +125,7 @@ ${output.store(policy, pair, wide, types["c"])}
                 }
 </%def>
 
-## What has arrived is in reach: a_at and b_at.
+## Point a_at and b_at to the step that has arrived.
 <%def name="reach_stage()">
                 barrier_wait(full_base + 8 * stage, phase);
                 a_at = (const __local char *)a_local + stage * ${a.bytes} + 128 * rows_at;

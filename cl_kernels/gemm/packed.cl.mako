@@ -3,17 +3,17 @@
 ##         B | panel of NR columns | ...            A and B are packed into panels, and each
 ##     A     +---------------------+                work-item makes register tiles of C.
 ##   panel   | tile | tile | ...   |                Work-groups run x first: `block` panels of A
-##   of MR   | tile | ...          |                stay in the L2 cache while panels of B pass by,
-##   rows    | ...                 |                each of them used `block` times.
+##   of MR   | tile | ...          |                stay in the L2 cache while panels of B are read,
+##   rows    | ...                 |                and each panel of B is used `block` times.
 ##
 ##   pack    one work-item packs `chunk` steps of `group` panels
-##   tiles   one work-item makes `run` tiles of one row of tiles over its share of k, `visit` steps
-##           of each at a time (few, where B lies unpacked, so that its rows are read along)
+##   tiles   one work-item computes `run` tiles of one row of tiles over its share of k, `visit` steps
+##           of each at a time (few if B is not packed, so that its rows are read along)
 ##
 ## k comes in `splits` shares of `share` steps (the last may be short), `depth` steps in all.  One
 ## launch of tiles takes `together` shares from `share0` on, each into sums of its own.
 ## Packed: panel p of share s of product t starts at ((t * splits + s) * panels + p) * share * W.
-## Sums that are not finished go to partial, one TILE per (share, product, tile).
+## Unfinished sums go to `partial`, one TILE per (share, product, tile).
 ## once_a, once_b: the operand is the same for every product, and packed once.
 <%namespace name="epilogue" file="/gemm/_epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>

@@ -1,8 +1,8 @@
 ## gemm of small products on a CPU: a work-item packs and multiplies `run` whole products of a
 ## batch, one after the other, in its own part of scratch (see packed for the layout).
-## once_b: B is the same for every product, and packed once.  Operands that form.a_packed and
-## form.b_packed leave out are read where they lie.  Between the tiles of a product `lines_a` and
-## `lines_b` cache lines of the next one's operands are called for.
+## once_b: B is the same for every product, and packed once.  An operand without form.a_packed or
+## form.b_packed is read in place.  Between the tiles of a product `lines_a` and `lines_b` cache lines of
+## the next product's operands are prefetched.
 <%namespace name="epilogue" file="/gemm/_epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="packed" file="/gemm/_packed.cl.mako"/>

@@ -1,15 +1,15 @@
-## One operand of a product, of any strides, as the matrix unit reads it best: k along the line, lines
-## aligned, k filled up with zeros; converted on the way.
+## Copy one operand of a product, of any strides, to the layout that the matrix unit reads best: k along
+## the line, lines aligned, k filled up with zeros.  Elements are converted to the unit's type.
 ##
 ##   from: rows x k  --->  to: rows x (parts of `pitch` steps of k each)
 ##
-## A group moves a square of 64 rows and 64 steps of k through local memory, so that both sides are
-## read and written along what is adjacent.
+## A group moves a square of 64 rows and 64 steps of k through local memory, so that reads and writes are
+## both of adjacent elements.
 ##
 ## operand  Operand      rows_adjacent  whether rows, not steps of k, are adjacent in `from`
 ## elem     f16, bf16, f32 or f64    rounded  whether f32 is rounded to tf32
-## copied   whether the elements of a chunk lie side by side in `from`, aligned, and are kept as they are
-## parts    pieces of a value: itself, rounded to the element; what that leaves, rounded; what both leave
+## copied   whether the elements of a chunk are adjacent and aligned in `from`, and are not converted
+## parts    pieces of a value: the value rounded to the element; the remainder, rounded; its remainder
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>

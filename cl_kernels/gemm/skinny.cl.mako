@@ -1,5 +1,5 @@
-## C = alpha * A @ B + beta * C with few columns, by matrix instructions of warps that read A from
-## global memory as it lies: y[o, q] = sum over k of w[o, k] * x[k, q].
+## C = alpha * A @ B + beta * C with few columns, by matrix instructions of warps that read A in place
+## from global memory: y[o, q] = sum over k of w[o, k] * x[k, q].
 ##
 ##   across (k runs across the lines of w)      along (k runs along them)
 ##
@@ -10,8 +10,8 @@
 ##
 ## lane / 4 = g, lane % 4 = q.
 ##
-## The warps of a group take turns along k, `unroll` steps in flight; their sums meet in local memory,
-## and with `split` those of the groups of a block in the last of them, in a fixed order.
+## The warps of a group take turns along k, with `unroll` steps in flight.  Their sums are added in local
+## memory.  With `split` the last group of a block adds the sums of its groups, in a fixed order.
 ##
 ## policy  SkinnyPolicy       elem, out   elements of w and x, and of y         Q  vectors (columns)
 ## across  as above           x_wide      whether x is read in vectors along k         blocks  of 16 rows
@@ -77,7 +77,7 @@ ${across_groups()}\
 % endif
 }
 
-## The warp's turns along k: U steps in flight, and then one at a time to the end.
+## The warp's steps of k: U in flight, and then one at a time to the end.
 <%def name="walk_along_k(U)">\
     long k = first + warp * ${deep} + q * ${lane_k};
     for (; k - q * ${lane_k} + ${(U - 1) * W * deep + deep} <= last; k += ${U * W * deep}) {

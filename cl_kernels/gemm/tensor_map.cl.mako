@@ -1,5 +1,5 @@
-## The tensor map of an operand, for the copy engine (PTX ISA, tensor map): made once for all launches
-## of a product, wherever its matrices lie (see _boxes).
+## The tensor map of an operand, for the copy engine (PTX ISA, tensor map).  It is made once for all
+## launches of a product, and holds no address (see _boxes).
 ##
 ##   dimension   0         1         2      3
 ##   elements    extent    count     2^31   2^22

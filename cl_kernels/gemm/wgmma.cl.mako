@@ -6,15 +6,15 @@
 ##   ...  | producer: copies the lines        | -----+---------+---------+---+  of each stage
 ##
 ## The producer runs ahead of the consumers, also from one tile of C to the next: a group computes
-## tiles get_group_id(0), + get_num_groups(0), ...  A copy announces itself when it is done.  The
-## producer is a warpgroup (see _lines), or a work-item that has the copy engine do it (see _boxes).
+## tiles get_group_id(0), + get_num_groups(0), ...  A copy arrives at a barrier when it is done.  The
+## producer is a warpgroup (see _lines), or a work-item that starts the copy engine (see _boxes).
 ##
 ## policy  WgmmaPolicy      a, b  Lines: how an operand comes to local memory
-## kind    f16, bf16 or tf32: what the instruction takes the elements for
-## parts   pieces of each value; they lie side by side, each k long, and come in turn
-## products  which pieces of A and of B are multiplied, once one, two ... of them have arrived
-## flush   steps of k whose sum the matrix unit, which truncates, keeps before it is added to float
-##         registers, which round; 0: all
+## kind    f16, bf16 or tf32: the instruction's element type
+## parts   pieces of each value; in memory they lie side by side, each k long; they are copied in turn
+## products  which pieces of A and of B are multiplied after one, two ... of them have arrived
+## flush   steps of k after which the matrix unit's sums, which truncate, are added to float registers,
+##         which round; 0: never
 ## split   whether k is split (see _split_k)
 ## tail    whether k (of some split) is no multiple of a step      pair, wide  store two elements, or 16 bytes, at once
 ## registers  whether A goes through registers (see _wgmma_registers)
@@ -108,7 +108,7 @@ ${output.store(policy, totals, wide and ("octets" if problem.c.elem.itemsize == 
     }
 }
 
-## One step: what has arrived is multiplied, what the step before has used is given back.
+## One step: multiply the stage that has arrived, and free the stage of the step before.
 <%def name="multiply()">
                     const ulong at_a = DESCRIPTOR(a_base + stage * ${a.bytes} + above * 8192), at_b = DESCRIPTOR(b_base + stage * ${b.bytes});
 % for part, pairs in enumerate(products):

@@ -1,9 +1,9 @@
-## How the sums of axpy_columns come together: those of the K work-items of an output, through local
-## memory, in the first of them, and those of the groups that share the summed axis in the last.
+## How the sums of axpy_columns are added up.  Those of the K work-items of an output meet in the first
+## of them, through local memory.  Those of groups that share the summed axis meet in the last group.
 ##
 ##   words   part 0: vector 0: outputs' components | vector 1 | ... || part 1 ...
 ##
-## Arguments as of axpy_columns.
+## Arguments as in axpy_columns.
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
 <%namespace name="part" file="/gemv/_part.cl.mako"/>
 
@@ -24,7 +24,7 @@ static inline ${T} fold_down(${T} v, __local ${T} *sums)
 }
 </%def>
 
-## s0, s1 ...: the sums of an output, of each vector, in the first of its work-items.
+## s0, s1 ...: the sums of an output, one for each vector, in the first of its work-items.
 <%def name="across_rows()">\
 % for q in range(Q):
 % if elem.complex:
@@ -34,7 +34,7 @@ static inline ${T} fold_down(${T} v, __local ${T} *sums)
 % endfor
 </%def>
 
-## Where component c of the sums of this work-item's outputs lies, of a part and a vector.
+## The place of component c of the sums of this work-item's outputs, for a part and a vector.
 <%def name="place(part, c)">words + (((${part}) * m + o) * ${P} + ${c}) * ${word.bytes // 4}</%def>
 
 ## The last group of a block to finish adds the parts of each output in order.

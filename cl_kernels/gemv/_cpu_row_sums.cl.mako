@@ -1,8 +1,8 @@
 ## The sums of rows of a times x on a CPU, lane by lane.
 ##
-##   row k | V | V | ... | V | tail |      vector u of `unroll` goes to s<k>_<u>, and so on
+##   row k | V | V | ... | V | tail |      vector u of each `unroll` vectors goes to s<k>_<u>
 ##
-## The tail is the last V columns, of which those that were summed before are blanked.
+## The tail is the last V columns; those that were summed before are set to 0.
 ##
 ## elem, C, P, T, conj, unit, x_unit, Q: as in cpu_rows.
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
@@ -37,7 +37,7 @@ ${gemv.signed(elem, real, C, conj, f"s{k}_0", f"t{k}_0")}\
 }
 </%def>
 
-## From column j on; with Q, all of them.
+## The whole vectors of each row from column j on; with Q, all Q whole vectors of a row.
 <%def name="whole_vectors(rows, unroll)">\
 % if Q:
     if (j < last) {

@@ -8,7 +8,7 @@
 ## Complex elements are computed as pairs of reals (re, im, re, im ...) with two sums:
 ##   s += a * x          holds re*re and im*im in turn
 ##   t += a * swap(x)    holds re*im and im*re in turn
-## and only the end puts them together, with the signs of a product or of a conjugated one.
+## They are combined at the end, with the signs of a product or of a conjugated product.
 ##
 ## e: Element.  r: the real type of the sums (uint or ulong for integers, which wrap around).
 ## C: reals of one vector, V * e.components.
@@ -115,7 +115,7 @@ static inline ${vector(r, V * e.components)} gather${V}(__global const ${e.name}
 }
 </%def>
 
-## s (and t) plus a times x; `xs` is swap(x).  One output each: x is a vector as a is.
+## s (and t) plus a times x; `xs` is swap(x).  For one output, x is a vector as a is.
 <%def name="dot_step(e, s, t, a, x, xs)">
         ${s} += ${a} * ${x};
 % if e.complex:

@@ -1,7 +1,7 @@
 ## What the CPU kernels of gemv share: lane sums of many vectors, the store of many outputs, and
 ## the fold of the parts that several groups summed.
 
-## to[i] = the sum of the lanes of vector names[i], C lanes each, for a power of two of vectors.
+## to[i] = the sum of the C lanes of vector names[i].  The number of vectors is a power of two.
 ## Step d merges two vectors: lane l of the result takes both lanes l and l ^ d of the vector that
 ## has l's bit d, so that bit d of the vector's number ends up as bit d of the lane.
 <%def name="transposed_sums(real, C, names, to)"><%
@@ -52,8 +52,8 @@ static inline void finish(__global ${e.name}_t *y, long y_step, const ${real} *s
 }
 </%def>
 
-## The last of the `parts` groups of a block of outputs [first, last) adds what each has left in
-## `partial`, part by part, and stores y.
+## The last of the `parts` groups of a block of outputs [first, last) adds all parts in `partial`, one
+## after the other, and stores y.
 <%def name="fold_parts(e, real, block, first, last)">
     DEVICE_FENCE();
     if (atomic_inc(counters + ${block}) != parts - 1u) return;

@@ -6,7 +6,7 @@
 ## sum_rows(lane, first, last): lane takes columns first + lane * V, then every L * V-th vector; the
 ## columns past the last whole vector are taken one by one.  R rows share each load of x.
 ##   | lane 0 | lane 1 | ... | lane L-1 | lane 0 | ...      V elements each
-## With `staggered` it begins at `start`, some whole turns of the lanes after first, and ends there.
+## With `staggered` it begins at `start`, a few whole rounds of the lanes after first, and wraps round to it.
 <%def name="sum_rows(elem, real, T, P, C, V, R, Q, L, conj, unit, x_vector, staggered=False)">
 <%
     sums = [(k, q, f"{k}_{q}") for k in range(R) for q in range(Q)]

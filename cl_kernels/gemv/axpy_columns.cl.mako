@@ -6,9 +6,9 @@
 ##     |     k=1  | . | . |     | . |     K = G / W of them share an output: each walks down every
 ##     v     ...                          K-th row of a, U rows in flight
 ##
-## The K sums of an output fold through local memory; with `split`, work-groups share the summed
-## axis, and the last of them to finish adds the parts in their order.  Work-items with k == 0
-## hold the results.
+## The K sums of an output are added through local memory.  With `split`, work-groups share the summed
+## axis, and the last of them to finish adds the parts in order.  Work-items with k == 0 hold the
+## results.
 ##
 ## G, W, V, U: as above (loads aligned, for V > 1; V divides m).  Q: vectors.  elem, real: element,
 ## and the real type of the sums.  P: reals of an element.  C = V * P; T, S: types of C and of P

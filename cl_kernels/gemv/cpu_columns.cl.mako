@@ -3,12 +3,12 @@
 ##
 ##   outputs ->  | U*V | U*V | ... | V | V/2 .. 1 |      sums of a block of outputs: L1 cache
 ##   summed i    a a a a                                 R rows at a time add to U vectors of
-##     |         a a a a  R rows share one load and      sums, which are in registers meanwhile
+##     |         a a a a  R rows share one load and      sums, which are in registers then
 ##     v         ...      store of the sums
-## Short rows are taken one by one (R = 1), in the order of memory.
+## Short rows are read one by one (R = 1), in the order of memory.
 ##
-## One work-item is a group; it takes one block of outputs and, with `split`, one part of the
-## summed axis: then the last part of a block to finish adds the parts, in their order.
+## One work-item is a group.  It takes one block of outputs and, with `split`, one part of the summed
+## axis; then the last group of a block to finish adds the parts in order.
 ##
 ## V: elements of a vector.  B: outputs of a block at most.
 ## elem, real: element, and the real type of the sums.  P: reals of an element.  C = V * P; S: type
@@ -24,8 +24,8 @@ ${gemv.adjacent(elem, real, W, False)}
 % endfor
 ${lanes.finish(elem, real, C, y_unit)}
 
-## Rows in turn, for that is the order of memory; several have sums of their own (p and q), for a
-## chain of additions to s would last longer.
+## Rows in turn, in the order of memory.  Several rows have sums of their own (p and q), because one
+## chain of additions to s would have a longer latency.
 <%def name="add_rows(W, unroll, rows)">
 <%
     T = vector(real, W * P)

@@ -8,14 +8,14 @@
 ## The lane sums of R rows become one vector of R sums by log2(R) blends and permutations
 ## (a transposition in registers), not by R horizontal sums.
 ##
-## One work-item is a group; it takes rows_per_group rows, and with `split` one part of the
-## columns: then the last part of a row block to finish adds the parts, in their order.
+## One work-item is a group.  It takes rows_per_group rows and, with `split`, one part of the columns;
+## then the last group of a row block to finish adds the parts in order.
 ## The tail reads V columns too: V <= n.
 ##
 ## elem, real: element, and the real type of the sums.  P: reals of an element.  C = V * P; T, S:
 ## types of C and of P reals.  conj: conjugate A.  unit: a_sum == 1 (else V == 1).  x_unit, y_unit:
-## x_step, y_step == 1.  split: columns are split between groups.  Q: whole vectors of a row, where
-## they are written out and those of x stay in registers; 0 for a loop.
+## x_step, y_step == 1.  split: columns are split between groups.  Q: whole vectors of a row, if the loop
+## over them is written out and x stays in registers; 0 for a loop.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
 <%namespace name="lanes" file="/gemv/_lanes.cl.mako"/>

@@ -3,9 +3,9 @@
 ##   work-group of G:  | L lanes | L lanes | ... |      each run of L lanes sums R rows
 ##   row block             0         1      ...         R * G / L rows a work-group
 ##
-## L below the sub-group size lets one sub-group serve several rows of a narrow matrix; L equal to
-## it gives each sub-group R rows.  The lanes fold their sums within the sub-group; the first
-## of them holds the results.
+## If L is below the sub-group size, one sub-group sums several rows of a narrow matrix; if L equals it,
+## each sub-group sums R rows.  The lanes fold their sums within the sub-group; the first lane holds the
+## results.
 ##
 ## G, L, R, V: work-group, lanes, rows of a lane group, elements of a load (aligned, for V > 1).
 ## elem, real: element, and the real type of the sums.  P: reals of an element.  C = V * P; T: type

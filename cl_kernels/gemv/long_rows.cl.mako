@@ -3,8 +3,8 @@
 ##   row block (R rows)   |  part 0  |  part 1  | ... |      a work-group each
 ##   partial[block][part]     R sums     R sums
 ##
-## The last work-group of a row block to finish adds the parts in their order, so that the
-## result does not depend on who is last.  Its first work-item holds the results.
+## The last work-group of a row block to finish adds the parts in order, so the result does not depend
+## on which group is last.  Its first work-item holds the results.
 ##
 ## G, R, V: work-group, rows, elements of a load (aligned, for V > 1).  S: sub-group size.
 ## split: there are several parts.  The rest as in dot_rows.

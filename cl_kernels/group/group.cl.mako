@@ -2,7 +2,7 @@
 <%namespace name="subgroup" file="/subgroup/subgroup.cl.mako"/>
 
 ## The attribute of a kernel whose groups have G work-items.  light: the kernel takes few registers, so
-## that a compiler which is told of G spills none of them to have more groups resident.
+## the compiler may know G: it will not spill registers to make one more group resident.
 <%def name="of_size(G, light=False)">\
 ${f"UNBOUND_GROUP({G})" if G <= target.unbound_group and not light else f"__attribute__((reqd_work_group_size({G}, 1, 1)))"}\
 </%def>
@@ -11,7 +11,7 @@ ${f"UNBOUND_GROUP({G})" if G <= target.unbound_group and not light else f"__attr
 ##   | S lanes | S lanes | ... |      each sub-group folds by itself
 ##   wave[0]   wave[1]  ...           its first lane writes one slot of local memory
 ##   the first sub-group folds wave[0 .. G/S)
-## The slots of wave are apart from those of the sub-groups, which saves a barrier.
+## wave does not overlap the slots of the sub-groups, which saves a barrier.
 ## Call it from all work-items, with LOCAL_ARRAY(wave); a barrier must lie between two calls.
 <%def name="define_subgroup(acc, width)">${subgroup.define(acc, width)}</%def>
 
@@ -64,8 +64,8 @@ static inline ${acc.name} ${acc.name}_collect(volatile __global uint *words)
 ${arrival(f"{acc.name}_last")}
 </%def>
 
-## NAME(counter, groups): whether this group is the last of `groups` to come to the counter, which
-## is left at 0.  One work-item calls it, after GROUP_FENCE and a barrier of all.
+## NAME(counter, groups): whether this group is the last of `groups` that arrives at the counter; the
+## last one resets it to 0.  One work-item calls it, after GROUP_FENCE and a barrier of the group.
 <%def name="arrival(name)">
 static inline bool ${name}(volatile __global uint *counter, uint groups)
 {

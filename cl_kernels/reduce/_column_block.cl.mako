@@ -1,11 +1,11 @@
-## How the vectors that the work-items of columns have folded become one accumulator for each column.
+## From the vectors that the work-items of columns have folded to one accumulator for each column.
 ##
 ##   row lane 0      | total0 total1 ... | ...            C vectors of V columns a work-item
 ##   row lane 1      | total0 total1 ... | ...   folds    CY row lanes, through local memory
 ##   ...
 ##   row lane 0      field[0] field[1] ... field[V*C-1]   an array for each of the accumulator's fields
 ##
-## With `split` that holds in all groups of a block, and the last of them folds what each has left.
+## With `split` each group of a block does so, and the last of them folds the accumulators of all.
 
 ## Fold the vectors of all row lanes into those of row lane 0, up to 8 to 1 at a time: a tree of
 ## pairs has three times the barriers.
@@ -47,7 +47,8 @@
 % endfor
 </%def>
 
-## Over the columns of a work-item.  Unrolled, their arrays are registers; a CPU has them in cache.
+## Loop over the columns of a work-item.  GPUs unroll it, so that their arrays are registers; on a CPU
+## the arrays are in cache.
 <%def name="each_column()">\
 % if not target.is_cpu:
 _Pragma("unroll") \
@@ -58,8 +59,8 @@ for (int j = 0; j < ${V * C}; ++j)\
 ## The accumulator of column j.
 <%def name="column()">const acc_t a = {${", ".join(f"{field.name}[j]" for field in r.acc.fields)}};</%def>
 
-## The last group of a block to finish folds the parts of each column: each row lane some of them,
-## in order, and then the row lanes theirs.
+## The last group of a block to finish folds the parts of each column: each row lane folds some of them
+## in order, and then the row lanes are folded.
 <%def name="across_groups()">
 <% words = r.acc.bytes // 4 %>\
     __local uint is_last;

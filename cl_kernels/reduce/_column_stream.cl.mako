@@ -1,4 +1,4 @@
-## How a work-item of columns folds its share of a part: CY row lanes take rows in turn, U in flight.
+## How a work-item of columns folds its share of a part: CY row lanes take rows in turn, U at a time.
 ##
 ##   begin   row lane 0   | total0: V columns | total1 ... |     C vectors of a row
 ##           row lane 1

@@ -2,8 +2,8 @@
 ##
 ##   total[j]   row i ... i + U - 1 of V columns: one state, lifted into the accumulators
 ##
-## Each vector's rows are called for U rows ahead.  A block narrower than a vector begins `before`
-## columns early; the last vector of any other ends at the block's edge.
+## Rows are prefetched U rows ahead.  A block narrower than a vector begins `before` columns early; the
+## last vector of any other block ends at the block's edge.
 <%namespace name="loads" file="/reduce/_loads.cl.mako"/>
 <%namespace name="part" file="/reduce/_part.cl.mako"/>
 <%!
@@ -14,7 +14,7 @@
         return value_names(r.inputs[1], "y") if r.per_row else []
 %>
 
-## Where vector j begins in the block.
+## The first column of vector j in the block.
 <%def name="place()">(before || (j + 1) * ${V} <= wide ? j * ${V} : wide - ${V})</%def>
 
 ## The second input's values as vectors.
@@ -52,7 +52,7 @@ ${steps(r, total, 1)}\
     }
 </%def>
 
-## Fold u rows from row i on into the accumulators, and fetch the u rows after them.
+## Fold u rows from row i on into the accumulators, and prefetch the u rows after them.
 <%def name="steps(r, total, u)">\
 <%
     acc, state = r.acc.type(V), r.lane.type(V)

@@ -1,11 +1,11 @@
 ## The C side of portable_gpu.codegen.reductions.Reduction, for `w` lanes side by side:
 ##   lane_tW, acc_tW                  state and accumulator
 ##   lane_tW_update(a, x.., step)     one more element in each lane
-##   lane_tW_lift(a, first, stride)   the accumulators; the element that a lane's step points to has
-##                                    index first + step * stride + lane_step * lane
-## Of a quick form (reductions.Quick), quick_lane_tW and so on, and
-##   quick_acc_tW_trusted(a, count)   whether the quick accumulators of all lanes will do
-##   acc_tW_adopt(a)                  the accumulators that they stand for
+##   lane_tW_lift(a, first, stride)   the accumulators; the element of a lane's step has the index
+##                                    first + step * stride + lane_step * lane
+## For a quick form (reductions.Quick) there are quick_lane_tW and so on, and
+##   quick_acc_tW_trusted(a, count)   whether the quick accumulators of all lanes are accurate enough
+##   acc_tW_adopt(a)                  the quick accumulators as accumulators of the whole reduction
 <%namespace name="accumulator" file="/group/accumulator.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="loads" file="/reduce/_loads.cl.mako"/>
@@ -14,7 +14,7 @@
     from portable_gpu.codegen.reductions import value_names
 %>
 
-## Everything for `vectors` of so many lanes and for single lanes; accumulators fold down by halves.
+## All functions for vectors of the widths in `vectors` and for single lanes; accumulators fold by halves.
 <%def name="define(r, vectors, aligned, lane_step)">
 <%
     V = max(vectors)
@@ -96,7 +96,7 @@ ${states[i]} = ${r.lane.type(w)}_combine(${states[i]}, ${states[i + d]}); \
 % endfor
 </%def>
 
-## Three sums by magnitude to one norm (Anderson 2017), each scaled out of harm's way.
+## The norm from three sums by magnitude (Anderson 2017), each scaled so that none overflows or underflows.
 <%def name="nrm2_finish(T)">
 static inline ${T} nrm2_finish(${T} small, ${T} mid, ${T} big, ${T} up, ${T} down)
 {

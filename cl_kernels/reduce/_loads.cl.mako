@@ -1,6 +1,6 @@
-## How the kernels of reductions load their inputs x and y: by parts, which are a real number, or the
-## real and the imaginary one of a complex number.  A streamed input is read element by element; one
-## that is not holds one value for each result.
+## How the kernels of reductions load their inputs x and y, by parts: a real number has one part, a
+## complex number two (real, imaginary).  A streamed input is read element by element; an input that is
+## not streamed holds one value for each result.
 ##   LOAD_NAME_W(parts, p)   declare the parts of W neighbouring elements at p
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%!
@@ -47,8 +47,8 @@ LOAD_${e.name}_${w}(${", ".join(value_names(e, n))}, ${n}_row + ((${at}) * ${n}_
 % endfor
 </%def>
 
-## The values that an update takes.  What is not streamed is one value for all lanes, or one
-## vector named after the block `suffix` of columns.
+## The arguments of an update.  An input that is not streamed is one value for all lanes, or one vector
+## named after the block `suffix` of columns.
 <%def name="values(r, w, suffix='')">\
 <%
     parts = []

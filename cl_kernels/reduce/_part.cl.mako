@@ -1,10 +1,10 @@
-## The part of the input that a group of any reduction's kernel folds, and what it is told of it.
+## The part of the input that a group of a reduction kernel folds, and the kernel's arguments.
 ##
 ##   outer axes, flattened    0 | outer_begin ... | outer_end | ... | outer_count
 ##   inner axis               0 | begin ...       | end       | ... | n
 ##
-## A part is so much of both; with `split` there are inner_parts of them along the inner axis, and
-## the last group to finish folds what all have left in `partial`.
+## A part is a range of each.  With `split` there are inner_parts parts along the inner axis, and the last
+## group to finish folds the partial results of all, in `partial`.
 ##
 ## r: Reduction.  kept, outer: numbers of axes.  Strides count elements.
 <%!
@@ -14,7 +14,7 @@ def place(kept, name):
 %>
 
 ## Inputs, result, parts, extents and strides.  deal: how the groups share the results.  columns:
-## whether strides along a last axis of the results come by themselves.
+## whether the last axis of the results has arguments of its own for its strides.
 <%def name="arguments(deal, columns=False)">\
 <%
     inputs = dict(zip("xy", r.inputs))
@@ -46,8 +46,8 @@ def place(kept, name):
     const long outer_end = min(outer_count, outer_begin + outer_span), end = min(n, begin + span);
 </%def>
 
-## Declare where the row of input `n` begins at position o of the outer axes.  column: the first of
-## several neighbouring rows, by its place on the last axis.
+## Declare the start of the row of input `n` at position o of the outer axes.  column: the place on the
+## last axis of the first of several neighbouring rows.
 <%def name="inner_row(e, n, column='')">\
 __global const ${e.name}_t *${n}_row = ${n}_in + (${place(kept, n)} + ${axes.offset("outer", outer, n, "o")})${f" + {column} * {n}_column" if column else ""};\
 </%def>

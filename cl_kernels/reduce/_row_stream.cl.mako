@@ -1,4 +1,4 @@
-## How a work-item of rows folds its share of a part: L of them take vectors in turn.
+## How a work-item of rows folds its share of a part: L work-items take vectors in turn.
 ##
 ##   row   | lane 0 | lane 1 | ... | lane L-1 | lane 0 | ...      V elements each, U steps in flight
 ##
@@ -7,7 +7,7 @@
 <%namespace name="loads" file="/reduce/_loads.cl.mako"/>
 <%namespace name="part" file="/reduce/_part.cl.mako"/>
 
-## Fold the share into `total`, at most `width` elements at a time; the share does not depend on it.
+## Fold the share into `total`, at most `width` elements at a time; the share does not depend on `width`.
 <%def name="fold(r, total, width)">\
             for (long o = outer_begin; o < outer_end; ++o) {
 % for e, n in zip(r.streamed, "xy"):
@@ -20,8 +20,7 @@ ${steps(r, total, v, u, min(v, width))}
             }
 </%def>
 
-## Fold what whole steps of u vectors of v elements, loaded w at a time, reach of the row from i on,
-## and advance i.
+## Fold the row from i on by whole steps of u vectors of v elements, loaded w at a time, and advance i.
 <%def name="steps(r, total, v, u, w)">
 <%
     acc, lane = r.acc.type(w), r.lane.type(w)

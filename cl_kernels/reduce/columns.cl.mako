@@ -4,9 +4,9 @@
 ##   part 0    row 0, CY, 2CY ...                     CY work-items share the rows of a part
 ##   part 1    ...                                    and fold them through local memory
 ##
-## A block is CX*V*C columns; the last one is moved back to end at the edge, so columns may be
-## folded twice, to the same bits.  With several parts the last group of a block to finish folds
-## them in order.  Work-items of row lane 0 hold the results.
+## A block is CX*V*C columns.  The last one is moved back to end at the edge, so columns may be folded
+## twice, with the same result.  With several parts the last group of a block to finish folds them in
+## order.  Work-items of row lane 0 hold the results.
 ##
 ## r: Reduction.  CX, CY: work-items of a group along columns and rows.  V, C: vector width, and
 ## vectors of a work-item.  U: rows at a time.  aligned, kept, outer, split: as in rows.

@@ -5,10 +5,10 @@
 ##   part 0    row 0 to 3: read along, V columns at a time; row 4 to 7 ...
 ##   part 1    ...                                         accumulators stay in the L1 cache
 ##
-## The last V columns of the last block are moved back to end at the edge, and so folded twice, to
-## the same bits.  With several parts the last one of a block to finish folds them in order.
+## The last vector of the last block is moved back to end at the edge, so columns may be folded twice,
+## with the same result.  With several parts the last group of a block to finish folds them in order.
 ##
-## r: Reduction.  V: vector width.  COLUMNS: of a block.  U: rows at a time, at most r.block.
+## r: Reduction.  V: vector width.  COLUMNS: columns of a block.  U: rows at a time, at most r.block.
 ## kept, outer, split: as in rows.
 <%namespace name="lanes" file="/reduce/_lanes.cl.mako"/>
 <%namespace name="part" file="/reduce/_part.cl.mako"/>

@@ -4,12 +4,12 @@
 ##       | LVU LVU ... | tail |              L work-items take U vectors of V elements a step
 ##
 ## The reduced axes are an inner one (n elements, V at a time where it has unit stride) and the
-## outer ones, flattened.  L < G: the group folds G / L rows at once.  L == G: it folds one
-## row at a time, or one part; the last group of a row to finish folds the parts in order.
+## outer ones, flattened.  If L < G, the group folds G / L rows at once.  If L == G, it folds one row at
+## a time, or one part; the last group of a row to finish folds the parts in order.
 ## Work-item 0 of each L holds the result.
 ##
-## Where the reduction has a quick form, a work-item folds its share by that first, and by the whole
-## one where the outcome is not trusted; so do the kernels of columns.
+## If the reduction has a quick form, a work-item folds its share by the quick form first, and again by
+## the whole reduction if the result is not trusted.  The kernels of columns do the same.
 ##
 ## r: Reduction.  G: work-items of a group.  L: of a row.  S: of a sub-group.  V, U: vector width
 ## and unrolling.  aligned: whole vectors are loaded.  unit: inner stride is 1.  split: rows have parts.
@@ -75,8 +75,8 @@ ${across_groups(r.acc.bytes // 4)}\
     }
 }
 
-## Fold this work-item's share of the row, or of the part, into `total`.  second: elements at a time
-## where the quick form, if any, is not trusted.
+## Fold this work-item's share of the row, or of the part, into `total`.  second: elements at a time if
+## the quick form is not trusted.
 <%def name="fold_share(second)">\
 % if r.quick:
 <% tried = r.quick.fold.acc.name %>\

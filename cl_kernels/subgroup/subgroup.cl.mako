@@ -3,7 +3,7 @@
 ##   ACC_subgroupW(v, slot)   fold v over each run of W consecutive work-items (W a power of two,
 ##                            at most WAVEFRONT_SIZE).  The first of them holds the result.
 ##
-## Every work-item of the group must make the call, for a mechanism may need barriers.
+## Every work-item of the group must make the call, because a mechanism may need barriers.
 ## slot is &scratch[get_local_id(0)] of SUBGROUP_SCRATCH(ACC, scratch, group size).
 ##
 ## acc: portable_gpu.codegen.operators.Accumulator, whose ACC_combine is defined before.

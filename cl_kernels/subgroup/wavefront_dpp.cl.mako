@@ -1,10 +1,10 @@
-## AMD's clang (GCN 1.2 and later, RDNA): lanes exchange registers by DPP, the wide steps by
-## ds_swizzle and ds_bpermute, which use the LDS crossbar and none of its memory.
+## AMD's clang (GCN 1.2 and later, RDNA): lanes exchange registers by DPP, and in the wide steps by
+## ds_swizzle and ds_bpermute, which use the LDS crossbar but no LDS memory.
 ##
 ##   d = 1   quad_perm [1,0,3,2]          d = 4   row_half_mirror (lane i of 8 reads 7 - i)
 ##   d = 2   quad_perm [2,3,0,1]          d = 8   row_mirror      (lane i of 16 reads 15 - i)
 ##   d = 16  ds_swizzle xor 16            d = 32  ds_bpermute
-## The mirrors serve because each half already holds one value (see _butterfly).
+## Mirrors are enough because all lanes of a half already hold the same value (see _butterfly).
 <%namespace name="butterfly" file="/subgroup/_butterfly.cl.mako"/>
 <%def name="define(acc, width)">
 #ifndef LANE_PARTNER

@@ -1,5 +1,5 @@
 ## GCN, and any device with no lane exchange: local memory, without volatile.  A wavefront in
-## lock-step needs no barrier, only that the compiler keeps the order of the accesses.
+## lock-step needs no barrier; the compiler must only keep the order of the accesses.
 <%namespace name="local_tree" file="/subgroup/_local_tree.cl.mako"/>
 <%def name="define(acc, width)">
 #ifndef SUBGROUP_SYNC

@@ -1,8 +1,8 @@
-"""Epilogues: what becomes of each element of a matrix product before it is stored.
+"""Epilogues: what is done to each element of a matrix product before it is stored.
 
-An :class:`Epilogue` is what users write: stages and the arrays that they read.  A :class:`Stage`
-is plain data, the C text of one step; a kernel's text depends on the stages alone, and the
-arrays are bound at launch.  ``cl_kernels/gemm/_epilogue.cl.mako`` applies the stages.
+Users build an :class:`Epilogue`: stages and the arrays that they read.  A :class:`Stage` is plain
+data, the C text of one step.  A kernel's text depends only on the stages; the arrays are bound at
+launch.  ``cl_kernels/gemm/_epilogue.cl.mako`` applies the stages.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ class Stage:
     """One step, ``v = expression``.
 
     Attributes:
-        name: What messages and comments call it.
+        name: Its name in messages and comments.
         expression: A C expression of ``v`` (the value so far), ``row``, ``col`` (``long``), and
-            ``e`` where the stage has an operand.  ``R(0.5)`` is a literal of the type computed
-            in; ``MUL(x, y)`` is a product, complex where the value is.
+            ``e`` if the stage has an operand.  ``R(0.5)`` is a literal of the type computed in;
+            ``MUL(x, y)`` is a product, complex if the value is complex.
         spread: How the operand spreads over C: one element per ``row``, per ``column``, or a
             ``matrix``; ``None`` without one.
         domain: The values that the expression is meant for.
 
     Raises:
-        DTypeError, ArgumentError: ``expression`` is no expression, ``name`` no line of text, or
-            ``spread`` or ``domain`` is unknown.
+        DTypeError, ArgumentError: ``expression`` is not an expression, ``name`` is not one line of
+            text, or ``spread`` or ``domain`` is unknown.
     """
 
     name: str

@@ -1,7 +1,8 @@
-"""The C text that users write, checked before it goes into a kernel.
+"""Checks of the C text that users write, before it goes into a kernel.
 
-A compiler says what is wrong inside an expression.  What it cannot say is that a text is none: one
-that ends its statement, its bracket or its line early makes another program of the kernel.
+A compiler reports what is wrong inside an expression.  It cannot report that a text is not an
+expression: a text that ends its statement, its bracket or its line early makes another program of
+the kernel.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from portable_gpu.arguments import of_kind
 from portable_gpu.errors import ArgumentError
 
 _BRACKETS = {")": "(", "]": "[", "}": "{"}
-# What no expression needs: other statements, comments, literals of text, directives, and what C
+# What no expression needs: further statements, comments, string literals, directives, and what C
 # reads as one of these (a backslash that joins lines; digraphs and trigraphs).
 _FOREIGN = re.compile(r";|//|/\*|\*/|[\"'`\\#@$]|%:|\?\?|<%|%>|<:|:>|[^\t\n\r -~]")
 
@@ -22,13 +23,13 @@ def check_expression(text: Any, name: str) -> str:
     """``text``, if it may be one expression of OpenCL C.
 
     Args:
-        text: What the user gave.
-        name: The argument, for messages.
+        text: The user's text.
+        name: The argument's name, for messages.
 
     Raises:
-        DTypeError: It is no text.
-        ArgumentError: It is empty, its brackets do not match, or it holds what ends or hides an
-            expression.
+        DTypeError: It is not text.
+        ArgumentError: It is empty, its brackets do not match, or it contains something that ends or
+            hides an expression.
     """
     of_kind(text, str, name, "an expression in OpenCL C, as text,")
     if not text.strip():

@@ -1,8 +1,8 @@
-"""Operators as values: what kernels combine, map and fold, in OpenCL C.
+"""Operators as values: how kernels combine, map and fold, in OpenCL C.
 
-An :class:`Accumulator` is the C struct that a fold carries from lane to lane.  Its text is
-written once and serves scalars and vectors alike: a kernel that folds ``V`` columns of lanes
-asks for ``width=V``, and each field becomes a vector.
+An :class:`Accumulator` is the C struct that a fold carries from lane to lane.  The same text serves
+scalars and vectors: a kernel that folds ``V`` columns of lanes asks for ``width=V``, and each field
+becomes a vector.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ SCALAR_BYTES = {
 class BinaryOp:
     """A user's own fold for :func:`portable_gpu.reduce`.
 
-    The fold must be associative and commutative: the order of a fold is fixed for one device
-    and policy, yet it is not left to right.
+    The fold must be associative and commutative.  Its order is fixed for one device and policy, but
+    it is not left to right.
 
     Attributes:
-        name: A C identifier; any will do, in kernels it gets a prefix.
+        name: Any C identifier; kernels add a prefix.
         identity: C expression of the neutral element (``"0"``, ``"-INFINITY"``).
         combine: C expression of ``a`` and ``b`` (``"a * b"``, ``"max(a, b)"``).
 
     Raises:
-        DTypeError, ArgumentError: One of them is no text, or not what it should be.
+        DTypeError, ArgumentError: One of them is not text, or not of the form above.
     """
 
     name: str
@@ -48,7 +48,7 @@ class BinaryOp:
 
 @dataclass(frozen=True)
 class Map:
-    """What becomes of each element before it is folded: a C expression of ``x`` (``"x * x"``)."""
+    """What is done to each element before the fold: a C expression of ``x`` (``"x * x"``)."""
 
     expression: str = "x"
 
@@ -58,7 +58,7 @@ class Map:
 
 @dataclass(frozen=True)
 class Field:
-    """One member of an accumulator: a 32- or 64-bit scalar type and its neutral element."""
+    """One member of an accumulator: a scalar type of 32 or 64 bits and its neutral element."""
 
     name: str
     ctype: str
@@ -80,8 +80,8 @@ class Field:
     def mask(self, condition: str, width: int) -> str:
         """``condition`` (a comparison of any field) as a mask that selects this field.
 
-        The comparison with 0 is for rusticl of Mesa 22.3: of an int that became a long, it takes
-        the sign to be always clear (docs/experiments.md).
+        The comparison with 0 is for rusticl of Mesa 22.3, which assumes that the sign of an int
+        converted to long is always clear (docs/experiments/runtime.md).
         """
         if width == 1:
             return f"({condition})"
@@ -96,8 +96,8 @@ class Accumulator:
         name: The C type's name; with ``width`` lanes, ``name`` followed by the width.
         fields: Its members.
         combine: Gives, for a width, the C statements that fold accumulator ``b`` into ``a``.
-        gather: Likewise, in fewer steps that wait for each other, and good for 1024 times in a
-            row; ``None`` where combine is as quick.
+        gather: The same in fewer dependent steps, accurate for 1024 times in a row; ``None`` where
+            ``combine`` is as fast.
     """
 
     name: str
@@ -133,12 +133,12 @@ def sum_accumulator(ctype: str, is_complex: bool = False, name: str = "acc_t") -
 
 @dataclass(frozen=True)
 class Sums:
-    """What a work-item leaves for other groups; see ``gemm/_split_k.cl.mako``.
+    """The sums that a work-item stores for other groups; see ``gemm/_split_k.cl.mako``.
 
     Attributes:
-        names: Of its sums, real numbers, in C.
+        names: The C names of its sums, which are real numbers.
         real: Their C type.
-        plus: What adds two of them.
+        plus: The operator that adds two of them.
     """
 
     names: Sequence[str]
@@ -147,12 +147,12 @@ class Sums:
 
     @property
     def words_each(self) -> int:
-        """32-bit words that hold a sum."""
+        """32-bit words of one sum."""
         return max(1, SCALAR_BYTES[self.real] // 4)
 
     @property
     def words(self) -> int:
-        """32-bit words that hold all of them."""
+        """32-bit words of all sums."""
         return self.words_each * len(self.names)
 
 
@@ -162,5 +162,5 @@ def vector(ctype: str, width: int) -> str:
 
 
 def component(width: int, j: int) -> str:
-    """What selects component ``j`` of a vector: ``.s3``, and nothing for a scalar."""
+    """The suffix that selects component ``j`` of a vector (``.s3``); empty for a scalar."""
     return "" if width == 1 else f".s{j:x}"

@@ -1,4 +1,4 @@
-"""Find and render kernel templates; an error shows the rendered lines, numbered."""
+"""Find and render kernel templates; an error shows the lines around it, numbered."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def kernel_folder() -> Path:
 class _Templates(TemplateCollection):  # type: ignore[misc]  # Mako has no types
     """The kernel templates, each compiled when it is first asked for.
 
-    Mako's own ``TemplateLookup`` holds a lock meanwhile, for which a call from a signal handler
-    would wait for ever.  Here whoever comes in between compiles a template of its own.
+    Mako's own ``TemplateLookup`` holds a lock while it compiles; a call from a signal handler would
+    wait for that lock for ever.  Here such a call compiles the template a second time.
     """
 
     def __init__(self) -> None:
@@ -59,12 +59,12 @@ class _Templates(TemplateCollection):  # type: ignore[misc]  # Mako has no types
                     imports=_IMPORTS,
                 )  # fmt: skip
             except SyntaxException as error:
-                # Python's parser loses count where a signal handler parses in the midst of it.
+                # Python's parser loses count if a signal handler parses in the middle of it.
                 if "SystemError" not in str(error):
                     raise
 
     def adjust_uri(self, uri: str, relativeto: str) -> str:
-        """``uri`` as a template at ``relativeto`` means it."""
+        """``uri`` relative to the template at ``relativeto``."""
         return posixpath.join(posixpath.dirname(relativeto), uri)
 
 
@@ -76,7 +76,7 @@ _templates = _Templates()
 
 
 def kernel_names() -> tuple[str, ...]:
-    """Every template that holds kernels of operations, as ``family/name``."""
+    """Every template with kernels of operations, as ``family/name``."""
     folder = kernel_folder()
     shared = ("common", "subgroup", "group", "bench")
     return tuple(
@@ -124,7 +124,7 @@ def _describe(error: Exception) -> str:
 
 
 def _first_use(error: Exception, source: str | None) -> int | None:
-    """The line of an undefined name: Mako looks all names up ahead of line 1."""
+    """The line of an undefined name: Mako looks up all names before line 1."""
     name = re.match(r"'(\w+)' is not defined", str(error))
     if name is None:
         return None

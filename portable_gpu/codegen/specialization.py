@@ -1,4 +1,4 @@
-"""A Specialization: the text and the options that one target and one policy produce."""
+"""A Specialization: the OpenCL text and the compiler options for one target and one policy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Specialization:
         name: The template's name (``reduce/rows``).
         text: The OpenCL C source.
         options: Compiler options, the ``-D`` facts among them.
-        policy: What the text was rendered with, if the kernel has a policy.
+        policy: The policy that the text was rendered with, if the kernel has one.
     """
 
     name: str
@@ -31,13 +31,13 @@ class Specialization:
 
     @cached_property
     def key(self) -> str:
-        """A hash of text, options and library version: what the caches go by."""
+        """A hash of text, options and library version: the key of the caches."""
         parts = (__version__, self.name, self.text, *self.options)
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 def specialize(name: str, target: Target, **context: Any) -> Specialization:
-    """Render template ``name`` for ``target``; ``context`` is what the template is written in.
+    """Render template ``name`` for ``target``; ``context`` holds the template's variables.
 
     Raises:
         RenderError: The template failed.

@@ -1,6 +1,6 @@
-"""What offline compilers make of every kernel: registers, memory, the inner loop's instructions.
+"""Results of offline compilers for every kernel: registers, memory, the inner loop's instructions.
 
-Vendors' names stand here as they do in ``targets``: this package reads their assembly.
+Like ``targets``, this package may name vendors: it reads their assembly.
 """
 
 from __future__ import annotations

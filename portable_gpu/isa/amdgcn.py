@@ -1,4 +1,4 @@
-"""Reading the assembly of AMD's GPUs, as clang prints it with ``-S``."""
+"""Read the assembly of AMD's GPUs, as clang prints it with ``-S``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NO_ARITHMETIC = re.compile(
 )
 _DPP_OPERAND = re.compile(r"\b(quad_perm|row_\w+|wave_\w+|dpp8)\b")
 _CROSSBAR = re.compile(r"ds_(swizzle|b?permute)|v_permlane")
-#: Kernels' own buffers take flat_ and global_; buffer_ is scratch memory before gfx10 and after.
+#: Kernels access their buffers by flat_ and global_; buffer_ is always scratch memory.
 _SCRATCH = re.compile(r"(scratch|buffer)_(load|store)")
 _GLOBAL = re.compile(r"(global|flat)_(load|store|atomic)")
 _GLOBAL_LOAD = re.compile(r"(?:global|flat)_load_(?:d16_)?(?:hi_)?(\w+)")
@@ -37,7 +37,7 @@ _BYTES = {
 
 
 def read(text: str) -> Iterator[Kernel]:
-    """Each kernel of an assembly, by its metadata; functions that it may call count with it."""
+    """Each kernel of an assembly, by its metadata; functions that it may call count too."""
     metadata = text.partition(".amdgpu_metadata")[2]
     for entry in re.split(r"^  - ", metadata, flags=re.MULTILINE)[1:]:
         name = re.search(r"^    \.name:\s+(\S+)", entry, re.M)
@@ -48,7 +48,7 @@ def read(text: str) -> Iterator[Kernel]:
         mix = Mix.of(
             i for body in bodies.values() for one in blocks(body) for i in one.instructions
         )
-        # A frame may be reserved and left alone.
+        # A frame may be reserved and never used.
         scratch = facts.get("private_segment_fixed_size", 0) if mix.scratch else 0
         yield Kernel(
             name=name[1],
@@ -89,7 +89,7 @@ def blocks(body: str) -> Iterator[Block]:
 
 
 def instruction(line: str) -> Instruction:
-    """What one line does."""
+    """The instruction of one line."""
     opcode, _, operands = line.partition(" ")
     kind, loads = Kind.NONE, 0
     if _CROSSBAR.match(opcode):

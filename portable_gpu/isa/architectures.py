@@ -1,7 +1,7 @@
-"""The published limits of GPU architectures, and the occupancy that they leave a kernel.
+"""The published limits of GPU architectures, and the occupancy of a kernel within them.
 
 All have the same form: a compute unit (multiprocessor, work-group processor) has a few SIMDs
-(partitions), each with its own registers and room for so many waves (warps).  Sources: AMD's
+(partitions), each with its own registers and room for a number of waves (warps).  Sources: AMD's
 Vega, CDNA 2, CDNA 3, RDNA 2 and RDNA 3 ISA references and LLVM's AMDGPU usage guide; NVIDIA's CUDA
 C++ Programming Guide, "Technical Specifications per Compute Capability".
 """
@@ -13,22 +13,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Architecture:
-    """What one compute unit holds.
+    """The limits of one compute unit.
 
     Attributes:
-        name: What compilers call it.
+        name: Its name for compilers.
         wave: Work-items of a wave.
         simds: SIMDs of a compute unit.
-        waves: Waves that a SIMD holds at most.
+        waves: The most waves of a SIMD.
         registers: 32-bit vector registers of a SIMD, for each lane.
-        register_granule: They are handed out in multiples of this.
-        groups: Work-groups of more than one wave that a compute unit holds at most.
+        register_granule: Registers are allocated in multiples of this.
+        groups: The most work-groups of more than one wave on a compute unit.
         local: Bytes of local memory of a compute unit.
-        local_granule: It is handed out in multiples of this.
-        local_reserved: Bytes that each group takes besides.
-        scalars: Scalar registers of a SIMD; 0 where a wave has as many as it can name.
+        local_granule: Local memory is allocated in multiples of this.
+        local_reserved: Further bytes that each group takes.
+        scalars: Scalar registers of a SIMD; 0 if each wave always has all that it can name.
         packs_fma: Whether one instruction may do two multiply-adds of float32.
-        device_library: The architecture whose device library serves where there is no own one.
+        device_library: The architecture whose device library is used if its own is missing.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Architecture:
         return self.name.startswith("gfx")
 
     def registers_of(self, group_size: int) -> int:
-        """Vector registers of a work-item, with which a group of ``group_size`` still fits."""
+        """The most vector registers of a work-item with which a group of ``group_size`` fits."""
         waves = -(-group_size // self.wave)
         share = self.registers // -(-waves // self.simds)
         return share // self.register_granule * self.register_granule
@@ -62,9 +62,9 @@ class Occupancy:
     """How many waves of one kernel are resident.
 
     Attributes:
-        waves: Of a SIMD, on average.
-        by_registers: As many as registers alone would allow, of a SIMD.
-        limit: What allows no more: ``waves``, ``registers``, ``local memory`` or ``groups``.
+        waves: Waves of a SIMD, on average.
+        by_registers: Waves of a SIMD that registers alone would allow.
+        limit: The limit: ``waves``, ``registers``, ``local memory`` or ``groups``.
     """
 
     waves: float

@@ -1,4 +1,4 @@
-"""Compile the catalogue for GPUs that are not at hand, and hold the outcome to the requirements."""
+"""Compile the catalogue for GPUs that are not at hand, and check the requirements."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from portable_gpu.isa.machines import Machine
 from portable_gpu.isa.requirements import problems
 from portable_gpu.ops.catalogue import catalogue
 
-#: Compiled for every dtype; all other operations for float32 alone, unless all are asked for.
+#: Operations compiled for every dtype; all others for float32 alone, unless all are requested.
 _ALWAYS = ("gemm", "gemv", "sum", "argmin", "dot", "nrm2", "var")
 _DTYPES = ("float32", "float64", "float16", "complex64", "int8")
 _ALL_DTYPES = (*_DTYPES, "int64", "uint16", "complex128", "bool")
-#: Compiled for gemm alone, where a matrix instruction of its own takes it.
+#: Compiled for gemm alone, where a matrix instruction takes it.
 _BFLOAT16 = ("bfloat16",) if BFLOAT16 is not None else ()
-#: For the machines that differ from another only in how lanes exchange values.
+#: For machines that differ from another one only in how lanes exchange values.
 _LDS_DTYPES = ("float32", "float64")
 
 
@@ -38,12 +38,12 @@ class Job:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a job's kernel.
+    """The result of one kernel of a job.
 
     Attributes:
-        job: What was compiled.
-        kernel: What the compiler made of it, ``None`` where it refused.
-        occupancy: Its resident waves, ``None`` where it refused.
+        job: The job.
+        kernel: The compiled kernel, ``None`` if the compiler refused it.
+        occupancy: Its resident waves, ``None`` if the compiler refused it.
         problems: Why it fails; empty if it passes.
     """
 
@@ -62,12 +62,12 @@ class Result:
 def jobs(
     wanted: Sequence[Machine], operations: Sequence[str] = (), full: bool = False
 ) -> list[Job]:
-    """What to compile, the same text once a machine.
+    """The jobs; the same text is compiled once a machine.
 
     Args:
-        wanted: For what GPUs.
-        operations: Of these operations; all without any.
-        full: Every operation with every dtype, and not only the usual ones.
+        wanted: The GPUs.
+        operations: The operations; empty for all.
+        full: Compile every operation with every dtype, not only the usual ones.
 
     Raises:
         ArgumentError: There is no such operation.
@@ -94,7 +94,7 @@ def jobs(
 
 
 def check(job: Job, compilers: Compilers, folder: Path) -> list[Result]:
-    """Compile one text; a result for each of its kernels."""
+    """Compile one text; returns a result for each of its kernels."""
     try:
         kernels = compilers.compile(job.spec, job.machine, folder)
     except BuildError as error:

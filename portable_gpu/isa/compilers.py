@@ -32,7 +32,7 @@ _UNBOUND = re.compile(r"UNBOUND_GROUP\((\d+)\)")  # see common/prelude
 
 @dataclass(frozen=True)
 class MissingCompiler:
-    """A family of GPUs that cannot be compiled for, and what to install."""
+    """A family of GPUs whose compiler is missing, and what to install."""
 
     family: str
     install: str
@@ -43,23 +43,23 @@ class MissingCompiler:
 
 @dataclass(frozen=True)
 class Compilers:
-    """What is installed.
+    """The installed compilers.
 
     Attributes:
-        ptxas: Its path, empty where there is none.
-        missing: For each family that lacks something.
+        ptxas: Its path, empty if there is none.
+        missing: An entry for each family that lacks something.
     """
 
     ptxas: str
     missing: Mapping[str, MissingCompiler] = field(default_factory=dict)
 
     def compile(self, spec: Specialization, machine: Machine, folder: Path) -> list[Kernel]:
-        """Compile one text, and read what came of it.
+        """Compile one text, and read the output.
 
         Args:
             spec: The text.
-            machine: For what.
-            folder: Where files may lie meanwhile.
+            machine: The GPU.
+            folder: A folder for temporary files.
 
         Raises:
             BuildError: A compiler refused it; the message has its errors.
@@ -76,14 +76,14 @@ class Compilers:
         return kernels
 
     def ptx(self, spec: Specialization, machine: Machine, folder: Path) -> str:
-        """The PTX of one text, as ptxas takes it; arguments and errors as for :meth:`compile`."""
+        """The PTX of one text, for ptxas; arguments and errors as in :meth:`compile`."""
         text = _compiled(_ptx_command(machine), spec, machine, folder)
         if is_marked(spec.text):
             text = _PTX_VERSION.sub(".version 8.3", retarget(text))
         return ptx.with_group_size(text, group_size_of(spec)) if is_bound(spec) else text
 
     def _assemble(self, spec: Specialization, machine: Machine, text: str, folder: Path) -> str:
-        """What ptxas says of PTX."""
+        """The output of ptxas for PTX."""
         name = f"{machine.architecture.name}{'a' if is_marked(spec.text) else ''}"
         file = folder / f"{spec.key}-{machine.name}.ptx"
         file.write_text(text, encoding="utf-8")
@@ -92,7 +92,7 @@ class Compilers:
             done = subprocess.run(command, capture_output=True, text=True)
         finally:
             file.unlink()
-        # The driver takes more local memory than ptxas by itself; the requirements compare it.
+        # Drivers accept more local memory than ptxas alone; the requirements check the size.
         log = "\n".join(line for line in done.stderr.splitlines() if _TOO_MUCH_SHARED not in line)
         if done.returncode and (_TOO_MUCH_SHARED not in done.stderr or "error" in log.lower()):
             raise BuildError(_errors(log))
@@ -118,7 +118,7 @@ def find_compilers() -> Compilers:
 
 
 def group_size_of(spec: Specialization) -> int:
-    """Work-items of a group, as the text says."""
+    """Work-items of a group, as stated in the text."""
     sizes = _BOUND.search(spec.text) or _UNBOUND.search(spec.text)
     return prod(map(int, sizes.groups())) if sizes else 1
 
@@ -128,8 +128,8 @@ def is_bound(spec: Specialization) -> bool:
     return _BOUND.search(spec.text) is not None
 
 
-# Users see what their driver's compiler, mostly an old clang, remarks on in our texts: so there is
-# nothing.  What occupancy it reaches is held to the requirements.
+# Users see the warnings of their driver's compiler, mostly an old clang, so the texts must cause
+# none.  The warning on occupancy is off: the requirements check the occupancy.
 _NO_REMARKS = ("-Werror", "-Wbitwise-op-parentheses", "-Wno-linker-warnings", "-Wno-pass-failed")
 
 
@@ -150,7 +150,7 @@ def _ptx_command(machine: Machine) -> list[str]:
 
 
 def _device_library(machine: Machine, folder: Path) -> Path:
-    """AMD's device library; for an architecture newer than it, with a relative's constants."""
+    """AMD's device library; for an architecture that it lacks, with a relative's constants."""
     own = f"oclc_isa_version_{machine.architecture.name.removeprefix('gfx')}.bc"
     if (DEVICE_LIBRARY / own).exists():
         return DEVICE_LIBRARY
@@ -166,7 +166,7 @@ def _device_library(machine: Machine, folder: Path) -> Path:
 
 
 def _compiled(command: list[str], spec: Specialization, machine: Machine, folder: Path) -> str:
-    """What clang makes of a text."""
+    """The assembly that clang makes of a text."""
     name = f"{spec.key}-{machine.name}"  # machines may share a text
     source, assembly = folder / f"{name}.cl", folder / f"{name}.s"
     source.write_text(spec.text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What a compiler's output says of one kernel."""
+"""The facts about one kernel in a compiler's output."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ class Kernel:
 
     Attributes:
         name: The function.
-        registers: Vector registers of a work-item, those of matrix sums among them (where they
-            are a file of their own, gfx908, the larger number).
-        scalars: Scalar registers of a wave; 0 where there are none.
-        scratch: Bytes of private memory of a work-item, in a frame that is really touched.
+        registers: Vector registers of a work-item, including those of matrix sums (gfx908 has
+            separate registers for these: the larger of the two numbers).
+        scalars: Scalar registers of a wave; 0 if there are none.
+        scratch: Bytes of private memory of a work-item, if the kernel accesses it.
         spills: Registers (AMD) or bytes (NVIDIA) that did not fit the registers.
         scalar_spills: AMD's scalar registers that did not fit.  They go to lanes of a vector
-            register, not to memory: no fault.
+            register, not to memory, so they are no failure.
         local: Bytes of local memory of a group.
         group_size: Work-items of a group.
         wave: Work-items of a wave.
         mix: All instructions.
-        loop: The inner loop, ``None`` in straight code.
+        loop: The inner loop, ``None`` in straight-line code.
     """
 
     name: str

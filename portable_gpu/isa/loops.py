@@ -1,13 +1,13 @@
 """Assembly as basic blocks, and its innermost loops.
 
-A loop is a set of blocks that can all reach each other; taking its entries away leaves the loops
-inside it (Steensgaard, "Sequentializing program dependence graphs for irreducible programs", 1993).
-That needs no dominators, and loops with two entries are loops like others.  A loop that computes
-nothing, which is a wait for a barrier, counts as part of the loop around it.
+A loop is a set of blocks that can all reach each other.  Without its entries, the loops inside it
+remain (Steensgaard, "Sequentializing program dependence graphs for irreducible programs", 1993).
+This needs no dominators, and it handles loops with two entries.  A loop that computes nothing,
+which is a wait for a barrier, counts as part of the loop around it.
 
-Which loop is *the* inner loop: the innermost one with the most arithmetic, where each level of
-nesting stands for eight rounds, as compilers guess where they know no counts (Wu and Larus,
-"Static branch frequency and program profile analysis", MICRO 27, 1994).
+The inner loop is the innermost loop with the most arithmetic.  Each level of nesting counts as
+eight rounds, as compilers assume if they know no counts (Wu and Larus, "Static branch frequency and
+program profile analysis", MICRO 27, 1994).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Block:
 
     Attributes:
         label: Its name, unique in the kernel.
-        instructions: In order.
-        targets: Labels of the blocks that may follow, the next one in the text among them.
+        instructions: Its instructions in order.
+        targets: Labels of the blocks that may follow, including the next one in the text.
     """
 
     label: str
@@ -45,7 +45,7 @@ class Loop:
 
 
 def inner_loop(blocks: Iterable[Block]) -> Loop | None:
-    """The innermost loop with the most arithmetic; ``None`` in straight code."""
+    """The innermost loop with the most arithmetic; ``None`` in straight-line code."""
     return max(
         innermost_loops(blocks),
         key=lambda loop: loop.mix.arithmetic_weight * _ROUNDS**loop.depth,
@@ -54,7 +54,7 @@ def inner_loop(blocks: Iterable[Block]) -> Loop | None:
 
 
 def innermost_loops(blocks: Iterable[Block]) -> list[Loop]:
-    """The loops with no other loop inside but waits, in the order of the text."""
+    """The loops that contain no loop other than waits, in the order of the text."""
     live = _live({block.label: block for block in blocks})
     found = list(_innermost(live, set(live), 0))
     order = {label: index for index, label in enumerate(live)}
@@ -62,7 +62,7 @@ def innermost_loops(blocks: Iterable[Block]) -> list[Loop]:
 
 
 def _live(blocks: Mapping[str, Block]) -> Mapping[str, Block]:
-    """The blocks that the first one leads to; others would count as entries of loops."""
+    """The blocks reachable from the first one; others would count as entries of loops."""
     first = next(iter(blocks), None)
     if first is None:
         return {}
@@ -83,7 +83,7 @@ def _innermost(blocks: Mapping[str, Block], among: set[str], depth: int) -> Iter
 
 
 def _entries(blocks: Mapping[str, Block], members: set[str]) -> set[str]:
-    """Blocks that are reached from outside; the first one, where none is."""
+    """Blocks that are reached from outside; if there are none, the first one."""
     entered = {
         target
         for label, block in blocks.items()

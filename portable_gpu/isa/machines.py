@@ -1,4 +1,4 @@
-"""The GPUs that kernels are compiled for with none at hand."""
+"""The GPUs that kernels are compiled for offline."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from portable_gpu.errors import ArgumentError
 from portable_gpu.isa.architectures import ARCHITECTURES, Architecture
 from portable_gpu.targets import Target, detect, example_target
 
-#: Architectures of AMD's, and the class of each.
+#: AMD's architectures, and the class of each.
 _AMD = {
     "gfx803": "gcn",
     "gfx900": "gcn",
@@ -20,7 +20,7 @@ _AMD = {
     "gfx1030": "rdna",
     "gfx1100": "rdna",
 }
-#: Compiled with local memory for exchange as well, as a driver without DPP would take them.
+#: Compiled also with exchange by local memory, as for a driver without DPP.
 _ALSO_LDS = ("gfx803", "gfx900", "gfx90a", "gfx1030")
 _SM = (60, 70, 80, 90)
 
@@ -31,8 +31,8 @@ class Machine:
 
     Attributes:
         name: ``gfx900-dpp``, ``gfx900-lds``, ``sm_90``.
-        architecture: Its limits, and what compilers call it.
-        target: What the library takes it for.
+        architecture: Its limits, and its name for compilers.
+        target: Its target.
     """
 
     name: str
@@ -41,12 +41,12 @@ class Machine:
 
     @property
     def family(self) -> str:
-        """``AMD`` or ``NVIDIA``: whose compilers it takes."""
+        """``AMD`` or ``NVIDIA``: whose compilers are used."""
         return "AMD" if self.architecture.is_amd else "NVIDIA"
 
 
 def machines() -> tuple[Machine, ...]:
-    """All of them."""
+    """All machines."""
     found = []
     for architecture, device_class in _AMD.items():
         facts = example_target(device_class).facts
@@ -63,7 +63,7 @@ def machines() -> tuple[Machine, ...]:
 
 
 def select(names: Sequence[str]) -> tuple[Machine, ...]:
-    """Those of the names, which may be of machines or of architectures; all of none.
+    """The machines of the given names (of machines or of architectures); all if none is given.
 
     Raises:
         ArgumentError: There is no such machine.

@@ -1,4 +1,4 @@
-"""Instructions by what they do, and counts of them."""
+"""Kinds of instructions, and counts of them."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 from enum import Flag, auto
 from types import MappingProxyType
 
-#: A matrix instruction does at least as much as this many others, when loops are compared.
+#: When loops are compared, a matrix instruction counts as this many others.
 _MATRIX_WEIGHT = 64
 
 
 class Kind(Flag):
-    """What an instruction does; several at once where it does several things.
+    """What an instruction does; an instruction may be of several kinds.
 
-    ``VECTOR`` is whatever a SIMD's arithmetic units run, moves, comparisons and selections too;
-    ``ARITHMETIC`` is the part of it that computes, on data or on addresses.  ``LANES`` are
-    exchanges between lanes that are no DPP: shuffles, and those over AMD's LDS crossbar.  ``DOT``
-    are multiply-adds of several narrow numbers to one sum.  ``WIDE_MULTIPLY`` are AMD's products of
-    32-bit integers, at a quarter of the rate of those of 24 bits.
+    ``VECTOR``: everything that a SIMD's arithmetic units run, including moves, comparisons and
+    selections.  ``ARITHMETIC``: the vector instructions that compute, on data or on addresses.
+    ``LANES``: exchanges between lanes other than DPP, which are shuffles and uses of AMD's LDS
+    crossbar.  ``DOT``: multiply-adds of several narrow numbers to one sum.  ``WIDE_MULTIPLY``:
+    AMD's products of 32-bit integers, at a quarter of the rate of 24-bit products.
     """
 
     NONE = 0
@@ -41,7 +41,7 @@ class Instruction:
     """One instruction.
 
     Attributes:
-        opcode: As the assembly has it.
+        opcode: As in the assembly.
         kind: What it does.
         loads: Bytes that a work-item loads from global memory.
     """
@@ -53,13 +53,13 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Mix:
-    """How many instructions of each kind there are.
+    """The number of instructions of each kind.
 
     Attributes:
-        vector, arithmetic, fma, dot, wide_multiply, matrix, dpp, lanes, lds, scratch: Of these
-            kinds.
+        vector, arithmetic, fma, dot, wide_multiply, matrix, dpp, lanes, lds, scratch: Instructions
+            of these kinds.
         memory: Loads and stores of global and local memory.
-        loads: How many loads from global memory bring so many bytes.
+        loads: For each size in bytes, the number of loads from global memory.
     """
 
     vector: int = 0
@@ -77,7 +77,7 @@ class Mix:
 
     @classmethod
     def of(cls, instructions: Iterable[Instruction]) -> Mix:
-        """Count."""
+        """Count the instructions."""
         every = list(instructions)
 
         def count(kind: Kind) -> int:
@@ -101,17 +101,17 @@ class Mix:
 
     @property
     def arithmetic_weight(self) -> int:
-        """How much is computed, for comparing loops."""
+        """The amount of computation, to compare loops."""
         return self.arithmetic + _MATRIX_WEIGHT * self.matrix
 
     @property
     def fma_share(self) -> float:
-        """Multiply-adds among the vector and local memory instructions."""
+        """The share of multiply-adds in the vector and local memory instructions."""
         return self.fma / max(1, self.vector + self.lds)
 
     @property
     def matrix_share(self) -> float:
-        """Matrix instructions among the vector and local memory instructions."""
+        """The share of matrix instructions in the vector and local memory instructions."""
         return self.matrix / max(1, self.vector + self.lds)
 
     @property

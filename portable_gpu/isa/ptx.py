@@ -1,8 +1,8 @@
-"""Reading PTX as clang prints it, and what ``ptxas -v`` says of it.
+"""Read PTX as clang prints it, and the output of ``ptxas -v``.
 
-Registers, spills and local memory are ptxas's; instructions are counted in the PTX, before ptxas
-unrolls, schedules and folds address arithmetic.  The architecture's own code cannot be read here:
-its disassembler comes with NVIDIA's toolkit alone.
+Registers, spills and local memory are those of ptxas.  Instructions are counted in the PTX, before
+ptxas unrolls, schedules and folds address arithmetic.  The machine code is not read, because only
+NVIDIA's toolkit has its disassembler.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _ASYNC_BYTES = re.compile(r",\s*(4|8|16)\s*(?:,|$)")
 
 
 def read(ptx: str, log: str, group_size: int) -> Iterator[Kernel]:
-    """Each kernel that ptxas was given; functions that it may call count with it.
+    """Each kernel that ptxas compiled; functions that it may call are counted with it.
 
     Args:
         ptx: The text.
-        log: What ``ptxas -v`` printed of it.
+        log: The output of ``ptxas -v``.
         group_size: Work-items of a group; clang does not write it into PTX.
     """
     for entry in re.split(r"Compiling entry function '", log)[1:]:
@@ -65,10 +65,10 @@ def read(ptx: str, log: str, group_size: int) -> Iterator[Kernel]:
 
 
 def with_group_size(ptx: str, size: int) -> str:
-    """PTX whose kernel is bound to groups of ``size``, as drivers write it and clang does not.
+    """PTX that states the kernel's group size, as drivers write it and clang does not.
 
-    ptxas then gives each work-item no more registers than such a group has room for, and fewer, by
-    spilling some, where that lets another group be resident.
+    ptxas then gives each work-item no more registers than such a group has room for.  It gives
+    fewer, and spills, if that makes another group resident.
     """
     return _ENTRY_END.sub(rf"\1)\n.reqntid {size}, 1, 1\n{{", ptx)
 
@@ -98,7 +98,7 @@ def blocks(body: str) -> Iterator[Block]:
 
 
 def instruction(line: str) -> Instruction:
-    """What one statement, without its predicate, does."""
+    """The instruction of one statement without its predicate."""
     opcode = line.split(maxsplit=1)[0]
     base = opcode.partition(".")[0]
     kind, loads = Kind.NONE, 0
@@ -137,7 +137,7 @@ def _width(opcode: str) -> int:
 
 
 def _statements(body: str) -> Iterator[str]:
-    """Labels and instructions one by one; inline assembly has several in a line, and scopes."""
+    """Labels and instructions one by one; inline assembly has several in a line, and braces."""
     for raw in body.splitlines():
         line = raw.partition("//")[0].strip()
         if _LABEL.match(line):

@@ -1,4 +1,4 @@
-"""Results as rows: for the terminal, for JSON and for the documentation."""
+"""Results as rows for the terminal, for JSON and for the documentation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from portable_gpu.isa.check import Result
 from portable_gpu.isa.kernel import Kernel
 from portable_gpu.isa.mix import Mix
 
-#: The operations and kernels that the documentation shows, in float32, or else in float64.
+#: The kernels that the documentation shows, and their operations, in float32 or else float64.
 _SHOWN = {
     "gemm/gemm": "gemm",
     "gemm/wgmma": "gemm",
@@ -84,7 +84,7 @@ def markdown(results: Sequence[Result]) -> str:
 
 
 def to_dict(result: Result) -> dict[str, Any]:
-    """All that is known of one kernel, for JSON."""
+    """All figures of one kernel, for JSON."""
     job, kernel, occupancy = result.job, result.kernel, result.occupancy
     content: dict[str, Any] = {
         "target": job.machine.name,
@@ -121,14 +121,14 @@ def to_dict(result: Result) -> dict[str, Any]:
 
 
 def resident_waves(result: Result) -> float:
-    """Waves of a SIMD for AMD's GPUs, warps of a multiprocessor for NVIDIA's."""
+    """Resident waves of a SIMD (AMD's GPUs) or warps of a multiprocessor (NVIDIA's)."""
     assert result.occupancy is not None
     architecture = result.job.machine.architecture
     return result.occupancy.waves * (1 if architecture.is_amd else architecture.simds)
 
 
 def widest_load(kernel: Kernel) -> str:
-    """The loads from global memory, in the inner loop if there are any, else anywhere."""
+    """The widest load from global memory in the inner loop or, if it has none, in the kernel."""
     loads = kernel.loop.mix.loads if kernel.loop and kernel.loop.mix.loads else kernel.mix.loads
     return f"{max(loads)} B" if loads else ""
 

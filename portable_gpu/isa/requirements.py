@@ -1,4 +1,4 @@
-"""What every kernel has to keep to once it is compiled."""
+"""The requirements on every compiled kernel."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from portable_gpu.isa.machines import Machine
 from portable_gpu.ops.gemm.policy import GemmPolicy
 from portable_gpu.targets import Exchange
 
-#: Waves of a SIMD that registers must leave room for: one computes while the other waits.
+#: Waves of a SIMD that registers must leave room for, so that one computes while the other waits.
 LEAST_WAVES = 2
-#: Multiply-adds among the vector and local memory instructions of gemm's inner loop, float16 and
-#: float32.
+#: The least share of multiply-adds in the vector and local memory instructions of gemm's inner
+#: loop, in float16 and float32.
 FMA_SHARE = 0.85
-#: A tile too flat for that comes to this part of what its multiply-adds and loads alone would give.
+#: For a flat tile: this part of the share that its multiply-adds and loads alone would give.
 _OF_BOUND = 0.95
-#: Kernels whose lanes fold sums, if more than one lane works on each.
+#: Kernels whose lanes fold sums, if more than one lane works on a sum.
 _FOLDING = ("reduce/rows", "gemv/dot_rows", "gemv/long_rows")
 _FOLD_WIDTH = re.compile(r"\w+_subgroup(\d+)\(")
 _MATRIX_KERNELS = ("gemm/mma", "gemm/wgmma", "gemm/mfma", "gemm/skinny")
@@ -28,14 +28,14 @@ _MATRIX_KERNELS = ("gemm/mma", "gemm/wgmma", "gemm/mfma", "gemm/skinny")
 def problems(
     spec: Specialization, dtype: str, machine: Machine, kernel: Kernel, occupancy: Occupancy
 ) -> list[str]:
-    """What is wrong with a kernel; empty if nothing is.
+    """The requirements that a kernel breaks, in words; empty if none.
 
     Args:
-        spec: What was compiled.
-        dtype: For which element type.
-        machine: For what GPU.
-        kernel: What the compiler made of it.
-        occupancy: How many waves of it are resident.
+        spec: The text.
+        dtype: The element type.
+        machine: The GPU.
+        kernel: The compiled kernel.
+        occupancy: Its resident waves.
     """
     return [
         *_memory(spec, machine, kernel),
@@ -47,7 +47,7 @@ def problems(
 
 
 def required_fma_share(policy: GemmPolicy) -> float:
-    """The share of multiply-adds for an item's tile: each step loads one row and one column."""
+    """The least share of multiply-adds for an item's tile; a step loads one row and one column."""
     products = policy.item_m * policy.item_n
     vector_m, vector_n = (min(policy.vector, item) for item in (policy.item_m, policy.item_n))
     loads = policy.item_m / vector_m + policy.item_n / vector_n
@@ -104,7 +104,7 @@ def _loop(spec: Specialization, dtype: str, machine: Machine, kernel: Kernel) ->
 
 def _index_arithmetic(dtype: str, kernel: Kernel) -> Iterator[str]:
     if "float" not in dtype and not dtype.startswith("complex"):
-        return  # integers: data may be multiplied so
+        return  # kernels of integers multiply their data so
     count = kernel.loop.mix.wide_multiply if kernel.loop else 0
     if count:
         yield f"{count} products of 32-bit integers in the inner loop, at a quarter of the rate"

@@ -1,4 +1,4 @@
-"""The kind of pyopencl array that results are."""
+"""The array type of results, a subclass of pyopencl's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyopencl.array as cla
 from portable_gpu.errors import DTypeError, ShapeError
 from portable_gpu.runtime import fork
 
-#: What ``number <operator> array`` is, by the function that NumPy's numbers take an operator for.
+#: The method for ``number <operator> array``, by the ufunc that NumPy calls for the operator.
 _REFLECTED = {
     np.add: "__radd__",
     np.subtract: "__rsub__",
@@ -25,7 +25,7 @@ _REFLECTED = {
     np.greater: "__lt__",
     np.greater_equal: "__le__",
 }
-#: The way out of a mixture of NumPy's arrays and the device's.
+#: What to do with a mixture of NumPy arrays and device arrays.
 TO_ONE_SIDE = (
     "portable_gpu.asnumpy(x) copies an array from the device, "
     "portable_gpu.asarray(y) brings one of NumPy's to it"
@@ -33,21 +33,21 @@ TO_ONE_SIDE = (
 
 
 class Array(cla.Array):
-    """An array on the device: pyopencl's, that also takes ``@``, DLPack and ``float``.
+    """An array on the device: pyopencl's array, with ``@``, DLPack and ``float`` besides.
 
-    Results of calls on device arrays and of :func:`portable_gpu.asarray` are of this kind; so are
-    their slices and what pyopencl's arithmetic makes of them.  pyopencl takes it as one of its own.
+    Calls on device arrays and :func:`portable_gpu.asarray` return this type; so do slices of it and
+    pyopencl's arithmetic on it.  pyopencl accepts it as its own.
 
     ``a @ b`` is :func:`portable_gpu.matmul`, and takes NumPy arrays too.  Other operators are
-    pyopencl's: both sides of one shape, or one of them a number (Python's, NumPy's), or an array of
-    no axes, such as the result of a whole reduction, which stays on the device:
-    ``v / pg.nrm2(v)``.  ``float``, ``int`` and ``complex`` wait for such a result.
+    pyopencl's.  Both sides have one shape, or one side is a number (Python's or NumPy's) or an
+    array of no axes.  The result of a whole reduction is such an array and stays on the device: ``v
+    / pg.nrm2(v)``.  ``float``, ``int`` and ``complex`` wait for its value.
 
-    Where pyopencl's own kind, given to NumPy, silently becomes an array of Python objects at the
-    cost of a kernel an element, this one raises a :class:`portable_gpu.errors.DTypeError`.
+    NumPy silently turns pyopencl's own arrays into arrays of Python objects, with a kernel for each
+    element.  This type raises a :class:`portable_gpu.errors.DTypeError` instead.
     """
 
-    #: ``portable_gpu.matmul``, which is in a layer above and puts itself here.
+    #: ``portable_gpu.matmul``; it is in a higher layer and sets this attribute itself.
     _matmul: ClassVar[Callable[[Any, Any], Any]]
 
     def __matmul__(self, other: Any) -> Any:
@@ -97,7 +97,7 @@ class Array(cla.Array):
         """The value of the only element, as a Python number; waits for it.
 
         Raises:
-            ShapeError: There is not just one element.
+            ShapeError: The array does not have exactly one element.
         """
         fork.refuse()
         if self.size != 1:
@@ -115,11 +115,11 @@ class Array(cla.Array):
 
 
 class LentArray(Array):
-    """An array on another queue than the one whose pool its memory belongs to.
+    """An array on another queue than the queue whose pool owns its memory.
 
-    A call keeps it until the call is done, also on its own queue.
+    A call holds it until the call is done, even on the array's own queue.
     """
 
 
-#: What a device array is: the user's own kind, and ours.
+#: The types of device arrays: pyopencl's and this library's.
 DEVICE_KINDS = (cla.Array, Array)

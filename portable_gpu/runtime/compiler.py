@@ -1,7 +1,7 @@
-"""The driver's compiler, without what pyopencl adds: a cache of its own, and warnings.
+"""The driver's compiler, without pyopencl's own cache and warnings.
 
 pyopencl warns of every log that is not empty, and some drivers always write one.  The filters of
-:mod:`warnings` belong to the whole process, so they cannot be changed for the length of a build.
+:mod:`warnings` belong to the whole process, so they cannot be changed during a build.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from portable_gpu import folders
 
 
 class CompilerError(Exception):
-    """The driver refused; the message is its own, with its log."""
+    """The driver refused to build; the message is the driver's, with its log."""
 
 
 def compiled(
@@ -48,7 +48,7 @@ def compiled(
 
 @cache
 def _spare_pyopencl_its_cache() -> None:
-    """Where pyopencl cannot keep what it makes for each kernel, tell it not to: else it raises."""
+    """Turn pyopencl's cache of invokers off if it cannot be written: pyopencl would raise."""
     home = os.environ.get("XDG_CACHE_HOME")
     own = folders.cache_folder()
     cache_home = Path(home) if home else own and own.parent

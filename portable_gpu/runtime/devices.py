@@ -33,7 +33,7 @@ class DeviceInfo:
         index: ``platform:device``, as ``PORTABLE_GPU_DEVICE`` takes it.
         platform: Name of the platform.
         device: The pyopencl device.
-        target: What the library makes of it.
+        target: Its target.
     """
 
     index: str
@@ -55,15 +55,15 @@ def devices() -> list[DeviceInfo]:
 
 
 def choose_device(request: str | None = None) -> tuple[cl.Device, str]:
-    """The device to use, and a sentence on why.
+    """The device to use, and the reason in a sentence.
 
     Args:
         request: ``platform:device`` (indices or parts of names), or part of a name.  Without it
-            ``PORTABLE_GPU_DEVICE`` counts, then the first GPU, then the first CPU (where several
-            runtimes offer it, that of the fastest one).
+            ``PORTABLE_GPU_DEVICE`` is used, then the first GPU, then the first CPU (if several
+            runtimes offer it, by the fastest one).
 
     Raises:
-        DeviceNotFoundError: Nothing matches; the message lists what there is.
+        DeviceNotFoundError: Nothing matches; the message lists the devices that exist.
     """
     found = _enumerate()
     source = "device="
@@ -91,7 +91,7 @@ def choose_device(request: str | None = None) -> tuple[cl.Device, str]:
 
 
 def query_facts(device: cl.Device) -> DeviceFacts:
-    """Everything that ``device`` says of itself; what it does not answer is ``None``."""
+    """All facts that ``device`` reports; ``None`` for queries that it does not answer."""
     extensions = frozenset(device.extensions.split())
     facts: dict[str, Any] = {
         "platform_name": device.platform.name.strip(),
@@ -178,7 +178,7 @@ def _type(device: cl.Device) -> str:
 def _ask(device: cl.Device, name: str) -> Any:
     try:
         return getattr(device, name)
-    except (cl.Error, AttributeError):  # the extension of this query is absent
+    except (cl.Error, AttributeError):  # the device lacks the extension of this query
         return None
 
 
@@ -188,7 +188,7 @@ def _pair(device: cl.Device, pattern: str) -> tuple[int, int] | None:
 
 
 def _probe(device: cl.Device, facts: DeviceFacts) -> tuple[int | None, int | None]:
-    """Build a kernel of one line, for what only a kernel can answer."""
+    """Build a kernel of one line, for facts that only a kernel can answer."""
     try:
         kernel = cl.Kernel(compiled(cl.Context([device]), device, _PROBE), "probe")
         multiple = kernel.get_work_group_info(

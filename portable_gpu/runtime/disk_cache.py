@@ -1,4 +1,4 @@
-"""Program binaries on disk, one file a program, trusted only as far as they check out."""
+"""Program binaries on disk, one file a program, each checked before it is used."""
 
 from __future__ import annotations
 
@@ -13,30 +13,31 @@ from pathlib import Path
 from portable_gpu import folders
 
 CACHE_VARIABLE = "PORTABLE_GPU_CACHE"
-#: The largest program that is kept; those of today have some 0.1 MB.
+#: The largest program that is kept; programs have about 0.1 MB today.
 LARGEST = 64 << 20
-#: Bytes of a folder at most; what has not been read for longest goes first.
+#: The most bytes of a folder; the least recently read programs are removed first.
 CAPACITY = 1 << 30
 
 _MAGIC = b"portable_gpu program 2\n"
 _NEW = ".new-"
-_PROGRAM = re.compile("[0-9a-f]{64}")  # the folder may be one where other files lie too
-_ABANDONED = 3600.0  # seconds after which a file that never got its name is of a process that died
+_PROGRAM = re.compile("[0-9a-f]{64}")  # other files may be in the folder too
+_ABANDONED = 3600.0  # seconds after which a temporary file is taken to be of a dead process
 
 
 class DiskCache:
     """Program binaries in one folder.
 
-    A file is a magic line, a line with the SHA-256 of key and payload, and the payload.  What does
-    not check out is treated as absent.  Files appear by rename, so several processes may share the
-    folder, and may be killed at any moment.  A folder or file that somebody else owns or may write
-    is not used: programs run as the user.  Where nothing can be kept there is one warning.
+    A file is a magic line, a line with the SHA-256 of key and payload, and the payload.  A file
+    that fails the check is treated as absent.  Files are written by rename, so several processes
+    may share the folder, and may be killed at any moment.  A folder or file that other users own or
+    may write is not used, because programs run as the user.  If nothing can be kept, there is one
+    warning.
     """
 
     def __init__(self, folder: Path | None) -> None:
         """``folder=None`` keeps nothing."""
         self.folder = folder
-        self._unswept: int | None = None  # bytes written since the last look at the whole folder
+        self._unswept: int | None = None  # bytes written since the last sweep of the folder
 
     @classmethod
     def default(cls) -> DiskCache:
@@ -68,7 +69,7 @@ class DiskCache:
             return None
         try:
             content = folders.read_own(path, LARGEST)
-        except OSError:  # it is not there, or is none of ours: the next one written replaces it
+        except OSError:  # absent, or not trusted: the next write replaces it
             return None
         magic, digest, payload = _parts(content)
         if magic != _MAGIC or digest != _digest(key, payload):
@@ -78,7 +79,7 @@ class DiskCache:
         return payload
 
     def write(self, key: str, payload: bytes) -> None:
-        """Store ``payload``; a folder that cannot be written costs one warning."""
+        """Store ``payload``; a folder that cannot be written causes one warning."""
         if self.folder is None or len(payload) > LARGEST - 1024:
             return
         try:
@@ -89,7 +90,7 @@ class DiskCache:
                     file.write(_MAGIC + _digest(key, payload) + b"\n" + payload)
                 os.replace(temporary, self.folder / key)
             except BaseException:
-                with contextlib.suppress(FileNotFoundError):  # it has its name already
+                with contextlib.suppress(FileNotFoundError):  # it has been renamed already
                     os.unlink(temporary)
                 raise
         except OSError as error:
@@ -111,7 +112,7 @@ def _digest(key: str, payload: bytes) -> bytes:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what killed processes left, and the programs read least lately beyond the capacity."""
+    """Remove files of killed processes, and the least recently read programs over the capacity."""
     programs: list[tuple[float, int, str]] = []
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:

@@ -1,7 +1,7 @@
-"""Launches without an event, and events for those who ask for one later.
+"""Launches without an event, and events on demand.
 
 On some devices an event costs more than the launch that it belongs to (``Target.launch_events``),
-and pyopencl asks for one each time.  On an in-order queue few of them are ever looked at.
+and pyopencl creates one for each launch.  On an in-order queue few of them are ever used.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _POINTER, _UINT = ctypes.c_void_p, ctypes.c_uint
 
 
 def _find_enqueue() -> Callable[..., int] | None:
-    """``clEnqueueNDRangeKernel`` of the OpenCL loader that pyopencl has loaded, if it shows."""
+    """``clEnqueueNDRangeKernel`` of the OpenCL loader that pyopencl has loaded, if accessible."""
     try:
         function = ctypes.CDLL(pyopencl._cl.__file__).clEnqueueNDRangeKernel
-    except (AttributeError, OSError):  # Windows looks for it in pyopencl's own file alone
+    except (AttributeError, OSError):  # Windows searches only pyopencl's own file
         return None
     function.argtypes = [
         _POINTER, _POINTER, _UINT, _POINTER, _POINTER, _POINTER, _UINT, _POINTER, _POINTER,
@@ -33,18 +33,18 @@ enqueue_without_event = _find_enqueue()
 
 
 def marker(queue: cl.CommandQueue) -> cl.Event:
-    """An event of the end of all that an in-order queue has been given, for any queue to await."""
+    """An event of the end of all work on an in-order queue; any queue may wait for it."""
     event = cl.enqueue_marker(queue)
-    queue.flush()  # OpenCL asks for it before another queue waits for the event
+    queue.flush()  # OpenCL requires it before another queue waits for the event
     return event
 
 
 class QueueEvents(list[cl.Event]):
     """The events of an array that one in-order queue writes by launches without an event.
 
-    Whoever looks finds a :func:`marker`, made at the first look: it covers the array, and all
-    else that the queue has been given by then.  Others may append events of their own.  Views
-    share the list, as they share pyopencl's.
+    The first read of the list creates a :func:`marker`, which covers the array and everything else
+    enqueued by then.  Users may append events of their own.  Views share the list, as with
+    pyopencl's.
     """
 
     __slots__ = ("_is_covered", "queue")
@@ -54,12 +54,12 @@ class QueueEvents(list[cl.Event]):
         self._is_covered = False
 
     def renew(self) -> None:
-        """The array was written anew, after all the events that are here."""
+        """Note that the array was written again, after all events of the list."""
         list.clear(self)
         self._is_covered = False
 
     def present(self) -> list[cl.Event]:
-        """The events that are here, without a look."""
+        """The events of the list, without creating a marker."""
         return list.copy(self)
 
     def __radd__(self, others: list[cl.Event]) -> list[cl.Event]:
@@ -67,7 +67,7 @@ class QueueEvents(list[cl.Event]):
 
     def _look(self) -> None:
         if not self._is_covered:
-            list.insert(self, 0, marker(self.queue))  # in front of what others have appended
+            list.insert(self, 0, marker(self.queue))  # before events that users have appended
             self._is_covered = True
 
 
@@ -82,7 +82,7 @@ def _looking(name: str) -> Callable[..., Any]:
     return look
 
 
-#: What a list has that shows none of its items.
+#: Attributes of a list that show none of its items.
 _BLIND = {"__class_getitem__", "__doc__", "__getattribute__", "__hash__", "__init__", "__new__",
           "__sizeof__", "append", "extend"}  # fmt: skip
 for _name in vars(list).keys() - _BLIND:

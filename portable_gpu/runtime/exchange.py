@@ -1,4 +1,4 @@
-"""Whether lanes exchange values on this device as the kernels take for granted: tried out once."""
+"""A check that lanes exchange values on this device as the kernels assume, run once."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _BY_INSTRUCTIONS = ("warp_shuffle", "khr_subgroup", "wavefront_dpp")
 def checked(
     target: Target, context: cl.Context, device: cl.Device, programs: ProgramCache
 ) -> Target:
-    """``target``, or one that folds in local memory where its own lane exchange goes wrong.
+    """``target``, or a target that folds in local memory if its own lane exchange fails.
 
-    A small kernel folds known values at every width, on a queue of its own: the caller's may be
-    held up by an event.  What it found is kept on disk with the programs, by device and driver;
-    that it could not be run, for instance for want of memory, is not.  Where barriers stand
-    between the lanes nothing is tried.
+    A small kernel folds known values at every width.  It runs on a queue of its own, because the
+    caller's may wait for an event.  The outcome is kept on disk with the programs, by device and
+    driver, unless the kernel could not be run (for instance without memory).  A target whose lanes
+    exchange with barriers is not checked.
     """
     if target.is_cpu or not (target.exchange in _BY_INSTRUCTIONS or target.lockstep):
         return target
@@ -53,7 +53,7 @@ def _trouble(
     queue: cl.CommandQueue,
     programs: ProgramCache,
 ) -> str:
-    """What is wrong, in a few words; empty where every sum is right.
+    """What is wrong, in a few words; empty if every sum is right.
 
     Raises:
         cl.Error: The kernel could not be run.

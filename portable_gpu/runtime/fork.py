@@ -1,7 +1,7 @@
-"""What a forked child is told: OpenCL's threads and its devices' connections stay in the parent.
+"""Errors in forked children: OpenCL's threads and device connections exist only in the parent.
 
-A kernel that a child enqueues waits for threads that it does not have, for ever.  So once this
-library has asked OpenCL for devices, its calls raise in processes that are forked afterwards.
+A kernel that a child enqueues would wait for ever for threads that the child does not have.  So
+once this library has asked OpenCL for devices, its calls raise in processes forked afterwards.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def check() -> None:
     """Note that OpenCL is in use.
 
     Raises:
-        ForkError: It was, in the process that this one was forked from.
+        ForkError: It was in use when this process was forked.
     """
     global _is_in_use
     refuse()
@@ -37,7 +37,7 @@ def refuse() -> None:
 
 
 def retire_in_children(thing: Any) -> None:
-    """Have every use of an object raise :class:`ForkError` in processes forked from now on."""
+    """Make every use of an object raise :class:`ForkError` in processes forked from now on."""
     _alive.add(thing)
 
 
@@ -54,7 +54,7 @@ def _raise(*_: Any) -> Any:
 
 
 def _retired(kind: type) -> type:
-    """A class like ``kind``, none of whose attributes can be had."""
+    """A subclass of ``kind`` whose attributes all raise."""
     if kind not in _retiring:
         _retiring[kind] = type(kind.__name__, (kind,), {"__getattribute__": _raise})
     return _retiring[kind]
@@ -66,7 +66,7 @@ def _after_fork() -> None:
         return
     _is_forked = True
     for thing in list(_alive):
-        # OpenCL's destructors may wait for threads as well: one reference that is never dropped.
+        # OpenCL's destructors may wait for threads too: keep a reference that is never dropped.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing.__dict__))
         thing.__class__ = _retired(type(thing))
 

@@ -1,9 +1,9 @@
-"""The OpenCL loader, told of the implementations that pip has put into this environment.
+"""Adds the OpenCL implementations that pip has installed in this environment to the loader's list.
 
-A wheel can bring an implementation, and an ``.icd`` file that names its library, but it cannot
-write to ``/etc/OpenCL/vendors``, and it does not know where it will be installed: the path in the
-file is a placeholder.  The loader reads its list of libraries once in a process, so the first look
-at the platforms, if it is ours, adds those libraries to the list.
+A wheel can contain an implementation and an ``.icd`` file that names its library.  But it cannot
+write to ``/etc/OpenCL/vendors``, and it does not know where it will be installed, so the path in
+the file is a placeholder.  The loader reads its list of libraries once in a process.  So if this
+library is the first to ask for the platforms, it adds those libraries to the list.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _is_told = False
 def platforms() -> list[cl.Platform]:
     """Every platform, in the order of the loader.
 
-    The system's implementations stay, and so does OCL_ICD_VENDORS where the user has set it.
+    The system's implementations stay.  OCL_ICD_VENDORS stays too, if the user has set it.
     """
     global _is_told
     with _lock, contextlib.ExitStack() as stack:
         if not _is_told:
             _is_told = True
-            with contextlib.suppress(OSError):  # no room for a few small files: do without
+            with contextlib.suppress(OSError):  # no room for small files: keep the list
                 stack.enter_context(_list_of_libraries())
         try:
             return cl.get_platforms()
@@ -43,7 +43,7 @@ def platforms() -> list[cl.Platform]:
 
 @contextlib.contextmanager
 def _list_of_libraries() -> Iterator[None]:
-    """Have the loader read, for the time being, a folder with the system's list and ours."""
+    """Let the loader read a temporary folder with the system's list and the environment's."""
     system = _libraries(_SYSTEM)
     names = {Path(library).name for library in system}
     ours = [library for library in _of_environment() if library.name not in names]
@@ -61,7 +61,7 @@ def _list_of_libraries() -> Iterator[None]:
 
 
 def _libraries(folder: Path) -> list[str]:
-    """What the ``.icd`` files of a folder name."""
+    """The libraries that the ``.icd`` files of a folder name."""
     found = []
     for file in sorted(folder.glob("*.icd")):
         with contextlib.suppress(OSError, UnicodeDecodeError):
@@ -70,14 +70,14 @@ def _libraries(folder: Path) -> list[str]:
 
 
 def _of_environment() -> list[Path]:
-    """The libraries of this environment that its ``.icd`` files name, where they really lie."""
+    """The paths of the libraries that the ``.icd`` files of this environment name."""
     prefix = Path(sys.prefix)
     named = (Path(library).name for library in _libraries(prefix / "etc" / "OpenCL" / "vendors"))
     return [prefix / "lib" / name for name in named if (prefix / "lib" / name).is_file()]
 
 
 def _is_from_pip() -> bool:
-    """Whether the loader is the one of pyopencl's wheel, which reads that folder and variable."""
+    """Whether the loader is that of pyopencl's wheel, which reads that folder and variable."""
     package = Path(cl.__file__).parent
     return any(
         any(folder.glob("libOpenCL*"))

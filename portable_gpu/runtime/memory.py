@@ -7,12 +7,13 @@ from pyopencl.tools import DeferredAllocator, MemoryPool
 
 
 def memory_pool(context: cl.Context) -> MemoryPool:
-    """A pool of a context's memory, which OpenCL provides when it is first used.
+    """A pool of a context's memory, which OpenCL allocates at its first use.
 
-    ImmediateAllocator lets go of the interpreter while the pool is half changed: of 32 runs of
-    eight threads on an H200 seven crashed, of 60 with DeferredAllocator none.  What the pool warns
-    of, that memory may turn out to be absent later, ``Launch`` reports.  A warning from code that
-    has no module's name goes nowhere: the filters, which belong to the whole process, stay alone.
+    ImmediateAllocator releases the interpreter lock while the pool is being changed: of 32 runs of
+    eight threads on an H200 seven crashed; with DeferredAllocator none of 60.  The pool warns that
+    memory may turn out to be missing later; ``Launch`` reports that case.  The warning is
+    suppressed by code without a module name, because the warning filters belong to the whole
+    process.
     """
     nowhere = {"__name__": None, "MemoryPool": MemoryPool, "allocator": DeferredAllocator(context)}
     pool: MemoryPool = eval("MemoryPool(allocator)", nowhere)

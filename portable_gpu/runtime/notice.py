@@ -1,4 +1,4 @@
-"""One line on a terminal where compilation takes long: else the first call looks as if it hung."""
+"""One line on the terminal if compilation takes long, so that calls do not seem to hang."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def compiling(device: str, kept: bool) -> Iterator[None]:
     global _spent
     timer = None
     with contextlib.suppress(AttributeError, OSError, RuntimeError, ValueError):
-        # stderr may be anybody's object, or closed; there may be no more threads to be had
+        # stderr may be any object, or closed; the process may have no room for another thread
         if not _said and sys.stderr.isatty():
             timer = threading.Timer(max(0.0, PATIENCE - _spent), _say, (device, kept))
             timer.daemon = True
@@ -40,6 +40,6 @@ def _say(device: str, kept: bool) -> None:
     global _said
     if not _said:
         _said = True
-        with contextlib.suppress(AttributeError, OSError, ValueError):  # a terminal that has gone
+        with contextlib.suppress(AttributeError, OSError, ValueError):  # the terminal is gone
             sys.stderr.write(f"portable_gpu compiles kernels for {device}{_KEPT if kept else ''}\n")
             sys.stderr.flush()

@@ -13,7 +13,7 @@ from portable_gpu.tuning.table import TuningTable
 
 
 def check_place(engine: Any, queue: Any) -> None:
-    """Raise DTypeError unless ``engine`` and ``queue`` are what they are called, or ``None``."""
+    """Raise DTypeError if ``engine`` or ``queue`` is of the wrong type; both may be ``None``."""
     if engine is not None:
         from portable_gpu.runtime.engine import Engine
 
@@ -23,7 +23,7 @@ def check_place(engine: Any, queue: Any) -> None:
 
 
 def check_opening(device: Any, queue: Any, device_class: Any, table: Any, caller: Any) -> None:
-    """Raise DTypeError unless an engine's arguments are of the kinds that it takes."""
+    """Raise DTypeError if an argument of an engine is of the wrong type."""
     if device is not None and not isinstance(device, cl.Device):
         of_kind(device, str, "device", "a pyopencl.Device, a request as text, or None")
     if queue is not None:
@@ -45,7 +45,7 @@ def events_of(wait_for: Any) -> list[cl.Event]:
     """The events of ``wait_for=``.
 
     Raises:
-        DTypeError: It is no sequence of events.
+        DTypeError: It is not a sequence of events.
     """
     if wait_for is None:
         return []
@@ -59,6 +59,6 @@ def events_of(wait_for: Any) -> list[cl.Event]:
 
 
 def check_events(events: list[cl.Event], context: cl.Context) -> None:
-    """Raise ContextMismatchError if an event of ``wait_for=`` is of another context."""
+    """Raise ContextMismatchError if an event of ``wait_for=`` belongs to another context."""
     if any(event.get_info(cl.event_info.CONTEXT) != context for event in events):
         raise ContextMismatchError("an event of wait_for is of another OpenCL context")

@@ -1,10 +1,10 @@
-"""What is particular to PoCL: how it is opened, its drivers, and the linker that it needs.
+"""Support for PoCL: its environment variables, its drivers, and the linker that it needs.
 
-PoCL links each kernel by running ``ld`` with ``-lgcc -lgcc_s -lc``, and aborts the process where
-that fails.  So before an engine builds anything on it, :func:`provide_linker` looks for ``ld`` and
-the files that these options stand for, which belong to gcc and to the C library's development
-package.  Where they are missing, the linker LLD of the package ``ziglang`` takes their place
-(``linker/ld``); where that is missing too, there is an error in place of the abort.
+PoCL links each kernel by running ``ld`` with ``-lgcc -lgcc_s -lc``, and aborts the process if that
+fails.  So before an engine builds anything on PoCL, :func:`provide_linker` looks for ``ld`` and the
+libraries of these options, which belong to gcc and to the C library's development package.  If they
+are missing, the linker LLD of the package ``ziglang`` is used (``linker/ld``).  If that is missing
+too, an error is raised instead of the abort.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LIBRARIES = ("libgcc.a", "libgcc_s.so", "libc.so")
 
 
 def drivers(platform: cl.Platform) -> tuple[str, str] | None:
-    """What PoCL calls its drivers with worker threads, and without; ``None`` for others."""
+    """PoCL's names of its drivers with and without worker threads; ``None`` for other platforms."""
     version = _VERSION.search(platform.version)
     if platform.name != "Portable Computing Language" or version is None:
         return None
@@ -38,13 +38,13 @@ def drivers(platform: cl.Platform) -> tuple[str, str] | None:
 
 
 def devices_of(platform: cl.Platform, asked: bool) -> list[cl.Device]:
-    """The devices of a platform, without those that exist only because we asked for them.
+    """The devices of a platform, without those that exist only because this library requested them.
 
-    There are none where PoCL has no folder that it can write.
+    PoCL has no devices here if it has no folder that it can write.
 
     Args:
-        platform: Of PoCL, or another.
-        asked: What :func:`opening` gives.
+        platform: PoCL's, or another.
+        asked: The value of :func:`opening`.
     """
     names = drivers(platform)
     if names is None:
@@ -62,14 +62,14 @@ def devices_of(platform: cl.Platform, asked: bool) -> list[cl.Device]:
 def opening() -> Iterator[bool]:
     """Set the variables that PoCL reads when its devices are listed for the first time.
 
-    A loader that knows several platforms does that when it is asked for them, to have those with
-    more devices first.  POCL_DEVICES names the driver that runs kernels on the calling thread,
-    by a name that all versions know; POCL_AFFINITY binds each worker thread to a processor; and
-    where PoCL cannot write its cache, it is given a folder that it can.  What the user has set
-    stays.
+    A loader with several platforms lists the devices when it lists the platforms, to put those with
+    more devices first.  POCL_DEVICES adds the driver that runs kernels on the calling thread, by a
+    name that all versions know.  POCL_AFFINITY binds each worker thread to a processor.  If PoCL
+    cannot write its cache, a variable names a folder that it can.  Variables that the user has set
+    stay unchanged.
 
     Yields:
-        Whether POCL_DEVICES is ours.
+        Whether this library set POCL_DEVICES.
     """
     wanted = {"POCL_DEVICES": "pthread basic"}
     if _may_use_all_processors():
@@ -91,8 +91,8 @@ def opening() -> Iterator[bool]:
 def calling_thread_device(device: cl.Device) -> cl.Device | None:
     """The device that runs the kernels of a CPU device on the thread that enqueues them.
 
-    PoCL's worker threads take some 25 us to wake and to report; kernels on the calling thread
-    start and end within 2 us.  ``None`` where there is no such device, or no need for one.
+    PoCL's worker threads take about 25 us to wake and to report; kernels on the calling thread
+    start and end within 2 us.  ``None`` if there is no such device, or no need for one.
     """
     names = drivers(device.platform)
     if names is None or not device.name.startswith(f"{names[0]}-"):
@@ -102,15 +102,15 @@ def calling_thread_device(device: cl.Device) -> cl.Device | None:
 
 
 def provide_linker(device: cl.Device) -> None:
-    """See to it that kernels can be linked, if ``device`` is of the PoCL that pip installs.
+    """Make sure that kernels can be linked, if ``device`` belongs to the PoCL that pip installs.
 
-    Where the system's linker will not do, COMPILER_PATH names the folder of ours from now on: PoCL
-    looks there before it looks in PATH, and links whenever a kernel is built or first launched, on
-    threads of its own too.  Of the programs that this process starts, only gcc and clang read it;
-    our linker serves them as theirs would.
+    If the system's linker cannot be used, COMPILER_PATH names this library's linker folder from now
+    on.  PoCL searches it before PATH.  The variable stays set, because PoCL links whenever a kernel
+    is built or first launched, also on its own threads.  Of the programs that this process starts,
+    only gcc and clang read it; this linker works for them too.
 
     Raises:
-        UnsupportedError: There is no linker; the message says what to install.
+        UnsupportedError: There is no linker; the message names what to install.
     """
     if drivers(device.platform) is None or not _is_from_pip() or _system_can_link():
         return
@@ -128,12 +128,12 @@ def provide_linker(device: cl.Device) -> None:
 
 
 def _is_from_pip() -> bool:
-    """Whether PoCL may be the one of pip; a distribution's packages bring what theirs needs."""
+    """Whether PoCL may come from pip; a distribution's package depends on the linker it needs."""
     return sys.platform == "linux" and find_spec("pocl_binary_distribution") is not None
 
 
 def _system_can_link() -> bool:
-    """Whether there are ``ld`` and the libraries, where PoCL's compiler looks for them."""
+    """Whether ``ld`` and the libraries are where PoCL's compiler looks for them."""
     if shutil.which("ld") is None:
         return False
     gcc = _gcc_folder()
@@ -142,7 +142,7 @@ def _system_can_link() -> bool:
 
 
 def _gcc_folder() -> Path | None:
-    """Where the latest gcc keeps its libraries, which is the one that PoCL's compiler takes."""
+    """The library folder of the latest gcc, which PoCL's compiler uses."""
     found = [file.parent for file in Path("/usr").glob("lib*/gcc/x86_64-*linux*/*/crtbegin.o")]
     return max(found, key=lambda folder: _numbers(folder.name), default=None)
 
@@ -152,9 +152,9 @@ def _numbers(version: str) -> list[int]:
 
 
 def _may_use_all_processors() -> bool:
-    """Whether worker n may be bound to processor n, as PoCL does it (it aborts where it may not).
+    """Whether worker n may be bound to processor n, as PoCL does it (PoCL aborts if it may not).
 
-    Free workers that wake together often start on one processor and stay there for milliseconds.
+    Workers that are not bound often wake on the same processor and stay there for milliseconds.
     """
     allowed = getattr(os, "sched_getaffinity", lambda _: set[int]())(0)
     return allowed == set(range(os.cpu_count() or 0))

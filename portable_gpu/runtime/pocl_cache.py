@@ -1,4 +1,4 @@
-"""A folder for PoCL to keep what it compiles in: it aborts where it has none."""
+"""A cache folder for PoCL, which aborts without one."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _VARIABLE = "POCL_CACHE_DIR"
 
 @cache
 def cache_variable() -> dict[str, str] | None:
-    """What to set before PoCL lists its devices, so that it has a folder which it can write.
+    """The variable to set before PoCL lists its devices, so that it has a folder that it can write.
 
-    Nothing where its own will do.  Else a private folder, which goes when the process ends: no
-    loss, for this library keeps programs itself.  ``None`` where no place is writable at all.
+    Empty if PoCL's own folder can be used.  Otherwise it names a private folder, which is removed
+    when the process ends; this library keeps programs itself.  ``None`` if no place is writable.
     """
     own = _own_folder()
     if own is not None and folders.has_room(own) and _is_safe(own):
@@ -31,7 +31,7 @@ def cache_variable() -> dict[str, str] | None:
 
 
 def warn_of_no_folder() -> None:
-    """Say that PoCL has no place."""
+    """Warn that PoCL has no folder."""
     folders.warn_once(
         "pocl",
         "PoCL is not used: it needs a folder of its own with some room, and neither its cache "
@@ -41,7 +41,7 @@ def warn_of_no_folder() -> None:
 
 
 def _own_folder() -> Path | None:
-    """Where PoCL goes by itself; ``None`` for /tmp/pocl, a name that anybody may take first."""
+    """PoCL's own choice; ``None`` if that is /tmp/pocl, which any user may have created."""
     environ = os.environ
     if environ.get(_VARIABLE):
         return Path(environ[_VARIABLE])
@@ -53,11 +53,11 @@ def _own_folder() -> Path | None:
 
 
 def _is_safe(folder: Path) -> bool:
-    """Whether it belongs to the user or to root: what lies there is run."""
+    """Whether it belongs to the user or to root: its files are executed."""
     status = folder.stat()
     return not hasattr(os, "geteuid") or status.st_uid in (0, os.geteuid())
 
 
 def _remove(folder: Path, process: int) -> None:
-    if os.getpid() == process:  # and not in one that was forked off
+    if os.getpid() == process:  # not in a forked child
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,14 +1,14 @@
-"""Instructions that a driver's assembler knows and its front end does not ask for.
+"""Instructions that a driver's assembler supports and its front end does not enable.
 
-A driver that compiles OpenCL C to PTX names the plain architecture (``.target sm_90``) in it, and
-its assembler then refuses the instructions of the architecture-specific one (``sm_90a``), although
+A driver that compiles OpenCL C to PTX writes the generic architecture (``.target sm_90``).  Its
+assembler then refuses the instructions of the architecture-specific target (``sm_90a``), although
 the device has them.  A kernel may write such an instruction as a marked PTX comment, on one line::
 
     asm volatile("//@sm_90a wgmma.fence.sync.aligned;" ::: "memory");
 
-The program is built twice: from the source, where the line is a comment whose operands are filled
-in nevertheless; then from the resulting PTX, with the marks lifted and the target named by them.
-The second program's binary is cached like any other.
+The program is built twice.  The first build is from the source; there the line is a comment, but
+its operands are filled in.  The second build is from the resulting PTX, with the marks removed and
+the target that they name.  The second program's binary is cached like any other.
 """
 
 from __future__ import annotations
@@ -20,19 +20,18 @@ _TARGET = re.compile(r"^(\.target\s+)sm_\d+\b", re.MULTILINE)
 
 
 def is_marked(text: str) -> bool:
-    """Whether a source has instructions for :func:`retarget` to uncover."""
+    """Whether a source has marked instructions for :func:`retarget`."""
     return _MARK.search(text) is not None
 
 
 def retarget(ptx: str) -> str:
-    """PTX with its marked instructions uncovered, for the architecture that the marks name.
+    """PTX with its marked instructions enabled, for the architecture that the marks name.
 
     Args:
-        ptx: What the driver made of a marked source.
+        ptx: The driver's PTX of a marked source.
 
     Raises:
-        ValueError: The text is no PTX with marks: it has none, marks of several architectures, or
-            no target to replace.
+        ValueError: The text has no marks, marks of several architectures, or no target to replace.
     """
     architectures = set(_MARK.findall(ptx))
     if len(architectures) != 1:

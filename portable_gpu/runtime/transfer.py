@@ -1,4 +1,4 @@
-"""Arrays to the device, back to NumPy, and to other libraries by DLPack."""
+"""Copy arrays to the device and back to NumPy, and share them with other libraries by DLPack."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ _DLPACK_CPU, _DLPACK_OPENCL = (1, 0), 4
 def asarray(
     x: AnyArray, *, engine: Engine | None = None, queue: cl.CommandQueue | None = None
 ) -> Array:
-    """Bring an array to the device.
+    """Copy an array to the device.
 
     Args:
-        x: A NumPy array, a list, a number, an array of another library that speaks DLPack from the
-            CPU, of any shape, strides and supported dtype; or an array on the device.
-        engine: Where to, the default engine without it.
-        queue: On this queue, instead of the engine's.
+        x: A NumPy array, a list, a number, or a CPU array of another library by DLPack, of any
+            shape, strides and supported dtype; or an array on the device.
+        engine: The engine of the copy; the default engine if it is not given.
+        queue: The queue of the copy, instead of the engine's.
 
     Returns:
-        An array of ``x``'s shape and dtype: a C-ordered copy, done when the call returns; an array
-        on the device shares its memory, events and queue, unless another queue or context is asked
-        for, which goes by the host.
+        An array of ``x``'s shape and dtype: a C-ordered copy, complete when the call returns.  For
+        an array on the device the result shares memory, events and queue.  If another queue or
+        context is requested, the copy goes through the host.
 
     Raises:
-        DTypeError: ``x`` is no array, or its dtype is not supported.
-        ContextMismatchError: ``queue`` and ``engine`` are of different contexts.
+        DTypeError: ``x`` is not an array, or its dtype is not supported.
+        ContextMismatchError: ``queue`` and ``engine`` belong to different contexts.
         DeviceMemoryError: The device has no room for it.
     """
     check_place(engine, queue)
@@ -59,18 +59,18 @@ def asarray(
 
 
 def asnumpy(x: AnyArray) -> np.ndarray[Any, Any]:
-    """Bring an array back to NumPy.
+    """Copy an array back to NumPy.
 
     Args:
-        x: An array on the device, with any strides; or what :func:`asarray` takes, which comes
-            back as a NumPy array without a copy where that is possible.
+        x: An array on the device, with any strides; or anything that :func:`asarray` takes, which
+            is returned as a NumPy array, without a copy if possible.
 
     Returns:
-        An array of ``x``'s shape and dtype, with a copy of its elements as they are after all its
-        events: the call waits for them.
+        An array of ``x``'s shape and dtype with a copy of its elements.  The call first waits for
+        all events of ``x``.
 
     Raises:
-        DTypeError: ``x`` is no array, or its dtype is not supported.
+        DTypeError: ``x`` is not an array, or its dtype is not supported.
     """
     array = as_array(x, "x")
     if not isinstance(array, cla.Array):
@@ -87,25 +87,24 @@ def asnumpy(x: AnyArray) -> np.ndarray[Any, Any]:
 
 
 def dlpack_device(array: Array) -> tuple[int, int]:
-    """What DLPack calls the device that an array lies on."""
+    """DLPack's code for the device of an array."""
     return _DLPACK_CPU if _is_on_cpu(array) else (_DLPACK_OPENCL, 0)
 
 
 def to_dlpack(array: Array, device: tuple[int, int] | None, copy: bool | None) -> Any:
     """A DLPack capsule of an array, after all its events.
 
-    Where a CPU device's memory is the host's as it lies, the capsule shares it, and keeps it alive,
-    unless a copy is asked for.  Kernels that write to the array later are seen there, once they are
-    done.
+    On a CPU device whose memory is the host's, the capsule shares the memory and keeps it alive,
+    unless a copy is requested.  Writes of later kernels are visible there once they are done.
 
     Args:
         array: The array.
-        device: What DLPack calls the device that the consumer wants it on.
-        copy: Whether it wants a copy; ``None``: only if there has to be one.
+        device: DLPack's code for the device that the consumer wants.
+        copy: Whether the consumer wants a copy; ``None``: only if necessary.
 
     Raises:
-        ExportError: The array lies on a device whose memory cannot be shared, and no copy on the
-            CPU was asked for.
+        ExportError: The array is on a device whose memory cannot be shared, and no copy on the CPU
+            was requested.
     """
     fork.refuse()
     on_cpu = _is_on_cpu(array)
@@ -124,9 +123,9 @@ def to_dlpack(array: Array, device: tuple[int, int] | None, copy: bool | None) -
 
 
 class _Mapping:
-    """The memory of a CPU device's buffer, for as long as somebody looks at it.
+    """The mapped memory of a CPU device's buffer, as long as somebody uses it.
 
-    It holds the array too: a pool gives memory of arrays that are gone to others.
+    It holds the array too, because a pool reuses the memory of arrays that are gone.
     """
 
     def __init__(self, array: Any) -> None:
@@ -151,10 +150,10 @@ def _view(array: Any, memory: np.ndarray[Any, Any], offset: int) -> np.ndarray[A
 
 
 def _is_on_cpu(array: Any) -> bool:
-    """Whether an array lies in the host's memory, where others can see it as it is.
+    """Whether an array is in the host's memory, where other libraries can access it in place.
 
-    Of a CPU that is so by the runtimes that are known to map a buffer where it lies: another's
-    mapping may be a copy, which sees no later kernel.
+    That holds for CPUs with the runtimes that are known to map buffers in place.  The mapping of
+    another runtime may be a copy, which does not show the writes of later kernels.
     """
     device = array.context.devices[0] if array.queue is None else array.queue.device
     kinds = cl.device_type

@@ -1,4 +1,4 @@
-"""Every public operation against NumPy in higher precision, on whatever device is at hand."""
+"""Checks of every public operation against NumPy in higher precision, on the device at hand."""
 
 from portable_gpu.selftest.check import Check, Result
 from portable_gpu.selftest.grid import all_checks

@@ -1,4 +1,4 @@
-"""One check: run an operation twice, compare with the expected values and with itself."""
+"""One check: run an operation twice; compare it with the expected values and with itself."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Expected:
-    """What an operation must give.
+    """The expected result of an operation.
 
     Attributes:
-        value: The values, in higher precision where they round.
-        bound: How far each may be off; ``None`` where they are exact.
+        value: The values, in higher precision if the operation rounds.
+        bound: The largest error of each value; ``None`` for exact results.
         dtype: The result's dtype.
     """
 
@@ -37,9 +37,9 @@ class Check:
 
     Attributes:
         operation: Name of the public function.
-        case: The rest: dtype, shape, axis, view ...
-        run: Makes the call, given an engine.
-        expected: Gives what it must return.
+        case: dtype, shape, axis, view ...
+        run: Makes the call on an engine.
+        expected: Returns the expected result.
     """
 
     operation: str
@@ -48,7 +48,7 @@ class Check:
     expected: Callable[[], Expected]
 
     def __call__(self, engine: Engine) -> Result:
-        """Run it.  Whatever goes wrong is in the result."""
+        """Run it.  Every failure is reported in the result."""
         begin = time.perf_counter()
         error, message = 0.0, ""
         try:
@@ -65,14 +65,14 @@ class Check:
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a check.
+    """The result of a check.
 
     Attributes:
         operation, case: As in :class:`Check`.
-        passed: Whether all is well.
+        passed: Whether the check passed.
         error: The largest error, in units of its bound (0 for exact results).
-        message: What is wrong.
-        seconds: How long it took, kernel builds included.
+        message: What is wrong; empty if it passed.
+        seconds: The time taken, with kernel builds.
     """
 
     operation: str
@@ -106,7 +106,7 @@ def compare(found: Array, expected: Expected) -> tuple[float, str]:
 
 
 def _difference(found: Array, wanted: Array) -> Array:
-    """|found - wanted| by components; 0 where both are the same infinity or NaN."""
+    """|found - wanted| by components; 0 if both are the same infinity or NaN."""
     if found.dtype.kind == "c":
         parts = [
             _difference(np.ascontiguousarray(f), np.ascontiguousarray(w))
@@ -133,7 +133,7 @@ def _host(value: Any) -> Array:
 
 
 def unit(dtype: np.dtype[Any]) -> float:
-    """Unit roundoff of what values of a dtype are summed in (float32 for 16-bit floats)."""
+    """Unit roundoff of the type that sums of a dtype have (float32 for 16-bit floats)."""
     single = is_float16_like(dtype) or dtype in (np.float32, np.complex64)
     return 2.0**-24 if single else 2.0**-53
 
@@ -151,7 +151,7 @@ def gamma(k: int, u: float) -> float:
 
 
 def wide(x: Array) -> Array:
-    """``x`` in the highest precision that NumPy has; integers as they are."""
+    """``x`` in NumPy's highest precision; integers unchanged."""
     if x.dtype.kind == "c":
         return x.astype(np.clongdouble)
     return x.astype(np.longdouble) if x.dtype.kind == "f" or is_float16_like(x.dtype) else x

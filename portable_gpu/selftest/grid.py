@@ -1,4 +1,4 @@
-"""Which checks a device gets."""
+"""The checks for a device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays for the checks: the same values on every machine, in NumPy or on the device."""
+"""Input arrays of the checks: the same values on every machine, in NumPy or on the device."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Input:
     """One argument.
 
     Attributes:
-        dtype, shape: Of the array.
+        dtype, shape: Those of the array.
         view: ``numpy`` and ``device`` are C-ordered arrays there; ``fortran``, ``reversed``,
             ``stepped`` (every other element, from an offset) and ``broadcast`` (stride 0) are
-            views in NumPy; ``nan``, ``ties`` and ``huge`` are values of that kind.
-        seed: Tells apart inputs that are otherwise alike.
-        near_one: Whether values lie about 1, for products.
+            views in NumPy; ``nan``, ``ties`` and ``huge`` name the kind of values.
+        seed: Distinguishes inputs that are otherwise equal.
+        near_one: Whether values are near 1, for products.
     """
 
     dtype: np.dtype[Any]
@@ -47,14 +47,14 @@ class Input:
         return _view(_values(self), self.view)
 
     def array(self, engine: Engine) -> Any:
-        """What is passed to the operation: the same values, for ``device`` on the device."""
+        """The operation's argument: the same values, on the device if the view is ``device``."""
         host = self.host()
         return cla.to_device(engine.queue, host) if self.view == "device" else host
 
 
 @lru_cache(maxsize=8)
 def _values(which: Input) -> Array:
-    """Random values; those of ``stepped`` are twice as many on each axis, and one more."""
+    """Random values; for ``stepped`` an axis of n has 2 n + 1."""
     random = np.random.default_rng(zlib.crc32(f"{which} {which.seed}".encode()))
     shape = which.shape
     if which.view == "stepped":

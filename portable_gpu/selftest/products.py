@@ -1,4 +1,4 @@
-"""Checks of gemv, gemm and matmul, each within gamma(k) |A| |B|."""
+"""Checks of gemv, gemm and matmul, within the bound gamma(k) |A| |B|."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def gemm(
     beta: float = 0.0,
     view: View = "numpy",
 ) -> Check:
-    """A check of ``gemm``; with ``beta == 0`` a given C is full of NaN, which must not spread."""
+    """A check of ``gemm``; with ``beta == 0`` C is full of NaN, which must not spread."""
     dtype = np.dtype(dtype)
     a = Input(dtype, (m, k) if trans[0] == "N" else (k, m), view)
     b = Input(dtype, (k, n) if trans[1] == "N" else (n, k), view, seed=1)
@@ -125,7 +125,7 @@ def dense_layer(m: int, n: int, k: int) -> Check:
 def product(a: Array, b: Array, dtype: Any, alpha: float, beta: float, c: Array | None) -> Expected:
     """``alpha a @ b + beta c`` and ``gamma(k) (|alpha| |a| @ |b| + |beta c|)``.
 
-    A complex component is a sum of 2 k products.  Scaling and adding C are three more roundings.
+    A complex component is a sum of 2 k products.  Scaling and adding C take three more roundings.
     """
     k = a.shape[-1]
     left, right = wide(a), wide(b)

@@ -1,4 +1,4 @@
-"""Checks of the reductions: what NumPy says, and how far a result may be off."""
+"""Checks of the reductions: NumPy's values, and the largest error of each result."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _expected(operation: str, x: Array, axis: Axis, keepdims: bool) -> Expected:
 
 def _values(operation: str, x: Array, axis: Axis) -> tuple[Any, Any, np.dtype[Any]]:
     if operation in _EXACT:
-        if is_float16_like(x.dtype):  # NumPy compares them by way of float32, exactly too
+        if is_float16_like(x.dtype):  # NumPy converts them to float32, which is exact
             value = _EXACT[operation](x.astype(np.float32), axis)
             picks = operation in ("min", "max")
             return value, None, x.dtype if picks else np.asarray(value).dtype
@@ -132,7 +132,7 @@ def _std(x: Array, axis: Axis, u: float) -> tuple[Any, Any]:
     return deviation, 20 * u * deviation
 
 
-#: Value and bound in the wide type, before the result is rounded: see docs/accuracy.md.
+#: Value and bound in the wide type, before the result is rounded (docs/accuracy.md).
 _ROUNDED: dict[str, Callable[[Array, Axis, float], tuple[Any, Any]]] = {
     "sum": _sum,
     "prod": _prod,
@@ -147,7 +147,7 @@ _ROUNDED: dict[str, Callable[[Array, Axis, float], tuple[Any, Any]]] = {
 def checks(dtypes: list[np.dtype[Any]]) -> Iterator[Check]:
     """Every dtype summed and compared; every operation on float32; a choice of the rest.
 
-    Each distinct kernel costs a build, so sizes and views vary where the text stays the same.
+    Each distinct kernel takes a build, so sizes and views vary where the kernel's text does not.
     """
     single = np.dtype(np.float32)
     for dtype in dtypes:

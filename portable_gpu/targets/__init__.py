@@ -1,4 +1,4 @@
-"""What the device is: facts in, Target out.  Imports no OpenCL."""
+"""From the facts that a device reports to its Target.  Imports no OpenCL."""
 
 from __future__ import annotations
 
@@ -37,10 +37,9 @@ def detect(facts: DeviceFacts, device_class: str | None = None) -> Target:
 
     Args:
         facts: What the device reports.
-        device_class: Take the path of this class whatever the device is: ``gcn``, ``generic``,
-            ``nvidia-sm20``, ``gcn-gfx90a`` ...  Lanes then exchange with barriers wherever the
-            device at hand has no lock-step, and instructions for products that it lacks are
-            emulated.
+        device_class: Take the path of this class, whatever the device is: ``gcn``, ``generic``,
+            ``nvidia-sm20``, ``gcn-gfx90a`` ...  If the device has no lock-step, its lanes then
+            exchange values with barriers.  Instructions for products that it lacks are emulated.
 
     Raises:
         ArgumentError: No such class.
@@ -65,8 +64,8 @@ def with_barriers(target: Target, why: str) -> Target:
     """A Target for the same device that exchanges lanes in local memory, with barriers.
 
     Args:
-        target: What turned out not to work.
-        why: What was found, for ``info``.
+        target: A target whose own lane exchange does not work.
+        why: What the check found, for ``info``.
     """
     facts = target.facts
     plain = replace(
@@ -85,13 +84,13 @@ def example_target(device_class: str) -> Target:
     row, generation = _parse(device_class)
     facts = _of(row.example, generation)
     if facts.name == row.example.name and facts != row.example:
-        # Rows measured on the example are not for it.
+        # Tuning rows measured on the example device are not for another generation.
         facts = replace(facts, name=f"{facts.vendor} sm_{generation[2:]}")
     return _derive(row, facts)
 
 
 def class_names() -> tuple[str, ...]:
-    """The names that ``device_class=`` takes; ``nvidia-smNN`` and ``gcn-gfx90a`` besides."""
+    """The names that ``device_class=`` takes, besides ``nvidia-smNN``, ``gcn-gfx90a`` ..."""
     return tuple(row.name for row in DEVICE_CLASSES)
 
 
@@ -108,7 +107,7 @@ def _derive(
 
 
 def _of(facts: DeviceFacts, generation: str) -> DeviceFacts:
-    """The same facts, of the generation (``sm90``, ``gfx90a``), if one is named."""
+    """The same facts for a device of the generation (``sm90``, ``gfx90a``), if one is named."""
     if generation.startswith("sm"):
         return with_sm(facts, int(generation[2:]))
     return with_generation(facts, generation) if generation else facts
@@ -121,7 +120,7 @@ def _runs(facts: DeviceFacts, generation: str) -> bool:
     sm = int(generation[2:])
     major, minor = facts.compute_capability_nv or (0, 0)
     own = 10 * major + minor
-    return own == sm or 70 <= sm <= own  # shfl without .sync is gone from SM 70 on
+    return own == sm or 70 <= sm <= own  # SM 70 and later have no shfl without .sync
 
 
 def _parse(device_class: str) -> tuple[DeviceClass, str]:

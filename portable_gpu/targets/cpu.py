@@ -1,4 +1,4 @@
-"""CPUs: a work-item is its own sub-group, groups of one, explicit vectors."""
+"""CPUs: each work-item is a group and a sub-group of its own; kernels use explicit vectors."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from portable_gpu.targets.device_class import Derivation, DeviceClass, power_of_
 from portable_gpu.targets.target import DeviceFacts
 
 _POCL_X86 = re.compile(r"PoCL HSTR: \S*x86_64(?:-[^-\s]+){3}-(\S+)")
-#: CPU runtimes, the fastest first.  gemm 1024, float32: PoCL 1.0 of NumPy, Intel's 0.5 on a Zen 4;
-#: PoCL 1.6, Intel's 1.1 on a Xeon; reductions are alike (docs/experiments.md).
+#: CPU runtimes, the fastest first.  gemm 1024 in float32, rate over NumPy's: PoCL 1.0, Intel's 0.5
+#: on a Zen 4; PoCL 1.6, Intel's 1.1 on a Xeon.  Reductions are alike (docs/experiments).
 RUNTIMES = ("Portable Computing Language", "Intel(R) OpenCL")
-#: What LLVM calls the x86 processors that have AVX-512.
+#: LLVM's names of the x86 processors that have AVX-512.
 _AVX512 = re.compile(
     "skylake-avx512|cascadelake|cooperlake|cannonlake|icelake-(?:client|server)|tigerlake|"
     "rocketlake|sapphirerapids|emeraldrapids|graniterapids(?:-d)?|diamondrapids|"
@@ -20,8 +20,8 @@ _AVX512 = re.compile(
 
 
 def _matches(facts: DeviceFacts) -> bool:
-    # Mesa's llvmpipe silently leaves a work-item's loops after 65,535 rounds in all, which few
-    # work-items with much work each soon reach.
+    # Mesa's llvmpipe silently ends the loops of a work-item after 65,535 rounds in all.  On this
+    # path a few work-items do all the work and soon reach that.
     return facts.type == "cpu" and not facts.name.startswith("llvmpipe")
 
 
@@ -32,8 +32,8 @@ def _derive(facts: DeviceFacts, out: Derivation) -> None:
     out.set("vector_bytes", width, "queried", "NATIVE_VECTOR_WIDTH_FLOAT")
     compiled_for = _POCL_X86.search(facts.version)
     if width == 64 and compiled_for and not _AVX512.fullmatch(compiled_for[1]):
-        # PoCL asks the processor for the width, and LLVM, which may be older than the processor,
-        # for what to compile for: version 14 takes a Zen 4 with AVX-512 for a Zen 3.
+        # PoCL reports the width of the processor, but compiles for the processor that LLVM
+        # recognises, which may be an older one: LLVM 14 takes a Zen 4 with AVX-512 for a Zen 3.
         out.set("vector_bytes", 32, "derived", f"PoCL compiles for {compiled_for[1]}")
 
 

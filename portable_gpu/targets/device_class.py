@@ -1,4 +1,4 @@
-"""The form of a device class, and the steps that all classes share."""
+"""What a device class consists of, and the steps that all classes share."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class DeviceClass:
         define: The value of ``-DDEVICE=`` (``GCN_DEVICE``).
         summary: One line for ``info`` and the docs.
         matches: Whether a device with these facts is of this class.
-        derive: Facts, and the ``Derivation`` to fill.
-        example: Facts of a typical device, for rendering with no device at hand.
+        derive: Fills the ``Derivation`` from the facts.
+        example: Facts of a typical device, for rendering without one.
     """
 
     name: str
@@ -33,8 +33,8 @@ class Derivation:
     """Collects derived facts, each with its source, and turns them into a Target.
 
     Attributes:
-        native: Whether the device really is of the class, and runs its instructions.
-        forced: Whether the class, or its generation, was asked for and is not the device's own.
+        native: Whether the device is of the class and runs its instructions.
+        forced: Whether the class, or its generation, was requested and is not the device's own.
     """
 
     def __init__(self, facts: DeviceFacts, native: bool, forced: bool) -> None:
@@ -74,12 +74,12 @@ class Derivation:
         self.set("subgroup_size", size, source, why)
 
     def use_subgroup_functions(self, facts: DeviceFacts) -> bool:
-        """Take the sub-group functions of OpenCL, if the device has all that they need."""
+        """Use OpenCL's sub-group functions, if the device has all that they need."""
         size = usable_subgroup_size(facts)
         if size is None:
             return False
         self.exchange("khr_subgroup", size, "probed", "a probe kernel's sub-group size")
-        # A device of OpenCL 3 may name an older OpenCL C here, and takes 3.0 all the same.
+        # A device of OpenCL 3 may report an older OpenCL C, but accepts 3.0.
         version = "CL3.0" if facts.version >= "OpenCL 3.0" else "CL2.0"
         self.set("cl_std", version, "queried", facts.version)
         has_attribute = "cl_intel_required_subgroup_size" in facts.extensions
@@ -106,7 +106,7 @@ class Derivation:
 
 
 def has_subgroup_shuffle(facts: DeviceFacts) -> bool:
-    """Whether lanes can be exchanged by sub-group functions (Khronos's or Intel's)."""
+    """Whether lanes can exchange values by sub-group functions (Khronos's or Intel's)."""
     has_subgroups = (
         "cl_khr_subgroups" in facts.extensions
         or "cl_intel_subgroups" in facts.extensions

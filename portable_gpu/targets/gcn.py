@@ -1,4 +1,4 @@
-"""AMD GCN and CDNA GPUs: wavefronts of 64; LDS, or DPP where AMD's compiler is there."""
+"""AMD GCN and CDNA GPUs: wavefronts of 64 that exchange by DPP (AMD's compiler) or by LDS."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ MATRIX_INSTRUCTIONS = {
     "gfx90a": ("f32_32x32x2f32", "f32_32x32x8f16", "f32_32x32x8bf16_1k", "f64_16x16x4f64"),
     "gfx942": ("f32_32x32x2f32", "f32_32x32x8f16", "f32_32x32x8bf16_1k", "f64_16x16x4f64"),
 }
-#: Generations of GCN, CDNA and RDNA that have ``v_dot2_f32_f16`` (clang's ``dot10-insts``), but for
-#: gfx90a, where it takes subnormal numbers for 0.
+#: Generations of GCN, CDNA and RDNA that have ``v_dot2_f32_f16`` (clang's ``dot10-insts``), without
+#: gfx90a, where it takes subnormal numbers as 0.
 _DOT2 = re.compile(r"gfx(906|908|94\d|101[12]|103\d|11\d\d|12\d\d)")
-#: What ``gcn-`` may name, to be taken anywhere.
+#: Generations that ``gcn-...`` may name; their path runs on any device.
 GENERATIONS = ("gfx906", *MATRIX_INSTRUCTIONS)
 
 
@@ -65,7 +65,7 @@ def _matches(facts: DeviceFacts) -> bool:
 
 
 def _derive(facts: DeviceFacts, out: Derivation) -> None:
-    # CDNA 2 and 3 have 512, and a wavefront names 256 of them without its accumulators.
+    # CDNA 2 and 3 have 512, of which a wavefront can use 256 besides its accumulators.
     doubled = facts.name.startswith(("gfx90a", "gfx94", "gfx95"))
     derive_wavefront(facts, out, 64, 512 if doubled else 256)
     if instructions := MATRIX_INSTRUCTIONS.get(generation(facts), ()):
@@ -75,12 +75,12 @@ def _derive(facts: DeviceFacts, out: Derivation) -> None:
 
 
 def generation(facts: DeviceFacts) -> str:
-    """``gfx90a`` of ``gfx90a:sramecc+:xnack-``."""
+    """The generation of a device: ``gfx90a`` for ``gfx90a:sramecc+:xnack-``."""
     return facts.name.partition(":")[0]
 
 
 def with_generation(facts: DeviceFacts, name: str) -> DeviceFacts:
-    """The same facts, of another generation (``gfx90a``)."""
+    """The same facts for a device of another generation (``gfx90a``)."""
     return facts if generation(facts) == name else replace(facts, name=name)
 
 

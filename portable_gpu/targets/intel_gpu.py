@@ -8,7 +8,7 @@ from portable_gpu.targets.target import DeviceFacts
 
 
 def _matches(facts: DeviceFacts) -> bool:
-    # One whose driver has no sub-group shuffle is a generic device.
+    # A GPU whose driver has no sub-group shuffle is a generic device.
     intel = facts.type == "gpu" and facts.vendor_id == 0x8086
     return intel and usable_subgroup_size(facts) is not None
 

@@ -11,7 +11,7 @@ from portable_gpu.targets.target import DeviceFacts, MatrixUnits, Source
 _LOCAL_KIB = {50: 64, 53: 64, 60: 64, 62: 64, 75: 64, 80: 164, 86: 100, 87: 164, 89: 100,
               90: 228, 100: 228, 103: 228, 120: 100}  # fmt: skip
 
-_CUDA_12_7 = 565  # its first driver
+_CUDA_12_7 = 565  # the first driver of CUDA 12.7
 
 
 def _matches(facts: DeviceFacts) -> bool:
@@ -37,12 +37,13 @@ def _derive(facts: DeviceFacts, out: Derivation) -> None:
     registers, unit = (255, _LOCAL_KIB.get(sm, 96 if sm >= 50 else 48)) if sm >= 35 else (63, 48)
     out.set("registers", registers, "derived", "registers of a thread at this compute capability")
     out.set("resident_registers", registers, "derived", "any kernel leaves room for two warps")
-    # 65536 for 255 each, before SM 35 32768 for 63.  Told the size, the compiler gives registers
-    # up, and spills, where that makes one more group resident (docs/experiments.md).
+    # 65536 registers, at most 255 a work-item; before SM 35 32768, at most 63.  A compiler that
+    # knows the group's size uses fewer registers, and spills, if that makes one more group
+    # resident (docs/experiments/reduce.md).
     out.set("unbound_group", 256, "derived", "there is room for all registers of 256 work-items")
     out.set("local_mem_per_unit", unit << 10, "derived", "shared memory of a multiprocessor")
     if sm >= 80:
-        # Measured on one H200: an array of 200 KiB builds and runs, though 48 KiB are reported.
+        # Measured on one H200: an array of 200 KiB builds and runs, although 48 KiB are reported.
         most = (unit << 10) * 7 // 8
         out.set("static_local_mem", most, "derived", "7/8 of a multiprocessor's shared memory")
     out.set("tensor_maps", *_tensor_maps(sm, facts.driver_version))
@@ -68,7 +69,7 @@ def _matrix_units(sm: int) -> tuple[MatrixUnits, str]:
 
 
 def _tensor_maps(sm: int, driver: str) -> tuple[bool, Source, str]:
-    """PTX tensormap.replace of sm_90a; before CUDA 12.7 its strides counted 16 bytes."""
+    """PTX tensormap.replace of sm_90a; before CUDA 12.7 its strides were in units of 16 bytes."""
     major = driver.partition(".")[0]
     if sm != 90 or (major.isdigit() and int(major) < _CUDA_12_7):
         return False, "derived", f"tensormap.replace of sm_90a, by drivers from {_CUDA_12_7} on"

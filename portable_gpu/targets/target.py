@@ -1,4 +1,4 @@
-"""What a device is: the raw facts that it reports, and the Target that kernels are written for."""
+"""The raw facts that a device reports, and the Target that kernels are specialised for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MatrixUnits = Literal["", "mma", "wgmma", "mfma"]
 
 @dataclass(frozen=True)
 class DeviceFacts:
-    """What a device says of itself, before any interpretation.  Plain data: tests record it.
+    """What a device reports, before any interpretation.  Plain data: tests record it.
 
     A field is ``None`` where the device does not answer the query.  Sizes are in bytes.
     """
@@ -55,7 +55,7 @@ class DeviceFacts:
 
 @dataclass(frozen=True)
 class Fact:
-    """One derived fact: its value, where it came from, and a few words on why."""
+    """One derived fact: its value, its source, and the reason in a few words."""
 
     value: object
     source: Source
@@ -64,7 +64,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Target:
-    """What kernels are specialised for.  Frozen; holds no OpenCL object.
+    """The device that kernels are specialised for.  Frozen; holds no OpenCL object.
 
     Attributes:
         facts: The raw answers of the device.
@@ -73,20 +73,20 @@ class Target:
         cuda_sm: NVIDIA compute capability as ``10 * major + minor``; 0 elsewhere.
         subgroup_size: Work-items of a hardware SIMD group (warp 32, wavefront 64, CPU 1).
         exchange: How the lanes of a sub-group exchange values; a file of ``cl_kernels/subgroup``.
-        lockstep: Whether a sub-group runs in lock-step without barriers (false where a class is
-            forced on a device that is not of it, and where nothing is known).
+        lockstep: Whether a sub-group runs in lock-step without barriers (false if a class is forced
+            on a device of another class, and if nothing is known).
         fp64: Whether double precision is available.
-        fp16: Whether half arithmetic is listed (storage needs none of it).
+        fp16: Whether the device lists half arithmetic (storage does not need it).
         compute_units: Compute units (SMs, CUs, cores).
         local_mem_size: Usable local memory of a work-group, bytes.
         max_work_group_size: Work-items of the largest work-group.
         registers: 32-bit registers that one work-item may use before it spills.
-        resident_registers: So many of them leave room for a second sub-group on the same SIMD.
+        resident_registers: The most registers that leave room for a second sub-group on the SIMD.
         local_mem_per_unit: Local memory that the groups resident on a compute unit share, bytes.
         static_local_mem: Local memory that a kernel may declare for a group, bytes; drivers may
             take more of it in the source than they report.
-        unbound_group: The compiler had better not be told the size of groups of up to so many
-            work-items.
+        unbound_group: Kernels do not state the size of groups of up to so many work-items, because
+            the compiler would spill registers.
         matrix_units: Instructions for small matrices: ``wgmma`` (by warpgroups, from local memory;
             ``mma`` too), ``mma`` (by warps, from registers), ``mfma`` (by wavefronts, from
             registers), or none.
@@ -95,14 +95,14 @@ class Target:
             numbers among them.
         tensor_maps: Whether kernels can tell the copy engine (SM 90) of tensors.
         launch_events: Whether a launch costs the device no more when an event is asked for.
-        memory_channels: Channels that memory is dealt out to in turn; 0 where nothing is known.
-        channel_bytes: Adjacent bytes of one channel.
+        memory_channels: Channels over which memory is interleaved; 0 if not known.
+        channel_bytes: Adjacent bytes that belong to one channel.
         vector_bytes: Width of the CPU's vector registers in bytes, or of the widest useful load.
         builtins_inline: Whether the compiler inlines OpenCL's built-in functions.
         requires_subgroup_size: Whether a kernel must ask for its sub-group size by attribute.
         cl_std: The value of ``-cl-std=``.
-        forced: Whether the class, or its generation, was asked for and is not the device's own.
-        provenance: For each derived field, where it came from.
+        forced: Whether the class, or its generation, was requested and is not the device's own.
+        provenance: The source of each derived field.
     """
 
     facts: DeviceFacts

@@ -27,8 +27,8 @@ P = TypeVar("P", bound="Policy")
 class Range(NamedTuple):
     """The least and the greatest value that a field may have on any target.
 
-    It keeps the kernel's text and its compilation within bounds; whether it fits a target is for
-    :meth:`Policy.limits` to say.
+    It bounds the kernel's text and its compilation.  :meth:`Policy.limits` says whether the value
+    fits a target.
     """
 
     least: int
@@ -42,8 +42,8 @@ class Range(NamedTuple):
 class Policy(ABC):
     """How one kernel uses a target: tile sizes, vector widths, unrolling.
 
-    Subclasses are frozen dataclasses, so that a policy can be a dictionary key and a JSON row.
-    Their fields are ``Annotated[int, Range(...)]``, ``bool`` or a ``Literal``.
+    Subclasses are frozen dataclasses, so a policy can be a dictionary key and a JSON row.  Fields
+    are ``Annotated[int, Range(...)]``, ``bool`` or a ``Literal``.
     """
 
     @classmethod
@@ -54,13 +54,13 @@ class Policy(ABC):
     @classmethod
     @abstractmethod
     def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
-        """The values worth trying for each field, for the tuner."""
+        """The values that the tuner tries for each field."""
 
     @abstractmethod
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
         """Every condition that the kernel relies on: its text, and whether it holds.
 
-        Fields are of their types and in their ranges.
+        It is called after the types and ranges of the fields have been checked.
         """
 
     def check(self, target: Target, elem: Element) -> None:
@@ -81,7 +81,7 @@ class Policy(ABC):
 
     @classmethod
     def from_dict(cls: type[P], row: Mapping[str, Any]) -> P:
-        """The policy of a dictionary; rows from before a field was added lack it.
+        """The policy of a dictionary; a field that an older row lacks takes its default.
 
         Raises:
             PolicyError: A field that has no default is missing, or one is unknown, or of the wrong
@@ -107,10 +107,10 @@ def _is_of_type(value: object, annotation: Any) -> bool:
 
 @cache
 def _rules(cls: type[Policy]) -> dict[str, tuple[str, Callable[[Any], bool]]]:
-    """What each field has to be: in words, and as a test.
+    """The requirement on each field: in words, and as a function.
 
     Raises:
-        TypeError: A field declares no bounds.
+        TypeError: A field has no bounds.
     """
     return {name: _rule(cls, name, hint) for name, hint in _hints(cls).items()}
 

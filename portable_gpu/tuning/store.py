@@ -1,6 +1,6 @@
-"""Writing table files: rows replace those of the same key, and a file appears whole or not.
+"""Write table files: rows replace those of the same key, and files are replaced atomically.
 
-Processes that store at once take turns.
+Processes that store at the same time take turns.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from portable_gpu.tuning.table import FORMAT, RowKey, read_rows
 
 
 def store(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Put rows into a table file, atomically; its other rows stay.
+    """Put rows into a table file atomically; its other rows stay.
 
-    A file that holds no table is kept beside it, as ``<name>.bad``, with a warning.
+    A file that is not a table is renamed to ``<name>.bad``, with a warning.
 
     Raises:
-        TuningFileError: The file cannot be read, or somebody else may write it; it stays as it is.
+        TuningFileError: The file cannot be read, or other users may write it; it stays unchanged.
     """
     make_private(path.parent)
     with _turn(path):
@@ -37,8 +37,8 @@ def store(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 @contextlib.contextmanager
 def _turn(path: Path) -> Iterator[None]:
-    """Hold the lock of a table's folder, which the system gives back if the process dies."""
-    if sys.platform == "win32":  # which locks no folders
+    """Hold the lock of a table's folder; the system releases it if the process dies."""
+    if sys.platform == "win32":  # folders cannot be locked there
         import msvcrt
 
         with path.with_name(f".{path.name}.lock").open("a") as file:
@@ -49,7 +49,7 @@ def _turn(path: Path) -> Iterator[None]:
 
         folder = os.open(path.parent, os.O_RDONLY)
         try:
-            with contextlib.suppress(OSError):  # a file system that knows no locks
+            with contextlib.suppress(OSError):  # a file system without locks
                 fcntl.flock(folder, fcntl.LOCK_EX)
             yield
         finally:

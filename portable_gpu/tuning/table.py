@@ -2,7 +2,8 @@
 
 A table file is JSON: ``{"format": 1, "rows": [...]}``; a row holds ``kernel``, ``device`` (one of
 :func:`device_keys`), ``element``, ``shape_class``, ``policy`` and ``evidence`` (baseline, speed-up,
-driver, date, problem).  Only the tuner writes such files.
+driver, date, problem; from the tuner also the spread).  The tuner writes such files; the shipped
+rows of gemm on the H200 were entered by hand from measured times.
 """
 
 from __future__ import annotations
@@ -53,10 +54,10 @@ class RowKey:
 
 
 def device_keys(target: Target) -> tuple[str, ...]:
-    """The names under which a target's rows are looked up: the device's, its kind's, its class's.
+    """The names under which a target's rows are looked up: of the device, its kind, its class.
 
-    A CPU's kind is its runtime, its vectors' width and its cache, for its name says little of them.
-    Where a class is forced on a device, the device's rows are of another path.
+    A CPU's kind is its runtime, vector width and cache size, because its name does not tell them.
+    If a class is forced on a device, its rows have a name of their own, because the path differs.
     """
     facts, group = target.facts, f"class:{target.device_class}"
     own = f"{facts.name} as {target.device_class}" if target.forced else facts.name
@@ -67,14 +68,14 @@ def device_keys(target: Target) -> tuple[str, ...]:
 
 
 def _cache_class(nbytes: int) -> str:
-    """A cache's size down to a power of two: ``32-MiB cache`` has from 32 to 63 MiB."""
+    """A cache's size rounded down to a power of two: ``32-MiB cache`` is from 32 to 63 MiB."""
     if nbytes < 1 << 20:
         return "cache below 1 MiB"
     return f"{1 << (nbytes.bit_length() - 21)}-MiB cache"
 
 
 def tuned_key(target: Target) -> str:
-    """The one of :func:`device_keys` that rows measured on a target are stored under."""
+    """The one of :func:`device_keys` under which rows measured on a target are stored."""
     return device_keys(target)[1 if target.is_cpu else 0]
 
 
@@ -100,7 +101,7 @@ class TuningTable:
     """Looks up the policy of a kernel; :meth:`choose` always has an answer."""
 
     def __init__(self, files: Iterable[Path]) -> None:
-        """Read the rows of ``files``, the most trusted first.  A bad file costs one warning."""
+        """Read the rows of ``files``, the most trusted first.  A bad file causes one warning."""
         self._rows: dict[RowKey, tuple[Mapping[str, Any], str]] = {}
         for path in files:
             try:
@@ -113,13 +114,13 @@ class TuningTable:
 
     @classmethod
     def load(cls) -> TuningTable:
-        """This user's table, :func:`user_file`, over the shipped ones."""
+        """The user's table (:func:`user_file`), then the shipped ones."""
         own = user_file()
         return cls([*([own] if own is not None and _may_exist(own) else []), *_shipped()])
 
     @classmethod
     def shipped(cls) -> TuningTable:
-        """The shipped tables alone: what everyone has."""
+        """The shipped tables alone."""
         return cls(_shipped())
 
     def choose(
@@ -131,14 +132,14 @@ class TuningTable:
         shape_class: str = "any",
         default: P | None = None,
     ) -> Choice[P]:
-        """The best known policy: the device's row, its kind's, its class's, then the default.
+        """The best known policy: the row of the device, of its kind, of its class, or the default.
 
-        Of each, a row of the shape class goes before one for ``any`` shape.
+        A row of the shape class precedes a row for ``any`` shape.
 
         Args:
-            kernel, policy_type, target, elem: What is to be chosen, and for what.
+            kernel, policy_type, target, elem: What the policy is for.
             shape_class: The kind of problem that the row was measured on.
-            default: What to take without a row; ``policy_type.default`` unless it is given.
+            default: The policy without a row; ``policy_type.default`` if it is not given.
         """
         for device, shapes in product(device_keys(target), dict.fromkeys((shape_class, "any"))):
             found = self._rows.get(RowKey(kernel, device, elem.name, shapes))
@@ -166,7 +167,7 @@ def _may_exist(path: Path) -> bool:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
         return False
-    except OSError:  # a folder that cannot be looked into: reading says why
+    except OSError:  # the folder cannot be searched: reading reports why
         return True
     return True
 
@@ -175,8 +176,8 @@ def read_rows(path: Path) -> list[Mapping[str, Any]]:
     """The rows of a table file.
 
     Raises:
-        TuningFileError: It cannot be read, somebody else may write it (a shipped one is as good as
-            the code beside it), it is of another format, or holds something else.
+        TuningFileError: It cannot be read, other users may write it (not checked for shipped files,
+            which are trusted like the code), or it has another format or content.
     """
     try:
         shipped = path.parent == _DATA

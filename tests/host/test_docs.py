@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +29,27 @@ def test_pages(tmp_path: Path) -> None:
     assert 'id="Engine.queue"' in functions
     for internal in ("Engine.programs", "Engine.state", "Engine.plan", "__version__"):
         assert f'id="{internal}"' not in functions
+    experiments = (tmp_path / "experiments.html").read_text(encoding="utf-8")
+    assert 'href="experiments_gemv.html"' in experiments
+    gemv = (tmp_path / "experiments_gemv.html").read_text(encoding="utf-8")
+    assert 'href="performance.html"' in gemv
     for page in tmp_path.rglob("*.html"):
         up = "../" * (len(page.relative_to(tmp_path).parts) - 1)
         assert f'<a href="{up}index.html">Start</a>' in page.read_text(encoding="utf-8"), page
+
+
+def test_links() -> None:
+    """Every link of a Markdown file to another leads to a file, and to a heading of it."""
+    for source in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
+        text = source.read_text(encoding="utf-8")
+        for path, heading in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", text):
+            target = source.parent / path if path else source
+            assert target.exists(), f"{source}: {path}"
+            if heading:
+                assert heading in anchors(target), f"{source}: {path}#{heading}"
+
+
+def anchors(page: Path) -> set[str]:
+    """The names under which a Markdown page's headings are found."""
+    titles = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}

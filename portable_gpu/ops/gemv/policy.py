@@ -69,7 +69,7 @@ class RowPolicy(Policy):
     def default(cls, target: Target, elem: Element) -> RowPolicy:
         """CPU: as many rows as hide a multiply-add's latency.  GPU: 128-bit loads, 4 rows.
 
-        On an H200 groups of 128 read 2^20 x 128 at 4.0 TB/s, of 256 at 3.7 (docs/experiments.md).
+        On an H200 groups of 128 read 2^20 x 128 at 4.0 TB/s, of 256 at 3.7 (docs/experiments).
         """
         if target.is_cpu:
             return cls(1, 1, _vector(target, elem), 1, 8 // elem.components, 1, 8, 1 << 16)

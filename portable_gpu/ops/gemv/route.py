@@ -182,7 +182,7 @@ def _columns(p: GemvProblem, target: Target, choice: Choice[ColumnPolicy]) -> Ro
     """Work-items own adjacent outputs and walk along the summed axis.
 
     Several vectors and 16-bit floats want shorter loads, narrower blocks and fewer parts, for each
-    part is added by one group at the end (docs/experiments.md, Skinny products).
+    part is added by one group at the end (docs/experiments/gemm_skinny.md).
     """
     policy = choice.policy
     unit = p.a_out == 1

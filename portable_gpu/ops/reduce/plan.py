@@ -313,7 +313,7 @@ def _rows(
         vector = min(_widest(policy, reduction), _floor_power_of_two(max(1, n)))
         if not target.is_cpu:
             if len(reduction.folds[0].lane.fields) > 1 and reduction.inputs[0].itemsize <= 4:
-                vector = max(1, vector // 2)  # measured on an H200: docs/experiments.md
+                vector = max(1, vector // 2)  # measured on an H200: docs/experiments/reduce.md
             while vector > 1 and not _fits(policy, target, reduction, vector):
                 vector //= 2
             vector, aligned = _aligned_vector(
@@ -323,14 +323,14 @@ def _rows(
     if lanes > 1 and 2 * (n % (lanes // 2 * vector)) < n % (lanes * vector):
         lanes //= 2  # fewer elements are left to single loads
     # Measured on an H200: sub-groups that have a row each take 0.2 to 0.95 of the time of groups
-    # that have one, from 15 rows a compute unit on (docs/experiments.md).
+    # that have one, from 15 rows a compute unit on (docs/experiments/reduce.md).
     many = rows >= _MANY * target.compute_units
     wide = lanes > 4 * target.subgroup_size or rows * min(lanes, size) < size * wanted
     lanes = size if wide and not many else min(lanes, target.subgroup_size)
     unroll = 1
     if n * geometry.outer_count > lanes * vector:
         # Measured on an H200: in rows that share a group the other rows hide the latency, and
-        # in what carries indices the registers count for more (docs/experiments.md).
+        # in what carries indices the registers count for more (docs/experiments/reduce.md).
         plain = not target.is_cpu and (lanes < size or reduction.indexed)
         own = replace(policy, unroll=1) if plain else policy
         unroll = _unroll(own, target, reduction, vector, n // (lanes * vector))
