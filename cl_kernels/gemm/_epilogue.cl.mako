@@ -9,7 +9,8 @@
 ##   e0 += e0_offset + batch offset                     in the kernel (see _operands)
 ##   v = EPILOGUE(v, row, col)                          v of type value_t at (row, col) of C
 ## EPILOGUE is v itself where there are no stages.  The defs of scalar arithmetic are here as
-## well: value_t, real_t, R(literal), MUL(x, y), MAD(acc, x, y), scaled(alpha, v).
+## well: value_t, real_t, R(literal), MUL(x, y), MAD(acc, x, y), scaled(factor, v).
+<%namespace name="scale" file="/common/scale.cl.mako"/>
 <%def name="arithmetic(compute)">
 typedef ${compute.real} real_t;
 typedef ${compute.value} value_t;
@@ -18,16 +19,11 @@ typedef ${compute.value} value_t;
 #define MUL(p, q) ((value_t)((p).x * (q).x - (p).y * (q).y, (p).x * (q).y + (p).y * (q).x))
 #define MAD(acc, p, q) (acc.x = (p).x * (q).x + acc.x, acc.y = (p).x * (q).y + acc.y, \
                         acc.x = -(p).y * (q).y + acc.x, acc.y = (p).y * (q).x + acc.y)
-// A real factor scales infinities without making NaN of them.
-static inline value_t scaled(value_t alpha, value_t v)
-{
-    return alpha.y == 0 ? alpha.x * v : MUL(alpha, v);
-}
 % else:
 #define MUL(p, q) ((p) * (q))
 #define MAD(acc, p, q) (acc = ${"(p) & (q) | acc" if compute.name == "b8" else "(p) * (q) + acc"})
-static inline value_t scaled(value_t alpha, value_t v) { return alpha * v; }
 % endif
+${scale.define("value_t", compute.complex)}
 </%def>
 
 ## One loaded value of element e as a value_t.

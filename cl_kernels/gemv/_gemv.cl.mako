@@ -67,19 +67,11 @@ static inline ${T} load_one(__global const ${e.name}_t *p)
 {
     return (${T})${e.name}_load(p);
 }
-static inline ${T} scaled(${T} v, ${T} factor)
-{
-% if e.complex:
-    if (factor.x == 1 && factor.y == 0) return v;  // keeps infinities from turning into NaN
-    return (${T})(factor.x * v.x - factor.y * v.y, factor.x * v.y + factor.y * v.x);
-% else:
-    return factor * v;
-% endif
-}
+${scale.define(T, e.complex)}
 static inline void put(__global ${e.name}_t *p, ${T} sum, ${T} alpha, ${T} beta, int reads_y)
 {
-    ${T} v = scaled(sum, alpha);
-    if (reads_y) v += scaled(load_one(p), beta);
+    ${T} v = scaled(alpha, sum);
+    if (reads_y) v += scaled(beta, load_one(p));
     ${e.name}_store(p, (${e.value})v);
 }
 </%def>
@@ -131,3 +123,4 @@ static inline ${vector(r, V * e.components)} gather${V}(__global const ${e.name}
 </%def>
 
 <%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="scale" file="/common/scale.cl.mako"/>
