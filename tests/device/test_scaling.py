@@ -26,8 +26,7 @@ def scaled(factor: complex, values: Any) -> Any:
     real, imag = values.real, values.imag
     x, y = np.float32(factor.real), np.float32(factor.imag)
     with np.errstate(invalid="ignore"):
-        parts = (x * real, x * imag) if y == 0 else (x * real - y * imag, x * imag + y * real)
-    return parts
+        return (x * real, x * imag) if y == 0 else (x * real - y * imag, x * imag + y * real)
 
 
 def summed(a: Any, b: Any) -> Any:
@@ -47,7 +46,9 @@ def test_one_scaling_on_every_path(engine: Engine, shape: tuple[int, int], trans
     for i, value in enumerate(SPECIAL[:m]):
         a[i, i % k] = value
     c.reshape(-1)[: len(SPECIAL)] = SPECIAL[: c.size]
-    given = [np.ascontiguousarray(x.T) if t == "T" else x for x, t in zip((a, b), trans)]
+    given = [
+        np.ascontiguousarray(x.T) if t == "T" else x for x, t in zip((a, b), trans, strict=True)
+    ]
     for alpha, beta in FACTORS:
         got = c.copy()
         options = {"trans_a": trans[0], "trans_b": trans[1], "engine": engine}
@@ -55,12 +56,10 @@ def test_one_scaling_on_every_path(engine: Engine, shape: tuple[int, int], trans
         expected = scaled(complex(alpha), summed(a, b))
         with np.errstate(invalid="ignore"):
             if beta:
-                expected = [x + y for x, y in zip(expected, scaled(complex(beta), c))]
-        for part, want in zip((got.real, got.imag), expected):
+                expected = [x + y for x, y in zip(expected, scaled(complex(beta), c), strict=True)]
+        for part, want in zip((got.real, got.imag), expected, strict=True):
             np.testing.assert_array_equal(part, want, f"alpha {alpha}, beta {beta}")
         if n == 1:
             y = c[:, 0].copy()
-            pg.gemv(
-                given[0], b[:, 0], alpha=alpha, beta=beta, y=y, trans=trans[0], engine=engine
-            )
+            pg.gemv(given[0], b[:, 0], alpha=alpha, beta=beta, y=y, trans=trans[0], engine=engine)
             np.testing.assert_array_equal(y.view("f4"), got[:, 0].view("f4"))
