@@ -12,7 +12,7 @@
 ## With `pairs` a word of local memory holds steps 2k and 2k + 1 of a row: a vector along k brings
 ## whole pairs, and across it two vectors (`pieces`), one step apart, make the words.
 <%namespace name="element" file="/common/element.cl.mako"/>
-<%namespace name="epilogue" file="/gemm/_epilogue.cl.mako"/>
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 ## NAME_raw: what one load brings, as it lies in memory.  NAME_value(raw): the same in value_t,
 ## on its way to local memory, so that nothing waits for a load before the multiplications.
 <%def name="define(panel, compute)">

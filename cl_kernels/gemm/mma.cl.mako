@@ -15,11 +15,11 @@
 ## a, b    Lines: how an operand comes to local memory
 ## split, tail, pair, wide, types: as in wgmma; every part of k has a step, whose fragments are waited for
 <%namespace name="element" file="/common/element.cl.mako"/>
-<%namespace name="epilogue" file="/gemm/_epilogue.cl.mako"/>
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="split_k" file="/gemm/_split_k.cl.mako"/>
 <%namespace name="units" file="/gemm/_units.cl.mako"/>
-<%namespace name="lanes" file="/gemm/_lanes.cl.mako"/>
+<%namespace name="warps" file="/gemm/_warp_exchange.cl.mako"/>
 <%namespace name="lines" file="/gemm/_lines.cl.mako"/>
 <%namespace name="mma" file="/gemm/_mma.cl.mako"/>
 <%namespace name="output" file="/gemm/_mma_output.cl.mako"/>
@@ -40,7 +40,7 @@ ${units.barriers()}
 ${mma.instructions(target.matrix_units == 'wgmma')}
 ${lines.define()}
 % if wide:
-${lanes.exchange()}
+${warps.define()}
 % endif
 
 % if split:

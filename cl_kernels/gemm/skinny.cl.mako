@@ -16,8 +16,7 @@
 ## policy  SkinnyPolicy       elem, out   elements of w and x, and of y         Q  vectors (columns)
 ## across  as above           x_wide      whether x is read in vectors along k         blocks  of 16 rows
 <%namespace name="element" file="/common/element.cl.mako"/>
-<%namespace name="accumulator" file="/group/accumulator.cl.mako"/>
-<%namespace name="group" file="/group/group.cl.mako"/>
+<%namespace name="meeting" file="/group/meeting.cl.mako"/>
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
 <%namespace name="part" file="/gemv/_part.cl.mako"/>
 <%namespace name="fragments" file="/gemm/_skinny_fragments.cl.mako"/>
@@ -30,8 +29,7 @@ size = 32 * len(fragments.module.sums(blocks, Q))  # of a warp
 ${element.scalar(out)}
 ${gemv.scalars(out, "float")}
 % if split:
-${accumulator.define(word)}
-${group.fold_across_groups(word)}
+${meeting.define()}
 % endif
 ${fragments.define()}
 __kernel __attribute__((reqd_work_group_size(${G}, 1, 1)))
@@ -66,7 +64,7 @@ ${fragments.leave_sums()}\
 % endfor
         if (o < m) {
 % if split:
-            word_publish(words + ((part * ${Q}l + v) * m + o), (word){sum});
+            ${meeting.publish("float", f"words + ((part * {Q}l + v) * m + o)", "sum")}
 % else:
             put(y + y_offset + o * y_step + v * y_pitch, sum, alpha, beta, reads_y);
 % endif
@@ -98,13 +96,13 @@ ${fragments.multiply(0)}\
 
 ## The last group of a block to finish adds the parts in order; the others return.
 <%def name="across_groups()">\
-${part.meet()}\
+${meeting.arrive("counters + block", "parts", "lid == 0")}\
     if (!is_last) return;
     for (uint e = lid; e < ${Q * tile}u; e += ${G}u) {
         const long o = top + e % ${tile}u, v = e / ${tile}u;
         if (o >= m) continue;
         float sum = 0;
-        for (uint p = 0; p < parts; ++p) sum += word_collect(words + ((p * ${Q}l + v) * m + o)).re;
+        for (uint p = 0; p < parts; ++p) sum += ${meeting.collect("float", f"words + ((p * {Q}l + v) * m + o)")};
         put(y + y_offset + o * y_step + v * y_pitch, sum, alpha, beta, reads_y);
     }
 </%def>

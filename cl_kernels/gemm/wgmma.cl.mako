@@ -19,7 +19,7 @@
 ## tail    whether k (of some split) is no multiple of a step      pair, wide  store two elements, or 16 bytes, at once
 ## registers  whether A goes through registers (see _wgmma_registers)
 <%namespace name="element" file="/common/element.cl.mako"/>
-<%namespace name="epilogue" file="/gemm/_epilogue.cl.mako"/>
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="split_k" file="/gemm/_split_k.cl.mako"/>
 <%namespace name="units" file="/gemm/_units.cl.mako"/>
@@ -101,7 +101,7 @@ ${units.loop(policy, outputs, types, problem, depth, split)}
             ${release()}
 % if split:
             ${split_k.meet(Sums([totals + i for i in sums], "float"), "t", 128 * policy.consumers, "product * (tiles_m * tiles_n) + tile", "part", "splits",
-                           f'asm volatile("bar.sync 1, {128 * policy.consumers};" ::: "memory")')}
+                           wait=f'asm volatile("bar.sync 1, {128 * policy.consumers};" ::: "memory")')}
 % endif
 ${output.store(policy, totals, wide and ("octets" if problem.c.elem.itemsize == 2 else "fours"), types["c"], registers, pair)}
         }

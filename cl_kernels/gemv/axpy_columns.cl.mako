@@ -11,11 +11,11 @@
 ## hold the results.
 ##
 ## G, W, V, U: as above (loads aligned, for V > 1; V divides m).  Q: vectors.  elem, real: element,
-## and the real type of the sums.  P: reals of an element.  C = V * P; T, S: types of C and of P
-## reals.  conj: conjugate A.  unit: a_out == 1 (else V == 1).  word: Accumulator of one real.
+## and the real type of the sums.  P: reals of an element.  C = V * P; T, E: types of C and of P
+## reals.  conj: conjugate A.  unit: a_out == 1 (else V == 1).
 <%namespace name="element" file="/common/element.cl.mako"/>
-<%namespace name="accumulator" file="/group/accumulator.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>
+<%namespace name="meeting" file="/group/meeting.cl.mako"/>
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
 <%namespace name="part" file="/gemv/_part.cl.mako"/>
 <%namespace name="sums" file="/gemv/_column_sums.cl.mako"/>
@@ -24,14 +24,13 @@ ${element.scalar(elem)}
 ${gemv.scalars(elem, real)}
 ${gemv.adjacent(elem, real, V, True)}
 % if split:
-${accumulator.define(word)}
-${group.fold_across_groups(word)}
+${meeting.define()}
 % endif
 ${sums.define()}
 <%def name="load_row(u, at)">
         const ${T} v${u} = load${V}(a + (${at}) * a_sum);
 % for q in range(Q):
-        const ${S} x${u}_${q} = load_one(x + (${at}) * x_step${gemv.module.column(q, "x_pitch")});
+        const ${E} x${u}_${q} = load_one(x + (${at}) * x_step${gemv.module.column(q, "x_pitch")});
 % endfor
 </%def>
 <%def name="add_row(u)">

@@ -11,18 +11,22 @@
 ## summed axis: then the last part of a block to finish adds the parts, in their order.
 ##
 ## V: elements of a vector.  B: outputs of a block at most.
-## elem, real: element, and the real type of the sums.  P: reals of an element.  C = V * P; S: type
+## elem, real: element, and the real type of the sums.  P: reals of an element.  C = V * P; E: type
 ## of P reals.  conj: conjugate A.  unit: a_out == 1 (else V == U == 1).  y_unit: y_step == 1.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
-<%namespace name="lanes" file="/gemv/_lanes.cl.mako"/>
+<%namespace name="outputs" file="/gemv/_cpu_outputs.cl.mako"/>
+<%namespace name="meeting" file="/group/meeting.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 ${element.scalar(elem)}
 ${gemv.scalars(elem, real)}
 % for W in widths:
 ${gemv.adjacent(elem, real, W, False)}
 % endfor
-${lanes.finish(elem, real, C, y_unit)}
+% if split:
+${meeting.define()}
+% endif
+${outputs.finish(elem, real, C, y_unit)}
 
 ## Rows in turn, for that is the order of memory; several have sums of their own (p and q), for a
 ## chain of additions to s would last longer.
@@ -32,7 +36,7 @@ ${lanes.finish(elem, real, C, y_unit)}
     sums = [("s", "p", ".x"), ("t", "q", ".y")] if elem.complex else [("s", "p", "")]
 %>
 % for k in range(rows):
-        const ${S} x${k} = load_one(x + (i + ${k}) * x_step);
+        const ${E} x${k} = load_one(x + (i + ${k}) * x_step);
         __global const ${elem.name}_t *a${k} = a + (i + ${k}) * a_sum;
 % for u in range(unroll):
         const ${T} v${k}_${u} = load${W}(a${k}${f" + {u * W}" if u else ""});
@@ -118,14 +122,14 @@ void gemv_cpu_columns(${gemv.arguments(elem, real, split)}, const long block_siz
     }
 % if elem.complex:
     for (long k = 0; k < width; ++k) {
-        const ${S} u = *((${S} *)s + k), v = *((${S} *)t + k);
-        *((${S} *)s + k) = (${S})(${"u.x + v.y, v.x - u.y" if conj else "u.x - v.y, u.y + v.x"});
+        const ${E} u = *((${E} *)s + k), v = *((${E} *)t + k);
+        *((${E} *)s + k) = (${E})(${"u.x + v.y, v.x - u.y" if conj else "u.x - v.y, u.y + v.x"});
     }
 % endif
 % if split:
     __global ${real} *own = (__global ${real} *)partial + (part * m + first_out) * ${P};
     for (long k = 0; k < width * ${P}; ++k) own[k] = s[k];
-    ${lanes.fold_parts(elem, real, "get_group_id(0) / parts", "first_out", "last_out")}
+    ${outputs.fold_parts(elem, real, "get_group_id(0) / parts", "first_out", "last_out")}
 % else:
     finish(y + first_out * y_step, y_step, s, width, alpha, beta, reads_y);
 % endif

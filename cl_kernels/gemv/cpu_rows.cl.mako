@@ -12,14 +12,15 @@
 ## columns: then the last part of a row block to finish adds the parts, in their order.
 ## The tail reads V columns too: V <= n.
 ##
-## elem, real: element, and the real type of the sums.  P: reals of an element.  C = V * P; T, S:
+## elem, real: element, and the real type of the sums.  P: reals of an element.  C = V * P; T, E:
 ## types of C and of P reals.  conj: conjugate A.  unit: a_sum == 1 (else V == 1).  x_unit, y_unit:
-## x_step, y_step == 1.  split: columns are split between groups.  Q: whole vectors of a row, where
-## they are written out and those of x stay in registers; 0 for a loop.
+## x_step, y_step == 1.  split: columns are split between groups.  whole: how many
+## whole vectors a row has, where they are written out and those of x stay in registers; 0 for a loop.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
-<%namespace name="lanes" file="/gemv/_lanes.cl.mako"/>
+<%namespace name="outputs" file="/gemv/_cpu_outputs.cl.mako"/>
 <%namespace name="dots" file="/gemv/_cpu_row_sums.cl.mako"/>
+<%namespace name="meeting" file="/group/meeting.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 ${element.scalar(elem)}
 ${gemv.scalars(elem, real)}
@@ -27,7 +28,10 @@ ${gemv.adjacent(elem, real, V, False)}
 % if not x_unit:
 ${gemv.gather(elem, real, V)}
 % endif
-${lanes.finish(elem, real, C, y_unit)}
+% if split:
+${meeting.define()}
+% endif
+${outputs.finish(elem, real, C, y_unit)}
 
 <%def name="fold_lanes(rows)">
 // sums[0 .. ${rows * P}) = the sums over lanes.
@@ -36,7 +40,7 @@ static inline void fold_lanes_${rows}(const ${T} *lanes, ${real} *sums)
 % for i in range(rows * P):
     const ${T} v${i} = lanes[${i}];
 % endfor
-    ${lanes.transposed_sums(real, C, [f"v{i}" for i in range(rows * P)], "sums")}
+    ${outputs.transposed_sums(real, C, [f"v{i}" for i in range(rows * P)], "sums")}
 }
 </%def>
 
@@ -46,7 +50,7 @@ ${fold_lanes(rows)}
 % if side_by_side and R > 1:
 ${dots.lane_sums(R, U)}
 % endif
-${dots.lane_sums(1, 1 if Q else 4 // P)}
+${dots.lane_sums(1, 1 if whole else 4 // P)}
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void gemv_cpu_rows(${gemv.arguments(elem, real, split)}, const long rows_per_group)
@@ -85,6 +89,6 @@ void gemv_cpu_rows(${gemv.arguments(elem, real, split)}, const long rows_per_gro
     }
 % endfor
 % if split:
-    ${lanes.fold_parts(elem, real, "get_group_id(0) / parts", "first_row", "last_row")}
+    ${outputs.fold_parts(elem, real, "get_group_id(0) / parts", "first_row", "last_row")}
 % endif
 }

@@ -194,7 +194,7 @@ def choose_packed(problem: GemmProblem, target: Target, table: TuningTable) -> P
     """The row of the table, the product's extents and its strides decide."""
     row = _row(problem, target, table)
     swapped = prefers_transpose(problem, row.policy, target.compute_units)
-    core = transposed(problem) if swapped else problem
+    core = problem.transpose() if swapped else problem
     policy = row.policy.fit(core.m, core.n, core.k, core.compute)
     whole = takes_whole(core, policy, target.compute_units)
     a_packed, b_packed = _packs(core, policy, whole, target.compute_units)
@@ -207,7 +207,7 @@ def packed_choices(
     """Every choice that the kernels can carry out with the table's policy."""
     row = _row(problem, target, table)
     for swapped in (False, True):
-        core = transposed(problem) if swapped else problem
+        core = problem.transpose() if swapped else problem
         policy = row.policy.fit(core.m, core.n, core.k, core.compute)
         fits = whole_bytes(core, policy) <= L2_BYTES
         a_ways = (True, False) if in_place(core.a, core.compute) else (True,)
@@ -297,18 +297,6 @@ def pieces(lanes: int, widest: int) -> list[tuple[int, int]]:
     return found
 
 
-def transposed(problem: GemmProblem) -> GemmProblem:
-    """The same product as ``C^T = B^T A^T``; the epilogue keeps the caller's rows and columns."""
-
-    def flip(operand: Operand) -> Operand:
-        return replace(operand, row=operand.col, col=operand.row)
-
-    return replace(
-        problem, m=problem.n, n=problem.m,
-        a=flip(problem.b), b=flip(problem.a), c=flip(problem.c),
-    )  # fmt: skip
-
-
 @dataclass(frozen=True)
 class Slab:
     """One stretch of rows, columns and steps that is packed and multiplied at once."""
@@ -352,7 +340,7 @@ class PackedGemm:
         if choice is None:
             choice = choose_packed(problem, engine.target, engine.table)
         self.problem, self.choice = problem, choice
-        self._core = core = transposed(problem) if choice.swapped else problem
+        self._core = core = problem.transpose() if choice.swapped else problem
         self._units = engine.target.compute_units
         policy = choice.policy
         self._panels_a = -(-core.m // policy.item_m)
@@ -665,7 +653,7 @@ def prefers_transpose(problem: GemmProblem, policy: PackedPolicy, units: int) ->
     What decides is an operand that is better read where it lies, on either side; else C's rows
     should be contiguous.
     """
-    for one, swapped in ((problem, False), (transposed(problem), True)):
+    for one, swapped in ((problem, False), (problem.transpose(), True)):
         turn = _wide_b_turns(one, policy, units)
         if turn is not None:
             return turn != swapped

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import numpy as np
 import pyopencl as cl
 
-from portable_gpu.codegen.operators import sum_accumulator
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.explain import Explanation
@@ -166,7 +165,6 @@ def choose(problem: GemmProblem, target: Target, table: TuningTable) -> SkinnyRo
         across=across,
         x_wide=x_wide,
         split=parts > 1,
-        word=sum_accumulator("float", name="word"),
     )
     partial = parts * p.m * p.n * 4 if parts > 1 else 0
     return SkinnyRoute(spec, row, blocks, parts, part_size, partial, across)

@@ -55,10 +55,7 @@ static inline void finish(__global ${e.name}_t *y, long y_step, const ${real} *s
 ## The last of the `parts` groups of a block of outputs [first, last) adds what each has left in
 ## `partial`, part by part, and stores y.
 <%def name="fold_parts(e, real, block, first, last)">
-    DEVICE_FENCE();
-    if (atomic_inc(counters + ${block}) != parts - 1u) return;
-    DEVICE_FENCE();
-    atomic_xchg(counters + ${block}, 0u);
+    if (!comes_last(counters + ${block}, parts)) return;
     for (long i = ${first}; i < ${last}; ++i) {
         ${vector(real, e.components)} total = 0;
         for (uint p = 0; p < parts; ++p)

@@ -2,7 +2,7 @@
 ##
 ## share_pieces(x, y, upper, distance): of the pieces x and y that two lanes hold, `distance` apart, the
 ## lower lane gets both x, the upper one both y, first that of the lower lane.
-<%def name="exchange()">
+<%def name="define()">
 static inline uint exchanged(uint mine, uint distance)
 {
     uint theirs;

@@ -1,15 +1,18 @@
 ## Epilogue: what becomes of each element of alpha * A @ B + beta * C before it is stored.
 ##
-##   problem.epilogue   a tuple of portable_gpu.codegen.epilogue.Stage
-##   problem.extras     an Operand for each stage that reads an array: e0, e1, ...
+## problem: a GemmProblem or a Finish.
+##   problem.epilogue     a tuple of portable_gpu.codegen.epilogue.Stage
+##   problem.extras       for each stage that reads an array, how it lies: e0, e1, ...
+##   problem.transposed   whether the kernel's rows are C's columns
 ##
 ## How a kernel uses it:
 ##   ${epilogue.define(problem)}                         once, after the elements' loads
 ##   __kernel void k(... ${epilogue.parameters(problem)})   `, e0, e0_offset, e0_row, e0_col ...`
-##   e0 += e0_offset + batch offset                     in the kernel (see _operands)
-##   v = EPILOGUE(v, row, col)                          v of type value_t at (row, col) of C
-## EPILOGUE is v itself where there are no stages.  The defs of scalar arithmetic are here as
-## well: value_t, real_t, R(literal), MUL(x, y), MAD(acc, x, y), scaled(factor, v).
+##   e0 += e0_offset + batch offset                     in the kernel (see gemm/_operands)
+##   v = EPILOGUE(v, row, col)                          v of type value_t at the kernel's (row, col)
+## EPILOGUE is v itself where there are no stages.  Where functions call it, they take what
+## `typed` declares and get what `passed` names.  The defs of scalar arithmetic are here as well:
+## value_t, real_t, R(literal), MUL(x, y), MAD(acc, x, y), scaled(factor, v).
 <%namespace name="scale" file="/common/scale.cl.mako"/>
 <%def name="arithmetic(compute)">
 typedef ${compute.real} real_t;
@@ -43,12 +46,15 @@ convert_${compute.value}(${text})\
 % endfor
 </%def>
 
+<%def name="typed(problem)">${"".join(f", __global const {x.elem.name}_t *e{j}, long e{j}_row, long e{j}_col" for j, x in enumerate(problem.extras))}</%def>
+<%def name="passed(problem)">${"".join(f", e{j}, e{j}_row, e{j}_col" for j in range(len(problem.extras)))}</%def>
+
 <%def name="define(problem)"><% i = -1 %>
 % if not problem.epilogue:
 #define EPILOGUE(v, row, col) (v)
 % else:
-#define EPILOGUE(v, row, col) epilogue(v, row, col${''.join(f', e{j}, e{j}_row, e{j}_col' for j in range(len(problem.extras)))})
-static inline value_t epilogue(value_t v, long row, long col${''.join(f', __global const {x.elem.name}_t *e{j}, long e{j}_row, long e{j}_col' for j, x in enumerate(problem.extras))})
+#define EPILOGUE(v, row, col) epilogue(v, ${"col, row" if problem.transposed else "row, col"}${passed(problem)})
+static inline value_t epilogue(value_t v, long row, long col${typed(problem)})
 {
 % for stage in problem.epilogue:
     {   // ${stage.name}
@@ -64,13 +70,14 @@ static inline value_t epilogue(value_t v, long row, long col${''.join(f', __glob
 % endif
 </%def>
 
-## RESULT(acc, row, col): what the sum `acc` of products makes of C at (row, col).  The kernel has
-## alpha, beta, c, c_row and c_col in scope.  In a transposed problem C's rows are its columns.
+## UPDATED(acc, p): alpha times the sum `acc` of products, plus beta times the element of C at p.
+## RESULT(acc, row, col): what the sum makes of C at (row, col).  The kernel has alpha, beta, c, c_row
+## and c_col in scope.
 <%def name="result(problem)">
 % if problem.reads_c:
-#define UPDATED(acc, row, col) (scaled(alpha, acc) + scaled(beta, ${convert(problem.compute, problem.c.elem, f"{problem.c.elem.name}_load(c + (row) * c_row + (col) * c_col)")}))
+#define UPDATED(acc, p) (scaled(alpha, acc) + scaled(beta, ${convert(problem.compute, problem.c.elem, f"{problem.c.elem.name}_load(p)")}))
 % else:
-#define UPDATED(acc, row, col) scaled(alpha, acc)
+#define UPDATED(acc, p) scaled(alpha, acc)
 % endif
-#define RESULT(acc, row, col) EPILOGUE(UPDATED(acc, row, col), ${"col, row" if problem.transposed else "row, col"})
+#define RESULT(acc, row, col) EPILOGUE(UPDATED(acc, c + (row) * c_row + (col) * c_col), row, col)
 </%def>
