@@ -12,18 +12,26 @@
 ##   v = EPILOGUE(v, row, col)                          v of type value_t at the kernel's (row, col)
 ## EPILOGUE is v itself where there are no stages.  Where functions call it, they take what
 ## `typed` declares and get what `passed` names.  The defs of scalar arithmetic are here as well:
-## value_t, real_t, R(literal), MUL(x, y), MAD(acc, x, y), scaled(factor, v).
+## value_t, real_t, R(literal), MUL(x, y) by `values`, and with it MAD(acc, x, y) and scaled(factor, v)
+## by `arithmetic`.
 <%namespace name="scale" file="/common/scale.cl.mako"/>
-<%def name="arithmetic(compute)">
+<%def name="values(compute)">
 typedef ${compute.real} real_t;
 typedef ${compute.value} value_t;
 #define R(x) ${"x##f" if compute.real == "float" else "x"}
 % if compute.complex:
 #define MUL(p, q) ((value_t)((p).x * (q).x - (p).y * (q).y, (p).x * (q).y + (p).y * (q).x))
+% else:
+#define MUL(p, q) ((p) * (q))
+% endif
+</%def>
+
+<%def name="arithmetic(compute)">
+${values(compute)}
+% if compute.complex:
 #define MAD(acc, p, q) (acc.x = (p).x * (q).x + acc.x, acc.y = (p).x * (q).y + acc.y, \
                         acc.x = -(p).y * (q).y + acc.x, acc.y = (p).y * (q).x + acc.y)
 % else:
-#define MUL(p, q) ((p) * (q))
 #define MAD(acc, p, q) (acc = ${"(p) & (q) | acc" if compute.name == "b8" else "(p) * (q) + acc"})
 % endif
 ${scale.define("value_t", compute.complex)}

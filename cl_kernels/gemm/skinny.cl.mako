@@ -1,4 +1,4 @@
-## C = alpha * A @ B + beta * C with few columns, by matrix instructions of warps that read A from
+## C = epilogue(alpha * A @ B + beta * C) with few columns, by matrix instructions of warps that read A from
 ## global memory as it lies: y[o, q] = sum over k of w[o, k] * x[k, q].
 ##
 ##   across (k runs across the lines of w)      along (k runs along them)
@@ -15,8 +15,10 @@
 ##
 ## policy  SkinnyPolicy       elem, out   elements of w and x, and of y         Q  vectors (columns)
 ## across  as above           x_wide      whether x is read in vectors along k         blocks  of 16 rows
+## finish  what follows on each element (see gemv), or None
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="meeting" file="/group/meeting.cl.mako"/>
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
 <%namespace name="part" file="/gemv/_part.cl.mako"/>
 <%namespace name="fragments" file="/gemm/_skinny_fragments.cl.mako"/>
@@ -27,7 +29,7 @@ deep, lane_k = fragments.module.depth(across)
 size = 32 * len(fragments.module.sums(blocks, Q))  # of a warp
 %>
 ${element.scalar(out)}
-${gemv.scalars(out, "float")}
+${gemv.scalars(out, "float", finish)}
 % if split:
 ${meeting.define()}
 % endif
@@ -37,7 +39,7 @@ void gemm_skinny(
     __global const ushort *restrict w, const long w_offset, const long w_pitch,
     __global const ushort *restrict x, const long x_offset, const long x_step, const long x_pitch,
     __global ${out.name}_t *restrict y, const long y_offset, const long y_step, const long y_pitch,
-    const long m, const long n, const float alpha, const float beta, const int reads_y\
+    const long m, const long n, const float alpha, const float beta, const int reads_y${epilogue.parameters(finish) if finish else ""}\
 % if split:
 , const uint parts, const long part_size, __global uint *partial, volatile __global uint *counters\
 % endif
@@ -45,6 +47,7 @@ void gemm_skinny(
 {
     __local float sums[${W * size}];
     const uint lid = get_local_id(0), warp = lid / 32, lane = lid % 32, g = lane / 4, q = lane % 4;
+${gemv.begin(finish)}\
 ${part.bounds()}\
     const long top = (long)block * ${tile};
 ${fragments.place()}\
@@ -66,7 +69,7 @@ ${fragments.leave_sums()}\
 % if split:
             ${meeting.publish("float", f"words + ((part * {Q}l + v) * m + o)", "sum")}
 % else:
-            put(y + y_offset + o * y_step + v * y_pitch, sum, alpha, beta, reads_y);
+            put(y + y_offset + o * y_step + v * y_pitch, sum, alpha, beta, reads_y${gemv.at(finish, "o", "v")});
 % endif
         }
     }
@@ -103,6 +106,6 @@ ${meeting.arrive("counters + block", "parts", "lid == 0")}\
         if (o >= m) continue;
         float sum = 0;
         for (uint p = 0; p < parts; ++p) sum += ${meeting.collect("float", f"words + ((p * {Q}l + v) * m + o)")};
-        put(y + y_offset + o * y_step + v * y_pitch, sum, alpha, beta, reads_y);
+        put(y + y_offset + o * y_step + v * y_pitch, sum, alpha, beta, reads_y${gemv.at(finish, "o", "v")});
     }
 </%def>

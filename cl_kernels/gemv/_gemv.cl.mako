@@ -46,12 +46,12 @@ def signs(rtype, C):
     return build(rtype, ["1", "-1"] * (C // 2))
 %>
 
-<%def name="arguments(e, r, split=False, Q=1)">
+<%def name="arguments(e, r, split=False, Q=1, finish=None)">
     __global const ${e.name}_t *restrict a, const long a_offset, const long a_out, const long a_sum,
     __global const ${e.name}_t *restrict x, const long x_offset, const long x_step,
     __global ${e.name}_t *restrict y, const long y_offset, const long y_step,
     const long m, const long n, const ${vector(r, e.components)} alpha,
-    const ${vector(r, e.components)} beta, const int reads_y${"," if split or Q > 1 else ""}
+    const ${vector(r, e.components)} beta, const int reads_y${epilogue.parameters(finish) if finish else ""}${"," if split or Q > 1 else ""}
 % if Q > 1:
     const long x_pitch, const long y_pitch${"," if split else ""}
 % endif
@@ -60,20 +60,39 @@ def signs(rtype, C):
 % endif
 </%def>
 
-## load_one(p): one element.  put(p, sum, ...): scale a sum and store it as an element of y.
-<%def name="scalars(e, r)">
+## load_one(p): one element.  put(p, sum, ...): scale a sum, do what `finish` says, and store it as an
+## element of y.
+## finish: portable_gpu.codegen.epilogue.Finish, what follows on each sum; or None.
+<%def name="scalars(e, r, finish=None)">
 <% T = vector(r, e.components) %>
 static inline ${T} load_one(__global const ${e.name}_t *p)
 {
     return (${T})${e.name}_load(p);
 }
 ${scale.define(T, e.complex)}
-static inline void put(__global ${e.name}_t *p, ${T} sum, ${T} alpha, ${T} beta, int reads_y)
+% if finish:
+% for other in dict.fromkeys(extra.elem for extra in finish.extras if extra.elem != e):
+${element.scalar(other)}
+% endfor
+${epilogue.values(finish.compute)}
+${epilogue.define(finish)}
+% endif
+static inline void put(__global ${e.name}_t *p, ${T} sum, ${T} alpha, ${T} beta, int reads_y${declared(finish)})
 {
     ${T} v = scaled(alpha, sum);
     if (reads_y) v += scaled(beta, load_one(p));
-    ${e.name}_store(p, (${e.value})v);
+    ${e.name}_store(p, ${f"EPILOGUE(({e.value})v, row, col)" if finish else f"({e.value})v"});
 }
+</%def>
+
+## What `put` takes with `finish`: as parameters, and as arguments for output `row` of vector `col`.
+## And where a kernel begins to read the arrays.
+<%def name="declared(finish)">${f", long row, long col{capture(epilogue.typed, finish)}" if finish else ""}</%def>
+<%def name="at(finish, row, col)">${f", {row}, {col}{capture(epilogue.passed, finish)}" if finish else ""}</%def>
+<%def name="begin(finish)">\
+% for i in range(len(finish.extras) if finish else 0):
+    e${i} += e${i}_offset;
+% endfor
 </%def>
 
 ## loadV(p): V adjacent elements as C reals.
@@ -123,4 +142,5 @@ static inline ${vector(r, V * e.components)} gather${V}(__global const ${e.name}
 </%def>
 
 <%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="scale" file="/common/scale.cl.mako"/>

@@ -21,7 +21,7 @@
 <%namespace name="sums" file="/gemv/_column_sums.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 ${element.scalar(elem)}
-${gemv.scalars(elem, real)}
+${gemv.scalars(elem, real, finish)}
 ${gemv.adjacent(elem, real, V, True)}
 % if split:
 ${meeting.define()}
@@ -44,7 +44,7 @@ ${sums.define()}
 % endfor
 </%def>
 __kernel ${group.of_size(G, light=P == Q == 1 and real not in ("double", "ulong"))}
-void gemv_axpy_columns(${gemv.arguments(elem, real, split, Q)})
+void gemv_axpy_columns(${gemv.arguments(elem, real, split, Q, finish)})
 {
     __local ${T} memory[${G}];
     __local ${T} *const sums = LOCAL_ARRAY(memory);
@@ -55,6 +55,7 @@ ${part.bounds()}\
     a += a_offset + min(o, m - ${V})${"" if unit else " * a_out"};
     x += x_offset;
     y += y_offset;
+${gemv.begin(finish)}\
 % for q in range(Q):
     ${T} s${q} = 0${f", t{q} = 0" if elem.complex else ""};
 % endfor
@@ -80,7 +81,7 @@ ${sums.across_groups()}\
     if (holds) {
 % for q in range(Q):
 % for v in range(V):
-        put(y + (o + ${v}) * y_step${gemv.module.column(q, "y_pitch")}, ${gemv.module.build(real, [gemv.module.lane(f"s{q}", v * P + p, C) for p in range(P)])}, alpha, beta, reads_y);
+        put(y + (o + ${v}) * y_step${gemv.module.column(q, "y_pitch")}, ${gemv.module.build(real, [gemv.module.lane(f"s{q}", v * P + p, C) for p in range(P)])}, alpha, beta, reads_y${gemv.at(finish, f"o + {v}", q)});
 % endfor
 % endfor
     }

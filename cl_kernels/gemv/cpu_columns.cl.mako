@@ -19,14 +19,14 @@
 <%namespace name="meeting" file="/group/meeting.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 ${element.scalar(elem)}
-${gemv.scalars(elem, real)}
+${gemv.scalars(elem, real, finish)}
 % for W in widths:
 ${gemv.adjacent(elem, real, W, False)}
 % endfor
 % if split:
 ${meeting.define()}
 % endif
-${outputs.finish(elem, real, C, y_unit)}
+${outputs.define(elem, real, C, y_unit, finish)}
 
 ## Rows in turn, for that is the order of memory; several have sums of their own (p and q), for a
 ## chain of additions to s would last longer.
@@ -92,7 +92,7 @@ ${panel(W, 1)}
 % endfor
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void gemv_cpu_columns(${gemv.arguments(elem, real, split)}, const long block_size)
+void gemv_cpu_columns(${gemv.arguments(elem, real, split, finish=finish)}, const long block_size)
 {
     ${real} s[${B * P}] __attribute__((aligned(64)));
     ${real} t[${B * P if elem.complex else 1}] __attribute__((aligned(64)));
@@ -111,6 +111,7 @@ void gemv_cpu_columns(${gemv.arguments(elem, real, split)}, const long block_siz
     a += a_offset + first_out * a_out;
     x += x_offset;
     y += y_offset;
+${gemv.begin(finish)}\
     for (long k = 0; k < width * ${P}; ++k) s[k] = ${"t[k] = 0" if elem.complex else "0"};
     for (long i = first; i < last; i += rows) {
         const long end = i + rows < last ? i + rows : last;
@@ -129,8 +130,8 @@ void gemv_cpu_columns(${gemv.arguments(elem, real, split)}, const long block_siz
 % if split:
     __global ${real} *own = (__global ${real} *)partial + (part * m + first_out) * ${P};
     for (long k = 0; k < width * ${P}; ++k) own[k] = s[k];
-    ${outputs.fold_parts(elem, real, "get_group_id(0) / parts", "first_out", "last_out")}
+    ${outputs.fold_parts(elem, real, "get_group_id(0) / parts", "first_out", "last_out", finish)}
 % else:
-    finish(y + first_out * y_step, y_step, s, width, alpha, beta, reads_y);
+    store_all(y + first_out * y_step, y_step, s, width, alpha, beta, reads_y${gemv.at(finish, "first_out", 0)});
 % endif
 }

@@ -23,7 +23,7 @@
 <%namespace name="meeting" file="/group/meeting.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 ${element.scalar(elem)}
-${gemv.scalars(elem, real)}
+${gemv.scalars(elem, real, finish)}
 ${gemv.adjacent(elem, real, V, False)}
 % if not x_unit:
 ${gemv.gather(elem, real, V)}
@@ -31,7 +31,7 @@ ${gemv.gather(elem, real, V)}
 % if split:
 ${meeting.define()}
 % endif
-${outputs.finish(elem, real, C, y_unit)}
+${outputs.define(elem, real, C, y_unit, finish)}
 
 <%def name="fold_lanes(rows)">
 // sums[0 .. ${rows * P}) = the sums over lanes.
@@ -53,7 +53,7 @@ ${dots.lane_sums(R, U)}
 ${dots.lane_sums(1, 1 if whole else 4 // P)}
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void gemv_cpu_rows(${gemv.arguments(elem, real, split)}, const long rows_per_group)
+void gemv_cpu_rows(${gemv.arguments(elem, real, split, finish=finish)}, const long rows_per_group)
 {
     ${T} lanes[${R * P}];
     ${real} sums[${R * P}] __attribute__((aligned(64)));
@@ -70,6 +70,7 @@ void gemv_cpu_rows(${gemv.arguments(elem, real, split)}, const long rows_per_gro
     a += a_offset;
     x += x_offset;
     y += y_offset;
+${gemv.begin(finish)}\
     long i = first_row;
 % for rows in ([R, 1] if R > 1 else [1]):
     for (; i + ${rows} <= last_row; i += ${rows}) {
@@ -84,11 +85,11 @@ void gemv_cpu_rows(${gemv.arguments(elem, real, split)}, const long rows_per_gro
 % if split:
         for (int k = 0; k < ${rows * P}; ++k) own[i * ${P} + k] = sums[k];
 % else:
-        finish(y + i * y_step, y_step, sums, ${rows}, alpha, beta, reads_y);
+        store_all(y + i * y_step, y_step, sums, ${rows}, alpha, beta, reads_y${gemv.at(finish, "i", 0)});
 % endif
     }
 % endfor
 % if split:
-    ${outputs.fold_parts(elem, real, "get_group_id(0) / parts", "first_row", "last_row")}
+    ${outputs.fold_parts(elem, real, "get_group_id(0) / parts", "first_row", "last_row", finish)}
 % endif
 }

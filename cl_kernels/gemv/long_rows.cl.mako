@@ -17,7 +17,7 @@
 <%namespace name="rows" file="/gemv/_rows.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 ${element.scalar(elem)}
-${gemv.scalars(elem, real)}
+${gemv.scalars(elem, real, finish)}
 ${gemv.adjacent(elem, real, V, True)}
 % if not x_vector:
 ${gemv.gather(elem, real, V)}
@@ -31,7 +31,7 @@ ${meeting.accumulators(acc)}
 ${rows.sum_rows(elem, real, T, P, C, V, R, Q, G, conj, unit, x_vector)}
 
 __kernel SUBGROUP_KERNEL ${group.of_size(G, light=P == Q == 1 and real not in ("double", "ulong"))}
-void gemv_long_rows(${gemv.arguments(elem, real, split, Q)})
+void gemv_long_rows(${gemv.arguments(elem, real, split, Q, finish)})
 {
     SUBGROUP_SCRATCH(acc_t, scratch, ${G});
     __local acc_t wave[${G // S}];
@@ -41,6 +41,7 @@ ${part.bounds()}\
     a += a_offset;
     x += x_offset;
     y += y_offset;
+${gemv.begin(finish)}\
     acc_t sums = sum_rows(a, a_out, a_sum, row, m, x, x_step, ${'x_pitch, ' if Q > 1 else ''}lid, first, last);
     sums = acc_t_group(sums, SUBGROUP_SLOT(scratch), LOCAL_ARRAY(wave));
 % if split:
@@ -56,6 +57,6 @@ ${meeting.fold(acc, "sums", f"own + p * {acc.bytes // 4}", "lid", G, "parts")}\
     const bool holds = lid == 0;
 % endif
     if (holds) {
-${rows.put_rows(elem, real, R, Q)}\
+${rows.put_rows(elem, real, R, Q, finish)}\
     }
 }

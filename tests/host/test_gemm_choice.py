@@ -8,12 +8,14 @@ from math import gcd
 import numpy as np
 import pytest
 
+from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.dtypes import element
 from portable_gpu.ops.gemm import skinny_mma
 from portable_gpu.ops.gemm.choice import choose
 from portable_gpu.ops.gemm.policy import SHAPE_CLASSES, GemmPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
-from portable_gpu.ops.gemm.skinny import is_better_tiled, is_skinny, upright
+from portable_gpu.ops.gemm.skinny import as_gemv, is_better_tiled, is_skinny, upright
+from portable_gpu.ops.gemv import plan as gemv
 from portable_gpu.targets import class_names, example_target
 from portable_gpu.tuning.table import TuningTable
 
@@ -86,6 +88,20 @@ def test_vectors_that_lie_interleaved_beside_rows_along_k_are_tiles(
     assert is_skinny(few, H200)
     assert is_better_tiled(few, H200) == tiled
     assert not is_better_tiled(replace(few, m=2), H200)
+
+
+def test_few_columns_with_an_epilogue_stay_on_their_paths() -> None:
+    bias = Epilogue().bias(np.zeros(4096, np.float32)).relu()
+    extras = (Operand(F32, 0, 1, (), False, 16),)
+    for m, elem, path in ((16, "float16", "skinny"), (8, "float32", "axpy_columns")):
+        few = replace(problem(m, 4096, 4096, elem), epilogue=bias.stages, extras=extras)
+        if path == "skinny":
+            assert skinny_mma.takes(upright(few), H200)
+            said = skinny_mma.explain_problem("gemm", upright(few), H200, SHIPPED)
+        else:
+            assert is_skinny(few, H200)
+            said = gemv.explain_problem("gemm", as_gemv(upright(few)), H200, SHIPPED)
+        assert said.path == path
 
 
 @pytest.mark.parametrize("target", [*class_names(), "nvidia-sm60", "gcn-gfx90a"])

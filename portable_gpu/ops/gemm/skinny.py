@@ -9,7 +9,7 @@ import pyopencl as cl
 
 from portable_gpu.ops.gemm.path import GemmPath
 from portable_gpu.ops.gemm.problem import GemmProblem
-from portable_gpu.ops.gemm.skinny_mma import SkinnyMma
+from portable_gpu.ops.gemm.skinny_mma import SkinnyMma, finish
 from portable_gpu.ops.gemv.plan import GemvPlan
 from portable_gpu.ops.gemv.problem import GemvProblem
 from portable_gpu.runtime.engine import Engine
@@ -36,7 +36,6 @@ def is_skinny(problem: GemmProblem, target: Target) -> bool:
         min(p.m, p.n) <= most
         and p.k > 0
         and not p.batch
-        and not p.epilogue
         and not few.conj
         and p.a.elem == p.b.elem == p.c.elem
         and not p.compute.boolean
@@ -66,7 +65,7 @@ def as_gemv(problem: GemmProblem, aligned: bool = True) -> GemvProblem:
     )
     return GemvProblem(
         p.a.elem, p.m, p.k, p.a.row, p.a.col, p.b.row, p.c.row, p.a.conj, a_aligned, x_aligned,
-        vectors=p.n, x_pitch=p.b.col, y_pitch=p.c.col,
+        vectors=p.n, x_pitch=p.b.col, y_pitch=p.c.col, finish=finish(p),
     )  # fmt: skip
 
 
@@ -105,7 +104,7 @@ class SkinnyGemm:
     ) -> cl.Event | None:
         """Enqueue the product; arguments as for the other paths."""
         if self._exchanged:
-            a, b, c = buffers
-            at_a, at_b, at_c = offsets
-            buffers, offsets = (b, a, c), (at_b, at_a, at_c)
+            a, b, *out = buffers
+            at_a, at_b, *at_out = offsets
+            buffers, offsets = (b, a, *out), (at_b, at_a, *at_out)
         return self._few.enqueue(alpha, beta, state, buffers, offsets, wait_for)

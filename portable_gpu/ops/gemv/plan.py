@@ -61,6 +61,8 @@ class GemvPlan:
             BUFFER, LONG, (LONG, p.a_out), (LONG, p.a_sum), BUFFER, LONG, (LONG, p.x_step),
             BUFFER, LONG, (LONG, p.y_step), (LONG, p.m), LONG, scalar, scalar, INT,
         ]  # fmt: skip
+        for extra in p.finish.extras if p.finish else ():
+            parameters += [BUFFER, LONG, (LONG, extra.row), (LONG, extra.col)]
         if p.vectors > 1:
             parameters += [(LONG, p.x_pitch), (LONG, p.y_pitch)]
         if route.parts > 1:
@@ -91,13 +93,14 @@ class GemvPlan:
         Args:
             alpha, beta: The factors; ``alpha == 0`` reads neither a nor x.
             state: The queue.
-            buffers, offsets: Of a, of x and of y; offsets in elements.
+            buffers, offsets: Of a, of x, of y and of what follows; offsets in elements.
             wait_for: Events to wait for.
         """
-        (a, x, y), (move_a, move_x, move_y) = offsets, self._shifts
+        (a, x, y, *extras), (move_a, move_x, move_y) = offsets, self._shifts
         scalars = (
             a + move_a, x + move_x, y + move_y,
             self._n if alpha else 0, alpha, beta, 1 if beta else 0,
+            *extras,
         )  # fmt: skip
         route = self.route
         if route.parts > 1:

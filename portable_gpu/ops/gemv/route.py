@@ -242,6 +242,7 @@ def _context(p: GemvProblem, V: int, R: int, unit: bool, split: bool) -> dict[st
         "elem": p.elem, "real": p.real, "P": components, "C": V * components,
         "T": vector(p.real, V * components), "E": vector(p.real, components),
         "V": V, "R": R, "Q": p.vectors, "conj": p.conj, "unit": unit, "split": split,
+        "finish": p.finish,
         "mask": "long" if p.real in ("double", "ulong") else "int",
     }  # fmt: skip
 
