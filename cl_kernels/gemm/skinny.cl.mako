@@ -15,11 +15,11 @@
 ##
 ## policy  SkinnyPolicy       elem, out   elements of w and x, and of y         Q  vectors (columns)
 ## across  as above           x_wide      whether x is read in vectors along k         blocks  of 16 rows
-## finish  what follows on each element (see gemv), or None
+## finish  what follows on each element (see gemv/_put), or None
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="meeting" file="/group/meeting.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
-<%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
+<%namespace name="put" file="/gemv/_put.cl.mako"/>
 <%namespace name="part" file="/gemv/_part.cl.mako"/>
 <%namespace name="fragments" file="/gemm/_skinny_fragments.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
@@ -29,7 +29,7 @@ deep, lane_k = fragments.module.depth(across)
 size = 32 * len(fragments.module.sums(blocks, Q))  # of a warp
 %>
 ${element.scalar(out)}
-${gemv.scalars(out, "float", finish)}
+${put.define(out, "float", finish)}
 % if split:
 ${meeting.define()}
 % endif
@@ -47,7 +47,7 @@ void gemm_skinny(
 {
     __local float sums[${W * size}];
     const uint lid = get_local_id(0), warp = lid / 32, lane = lid % 32, g = lane / 4, q = lane % 4;
-${gemv.begin(finish)}\
+${put.begin(finish)}\
 ${part.bounds()}\
     const long top = (long)block * ${tile};
 ${fragments.place()}\
@@ -69,7 +69,7 @@ ${fragments.leave_sums()}\
 % if split:
             ${meeting.publish("float", f"words + ((part * {Q}l + v) * m + o)", "sum")}
 % else:
-            put(y + y_offset + o * y_step + v * y_pitch, sum, alpha, beta, reads_y${gemv.at(finish, "o", "v")});
+            put(y + y_offset + o * y_step + v * y_pitch, sum, alpha, beta, reads_y${put.at(finish, "o", "v")});
 % endif
         }
     }
@@ -106,6 +106,6 @@ ${meeting.arrive("counters + block", "parts", "lid == 0")}\
         if (o >= m) continue;
         float sum = 0;
         for (uint p = 0; p < parts; ++p) sum += ${meeting.collect("float", f"words + ((p * {Q}l + v) * m + o)")};
-        put(y + y_offset + o * y_step + v * y_pitch, sum, alpha, beta, reads_y${gemv.at(finish, "o", "v")});
+        put(y + y_offset + o * y_step + v * y_pitch, sum, alpha, beta, reads_y${put.at(finish, "o", "v")});
     }
 </%def>

@@ -1,6 +1,6 @@
 ## What the CPU kernels of gemv share: lane sums of many vectors, the store of many outputs, and
 ## the fold of the parts that several groups summed.
-<%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
+<%namespace name="put" file="/gemv/_put.cl.mako"/>
 
 ## to[i] = the sum of the lanes of vector names[i], C lanes each, for a power of two of vectors.
 ## Step d merges two vectors: lane l of the result takes both lanes l and l ^ d of the vector that
@@ -39,7 +39,7 @@
 typedef ${real}${C} y_vector __attribute__((aligned(${e.itemsize})));
 % endif
 static inline void store_all(__global ${e.name}_t *y, long y_step, const ${real} *sums, long count,
-    ${S} alpha, ${S} beta, int reads_y${gemv.declared(finish)})
+    ${S} alpha, ${S} beta, int reads_y${put.declared(finish)})
 {
     long i = 0;
 % if fast:
@@ -49,7 +49,7 @@ static inline void store_all(__global ${e.name}_t *y, long y_step, const ${real}
         *(__global y_vector *)(y + i) = v;
     }
 % endif
-    for (; i < count; ++i) put(y + i * y_step, *((const ${S} *)sums + i), alpha, beta, reads_y${gemv.at(finish, "row + i", "col")});
+    for (; i < count; ++i) put(y + i * y_step, *((const ${S} *)sums + i), alpha, beta, reads_y${put.at(finish, "row + i", "col")});
 }
 </%def>
 
@@ -61,6 +61,6 @@ static inline void store_all(__global ${e.name}_t *y, long y_step, const ${real}
         ${vector(real, e.components)} total = 0;
         for (uint p = 0; p < parts; ++p)
             total += *((__global const ${vector(real, e.components)} *)partial + p * m + i);
-        put(y + i * y_step, total, alpha, beta, reads_y${gemv.at(finish, "i", 0)});
+        put(y + i * y_step, total, alpha, beta, reads_y${put.at(finish, "i", 0)});
     }
 </%def>

@@ -1,4 +1,4 @@
-## What the gemv kernels share: arguments, loads, products, and the store of y.
+## What the gemv kernels share: arguments, loads and products (see _put for the store of y).
 ##
 ##   y[i] = alpha * sum_j op(A)[i, j] * x[j] + beta * y[i]        i < m (outputs), j < n (summed)
 ##   op(A)[i, j] is a[a_offset + i * a_out + j * a_sum]; x_step and y_step likewise.
@@ -60,41 +60,6 @@ def signs(rtype, C):
 % endif
 </%def>
 
-## load_one(p): one element.  put(p, sum, ...): scale a sum, do what `finish` says, and store it as an
-## element of y.
-## finish: portable_gpu.codegen.epilogue.Finish, what follows on each sum; or None.
-<%def name="scalars(e, r, finish=None)">
-<% T = vector(r, e.components) %>
-static inline ${T} load_one(__global const ${e.name}_t *p)
-{
-    return (${T})${e.name}_load(p);
-}
-${scale.define(T, e.complex)}
-% if finish:
-% for other in dict.fromkeys(extra.elem for extra in finish.extras if extra.elem != e):
-${element.scalar(other)}
-% endfor
-${epilogue.values(finish.compute)}
-${epilogue.define(finish)}
-% endif
-static inline void put(__global ${e.name}_t *p, ${T} sum, ${T} alpha, ${T} beta, int reads_y${declared(finish)})
-{
-    ${T} v = scaled(alpha, sum);
-    if (reads_y) v += scaled(beta, load_one(p));
-    ${e.name}_store(p, ${f"EPILOGUE(({e.value})v, row, col)" if finish else f"({e.value})v"});
-}
-</%def>
-
-## What `put` takes with `finish`: as parameters, and as arguments for output `row` of vector `col`.
-## And where a kernel begins to read the arrays.
-<%def name="declared(finish)">${f", long row, long col{capture(epilogue.typed, finish)}" if finish else ""}</%def>
-<%def name="at(finish, row, col)">${f", {row}, {col}{capture(epilogue.passed, finish)}" if finish else ""}</%def>
-<%def name="begin(finish)">\
-% for i in range(len(finish.extras) if finish else 0):
-    e${i} += e${i}_offset;
-% endfor
-</%def>
-
 ## loadV(p): V adjacent elements as C reals.
 <%def name="adjacent(e, r, V, aligned)">
 <% C = V * e.components %>
@@ -143,4 +108,3 @@ static inline ${vector(r, V * e.components)} gather${V}(__global const ${e.name}
 
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
-<%namespace name="scale" file="/common/scale.cl.mako"/>

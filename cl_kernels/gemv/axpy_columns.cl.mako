@@ -17,11 +17,12 @@
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="meeting" file="/group/meeting.cl.mako"/>
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
+<%namespace name="put" file="/gemv/_put.cl.mako"/>
 <%namespace name="part" file="/gemv/_part.cl.mako"/>
 <%namespace name="sums" file="/gemv/_column_sums.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 ${element.scalar(elem)}
-${gemv.scalars(elem, real, finish)}
+${put.define(elem, real, finish)}
 ${gemv.adjacent(elem, real, V, True)}
 % if split:
 ${meeting.define()}
@@ -55,7 +56,7 @@ ${part.bounds()}\
     a += a_offset + min(o, m - ${V})${"" if unit else " * a_out"};
     x += x_offset;
     y += y_offset;
-${gemv.begin(finish)}\
+${put.begin(finish)}\
 % for q in range(Q):
     ${T} s${q} = 0${f", t{q} = 0" if elem.complex else ""};
 % endfor
@@ -81,7 +82,7 @@ ${sums.across_groups()}\
     if (holds) {
 % for q in range(Q):
 % for v in range(V):
-        put(y + (o + ${v}) * y_step${gemv.module.column(q, "y_pitch")}, ${gemv.module.build(real, [gemv.module.lane(f"s{q}", v * P + p, C) for p in range(P)])}, alpha, beta, reads_y${gemv.at(finish, f"o + {v}", q)});
+        put(y + (o + ${v}) * y_step${gemv.module.column(q, "y_pitch")}, ${gemv.module.build(real, [gemv.module.lane(f"s{q}", v * P + p, C) for p in range(P)])}, alpha, beta, reads_y${put.at(finish, f"o + {v}", q)});
 % endfor
 % endfor
     }

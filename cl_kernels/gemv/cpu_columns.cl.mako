@@ -15,11 +15,13 @@
 ## of P reals.  conj: conjugate A.  unit: a_out == 1 (else V == U == 1).  y_unit: y_step == 1.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
+<%namespace name="put" file="/gemv/_put.cl.mako"/>
+<%namespace name="sums" file="/gemv/_cpu_column_sums.cl.mako"/>
 <%namespace name="outputs" file="/gemv/_cpu_outputs.cl.mako"/>
 <%namespace name="meeting" file="/group/meeting.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 ${element.scalar(elem)}
-${gemv.scalars(elem, real, finish)}
+${put.define(elem, real, finish)}
 % for W in widths:
 ${gemv.adjacent(elem, real, W, False)}
 % endfor
@@ -28,67 +30,14 @@ ${meeting.define()}
 % endif
 ${outputs.define(elem, real, C, y_unit, finish)}
 
-## Rows in turn, for that is the order of memory; several have sums of their own (p and q), for a
-## chain of additions to s would last longer.
-<%def name="add_rows(W, unroll, rows)">
-<%
-    T = vector(real, W * P)
-    sums = [("s", "p", ".x"), ("t", "q", ".y")] if elem.complex else [("s", "p", "")]
-%>
-% for k in range(rows):
-        const ${E} x${k} = load_one(x + (i + ${k}) * x_step);
-        __global const ${elem.name}_t *a${k} = a + (i + ${k}) * a_sum;
-% for u in range(unroll):
-        const ${T} v${k}_${u} = load${W}(a${k}${f" + {u * W}" if u else ""});
-% for s, p, part in sums:
-        ${f"{s}{u} +" if rows == 1 else f"{p}{u} +" if k else f"{T} {p}{u} "}= v${k}_${u} * x${k}${part};
-% endfor
-% endfor
-% endfor
-% if rows > 1:
-% for u in range(unroll):
-% for s, p, part in sums:
-        ${s}${u} += ${p}${u};
-% endfor
-% endfor
-% endif
-</%def>
-
-<%def name="panel(W, unroll)">
-<% T = vector(real, W * P) %>
-// s[0 .. ${W * unroll}) (and t) += the rows [i, last) of a, weighted by x.
-static inline void panel_${W}_${unroll}(__global const ${elem.name}_t *a, long a_sum,
-    __global const ${elem.name}_t *x, long x_step, long i, long last, ${real} *s, ${real} *t)
-{
-% for u in range(unroll):
-    ${T} s${u} = *(sums_${W} *)(s + ${u * W * P});
-% if elem.complex:
-    ${T} t${u} = *(sums_${W} *)(t + ${u * W * P});
-% endif
-% endfor
-    for (; i + ${R} <= last; i += ${R}) {
-${add_rows(W, unroll, R)}\
-    }
-    for (; i < last; ++i) {
-${add_rows(W, unroll, 1)}\
-    }
-% for u in range(unroll):
-    *(sums_${W} *)(s + ${u * W * P}) = s${u};
-% if elem.complex:
-    *(sums_${W} *)(t + ${u * W * P}) = t${u};
-% endif
-% endfor
-}
-</%def>
-
 % for W in widths:
 typedef ${vector(real, W * P)} sums_${W} __attribute__((aligned(${elem.itemsize // P})));
 % endfor
 % if U > 1:
-${panel(V, U)}
+${sums.panel(V, U)}
 % endif
 % for W in widths:
-${panel(W, 1)}
+${sums.panel(W, 1)}
 % endfor
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
@@ -111,7 +60,7 @@ void gemv_cpu_columns(${gemv.arguments(elem, real, split, finish=finish)}, const
     a += a_offset + first_out * a_out;
     x += x_offset;
     y += y_offset;
-${gemv.begin(finish)}\
+${put.begin(finish)}\
     for (long k = 0; k < width * ${P}; ++k) s[k] = ${"t[k] = 0" if elem.complex else "0"};
     for (long i = first; i < last; i += rows) {
         const long end = i + rows < last ? i + rows : last;
@@ -132,6 +81,6 @@ ${gemv.begin(finish)}\
     for (long k = 0; k < width * ${P}; ++k) own[k] = s[k];
     ${outputs.fold_parts(elem, real, "get_group_id(0) / parts", "first_out", "last_out", finish)}
 % else:
-    store_all(y + first_out * y_step, y_step, s, width, alpha, beta, reads_y${gemv.at(finish, "first_out", 0)});
+    store_all(y + first_out * y_step, y_step, s, width, alpha, beta, reads_y${put.at(finish, "first_out", 0)});
 % endif
 }

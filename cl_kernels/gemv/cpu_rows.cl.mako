@@ -18,12 +18,13 @@
 ## whole vectors a row has, where they are written out and those of x stay in registers; 0 for a loop.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
+<%namespace name="put" file="/gemv/_put.cl.mako"/>
 <%namespace name="outputs" file="/gemv/_cpu_outputs.cl.mako"/>
 <%namespace name="dots" file="/gemv/_cpu_row_sums.cl.mako"/>
 <%namespace name="meeting" file="/group/meeting.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 ${element.scalar(elem)}
-${gemv.scalars(elem, real, finish)}
+${put.define(elem, real, finish)}
 ${gemv.adjacent(elem, real, V, False)}
 % if not x_unit:
 ${gemv.gather(elem, real, V)}
@@ -70,7 +71,7 @@ void gemv_cpu_rows(${gemv.arguments(elem, real, split, finish=finish)}, const lo
     a += a_offset;
     x += x_offset;
     y += y_offset;
-${gemv.begin(finish)}\
+${put.begin(finish)}\
     long i = first_row;
 % for rows in ([R, 1] if R > 1 else [1]):
     for (; i + ${rows} <= last_row; i += ${rows}) {
@@ -85,7 +86,7 @@ ${gemv.begin(finish)}\
 % if split:
         for (int k = 0; k < ${rows * P}; ++k) own[i * ${P} + k] = sums[k];
 % else:
-        store_all(y + i * y_step, y_step, sums, ${rows}, alpha, beta, reads_y${gemv.at(finish, "i", 0)});
+        store_all(y + i * y_step, y_step, sums, ${rows}, alpha, beta, reads_y${put.at(finish, "i", 0)});
 % endif
     }
 % endfor

@@ -16,10 +16,11 @@
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="subgroup" file="/subgroup/subgroup.cl.mako"/>
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
+<%namespace name="put" file="/gemv/_put.cl.mako"/>
 <%namespace name="rows" file="/gemv/_rows.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 ${element.scalar(elem)}
-${gemv.scalars(elem, real, finish)}
+${put.define(elem, real, finish)}
 ${gemv.adjacent(elem, real, V, True)}
 % if not x_vector:
 ${gemv.gather(elem, real, V)}
@@ -41,7 +42,7 @@ void gemv_dot_rows(${gemv.arguments(elem, real, False, Q, finish)})
     a += a_offset;
     x += x_offset;
     y += y_offset;
-${gemv.begin(finish)}\
+${put.begin(finish)}\
     acc_t sums = sum_rows(a, a_out, a_sum, row, m, x, x_step, ${'x_pitch, ' if Q > 1 else ''}lane, 0, n${f', get_group_id(0) % {stagger.starts}u * {stagger.stride * L * V}L' if stagger else ''});
 % if L > 1:
     sums = acc_t_subgroup${L}(sums, SUBGROUP_SLOT(scratch));

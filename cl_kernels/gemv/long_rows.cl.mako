@@ -13,11 +13,12 @@
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="meeting" file="/group/meeting.cl.mako"/>
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
+<%namespace name="put" file="/gemv/_put.cl.mako"/>
 <%namespace name="part" file="/gemv/_part.cl.mako"/>
 <%namespace name="rows" file="/gemv/_rows.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 ${element.scalar(elem)}
-${gemv.scalars(elem, real, finish)}
+${put.define(elem, real, finish)}
 ${gemv.adjacent(elem, real, V, True)}
 % if not x_vector:
 ${gemv.gather(elem, real, V)}
@@ -41,7 +42,7 @@ ${part.bounds()}\
     a += a_offset;
     x += x_offset;
     y += y_offset;
-${gemv.begin(finish)}\
+${put.begin(finish)}\
     acc_t sums = sum_rows(a, a_out, a_sum, row, m, x, x_step, ${'x_pitch, ' if Q > 1 else ''}lid, first, last);
     sums = acc_t_group(sums, SUBGROUP_SLOT(scratch), LOCAL_ARRAY(wave));
 % if split:
