@@ -2,15 +2,15 @@
 ## host's side).  Offsets and strides count elements; any sign, zero too.
 ##
 ##   parameters("a", elem, rank)   , a, a_offset, a_row, a_col, a_batch0 ...
-##   batch_parameters(rank)        , batch0, batch1 ...         the extents of the batch axes
-##   locate(names, rank, index)    a += a_offset + sum of (index on axis N) * a_batchN, for each name
+##   batch_parameters(rank)        , batch0_size, batch1_size ...     the extents of the batch axes
+##   locate(names, rank, index)    a += a_offset + sum of (place on axis) * a_batchN, for each name
 ##   walk(names, rank, index)      the same without the offset
 ## rank: number of batch axes.  index: a C expression, the product's number in the batch.
 <%def name="parameters(name, elem, rank, access='const ')">\
 , __global ${access}${elem.name}_t *restrict ${name}, long ${name}_offset, long ${name}_row, long ${name}_col${''.join(f', long {name}_batch{d}' for d in range(rank))}\
 </%def>
 
-<%def name="batch_parameters(rank)">${''.join(f', long batch{d}' for d in range(rank))}</%def>
+<%def name="batch_parameters(rank)">${''.join(f', long batch{d}_size' for d in range(rank))}</%def>
 
 <%def name="locate(names, rank, index)">
 % for name in names:
@@ -21,15 +21,14 @@ ${walk(names, rank, index)}
 
 <%def name="walk(names, rank, index)">
 % if rank:
-    long batch_rest = ${index};
-% for d in reversed(range(rank)):
     {
-        const long at = batch_rest % batch${d};
+        const long batch_item = ${index};
+% for d, digit in enumerate(axes.digits("batch", rank, "batch_item")):
+        const long batch_at${d} = ${digit};
+% endfor
 % for name in names:
-        ${name} += at * ${name}_batch${d};
+        ${name} += ${axes.offset("batch", name, [f"batch_at{d}" for d in range(rank)])};
 % endfor
-        batch_rest /= batch${d};
     }
-% endfor
 % endif
 </%def>

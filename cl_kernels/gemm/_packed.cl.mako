@@ -1,6 +1,6 @@
 ## What the CPU's gemm kernels share: elements, packing of both operands, the register tile.
 <%namespace name="element" file="/common/element.cl.mako"/>
-<%namespace name="epilogue" file="/gemm/_epilogue.cl.mako"/>
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="pack" file="/gemm/_pack.cl.mako"/>
 <%namespace name="tile" file="/gemm/_packed_tile.cl.mako"/>
 <%def name="functions(problem, policy, form)">
@@ -14,6 +14,7 @@ ${element.vector_load(e, width, False)}
 % endfor
 ${epilogue.arithmetic(problem.compute)}
 ${epilogue.define(problem)}
+${epilogue.result(problem)}
 ${pack.vectors(problem.compute)}
 ${pack.define("pack_a", problem.a, problem.compute, policy.item_m, form.mode_a)}
 ${pack.define("pack_b", problem.b, problem.compute, policy.item_n, form.mode_b)}

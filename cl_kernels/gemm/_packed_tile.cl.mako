@@ -13,9 +13,10 @@
 ##   sum      accumulators of earlier steps: `parts` blocks of TILE values, part_stride apart, are
 ##            added; unless `finish`, the sums go to the first one.
 ##   finish   store rows [0, rows) and columns [skip, cols) at place (row, col) of C.
-## form: portable_gpu.ops.gemm.packed.Form.  An operand that is not packed is read in place: a with two
-## strides (rows beyond the edge repeat the last), b with unit stride along columns.  With form.swapped,
-## C is the caller's C transposed.
+## form: portable_gpu.ops.gemm.packed.Form.  An operand that is not packed is read where it lies: a
+## with two strides (rows beyond the edge repeat the last), b with unit stride along columns.
+<%namespace name="output" file="/gemm/_packed_output.cl.mako"/>
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%def name="define(problem, policy, form)"><%
     compute, c = problem.compute, problem.c.elem
     V, MR, NR = policy.vector, policy.item_m, policy.item_n
@@ -23,8 +24,6 @@
     names = ("re", "im")[:C]
     vec = f"{compute.real}{V}"
     accumulators = [f"c{i}_{j}_{x}" for i in range(MR) for x in names for j in range(NV)]
-    plain = c == compute and not c.complex and not problem.epilogue
-    extras = list(enumerate(problem.extras))
     lane = compute.itemsize  # bytes of one lane of one step, re and im
 %>
 #define TILE ${MR * NR * C}
@@ -33,7 +32,7 @@ static inline void tile(
     __global const real_t *a, long a_row, long a_step, __global const real_t *b, long b_step,
     int steps, int parts, __global real_t *sum, long part_stride, int finish,
     long row, long col, int rows, int skip, int cols,
-    __global ${c.name}_t *c, long c_row, long c_col, value_t alpha, value_t beta${''.join(f', __global const {x.elem.name}_t *e{i}, long e{i}_row, long e{i}_col' for i, x in extras)})
+    __global ${c.name}_t *c, long c_row, long c_col, value_t alpha, value_t beta${epilogue.typed(problem)})
 {
 % for i in range(MR):
     ${vec} ${', '.join(f'c{i}_{j}_{x} = 0' for x in names for j in range(NV))};
@@ -88,37 +87,7 @@ static inline void tile(
 % endfor
         return;
     }
-    c += row * c_row + col * c_col;
-% if plain:
-    if (rows == ${MR} && skip == 0 && cols == ${NR} && c_col == 1) {
-% for i in range(MR):
-% for j in range(NV):
-        VEC(c + ${i} * c_row + ${j * V}) = alpha * c${i}_${j}_re${f" + beta * VEC(c + {i} * c_row + {j * V})" if problem.reads_c else ""};
-% endfor
-% endfor
-        return;
-    }
-% endif
-    real_t edge[TILE];
-% for n, name in enumerate(accumulators):
-    *(lanes${V}_u *)(edge + ${n * V}) = ${name};
-% endfor
-    for (int i = 0; i < rows; i++) {
-        const real_t *at = edge + i * ${NR * C};
-        __global ${c.name}_t *to = c + i * c_row;
-        int j = skip;
-% if plain:
-        for (; skip == 0 && c_col == 1 && j + ${V} <= cols; j += ${V})
-            VEC(to + j) = alpha * *(const lanes${V}_u *)(at + j)${f" + beta * VEC(to + j)" if problem.reads_c else ""};
-% endif
-        for (; j < cols; j++) {
-            value_t v = scaled(alpha, ${f"(value_t)(at[j], at[{NR} + j])" if compute.complex else "at[j]"});
-% if problem.reads_c:
-            v += scaled(beta, ${c.name}_load(to + j * c_col));
-% endif
-            ${c.name}_store(to + j * c_col, EPILOGUE(v, ${"col + j, row + i" if form.swapped else "row + i, col + j"}));
-        }
-    }
+${output.store(problem, policy, accumulators)}\
 }
 </%def>
 

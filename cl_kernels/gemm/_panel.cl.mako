@@ -12,9 +12,9 @@
 ## With `pairs` a word of local memory holds steps 2k and 2k + 1 of a row.  A vector along k contains
 ## whole pairs; across k, two vectors (`pieces`), one step apart, are combined into words.
 <%namespace name="element" file="/common/element.cl.mako"/>
-<%namespace name="epilogue" file="/gemm/_epilogue.cl.mako"/>
-## NAME_raw: the type of one load, as in memory.  NAME_value(raw): the same in value_t.  The conversion
-## comes at the store to local memory, so that nothing waits for a load before the multiplications.
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
+## NAME_raw: what one load brings, as it lies in memory.  NAME_value(raw): the same in value_t,
+## on its way to local memory, so that nothing waits for a load before the multiplications.
 <%def name="define(panel, compute)">
 <% n, e, w = panel.name, panel.elem, panel.width %>
 typedef ${panel.raw_type} ${n}_raw;

@@ -2,7 +2,7 @@
 
 ## RESULT(acc, row, col) is the new value of C at (row, col), STORE(p, v) puts it in memory.
 <%def name="results(problem)">
-<%namespace name="epilogue" file="/gemm/_epilogue.cl.mako"/>
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 ${epilogue.define(problem)}
 ${epilogue.result(problem)}
 #define STORE(p, v) ${problem.c.elem.name}_store(p, v)

@@ -2,11 +2,11 @@
 ## and top + apart: sum 4j + 2h + e belongs to row top + 64r + apart * h and column left + 8j + e.  So the
 ## four lanes of a quad hold 8 adjacent elements, two each.
 ##
-## registers  whether A came from registers; then apart is 1, not 8, and the next quad's rows are two
-##            further on, not one (see _wgmma_registers)
-## width   "": two at a time by STORE_PAIR (see _units); "fours" or "octets": 16 bytes at a time, in
-##         lines of 128 bytes, after the lanes of a quad, and then two quads, have exchanged values
-<%namespace name="lanes" file="/gemm/_lanes.cl.mako"/>
+## registers  whether A came from registers: apart is 1, not 8, and the next quad's rows are two further
+##            on, not one (see _wgmma_registers)
+## width   "": two at a time by STORE_PAIR (see _units); "fours" or "octets": 16 bytes at a time, lines
+##         of 128 bytes, after the lanes of a quad have exchanged what they hold, and then two quads
+<%namespace name="warps" file="/gemm/_warp_exchange.cl.mako"/>
 <%def name="store(policy, sums, width, type, registers, pair)">
 ${columns(policy, sums, type) if pair == "columns" else rows(policy, sums, width, type, registers)}
 </%def>
@@ -95,10 +95,10 @@ return ", ".join(f"RESULT({sums}{r}_{4 * j + 2 * h + e}, row, left + {8 * j + e}
                     share_pieces(&x, &y, upper, 4);
 </%def>
 
-## The functions of _lanes, and two more.  quad_transpose(w, lane): a lane's component i goes to the i-th
-## lane of its quad.  pair_transpose(v, lane): a lane's half i goes to the i-th lane of its pair.
+## See _warp_exchange; and quad_transpose(w, lane): a lane's component i goes to the i-th lane of its quad;
+## pair_transpose(v, lane): a lane's half i goes to the i-th lane of its pair.
 <%def name="exchange()">
-${lanes.exchange()}
+${warps.define()}
 static inline uint4 quad_transpose(uint4 w, int lane)
 {
     const bool odd = lane & 1, high = lane & 2;

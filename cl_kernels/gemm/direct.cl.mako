@@ -5,7 +5,7 @@
 ##   work-item i   ->   product i / (m n), row i % (m n) / n, column i % n
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
-<%namespace name="epilogue" file="/gemm/_epilogue.cl.mako"/>
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%

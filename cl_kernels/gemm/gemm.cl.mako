@@ -22,7 +22,7 @@
 ## store    width of C's vector stores (1: element by element, guarded)
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
-<%namespace name="epilogue" file="/gemm/_epilogue.cl.mako"/>
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="mainloop" file="/gemm/_mainloop.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="output" file="/gemm/_output.cl.mako"/>

@@ -14,11 +14,12 @@
 ## instruction  MatrixInstruction: its operands, and which lane holds which elements
 ## split, tail, types: as in wgmma
 <%namespace name="element" file="/common/element.cl.mako"/>
-<%namespace name="epilogue" file="/gemm/_epilogue.cl.mako"/>
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="split_k" file="/gemm/_split_k.cl.mako"/>
 <%namespace name="units" file="/gemm/_units.cl.mako"/>
 <%namespace name="chunks" file="/gemm/_chunks.cl.mako"/>
+<%namespace name="steps" file="/gemm/_mfma_steps.cl.mako"/>
 <%namespace name="mfma" file="/gemm/_mfma.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
@@ -26,7 +27,6 @@ rank = len(problem.batch)
 depth, side = a.depth, instruction.side
 squares = [(i, j) for i in range(policy.wave_m // side) for j in range(policy.wave_n // side)]
 outputs = ["c"] + [f"e{i}" for i in range(len(problem.extras))]
-start_a, start_b = (f"buffer * {8 * x.extent}" if policy.buffers == 2 else "0" for x in (a, b))
 %>
 % for e in problem.elements:
 ${element.scalar(e)}
@@ -60,20 +60,20 @@ ${chunks.place(a, "first_row", "m")}
 ${chunks.place(b, "first_col", "n")}
             sums_t ${", ".join(f"d{i}_{j} = 0" for i, j in squares)};
             int buffer = 0;
-            ${load("0")}
-            ${store()}
+            ${steps.load("0")}
+            ${steps.store()}
             barrier(CLK_LOCAL_MEM_FENCE);
             for (int step = 0; step < steps; ++step) {
                 const bool more = step + 1 < steps;
                 if (more) {
-                    ${load("step + 1")}
+                    ${steps.load("step + 1")}
                 }
 % if not target.forced:
                 #pragma unroll
 % endif
                 for (int pass = 0; pass < ${8 // instruction.slices}; ++pass) {
                     const int chunk = ${instruction.slices} * pass + slice;
-                    ${multiply()}
+                    ${steps.multiply()}
                 }
 % if policy.buffers == 2:
                 buffer ^= 1;
@@ -81,7 +81,7 @@ ${chunks.place(b, "first_col", "n")}
                 barrier(CLK_LOCAL_MEM_FENCE);
 % endif
                 if (more) {
-                    ${store()}
+                    ${steps.store()}
                 }
                 barrier(CLK_LOCAL_MEM_FENCE);
             }
@@ -102,36 +102,3 @@ ${chunks.place(b, "first_col", "n")}
 % endfor
         }
 }
-
-<%def name="load(step)">
-% if tail:
-            if (${step} == steps - 1 && tail < ${depth}) {
-                ${chunks.load(a, tail=True)}
-                ${chunks.load(b, tail=True)}
-            } else
-% endif
-            {
-                ${chunks.load(a)}
-                ${chunks.load(b)}
-            }
-</%def>
-
-<%def name="store()">
-                ${chunks.store(a, start_a)}
-                ${chunks.store(b, start_b)}
-</%def>
-
-## All products of the chunks that the lanes of a wavefront read.
-<%def name="multiply()">
-% for i in range(policy.wave_m // side):
-                    const uint4 a${i} = a_local[${start_a} + CHUNK(${a.extent}, rows_at + ${i * side} + lane, chunk)];
-% endfor
-% for j in range(policy.wave_n // side):
-                    const uint4 b${j} = b_local[${start_b} + CHUNK(${b.extent}, cols_at + ${j * side} + lane, chunk)];
-% endfor
-% for first in range(0, 4, instruction.words):
-% for i, j in squares:
-                    MFMA(d${i}_${j}, a${i}.${mfma.words(instruction, first)}, b${j}.${mfma.words(instruction, first)});
-% endfor
-% endfor
-</%def>

@@ -15,12 +15,13 @@
 ## a, b    Lines: how an operand comes to local memory
 ## split, tail, pair, wide, types: as in wgmma; every part of k has at least one step
 <%namespace name="element" file="/common/element.cl.mako"/>
-<%namespace name="epilogue" file="/gemm/_epilogue.cl.mako"/>
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="split_k" file="/gemm/_split_k.cl.mako"/>
 <%namespace name="units" file="/gemm/_units.cl.mako"/>
-<%namespace name="lanes" file="/gemm/_lanes.cl.mako"/>
+<%namespace name="warps" file="/gemm/_warp_exchange.cl.mako"/>
 <%namespace name="lines" file="/gemm/_lines.cl.mako"/>
+<%namespace name="staged" file="/gemm/_mma_stages.cl.mako"/>
 <%namespace name="mma" file="/gemm/_mma.cl.mako"/>
 <%namespace name="output" file="/gemm/_mma_output.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
@@ -40,7 +41,7 @@ ${units.barriers()}
 ${mma.instructions(target.matrix_units == 'wgmma')}
 ${lines.define()}
 % if wide:
-${lanes.exchange()}
+${warps.define()}
 % endif
 
 % if split:
@@ -80,21 +81,21 @@ ${lines.place(b, "first_col", "n")}
             double ${", ".join(f"d{i}_{j}_{r} = 0" for j in range(2 * policy.pairs) for r in range(4))};
 % endfor
             for (int step = ${-reach}; step < 0; ++step) {
-                ${copy_ahead()}
+                ${staged.copy_ahead()}
             }
             const __local char *a_at, *b_at;
 % for name in ("a0", "a1", *(f"b{j}" for j in range(policy.pairs))):
 ${mma.declare(name)}
 % endfor
-            ${reach_stage()}
+            ${staged.reach_stage()}
 ${mma.refill(a, forms["a"], "a0", 0)}
 % for j in range(policy.pairs):
 ${mma.refill(b, forms["b"], f"b{j}", 16 * j)}
 % endfor
             for (int step = 0; step < steps; ++step) {
-                ${copy_ahead()}
+                ${staged.copy_ahead()}
                 const int used = stage;
-                ${mma.step(policy, a, b, capture(next_stage))}
+                ${mma.step(policy, a, b, capture(staged.next_stage))}
                 if (lane == 0) barrier_arrive(empty_base + 8 * used);
             }
 % if split:
@@ -104,37 +105,3 @@ ${mma.refill(b, forms["b"], f"b{j}", 16 * j)}
 ${output.store(policy, pair, wide, types["c"])}
         }
 }
-
-## Start the copies of the step `reach` steps after this one.
-<%def name="copy_ahead()">
-                if (step + ${stages - 2} < steps) {
-                    barrier_wait(empty_base + 8 * ahead, ahead_phase);
-                    const uint to_a = a_base + ahead * ${a.bytes} + place_a, to_b = b_base + ahead * ${b.bytes} + place_b;
-% if tail:
-                    if (step + ${stages - 1} == steps && tail < ${a.depth}) {
-                        ${lines.copy_tail(a, "to_a", "a_advance")}
-                        ${lines.copy_tail(b, "to_b", "b_advance")}
-                    } else
-% endif
-                    {
-                        ${lines.copy(a, "to_a", "a_advance")}
-                        ${lines.copy(b, "to_b", "b_advance")}
-                    }
-                    COPIES_ARRIVE(full_base + 8 * ahead);
-                    if (++ahead == ${stages}) { ahead = 0; ahead_phase ^= 1; }
-                }
-</%def>
-
-## Point a_at and b_at to the step that has arrived.
-<%def name="reach_stage()">
-                barrier_wait(full_base + 8 * stage, phase);
-                a_at = (const __local char *)a_local + stage * ${a.bytes} + 128 * rows_at;
-                b_at = (const __local char *)b_local + stage * ${b.bytes} + 128 * cols_at;
-</%def>
-
-<%def name="next_stage()">
-                if (++stage == ${stages}) { stage = 0; phase ^= 1; }
-                if (step + 1 < steps) {
-                    ${reach_stage()}
-                }
-</%def>

@@ -15,14 +15,13 @@
 ## Packed: panel p of share s of product t starts at ((t * splits + s) * panels + p) * share * W.
 ## Unfinished sums go to `partial`, one TILE per (share, product, tile).
 ## once_a, once_b: the operand is the same for every product, and packed once.
-<%namespace name="epilogue" file="/gemm/_epilogue.cl.mako"/>
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="packed" file="/gemm/_packed.cl.mako"/>
 <%
     compute, rank = problem.compute, len(problem.batch)
     MR, NR, C = policy.item_m, policy.item_n, problem.compute.components
     names = ["a", "b", "c", *(f"e{i}" for i in range(len(problem.extras)))]
-    extras = "".join(f", e{i}, e{i}_row, e{i}_col" for i in range(len(problem.extras)))
 %>
 ${packed.functions(problem, policy, form)}
 // Work-items for A come first, then those for B.
@@ -84,6 +83,6 @@ void tiles(__global const real_t *restrict packed_a, __global const real_t *rest
             tile(pa + (long)done * ${MR * C if form.a_packed else "a_col"}, a_row, a_col, pb, b_row, LEAST(visit, steps - done),
                  done ? 1 : parts, partial + (((part * products + item) * panels_a + p) * panels_b + q) * TILE,
                  products * panels_a * panels_b * TILE, finish && done + visit >= steps, row + p * ${MR},
-                 col + from, rows, skip, LEAST((long)${NR}, n - from), c, c_row, c_col, alpha, beta${extras});
+                 col + from, rows, skip, LEAST((long)${NR}, n - from), c, c_row, c_col, alpha, beta${epilogue.passed(problem)});
         }
 }

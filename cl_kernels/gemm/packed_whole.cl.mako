@@ -1,9 +1,9 @@
 ## gemm of small products on a CPU: a work-item packs and multiplies `run` whole products of a
 ## batch, one after the other, in its own part of scratch (see packed for the layout).
-## once_b: B is the same for every product, and packed once.  An operand without form.a_packed or
-## form.b_packed is read in place.  Between the tiles of a product `lines_a` and `lines_b` cache lines of
-## the next product's operands are prefetched.
-<%namespace name="epilogue" file="/gemm/_epilogue.cl.mako"/>
+## once_b: B is the same for every product, and packed once.  Operands that form.a_packed and
+## form.b_packed leave out are read where they lie.  Between the tiles of a product `lines_a` and
+## `lines_b` cache lines of the next one's operands are called for.
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="packed" file="/gemm/_packed.cl.mako"/>
 <%
@@ -11,7 +11,6 @@
     MR, NR, C = policy.item_m, policy.item_n, problem.compute.components
     names = {"a": problem.a, "b": problem.b, "c": problem.c}
     names.update((f"e{i}", extra) for i, extra in enumerate(problem.extras))
-    extras = "".join(f", e{i}, e{i}_row, e{i}_col" for i in range(len(problem.extras)))
 %>
 ${packed.functions(problem, policy, form)}
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
@@ -65,7 +64,7 @@ void whole(__global real_t *scratch, long m, long n, int steps, long products, l
 % endif
                 tile(pa, a_row, a_col, pb, b_row, steps, 0, scratch, 0, 1, p * ${MR}, q * ${NR} - skip,
                      LEAST((long)${MR}, m - p * ${MR}), skip, LEAST((long)${NR}, n - (q * ${NR} - skip)),
-                     c, c_row, c_col, alpha, beta${extras});
+                     c, c_row, c_col, alpha, beta${epilogue.passed(problem)});
             }
         }
     }

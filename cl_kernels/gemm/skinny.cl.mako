@@ -1,5 +1,5 @@
-## C = alpha * A @ B + beta * C with few columns, by matrix instructions of warps that read A in place
-## from global memory: y[o, q] = sum over k of w[o, k] * x[k, q].
+## C = epilogue(alpha * A @ B + beta * C) with few columns, by matrix instructions of warps that read A from
+## global memory as it lies: y[o, q] = sum over k of w[o, k] * x[k, q].
 ##
 ##   across (k runs across the lines of w)      along (k runs along them)
 ##
@@ -15,10 +15,11 @@
 ##
 ## policy  SkinnyPolicy       elem, out   elements of w and x, and of y         Q  vectors (columns)
 ## across  as above           x_wide      whether x is read in vectors along k         blocks  of 16 rows
+## finish  what follows on each element (see gemv/_put), or None
 <%namespace name="element" file="/common/element.cl.mako"/>
-<%namespace name="accumulator" file="/group/accumulator.cl.mako"/>
-<%namespace name="group" file="/group/group.cl.mako"/>
-<%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
+<%namespace name="meeting" file="/group/meeting.cl.mako"/>
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
+<%namespace name="put" file="/gemv/_put.cl.mako"/>
 <%namespace name="part" file="/gemv/_part.cl.mako"/>
 <%namespace name="fragments" file="/gemm/_skinny_fragments.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
@@ -28,10 +29,9 @@ deep, lane_k = fragments.module.depth(across)
 size = 32 * len(fragments.module.sums(blocks, Q))  # of a warp
 %>
 ${element.scalar(out)}
-${gemv.scalars(out, "float")}
+${put.define(out, "float", finish)}
 % if split:
-${accumulator.define(word)}
-${group.fold_across_groups(word)}
+${meeting.define()}
 % endif
 ${fragments.define()}
 __kernel __attribute__((reqd_work_group_size(${G}, 1, 1)))
@@ -39,7 +39,7 @@ void gemm_skinny(
     __global const ushort *restrict w, const long w_offset, const long w_pitch,
     __global const ushort *restrict x, const long x_offset, const long x_step, const long x_pitch,
     __global ${out.name}_t *restrict y, const long y_offset, const long y_step, const long y_pitch,
-    const long m, const long n, const float alpha, const float beta, const int reads_y\
+    const long m, const long n, const float alpha, const float beta, const int reads_y${epilogue.parameters(finish) if finish else ""}\
 % if split:
 , const uint parts, const long part_size, __global uint *partial, volatile __global uint *counters\
 % endif
@@ -47,6 +47,7 @@ void gemm_skinny(
 {
     __local float sums[${W * size}];
     const uint lid = get_local_id(0), warp = lid / 32, lane = lid % 32, g = lane / 4, q = lane % 4;
+${put.begin(finish)}\
 ${part.bounds()}\
     const long top = (long)block * ${tile};
 ${fragments.place()}\
@@ -66,9 +67,9 @@ ${fragments.leave_sums()}\
 % endfor
         if (o < m) {
 % if split:
-            word_publish(words + ((part * ${Q}l + v) * m + o), (word){sum});
+            ${meeting.publish("float", f"words + ((part * {Q}l + v) * m + o)", "sum")}
 % else:
-            put(y + y_offset + o * y_step + v * y_pitch, sum, alpha, beta, reads_y);
+            put(y + y_offset + o * y_step + v * y_pitch, sum, alpha, beta, reads_y${put.at(finish, "o", "v")});
 % endif
         }
     }
@@ -98,13 +99,13 @@ ${fragments.multiply(0)}\
 
 ## The last group of a block to finish adds the parts in order; the others return.
 <%def name="across_groups()">\
-${part.meet()}\
+${meeting.arrive("counters + block", "parts", "lid == 0")}\
     if (!is_last) return;
     for (uint e = lid; e < ${Q * tile}u; e += ${G}u) {
         const long o = top + e % ${tile}u, v = e / ${tile}u;
         if (o >= m) continue;
         float sum = 0;
-        for (uint p = 0; p < parts; ++p) sum += word_collect(words + ((p * ${Q}l + v) * m + o)).re;
-        put(y + y_offset + o * y_step + v * y_pitch, sum, alpha, beta, reads_y);
+        for (uint p = 0; p < parts; ++p) sum += ${meeting.collect("float", f"words + ((p * {Q}l + v) * m + o)")};
+        put(y + y_offset + o * y_step + v * y_pitch, sum, alpha, beta, reads_y${put.at(finish, "o", "v")});
     }
 </%def>

@@ -19,7 +19,7 @@
 ## tail    whether k (of some split) is no multiple of a step      pair, wide  store two elements, or 16 bytes, at once
 ## registers  whether A goes through registers (see _wgmma_registers)
 <%namespace name="element" file="/common/element.cl.mako"/>
-<%namespace name="epilogue" file="/gemm/_epilogue.cl.mako"/>
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="split_k" file="/gemm/_split_k.cl.mako"/>
 <%namespace name="units" file="/gemm/_units.cl.mako"/>
@@ -27,13 +27,13 @@
 <%namespace name="boxes" file="/gemm/_boxes.cl.mako"/>
 <%namespace name="output" file="/gemm/_wgmma_output.cl.mako"/>
 <%namespace name="producer" file="/gemm/_wgmma_producer.cl.mako"/>
+<%namespace name="steps" file="/gemm/_wgmma_steps.cl.mako"/>
 <%namespace name="wgmma" file="/gemm/_wgmma.cl.mako"/>
 <%namespace name="held" file="/gemm/_wgmma_registers.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
 rank = len(problem.batch)
 stages, depth = policy.stages, a.depth
-start = (*sum(products, ())[0], 0)
 totals = "s" if flush else "d"
 sums = [f"{r}_{i}" for r in range(policy.blocks) for i in range(policy.tile_n // 2)]
 outputs = ["c"] + [f"e{i}" for i in range(len(problem.extras))]
@@ -91,52 +91,19 @@ ${units.loop(policy, outputs, types, problem, depth, split)}
 % endif
             for (int first = 0; first < steps; first += ${flush or "steps"}) {
                 for (int step = first; step < ${f"min(first + {flush}, steps)" if flush else "steps"}; ++step) {
-                    ${held.multiply(release) if registers else multiply()}
+                    ${held.multiply(steps.release) if registers else steps.multiply()}
                 }
                 ${wgmma.drain(policy)}
 % if flush:
                 ${"; ".join(f"s{i} += d{i}" for i in sums)};
 % endif
             }
-            ${release()}
+            ${steps.release()}
 % if split:
             ${split_k.meet(Sums([totals + i for i in sums], "float"), "t", 128 * policy.consumers, "product * (tiles_m * tiles_n) + tile", "part", "splits",
-                           f'asm volatile("bar.sync 1, {128 * policy.consumers};" ::: "memory")')}
+                           wait=f'asm volatile("bar.sync 1, {128 * policy.consumers};" ::: "memory")')}
 % endif
 ${output.store(policy, totals, wide and ("octets" if problem.c.elem.itemsize == 2 else "fours"), types["c"], registers, pair)}
         }
     }
 }
-
-## One step: multiply the stage that has arrived, and free the stage of the step before.
-<%def name="multiply()">
-                    const ulong at_a = DESCRIPTOR(a_base + stage * ${a.bytes} + above * 8192), at_b = DESCRIPTOR(b_base + stage * ${b.bytes});
-% for part, pairs in enumerate(products):
-                    barrier_wait(full_base + 8 * (stage + ${part}), phase);
-% if not policy.bulk:
-                    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-% endif
-                    WGMMA_FENCE();
-% for x, y in pairs:
-% for i in range(4):
-% for r in range(policy.blocks):
-                    WGMMA${r}(at_a + ${x * a.bytes // 16 + 512 * r} + ${i} * A_STEP, at_b + ${y * b.bytes // 16} + ${i} * B_STEP, ${"step - first" if (x, y, i) == start else "1"});
-% endfor
-% endfor
-% endfor
-                    WGMMA_COMMIT();
-% if part == 0:
-                    WGMMA_WAIT(1);
-                    if (step) { ${release()} }
-% endif
-% endfor
-                    used = stage;
-                    stage += ${parts};
-                    if (stage == ${stages}) { stage = 0; phase ^= 1; }
-</%def>
-
-<%def name="release()">
-% for part in range(parts):
-                    if (lane == 0) barrier_arrive(empty_base + 8 * (used + ${part}));
-% endfor
-</%def>

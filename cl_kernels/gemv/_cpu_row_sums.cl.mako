@@ -4,7 +4,7 @@
 ##
 ## The tail is the last V columns; those that were summed before are set to 0.
 ##
-## elem, C, P, T, conj, unit, x_unit, Q: as in cpu_rows.
+## elem, C, P, T, conj, unit, x_unit, whole: as in cpu_rows.
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
 
 <%def name="lane_sums(rows, unroll)">
@@ -37,14 +37,14 @@ ${gemv.signed(elem, real, C, conj, f"s{k}_0", f"t{k}_0")}\
 }
 </%def>
 
-## The whole vectors of each row from column j on; with Q, all Q whole vectors of a row.
+## From column j on; with whole, all of them.
 <%def name="whole_vectors(rows, unroll)">\
-% if Q:
+% if whole:
     if (j < last) {
-% for q in range(Q):
+% for q in range(whole):
 ${add_vectors(rows, str(q * V), 0)}\
 % endfor
-        j = ${Q * V};
+        j = ${whole * V};
     }
 % else:
     for (; j + ${V * unroll} <= last; j += ${V * unroll}) {
@@ -53,7 +53,7 @@ ${add_vectors(rows, f"j + {u * V}", u)}\
 % endfor
     }
 % endif
-% if unroll > 1 and not Q:
+% if unroll > 1 and not whole:
     for (; j + ${V} <= last; j += ${V}) {
 ${add_vectors(rows, "j", 0)}\
     }

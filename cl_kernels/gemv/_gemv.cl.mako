@@ -1,4 +1,4 @@
-## What the gemv kernels share: arguments, loads, products, and the store of y.
+## What the gemv kernels share: arguments, loads and products (see _put for the store of y).
 ##
 ##   y[i] = alpha * sum_j op(A)[i, j] * x[j] + beta * y[i]        i < m (outputs), j < n (summed)
 ##   op(A)[i, j] is a[a_offset + i * a_out + j * a_sum]; x_step and y_step likewise.
@@ -46,42 +46,18 @@ def signs(rtype, C):
     return build(rtype, ["1", "-1"] * (C // 2))
 %>
 
-<%def name="arguments(e, r, split=False, Q=1)">
+<%def name="arguments(e, r, split=False, Q=1, finish=None)">
     __global const ${e.name}_t *restrict a, const long a_offset, const long a_out, const long a_sum,
     __global const ${e.name}_t *restrict x, const long x_offset, const long x_step,
     __global ${e.name}_t *restrict y, const long y_offset, const long y_step,
     const long m, const long n, const ${vector(r, e.components)} alpha,
-    const ${vector(r, e.components)} beta, const int reads_y${"," if split or Q > 1 else ""}
+    const ${vector(r, e.components)} beta, const int reads_y${epilogue.parameters(finish) if finish else ""}${"," if split or Q > 1 else ""}
 % if Q > 1:
     const long x_pitch, const long y_pitch${"," if split else ""}
 % endif
 % if split:
     const uint parts, const long part_size, __global uint *partial, volatile __global uint *counters
 % endif
-</%def>
-
-## load_one(p): one element.  put(p, sum, ...): scale a sum and store it as an element of y.
-<%def name="scalars(e, r)">
-<% T = vector(r, e.components) %>
-static inline ${T} load_one(__global const ${e.name}_t *p)
-{
-    return (${T})${e.name}_load(p);
-}
-static inline ${T} scaled(${T} v, ${T} factor)
-{
-% if e.complex:
-    if (factor.x == 1 && factor.y == 0) return v;  // keeps infinities from turning into NaN
-    return (${T})(factor.x * v.x - factor.y * v.y, factor.x * v.y + factor.y * v.x);
-% else:
-    return factor * v;
-% endif
-}
-static inline void put(__global ${e.name}_t *p, ${T} sum, ${T} alpha, ${T} beta, int reads_y)
-{
-    ${T} v = scaled(sum, alpha);
-    if (reads_y) v += scaled(load_one(p), beta);
-    ${e.name}_store(p, (${e.value})v);
-}
 </%def>
 
 ## loadV(p): V adjacent elements as C reals.
@@ -131,3 +107,4 @@ static inline ${vector(r, V * e.components)} gather${V}(__global const ${e.name}
 </%def>
 
 <%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>

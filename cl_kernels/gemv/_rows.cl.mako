@@ -1,5 +1,6 @@
 ## What dot_rows and long_rows share: L work-items sum R rows of a times x.
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
+<%namespace name="put" file="/gemv/_put.cl.mako"/>
 
 ## The accumulator of R rows and Q vectors as lanes exchange it: fields re0_0 (im0_0) re0_1 ...
 ##
@@ -72,10 +73,10 @@ ${gemv.signed(elem, real, C, conj, f"s{i}", f"t{i}")}\
 </%def>
 
 ## Store the sums that this work-item holds.
-<%def name="put_rows(elem, real, R, Q)">
+<%def name="put_rows(elem, real, R, Q, finish)">
 % for k in range(R):
 % for q in range(Q):
-        if (row + ${k} < m) put(y + (row + ${k}) * y_step${gemv.module.column(q, "y_pitch")}, ${f"({real}2)(sums.re{k}_{q}, sums.im{k}_{q})" if elem.complex else f"sums.re{k}_{q}"}, alpha, beta, reads_y);
+        if (row + ${k} < m) put(y + (row + ${k}) * y_step${gemv.module.column(q, "y_pitch")}, ${f"({real}2)(sums.re{k}_{q}, sums.im{k}_{q})" if elem.complex else f"sums.re{k}_{q}"}, alpha, beta, reads_y${put.at(finish, f"row + {k}", q)});
 % endfor
 % endfor
 </%def>

@@ -11,27 +11,27 @@
 ## results.
 ##
 ## G, W, V, U: as above (loads aligned, for V > 1; V divides m).  Q: vectors.  elem, real: element,
-## and the real type of the sums.  P: reals of an element.  C = V * P; T, S: types of C and of P
-## reals.  conj: conjugate A.  unit: a_out == 1 (else V == 1).  word: Accumulator of one real.
+## and the real type of the sums.  P: reals of an element.  C = V * P; T, E: types of C and of P
+## reals.  conj: conjugate A.  unit: a_out == 1 (else V == 1).
 <%namespace name="element" file="/common/element.cl.mako"/>
-<%namespace name="accumulator" file="/group/accumulator.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>
+<%namespace name="meeting" file="/group/meeting.cl.mako"/>
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
+<%namespace name="put" file="/gemv/_put.cl.mako"/>
 <%namespace name="part" file="/gemv/_part.cl.mako"/>
 <%namespace name="sums" file="/gemv/_column_sums.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 ${element.scalar(elem)}
-${gemv.scalars(elem, real)}
+${put.define(elem, real, finish)}
 ${gemv.adjacent(elem, real, V, True)}
 % if split:
-${accumulator.define(word)}
-${group.fold_across_groups(word)}
+${meeting.define()}
 % endif
 ${sums.define()}
 <%def name="load_row(u, at)">
         const ${T} v${u} = load${V}(a + (${at}) * a_sum);
 % for q in range(Q):
-        const ${S} x${u}_${q} = load_one(x + (${at}) * x_step${gemv.module.column(q, "x_pitch")});
+        const ${E} x${u}_${q} = load_one(x + (${at}) * x_step${gemv.module.column(q, "x_pitch")});
 % endfor
 </%def>
 <%def name="add_row(u)">
@@ -45,7 +45,7 @@ ${sums.define()}
 % endfor
 </%def>
 __kernel ${group.of_size(G, light=P == Q == 1 and real not in ("double", "ulong"))}
-void gemv_axpy_columns(${gemv.arguments(elem, real, split, Q)})
+void gemv_axpy_columns(${gemv.arguments(elem, real, split, Q, finish)})
 {
     __local ${T} memory[${G}];
     __local ${T} *const sums = LOCAL_ARRAY(memory);
@@ -56,6 +56,7 @@ ${part.bounds()}\
     a += a_offset + min(o, m - ${V})${"" if unit else " * a_out"};
     x += x_offset;
     y += y_offset;
+${put.begin(finish)}\
 % for q in range(Q):
     ${T} s${q} = 0${f", t{q} = 0" if elem.complex else ""};
 % endfor
@@ -81,7 +82,7 @@ ${sums.across_groups()}\
     if (holds) {
 % for q in range(Q):
 % for v in range(V):
-        put(y + (o + ${v}) * y_step${gemv.module.column(q, "y_pitch")}, ${gemv.module.build(real, [gemv.module.lane(f"s{q}", v * P + p, C) for p in range(P)])}, alpha, beta, reads_y);
+        put(y + (o + ${v}) * y_step${gemv.module.column(q, "y_pitch")}, ${gemv.module.build(real, [gemv.module.lane(f"s{q}", v * P + p, C) for p in range(P)])}, alpha, beta, reads_y${put.at(finish, f"o + {v}", q)});
 % endfor
 % endfor
     }

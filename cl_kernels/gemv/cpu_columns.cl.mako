@@ -11,84 +11,37 @@
 ## axis; then the last group of a block to finish adds the parts in order.
 ##
 ## V: elements of a vector.  B: outputs of a block at most.
-## elem, real: element, and the real type of the sums.  P: reals of an element.  C = V * P; S: type
+## elem, real: element, and the real type of the sums.  P: reals of an element.  C = V * P; E: type
 ## of P reals.  conj: conjugate A.  unit: a_out == 1 (else V == U == 1).  y_unit: y_step == 1.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
-<%namespace name="lanes" file="/gemv/_lanes.cl.mako"/>
+<%namespace name="put" file="/gemv/_put.cl.mako"/>
+<%namespace name="sums" file="/gemv/_cpu_column_sums.cl.mako"/>
+<%namespace name="outputs" file="/gemv/_cpu_outputs.cl.mako"/>
+<%namespace name="meeting" file="/group/meeting.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 ${element.scalar(elem)}
-${gemv.scalars(elem, real)}
+${put.define(elem, real, finish)}
 % for W in widths:
 ${gemv.adjacent(elem, real, W, False)}
 % endfor
-${lanes.finish(elem, real, C, y_unit)}
-
-## Rows in turn, in the order of memory.  Several rows have sums of their own (p and q), because one
-## chain of additions to s would have a longer latency.
-<%def name="add_rows(W, unroll, rows)">
-<%
-    T = vector(real, W * P)
-    sums = [("s", "p", ".x"), ("t", "q", ".y")] if elem.complex else [("s", "p", "")]
-%>
-% for k in range(rows):
-        const ${S} x${k} = load_one(x + (i + ${k}) * x_step);
-        __global const ${elem.name}_t *a${k} = a + (i + ${k}) * a_sum;
-% for u in range(unroll):
-        const ${T} v${k}_${u} = load${W}(a${k}${f" + {u * W}" if u else ""});
-% for s, p, part in sums:
-        ${f"{s}{u} +" if rows == 1 else f"{p}{u} +" if k else f"{T} {p}{u} "}= v${k}_${u} * x${k}${part};
-% endfor
-% endfor
-% endfor
-% if rows > 1:
-% for u in range(unroll):
-% for s, p, part in sums:
-        ${s}${u} += ${p}${u};
-% endfor
-% endfor
+% if split:
+${meeting.define()}
 % endif
-</%def>
-
-<%def name="panel(W, unroll)">
-<% T = vector(real, W * P) %>
-// s[0 .. ${W * unroll}) (and t) += the rows [i, last) of a, weighted by x.
-static inline void panel_${W}_${unroll}(__global const ${elem.name}_t *a, long a_sum,
-    __global const ${elem.name}_t *x, long x_step, long i, long last, ${real} *s, ${real} *t)
-{
-% for u in range(unroll):
-    ${T} s${u} = *(sums_${W} *)(s + ${u * W * P});
-% if elem.complex:
-    ${T} t${u} = *(sums_${W} *)(t + ${u * W * P});
-% endif
-% endfor
-    for (; i + ${R} <= last; i += ${R}) {
-${add_rows(W, unroll, R)}\
-    }
-    for (; i < last; ++i) {
-${add_rows(W, unroll, 1)}\
-    }
-% for u in range(unroll):
-    *(sums_${W} *)(s + ${u * W * P}) = s${u};
-% if elem.complex:
-    *(sums_${W} *)(t + ${u * W * P}) = t${u};
-% endif
-% endfor
-}
-</%def>
+${outputs.define(elem, real, C, y_unit, finish)}
 
 % for W in widths:
 typedef ${vector(real, W * P)} sums_${W} __attribute__((aligned(${elem.itemsize // P})));
 % endfor
 % if U > 1:
-${panel(V, U)}
+${sums.panel(V, U)}
 % endif
 % for W in widths:
-${panel(W, 1)}
+${sums.panel(W, 1)}
 % endfor
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void gemv_cpu_columns(${gemv.arguments(elem, real, split)}, const long block_size)
+void gemv_cpu_columns(${gemv.arguments(elem, real, split, finish=finish)}, const long block_size)
 {
     ${real} s[${B * P}] __attribute__((aligned(64)));
     ${real} t[${B * P if elem.complex else 1}] __attribute__((aligned(64)));
@@ -107,6 +60,7 @@ void gemv_cpu_columns(${gemv.arguments(elem, real, split)}, const long block_siz
     a += a_offset + first_out * a_out;
     x += x_offset;
     y += y_offset;
+${put.begin(finish)}\
     for (long k = 0; k < width * ${P}; ++k) s[k] = ${"t[k] = 0" if elem.complex else "0"};
     for (long i = first; i < last; i += rows) {
         const long end = i + rows < last ? i + rows : last;
@@ -118,15 +72,15 @@ void gemv_cpu_columns(${gemv.arguments(elem, real, split)}, const long block_siz
     }
 % if elem.complex:
     for (long k = 0; k < width; ++k) {
-        const ${S} u = *((${S} *)s + k), v = *((${S} *)t + k);
-        *((${S} *)s + k) = (${S})(${"u.x + v.y, v.x - u.y" if conj else "u.x - v.y, u.y + v.x"});
+        const ${E} u = *((${E} *)s + k), v = *((${E} *)t + k);
+        *((${E} *)s + k) = (${E})(${"u.x + v.y, v.x - u.y" if conj else "u.x - v.y, u.y + v.x"});
     }
 % endif
 % if split:
     __global ${real} *own = (__global ${real} *)partial + (part * m + first_out) * ${P};
     for (long k = 0; k < width * ${P}; ++k) own[k] = s[k];
-    ${lanes.fold_parts(elem, real, "get_group_id(0) / parts", "first_out", "last_out")}
+    ${outputs.fold_parts(elem, real, "get_group_id(0) / parts", "first_out", "last_out", finish)}
 % else:
-    finish(y + first_out * y_step, y_step, s, width, alpha, beta, reads_y);
+    store_all(y + first_out * y_step, y_step, s, width, alpha, beta, reads_y${put.at(finish, "first_out", 0)});
 % endif
 }

@@ -12,22 +12,27 @@
 ## then the last group of a row block to finish adds the parts in order.
 ## The tail reads V columns too: V <= n.
 ##
-## elem, real: element, and the real type of the sums.  P: reals of an element.  C = V * P; T, S:
+## elem, real: element, and the real type of the sums.  P: reals of an element.  C = V * P; T, E:
 ## types of C and of P reals.  conj: conjugate A.  unit: a_sum == 1 (else V == 1).  x_unit, y_unit:
-## x_step, y_step == 1.  split: columns are split between groups.  Q: whole vectors of a row, if the loop
-## over them is written out and x stays in registers; 0 for a loop.
+## x_step, y_step == 1.  split: columns are split between groups.  whole: how many
+## whole vectors a row has, where they are written out and those of x stay in registers; 0 for a loop.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
-<%namespace name="lanes" file="/gemv/_lanes.cl.mako"/>
+<%namespace name="put" file="/gemv/_put.cl.mako"/>
+<%namespace name="outputs" file="/gemv/_cpu_outputs.cl.mako"/>
 <%namespace name="dots" file="/gemv/_cpu_row_sums.cl.mako"/>
+<%namespace name="meeting" file="/group/meeting.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 ${element.scalar(elem)}
-${gemv.scalars(elem, real)}
+${put.define(elem, real, finish)}
 ${gemv.adjacent(elem, real, V, False)}
 % if not x_unit:
 ${gemv.gather(elem, real, V)}
 % endif
-${lanes.finish(elem, real, C, y_unit)}
+% if split:
+${meeting.define()}
+% endif
+${outputs.define(elem, real, C, y_unit, finish)}
 
 <%def name="fold_lanes(rows)">
 // sums[0 .. ${rows * P}) = the sums over lanes.
@@ -36,7 +41,7 @@ static inline void fold_lanes_${rows}(const ${T} *lanes, ${real} *sums)
 % for i in range(rows * P):
     const ${T} v${i} = lanes[${i}];
 % endfor
-    ${lanes.transposed_sums(real, C, [f"v{i}" for i in range(rows * P)], "sums")}
+    ${outputs.transposed_sums(real, C, [f"v{i}" for i in range(rows * P)], "sums")}
 }
 </%def>
 
@@ -46,10 +51,10 @@ ${fold_lanes(rows)}
 % if side_by_side and R > 1:
 ${dots.lane_sums(R, U)}
 % endif
-${dots.lane_sums(1, 1 if Q else 4 // P)}
+${dots.lane_sums(1, 1 if whole else 4 // P)}
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void gemv_cpu_rows(${gemv.arguments(elem, real, split)}, const long rows_per_group)
+void gemv_cpu_rows(${gemv.arguments(elem, real, split, finish=finish)}, const long rows_per_group)
 {
     ${T} lanes[${R * P}];
     ${real} sums[${R * P}] __attribute__((aligned(64)));
@@ -66,6 +71,7 @@ void gemv_cpu_rows(${gemv.arguments(elem, real, split)}, const long rows_per_gro
     a += a_offset;
     x += x_offset;
     y += y_offset;
+${put.begin(finish)}\
     long i = first_row;
 % for rows in ([R, 1] if R > 1 else [1]):
     for (; i + ${rows} <= last_row; i += ${rows}) {
@@ -80,11 +86,11 @@ void gemv_cpu_rows(${gemv.arguments(elem, real, split)}, const long rows_per_gro
 % if split:
         for (int k = 0; k < ${rows * P}; ++k) own[i * ${P} + k] = sums[k];
 % else:
-        finish(y + i * y_step, y_step, sums, ${rows}, alpha, beta, reads_y);
+        store_all(y + i * y_step, y_step, sums, ${rows}, alpha, beta, reads_y${put.at(finish, "i", 0)});
 % endif
     }
 % endfor
 % if split:
-    ${lanes.fold_parts(elem, real, "get_group_id(0) / parts", "first_row", "last_row")}
+    ${outputs.fold_parts(elem, real, "get_group_id(0) / parts", "first_row", "last_row", finish)}
 % endif
 }

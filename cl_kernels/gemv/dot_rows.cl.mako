@@ -16,10 +16,11 @@
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="subgroup" file="/subgroup/subgroup.cl.mako"/>
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
+<%namespace name="put" file="/gemv/_put.cl.mako"/>
 <%namespace name="rows" file="/gemv/_rows.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 ${element.scalar(elem)}
-${gemv.scalars(elem, real)}
+${put.define(elem, real, finish)}
 ${gemv.adjacent(elem, real, V, True)}
 % if not x_vector:
 ${gemv.gather(elem, real, V)}
@@ -31,7 +32,7 @@ ${subgroup.define(acc, L)}
 ${rows.sum_rows(elem, real, T, P, C, V, R, Q, L, conj, unit, x_vector, stagger is not None)}
 
 __kernel SUBGROUP_KERNEL ${group.of_size(G, light=P == Q == 1 and real not in ("double", "ulong"))}
-void gemv_dot_rows(${gemv.arguments(elem, real, False, Q)})
+void gemv_dot_rows(${gemv.arguments(elem, real, False, Q, finish)})
 {
 % if L > 1:
     SUBGROUP_SCRATCH(acc_t, scratch, ${G});
@@ -41,11 +42,12 @@ void gemv_dot_rows(${gemv.arguments(elem, real, False, Q)})
     a += a_offset;
     x += x_offset;
     y += y_offset;
+${put.begin(finish)}\
     acc_t sums = sum_rows(a, a_out, a_sum, row, m, x, x_step, ${'x_pitch, ' if Q > 1 else ''}lane, 0, n${f', get_group_id(0) % {stagger.starts}u * {stagger.stride * L * V}L' if stagger else ''});
 % if L > 1:
     sums = acc_t_subgroup${L}(sums, SUBGROUP_SLOT(scratch));
 % endif
     if (lane == 0) {
-${rows.put_rows(elem, real, R, Q)}\
+${rows.put_rows(elem, real, R, Q, finish)}\
     }
 }

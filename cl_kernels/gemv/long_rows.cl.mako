@@ -11,12 +11,14 @@
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="accumulator" file="/group/accumulator.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>
+<%namespace name="meeting" file="/group/meeting.cl.mako"/>
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
+<%namespace name="put" file="/gemv/_put.cl.mako"/>
 <%namespace name="part" file="/gemv/_part.cl.mako"/>
 <%namespace name="rows" file="/gemv/_rows.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 ${element.scalar(elem)}
-${gemv.scalars(elem, real)}
+${put.define(elem, real, finish)}
 ${gemv.adjacent(elem, real, V, True)}
 % if not x_vector:
 ${gemv.gather(elem, real, V)}
@@ -24,12 +26,13 @@ ${gemv.gather(elem, real, V)}
 ${accumulator.define(acc)}
 ${group.define(acc, G, S)}
 % if split:
-${group.fold_across_groups(acc)}
+${meeting.define()}
+${meeting.accumulators(acc)}
 % endif
 ${rows.sum_rows(elem, real, T, P, C, V, R, Q, G, conj, unit, x_vector)}
 
 __kernel SUBGROUP_KERNEL ${group.of_size(G, light=P == Q == 1 and real not in ("double", "ulong"))}
-void gemv_long_rows(${gemv.arguments(elem, real, split, Q)})
+void gemv_long_rows(${gemv.arguments(elem, real, split, Q, finish)})
 {
     SUBGROUP_SCRATCH(acc_t, scratch, ${G});
     __local acc_t wave[${G // S}];
@@ -39,26 +42,22 @@ ${part.bounds()}\
     a += a_offset;
     x += x_offset;
     y += y_offset;
+${put.begin(finish)}\
     acc_t sums = sum_rows(a, a_out, a_sum, row, m, x, x_step, ${'x_pitch, ' if Q > 1 else ''}lid, first, last);
     sums = acc_t_group(sums, SUBGROUP_SLOT(scratch), LOCAL_ARRAY(wave));
 % if split:
     __local uint is_last;
     volatile __global uint *own = (volatile __global uint *)partial + (size_t)block * parts * ${acc.bytes // 4};
-    if (lid == 0) {
-        acc_t_publish(own + part * ${acc.bytes // 4}, sums);
-        is_last = acc_t_last(counters + block, parts);
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
+${meeting.arrive_by_one(acc, f"own + part * {acc.bytes // 4}", "sums", "counters + block", "parts", "lid == 0")}\
     const bool holds = lid == 0 && is_last;
     if (is_last) {
-        sums = acc_t_identity();
-        for (uint p = lid; p < parts; p += ${G}) sums = acc_t_combine(sums, acc_t_collect(own + p * ${acc.bytes // 4}));
+${meeting.fold(acc, "sums", f"own + p * {acc.bytes // 4}", "lid", G, "parts")}\
         sums = acc_t_group(sums, SUBGROUP_SLOT(scratch), LOCAL_ARRAY(wave));
     }
 % else:
     const bool holds = lid == 0;
 % endif
     if (holds) {
-${rows.put_rows(elem, real, R, Q)}\
+${rows.put_rows(elem, real, R, Q, finish)}\
     }
 }

@@ -1,4 +1,4 @@
-## Fold over a whole work-group, and over all groups of a launch.
+## Fold over a whole work-group (over several: see meeting).
 <%namespace name="subgroup" file="/subgroup/subgroup.cl.mako"/>
 
 ## The attribute of a kernel whose groups have G work-items.  light: the kernel takes few registers, so
@@ -31,48 +31,5 @@ static inline ${acc.name} ${acc.name}_group(${acc.name} v, __local ${acc.name} *
     v = ${acc.name}_subgroup${S}(v, slot);
 % endif
     return v;
-}
-</%def>
-
-## ACC_publish / ACC_collect: partial results between groups, in 32-bit words that every OpenCL
-## device keeps coherent.  ACC_last: see arrival.
-<%def name="fold_across_groups(acc)">
-static inline void ${acc.name}_publish(volatile __global uint *words, ${acc.name} v)
-{
-% for offset, field in acc.words():
-% if field.bytes == 8:
-    const uint2 bits${offset} = as_uint2(v.${field.name});
-    STORE_PUBLISHED(words + ${offset}, bits${offset}.x);
-    STORE_PUBLISHED(words + ${offset + 1}, bits${offset}.y);
-% else:
-    STORE_PUBLISHED(words + ${offset}, as_uint(v.${field.name}));
-% endif
-% endfor
-}
-static inline ${acc.name} ${acc.name}_collect(volatile __global uint *words)
-{
-    ${acc.name} v;
-% for offset, field in acc.words():
-% if field.bytes == 8:
-    v.${field.name} = as_${field.ctype}((uint2)(LOAD_PUBLISHED(words + ${offset}), LOAD_PUBLISHED(words + ${offset + 1})));
-% else:
-    v.${field.name} = as_${field.ctype}(LOAD_PUBLISHED(words + ${offset}));
-% endif
-% endfor
-    return v;
-}
-${arrival(f"{acc.name}_last")}
-</%def>
-
-## NAME(counter, groups): whether this group is the last of `groups` that arrives at the counter; the
-## last one resets it to 0.  One work-item calls it, after GROUP_FENCE and a barrier of the group.
-<%def name="arrival(name)">
-static inline bool ${name}(volatile __global uint *counter, uint groups)
-{
-    DEVICE_FENCE();
-    const bool last = atomic_inc(counter) == groups - 1u;
-    DEVICE_FENCE();
-    if (last) atomic_xchg(counter, 0u);  // after the fence, which would wait; the next launch comes later
-    return last;
 }
 </%def>

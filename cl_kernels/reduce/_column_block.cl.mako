@@ -5,7 +5,8 @@
 ##   ...
 ##   row lane 0      field[0] field[1] ... field[V*C-1]   an array for each of the accumulator's fields
 ##
-## With `split` each group of a block does so, and the last of them folds the accumulators of all.
+## With `split` that holds in all groups of a block, and the last of them folds what each has left.
+<%namespace name="meeting" file="/group/meeting.cl.mako"/>
 
 ## Fold the vectors of all row lanes into those of row lane 0, up to 8 to 1 at a time: a tree of
 ## pairs has three times the barriers.
@@ -72,15 +73,12 @@ for (int j = 0; j < ${V * C}; ++j)\
             acc_t_publish(mine + ((size_t)part * ${CX * V * C} + j) * ${words}, a);
         }
     }
-    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    if (get_local_id(0) == 0) is_last = acc_t_last(counters + tile, parts);
-    barrier(CLK_LOCAL_MEM_FENCE);
+${meeting.arrive("counters + tile", "parts", "get_local_id(0) == 0")}\
     // The others go along, with nothing to fold: barriers in a branch cost compilers dearly.
     const uint wanted_parts = is_last ? parts : 0;
     ${each_column()} {
-        acc_t a = acc_t_identity();
-        for (uint p = y_lane; p < wanted_parts; p += ${CY})
-            a = acc_t_combine(a, acc_t_collect(mine + ((size_t)p * ${CX * V * C} + j) * ${words}));
+        acc_t a;
+${meeting.fold(r.acc, "a", f"mine + ((size_t)p * {CX * V * C} + j) * {words}", "y_lane", CY, "wanted_parts")}\
 % for field in r.acc.fields:
         ${field.name}[j] = a.${field.name};
 % endfor

@@ -4,7 +4,7 @@
 ##           row lane 1
 ##           ...
 ##           row lane 0   and so on; the rows after the last U * CY come one by one
-<%namespace name="lanes" file="/reduce/_lanes.cl.mako"/>
+<%namespace name="states" file="/reduce/_states.cl.mako"/>
 <%namespace name="loads" file="/reduce/_loads.cl.mako"/>
 <%namespace name="part" file="/reduce/_part.cl.mako"/>
 
@@ -49,13 +49,13 @@ ${lift(r, total, c, u)}\
 <%def name="lift(r, total, c, u)">\
 <%
     acc, state = r.acc.type(V), r.lane.type(V)
-    states = [f"a{k * C + c}" for k in range(u)]
+    each = [f"a{k * C + c}" for k in range(u)]
 %>\
 % if r.block:
-                ${lanes.join_states(r, V, states)}
-                ${total}${c} = ${acc}_combine(${total}${c}, ${state}_lift(${states[0]}, 0, 0));
+                ${states.join_states(r, V, each)}
+                ${total}${c} = ${acc}_combine(${total}${c}, ${state}_lift(${each[0]}, 0, 0));
 % else:
-% for k, a in enumerate(states):
+% for k, a in enumerate(each):
                 ${total}${c} = ${acc}_combine(${total}${c}, ${state}_lift(${a}, o * n + first + ${k * CY}, ${CY * u}));
 % endfor
 % endif

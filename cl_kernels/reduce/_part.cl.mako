@@ -10,7 +10,7 @@
 <%!
 def place(kept, name):
     """C expression of where the element of an array for result `row` lies."""
-    return f"{name}_offset + {axes.offset('kept', kept, name, 'row')}"
+    return f"{name}_offset + {axes.offset('kept', name, axes.digits('kept', kept, 'row'))}"
 %>
 
 ## Inputs, result, parts, extents and strides.  deal: how the groups share the results.  columns:
@@ -49,5 +49,5 @@ def place(kept, name):
 ## Declare the start of the row of input `n` at position o of the outer axes.  column: the place on the
 ## last axis of the first of several neighbouring rows.
 <%def name="inner_row(e, n, column='')">\
-__global const ${e.name}_t *${n}_row = ${n}_in + (${place(kept, n)} + ${axes.offset("outer", outer, n, "o")})${f" + {column} * {n}_column" if column else ""};\
+__global const ${e.name}_t *${n}_row = ${n}_in + (${place(kept, n)} + ${axes.offset("outer", n, axes.digits("outer", outer, "o"))})${f" + {column} * {n}_column" if column else ""};\
 </%def>

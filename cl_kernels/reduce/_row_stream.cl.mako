@@ -3,7 +3,7 @@
 ##   row   | lane 0 | lane 1 | ... | lane L-1 | lane 0 | ...      V elements each, U steps in flight
 ##
 ## Whole steps of U vectors come first, then single vectors, then single elements.
-<%namespace name="lanes" file="/reduce/_lanes.cl.mako"/>
+<%namespace name="states" file="/reduce/_states.cl.mako"/>
 <%namespace name="loads" file="/reduce/_loads.cl.mako"/>
 <%namespace name="part" file="/reduce/_part.cl.mako"/>
 
@@ -49,7 +49,7 @@ ${steps(r, total, v, u, min(v, width))}
 % endfor
                         }
 % if r.block:
-                        ${lanes.join_states(r, w, [f"a{k}" for k in range(u)])}
+                        ${states.join_states(r, w, [f"a{k}" for k in range(u)])}
 % endif
 % if gathers:
                         part${w} = ${acc}_gather(part${w}, ${lane}_lift(a0, 0, 0));

@@ -10,17 +10,19 @@
 ##
 ## r: Reduction.  CX, CY: work-items of a group along columns and rows.  V, C: vector width, and
 ## vectors of a work-item.  U: rows at a time.  aligned, kept, outer, split: as in rows.
-<%namespace name="lanes" file="/reduce/_lanes.cl.mako"/>
+<%namespace name="states" file="/reduce/_states.cl.mako"/>
 <%namespace name="loads" file="/reduce/_loads.cl.mako"/>
 <%namespace name="part" file="/reduce/_part.cl.mako"/>
 <%namespace name="stream" file="/reduce/_column_stream.cl.mako"/>
 <%namespace name="block" file="/reduce/_column_block.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>
+<%namespace name="meeting" file="/group/meeting.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <% acc = r.acc.type(V) %>
-${lanes.define(r, (V,), aligned, 0)}
+${states.define(r, (V,), aligned, 0)}
 % if split:
-${group.fold_across_groups(r.acc)}
+${meeting.define()}
+${meeting.accumulators(r.acc)}
 % endif
 
 __kernel ${group.of_size(CX * CY)}

@@ -10,18 +10,19 @@
 ##
 ## r: Reduction.  V: vector width.  COLUMNS: columns of a block.  U: rows at a time, at most r.block.
 ## kept, outer, split: as in rows.
-<%namespace name="lanes" file="/reduce/_lanes.cl.mako"/>
+<%namespace name="states" file="/reduce/_states.cl.mako"/>
 <%namespace name="part" file="/reduce/_part.cl.mako"/>
 <%namespace name="stream" file="/reduce/_cpu_column_stream.cl.mako"/>
-<%namespace name="group" file="/group/group.cl.mako"/>
+<%namespace name="meeting" file="/group/meeting.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <% acc = r.acc.type(V) %>
-${lanes.define(r, (V,), False, 0)}
+${states.define(r, (V,), False, 0)}
 % if r.per_row:
 ${stream.define_centres()}
 % endif
 % if split:
-${group.fold_across_groups(r.acc)}
+${meeting.define()}
+${meeting.accumulators(r.acc)}
 % endif
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
@@ -97,11 +98,10 @@ ${stream.fold(r, "total")}\
         ${column()}
         acc_t_publish(mine + (j * parts + part) * ${words}, a);
     }
-    if (!acc_t_last(counters + tile, parts)) return;
+    if (!comes_last(counters + tile, parts)) return;
     for (int j = 0; j < wide; j++) {
-        acc_t a = acc_t_identity();
-        for (uint p = 0; p < parts; ++p)
-            a = acc_t_combine(a, acc_t_collect(mine + (j * parts + p) * ${words}));
+        acc_t a;
+${meeting.fold(r.acc, "a", f"mine + (j * parts + p) * {words}", 0, 1, "parts")}\
 % for field in r.acc.fields:
         ${field.name}[before + j] = a.${field.name};
 % endfor

@@ -14,25 +14,27 @@
 ## r: Reduction.  G: work-items of a group.  L: of a row.  S: of a sub-group.  V, U: vector width
 ## and unrolling.  aligned: whole vectors are loaded.  unit: inner stride is 1.  split: rows have parts.
 ## kept, outer: numbers of axes.
-<%namespace name="lanes" file="/reduce/_lanes.cl.mako"/>
+<%namespace name="states" file="/reduce/_states.cl.mako"/>
 <%namespace name="loads" file="/reduce/_loads.cl.mako"/>
 <%namespace name="part" file="/reduce/_part.cl.mako"/>
 <%namespace name="stream" file="/reduce/_row_stream.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>
+<%namespace name="meeting" file="/group/meeting.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
     # A vector in halves after a quick form, whose state is smaller: that is to decide on the registers.
     second = max(1, V // 2) if r.quick and not target.is_cpu else V
     meet_in_local = L == G and G > S
 %>
-${lanes.define(r, (V, second), aligned, 1)}
+${states.define(r, (V, second), aligned, 1)}
 % if L == G:
 ${group.define(r.acc, G, S)}
 % else:
 ${group.define_subgroup(r.acc, L)}
 % endif
 % if split:
-${group.fold_across_groups(r.acc)}
+${meeting.define()}
+${meeting.accumulators(r.acc)}
 % endif
 
 __kernel ${group.of_size(G)} SUBGROUP_KERNEL
@@ -103,14 +105,8 @@ acc_t_subgroup${L}(${v}, SUBGROUP_SLOT(scratch))\
 
 ## The last group of a row to finish folds its parts in order; the others return.
 <%def name="across_groups(words)">\
-        if (lane == 0) {
-            acc_t_publish(partial + ((size_t)row * parts + part) * ${words}, total);
-            is_last = acc_t_last(counters + row, parts);
-        }
-        barrier(CLK_LOCAL_MEM_FENCE);
+${meeting.arrive_by_one(r.acc, f"partial + ((size_t)row * parts + part) * {words}", "total", "counters + row", "parts", "lane == 0")}\
         if (!is_last) return;
-        total = acc_t_identity();
-        for (uint p = lane; p < parts; p += ${L}u)
-            total = acc_t_combine(total, acc_t_collect(partial + ((size_t)row * parts + p) * ${words}));
+${meeting.fold(r.acc, "total", f"partial + ((size_t)row * parts + p) * {words}", "lane", f"{L}u", "parts")}\
         total = ${across_lanes("total")};
 </%def>

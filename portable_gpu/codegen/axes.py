@@ -18,12 +18,16 @@ def parameters(kind: str, count: int, names: Sequence[str]) -> list[str]:
     ]
 
 
-def offset(kind: str, count: int, name: str, index: str) -> str:
-    """C expression of the offset in array ``name`` of the flat ``index`` over the axes."""
-    terms = []
+def digits(kind: str, count: int, index: str) -> list[str]:
+    """C expressions of the place on each axis of the flat ``index`` over the axes."""
+    found = []
     for k in range(count):
         below = " * ".join(f"{kind}{j}_size" for j in range(k + 1, count))
         rest = f"{index} / ({below})" if below else index
-        digit = f"({rest} % {kind}{k}_size)" if k else f"({rest})"
-        terms.append(f"{digit} * {name}_{kind}{k}")
-    return " + ".join(terms) or "0"
+        found.append(f"({rest} % {kind}{k}_size)" if k else f"({rest})")
+    return found
+
+
+def offset(kind: str, name: str, places: Sequence[str]) -> str:
+    """C expression of the offset in array ``name`` of a place on each axis."""
+    return " + ".join(f"{at} * {name}_{kind}{k}" for k, at in enumerate(places)) or "0"

@@ -2,13 +2,13 @@
 
 Users build an :class:`Epilogue`: stages and the arrays that they read.  A :class:`Stage` is plain
 data, the C text of one step.  A kernel's text depends only on the stages; the arrays are bound at
-launch.  ``cl_kernels/gemm/_epilogue.cl.mako`` applies the stages.
+launch.  ``cl_kernels/common/epilogue.cl.mako`` applies the stages.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args
 
 from portable_gpu.arguments import of_kind, one_of
 from portable_gpu.codegen.expression import check_expression, check_label
@@ -61,6 +61,38 @@ class Stage:
                 f"epilogue stage {self.name} takes {self.domain} values; "
                 f"the product is computed in {compute.value}"
             )
+
+
+class Placed(Protocol):
+    """How the array of a stage lies: its element, and its strides along C's rows and columns."""
+
+    @property
+    def elem(self) -> Element: ...  # noqa: D102  # see the class
+
+    @property
+    def row(self) -> int: ...  # noqa: D102
+
+    @property
+    def col(self) -> int: ...  # noqa: D102
+
+
+@dataclass(frozen=True)
+class Finish:
+    """What follows on each sum of a kernel that is not of a GemmProblem, which says the same.
+
+    Attributes:
+        compute: Element of the values.
+        epilogue: The steps; at least one.
+        extras: The array of each stage that reads one, in order.
+        transposed: Whether the kernel's rows are C's columns.
+        batch: Extents of batch axes: none.
+    """
+
+    compute: Element
+    epilogue: tuple[Stage, ...]
+    extras: tuple[Placed, ...]
+    transposed: bool = False
+    batch: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 from device_arrays import from_device, on_device
-from reference import assert_within, product_bound, wider
+from reference import assert_within, product_bound, unit_roundoff, wider
 
 import portable_gpu as pg
+from portable_gpu.ops.candidate import best_of
+from portable_gpu.ops.gemm.binding import bind
+from portable_gpu.ops.gemm.candidates import candidates
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.views import Call
 
 # m, n, k: vectors on either side; rows that are short, long, and long and few; parts; V > 1 or not.
 SHAPES = [
@@ -99,3 +104,106 @@ def test_same_bits_in_100_runs(engine: Engine) -> None:
     first = from_device(pg.matmul(a, b, engine=engine))
     for _ in range(100):
         np.testing.assert_array_equal(from_device(pg.matmul(a, b, engine=engine)), first)
+
+
+# -- epilogues
+
+
+def by_gemv(engine: Engine, a: Any, b: Any, c: Any, epilogue: pg.Epilogue) -> bool:
+    """Whether the product can be a gemv; then it is in ``c``."""
+    call = Call((a, b, c), engine, None)
+    views = call.input(a, "a"), call.input(b, "b"), call.output(c.shape, c.dtype, c)
+    extras = [call.input(x, "epilogue") for x in epilogue.arrays]
+    problem = bind(
+        engine.target, *views, trans_a="N", trans_b="N", stages=epilogue.stages, extras=extras,
+        multiplies=True, reads_c=False,
+    )  # fmt: skip
+    problem = replace(problem, aligned=not engine.maps_host_memory)
+    every = candidates(problem, engine.target, engine.table)
+    ways = [one for one in every if one.texts()[0].name.startswith("gemv/")]
+    if ways:
+        plan = best_of(ways, engine.target).bind(engine)
+        call.run(plan, (*views[:2], *extras, views[2]), (1.0, 0.0))
+    return bool(ways)
+
+
+def check_epilogue(engine: Engine, m: int, n: int, k: int, dtype: str, order: str) -> None:
+    """Arrays of every spread, and a step that asks where it is."""
+    a, b = (
+        np.asarray(random(shape, dtype, seed), order=o)
+        for shape, seed, o in zip([(m, k), (k, n)], (1, 2), order, strict=True)
+    )
+    bias, scale = random((n,), dtype, 3), random((m,), dtype, 4)
+    residual = np.asfortranarray(random((m, n), dtype, 5))
+    epilogue = pg.Epilogue().bias(bias).scale(scale, per="row").add(residual[::-1])
+    fast = min(m, n) <= (1 if engine.target.is_cpu else 8)
+
+    row, col = np.arange(m)[:, None], np.arange(n)
+    bias, scale, residual = wider(bias), wider(scale)[:, None], wider(residual[::-1])
+    expected = (wider(a) @ wider(b) + bias) * scale + residual
+    sums = np.dtype("float32") if dtype == "float16" else np.dtype(dtype)
+    size = (wider(abs(a)) @ wider(abs(b)) + abs(bias)) * abs(scale) + abs(residual) + row + col
+    if dtype[0] != "c":
+        epilogue = epilogue.relu().apply("v + R(0.5) * row - col")
+        expected = np.maximum(expected, 0) + 0.5 * row - col
+    bound = product_bound(a, b, sums) * abs(scale) + 16 * unit_roundoff(sums) * size
+    if dtype == "float16":
+        bound = bound + unit_roundoff(np.float16) * (abs(expected) + bound)
+    c = np.full((m, n), np.nan, dtype)
+    assert by_gemv(engine, a, b, c, epilogue) == fast
+    for got in (pg.gemm(a, b, epilogue=epilogue, engine=engine), *([c] if fast else [])):
+        assert_within(got, expected, bound)
+
+
+@pytest.mark.path
+@pytest.mark.parametrize("order", ["CC", "CF", "FC"])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_epilogues(engine: Engine, shape: tuple[int, int, int], order: str) -> None:
+    check_epilogue(engine, *shape, "float32", order)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64", "complex64"])
+@pytest.mark.parametrize("shape", [(1, 300, 70), (130, 1, 4100), (8, 130, 70)], ids=str)
+def test_epilogues_of_dtypes(engine: Engine, shape: tuple[int, int, int], dtype: str) -> None:
+    if dtype == "float64" and not engine.target.fp64:
+        pytest.skip("no double precision here")
+    check_epilogue(engine, *shape, dtype, "CC")
+    check_epilogue(engine, *shape, dtype, "CF")
+
+
+def test_epilogue_of_a_long_sum_by_several_groups(engine: Engine) -> None:
+    check_epilogue(engine, 1, 3, 1 << 17, "float32", "CF")
+    check_epilogue(engine, 1, 64, 1 << 14, "float32", "CC")
+
+
+def test_epilogue_keeps_numbers_of_outputs_that_run_backwards(engine: Engine) -> None:
+    a, b = random((40, 30), "float32", 1), random((30, 1), "float32", 2)
+    epilogue = pg.Epilogue().apply("v + row")
+    for x in (a[::-1], np.asfortranarray(a)[::-1], a[::-1, ::-1]):
+        got = pg.gemm(x, b, epilogue=epilogue, engine=engine)
+        expected = wider(x) @ wider(b) + np.arange(40)[:, None]
+        bound = product_bound(x, b, np.dtype("float32")) + 4 * 2.0**-24 * abs(expected)
+        assert_within(got, expected, bound)
+
+
+def test_epilogue_of_integers_and_of_another_dtype(engine: Engine) -> None:
+    a = np.arange(-60, 60, dtype=np.int8).reshape(4, 30)
+    b = np.arange(-15, 15, dtype=np.int8).reshape(30, 1)
+    add = np.array([[1000], [-5], [7], [300]], np.int16)
+    got = pg.matmul(a, b, epilogue=pg.Epilogue().add(add), engine=engine)
+    np.testing.assert_array_equal(got, a @ b + add.astype(np.int8))
+    x, y = a.astype("f4"), b.astype("f4")
+    got = pg.matmul(x, y, epilogue=pg.Epilogue().add(add), engine=engine)
+    np.testing.assert_array_equal(got, x @ y + add)
+
+
+def test_epilogue_after_beta_and_in_a_plan(engine: Engine) -> None:
+    a, b = (np.round(random(shape, "float32", 1) * 4) for shape in ((70, 40), (40, 1)))
+    c, bias = np.round(random((70, 1), "float32", 3) * 4), np.arange(70, dtype="f4")
+    out, epilogue = c.copy(), pg.Epilogue().bias(bias, per="row")
+    pg.gemm(a, b, alpha=2, beta=3, c=out, epilogue=epilogue, engine=engine)
+    np.testing.assert_array_equal(out, 2 * (a @ b) + 3 * c + bias[:, None])
+    plan = pg.plan_gemm(a, b, epilogue=epilogue, engine=engine)
+    np.testing.assert_array_equal(plan(a, b), a @ b + bias[:, None])
+    bias += 1
+    np.testing.assert_array_equal(plan(a, b), a @ b + bias[:, None])

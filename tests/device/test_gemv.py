@@ -360,7 +360,7 @@ def test_cpu_walks_short_rows_in_order(engine: Engine) -> None:
 
     for n, side_by_side in ((16, False), (1024, False), (1025, True), (1 << 20, True)):
         assert route(4096, n).context["side_by_side"] is side_by_side
-    assert route(4096, 16).context["Q"] == 16 // route(4096, 16).context["V"]
-    assert route(4096, 1024).context["Q"] == 0
+    assert route(4096, 16).context["whole"] == 16 // route(4096, 16).context["V"]
+    assert route(4096, 1024).context["whole"] == 0
     for m, together in ((16, True), (1024, False), (1025, True)):
         assert (route(m, 4096, trans=True).context["R"] > 1) is together

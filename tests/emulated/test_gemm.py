@@ -23,6 +23,7 @@ from portable_gpu.ops.gemm.matrix_policy import MMA_CLASSES, WGMMA_CLASSES, MmaP
 from portable_gpu.ops.gemm.policy import SHAPE_CLASSES, GemmPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.simt import SimtGemm
+from portable_gpu.ops.gemm.skinny import candidates
 from portable_gpu.ops.gemm.skinny_mma import SkinnyMma, choose
 from portable_gpu.runtime.plan import Plan
 
@@ -303,6 +304,36 @@ def test_few_columns(gpu: Emulator, trans: str) -> None:
         if trans[0] == "N" or m % 8 == 0:
             path = SkinnyMma(gpu, p, choose(p, gpu.target, gpu.table))  # type: ignore[arg-type]
             check(path, gpu, p, trans)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("k", [48, 4096])
+@pytest.mark.parametrize("few", [3, 16])
+def test_few_columns_with_an_epilogue(gpu: Emulator, few: int, k: int, turned: bool) -> None:
+    """Arrays of every spread, by C's own rows and columns; C is read; k in one part or several."""
+    gpu.races = True
+    m, n = (few, 136) if turned else (136, few)
+    bias, scale, residual = (
+        whole_numbers(shape, i) for i, shape in enumerate([(n,), (m,), (m, n)])
+    )
+    epilogue = Epilogue().bias(bias).scale(scale, per="row").add(residual).relu().apply("v + row")
+    elements = [(F16, 0, 1), (F32, 1, 0), (F32, 1, m)]
+    p = problem(m, n, k, F16, "NT")
+    p = replace(
+        p, reads_c=True, epilogue=epilogue.stages,
+        extras=tuple(Operand(*where, (), False, 2) for where in elements),
+    )  # fmt: skip
+    a, b, c = (whole_numbers(x, i) for i, x in enumerate([(m, k), (k, n), (m, n)]))
+    memory = c.astype("f4")
+    arrays = [bias.astype("f2"), scale.astype("f4"), np.ascontiguousarray(residual.T).astype("f4")]
+    buffers = [stored(a, F16, "N"), stored(b, F16, "T"), *arrays, memory]
+    way = next(one for one in candidates(p, gpu.target, gpu.table) if one.path == "skinny")
+    plan = way.bind(gpu)  # type: ignore[arg-type]
+    plan.enqueue(gpu, buffers, (0,) * 6, (2.0, 3.0))  # type: ignore[arg-type]
+    expected = (2 * (a @ b) + 3 * c + bias) * scale[:, None] + residual
+    np.testing.assert_array_equal(memory, np.maximum(expected, 0) + np.arange(m)[:, None])
+    assert gpu.launches == ["gemm/skinny"]
+    assert not gpu.counters.any()
 
 
 #: What is changed in the PTX of wgmma, by what, and what is said of it.

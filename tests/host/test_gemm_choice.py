@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from choosing import least
 
+from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.dtypes import element
 from portable_gpu.ops.gemm import skinny_mma
 from portable_gpu.ops.gemm.choice import estimates
@@ -88,6 +89,15 @@ def test_vectors_that_lie_interleaved_beside_rows_along_k_are_tiles(
     tiles = min(seconds for seconds, _ in estimates(few, H200, SHIPPED))
     vectors = min(one.device for one in candidates(few, H200, SHIPPED))
     assert (tiles < vectors) == tiled
+
+
+def test_few_columns_with_an_epilogue_stay_on_their_paths() -> None:
+    bias = Epilogue().bias(np.zeros(4096, np.float32)).relu()
+    extras = (Operand(F32, 0, 1, (), False, 16),)
+    for m, elem, path in ((16, "float16", "skinny"), (8, "float32", "axpy_columns")):
+        few = replace(problem(m, 4096, 4096, elem), epilogue=bias.stages, extras=extras)
+        ways = list(candidates(few, H200, SHIPPED))
+        assert min(ways, key=lambda one: one.device).path == path
 
 
 @pytest.mark.parametrize("target", [*class_names(), "nvidia-sm60", "gcn-gfx90a"])

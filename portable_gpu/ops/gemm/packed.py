@@ -210,7 +210,7 @@ def choose_packed(problem: GemmProblem, target: Target, table: TuningTable) -> P
     """The row of the table, the product's extents and its strides decide."""
     row = _row(problem, target, table)
     swapped = prefers_transpose(problem, row.policy, target.compute_units)
-    core = transposed(problem) if swapped else problem
+    core = problem.transpose() if swapped else problem
     policy = row.policy.fit(core.m, core.n, core.k, core.compute)
     whole = takes_whole(core, policy, target.compute_units)
     a_packed, b_packed = _packs(core, policy, whole, target.compute_units)
@@ -223,7 +223,7 @@ def packed_choices(
     """Every choice that the kernels can carry out with the table's policy."""
     row = _row(problem, target, table)
     for swapped in (False, True):
-        core = transposed(problem) if swapped else problem
+        core = problem.transpose() if swapped else problem
         policy = row.policy.fit(core.m, core.n, core.k, core.compute)
         fits = whole_bytes(core, policy) <= L2_BYTES
         a_ways = (True, False) if in_place(core.a, core.compute) else (True,)
@@ -345,21 +345,9 @@ def pieces(lanes: int, widest: int) -> list[tuple[int, int]]:
     return found
 
 
-def transposed(problem: GemmProblem) -> GemmProblem:
-    """The same product as ``C^T = B^T A^T``; the epilogue keeps the caller's rows and columns."""
-
-    def flip(operand: Operand) -> Operand:
-        return replace(operand, row=operand.col, col=operand.row)
-
-    return replace(
-        problem, m=problem.n, n=problem.m,
-        a=flip(problem.b), b=flip(problem.a), c=flip(problem.c),
-    )  # fmt: skip
-
-
 def specialization_of(problem: GemmProblem, choice: PackedChoice, target: Target) -> Specialization:
     """The text of a choice, for a problem as it is asked for."""
-    core = transposed(problem) if choice.swapped else problem
+    core = problem.transpose() if choice.swapped else problem
     name = "gemm/packed_whole" if choice.whole else "gemm/packed"
     return specialize(
         name, target, problem=core, policy=choice.policy, form=Form.of(core, choice), pieces=pieces
@@ -406,7 +394,7 @@ class PackedGemm(Plan):
         """Build the kernels of a choice."""
         self.problem, self.choice = problem, choice
         self.flop, self.bytes = problem.flop, problem.bytes
-        self._core = core = transposed(problem) if choice.swapped else problem
+        self._core = core = problem.transpose() if choice.swapped else problem
         self._units = engine.target.compute_units
         policy = choice.policy
         self._panels_a = -(-core.m // policy.item_m)
@@ -698,7 +686,7 @@ def prefers_transpose(problem: GemmProblem, policy: PackedPolicy, units: int) ->
     What decides is an operand that is better read where it lies, on either side; else C's rows
     should be contiguous.
     """
-    for one, swapped in ((problem, False), (transposed(problem), True)):
+    for one, swapped in ((problem, False), (problem.transpose(), True)):
         turn = _wide_b_turns(one, policy, units)
         if turn is not None:
             return turn != swapped

@@ -13,6 +13,7 @@ from portable_gpu.ops.candidate import Candidate
 from portable_gpu.ops.gemm import skinny_mma
 from portable_gpu.ops.gemm.matrix_check import works_on_few_columns
 from portable_gpu.ops.gemm.problem import GemmProblem
+from portable_gpu.ops.gemm.skinny_mma import finish
 from portable_gpu.ops.gemv import plan as gemv
 from portable_gpu.ops.gemv.problem import GemvProblem
 from portable_gpu.runtime.plan import Plan
@@ -43,7 +44,6 @@ def is_skinny(problem: GemmProblem, target: Target) -> bool:
         min(p.m, p.n) <= most
         and p.k > 0
         and not p.batch
-        and not p.epilogue
         and not few.conj
         and p.a.elem == p.b.elem == p.c.elem
         and not p.compute.boolean
@@ -58,7 +58,7 @@ def as_gemv(problem: GemmProblem) -> GemvProblem:
     )
     return GemvProblem(
         p.a.elem, p.m, p.k, p.a.row, p.a.col, p.b.row, p.c.row, p.a.conj, a_aligned, x_aligned,
-        vectors=p.n, x_pitch=p.b.col, y_pitch=p.c.col,
+        vectors=p.n, x_pitch=p.b.col, y_pitch=p.c.col, finish=finish(p),
     )  # fmt: skip
 
 
@@ -108,7 +108,7 @@ class Exchanged(Plan):
         scalars: tuple[Any, ...] = (),
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event | None:
-        """See :meth:`Plan.enqueue`: of a, b and c, and by alpha and beta."""
-        a, b, c = buffers
-        at_a, at_b, at_c = offsets
-        return self.plan.enqueue(state, (b, a, c), (at_b, at_a, at_c), scalars, wait_for)
+        """See :meth:`Plan.enqueue`: of a, b, the epilogue's arrays and c, by alpha and beta."""
+        a, b, *out = buffers
+        at_a, at_b, *at_out = offsets
+        return self.plan.enqueue(state, (b, a, *out), (at_b, at_a, *at_out), scalars, wait_for)

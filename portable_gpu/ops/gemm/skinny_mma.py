@@ -9,10 +9,11 @@ from typing import Annotated, Any
 import numpy as np
 import pyopencl as cl
 
-from portable_gpu.codegen.operators import sum_accumulator
+from portable_gpu.codegen.epilogue import Finish
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.candidate import Candidate
+from portable_gpu.ops.gemm.operands import parameters
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
@@ -126,7 +127,6 @@ def takes(problem: GemmProblem, target: Target) -> bool:
         and p.n <= MOST_VECTORS
         and p.k > 0
         and not p.batch
-        and not p.epilogue
         and a.elem == p.b.elem
         and a.elem.floating
         and a.elem.itemsize == 2
@@ -137,6 +137,12 @@ def takes(problem: GemmProblem, target: Target) -> bool:
         and whole % _WIDE == 0
         and pitch % _WIDE == 0
     )
+
+
+def finish(problem: GemmProblem) -> Finish | None:
+    """What follows on each sum, if anything does."""
+    p = problem
+    return Finish(p.compute, p.epilogue, p.extras, p.transposed) if p.epilogue else None
 
 
 def choose(problem: GemmProblem, target: Target, table: TuningTable) -> SkinnyRoute:
@@ -179,7 +185,7 @@ def choose(problem: GemmProblem, target: Target, table: TuningTable) -> SkinnyRo
         across=across,
         x_wide=x_wide,
         split=parts > 1,
-        word=sum_accumulator("float", name="word"),
+        finish=finish(p),
     )
     partial = parts * p.m * p.n * 4 if parts > 1 else 0
     return SkinnyRoute(spec, row, blocks, parts, part_size, partial, across)
@@ -220,17 +226,18 @@ class SkinnyMma(Plan):
         p = problem
         self._route = route
         self.flop, self.bytes, self.workspace_bytes = p.flop, p.bytes, route.partial_bytes
-        parameters: list[Any] = [
+        arguments: list[Any] = [
             BUFFER, LONG, (LONG, p.a.col if route.across else p.a.row),
             BUFFER, LONG, (LONG, p.b.row), (LONG, p.b.col),
             BUFFER, LONG, (LONG, p.c.row), (LONG, p.c.col),
             (LONG, p.m), LONG, np.float32, np.float32, INT,
+            *(x for extra in p.extras for x in parameters(extra)),
         ]  # fmt: skip
         if route.parts > 1:
-            parameters += [(UINT, route.parts), (LONG, route.part_size), BUFFER, BUFFER]
+            arguments += [(UINT, route.parts), (LONG, route.part_size), BUFFER, BUFFER]
         size = route.policy.policy.group_size
         self._launch = engine.programs.launch(
-            route.spec, "gemm_skinny", parameters, (route.blocks * route.parts * size,), (size,)
+            route.spec, "gemm_skinny", arguments, (route.blocks * route.parts * size,), (size,)
         )
         self._k = p.k
 
@@ -242,9 +249,12 @@ class SkinnyMma(Plan):
         scalars: tuple[Any, ...] = (),
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event | None:
-        """See :meth:`Plan.enqueue`: of a, b and c, and by alpha and beta."""
+        """See :meth:`Plan.enqueue`: of a, b, the epilogue's arrays and c, by alpha and beta."""
+        a, b, *extras, c = buffers
+        at_a, at_b, *at_extras, at_c = offsets
         route, (alpha, beta) = self._route, scalars
-        scalars = (*offsets, self._k if alpha else 0, alpha, beta, 1 if beta else 0)
+        k, buffers = self._k if alpha else 0, (a, b, c, *extras)
+        scalars = (at_a, at_b, at_c, k, alpha, beta, 1 if beta else 0, *at_extras)
         if route.parts > 1:
             counters, partial = state.fold_space(route.blocks, route.partial_bytes)
             buffers = (*buffers, partial, counters)

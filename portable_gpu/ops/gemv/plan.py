@@ -58,6 +58,8 @@ class GemvPlan(Plan):
             BUFFER, LONG, (LONG, p.a_out), (LONG, p.a_sum), BUFFER, LONG, (LONG, p.x_step),
             BUFFER, LONG, (LONG, p.y_step), (LONG, p.m), LONG, scalar, scalar, INT,
         ]  # fmt: skip
+        for extra in p.finish.extras if p.finish else ():
+            parameters += [BUFFER, LONG, (LONG, extra.row), (LONG, extra.col)]
         if p.vectors > 1:
             parameters += [(LONG, p.x_pitch), (LONG, p.y_pitch)]
         if route.parts > 1:
@@ -82,11 +84,18 @@ class GemvPlan(Plan):
         scalars: tuple[Any, ...] = (),
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event | None:
-        """See :meth:`Plan.enqueue`: of a, x and y, and by alpha (0: neither is read) and beta."""
-        (a, x, y), (move_a, move_x, move_y), (alpha, beta) = offsets, self._shifts, scalars
+        """See :meth:`Plan.enqueue`: of a, x, the epilogue's arrays and y, by alpha and beta.
+
+        With ``alpha == 0`` neither a nor x is read.
+        """
+        buffer_a, buffer_x, *arrays, buffer_y = buffers
+        a, x, *extras, y = offsets
+        buffers = (buffer_a, buffer_x, buffer_y, *arrays)
+        (move_a, move_x, move_y), (alpha, beta) = self._shifts, scalars
         scalars = (
             a + move_a, x + move_x, y + move_y,
             self._n if alpha else 0, alpha, beta, 1 if beta else 0,
+            *extras,
         )  # fmt: skip
         route = self.route
         if route.parts > 1:

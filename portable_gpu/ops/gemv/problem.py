@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from portable_gpu.codegen.epilogue import Finish
 from portable_gpu.dtypes import Element
 
 #: How a matrix may be taken: as it is, transposed, conjugated and transposed.
@@ -27,6 +28,7 @@ class GemvProblem:
         shifts: Elements to add to the offsets of a, x and y (where an axis is walked backwards).
         vectors: How many x, and hence y, there are (GPUs; a gemm of few columns).
         x_pitch, y_pitch: Strides from a vector to the next.
+        finish: What follows on each element of y, by its number and that of its vector.
     """
 
     elem: Element
@@ -43,6 +45,7 @@ class GemvProblem:
     vectors: int = 1
     x_pitch: int = 0
     y_pitch: int = 0
+    finish: Finish | None = None
 
     @property
     def flop(self) -> int:
@@ -71,11 +74,14 @@ class GemvProblem:
         return abs(self.a_sum) <= abs(self.a_out)
 
     def forwards(self) -> GemvProblem:
-        """The same sums, with axes along which A runs backwards by one turned about."""
+        """The same sums, with axes along which A runs backwards by one turned about.
+
+        Outputs keep their numbers where what follows may ask for them.
+        """
         problem = self
         if self.a_sum == -1 and self.n > 1:
             problem = problem._turned(out=False)
-        if self.a_out == -1 and self.m > 1:
+        if self.a_out == -1 and self.m > 1 and not self.finish:
             problem = problem._turned(out=True)
         return problem
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from portable_gpu.codegen.operators import Accumulator, Field, sum_accumulator, vector
+from portable_gpu.codegen.operators import Accumulator, Field, vector
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.gemv.policy import (
     ColumnPolicy,
@@ -203,7 +203,6 @@ def _columns(p: GemvProblem, target: Target, choice: Choice[ColumnPolicy]) -> Ro
     parts, part_size = _parts(p.n, min(enough, p.n // least), 1)
     context = {
         **_context(p, V, U, unit, parts > 1), "G": size, "W": lanes, "U": U,
-        "word": sum_accumulator(p.real, name="word"),
     }  # fmt: skip
     nbytes = parts * p.vectors * p.m * p.elem.components * real_bytes(p.elem) if parts > 1 else 0
     return Route(
@@ -228,7 +227,7 @@ def _cpu_rows(p: GemvProblem, target: Target, choice: Choice[RowPolicy]) -> Rout
     side_by_side = not written_out and (not unit or p.n * p.elem.itemsize > _PAGE)
     context = {
         **_context(p, V, R, unit, parts > 1), "U": policy.unroll,
-        "Q": p.n // V if written_out else 0, "side_by_side": side_by_side,
+        "whole": p.n // V if written_out else 0, "side_by_side": side_by_side,
         "x_unit": p.x_step == 1, "y_unit": p.y_step == 1,
     }  # fmt: skip
     nbytes = parts * p.m * p.elem.components * real_bytes(p.elem) if parts > 1 else 0
@@ -274,8 +273,9 @@ def _context(p: GemvProblem, V: int, R: int, unit: bool, split: bool) -> dict[st
     components = p.elem.components
     return {
         "elem": p.elem, "real": p.real, "P": components, "C": V * components,
-        "T": vector(p.real, V * components), "S": vector(p.real, components),
+        "T": vector(p.real, V * components), "E": vector(p.real, components),
         "V": V, "R": R, "Q": p.vectors, "conj": p.conj, "unit": unit, "split": split,
+        "finish": p.finish,
         "mask": "long" if p.real in ("double", "ulong") else "int",
     }  # fmt: skip
 

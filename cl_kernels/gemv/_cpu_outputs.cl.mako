@@ -1,5 +1,6 @@
 ## What the CPU kernels of gemv share: lane sums of many vectors, the store of many outputs, and
 ## the fold of the parts that several groups summed.
+<%namespace name="put" file="/gemv/_put.cl.mako"/>
 
 ## to[i] = the sum of the C lanes of vector names[i].  The number of vectors is a power of two.
 ## Step d merges two vectors: lane l of the result takes both lanes l and l ^ d of the vector that
@@ -28,17 +29,17 @@
     lines += [f"*(({T} *){to} + {i}) = {name};" for i, name in enumerate(names)]
 %>${"\n    ".join(lines)}</%def>
 
-## finish(y, y_step, sums, count): store `count` outputs.
-<%def name="finish(e, real, C, y_unit)">
+## store_all(y, y_step, sums, count): store `count` outputs, with `finish` those from number `row` on.
+<%def name="define(e, real, C, y_unit, finish)">
 <%
     S = vector(real, e.components)
-    fast = y_unit and not e.complex and e.storage == real and C > 1
+    fast = y_unit and not e.complex and e.storage == real and C > 1 and not finish
 %>
 % if fast:
 typedef ${real}${C} y_vector __attribute__((aligned(${e.itemsize})));
 % endif
-static inline void finish(__global ${e.name}_t *y, long y_step, const ${real} *sums, long count,
-    ${S} alpha, ${S} beta, int reads_y)
+static inline void store_all(__global ${e.name}_t *y, long y_step, const ${real} *sums, long count,
+    ${S} alpha, ${S} beta, int reads_y${put.declared(finish)})
 {
     long i = 0;
 % if fast:
@@ -48,21 +49,18 @@ static inline void finish(__global ${e.name}_t *y, long y_step, const ${real} *s
         *(__global y_vector *)(y + i) = v;
     }
 % endif
-    for (; i < count; ++i) put(y + i * y_step, *((const ${S} *)sums + i), alpha, beta, reads_y);
+    for (; i < count; ++i) put(y + i * y_step, *((const ${S} *)sums + i), alpha, beta, reads_y${put.at(finish, "row + i", "col")});
 }
 </%def>
 
-## The last of the `parts` groups of a block of outputs [first, last) adds all parts in `partial`, one
-## after the other, and stores y.
-<%def name="fold_parts(e, real, block, first, last)">
-    DEVICE_FENCE();
-    if (atomic_inc(counters + ${block}) != parts - 1u) return;
-    DEVICE_FENCE();
-    atomic_xchg(counters + ${block}, 0u);
+## The last of the `parts` groups of a block of outputs [first, last) adds what each has left in
+## `partial`, part by part, and stores y.
+<%def name="fold_parts(e, real, block, first, last, finish)">
+    if (!comes_last(counters + ${block}, parts)) return;
     for (long i = ${first}; i < ${last}; ++i) {
         ${vector(real, e.components)} total = 0;
         for (uint p = 0; p < parts; ++p)
             total += *((__global const ${vector(real, e.components)} *)partial + p * m + i);
-        put(y + i * y_step, total, alpha, beta, reads_y);
+        put(y + i * y_step, total, alpha, beta, reads_y${put.at(finish, "i", 0)});
     }
 </%def>

@@ -1,8 +1,8 @@
 ## How lanes of a warp exchange values, so that each stores adjacent elements.
 ##
-## share_pieces(x, y, upper, distance): two lanes, `distance` apart, hold pieces x and y each.  The lower
-## lane gets both x, the upper lane both y; the lower lane's piece comes first.
-<%def name="exchange()">
+## share_pieces(x, y, upper, distance): of the pieces x and y that two lanes hold, `distance` apart, the
+## lower lane gets both x, the upper one both y, first that of the lower lane.
+<%def name="define()">
 static inline uint exchanged(uint mine, uint distance)
 {
     uint theirs;

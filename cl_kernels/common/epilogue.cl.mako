@@ -1,0 +1,91 @@
+## Epilogue: what becomes of each element of alpha * A @ B + beta * C before it is stored.
+##
+## problem: a GemmProblem or a Finish.
+##   problem.epilogue     a tuple of portable_gpu.codegen.epilogue.Stage
+##   problem.extras       for each stage that reads an array, how it lies: e0, e1, ...
+##   problem.transposed   whether the kernel's rows are C's columns
+##
+## How a kernel uses it:
+##   ${epilogue.define(problem)}                         once, after the elements' loads
+##   __kernel void k(... ${epilogue.parameters(problem)})   `, e0, e0_offset, e0_row, e0_col ...`
+##   e0 += e0_offset + batch offset                     in the kernel (see gemm/_operands)
+##   v = EPILOGUE(v, row, col)                          v of type value_t at the kernel's (row, col)
+## EPILOGUE is v itself where there are no stages.  Where functions call it, they take what
+## `typed` declares and get what `passed` names.  The defs of scalar arithmetic are here as well:
+## value_t, real_t, R(literal), MUL(x, y) by `values`, and with it MAD(acc, x, y) and scaled(factor, v)
+## by `arithmetic`.
+<%namespace name="scale" file="/common/scale.cl.mako"/>
+<%def name="values(compute)">
+typedef ${compute.real} real_t;
+typedef ${compute.value} value_t;
+#define R(x) ${"x##f" if compute.real == "float" else "x"}
+% if compute.complex:
+#define MUL(p, q) ((value_t)((p).x * (q).x - (p).y * (q).y, (p).x * (q).y + (p).y * (q).x))
+% else:
+#define MUL(p, q) ((p) * (q))
+% endif
+</%def>
+
+<%def name="arithmetic(compute)">
+${values(compute)}
+% if compute.complex:
+#define MAD(acc, p, q) (acc.x = (p).x * (q).x + acc.x, acc.y = (p).x * (q).y + acc.y, \
+                        acc.x = -(p).y * (q).y + acc.x, acc.y = (p).y * (q).x + acc.y)
+% else:
+#define MAD(acc, p, q) (acc = ${"(p) & (q) | acc" if compute.name == "b8" else "(p) * (q) + acc"})
+% endif
+${scale.define("value_t", compute.complex)}
+</%def>
+
+## One loaded value of element e as a value_t.
+<%def name="convert(compute, e, text)">\
+% if compute.complex and not e.complex:
+(value_t)(${text}, 0)\
+% elif compute.complex and compute.real != e.real:
+convert_${compute.value}(${text})\
+% else:
+(value_t)(${text})\
+% endif
+</%def>
+
+<%def name="parameters(problem)">\
+% for i, extra in enumerate(problem.extras):
+, __global const ${extra.elem.name}_t *restrict e${i}, long e${i}_offset, long e${i}_row, long e${i}_col${''.join(f', long e{i}_batch{d}' for d in range(len(problem.batch)))}\
+% endfor
+</%def>
+
+<%def name="typed(problem)">${"".join(f", __global const {x.elem.name}_t *e{j}, long e{j}_row, long e{j}_col" for j, x in enumerate(problem.extras))}</%def>
+<%def name="passed(problem)">${"".join(f", e{j}, e{j}_row, e{j}_col" for j in range(len(problem.extras)))}</%def>
+
+<%def name="define(problem)"><% i = -1 %>
+% if not problem.epilogue:
+#define EPILOGUE(v, row, col) (v)
+% else:
+#define EPILOGUE(v, row, col) epilogue(v, ${"col, row" if problem.transposed else "row, col"}${passed(problem)})
+static inline value_t epilogue(value_t v, long row, long col${typed(problem)})
+{
+% for stage in problem.epilogue:
+    {   // ${stage.name}
+% if stage.spread:
+<% i += 1 %>\
+        const value_t e = ${convert(problem.compute, problem.extras[i].elem, f"{problem.extras[i].elem.name}_load(e{i} + row * e{i}_row + col * e{i}_col)")};
+% endif
+        v = (${stage.expression});
+    }
+% endfor
+    return v;
+}
+% endif
+</%def>
+
+## UPDATED(acc, p): alpha times the sum `acc` of products, plus beta times the element of C at p.
+## RESULT(acc, row, col): what the sum makes of C at (row, col).  The kernel has alpha, beta, c, c_row
+## and c_col in scope.
+<%def name="result(problem)">
+% if problem.reads_c:
+#define UPDATED(acc, p) (scaled(alpha, acc) + scaled(beta, ${convert(problem.compute, problem.c.elem, f"{problem.c.elem.name}_load(p)")}))
+% else:
+#define UPDATED(acc, p) scaled(alpha, acc)
+% endif
+#define RESULT(acc, row, col) EPILOGUE(UPDATED(acc, c + (row) * c_row + (col) * c_col), row, col)
+</%def>

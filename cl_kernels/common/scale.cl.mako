@@ -1,0 +1,16 @@
+## The one scaling of every product: result = alpha * sum + beta * c is scaled(alpha, sum) +
+## scaled(beta, c), whichever kernel made the sum.
+##
+## type: C type of the factor and of the value.  is_complex: whether that is a pair (re, im).
+<%def name="define(type, is_complex)">
+% if is_complex:
+// A real factor scales each part by itself: an infinity in one makes no NaN of the other.
+static inline ${type} scaled(${type} factor, ${type} v)
+{
+    if (factor.y == 0) return factor.x * v;
+    return (${type})(factor.x * v.x - factor.y * v.y, factor.x * v.y + factor.y * v.x);
+}
+% else:
+static inline ${type} scaled(${type} factor, ${type} v) { return factor * v; }
+% endif
+</%def>

@@ -1,0 +1,45 @@
+## A step of k in mfma: on its way to local memory, and multiplied from there.
+##
+## policy, a, b, instruction, tail: as in mfma.
+<%namespace name="chunks" file="/gemm/_chunks.cl.mako"/>
+<%namespace name="mfma" file="/gemm/_mfma.cl.mako"/>
+<%!
+from itertools import product
+%>
+
+## Where the buffer in use begins.
+<%def name="start(lines)">${f"buffer * {8 * lines.extent}" if policy.buffers == 2 else "0"}</%def>
+
+<%def name="load(step)">
+% if tail:
+            if (${step} == steps - 1 && tail < ${a.depth}) {
+                ${chunks.load(a, tail=True)}
+                ${chunks.load(b, tail=True)}
+            } else
+% endif
+            {
+                ${chunks.load(a)}
+                ${chunks.load(b)}
+            }
+</%def>
+
+<%def name="store()">
+                ${chunks.store(a, capture(start, a))}
+                ${chunks.store(b, capture(start, b))}
+</%def>
+
+## All products of the chunks that the lanes of a wavefront read.
+<%def name="multiply()">
+<% side = instruction.side %>\
+% for i in range(policy.wave_m // side):
+                    const uint4 a${i} = a_local[${start(a)} + CHUNK(${a.extent}, rows_at + ${i * side} + lane, chunk)];
+% endfor
+% for j in range(policy.wave_n // side):
+                    const uint4 b${j} = b_local[${start(b)} + CHUNK(${b.extent}, cols_at + ${j * side} + lane, chunk)];
+% endfor
+% for first in range(0, 4, instruction.words):
+% for i, j in product(range(policy.wave_m // side), range(policy.wave_n // side)):
+                    MFMA(d${i}_${j}, a${i}.${mfma.words(instruction, first)}, b${j}.${mfma.words(instruction, first)});
+% endfor
+% endfor
+</%def>

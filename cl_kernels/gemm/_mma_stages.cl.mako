@@ -1,0 +1,38 @@
+## How the steps of k come and go in mma: copied `stages` ahead, and reached when they have arrived.
+##
+## policy, a, b, tail: as in mma.
+<%namespace name="lines" file="/gemm/_lines.cl.mako"/>
+
+## Copies of a step that comes `reach` later than this one.
+<%def name="copy_ahead()">
+                if (step + ${policy.stages - 2} < steps) {
+                    barrier_wait(empty_base + 8 * ahead, ahead_phase);
+                    const uint to_a = a_base + ahead * ${a.bytes} + place_a, to_b = b_base + ahead * ${b.bytes} + place_b;
+% if tail:
+                    if (step + ${policy.stages - 1} == steps && tail < ${a.depth}) {
+                        ${lines.copy_tail(a, "to_a", "a_advance")}
+                        ${lines.copy_tail(b, "to_b", "b_advance")}
+                    } else
+% endif
+                    {
+                        ${lines.copy(a, "to_a", "a_advance")}
+                        ${lines.copy(b, "to_b", "b_advance")}
+                    }
+                    COPIES_ARRIVE(full_base + 8 * ahead);
+                    if (++ahead == ${policy.stages}) { ahead = 0; ahead_phase ^= 1; }
+                }
+</%def>
+
+## What has arrived is in reach: a_at and b_at.
+<%def name="reach_stage()">
+                barrier_wait(full_base + 8 * stage, phase);
+                a_at = (const __local char *)a_local + stage * ${a.bytes} + 128 * rows_at;
+                b_at = (const __local char *)b_local + stage * ${b.bytes} + 128 * cols_at;
+</%def>
+
+<%def name="next_stage()">
+                if (++stage == ${policy.stages}) { stage = 0; phase ^= 1; }
+                if (step + 1 < steps) {
+                    ${reach_stage()}
+                }
+</%def>

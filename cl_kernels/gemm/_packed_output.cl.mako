@@ -1,0 +1,41 @@
+## How the sums of a packed register tile reach C: whole vectors where it lies along them and nothing
+## follows, else one by one.
+##
+## accumulators: names of the sums, in the order of _packed_tile, which says what else is in scope.
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
+
+<%def name="store(problem, policy, accumulators)"><%
+    compute, c = problem.compute, problem.c.elem
+    V, MR, NR, C = policy.vector, policy.item_m, policy.item_n, compute.components
+    NV = NR // V
+    plain = c == compute and not c.complex and not problem.epilogue
+%>\
+    c += row * c_row + col * c_col;
+% if plain:
+    if (rows == ${MR} && skip == 0 && cols == ${NR} && c_col == 1) {
+% for i in range(MR):
+% for j in range(NV):
+        VEC(c + ${i} * c_row + ${j * V}) = alpha * c${i}_${j}_re${f" + beta * VEC(c + {i} * c_row + {j * V})" if problem.reads_c else ""};
+% endfor
+% endfor
+        return;
+    }
+% endif
+    real_t edge[TILE];
+% for n, name in enumerate(accumulators):
+    *(lanes${V}_u *)(edge + ${n * V}) = ${name};
+% endfor
+    for (int i = 0; i < rows; i++) {
+        const real_t *at = edge + i * ${NR * C};
+        __global ${c.name}_t *to = c + i * c_row;
+        int j = skip;
+% if plain:
+        for (; skip == 0 && c_col == 1 && j + ${V} <= cols; j += ${V})
+            VEC(to + j) = alpha * *(const lanes${V}_u *)(at + j)${f" + beta * VEC(to + j)" if problem.reads_c else ""};
+% endif
+        for (; j < cols; j++) {
+            const value_t v = ${f"(value_t)(at[j], at[{NR} + j])" if compute.complex else "at[j]"};
+            ${c.name}_store(to + j * c_col, EPILOGUE(UPDATED(v, to + j * c_col), row + i, col + j));
+        }
+    }
+</%def>

@@ -1,0 +1,37 @@
+## A step of k of a consumer of wgmma, where both operands are read from local memory.
+##
+## policy, a, b, parts, products: as in wgmma.
+
+## One step: what has arrived is multiplied, what the step before has used is given back.
+<%def name="multiply()">
+<% start = (*sum(products, ())[0], 0) %>\
+                    const ulong at_a = DESCRIPTOR(a_base + stage * ${a.bytes} + above * 8192), at_b = DESCRIPTOR(b_base + stage * ${b.bytes});
+% for part, pairs in enumerate(products):
+                    barrier_wait(full_base + 8 * (stage + ${part}), phase);
+% if not policy.bulk:
+                    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+% endif
+                    WGMMA_FENCE();
+% for x, y in pairs:
+% for i in range(4):
+% for r in range(policy.blocks):
+                    WGMMA${r}(at_a + ${x * a.bytes // 16 + 512 * r} + ${i} * A_STEP, at_b + ${y * b.bytes // 16} + ${i} * B_STEP, ${"step - first" if (x, y, i) == start else "1"});
+% endfor
+% endfor
+% endfor
+                    WGMMA_COMMIT();
+% if part == 0:
+                    WGMMA_WAIT(1);
+                    if (step) { ${release()} }
+% endif
+% endfor
+                    used = stage;
+                    stage += ${parts};
+                    if (stage == ${policy.stages}) { stage = 0; phase ^= 1; }
+</%def>
+
+<%def name="release()">
+% for part in range(parts):
+                    if (lane == 0) barrier_arrive(empty_base + 8 * (used + ${part}));
+% endfor
+</%def>

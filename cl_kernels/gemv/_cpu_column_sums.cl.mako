@@ -1,0 +1,57 @@
+## How cpu_columns adds rows to the sums of a block of outputs, which pass through registers: W * unroll
+## outputs at a time, R rows at a time and then one by one.
+##
+## elem, real, P, E, R: as in cpu_columns.
+
+## Rows in turn, for that is the order of memory; several have sums of their own (p and q), for a
+## chain of additions to s would last longer.
+<%def name="add_rows(W, unroll, rows)">
+<%
+    T = vector(real, W * P)
+    sums = [("s", "p", ".x"), ("t", "q", ".y")] if elem.complex else [("s", "p", "")]
+%>
+% for k in range(rows):
+        const ${E} x${k} = load_one(x + (i + ${k}) * x_step);
+        __global const ${elem.name}_t *a${k} = a + (i + ${k}) * a_sum;
+% for u in range(unroll):
+        const ${T} v${k}_${u} = load${W}(a${k}${f" + {u * W}" if u else ""});
+% for s, p, part in sums:
+        ${f"{s}{u} +" if rows == 1 else f"{p}{u} +" if k else f"{T} {p}{u} "}= v${k}_${u} * x${k}${part};
+% endfor
+% endfor
+% endfor
+% if rows > 1:
+% for u in range(unroll):
+% for s, p, part in sums:
+        ${s}${u} += ${p}${u};
+% endfor
+% endfor
+% endif
+</%def>
+
+<%def name="panel(W, unroll)">
+<% T = vector(real, W * P) %>
+// s[0 .. ${W * unroll}) (and t) += the rows [i, last) of a, weighted by x.
+static inline void panel_${W}_${unroll}(__global const ${elem.name}_t *a, long a_sum,
+    __global const ${elem.name}_t *x, long x_step, long i, long last, ${real} *s, ${real} *t)
+{
+% for u in range(unroll):
+    ${T} s${u} = *(sums_${W} *)(s + ${u * W * P});
+% if elem.complex:
+    ${T} t${u} = *(sums_${W} *)(t + ${u * W * P});
+% endif
+% endfor
+    for (; i + ${R} <= last; i += ${R}) {
+${add_rows(W, unroll, R)}\
+    }
+    for (; i < last; ++i) {
+${add_rows(W, unroll, 1)}\
+    }
+% for u in range(unroll):
+    *(sums_${W} *)(s + ${u * W * P}) = s${u};
+% if elem.complex:
+    *(sums_${W} *)(t + ${u * W * P}) = t${u};
+% endif
+% endfor
+}
+</%def>

@@ -1,0 +1,41 @@
+## How a sum becomes an element of y, in the gemv kernels and in gemm/skinny.
+##
+##   load_one(p)        one element as a value of the sums
+##   put(p, sum, ...)   alpha * sum + beta * *p, and what `finish` says, stored at p
+##
+## finish: portable_gpu.codegen.epilogue.Finish, what follows on each sum; or None.
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
+<%namespace name="scale" file="/common/scale.cl.mako"/>
+
+<%def name="define(e, r, finish=None)">
+<% T = vector(r, e.components) %>
+static inline ${T} load_one(__global const ${e.name}_t *p)
+{
+    return (${T})${e.name}_load(p);
+}
+${scale.define(T, e.complex)}
+% if finish:
+% for other in dict.fromkeys(extra.elem for extra in finish.extras if extra.elem != e):
+${element.scalar(other)}
+% endfor
+${epilogue.values(finish.compute)}
+${epilogue.define(finish)}
+% endif
+static inline void put(__global ${e.name}_t *p, ${T} sum, ${T} alpha, ${T} beta, int reads_y${declared(finish)})
+{
+    ${T} v = scaled(alpha, sum);
+    if (reads_y) v += scaled(beta, load_one(p));
+    ${e.name}_store(p, ${f"EPILOGUE(({e.value})v, row, col)" if finish else f"({e.value})v"});
+}
+</%def>
+
+## What `put` takes with `finish`: as parameters, and as arguments for output `row` of vector `col`.
+## And where a kernel begins to read the arrays.
+<%def name="declared(finish)">${f", long row, long col{capture(epilogue.typed, finish)}" if finish else ""}</%def>
+<%def name="at(finish, row, col)">${f", {row}, {col}{capture(epilogue.passed, finish)}" if finish else ""}</%def>
+<%def name="begin(finish)">\
+% for i in range(len(finish.extras) if finish else 0):
+    e${i} += e${i}_offset;
+% endfor
+</%def>

@@ -1,0 +1,94 @@
+## Where work-groups that share an output meet: each leaves what it has in global memory, and the last
+## of them to arrive folds what all have left, in the order of the parts, so that the result does not
+## depend on who is last.
+##
+##   partial    | part 0 | part 1 | ...    words of 32 bits, which every OpenCL device keeps coherent
+##   counters   | 0 | 0 | ...              for each output, how many groups have arrived; 0 between launches
+##
+##   define()               comes_last(counter, groups), for the defs below
+##   publish, collect       one real number
+##   accumulators(acc)      ACC_publish, ACC_collect: all fields of one
+##   arrive, arrive_by_one  is_last, a __local uint of the kernel: whether this group is the last
+##   fold                   what the parts have left as accumulators
+<%!
+from portable_gpu.codegen.operators import SCALAR_BYTES
+
+def words(real):
+    """32-bit words of a real number."""
+    return max(1, SCALAR_BYTES[real] // 4)
+%>
+
+<%def name="define()">
+// Whether this group is the last of `groups` to come to the counter, which is left at 0.  One
+// work-item calls it, after what the group has published.
+static inline bool comes_last(volatile __global uint *counter, uint groups)
+{
+    DEVICE_FENCE();
+    const bool last = atomic_inc(counter) == groups - 1u;
+    DEVICE_FENCE();
+    if (last) atomic_xchg(counter, 0u);  // after the fence, which would wait; the next launch comes later
+    return last;
+}
+</%def>
+
+## A statement, and an expression.  apart: from one word of a number to the next.
+<%def name="publish(real, place, value, apart=1)">\
+% if words(real) == 2:
+{ const uint2 bits = as_uint2(${value}); STORE_PUBLISHED(${place}, bits.x); STORE_PUBLISHED(${place} + ${apart}, bits.y); }\
+% elif real in ("float", "int", "uint"):
+STORE_PUBLISHED(${place}, as_uint(${value}));\
+% else:
+STORE_PUBLISHED(${place}, (uint)${value});\
+% endif
+</%def>
+
+<%def name="collect(real, place, apart=1)">\
+% if words(real) == 2:
+as_${real}((uint2)(LOAD_PUBLISHED(${place}), LOAD_PUBLISHED(${place} + ${apart})))\
+% elif real in ("float", "int", "uint"):
+as_${real}(LOAD_PUBLISHED(${place}))\
+% else:
+(${real})LOAD_PUBLISHED(${place})\
+% endif
+</%def>
+
+<%def name="accumulators(acc)">
+static inline void ${acc.name}_publish(volatile __global uint *words, ${acc.name} v)
+{
+% for offset, field in acc.words():
+    ${publish(field.ctype, f"words + {offset}", f"v.{field.name}")}
+% endfor
+}
+static inline ${acc.name} ${acc.name}_collect(volatile __global uint *words)
+{
+    ${acc.name} v;
+% for offset, field in acc.words():
+    v.${field.name} = ${collect(field.ctype, f"words + {offset}")};
+% endfor
+    return v;
+}
+</%def>
+
+## All work-items of the group, or all that the barrier `wait` is of, come here when they have
+## published; the one for which `one` holds asks.
+<%def name="arrive(counter, parts, one, wait='barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)')">\
+                GROUP_FENCE();
+                ${wait};
+                if (${one}) is_last = comes_last(${counter}, ${parts});
+                ${wait};
+</%def>
+
+## The same where one work-item has an accumulator to publish, at `place`.
+<%def name="arrive_by_one(acc, place, value, counter, parts, one)">\
+        if (${one}) {
+            ${acc.name}_publish(${place}, ${value});
+            is_last = comes_last(${counter}, ${parts});
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+</%def>
+
+## total: what part `first` and every `step`-th after it have left, in order.  place: of part p.
+<%def name="fold(acc, total, place, first, step, parts)">\
+        ${total} = ${acc.name}_identity();
+        for (uint p = ${first}; p < ${parts}; p += ${step}) ${total} = ${acc.name}_combine(${total}, ${acc.name}_collect(${place}));
+</%def>
