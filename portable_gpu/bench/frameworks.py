@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from portable_gpu.bench.cases import Case
-from portable_gpu.bench.operands import Array, Operands
-from portable_gpu.bench.peers import Peer, turned
+from portable_gpu.bench.peers import Peer
 from portable_gpu.bench.prepared import Call, Prepared
+from portable_gpu.checking.operands import Array, Operands
 from portable_gpu.dtypes import BFLOAT16, dtype_of
 from portable_gpu.errors import UnsupportedError
+from portable_gpu.ops.case import Case
+from portable_gpu.ops.gemv.cases import turned
+from portable_gpu.ops.registry import BENCHMARKS
 from portable_gpu.runtime.engine import Engine
+
+
+def _product_into(case: Case, tensors: Sequence[Any], torch: Any) -> Call:
+    return partial(torch.mm, *turned(case, tensors), out_dtype=getattr(torch, case.result))
+
+
+#: By operation, the call of PyTorch whose result is of another dtype.
+_INTO: dict[str, Callable[[Case, Sequence[Any], Any], Call]] = {"gemm": _product_into}
 
 
 class TorchPeer(Peer):
@@ -53,10 +64,9 @@ class TorchPeer(Peer):
 
     def _call(self, case: Case, tensors: Sequence[Any]) -> Call:
         torch = self._torch
-        call = _call(case, tensors, torch, torch.linalg.vector_norm)
         if case.result != case.dtype:
-            a, b = turned(case, tensors)
-            return lambda: torch.mm(a, b, out_dtype=getattr(torch, case.result))
+            return _INTO[case.operation](case, tensors, torch)
+        call = BENCHMARKS[case.operation].like_numpy(case, tensors, torch)
         if case.precision != "tf32":
             return call
 
@@ -134,10 +144,8 @@ class CuPyPeer(Peer):
         if dtype_of(case.dtype) == BFLOAT16 or case.result != case.dtype:
             return None
         cupy = self._cupy
-        calls = [
-            _call(case, [cupy.asarray(x) for x in arrays], cupy, cupy.linalg.norm)
-            for arrays in inputs
-        ]
+        call = BENCHMARKS[case.operation].like_numpy
+        calls = [call(case, [cupy.asarray(x) for x in arrays], cupy) for arrays in inputs]
         return _Evented(calls, lambda result: np.asarray(result.get()))
 
 
@@ -160,14 +168,3 @@ class _Evented(Prepared):
         end.record()
         end.synchronize()
         return float(get_elapsed_time(begin, end)) * 1e-3
-
-
-def _call(case: Case, arrays: Sequence[Any], library: Any, norm: Callable[..., Any]) -> Call:
-    """The case in a library whose functions are named as NumPy's, but for the 2-norm."""
-    if case.operation in ("gemv", "gemm"):
-        a, b = turned(case, arrays)
-        return lambda: library.matmul(a, b)
-    function = norm if case.operation == "nrm2" else getattr(library, case.operation)
-    if case.axis is not None:
-        return lambda: function(*arrays, axis=case.axis)
-    return lambda: function(*arrays)

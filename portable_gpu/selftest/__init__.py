@@ -1,6 +1,6 @@
 """Every public operation against NumPy in higher precision, on whatever device is at hand."""
 
-from portable_gpu.selftest.check import Check, Result
+from portable_gpu.checking.check import Check, Result
 from portable_gpu.selftest.grid import all_checks
 
 __all__ = ["Check", "Result", "all_checks"]

@@ -15,7 +15,7 @@ from portable_gpu.arguments import of_kind, one_of, whole
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import PRECISIONS, check_precision, element
 from portable_gpu.errors import ArgumentError, BuildError, DTypeError
-from portable_gpu.ops.explain import Explanation
+from portable_gpu.ops.explanation import Explanation
 from portable_gpu.ops.gemm import matrix, skinny_mma
 from portable_gpu.ops.gemm.binding import compute_element
 from portable_gpu.ops.gemm.choice import GemmChoice, choose

@@ -12,7 +12,7 @@ import pyopencl as cl
 from portable_gpu.codegen.operators import sum_accumulator
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
-from portable_gpu.ops.explain import Explanation
+from portable_gpu.ops.explanation import Explanation
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.program import BUFFER, INT, LONG, UINT
@@ -66,6 +66,10 @@ class SkinnyPolicy(Policy):
             "blocks": (1, 2, 4),
             "groups_per_unit": (1, 2, 4),
         }
+
+    def edges(self, itemsize: int) -> tuple[int, int, int]:
+        """See :meth:`Policy.edges`."""
+        return 16 * self.blocks, MOST_VECTORS, 32 * self.unroll
 
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
         """See :meth:`Policy.limits`."""

@@ -12,7 +12,7 @@ from portable_gpu.arguments import one_of
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.errors import ArgumentError, DTypeError, UnsupportedError
-from portable_gpu.ops.explain import Explanation
+from portable_gpu.ops.explanation import Explanation
 from portable_gpu.ops.gemv.problem import TRANSPOSES, GemvProblem
 from portable_gpu.ops.gemv.route import Route, choose
 from portable_gpu.runtime.engine import Engine

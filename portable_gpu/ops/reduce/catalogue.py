@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,7 @@ from portable_gpu.codegen.reductions import Reduction, Request
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError
-from portable_gpu.ops.catalogue import Build
-from portable_gpu.ops.explain import Explainer, Explanation
+from portable_gpu.ops.explanation import Explanation
 from portable_gpu.ops.reduce import rules
 from portable_gpu.ops.reduce.geometry import Geometry, analyse
 from portable_gpu.ops.reduce.plan import (
@@ -173,9 +171,3 @@ def _why(step: Step, target: Target) -> str:
 
 def _by(shape: Shape) -> str:
     return " x ".join(map(str, shape)) or "a scalar"
-
-
-#: What ``portable-gpu render`` shows.
-CATALOGUE: dict[str, Build] = {name: partial(specializations, name) for name in _RULES}
-#: What ``portable-gpu explain`` tells.
-EXPLAINERS: dict[str, Explainer] = dict.fromkeys(_RULES, explain)
