@@ -84,6 +84,13 @@ def _our_call(case: Case, arrays: Sequence[Any], engine: Engine) -> Call:
     return partial(operation.function, *arrays, **operation.options(case), engine=engine)
 
 
+def calls_like_numpy(case: Case, inputs: Sequence[Any], library: Any) -> list[Call]:
+    """The call on each copy of the inputs in a library of NumPy's names; none if it has none."""
+    call = BENCHMARKS[case.operation].like_numpy
+    found = [call(case, arrays, library) for arrays in inputs]
+    return [one for one in found if one is not None]
+
+
 class NumPyPeer(Peer):
     """NumPy on the host, with its BLAS and the threads that this takes by itself."""
 
@@ -106,8 +113,8 @@ class NumPyPeer(Peer):
         narrow = is_float16_like(dtype_of(case.dtype))
         if narrow and not OPERATIONS[case.operation].ordered:
             return None
-        call = BENCHMARKS[case.operation].like_numpy
-        return Prepared([call(case, arrays, np) for arrays in inputs])
+        calls = calls_like_numpy(case, inputs, np)
+        return Prepared(calls) if calls else None
 
 
 #: What ``pyopencl.array`` has of our operations.

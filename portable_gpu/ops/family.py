@@ -52,6 +52,10 @@ def _one_call(extents: Shape) -> list[dict[str, Any]]:
     return [{}]
 
 
+def _no_call(case: Case, arrays: Sequence[Any], library: Any) -> Call | None:
+    return None
+
+
 def _as_it_is(case: Case, variant: str, alone: bool) -> Iterator[Case]:
     if variant:
         raise ArgumentError(f"{case.operation} has no variant {variant!r}")
@@ -128,10 +132,10 @@ class Benchmark:
         flop: Floating-point operations of a case; comparisons count as such.
         bytes: The least traffic of a case: every operand moved once.
         oracle: Given a case and its operands, finds the error of a result.
-        like_numpy: The same call in a library of NumPy's names (NumPy, PyTorch, CuPy), given a
-            case, its operands and the library.
         form: How errors describe a size.
         label: How pictures do.
+        like_numpy: The same call in a library of NumPy's names (NumPy, PyTorch, CuPy), given a
+            case, its operands and the library; ``None`` where that has none.
         by_flop: Whether its rate is told in flop, not in bytes.
         more_sizes: Further ones where the whole family is timed.
         variants: The cases of a size, given what follows its slash and whether the operation was
@@ -149,9 +153,9 @@ class Benchmark:
     flop: Callable[[Case], int]
     bytes: Callable[[Case], int]
     oracle: Callable[[Case, Operands], Oracle]
-    like_numpy: Callable[[Case, Sequence[Any], Any], Call]
     form: str
     label: str
+    like_numpy: Callable[[Case, Sequence[Any], Any], Call | None] = _no_call
     by_flop: bool = False
     more_sizes: Sizes | None = None
     variants: Callable[[Case, str, bool], Iterator[Case]] = _as_it_is

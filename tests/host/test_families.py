@@ -14,7 +14,7 @@ from portable_gpu.ops.registry import BENCHMARKS, FAMILIES, KERNELS, OPERATIONS
 from portable_gpu.tuner.jobs import TUNED
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMANDS = ("bench", "tuner", "cli", "isa", "selftest")
+COMMANDS = ("bench", "tuner", "cli", "isa", "selftest", "checking")
 #: What asks for all operations is called as one of them.
 KINDS = {family.name for family in FAMILIES}
 NAMES = {*OPERATIONS, *KINDS} - {"all"}
@@ -74,7 +74,8 @@ def branches(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 def files_of_commands() -> list[Path]:
     package = ROOT / "portable_gpu"
-    return [path for folder in COMMANDS for path in sorted((package / folder).rglob("*.py"))]
+    commands = [path for folder in COMMANDS for path in sorted((package / folder).rglob("*.py"))]
+    return [*commands, *sorted((package / "ops").glob("*.py"))]
 
 
 @pytest.mark.parametrize("path", files_of_commands(), ids=lambda p: f"{p.parent.name}/{p.name}")
