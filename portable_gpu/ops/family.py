@@ -211,7 +211,8 @@ class Family:
         name: The folder's, which names of kernels in tuning tables begin with.
         operations: The public functions.
         checks: What selftest runs, given the dtypes that the device has.
-        benchmarks: What is timed, by operation; the family's name stands for all of them.
+        benchmarks: What is timed, by operation; the family's name stands for all of them, unless it
+            is one of them.
         tuning: Of its policies; ``None`` where it has none.
         kernels: What compiled kernels are held to, by template.
     """
