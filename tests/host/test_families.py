@@ -15,8 +15,8 @@ from portable_gpu.tuner.jobs import TUNED
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = ("bench", "tuner", "cli", "isa", "selftest", "checking")
-#: What asks for all operations is called as one of them.
 KINDS = {family.name for family in FAMILIES}
+#: But for "all": what asks for every operation is called as one of them is.
 NAMES = {*OPERATIONS, *KINDS} - {"all"}
 #: By file, the names that it may go by: tables of what other libraries have.
 MAY_NAME = {

@@ -76,6 +76,15 @@ def test_every_field_has_bounds_that_hold_what_is_searched(cls: type[Policy]) ->
             assert all(rules[field][1](value) for value in values), (field, values)
 
 
+def test_every_policy_says_where_its_tiles_end() -> None:
+    for cls in policies():
+        for name in TARGETS[cls.__name__]:
+            policy = cls.default(example_target(name), FLOAT)
+            edges = policy.edges(FLOAT.itemsize)
+            assert len(edges) == 3
+            assert min(edges) >= 1, policy
+
+
 def test_a_field_without_bounds_is_a_fault_of_the_class() -> None:
     @dataclass(frozen=True)
     class Loose(Policy):
