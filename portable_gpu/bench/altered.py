@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from portable_gpu.bench.cases import Case
 from portable_gpu.bench.explained import explained
-from portable_gpu.bench.operands import Operands
 from portable_gpu.bench.peers import Ours
 from portable_gpu.bench.prepared import Prepared
+from portable_gpu.checking.operands import Operands
 from portable_gpu.errors import ArgumentError, PolicyError, PortableGPUError
+from portable_gpu.ops.case import Case
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import Target
 from portable_gpu.tuning.table import Choice, TuningTable

@@ -15,13 +15,13 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
-from portable_gpu.bench.cases import Case
-from portable_gpu.bench.operands import Operands
 from portable_gpu.bench.peers import Peer, host_buffer
 from portable_gpu.bench.prepared import Call, Prepared
 from portable_gpu.bench.queued import Queued
+from portable_gpu.checking.operands import Operands
 from portable_gpu.dtypes import dtype_of
 from portable_gpu.errors import UnsupportedError
+from portable_gpu.ops.case import Case
 from portable_gpu.runtime.engine import Engine
 
 _ROW_MAJOR = 101
@@ -44,6 +44,11 @@ _KINDS: dict[str, tuple[str, Any]] = {
     "complex64": ("C", _Float2),
     "complex128": ("Z", _Double2),
 }
+
+
+#: By operation, the function that folds vectors, the letter of BLAS in braces.
+_REAL = {"sum": "{}sum", "dot": "{}dot", "nrm2": "{}nrm2", "argmax": "i{}max"}
+_COMPLEX = {"dot": "{}dotu"}
 
 
 class CLBlastPeer(Peer):
@@ -109,19 +114,14 @@ class CLBlastPeer(Peer):
         kind = _KINDS.get(case.dtype)
         if kind is None or case.axis is not None:
             return None
-        letter, scalar = kind
-        if case.operation == "gemm":
-            return self._gemm(case, letter, scalar)
-        if case.operation == "gemv":
-            return self._gemv(case, letter, scalar)
-        names = {"dot": f"{letter}dotu"}
-        if letter in "SD":
-            names = {"sum": f"{letter}sum", "dot": f"{letter}dot", "nrm2": f"{letter}nrm2",
-                     "argmax": f"i{letter}max"}  # fmt: skip
-        name = names.get(case.operation)
-        if name is None:
+        products = {"gemm": self._gemm, "gemv": self._gemv}
+        if case.operation in products:
+            return products[case.operation](case, *kind)
+        letter, _ = kind
+        names = _REAL if letter in "SD" else _COMPLEX
+        if case.operation not in names:
             return None
-        count = int(np.prod(case.extents))
+        name, count = names[case.operation].format(letter), int(np.prod(case.extents))
         return lambda *buffers: self._run(
             name, _size(count), buffers[-1], _size(0),
             *(part for x in buffers[:-1] for part in (x, _size(0), _size(1))),
@@ -176,11 +176,23 @@ def _device_call(function: Callable[..., None], arrays: Sequence[Any], out: Any)
 
 def _result(case: Case) -> tuple[tuple[int, ...], np.dtype[Any]]:
     dtype = dtype_of(case.dtype)
-    if case.operation == "gemm":
-        m, _, n = case.extents
-        return ((m, n) if case.batch is None else (case.batch, m, n)), dtype
-    if case.operation == "gemv":
-        return case.extents[:1] if case.trans == "N" else case.extents[1:], dtype
-    if case.operation == "argmax":
-        return (), np.dtype(np.uint32)
-    return (), dtype
+    shape, kind = _RESULTS.get(case.operation, _SCALAR)
+    return shape(case), dtype if kind is None else np.dtype(kind)
+
+
+def _shape_of_product(case: Case) -> tuple[int, ...]:
+    m, _, n = case.extents
+    return (m, n) if case.batch is None else (case.batch, m, n)
+
+
+def _shape_of_vector(case: Case) -> tuple[int, ...]:
+    return case.extents[:1] if case.trans == "N" else case.extents[1:]
+
+
+#: By operation, the shape of its result, and its dtype where that is not the operands'.
+_RESULTS: dict[str, tuple[Callable[[Case], tuple[int, ...]], Any]] = {
+    "gemm": (_shape_of_product, None),
+    "gemv": (_shape_of_vector, None),
+    "argmax": (lambda case: (), np.uint32),
+}
+_SCALAR: tuple[Callable[[Case], tuple[int, ...]], Any] = lambda case: (), None

@@ -13,14 +13,15 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.bench import measure
-from portable_gpu.bench.cases import Case
-from portable_gpu.bench.operands import shapes, uniform
 from portable_gpu.bench.prepared import Prepared
 from portable_gpu.bench.queued import Queued
+from portable_gpu.checking.operands import uniform
 from portable_gpu.dtypes import dtype_of
 from portable_gpu.errors import PortableGPUError
 from portable_gpu.ops.candidate import best_of, chosen, spread
+from portable_gpu.ops.case import Case
 from portable_gpu.ops.gemm.candidates import candidates
+from portable_gpu.ops.gemm.cases import shapes
 from portable_gpu.ops.gemm.paths import contiguous
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.runtime.engine import Engine

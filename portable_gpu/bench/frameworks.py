@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from portable_gpu.bench.cases import Case
-from portable_gpu.bench.operands import Array, Operands
-from portable_gpu.bench.peers import Peer, turned
+from portable_gpu.bench.peers import Peer, calls_like_numpy
 from portable_gpu.bench.prepared import Call, Prepared
+from portable_gpu.checking.operands import Array, Operands
 from portable_gpu.dtypes import BFLOAT16, dtype_of
 from portable_gpu.errors import UnsupportedError
+from portable_gpu.ops.case import Case
+from portable_gpu.ops.gemv.cases import turned
 from portable_gpu.runtime.engine import Engine
+
+
+def _product_into(case: Case, tensors: Sequence[Any], torch: Any) -> Call:
+    return partial(torch.mm, *turned(case, tensors), out_dtype=getattr(torch, case.result))
+
+
+#: By operation, the call of PyTorch whose result is of another dtype.
+_INTO: dict[str, Callable[[Case, Sequence[Any], Any], Call]] = {"gemm": _product_into}
 
 
 class TorchPeer(Peer):
@@ -46,28 +56,30 @@ class TorchPeer(Peer):
 
     def prepare(self, case: Case, inputs: Sequence[Operands]) -> Prepared | None:
         """See :class:`Peer`."""
-        calls = [self._call(case, [self._tensor(x) for x in arrays]) for arrays in inputs]
+        tensors = [[self._tensor(x) for x in arrays] for arrays in inputs]
+        calls = self._calls(case, tensors)
+        if not calls:
+            return None
         if self._device == "cpu":
             return Prepared(calls, fetch=self._fetch)
         return _Recorded(self._torch, self._device, calls, self._fetch)
 
-    def _call(self, case: Case, tensors: Sequence[Any]) -> Call:
+    def _calls(self, case: Case, tensors: Sequence[Sequence[Any]]) -> list[Call]:
         torch = self._torch
-        call = _call(case, tensors, torch, torch.linalg.vector_norm)
         if case.result != case.dtype:
-            a, b = turned(case, tensors)
-            return lambda: torch.mm(a, b, out_dtype=getattr(torch, case.result))
+            known = _INTO.get(case.operation)
+            return [] if known is None else [known(case, arrays, torch) for arrays in tensors]
+        calls = calls_like_numpy(case, tensors, torch)
         if case.precision != "tf32":
-            return call
+            return calls
+        return [partial(self._by_tf32, call) for call in calls]
 
-        def by_tf32() -> Any:
-            torch.set_float32_matmul_precision("high")
-            try:
-                return call()
-            finally:
-                torch.set_float32_matmul_precision("highest")
-
-        return by_tf32
+    def _by_tf32(self, call: Call) -> Any:
+        self._torch.set_float32_matmul_precision("high")
+        try:
+            return call()
+        finally:
+            self._torch.set_float32_matmul_precision("highest")
 
     def _tensor(self, x: Array) -> Any:
         torch = self._torch
@@ -134,11 +146,9 @@ class CuPyPeer(Peer):
         if dtype_of(case.dtype) == BFLOAT16 or case.result != case.dtype:
             return None
         cupy = self._cupy
-        calls = [
-            _call(case, [cupy.asarray(x) for x in arrays], cupy, cupy.linalg.norm)
-            for arrays in inputs
-        ]
-        return _Evented(calls, lambda result: np.asarray(result.get()))
+        there = [[cupy.asarray(x) for x in arrays] for arrays in inputs]
+        calls = calls_like_numpy(case, there, cupy)
+        return _Evented(calls, lambda result: np.asarray(result.get())) if calls else None
 
 
 class _Evented(Prepared):
@@ -160,14 +170,3 @@ class _Evented(Prepared):
         end.record()
         end.synchronize()
         return float(get_elapsed_time(begin, end)) * 1e-3
-
-
-def _call(case: Case, arrays: Sequence[Any], library: Any, norm: Callable[..., Any]) -> Call:
-    """The case in a library whose functions are named as NumPy's, but for the 2-norm."""
-    if case.operation in ("gemv", "gemm"):
-        a, b = turned(case, arrays)
-        return lambda: library.matmul(a, b)
-    function = norm if case.operation == "nrm2" else getattr(library, case.operation)
-    if case.axis is not None:
-        return lambda: function(*arrays, axis=case.axis)
-    return lambda: function(*arrays)

@@ -11,7 +11,6 @@ import numpy as np
 import pyopencl.array as cla
 
 import portable_gpu as pg
-from portable_gpu.bench.cases import Case
 from portable_gpu.bench.measure import (
     BUDGET,
     Bench,
@@ -21,13 +20,14 @@ from portable_gpu.bench.measure import (
     alternate,
     calls_a_turn,
 )
-from portable_gpu.bench.operands import Operands
 from portable_gpu.bench.oracle import oracle
 from portable_gpu.bench.peers import Ours
 from portable_gpu.bench.prepared import Prepared
 from portable_gpu.bench.queued import Queued
 from portable_gpu.bench.statistics import Statistic
+from portable_gpu.checking.operands import Operands
 from portable_gpu.dtypes import dtype_of, element
+from portable_gpu.ops.case import Case
 from portable_gpu.ops.gemm.binding import bind
 from portable_gpu.ops.gemm.choice import GemmChoice
 from portable_gpu.ops.gemm.policy import GemmPolicy, value_words

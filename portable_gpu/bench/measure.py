@@ -7,13 +7,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from portable_gpu.bench.cases import Case
-from portable_gpu.bench.operands import Operands, copies, operands
-from portable_gpu.bench.oracle import Oracle, oracle
+from portable_gpu.bench.operands import copies, operands
+from portable_gpu.bench.oracle import oracle
 from portable_gpu.bench.peers import Ours, Peer
 from portable_gpu.bench.prepared import Prepared
 from portable_gpu.bench.statistics import Statistic
+from portable_gpu.checking.operands import Operands
+from portable_gpu.checking.oracle import Oracle
 from portable_gpu.errors import PortableGPUError
+from portable_gpu.ops.case import Case
 from portable_gpu.runtime.engine import Engine
 
 #: Seconds that a turn lasts at least: short calls are repeated and their time divided.

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 import numpy as np
 
-from portable_gpu.bench.cases import Case
+from portable_gpu.checking.operands import Operands, uniform
 from portable_gpu.dtypes import dtype_of, element
-
-Array = np.ndarray[Any, Any]
-Operands = tuple[Array, ...]
+from portable_gpu.ops.case import Case
 
 _MOST_COPIES = 16
 
@@ -23,21 +20,7 @@ def operands(case: Case, seed: int = 1) -> Operands:
     """
     rng = np.random.default_rng(seed)
     dtype = dtype_of(case.dtype)
-    return tuple(uniform(rng, shape, dtype) for shape in shapes(case))
-
-
-def shapes(case: Case) -> tuple[tuple[int, ...], ...]:
-    """Shapes of the inputs, as stored."""
-    if case.operation == "gemm":
-        m, k, n = case.extents
-        a = (m, k) if case.trans[0] == "N" else (k, m)
-        b = (k, n) if case.trans[1] == "N" else (n, k)
-        batch = () if case.batch is None else (case.batch,)
-        return (*batch, *a), (*batch, *b)
-    if case.operation == "gemv":
-        m, n = case.extents
-        return (m, n), (n if case.trans == "N" else m,)
-    return (case.extents,) * (2 if case.operation == "dot" else 1)
+    return tuple(uniform(rng, shape, dtype) for shape in case.shapes)
 
 
 def copies(case: Case, cache_bytes: int, memory_bytes: int) -> int:
@@ -47,18 +30,6 @@ def copies(case: Case, cache_bytes: int, memory_bytes: int) -> int:
     eighth of the memory allows.
     """
     itemsize = element(dtype_of(case.dtype)).itemsize
-    nbytes = itemsize * sum(prod(shape) for shape in shapes(case))
+    nbytes = itemsize * sum(prod(shape) for shape in case.shapes)
     wanted = min(_MOST_COPIES, max(2, -(-2 * cache_bytes // nbytes)))
     return max(1, min(wanted, memory_bytes // 8 // nbytes))
-
-
-def uniform(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """Random values in [-1, 1), of complex numbers both parts."""
-    elem = element(dtype)
-    real = np.float64 if elem.needs_fp64 else np.float32
-    values = rng.random((*shape, elem.components), real)
-    values *= 2
-    values -= 1
-    if elem.complex:
-        return values.view(dtype)[..., 0]
-    return values[..., 0].astype(dtype, copy=False)

@@ -16,13 +16,12 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
-import portable_gpu as pg
-from portable_gpu.bench.cases import Case
-from portable_gpu.bench.operands import Array, Operands
 from portable_gpu.bench.prepared import Call, Prepared
 from portable_gpu.bench.queued import Queued
+from portable_gpu.checking.operands import Array, Operands
 from portable_gpu.dtypes import dtype_of, is_float16_like
-from portable_gpu.errors import UnsupportedError
+from portable_gpu.ops.case import Case
+from portable_gpu.ops.registry import BENCHMARKS, OPERATIONS
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.version import __version__
 
@@ -79,32 +78,17 @@ class Ours(Peer):
 
 
 def _our_call(case: Case, arrays: Sequence[Any], engine: Engine) -> Call:
-    options: dict[str, Any] = {"engine": engine}
-    if case.operation == "gemv":
-        return lambda: pg.gemv(*arrays, trans=case.trans, **options)
-    if case.operation == "gemm":
-        a, b = arrays
-        options["precision"] = case.precision
-        if case.batch is not None:
-            return lambda: pg.matmul(a, b, **options)
-        if case.result != case.dtype:
-            shape, dtype = (case.extents[0], case.extents[2]), dtype_of(case.result)
-            on_host = isinstance(a, np.ndarray)
-            options["c"] = np.empty(shape, dtype) if on_host else cla.empty(a.queue, shape, dtype)
-        elif isinstance(a, np.ndarray):
-            a, b = turned(case, (a, b))
-            return lambda: pg.matmul(a, b, **options)
-        return lambda: pg.gemm(a, b, trans_a=case.trans[0], trans_b=case.trans[1], **options)
-    function = getattr(pg, case.operation)
-    if case.axis is not None:
-        return lambda: function(*arrays, axis=case.axis, **options)
-    return lambda: function(*arrays, **options)
+    operation, call = OPERATIONS[case.operation], BENCHMARKS[case.operation].call
+    if call is not None:
+        return call(case, arrays, engine)
+    return partial(operation.function, *arrays, **operation.options(case), engine=engine)
 
 
-def turned(case: Case, arrays: Sequence[Any]) -> list[Any]:
-    """The operands of ``a @ b``, for gemv too: transposes are views."""
-    flags = (case.trans + "NN")[:2]
-    return [x.swapaxes(-1, -2) if t == "T" else x for x, t in zip(arrays, flags, strict=True)]
+def calls_like_numpy(case: Case, inputs: Sequence[Any], library: Any) -> list[Call]:
+    """The call on each copy of the inputs in a library of NumPy's names; none if it has none."""
+    call = BENCHMARKS[case.operation].like_numpy
+    found = [call(case, arrays, library) for arrays in inputs]
+    return [one for one in found if one is not None]
 
 
 class NumPyPeer(Peer):
@@ -126,24 +110,15 @@ class NumPyPeer(Peer):
 
         Sums and products of 16-bit floats are left out: they round at every step, or take minutes.
         """
-        ordered = case.operation in ("max", "argmax")
-        if is_float16_like(dtype_of(case.dtype)) and not ordered:
+        narrow = is_float16_like(dtype_of(case.dtype))
+        if narrow and not OPERATIONS[case.operation].ordered:
             return None
-        return Prepared([self._call(case, arrays) for arrays in inputs])
+        calls = calls_like_numpy(case, inputs, np)
+        return Prepared(calls) if calls else None
 
-    @staticmethod
-    def _call(case: Case, arrays: Operands) -> Call:
-        if case.operation in ("gemm", "gemv"):
-            a, b = turned(case, arrays)
-            return lambda: np.matmul(a, b)
-        functions: dict[str, Callable[..., Any]] = {
-            "sum": np.sum, "dot": np.dot, "max": np.max, "argmax": np.argmax,
-            "nrm2": np.linalg.norm,
-        }  # fmt: skip
-        function = functions[case.operation]
-        if case.axis is not None:
-            return lambda: function(*arrays, axis=case.axis)
-        return lambda: function(*arrays)
+
+#: What ``pyopencl.array`` has of our operations.
+_PYOPENCL: dict[str, Callable[..., Any]] = {"sum": cla.sum, "dot": cla.dot, "max": cla.max}
 
 
 class PyOpenCLPeer(Peer):
@@ -164,8 +139,7 @@ class PyOpenCLPeer(Peer):
 
     def prepare(self, case: Case, inputs: Sequence[Operands]) -> Prepared | None:
         """See :class:`Peer`."""
-        functions = {"sum": cla.sum, "dot": cla.dot, "max": cla.max}
-        known = functions.get(case.operation)
+        known = _PYOPENCL.get(case.operation)
         if known is None or case.axis is not None or is_float16_like(dtype_of(case.dtype)):
             return None
         function, queue = known, self._engine.queue
@@ -189,27 +163,3 @@ def host_buffer(context: cl.Context, x: Array) -> cl.Buffer:
     """A buffer that is NumPy's memory."""
     flags = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR
     return cl.Buffer(context, flags, hostbuf=x)
-
-
-def registry() -> dict[str, type[Peer]]:
-    """The peers by name."""
-    from portable_gpu.bench.clblast import CLBlastPeer
-    from portable_gpu.bench.frameworks import CuPyPeer, TorchPeer
-
-    known: tuple[type[Peer], ...] = (NumPyPeer, PyOpenCLPeer, CLBlastPeer, TorchPeer, CuPyPeer)
-    return {peer.name: peer for peer in known}
-
-
-def open_peers(names: Sequence[str], engine: Engine) -> tuple[list[Peer], list[str]]:
-    """The peers that run here, and a line for each that does not."""
-    peers: list[Peer] = []
-    skipped = []
-    for name in names:
-        kind = registry()[name]
-        try:
-            peers.append(kind(engine))
-        except ImportError:
-            skipped.append(f"{name} is not installed and left out: {kind.install}")
-        except UnsupportedError as error:
-            skipped.append(f"{name} is left out: {error}")
-    return peers, skipped

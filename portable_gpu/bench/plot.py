@@ -8,12 +8,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from portable_gpu.bench.cases import Case
 from portable_gpu.bench.measure import Row
 from portable_gpu.bench.peers import Ours
 from portable_gpu.bench.report import Report
 from portable_gpu.bench.roofs import Roofs
 from portable_gpu.bench.statistics import Statistic
+from portable_gpu.ops.case import Case
+from portable_gpu.ops.registry import BENCHMARKS
 
 #: Marker and colour of each contestant.
 _STYLES = {
@@ -29,7 +30,7 @@ Point: TypeAlias = tuple[float, float]
 def plot_throughput(report: Report, path: Path) -> None:
     """One panel for each operation and dtype: everybody's throughput on every size, and the roof.
 
-    Products of matrices are in GFLOP/s, everything else in GB/s.
+    In GFLOP/s where arithmetic is what limits, everything else in GB/s.
     """
     from matplotlib.figure import Figure
 
@@ -168,10 +169,10 @@ def _spiral(width: float, height: float, step: float) -> Iterator[Point]:
 def _throughput(axes: Any, rows: Iterable[Row], roofs: Roofs | None) -> None:
     rows = list(rows)
     cases = list(dict.fromkeys(row.case for row in rows))
-    products = cases[0].operation == "gemm"
+    benchmark = BENCHMARKS[cases[0].operation]
 
     def rate(case: Case, seconds: float) -> float:
-        return (case.flop if products else case.bytes) / seconds / 1e9
+        return (case.flop if benchmark.by_flop else case.bytes) / seconds / 1e9
 
     if roofs is not None:
         for x, case in enumerate(cases):
@@ -195,9 +196,8 @@ def _throughput(axes: Any, rows: Iterable[Row], roofs: Roofs | None) -> None:
         axes.errorbar(places, middle, errors, fmt=marker, color=colour, capsize=2, label=who,
                       clip_on=False)  # fmt: skip
     axes.set_xticks(range(len(cases)), [case.size for case in cases], rotation=35, ha="right")
-    form = {"gemm": "m x k x n / transposes", "gemv": "rows x columns / transpose"}
-    axes.set_xlabel(f"Size ({form.get(cases[0].operation, 'elements, or shape / axis')})")
-    axes.set_ylabel("GFLOP/s" if products else "GB/s")
+    axes.set_xlabel(f"Size ({benchmark.label})")
+    axes.set_ylabel("GFLOP/s" if benchmark.by_flop else "GB/s")
     axes.set(ylim=(0, None), xlim=(-0.6, len(cases) - 0.4))
     axes.grid(axis="y", alpha=0.3)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from portable_gpu.bench.operands import Array
+from portable_gpu.checking.operands import Array
 
 Call = Callable[[], Any]
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from portable_gpu.bench.cases import Case
 from portable_gpu.bench.measure import Row, alternate, calls_a_turn, warm_up
 from portable_gpu.bench.operands import operands
 from portable_gpu.bench.peers import Ours
@@ -18,9 +17,11 @@ from portable_gpu.bench.statistics import Statistic
 from portable_gpu.codegen.operators import vector
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import dtype_of, element
+from portable_gpu.ops.case import Case
 from portable_gpu.ops.gemm.candidates import make_plan
 from portable_gpu.ops.gemm.matrix import MatrixGemm
 from portable_gpu.ops.gemm.paths import contiguous
+from portable_gpu.ops.registry import BENCHMARKS
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import Target
 
@@ -61,7 +62,7 @@ class Roofs:
 
     def _arithmetic(self, case: Case) -> tuple[float, str]:
         fma = self.fma[element(dtype_of(case.dtype)).real].median, "fma"
-        if case.operation != "gemm" or case.type not in self.matrix:
+        if case.type not in self.matrix or not BENCHMARKS[case.operation].on_matrix_units:
             return fma
         return max(fma, (self.matrix[case.type].median, "matrix"))
 
@@ -83,7 +84,7 @@ class Roofs:
         matrix = dict(self.matrix)
         for row in rows:
             kind = row.case.type
-            if row.case.operation == "gemm" and kind in matrix:
+            if kind in matrix and BENCHMARKS[row.case.operation].on_matrix_units:
                 for seconds in filter(None, (row.ours, row.theirs)):
                     rate = seconds.rate(row.case.flop)
                     matrix[kind] = max(matrix[kind], rate, key=lambda found: found.median)
@@ -109,8 +110,9 @@ def measure_roofs(engine: Engine, turns: int, cases: Sequence[Case] = ()) -> Roo
     copied = _copy(engine)
     found = {kind: _multiply_adds(engine, kind) for kind in kinds}
     true_units = engine.target.matrix_units and not engine.target.forced  # not emulated ones
-    products = {case.type: case for case in cases if case.operation == "gemm" and true_units}
-    large = {kind: one for kind, case in products.items() if (one := _product(engine, case))}
+    types = [case.type for case in cases if BENCHMARKS[case.operation].on_matrix_units]
+    wanted = dict.fromkeys(types if true_units else ())
+    large = {kind: one for kind in wanted if (one := _product(engine, kind))}
     every = [copied, *found.values(), *large.values()]
     sides = [side for side, _ in every]
     calls = [calls_a_turn(warm_up(side)) for side in sides]
@@ -123,16 +125,17 @@ def measure_roofs(engine: Engine, turns: int, cases: Sequence[Case] = ()) -> Roo
     return Roofs(copy, fma, dict(zip(large, rates[len(fma) :], strict=True)))
 
 
-def _product(engine: Engine, case: Case) -> tuple[Prepared, int] | None:
-    """A large product of a case's type, and its floating-point operations.
+def _product(engine: Engine, kind: str) -> tuple[Prepared, int] | None:
+    """A large product of a type as ``--dtype`` takes it, and its floating-point operations.
 
     ``None`` where matrix units do not take it.
     """
     extent = 256
+    dtype, _, manner = kind.partition(":")
     while True:
-        large = replace(case, extents=(extent,) * 3, trans="NN", batch=None)
-        problem = contiguous(extent, extent, extent, dtype_of(case.dtype))
-        problem = replace(problem, precision=case.precision)
+        large = Case("gemm", (extent,) * 3, dtype, trans="NN", manner=manner)
+        problem = contiguous(extent, extent, extent, dtype_of(dtype))
+        problem = replace(problem, precision=large.precision)
         if not isinstance(make_plan(engine, problem), MatrixGemm):
             return None
         prepared = Ours(engine).prepare(large, [operands(large)])

@@ -12,14 +12,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from portable_gpu.bench.altered import Altered, check_changes
-from portable_gpu.bench.cases import OPERATIONS, Case, cases
+from portable_gpu.bench.cases import EVERY, GROUPS, ROOFLINE, cases
+from portable_gpu.bench.known_peers import open_peers, registry
 from portable_gpu.bench.ladder import Ladder, climb, ladders
 from portable_gpu.bench.measure import BUDGET, Bench, Remark, Row
 from portable_gpu.bench.noise import Listener
-from portable_gpu.bench.peers import open_peers, registry
 from portable_gpu.bench.report import Report
 from portable_gpu.bench.roofs import Roofs, measure_roofs
-from portable_gpu.bench.sizes import SYNTAX, parse_sizes
 from portable_gpu.bench.statistics import Statistic
 from portable_gpu.cli.console import TABLE_STYLE, Console
 from portable_gpu.cli.dispatch import dispatch
@@ -28,14 +27,18 @@ from portable_gpu.cli.options import DeviceOption, JSONOption, PlotOption
 from portable_gpu.cli.path import path_of
 from portable_gpu.cli.progress import progress_bar
 from portable_gpu.errors import ArgumentError, PortableGPUError
+from portable_gpu.ops.case import Case
+from portable_gpu.ops.registry import BENCHMARKS
+from portable_gpu.ops.sizes import SYNTAX, parse_sizes
 from portable_gpu.runtime.engine import Engine
 
 _LEAST_TURNS = 9
+_LADDERS = tuple(name for name, benchmark in BENCHMARKS.items() if benchmark.ladder)
 
 
 def bench(
     operation: Annotated[
-        str, typer.Argument(help=f"{', '.join(OPERATIONS)} or dispatch.", metavar="OPERATION")
+        str, typer.Argument(help=f"{', '.join(GROUPS)} or dispatch.", metavar="OPERATION")
     ] = "all",
     dtype: Annotated[
         str,
@@ -106,12 +109,12 @@ def bench(
         raise PortableGPUError(
             "--plot needs the package matplotlib: pip install 'portable_gpu[bench]'"
         )
-    if operation not in OPERATIONS:
+    if operation not in GROUPS:
+        raise ArgumentError(f"no benchmark {operation!r}; there are: {', '.join(GROUPS)}, dispatch")
+    if ladder and (operation not in (*_LADDERS, EVERY) or sizes is not None or plot):
         raise ArgumentError(
-            f"no benchmark {operation!r}; there are: {', '.join(OPERATIONS)}, dispatch"
+            f"--ladder takes {', '.join(_LADDERS)} or {EVERY}, and neither --sizes nor --plot"
         )
-    if ladder and (operation not in ("gemv", "gemm", "all") or sizes is not None or plot):
-        raise ArgumentError("--ladder takes gemv, gemm or all, and neither --sizes nor --plot")
     wanted_peers, policy = _peer_names(peers), policy or []
     wanted = None if sizes is None else parse_sizes(sizes)
     listener, engine = Listener(), Engine(device)
@@ -231,7 +234,7 @@ def _draw(operation: str, found: Report, path: Path) -> None:
     from portable_gpu.bench.plot import plot_roofline, plot_throughput
 
     with replacing(path) as file:
-        (plot_roofline if operation == "roofline" else plot_throughput)(found, file)
+        (plot_roofline if operation == ROOFLINE else plot_throughput)(found, file)
 
 
 def _roofs(roofs: Roofs) -> str:
@@ -253,11 +256,11 @@ def _sections(rows: Iterable[Row]) -> dict[str, list[Row]]:
 
 
 def _table(title: str, rows: Sequence[Row], roofs: Roofs, names: Mapping[str, str]) -> Table:
-    """Products in GFLOP/s, all else in GB/s; it fits 80 columns.  ``names``: of peers, short."""
-    products = rows[0].case.operation == "gemm"
+    """In GFLOP/s or GB/s, as the record says; it fits 80 columns.  ``names``: of peers, short."""
+    by_flop = BENCHMARKS[rows[0].case.operation].by_flop
     table = Table(title=title, title_justify="left", **TABLE_STYLE)
     table.add_column("size", no_wrap=True)
-    for heading in ("ours ms", "GFLOP/s" if products else "GB/s", "of roof"):
+    for heading in ("ours ms", "GFLOP/s" if by_flop else "GB/s", "of roof"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("peer", no_wrap=True)
     for heading in ("peer ms", "peer / ours"):
@@ -267,7 +270,7 @@ def _table(title: str, rows: Sequence[Row], roofs: Roofs, names: Mapping[str, st
         table.add_row(
             case.size,
             _with_spread(row.ours, 1e3),
-            _figure((case.flop if products else case.bytes) / seconds / 1e9),
+            _figure((case.flop if by_flop else case.bytes) / seconds / 1e9),
             f"{roofs.share(case, seconds):.0%} {roofs.limit(case)}",
             names.get(row.peer or "", row.peer or ""),
             "" if row.theirs is None else _figure(row.theirs.median * 1e3),

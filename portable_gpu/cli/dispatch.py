@@ -9,7 +9,6 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from portable_gpu.bench.cases import Case
 from portable_gpu.bench.dispatch import (
     FAULT,
     TURNS,
@@ -26,6 +25,7 @@ from portable_gpu.cli.files import write_json
 from portable_gpu.cli.progress import progress_bar
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.errors import ArgumentError, UnsupportedError
+from portable_gpu.ops.case import Case
 from portable_gpu.runtime.engine import Engine
 
 _SHOWN = 20

@@ -7,12 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
-from portable_gpu.bench.sizes import Size, parse_size
 from portable_gpu.cli.console import Console
 from portable_gpu.cli.options import DeviceOption
 from portable_gpu.dtypes import PRECISIONS
 from portable_gpu.errors import ArgumentError
 from portable_gpu.ops.explain import explain as explanation_of
+from portable_gpu.ops.registry import OPERATIONS
+from portable_gpu.ops.sizes import Size, parse_size
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import class_names
 
@@ -67,10 +68,11 @@ def _options(operation: str, variant: str, axis: int | None, trans: str | None) 
     elif variant:
         trans = variant
     options: dict[str, Any] = {} if axis is None else {"axis": axis}
-    if trans is not None and operation in ("gemm", "matmul"):
-        if len(trans) != 2:
-            raise ArgumentError(f"--trans is {trans!r}; {operation} takes two of N, T and C")
-        options |= {"trans_a": trans[0], "trans_b": trans[1]}
-    elif trans is not None:
-        options["trans"] = trans
-    return options
+    if trans is None:
+        return options
+    known = OPERATIONS.get(operation)
+    if known is None or len(known.transposes) < 2:
+        return options | {"trans": trans}
+    if len(trans) != len(known.transposes):
+        raise ArgumentError(f"--trans is {trans!r}; {operation} takes two of N, T and C")
+    return options | dict(zip(known.transposes, trans, strict=True))

@@ -8,7 +8,7 @@ import typer
 
 from portable_gpu.dtypes import dtype_of
 from portable_gpu.errors import ArgumentError
-from portable_gpu.ops.catalogue import catalogue
+from portable_gpu.ops.registry import CATALOGUE
 from portable_gpu.targets import class_names, example_target
 
 _TARGETS = f"Device class: {', '.join(class_names())}, or a class with a generation."
@@ -21,13 +21,12 @@ def render(
     list_names: Annotated[bool, typer.Option("--list", help="List the operations.")] = False,
 ) -> None:
     """Print the OpenCL text and the -D options of an operation's kernels."""
-    entries = catalogue()
     if list_names:
-        print("\n".join(sorted(entries)))
+        print("\n".join(sorted(CATALOGUE)))
         return
-    if operation not in entries:
-        known = ", ".join(sorted(entries)) or "none"
+    if operation not in CATALOGUE:
+        known = ", ".join(sorted(CATALOGUE)) or "none"
         asked = "no operation is named" if operation is None else f"no operation {operation!r}"
         raise ArgumentError(f"{asked}; there are: {known}")
-    for spec in entries[operation](example_target(target), dtype_of(dtype)):
+    for spec in CATALOGUE[operation](example_target(target), dtype_of(dtype)):
         print(f"// {spec.name}\n// {' '.join(spec.options)}\n{spec.text}")

@@ -19,7 +19,7 @@ from portable_gpu.cli.options import DeviceOption, PlotOption
 from portable_gpu.cli.path import path_of
 from portable_gpu.errors import ArgumentError, PortableGPUError
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.tuner.jobs import OPERATIONS, Job, jobs
+from portable_gpu.tuner.jobs import TUNED, Job, jobs
 from portable_gpu.tuner.progress import Progress
 from portable_gpu.tuner.worker import Worker
 from portable_gpu.tuning.table import VARIABLE, user_file
@@ -34,7 +34,7 @@ _CLOSING, _DRAWING = 2.0, 6.0
 
 def tune(
     operation: Annotated[
-        str, typer.Argument(help=f"{', '.join(OPERATIONS)} or all.", metavar="OPERATION")
+        str, typer.Argument(help=f"{', '.join(TUNED)} or all.", metavar="OPERATION")
     ] = "all",
     dtype: Annotated[str, typer.Option(help="Comma list of NumPy names.")] = "float32",
     shapes: Annotated[

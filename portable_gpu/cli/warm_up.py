@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from portable_gpu.bench.sizes import parse_size
 from portable_gpu.cli.console import Console
 from portable_gpu.cli.options import DeviceOption
 from portable_gpu.cli.progress import progress_bar
 from portable_gpu.dtypes import dtype_of
 from portable_gpu.errors import DTypeError, UnsupportedError
+from portable_gpu.ops.sizes import parse_size
 from portable_gpu.ops.warm_up import COMMON
 from portable_gpu.runtime.disk_cache import DiskCache
 from portable_gpu.runtime.engine import Engine

@@ -14,13 +14,11 @@ from portable_gpu.isa.compilers import Compilers
 from portable_gpu.isa.kernel import Kernel
 from portable_gpu.isa.machines import Machine
 from portable_gpu.isa.requirements import problems
-from portable_gpu.ops.catalogue import catalogue
+from portable_gpu.ops.family import USUAL_DTYPES
+from portable_gpu.ops.registry import CATALOGUE, OPERATIONS
 
-#: Operations compiled for every dtype; all others for float32 alone, unless all are requested.
-_ALWAYS = ("gemm", "gemv", "sum", "argmin", "dot", "nrm2", "var")
-_DTYPES = ("float32", "float64", "float16", "complex64", "int8")
-_ALL_DTYPES = (*_DTYPES, "int64", "uint16", "complex128", "bool")
-#: Compiled for gemm alone, where a matrix instruction takes it.
+_ALL_DTYPES = (*USUAL_DTYPES, "int64", "uint16", "complex128", "bool")
+#: Where a matrix instruction of its own takes it.
 _BFLOAT16 = ("bfloat16",) if BFLOAT16 is not None else ()
 #: For machines that differ from another one only in how lanes exchange values.
 _LDS_DTYPES = ("float32", "float64")
@@ -72,20 +70,17 @@ def jobs(
     Raises:
         ArgumentError: There is no such operation.
     """
-    entries = catalogue()
-    if unknown := sorted(set(operations) - set(entries)):
-        raise ArgumentError(
-            f"no operation {', '.join(map(repr, unknown))}; there are: {', '.join(sorted(entries))}"
-        )
+    if unknown := sorted(set(operations) - set(CATALOGUE)):
+        known = ", ".join(sorted(CATALOGUE))
+        raise ArgumentError(f"no operation {', '.join(map(repr, unknown))}; there are: {known}")
     found: dict[tuple[str, str], Job] = {}
     for machine in wanted:
         for dtype in _dtypes(machine, full):
-            for operation in operations or entries:
-                always = ("gemm",) if dtype in _BFLOAT16 else _ALWAYS
-                if not (full or operations or dtype == "float32" or operation in always):
+            for operation in operations or CATALOGUE:
+                if not (full or operations or dtype in OPERATIONS[operation].compiled):
                     continue
                 try:
-                    specs = entries[operation](machine.target, dtype_of(dtype))
+                    specs = CATALOGUE[operation](machine.target, dtype_of(dtype))
                 except UnsupportedError:  # reduce takes no complex numbers
                     continue
                 for spec in specs:
@@ -120,4 +115,4 @@ def _dtypes(machine: Machine, full: bool) -> tuple[str, ...]:
         return _ALL_DTYPES
     if machine.target.exchange == "wavefront_lds":
         return _LDS_DTYPES
-    return _DTYPES + _BFLOAT16 if machine.target.matrix_units == "mfma" else _DTYPES
+    return USUAL_DTYPES + _BFLOAT16 if machine.target.matrix_units == "mfma" else USUAL_DTYPES

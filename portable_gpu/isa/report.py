@@ -9,16 +9,8 @@ from typing import Any
 from portable_gpu.isa.check import Result
 from portable_gpu.isa.kernel import Kernel
 from portable_gpu.isa.mix import Mix
+from portable_gpu.ops.registry import KERNELS
 
-#: The kernels that the documentation shows, and their operations, in float32 or else float64.
-_SHOWN = {
-    "gemm/gemm": "gemm",
-    "gemm/wgmma": "gemm",
-    "gemm/mma": "gemm",
-    "gemm/mfma": "gemm",
-    "gemv/dot_rows": "gemv",
-    "reduce/rows": "sum",
-}
 SUMMARY_HEADS = (
     "target", "kernels", "failed", "VGPR", "SGPR", "scratch", "spills", "LDS bytes", "waves",
     "wave",
@@ -139,7 +131,8 @@ def _main(results: Iterable[Result]) -> Iterator[Result]:
     for result in results:
         job = result.job
         key = (job.machine.name, job.spec.name)
-        if _SHOWN.get(job.spec.name) == job.operation and key not in seen:
+        wanted = KERNELS.get(job.spec.name)
+        if wanted is not None and wanted.shown == job.operation and key not in seen:
             seen.add(key)
             yield result
 

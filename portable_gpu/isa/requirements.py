@@ -9,20 +9,15 @@ from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.isa.architectures import Occupancy
 from portable_gpu.isa.kernel import Kernel
 from portable_gpu.isa.machines import Machine
-from portable_gpu.ops.gemm.policy import GemmPolicy
+from portable_gpu.ops.family import Compiled
+from portable_gpu.ops.registry import KERNELS
 from portable_gpu.targets import Exchange
 
 #: Waves of a SIMD that registers must leave room for, so that one computes while the other waits.
 LEAST_WAVES = 2
-#: The least share of multiply-adds in the vector and local memory instructions of gemm's inner
-#: loop, in float16 and float32.
-FMA_SHARE = 0.85
-#: For a flat tile: this part of the share that its multiply-adds and loads alone would give.
-_OF_BOUND = 0.95
-#: Kernels whose lanes fold sums, if more than one lane works on a sum.
-_FOLDING = ("reduce/rows", "gemv/dot_rows", "gemv/long_rows")
 _FOLD_WIDTH = re.compile(r"\w+_subgroup(\d+)\(")
-_MATRIX_KERNELS = ("gemm/mma", "gemm/wgmma", "gemm/mfma", "gemm/skinny")
+#: Of kernels that no family says anything of.
+_PLAIN = Compiled()
 
 
 def problems(
@@ -44,14 +39,6 @@ def problems(
         *_index_arithmetic(dtype, kernel),
         *_exchange(spec, machine, kernel),
     ]
-
-
-def required_fma_share(policy: GemmPolicy) -> float:
-    """The least share of multiply-adds for an item's tile; a step loads one row and one column."""
-    products = policy.item_m * policy.item_n
-    vector_m, vector_n = (min(policy.vector, item) for item in (policy.item_m, policy.item_n))
-    loads = policy.item_m / vector_m + policy.item_n / vector_n
-    return min(FMA_SHARE, _OF_BOUND * products / (products + loads))
 
 
 def _memory(spec: Specialization, machine: Machine, kernel: Kernel) -> Iterator[str]:
@@ -77,24 +64,24 @@ def _registers(kernel: Kernel, occupancy: Occupancy) -> Iterator[str]:
 
 
 def _loop(spec: Specialization, dtype: str, machine: Machine, kernel: Kernel) -> Iterator[str]:
-    matrix = spec.name in _MATRIX_KERNELS
-    if not matrix and spec.name != "gemm/gemm":
+    wanted = KERNELS.get(spec.name, _PLAIN)
+    if not wanted.matrix and wanted.fma_share is None:
         return
     if kernel.loop is None:
         yield "no inner loop"
         return
     mix = kernel.loop.mix
-    if matrix:
-        if not mix.matrix:
-            yield "no matrix instruction in the inner loop"
+    if wanted.matrix and not mix.matrix:
+        yield "no matrix instruction in the inner loop"
+    if wanted.fma_share is None:
         return
     if dtype.startswith(("float", "complex")) and not mix.fma:
         yield "no multiply-add in the inner loop"
     simple = machine.architecture.is_amd and not machine.architecture.packs_fma
     if dtype == "float16" and machine.target.dot2 and mix.dot < mix.fma:
         yield f"{mix.dot} of the inner loop's {mix.fma} multiply-adds are of pairs"
-    if dtype in ("float16", "float32") and simple and isinstance(spec.policy, GemmPolicy):
-        required = required_fma_share(spec.policy)
+    if dtype in ("float16", "float32") and simple:
+        required = wanted.fma_share(spec.policy)
         if mix.fma_share < required:
             yield (
                 f"{mix.fma_share:.2f} of the inner loop's vector and local memory instructions "
@@ -112,7 +99,7 @@ def _index_arithmetic(dtype: str, kernel: Kernel) -> Iterator[str]:
 
 def _exchange(spec: Specialization, machine: Machine, kernel: Kernel) -> Iterator[str]:
     widths = [int(width) for width in _FOLD_WIDTH.findall(spec.text)]
-    if spec.name not in _FOLDING or max(widths, default=1) == 1:
+    if not KERNELS.get(spec.name, _PLAIN).folds or max(widths, default=1) == 1:
         return
     mix, exchange = kernel.mix, machine.target.exchange
     found: dict[Exchange, bool] = {

@@ -6,43 +6,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from portable_gpu.bench.cases import Case, cases
+from portable_gpu.bench.cases import EVERY, cases
 from portable_gpu.bench.explained import explained
-from portable_gpu.bench.sizes import parse_sizes
 from portable_gpu.dtypes import Element
 from portable_gpu.errors import ArgumentError
+from portable_gpu.ops.case import Case
+from portable_gpu.ops.family import Tuning
+from portable_gpu.ops.registry import FAMILIES
+from portable_gpu.ops.sizes import parse_sizes
 from portable_gpu.targets import Target
 from portable_gpu.tuning.policy import Policy
 from portable_gpu.tuning.table import Choice, RowKey, TuningTable, tuned_key
 
-#: What can be tuned, and the operation that is timed for it.
-OPERATIONS = {"gemm": "gemm", "gemv": "gemv", "reduce": "sum"}
-
-# By kind of device, a CPU first.  Every kind of problem that has rows of its own, large and small.
-_SHAPES = {
-    ("gemm", True): "1024x1024x1024/NN,600x600x600/NT,256x256x256/NN,8192x256x256,2048x512x128,"
-    "256x256x8192,128x512x2048,256x16384x256,96x4096x128,64x64x64/NN,1000:32x32x32,64:128x128x128",
-    ("gemm", False): "4096x4096x4096/NN,2048x2048x2048/NT,1000x1000x1000/NN,512x512x512/NN,"
-    "200x1000x200,32x4096x4096,65536x256x256,256x65536x256,8x4096x4096,1024:64x64x64,"
-    "128:256x256x256",
-    ("gemv", True): "16384x32,4096x4096,64x262144",
-    ("gemv", False): "2^20x32,16384x4096,64x2^20",
-    ("reduce", True): "2^20,2^24,4096x4096/0,4096x4096/1",
-    ("reduce", False): "2^24,2^28,8192x8192/0,2^20x100/1",
-}
-
-# Other problems, on none of which a winner may be slower: rows serve shapes that nobody raced.
-_GRID = {
-    ("gemm", True): "96x96x96/NN,200x300x400/NT,384x384x384/NN,1000x100x1000,100x2000x100,"
-    "20x1000x1000,2000x64x64,100:50x50x50",
-    ("gemm", False): "96x1000x96,300x300x300/NN,768x768x768/NT,1000x100x1000,128x8192x128,"
-    "1300x500x800,3000x3000x3000/NN,1x4096x4096,4x4096x4096,8x4096x4096,64:128x128x128",
-    ("gemv", True): "1000x1000,100000x30,300x4096",
-    ("gemv", False): "1000x1000,100000x300,4096x4096,2^20x16",
-    ("sum", True): "2^22,1000x1000/0,100000x100/1",
-    ("sum", False): "2^22,2^26,4096x4096/0,100000x100/1,30000x3333/1",
-    ("argmax", True): "2^22",
-    ("argmax", False): "2^26",
+#: What can be tuned, and how: the families that have policies.
+TUNED: dict[str, Tuning] = {
+    family.name: family.tuning
+    for family in sorted(FAMILIES, key=lambda family: family.name)
+    if family.tuning is not None
 }
 
 
@@ -94,7 +74,7 @@ def jobs(
     """The rows that the problems of an operation take on a target.
 
     Args:
-        operation: A key of :data:`OPERATIONS`, or ``all``.
+        operation: A key of :data:`TUNED`, or ``all``.
         dtypes: NumPy names.
         shapes: Problems as ``--sizes`` of the benchmark takes them; a choice of all kinds
             without it.
@@ -105,16 +85,16 @@ def jobs(
         ArgumentError: An unknown operation, or shapes or dtypes that it does not take.
         UnsupportedError: A dtype that the device lacks.
     """
-    if operation != "all" and operation not in OPERATIONS:
-        known = ", ".join((*OPERATIONS, "all"))
+    if operation != EVERY and operation not in TUNED:
+        known = ", ".join((*TUNED, EVERY))
         raise ArgumentError(f"no operation {operation!r} to tune; there are: {known}")
-    if operation == "all" and shapes is not None:
+    if operation == EVERY and shapes is not None:
         raise ArgumentError("--shapes needs an operation, not all")
     found: dict[RowKey, Job] = {}
     grid = list(_grid(dtypes, target, table, on_cpu))
-    for name in OPERATIONS if operation == "all" else (operation,):
-        sizes = parse_sizes(shapes or _SHAPES[name, on_cpu], "--shapes")
-        for case in cases(OPERATIONS[name], dtypes, sizes, on_cpu):
+    for name in TUNED if operation == EVERY else (operation,):
+        sizes = parse_sizes(shapes or TUNED[name].shapes.of(on_cpu), "--shapes")
+        for case in cases(TUNED[name].operation, dtypes, sizes, on_cpu):
             job = _job(case, target, table)
             if job is None:
                 continue
@@ -131,9 +111,9 @@ def _grid(
     dtypes: Sequence[str], target: Target, table: TuningTable, on_cpu: bool
 ) -> Iterator[tuple[Case, set[tuple[str, str]]]]:
     """The problems of the grid, and the kernels and elements that each asks policies for."""
-    for (operation, of_cpu), sizes in _GRID.items():
-        if of_cpu == on_cpu:
-            for case in cases(operation, dtypes, parse_sizes(sizes), on_cpu):
+    for tuning in TUNED.values():
+        for operation, sizes in tuning.grid.items():
+            for case in cases(operation, dtypes, parse_sizes(sizes.of(on_cpu)), on_cpu):
                 asked, _ = _ask(case, target, table)
                 yield case, {(key.kernel, key.element) for key, *_ in asked.keys}
 

@@ -8,13 +8,14 @@ from math import exp, log
 from statistics import fmean
 from typing import Any, Protocol
 
-from portable_gpu.bench.cases import Case
 from portable_gpu.bench.measure import Bench, Contestant, alternate, calls_a_turn, ratios
-from portable_gpu.bench.operands import Operands
-from portable_gpu.bench.oracle import Oracle, oracle
+from portable_gpu.bench.oracle import oracle
 from portable_gpu.bench.peers import Ours
 from portable_gpu.bench.statistics import Statistic
+from portable_gpu.checking.operands import Operands
+from portable_gpu.checking.oracle import Oracle
 from portable_gpu.errors import PortableGPUError
+from portable_gpu.ops.case import Case
 from portable_gpu.runtime.disk_cache import DiskCache
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.program import ProgramCache

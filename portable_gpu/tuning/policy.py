@@ -63,6 +63,14 @@ class Policy(ABC):
         It is called after the types and ranges of the fields have been checked.
         """
 
+    @abstractmethod
+    def edges(self, itemsize: int) -> tuple[int, int, int]:
+        """Where the tiles of elements of a size end: along rows, columns and the summed axis.
+
+        The tuner checks sizes about them.  Of a product with a vector the rows are outputs; of a
+        reduction the rows are folded and the columns results.
+        """
+
     def check(self, target: Target, elem: Element) -> None:
         """Raise PolicyError naming every range or limit that this policy breaks on ``target``."""
         broken = [

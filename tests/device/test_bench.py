@@ -16,7 +16,7 @@ import pytest
 
 from portable_gpu.bench import dispatch, measure, roofs
 from portable_gpu.bench.altered import Altered
-from portable_gpu.bench.cases import Case, cases
+from portable_gpu.bench.cases import cases
 from portable_gpu.bench.ladder import Ladder, climb, ladders
 from portable_gpu.bench.measure import Bench, Remark, Row
 from portable_gpu.bench.operands import operands
@@ -24,9 +24,11 @@ from portable_gpu.bench.oracle import oracle
 from portable_gpu.bench.peers import NumPyPeer, Ours, PyOpenCLPeer
 from portable_gpu.bench.queued import Hold, Queued
 from portable_gpu.bench.roofs import measure_roofs
-from portable_gpu.bench.sizes import parse_sizes
 from portable_gpu.cli import main
 from portable_gpu.errors import PortableGPUError
+from portable_gpu.ops.case import Case
+from portable_gpu.ops.registry import OPERATIONS
+from portable_gpu.ops.sizes import parse_sizes
 from portable_gpu.runtime.engine import Engine
 
 
@@ -134,7 +136,8 @@ def test_without_a_peer_we_are_timed_alone(engine: Engine) -> None:
 def test_a_wrong_result_of_ours_is_refused(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = np.array(1e6, np.float32)
     result = wrong if engine.maps_host_memory else cla.to_device(engine.queue, wrong)
-    monkeypatch.setattr("portable_gpu.sum", lambda x, **_: result)
+    operation = replace(OPERATIONS["sum"], function=lambda x, **_: result)
+    monkeypatch.setitem(OPERATIONS, "sum", operation)
     (refused,) = Bench(engine, [NumPyPeer(engine)]).run(Case("sum", (1000,)))
     assert isinstance(refused, Remark)
     assert refused.wrong
@@ -156,10 +159,10 @@ def test_roofs_of_matrix_units(engine: Engine, monkeypatch: pytest.MonkeyPatch) 
     assert measure_roofs(engine, 1, [case, Case("sum", (10,))]).matrix == {}
     emulated = Engine(engine.device, device_class="gcn-gfx90a")
     monkeypatch.setattr(roofs, "warm_up", lambda prepared: 1.0)  # emulation takes its time
-    measured = roofs._product(emulated, case)
+    measured = roofs._product(emulated, case.type)
     assert measured is not None
     assert measured[1] == 2 * 256**3
-    assert roofs._product(emulated, replace(case, dtype="complex64")) is None
+    assert roofs._product(emulated, "complex64") is None
 
 
 def test_ladder(engine: Engine) -> None:

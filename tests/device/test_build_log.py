@@ -9,7 +9,7 @@ import pyopencl as cl
 import pytest
 
 from portable_gpu.codegen.specialization import Specialization
-from portable_gpu.ops.catalogue import catalogue
+from portable_gpu.ops.registry import CATALOGUE
 from portable_gpu.runtime.compiler import compiled
 from portable_gpu.runtime.engine import Engine
 
@@ -21,7 +21,7 @@ _SAMPLE = (
 
 
 def sample(engine: Engine) -> Iterator[Specialization]:
-    entries = catalogue()
+    entries = CATALOGUE
     for operation, dtype in _SAMPLE:
         yield from entries[operation](engine.target, np.dtype(dtype))
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import portable_gpu as pg
+from portable_gpu.checking.check import Expected
 from portable_gpu.cli import main
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.selftest import Check, all_checks
-from portable_gpu.selftest.check import Expected
 
 
 def test_selftest_covers_every_operation(engine: Engine) -> None:

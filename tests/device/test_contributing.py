@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -10,6 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from portable_gpu.isa import find_compilers
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -86,13 +89,209 @@ def test_reduce_refuses(""",
     ],
 }
 
+MADE_UP_FAMILY: Edits = {
+    "cl_kernels/scale/scale.cl.mako": [
+        (
+            "",
+            """## y = 2 x.  elem: of both.  policy: ScalePolicy.
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="group" file="/group/group.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+${element.scalar(elem)}
+__kernel ${group.of_size(policy.group_size)}
+void scale(__global const ${elem.name}_t *x, long x_offset, __global ${elem.name}_t *y,
+    long y_offset, long n)
+{
+    const long i = get_global_id(0);
+    if (i >= n) return;
+    const ${elem.value} value = ${elem.name}_load(x + x_offset + i);
+    ${elem.name}_store(y + y_offset + i, value + value);
+}
+""",
+        )
+    ],
+    "portable_gpu/ops/scale/__init__.py": [
+        (
+            "",
+            """
+from dataclasses import dataclass
+from typing import Annotated
 
-def files_to_touch(row: str) -> set[str]:
-    """The files that CONTRIBUTING.md names in a row of its table, the made-up class called dsp."""
+import numpy as np
+
+from portable_gpu.codegen.specialization import specialize
+from portable_gpu.dtypes import element
+from portable_gpu.errors import ArgumentError
+from portable_gpu.ops.explanation import Explanation
+from portable_gpu.runtime.program import BUFFER, LONG
+from portable_gpu.runtime.views import Call
+from portable_gpu.tuning.policy import Policy, Range
+from portable_gpu.tuning.table import TuningTable
+
+@dataclass(frozen=True)
+class ScalePolicy(Policy):
+    group_size: Annotated[int, Range(1, 256)]
+
+    @classmethod
+    def default(cls, target, elem):
+        return cls(target.subgroup_size)
+
+    @classmethod
+    def search_space(cls, target, elem):
+        return {"group_size": (target.subgroup_size, 2 * target.subgroup_size)}
+
+    def limits(self, target, elem):
+        return {"the group fits": self.group_size <= target.max_work_group_size}
+
+    def edges(self, itemsize):
+        return self.group_size, 1, 1
+
+def _choose(target, elem, table):
+    return table.choose("scale", ScalePolicy, target, elem)
+
+def _text(target, elem, policy):
+    return specialize("scale/scale", target, elem=elem, policy=policy)
+
+class _Plan:
+    def __init__(self, engine, elem, n):
+        policy = _choose(engine.target, elem, engine.table).policy
+        size = policy.group_size
+        self._launch = engine.programs.launch(
+            _text(engine.target, elem, policy), "scale",
+            [BUFFER, LONG, BUFFER, LONG, (LONG, n)], (-(-n // size) * size,), (size,),
+        )
+
+    def enqueue(self, state, buffers, offsets, wait_for=None):
+        return self._launch(state, buffers, offsets, wait_for)
+
+def scale(x, *, engine=None):
+    call = Call((x,), engine, None)
+    view_y, view_x = call.output(x.shape, x.dtype), call.input(x, "x")
+    elem, engine = element(x.dtype), call.engine
+    plan = engine.plan(("scale", elem.name, x.size), lambda: _Plan(engine, elem, x.size))
+    return call.run(plan.enqueue, (view_x, view_y))
+
+def explain(operation, sizes, dtype, target, table):
+    if len(sizes) != 1:
+        raise ArgumentError("scale takes one size")
+    found = _choose(target, element(dtype), table)
+    return Explanation(
+        f"scale of {sizes[0]} on {target.facts.name}", "elements", ("scale/scale",),
+        found.policy.to_dict(), found.origin, "a work-item an element", {}, found.evidence,
+    )
+
+def specializations(target, dtype):
+    elem = element(np.dtype(dtype))
+    return [_text(target, elem, _choose(target, elem, TuningTable.shipped()).policy)]
+""",
+        )
+    ],
+    "portable_gpu/ops/scale/family.py": [
+        (
+            "",
+            """
+from functools import partial
+
+import numpy as np
+
+from portable_gpu.checking.check import Check, Expected
+from portable_gpu.checking.edges import around
+from portable_gpu.checking.inputs import Input
+from portable_gpu.dtypes import dtype_of, element
+from portable_gpu.ops.family import (
+    Benchmark, Compiled, Family, Operation, Sizes, Tuning, Typical
+)
+from portable_gpu.ops.scale import explain, scale, specializations
+
+def _check(dtype, n):
+    x = Input(dtype, (n,))
+    return Check(
+        "scale", str(x), lambda engine: scale(x.array(engine), engine=engine),
+        lambda: Expected(2 * x.host(), None, dtype),
+    )
+
+def _checks(dtypes):
+    yield from (_check(dtype, 1000) for dtype in dtypes if dtype == np.float32)
+
+def _oracle(case, inputs):
+    return lambda found: 0.0 if np.array_equal(found, 2 * inputs[0]) else np.inf
+
+_BENCHMARK = Benchmark(
+    sizes=Sizes(cpu="2^20", gpu="2^24"),
+    roofline=Sizes(cpu="2^20", gpu="2^24"),
+    flop=lambda case: case.extents[0],
+    bytes=lambda case: 2 * case.extents[0] * element(dtype_of(case.dtype)).itemsize,
+    oracle=_oracle,
+    like_numpy=lambda case, arrays, library: partial(library.add, arrays[0], arrays[0]),
+    form="a length",
+    label="elements",
+)
+SCALE = Family(
+    name="scale",
+    operations=(
+        Operation("scale", scale, explain, specializations, extents=1,
+                  typical=Typical(((1000,),))),
+    ),
+    checks=_checks,
+    benchmarks={"scale": _BENCHMARK},
+    tuning=Tuning(
+        "scale", Sizes(cpu="1000", gpu="1000"), {"scale": Sizes(cpu="77", gpu="77")},
+        lambda tile, dtype, cases: (_check(dtype, n) for n in around(tile[0], 97)),
+    ),
+    kernels={"scale/scale": Compiled(shown="scale")},
+)
+""",
+        )
+    ],
+    "portable_gpu/ops/registry.py": [
+        (
+            "from portable_gpu.ops.reduce.family import REDUCE",
+            "from portable_gpu.ops.reduce.family import REDUCE\n"
+            "from portable_gpu.ops.scale.family import SCALE",
+        ),
+        ("    GEMM,\n", "    GEMM,\n    SCALE,\n"),
+    ],
+    "portable_gpu/__init__.py": [
+        (
+            "from portable_gpu.runtime.array import Array",
+            "from portable_gpu.ops.scale import scale\n"
+            "from portable_gpu.runtime.array import Array",
+        ),
+        ('    "reduce",\n    "std"', '    "reduce",\n    "scale",\n    "std"'),
+    ],
+    "tests/device/test_scale.py": [
+        (
+            "",
+            """
+import numpy as np
+
+import portable_gpu as pg
+
+def test_scale(engine):
+    x = np.arange(1001, dtype=np.float32)
+    np.testing.assert_array_equal(pg.scale(x, engine=engine), 2 * x)
+""",
+        )
+    ],
+}
+#: What every command must say of the made-up family; {folder} is a temporary one.
+COMMANDS = {
+    "explain scale 1000 --target gcn": "scale of 1000",
+    "explain scale 1000": "a work-item an element",
+    "render scale --target gcn": "// scale/scale",
+    "warm-up scale": "1 programs",
+    "selftest scale": "1 of 1 checks of 1 operations passed",
+    "bench scale --sizes 1000 --peers numpy,pyopencl --json {folder}/bench.json": "scale, float32",
+    "tune scale --budget 6s": "scale f32 any",
+}
+
+
+def files_to_touch(row: str, name: str = "dsp") -> set[str]:
+    """The files and folders that a row of CONTRIBUTING.md's table names, with a made-up name."""
     text = (ROOT / "CONTRIBUTING.md").read_text()
     cells = re.findall(rf"^\| {row} \| (.*) \|$", text, re.MULTILINE)
     assert len(cells) == 1
-    return set(re.findall(r"`([\w/.<>]+/[\w/.<>]+)`", cells[0].replace("<name>", "dsp")))
+    return set(re.findall(r"`([\w/.<>]+/[\w/.<>]*)`", cells[0].replace("<name>", name)))
 
 
 def copy_with(edits: Edits, folder: Path) -> Path:
@@ -107,6 +306,7 @@ def copy_with(edits: Edits, folder: Path) -> Path:
         for old, new in pairs:
             assert not old or text.count(old) == 1, f"{name} has {old!r} {text.count(old)} times"
             text = text.replace(old, new) if old else new
+        path.parent.mkdir(exist_ok=True)
         path.write_text(text)
     return folder
 
@@ -145,4 +345,88 @@ def test_an_operator_is_computed(tmp_path: Path) -> None:
     assert files_to_touch("an operator") == set(MADE_UP_OPERATOR)
     tree = copy_with(MADE_UP_OPERATOR, tmp_path)
     done = run_tests(tree, "tests/device/test_reduce.py", "-k", "saturating_sum")
+    assert done.returncode == 0, done.stdout
+
+
+#: Runs commands in one process: lines of arguments in, a JSON list of statuses and outputs out.
+RUN = """
+import contextlib, io, json, sys
+from portable_gpu.cli import main
+
+if __name__ == "__main__":
+    found = []
+    for line in json.load(sys.stdin):
+        text = io.StringIO()
+        with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text):
+            status = main(line.split())
+        found.append((status, text.getvalue()))
+    json.dump(found, sys.stdout)
+"""
+
+
+def run_commands(tree: Path, lines: list[str]) -> list[tuple[int, str]]:
+    """The exit status and the output of each command of the copy."""
+    script = tree / "commands.py"  # a file: the tuner's process imports it once more
+    script.write_text(RUN)
+    done = subprocess.run(
+        (sys.executable, str(script)),
+        cwd=tree,
+        env=os.environ
+        | {
+            "PYTHONPATH": os.pathsep.join([str(tree), *sys.path]),
+            "PORTABLE_GPU_TUNING": str(tree / "tuning.json"),
+            "COLUMNS": "200",
+        },
+        input=json.dumps(lines),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return [(status, " ".join(text.split())) for status, text in json.loads(done.stdout)]
+
+
+@pytest.fixture(scope="module")
+def tree_with_family(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return copy_with(MADE_UP_FAMILY, tmp_path_factory.mktemp("family"))
+
+
+def test_a_family_takes_what_its_row_says() -> None:
+    folders = ("portable_gpu/ops/scale/", "cl_kernels/scale/")
+    touched = {
+        next((folder for folder in folders if name.startswith(folder)), name)
+        for name in MADE_UP_FAMILY
+    }
+    assert files_to_touch("a family", "scale") == touched
+
+
+def test_every_command_knows_a_new_family(tree_with_family: Path) -> None:
+    pytest.importorskip("optuna")
+    lines = [line.format(folder=tree_with_family) for line in COMMANDS]
+    found = run_commands(tree_with_family, lines)
+    for (line, wanted), (status, text) in zip(COMMANDS.items(), found, strict=True):
+        assert status == 0, (line, text)
+        assert wanted in text, (line, text)
+    report = json.loads((tree_with_family / "bench.json").read_text())
+    rows = [(row["operation"], row["peer"], row["flop"], row["bytes"]) for row in report["rows"]]
+    assert rows == [("scale", "numpy", 1000, 8000)]  # pyopencl.array has none
+
+
+def test_a_new_family_is_compiled(tree_with_family: Path) -> None:
+    missing = find_compilers().missing
+    machine = next((m for f, m in (("AMD", "gfx900"), ("NVIDIA", "sm_80")) if f not in missing), "")
+    if not machine:
+        pytest.skip("no offline compilers")
+    ((status, text),) = run_commands(tree_with_family, [f"check-isa scale --target {machine}"])
+    assert (status, "0 failed" in text) == (0, True), text
+
+
+def test_a_new_family_passes_the_tests_of_all(tree_with_family: Path) -> None:
+    done = run_tests(
+        tree_with_family,
+        "tests/device/test_scale.py",
+        "tests/host/test_families.py",
+        "tests/host/test_catalogue.py",
+        "-k",
+        "scale or record or unique or circle or (every and not explains and gcn) or public",
+    )
     assert done.returncode == 0, done.stdout

@@ -23,7 +23,7 @@ from portable_gpu.errors import (
     ReadOnlyError,
     ShapeError,
 )
-from portable_gpu.ops.gemv import EXPLAINERS, gemv, specializations
+from portable_gpu.ops.gemv import explain, gemv, specializations
 from portable_gpu.ops.gemv.policy import ColumnPolicy, RowPolicy
 from portable_gpu.ops.gemv.problem import GemvProblem
 from portable_gpu.ops.gemv.route import Route
@@ -328,7 +328,7 @@ def test_policies(engine: Engine, dtype: str) -> None:
     paths = {text.name for text in texts}
     table = TuningTable([])
     for sizes, trans in (((1 << 20, 16), "N"), ((4, 1 << 20), "N"), ((4096, 4096), "T")):
-        told = EXPLAINERS["gemv"]("gemv", sizes, np.dtype(dtype), engine.target, table, trans=trans)
+        told = explain("gemv", sizes, np.dtype(dtype), engine.target, table, trans=trans)
         assert told.kernels[0] in paths
         assert told.why
 

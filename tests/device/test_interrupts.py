@@ -22,7 +22,7 @@ import pytest
 
 import portable_gpu as pg
 from portable_gpu.codegen import source
-from portable_gpu.ops.catalogue import catalogue
+from portable_gpu.ops.registry import CATALOGUE
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.program import Launch
 from portable_gpu.targets import example_target
@@ -227,7 +227,7 @@ def test_templates_compiled_in_the_midst_of_templates() -> None:
     target, float32 = example_target("gcn"), np.dtype(np.float32)
 
     def texts() -> list[str]:
-        return [spec.text for spec in catalogue()["sum"](target, float32)]
+        return [spec.text for spec in CATALOGUE["sum"](target, float32)]
 
     want, seen, rng = texts(), [], np.random.default_rng(4)
     with handler(lambda *_: seen.append(texts() == want)):

@@ -29,11 +29,12 @@ from optuna.trial import TrialState
 import portable_gpu as pg
 from portable_gpu.bench import measure
 from portable_gpu.bench.statistics import Statistic
+from portable_gpu.checking.edges import Guarded
 from portable_gpu.cli import main
 from portable_gpu.ops.gemv.plan import GemvPlan
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.tuner import search as searching
-from portable_gpu.tuner.edges import Guarded, edge_checks
+from portable_gpu.tuner.edges import edge_checks
 from portable_gpu.tuner.jobs import Job, jobs
 from portable_gpu.tuner.progress import Progress
 from portable_gpu.tuner.referee import Race, Referee, TrialError, TrialTimeoutError

@@ -17,22 +17,23 @@ import rich.console
 
 from portable_gpu.bench import measure, noise
 from portable_gpu.bench.altered import check_changes, parse_changes
-from portable_gpu.bench.cases import OPERATIONS, Case, cases
+from portable_gpu.bench.cases import GROUPS, cases
+from portable_gpu.bench.known_peers import open_peers
 from portable_gpu.bench.ladder import Ladder, LadderRow
 from portable_gpu.bench.measure import Bench, Remark, Row, alternate, calls_a_turn, ratios
 from portable_gpu.bench.noise import Noise
-from portable_gpu.bench.operands import copies, operands, shapes
+from portable_gpu.bench.operands import copies, operands
 from portable_gpu.bench.oracle import oracle
-from portable_gpu.bench.peers import open_peers
 from portable_gpu.bench.prepared import Prepared
 from portable_gpu.bench.report import Report
 from portable_gpu.bench.roofs import Roofs, specializations
-from portable_gpu.bench.sizes import Size, parse_sizes
 from portable_gpu.bench.statistics import Statistic
 from portable_gpu.cli import main
 from portable_gpu.cli.bench import _ladder_table as ladder_table
 from portable_gpu.cli.bench import _table as bench_table
 from portable_gpu.errors import ArgumentError, UnsupportedError
+from portable_gpu.ops.case import Case
+from portable_gpu.ops.sizes import Size, parse_sizes
 from portable_gpu.targets import class_names, example_target
 from portable_gpu.tuning.table import TuningTable
 
@@ -104,7 +105,7 @@ def test_sizes_that_cannot_be_read(text: str) -> None:
 
 
 @pytest.mark.parametrize("on_cpu", [True, False])
-@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("operation", GROUPS)
 def test_a_case_is_what_its_size_says(operation: str, on_cpu: bool) -> None:
     found = cases(operation, ["float32", "complex64"], None, on_cpu)
     assert len(set(found)) == len(found)
@@ -139,7 +140,7 @@ def test_cost() -> None:
     product = Case("gemm", (2, 3, 5), "complex64", trans="TN", batch=7)
     assert product.flop == 8 * 7 * 2 * 3 * 5
     assert product.bytes == 8 * 7 * (2 * 3 + 3 * 5 + 2 * 5)
-    assert shapes(product) == ((7, 3, 2), (7, 3, 5))
+    assert product.shapes == ((7, 3, 2), (7, 3, 5))
     total = Case("sum", (10, 20), "float64", axis=0)
     assert (total.flop, total.bytes) == (200, 8 * 220)
     assert Case("gemv", (10, 20), trans="T").bytes == 4 * 230
@@ -474,7 +475,7 @@ def test_peers_that_cannot_run_are_skipped_with_a_line(monkeypatch: pytest.Monke
             raise UnsupportedError("it needs a moon")
 
     known = {"missing": Missing, "unfit": Unfit}
-    monkeypatch.setattr("portable_gpu.bench.peers.registry", lambda: known)
+    monkeypatch.setattr("portable_gpu.bench.known_peers.registry", lambda: known)
     peers, lines = open_peers(["missing", "unfit"], None)  # type: ignore[arg-type]
     assert peers == []
     assert lines == [

@@ -14,7 +14,7 @@ from recorded_devices import RECORDED
 
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.ops.candidate import Candidate, bind_best, ranked, spread
-from portable_gpu.ops.explain import explanation
+from portable_gpu.ops.explanation import explanation
 from portable_gpu.ops.gemm.candidates import candidates as gemm_candidates
 from portable_gpu.ops.gemm.paths import contiguous
 from portable_gpu.ops.gemv.plan import candidates as gemv_candidates

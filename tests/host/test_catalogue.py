@@ -12,9 +12,9 @@ from choosing import reduce_route
 import portable_gpu as pg
 from portable_gpu.codegen.source import kernel_names
 from portable_gpu.errors import ArgumentError, UnsupportedError
-from portable_gpu.ops.catalogue import catalogue
-from portable_gpu.ops.explain import Explanation, explainers
+from portable_gpu.ops.explanation import Explanation
 from portable_gpu.ops.reduce.catalogue import problem
+from portable_gpu.ops.registry import CATALOGUE, OPERATIONS
 from portable_gpu.targets import class_names, example_target
 
 TARGETS = (*class_names(), "nvidia-sm20", "nvidia-sm60")
@@ -26,7 +26,7 @@ SIZES = {"gemm": (300, 200, 100), "matmul": (300, 200, 100), "gemv": (300, 200)}
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_operation_renders(target: str, dtype: str) -> None:
-    for name, build in catalogue().items():
+    for name, build in CATALOGUE.items():
         if name == "reduce" and dtype == "complex64":
             continue
         specs = build(example_target(target), np.dtype(dtype))
@@ -41,7 +41,7 @@ def test_every_operation_renders(target: str, dtype: str) -> None:
 def test_every_kernel_is_in_the_catalogue() -> None:
     shown = {
         spec.name
-        for build in catalogue().values()
+        for build in CATALOGUE.values()
         for target in ("cpu", "gcn", "nvidia-sm90")
         for dtype in (np.float16, np.float32, np.float64)
         for spec in build(example_target(target), np.dtype(dtype))
@@ -51,7 +51,7 @@ def test_every_kernel_is_in_the_catalogue() -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_operation_explains_itself(target: str) -> None:
-    for name in explainers():
+    for name in OPERATIONS:
         found = pg.explain(name, *SIZES.get(name, (100_000,)), target=target)
         assert found.path
         assert found.why
@@ -70,8 +70,8 @@ def test_every_public_operation_is_known() -> None:
         "explain",
         "plan_gemm",
     }
-    assert functions == set(explainers())
-    assert functions - {"matmul"} <= set(catalogue())
+    assert functions == set(OPERATIONS)
+    assert functions - {"matmul"} <= set(CATALOGUE)
 
 
 def test_explanation_says_where_the_policy_comes_from(

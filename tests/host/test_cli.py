@@ -23,7 +23,7 @@ def build_nothing(target: Target, dtype: Any) -> list[Specialization]:
 
 @pytest.fixture(autouse=True)
 def _catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("portable_gpu.cli.render.catalogue", lambda: {"one": build_nothing})
+    monkeypatch.setattr("portable_gpu.cli.render.CATALOGUE", {"one": build_nothing})
 
 
 def test_render(capsys: pytest.CaptureFixture[str]) -> None:

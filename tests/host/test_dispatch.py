@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from portable_gpu.bench import dispatch
-from portable_gpu.bench.cases import Case
 from portable_gpu.bench.dispatch import Distribution, Standing, contest, fastest, random_products
 from portable_gpu.bench.prepared import Prepared
+from portable_gpu.ops.case import Case
 
 
 class Fake(Prepared):

@@ -14,12 +14,12 @@ import pytest
 
 from portable_gpu.dtypes import element
 from portable_gpu.errors import PolicyError
-from portable_gpu.ops.explain import explainers
+from portable_gpu.ops.registry import FAMILIES
 from portable_gpu.targets import Target, example_target
 from portable_gpu.tuning.policy import Policy, _hints, _rules
 from portable_gpu.tuning.table import TuningTable, device_keys
 
-explainers()  # which imports every family
+assert FAMILIES  # whose policies are imported
 FLOAT = element(np.float32)
 #: A target on which each policy has a default.
 TARGETS = {
@@ -74,6 +74,15 @@ def test_every_field_has_bounds_that_hold_what_is_searched(cls: type[Policy]) ->
         cls.default(target, FLOAT).check(target, FLOAT)
         for field, values in cls.search_space(target, FLOAT).items():
             assert all(rules[field][1](value) for value in values), (field, values)
+
+
+def test_every_policy_says_where_its_tiles_end() -> None:
+    for cls in policies():
+        for name in TARGETS[cls.__name__]:
+            policy = cls.default(example_target(name), FLOAT)
+            edges = policy.edges(FLOAT.itemsize)
+            assert len(edges) == 3
+            assert min(edges) >= 1, policy
 
 
 def test_a_field_without_bounds_is_a_fault_of_the_class() -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from portable_gpu.selftest.check import Check, Expected, compare, gamma
-from portable_gpu.selftest.inputs import Input
-from portable_gpu.selftest.products import product
+from portable_gpu.checking.check import Check, Expected, compare, gamma
+from portable_gpu.checking.inputs import Input
+from portable_gpu.checking.products import product
 
 SINGLE = np.dtype(np.float32)
 

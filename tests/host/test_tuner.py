@@ -15,16 +15,18 @@ import pytest
 import rich.console
 
 import portable_gpu as pg
-from portable_gpu.bench.cases import Case, cases
-from portable_gpu.bench.sizes import parse_sizes
+from portable_gpu.bench.cases import cases
+from portable_gpu.checking.edges import levels
 from portable_gpu.cli import main
 from portable_gpu.cli.tune import _table as tune_table
 from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError, TuningFileError
+from portable_gpu.ops.case import Case
 from portable_gpu.ops.gemm.packed import PackedPolicy
+from portable_gpu.ops.sizes import parse_sizes
 from portable_gpu.targets import Target, detect, example_target
-from portable_gpu.tuner.edges import _array, edge_checks, tile_of
-from portable_gpu.tuner.jobs import OPERATIONS, Job, jobs
+from portable_gpu.tuner.edges import edge_checks
+from portable_gpu.tuner.jobs import TUNED, Job, jobs
 from portable_gpu.tuning import store as storing
 from portable_gpu.tuning.store import store
 from portable_gpu.tuning.table import (
@@ -169,7 +171,7 @@ def test_spaces_hold_the_default_and_tiles_are_known(target: str) -> None:
         own = job.default.to_dict()
         assert all(own[name] in values for name, values in space.items())
         assert job.policy({name: own[name] for name in space}) == job.default
-        assert min(tile_of(job.default, job.elem.itemsize)) >= 1
+        assert min(job.default.edges(job.elem.itemsize)) >= 1
         job.default.check(device, job.elem)
 
 
@@ -215,7 +217,7 @@ def test_without_optuna_the_command_says_what_to_install(
 
 
 def test_pairs_of_edges_all_occur() -> None:
-    rows = list(_array(5))
+    rows = list(levels(5))
     assert len(rows) == 25
     for i in range(5):
         for j in range(i):
@@ -223,7 +225,7 @@ def test_pairs_of_edges_all_occur() -> None:
 
 
 def test_operations_have_default_shapes_of_both_kinds() -> None:
-    for operation in OPERATIONS:
+    for operation in TUNED:
         assert jobs_of(operation)
         assert jobs_of(operation, target=example_target("gcn"))
 

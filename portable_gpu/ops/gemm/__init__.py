@@ -9,14 +9,7 @@ from portable_gpu.ops.gemm.packed import PackedPolicy
 from portable_gpu.ops.gemm.paths import explain, specializations
 from portable_gpu.ops.gemm.policy import GemmPolicy
 
-#: What ``portable-gpu render`` shows.
-CATALOGUE = {"gemm": specializations}
-#: What ``portable-gpu explain`` tells.
-EXPLAINERS = {"gemm": explain, "matmul": explain}
-
 __all__ = [
-    "CATALOGUE",
-    "EXPLAINERS",
     "Epilogue",
     "GemmChoice",
     "GemmPlan",

@@ -15,6 +15,7 @@ from portable_gpu.tuning.policy import Policy, Range
 LINE = 128
 _WARPGROUP = 128
 _MOST_BOXED = (1 << 31) - 4096  # the copy engine counts in 32 bits, and whole steps of each piece
+_STEP = 64  # of k: a line of 16-bit floats
 #: Work-items of a wavefront.
 LANES = 64
 #: Registers that the sums of a wavefront may take: with more, two of them do not fit a SIMD of any
@@ -132,6 +133,10 @@ class WgmmaPolicy(Policy):
             "bulk": (False, True),
         }
 
+    def edges(self, itemsize: int) -> tuple[int, int, int]:
+        """See :meth:`Policy.edges`."""
+        return self.tile_m, self.tile_n, _STEP
+
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
         """Every condition that the kernel relies on."""
         sums, share = self.sums, self.registers
@@ -218,6 +223,10 @@ class MmaPolicy(Policy):
             "stages": (3, 4, 5, 6),
             "band": (4, 8, 16),
         }
+
+    def edges(self, itemsize: int) -> tuple[int, int, int]:
+        """See :meth:`Policy.edges`."""
+        return self.tile_m, self.tile_n, _STEP
 
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
         """Every condition that the kernel relies on."""
@@ -313,6 +322,10 @@ class MfmaPolicy(Policy):
             "buffers": (1, 2),
             "band": (4, 8, 16),
         }
+
+    def edges(self, itemsize: int) -> tuple[int, int, int]:
+        """See :meth:`Policy.edges`."""
+        return self.tile_m, self.tile_n, _STEP
 
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
         """Every condition that the kernel relies on."""

@@ -117,6 +117,10 @@ class PackedPolicy(Policy):
             "chunk": (128, 256, 512),
         }
 
+    def edges(self, itemsize: int) -> tuple[int, int, int]:
+        """See :meth:`Policy.edges`."""
+        return self.item_m, self.item_n, self.depth
+
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
         """What the kernels rely on."""
         sums = self.item_m * self.item_n // self.vector * elem.components

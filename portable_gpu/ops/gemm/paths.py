@@ -13,7 +13,7 @@ from portable_gpu.arguments import of_kind, one_of, whole
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import PRECISIONS, check_precision, element
 from portable_gpu.errors import ArgumentError, DTypeError
-from portable_gpu.ops.explain import Explanation, explanation
+from portable_gpu.ops.explanation import Explanation, explanation
 from portable_gpu.ops.gemm import matrix, packed, skinny_mma
 from portable_gpu.ops.gemm.binding import compute_element
 from portable_gpu.ops.gemm.candidates import candidates

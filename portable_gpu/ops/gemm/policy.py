@@ -173,6 +173,10 @@ class GemmPolicy(Policy):
             "band": (1, 4, 8, 16),
         }
 
+    def edges(self, itemsize: int) -> tuple[int, int, int]:
+        """See :meth:`Policy.edges`."""
+        return self.tile_m, self.tile_n, self.tile_k
+
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
         """Every condition that the kernel relies on."""
         group = self.group_size

@@ -70,6 +70,10 @@ class SkinnyPolicy(Policy):
             "groups_per_unit": (1, 2, 4),
         }
 
+    def edges(self, itemsize: int) -> tuple[int, int, int]:
+        """See :meth:`Policy.edges`."""
+        return 16 * self.blocks, MOST_VECTORS, 32 * self.unroll
+
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
         """See :meth:`Policy.limits`."""
         sums = 4 * self.warps * MOST_VECTORS * 16 * self.blocks

@@ -4,9 +4,4 @@ from portable_gpu.ops.gemv.api import gemv
 from portable_gpu.ops.gemv.plan import explain, specializations
 from portable_gpu.ops.gemv.problem import TRANSPOSES
 
-#: See :mod:`portable_gpu.ops.catalogue`.
-CATALOGUE = {"gemv": specializations}
-#: See :mod:`portable_gpu.ops.explain`.
-EXPLAINERS = {"gemv": explain}
-
-__all__ = ["CATALOGUE", "EXPLAINERS", "TRANSPOSES", "explain", "gemv", "specializations"]
+__all__ = ["TRANSPOSES", "explain", "gemv", "specializations"]

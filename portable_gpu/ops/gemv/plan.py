@@ -14,7 +14,7 @@ from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.errors import ArgumentError, DTypeError, UnsupportedError
 from portable_gpu.ops.candidate import Candidate, best_of
-from portable_gpu.ops.explain import Explanation, explanation
+from portable_gpu.ops.explanation import Explanation, explanation
 from portable_gpu.ops.gemv.problem import TRANSPOSES, GemvProblem
 from portable_gpu.ops.gemv.route import Route, routes
 from portable_gpu.runtime.engine import Engine

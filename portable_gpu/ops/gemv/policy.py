@@ -97,6 +97,11 @@ class RowPolicy(Policy):
             "grain": (1 << 15, 1 << 16, 1 << 19) if target.is_cpu else (1 << 13, 1 << 14, 1 << 16),
         }
 
+    def edges(self, itemsize: int) -> tuple[int, int, int]:
+        """See :meth:`Policy.edges`."""
+        rows = self.group_size // self.lanes * self.rows
+        return rows, self.lanes * self.vector * self.unroll, 1
+
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
         """See :meth:`Policy.limits`."""
         groups = self.group_size, self.long_group_size
@@ -163,6 +168,11 @@ class ColumnPolicy(Policy):
             "groups_per_unit": (4, 8, 32) if target.is_cpu else (2, 4, 8),
             "grain": (1 << 15, 1 << 16, 1 << 19) if target.is_cpu else (1 << 13, 1 << 14, 1 << 16),
         }
+
+    def edges(self, itemsize: int) -> tuple[int, int, int]:
+        """See :meth:`Policy.edges`."""
+        rows = self.lanes * self.vector * self.unroll
+        return rows, self.group_size // self.lanes * self.rows, 1
 
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
         """See :meth:`Policy.limits`."""

@@ -1,6 +1,5 @@
 """Reductions: whole arrays in one launch, and over any axes."""
 
-from portable_gpu.ops.reduce.catalogue import CATALOGUE, EXPLAINERS
 from portable_gpu.ops.reduce.functions import (
     all,
     any,
@@ -22,8 +21,6 @@ from portable_gpu.ops.reduce.functions import (
 )
 
 __all__ = [
-    "CATALOGUE",
-    "EXPLAINERS",
     "all",
     "any",
     "argmax",

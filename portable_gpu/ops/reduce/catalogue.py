@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,7 @@ from portable_gpu.codegen.operators import BinaryOp, Map
 from portable_gpu.codegen.reductions import Request
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.errors import ArgumentError
-from portable_gpu.ops.catalogue import Build
-from portable_gpu.ops.explain import Explainer, Explanation, explanation
+from portable_gpu.ops.explanation import Explanation, explanation
 from portable_gpu.ops.reduce import rules
 from portable_gpu.ops.reduce.candidates import candidates, require_support, texts
 from portable_gpu.ops.reduce.problem import Problem
@@ -97,9 +95,3 @@ def explain(
 
 def _by(shape: Shape) -> str:
     return " x ".join(map(str, shape)) or "a scalar"
-
-
-#: What ``portable-gpu render`` shows.
-CATALOGUE: dict[str, Build] = {name: partial(specializations, name) for name in _RULES}
-#: What ``portable-gpu explain`` tells.
-EXPLAINERS: dict[str, Explainer] = dict.fromkeys(_RULES, explain)

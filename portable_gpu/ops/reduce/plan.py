@@ -66,6 +66,11 @@ class ReducePolicy(Policy):
             "column_lanes": (1,) if target.is_cpu else (16, 32, 64),
         }
 
+    def edges(self, itemsize: int) -> tuple[int, int, int]:
+        """See :meth:`Policy.edges`."""
+        rows = self.group_size * max(1, self.vector_bytes // itemsize) * self.unroll
+        return rows, self.column_bytes // itemsize * self.column_lanes, 1
+
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
         """See :meth:`Policy.limits`."""
         size, lanes = self.group_size, self.column_lanes

@@ -1,19 +1,21 @@
-"""Checks of gemv, gemm and matmul, within the bound gamma(k) |A| |B|."""
+"""Checks of gemm and matmul, each within gamma(k) |A| |B|."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pyopencl.array as cla
 
+from portable_gpu.checking.check import Check, Expected
+from portable_gpu.checking.inputs import Input, View
+from portable_gpu.checking.operands import Array
+from portable_gpu.checking.products import product, transposed
+from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.dtypes import is_float16_like
-from portable_gpu.ops import gemm as gemm_ops
-from portable_gpu.ops import gemv as gemv_ops
+from portable_gpu.ops.gemm import api
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.selftest.check import Array, Check, Expected, gamma, rounding, unit, wide
-from portable_gpu.selftest.inputs import Input, View
 
 
 def gemm(
@@ -38,54 +40,18 @@ def gemm(
 
     def run(engine: Engine) -> Any:
         out: Any = cla.to_device(engine.queue, given()) if view == "device" else given()
-        return gemm_ops.gemm(
+        return api.gemm(
             a.array(engine), b.array(engine), alpha=alpha, beta=beta, c=out,
             trans_a=trans[0], trans_b=trans[1], engine=engine,
         )  # fmt: skip
 
     def expected() -> Expected:
-        left, right = _op(a.host(), trans[0]), _op(b.host(), trans[1])
+        left, right = transposed(a.host(), trans[0]), transposed(b.host(), trans[1])
         return product(left, right, dtype, alpha, beta, c.host() if beta else None)
 
     scale = f", alpha {alpha:g}, beta {beta:g}" if (alpha, beta) != (1, 0) else ""
     where = "" if view == "numpy" else f", {view}"
     return Check("gemm", f"{dtype} {m} x {n} x {k} {trans}{scale}{where}", run, expected)
-
-
-def gemv(
-    m: int,
-    n: int,
-    dtype: Any,
-    trans: str = "N",
-    *,
-    alpha: float = 1.0,
-    beta: float = 0.0,
-    view: View = "numpy",
-) -> Check:
-    """A check of ``gemv`` of an (m, n) array."""
-    dtype = np.dtype(dtype)
-    a = Input(dtype, (m, n), view)
-    x = Input(dtype, (n if trans == "N" else m,), view, seed=1)
-    y = Input(dtype, (m if trans == "N" else n,), seed=2)
-
-    def run(engine: Engine) -> Any:
-        if not beta:
-            return gemv_ops.gemv(
-                a.array(engine), x.array(engine), alpha=alpha, trans=trans, engine=engine
-            )
-        out: Any = cla.to_device(engine.queue, y.host()) if view == "device" else y.host().copy()
-        return gemv_ops.gemv(
-            a.array(engine), x.array(engine), alpha=alpha, beta=beta, y=out, trans=trans,
-            engine=engine,
-        )  # fmt: skip
-
-    def expected() -> Expected:
-        given = y.host() if beta else None
-        return product(_op(a.host(), trans), x.host(), dtype, alpha, beta, given)
-
-    scale = f", alpha {alpha:g}, beta {beta:g}" if (alpha, beta) != (1, 0) else ""
-    where = "" if view == "numpy" else f", {view}"
-    return Check("gemv", f"{dtype} {m} x {n} {trans}{scale}{where}", run, expected)
 
 
 def matmul(a: Input, b: Input) -> Check:
@@ -100,7 +66,7 @@ def matmul(a: Input, b: Input) -> Check:
     return Check(
         "matmul",
         f"{a} by {b}",
-        lambda engine: gemm_ops.matmul(a.array(engine), b.array(engine), engine=engine),
+        lambda engine: api.matmul(a.array(engine), b.array(engine), engine=engine),
         expected,
     )
 
@@ -112,8 +78,8 @@ def dense_layer(m: int, n: int, k: int) -> Check:
     bias = Input(single, (n,), seed=2)
 
     def run(engine: Engine) -> Any:
-        epilogue = gemm_ops.Epilogue().bias(bias.array(engine)).relu()
-        return gemm_ops.gemm(a.array(engine), b.array(engine), epilogue=epilogue, engine=engine)
+        epilogue = Epilogue().bias(bias.array(engine)).relu()
+        return api.gemm(a.array(engine), b.array(engine), epilogue=epilogue, engine=engine)
 
     def expected() -> Expected:
         plain = product(a.host(), b.host(), single, 1, 1, np.broadcast_to(bias.host(), (m, n)))
@@ -122,29 +88,7 @@ def dense_layer(m: int, n: int, k: int) -> Check:
     return Check("gemm", f"float32 {m} x {n} x {k}, bias and relu", run, expected)
 
 
-def product(a: Array, b: Array, dtype: Any, alpha: float, beta: float, c: Array | None) -> Expected:
-    """``alpha a @ b + beta c`` and ``gamma(k) (|alpha| |a| @ |b| + |beta c|)``.
-
-    A complex component is a sum of 2 k products.  Scaling and adding C take three more roundings.
-    """
-    k = a.shape[-1]
-    left, right = wide(a), wide(b)
-    value = alpha * (left @ right)
-    size = abs(alpha) * (np.abs(left) @ np.abs(right))
-    if c is not None:
-        value, size = value + beta * wide(c), size + abs(beta) * np.abs(wide(c))
-    roundings = (2 * k if dtype.kind == "c" else k) + 3
-    bound = gamma(roundings, unit(dtype)) * size
-    if is_float16_like(dtype):  # rounded once more, perhaps to a subnormal number
-        bound = bound + rounding(dtype) * np.abs(value) + 2.0**-25
-    return Expected(value, bound, dtype)
-
-
-def _op(a: Array, trans: str) -> Array:
-    return a if trans == "N" else a.T.conj() if trans == "C" else a.T
-
-
-def checks(dtypes: list[np.dtype[Any]]) -> Iterator[Check]:
+def checks(dtypes: Sequence[np.dtype[Any]]) -> Iterator[Check]:
     """Every path and transpose in float32; a few in each other floating dtype."""
     for m, n, k in ((1, 1, 1), (64, 64, 64), (130, 127, 65), (300, 310, 290), (9, 7, 6000)):
         yield gemm(m, n, k, "float32")
@@ -154,15 +98,9 @@ def checks(dtypes: list[np.dtype[Any]]) -> Iterator[Check]:
     for view in ("device", "stepped", "reversed"):
         yield gemm(97, 131, 67, "float32", view=view)
     yield dense_layer(60, 50, 40)
-    for m, n in ((3000, 31), (600, 1000), (7, 40_000)):
-        for trans in ("N", "T"):
-            yield gemv(m, n, "float32", trans)
-    yield gemv(257, 130, "float32", alpha=2, beta=-1, view="device")
-    yield gemv(257, 130, "float32", view="stepped")
     for dtype in dtypes:
         if (dtype.kind in "fc" or is_float16_like(dtype)) and dtype != np.float32:
             yield gemm(97, 131, 67, dtype, "NC" if dtype.kind == "c" else "NN")
-            yield gemv(600, 300, dtype, "C" if dtype.kind == "c" else "N")
     single = np.dtype(np.float32)
     yield matmul(Input(single, (5, 33, 34)), Input(single, (34, 35), seed=1))
     yield matmul(Input(single, (33, 34)), Input(single, (34,), seed=1))

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pyopencl.array as cla
 
+from portable_gpu.checking.operands import Array
 from portable_gpu.dtypes import is_float16_like
 from portable_gpu.runtime.engine import Engine
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from typing import Any, Literal
 import numpy as np
 import pyopencl.array as cla
 
+from portable_gpu.checking.operands import Array
 from portable_gpu.dtypes import BFLOAT16, is_float16_like
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.selftest.check import Array
 
 View = Literal[
     "numpy", "device", "fortran", "reversed", "stepped", "broadcast", "nan", "ties", "huge"

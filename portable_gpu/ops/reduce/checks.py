@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from portable_gpu.checking.check import Check, Expected, gamma, rounding, unit, wide
+from portable_gpu.checking.inputs import Input
+from portable_gpu.checking.operands import Array
 from portable_gpu.codegen.operators import BinaryOp
 from portable_gpu.dtypes import is_float16_like
-from portable_gpu.ops import reduce as ops
-from portable_gpu.selftest.check import Array, Check, Expected, gamma, rounding, unit, wide
-from portable_gpu.selftest.inputs import Input
+from portable_gpu.ops.reduce import functions
 
 Axis = int | None
 _EXACT: dict[str, Callable[..., Any]] = {
@@ -27,18 +28,20 @@ _EXACT: dict[str, Callable[..., Any]] = {
 
 def reduction(operation: str, x: Input, axis: Axis = None, keepdims: bool = False) -> Check:
     """A check of one reduction of one array."""
+    function = getattr(functions, operation)
     options: dict[str, Any] = {"keepdims": True} if keepdims else {}
     place = "" if axis is None else f", axis {axis}"
     return Check(
         operation,
         f"{x}{place}{', keepdims' if keepdims else ''}",
-        lambda engine: getattr(ops, operation)(x.array(engine), axis, **options, engine=engine),
+        lambda engine: function(x.array(engine), axis, **options, engine=engine),
         lambda: _expected(operation, x.host(), axis, keepdims),
     )
 
 
 def inner(operation: str, a: Input, b: Input) -> Check:
     """A check of ``dot`` or ``vdot``."""
+    function = getattr(functions, operation)
 
     def expected() -> Expected:
         x, y = a.host(), b.host()
@@ -53,7 +56,7 @@ def inner(operation: str, a: Input, b: Input) -> Check:
     return Check(
         operation,
         str(a),
-        lambda engine: getattr(ops, operation)(a.array(engine), b.array(engine), engine=engine),
+        lambda engine: function(a.array(engine), b.array(engine), engine=engine),
         expected,
     )
 
@@ -64,7 +67,7 @@ def own_operator(x: Input, axis: Axis) -> Check:
     return Check(
         "reduce",
         f"{x}, axis {axis}, largest |x|",
-        lambda engine: ops.reduce(x.array(engine), largest, "fabs(x)", axis, engine=engine),
+        lambda engine: functions.reduce(x.array(engine), largest, "fabs(x)", axis, engine=engine),
         lambda: Expected(np.max(np.abs(x.host()), axis), None, x.dtype),
     )
 
@@ -144,7 +147,7 @@ _ROUNDED: dict[str, Callable[[Array, Axis, float], tuple[Any, Any]]] = {
 }
 
 
-def checks(dtypes: list[np.dtype[Any]]) -> Iterator[Check]:
+def checks(dtypes: Sequence[np.dtype[Any]]) -> Iterator[Check]:
     """Every dtype summed and compared; every operation on float32; a choice of the rest.
 
     Each distinct kernel takes a build, so sizes and views vary where the kernel's text does not.

@@ -1,0 +1,95 @@
+"""What a call would do, and what tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, TypeAlias
+
+from portable_gpu.ops.candidate import Candidate, ranked
+from portable_gpu.targets import Target
+from portable_gpu.tuning.costs import DeviceCosts
+
+_SHOWN = 5  # estimates that are printed
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What a call would do.
+
+    Attributes:
+        operation: What was asked about, with its sizes: ``gemm 64 x 64 x 64 float32``.
+        path: The path's name (``tiled``, ``packed``, ``rows``, ``columns`` ...).
+        kernels: The templates it launches, in order (``gemm/gemm``).
+        policy: The policy's fields; empty where the path has none.
+        origin: Where the policy came from: a row of a table, or a formula by name.
+        why: Why this path, in a sentence or two.
+        details: What follows from policy and sizes (groups, splits ...).
+        evidence: Of a row: what it was measured against, where and when.
+        estimates: Of the ways to compute it, the best first: seconds of a call, launches included.
+    """
+
+    operation: str
+    path: str
+    kernels: tuple[str, ...]
+    policy: Mapping[str, Any]
+    origin: str
+    why: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    estimates: Mapping[str, float] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as plain values, for JSON."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        """A few readable lines."""
+        lines = [
+            self.operation,
+            f"  path     {self.path}: {self.why}",
+            f"  kernels  {', '.join(self.kernels)}",
+        ]
+        if self.policy:
+            lines += [f"  policy   {_pairs(self.policy)}", f"           from {self.origin}"]
+        if self.evidence:
+            lines.append(f"           measured: {_pairs(self.evidence)}")
+        if self.details:
+            lines.append(f"  so       {_pairs(self.details)}")
+        if len(self.estimates) > 1:
+            few = [f"{way} {1e6 * s:.3g}" for way, s in list(self.estimates.items())[:_SHOWN]]
+            lines.append(f"  est. us  {'; '.join(few)}")
+        return "\n".join(lines)
+
+
+def explanation(operation: str, candidates: Sequence[Candidate], target: Target) -> Explanation:
+    """What the best of a problem's candidates is.
+
+    Args:
+        operation: What was asked about.
+        candidates: Every way to compute it.
+        target: For what device.
+    """
+    costs = DeviceCosts.of("device", target)
+    best, *others = ranked(candidates, costs)
+    return Explanation(
+        operation=operation,
+        path=best.path,
+        kernels=tuple(spec.name for spec in best.texts()),
+        policy=best.policy.to_dict() if best.policy else {},
+        origin=best.origin,
+        why=best.why,
+        details=best.details,
+        evidence=best.evidence,
+        estimates={one.way: one.seconds(costs) for one in (best, *others)},
+    )
+
+
+#: What a family of operations gives: an explanation for C-ordered arrays, with no device.
+#: Called with the operation's name, the sizes, a dtype, a target and a tuning table, and the
+#: function's own options by keyword.
+Explainer: TypeAlias = Callable[..., Explanation]
+
+
+def _pairs(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items())

@@ -1,0 +1,95 @@
+"""Cases of gemm: what they cost, their operands and variants, and their oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from math import sqrt
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyopencl.array as cla
+
+from portable_gpu.checking.operands import Operands
+from portable_gpu.checking.oracle import Oracle, bound_of_sums, root_mean_square, times, worst
+from portable_gpu.dtypes import PRECISIONS, dtype_of, element
+from portable_gpu.ops.gemm.api import gemm, matmul
+from portable_gpu.ops.gemm.problem import GemmProblem, Operand
+from portable_gpu.ops.gemv.cases import by_transposes, turned
+from portable_gpu.runtime.engine import Engine
+
+if TYPE_CHECKING:
+    from portable_gpu.ops.case import Case
+
+#: The precisions of float32 products, and the dtype of the result of 16-bit floats.
+MANNERS = {"float32": PRECISIONS, "float16": ("float32",), "bfloat16": ("float32",)}
+_TRANSPOSES = ("NN", "NT", "TN", "TT")
+#: Of a value, at most, where products are computed of its pieces (docs/accuracy.md).
+_LOST = {"ieee": 0.0, "tf32": 2**-10, "bf16x3": 2**-15, "tf32x3": 2**-20, "bf16x6": 2**-22}
+
+
+def problem_of(case: Case) -> GemmProblem:
+    """The product of a case, of contiguous arrays."""
+    m, k, n = case.extents
+    batch = () if case.batch is None else (case.batch,)
+    elem, result = element(dtype_of(case.dtype)), element(dtype_of(case.result))
+    a, b, c = Operand(elem, k, 1), Operand(elem, n, 1), Operand(result, n, 1)
+    return GemmProblem(m, n, k, batch, a, b, c, elem)
+
+
+def shapes(case: Case) -> tuple[tuple[int, ...], ...]:
+    """Of A and B, as stored."""
+    m, k, n = case.extents
+    a = (k, m) if case.trans[:1] == "T" else (m, k)
+    b = (n, k) if case.trans[1:] == "T" else (k, n)
+    batch = () if case.batch is None else (case.batch,)
+    return (*batch, *a), (*batch, *b)
+
+
+def options(case: Case) -> dict[str, Any]:
+    """Transposes or the batch, and the precision."""
+    if case.batch is not None:
+        return {"batch": (case.batch,), "precision": case.precision}
+    return {"trans_a": case.trans[0], "trans_b": case.trans[1], "precision": case.precision}
+
+
+def variants(case: Case, variant: str, alone: bool) -> Iterator[Case]:
+    """All transposes of single square products; others as they are."""
+    every = len(set(case.extents)) == 1 and case.batch is None
+    known = _TRANSPOSES if every or variant else _TRANSPOSES[:1]
+    yield from by_transposes(case, known, variant)
+
+
+def call(case: Case, arrays: Sequence[Any], engine: Engine) -> Callable[[], Any]:
+    """``matmul`` where that will do: of batches, and of NumPy's arrays, whose transposes are views.
+
+    ``gemm`` into a given C where the result is of another dtype.
+    """
+    a, b = arrays
+    on_host, converts = isinstance(a, np.ndarray), case.result != case.dtype
+    if case.batch is not None or (on_host and not converts):
+        a, b = turned(case, (a, b)) if on_host else (a, b)
+        return partial(matmul, a, b, precision=case.precision, engine=engine)
+    c = None
+    if converts:
+        shape, dtype = (case.extents[0], case.extents[2]), dtype_of(case.result)
+        c = np.empty(shape, dtype) if on_host else cla.empty(a.queue, shape, dtype)
+    return partial(gemm, a, b, c=c, **options(case), engine=engine)
+
+
+def oracle(case: Case, inputs: Operands) -> Oracle:
+    """Freivalds' test: ``C r`` against ``A (B r)`` for a random vector r.
+
+    It sees every wrong element, at the cost of a few products with a vector.
+    """
+    a, b = turned(case, inputs)
+    n = b.shape[-1]
+    r = np.random.default_rng(2).standard_normal(n)
+    expected = times(a, times(b, r))
+    k, scale = a.shape[-1], root_mean_square(dtype_of(case.dtype)) ** 2
+    # The errors of a row of C meet the n factors of r: they add up as a walk does.
+    size = np.asarray(sqrt(k) * scale)
+    bound = np.linalg.norm(r) * bound_of_sums(dtype_of(case.result), k, scale, size)
+    bound = bound + 16 * _LOST[case.precision] * np.linalg.norm(r) * sqrt(k) * scale
+    shape = (*a.shape[:-1], n)
+    return lambda found: worst(times(found, r), expected, bound) if found.shape == shape else np.inf

@@ -1,0 +1,64 @@
+"""Checks of gemv, each within gamma(k) |A| |x|."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyopencl.array as cla
+
+from portable_gpu.checking.check import Check, Expected
+from portable_gpu.checking.inputs import Input, View
+from portable_gpu.checking.products import product, transposed
+from portable_gpu.dtypes import is_float16_like
+from portable_gpu.ops.gemv import api
+from portable_gpu.runtime.engine import Engine
+
+
+def gemv(
+    m: int,
+    n: int,
+    dtype: Any,
+    trans: str = "N",
+    *,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    view: View = "numpy",
+) -> Check:
+    """A check of ``gemv`` of an (m, n) array."""
+    dtype = np.dtype(dtype)
+    a = Input(dtype, (m, n), view)
+    x = Input(dtype, (n if trans == "N" else m,), view, seed=1)
+    y = Input(dtype, (m if trans == "N" else n,), seed=2)
+
+    def run(engine: Engine) -> Any:
+        if not beta:
+            return api.gemv(
+                a.array(engine), x.array(engine), alpha=alpha, trans=trans, engine=engine
+            )
+        out: Any = cla.to_device(engine.queue, y.host()) if view == "device" else y.host().copy()
+        return api.gemv(
+            a.array(engine), x.array(engine), alpha=alpha, beta=beta, y=out, trans=trans,
+            engine=engine,
+        )  # fmt: skip
+
+    def expected() -> Expected:
+        given = y.host() if beta else None
+        return product(transposed(a.host(), trans), x.host(), dtype, alpha, beta, given)
+
+    scale = f", alpha {alpha:g}, beta {beta:g}" if (alpha, beta) != (1, 0) else ""
+    where = "" if view == "numpy" else f", {view}"
+    return Check("gemv", f"{dtype} {m} x {n} {trans}{scale}{where}", run, expected)
+
+
+def checks(dtypes: Sequence[np.dtype[Any]]) -> Iterator[Check]:
+    """Every path and transpose in float32; one in each other floating dtype."""
+    for m, n in ((3000, 31), (600, 1000), (7, 40_000)):
+        for trans in ("N", "T"):
+            yield gemv(m, n, "float32", trans)
+    yield gemv(257, 130, "float32", alpha=2, beta=-1, view="device")
+    yield gemv(257, 130, "float32", view="stepped")
+    for dtype in dtypes:
+        if (dtype.kind in "fc" or is_float16_like(dtype)) and dtype != np.float32:
+            yield gemv(600, 300, dtype, "C" if dtype.kind == "c" else "N")

@@ -1,0 +1,148 @@
+"""Cases of reductions: what they cost, their variants, and their oracles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from math import prod, sqrt
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from portable_gpu.checking.check import rounding, unit
+from portable_gpu.checking.operands import Array, Operands
+from portable_gpu.checking.oracle import (
+    CHUNK,
+    Oracle,
+    bound_of_sums,
+    root_mean_square,
+    wide_dtype,
+    widened,
+    within,
+)
+from portable_gpu.dtypes import dtype_of, element
+from portable_gpu.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from portable_gpu.ops.case import Case
+
+
+def flop(real: int, complex_: int, case: Case) -> int:
+    """So many operations for each element."""
+    each = complex_ if element(dtype_of(case.dtype)).complex else real
+    return each * prod(case.extents)
+
+
+def traffic(operands: int, case: Case) -> int:
+    """Bytes of the operands, and of the results where there is an axis."""
+    count = operands * prod(case.extents)
+    if case.axis is not None:
+        count += prod(case.extents) // case.extents[case.axis]
+    return count * element(dtype_of(case.dtype)).itemsize
+
+
+def two_operands(case: Case) -> tuple[tuple[int, ...], ...]:
+    """Shapes of two vectors."""
+    return case.extents, case.extents
+
+
+def options(case: Case) -> dict[str, Any]:
+    """The axis, if there is one."""
+    return {} if case.axis is None else {"axis": case.axis}
+
+
+def each_axis(extents: tuple[int, ...]) -> list[dict[str, Any]]:
+    """Options for the whole array, and for each axis of several."""
+    return [{}] + [{"axis": axis} for axis in range(len(extents)) if len(extents) > 1]
+
+
+def of_axes(case: Case, variant: str, alone: bool) -> Iterator[Case]:
+    """The axis of the variant; of a matrix each one, unless the operation was asked for itself."""
+    axes = range(len(case.extents))
+    _check_batch(case)
+    if variant:
+        if variant not in map(str, axes):
+            yield from of_all(case, variant, alone)
+            return
+        yield replace(case, axis=int(variant))
+    elif len(case.extents) == 1 or alone:
+        yield case
+    else:
+        yield from (replace(case, axis=axis) for axis in axes)
+
+
+def of_all(case: Case, variant: str, alone: bool) -> Iterator[Case]:
+    """The whole array, as a vector."""
+    _check_batch(case)
+    if variant:
+        if alone:
+            raise ArgumentError(f"{case.operation} has no variant {variant!r}; sum has an axis")
+        return
+    if len(case.extents) == 1 or alone:
+        yield replace(case, extents=(prod(case.extents),))
+
+
+def _check_batch(case: Case) -> None:
+    if case.batch is not None:
+        raise ArgumentError(f"{case.operation} takes no batch; give a shape, such as 4096x4096")
+
+
+def like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], Any]:
+    """The function of the same name."""
+    return partial(getattr(library, case.operation), *arrays, **options(case))
+
+
+def norm_like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], Any]:
+    """The 2-norm."""
+    return partial(library.linalg.norm, *arrays)
+
+
+def largest(case: Case, inputs: Operands) -> Oracle:
+    """The largest value, exactly."""
+    value = inputs[0].max()
+    return lambda found: 0.0 if found.shape == () and found == value else np.inf
+
+
+def place_of_largest(case: Case, inputs: Operands) -> Oracle:
+    """A place of the largest value, exactly."""
+    x = inputs[0].reshape(-1)
+    places = np.flatnonzero(x == x.max())
+    return lambda found: 0.0 if found.shape == () and found in places else np.inf
+
+
+def total(case: Case, inputs: Operands) -> Oracle:
+    """The sum in higher precision."""
+    x, axis = inputs[0], case.axis
+    dtype = dtype_of(case.dtype)
+    if axis is None:
+        expected, terms = _folded(inputs), x.size
+    else:
+        expected, terms = np.asarray(x.sum(axis, dtype=wide_dtype(dtype))), x.shape[axis]
+    return within(expected, bound_of_sums(dtype, terms, root_mean_square(dtype), expected))
+
+
+def inner(case: Case, inputs: Operands) -> Oracle:
+    """The inner product in higher precision."""
+    expected, dtype = _folded(inputs), dtype_of(case.dtype)
+    scale = root_mean_square(dtype) ** 2
+    return within(expected, bound_of_sums(dtype, inputs[0].size, scale, expected))
+
+
+def norm(case: Case, inputs: Operands) -> Oracle:
+    """The 2-norm in higher precision: squares have a mean, so the relative error is u sqrt(n)."""
+    expected = np.sqrt(_folded(inputs, squares=True).real)
+    dtype = dtype_of(case.dtype)
+    share = 8 * unit(dtype) * sqrt(inputs[0].size) + rounding(dtype)
+    return within(np.asarray(expected), np.asarray(share * np.abs(expected)))
+
+
+def _folded(inputs: Operands, squares: bool = False) -> Array:
+    """The sum of the operand, of its absolute squares, or of products of several operands."""
+    flat = [array.reshape(-1) for array in inputs]
+    found = np.zeros((), wide_dtype(flat[0].dtype))
+    for i in range(0, flat[0].size, CHUNK):
+        parts = [widened(array[i : i + CHUNK]) for array in flat]
+        parts += [parts[0].conj()] if squares else []
+        found = found + prod(parts[1:], start=parts[0]).sum()
+    return np.asarray(found)

@@ -1,0 +1,39 @@
+"""The families: a new one is listed here, and every command knows it."""
+
+from __future__ import annotations
+
+from portable_gpu.ops.family import Benchmark, Build, Compiled, Family, Operation
+from portable_gpu.ops.gemm.family import GEMM
+from portable_gpu.ops.gemv.family import GEMV
+from portable_gpu.ops.reduce.family import REDUCE
+
+#: In the order in which they are timed and checked.
+FAMILIES: tuple[Family, ...] = (
+    REDUCE,
+    GEMV,
+    GEMM,
+)
+
+_BY_NAME = {family.name: family for family in sorted(FAMILIES, key=lambda family: family.name)}
+#: Every public operation.
+OPERATIONS: dict[str, Operation] = {
+    operation.name: operation for family in _BY_NAME.values() for operation in family.operations
+}
+#: What each builds by default, where that is not another one's.
+CATALOGUE: dict[str, Build] = {
+    name: operation.specializations
+    for name, operation in OPERATIONS.items()
+    if operation.specializations is not None
+}
+#: Those that are timed.
+BENCHMARKS: dict[str, Benchmark] = {
+    name: benchmark for family in FAMILIES for name, benchmark in family.benchmarks.items()
+}
+#: The name of the family of each operation.
+FAMILY_OF: dict[str, str] = {
+    operation.name: family.name for family in FAMILIES for operation in family.operations
+}
+#: What kernels are held to once they are compiled, by template.
+KERNELS: dict[str, Compiled] = {
+    name: compiled for family in FAMILIES for name, compiled in family.kernels.items()
+}

@@ -1,0 +1,215 @@
+"""Commands know operations by their records alone, and modules import each other in no circle."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import portable_gpu as pg
+from portable_gpu.ops.registry import BENCHMARKS, FAMILIES, KERNELS, OPERATIONS
+from portable_gpu.tuner.jobs import TUNED
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMANDS = ("bench", "tuner", "cli", "isa", "selftest", "checking")
+KINDS = {family.name for family in FAMILIES}
+#: But for "all": what asks for every operation is called as one of them is.
+NAMES = {*OPERATIONS, *KINDS} - {"all"}
+#: By file, the names that it may go by: tables of what other libraries have.
+MAY_NAME = {
+    "bench/peers.py": {"sum", "dot", "max"},
+    "bench/clblast.py": {"sum", "dot", "nrm2", "argmax", "gemv", "gemm"},
+    "bench/frameworks.py": {"gemm"},
+    "bench/ladder.py": {"gemv", "gemm"},  # until it is rewritten with the paths
+    "isa/report.py": {"dot"},  # a kind of instruction
+}
+#: Imports that close a circle, and why they stay for now.
+CLOSING = {
+    # Engine.warm_up makes calls: of what stands above it, when it is asked to.
+    ("portable_gpu.runtime.engine", "portable_gpu.ops.warm_up"),
+    # An array exports itself, and a place checks engines: the runtime's rewrite resolves both.
+    ("portable_gpu.runtime.array", "portable_gpu.runtime.transfer"),
+    ("portable_gpu.runtime.place", "portable_gpu.runtime.engine"),
+}
+
+
+# -- names
+
+
+def named(node: ast.AST) -> Iterator[str]:
+    """The operations, families and kernels of families that a constant or a display names."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        if node.value in NAMES or re.split("[/_]", node.value)[0] in KINDS:
+            yield node.value
+    elif isinstance(node, (ast.Tuple, ast.List, ast.Set)):
+        for one in node.elts:
+            yield from named(one)
+
+
+_ASKING = ("startswith", "endswith", "removeprefix", "get")
+
+
+def branches(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Lines where code goes by a name: comparisons, displays, keys, patterns, prefixes."""
+    for node in ast.walk(tree):
+        asked: list[ast.AST | None] = []
+        if isinstance(node, ast.Compare):
+            asked = [node.left, *node.comparators]
+        elif isinstance(node, ast.Dict):
+            asked = [*node.keys]
+        elif isinstance(node, (ast.Tuple, ast.List, ast.Set)):
+            asked = [node]
+        elif isinstance(node, ast.Subscript):
+            asked = [node.slice]
+        elif isinstance(node, ast.MatchValue):
+            asked = [node.value]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            asked = [*node.args] if node.func.attr in _ASKING else []
+        for one in filter(None, asked):
+            yield from ((node.lineno, name) for name in named(one))  # type: ignore[attr-defined]
+
+
+def files_of_commands() -> list[Path]:
+    package = ROOT / "portable_gpu"
+    commands = [path for folder in COMMANDS for path in sorted((package / folder).rglob("*.py"))]
+    return [*commands, *sorted((package / "ops").glob("*.py"))]
+
+
+@pytest.mark.parametrize("path", files_of_commands(), ids=lambda p: f"{p.parent.name}/{p.name}")
+def test_no_command_goes_by_an_operations_name(path: Path) -> None:
+    found = {name for _, name in branches(ast.parse(path.read_text(encoding="utf-8")))}
+    allowed = MAY_NAME.get(f"{path.parent.name}/{path.name}", set())
+    assert found == allowed, "say it in the family's record instead (portable_gpu/ops/family.py)"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "if case.operation == 'gemm': pass",
+        "if operation in ('sum', 'max'): pass",
+        "ORDERED = ('max', 'argmax')",
+        "form = {'gemv': 1}",
+        "sizes = known['reduce']",
+        "if name.startswith('gemm/'): pass",
+        "match name:\n  case 'dot': pass",
+    ],
+)
+def test_a_branch_is_seen(text: str) -> None:
+    assert list(branches(ast.parse(text)))
+
+
+# -- circles
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_of(path): path for path in sorted((ROOT / "portable_gpu").rglob("*.py"))}
+
+
+def imports(tree: ast.AST) -> Iterator[str]:
+    """The package's modules that a module imports, anywhere but for the sake of types."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in MODULES)
+        elif isinstance(node, ast.ImportFrom) and node.module in MODULES:
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield inner if inner in MODULES else node.module
+        else:
+            yield from imports(node)
+
+
+def circles(graph: dict[str, set[str]]) -> list[set[str]]:
+    """The strongly connected components of more than one module (Tarjan, 1972)."""
+    found: list[set[str]] = []
+    number: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+
+    def visit(name: str) -> None:
+        number[name] = low[name] = len(number)
+        stack.append(name)
+        for other in sorted(graph[name]):
+            if other not in number:
+                visit(other)
+                low[name] = min(low[name], low[other])
+            elif other in stack:
+                low[name] = min(low[name], number[other])
+        if low[name] == number[name]:
+            place = stack.index(name)
+            component, stack[place:] = set(stack[place:]), []
+            if len(component) > 1:
+                found.append(component)
+
+    for name in graph:
+        if name not in number:
+            visit(name)
+    return found
+
+
+GRAPH = {
+    name: set(imports(ast.parse(path.read_text(encoding="utf-8")))) - {name}
+    for name, path in MODULES.items()
+}
+
+
+def test_no_circle_of_imports() -> None:
+    kept = {
+        name: {other for other in others if (name, other) not in CLOSING}
+        for name, others in GRAPH.items()
+    }
+    assert circles(kept) == []
+
+
+@pytest.mark.parametrize(("importer", "imported"), sorted(CLOSING))
+def test_what_may_close_a_circle_does(importer: str, imported: str) -> None:
+    rest = {
+        name: {
+            other
+            for other in others
+            if (name, other) == (importer, imported) or (name, other) not in CLOSING
+        }
+        for name, others in GRAPH.items()
+    }
+    assert circles(rest), "it closes none any more: take it off CLOSING"
+
+
+def test_a_circle_is_seen() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == [{"b", "c"}]
+
+
+# -- records
+
+
+def test_names_are_unique() -> None:
+    every = [operation.name for family in FAMILIES for operation in family.operations]
+    assert len(set(every)) == len(every)
+    assert len({family.name for family in FAMILIES}) == len(FAMILIES)
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_a_record_agrees_with_itself(family: object) -> None:
+    from portable_gpu.codegen.source import kernel_names
+    from portable_gpu.ops.family import Family
+
+    assert isinstance(family, Family)
+    own = {operation.name for operation in family.operations}
+    assert set(family.benchmarks) <= own
+    assert set(family.kernels) <= set(kernel_names())
+    assert all(name.startswith(f"{family.name}/") for name in family.kernels)
+    for operation in family.operations:
+        assert operation.function is getattr(pg, operation.name)
+    if family.tuning is not None:
+        assert {family.tuning.operation, *family.tuning.grid} <= set(family.benchmarks)
+        assert TUNED[family.name] is family.tuning
+    shown = {KERNELS[name].shown for name in family.kernels} - {""}
+    assert shown <= own
+    assert all(BENCHMARKS[name] is benchmark for name, benchmark in family.benchmarks.items())
