@@ -10,19 +10,17 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from portable_gpu.codegen.expression import check_expression, check_name
-from portable_gpu.dtypes import as_dtype, element, is_float16_like
-from portable_gpu.errors import DTypeError, OverlapError, ShapeError, UnsupportedError
+from portable_gpu.dtypes import as_dtype, element
+from portable_gpu.errors import OverlapError, UnsupportedError
 from portable_gpu.ops.elementwise.plan import ElementwisePlan, Problem
 from portable_gpu.runtime.array import DEVICE_KINDS
+from portable_gpu.runtime.broadcast import NUMBERS, broadcast, common_dtype, is_number, spread
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.place import events_of
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.runtime.repeat import Key, again, remember
-from portable_gpu.runtime.views import Call, Shape, View, as_array, overlap
+from portable_gpu.runtime.views import Call, as_array, overlap
 
-DType = np.dtype[Any]
-#: Python's numbers, whose dtype gives way to the arrays'; the later the wider.
-_NUMBERS = (bool, int, float, complex)
 
 
 def elementwise(
@@ -101,7 +99,7 @@ def elementwise(
                 form.append(True)
             else:
                 arrays.append(value)
-        elif kind in _NUMBERS:
+        elif kind in NUMBERS:
             form += (name, kind)
             numbers.append(value)
         else:
@@ -141,7 +139,7 @@ def _checked(
                 f"elementwise takes real arrays; {what} is {one}. Views of real numbers would do, "
                 "such as x.view('float32')"
             )
-    shape = _broadcast({name: array.shape for name, array in arrays.items()})
+    shape = broadcast({name: array.shape for name, array in arrays.items()})
     call = Call([*arrays.values(), out], engine, queue, wait_for, flop=0)
     updated = [] if out is None else _updated(out, arrays)
     fresh = {name: array for name, array in arrays.items() if name not in updated}
@@ -157,7 +155,7 @@ def _checked(
         element(compute),
         element(result_dtype),
         shape,
-        tuple(_spread(view, shape) for view in views),
+        tuple(spread(view, shape) for view in views),
         1 if call.engine.target.is_cpu else min(16, *(view.alignment for view in views)),
     )
     if not view_out.size:
@@ -184,7 +182,7 @@ def _sorted(inputs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     arrays: dict[str, Any] = {}
     numbers: dict[str, Any] = {}
     for name, value in inputs.items():
-        if isinstance(value, _NUMBERS) and not isinstance(value, np.generic):
+        if is_number(value):
             numbers[name] = value
             continue
         array = as_array(value, name)
@@ -193,50 +191,6 @@ def _sorted(inputs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         else:
             numbers[name] = array[()]
     return arrays, numbers
-
-
-def common_dtype(kinds: dict[str, Any]) -> DType:
-    """NumPy's common dtype of arrays' dtypes and of Python's numbers, given by their type.
-
-    Raises:
-        DTypeError: There is none that is supported.
-    """
-    dtypes = [kind for kind in kinds.values() if isinstance(kind, np.dtype)]
-    weak = [
-        next(n for n in _NUMBERS if issubclass(kind, n))
-        for kind in kinds.values()
-        if not isinstance(kind, np.dtype)
-    ]
-    rank = max((_NUMBERS.index(kind) for kind in weak), default=-1)
-    try:
-        if not dtypes:
-            found = np.dtype((np.bool_, np.int64, np.float64, np.complex128)[max(rank, 0)])
-        else:
-            found = np.result_type(*dtypes)
-            own = 2 if is_float16_like(found) else {"b": 0, "i": 1, "u": 1, "f": 2}.get(found.kind, 3)
-            if rank > own:
-                wider = (np.bool_, np.int64, np.float64, np.complex64)[rank]
-                found = np.result_type(found, wider)
-    except TypeError as error:
-        each = ", ".join(f"{name} is {kind}" for name, kind in kinds.items())
-        raise DTypeError(f"{each}: {error}; convert one of them") from None
-    element(found)
-    return found
-
-
-def _broadcast(shapes: dict[str, Shape]) -> Shape:
-    try:
-        return np.broadcast_shapes(*shapes.values())
-    except ValueError:
-        each = ", ".join(f"{name} has shape {tuple(shape)}" for name, shape in shapes.items())
-        raise ShapeError(f"{each}; they do not broadcast") from None
-
-
-def _spread(view: View, shape: Shape) -> Shape:
-    """The strides of a view that is broadcast to a shape."""
-    missing = len(shape) - len(view.shape)
-    own = (0 if n == 1 else step for n, step in zip(view.shape, view.strides, strict=True))
-    return (0,) * missing + tuple(own)
 
 
 def _updated(out: Any, arrays: dict[str, Any]) -> list[str]:

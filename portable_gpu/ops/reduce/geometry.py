@@ -40,6 +40,11 @@ class Geometry:
         """Elements folded into each result."""
         return self.outer_count * self.inner.size
 
+    def elements(self, k: int) -> int:
+        """Elements of input ``k``, those that are broadcast counted once."""
+        axes = (*self.kept, *self.outer, self.inner)
+        return _product(axis.size for axis in axes if axis.strides[k])
+
 
 def analyse(
     shape: Shape, reduced: frozenset[int], strides: list[Shape], out: Shape, ordered: bool

@@ -102,6 +102,7 @@ class Layout:
         unit: Whether the inner reduced axis has unit stride.
         split: Whether several groups share a result.
         kept, outer: Numbers of axes.
+        spread: The inputs that are one element for all lanes of a vector.
     """
 
     kind: str
@@ -115,6 +116,7 @@ class Layout:
     split: bool
     kept: int
     outer: int
+    spread: tuple[str, ...] = ()
 
     @property
     def block(self) -> int:
@@ -191,7 +193,9 @@ class ReducePlan:
             "reduce", ReducePolicy, target, elem
         )
         self.flop = geometry.rows * geometry.count
-        self.bytes = self.flop * sum(e.itemsize for e in reduction.inputs)
+        self.bytes = sum(
+            e.itemsize * geometry.elements(k) for k, e in enumerate(reduction.inputs)
+        )
         self.bytes += geometry.rows * reduction.result.itemsize
         self.layout, deal = lay_out(self.choice.policy, target, reduction, geometry, alignment)
         scalars = _scalars(self.layout, deal, geometry, len(reduction.inputs))
@@ -246,16 +250,24 @@ def lay_out(
     """Choose rows or columns, and the kernel's form, from the axes' strides and extents."""
     elem = reduction.inputs[0]
     streamed = len(reduction.streamed)
-    unit = all(stride == 1 for stride in geometry.inner.strides[:streamed])
-    adjacent = bool(geometry.kept) and all(
-        stride == 1 for stride in geometry.kept[-1].strides[:streamed]
-    )
+    unit = _is_unit(geometry.inner.strides[:streamed])
+    adjacent = bool(geometry.kept) and _is_unit(geometry.kept[-1].strides[:streamed])
     wanted = geometry.rows * geometry.count * elem.itemsize // policy.work_per_group
     alone = target.is_cpu and target.compute_units == 1  # no one to share the work with
     wanted = 1 if alone else max(1, min(wanted, target.compute_units * policy.groups_per_unit))
     if adjacent and not unit:
-        return _columns(policy, target, reduction, geometry, alignment, wanted)
-    return _rows(policy, target, reduction, geometry, alignment, wanted, unit)
+        layout, deal = _columns(policy, target, reduction, geometry, alignment, wanted)
+        along = geometry.kept[-1]
+    else:
+        layout, deal = _rows(policy, target, reduction, geometry, alignment, wanted, unit)
+        along = geometry.inner
+    one = (name for name, s in zip(reduction.names, along.strides[:streamed], strict=False) if not s)
+    return replace(layout, spread=tuple(one)), deal
+
+
+def _is_unit(strides: tuple[int, ...]) -> bool:
+    """Whether vectors of elements lie along an axis, or one element is all of a vector."""
+    return 1 in strides and all(stride in (0, 1) for stride in strides)
 
 
 def _rows(
@@ -445,11 +457,11 @@ def _aligned_vector(
 
     Of all streamed inputs; and whether that is more than one.
     """
-    streamed = len(reduction.streamed)
+    lines = [k for k in range(len(reduction.streamed)) if along.strides[k] == 1]
     axes = (*geometry.kept, *geometry.outer, geometry.inner)
-    steps = [s for axis in axes if axis is not along for s in axis.strides[:streamed]]
-    steps += (*geometry.shift[:streamed], extent)
-    itemsize = max(e.itemsize for e in reduction.streamed)
+    steps = [axis.strides[k] for axis in axes if axis is not along for k in lines]
+    steps += (*(geometry.shift[k] for k in lines), extent)
+    itemsize = max(reduction.streamed[k].itemsize for k in lines)
     while vector > 1 and (alignment < vector * itemsize or any(step % vector for step in steps)):
         vector //= 2
     return vector, vector > 1
@@ -487,6 +499,7 @@ def render_layout(target: Target, reduction: Reduction, layout: Layout) -> Speci
         "split": layout.split,
         "kept": layout.kept,
         "outer": layout.outer,
+        "spread": layout.spread,
     }
     if layout.kind == "rows":
         return specialize(
