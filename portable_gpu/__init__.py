@@ -1,4 +1,4 @@
-"""portable_gpu: reductions, gemv, gemm and elementwise expressions on any OpenCL device, from one specialised code base."""
+"""portable_gpu: linear algebra, reductions and expressions of arrays on any OpenCL device."""
 
 from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.codegen.operators import BinaryOp, Map

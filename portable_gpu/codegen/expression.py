@@ -17,40 +17,36 @@ _BRACKETS = {")": "(", "]": "[", "}": "{"}
 # reads as one of these (a backslash that joins lines; digraphs and trigraphs).
 _FOREIGN = re.compile(r";|//|/\*|\*/|[\"'`\\#@$]|%:|\?\?|<%|%>|<:|:>|[^\t\n\r -~]")
 
-#: What OpenCL C, or the text of every kernel, means by a word: keywords, types, functions, macros.
-RESERVED = frozenset(
-    # keywords and qualifiers
-    "auto break case const continue default do else enum extern for goto if inline register restrict"
-    " return signed sizeof static struct switch typedef union unsigned void volatile while asm typeof"
-    " alignof global local constant private generic kernel read_only write_only read_write uniform"
-    " pipe true false"
-    # types
-    " bool char uchar short ushort int uint long ulong half float double quad size_t ptrdiff_t"
-    " intptr_t uintptr_t event_t sampler_t image1d_t image2d_t image3d_t queue_t ndrange_t"
-    " clk_event_t reserve_id_t"
-    # functions of numbers
-    " abs abs_diff acos acosh acospi add_sat all any asin asinh asinpi atan atan2 atan2pi atanh atanpi"
-    " bitselect cbrt ceil clamp clz copysign cos cosh cospi cross ctz degrees distance dot erf erfc exp"
-    " exp10 exp2 expm1 fabs fast_distance fast_length fast_normalize fdim floor fma fmax fmin fmod"
-    " fract frexp hadd hypot ilogb isequal isfinite isgreater isgreaterequal isinf isless islessequal"
-    " islessgreater isnan isnormal isnotequal isordered isunordered ldexp length lgamma lgamma_r log"
-    " log10 log1p log2 logb mad mad24 mad_hi mad_sat max maxmag min minmag mix modf mul24 mul_hi nan"
-    " nextafter normalize popcount pow pown powr radians remainder remquo rhadd rint rootn rotate"
-    " round rsqrt select shuffle shuffle2 sign signbit sin sincos sinh sinpi smoothstep sqrt step"
-    " sub_sat tan tanh tanpi tgamma trunc upsample vec_step"
-    # functions of work-items and memory
-    " barrier mem_fence read_mem_fence write_mem_fence prefetch printf work_group_barrier"
-    # macros
-    " NULL NAN INFINITY MAXFLOAT HUGE_VAL HUGE_VALF DEVICE CUDA_SM WAVEFRONT_SIZE LOCKSTEP DPP"
-    " SUBGROUP_FUNCTIONS BUILTINS_INLINE REQUIRE_SUBGROUP_SIZE SUBGROUP_KERNEL ABS CONVERT PREFETCH"
-    " LOAD_PUBLISHED STORE_PUBLISHED LOCAL_ARRAY DEVICE_FENCE GROUP_FENCE UNBOUND_GROUP linux unix"
-    .split()
-)
+# Keywords and qualifiers, types, functions of numbers, of work-items and memory, macros.
+_WORDS = """
+auto break case const continue default do else enum extern for goto if inline register restrict
+return signed sizeof static struct switch typedef union unsigned void volatile while asm typeof
+alignof global local constant private generic kernel read_only write_only read_write uniform
+pipe true false
+bool char uchar short ushort int uint long ulong half float double quad size_t ptrdiff_t
+intptr_t uintptr_t event_t sampler_t image1d_t image2d_t image3d_t queue_t ndrange_t clk_event_t
+reserve_id_t
+abs abs_diff acos acosh acospi add_sat all any asin asinh asinpi atan atan2 atan2pi atanh atanpi
+bitselect cbrt ceil clamp clz copysign cos cosh cospi cross ctz degrees distance dot erf erfc
+exp exp10 exp2 expm1 fabs fast_distance fast_length fast_normalize fdim floor fma fmax fmin fmod
+fract frexp hadd hypot ilogb isequal isfinite isgreater isgreaterequal isinf isless islessequal
+islessgreater isnan isnormal isnotequal isordered isunordered ldexp length lgamma lgamma_r log
+log10 log1p log2 logb mad mad24 mad_hi mad_sat max maxmag min minmag mix modf mul24 mul_hi nan
+nextafter normalize popcount pow pown powr radians remainder remquo rhadd rint rootn rotate
+round rsqrt select shuffle shuffle2 sign signbit sin sincos sinh sinpi smoothstep sqrt step
+sub_sat tan tanh tanpi tgamma trunc upsample vec_step
+barrier mem_fence read_mem_fence write_mem_fence prefetch printf work_group_barrier
+NULL NAN INFINITY MAXFLOAT HUGE_VAL HUGE_VALF DEVICE CUDA_SM WAVEFRONT_SIZE LOCKSTEP DPP
+SUBGROUP_FUNCTIONS BUILTINS_INLINE REQUIRE_SUBGROUP_SIZE SUBGROUP_KERNEL ABS CONVERT PREFETCH
+LOAD_PUBLISHED STORE_PUBLISHED LOCAL_ARRAY DEVICE_FENCE GROUP_FENCE UNBOUND_GROUP linux unix
+"""
+#: What OpenCL C, or the text of every kernel, means by a word.
+RESERVED = frozenset(_WORDS.split())
 #: Words of that kind that come in families.
 PATTERNS = re.compile(
     r"(?:bool|u?char|u?short|u?int|u?long|half|float|double)(?:2|3|4|8|16)"
-    r"|(?:get|as|convert|native|half|atomic|atom|async|vload|vstore|vloada|vstorea|read|write|image"
-    r"|sub_group|work_group|intel|amd|CL|CLK|M|FLT|DBL|HALF)_\w+"
+    r"|(?:get|as|convert|native|half|atomic|atom|async|vload|vstore|vloada|vstorea|sub_group"
+    r"|work_group|CL|CLK|M|FLT|DBL|HALF)_\w+"
     r"|v(?:load|store)\d+|(?:U?CHAR|U?SHRT|U?INT|U?LONG)_M(?:AX|IN)"
 )
 

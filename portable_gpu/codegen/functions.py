@@ -1,9 +1,9 @@
 """A user's expression as C functions: of single values, and of vectors.
 
 The text is written for single values.  A vector function is the same text with vectors for the
-names wherever that means the same (:func:`_of_vectors` knows the rules), and else one call for each
-component.  Where a compiler does not inline OpenCL's built-ins, ``exp`` of 8 floats takes the time of
-one ``exp`` (docs/experiments.md).
+names wherever that means the same (:class:`_Parser` knows the rules), and else one call for each
+component.  Where a compiler does not inline OpenCL's built-ins, one ``exp`` of 8 floats takes about
+as long as one of a single float (docs/experiments.md).
 """
 
 from __future__ import annotations
@@ -20,27 +20,28 @@ _TOKEN = re.compile(
 _FLOAT_LITERAL = re.compile(
     r"(?<![\w.])((?:\d+\.\d*|\.\d+)(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+)(?![\w.])"
 )
-_DOUBLE_CONSTANT = re.compile(r"\bM_(?:\w+_)?(?:E|LOG2E|LOG10E|LN2|LN10|PI|PI_2|PI_4|1_PI|2_PI|2_SQRTPI|SQRT2|SQRT1_2)\b")
+_DOUBLE_CONSTANT = re.compile(r"\bM_(?!\w+_[FH]\b)\w+")
 _FLOATING = ("float", "double")
 _LEVELS = (
     ("||",), ("&&",), ("|",), ("^",), ("&",), ("==", "!="), ("<", ">", "<=", ">="),
     ("<<", ">>"), ("+", "-"), ("*", "/", "%"),
 )  # fmt: skip
+_FUNCTIONS = """
+acos acosh acospi asin asinh asinpi atan atan2 atan2pi atanh atanpi cbrt ceil clamp copysign cos
+cosh cospi degrees erf erfc exp exp10 exp2 expm1 fabs fdim floor fma fmax fmin fmod hypot lgamma
+log log10 log1p log2 mad max maxmag min minmag mix nextafter pow powr radians remainder rint
+round rsqrt sign sin sinh sinpi smoothstep sqrt step tan tanh tanpi tgamma trunc native_cos
+native_divide native_exp native_exp10 native_exp2 native_log native_log10 native_log2
+native_powr native_recip native_rsqrt native_sin native_sqrt native_tan
+"""
 #: Built-ins that are of vectors, component by component, what they are of single values.
-_OF_FLOATS = frozenset(
-    "acos acosh acospi asin asinh asinpi atan atan2 atan2pi atanh atanpi cbrt ceil clamp copysign cos"
-    " cosh cospi degrees erf erfc exp exp10 exp2 expm1 fabs fdim floor fma fmax fmin fmod hypot lgamma"
-    " log log10 log1p log2 mad max maxmag min minmag mix nextafter pow powr radians remainder rint"
-    " round rsqrt sign sin sinh sinpi smoothstep sqrt step tan tanh tanpi tgamma trunc"
-    " native_cos native_divide native_exp native_exp10 native_exp2 native_log native_log10 native_log2"
-    " native_powr native_recip native_rsqrt native_sin native_sqrt native_tan".split()
-)
-_OF_INTEGERS = frozenset("clamp max min".split())
-_TESTS = frozenset("isfinite isinf isnan isnormal".split())
+_OF_FLOATS = frozenset(_FUNCTIONS.split())
+_OF_INTEGERS = frozenset(("clamp", "max", "min"))
+_TESTS = frozenset(("isfinite", "isinf", "isnan", "isnormal"))
 
 
 def with_literals_of(text: str, ctype: str) -> str:
-    """``text`` with its plain floating literals (``0.5``, ``M_PI``) of ``ctype``: C's are double."""
+    """``text`` with its floating literals of ``ctype``: C takes ``0.5`` and ``M_PI`` for double."""
     if ctype == "double":
         return text
     return _DOUBLE_CONSTANT.sub(r"\g<0>_F", _FLOAT_LITERAL.sub(r"\1f", text))
@@ -74,7 +75,9 @@ class Function:
 
     def vectors(self, width: int) -> str | None:
         """The body's expression in vectors; ``None`` where it would not mean the same."""
-        found = _of_vectors(self.text, frozenset(n for n, _ in self.parameters), self.compute, width)
+        found = _of_vectors(
+            self.text, frozenset(n for n, _ in self.parameters), self.compute, width
+        )
         if found is None:
             return None
         text, is_mask = found
@@ -103,8 +106,9 @@ class Function:
                 f"{ctype} {name}__in" if ctype != self.compute else f"{ctype} {name}"
                 for name, ctype in self.parameters
             )
+        computed = vector(self.compute, width)
         converted = "".join(
-            f"    const {vector(self.compute, width)} {name} = {self._converted(name, ctype, width)};\n"
+            f"    const {computed} {name} = {self._converted(name, ctype, width)};\n"
             for name, ctype in self.parameters
             if width > 1 or ctype != self.compute
         )
@@ -302,7 +306,9 @@ class _Parser:
         raise _NotOfVectors
 
     def _call(self, word: str) -> _Term:
-        if word in self._names or word not in (_OF_FLOATS | _TESTS if self._floating else _OF_INTEGERS):
+        if word in self._names or word not in (
+            _OF_FLOATS | _TESTS if self._floating else _OF_INTEGERS
+        ):
             raise _NotOfVectors
         given = [self._choice()]
         while self._take(","):

@@ -22,7 +22,6 @@ from portable_gpu.runtime.repeat import Key, again, remember
 from portable_gpu.runtime.views import Call, as_array, overlap
 
 
-
 def elementwise(
     expression: str,
     /,
@@ -41,8 +40,8 @@ def elementwise(
             ``"exp(x - m) / s"``, ``"x > lo ? x : lo"``.  Functions are OpenCL's.
         out: Where to put the result; must have its shape and dtype.  It may be one of the inputs
             itself, which is then updated in place.
-        dtype: Dtype of the result, to which values are converted as C does (floats to integers: cut
-            off; to bool: whether they differ from 0).  Default: the inputs' common dtype.
+        dtype: Dtype of the result, to which values are converted as C does (floats to integers:
+            cut off; to bool: whether they differ from 0).  Default: the inputs' common dtype.
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
         inputs: Arrays of any shapes that broadcast as in NumPy, of any strides and offsets, and
             numbers.  A name is an identifier of C that means nothing else in OpenCL C.
@@ -52,12 +51,12 @@ def elementwise(
         (done), ``pyopencl.array.Array`` for device inputs (enqueued and not waited for).
 
     The expression is computed in the inputs' common dtype, NumPy's: every input is converted to it
-    first.  A number of Python's takes the dtype of the arrays, if that can hold its kind (NEP 50); a
-    NumPy scalar has its own.  Numbers are arguments of the kernel: another value builds no program.
-    16-bit floats are computed as float32 and rounded once.  bool and integers of 8 and 16 bits are
-    computed as 32-bit ``int``, as in C, and wrap around in the result.  A literal such as ``0.5``, and
-    a constant such as ``M_PI``, is of the type computed in.  Integers divided by 0, or shifted too
-    far, are undefined as in C.
+    first.  A number of Python's takes the dtype of the arrays, if that can hold its kind (NEP 50);
+    a NumPy scalar has its own.  Numbers are arguments of the kernel: another value builds no
+    program.  16-bit floats are computed as float32 and rounded once.  bool and integers of 8 and 16
+    bits are computed as 32-bit ``int``, as in C, and wrap around in the result.  A literal such as
+    ``0.5``, and a constant such as ``M_PI``, is of the type computed in.  Integers that are divided
+    by 0, or shifted too far, are undefined as in C.
 
     Example::
 
@@ -68,22 +67,23 @@ def elementwise(
     Raises:
         ArgumentError: ``expression`` is no single expression; a name means something else; a number
             of Python's that the common dtype cannot hold.
-        BuildError: The C text does not compile, for instance because of a name that is no input; the
-            message ends with it and the compiler's words.
+        BuildError: The C text does not compile, for instance because of a name that is no input;
+            the message ends with it and the compiler's words.
         ShapeError: The inputs do not broadcast, or ``out`` has another shape.
         DTypeError: Unsupported dtype, or no common one; ``out`` has another dtype.
-        OverlapError: ``out`` shares memory with an input that is not ``out`` itself, or with itself.
+        OverlapError: ``out`` shares memory with an input that is not ``out`` itself, or with
+            itself.
         ReadOnlyError: ``out`` cannot be written.
-        UnsupportedError: A dtype is complex (``x.view("float32")`` shows the parts); double precision
-            on a device without it.
+        UnsupportedError: A dtype is complex (``x.view("float32")`` shows the parts); double
+            precision on a device without it.
         DeviceMemoryError: The device lacks room.
 
-    Cost: about one operation for each element and name; each input read once, and the result written
-        once, in one launch and with no workspace.  What is broadcast is read from caches.
-    Accuracy: that of OpenCL's functions in the type computed in (``+ - * /``, ``sqrt``, ``fma``, integers:
-        as IEEE and C say; ``exp`` 3 ulp and so on; see docs/accuracy.md), and a rounding to the
-        result's dtype.  A compiler may contract ``a * b + c`` to one rounding.
-    Order: no element depends on another; the same bits for one target, policy, shape and alignment.
+    Cost: about one operation for each element and name; each input read once, and the result
+        written once, in one launch without workspace.  What is broadcast is read from caches.
+    Accuracy: that of OpenCL's functions in the type computed in (docs/accuracy.md), and a rounding
+        to the result's dtype.  A compiler may contract ``a * b + c`` to one rounding.
+    Order: elements do not depend on each other; the same bits for one target, policy, shape and
+        alignment.
     """
     if wait_for is not None:
         wait_for = events_of(wait_for)

@@ -40,8 +40,6 @@ def _problem(expression: str, dtype: DType, shape: Shape, spread: dict[str, Shap
 
 def specializations(target: Target, dtype: DType) -> list[Specialization]:
     """What a sum of two vectors, and a matrix with a row and a column, build by default."""
-    if np.dtype(dtype).kind == "c":
-        return []
     table, n = TuningTable.shipped(), 4096
     text = "exp(x - m) / s" if element(dtype).floating else "(x - m) * s"
     problems = [
@@ -62,7 +60,7 @@ def explain(
     *,
     expression: str = "x + y",
 ) -> Explanation:
-    """Which kernel an expression of C-ordered arrays of one shape takes, and how it is dealt out."""
+    """Which kernel an expression of C-ordered arrays of one shape takes, and why."""
     check_expression(expression, "expression")
     shape = tuple(sizes)
     problem = _problem(expression, dtype, shape, {})

@@ -120,7 +120,13 @@ class Layout:
 
 @dataclass(frozen=True)
 class Deal:
-    """How the rows and columns are dealt out to groups: so many groups, each with so many of both."""
+    """How work is dealt out.
+
+    Attributes:
+        groups: Work-groups.
+        parts: Groups that share rows, side by side.
+        rows, columns: What each has at most.
+    """
 
     groups: int
     parts: int
@@ -157,8 +163,8 @@ def settle(problem: Problem, target: Target, table: TuningTable) -> Form:
     """
     if problem.needs_fp64 and not target.fp64:
         raise UnsupportedError(
-            f"elementwise needs double precision, which {target.facts.name} lacks (no cl_khr_fp64); "
-            "use arrays of float32, or scalars of Python's"
+            f"elementwise needs double precision, which {target.facts.name} lacks (no "
+            "cl_khr_fp64); use arrays of float32, or scalars of Python's"
         )
     every = [
         Axis(size, tuple(strides[k] for strides in problem.strides))
@@ -183,7 +189,9 @@ def _runs(
     n, rows = axes[-1].size, prod(axis.size for axis in axes[:-1])
     function = problem.function(target)
     # Loops of integers the compiler turns into vectors of their storage's width.
-    vector = max(1, policy.vector_bytes // {"double": 8, "long": 8, "ulong": 8}.get(problem.ctype, 4))
+    vector = max(
+        1, policy.vector_bytes // {"double": 8, "long": 8, "ulong": 8}.get(problem.ctype, 4)
+    )
     plain = not problem.compute.floating and "(" not in problem.expression
     if plain or vector == 1 or n == 1 or function.vectors(vector) is None:
         vector = 1
@@ -207,7 +215,7 @@ _RUN = 64
 def _tiles(
     policy: ElementwisePolicy, target: Target, problem: Problem, axes: tuple[Axis, ...]
 ) -> tuple[Layout, Deal]:
-    """A GPU: tiles of a group each, its work-items side by side along the inner axis and the rows."""
+    """A GPU: tiles, a group each, whose work-items go side by side along both axes."""
     n, rows = axes[-1].size, prod(axis.size for axis in axes[:-1])
     steps, size = _steps(axes), policy.group_size
     elements = (*problem.inputs, problem.result)
@@ -240,7 +248,7 @@ def _tiles(
         + abs(axes[-1].strides[k]) * parts * long
         for k in range(len(steps))
     )
-    wide = max(reach, blocks * parts, (blocks * high) * 1, parts * long) > _MOST_INT
+    wide = max(reach, blocks * parts, blocks * high, parts * long) > _MOST_INT
     layout = Layout(size, lanes, vector, across, down, steps, len(axes) - 1, wide)
     return layout, Deal(blocks * parts, parts, high, long)
 
@@ -356,8 +364,8 @@ class ElementwisePlan:
         least, most = self._limits
         if not least <= value <= most:
             raise ArgumentError(
-                f"{self._scalars[k]} is {value}; a number from {least} to {most}, which the arrays' "
-                "dtype can hold, would do"
+                f"{self._scalars[k]} is {value}; a number from {least} to {most}, which the "
+                "arrays' dtype can hold, would do"
             )
         return self._pack(value)
 

@@ -398,12 +398,12 @@ def reduce(
         BuildError: The C text does not compile; the message ends with it and the compiler's words.
         UnsupportedError: An input is complex.
         ShapeError: The inputs do not broadcast.
-        ArgumentError: An input's name means something else in OpenCL C; a number of Python's that the
-            common dtype cannot hold.
+        ArgumentError: An input's name means something else in OpenCL C; a number of Python's that
+            the common dtype cannot hold.
 
     Cost: each input read once, in one launch; what is broadcast is read from caches.
-    Accuracy: plain additions where ``op`` adds, in a tree: about ``gamma(n / lanes)``; a sum that is
-        as good as :func:`sum`'s takes a temporary.
+    Accuracy: where ``op`` adds, plain additions by many work-items, then a tree: not as good as
+        :func:`sum`, whose error does not grow with the number of elements.
     Order: fixed for one target and policy.
     """
     of_kind(op, BinaryOp, "op", "a portable_gpu.BinaryOp")
@@ -416,7 +416,8 @@ def reduce(
     if builtins.any(is_number(value) for value in arrays):
         arrays = _numbers_as_arrays(("x", *names), arrays)
     request = rules.custom(op, mapping, _dtype(dtype), names)
-    return run("reduce", arrays, ["x", *names], request, axis, keepdims, out, engine, queue, wait_for)
+    names = ("x", *names)
+    return run("reduce", arrays, names, request, axis, keepdims, out, engine, queue, wait_for)
 
 
 # -- dtype rules: from the inputs' dtypes to a Request and the result's dtype

@@ -8,11 +8,12 @@ from typing import Annotated, Any
 
 import pyopencl as cl
 
+from portable_gpu.codegen.axes import Axis
 from portable_gpu.codegen.reductions import Reduction, Request, reduction
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element, element
 from portable_gpu.errors import UnsupportedError
-from portable_gpu.ops.reduce.geometry import Axis, Geometry
+from portable_gpu.ops.reduce.geometry import Geometry
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.program import BUFFER, LONG, UINT
 from portable_gpu.runtime.queue_state import QueueState
@@ -193,9 +194,7 @@ class ReducePlan:
             "reduce", ReducePolicy, target, elem
         )
         self.flop = geometry.rows * geometry.count
-        self.bytes = sum(
-            e.itemsize * geometry.elements(k) for k, e in enumerate(reduction.inputs)
-        )
+        self.bytes = sum(e.itemsize * geometry.elements(k) for k, e in enumerate(reduction.inputs))
         self.bytes += geometry.rows * reduction.result.itemsize
         self.layout, deal = lay_out(self.choice.policy, target, reduction, geometry, alignment)
         scalars = _scalars(self.layout, deal, geometry, len(reduction.inputs))
@@ -261,8 +260,8 @@ def lay_out(
     else:
         layout, deal = _rows(policy, target, reduction, geometry, alignment, wanted, unit)
         along = geometry.inner
-    one = (name for name, s in zip(reduction.names, along.strides[:streamed], strict=False) if not s)
-    return replace(layout, spread=tuple(one)), deal
+    one = tuple(n for n, s in zip(reduction.names, along.strides[:streamed], strict=False) if not s)
+    return replace(layout, spread=one), deal
 
 
 def _is_unit(strides: tuple[int, ...]) -> bool:

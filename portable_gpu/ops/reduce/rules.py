@@ -133,9 +133,7 @@ def _product(name: str, a: DType, b: DType) -> tuple[Request, DType]:
 
 
 @lru_cache(maxsize=128)
-def custom(
-    op: BinaryOp, mapping: Map, dtype: DType | None, names: tuple[str, ...] = ()
-) -> Maker:
+def custom(op: BinaryOp, mapping: Map, dtype: DType | None, names: tuple[str, ...] = ()) -> Maker:
     """Of ``reduce`` with a user's operator; ``names`` are those of the inputs after ``x``."""
 
     def make(x: DType, *others: DType) -> tuple[Request, DType]:
