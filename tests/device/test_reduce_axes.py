@@ -523,7 +523,8 @@ def test_wrong_maps(engine: Engine) -> None:
         pg.reduce(x, ADD, "x - m", m=x[:, 0], engine=engine)
     with pytest.raises(ArgumentError, match="t is 300; a number that int8"):
         pg.reduce(np.ones(3, np.int8), ADD, "x - t", t=300, engine=engine)
+    m = np.ones(4, np.float32)
     with pytest.raises(OverlapError, match="out shares memory with m"):
-        pg.reduce(x, ADD, "x - m", axis=0, m=x[0], out=x[0], engine=engine)
+        pg.reduce(x, ADD, "x - m", axis=0, m=m, out=m, engine=engine)
     with pytest.raises(AxisError):
         pg.reduce(x, ADD, "x - m", axis=2, m=x, engine=engine)

@@ -133,6 +133,7 @@ def _checked(
         | {name: getattr(value, "dtype", type(value)) for name, value in numbers.items()}
     )
     result_dtype = compute if result_dtype is None else result_dtype
+    elements = element(compute), element(result_dtype)
     for what, one in (("the inputs' common dtype", compute), ("dtype", result_dtype)):
         if one.kind == "c":
             raise UnsupportedError(
@@ -152,8 +153,7 @@ def _checked(
         tuple(element(view.dtype) for view in views[:-1]),
         tuple(updated),
         tuple(numbers),
-        element(compute),
-        element(result_dtype),
+        *elements,
         shape,
         tuple(spread(view, shape) for view in views),
         1 if call.engine.target.is_cpu else min(16, *(view.alignment for view in views)),

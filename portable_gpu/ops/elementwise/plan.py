@@ -5,16 +5,17 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import copysign, inf, prod
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
+from portable_gpu.arguments import shown
 from portable_gpu.codegen.axes import Axis, merged
 from portable_gpu.codegen.functions import Function, with_literals_of
 from portable_gpu.codegen.specialization import Specialization, specialize
-from portable_gpu.dtypes import Element
+from portable_gpu.dtypes import Element, dtype_of
 from portable_gpu.errors import ArgumentError, UnsupportedError
 from portable_gpu.ops.elementwise.policy import ElementwisePolicy
 from portable_gpu.runtime.engine import Engine
@@ -156,16 +157,7 @@ class Form:
 
 
 def settle(problem: Problem, target: Target, table: TuningTable) -> Form:
-    """Merge the axes, and choose the kernel's form.
-
-    Raises:
-        UnsupportedError: Double precision is needed and the device has none.
-    """
-    if problem.needs_fp64 and not target.fp64:
-        raise UnsupportedError(
-            f"elementwise needs double precision, which {target.facts.name} lacks (no "
-            "cl_khr_fp64); use arrays of float32, or scalars of Python's"
-        )
+    """Merge the axes, and choose the kernel's form."""
     every = [
         Axis(size, tuple(strides[k] for strides in problem.strides))
         for k, size in enumerate(problem.shape)
@@ -308,6 +300,11 @@ class ElementwisePlan:
             BuildError: The driver refused the kernel, mostly for what the expression says.
         """
         target = engine.target
+        if problem.needs_fp64 and not target.fp64:
+            raise UnsupportedError(
+                f"elementwise needs double precision, which {target.facts.name} lacks (no "
+                "cl_khr_fp64); use arrays of float32, or scalars of Python's"
+            )
         self.form = settle(problem, target, engine.table)
         names = len(problem.names) + len(problem.updated) + len(problem.scalars)
         self.flop = prod(problem.shape) * max(1, names - 1)
@@ -320,7 +317,7 @@ class ElementwisePlan:
         numbers += axes[-1].strides
         self._pack, bits = _PACKING[problem.ctype]
         self._limits = _limits(problem.compute)
-        self._scalars = problem.scalars
+        self._scalars, self._dtype = problem.scalars, dtype_of(problem.compute.name)
         self._launch = engine.programs.launch(
             render_form(problem, target, self.form),
             "elementwise",
@@ -360,11 +357,17 @@ class ElementwisePlan:
     def _bits(self, value: Any, k: int) -> int:
         """A scalar as the bits of the kernel's argument, by which a launch tells -0.0 from 0.0."""
         if self._limits is None:
-            return self._pack(value)
+            try:
+                return self._pack(float(value))
+            except OverflowError:
+                raise ArgumentError(
+                    f"{self._scalars[k]} is {shown(value)}; a number that {self._dtype} can hold "
+                    "would do"
+                ) from None
         least, most = self._limits
         if not least <= value <= most:
             raise ArgumentError(
-                f"{self._scalars[k]} is {value}; a number from {least} to {most}, which the "
+                f"{self._scalars[k]} is {shown(value)}; a number from {least} to {most}, which the "
                 "arrays' dtype can hold, would do"
             )
         return self._pack(value)
@@ -380,15 +383,15 @@ def _limits(compute: Element) -> tuple[int, int] | None:
     return (0, (1 << bits) - 1) if compute.real[0] == "u" else (-1 << bits - 1, (1 << bits - 1) - 1)
 
 
-def _of_float(value: Any) -> int:
+def _of_float(value: float) -> int:
     try:
         packed = struct.pack("=f", value)
     except OverflowError:  # beyond float's range
-        packed = struct.pack("=f", np.float32(np.inf) * np.sign(value))
+        packed = struct.pack("=f", copysign(inf, value))
     return int.from_bytes(packed, _ORDER)
 
 
-def _of_double(value: Any) -> int:
+def _of_double(value: float) -> int:
     return int.from_bytes(struct.pack("=d", value), _ORDER)
 
 
