@@ -1,7 +1,7 @@
 ## Epilogue: what becomes of each element of alpha * A @ B + beta * C before it is stored.
 ##
 ##   problem.epilogue   a tuple of portable_gpu.codegen.epilogue.Stage
-##   problem.extras     an Operand for each stage that reads an array: e0, e1, ...
+##   problem.extras     an Operand for each array that a stage reads: e0, e1, ...
 ##
 ## How a kernel uses it:
 ##   ${epilogue.define(problem)}                         once, after the elements' loads
@@ -56,10 +56,10 @@ static inline value_t epilogue(value_t v, long row, long col${''.join(f', __glob
 {
 % for stage in problem.epilogue:
     {   // ${stage.name}
-% if stage.spread:
+% for name in stage.reads:
 <% i += 1 %>\
-        const value_t e = ${convert(problem.compute, problem.extras[i].elem, f"{problem.extras[i].elem.name}_load(e{i} + row * e{i}_row + col * e{i}_col)")};
-% endif
+        const value_t ${name} = ${convert(problem.compute, problem.extras[i].elem, f"{problem.extras[i].elem.name}_load(e{i} + row * e{i}_row + col * e{i}_col)")};
+% endfor
         v = (${stage.expression});
     }
 % endfor
