@@ -50,7 +50,7 @@ ${tail()}\
 %>\
 % for n, e in [*inputs.items(), *old]:
             ${e.real} ${n}_tail[${V}] __attribute__((aligned(sizeof(${vector(e.real, V)}))));
-            for (int j = 0; j < ${V}; j++) ${n}_tail[j] = ${arrays.load(n, e, 1, "min(i + j, end - 1)")};
+            for (int j = 0; j < ${V}; j++) ${n}_tail[j] = ${arrays.load(n, e, 1, "(i + j < end ? i + j : end - 1)")};
 % endfor
             const ${vector(f.result, V)} v = ${f.called(V)}(${", ".join(values)});
             for (int j = 0; i < end; i++, j++) {

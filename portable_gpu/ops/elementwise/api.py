@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,9 @@ from portable_gpu.runtime.place import events_of
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.runtime.repeat import Key, again, remember
 from portable_gpu.runtime.views import Call, as_array, overlap
+
+# A function such as exp takes a CPU about as long as so many operations.
+_CALL, _CALL_FLOP = re.compile(r"\w\s*\("), 60
 
 
 def elementwise(
@@ -141,7 +146,8 @@ def _checked(
                 "such as x.view('float32')"
             )
     shape = broadcast({name: array.shape for name, array in arrays.items()})
-    call = Call([*arrays.values(), out], engine, queue, wait_for, flop=0)
+    flop = prod(shape) * (len(inputs) + _CALL_FLOP * len(_CALL.findall(expression)))
+    call = Call([*arrays.values(), out], engine, queue, wait_for, flop=flop)
     updated = [] if out is None else _updated(out, arrays)
     fresh = {name: array for name, array in arrays.items() if name not in updated}
     views = [call.input(array, name) for name, array in fresh.items()]
