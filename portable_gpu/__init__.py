@@ -1,7 +1,8 @@
-"""portable_gpu: reductions, gemv and gemm on any OpenCL device, from one specialised code base."""
+"""portable_gpu: linear algebra, reductions and expressions of arrays on any OpenCL device."""
 
 from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.codegen.operators import BinaryOp, Map
+from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.explain import explain
 from portable_gpu.ops.gemm import GemmPlan, gemm, matmul, plan_gemm
 from portable_gpu.ops.gemv import gemv
@@ -50,6 +51,7 @@ __all__ = [
     "default_engine",
     "devices",
     "dot",
+    "elementwise",
     "explain",
     "gemm",
     "gemv",

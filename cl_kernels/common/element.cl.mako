@@ -5,6 +5,7 @@
 ##   NAME_load(p)           -> one value
 ##   NAME_loadV(p)          -> V values as one vector (real elements)
 ##   NAME_store(p, v)       one value, rounded to nearest even
+##   NAME_storeV(p, v)      V values (real elements)
 ##
 ## A bool is true if its byte is not 0, as in NumPy.  Kernels compute with 0 and 1, and store them.
 ##
@@ -65,6 +66,24 @@ static inline ${e.real}${V} ${e.name}_load${V}(__global const ${e.name}_t *p)
     return ${truth(f"*(__global const b8_x{V} *)p", V)};
 % else:
     return *(__global const ${e.name}_x${V} *)p;
+% endif
+}
+</%def>
+
+## Wants vector_load's typedef.
+<%def name="vector_store(e, V, aligned)">
+static inline void ${e.name}_store${V}(__global ${e.name}_t *p, ${e.real}${V} v)
+{
+% if e.name == "f16":
+    ${"vstorea_half" if aligned else "vstore_half"}${V}_rte(v, 0, (__global half *)p);
+% elif e.name == "bf16":
+    const uint${V} bits = as_uint${V}(v), nan = (bits >> 16) | 0x40u;
+    const uint${V} rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+    *(__global bf16_x${V} *)p = CONVERT(ushort${V}, v != v ? nan : rounded);
+% elif e.boolean:
+    *(__global b8_x${V} *)p = ${truth("v", V)};
+% else:
+    *(__global ${e.name}_x${V} *)p = v;
 % endif
 }
 </%def>

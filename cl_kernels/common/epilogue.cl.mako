@@ -2,7 +2,7 @@
 ##
 ## problem: a GemmProblem or a Finish.
 ##   problem.epilogue     a tuple of portable_gpu.codegen.epilogue.Stage
-##   problem.extras       for each stage that reads an array, how it lies: e0, e1, ...
+##   problem.extras       for each array that a stage reads, how it lies: e0, e1, ...
 ##   problem.transposed   whether the kernel's rows are C's columns
 ##
 ## How a kernel uses it:
@@ -66,10 +66,10 @@ static inline value_t epilogue(value_t v, long row, long col${typed(problem)})
 {
 % for stage in problem.epilogue:
     {   // ${stage.name}
-% if stage.spread:
+% for name in stage.reads:
 <% i += 1 %>\
-        const value_t e = ${convert(problem.compute, problem.extras[i].elem, f"{problem.extras[i].elem.name}_load(e{i} + row * e{i}_row + col * e{i}_col)")};
-% endif
+        const value_t ${name} = ${convert(problem.compute, problem.extras[i].elem, f"{problem.extras[i].elem.name}_load(e{i} + row * e{i}_row + col * e{i}_col)")};
+% endfor
         v = (${stage.expression});
     }
 % endfor

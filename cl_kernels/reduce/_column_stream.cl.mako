@@ -11,7 +11,7 @@
 ## Fold the part into `total`0, 1 ...
 <%def name="fold(r, total)">
     for (long o = outer_begin; o < outer_end; ++o) {
-% for e, n in zip(r.streamed, "xy"):
+% for e, n in zip(r.streamed, r.names):
         ${part.inner_row(e, n, "column")}
 % endfor
 % for u in dict.fromkeys((U, 1)):

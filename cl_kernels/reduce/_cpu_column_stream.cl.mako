@@ -39,7 +39,7 @@ typedef ${vector(e.real, V)} centre_u __attribute__((aligned(${e.itemsize // e.c
 ## Fold the part into `total`[0], [1] ...
 <%def name="fold(r, total)">\
     for (long o = outer_begin; o < outer_end; ++o) {
-% for e, n in zip(r.streamed, "xy"):
+% for e, n in zip(r.streamed, r.names):
         ${part.inner_row(e, n, "(column - before)")}
 % endfor
         long i = begin;
@@ -56,7 +56,7 @@ ${steps(r, total, 1)}\
 <%def name="steps(r, total, u)">\
 <%
     acc, state = r.acc.type(V), r.lane.type(V)
-    streamed = list(zip(r.streamed, "xy"))
+    streamed = list(zip(r.streamed, r.names))
     values = [part for e, n in streamed for part in value_names(e, n)] + [f"{name}_v" for name in centres(r)]
 %>\
             for (int j = 0; j < used; j++) {
@@ -64,11 +64,17 @@ ${steps(r, total, 1)}\
                 ${state} a = ${state}_identity();
 % for k in range(u):
 % for e, n in streamed:
+% if n not in spread:
                 PREFETCH(${n}_row + ((i + ${k + u}) * ${n}_stride + at));
+% endif
 % endfor
                 {
 % for e, n in streamed:
+% if n in spread:
+                    ${loads.everywhere(e, n, V, f"{n}_row + (i + {k}) * {n}_stride")}
+% else:
                     LOAD_${e.name}_${V}(${", ".join(value_names(e, n))}, ${n}_row + ((i + ${k}) * ${n}_stride + at));
+% endif
 % endfor
 % for name in centres(r):
                     const ${vector(r.inputs[1].real, V)} ${name}_v = *(const centre_u *)(${name} + at);

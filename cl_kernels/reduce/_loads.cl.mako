@@ -2,6 +2,7 @@
 ## complex number two (real, imaginary).  A streamed input is read element by element; an input that is
 ## not streamed holds one value for each result.
 ##   LOAD_NAME_W(parts, p)   declare the parts of W neighbouring elements at p
+## spread: names of those streamed inputs that are one element for all lanes of a vector.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%!
     from portable_gpu.codegen.reductions import value_names
@@ -22,17 +23,37 @@ ${element.vector_load(e, w * e.components, aligned)}
 
 <%def name="one(e, n, p)">LOAD_${e.name}_1(${", ".join(value_names(e, n))}, ${p});</%def>
 
+## Declare w lanes of one element at p, the same in all.
+<%def name="everywhere(e, n, w, p)">\
+% if w == 1:
+${one(e, n, p)} \
+% else:
+${one(e, f"{n}_1", p)} \
+% for part, single in zip(value_names(e, n), value_names(e, f"{n}_1")):
+const ${vector(e.real, w)} ${part} = (${vector(e.real, w)})(${single}); \
+% endfor
+% endif
+</%def>
+
 ## Declare w elements of every streamed input at index `at` of its row.
 <%def name="along_row(r, w, at, unit)">\
-% for e, n in zip(r.streamed, "xy"):
+% for e, n in zip(r.streamed, r.names):
+% if n in spread:
+${everywhere(e, n, w, f"{n}_row")}\
+% else:
 LOAD_${e.name}_${w}(${", ".join(value_names(e, n))}, ${n}_row + (${at})${"" if unit else f" * {n}_stride"}); \
+% endif
 % endfor
 </%def>
 
 ## Declare w neighbouring columns of every streamed input: block c of row `at`.
 <%def name="across_columns(r, w, at, c)">\
-% for e, n in zip(r.streamed, "xy"):
+% for e, n in zip(r.streamed, r.names):
+% if n in spread:
+${everywhere(e, n, w, f"{n}_row + ({at}) * {n}_stride")}\
+% else:
 LOAD_${e.name}_${w}(${", ".join(value_names(e, n))}, ${n}_row + ((${at}) * ${n}_stride + ${c * w})); \
+% endif
 % endfor
 </%def>
 
@@ -52,7 +73,7 @@ LOAD_${e.name}_${w}(${", ".join(value_names(e, n))}, ${n}_row + ((${at}) * ${n}_
 <%def name="values(r, w, suffix='')">\
 <%
     parts = []
-    for i, (e, n) in enumerate(zip(r.inputs, "xy")):
+    for i, (e, n) in enumerate(zip(r.inputs, r.names)):
         streamed = i < len(r.streamed)
         names = value_names(e, n if streamed else n + suffix)
         wide = streamed or w == 1 or suffix

@@ -17,7 +17,7 @@ def place(kept, name):
 ## whether the last axis of the results has arguments of its own for its strides.
 <%def name="arguments(deal, columns=False)">\
 <%
-    inputs = dict(zip("xy", r.inputs))
+    inputs = dict(zip(r.names, r.inputs))
     arrays = [*inputs, "out"]
     strides = axes.parameters("kept", kept, arrays) + axes.parameters("outer", outer, list(inputs))
     if columns:

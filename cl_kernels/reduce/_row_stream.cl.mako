@@ -10,7 +10,7 @@
 ## Fold the share into `total`, at most `width` elements at a time; the share does not depend on `width`.
 <%def name="fold(r, total, width)">\
             for (long o = outer_begin; o < outer_end; ++o) {
-% for e, n in zip(r.streamed, "xy"):
+% for e, n in zip(r.streamed, r.names):
                 ${part.inner_row(e, n)}
 % endfor
                 long i = begin;

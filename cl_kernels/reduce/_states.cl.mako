@@ -52,7 +52,7 @@ ${loads.define(e, w, aligned)}
 <%def name="lanes(r, w, lane_step)">
 <%
     state, acc, index = r.lane.type(w), r.acc.type(w), vector("long", w)
-    values = [f"{vector(e.real, w)} {part}" for e, n in zip(r.inputs, "xy") for part in value_names(e, n)]
+    values = [f"{vector(e.real, w)} {part}" for e, n in zip(r.inputs, r.names) for part in value_names(e, n)]
     step = f"CONVERT({index}, a.step)" if w > 1 else "a.step"
     iota = ", ".join(str(j * lane_step) for j in range(w))
 %>

@@ -53,7 +53,7 @@ def cases(
         if not elem.floating:
             raise ArgumentError(f"--dtype has {dtype}; floating-point types are timed")
         for name in GROUPS[operation]:
-            if elem.complex and OPERATIONS[name].ordered:
+            if elem.complex and OPERATIONS[name].exact:
                 continue
             for size in sizes or _default_sizes(BENCHMARKS[name], name, operation, on_cpu):
                 case = Case(name, size.extents, dtype, batch=size.batch, manner=manner)

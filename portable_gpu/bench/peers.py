@@ -111,7 +111,7 @@ class NumPyPeer(Peer):
         Sums and products of 16-bit floats are left out: they round at every step, or take minutes.
         """
         narrow = is_float16_like(dtype_of(case.dtype))
-        if narrow and not OPERATIONS[case.operation].ordered:
+        if narrow and not OPERATIONS[case.operation].exact:
             return None
         calls = calls_like_numpy(case, inputs, np)
         return Prepared(calls) if calls else None

@@ -1,4 +1,4 @@
-"""Index arithmetic over several axes as C text.
+"""The axes of several arrays, merged so that kernels see few, and index arithmetic as C text.
 
 A group of axes ``kind`` of array ``name`` is passed to a kernel as ``kind0_size`` (shared by all
 arrays) and ``name_kind0`` (the stride, in elements), and so on.  The last axis runs fastest.
@@ -6,15 +6,39 @@ arrays) and ``name_kind0`` (the stride, in elements), and so on.  The last axis 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 
-def parameters(kind: str, count: int, names: Sequence[str]) -> list[str]:
+@dataclass(frozen=True)
+class Axis:
+    """One axis: its extent, and its stride in each array (in elements)."""
+
+    size: int
+    strides: tuple[int, ...]
+
+
+def merged(axes: Iterable[Axis]) -> list[Axis]:
+    """Join neighbours that are one axis in every array; drop axes of extent 1."""
+    found: list[Axis] = []
+    for axis in axes:
+        if axis.size == 1:
+            continue
+        if found and all(
+            slow == fast * axis.size
+            for slow, fast in zip(found[-1].strides, axis.strides, strict=True)
+        ):
+            axis = Axis(found.pop().size * axis.size, axis.strides)
+        found.append(axis)
+    return found
+
+
+def parameters(kind: str, count: int, names: Sequence[str], ctype: str = "long") -> list[str]:
     """Kernel parameters of ``count`` axes: for each, its extent and its stride in every array."""
     return [
-        parameter
+        f"{ctype} {parameter}"
         for k in range(count)
-        for parameter in (f"long {kind}{k}_size", *(f"long {name}_{kind}{k}" for name in names))
+        for parameter in (f"{kind}{k}_size", *(f"{name}_{kind}{k}" for name in names))
     ]
 
 

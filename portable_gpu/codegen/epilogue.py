@@ -7,14 +7,17 @@ launch.  ``cl_kernels/common/epilogue.cl.mako`` applies the stages.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, get_args
 
 from portable_gpu.arguments import of_kind, one_of
-from portable_gpu.codegen.expression import check_expression, check_label
+from portable_gpu.codegen.expression import check_expression, check_label, check_name
 from portable_gpu.dtypes import Element
 from portable_gpu.errors import ArgumentError, DTypeError
 
+# What else an expression, or the text around it, calls by a name.
+_TAKEN = re.compile(r"v|row|col|e\d*(_\w+)?|R|MUL|MAD|UPDATED|RESULT|EPILOGUE|scaled|\w+_t")
 Domain = Literal["any", "real", "floating"]
 Spread = Literal["row", "column", "matrix"]
 
@@ -31,16 +34,19 @@ class Stage:
         spread: How the operand spreads over C: one element per ``row``, per ``column``, or a
             ``matrix``; ``None`` without one.
         domain: The values that the expression is meant for.
+        operands: What the expression calls several operands, each spread as a matrix, instead of
+            the one that is ``e``.
 
     Raises:
         DTypeError, ArgumentError: ``expression`` is not an expression, ``name`` is not one line of
-            text, or ``spread`` or ``domain`` is unknown.
+            text, ``spread`` or ``domain`` is unknown, or an operand's name means something else.
     """
 
     name: str
     expression: str
     spread: Spread | None = None
     domain: Domain = "any"
+    operands: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_label(self.name, "name")
@@ -48,6 +54,17 @@ class Stage:
         if self.spread is not None:
             one_of(self.spread, get_args(Spread), "per")
         one_of(self.domain, get_args(Domain), "domain")
+        for name in of_kind(self.operands, tuple, "operands"):
+            if _TAKEN.fullmatch(check_name(name, "the name of an array")):
+                raise ArgumentError(
+                    f"the name of an array is {name!r}, which means something else in an "
+                    f"epilogue; another, such as {name}_array, would do"
+                )
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """What the expression calls the operands."""
+        return self.operands or (("e",) if self.spread else ())
 
     def check(self, compute: Element) -> None:
         """Raise DTypeError if the stage is not defined on values of ``compute``."""
@@ -104,7 +121,7 @@ class Epilogue:
 
     Attributes:
         stages: The steps.
-        arrays: The operand of each stage that has one, in order.
+        arrays: The operands of the stages, in order.
     """
 
     stages: tuple[Stage, ...] = ()
@@ -114,11 +131,9 @@ class Epilogue:
         wanted = "a tuple; start from Epilogue() and chain, which"
         for stage in of_kind(self.stages, tuple, "stages", wanted):
             of_kind(stage, Stage, "an element of stages")
-        reading = [stage for stage in self.stages if stage.spread]
-        if len(of_kind(self.arrays, tuple, "arrays", wanted)) != len(reading):
-            raise ArgumentError(
-                f"{len(reading)} of the stages read an array, and there are {len(self.arrays)}"
-            )
+        reads = sum(len(stage.reads) for stage in self.stages)
+        if len(of_kind(self.arrays, tuple, "arrays", wanted)) != reads:
+            raise ArgumentError(f"the stages read {reads} arrays, and there are {len(self.arrays)}")
 
     def bias(self, array: Any, per: Spread = "column") -> Epilogue:
         """``v + array``, one element per column of C (shape (..., n)) or per row ((..., m))."""
@@ -163,15 +178,27 @@ class Epilogue:
         per: Spread = "matrix",
         *,
         name: str = "user's own",
+        **arrays: Any,
     ) -> Epilogue:
-        """A step of your own: a C expression of ``v``, ``row``, ``col`` and, with an array, ``e``.
+        """A step of your own: a C expression of ``v``, ``row``, ``col`` and arrays.
 
-        ``Epilogue().apply("v > 6 ? 6 : v")``; see :class:`Stage` for what it may use.
+        ``Epilogue().apply("v > 6 ? 6 : v")``.  An array is ``e``; several have the names by which
+        they are given, and broadcast to C as in NumPy:
+        ``Epilogue().apply("(v - mean) * scale", mean=mean, scale=scale)``.  See :class:`Stage` for
+        what else the expression may use.
 
         Raises:
-            DTypeError, ArgumentError: As :class:`Stage`.
+            DTypeError, ArgumentError: As :class:`Stage`; ``array`` and ``arrays`` are both given.
         """
         one_of(per, get_args(Spread), "per")
+        if arrays:
+            if array is not None:
+                raise ArgumentError("array is given beside arrays by name; give all by name")
+            for key, value in arrays.items():
+                if value is None:
+                    raise DTypeError(f"{key} is None; an array would do")
+            stage = Stage(name, expression, "matrix", operands=tuple(arrays))
+            return self._then(stage, *arrays.values())
         if array is None:
             return self._then(Stage(name, expression))
         return self._then(Stage(name, expression, per), array)

@@ -18,6 +18,36 @@ _BRACKETS = {")": "(", "]": "[", "}": "{"}
 # reads as one of these (a backslash that joins lines; digraphs and trigraphs).
 _FOREIGN = re.compile(r";|//|/\*|\*/|[\"'`\\#@$]|%:|\?\?|<%|%>|<:|:>|[^\t\n\r -~]")
 
+# Keywords and qualifiers, types, functions of numbers, of work-items and memory, macros.
+_WORDS = """
+auto break case const continue default do else enum extern for goto if inline register restrict
+return signed sizeof static struct switch typedef union unsigned void volatile while asm typeof
+alignof global local constant private generic kernel read_only write_only read_write uniform
+pipe true false
+bool char uchar short ushort int uint long ulong half float double quad size_t ptrdiff_t
+intptr_t uintptr_t event_t sampler_t image1d_t image2d_t image3d_t queue_t ndrange_t clk_event_t
+reserve_id_t
+abs abs_diff acos acosh acospi add_sat all any asin asinh asinpi atan atan2 atan2pi atanh atanpi
+bitselect cbrt ceil clamp clz copysign cos cosh cospi cross ctz degrees distance dot erf erfc
+exp exp10 exp2 expm1 fabs fast_distance fast_length fast_normalize fdim floor fma fmax fmin fmod
+fract frexp hadd hypot ilogb isequal isfinite isgreater isgreaterequal isinf isless islessequal
+islessgreater isnan isnormal isnotequal isordered isunordered ldexp length lgamma lgamma_r log
+log10 log1p log2 logb mad mad24 mad_hi mad_sat max maxmag min minmag mix modf mul24 mul_hi nan
+nextafter normalize popcount pow pown powr radians remainder remquo rhadd rint rootn rotate
+round rsqrt select shuffle shuffle2 sign signbit sin sincos sinh sinpi smoothstep sqrt step
+sub_sat tan tanh tanpi tgamma trunc upsample vec_step
+barrier mem_fence read_mem_fence write_mem_fence prefetch printf work_group_barrier
+NULL NAN INFINITY MAXFLOAT DEVICE LOCKSTEP DPP ABS CONVERT PREFETCH linux unix
+"""
+#: What OpenCL C, or the text of every kernel, means by a word.
+RESERVED = frozenset(_WORDS.split())
+#: Words of that kind that come in families; macros are capitals with an underscore.
+PATTERNS = re.compile(
+    r"(?:bool|u?char|u?short|u?int|u?long|half|float|double)(?:2|3|4|8|16)"
+    r"|(?:get|as|convert|native|half|atomic|atom|async|vload|vstore|vloada|vstorea|sub_group"
+    r"|work_group)_\w+|v(?:load|store)\d+|[A-Z0-9]+_[A-Z0-9_]+"
+)
+
 
 def check_expression(text: Any, name: str) -> str:
     """``text``, if it may be one expression of OpenCL C.
@@ -60,6 +90,21 @@ def check_identifier(text: Any, name: str) -> str:
     of_kind(text, str, name, "an identifier of C, as text,")
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text):
         raise ArgumentError(f"{name} is {text!r}; letters of a to z, digits and _ would do")
+    return str(text)
+
+
+def check_name(text: Any, name: str) -> str:
+    """``text``, if an expression may call an array by it.
+
+    Raises:
+        DTypeError, ArgumentError: It is no identifier of C, or means something in OpenCL C.
+    """
+    check_identifier(text, name)
+    if text in RESERVED or "__" in text or PATTERNS.fullmatch(text):
+        raise ArgumentError(
+            f"{name} is {text!r}, which means something else in OpenCL C; another, such as "
+            f"{text.strip('_')}_1, would do"
+        )
     return str(text)
 
 

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from portable_gpu.codegen.functions import Function, with_literals_of
 from portable_gpu.codegen.operators import Accumulator, BinaryOp, Field, Map, vector
 from portable_gpu.dtypes import Element
 from portable_gpu.errors import ArgumentError
@@ -54,7 +55,7 @@ class Reduction:
 
     Attributes:
         name: What it computes.
-        inputs: Elements of the inputs: one, or two for ``dot``.
+        inputs: Elements of the inputs: one, two for ``dot``, more for a map of several arrays.
         per_row: Whether the second input holds one element per result (``var``'s centre).
         lane: State of a lane; fields may be of any size.
         update: Statements that fold ``x`` (``x_re``, ``x_im``; likewise ``y``) into state ``a``;
@@ -87,6 +88,11 @@ class Reduction:
     indexed: bool = False
     preamble: str = ""
     quick: Quick | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What kernels call the inputs."""
+        return ("x", "y", *(f"y{k}" for k in range(2, len(self.inputs))))[: len(self.inputs)]
 
     @property
     def folds(self) -> tuple[Reduction, ...]:
@@ -568,31 +574,59 @@ def _counting(name: str, x: Element, result: Element) -> Reduction:
     return _sums(name, (x,), ("s",), "ulong", update, result, finish, "int")
 
 
-def _custom(op: BinaryOp, mapping: Map, x: Element, acc: Element) -> Reduction:
-    """A user's operator; its text is scalar, so lanes are single."""
-    ctype = _wide(acc)
-    state = (Field("v", ctype, f"({op.identity})"),)
-    function = f"user_{op.name}"  # which nothing of the library's is called
+_WIDTHS = (1, 2, 4, 8, 16)
 
-    fold = f"a.v = {function}(a.v, b.v);"
-    return Reduction(
+
+def _custom(
+    op: BinaryOp,
+    mapping: Map,
+    x: Element,
+    acc: Element,
+    others: tuple[tuple[str, Element], ...],
+    compute: Element,
+) -> Reduction:
+    """A user's operator, of single values or vectors, and the map that comes before it."""
+    ctype = _wide(acc)
+    inside = "int" if compute.real in ("char", "uchar", "short", "ushort") else compute.real
+    literals = "double" if "double" in (ctype, inside) else inside
+    named = (("x", x), *others)
+    fold = Function(  # which nothing of the library's is called
+        f"user_{op.name}",
+        with_literals_of(op.combine, ctype),
+        (("a", ctype), ("b", ctype)),
+        ctype,
+        ctype,
+    )
+    each = Function(
+        f"user_{op.name}__map",
+        with_literals_of(mapping.expression, literals),
+        tuple((name, elem.real) for name, elem in named),
+        inside,
+        ctype,
+    )
+    inputs = tuple(elem for _, elem in named)
+    state = (Field("v", ctype, f"({with_literals_of(op.identity, ctype)})"),)
+
+    def update(width: int) -> str:
+        values = ", ".join(result.names)
+        return f"a.v = {fold.called(width)}(a.v, {each.called(width)}({values}));"
+
+    def combine(width: int) -> str:
+        return f"a.v = {fold.called(width)}(a.v, b.v);"
+
+    result = Reduction(
         f"reduce_{op.name}",
-        (x,),
-        Accumulator("lane_t", state, lambda w: fold),
-        lambda w: f"a.v = {function}(a.v, {function}_map(x));",
-        Accumulator("acc_t", state, lambda w: fold),
+        inputs,
+        Accumulator("lane_t", state, combine),
+        update,
+        Accumulator("acc_t", state, combine),
         lambda w: "r.v = a.v;",
         0,
         acc,
         "a.v",
-        vectorizable=False,
-        preamble=(
-            f"static inline {ctype} {function}({ctype} a, {ctype} b)\n"
-            f"{{\n    return ({op.combine});\n}}\n"
-            f"static inline {ctype} {function}_map({x.value} x)\n"
-            f"{{\n    return ({mapping.expression});\n}}"
-        ),
+        preamble="\n".join(f.define(width) for f in (fold, each) for width in _WIDTHS),
     )
+    return result
 
 
 @dataclass(frozen=True)
@@ -608,6 +642,8 @@ class Request:
         ddof: Of ``moment``.
         root: Whether ``moment`` ends with a square root.
         op, map: Of ``reduce``.
+        others: Its further inputs: what the map calls them, and their elements.
+        compute: Element that the map is computed in.
     """
 
     name: str
@@ -619,6 +655,8 @@ class Request:
     root: bool = False
     op: BinaryOp | None = None
     map: Map | None = None
+    others: tuple[tuple[str, Element], ...] = ()
+    compute: Element | None = None
 
 
 @lru_cache(maxsize=1024)
@@ -647,5 +685,5 @@ def reduction(request: Request) -> Reduction:
         case "moment" if r.y is not None:
             return _moment(r.x, r.y, r.result, r.ddof, r.root)
         case "reduce" if r.op is not None and r.map is not None:
-            return _custom(r.op, r.map, r.x, r.acc)
+            return _custom(r.op, r.map, r.x, r.acc, r.others, r.compute or r.x)
     raise ArgumentError(f"reduction {r.name!r} is not known")

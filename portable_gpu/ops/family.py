@@ -93,7 +93,7 @@ class Operation:
         shapes: Shapes of the operands of a case, as stored.
         options: What the function, and its explanation, take for a case by keyword.
         transposes: The options that say whether an operand is transposed, a letter each.
-        ordered: Whether it compares values: exact, and not for complex numbers.
+        exact: Whether results are exact; complex numbers are then not taken.
         typical: What ``warm_up`` builds; ``None`` where nothing is typical.
     """
 
@@ -106,7 +106,7 @@ class Operation:
     shapes: Callable[[Case], tuple[Shape, ...]] = _one_operand
     options: Callable[[Case], dict[str, Any]] = _no_options
     transposes: tuple[str, ...] = ()
-    ordered: bool = False
+    exact: bool = False
     typical: Typical | None = None
 
 

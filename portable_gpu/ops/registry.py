@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from portable_gpu.ops.elementwise.family import ELEMENTWISE
 from portable_gpu.ops.family import Benchmark, Build, Compiled, Family, Operation
 from portable_gpu.ops.gemm.family import GEMM
 from portable_gpu.ops.gemv.family import GEMV
@@ -9,6 +10,7 @@ from portable_gpu.ops.reduce.family import REDUCE
 
 #: In the order in which they are timed and checked.
 FAMILIES: tuple[Family, ...] = (
+    ELEMENTWISE,
     REDUCE,
     GEMV,
     GEMM,

@@ -34,13 +34,20 @@ _MOST = 4096  # calls remembered for a queue
 class Repeat(Protocol):
     """A call with everything found, built and checked but the arrays' memory."""
 
-    def __call__(self, state: QueueState, arrays: Sequence[Any], out: Any = None) -> Any:
+    def __call__(
+        self,
+        state: QueueState,
+        arrays: Sequence[Any],
+        out: Any = None,
+        scalars: tuple[Any, ...] = (),
+    ) -> Any:
         """Do it again.
 
         Args:
             state: What remembers the call: :attr:`Call.home`.
             arrays: Inputs like the first ones in all that :func:`signature` tells.
             out: Where the result goes, like the first one likewise; fresh memory without it.
+            scalars: Numbers that may differ from call to call, where the plan takes any.
 
         Returns:
             The result (of NumPy arrays: finished, of device arrays: enqueued), or ``None`` if
@@ -65,7 +72,13 @@ class _OnDevice:
     extents: list[tuple[int, int]]
     inside: list[Sequence[cl.Event]]
 
-    def __call__(self, state: QueueState, arrays: Sequence[Any], out: Any = None) -> Any:
+    def __call__(
+        self,
+        state: QueueState,
+        arrays: Sequence[Any],
+        out: Any = None,
+        scalars: tuple[Any, ...] = (),
+    ) -> Any:
         buffers: list[Any] = []
         offsets: list[int] = []
         for position, array in enumerate(arrays):
@@ -84,12 +97,12 @@ class _OnDevice:
             data = state.allocate(blank.nbytes)
             buffers.append(data)
             offsets.append(0)
-            event = self.plan.enqueue(state, buffers, tuple(offsets), self.scalars)
+            event = self.plan.enqueue(state, buffers, tuple(offsets), scalars or self.scalars)
             events = state.new_events() if event is None else [event]
             return twin(blank, arrays[0].queue, data, events)
         if state.outside(out.events) or not self._take(out, -1, buffers, offsets):
             return None
-        event = self.plan.enqueue(state, buffers, tuple(offsets), self.scalars)
+        event = self.plan.enqueue(state, buffers, tuple(offsets), scalars or self.scalars)
         state.cover(out.events, event)
         return out
 
@@ -120,7 +133,13 @@ class _OnHost:
     dtype: np.dtype[Any]
     offsets: tuple[int, ...]
 
-    def __call__(self, state: QueueState, arrays: Sequence[Any], out: Any = None) -> Any:
+    def __call__(
+        self,
+        state: QueueState,
+        arrays: Sequence[Any],
+        out: Any = None,
+        scalars: tuple[Any, ...] = (),
+    ) -> Any:
         if out is not None and not out.flags.behaved:
             return None
         state = self.state
@@ -136,7 +155,7 @@ class _OnHost:
         key = id(memory)
         try:  # as run_to_the_end, which costs a call more
             in_flight[key] = memory
-            event = self.plan.enqueue(state, buffers, self.offsets, self.scalars)
+            event = self.plan.enqueue(state, buffers, self.offsets, scalars or self.scalars)
             (event or state.event(None)).wait()
             del in_flight[key]
         except BaseException:
@@ -170,15 +189,20 @@ def signature(arrays: Sequence[Any]) -> Key | None:
 
 
 def again(
-    head: Key, arrays: Sequence[Any], out: Any = None, engine: Engine | None = None
+    head: Key,
+    arrays: Sequence[Any],
+    out: Any = None,
+    engine: Engine | None = None,
+    scalars: tuple[Any, ...] = (),
 ) -> tuple[Any, Key | None]:
     """The result of a call met before, or else the key to :func:`remember` it by.
 
     Args:
         head: The operation and its options.
-        arrays: The inputs.
+        arrays: The inputs but for those that are ``out`` itself; there may be none then.
         out: The caller's array for the result.
         engine: The engine that the caller names.
+        scalars: Numbers that are no part of the key.
 
     Returns:
         ``(result, key)``: the result, as :class:`Repeat` gives it, or ``None`` and the key; both
@@ -189,7 +213,7 @@ def again(
     if kinds is None or not (engine is None or isinstance(engine, Engine)):
         return None, None
     key = (head, kinds) if out is None else (head, kinds, "out")
-    first = arrays[0]
+    first = arrays[0] if arrays else out
     state = known_state(first.queue, engine) if type(first) in DEVICE_KINDS else known_home(engine)
     try:
         known = None if state is None else state.known.get(key)
@@ -199,7 +223,7 @@ def again(
         return None, key
     if out is not None and overlap(out, arrays):
         return None, None
-    return known(state, arrays, out), key
+    return known(state, arrays, out, scalars), key
 
 
 def remember(
@@ -253,7 +277,7 @@ def repeat(
     if not result.size or not state.in_order or any(not view.size for view in inputs):
         return None
     everything = arrays if out is None else (*arrays, out)
-    if isinstance(arrays[0], cla.Array):
+    if isinstance(everything[0], cla.Array):
         if any(a.queue != state.queue for a in everything):
             return None
         blank = new_array(state, None, result.shape, result.dtype, state.empty_buffer)

@@ -123,6 +123,7 @@ from portable_gpu.codegen.specialization import specialize
 from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError
 from portable_gpu.ops.explanation import Explanation
+from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.program import BUFFER, LONG
 from portable_gpu.runtime.views import Call
 from portable_gpu.tuning.policy import Policy, Range
@@ -152,7 +153,7 @@ def _choose(target, elem, table):
 def _text(target, elem, policy):
     return specialize("scale/scale", target, elem=elem, policy=policy)
 
-class _Plan:
+class _Plan(Plan):
     def __init__(self, engine, elem, n):
         policy = _choose(engine.target, elem, engine.table).policy
         size = policy.group_size
@@ -161,7 +162,7 @@ class _Plan:
             [BUFFER, LONG, BUFFER, LONG, (LONG, n)], (-(-n // size) * size,), (size,),
         )
 
-    def enqueue(self, state, buffers, offsets, wait_for=None):
+    def enqueue(self, state, buffers, offsets, scalars=(), wait_for=None):
         return self._launch(state, buffers, offsets, wait_for)
 
 def scale(x, *, engine=None):
@@ -169,7 +170,7 @@ def scale(x, *, engine=None):
     view_y, view_x = call.output(x.shape, x.dtype), call.input(x, "x")
     elem, engine = element(x.dtype), call.engine
     plan = engine.plan(("scale", elem.name, x.size), lambda: _Plan(engine, elem, x.size))
-    return call.run(plan.enqueue, (view_x, view_y))
+    return call.run(plan, (view_x, view_y))
 
 def explain(operation, sizes, dtype, target, table):
     if len(sizes) != 1:

@@ -274,6 +274,16 @@ def test_epilogues_with_arrays_compose_in_order(engine: Engine) -> None:
     np.testing.assert_allclose(c, expected, rtol=1e-5, atol=1e-4)
 
 
+def test_epilogue_of_several_arrays(engine: Engine) -> None:
+    a, b, mean, scale = random((37, 19)), random((19, 41)), random((41,)), random((37, 1))
+    epilogue = Epilogue().apply("(v - mean) * scale", mean=mean, scale=scale).add(mean)
+    expected = (a.astype(np.float64) @ b - mean) * scale + mean
+    for order in "CF":
+        c = np.empty((37, 41), np.float32, order)
+        gemm(a, b, c=c, epilogue=epilogue, engine=engine)
+        np.testing.assert_allclose(c, expected, rtol=1e-5, atol=1e-4)
+
+
 def test_complex_scale(engine: Engine) -> None:
     a, b, scale = random((9, 70), np.complex64), random((70, 20), np.complex64), random((20,))
     turned = scale.astype(np.complex64) * 1j

@@ -474,3 +474,57 @@ def test_windows_that_slide_by_an_element(engine: Engine) -> None:
         np.testing.assert_array_equal(
             from_device(pg.sum(windows, axis=axis, engine=engine)), expected.sum(axis)
         )
+
+
+ADD = pg.BinaryOp("add", "0", "a + b")
+
+
+def test_maps_of_several_arrays(engine: Engine) -> None:
+    """Broadcast along the folded axis, along the kept one, along both; rows and columns."""
+    x = RNG.integers(-4, 5, (19, 133)).astype(np.float32)
+    m, s = (RNG.integers(-4, 5, shape).astype(np.float32) for shape in ((19, 1), (133,)))
+    expected = (x - m) * s
+    for axis in (0, 1, None, (-1,)):
+        for a in (x, np.asfortranarray(x), np.repeat(x, 2, axis=1)[:, ::2]):
+            given = {"m": m, "s": s}
+            got = pg.reduce(a, ADD, "(x - m) * s", axis=axis, engine=engine, **given)
+            np.testing.assert_array_equal(got, expected.sum(axis=axis))
+    there = {name: on_device(engine, value) for name, value in (("m", m), ("s", s))}
+    for _ in range(2):
+        got = pg.reduce(on_device(engine, x), ADD, "(x - m) * s", axis=1, **there)
+        np.testing.assert_array_equal(from_device(got), expected.sum(axis=1))
+
+
+def test_maps_that_broadcast_x(engine: Engine) -> None:
+    """Squared distances of all pairs, and x beside a larger array."""
+    a, b = (RNG.integers(-4, 5, (n, 6)).astype(np.float32) for n in (13, 21))
+    got = pg.reduce(a[:, None], ADD, "(x - y) * (x - y)", axis=2, keepdims=True, y=b, engine=engine)
+    expected = ((a[:, None] - b) ** 2).sum(axis=2, keepdims=True)
+    np.testing.assert_array_equal(got, expected)
+    got = pg.reduce(a[0], ADD, "x * y", axis=0, y=b, engine=engine)
+    np.testing.assert_array_equal(got, a[0] * b.sum(axis=0))
+
+
+def test_dtypes_of_maps(engine: Engine) -> None:
+    x, y = (RNG.integers(0, 9, 301).astype(dtype) for dtype in ("int8", "int16"))
+    got = pg.reduce(x, ADD, "x * y - t", y=y, t=2, engine=engine)
+    assert got.dtype == np.int16
+    assert got == (x * y - 2).sum(dtype=np.int16)
+    got = pg.reduce(x, ADD, "x * 0.5", dtype="float32", engine=engine)
+    assert got == x.sum() / 2
+    half = x.astype(np.float16)
+    got = pg.reduce(half, ADD, "x > t ? x : 0", t=half[:1], dtype="float32", engine=engine)
+    assert got == half[half > half[0]].sum(dtype=np.float32)
+
+
+def test_wrong_maps(engine: Engine) -> None:
+    x = np.ones((3, 4), np.float32)
+    with pytest.raises(ShapeError, match=r"x has shape \(3, 4\), m has shape \(3,\)"):
+        pg.reduce(x, ADD, "x - m", m=x[:, 0], engine=engine)
+    with pytest.raises(ArgumentError, match="t is 300; a number that int8"):
+        pg.reduce(np.ones(3, np.int8), ADD, "x - t", t=300, engine=engine)
+    m = np.ones(4, np.float32)
+    with pytest.raises(OverlapError, match="out shares memory with m"):
+        pg.reduce(x, ADD, "x - m", axis=0, m=m, out=m, engine=engine)
+    with pytest.raises(AxisError):
+        pg.reduce(x, ADD, "x - m", axis=2, m=x, engine=engine)

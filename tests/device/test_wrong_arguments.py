@@ -165,6 +165,7 @@ def right(engine: Engine) -> dict[str, dict[str, Any]]:
     return {
         **reductions,
         "reduce": {"x": x, "op": op},
+        "elementwise": {"expression": "x + 1", "x": x},
         "dot": {"a": x, "b": x},
         "vdot": {"a": x, "b": x},
         "gemv": {"a": x, "x": x[0]},
@@ -186,6 +187,8 @@ NOT_CALLED = {"Array", "GemmPlan", "__version__", "devices", "default_engine"}
 
 
 def call(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    if function is pg.elementwise:
+        return function(arguments.pop("expression"), **arguments)
     sizes = arguments.pop("sizes", None)
     if sizes is None:
         return function(**arguments)
@@ -226,6 +229,29 @@ def generated(engine: Engine) -> Iterator[Case]:
         yield f"Epilogue.apply(per={what})", lambda v=value: pg.Epilogue().apply("v", x, v)
     for what, value in wrong.of("combine").items():
         yield f"Epilogue.apply(expression={what})", lambda v=value: pg.Epilogue().apply(v)
+    for what, value in wrong.of("x").items():
+        yield (
+            f"elementwise(inputs={what})",
+            lambda v=value: pg.elementwise("x + y", x=x, y=v, engine=engine),
+        )
+        yield (
+            f"reduce(inputs={what})",
+            lambda v=value: pg.reduce(x, good["reduce"]["op"], "x + y", y=v, engine=engine),
+        )
+    for what in ("two words", "", "exp", "größe", "a__b", "float4"):
+        yield (
+            f"elementwise(a name={what})",
+            lambda w=what: pg.elementwise("x + 1", **{"x": x, w: x}, engine=engine),
+        )
+        yield (
+            f"reduce(a name={what})",
+            lambda w=what: pg.reduce(x, good["reduce"]["op"], "x", **{w: x}, engine=engine),
+        )
+    for what, value in {**wrong.of("expression"), "unclosed": "(x"}.items():
+        yield (
+            f"explain(elementwise, expression={what})",
+            lambda v=value: pg.explain("elementwise", 4, expression=v, target="gcn"),
+        )
     options = {"trans_a": "gemm", "trans_b": "gemm", "precision": "gemm", "trans": "gemv"}
     for option, operation in options.items():
         for what, value in wrong.of(option).items():

@@ -73,3 +73,16 @@ def test_spreads() -> None:
             Epilogue().bias([1.0], per=wrong)  # type: ignore[arg-type]
     with pytest.raises(DTypeError, match="bias: array is None"):
         Epilogue().bias(None)
+
+
+def test_names_of_arrays() -> None:
+    stages = Epilogue().apply("(v - mean) * scale", mean=1.0, scale=2.0).relu()
+    assert stages.stages[0].reads == ("mean", "scale")
+    assert stages.arrays == (1.0, 2.0)
+    for name in ("v", "row", "e", "e0", "e0_row", "R", "exp", "value_t", "a b", "float4"):
+        with pytest.raises(ArgumentError, match="the name of an array is"):
+            Epilogue().apply("v", **{name: 1.0})
+    with pytest.raises(ArgumentError, match="give all by name"):
+        Epilogue().apply("v + e + a", 1.0, a=2.0)
+    with pytest.raises(DTypeError, match="a is None"):
+        Epilogue().apply("v + a", a=None)

@@ -24,6 +24,7 @@ FLOAT = element(np.float32)
 #: A target on which each policy has a default.
 TARGETS = {
     "ReducePolicy": ("cpu", "nvidia-sm90"),
+    "ElementwisePolicy": ("cpu", "gcn"),
     "RowPolicy": ("cpu", "gcn"),
     "ColumnPolicy": ("cpu", "rdna"),
     "PackedPolicy": ("cpu",),

@@ -88,9 +88,9 @@ def bind(
         _insert(out, len(out.shape))
     *batch, m, n = out.shape
     k = left.shape[-1]
+    reading = [stage for stage in stages for _ in stage.reads]
     bound = [
-        _extra(view, stage, tuple(out.shape))
-        for view, stage in zip(extras, (s for s in stages if s.spread), strict=True)
+        _extra(view, stage, tuple(out.shape)) for view, stage in zip(extras, reading, strict=True)
     ]
     all_matrices = [left, right, out, *bound]
     for matrices in all_matrices:
@@ -100,7 +100,7 @@ def bind(
     m = _merge_batch(all_matrices, m, stages)
     for stage in stages:
         stage.check(compute)
-    for matrices, stage in zip(bound, (s for s in stages if s.spread), strict=True):
+    for matrices, stage in zip(bound, reading, strict=True):
         if element(matrices.view.dtype).complex and not compute.complex:
             raise DTypeError(f"epilogue stage {stage.name} has a complex array, C is real")
     problem = GemmProblem(

@@ -48,7 +48,7 @@ def _operation(name: str) -> Operation:
         specializations=partial(specializations, name),
         compiled=USUAL_DTYPES if name in _USUAL else ("float32",),
         options=cases.options,
-        ordered=name in _ORDERED,
+        exact=name in _ORDERED,
         typical=_typical(name),
     )
     if name not in _PAIRS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Sequence
 from math import isfinite
 from typing import Any
@@ -10,11 +11,13 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.arguments import of_kind, shown
+from portable_gpu.codegen.expression import check_name
 from portable_gpu.codegen.operators import BinaryOp, Map
 from portable_gpu.dtypes import as_dtype
 from portable_gpu.errors import ArgumentError, ShapeError
 from portable_gpu.ops.reduce import rules
 from portable_gpu.ops.reduce.run import Axes, one_axis, run
+from portable_gpu.runtime.broadcast import common_dtype, is_number
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import as_array
 
@@ -366,32 +369,55 @@ def reduce(
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
+    **inputs: Any,
 ) -> Any:
     """Fold ``map(x)`` with an operator of your own, written in OpenCL C.
 
     Args:
-        x: Real array.
+        x: Real array, of any shape and strides.
         op: A :class:`portable_gpu.BinaryOp`; associative and commutative.
-        map: C expression of ``x``, applied to each element first (default: the element itself).
-        axis, out, keepdims, engine, queue, wait_for: As :func:`sum`.
+        map: C expression of ``x`` and of ``inputs`` by their names, applied to each element first
+            (default: the element itself).
+        axis, out, keepdims, engine, queue, wait_for: As :func:`sum`; axes are those of the shape
+            that ``x`` and ``inputs`` broadcast to.
         dtype: Dtype that ``map`` yields, ``op`` folds and the result has; default that of ``x``.
             8- and 16-bit integers are folded as 32-bit ones, 16-bit floats as float32.
+        inputs: Further real arrays that ``map`` reads, which broadcast with ``x`` as in NumPy, and
+            numbers.  All of them are converted to their common dtype, in which ``map`` is computed,
+            as in :func:`portable_gpu.elementwise`.  The result has that dtype unless ``dtype`` says
+            otherwise.  Beside device arrays a number is copied there at each call.
 
     Example::
 
         largest = pg.BinaryOp("largest", "0", "a > b ? a : b")
         pg.reduce(x, largest, "fabs(x)", axis=0)
+        add = pg.BinaryOp("add", "0", "a + b")
+        pg.reduce(x, add, "exp(x - m)", axis=1, m=pg.max(x, axis=1, keepdims=True))
 
     Raises:
         BuildError: The C text does not compile; the message ends with it and the compiler's words.
-        UnsupportedError: ``x`` is complex.
+        UnsupportedError: An input is complex.
+        ShapeError: The inputs do not broadcast.
+        ArgumentError: An input's name means something else in OpenCL C; a number of Python's that
+            the common dtype cannot hold.
 
+    Cost: each input read once, in one launch; what is broadcast is read from caches.
+    Accuracy: where ``op`` adds, plain additions by many work-items, then a tree: not as good as
+        :func:`sum`, whose error does not grow with the number of elements.
     Order: fixed for one target and policy.
     """
     of_kind(op, BinaryOp, "op", "a portable_gpu.BinaryOp")
     mapping = map if isinstance(map, Map) else Map("x" if map is None else map)
-    request = rules.custom(op, mapping, _dtype(dtype))
-    return run("reduce", [x], ["x"], request, axis, keepdims, out, engine, queue, wait_for)
+    names = tuple(inputs)
+    for name in names:
+        if check_name(name, "the name of an input") == "x":
+            raise ArgumentError("the name of an input is 'x' already; another would do")
+    arrays = [x, *inputs.values()]
+    if builtins.any(is_number(value) for value in arrays):
+        arrays = _numbers_as_arrays(("x", *names), arrays)
+    request = rules.custom(op, mapping, _dtype(dtype), names)
+    names = ("x", *names)
+    return run("reduce", arrays, names, request, axis, keepdims, out, engine, queue, wait_for)
 
 
 # -- dtype rules: from the inputs' dtypes to a Request and the result's dtype
@@ -399,6 +425,23 @@ def reduce(
 
 def _dtype(dtype: Any) -> np.dtype[Any] | None:
     return None if dtype is None else as_dtype(dtype)
+
+
+def _numbers_as_arrays(names: tuple[str, ...], values: list[Any]) -> list[Any]:
+    """The inputs, those that are Python's numbers as arrays of the others' dtype."""
+    given = [v if is_number(v) else as_array(v, n) for n, v in zip(names, values, strict=True)]
+    kinds = {n: type(v) if is_number(v) else v.dtype for n, v in zip(names, given, strict=True)}
+    dtype = common_dtype(kinds)
+    found = []
+    for name, value in zip(names, given, strict=True):
+        try:
+            found.append(np.asarray(value, dtype) if is_number(value) else value)
+        except (OverflowError, TypeError):
+            raise ArgumentError(
+                f"{name} is {shown(value)}; a number that {dtype}, the inputs' common dtype, holds "
+                "would do"
+            ) from None
+    return found
 
 
 def _number(value: Any, name: str) -> float:

@@ -5,15 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from portable_gpu.codegen.axes import Axis, merged
 from portable_gpu.runtime.views import Shape
-
-
-@dataclass(frozen=True)
-class Axis:
-    """One axis: its extent, and its stride in each array (in elements)."""
-
-    size: int
-    strides: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -47,6 +40,11 @@ class Geometry:
         """Elements folded into each result."""
         return self.outer_count * self.inner.size
 
+    def elements(self, k: int) -> int:
+        """Elements of input ``k``, those that are broadcast counted once."""
+        axes = (*self.kept, *self.outer, self.inner)
+        return _product(axis.size for axis in axes if axis.strides[k])
+
 
 def analyse(
     shape: Shape, reduced: frozenset[int], strides: list[Shape], out: Shape, ordered: bool
@@ -77,27 +75,12 @@ def analyse(
     if not ordered:
         folded.sort(key=_by_stride)
     kept.sort(key=_by_stride)
-    folded = _merge(folded) or [Axis(1, (0,) * len(strides))]
-    return Geometry(tuple(_merge(kept)), tuple(folded[:-1]), folded[-1], tuple(shift))
+    folded = merged(folded) or [Axis(1, (0,) * len(strides))]
+    return Geometry(tuple(merged(kept)), tuple(folded[:-1]), folded[-1], tuple(shift))
 
 
 def _by_stride(axis: Axis) -> int:
     return -abs(axis.strides[0])
-
-
-def _merge(axes: list[Axis]) -> list[Axis]:
-    """Join neighbours that are one axis in every array; drop axes of extent 1."""
-    merged: list[Axis] = []
-    for axis in axes:
-        if axis.size == 1:
-            continue
-        if merged and all(
-            slow == fast * axis.size
-            for slow, fast in zip(merged[-1].strides, axis.strides, strict=True)
-        ):
-            axis = Axis(merged.pop().size * axis.size, axis.strides)
-        merged.append(axis)
-    return merged
 
 
 def _product(values: Iterable[int]) -> int:

@@ -8,11 +8,12 @@ from typing import Annotated, Any
 
 import pyopencl as cl
 
+from portable_gpu.codegen.axes import Axis
 from portable_gpu.codegen.reductions import Reduction, Request, reduction
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element, element
 from portable_gpu.errors import UnsupportedError
-from portable_gpu.ops.reduce.geometry import Axis, Geometry
+from portable_gpu.ops.reduce.geometry import Geometry
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.program import BUFFER, LONG, UINT
@@ -108,6 +109,7 @@ class Layout:
         unit: Whether the inner reduced axis has unit stride.
         split: Whether several groups share a result.
         kept, outer: Numbers of axes.
+        spread: The inputs that are one element for all lanes of a vector.
     """
 
     kind: str
@@ -121,6 +123,7 @@ class Layout:
     split: bool
     kept: int
     outer: int
+    spread: tuple[str, ...] = ()
 
     @property
     def block(self) -> int:
@@ -173,15 +176,14 @@ class Route:
 
     @property
     def unit(self) -> bool:
-        """Whether the inner folded axis has unit stride in all that is streamed."""
-        streamed = len(self.reduction.streamed)
-        return all(stride == 1 for stride in self.geometry.inner.strides[:streamed])
+        """Whether vectors of what is streamed lie along the inner folded axis."""
+        return _is_unit(self.geometry.inner.strides[: len(self.reduction.streamed)])
 
     @property
     def bytes(self) -> int:
         """The least global traffic."""
         g, reduction = self.geometry, self.reduction
-        read = g.rows * g.count * sum(elem.itemsize for elem in reduction.inputs)
+        read = sum(e.itemsize * g.elements(k) for k, e in enumerate(reduction.inputs))
         return read + g.rows * reduction.result.itemsize
 
     def specialization(self, target: Target) -> Specialization:
@@ -290,17 +292,30 @@ def lay_out(
 ) -> list[tuple[Layout, Deal]]:
     """Rows, and where results lie next to each other columns: the kernel's form by each."""
     elem, streamed = reduction.inputs[0], len(reduction.streamed)
-    unit = all(stride == 1 for stride in geometry.inner.strides[:streamed])
-    adjacent = bool(geometry.kept) and all(
-        stride == 1 for stride in geometry.kept[-1].strides[:streamed]
-    )
+    unit = _is_unit(geometry.inner.strides[:streamed])
     wanted = geometry.rows * geometry.count * elem.itemsize // policy.work_per_group
     alone = target.is_cpu and target.compute_units == 1  # no one to share the work with
     wanted = 1 if alone else max(1, min(wanted, target.compute_units * policy.groups_per_unit))
-    ways = [_rows(policy, target, reduction, geometry, alignment, wanted, unit)]
-    if adjacent:
-        ways.append(_columns(policy, target, reduction, geometry, alignment, wanted))
+    rows = _rows(policy, target, reduction, geometry, alignment, wanted, unit)
+    ways = [_with_spread(reduction, geometry.inner, *rows)]
+    if geometry.kept and _is_unit(geometry.kept[-1].strides[:streamed]):
+        columns = _columns(policy, target, reduction, geometry, alignment, wanted)
+        ways.append(_with_spread(reduction, geometry.kept[-1], *columns))
     return ways
+
+
+def _with_spread(
+    reduction: Reduction, along: Axis, layout: Layout, deal: Deal
+) -> tuple[Layout, Deal]:
+    """A form whose layout names the inputs that are one element along an axis."""
+    strides = along.strides[: len(reduction.streamed)]
+    one = tuple(n for n, s in zip(reduction.names, strides, strict=False) if not s)
+    return replace(layout, spread=one), deal
+
+
+def _is_unit(strides: tuple[int, ...]) -> bool:
+    """Whether vectors of elements lie along an axis, or one element is all of a vector."""
+    return 1 in strides and all(stride in (0, 1) for stride in strides)
 
 
 def _rows(
@@ -490,11 +505,11 @@ def _aligned_vector(
 
     Of all streamed inputs; and whether that is more than one.
     """
-    streamed = len(reduction.streamed)
+    lines = [k for k in range(len(reduction.streamed)) if along.strides[k] == 1]
     axes = (*geometry.kept, *geometry.outer, geometry.inner)
-    steps = [s for axis in axes if axis is not along for s in axis.strides[:streamed]]
-    steps += (*geometry.shift[:streamed], extent)
-    itemsize = max(e.itemsize for e in reduction.streamed)
+    steps = [axis.strides[k] for axis in axes if axis is not along for k in lines]
+    steps += (*(geometry.shift[k] for k in lines), extent)
+    itemsize = max(reduction.streamed[k].itemsize for k in lines)
     while vector > 1 and (alignment < vector * itemsize or any(step % vector for step in steps)):
         vector //= 2
     return vector, vector > 1
@@ -532,6 +547,7 @@ def render_layout(target: Target, reduction: Reduction, layout: Layout) -> Speci
         "split": layout.split,
         "kept": layout.kept,
         "outer": layout.outer,
+        "spread": layout.spread,
     }
     if layout.kind == "rows":
         return specialize(

@@ -15,6 +15,7 @@ from portable_gpu.codegen.operators import BinaryOp, Map
 from portable_gpu.codegen.reductions import Request
 from portable_gpu.dtypes import element, is_float16_like
 from portable_gpu.errors import DTypeError, UnsupportedError
+from portable_gpu.runtime.broadcast import common_dtype
 
 DType = np.dtype[Any]
 Maker = Callable[..., tuple[Request, DType]]
@@ -132,15 +133,22 @@ def _product(name: str, a: DType, b: DType) -> tuple[Request, DType]:
 
 
 @lru_cache(maxsize=128)
-def custom(op: BinaryOp, mapping: Map, dtype: DType | None) -> Maker:
-    """Of ``reduce`` with a user's operator."""
+def custom(op: BinaryOp, mapping: Map, dtype: DType | None, names: tuple[str, ...] = ()) -> Maker:
+    """Of ``reduce`` with a user's operator; ``names`` are those of the inputs after ``x``."""
 
-    def make(x: DType) -> tuple[Request, DType]:
-        result = x if dtype is None else dtype
-        if x.kind == "c" or result.kind == "c":
-            raise UnsupportedError(f"reduce takes real arrays; x has dtype {x}, dtype is {result}")
+    def make(x: DType, *others: DType) -> tuple[Request, DType]:
+        common = common_dtype(dict(zip(("x", *names), (x, *others), strict=True)))
+        result = common if dtype is None else dtype
+        if common.kind == "c" or result.kind == "c":
+            have = f"x has dtype {x}" if not others else f"the inputs' common dtype is {common}"
+            raise UnsupportedError(f"reduce takes real arrays; {have}, dtype is {result}")
         elem = element(result)
-        return Request("reduce", element(x), elem, elem, op=op, map=mapping), result
+        more = tuple(zip(names, map(element, others), strict=True))
+        request = Request(
+            "reduce", element(x), elem, elem, op=op, map=mapping, others=more,
+            compute=element(common),
+        )  # fmt: skip
+        return request, result
 
     return make
 

@@ -13,6 +13,7 @@ from portable_gpu.errors import AxisError, DTypeError, ShapeError
 from portable_gpu.ops.reduce.candidates import make_plan
 from portable_gpu.ops.reduce.problem import Problem
 from portable_gpu.ops.reduce.rules import sum_like
+from portable_gpu.runtime.broadcast import broadcast, spread
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.place import events_of
 from portable_gpu.runtime.repeat import Key, again, remember
@@ -41,7 +42,7 @@ def run(
 
     Args:
         name: The operation, for messages.
-        arrays: One input, or two of one shape.
+        arrays: One input, or several that broadcast.
         names: How messages call them.
         request: Given the inputs' dtypes, the Request and the dtype of the result; hashable.
         axis, keepdims, out, engine, queue, wait_for: As the public functions take them.
@@ -76,11 +77,13 @@ def _run_checked(
 ) -> Any:
     given = arrays
     arrays = [as_array(a, n) for a, n in zip(given, names, strict=True)]
-    reduced = normalise_axes(axis, arrays[0].ndim)
+    x_shape = arrays[0].shape
+    if any(array.shape != x_shape for array in arrays):
+        x_shape = broadcast({n: a.shape for a, n in zip(arrays, names, strict=True)})
+    reduced = normalise_axes(axis, len(x_shape))
     call = Call([*arrays, out], engine, queue, wait_for, flop=0)
     views = [call.input(a, n) for a, n in zip(arrays, names, strict=True)]
     what, dtype = request(*[view.dtype for view in views])
-    x_shape = views[0].shape
     axes = [a for a in range(len(x_shape)) if keepdims or a not in reduced]
     shape = tuple(1 if a in reduced else x_shape[a] for a in axes)
     if what.name in ("min", "max", "argmin", "argmax") and 0 in [x_shape[a] for a in reduced]:
@@ -91,7 +94,7 @@ def _run_checked(
     problem = Problem(
         what,
         x_shape,
-        tuple(view.strides for view in views),
+        tuple(spread(view, x_shape) for view in views),
         reduced,
         tuple(s for a, s in zip(axes, result.strides, strict=True) if a not in reduced),
         1 if call.engine.target.is_cpu else min(view.alignment for view in views),

@@ -1,0 +1,84 @@
+## What the elementwise kernels share: their arrays' loads and stores, and their parameters.
+##
+## f: portable_gpu.codegen.functions.Function, of the inputs' values, then the old output's `updated`
+## times, then the scalars'.  inputs: Element by name.  result: the output's.  scalars: parameters.
+## steps: stride along the inner axis by name (0, 1, or 2 for any).  outer: number of other axes.
+## V: elements of a vector.  index: C type of indices.  Strides count elements.
+<%namespace name="element" file="/common/element.cl.mako"/>
+
+<%def name="define(aligned)">
+<%
+    every = {e.name: e for e in (*inputs.values(), result)}
+    loaded = {e.name for n, e in inputs.items() if steps[n] == 1} | {result.name}
+%>
+% for e in every.values():
+${element.scalar(e)}
+% if V > 1 and e.name in loaded:
+${element.vector_load(e, V, aligned)}
+% endif
+% endfor
+% if V > 1 and steps["out"] == 1:
+${element.vector_store(result, V, aligned)}
+% endif
+${f.define(1)}
+% if V > 1:
+${f.define(V)}
+% endif
+</%def>
+
+<%def name="parameters()">\
+% for n, e in inputs.items():
+    __global const ${e.name}_t *restrict ${n}_in, long ${n}_offset,
+% endfor
+    __global ${result.name}_t *restrict out_in, long out_offset,
+% for scalar in scalars:
+    ${scalar},
+% endfor
+    ${index} parts, ${index} rows_each, ${index} columns_each, ${index} rows, ${index} columns,
+    ${", ".join(axes.parameters("outer", outer, list(steps), index) + [f"{index} {n}_stride" for n in steps])}\
+</%def>
+
+## Declare where row `row` of every array begins, as NAME + suffix.
+<%def name="rows_of(suffix='')">\
+% for n, e in [*inputs.items(), ("out", result)]:
+    __global ${"const " if n != "out" else ""}${e.name}_t *${n}${suffix} = ${n}_in + (${n}_offset + ${axes.offset("outer", outer, n, "row")});
+% endfor
+</%def>
+
+## The values of w elements of an array at column `at`.
+<%def name="load(n, e, w, at, suffix='')">\
+<%
+    here = f"{n}{suffix}"
+    scaled = lambda at: {0: here, 1: f"{here} + ({at})", 2: f"{here} + ({at}) * {n}_stride"}[steps[n]]
+%>\
+% if w == 1 or steps[n] == 0:
+${f"({e.real}{w})" if w > 1 else ""}(${e.name}_load(${scaled(at)}))\
+% elif steps[n] == 1:
+${e.name}_load${w}(${scaled(at)})\
+% else:
+(${e.real}${w})(${", ".join(f"{e.name}_load({scaled(f'{at} + {j}')})" for j in range(w))})\
+% endif
+</%def>
+
+## What the function is called with, for w elements at column `at`: the arguments' texts.
+<%def name="arguments(w, at, suffix='')">\
+<%
+    old = [("out", result)] * updated
+    values = [capture(load, n, e, w, at, suffix) for n, e in [*inputs.items(), *old]]
+    for scalar in scalars:
+        ctype, name = scalar.split()
+        values.append(name if w == 1 else f"({ctype}{w})({name})")
+%>\
+${", ".join(values)}\
+</%def>
+
+## Store w values `v`, the name of a variable, at column `at`.
+<%def name="store(w, at, v, suffix='')">\
+% if w > 1 and steps["out"] == 1:
+${result.name}_store${w}(out${suffix} + (${at}), ${v});\
+% else:
+% for j in range(w):
+${result.name}_store(out${suffix} + (${at}${f" + {j}" if j else ""})${" * out_stride" if steps["out"] != 1 else ""}, ${v}${component(w, j)}); \
+% endfor
+% endif
+</%def>

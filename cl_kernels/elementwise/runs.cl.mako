@@ -1,0 +1,60 @@
+## runs: out[...] = f(inputs[...]) on a CPU, with NumPy's broadcasting.
+##
+##   row 0   | columns_each | columns_each | ...     a work-item has a part of a row,
+##   row 1   |                                       or rows_each whole rows
+##   ...     | V V V ... tail |
+##
+## A part is vectors of V elements and a tail, which is computed as a vector, too.  With V = 1 it is a
+## loop that the compiler makes vectors of.  Every work-item holds the results of its own run.
+##
+## Parameters: see _arrays.
+<%namespace name="arrays" file="/elementwise/_arrays.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+${arrays.define(False)}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void elementwise(
+${arrays.parameters()})
+{
+    const ${index} part = get_group_id(0) % parts, first_row = get_group_id(0) / parts * rows_each;
+    const ${index} last_row = min(rows, first_row + rows_each);
+    const ${index} begin = part * columns_each, end = min(columns, begin + columns_each);
+    for (${index} row = first_row; row < last_row; row++) {
+${arrays.rows_of()}\
+        ${index} i = begin;
+% if V > 1:
+        for (; i + ${V} <= end; i += ${V}) {
+            const ${vector(f.result, V)} v = ${f.called(V)}(${arrays.arguments(V, "i")});
+            ${arrays.store(V, "i", "v")}
+        }
+        if (i < end) {
+${tail()}\
+        }
+% else:
+        for (; i < end; i++) {
+            const ${f.result} v = ${f.name}(${arrays.arguments(1, "i")});
+            ${arrays.store(1, "i", "v")}
+        }
+% endif
+    }
+}
+
+## What is left of a part: its last element stands for those after it.
+<%def name="tail()">\
+<%
+    old = [("out", result)] * min(updated, 1)
+    values = []
+    for n, e in [*inputs.items(), *old]:
+        values += [f"*(const {vector(e.real, V)} *){n}_tail"] * (updated if n == "out" else 1)
+    values += [f"({scalar.split()[0]}{V})({scalar.split()[1]})" for scalar in scalars]
+%>\
+% for n, e in [*inputs.items(), *old]:
+            ${e.real} ${n}_tail[${V}] __attribute__((aligned(sizeof(${vector(e.real, V)}))));
+            for (int j = 0; j < ${V}; j++) ${n}_tail[j] = ${arrays.load(n, e, 1, "(i + j < end ? i + j : end - 1)")};
+% endfor
+            const ${vector(f.result, V)} v = ${f.called(V)}(${", ".join(values)});
+            for (int j = 0; i < end; i++, j++) {
+                const ${f.result} one = ((const ${f.result} *)&v)[j];
+                ${arrays.store(1, "i", "one")}
+            }
+</%def>

@@ -1,0 +1,63 @@
+"""The ways to compute an elementwise expression: each kind of device has one."""
+
+from __future__ import annotations
+
+from functools import partial
+from math import prod
+
+from portable_gpu.ops.candidate import Candidate, bind_best
+from portable_gpu.ops.elementwise.plan import ElementwisePlan, Form, Problem, render_form, settle
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.plan import Plan
+from portable_gpu.targets import Target
+from portable_gpu.tuning.costs import DeviceCosts, overlapped
+from portable_gpu.tuning.table import TuningTable
+
+
+def make_plan(engine: Engine, problem: Problem) -> Plan:
+    """The plan of a problem whose output has elements.
+
+    Raises:
+        UnsupportedError: Double precision is needed and the device has none.
+        BuildError: The driver refused the kernel, mostly for what the expression says.
+    """
+    return bind_best(engine, candidates(problem, engine.target, engine.table))
+
+
+def candidates(problem: Problem, target: Target, table: TuningTable) -> list[Candidate]:
+    """One way: runs of elements on a CPU, tiles elsewhere."""
+    form = settle(problem, target, table)
+    layout, deal = form.layout, form.deal
+    costs, units = DeviceCosts.of("device", target), target.compute_units
+    computing = prod(problem.shape) * problem.names_read / (costs.multiply_adds * units)
+    way = "runs" if target.is_cpu else "tiles"
+    return [
+        Candidate(
+            path=way,
+            way=way,
+            kind=way,
+            device=overlapped(computing, problem.nbytes / (costs.bandwidth * units)),
+            launches=1,
+            why=_why(target, form),
+            texts=lambda: [render_form(problem, target, form)],
+            bind=partial(ElementwisePlan, problem=problem, form=form),
+            policy=form.choice.policy,
+            origin=form.choice.origin,
+            evidence=form.choice.evidence,
+            details={
+                "groups": deal.groups,
+                "group size": layout.group_size,
+                "vector": layout.vector,
+                "rows": deal.rows,
+                "columns": deal.columns,
+            },
+        )
+    ]
+
+
+def _why(target: Target, form: Form) -> str:
+    if not target.is_cpu:
+        return "each group has a tile of the rows and columns that the axes merge to"
+    if form.layout.vector > 1:
+        return "each work-item has a run of elements, which are computed as vectors"
+    return "each work-item has a run of elements, a loop that the compiler makes vectors of"

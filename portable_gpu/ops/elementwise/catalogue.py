@@ -1,0 +1,72 @@
+"""Elementwise expressions with no device at hand: typical kernels, and explanations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from portable_gpu.codegen.expression import PATTERNS, RESERVED, check_expression
+from portable_gpu.codegen.specialization import Specialization
+from portable_gpu.dtypes import element
+from portable_gpu.errors import UnsupportedError
+from portable_gpu.ops.candidate import best_of
+from portable_gpu.ops.elementwise.candidates import candidates
+from portable_gpu.ops.elementwise.plan import Problem
+from portable_gpu.ops.explanation import Explanation, explanation
+from portable_gpu.runtime.views import Shape, contiguous_strides
+from portable_gpu.targets import Target
+from portable_gpu.tuning.table import TuningTable
+
+DType = np.dtype[Any]
+_NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
+
+
+def problem(expression: str, dtype: DType, shape: Shape, spread: dict[str, Shape]) -> Problem:
+    """Of C-ordered arrays; ``spread``: strides of those that are broadcast."""
+    if np.dtype(dtype).kind == "c":
+        raise UnsupportedError(f"elementwise takes real arrays; dtype is {dtype}")
+    names = [
+        word
+        for word in dict.fromkeys(_NAME.findall(expression))
+        if word not in RESERVED and not PATTERNS.fullmatch(word)
+    ]
+    elem, whole = element(dtype), contiguous_strides(shape)
+    strides = (*(spread.get(name, whole) for name in names), whole)
+    inputs = (elem,) * len(names)
+    return Problem(expression, tuple(names), inputs, (), (), elem, elem, shape, strides, 16)
+
+
+def specializations(target: Target, dtype: DType) -> list[Specialization]:
+    """What a sum of two vectors, and a matrix with a row and a column, build by default."""
+    table, n = TuningTable.shipped(), 4096
+    text = "exp(x - m) / s" if element(dtype).floating else "(x - m) * s"
+    problems = [
+        problem("x + y", dtype, (1 << 24,), {}),
+        problem(text, dtype, (n, n), {"m": (1, 0), "s": (0, 1)}),
+        problem("x * y", dtype, (n, n), {"y": (1, n)}),
+    ]
+    found = [
+        spec for p in problems for spec in best_of(candidates(p, target, table), target).texts()
+    ]
+    return list({spec.key: spec for spec in found}.values())
+
+
+def explain(
+    operation: str,
+    sizes: Sequence[int],
+    dtype: DType,
+    target: Target,
+    table: TuningTable,
+    *,
+    expression: str = "x + y",
+) -> Explanation:
+    """Which kernel an expression of C-ordered arrays of one shape takes, and why."""
+    check_expression(expression, "expression")
+    shape = tuple(sizes)
+    by = " x ".join(map(str, shape)) or "a scalar"
+    named = f"{operation} {expression!r} of {by} {dtype} on {target.facts.name}"
+    asked = problem(expression, dtype, shape, {})
+    return explanation(named, candidates(asked, target, table), target)

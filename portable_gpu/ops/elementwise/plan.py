@@ -1,0 +1,405 @@
+"""Elementwise plans: the axes of all arrays, how they are dealt out, and the kernel."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import copysign, inf, prod
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from portable_gpu.arguments import shown
+from portable_gpu.codegen.axes import Axis, merged
+from portable_gpu.codegen.functions import Function, with_literals_of
+from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.dtypes import Element, dtype_of
+from portable_gpu.errors import ArgumentError, UnsupportedError
+from portable_gpu.ops.elementwise.policy import ElementwisePolicy
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.plan import Plan
+from portable_gpu.runtime.program import BUFFER, INT, LONG
+from portable_gpu.runtime.queue_state import QueueState
+from portable_gpu.runtime.views import Shape
+from portable_gpu.targets import Target
+from portable_gpu.tuning.table import Choice, TuningTable
+
+_MOST_INT = (1 << 31) - 1
+#: Elements of a work-item at most: their text is written out.
+_MOST_ELEMENTS = 32
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One elementwise call apart from the arrays' and the scalars' values: the key of its plan.
+
+    Attributes:
+        expression: In OpenCL C.
+        names: What it calls the input arrays, in the order of their buffers.
+        inputs: Their elements.
+        updated: Names of inputs that are the output itself.
+        scalars: Names of the inputs that are numbers.
+        compute: Element that the expression is computed in.
+        result: Element of the output.
+        shape: Of the output.
+        strides: Of each input array and of the output, in elements; 0 along what is broadcast.
+        alignment: A power of two that divides each array's first address.
+    """
+
+    expression: str
+    names: tuple[str, ...]
+    inputs: tuple[Element, ...]
+    updated: tuple[str, ...]
+    scalars: tuple[str, ...]
+    compute: Element
+    result: Element
+    shape: Shape
+    strides: tuple[Shape, ...]
+    alignment: int
+
+    @property
+    def ctype(self) -> str:
+        """The C type computed in: integers of 8 and 16 bits, and bool, as int."""
+        real = self.compute.real
+        return "int" if real in ("char", "uchar", "short", "ushort") else real
+
+    @property
+    def names_read(self) -> int:
+        """How many inputs the expression names."""
+        return len(self.names) + len(self.updated) + len(self.scalars)
+
+    @property
+    def needs_fp64(self) -> bool:
+        """Whether double precision is read, computed or written."""
+        return any(e.needs_fp64 for e in (*self.inputs, self.compute, self.result))
+
+    @property
+    def nbytes(self) -> int:
+        """The least global traffic."""
+        read = sum(
+            e.itemsize * prod(n for n, s in zip(self.shape, strides, strict=True) if s)
+            for e, strides in zip(self.inputs, self.strides, strict=False)
+        )
+        written = prod(self.shape) * self.result.itemsize
+        return read + written * (1 + bool(self.updated))
+
+    def function(self, target: Target) -> Function:
+        """The expression as a C function."""
+        arrays = [(n, e.real) for n, e in zip(self.names, self.inputs, strict=True)]
+        arrays += [(n, self.result.real) for n in self.updated]
+        return Function(
+            "user__function",
+            with_literals_of(self.expression, self.ctype),
+            (*arrays, *((n, self.ctype) for n in self.scalars)),
+            self.ctype,
+            self.result.real,
+            self.result.boolean,
+            not target.is_cpu,
+        )
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a kernel is rendered for, besides the expression.
+
+    Attributes:
+        group_size: Work-items of a group.
+        lanes: Those side by side along the inner axis.
+        vector: Elements of a vector along it.
+        across: Vectors of a work-item along it.
+        down: Rows of a work-item.
+        steps: Of each input and of the output, its stride along the inner axis: 0, 1, or 2 for any.
+        outer: Number of the other axes.
+        wide: Whether indices need 64 bits.
+    """
+
+    group_size: int
+    lanes: int
+    vector: int
+    across: int
+    down: int
+    steps: tuple[int, ...]
+    outer: int
+    wide: bool
+
+
+@dataclass(frozen=True)
+class Deal:
+    """How work is dealt out.
+
+    Attributes:
+        groups: Work-groups.
+        parts: Groups that share rows, side by side.
+        rows, columns: What each has at most.
+    """
+
+    groups: int
+    parts: int
+    rows: int
+    columns: int
+
+
+@dataclass(frozen=True)
+class Form:
+    """All that a plan settles before a kernel is built.
+
+    Attributes:
+        axes: Merged, the output's last one running fastest.
+        choice: The policy, and where it came from.
+        layout, deal: The kernel, and how work is dealt out to its groups.
+    """
+
+    axes: tuple[Axis, ...]
+    choice: Choice[ElementwisePolicy]
+    layout: Layout
+    deal: Deal
+
+    @property
+    def rows(self) -> int:
+        """Positions on all axes but the inner one."""
+        return prod(axis.size for axis in self.axes[:-1])
+
+
+def settle(problem: Problem, target: Target, table: TuningTable) -> Form:
+    """Merge the axes, and choose the kernel's form."""
+    every = [
+        Axis(size, tuple(strides[k] for strides in problem.strides))
+        for k, size in enumerate(problem.shape)
+    ]
+    every.sort(key=lambda axis: -abs(axis.strides[-1]))
+    axes = tuple(merged(every)) or (Axis(1, (1,) * len(problem.strides)),)
+    choice = table.choose("elementwise", ElementwisePolicy, target, problem.result)
+    lay_out = _runs if target.is_cpu else _tiles
+    layout, deal = lay_out(choice.policy, target, problem, axes)
+    return Form(axes, choice, layout, deal)
+
+
+def _steps(axes: tuple[Axis, ...]) -> tuple[int, ...]:
+    return tuple(step if step in (0, 1) else 2 for step in axes[-1].strides)
+
+
+def _runs(
+    policy: ElementwisePolicy, target: Target, problem: Problem, axes: tuple[Axis, ...]
+) -> tuple[Layout, Deal]:
+    """A CPU: runs of rows, or of parts of them, one work-item each."""
+    n, rows = axes[-1].size, prod(axis.size for axis in axes[:-1])
+    function = problem.function(target)
+    # Loops of integers the compiler turns into vectors of their storage's width.
+    vector = max(
+        1, policy.vector_bytes // {"double": 8, "long": 8, "ulong": 8}.get(problem.ctype, 4)
+    )
+    plain = not problem.compute.floating and "(" not in problem.expression
+    if plain or vector == 1 or n == 1 or function.vectors(vector) is None:
+        vector = 1
+    most = target.compute_units * policy.groups_per_unit
+    wanted = max(1, min(most, problem.nbytes // policy.work_per_group))
+    wanted = 1 if target.compute_units == 1 else wanted
+    groups = min(rows, wanted)
+    rows_each = -(-rows // groups)
+    blocks = -(-rows // rows_each)
+    span = -(-n // max(1, wanted // blocks))
+    span = min(n, -(-span // _RUN) * _RUN)
+    parts = -(-n // span)
+    layout = Layout(1, 1, vector, 1, 1, _steps(axes), len(axes) - 1, True)
+    return layout, Deal(blocks * parts, parts, rows_each, span)
+
+
+#: Elements that the parts of a row are multiples of: whole vectors and lines of the cache.
+_RUN = 64
+
+
+def _tiles(
+    policy: ElementwisePolicy, target: Target, problem: Problem, axes: tuple[Axis, ...]
+) -> tuple[Layout, Deal]:
+    """A GPU: tiles, a group each, whose work-items go side by side along both axes."""
+    n, rows = axes[-1].size, prod(axis.size for axis in axes[:-1])
+    steps, size = _steps(axes), policy.group_size
+    elements = (*problem.inputs, problem.result)
+    vector = 1
+    if steps[-1] == 1:
+        unit = [k for k, step in enumerate(steps) if step == 1]
+        itemsize = max(elements[k].itemsize for k in unit)
+        vector = max(1, min(16, policy.vector_bytes // itemsize))
+        while vector > 1 and (
+            vector > n
+            or problem.alignment < vector * itemsize
+            or any(axis.strides[k] % vector for axis in axes[:-1] for k in unit)
+        ):
+            vector //= 2
+    vectors = -(-n // vector)
+    lanes = _lanes(vectors, size, target.subgroup_size)
+    unroll = max(1, min(policy.unroll, _MOST_ELEMENTS // vector))
+    across = max(
+        (1 << k for k in range(unroll.bit_length())),
+        key=lambda x: (-(-(-vectors // (lanes * x)) * x), x),
+    )
+    if rows == 1:
+        across = max(across, min(unroll, _ceil_power_of_two(-(-vectors // lanes))))
+    down = min(unroll // across, _ceil_power_of_two(-(-rows * lanes // size)))
+    high, long = size // lanes * down, lanes * vector * across
+    parts = -(-n // long)
+    blocks = -(-rows // high)
+    reach = max(
+        sum(abs(axis.strides[k]) * (axis.size - 1) for axis in axes[:-1])
+        + abs(axes[-1].strides[k]) * parts * long
+        for k in range(len(steps))
+    )
+    wide = max(reach, blocks * parts, blocks * high, parts * long) > _MOST_INT
+    layout = Layout(size, lanes, vector, across, down, steps, len(axes) - 1, wide)
+    return layout, Deal(blocks * parts, parts, high, long)
+
+
+def _lanes(vectors: int, size: int, subgroup: int) -> int:
+    """Work-items side by side for rows of so many vectors: few idle, and a sub-group at least."""
+    most = min(size, _ceil_power_of_two(vectors))
+    lanes = [1 << k for k in range(most.bit_length())]
+    lanes = [w for w in lanes if w >= min(most, subgroup)]
+    return max(lanes, key=lambda w: (-(-(-vectors // w) * w), w))
+
+
+def _ceil_power_of_two(value: int) -> int:
+    return 1 << (value - 1).bit_length()
+
+
+def render_form(problem: Problem, target: Target, form: Form) -> Specialization:
+    """The OpenCL text of a problem's kernel."""
+    arrays = [f"a{k}" for k in range(len(problem.inputs))]
+    layout = form.layout
+    return specialize(
+        f"elementwise/{'runs' if target.is_cpu else 'tiles'}",
+        target,
+        f=problem.function(target),
+        inputs=dict(zip(arrays, problem.inputs, strict=True)),
+        updated=len(problem.updated),
+        scalars=[f"{problem.ctype} s{k}" for k in range(len(problem.scalars))],
+        result=problem.result,
+        steps=dict(zip((*arrays, "out"), layout.steps, strict=True)),
+        outer=layout.outer,
+        V=layout.vector,
+        G=layout.group_size,
+        LX=layout.lanes,
+        X=layout.across,
+        Y=layout.down,
+        index="long" if layout.wide else "int",
+    )
+
+
+class ElementwisePlan(Plan):
+    """An expression bound to shapes and strides, built and ready to launch from any thread.
+
+    Attributes:
+        form: The kernel's form, and how the work is dealt out.
+    """
+
+    def __init__(self, engine: Engine, problem: Problem, form: Form) -> None:
+        """Build the kernel.
+
+        Raises:
+            UnsupportedError: Double precision is needed and the device has none.
+            BuildError: The driver refused the kernel, mostly for what the expression says.
+        """
+        target = engine.target
+        if problem.needs_fp64 and not target.fp64:
+            raise UnsupportedError(
+                f"elementwise needs double precision, which {target.facts.name} lacks (no "
+                "cl_khr_fp64); use arrays of float32, or scalars of Python's"
+            )
+        self.form = form
+        self.flop = prod(problem.shape) * max(1, problem.names_read - 1)
+        self.bytes = problem.nbytes
+        deal, layout, axes = self.form.deal, self.form.layout, self.form.axes
+        kind = LONG if layout.wide else INT
+        numbers = [deal.parts, deal.rows, deal.columns, self.form.rows, axes[-1].size]
+        for axis in axes[:-1]:
+            numbers += (axis.size, *axis.strides)
+        numbers += axes[-1].strides
+        self._pack, bits = _PACKING[problem.ctype]
+        self._limits = _limits(problem.compute)
+        self._scalars, self._dtype = problem.scalars, dtype_of(problem.compute.name)
+        self._launch = engine.programs.launch(
+            render_form(problem, target, self.form),
+            "elementwise",
+            [
+                *[BUFFER, LONG] * (len(problem.inputs) + 1),
+                *[bits] * len(problem.scalars),
+                *[(kind, number) for number in numbers],
+            ],
+            (deal.groups * layout.group_size,),
+            (layout.group_size,),
+        )
+
+    def enqueue(
+        self,
+        state: QueueState,
+        buffers: Sequence[Any],
+        offsets: tuple[int, ...],
+        scalars: tuple[Any, ...] = (),
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> cl.Event | None:
+        """See :meth:`Plan.enqueue`: of the input arrays and the output, by the numbers.
+
+        Raises:
+            ArgumentError: A scalar does not fit the dtype computed in.
+        """
+        if scalars:
+            offsets += tuple([self._bits(value, k) for k, value in enumerate(scalars)])
+        return self._launch(state, buffers, offsets, wait_for)
+
+    def check(self, scalars: tuple[Any, ...]) -> None:
+        """Raise ArgumentError if a scalar does not fit the dtype computed in."""
+        for k, value in enumerate(scalars):
+            self._bits(value, k)
+
+    def _bits(self, value: Any, k: int) -> int:
+        """A scalar as the bits of the kernel's argument, by which a launch tells -0.0 from 0.0."""
+        if self._limits is None:
+            try:
+                return self._pack(float(value))
+            except OverflowError:
+                raise ArgumentError(
+                    f"{self._scalars[k]} is {shown(value)}; a number that {self._dtype} can hold "
+                    "would do"
+                ) from None
+        least, most = self._limits
+        if not least <= value <= most:
+            raise ArgumentError(
+                f"{self._scalars[k]} is {shown(value)}; a number from {least} to {most}, which the "
+                "arrays' dtype can hold, would do"
+            )
+        return self._pack(value)
+
+
+def _limits(compute: Element) -> tuple[int, int] | None:
+    """What integers a dtype holds; ``None`` of floats."""
+    if compute.floating:
+        return None
+    if compute.boolean:
+        return 0, 1
+    bits = 8 * compute.itemsize
+    return (0, (1 << bits) - 1) if compute.real[0] == "u" else (-1 << bits - 1, (1 << bits - 1) - 1)
+
+
+def _of_float(value: float) -> int:
+    try:
+        packed = struct.pack("=f", value)
+    except OverflowError:  # beyond float's range
+        packed = struct.pack("=f", copysign(inf, value))
+    return int.from_bytes(packed, _ORDER)
+
+
+def _of_double(value: float) -> int:
+    return int.from_bytes(struct.pack("=d", value), _ORDER)
+
+
+_ORDER: Any = "little" if np.little_endian else "big"
+#: How a scalar of each C type is passed: as bits, and in which type.
+_PACKING: dict[str, tuple[Callable[[Any], int], Any]] = {
+    "float": (_of_float, np.uint32),
+    "double": (_of_double, np.uint64),
+    "int": (lambda value: int(value) & 0xFFFFFFFF, np.uint32),
+    "uint": (int, np.uint32),
+    "long": (lambda value: int(value) & 0xFFFFFFFFFFFFFFFF, np.uint64),
+    "ulong": (int, np.uint64),
+}
