@@ -60,8 +60,9 @@ def elementwise(
     a NumPy scalar has its own.  Numbers are arguments of the kernel: another value builds no
     program.  16-bit floats are computed as float32 and rounded once.  bool and integers of 8 and 16
     bits are computed as 32-bit ``int``, as in C, and wrap around in the result.  A literal such as
-    ``0.5``, and a constant such as ``M_PI``, is of the type computed in.  Integers that are divided
-    by 0, or shifted too far, are undefined as in C.
+    ``0.5``, and a constant such as ``M_PI``, is of the type computed in.  OpenCL's functions of
+    floats want floats: of integers write ``sqrt((float)x)``.  Integers that are divided by 0, or
+    shifted too far, are undefined as in C.
 
     Example::
 

@@ -184,7 +184,7 @@ def _runs(
     policy: ElementwisePolicy, target: Target, problem: Problem, axes: tuple[Axis, ...]
 ) -> tuple[Layout, Deal]:
     """A CPU: runs of rows, or of parts of them, one work-item each."""
-    n, rows = axes[-1].size, prod(axis.size for axis in axes[:-1])
+    n, rows = max(1, axes[-1].size), max(1, prod(axis.size for axis in axes[:-1]))
     function = problem.function(target)
     # Loops of integers the compiler turns into vectors of their storage's width.
     vector = max(
@@ -214,7 +214,7 @@ def _tiles(
     policy: ElementwisePolicy, target: Target, problem: Problem, axes: tuple[Axis, ...]
 ) -> tuple[Layout, Deal]:
     """A GPU: tiles, a group each, whose work-items go side by side along both axes."""
-    n, rows = axes[-1].size, prod(axis.size for axis in axes[:-1])
+    n, rows = max(1, axes[-1].size), max(1, prod(axis.size for axis in axes[:-1]))
     steps, size = _steps(axes), policy.group_size
     elements = (*problem.inputs, problem.result)
     vector = 1
