@@ -154,6 +154,7 @@ def test_roofs_of_matrix_units(engine: Engine, monkeypatch: pytest.MonkeyPatch) 
     if not engine.target.is_cpu:
         pytest.skip("on other devices their units are in the way")
     assert measure_roofs(engine, 1, [case, Case("sum", (10,))]).matrix == {}
+    monkeypatch.setenv("PYOPENCL_BUILD_OPTIONS", "-cl-opt-disable")
     emulated = Engine(engine.device, device_class="gcn-gfx90a")
     monkeypatch.setattr(roofs, "warm_up", lambda prepared: 1.0)  # emulation takes its time
     measured = roofs._product(emulated, case)
@@ -162,9 +163,9 @@ def test_roofs_of_matrix_units(engine: Engine, monkeypatch: pytest.MonkeyPatch) 
     assert roofs._product(emulated, replace(case, dtype="complex64")) is None
 
 
-def test_ladder(engine: Engine) -> None:
-    bench = Bench(engine, [NumPyPeer(engine)], turns=1)
-    for plan in ladders("all", engine):
+def test_ladder(unoptimised: Engine) -> None:
+    bench = Bench(unoptimised, [NumPyPeer(unoptimised)], turns=1)
+    for plan in ladders("all", unoptimised):
         case = plan.cases[0]
         small = replace(
             case, extents=(40, *case.extents[1:]) if len(case.extents) == 2 else (40,) * 3
@@ -211,6 +212,7 @@ def test_dispatch(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.setenv("PYOPENCL_BUILD_OPTIONS", "-cl-opt-disable")
     monkeypatch.setattr(dispatch, "FAULT", fault)
     monkeypatch.setattr(dispatch, "_LARGEST", 40)
     report = tmp_path / "dispatch.json"
