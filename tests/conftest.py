@@ -37,7 +37,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("PORTABLE_GPU_CACHE", str(folder / "programs"))
     os.environ.setdefault("PORTABLE_GPU_TUNING", str(folder / "no-tuning.json"))
     # PoCL compiles each kernel twice: for the program's binary, which all later processes run, and
-    # at its first launch for the grid at hand.  Tests take what the binary holds: a third less time.
+    # at its first launch, for the grid at hand.  Tests run the binary's, in two thirds of the time.
     os.environ.setdefault("POCL_WORK_GROUP_SPECIALIZATION", "0")
 
 
