@@ -15,6 +15,8 @@ from portable_gpu.runtime.engine import Engine
 T = TypeVar("T")
 
 FORCED = bool(os.environ.get("PORTABLE_GPU_DEVICE_CLASS"))
+#: It builds fast, runs tiny tests only, and is there to see every kernel.
+OCLGRIND = bool(os.environ.get("PORTABLE_GPU_OCLGRIND_LOG"))
 
 
 def sample(every: Sequence[T], *few: str) -> list[T]:
