@@ -12,7 +12,7 @@ from device_arrays import from_device, on_device
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import add, assert_within, norm, norm_bound, sum_bound, variance, variance_bound
-from sampling import sample
+from sampling import OCLGRIND, dealt, sample
 
 import portable_gpu as pg
 from portable_gpu.codegen.reductions import Request, reduction
@@ -72,7 +72,8 @@ def test_every_axis_of_a_transpose(engine: Engine) -> None:
 def test_index_over_each_axis(engine: Engine, name: str) -> None:
     x = RNG.integers(0, 4, (4, 17, 18)).astype(np.int16)
     numpys, ours = getattr(np, name), getattr(pg, name)
-    for y in (x, np.asfortranarray(x), x[::-1, ::2, ::-1]):
+    layouts = (x, np.asfortranarray(x), x[::-1, ::2, ::-1])
+    for y in layouts if name == "argmin" else dealt(layouts, len(name), 1):
         for axis in (None, 0, 1, 2, -1):
             got = ours(y, axis=axis, engine=engine)
             np.testing.assert_array_equal(got, numpys(y, axis=axis))
@@ -254,14 +255,15 @@ def test_axis_out_of_range(engine: Engine) -> None:
 
 EMPTY = [((0,), None), ((0,), 0), ((0, 3), None), ((0, 3), 0), ((0, 3), 1), ((3, 0), (0, 1)),
          ((2, 0, 4), 1), ((2, 0, 4), 2), ((0, 0), 0)]  # fmt: skip
+OF_NOTHING = ["sum", "prod", "all", "mean", "std", "max", "argmin"]
 
 
 @pytest.mark.tiny
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, on the mean of nothing
-@pytest.mark.parametrize("name", ["sum", "prod", "all", "mean", "std", "max", "argmin"])
+@pytest.mark.parametrize("name", OF_NOTHING)
 def test_empty(engine: Engine, name: str) -> None:
     numpys, ours = getattr(np, name), getattr(pg, name)
-    for shape, axis in EMPTY:
+    for shape, axis in EMPTY if OCLGRIND else dealt(EMPTY, OF_NOTHING.index(name), 5):
         if name == "argmin" and isinstance(axis, tuple):
             continue
         x = np.zeros(shape, np.float32)
