@@ -264,20 +264,20 @@ OF_NOTHING = ["sum", "prod", "all", "mean", "std", "max", "argmin"]
 @pytest.mark.tiny
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, on the mean of nothing
 @pytest.mark.parametrize("name", OF_NOTHING)
-def test_empty(engine: Engine, name: str) -> None:
+def test_empty(unoptimised: Engine, name: str) -> None:
     numpys, ours = getattr(np, name), getattr(pg, name)
     for shape, axis in EMPTY if OCLGRIND else dealt(EMPTY, OF_NOTHING.index(name), 5):
         if name == "argmin" and isinstance(axis, tuple):
             continue
         x = np.zeros(shape, np.float32)
-        for data in (x, on_device(engine, x)):
+        for data in (x, on_device(unoptimised, x)):
             try:
                 expected = np.asarray(numpys(x, axis=axis))
             except ValueError:
                 with pytest.raises(ShapeError, match="no elements"):
-                    ours(data, axis=axis, engine=engine)
+                    ours(data, axis=axis, engine=unoptimised)
                 continue
-            got = ours(data, axis=axis, engine=engine)
+            got = ours(data, axis=axis, engine=unoptimised)
             got = np.asarray(got if data is x else from_device(got))
             assert (got.shape, got.dtype) == (expected.shape, expected.dtype)
             np.testing.assert_array_equal(got, expected)
