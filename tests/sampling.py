@@ -1,9 +1,10 @@
-"""Which cases a job runs: of a forced device class, of a device without double precision."""
+"""Which cases a job runs: a sample where all would take too long, and what the device can do."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from itertools import combinations, product
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,6 +15,8 @@ from portable_gpu.runtime.engine import Engine
 T = TypeVar("T")
 
 FORCED = bool(os.environ.get("PORTABLE_GPU_DEVICE_CLASS"))
+#: It builds fast, runs tiny tests only, and is there to see every kernel.
+OCLGRIND = bool(os.environ.get("PORTABLE_GPU_OCLGRIND_LOG"))
 
 
 def sample(every: Sequence[T], *few: str) -> list[T]:
@@ -24,6 +27,32 @@ def sample(every: Sequence[T], *few: str) -> list[T]:
     moving it.
     """
     return [case for case in every if str(case) in few] if FORCED else list(every)
+
+
+def in_pairs(*every: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Few of all combinations, in which every two values of two parameters meet; always the same.
+
+    A kernel to build costs half a second, and hardly a fault needs three parameters at once.
+    """
+    combined = list(product(*(range(len(values)) for values in every)))
+
+    def pairs(case: tuple[int, ...]) -> set[Any]:
+        return set(combinations(enumerate(case), 2))
+
+    missing, chosen = set().union(*map(pairs, combined)), []
+
+    def worth(case: tuple[int, ...]) -> tuple[int, int]:
+        return len(missing & pairs(case)), -sum(case[1:] == other[1:] for other in chosen)
+
+    while missing:
+        chosen.append(max(combined, key=worth))
+        missing -= pairs(chosen[-1])
+    return [tuple(values[i] for values, i in zip(every, case, strict=True)) for case in chosen]
+
+
+def dealt(every: Sequence[T], turn: int, count: int) -> list[T]:
+    """``count`` of all cases, which the next turn goes on from: all of them occur as often."""
+    return [every[(turn * count + i) % len(every)] for i in range(count)]
 
 
 def computes(engine: Engine, dtype: Any) -> bool:

@@ -39,16 +39,16 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(params=["device's own", "on the device"])
-def placed(request: pytest.FixtureRequest, engine: Engine) -> Engine:
+def placed(request: pytest.FixtureRequest, unoptimised: Engine) -> Engine:
     """An engine whose benchmarks take the arrays that suit it, and one as on a GPU."""
-    own = Engine(queue=engine.queue)
     if request.param == "on the device":
-        own.maps_host_memory = False
-    return own
+        unoptimised.maps_host_memory = False
+    return unoptimised
 
 
 SMALL = [
-    *cases("reduce", ["float32", "float16", "complex64"], parse_sizes("3000,60x70"), True),
+    *cases("reduce", ["float32"], parse_sizes("3000,60x70"), True),
+    *cases("reduce", ["float16", "complex64"], parse_sizes("3000,60x70"), True)[::2],
     *cases("gemv", ["float32", "float16"], parse_sizes("50x40"), True),
     *cases("gemm", ["float32", "float16"], parse_sizes("30x30x30,8x20x12,5:9x8x7"), True),
 ]
@@ -157,6 +157,7 @@ def test_roofs_of_matrix_units(engine: Engine, monkeypatch: pytest.MonkeyPatch) 
     if not engine.target.is_cpu:
         pytest.skip("on other devices their units are in the way")
     assert measure_roofs(engine, 1, [case, Case("sum", (10,))]).matrix == {}
+    monkeypatch.setenv("PYOPENCL_BUILD_OPTIONS", "-cl-opt-disable")
     emulated = Engine(engine.device, device_class="gcn-gfx90a")
     monkeypatch.setattr(roofs, "warm_up", lambda prepared: 1.0)  # emulation takes its time
     measured = roofs._product(emulated, case.type)
@@ -165,9 +166,9 @@ def test_roofs_of_matrix_units(engine: Engine, monkeypatch: pytest.MonkeyPatch) 
     assert roofs._product(emulated, "complex64") is None
 
 
-def test_ladder(engine: Engine) -> None:
-    bench = Bench(engine, [NumPyPeer(engine)], turns=1)
-    for plan in ladders("all", engine):
+def test_ladder(unoptimised: Engine) -> None:
+    bench = Bench(unoptimised, [NumPyPeer(unoptimised)], turns=1)
+    for plan in ladders("all", unoptimised):
         case = plan.cases[0]
         small = replace(
             case, extents=(40, *case.extents[1:]) if len(case.extents) == 2 else (40,) * 3
@@ -214,6 +215,7 @@ def test_dispatch(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.setenv("PYOPENCL_BUILD_OPTIONS", "-cl-opt-disable")
     monkeypatch.setattr(dispatch, "FAULT", fault)
     monkeypatch.setattr(dispatch, "_LARGEST", 40)
     report = tmp_path / "dispatch.json"

@@ -23,8 +23,9 @@ X = np.arange(5000, dtype=np.float32) % 13
 
 @pytest.fixture(autouse=True)
 def nothing_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No verdict from earlier, and none left behind."""
+    """No verdict from earlier, and none left behind; engines that compile fast."""
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
+    monkeypatch.setenv("PYOPENCL_BUILD_OPTIONS", "-cl-opt-disable")
     monkeypatch.setattr(program, "_verdicts", {})
 
 

@@ -343,17 +343,17 @@ def run_forced(
 
 
 @pytest.mark.parametrize("rung", list(RUNGS))
-def test_rungs(engine: Engine, rung: str) -> None:
+def test_rungs(unoptimised: Engine, rung: str) -> None:
     policy = RUNGS[rung].policy
     if policy is not None:
-        policy.check(engine.target, element(np.float32))
+        policy.check(unoptimised.target, element(np.float32))
     whole = [(64, 64, 32, "CC")] if rung in ("block tile", "vectors", "warps", "repack") else []
     for m, n, k, order in [(65, 36, 17, "FF"), *whole]:
         a = np.asarray(random((m, k)), order=order[0])
         b = np.asarray(random((k, n)), order=order[1])
         big = random((m + 2, n + 4))
         before = big.copy()
-        run_forced(engine, RUNGS[rung], a, b, big[1:-1, 2:-2], 1.5, -2)
+        run_forced(unoptimised, RUNGS[rung], a, b, big[1:-1, 2:-2], 1.5, -2)
         check(big[1:-1, 2:-2], a, b, 1.5, -2, before[1:-1, 2:-2])
         before[1:-1, 2:-2] = big[1:-1, 2:-2]
         np.testing.assert_array_equal(big, before)
@@ -361,7 +361,7 @@ def test_rungs(engine: Engine, rung: str) -> None:
 
 @pytest.mark.tiny
 @pytest.mark.parametrize("rung", list(RUNGS))
-def test_tiny_rungs(engine: Engine, rung: str) -> None:
+def test_tiny_rungs(unoptimised: Engine, rung: str) -> None:
     choice = RUNGS[rung]
     if choice.policy is not None:  # the same steps on a tile of 4 x 4 or 4 x 8
         p = choice.policy
@@ -370,16 +370,16 @@ def test_tiny_rungs(engine: Engine, rung: str) -> None:
             item_m=p.item_m, item_n=p.item_n,
         )  # fmt: skip
         choice = replace(choice, policy=small)
-        small.check(engine.target, element(np.float32))
+        small.check(unoptimised.target, element(np.float32))
     a, b, c = random((9, 13)), random((13, 10)), random((9, 10))
     got = c.copy()
-    run_forced(engine, choice, a, b, got, 1.5, -2)
+    run_forced(unoptimised, choice, a, b, got, 1.5, -2)
     check(got, a, b, 1.5, -2, c)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("rung", ["second-level prefetch", "split k"])
-def test_rungs_in_all_dtypes(engine: Engine, rung: str, dtype: Any) -> None:
+def test_rungs_in_all_dtypes(unoptimised: Engine, rung: str, dtype: Any) -> None:
     policy = RUNGS[rung].policy
     assert policy is not None
     narrow = replace(policy, vector=1 if dtype.kind == "c" else 2)
@@ -387,37 +387,37 @@ def test_rungs_in_all_dtypes(engine: Engine, rung: str, dtype: Any) -> None:
         narrow = replace(narrow, item_m=2, item_n=2)
     a, b, c = random((34, 27), dtype), random((27, 38), dtype), random((34, 38), dtype)
     got = c.copy()
-    run_forced(engine, replace(RUNGS[rung], policy=narrow), a, b, got, 2, 0.5)
+    run_forced(unoptimised, replace(RUNGS[rung], policy=narrow), a, b, got, 2, 0.5)
     check(got, a, b, 2, 0.5, c)
 
 
-def test_rung_with_epilogue_transposed_and_split(engine: Engine) -> None:
+def test_rung_with_epilogue_transposed_and_split(unoptimised: Engine) -> None:
     a, b, bias = random((34, 27)), random((27, 38)), random((38,))
     epilogue = Epilogue().bias(bias).apply("v + row")
     expected = a @ b + bias + np.arange(34)[:, None]
     for rung in ("repack", "split k", "transposed"):
         got = np.full((34, 38), np.nan, np.float32)
-        run_forced(engine, RUNGS[rung], a, b, got, 1, 0, epilogue=epilogue)
+        run_forced(unoptimised, RUNGS[rung], a, b, got, 1, 0, epilogue=epilogue)
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_more_products_than_a_grid_is_deep(engine: Engine) -> None:
+def test_more_products_than_a_grid_is_deep(unoptimised: Engine) -> None:
     policy = GemmPolicy(4, 4, 4, 1, 1, 4, 4)
     a, b = random((66_000, 2, 3)), random((66_000, 3, 2))
     for choice in (GemmChoice("tiled", policy), GemmChoice("split-k", policy, splits=1)):
         c = np.full((66_000, 2, 2), np.nan, np.float32)
-        run_forced(engine, choice, a, b, c, 1, 0)
+        run_forced(unoptimised, choice, a, b, c, 1, 0)
         np.testing.assert_allclose(c, a @ b, rtol=1e-5, atol=1e-5)
 
 
-def test_a_policy_that_does_not_fit_is_refused(engine: Engine) -> None:
+def test_a_policy_that_does_not_fit_is_refused(unoptimised: Engine) -> None:
     c = np.zeros((8, 8), np.float32)
     for wrong in (
         replace(VECTORS, lanes_m=16), replace(VECTORS, vector=3), replace(BLOCK, tile_m=1 << 20),
         replace(VECTORS, item_m=0), replace(VECTORS, tile_k=1 << 16),
     ):  # fmt: skip
         with pytest.raises(PolicyError):
-            run_forced(engine, GemmChoice("tiled", wrong), c, c, c.copy(), 1, 0)
+            run_forced(unoptimised, GemmChoice("tiled", wrong), c, c, c.copy(), 1, 0)
 
 
 # -- calls

@@ -15,6 +15,7 @@ import numpy as np
 import pyopencl.array as cla
 import pytest
 from reference import assert_within, product_bound, wider
+from sampling import in_pairs
 
 from portable_gpu import Engine, gemm
 from portable_gpu.dtypes import element
@@ -85,13 +86,20 @@ def check(engine: Engine, p: GemmProblem, choice: GemmChoice) -> None:
     np.testing.assert_array_equal(multiply(engine, p, a, b, choice), expected)
 
 
-@pytest.mark.parametrize("trans", ["NN", "NT", "TN", "TT"])
-@pytest.mark.parametrize("name", list(POLICIES))
-def test_policies(paired: Engine, name: str, trans: str) -> None:
+WHOLE, TAILS = (64, 64, 64), (72, 40, 56)  # of tiles; the rows are aligned
+
+
+@pytest.mark.parametrize(
+    ("name", "left", "right", "shape"),
+    in_pairs(list(POLICIES), "NT", "NT", (WHOLE, TAILS)),
+    ids=str,
+)
+def test_policies(
+    paired: Engine, name: str, left: str, right: str, shape: tuple[int, int, int]
+) -> None:
     policy = POLICIES[name]
     policy.check(paired.target, element(SINGLE))
-    for m, n, k in ((64, 64, 64), (72, 40, 56)):  # whole tiles; tails, and aligned rows
-        check(paired, problem(m, n, k, trans), GemmChoice("tiled", policy))
+    check(paired, problem(*shape, left + right), GemmChoice("tiled", policy))
 
 
 @pytest.mark.parametrize("trans", ["NN", "TT"])

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 from device_arrays import from_device, on_device
 from reference import assert_within, product_bound, unit_roundoff, wider
+from sampling import in_pairs
 
 import portable_gpu as pg
 from portable_gpu.ops.candidate import best_of
@@ -59,15 +59,19 @@ def check(engine: Engine, m: int, n: int, k: int, trans: str, dtype: str) -> Non
 
 
 @pytest.mark.path
-@pytest.mark.parametrize("trans", ["".join(pair) for pair in product("NT", repeat=2)])
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_shapes(engine: Engine, shape: tuple[int, int, int], trans: str) -> None:
-    check(engine, *shape, trans, "float32")
+@pytest.mark.parametrize(("shape", "left", "right"), in_pairs(SHAPES, "NT", "NT"), ids=str)
+def test_shapes(engine: Engine, shape: tuple[int, int, int], left: str, right: str) -> None:
+    check(engine, *shape, left + right, "float32")
 
 
-@pytest.mark.parametrize("trans", ["NN", "CT", "TC"])
-@pytest.mark.parametrize("dtype", ["float16", "float64", "complex64", "complex128"])
-@pytest.mark.parametrize("shape", [(8, 130, 70), (66, 3, 2100)], ids=str)
+DTYPES = ("complex64", "complex128", "float16", "float64")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "trans", "shape"),
+    in_pairs(DTYPES, ("NN", "CT", "TC"), ((8, 130, 70), (66, 3, 2100))),
+    ids=str,
+)
 def test_dtypes(engine: Engine, shape: tuple[int, int, int], dtype: str, trans: str) -> None:
     if dtype in ("float64", "complex128") and not engine.target.fp64:
         pytest.skip("no double precision here")

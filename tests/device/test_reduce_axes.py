@@ -12,7 +12,7 @@ from device_arrays import from_device, on_device
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import add, assert_within, norm, norm_bound, sum_bound, variance, variance_bound
-from sampling import sample
+from sampling import OCLGRIND, dealt, sample
 
 import portable_gpu as pg
 from portable_gpu.codegen.reductions import Request, reduction
@@ -68,11 +68,15 @@ def test_every_axis_of_a_transpose(engine: Engine) -> None:
             check_sum(engine, y, axes)
 
 
-@pytest.mark.parametrize("name", sample(["argmin", "argmax", "min"], "argmin"))
+EXTREMES = ["argmin", "argmax", "min"]
+
+
+@pytest.mark.parametrize("name", sample(EXTREMES, "argmin"))
 def test_index_over_each_axis(engine: Engine, name: str) -> None:
     x = RNG.integers(0, 4, (4, 17, 18)).astype(np.int16)
     numpys, ours = getattr(np, name), getattr(pg, name)
-    for y in (x, np.asfortranarray(x), x[::-1, ::2, ::-1]):
+    layouts = (x, np.asfortranarray(x), x[::-1, ::2, ::-1])
+    for y in layouts if name == "argmin" else dealt(layouts, EXTREMES.index(name), 1):
         for axis in (None, 0, 1, 2, -1):
             got = ours(y, axis=axis, engine=engine)
             np.testing.assert_array_equal(got, numpys(y, axis=axis))
@@ -254,25 +258,26 @@ def test_axis_out_of_range(engine: Engine) -> None:
 
 EMPTY = [((0,), None), ((0,), 0), ((0, 3), None), ((0, 3), 0), ((0, 3), 1), ((3, 0), (0, 1)),
          ((2, 0, 4), 1), ((2, 0, 4), 2), ((0, 0), 0)]  # fmt: skip
+OF_NOTHING = ["sum", "prod", "all", "mean", "std", "max", "argmin"]
 
 
 @pytest.mark.tiny
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, on the mean of nothing
-@pytest.mark.parametrize("name", ["sum", "prod", "all", "mean", "std", "max", "argmin"])
-def test_empty(engine: Engine, name: str) -> None:
+@pytest.mark.parametrize("name", OF_NOTHING)
+def test_empty(unoptimised: Engine, name: str) -> None:
     numpys, ours = getattr(np, name), getattr(pg, name)
-    for shape, axis in EMPTY:
+    for shape, axis in EMPTY if OCLGRIND else dealt(EMPTY, OF_NOTHING.index(name), 5):
         if name == "argmin" and isinstance(axis, tuple):
             continue
         x = np.zeros(shape, np.float32)
-        for data in (x, on_device(engine, x)):
+        for data in (x, on_device(unoptimised, x)):
             try:
                 expected = np.asarray(numpys(x, axis=axis))
             except ValueError:
                 with pytest.raises(ShapeError, match="no elements"):
-                    ours(data, axis=axis, engine=engine)
+                    ours(data, axis=axis, engine=unoptimised)
                 continue
-            got = ours(data, axis=axis, engine=engine)
+            got = ours(data, axis=axis, engine=unoptimised)
             got = np.asarray(got if data is x else from_device(got))
             assert (got.shape, got.dtype) == (expected.shape, expected.dtype)
             np.testing.assert_array_equal(got, expected)

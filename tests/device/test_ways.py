@@ -50,10 +50,11 @@ def check(
             assert_within(got, expected, bound)
 
 
-@pytest.mark.parametrize("trans", ["NN", "TT"])
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_every_way_is_right(engine: Engine, shape: tuple[int, int, int], trans: str) -> None:
-    check(engine, *shape, trans, "float32")
+@pytest.mark.parametrize(
+    ("shape", "trans"), zip(SHAPES, ("NN", "TT", "TN", "NT", "TT"), strict=True), ids=str
+)
+def test_every_way_is_right(unoptimised: Engine, shape: tuple[int, int, int], trans: str) -> None:
+    check(unoptimised, *shape, trans, "float32")
 
 
 def test_batches(engine: Engine) -> None:

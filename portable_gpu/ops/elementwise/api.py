@@ -15,7 +15,7 @@ from portable_gpu.codegen.expression import check_expression, check_name
 from portable_gpu.dtypes import as_dtype, element
 from portable_gpu.errors import OverlapError, UnsupportedError
 from portable_gpu.ops.elementwise.candidates import make_plan
-from portable_gpu.ops.elementwise.plan import ElementwisePlan, Problem
+from portable_gpu.ops.elementwise.plan import Problem
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.broadcast import NUMBERS, broadcast, common_dtype, is_number, spread
 from portable_gpu.runtime.engine import Engine
@@ -167,9 +167,8 @@ def _checked(
     )
     if not view_out.size:
         return call.run()
-    plan: ElementwisePlan = call.engine.plan(problem, lambda: make_plan(call.engine, problem))
+    plan = call.engine.plan(problem, lambda: make_plan(call.engine, problem))
     values = tuple(numbers.values())
-    plan.check(values)
     result = call.run(plan, views, values)
     remember(key, list(fresh.values()), call, views, plan, out=out)
     return result[()] if call.host and out is None and not shape else result

@@ -347,11 +347,6 @@ class ElementwisePlan(Plan):
             offsets += tuple([self._bits(value, k) for k, value in enumerate(scalars)])
         return self._launch(state, buffers, offsets, wait_for)
 
-    def check(self, scalars: tuple[Any, ...]) -> None:
-        """Raise ArgumentError if a scalar does not fit the dtype computed in."""
-        for k, value in enumerate(scalars):
-            self._bits(value, k)
-
     def _bits(self, value: Any, k: int) -> int:
         """A scalar as the bits of the kernel's argument, by which a launch tells -0.0 from 0.0."""
         if self._limits is None:
