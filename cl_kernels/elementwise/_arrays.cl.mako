@@ -41,7 +41,7 @@ ${f.define(V)}
 ## Declare where row `row` of every array begins, as NAME + suffix.
 <%def name="rows_of(suffix='')">\
 % for n, e in [*inputs.items(), ("out", result)]:
-    __global ${"const " if n != "out" else ""}${e.name}_t *${n}${suffix} = ${n}_in + (${n}_offset + ${axes.offset("outer", outer, n, "row")});
+    __global ${"const " if n != "out" else ""}${e.name}_t *${n}${suffix} = ${n}_in + (${n}_offset + ${axes.offset("outer", n, axes.digits("outer", outer, "row"))});
 % endfor
 </%def>
 

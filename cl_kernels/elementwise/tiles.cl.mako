@@ -62,6 +62,6 @@ ${arrays.rows_of()}\
 <%def name="row(at, suffix)">\
     const ${index} row${suffix} = ${at};
 % for n, e in [*inputs.items(), ("out", result)]:
-    __global ${"const " if n != "out" else ""}${e.name}_t *${n}${suffix} = ${n}_in + (${n}_offset + ${axes.offset("outer", outer, n, "row" + suffix)});
+    __global ${"const " if n != "out" else ""}${e.name}_t *${n}${suffix} = ${n}_in + (${n}_offset + ${axes.offset("outer", n, axes.digits("outer", outer, "row" + suffix))});
 % endfor
 </%def>

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,22 +15,9 @@ from portable_gpu.errors import ArgumentError, DTypeError, UnsupportedError
 from portable_gpu.ops.case import Case
 from portable_gpu.ops.family import Typical
 from portable_gpu.ops.registry import FAMILIES, OPERATIONS
-from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.engine import Engine, WarmUp
 
 _Sizes = Sequence[int]
-
-
-@dataclass(frozen=True)
-class WarmUp:
-    """What a warm-up did.
-
-    Attributes:
-        programs: Programs that were not in memory before; those on disk are read, not compiled.
-        seconds: How long it took.
-    """
-
-    programs: int
-    seconds: float
 
 
 _TYPICAL: dict[str, Typical] = {
@@ -93,3 +79,6 @@ def _dtype(dtype: Any) -> np.dtype[Any]:
 def _programs(engine: Engine) -> int:
     caller = engine.caller
     return len(engine.programs) + (0 if caller is None else len(caller.programs))
+
+
+Engine._warm_up = warm_up

@@ -69,10 +69,12 @@ class Array(cla.Array):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         raise DTypeError(f"NumPy was given an array on the device; {TO_ONE_SIDE}")
 
-    def __dlpack_device__(self) -> tuple[int, int]:
-        from portable_gpu.runtime import transfer
+    #: How an array is exported: :mod:`portable_gpu.runtime.transfer`, above, puts it there.
+    _dlpack_device: ClassVar[Callable[[Any], tuple[int, int]]]
+    _to_dlpack: ClassVar[Callable[[Any, Any, Any], Any]]
 
-        return transfer.dlpack_device(self)
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return Array._dlpack_device(self)
 
     def __dlpack__(
         self,
@@ -82,9 +84,7 @@ class Array(cla.Array):
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        from portable_gpu.runtime import transfer
-
-        return transfer.to_dlpack(self, dl_device, copy)
+        return Array._to_dlpack(self, dl_device, copy)
 
     def with_queue(self, queue: Any) -> Array:
         """The same array on another queue (``None``: on none)."""

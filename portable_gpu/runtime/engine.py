@@ -8,26 +8,24 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import pyopencl as cl
 
+from portable_gpu.arguments import flag, of_kind
 from portable_gpu.dtypes import check_precision
 from portable_gpu.errors import ArgumentError, DeviceMemoryError
 from portable_gpu.runtime import fork, pocl
 from portable_gpu.runtime.devices import CLASS_VARIABLE, choose_device, query_facts
 from portable_gpu.runtime.disk_cache import DiskCache
 from portable_gpu.runtime.exchange import checked
-from portable_gpu.runtime.place import check_opening
 from portable_gpu.runtime.program import ProgramCache
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target, detect
 from portable_gpu.tuning.table import TuningTable
-
-if TYPE_CHECKING:
-    from portable_gpu.ops.warm_up import WarmUp
 
 T = TypeVar("T")
 
@@ -41,6 +39,19 @@ _MOST_QUEUES = 64  # of other people's, for which an engine that they name keeps
 # An engine and its plans refer to each other, and Python's collector counts objects, not the
 # device's memory.  So it is asked whenever so many engines are there.
 _FEW_ENGINES = 8
+
+
+@dataclass(frozen=True)
+class WarmUp:
+    """What a warm-up did.
+
+    Attributes:
+        programs: Programs that were not in memory before; those on disk are read, not compiled.
+        seconds: How long it took.
+    """
+
+    programs: int
+    seconds: float
 
 
 class Engine:
@@ -99,7 +110,7 @@ class Engine:
         fork.check()
         if len(_engines) >= _FEW_ENGINES:
             gc.collect()
-        check_opening(device, queue, device_class, table, caller)
+        _check_arguments(device, queue, device_class, table, caller)
         self._precision = check_precision(precision)
         if queue is not None:
             if device is not None:
@@ -263,6 +274,11 @@ class Engine:
         except cl.Error as error:
             raise DeviceMemoryError(f"no buffer of {nbytes} bytes to be had: {error}") from error
 
+    #: It makes calls of what stands above: :mod:`portable_gpu.ops.warm_up` puts it there.
+    _warm_up: ClassVar[
+        Callable[[Engine, Sequence[str], Sequence[int] | None, Sequence[Any]], WarmUp]
+    ]
+
     def warm_up(
         self,
         *operations: str,
@@ -291,9 +307,20 @@ class Engine:
         Cost: 0.2 to 3 s of compilation a program.  Kernels depend on shapes too: other sizes may
             need others.
         """
-        from portable_gpu.ops.warm_up import warm_up
-
-        return warm_up(self, operations, sizes, dtypes)
+        return Engine._warm_up(self, operations, sizes, dtypes)
 
 
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+def _check_arguments(device: Any, queue: Any, device_class: Any, table: Any, caller: Any) -> None:
+    """Raise DTypeError if an argument of an engine is of the wrong type."""
+    if device is not None and not isinstance(device, cl.Device):
+        of_kind(device, str, "device", "a pyopencl.Device, a request as text, or None")
+    if queue is not None:
+        of_kind(queue, cl.CommandQueue, "queue", "a pyopencl.CommandQueue or None")
+    if device_class is not None:
+        of_kind(device_class, str, "device_class", "a name or None")
+    if table is not None:
+        of_kind(table, TuningTable, "table", "a TuningTable or None")
+    flag(caller, "caller")

@@ -6,33 +6,18 @@ from typing import Any
 
 import pyopencl as cl
 
-from portable_gpu.arguments import flag, of_kind, shown
+from portable_gpu.arguments import of_kind, shown
 from portable_gpu.errors import ContextMismatchError, DTypeError
+from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import Target
-from portable_gpu.tuning.table import TuningTable
 
 
 def check_place(engine: Any, queue: Any) -> None:
     """Raise DTypeError if ``engine`` or ``queue`` is of the wrong type; both may be ``None``."""
     if engine is not None:
-        from portable_gpu.runtime.engine import Engine
-
         of_kind(engine, Engine, "engine", "a portable_gpu.Engine or None")
     if queue is not None:
         of_kind(queue, cl.CommandQueue, "queue", "a pyopencl.CommandQueue or None")
-
-
-def check_opening(device: Any, queue: Any, device_class: Any, table: Any, caller: Any) -> None:
-    """Raise DTypeError if an argument of an engine is of the wrong type."""
-    if device is not None and not isinstance(device, cl.Device):
-        of_kind(device, str, "device", "a pyopencl.Device, a request as text, or None")
-    if queue is not None:
-        of_kind(queue, cl.CommandQueue, "queue", "a pyopencl.CommandQueue or None")
-    if device_class is not None:
-        of_kind(device_class, str, "device_class", "a name or None")
-    if table is not None:
-        of_kind(table, TuningTable, "table", "a TuningTable or None")
-    flag(caller, "caller")
 
 
 def check_target(target: Any) -> None:

@@ -165,3 +165,7 @@ def _of_our_kind(array: cla.Array) -> Array:
     ours: Array = Array.__new__(Array)
     ours.__dict__ = dict(array.__dict__)
     return ours
+
+
+Array._dlpack_device = dlpack_device
+Array._to_dlpack = to_dlpack

@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+from portable_gpu.dtypes import Element
 from portable_gpu.targets import Target
 
 C = TypeVar("C", bound="Costs")
@@ -81,6 +82,12 @@ def overlapped(computing: float, moving: float) -> float:
 def stride_waste(stride: int) -> float:
     """How many times as long it takes to read elements that lie a stride apart."""
     return min(MOST_WASTE, max(1.0, float(abs(stride))))
+
+
+def multiply_adds(compute: Element) -> int:
+    """What the product of two elements counts, in multiply-adds of float32."""
+    wide = compute.itemsize // compute.components > 4
+    return (4 if compute.complex else 1) * (2 if wide else 1)
 
 
 @cache

@@ -28,7 +28,7 @@ from portable_gpu.errors import (
     ShapeError,
     UnsupportedError,
 )
-from portable_gpu.ops.elementwise.catalogue import _problem
+from portable_gpu.ops.elementwise.catalogue import problem as problem_of
 from portable_gpu.ops.elementwise.plan import settle
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import example_target
@@ -445,6 +445,6 @@ def test_forced_classes(name: str, engine: Engine) -> None:
     ],
 )
 def test_tiles(shape: tuple[int, ...], layout: tuple[Any, ...]) -> None:
-    problem = _problem("x + y", np.dtype(np.float32), shape, {"y": (0,) * (len(shape) - 1) + (1,)})
+    problem = problem_of("x + y", np.dtype(np.float32), shape, {"y": (0,) * (len(shape) - 1) + (1,)})
     found = settle(problem, example_target("nvidia-sm90"), TuningTable([])).layout
     assert (found.lanes, found.vector, found.across, found.down, found.wide) == layout

@@ -26,14 +26,6 @@ MAY_NAME = {
     "bench/ladder.py": {"gemv", "gemm"},  # until it is rewritten with the paths
     "isa/report.py": {"dot"},  # a kind of instruction
 }
-#: Imports that close a circle, and why they stay for now.
-CLOSING = {
-    # Engine.warm_up makes calls: of what stands above it, when it is asked to.
-    ("portable_gpu.runtime.engine", "portable_gpu.ops.warm_up"),
-    # An array exports itself, and a place checks engines: the runtime's rewrite resolves both.
-    ("portable_gpu.runtime.array", "portable_gpu.runtime.transfer"),
-    ("portable_gpu.runtime.place", "portable_gpu.runtime.engine"),
-}
 
 
 # -- names
@@ -162,24 +154,7 @@ GRAPH = {
 
 
 def test_no_circle_of_imports() -> None:
-    kept = {
-        name: {other for other in others if (name, other) not in CLOSING}
-        for name, others in GRAPH.items()
-    }
-    assert circles(kept) == []
-
-
-@pytest.mark.parametrize(("importer", "imported"), sorted(CLOSING))
-def test_what_may_close_a_circle_does(importer: str, imported: str) -> None:
-    rest = {
-        name: {
-            other
-            for other in others
-            if (name, other) == (importer, imported) or (name, other) not in CLOSING
-        }
-        for name, others in GRAPH.items()
-    }
-    assert circles(rest), "it closes none any more: take it off CLOSING"
+    assert circles(GRAPH) == []
 
 
 def test_a_circle_is_seen() -> None:

@@ -10,9 +10,9 @@ from typing import Any
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.gemm.matrix_policy import MatrixPolicy
 from portable_gpu.ops.gemm.policy import SHAPE_CLASSES, GemmPolicy, value_bytes, value_words
-from portable_gpu.ops.gemm.problem import GemmProblem, multiply_adds, step
+from portable_gpu.ops.gemm.problem import GemmProblem, step
 from portable_gpu.targets import Target
-from portable_gpu.tuning.costs import Costs, DeviceCosts, overlapped
+from portable_gpu.tuning.costs import Costs, DeviceCosts, multiply_adds, overlapped
 from portable_gpu.tuning.table import TuningTable
 
 

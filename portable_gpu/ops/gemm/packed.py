@@ -23,13 +23,13 @@ from portable_gpu.ops.gemm.operands import (
     parameters,
     scalar_type,
 )
-from portable_gpu.ops.gemm.problem import GemmProblem, Operand, multiply_adds
+from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.program import Launch
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
-from portable_gpu.tuning.costs import DeviceCosts, overlapped, stride_waste
+from portable_gpu.tuning.costs import DeviceCosts, multiply_adds, overlapped, stride_waste
 from portable_gpu.tuning.policy import Policy, Range
 from portable_gpu.tuning.table import Choice, TuningTable
 

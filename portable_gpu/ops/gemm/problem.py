@@ -116,12 +116,6 @@ class GemmProblem:
         return (self.bytes + (stores - 1) * written) / (costs.bandwidth * units)
 
 
-def multiply_adds(compute: Element) -> int:
-    """What the product of two elements counts, in multiply-adds of float32."""
-    wide = compute.itemsize // compute.components > 4
-    return (4 if compute.complex else 1) * (2 if wide else 1)
-
-
 def step(stride: int, extent: int) -> float:
     """How far apart neighbours along an axis lie; infinitely far where there are none."""
     return abs(stride) if extent > 1 else math.inf

@@ -22,7 +22,7 @@ from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.program import BUFFER, INT, LONG, UINT
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
-from portable_gpu.tuning.costs import Costs, DeviceCosts
+from portable_gpu.tuning.costs import Costs, DeviceCosts, multiply_adds, overlapped
 from portable_gpu.tuning.table import TuningTable
 
 _SCALARS: dict[str, Any] = {
@@ -147,9 +147,11 @@ class GemvCosts(Costs):
 
     Attributes:
         start: Seconds of a product of next to nothing.
+        efficiency: Of the rate of the best tiles, that multiply-adds with several vectors reach.
     """
 
     start: float
+    efficiency: float
 
 
 def candidates(problem: GemvProblem, target: Target, table: TuningTable) -> list[Candidate]:
@@ -162,12 +164,15 @@ def _candidate(p: GemvProblem, route: Route, target: Target) -> Candidate:
     # A group alone moves as much as two of those that fill the device.
     units = target.compute_units
     busy = min(units, max(units // 4, 2 * route.blocks * route.parts, 1))
-    bandwidth = DeviceCosts.of("device", target).bandwidth * busy
+    device, costs = DeviceCosts.of("device", target), GemvCosts.of("gemv", target)
+    products = p.flop / (8 if p.elem.complex else 2) * multiply_adds(p.elem)
+    computing = products / (units * device.multiply_adds * costs.efficiency)
+    moving = p.bytes / (device.bandwidth * busy) * route.slowdown
     return Candidate(
         path=route.kernel,
         way=route.kernel,
         kind=route.kernel,
-        device=p.bytes / bandwidth * route.slowdown + GemvCosts.of("gemv", target).start,
+        device=overlapped(computing, moving) + costs.start,
         launches=1,
         why=route.why,
         texts=lambda: [route.specialization(target)],
