@@ -1,5 +1,5 @@
 ## MFMA(d, a, b) adds the products of the values that 64 lanes hold to their sums, of type sums_t; a and
-## b are 32-bit words.  (The layout: portable_gpu/ops/gemm/matrix_instruction.py.)  If the device has no
+## b are 32-bit words.  (The layout: portable_gpu/ops/gemm/matrix/instruction.py.)  If the device has no
 ## such instruction, the lanes put their values into local memory and multiply there.  That is slow, and
 ## contains a barrier of the whole group; the kernel around it is the same.
 ##

@@ -5,7 +5,7 @@
 ##   k  | . . . . . . . . |
 ##   v  | . . . . . . . . |  depth         NAME_LOCAL(buffer, k, s)
 ##
-## panel: portable_gpu.ops.gemm.tiles.Panel.  Work-item t moves `loads` vectors of `width` elements
+## panel: portable_gpu.ops.gemm.tiled.tile.Panel.  Work-item t moves `loads` vectors of `width` elements
 ## along `along` ("k": stored transposed, or "s"), held in the registers NAME_r0, NAME_r1 ... between.
 ## Rows beyond the matrix repeat its last row (their results are never stored); k is filled with 0.
 ##

@@ -5,7 +5,7 @@
 ##
 ##   rows of lane 0, 1, ... | 0 0 0 0 | 1 1 1 1 | ... | 0 0 0 0 | 1 1 1 1 | ...   (width 4, 2 blocks)
 ##
-## tile: portable_gpu.ops.gemm.tiles.RegisterTile.
+## tile: portable_gpu.ops.gemm.tiled.tile.RegisterTile.
 <%def name="place(tile)">
     const int warp = t / ${tile.lanes}, lane = t % ${tile.lanes};
     const int item_row = warp / ${tile.warps_n} * ${tile.warp_m} + lane / ${tile.lanes_n} * ${tile.width_m};

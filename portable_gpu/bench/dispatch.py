@@ -22,7 +22,7 @@ from portable_gpu.ops.candidate import best_of, chosen, spread
 from portable_gpu.ops.case import Case
 from portable_gpu.ops.gemm.candidates import candidates
 from portable_gpu.ops.gemm.cases import shapes
-from portable_gpu.ops.gemm.paths import contiguous
+from portable_gpu.ops.gemm.catalogue import contiguous
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan

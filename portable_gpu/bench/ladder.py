@@ -30,8 +30,8 @@ from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.ops.case import Case
 from portable_gpu.ops.gemm.binding import bind
 from portable_gpu.ops.gemm.choice import GemmChoice
-from portable_gpu.ops.gemm.policy import GemmPolicy, value_words
-from portable_gpu.ops.gemm.simt import SimtGemm
+from portable_gpu.ops.gemm.tiled.plan import TiledPlan
+from portable_gpu.ops.gemm.tiled.policy import GemmPolicy, value_words
 from portable_gpu.ops.gemv.policy import RowPolicy
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import View, places
@@ -254,7 +254,7 @@ def _gemm_rung(engine: Engine, name: str, policy: GemmPolicy | None) -> _Rung:
             engine.target, *views, trans_a="N", trans_b="N", stages=(), extras=(),
             multiplies=True, reads_c=False,
         )  # fmt: skip
-        path = SimtGemm(engine, problem, choice)
+        path = TiledPlan(engine, problem, choice)
         enqueue = partial(path.enqueue, engine.state(), *places(views), (1.0, 0.0))
 
         def call() -> Any:

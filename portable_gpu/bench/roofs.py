@@ -19,8 +19,8 @@ from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.ops.case import Case
 from portable_gpu.ops.gemm.candidates import make_plan
-from portable_gpu.ops.gemm.matrix import MatrixGemm
-from portable_gpu.ops.gemm.paths import contiguous
+from portable_gpu.ops.gemm.catalogue import contiguous
+from portable_gpu.ops.gemm.matrix.plan import MatrixPlan
 from portable_gpu.ops.registry import BENCHMARKS
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import Target
@@ -136,7 +136,7 @@ def _product(engine: Engine, kind: str) -> tuple[Prepared, int] | None:
         large = Case("gemm", (extent,) * 3, dtype, trans="NN", manner=manner)
         problem = contiguous(extent, extent, extent, dtype_of(dtype))
         problem = replace(problem, precision=large.precision)
-        if not isinstance(make_plan(engine, problem), MatrixGemm):
+        if not isinstance(make_plan(engine, problem), MatrixPlan):
             return None
         prepared = Ours(engine).prepare(large, [operands(large)])
         if extent == _LARGEST or warm_up(prepared) >= _LONG_ENOUGH:

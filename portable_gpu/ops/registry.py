@@ -10,10 +10,10 @@ from portable_gpu.ops.reduce.family import REDUCE
 
 #: In the order in which they are timed and checked.
 FAMILIES: tuple[Family, ...] = (
-    ELEMENTWISE,
     REDUCE,
     GEMV,
     GEMM,
+    ELEMENTWISE,
 )
 
 _BY_NAME = {family.name: family for family in sorted(FAMILIES, key=lambda family: family.name)}

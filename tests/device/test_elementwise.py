@@ -445,6 +445,8 @@ def test_forced_classes(name: str, engine: Engine) -> None:
     ],
 )
 def test_tiles(shape: tuple[int, ...], layout: tuple[Any, ...]) -> None:
-    problem = problem_of("x + y", np.dtype(np.float32), shape, {"y": (0,) * (len(shape) - 1) + (1,)})
+    problem = problem_of(
+        "x + y", np.dtype(np.float32), shape, {"y": (0,) * (len(shape) - 1) + (1,)}
+    )
     found = settle(problem, example_target("nvidia-sm90"), TuningTable([])).layout
     assert (found.lanes, found.vector, found.across, found.down, found.wide) == layout

@@ -29,7 +29,7 @@ from portable_gpu.errors import (
 )
 from portable_gpu.ops.gemm import Epilogue, GemmChoice, GemmPolicy, gemm
 from portable_gpu.ops.gemm.binding import bind
-from portable_gpu.ops.gemm.simt import SimtGemm
+from portable_gpu.ops.gemm.tiled.plan import TiledPlan
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import Call
 
@@ -338,7 +338,7 @@ def run_forced(
         engine.target, *views, trans_a="N", trans_b="N", stages=epilogue.stages, extras=extras,
         multiplies=True, reads_c=beta != 0,
     )  # fmt: skip
-    path = SimtGemm(engine, problem, choice)
+    path = TiledPlan(engine, problem, choice)
     call.run(path, (*views[:2], *extras, views[2]), (alpha, beta))
 
 

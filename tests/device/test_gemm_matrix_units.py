@@ -12,13 +12,13 @@ from reference import assert_within, product_bound, wider
 
 from portable_gpu import Engine, Epilogue, gemm, matmul
 from portable_gpu.dtypes import BFLOAT16, PRECISIONS, element
-from portable_gpu.ops.gemm import matrix_check
 from portable_gpu.ops.gemm.candidates import make_plan
-from portable_gpu.ops.gemm.matrix import MatrixGemm
-from portable_gpu.ops.gemm.matrix_format import Format, format_of
+from portable_gpu.ops.gemm.matrix import check as matrix_check
+from portable_gpu.ops.gemm.matrix.format import Format, format_of
+from portable_gpu.ops.gemm.matrix.plan import MatrixPlan
+from portable_gpu.ops.gemm.matrix.repack import Repack
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
-from portable_gpu.ops.gemm.repack import Repack
-from portable_gpu.ops.gemm.simt import SimtGemm
+from portable_gpu.ops.gemm.tiled.plan import TiledPlan
 from portable_gpu.targets import example_target
 
 HALVES = [np.dtype(np.float16)] + ([BFLOAT16] if BFLOAT16 is not None else [])
@@ -274,7 +274,7 @@ def test_products_take_the_path(units: Engine) -> None:
     taken = [dtype for dtype in DTYPES if format_of(problem(dtype), units.target)]
     assert taken
     for dtype in taken:
-        assert isinstance(make_plan(units, problem(dtype)), MatrixGemm)
+        assert isinstance(make_plan(units, problem(dtype)), MatrixPlan)
 
 
 def test_falls_back_where_the_check_fails(units: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,10 +282,10 @@ def test_falls_back_where_the_check_fails(units: Engine, monkeypatch: pytest.Mon
     engine = Engine(queue=units.queue)
     dtype = next(dtype for dtype in DTYPES if format_of(problem(dtype), units.target))
     with pytest.warns(UserWarning, match="are not used: a test product is wrong"):
-        assert isinstance(make_plan(engine, problem(dtype)), SimtGemm)
+        assert isinstance(make_plan(engine, problem(dtype)), TiledPlan)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # found out once
-        assert isinstance(make_plan(engine, problem(dtype)), SimtGemm)
+        assert isinstance(make_plan(engine, problem(dtype)), TiledPlan)
 
 
 def test_refused_where_subnormal_numbers_are_lost(
@@ -296,7 +296,7 @@ def test_refused_where_subnormal_numbers_are_lost(
         pytest.skip("no matrix units for float16")
     monkeypatch.setattr(matrix_check, "_multiplies", lambda *args: args[-1] == 0)
     with pytest.warns(UserWarning, match="they take subnormal numbers for 0"):
-        assert isinstance(make_plan(Engine(queue=units.queue), half), SimtGemm)
+        assert isinstance(make_plan(Engine(queue=units.queue), half), TiledPlan)
 
 
 def test_engine_has_a_precision(units: Engine) -> None:

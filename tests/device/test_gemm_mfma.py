@@ -22,9 +22,9 @@ from sampling import dealt
 from portable_gpu import Engine
 from portable_gpu.dtypes import BFLOAT16, element
 from portable_gpu.ops.gemm.choice import GemmChoice
-from portable_gpu.ops.gemm.matrix import MatrixGemm
-from portable_gpu.ops.gemm.matrix_format import format_of
-from portable_gpu.ops.gemm.matrix_policy import MFMA_CLASSES, MfmaPolicy
+from portable_gpu.ops.gemm.matrix.format import format_of
+from portable_gpu.ops.gemm.matrix.plan import MatrixPlan
+from portable_gpu.ops.gemm.matrix.policy import MFMA_CLASSES, MfmaPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 
 SINGLE, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
@@ -69,7 +69,7 @@ def problem(m: int, n: int, k: int, dtype: Any, trans: str = "NN") -> GemmProble
 
 def multiply(engine: Engine, p: GemmProblem, a: Any, b: Any, choice: GemmChoice) -> Any:
     """The product of a problem over contiguous arrays, into memory that held NaN."""
-    path = MatrixGemm(engine, p, choice)
+    path = MatrixPlan(engine, p, choice)
     orders = ["C" if x.col == 1 else "F" for x in (p.a, p.b)]
     buffers = [
         cla.to_device(engine.queue, x.ravel(order=order))

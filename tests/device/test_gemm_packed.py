@@ -13,8 +13,10 @@ from sampling import dealt
 
 from portable_gpu.codegen.epilogue import Epilogue, Stage
 from portable_gpu.dtypes import BFLOAT16, element, is_float16_like
-from portable_gpu.ops.gemm import packed
-from portable_gpu.ops.gemm.packed import PackedGemm, PackedPolicy, choose_packed
+from portable_gpu.ops.gemm.packed import plan as packed
+from portable_gpu.ops.gemm.packed.choice import choose_packed
+from portable_gpu.ops.gemm.packed.plan import PackedPlan
+from portable_gpu.ops.gemm.packed.policy import PackedPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import Call, View
@@ -74,7 +76,7 @@ def product(
     conj: tuple[bool, bool] = (False, False),
     stages: tuple[Stage, ...] = (),
     extras: tuple[Array, ...] = (),
-) -> PackedGemm:
+) -> PackedPlan:
     """Run on NumPy memory in place; the result is in ``c``."""
     rank = c.ndim - 2
     a = np.broadcast_to(a, (*c.shape[:-2], *a.shape[-2:]))
@@ -89,7 +91,7 @@ def product(
         operand(views[0], rank, conj[0]), operand(views[1], rank, conj[1]), operand(into, rank),
         element(mixed), beta != 0, stages, tuple(operand(e, rank) for e in views[2:]),
     )  # fmt: skip
-    gemm = PackedGemm(engine, problem, choose_packed(problem, engine.target, engine.table))
+    gemm = PackedPlan(engine, problem, choose_packed(problem, engine.target, engine.table))
     call.run(gemm, (*views, into), (alpha, beta))
     return gemm
 
@@ -119,7 +121,7 @@ def check(got: Array, a: Array, b: Array, alpha: Any = 1, beta: Any = 0, c: Arra
 
 def run_and_check(
     engine: Engine, a: Array, b: Array, dtype: Any, alpha: Any = 1, beta: Any = 0, layout: str = "C"
-) -> PackedGemm:
+) -> PackedPlan:
     """Multiply into the middle of a larger array; its margin must stay as it was."""
     shape = np.matmul(np.empty(a.shape, np.int8), np.empty(b.shape, np.int8)).shape
     room = np.full((*shape[:-2], shape[-2] + 2, shape[-1] + 2), CANARY, dtype)

@@ -19,10 +19,11 @@ from sampling import in_pairs
 
 from portable_gpu import Engine, gemm
 from portable_gpu.dtypes import element
-from portable_gpu.ops.gemm import GemmChoice, GemmPolicy, matrix_check
+from portable_gpu.ops.gemm import GemmChoice, GemmPolicy
 from portable_gpu.ops.gemm.candidates import make_plan
+from portable_gpu.ops.gemm.matrix import check as matrix_check
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
-from portable_gpu.ops.gemm.simt import SimtGemm
+from portable_gpu.ops.gemm.tiled.plan import TiledPlan
 
 HALF, SINGLE = np.dtype(np.float16), np.dtype(np.float32)
 VECTORS = GemmPolicy(32, 32, 8, 4, 4, 4, 4, vector=4)
@@ -69,7 +70,7 @@ def problem(m: int, n: int, k: int, trans: str = "NN", aligned: int = 16) -> Gem
 
 def multiply(engine: Engine, p: GemmProblem, a: Any, b: Any, choice: GemmChoice) -> Any:
     """The product of contiguous arrays, into memory that held NaN."""
-    path = SimtGemm(engine, p, choice, pairs=True)
+    path = TiledPlan(engine, p, choice, pairs=True)
     orders = ["C" if x.col == 1 else "F" for x in (p.a, p.b)]
     buffers = [
         cla.to_device(engine.queue, x.ravel(order=order))
@@ -163,7 +164,7 @@ def test_only_where_both_are_halves(paired: Engine, engine: Engine) -> None:
     halves = problem(64, 64, 64)
     mixed = replace(halves, b=replace(halves.b, elem=element(SINGLE)))
     paths = [make_plan(paired, p) for p in (halves, mixed)]
-    assert [path.pairs for path in paths if isinstance(path, SimtGemm)] == [True, False]
+    assert [path.pairs for path in paths if isinstance(path, TiledPlan)] == [True, False]
 
 
 def test_falls_back_where_the_check_fails(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,5 +173,5 @@ def test_falls_back_where_the_check_fails(engine: Engine, monkeypatch: pytest.Mo
     fresh = Engine(queue=engine.queue, device_class="gcn-gfx906")
     with pytest.warns(UserWarning, match="products of pairs of .* take subnormal numbers for 0"):
         path = make_plan(fresh, problem(64, 64, 64))
-    assert isinstance(path, SimtGemm)
+    assert isinstance(path, TiledPlan)
     assert not path.pairs

@@ -13,7 +13,7 @@ import pytest
 import portable_gpu as pg
 from portable_gpu.dtypes import element
 from portable_gpu.errors import PolicyError
-from portable_gpu.ops.gemm.packed import PackedPolicy
+from portable_gpu.ops.gemm.packed.policy import PackedPolicy
 from portable_gpu.ops.gemv.policy import ColumnPolicy, RowPolicy
 from portable_gpu.ops.reduce.plan import ReducePolicy
 from portable_gpu.runtime.engine import Engine

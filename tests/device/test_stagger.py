@@ -18,7 +18,7 @@ from portable_gpu import Engine, gemm, gemv
 from portable_gpu.dtypes import element
 from portable_gpu.ops.gemm import GemmChoice, GemmPolicy
 from portable_gpu.ops.gemm.binding import bind
-from portable_gpu.ops.gemm.simt import SimtGemm
+from portable_gpu.ops.gemm.tiled.plan import TiledPlan
 from portable_gpu.runtime.views import Call
 
 PITCH = 1024  # 4 KiB of float32
@@ -55,7 +55,7 @@ def multiply(engine: Engine, a: Any, b: Any, choice: GemmChoice) -> Any:
         engine.target, *views, trans_a="N", trans_b="N", stages=(), extras=[], multiplies=True,
         reads_c=False,
     )  # fmt: skip
-    path = SimtGemm(engine, problem, choice)
+    path = TiledPlan(engine, problem, choice)
     call.run(partial(path.enqueue, 1, 0), views)
     return c
 

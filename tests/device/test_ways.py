@@ -11,7 +11,7 @@ from reference import assert_within, product_bound, wider
 
 from portable_gpu.ops.candidate import chosen, spread
 from portable_gpu.ops.gemm.candidates import candidates
-from portable_gpu.ops.gemm.paths import contiguous
+from portable_gpu.ops.gemm.catalogue import contiguous
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 

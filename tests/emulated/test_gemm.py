@@ -17,14 +17,14 @@ from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.dtypes import BF16, Element, element
 from portable_gpu.isa.compilers import find_compilers
 from portable_gpu.ops.gemm.choice import GemmChoice
-from portable_gpu.ops.gemm.matrix import MatrixGemm
-from portable_gpu.ops.gemm.matrix_format import F32, F64, format_of
-from portable_gpu.ops.gemm.matrix_policy import MMA_CLASSES, WGMMA_CLASSES, MmaPolicy, WgmmaPolicy
-from portable_gpu.ops.gemm.policy import SHAPE_CLASSES, GemmPolicy
+from portable_gpu.ops.gemm.matrix.format import F32, F64, format_of
+from portable_gpu.ops.gemm.matrix.plan import MatrixPlan
+from portable_gpu.ops.gemm.matrix.policy import MMA_CLASSES, WGMMA_CLASSES, MmaPolicy, WgmmaPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
-from portable_gpu.ops.gemm.simt import SimtGemm
-from portable_gpu.ops.gemm.skinny import candidates
-from portable_gpu.ops.gemm.skinny_mma import SkinnyMma, choose
+from portable_gpu.ops.gemm.skinny.fragments import SkinnyPlan, choose
+from portable_gpu.ops.gemm.skinny.vectors import candidates
+from portable_gpu.ops.gemm.tiled.plan import TiledPlan
+from portable_gpu.ops.gemm.tiled.policy import SHAPE_CLASSES, GemmPolicy
 from portable_gpu.runtime.plan import Plan
 
 missing = find_compilers().missing.get("NVIDIA")
@@ -108,8 +108,8 @@ def either(request: pytest.FixtureRequest) -> Emulator:
 
 def by_matrix_units(
     gpu: Emulator, p: GemmProblem, policy: Any, splits: int = 1, turned: bool = False
-) -> MatrixGemm:
-    return MatrixGemm(gpu, p, GemmChoice("", policy, splits, transposed=turned))  # type: ignore[arg-type]
+) -> MatrixPlan:
+    return MatrixPlan(gpu, p, GemmChoice("", policy, splits, transposed=turned))  # type: ignore[arg-type]
 
 
 @pytest.fixture(params=[False, True], ids=["lines", "boxes"])
@@ -153,7 +153,7 @@ def test_wgmma_precisions(gpu: Emulator, precision: str, trans: str, bulk: bool)
     check(by_matrix_units(gpu, p, policy), gpu, p, trans)
 
 
-def by_tf32(gpu: Emulator, p: GemmProblem, policy: WgmmaPolicy, splits: int = 1) -> MatrixGemm:
+def by_tf32(gpu: Emulator, p: GemmProblem, policy: WgmmaPolicy, splits: int = 1) -> MatrixPlan:
     """As it is chosen: turned, where A then goes through registers."""
     form = format_of(p, gpu.target)
     assert form is not None
@@ -284,7 +284,7 @@ def test_register_tiles(gpu: Emulator, name: str, elem: Element) -> None:
         p = problem(140, 76, 72, elem, trans)
         policy = GemmPolicy.for_shape_class(gpu.target, p.compute, name)
         choice = GemmChoice("", policy, splits, whole)
-        check(SimtGemm(gpu, p, choice), gpu, p, trans)  # type: ignore[arg-type]
+        check(TiledPlan(gpu, p, choice), gpu, p, trans)  # type: ignore[arg-type]
 
 
 def test_a_barrier_left_out_is_seen(gpu: Emulator) -> None:
@@ -293,7 +293,7 @@ def test_a_barrier_left_out_is_seen(gpu: Emulator) -> None:
     policy = GemmPolicy.for_shape_class(gpu.target, p.compute, "small")
     choice = GemmChoice("", policy)
     with pytest.raises(Fault, match="a warp reads what another has written"):
-        check(SimtGemm(gpu, p, choice), gpu, p, "NN")  # type: ignore[arg-type]
+        check(TiledPlan(gpu, p, choice), gpu, p, "NN")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("trans", TRANSPOSES)
@@ -302,7 +302,7 @@ def test_few_columns(gpu: Emulator, trans: str) -> None:
     for m, n, k in [(264, 8, 512), (136, 1, 1000), (40, 3, 4096), (17, 16, 48)]:
         p = problem(m, n, k, F16, trans)
         if trans[0] == "N" or m % 8 == 0:
-            path = SkinnyMma(gpu, p, choose(p, gpu.target, gpu.table))  # type: ignore[arg-type]
+            path = SkinnyPlan(gpu, p, choose(p, gpu.target, gpu.table))  # type: ignore[arg-type]
             check(path, gpu, p, trans)
 
 

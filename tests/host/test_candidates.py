@@ -14,9 +14,11 @@ from recorded_devices import RECORDED
 
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.ops.candidate import Candidate, bind_best, ranked, spread
+from portable_gpu.ops.elementwise.candidates import candidates as elementwise_candidates
+from portable_gpu.ops.elementwise.catalogue import problem as expression_of
 from portable_gpu.ops.explanation import explanation
 from portable_gpu.ops.gemm.candidates import candidates as gemm_candidates
-from portable_gpu.ops.gemm.paths import contiguous
+from portable_gpu.ops.gemm.catalogue import contiguous
 from portable_gpu.ops.gemv.plan import candidates as gemv_candidates
 from portable_gpu.ops.gemv.problem import GemvProblem
 from portable_gpu.ops.reduce.candidates import candidates as reduce_candidates
@@ -86,6 +88,8 @@ def problems(target: Target, seed: int) -> Iterator[tuple[str, list[Candidate]]]
         dtype = dtype_of(rng.choice(("float32", "float16")))
         fold = reduction_of(operation, shape, axis, dtype, target)
         yield f"{fold}", reduce_candidates(fold, target, TABLE)
+        sum_of_two = expression_of("x + y", dtype, shape, {})
+        yield f"{sum_of_two}", elementwise_candidates(sum_of_two, target, TABLE)
 
 
 @pytest.mark.parametrize("device", RECORDED)

@@ -11,11 +11,11 @@ from choosing import least
 
 from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.dtypes import element
-from portable_gpu.ops.gemm import skinny_mma
-from portable_gpu.ops.gemm.choice import estimates
-from portable_gpu.ops.gemm.policy import SHAPE_CLASSES, GemmPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
-from portable_gpu.ops.gemm.skinny import candidates, is_skinny, upright
+from portable_gpu.ops.gemm.skinny import fragments
+from portable_gpu.ops.gemm.skinny.vectors import candidates, is_skinny, upright
+from portable_gpu.ops.gemm.tiled.estimates import estimates
+from portable_gpu.ops.gemm.tiled.policy import SHAPE_CLASSES, GemmPolicy
 from portable_gpu.targets import class_names, example_target
 from portable_gpu.tuning.table import TuningTable
 
@@ -72,8 +72,8 @@ def test_warps_of_skinny_products(
     m: int, k: int, n: int, trans: str, warps: int, blocks: int
 ) -> None:
     few = upright(problem(m, k, n, "float16", trans))
-    assert skinny_mma.takes(few, H200)
-    policy = skinny_mma.choose(few, H200, SHIPPED).policy.policy
+    assert fragments.takes(few, H200)
+    policy = fragments.choose(few, H200, SHIPPED).policy.policy
     assert (policy.warps, policy.blocks) == (warps, blocks)
 
 

@@ -28,7 +28,7 @@ from portable_gpu.isa.machines import Machine
 from portable_gpu.isa.mix import Instruction, Kind
 from portable_gpu.isa.requirements import problems
 from portable_gpu.ops.gemm.isa import required_fma_share
-from portable_gpu.ops.gemm.policy import GemmPolicy
+from portable_gpu.ops.gemm.tiled.policy import GemmPolicy
 from portable_gpu.ops.reduce.geometry import analyse
 from portable_gpu.ops.reduce.plan import ReducePolicy, lay_out, render_layout
 from portable_gpu.targets import example_target

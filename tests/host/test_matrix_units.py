@@ -13,11 +13,12 @@ from choosing import least
 import portable_gpu as pg
 from portable_gpu.dtypes import BF16, PRECISIONS, check_precision, element
 from portable_gpu.errors import ArgumentError, PolicyError
-from portable_gpu.ops.gemm import candidates, explain, matrix_check
-from portable_gpu.ops.gemm.matrix import arrange
-from portable_gpu.ops.gemm.matrix_choice import estimates, fitting
-from portable_gpu.ops.gemm.matrix_format import F32, F64, format_of
-from portable_gpu.ops.gemm.matrix_policy import (
+from portable_gpu.ops.gemm import candidates, explain
+from portable_gpu.ops.gemm.matrix import check as matrix_check
+from portable_gpu.ops.gemm.matrix.estimates import estimates, fitting
+from portable_gpu.ops.gemm.matrix.format import F32, F64, format_of
+from portable_gpu.ops.gemm.matrix.plan import arrange
+from portable_gpu.ops.gemm.matrix.policy import (
     MFMA_CLASSES,
     MMA_CLASSES,
     MfmaPolicy,
@@ -393,8 +394,8 @@ def test_path_falls_back_where_units_do_not_work(
 ) -> None:
     tried = []
     monkeypatch.setattr(matrix_check, "_multiplies", lambda *args: tried.append(args) or right)
-    monkeypatch.setattr(candidates.matrix, "MatrixGemm", lambda *_, **__: "matrix units")
-    monkeypatch.setattr(candidates, "SimtGemm", lambda *_, **__: "tiles")
+    monkeypatch.setattr(candidates.matrix, "MatrixPlan", lambda *_, **__: "matrix units")
+    monkeypatch.setattr(candidates, "TiledPlan", lambda *_, **__: "tiles")
     engine: Any = FakeEngine()
     taken = []
     for _ in range(2):

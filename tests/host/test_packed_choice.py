@@ -6,8 +6,8 @@ import pytest
 
 from portable_gpu.bench.dispatch import problem_of, random_products
 from portable_gpu.ops.explain import explain
-from portable_gpu.ops.gemm.packed import PackedChoice, choose_packed, packed_choices
-from portable_gpu.ops.gemm.paths import contiguous
+from portable_gpu.ops.gemm.catalogue import contiguous
+from portable_gpu.ops.gemm.packed.choice import PackedChoice, choose_packed, packed_choices
 from portable_gpu.targets import example_target
 from portable_gpu.tuning.table import TuningTable
 

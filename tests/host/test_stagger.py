@@ -11,7 +11,7 @@ from choosing import gemv_route
 from portable_gpu.dtypes import element
 from portable_gpu.ops.gemm import GemmChoice, GemmPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
-from portable_gpu.ops.gemm.simt import specialization_of
+from portable_gpu.ops.gemm.tiled.plan import specialization_of
 from portable_gpu.ops.gemv.problem import GemvProblem
 from portable_gpu.ops.stagger import Stagger, stagger
 from portable_gpu.targets import class_names, example_target

@@ -22,7 +22,7 @@ from portable_gpu.cli.tune import _table as tune_table
 from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError, TuningFileError
 from portable_gpu.ops.case import Case
-from portable_gpu.ops.gemm.packed import PackedPolicy
+from portable_gpu.ops.gemm.packed.policy import PackedPolicy
 from portable_gpu.ops.sizes import parse_sizes
 from portable_gpu.targets import Target, detect, example_target
 from portable_gpu.tuner.edges import edge_checks
@@ -129,9 +129,10 @@ def test_shapes_are_grouped_by_the_row_they_take() -> None:
 
 def test_every_kernel_of_the_table_is_reached() -> None:
     kernels = {job.key.kernel for job in jobs_of("all")}
-    assert kernels == {"gemm_packed", "gemv_rows", "gemv_columns", "reduce"}
+    assert kernels == {"gemm_packed", "gemv_rows", "gemv_columns", "reduce", "elementwise"}
     gpu = {job.key for job in jobs_of("all", target=example_target("nvidia"))}
-    assert {key.kernel for key in gpu} == {"gemm", "gemv_rows", "gemv_columns", "reduce"}
+    others = {"gemv_rows", "gemv_columns", "reduce", "elementwise"}
+    assert {key.kernel for key in gpu} == {"gemm", *others}
     assert len({key.shape_class for key in gpu if key.kernel == "gemm"}) >= 4
     half = jobs("gemm", ["float16"], None, example_target("nvidia-sm90"), TuningTable([]), False)
     assert "gemm_wgmma" in {job.key.kernel for job in half}
@@ -142,7 +143,8 @@ def test_the_grid_holds_what_asks_for_the_row() -> None:
         for job in jobs_of("all", target=example_target(target)):
             assert job.grid
             operations = {case.operation for case in job.grid}
-            own = {"reduce": {"sum", "argmax"}, "gemm": {"gemm"}, "gemm_packed": {"gemm"}}
+            own = {"reduce": {"sum", "argmax"}, "elementwise": {"elementwise"}}
+            own |= dict.fromkeys(("gemm", "gemm_packed"), {"gemm"})
             assert operations <= own.get(job.key.kernel, {"gemv", "gemm"})
     (columns,) = (
         job for job in jobs_of("gemv", target=example_target("nvidia"))
@@ -178,7 +180,7 @@ def test_spaces_hold_the_default_and_tiles_are_known(target: str) -> None:
 @pytest.mark.parametrize(
     ("operation", "shapes", "message"),
     [
-        ("lu", None, "no operation 'lu' to tune; there are: gemm, gemv, reduce, all"),
+        ("lu", None, "no operation 'lu' to tune; there are: elementwise, gemm, gemv, reduce, all"),
         ("gemm", "big", "--shapes has 'big'; sizes are like"),
         ("gemm", "300x300", "300x300 is no size: gemm takes m x k x n"),
         ("all", "300x300", "--shapes needs an operation"),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.ops.gemm.api import GemmPlan, gemm, matmul, plan_gemm
+from portable_gpu.ops.gemm.catalogue import explain, specializations
 from portable_gpu.ops.gemm.choice import GemmChoice
-from portable_gpu.ops.gemm.packed import PackedPolicy
-from portable_gpu.ops.gemm.paths import explain, specializations
-from portable_gpu.ops.gemm.policy import GemmPolicy
+from portable_gpu.ops.gemm.packed.policy import PackedPolicy
+from portable_gpu.ops.gemm.tiled.policy import GemmPolicy
 
 __all__ = [
     "Epilogue",

@@ -9,17 +9,20 @@ from typing import Any
 
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.ops.candidate import Candidate, bind_best
-from portable_gpu.ops.gemm import choice as tiles
-from portable_gpu.ops.gemm import matrix, matrix_choice, skinny
 from portable_gpu.ops.gemm.choice import GemmChoice
-from portable_gpu.ops.gemm.matrix_check import works, works_in_pairs
-from portable_gpu.ops.gemm.matrix_format import Format, format_of
-from portable_gpu.ops.gemm.matrix_policy import WgmmaPolicy
-from portable_gpu.ops.gemm.packed import PackedChoice, PackedGemm, packed_estimates, shape_class
-from portable_gpu.ops.gemm.packed import specialization_of as packed_text
+from portable_gpu.ops.gemm.matrix import estimates as matrix_estimates
+from portable_gpu.ops.gemm.matrix import plan as matrix
+from portable_gpu.ops.gemm.matrix.check import works, works_in_pairs
+from portable_gpu.ops.gemm.matrix.format import Format, format_of
+from portable_gpu.ops.gemm.matrix.policy import WgmmaPolicy
+from portable_gpu.ops.gemm.packed.choice import PackedChoice, packed_estimates, shape_class
+from portable_gpu.ops.gemm.packed.plan import PackedPlan
+from portable_gpu.ops.gemm.packed.plan import specialization_of as packed_text
 from portable_gpu.ops.gemm.problem import GemmProblem
-from portable_gpu.ops.gemm.simt import SimtGemm, specialization_of
-from portable_gpu.ops.gemm.tiles import takes_pairs
+from portable_gpu.ops.gemm.skinny import vectors as skinny
+from portable_gpu.ops.gemm.tiled import estimates as tiles
+from portable_gpu.ops.gemm.tiled.plan import TiledPlan, specialization_of
+from portable_gpu.ops.gemm.tiled.tile import takes_pairs
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.targets import Target
@@ -61,7 +64,7 @@ def _packed(problem: GemmProblem, target: Target, table: TuningTable) -> Iterato
             launches=launches,
             why=why,
             texts=partial(_packed_texts, problem, choice, target),
-            bind=partial(PackedGemm, problem=problem, choice=choice),
+            bind=partial(PackedPlan, problem=problem, choice=choice),
             policy=choice.policy,
             origin=choice.origin,
             evidence=choice.evidence,
@@ -105,7 +108,7 @@ def _simt(
 
     def bind(engine: Engine) -> Plan:
         pairs = takes_pairs(problem, engine.target) and works_in_pairs(engine, problem)
-        return SimtGemm(engine, problem, choice, pairs=pairs)
+        return TiledPlan(engine, problem, choice, pairs=pairs)
 
     def texts() -> list[Specialization]:
         computed = problem.transpose() if choice.transposed else problem
@@ -135,7 +138,7 @@ def _by_matrix_units(
     form = format_of(problem, target)
     if form is None:
         return
-    for seconds, choice in matrix_choice.estimates(problem, target, table):
+    for seconds, choice in matrix_estimates.estimates(problem, target, table):
         yield _on_matrix_units(problem, choice, form, target, seconds)
         if isinstance(choice.policy, WgmmaPolicy) and choice.policy.bulk:
             by_lines = replace(choice, policy=replace(choice.policy, bulk=False))
@@ -158,11 +161,11 @@ def _on_matrix_units(
         path=choice.path,
         way=f"{choice.way}{by}",
         kind=f"{choice.path}, {choice.shape_class}{by}",
-        device=seconds + matrix_choice.repack_seconds(passes, target),
+        device=seconds + matrix_estimates.repack_seconds(passes, target),
         launches=1 + len(passes),
         why=choice.why,
         texts=partial(matrix.specializations_of, problem, choice, target),
-        bind=partial(matrix.MatrixGemm, problem=problem, choice=choice),
+        bind=partial(matrix.MatrixPlan, problem=problem, choice=choice),
         works=partial(works, problem=problem, bulk=bulk),
         policy=policy,
         origin=choice.origin,

@@ -1,19 +1,13 @@
-"""Tiles of SIMD units, by shape class: how k is cut, and what they are estimated to take."""
+"""How tiles go about a product: by which policy, which way round, and how k is cut."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
-from portable_gpu.dtypes import Element
-from portable_gpu.ops.gemm.matrix_policy import MatrixPolicy
-from portable_gpu.ops.gemm.policy import SHAPE_CLASSES, GemmPolicy, value_bytes, value_words
-from portable_gpu.ops.gemm.problem import GemmProblem, step
-from portable_gpu.targets import Target
-from portable_gpu.tuning.costs import Costs, DeviceCosts, multiply_adds, overlapped
-from portable_gpu.tuning.table import TuningTable
+from portable_gpu.ops.gemm.matrix.policy import MatrixPolicy
+from portable_gpu.ops.gemm.tiled.policy import GemmPolicy
 
 
 @dataclass(frozen=True)
@@ -63,155 +57,6 @@ class GemmChoice:
 
 #: Bytes of partial sums of one launch, unless one product of a batch needs more.
 WORKSPACE = 64 << 20
-
-_LEAST_DEPTH = 128  # of a part
-_MOST_ROUNDS = 4  # of parts on a compute unit: no more of some tiles are resident
-_PARTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
-
-
-@dataclass(frozen=True)
-class TileCosts(Costs):
-    """What tiles cost; the unit of time is a multiply-add of a compute unit in the large tile.
-
-    Attributes:
-        latency: A tile's way through local memory.
-        alone: Of the time, that four sub-groups lose which have a compute unit for themselves.
-        cut: Of a kernel that can cut k, for it takes more registers: a factor.
-        shallow: Of panels of half the depth, where registers are short: a factor.
-        sum: A partial sum, written and read.
-        turned: Of C' = B' A' where C lies along its rows, and the other way about: a factor.
-        efficiency: Of the large tile's rate, that the tiles of each shape class reach.
-        start: Seconds of a product of next to no steps.
-        stores: How many times as long C's elements take to write as to read.
-    """
-
-    latency: float
-    alone: float
-    cut: float
-    shallow: float
-    sum: float
-    turned: float
-    efficiency: Mapping[str, float]
-    start: float
-    stores: float
-
-
-def estimates(
-    problem: GemmProblem, target: Target, table: TuningTable
-) -> Iterator[tuple[float, GemmChoice]]:
-    """Every class of tiles, way round and cut of k, with its seconds on the device.
-
-    The groups of a compute unit take turns: a step of k costs their tiles' area over the efficiency
-    of the shape class.  However few they are, it costs the latency of bringing a tile; where the
-    two are alike, more than either.  Smaller tiles come first.
-    """
-    p, units = problem, target.compute_units
-    costs = TileCosts.of("tiles", target)
-    device, slow = DeviceCosts.of("device", target), multiply_adds(p.compute)
-    moving = p.moving(device, units, costs.stores)
-    # C's rows should lie along its unit stride; the other way costs a little, not much.
-    upright = step(p.c.col, p.n) <= step(p.c.row, p.m)
-    tried: list[GemmPolicy] = []
-    for shape_class in SHAPE_CLASSES:
-        default = GemmPolicy.for_shape_class(target, p.compute, shape_class)
-        row = table.choose("gemm", GemmPolicy, target, p.compute, shape_class, default)
-        policy = row.policy
-        if policy in tried:
-            continue
-        tried.append(policy)
-        latency = costs.latency / (policy.tile_k * value_words(p.compute) * slow)
-        taken = partial(_taken, policy, target, p.compute, costs.alone)
-        for transposed in (False, True):
-            m, n = (p.n, p.m) if transposed else (p.m, p.n)
-            groups = p.batch_size * -(-m // policy.tile_m) * -(-n // policy.tile_n)
-            work = policy.tile_m * policy.tile_n / costs.efficiency[shape_class]
-            turned = 1.0 if transposed != upright else costs.turned
-            for splits, whole in _cuts(p, policy, groups, units):
-                used = policy.at_edges(target, p.compute, p.k, splits)
-                rounds, steps = -(-(groups - whole) * splits // units), -(-p.k // splits)
-                busy = work * (steps * taken(rounds) + p.k * taken(whole // units))
-                waits = latency * (p.k if whole else steps)
-                time = turned * ((busy**3 + waits**3) ** (1 / 3) + 0.01 * busy)
-                time *= costs.shallow if used != policy else costs.cut if splits > 1 else 1.0
-                if splits > 1:
-                    sums = (splits + rounds) * policy.tile_m * policy.tile_n
-                    time += costs.sum * sums * value_words(p.compute)
-                choice = GemmChoice(
-                    path="tiled" if splits == 1 else "split-k",
-                    policy=used,
-                    splits=splits,
-                    whole=whole,
-                    transposed=transposed,
-                    shape_class=shape_class,
-                    origin=row.origin + (", panels of half the depth" if used != policy else ""),
-                    why=f"{whole + (groups - whole) * splits} groups on {units} compute units: "
-                    "the least estimate",
-                    evidence=row.evidence,
-                )
-                computing = time * slow / device.multiply_adds
-                yield overlapped(computing, moving) + costs.start, choice.fit(p.k)
-
-
-def direct_seconds(problem: GemmProblem, target: Target) -> float:
-    """Of one work-item for each element of C, on the device."""
-    p, units = problem, target.compute_units
-    device, costs = DeviceCosts.of("device", target), DirectCosts.of("direct", target)
-    products = p.batch_size * p.m * p.n * p.k * multiply_adds(p.compute)
-    rounds = -(-p.batch_size * p.m * p.n // (units * costs.resident))
-    busy = products / (units * device.multiply_adds * costs.efficiency)
-    step = costs.step * (costs.wide if value_words(p.compute) > 1 else 1.0)
-    return overlapped(overlapped(busy, rounds * p.k * step), p.moving(device, units))
-
-
-@dataclass(frozen=True)
-class DirectCosts(Costs):
-    """What one work-item for each element of C costs.
-
-    Attributes:
-        step: Seconds of a step of k.
-        wide: Of values of more than 32 bits: a factor.
-        resident: Work-items that a compute unit has side by side.
-        efficiency: Of the rate of the best tiles, where all units are busy.
-    """
-
-    step: float
-    wide: float
-    resident: int
-    efficiency: float
-
-
-def _taken(policy: GemmPolicy, target: Target, elem: Element, alone: float, groups: int) -> float:
-    """What ``groups`` one after the other take on a compute unit, in groups at the full rate.
-
-    As many as are resident run side by side.  The fewer they are, the less they hide of what each
-    waits for.
-    """
-    most, lost = policy.resident(target, elem), alone * 4 * target.subgroup_size
-    rounds = -(-groups // most)
-    return groups + rounds * lost / policy.group_size
-
-
-def _cuts(
-    problem: GemmProblem, policy: GemmPolicy, groups: int, units: int
-) -> Iterator[tuple[int, int]]:
-    """Ways to cut k, ``(splits, whole)``, that leave each part deep.
-
-    Of one product either all tiles are cut, or those beyond whole rounds of the compute units.
-    Sums of less than 32 bits are not left for other groups: each would take a register of its own.
-    """
-    yield 1, 0
-    if value_bytes(problem.compute) < 4:
-        return
-    tile = policy.tile_m * policy.tile_n * value_bytes(problem.compute)
-    full = groups // units * units if problem.batch_size == 1 and groups % units else 0
-    for splits in _PARTS:
-        if problem.k < splits * max(_LEAST_DEPTH, 8 * policy.tile_k):
-            break
-        for whole in {0, full}:
-            cut = groups - whole
-            most = cut * splits * tile <= WORKSPACE * problem.batch_size
-            if most and cut * splits <= _MOST_ROUNDS * units:
-                yield splits, whole
 
 
 def split_length(k: int, splits: int, tile_k: int) -> int:

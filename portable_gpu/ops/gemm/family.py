@@ -14,10 +14,10 @@ from portable_gpu.ops.family import (
 )
 from portable_gpu.ops.gemm import cases
 from portable_gpu.ops.gemm.api import gemm, matmul
+from portable_gpu.ops.gemm.catalogue import explain, specializations
 from portable_gpu.ops.gemm.checks import checks
 from portable_gpu.ops.gemm.edges import edge_checks
 from portable_gpu.ops.gemm.isa import KERNELS
-from portable_gpu.ops.gemm.paths import explain, specializations
 from portable_gpu.ops.gemv.cases import like_numpy
 
 _SIZES = ((64, 64, 64), (512, 512, 512), (1500, 500, 1500), (2000, 1000, 4))

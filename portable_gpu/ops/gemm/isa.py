@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from portable_gpu.ops.family import Compiled
-from portable_gpu.ops.gemm.policy import GemmPolicy
+from portable_gpu.ops.gemm.tiled.policy import GemmPolicy
 from portable_gpu.tuning.policy import Policy
 
 #: Multiply-adds among the vector and local memory instructions of gemm's inner loop, float16 and

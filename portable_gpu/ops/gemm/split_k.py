@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from portable_gpu.dtypes import Element
-from portable_gpu.ops.gemm.policy import value_bytes
+from portable_gpu.ops.gemm.tiled.policy import value_bytes
 from portable_gpu.runtime.queue_state import QueueState
 
 

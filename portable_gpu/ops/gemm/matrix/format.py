@@ -8,8 +8,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from portable_gpu.dtypes import BF16, Element, element
-from portable_gpu.ops.gemm.matrix_instruction import MatrixInstruction, instruction_of
-from portable_gpu.ops.gemm.matrix_policy import LINE
+from portable_gpu.ops.gemm.matrix.instruction import MatrixInstruction, instruction_of
+from portable_gpu.ops.gemm.matrix.policy import LINE
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand, step
 from portable_gpu.targets import Target
 

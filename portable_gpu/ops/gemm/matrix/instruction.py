@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from portable_gpu.ops.gemm.matrix_policy import LANES
+from portable_gpu.ops.gemm.matrix.policy import LANES
 from portable_gpu.targets import Target
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from portable_gpu.codegen.specialization import Specialization, specialize
-from portable_gpu.ops.gemm.lines import Lines
-from portable_gpu.ops.gemm.matrix_format import strides
+from portable_gpu.ops.gemm.matrix.format import strides
+from portable_gpu.ops.gemm.matrix.lines import Lines
 from portable_gpu.ops.gemm.operands import BUFFER, LONG
 from portable_gpu.ops.gemm.problem import Operand
 from portable_gpu.runtime.engine import Engine

@@ -208,7 +208,7 @@ def candidate(problem: GemmProblem, target: Target, table: TuningTable) -> Candi
         launches=1,
         why=f"{p.n} column(s) for matrix instructions of warps, which read A as it lies",
         texts=lambda: [route.spec],
-        bind=lambda engine: SkinnyMma(engine, p, route),
+        bind=lambda engine: SkinnyPlan(engine, p, route),
         policy=policy,
         origin=route.policy.origin,
         details={
@@ -222,7 +222,7 @@ def candidate(problem: GemmProblem, target: Target, table: TuningTable) -> Candi
     )
 
 
-class SkinnyMma(Plan):
+class SkinnyPlan(Plan):
     """One launch that reads the large operand once."""
 
     def __init__(self, engine: Engine, problem: GemmProblem, route: SkinnyRoute) -> None:

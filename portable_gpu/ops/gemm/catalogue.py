@@ -14,19 +14,22 @@ from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import PRECISIONS, check_precision, element
 from portable_gpu.errors import ArgumentError, DTypeError
 from portable_gpu.ops.explanation import Explanation, explanation
-from portable_gpu.ops.gemm import matrix, packed, skinny_mma
 from portable_gpu.ops.gemm.binding import compute_element
 from portable_gpu.ops.gemm.candidates import candidates
 from portable_gpu.ops.gemm.choice import GemmChoice
-from portable_gpu.ops.gemm.matrix_choice import fitting
-from portable_gpu.ops.gemm.matrix_format import format_of
-from portable_gpu.ops.gemm.matrix_policy import WgmmaPolicy
-from portable_gpu.ops.gemm.packed import PackedChoice, PackedPolicy
-from portable_gpu.ops.gemm.policy import SHAPE_CLASSES, GemmPolicy, value_bytes
+from portable_gpu.ops.gemm.matrix import plan as matrix
+from portable_gpu.ops.gemm.matrix.estimates import fitting
+from portable_gpu.ops.gemm.matrix.format import format_of
+from portable_gpu.ops.gemm.matrix.policy import WgmmaPolicy
+from portable_gpu.ops.gemm.packed import plan as packed
+from portable_gpu.ops.gemm.packed.choice import PackedChoice
+from portable_gpu.ops.gemm.packed.policy import PackedPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
-from portable_gpu.ops.gemm.simt import specialization_of
-from portable_gpu.ops.gemm.skinny import MOST_VECTORS, as_gemv
-from portable_gpu.ops.gemm.tiles import takes_pairs
+from portable_gpu.ops.gemm.skinny import fragments
+from portable_gpu.ops.gemm.skinny.vectors import MOST_VECTORS, as_gemv
+from portable_gpu.ops.gemm.tiled.plan import specialization_of
+from portable_gpu.ops.gemm.tiled.policy import SHAPE_CLASSES, GemmPolicy, value_bytes
+from portable_gpu.ops.gemm.tiled.tile import takes_pairs
 from portable_gpu.ops.gemv import plan as gemv
 from portable_gpu.ops.gemv.problem import TRANSPOSES
 from portable_gpu.runtime.views import Shape
@@ -116,8 +119,8 @@ def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization
     pairs = takes_pairs(problem, target)
     found = [specialization_of(problem, choice, target, pairs=pairs) for choice in choices]
     for few in (replace(problem, n=MOST_VECTORS), replace(problem, m=MOST_VECTORS).transpose()):
-        if skinny_mma.takes(few, target):
-            found.append(skinny_mma.choose(few, target, shipped).spec)
+        if fragments.takes(few, target):
+            found.append(fragments.choose(few, target, shipped).spec)
         else:
             found.append(gemv.specialization_of(as_gemv(few), target))
     found += _matrix_specializations(problem, dtype, target)

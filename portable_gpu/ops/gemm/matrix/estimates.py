@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from portable_gpu.ops.gemm.choice import WORKSPACE, GemmChoice
-from portable_gpu.ops.gemm.matrix_format import Format, format_of
-from portable_gpu.ops.gemm.matrix_policy import POLICIES, MatrixPolicy, WgmmaPolicy, classes_of
+from portable_gpu.ops.gemm.matrix.format import Format, format_of
+from portable_gpu.ops.gemm.matrix.policy import POLICIES, MatrixPolicy, WgmmaPolicy, classes_of
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import Costs, DeviceCosts, overlapped

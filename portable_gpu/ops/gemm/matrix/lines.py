@@ -7,8 +7,8 @@ from math import gcd
 from typing import Literal
 
 from portable_gpu.dtypes import Element
-from portable_gpu.ops.gemm.matrix_format import Side, strides
-from portable_gpu.ops.gemm.matrix_policy import LINE
+from portable_gpu.ops.gemm.matrix.format import Side, strides
+from portable_gpu.ops.gemm.matrix.policy import LINE
 from portable_gpu.ops.gemm.problem import Operand
 
 

@@ -8,8 +8,8 @@ from typing import Literal
 
 from portable_gpu.codegen.operators import Sums, component, vector
 from portable_gpu.dtypes import Element
-from portable_gpu.ops.gemm.policy import GemmPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand, step
+from portable_gpu.ops.gemm.tiled.policy import GemmPolicy
 from portable_gpu.ops.stagger import Stagger, stagger
 from portable_gpu.targets import Target
 

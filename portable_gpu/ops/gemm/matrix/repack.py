@@ -8,7 +8,7 @@ from typing import Any
 
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
-from portable_gpu.ops.gemm.matrix_format import Format, Side, strides
+from portable_gpu.ops.gemm.matrix.format import Format, Side, strides
 from portable_gpu.ops.gemm.operands import BUFFER, INT, LONG, parameters
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.runtime.engine import Engine

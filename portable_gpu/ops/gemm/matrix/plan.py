@@ -10,9 +10,11 @@ import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.gemm.choice import GemmChoice, split_length
-from portable_gpu.ops.gemm.lines import Lines
-from portable_gpu.ops.gemm.matrix_format import Format, Side, format_of
-from portable_gpu.ops.gemm.matrix_policy import MatrixPolicy, WgmmaPolicy
+from portable_gpu.ops.gemm.matrix.format import Format, Side, format_of
+from portable_gpu.ops.gemm.matrix.lines import Lines
+from portable_gpu.ops.gemm.matrix.policy import MatrixPolicy, WgmmaPolicy
+from portable_gpu.ops.gemm.matrix.repack import Repack
+from portable_gpu.ops.gemm.matrix.tensor_map import TensorMap
 from portable_gpu.ops.gemm.operands import (
     BUFFER,
     INT,
@@ -22,16 +24,14 @@ from portable_gpu.ops.gemm.operands import (
     scalar_type,
 )
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
-from portable_gpu.ops.gemm.repack import Repack
 from portable_gpu.ops.gemm.split_k import SplitSpace
-from portable_gpu.ops.gemm.tensor_map import TensorMap
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 
 
-class MatrixGemm(Plan):
+class MatrixPlan(Plan):
     """A product bound to shapes and strides, ready to launch.
 
     Attributes:
@@ -90,7 +90,7 @@ class MatrixGemm(Plan):
         scalars: tuple[Any, ...] = (),
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event | None:
-        """See :meth:`SimtGemm.enqueue`."""
+        """See :meth:`TiledPlan.enqueue`."""
         a, b, *extras, c = buffers
         at_a, at_b, *at_extras, at_c = offsets
         if self.choice.transposed:

@@ -17,10 +17,10 @@ from portable_gpu.ops.gemm.operands import (
     parameters,
     scalar_type,
 )
-from portable_gpu.ops.gemm.policy import GemmPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.ops.gemm.split_k import SplitSpace
-from portable_gpu.ops.gemm.tiles import Panel, group_stagger, panel, register_tile
+from portable_gpu.ops.gemm.tiled.policy import GemmPolicy
+from portable_gpu.ops.gemm.tiled.tile import Panel, group_stagger, panel, register_tile
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.program import Launch
@@ -31,7 +31,7 @@ _GRID = 65535  # the extent that every device takes in the second and third dime
 _ELEMENTS = 1 << 30  # work-items of one launch of the kernels that run one per element
 
 
-class SimtGemm(Plan):
+class TiledPlan(Plan):
     """A product bound to shapes and strides, ready to launch.
 
     Attributes:

@@ -10,10 +10,10 @@ from typing import Any
 import pyopencl as cl
 
 from portable_gpu.ops.candidate import Candidate
-from portable_gpu.ops.gemm import skinny_mma
-from portable_gpu.ops.gemm.matrix_check import works_on_few_columns
+from portable_gpu.ops.gemm.matrix.check import works_on_few_columns
 from portable_gpu.ops.gemm.problem import GemmProblem
-from portable_gpu.ops.gemm.skinny_mma import finish
+from portable_gpu.ops.gemm.skinny import fragments
+from portable_gpu.ops.gemm.skinny.fragments import finish
 from portable_gpu.ops.gemv import plan as gemv
 from portable_gpu.ops.gemv.problem import GemvProblem
 from portable_gpu.runtime.plan import Plan
@@ -65,9 +65,9 @@ def as_gemv(problem: GemmProblem) -> GemvProblem:
 def candidates(problem: GemmProblem, target: Target, table: TuningTable) -> Iterator[Candidate]:
     """The ways of one launch that read the large operand once, where it lies."""
     few, exchanged = upright(problem), problem.n > problem.m
-    if skinny_mma.takes(few, target):
+    if fragments.takes(few, target):
         yield _exchanging(
-            skinny_mma.candidate(few, target, table), exchanged,
+            fragments.candidate(few, target, table), exchanged,
             works=partial(works_on_few_columns, problem=few),
         )  # fmt: skip
     if is_skinny(problem, target):

@@ -11,13 +11,13 @@ import pyopencl as cl
 
 from portable_gpu.errors import PortableGPUError
 from portable_gpu.ops.gemm.choice import GemmChoice
-from portable_gpu.ops.gemm.matrix import MatrixGemm
-from portable_gpu.ops.gemm.matrix_format import F64, format_of
-from portable_gpu.ops.gemm.matrix_policy import POLICIES, WgmmaPolicy
-from portable_gpu.ops.gemm.policy import GemmPolicy
+from portable_gpu.ops.gemm.matrix.format import F64, format_of
+from portable_gpu.ops.gemm.matrix.plan import MatrixPlan
+from portable_gpu.ops.gemm.matrix.policy import POLICIES, WgmmaPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
-from portable_gpu.ops.gemm.simt import SimtGemm
-from portable_gpu.ops.gemm.skinny_mma import SkinnyMma, choose
+from portable_gpu.ops.gemm.skinny.fragments import SkinnyPlan, choose
+from portable_gpu.ops.gemm.tiled.plan import TiledPlan
+from portable_gpu.ops.gemm.tiled.policy import GemmPolicy
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 
@@ -42,7 +42,7 @@ def works(engine: Engine, problem: GemmProblem, bulk: bool = False) -> bool:
 
     def bind(small: GemmProblem) -> Plan:
         turned = whole_tf32 and form.turned(small)
-        return MatrixGemm(engine, small, GemmChoice("", policy, transposed=turned))
+        return MatrixPlan(engine, small, GemmChoice("", policy, transposed=turned))
 
     key = ("matrix units work", form.kind, whole_tf32, bulk)
     what = "bulk copies" if bulk else "matrix units"
@@ -55,7 +55,7 @@ def works_on_few_columns(engine: Engine, problem: GemmProblem) -> bool:
     key = ("matrix units work", "few columns", problem.a.elem.name)
 
     def bind(small: GemmProblem) -> Plan:
-        return SkinnyMma(engine, small, choose(small, engine.target, engine.table))
+        return SkinnyPlan(engine, small, choose(small, engine.target, engine.table))
 
     return engine.plan(key, lambda: _check(engine, problem, 8, bind))
 
@@ -65,7 +65,7 @@ def works_in_pairs(engine: Engine, problem: GemmProblem) -> bool:
     policy = GemmPolicy.for_shape_class(engine.target, problem.compute, "small")
 
     def bind(small: GemmProblem) -> Plan:
-        return SimtGemm(engine, small, GemmChoice("tiled", policy), pairs=True)
+        return TiledPlan(engine, small, GemmChoice("tiled", policy), pairs=True)
 
     key = ("products of pairs work",)
     return engine.plan(key, lambda: _check(engine, problem, _N, bind, "products of pairs"))

@@ -1,0 +1,1 @@
+"""Products on CPUs, by packed panels."""

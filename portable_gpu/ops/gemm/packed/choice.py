@@ -1,0 +1,215 @@
+"""Which form of the packed gemm a product takes: the way round, whole or shared, what is packed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+from portable_gpu.dtypes import Element
+from portable_gpu.ops.gemm.packed.policy import L2_BYTES, PAGE_BYTES, PackedPolicy
+from portable_gpu.ops.gemm.problem import GemmProblem, Operand
+from portable_gpu.targets import Target
+from portable_gpu.tuning.costs import DeviceCosts, multiply_adds, overlapped, stride_waste
+from portable_gpu.tuning.table import Choice, TuningTable
+
+#: An operand that is used by no more tiles than this is read where it lies: in slabs (packing
+#: costs a pass over memory), and where one work-item makes whole products (a pass over the cache).
+SLAB_USES = 2
+WHOLE_USES = 8
+#: Steps of k from which on what is packed counts for more than how C is stored.
+LONG_K = 100
+#: Below this much work for each compute unit nothing is packed that need not be: it costs a launch.
+LONE_FLOP = 8_000_000
+#: Below this much work a second thread costs more to wake than it saves.
+SERIAL_FLOP = 3_000_000
+#: Multiply-adds of a product that is called tiny: a second thread is not worth waking.
+TINY = SERIAL_FLOP // 2
+#: Sides of a product that differ by this factor make it deep, tall or wide.
+OBLONG = 4
+
+
+def shape_class(problem: GemmProblem) -> str:
+    """What rows of the tuning table go by: batched, tiny, deep, tall, wide or square."""
+    m, n, k = problem.m, problem.n, problem.k
+    if problem.batch_size > 1:
+        return "batched"
+    if m * n * k <= TINY:
+        return "tiny"
+    if k >= OBLONG * max(m, n):
+        return "deep"
+    if m >= OBLONG * n:
+        return "tall"
+    return "wide" if n >= OBLONG * m else "square"
+
+
+@dataclass(frozen=True)
+class PackedChoice:
+    """How the packed gemm goes about a product.
+
+    Attributes:
+        policy: Fitted to the extents of what is computed.
+        swapped: Whether that is ``C^T = B^T A^T``.
+        whole: Whether single work-items make whole products.
+        a_packed, b_packed: Whether tiles read the operand packed, or where it lies.
+        origin, evidence: Where the policy came from.
+    """
+
+    policy: PackedPolicy
+    swapped: bool
+    whole: bool
+    a_packed: bool
+    b_packed: bool
+    origin: str = ""
+    evidence: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+    @property
+    def launches(self) -> int:
+        """Kernels of a slab: of packing, if anything is packed, and of tiles."""
+        return 1 if self.whole or not (self.a_packed or self.b_packed) else 2
+
+    @property
+    def way(self) -> str:
+        """``packed, transposed, B in place``."""
+        parts = ["whole" if self.whole else "packed"]
+        parts += ["transposed"] if self.swapped else []
+        parts += [] if self.a_packed else ["A in place"]
+        parts += [] if self.b_packed else ["B in place"]
+        return ", ".join(parts)
+
+
+def choose_packed(problem: GemmProblem, target: Target, table: TuningTable) -> PackedChoice:
+    """The row of the table, the product's extents and its strides decide."""
+    row = _row(problem, target, table)
+    swapped = prefers_transpose(problem, row.policy, target.compute_units)
+    core = problem.transpose() if swapped else problem
+    policy = row.policy.fit(core.m, core.n, core.k, core.compute)
+    whole = takes_whole(core, policy, target.compute_units)
+    a_packed, b_packed = _packs(core, policy, whole, target.compute_units)
+    return PackedChoice(policy, swapped, whole, a_packed, b_packed, row.origin, row.evidence)
+
+
+def packed_choices(
+    problem: GemmProblem, target: Target, table: TuningTable
+) -> Iterator[PackedChoice]:
+    """Every choice that the kernels can carry out with the table's policy."""
+    row = _row(problem, target, table)
+    for swapped in (False, True):
+        core = problem.transpose() if swapped else problem
+        policy = row.policy.fit(core.m, core.n, core.k, core.compute)
+        fits = whole_bytes(core, policy) <= L2_BYTES
+        a_ways = (True, False) if in_place(core.a, core.compute) else (True,)
+        b_ways = (True, False) if _reads_b_in_place(core, policy) else (True,)
+        for whole, a_packed, b_packed in product(
+            (False, True) if fits else (False,), a_ways, b_ways
+        ):
+            yield PackedChoice(policy, swapped, whole, a_packed, b_packed, row.origin, row.evidence)
+
+
+#: What a form takes that the rules of :func:`choose_packed` advise against, at least: a factor.
+_UNWANTED = 1.1
+
+
+def packed_estimates(
+    problem: GemmProblem, target: Target, table: TuningTable
+) -> Iterator[tuple[float, int, PackedChoice]]:
+    """Every choice with its seconds on the device, and its launches.
+
+    The rules, which were measured, say which form is best; what the others lose by is not known to
+    a per cent.
+    """
+    costs = DeviceCosts.of("device", target)
+    wanted = choose_packed(problem, target, table)
+    p, units = problem, target.compute_units
+    products = p.batch_size * p.m * p.n * p.k * multiply_adds(p.compute)
+    waste = max(stride_waste(min(abs(one.row), abs(one.col))) for one in (p.a, p.b))
+    computing = products / (costs.multiply_adds * units)
+    seconds = overlapped(computing, waste * p.moving(costs, units))
+    whole = costs.seconds(seconds, wanted.launches)
+    for choice in packed_choices(problem, target, table):
+        yield seconds if choice == wanted else _UNWANTED * whole, choice.launches, choice
+
+
+def _row(problem: GemmProblem, target: Target, table: TuningTable) -> Choice[PackedPolicy]:
+    """The policy before it is fitted to the extents."""
+    return table.choose("gemm_packed", PackedPolicy, target, problem.compute, shape_class(problem))
+
+
+def _packs(core: GemmProblem, policy: PackedPolicy, whole: bool, units: int) -> tuple[bool, bool]:
+    """Whether it pays to pack A, and B: by how many tiles each is used."""
+    a_fits, b_fits = in_place(core.a, core.compute), _reads_b_in_place(core, policy)
+    if a_fits and b_fits and not whole and core.flop <= LONE_FLOP * units:
+        return False, False
+    uses = WHOLE_USES if whole else SLAB_USES
+    panels_a, panels_b = -(-core.m // policy.item_m), -(-core.n // policy.item_n)
+    a_packed = panels_b > uses and not _reads_rows(core, policy)
+    return a_packed or not a_fits, panels_a > uses or not b_fits
+
+
+def _reads_rows(core: GemmProblem, policy: PackedPolicy) -> bool:
+    """Whether A is better read where it lies, by how many tiles it may be used.
+
+    Its rows lie along k, are few enough to walk along together, and not at distances that put
+    them all into one set of the cache.  Measured: 1 to 3 % over packing.
+    """
+    a, pitch = core.a, core.a.row * core.a.elem.itemsize
+    return a.col == 1 and policy.item_m <= 6 and pitch % (2 * PAGE_BYTES) != 0
+
+
+def _reads_b_in_place(core: GemmProblem, policy: PackedPolicy) -> bool:
+    """Whether tiles can read B where it lies: vectors along its rows, one of them at least."""
+    b = core.b
+    return in_place(b, core.compute) and b.col == 1 and core.n >= policy.item_n
+
+
+def in_place(operand: Operand, compute: Element) -> bool:
+    """Whether tiles can read the operand where it lies: no conversion is needed."""
+    return operand.elem == compute and not compute.complex and not compute.boolean
+
+
+def whole_bytes(core: GemmProblem, policy: PackedPolicy) -> int:
+    """Scratch of a work-item that makes a whole product: both operands, packed."""
+    rows, cols = -(-core.m // policy.item_m), -(-core.n // policy.item_n)
+    lanes = rows * policy.item_m + cols * policy.item_n
+    return max(64, lanes * core.k * core.compute.itemsize)
+
+
+def takes_whole(core: GemmProblem, policy: PackedPolicy, units: int) -> bool:
+    """Whether single work-items make whole products."""
+    return whole_bytes(core, policy) <= L2_BYTES and is_item(core, units)
+
+
+def is_item(problem: GemmProblem, units: int) -> bool:
+    """Whether a product is work for one work-item, if it fits the cache."""
+    return problem.flop <= SERIAL_FLOP or problem.batch_size >= 4 * units
+
+
+def prefers_transpose(problem: GemmProblem, policy: PackedPolicy, units: int) -> bool:
+    """Whether ``C^T = B^T A^T`` is the better product.
+
+    What decides is an operand that is better read where it lies, on either side; else C's rows
+    should be contiguous.
+    """
+    for one, swapped in ((problem, False), (problem.transpose(), True)):
+        turn = _wide_b_turns(one, policy, units)
+        if turn is not None:
+            return turn != swapped
+    c = problem.c
+    return c.col != 1 and (c.row == 1 or abs(c.row) < abs(c.col))
+
+
+def _wide_b_turns(p: GemmProblem, policy: PackedPolicy, units: int) -> bool | None:
+    """Whether a B that is wider than A is tall turns the product about; ``None``: it does not say.
+
+    Beside few rows of A it is best read where it lies: as B where its own rows are contiguous, else
+    as A of the transposed product, whose few columns are soon packed.  One work-item packs B and
+    not A, which over a long k had better be the narrower one.
+    """
+    if p.m >= p.n or not in_place(p.b, p.compute):
+        return None
+    in_rows = _reads_b_in_place(p, policy.fit(p.m, p.n, p.k, p.compute))
+    if in_rows:
+        return False if p.m <= SLAB_USES * policy.item_m < p.n else None
+    few = p.b.row == 1 and p.m <= SLAB_USES * policy.item_n < p.n
+    return True if p.k >= LONG_K and (few or is_item(p, units)) else None

@@ -1,0 +1,1 @@
+"""Products by register tiles, on SIMD units."""
