@@ -144,7 +144,7 @@ def test_the_grid_holds_what_asks_for_the_row() -> None:
             assert job.grid
             operations = {case.operation for case in job.grid}
             own = {"reduce": {"sum", "argmax"}, "elementwise": {"elementwise"}}
-            own |= dict.fromkeys(("gemm", "gemm_packed"), {"gemm"})
+            own |= {kernel: {"gemm"} for kernel in ("gemm", "gemm_packed")}
             assert operations <= own.get(job.key.kernel, {"gemv", "gemm"})
     (columns,) = (
         job for job in jobs_of("gemv", target=example_target("nvidia"))
