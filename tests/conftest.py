@@ -72,9 +72,11 @@ def unoptimised(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Engine:
 
     A test that takes it builds nothing on ``engine``, whose programs on disk are optimised.
     """
+    from sampling import compile_fast
+
     from portable_gpu.runtime.engine import Engine
 
-    monkeypatch.setenv("PYOPENCL_BUILD_OPTIONS", "-cl-opt-disable")
+    compile_fast(monkeypatch, engine)
     return Engine(queue=engine.queue)
 
 

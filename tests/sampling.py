@@ -8,6 +8,7 @@ from itertools import combinations, product
 from typing import Any, TypeVar
 
 import numpy as np
+import pyopencl as cl
 import pytest
 
 from portable_gpu.runtime.engine import Engine
@@ -71,3 +72,12 @@ def needs(engine: Engine, dtype: Any) -> None:
     """Skip the test on a device that lacks what ``dtype`` is computed with."""
     if not computes(engine, dtype):
         needs_fp64(engine)
+
+
+def compile_fast(patch: pytest.MonkeyPatch, engine: Engine) -> None:
+    """Leave out a CPU's optimiser: PoCL's takes seconds for a kernel with barriers.
+
+    A GPU's is fast, and without NVIDIA's no kernel of pyopencl's for complex numbers links.
+    """
+    if engine.device.type & cl.device_type.CPU:
+        patch.setenv("PYOPENCL_BUILD_OPTIONS", "-cl-opt-disable")

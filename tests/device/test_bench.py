@@ -13,6 +13,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 import pytest
+from sampling import compile_fast
 
 from portable_gpu.bench import dispatch, measure, roofs
 from portable_gpu.bench.altered import Altered
@@ -157,7 +158,7 @@ def test_roofs_of_matrix_units(engine: Engine, monkeypatch: pytest.MonkeyPatch) 
     if not engine.target.is_cpu:
         pytest.skip("on other devices their units are in the way")
     assert measure_roofs(engine, 1, [case, Case("sum", (10,))]).matrix == {}
-    monkeypatch.setenv("PYOPENCL_BUILD_OPTIONS", "-cl-opt-disable")
+    compile_fast(monkeypatch, engine)
     emulated = Engine(engine.device, device_class="gcn-gfx90a")
     monkeypatch.setattr(roofs, "warm_up", lambda prepared: 1.0)  # emulation takes its time
     measured = roofs._product(emulated, case.type)
@@ -215,7 +216,7 @@ def test_dispatch(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("PYOPENCL_BUILD_OPTIONS", "-cl-opt-disable")
+    compile_fast(monkeypatch, engine)
     monkeypatch.setattr(dispatch, "FAULT", fault)
     monkeypatch.setattr(dispatch, "_LARGEST", 40)
     report = tmp_path / "dispatch.json"

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from device_arrays import from_device, on_device
-from sampling import dealt, in_pairs
+from sampling import compile_fast, dealt, in_pairs
 
 import portable_gpu as pg
 from portable_gpu.runtime.engine import Engine
@@ -36,7 +36,7 @@ def place(
     """The engine, or a path with tiles in local memory and loads of vectors."""
     if request.param == "own":
         return engine
-    monkeypatch.setenv("PYOPENCL_BUILD_OPTIONS", "-cl-opt-disable")  # it has many barriers
+    compile_fast(monkeypatch, engine)  # it has many barriers
     return Engine(queue=engine.queue, device_class="generic")
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 import pytest
+from sampling import compile_fast
 
 import portable_gpu as pg
 from portable_gpu.codegen.specialization import Specialization
@@ -22,10 +23,10 @@ X = np.arange(5000, dtype=np.float32) % 13
 
 
 @pytest.fixture(autouse=True)
-def nothing_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing_known(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No verdict from earlier, and none left behind; engines that compile fast."""
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
-    monkeypatch.setenv("PYOPENCL_BUILD_OPTIONS", "-cl-opt-disable")
+    compile_fast(monkeypatch, engine)
     monkeypatch.setattr(program, "_verdicts", {})
 
 

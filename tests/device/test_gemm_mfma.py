@@ -17,7 +17,7 @@ import numpy as np
 import pyopencl.array as cla
 import pytest
 from reference import assert_within, product_bound, wider
-from sampling import dealt
+from sampling import compile_fast, dealt
 
 from portable_gpu import Engine
 from portable_gpu.dtypes import BFLOAT16, element
@@ -36,10 +36,10 @@ LEAST = MfmaPolicy(1, 1, 32, 32, 1)
 
 
 @pytest.fixture(scope="module")
-def unoptimised() -> Iterator[None]:
+def unoptimised(engine: Engine) -> Iterator[None]:
     """Compile fast: PoCL's optimiser takes long for so many barriers."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYOPENCL_BUILD_OPTIONS", "-cl-opt-disable")
+        compile_fast(patch, engine)
         yield
 
 

@@ -13,6 +13,7 @@ from sampling import dealt
 
 from portable_gpu.codegen.epilogue import Epilogue, Stage
 from portable_gpu.dtypes import BFLOAT16, element, is_float16_like
+from portable_gpu.ops.gemm.packed import choice, policy
 from portable_gpu.ops.gemm.packed import plan as packed
 from portable_gpu.ops.gemm.packed.choice import choose_packed
 from portable_gpu.ops.gemm.packed.plan import PackedPlan
@@ -159,10 +160,10 @@ def test_edges_of_tiles(
     cpu: Engine, dtype: Any, forced: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sizes around the register tile and the depth, by slabs and by one work-item."""
-    monkeypatch.setattr(packed, "SERIAL_FLOP", 0 if forced == "parallel" else 1 << 40)
-    monkeypatch.setattr(packed, "LONE_FLOP", 0)
-    monkeypatch.setattr(packed, "SLAB_USES", 0)  # reading in place has tests of its own
-    monkeypatch.setattr(packed, "WHOLE_USES", 0)
+    monkeypatch.setattr(choice, "SERIAL_FLOP", 0 if forced == "parallel" else 1 << 40)
+    monkeypatch.setattr(choice, "LONE_FLOP", 0)
+    monkeypatch.setattr(choice, "SLAB_USES", 0)  # reading in place has tests of its own
+    monkeypatch.setattr(choice, "WHOLE_USES", 0)
     policy = PackedPolicy.default(cpu.target, element(dtype))
     monkeypatch.setattr(PackedPolicy, "fit", lambda self, *_: self)
     rng = np.random.default_rng(2)
@@ -192,8 +193,8 @@ def test_tiny(cpu: Engine, shape: tuple[int, int, int]) -> None:
 
 @pytest.mark.tiny
 def test_tiny_in_parallel(cpu: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed, "SERIAL_FLOP", 0)
-    monkeypatch.setattr(packed, "LONE_FLOP", 0)
+    monkeypatch.setattr(choice, "SERIAL_FLOP", 0)
+    monkeypatch.setattr(choice, "LONE_FLOP", 0)
     rng = np.random.default_rng(4)
     a, b = values(rng, (14, 9), np.float32), values(rng, (9, 35), np.float32)
     run_and_check(cpu, laid_out(a, "F"), laid_out(b, "F"), np.float32, 2, 3)
@@ -232,10 +233,11 @@ def test_operands_of_few_tiles_are_read_in_place(
     forced: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(packed, "SERIAL_FLOP", 0 if forced == "parallel" else 1 << 40)
-    monkeypatch.setattr(packed, "LONE_FLOP", 0)
-    monkeypatch.setattr(packed, "L2_BYTES", 0 if forced == "parallel" else 1 << 30)
-    monkeypatch.setattr(packed, "WHOLE_USES", 1 << 30)
+    monkeypatch.setattr(choice, "SERIAL_FLOP", 0 if forced == "parallel" else 1 << 40)
+    monkeypatch.setattr(choice, "LONE_FLOP", 0)
+    for module in (choice, policy):
+        monkeypatch.setattr(module, "L2_BYTES", 0 if forced == "parallel" else 1 << 30)
+    monkeypatch.setattr(choice, "WHOLE_USES", 1 << 30)
     m, n, k = shape
     rng = np.random.default_rng(6)
     a = laid_out(values(rng, (m, k), np.float32), layouts[0])
@@ -255,8 +257,8 @@ def test_deep_products_split_k(cpu: Engine, dtype: Any) -> None:
 
 def test_slabs_bound_the_workspace(cpu: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed, "WORKSPACE", 3 * 40_000)
-    monkeypatch.setattr(packed, "SERIAL_FLOP", 0)
-    monkeypatch.setattr(packed, "LONE_FLOP", 0)
+    monkeypatch.setattr(choice, "SERIAL_FLOP", 0)
+    monkeypatch.setattr(choice, "LONE_FLOP", 0)
     rng = np.random.default_rng(9)
     for shape in ((), (7,)):
         a, b = values(rng, (*shape, 130, 1300), np.float32), values(rng, (1300, 170), np.float32)
@@ -270,9 +272,10 @@ def test_slabs_bound_the_workspace(cpu: Engine, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("forced", ["parallel", "whole"])
 def test_batches(cpu: Engine, forced: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed, "SERIAL_FLOP", 0)
-    monkeypatch.setattr(packed, "LONE_FLOP", 0)
-    monkeypatch.setattr(packed, "L2_BYTES", 0 if forced == "parallel" else 1 << 20)
+    monkeypatch.setattr(choice, "SERIAL_FLOP", 0)
+    monkeypatch.setattr(choice, "LONE_FLOP", 0)
+    for module in (choice, policy):
+        monkeypatch.setattr(module, "L2_BYTES", 0 if forced == "parallel" else 1 << 20)
     rng = np.random.default_rng(10)
     cases = [((37,), (37,)), ((37,), ()), ((), (37,)), ((3, 5), (5,)), ((4, 1), (1, 9))]
     for batch_a, batch_b in cases:

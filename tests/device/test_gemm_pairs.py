@@ -15,7 +15,7 @@ import numpy as np
 import pyopencl.array as cla
 import pytest
 from reference import assert_within, product_bound, wider
-from sampling import in_pairs
+from sampling import compile_fast, in_pairs
 
 from portable_gpu import Engine, gemm
 from portable_gpu.dtypes import element
@@ -44,7 +44,7 @@ POLICIES = {
 def paired(engine: Engine) -> Iterator[Engine]:
     """An engine whose device has the instruction, at least by emulation."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYOPENCL_BUILD_OPTIONS", "-cl-opt-disable")
+        compile_fast(patch, engine)
         yield Engine(queue=engine.queue, device_class="gcn-gfx906")
 
 

@@ -7,12 +7,11 @@ are multiplied as on a device of class gcn.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
-from sampling import in_pairs, needs
+from sampling import compile_fast, in_pairs, needs
 
 from portable_gpu import Engine, gemm, gemv
 from portable_gpu.dtypes import element
@@ -34,7 +33,7 @@ POLICIES = {
 def staggered(engine: Engine) -> Iterator[Engine]:
     """An engine whose groups begin at different places."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYOPENCL_BUILD_OPTIONS", "-cl-opt-disable")
+        compile_fast(patch, engine)
         yield Engine(queue=engine.queue, device_class="gcn")
 
 
@@ -56,7 +55,7 @@ def multiply(engine: Engine, a: Any, b: Any, choice: GemmChoice) -> Any:
         reads_c=False,
     )  # fmt: skip
     path = TiledPlan(engine, problem, choice)
-    call.run(partial(path.enqueue, 1, 0), views)
+    call.run(path, views, (1, 0))
     return c
 
 

@@ -25,6 +25,7 @@ import optuna
 import pyopencl as cl
 import pytest
 from optuna.trial import TrialState
+from sampling import compile_fast
 
 import portable_gpu as pg
 from portable_gpu.bench import measure
@@ -48,10 +49,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def _quick(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "TURN", 1e-6)
     monkeypatch.setattr(measure, "fall_silent", lambda: None)
-    monkeypatch.setenv("PYOPENCL_BUILD_OPTIONS", "-cl-opt-disable")
+    compile_fast(monkeypatch, engine)
 
 
 @pytest.fixture

@@ -180,9 +180,14 @@ def takes_whole(core: GemmProblem, policy: PackedPolicy, units: int) -> bool:
     return whole_bytes(core, policy) <= L2_BYTES and is_item(core, units)
 
 
+def is_small(problem: GemmProblem) -> bool:
+    """Whether one work-item is soon done with all of a product and its batch."""
+    return problem.flop <= SERIAL_FLOP
+
+
 def is_item(problem: GemmProblem, units: int) -> bool:
     """Whether a product is work for one work-item, if it fits the cache."""
-    return problem.flop <= SERIAL_FLOP or problem.batch_size >= 4 * units
+    return is_small(problem) or problem.batch_size >= 4 * units
 
 
 def prefers_transpose(problem: GemmProblem, policy: PackedPolicy, units: int) -> bool:

@@ -18,11 +18,7 @@ from portable_gpu.ops.gemm.operands import (
     parameters,
     scalar_type,
 )
-from portable_gpu.ops.gemm.packed.choice import (
-    SERIAL_FLOP,
-    PackedChoice,
-    whole_bytes,
-)
+from portable_gpu.ops.gemm.packed.choice import PackedChoice, is_small, whole_bytes
 from portable_gpu.ops.gemm.packed.policy import PAGE_BYTES, PackedPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.runtime.engine import Engine
@@ -200,7 +196,7 @@ class PackedPlan(Plan):
     def _whole_items(self) -> tuple[int, int]:
         """Work-items, and products of each."""
         core = self._core
-        items = 1 if core.flop <= SERIAL_FLOP else min(core.batch_size, 64 * self._units)
+        items = 1 if is_small(core) else min(core.batch_size, 64 * self._units)
         run = -(-core.batch_size // items)
         return -(-core.batch_size // run), run
 
