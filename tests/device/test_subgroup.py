@@ -84,6 +84,12 @@ ACCUMULATORS = {
 }
 
 
+@pytest.fixture(autouse=True)
+def _quick(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PoCL's optimiser takes seconds for so many barriers; nothing here is built by ``engine``."""
+    monkeypatch.setenv("PYOPENCL_BUILD_OPTIONS", "-cl-opt-disable")
+
+
 def require(engine: Engine, kind: str) -> None:
     if kind == "complex double":
         needs_fp64(engine)
