@@ -51,7 +51,11 @@ typedef ${e.storage}${V} ${e.name}_x${V} __attribute__((aligned(${e.itemsize * V
 static inline ${e.real}${V} ${e.name}_load${V}(__global const ${e.name}_t *p)
 {
 % if e.name == "f16":
-#if BUILTINS_INLINE
+#if DEVICE == CUDA_DEVICE
+    // Of vload_half${V} its compiler makes ${V} loads.
+    const f16_x${V} bits = *(__global const f16_x${V} *)p;
+    return (float${V})(${", ".join(f"vload_half({j}, (const half *)&bits)" for j in range(V))});
+#elif BUILTINS_INLINE
     return ${"vloada_half" if aligned else "vload_half"}${V}(0, (__global const half *)p);
 #else
     // Scaling by 2^112 rebiases the exponent, of subnormal numbers too.
@@ -75,7 +79,16 @@ static inline ${e.real}${V} ${e.name}_load${V}(__global const ${e.name}_t *p)
 static inline void ${e.name}_store${V}(__global ${e.name}_t *p, ${e.real}${V} v)
 {
 % if e.name == "f16":
+#if DEVICE == CUDA_DEVICE
+    // Of vstore_half${V} its compiler makes ${V} stores, of which a GPU merges none.
+    f16_x${V} bits;
+% for j in range(V):
+    vstore_half_rte(v${component(V, j)}, ${j}, (half *)&bits);
+% endfor
+    *(__global f16_x${V} *)p = bits;
+#else
     ${"vstorea_half" if aligned else "vstore_half"}${V}_rte(v, 0, (__global half *)p);
+#endif
 % elif e.name == "bf16":
     const uint${V} bits = as_uint${V}(v), nan = (bits >> 16) | 0x40u;
     const uint${V} rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
