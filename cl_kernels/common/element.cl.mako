@@ -51,7 +51,7 @@ typedef ${e.storage}${V} ${e.name}_x${V} __attribute__((aligned(${e.itemsize * V
 static inline ${e.real}${V} ${e.name}_load${V}(__global const ${e.name}_t *p)
 {
 % if e.name == "f16":
-#if DEVICE == CUDA_DEVICE
+#if defined(__NV_CL_C_VERSION) || defined(__NVPTX__)
     // Of vload_half${V} its compiler makes ${V} loads.
     const f16_x${V} bits = *(__global const f16_x${V} *)p;
     return (float${V})(${", ".join(f"vload_half({j}, (const half *)&bits)" for j in range(V))});
@@ -79,7 +79,7 @@ static inline ${e.real}${V} ${e.name}_load${V}(__global const ${e.name}_t *p)
 static inline void ${e.name}_store${V}(__global ${e.name}_t *p, ${e.real}${V} v)
 {
 % if e.name == "f16":
-#if DEVICE == CUDA_DEVICE
+#if defined(__NV_CL_C_VERSION) || defined(__NVPTX__)
     // Of vstore_half${V} its compiler makes ${V} stores, of which a GPU merges none.
     f16_x${V} bits;
 % for j in range(V):
