@@ -15,7 +15,7 @@ import pyopencl as cl
 
 from portable_gpu.bench.altered import Altered
 from portable_gpu.bench.dispatch import FIRST_TURN, FIRST_TURNS, Distribution, Standing
-from portable_gpu.bench.ladder import Ladder
+from portable_gpu.bench.ladder import LadderTimes
 from portable_gpu.bench.measure import TURN, Remark, Row
 from portable_gpu.bench.noise import Noise
 from portable_gpu.bench.peers import Ours, Peer
@@ -54,7 +54,7 @@ class Report:
     noise: Noise | None = None
     rows: list[Row] = field(default_factory=list)
     remarks: list[Remark] = field(default_factory=list)
-    ladders: list[Ladder] = field(default_factory=list)
+    ladders: list[LadderTimes] = field(default_factory=list)
     standings: list[Standing] = field(default_factory=list)
 
     def add(self, found: Row | Remark) -> None:

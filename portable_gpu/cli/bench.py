@@ -14,7 +14,7 @@ from rich.table import Table
 from portable_gpu.bench.altered import Altered, check_changes
 from portable_gpu.bench.cases import EVERY, GROUPS, ROOFLINE, cases
 from portable_gpu.bench.known_peers import open_peers, registry
-from portable_gpu.bench.ladder import Ladder, climb, ladders
+from portable_gpu.bench.ladder import CLIMBED, LadderTimes, climb, ladders
 from portable_gpu.bench.measure import BUDGET, Bench, Remark, Row
 from portable_gpu.bench.noise import Listener
 from portable_gpu.bench.report import Report
@@ -32,8 +32,8 @@ from portable_gpu.ops.registry import BENCHMARKS
 from portable_gpu.ops.sizes import SYNTAX, parse_sizes
 from portable_gpu.runtime.engine import Engine
 
+_CLIMBED = ", ".join(CLIMBED)
 _LEAST_TURNS = 9
-_LADDERS = tuple(name for name, benchmark in BENCHMARKS.items() if benchmark.ladder)
 
 
 def bench(
@@ -63,7 +63,7 @@ def bench(
     ] = None,
     turns: Annotated[int, typer.Option(help="Turns of each side.", min=_LEAST_TURNS)] = 9,
     ladder: Annotated[
-        bool, typer.Option("--ladder", help="The texts' ladders of gemv and gemm, rung by rung.")
+        bool, typer.Option("--ladder", help="The texts' ladders, rung by rung: " + _CLIMBED + ".")
     ] = False,
     eager: Annotated[
         bool,
@@ -111,10 +111,8 @@ def bench(
         )
     if operation not in GROUPS:
         raise ArgumentError(f"no benchmark {operation!r}; there are: {', '.join(GROUPS)}, dispatch")
-    if ladder and (operation not in (*_LADDERS, EVERY) or sizes is not None or plot):
-        raise ArgumentError(
-            f"--ladder takes {', '.join(_LADDERS)} or {EVERY}, and neither --sizes nor --plot"
-        )
+    if ladder and (operation not in (*CLIMBED, EVERY) or sizes is not None or plot):
+        raise ArgumentError(f"--ladder takes {_CLIMBED} or {EVERY}, and neither --sizes nor --plot")
     wanted_peers, policy = _peer_names(peers), policy or []
     wanted = None if sizes is None else parse_sizes(sizes)
     listener, engine = Listener(), Engine(device)
@@ -220,9 +218,9 @@ def _run(timing: Bench, every: list[Case], found: Report, status: Console) -> bo
 
 
 def _climb(timing: Bench, operation: str, found: Report, output: Console, status: Console) -> None:
-    for plan in ladders(operation, timing.engine):
-        with status.status(f"{plan.title} ..."):
-            for one in climb(timing, plan):
+    for ladder in ladders(operation, timing.engine):
+        with status.status(f"{ladder.title} ..."):
+            for one in climb(timing, ladder):
                 if isinstance(one, Remark):
                     found.add(one)
                 else:
@@ -279,7 +277,7 @@ def _table(title: str, rows: Sequence[Row], roofs: Roofs, names: Mapping[str, st
     return table
 
 
-def _ladder_table(ladder: Ladder) -> Table:
+def _ladder_table(ladder: LadderTimes) -> Table:
     rival = next((name for name in ladder.peers[1:] if name in ladder.rows[0].seconds), None)
     caption = (
         ladder.note if rival is None else f"{ladder.note} In brackets: {rival}'s time over it."

@@ -25,6 +25,7 @@ from portable_gpu.checking.oracle import Oracle
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.errors import ArgumentError
 from portable_gpu.ops.explanation import Explainer
+from portable_gpu.ops.ladder import Ladder
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import Shape
 from portable_gpu.targets import Target
@@ -145,7 +146,7 @@ class Benchmark:
         call: Our call, given a case, its operands and an engine; by default the operation's
             function with its options.
         on_matrix_units: Whether the roof of matrix units is above it.
-        ladder: Whether there is a ladder that leads to it (``bench --ladder``).
+        ladders: The ladders that lead to it on an engine's device (``bench --ladder``).
     """
 
     sizes: Sizes
@@ -163,7 +164,7 @@ class Benchmark:
     manners: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     call: Callable[[Case, Sequence[Any], Engine], Call] | None = None
     on_matrix_units: bool = False
-    ladder: bool = False
+    ladders: Callable[[Engine], list[Ladder]] | None = None
 
 
 @dataclass(frozen=True)

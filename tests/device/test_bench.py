@@ -18,7 +18,7 @@ from sampling import compile_fast
 from portable_gpu.bench import dispatch, measure, roofs
 from portable_gpu.bench.altered import Altered
 from portable_gpu.bench.cases import cases
-from portable_gpu.bench.ladder import Ladder, climb, ladders
+from portable_gpu.bench.ladder import LadderTimes, climb, ladders
 from portable_gpu.bench.measure import Bench, Remark, Row
 from portable_gpu.bench.operands import operands
 from portable_gpu.bench.oracle import oracle
@@ -169,17 +169,14 @@ def test_roofs_of_matrix_units(engine: Engine, monkeypatch: pytest.MonkeyPatch) 
 
 def test_ladder(unoptimised: Engine) -> None:
     bench = Bench(unoptimised, [NumPyPeer(unoptimised)], turns=1)
-    for plan in ladders("all", unoptimised):
-        case = plan.cases[0]
-        small = replace(
-            case, extents=(40, *case.extents[1:]) if len(case.extents) == 2 else (40,) * 3
-        )
-        *remarks, ladder = climb(bench, replace(plan, cases=[small]))
+    for ladder in ladders("all", unoptimised):
+        small = "40x16/N" if ladder.operation == "gemv" else "40x40x40/NN"
+        *remarks, times = climb(bench, replace(ladder, sizes=small))
         assert remarks == []
-        assert isinstance(ladder, Ladder)
-        (row,) = ladder.rows
+        assert isinstance(times, LadderTimes)
+        (row,) = times.rows
         assert {"portable_gpu", "numpy"} < set(row.seconds)
-        assert set(row.seconds) <= {*ladder.rungs, *ladder.peers}
+        assert set(row.seconds) <= {*times.rungs, *times.peers}
 
 
 def test_command(engine: Engine, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ from portable_gpu.bench import measure, noise
 from portable_gpu.bench.altered import check_changes, parse_changes
 from portable_gpu.bench.cases import GROUPS, cases
 from portable_gpu.bench.known_peers import open_peers
-from portable_gpu.bench.ladder import Ladder, LadderRow
+from portable_gpu.bench.ladder import LadderRow, LadderTimes
 from portable_gpu.bench.measure import Bench, Remark, Row, alternate, calls_a_turn, ratios
 from portable_gpu.bench.noise import Noise
 from portable_gpu.bench.operands import copies, operands
@@ -297,7 +297,7 @@ def test_the_tables_fit_80_columns() -> None:
     seconds = {name: Statistic.of([1.2345e-2]) for name in names}
     sizes = [f"{n}x{n}x{n}/NN" for n in (256, 512, 1024, 2048)]
     steps = tuple(LadderRow(size, seconds) for size in sizes)
-    assert_fits(ladder_table(Ladder("sgemm", "A note.", names[:1], names[1:], steps)))
+    assert_fits(ladder_table(LadderTimes("sgemm", "A note.", names[:1], names[1:], steps)))
 
 
 def assert_fits(table: Any) -> None:

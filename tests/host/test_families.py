@@ -23,7 +23,6 @@ MAY_NAME = {
     "bench/peers.py": {"sum", "dot", "max"},
     "bench/clblast.py": {"sum", "dot", "nrm2", "argmax", "gemv", "gemm"},
     "bench/frameworks.py": {"gemm"},
-    "bench/ladder.py": {"gemv", "gemm"},  # until it is rewritten with the paths
     "isa/report.py": {"dot"},  # a kind of instruction
 }
 

@@ -18,6 +18,7 @@ from portable_gpu.ops.gemm.catalogue import explain, specializations
 from portable_gpu.ops.gemm.checks import checks
 from portable_gpu.ops.gemm.edges import edge_checks
 from portable_gpu.ops.gemm.isa import KERNELS
+from portable_gpu.ops.gemm.ladder import ladders
 from portable_gpu.ops.gemv.cases import like_numpy
 
 _SIZES = ((64, 64, 64), (512, 512, 512), (1500, 500, 1500), (2000, 1000, 4))
@@ -70,7 +71,7 @@ _BENCHMARK = Benchmark(
     manners=cases.MANNERS,
     call=cases.call,
     on_matrix_units=True,
-    ladder=True,
+    ladders=ladders,
 )
 _TUNING = Tuning(
     operation="gemm",

@@ -16,6 +16,7 @@ from portable_gpu.ops.gemv import cases
 from portable_gpu.ops.gemv.api import gemv
 from portable_gpu.ops.gemv.checks import checks
 from portable_gpu.ops.gemv.edges import edge_checks
+from portable_gpu.ops.gemv.ladder import ladders
 from portable_gpu.ops.gemv.plan import explain, specializations
 
 _GEMV = Operation(
@@ -44,7 +45,7 @@ _BENCHMARK = Benchmark(
     form="rows x columns",
     label="rows x columns / transpose",
     variants=cases.variants,
-    ladder=True,
+    ladders=ladders,
 )
 _TUNING = Tuning(
     operation="gemv",

@@ -1,0 +1,59 @@
+"""Ladders: the steps that lead to a family's kernels, in the order in which the texts teach them.
+
+A rung is a call with one idea more than the rung below it.  ``portable-gpu bench --ladder`` times
+the rungs that the records of the families name (:mod:`portable_gpu.ops.family`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.tuning.table import TuningTable
+
+if TYPE_CHECKING:
+    from portable_gpu.ops.case import Case
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One way to compute what a ladder is about.
+
+    Attributes:
+        name: The idea.
+        engine: Where it runs.
+        bind: Makes a call of a case's operands, which are arrays on the device.
+        takes: Whether it computes a case.
+    """
+
+    name: str
+    engine: Engine
+    bind: Callable[[Sequence[Any]], Callable[[], Any]]
+    takes: Callable[[Case], bool] = lambda case: True
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """Rungs, the lowest first, and what they compute.
+
+    Attributes:
+        title: What it leads to.
+        operation, dtype: What its rungs compute.
+        sizes: Of what size, as ``--sizes`` takes them.
+        rungs: The ways.
+    """
+
+    title: str
+    operation: str
+    dtype: str
+    sizes: str
+    rungs: Sequence[Rung]
+
+
+def climbing_engine(engine: Engine, table: TuningTable | None = None) -> Engine:
+    """An engine on the same queue whose device class has the rungs: ``generic`` for a CPU."""
+    target = engine.target
+    forced = "generic" if target.is_cpu else target.device_class if target.forced else None
+    return Engine(queue=engine.queue, device_class=forced, table=table)
