@@ -8,7 +8,7 @@
 ## The lane sums of R rows become one vector of R sums by log2(R) blends and permutations
 ## (a transposition in registers), not by R horizontal sums.
 ##
-## One work-item is a group.  It takes rows_per_group rows and, with `split`, one part of the columns;
+## One work-item is a group.  It takes block_size rows and, with `split`, one part of the columns;
 ## then the last group of a row block to finish adds the parts in order.
 ## The tail reads V columns too: V <= n.
 ##
@@ -54,20 +54,20 @@ ${dots.lane_sums(R, U)}
 ${dots.lane_sums(1, 1 if whole else 4 // P)}
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void gemv_cpu_rows(${gemv.arguments(elem, real, split, finish=finish)}, const long rows_per_group)
+void gemv_cpu_rows(${gemv.arguments(elem, real, split, finish=finish)}, const long block_size)
 {
     ${T} lanes[${R * P}];
     ${real} sums[${R * P}] __attribute__((aligned(64)));
 % if split:
     const uint part = get_group_id(0) % parts;
-    const long first_row = get_group_id(0) / parts * rows_per_group;
+    const long first_row = get_group_id(0) / parts * block_size;
     const long first = part * part_size, last = first + part_size < n ? first + part_size : n;
     __global ${real} *own = (__global ${real} *)partial + part * m * ${P};
 % else:
-    const long first_row = get_group_id(0) * rows_per_group;
+    const long first_row = get_group_id(0) * block_size;
     const long first = 0, last = n;
 % endif
-    const long last_row = first_row + rows_per_group < m ? first_row + rows_per_group : m;
+    const long last_row = first_row + block_size < m ? first_row + block_size : m;
     a += a_offset;
     x += x_offset;
     y += y_offset;

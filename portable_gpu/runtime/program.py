@@ -7,14 +7,14 @@ import hashlib
 import os
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyopencl as cl
 
+from portable_gpu.codegen.signature import Arguments, arguments
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.errors import BuildError, DeviceMemoryError
 from portable_gpu.runtime.compiler import CompilerError, compiled
@@ -69,35 +69,22 @@ class Launch:
     def __init__(
         self,
         make: Callable[[], cl.Kernel],
-        parameters: Sequence[Any],
-        global_size: tuple[int, ...],
-        local_size: tuple[int, ...],
+        arguments: Arguments,
+        sizes: tuple[tuple[int, ...], tuple[int, ...]],
     ) -> None:
         """Set what stays.
 
         Args:
             make: Gives a new object of the kernel.
-            parameters: In the kernel's order: ``BUFFER``; a NumPy scalar type, for a scalar that
-                each call gives; or ``(type, value)``, for one that stays.
-            global_size, local_size: The grid.
+            arguments: What stays, and the places of what calls give.
+            sizes: The grid, and that of a group.
         """
-        self._make = make
-        self._sizes = global_size, local_size
-        self._buffers: list[int] = []
-        self._scalars: list[tuple[int, Any]] = []
-        self._fixed: list[tuple[int, Any]] = []
-        for index, parameter in enumerate(parameters):
-            if parameter is BUFFER:
-                self._buffers.append(index)
-            elif isinstance(parameter, tuple):
-                kind, value = parameter
-                self._fixed.append((index, kind(value)))
-            else:
-                self._scalars.append((index, parameter))
+        self._make, self._arguments, self._sizes = make, arguments, sizes
+        self._buffers, self._scalars = arguments.buffers, arguments.scalars
         self._idle = [self._bind()]
 
     def _bind(self) -> _Bound:
-        return _Bound(self._make(), self._fixed, self._sizes)
+        return _Bound(self._make(), self._arguments.constants, self._sizes)
 
     def __call__(
         self,
@@ -110,7 +97,7 @@ class Launch:
 
         Args:
             state: The queue.
-            buffers, scalars: What the parameters left open, in their order.
+            buffers, scalars: Of the parameters that were left open, in the order of their names.
             wait_for: Events to wait for.
 
         Raises:
@@ -166,17 +153,31 @@ class ProgramCache:
         self,
         spec: Specialization,
         name: str,
-        parameters: Sequence[Any],
+        constants: Mapping[str, Any],
+        buffers: Sequence[str],
+        scalars: Sequence[str],
         global_size: tuple[int, ...],
         local_size: tuple[int, ...],
+        as_bits: Collection[str] = (),
     ) -> Launch:
         """A :class:`Launch` of the kernel ``name`` of the built specialization.
 
+        The text declares the parameters; here they go by name.
+
+        Args:
+            spec: The text.
+            name: The kernel.
+            constants: The scalars that stay.
+            buffers, scalars: The names of what each call gives, in the order in which it does.
+            global_size, local_size: The grid.
+            as_bits: Scalars that calls give as unsigned numbers of the same bits.
+
         Raises:
             BuildError: The driver refused the source.
+            LookupError: A parameter has no argument, or an argument no parameter.
         """
-        make = partial(self.kernel, spec, name)
-        return Launch(make, parameters, global_size, local_size)
+        found = arguments(spec.text, name, constants, buffers, scalars, as_bits)
+        return Launch(partial(self.kernel, spec, name), found, (global_size, local_size))
 
     def kernel(self, spec: Specialization, name: str) -> cl.Kernel:
         """A new object of the kernel ``name`` of the built specialization.
@@ -297,10 +298,3 @@ def build_message(spec: Specialization, log: str, device: cl.Device) -> str:
             *(found or log.strip().splitlines()[-_MOST_OF_A_LOG:]),
         )
     )
-
-
-#: Parameters that kernels share.
-BUFFER = None
-INT = np.int32
-LONG = np.int64
-UINT = np.uint32

@@ -124,7 +124,6 @@ from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError
 from portable_gpu.ops.explanation import Explanation
 from portable_gpu.runtime.plan import Plan
-from portable_gpu.runtime.program import BUFFER, LONG
 from portable_gpu.runtime.views import Call
 from portable_gpu.tuning.policy import Policy, Range
 from portable_gpu.tuning.table import TuningTable
@@ -159,7 +158,7 @@ class _Plan(Plan):
         size = policy.group_size
         self._launch = engine.programs.launch(
             _text(engine.target, elem, policy), "scale",
-            [BUFFER, LONG, BUFFER, LONG, (LONG, n)], (-(-n // size) * size,), (size,),
+            {"n": n}, ["x", "y"], ["x_offset", "y_offset"], (-(-n // size) * size,), (size,),
         )
 
     def enqueue(self, state, buffers, offsets, scalars=(), wait_for=None):

@@ -16,11 +16,12 @@ import pytest
 from device_arrays import on_device
 
 import portable_gpu as pg
+from portable_gpu.codegen.signature import Arguments
 from portable_gpu.runtime import events as events_module
 from portable_gpu.runtime import queue_state
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.events import enqueue_without_event
-from portable_gpu.runtime.program import BUFFER, Launch
+from portable_gpu.runtime.program import Launch
 
 KINDS = cl.command_queue_properties
 X = np.arange(40.0, dtype=np.float32).reshape(5, 8)
@@ -337,7 +338,7 @@ def test_a_launch_that_fails(held: Held, monkeypatch: pytest.MonkeyPatch) -> Non
     kernel = cl.Kernel(cl.Program(held.engine.context, text).build(), "nothing")
     size = (2 * held.engine.device.max_work_group_size,)
     with pytest.raises(cl.LogicError, match="WORK_GROUP_SIZE"):
-        Launch(lambda: kernel, [BUFFER], size, size)(state, [held.x.base_data])
+        Launch(lambda: kernel, Arguments((), (0,), ()), (size, size))(state, [held.x.base_data])
     monkeypatch.setattr(state, "enqueue_without_event", lambda *_: -4)
     for _ in range(3):  # pyopencl frees what it can, and tries again
         np.testing.assert_array_equal(held.sum().get(), SUMS)

@@ -21,7 +21,7 @@ from portable_gpu.errors import BuildError
 from portable_gpu.runtime import program as programs
 from portable_gpu.runtime.disk_cache import DiskCache
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.program import INT, ProgramCache
+from portable_gpu.runtime.program import ProgramCache
 
 OUTER, INNER = np.full(1000, 3, np.int32), np.full(1000, 5, np.int32)
 NOTE = """
@@ -114,7 +114,7 @@ def test_finalizers_that_call(engine: Engine) -> None:
 
 def test_a_call_between_arguments_and_launch(engine: Engine, cache: ProgramCache) -> None:
     """The inner call comes when the outer one has set some of its arguments."""
-    launch = cache.launch(spec(), "note", [None, INT, INT], (1,), (1,))
+    launch = cache.launch(spec(), "note", {}, ["out"], ["a", "b"], (1,), (1,))
     state = engine.state()
     outer, inner = (cla.zeros(engine.queue, 1, np.int32) for _ in range(2))
 
@@ -136,7 +136,7 @@ def test_a_call_between_arguments_and_launch(engine: Engine, cache: ProgramCache
 
 
 def test_a_call_that_fails_leaves_no_arguments_behind(engine: Engine, cache: ProgramCache) -> None:
-    launch = cache.launch(spec(), "note", [None, INT, INT], (1,), (1,))
+    launch = cache.launch(spec(), "note", {}, ["out"], ["a", "b"], (1,), (1,))
     state, out = engine.state(), cla.zeros(engine.queue, 1, np.int32)
     launch(state, (out.base_data,), (1, 2))
     with pytest.raises(ValueError, match="invalid literal"):

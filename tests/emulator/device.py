@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +15,7 @@ from emulator import asynchronous, scalar, tensor_map, warp
 from emulator.machine import Grid, Group, Step
 from emulator.memory import Memory
 from emulator.text import Instruction, Kernel, read
+from portable_gpu.codegen.signature import arguments
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.isa.compilers import find_compilers
 from portable_gpu.isa.machines import Machine, machines
@@ -110,10 +111,14 @@ class Emulator:
         self,
         spec: Specialization,
         name: str,
-        parameters: Sequence[Any],
+        constants: Mapping[str, Any],
+        buffers: Sequence[str],
+        scalars: Sequence[str],
         global_size: tuple[int, ...],
         local_size: tuple[int, ...],
+        as_bits: Sequence[str] = (),
     ) -> Callable[..., None]:
+        places = arguments(spec.text, name, constants, buffers, scalars, as_bits)
         kernel = read(self.edit(_ptx(spec, self.machine)), name)
         steps = decode(kernel)
         (size, *_), across = local_size, (*global_size[1:], 1)[0]
@@ -121,23 +126,20 @@ class Emulator:
         def launch(
             state: Any, buffers: Sequence[Any], scalars: tuple[Any, ...] = (), wait_for: Any = None
         ) -> None:
-            left_buffers, left_scalars = iter(buffers), iter(scalars)
-            arguments = {}
-            for (argument, nbytes), parameter in zip(kernel.parameters, parameters, strict=True):
-                if parameter is None:
-                    buffer = next(left_buffers)
-                    value = np.uint64(self.memory.map(buffer.reshape(-1).view(np.uint8)))
-                elif isinstance(parameter, tuple):
-                    value = parameter[0](parameter[1])
-                else:
-                    value = parameter(next(left_scalars))
-                bits = np.atleast_1d(value).view(np.uint8)
-                assert bits.size == nbytes, (argument, nbytes, parameter)
-                arguments[argument] = bits
-            assert next(left_buffers, None) is next(left_scalars, None) is None
+            values = dict(places.constants)
+            for place, buffer in zip(places.buffers, buffers, strict=True):
+                values[place] = np.uint64(self.memory.map(buffer.reshape(-1).view(np.uint8)))
+            for (place, kind), value in zip(places.scalars, scalars, strict=True):
+                values[place] = kind(value)
+            passed = {}
+            for place, (argument, nbytes) in enumerate(kernel.parameters):
+                bits = np.atleast_1d(values.pop(place)).view(np.uint8)
+                assert bits.size == nbytes, (argument, nbytes)
+                passed[argument] = bits
+            assert not values
             self.launches.append(spec.name)
             groups = (global_size[0] // size, across)
-            grid = Grid(kernel, steps, self.memory, arguments, groups, size, self.late, self.races)
+            grid = Grid(kernel, steps, self.memory, passed, groups, size, self.late, self.races)
             with np.errstate(all="ignore"):
                 for y in range(groups[1]):
                     for x in range(groups[0]):

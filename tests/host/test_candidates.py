@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from recorded_devices import RECORDED
 
+from portable_gpu.codegen.signature import arguments
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.ops.candidate import Candidate, bind_best, ranked, spread
 from portable_gpu.ops.elementwise.candidates import candidates as elementwise_candidates
@@ -32,7 +33,7 @@ EACH = 12  # problems of a family on a device
 
 
 class Recorder:
-    """Stands in for an engine: notes the texts that plans launch."""
+    """Stands in for an engine: notes the texts that plans launch, and looks at their arguments."""
 
     maps_host_memory = False
     own_queue = None
@@ -42,7 +43,9 @@ class Recorder:
         self.programs = SimpleNamespace(launch=self._launch)
         self.names: list[str] = []
 
-    def _launch(self, spec: Any, *_: Any) -> Any:
+    def _launch(self, spec: Any, kernel: str, *given: Any, as_bits: Any = ()) -> Any:
+        constants, buffers, scalars, *_ = given
+        arguments(spec.text, kernel, constants, buffers, scalars, as_bits)
         if spec.name not in self.names[-1:]:  # slabs launch the same text over and over
             self.names.append(spec.name)
         return lambda *_: None
@@ -102,6 +105,35 @@ def test_the_best_is_built(device: str) -> None:
         assert set(engine.names) == set(told.kernels), name
         assert engine.names[-1] == told.kernels[-1], name
         assert next(iter(told.estimates)) == ranked(every, DeviceCosts.of("device", target))[0].way
+
+
+@pytest.mark.parametrize(
+    ("device", "some"),
+    [
+        ("H200", {"gemm/wgmma", "gemm/tensor_map", "gemm/mma", "gemm/repack", "gemm/skinny"}),
+        (
+            "MI250",
+            {
+                "gemm/mfma",
+                "gemm/gemm",
+                "gemm/direct",
+                "gemv/long_rows",
+                "reduce/columns",
+                "elementwise/tiles",
+            },
+        ),
+        ("PoCL", {"gemm/packed", "gemm/packed_whole", "gemv/cpu_rows", "reduce/cpu_columns"}),
+    ],
+)
+def test_every_way_gives_its_kernels_what_they_declare(device: str, some: set[str]) -> None:
+    target = detect(RECORDED[device][0])
+    seen = set()
+    for _, every in problems(target, 2):
+        engine: Any = Recorder(target)
+        for one in every:
+            one.bind(engine)
+        seen |= set(engine.names)
+    assert seen >= some
 
 
 @pytest.mark.parametrize("device", ["H200", "MI250", "PoCL"])

@@ -20,7 +20,6 @@ from portable_gpu.errors import ArgumentError, UnsupportedError
 from portable_gpu.ops.elementwise.policy import ElementwisePolicy
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
-from portable_gpu.runtime.program import BUFFER, INT, LONG
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.runtime.views import Shape
 from portable_gpu.targets import Target
@@ -310,24 +309,30 @@ class ElementwisePlan(Plan):
         self.flop = prod(problem.shape) * max(1, problem.names_read - 1)
         self.bytes = problem.nbytes
         deal, layout, axes = self.form.deal, self.form.layout, self.form.axes
-        kind = LONG if layout.wide else INT
-        numbers = [deal.parts, deal.rows, deal.columns, self.form.rows, axes[-1].size]
-        for axis in axes[:-1]:
-            numbers += (axis.size, *axis.strides)
-        numbers += axes[-1].strides
-        self._pack, bits = _PACKING[problem.ctype]
+        names = [*(f"a{k}" for k in range(len(problem.inputs))), "out"]
+        constants = {
+            "parts": deal.parts, "rows_each": deal.rows, "columns_each": deal.columns,
+            "rows": self.form.rows, "columns": axes[-1].size,
+        }  # fmt: skip
+        for k, axis in enumerate(axes[:-1]):
+            constants[f"outer{k}_size"] = axis.size
+            for name, step in zip(names, axis.strides, strict=True):
+                constants[f"{name}_outer{k}"] = step
+        for name, step in zip(names, axes[-1].strides, strict=True):
+            constants[f"{name}_stride"] = step
+        numbers = [f"s{k}" for k in range(len(problem.scalars))]
+        self._pack = _PACKING[problem.ctype]
         self._limits = _limits(problem.compute)
         self._scalars, self._dtype = problem.scalars, dtype_of(problem.compute.name)
         self._launch = engine.programs.launch(
             render_form(problem, target, self.form),
             "elementwise",
-            [
-                *[BUFFER, LONG] * (len(problem.inputs) + 1),
-                *[bits] * len(problem.scalars),
-                *[(kind, number) for number in numbers],
-            ],
+            constants,
+            [f"{name}_in" for name in names],
+            [*(f"{name}_offset" for name in names), *numbers],
             (deal.groups * layout.group_size,),
             (layout.group_size,),
+            as_bits=numbers,
         )
 
     def enqueue(
@@ -389,12 +394,12 @@ def _of_double(value: float) -> int:
 
 
 _ORDER: Any = "little" if np.little_endian else "big"
-#: How a scalar of each C type is passed: as bits, and in which type.
-_PACKING: dict[str, tuple[Callable[[Any], int], Any]] = {
-    "float": (_of_float, np.uint32),
-    "double": (_of_double, np.uint64),
-    "int": (lambda value: int(value) & 0xFFFFFFFF, np.uint32),
-    "uint": (int, np.uint32),
-    "long": (lambda value: int(value) & 0xFFFFFFFFFFFFFFFF, np.uint64),
-    "ulong": (int, np.uint64),
+#: The bits of a scalar of each C type.
+_PACKING: dict[str, Callable[[Any], int]] = {
+    "float": _of_float,
+    "double": _of_double,
+    "int": lambda value: int(value) & 0xFFFFFFFF,
+    "uint": int,
+    "long": lambda value: int(value) & 0xFFFFFFFFFFFFFFFF,
+    "ulong": int,
 }

@@ -19,20 +19,10 @@ from portable_gpu.ops.gemv.problem import TRANSPOSES, GemvProblem
 from portable_gpu.ops.gemv.route import Route, routes
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
-from portable_gpu.runtime.program import BUFFER, INT, LONG, UINT
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import Costs, DeviceCosts, multiply_adds, overlapped
 from portable_gpu.tuning.table import TuningTable
-
-_SCALARS: dict[str, Any] = {
-    "float": np.float32,
-    "double": np.float64,
-    "uint": np.uint32,
-    "ulong": np.uint64,
-    "float2": np.complex64,
-    "double2": np.complex128,
-}
 
 
 class GemvPlan(Plan):
@@ -53,23 +43,29 @@ class GemvPlan(Plan):
         self.flop, self.bytes = p.flop, p.bytes
         self.route = route
         self.workspace_bytes = route.partial_bytes
-        scalar = _SCALARS[p.real if p.elem.components == 1 else f"{p.real}2"]
-        parameters = [
-            BUFFER, LONG, (LONG, p.a_out), (LONG, p.a_sum), BUFFER, LONG, (LONG, p.x_step),
-            BUFFER, LONG, (LONG, p.y_step), (LONG, p.m), LONG, scalar, scalar, INT,
-        ]  # fmt: skip
-        for extra in p.finish.extras if p.finish else ():
-            parameters += [BUFFER, LONG, (LONG, extra.row), (LONG, extra.col)]
+        constants = {
+            "a_out": p.a_out, "a_sum": p.a_sum, "x_step": p.x_step, "y_step": p.y_step, "m": p.m,
+        }  # fmt: skip
+        extras = [f"e{k}" for k in range(len(p.finish.extras))] if p.finish else []
+        for name, extra in zip(extras, p.finish.extras if p.finish else (), strict=True):
+            constants |= {f"{name}_row": extra.row, f"{name}_col": extra.col}
+        buffers = ["a", "x", "y", *extras]
         if p.vectors > 1:
-            parameters += [(LONG, p.x_pitch), (LONG, p.y_pitch)]
+            constants |= {"x_pitch": p.x_pitch, "y_pitch": p.y_pitch}
         if route.parts > 1:
-            parameters += [(UINT, route.parts), (LONG, route.part_size), BUFFER, BUFFER]
+            constants |= {"parts": route.parts, "part_size": route.part_size}
+            buffers += ["partial", "counters"]
         if target.is_cpu:
-            parameters.append((LONG, route.block_size))
+            constants["block_size"] = route.block_size
         self._launch = engine.programs.launch(
             route.specialization(target),
             f"gemv_{route.kernel}",
-            parameters,
+            constants,
+            buffers,
+            [
+                *("a_offset", "x_offset", "y_offset", "n", "alpha", "beta", "reads_y"),
+                *(f"{name}_offset" for name in extras),
+            ],
             (route.blocks * route.parts * route.group_size,),
             (route.group_size,),
         )

@@ -16,7 +16,6 @@ from portable_gpu.errors import UnsupportedError
 from portable_gpu.ops.reduce.geometry import Geometry
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
-from portable_gpu.runtime.program import BUFFER, LONG, UINT
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 from portable_gpu.tuning.policy import Policy, Range
@@ -222,7 +221,8 @@ class ReducePlan(Plan):
         )  # fmt: skip
         self.flop = geometry.rows * geometry.count  # about one operation for each element
         self.bytes = route.bytes
-        scalars = _scalars(self.layout, deal, geometry, len(reduction.inputs))
+        arrays = [*(f"{name}_in" for name in reduction.names), "out"]
+        space = ["counters", "partial"] * self.layout.split
         # How far turned axes move the offset of each input.
         self._shift = (*geometry.shift, 0) if any(geometry.shift) else ()
         self._counters = deal.tiles
@@ -232,11 +232,9 @@ class ReducePlan(Plan):
         self._launch = engine.programs.launch(
             route.specialization(target),
             f"reduce_{self.layout.kind}",
-            [
-                *[BUFFER, LONG] * (len(reduction.inputs) + 1),
-                *[BUFFER, BUFFER] * self.layout.split,
-                *scalars,
-            ],
+            _constants(self.layout, deal, geometry, reduction.names),
+            [*arrays, *space],
+            [f"{name}_offset" for name in (*reduction.names, "out")],
             (deal.tiles * deal.parts * self.layout.group_size,),
             (self.layout.group_size,),
         )
@@ -515,26 +513,40 @@ def _aligned_vector(
     return vector, vector > 1
 
 
-def _scalars(layout: Layout, deal: Deal, geometry: Geometry, inputs: int) -> list[tuple[Any, int]]:
-    """The kernel's scalar parameters in order, each with its type."""
-    values: list[tuple[Any, int]] = []
+def _constants(
+    layout: Layout, deal: Deal, geometry: Geometry, names: Sequence[str]
+) -> dict[str, int]:
+    """The kernel's scalars that stay: see ``cl_kernels/reduce/_part.cl.mako``."""
+    found = {
+        "outer_count": geometry.outer_count,
+        "outer_span": deal.outer_span,
+        "n": geometry.inner.size,
+        "span": deal.inner_span,
+        "count": geometry.count,
+    }
     if layout.split:
-        values.append((UINT, deal.inner_parts))
+        found["inner_parts"] = deal.inner_parts
     if layout.split or layout.kind == "columns":
-        values.append((UINT, deal.parts))
-    longs: list[int] = []
-    if layout.kind == "rows":
-        longs += (geometry.rows, deal.rows_per_group)
-    longs += (geometry.outer_count, deal.outer_span, geometry.inner.size, deal.inner_span)
-    longs.append(geometry.count)
-    for axis in geometry.kept[: layout.kept]:
-        longs += (axis.size, *axis.strides)
-    for axis in geometry.outer:
-        longs += (axis.size, *axis.strides)
+        found["parts"] = deal.parts
+    arrays = (*names, "out")
+    for kind, axes, those in (
+        ("kept", geometry.kept[: layout.kept], arrays),
+        ("outer", geometry.outer, names),
+    ):
+        for k, axis in enumerate(axes):
+            found[f"{kind}{k}_size"] = axis.size
+            found |= _strides(those, f"{kind}{k}", axis)
     if layout.kind == "columns":
-        longs += (geometry.kept[-1].size, *geometry.kept[-1].strides)
-    longs += geometry.inner.strides[:inputs]
-    return values + [(LONG, value) for value in longs]
+        found["columns"] = geometry.kept[-1].size
+        found |= _strides(arrays, "column", geometry.kept[-1])
+    else:
+        found |= {"rows": geometry.rows, "rows_per_group": deal.rows_per_group}
+    inner = geometry.inner.strides[: len(names)]
+    return found | {f"{name}_stride": step for name, step in zip(names, inner, strict=True)}
+
+
+def _strides(names: Sequence[str], place: str, axis: Axis) -> dict[str, int]:
+    return {f"{name}_{place}": step for name, step in zip(names, axis.strides, strict=True)}
 
 
 def render_layout(target: Target, reduction: Reduction, layout: Layout) -> Specialization:

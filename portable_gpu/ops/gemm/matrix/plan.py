@@ -15,14 +15,7 @@ from portable_gpu.ops.gemm.matrix.lines import Lines
 from portable_gpu.ops.gemm.matrix.policy import MatrixPolicy, WgmmaPolicy
 from portable_gpu.ops.gemm.matrix.repack import Repack
 from portable_gpu.ops.gemm.matrix.tensor_map import TensorMap
-from portable_gpu.ops.gemm.operands import (
-    BUFFER,
-    INT,
-    LONG,
-    batch_parameters,
-    parameters,
-    scalar_type,
-)
+from portable_gpu.ops.gemm.operands import extents, extras, offsets, strides
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.split_k import SplitSpace
 from portable_gpu.runtime.engine import Engine
@@ -61,23 +54,26 @@ class MatrixPlan(Plan):
         tiles_m, tiles_n = -(-p.m // policy.tile_m), -(-p.n // policy.tile_n)
         units = p.batch_size * splits * tiles_m * tiles_n
         length = split_length(p.k, splits, plan.depth)
-        head: list[Any] = [(LONG, value) for value in (p.m, p.n, p.k, length, 0)]
-        head += [(INT, value) for value in (tiles_m, tiles_n, splits, units)]
-        out = [*parameters(p.c), *(x for extra in p.extras for x in parameters(extra))]
-        out += [scalar_type(p), scalar_type(p)]
-        split: list[Any] = []
+        operands = {"a": p.a, "b": p.b, "c": p.c, **extras(p)}
+        constants = {
+            "m": p.m, "n": p.n, "k": p.k, "k_split": length, "first_product": 0,
+            "tiles_m": tiles_m, "tiles_n": tiles_n, "splits": splits, "units": units,
+            **strides(operands), **extents(p.batch),
+        }  # fmt: skip
+        buffers = [*(["a_map", "b_map"] if self._maps else []), *operands]
         self._space: SplitSpace | None = None
         if splits > 1:
             area = policy.tile_m * policy.tile_n
             self._space = SplitSpace.of(units // splits, splits, area, p.compute)
-            split = [BUFFER, BUFFER]
+            buffers = ["partial", "counters", *buffers]
         self.workspace_bytes = plan.nbytes + (self._space.nbytes if self._space else 0)
-        operands = [*[BUFFER] * len(self._maps), *parameters(p.a), *parameters(p.b)]
         groups = min(units, policy.groups(engine.target)) if splits == 1 else units
         self._product = engine.programs.launch(
             plan.spec,
             "gemm",
-            [*head, *split, *operands, *out, *batch_parameters(p)],
+            constants,
+            buffers,
+            [*offsets(operands), "alpha", "beta"],
             (groups * policy.group_size,),
             (policy.group_size,),
         )

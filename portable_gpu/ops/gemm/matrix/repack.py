@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
 
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
+from portable_gpu.ops.gemm import operands
 from portable_gpu.ops.gemm.matrix.format import Format, Side, strides
-from portable_gpu.ops.gemm.operands import BUFFER, INT, LONG, parameters
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.program import Launch
@@ -88,12 +87,14 @@ class Repack:
     def launch(self, engine: Engine) -> Launch:
         """The launch, which leaves source, offset, destination and its offset open."""
         columns = -(-self.pitch // 64)
-        head: list[Any] = [(LONG, value) for value in (self.rows, self.k, self.pitch)]
-        head += [(INT, columns), *parameters(self.source), BUFFER, LONG]
+        constants = {"rows": self.rows, "k": self.k, "pitch": self.pitch, "columns": columns}
+        constants |= operands.strides({"from": self.source}) | operands.extents(self.batch)
         return engine.programs.launch(
             self.spec,
             "repack",
-            [*head, *((LONG, extent) for extent in self.batch)],
+            constants,
+            ["from", "to"],
+            ["from_offset", "to_offset"],
             (256 * columns * -(-self.rows // 64), prod(self.batch)),
             (256, 1),
         )

@@ -8,7 +8,6 @@ from typing import Any
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.gemm.matrix.format import strides
 from portable_gpu.ops.gemm.matrix.lines import Lines
-from portable_gpu.ops.gemm.operands import BUFFER, LONG
 from portable_gpu.ops.gemm.problem import Operand
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import Target
@@ -46,8 +45,8 @@ class TensorMap:
     def made(self, engine: Engine) -> Any:
         """The map, in a buffer; it is there when this returns."""
         buffer = engine.allocate(_BYTES)
-        sizes = [(LONG, size) for size in (self.extent, self.count, self.pitch)]
-        launch = engine.programs.launch(self.spec, "tensor_map", [BUFFER, *sizes], (32,), (32,))
+        sizes = {"extent": self.extent, "count": self.count, "pitch": self.pitch}
+        launch = engine.programs.launch(self.spec, "tensor_map", sizes, ["map"], [], (32,), (32,))
         state = engine.state(engine.own_queue)
         state.event(launch(state, (buffer,))).wait()
         return buffer

@@ -10,14 +10,7 @@ import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
-from portable_gpu.ops.gemm.operands import (
-    BUFFER,
-    INT,
-    LONG,
-    batch_parameters,
-    parameters,
-    scalar_type,
-)
+from portable_gpu.ops.gemm.operands import extents, extras, offsets, strides
 from portable_gpu.ops.gemm.packed.choice import PackedChoice, is_small, whole_bytes
 from portable_gpu.ops.gemm.packed.policy import PAGE_BYTES, PackedPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
@@ -285,14 +278,17 @@ class PackedPlan(Plan):
         core = self._core
         items, run = self._whole_items()
         tiles = self._panels_a * self._panels_b
-        lines = (
-            lines_ahead(core.a, core.m, core.k, tiles), lines_ahead(core.b, core.k, core.n, tiles),
-        )  # fmt: skip
-        head = [
-            BUFFER, (LONG, core.m), (LONG, core.n), (INT, core.k), (LONG, core.batch_size),
-            (LONG, run), (INT, self._once_b), *_constants(INT, lines),
-        ]  # fmt: skip
-        return self._bind("whole", [*head, *self._tail()], (items, 1, 1))
+        constants = {
+            "m": core.m,
+            "n": core.n,
+            "steps": core.k,
+            "products": core.batch_size,
+            "run": run,
+            "once_b": self._once_b,
+            "lines_a": lines_ahead(core.a, core.m, core.k, tiles),
+            "lines_b": lines_ahead(core.b, core.k, core.n, tiles),
+        }
+        return self._bind("whole", constants, ["scratch"], (items, 1, 1))
 
     def _bind_slab(self, slab: Slab) -> Iterator[Step]:
         """Pack its panels, multiply them, and add up the shares of k if there are several."""
@@ -324,17 +320,18 @@ class PackedPlan(Plan):
         panels_a = -(-slab.rows // policy.item_m) * form.a_packed
         panels_b = -(-slab.cols // policy.item_n) * form.b_packed
         (chunk_a, group_a), (chunk_b, group_b) = self._grains
-        longs = (slab.rows, slab.cols, slab.steps, self._share)
-        ints = (
-            self._shares, chunk_a, group_a, chunk_b, group_b, panels_a, panels_b,
-            self._once_a, self._once_b,
-        )  # fmt: skip
-        head = [BUFFER, BUFFER, *_constants(LONG, longs), *_constants(INT, ints)]
-        operands = [*parameters(core.a), *parameters(core.b), *batch_parameters(core)]
+        constants = self._of_slab(slab) | {
+            "chunk_a": chunk_a, "group_a": group_a, "chunk_b": chunk_b, "group_b": group_b,
+            "panels_a": panels_a, "panels_b": panels_b,
+            **strides({"a": core.a, "b": core.b}), **extents(core.batch),
+        }  # fmt: skip
         items = -(-panels_a // group_a) * -(-self._share // chunk_a) * self._shares
         items += -(-panels_b // group_b) * -(-self._share // chunk_b) * self._shares
         size = (items, slab.products, 1)
-        return self._bind("pack", [*head, (LONG, slab.first), *operands], size)
+        return self._programs.launch(
+            self._spec, "pack", constants, ["packed_a", "packed_b", "a", "b"], offsets("ab"),
+            size, (1, 1, 1),
+        )  # fmt: skip
 
     def _bind_tiles(
         self, slab: Slab, share0: int, together: int, parts: int, finish: bool
@@ -343,28 +340,37 @@ class PackedPlan(Plan):
         panels_a, panels_b = -(-slab.rows // policy.item_m), -(-slab.cols // policy.item_n)
         blocks = -(-panels_a // policy.block_m)
         block = -(-panels_a // blocks)
-        longs = (slab.rows, slab.cols, slab.row, slab.col, slab.steps, self._share)
-        ints = (
-            self._shares, share0, together, block, self._run, self._visit, slab.products,
-            self._once_a, self._once_b,
-        )  # fmt: skip
-        head = [
-            *[BUFFER] * 3, *_constants(LONG, longs), *_constants(INT, ints),
-            (LONG, slab.first), (INT, parts), (INT, finish),
-        ]  # fmt: skip
+        constants = self._of_slab(slab) | {
+            "row": slab.row, "col": slab.col, "share0": share0, "together": together,
+            "block": block, "run": self._run, "visit": self._visit, "products": slab.products,
+            "parts": parts, "finish": finish,
+        }  # fmt: skip
         size = (block, -(-panels_b // self._run), blocks * together * slab.products)
-        return self._bind("tiles", [*head, *self._tail()], size)
+        return self._bind("tiles", constants, ["packed_a", "packed_b", "partial"], size)
 
-    def _tail(self) -> list[Any]:
-        """The parameters from alpha on."""
+    def _of_slab(self, slab: Slab) -> dict[str, int]:
+        """What packing and multiplying a slab are told alike."""
+        return {
+            "m": slab.rows, "n": slab.cols, "depth": slab.steps, "share": self._share,
+            "splits": self._shares, "first": slab.first,
+            "once_a": self._once_a, "once_b": self._once_b,
+        }  # fmt: skip
+
+    def _bind(
+        self, name: str, constants: dict[str, int], scratch: list[str], size: tuple[int, ...]
+    ) -> Launch:
+        """A kernel that writes C."""
         core = self._core
-        scalar = scalar_type(core)
-        operands = [p for operand in (core.a, core.b, core.c) for p in parameters(operand)]
-        extras = [p for operand in core.extras for p in parameters(operand)]
-        return [scalar, scalar, *operands, *batch_parameters(core), *extras]
-
-    def _bind(self, name: str, parameters: list[Any], size: tuple[int, ...]) -> Launch:
-        return self._programs.launch(self._spec, name, parameters, size, (1, 1, 1))
+        operands = {"a": core.a, "b": core.b, "c": core.c, **extras(core)}
+        return self._programs.launch(
+            self._spec,
+            name,
+            {**constants, **strides(operands), **extents(core.batch)},
+            [*scratch, *operands],
+            ["alpha", "beta", *offsets(operands)],
+            size,
+            (1, 1, 1),
+        )
 
 
 def _even(extent: int, most: int, multiple: int) -> int:
@@ -372,10 +378,6 @@ def _even(extent: int, most: int, multiple: int) -> int:
     if extent <= most:
         return extent
     return -(-extent // (-(-extent // most) * multiple)) * multiple
-
-
-def _constants(kind: Any, values: Sequence[int]) -> list[Any]:
-    return [(kind, value) for value in values]
 
 
 def mode(lane_stride: int, step_stride: int) -> str:

@@ -6,18 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
-import numpy as np
 import pyopencl as cl
 
 from portable_gpu.codegen.epilogue import Finish
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.candidate import Candidate
-from portable_gpu.ops.gemm.operands import parameters
+from portable_gpu.ops.gemm.operands import extras, offsets, strides
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
-from portable_gpu.runtime.program import BUFFER, INT, LONG, UINT
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import Costs, DeviceCosts
@@ -230,18 +228,24 @@ class SkinnyPlan(Plan):
         p = problem
         self._route = route
         self.flop, self.bytes, self.workspace_bytes = p.flop, p.bytes, route.partial_bytes
-        arguments: list[Any] = [
-            BUFFER, LONG, (LONG, p.a.col if route.across else p.a.row),
-            BUFFER, LONG, (LONG, p.b.row), (LONG, p.b.col),
-            BUFFER, LONG, (LONG, p.c.row), (LONG, p.c.col),
-            (LONG, p.m), LONG, np.float32, np.float32, INT,
-            *(x for extra in p.extras for x in parameters(extra)),
-        ]  # fmt: skip
+        arrays = extras(p)
+        constants = {
+            "w_pitch": p.a.col if route.across else p.a.row, "x_step": p.b.row, "x_pitch": p.b.col,
+            "y_step": p.c.row, "y_pitch": p.c.col, "m": p.m, **strides(arrays),
+        }  # fmt: skip
+        buffers = ["w", "x", "y", *arrays]
         if route.parts > 1:
-            arguments += [(UINT, route.parts), (LONG, route.part_size), BUFFER, BUFFER]
+            constants |= {"parts": route.parts, "part_size": route.part_size}
+            buffers += ["partial", "counters"]
         size = route.policy.policy.group_size
         self._launch = engine.programs.launch(
-            route.spec, "gemm_skinny", arguments, (route.blocks * route.parts * size,), (size,)
+            route.spec,
+            "gemm_skinny",
+            constants,
+            buffers,
+            [*offsets("wxy"), "n", "alpha", "beta", "reads_y", *offsets(arrays)],
+            (route.blocks * route.parts * size,),
+            (size,),
         )
         self._k = p.k
 

@@ -9,14 +9,7 @@ import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.gemm.choice import WORKSPACE, GemmChoice, split_length
-from portable_gpu.ops.gemm.operands import (
-    BUFFER,
-    INT,
-    LONG,
-    batch_parameters,
-    parameters,
-    scalar_type,
-)
+from portable_gpu.ops.gemm.operands import extents, extras, offsets, strides
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.ops.gemm.split_k import SplitSpace
 from portable_gpu.ops.gemm.tiled.policy import GemmPolicy
@@ -66,13 +59,13 @@ class TiledPlan(Plan):
         self.pairs = pairs
         self.flop, self.bytes = problem.flop, problem.bytes
         self._spec = specialization_of(problem, choice, engine.target, pairs=pairs)
-        self._ab = [*parameters(problem.a), *parameters(problem.b)]
-        scalar = scalar_type(problem)
-        self._out = parameters(problem.c)
-        for extra in problem.extras:
-            self._out += parameters(extra)
-        self._out += [scalar, scalar]
-        self._batch = batch_parameters(problem)
+        operands = {"a": problem.a, "b": problem.b, "c": problem.c, **extras(problem)}
+        self._constants = {
+            "m": problem.m, "n": problem.n, "k": problem.k,
+            **strides(operands), **extents(problem.batch),
+        }  # fmt: skip
+        self._buffers = list(operands)
+        self._scalars = [*offsets(operands), "alpha", "beta"]
         self._space: SplitSpace | None = None
         self._launches: list[Launch] = []
         if choice.policy is None:
@@ -108,15 +101,11 @@ class TiledPlan(Plan):
         p = self.problem
         count, group = p.batch_size * p.m * p.n, direct_group_size(engine.target)
         for first in range(0, count, _ELEMENTS):
-            head = [(LONG, value) for value in (p.m, p.n, p.k, count, first)]
             size = _round_up(min(_ELEMENTS, count - first), group)
+            constants = {**self._constants, "count": count, "first": first}
             self._launches.append(
                 engine.programs.launch(
-                    self._spec,
-                    "direct",
-                    [*head, *self._ab, *self._out, *self._batch],
-                    (size,),
-                    (group,),
+                    self._spec, "direct", constants, self._buffers, self._scalars, (size,), (group,)
                 )
             )
 
@@ -125,7 +114,7 @@ class TiledPlan(Plan):
         p, choice = self.problem, self.choice
         tiles_m, tiles_n = -(-p.m // policy.tile_m), -(-p.n // policy.tile_n)
         units, chunk = tiles_m * tiles_n, min(p.batch_size, _GRID)
-        split: list[Any] = []
+        constants, split = {**self._constants, "tiles_m": tiles_m, "tiles_n": tiles_n}, []
         if choice.splits > 1:
             cut, area = units - choice.whole, policy.tile_m * policy.tile_n
             one = SplitSpace.of(cut, choice.splits, area, p.compute)
@@ -134,14 +123,16 @@ class TiledPlan(Plan):
             self.workspace_bytes = self._space.nbytes
             units += cut * (choice.splits - 1)
             length = split_length(p.k, choice.splits, policy.tile_k)
-            split = [(LONG, length), (INT, choice.whole), (INT, choice.splits), BUFFER, BUFFER]
+            constants |= {"k_split": length, "whole": choice.whole, "splits": choice.splits}
+            split = ["partial", "counters"]
         for first in range(0, p.batch_size, chunk):
-            head = [*((LONG, value) for value in (p.m, p.n, p.k, first)), (INT, tiles_m)]
             self._launches.append(
                 engine.programs.launch(
                     self._spec,
                     "gemm",
-                    [*head, (INT, tiles_n), *split, *self._ab, *self._out, *self._batch],
+                    {**constants, "first_product": first},
+                    [*split, *self._buffers],
+                    self._scalars,
                     (units * policy.group_size, min(chunk, p.batch_size - first)),
                     (policy.group_size, 1),
                 )

@@ -1,0 +1,92 @@
+"""Parameters of kernels, read from their texts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+
+import numpy as np
+import pytest
+from recorded_devices import RECORDED
+
+from portable_gpu.codegen.signature import SCALARS, Arguments, Parameter, arguments, parameters
+from portable_gpu.codegen.specialization import Specialization
+from portable_gpu.errors import UnsupportedError
+from portable_gpu.ops.registry import CATALOGUE
+from portable_gpu.targets import Target, detect
+
+TEXT = """
+typedef float2 value_t;
+static void helper(int a) {}
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void work(__global const ushort *restrict x_in, const long x_offset,
+    volatile __global uint*counters, value_t alpha, const uint parts)
+{
+}
+"""
+
+
+def test_buffers_scalars_and_aliases() -> None:
+    assert parameters(TEXT, "work") == (
+        Parameter("x_in", None),
+        Parameter("x_offset", np.int64),
+        Parameter("counters", None),
+        Parameter("alpha", np.complex64),
+        Parameter("parts", np.uint32),
+    )
+
+
+@pytest.mark.parametrize("kernel", ["play", "wor", "ork"])
+def test_a_kernel_that_is_not_there(kernel: str) -> None:
+    with pytest.raises(LookupError, match=f"declares no kernel {kernel}"):
+        parameters(TEXT, kernel)
+
+
+def test_a_type_that_no_host_passes() -> None:
+    with pytest.raises(LookupError, match="work takes real_t alpha"):
+        parameters(TEXT.replace("value_t alpha", "real_t alpha"), "work")
+
+
+def test_arguments_go_by_name() -> None:
+    found = arguments(
+        TEXT, "work", {"parts": 3}, ["counters", "x_in"], ["alpha", "x_offset"], ["x_offset"]
+    )
+    scalars = ((3, np.complex64), (1, np.uint64))
+    assert found == Arguments(((4, np.uint32(3)),), (2, 0), scalars)
+
+
+@pytest.mark.parametrize(
+    ("constants", "buffers", "scalars"),
+    [
+        ({}, ["counters", "x_in"], ["alpha", "x_offset"]),
+        ({"parts": 3, "more": 1}, ["counters", "x_in"], ["alpha", "x_offset"]),
+        ({"parts": 3, "x_in": 1}, ["counters"], ["alpha", "x_offset"]),
+        ({}, ["counters", "x_in", "parts"], ["alpha", "x_offset"]),
+        ({"parts": 3}, ["counters", "x_in"], ["alpha", "x_offset", "alpha"]),
+    ],
+)
+def test_arguments_that_do_not_fit(
+    constants: dict[str, int], buffers: list[str], scalars: list[str]
+) -> None:
+    with pytest.raises(LookupError, match="kernel work takes x_in, x_offset, counters, alpha"):
+        arguments(TEXT, "work", constants, buffers, scalars)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex128", "int8", "float16"])
+def test_every_text_declares_what_a_host_can_pass(dtype: str) -> None:
+    kinds = {None, *SCALARS.values()}
+    for facts, _ in RECORDED.values():
+        for spec in texts(detect(facts), dtype):
+            kernels = re.findall(r"__kernel[^;{]*?\bvoid\s+(\w+)\s*\(", spec.text)
+            assert kernels, spec.name
+            for kernel in kernels:
+                found = parameters(spec.text, kernel)
+                assert {p.scalar for p in found} <= kinds
+                assert len({p.name for p in found}) == len(found)
+
+
+def texts(target: Target, dtype: str) -> Iterator[Specialization]:
+    for build in CATALOGUE.values():
+        with suppress(UnsupportedError):  # double precision, where there is none
+            yield from build(target, np.dtype(dtype))
