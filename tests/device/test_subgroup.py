@@ -10,7 +10,7 @@ import numpy as np
 import pyopencl as cl
 import pytest
 from mako.template import Template
-from sampling import needs_fp64
+from sampling import compile_fast, needs_fp64
 
 from portable_gpu.codegen.operators import Accumulator, Field, sum_accumulator
 from portable_gpu.codegen.source import _templates
@@ -87,7 +87,7 @@ ACCUMULATORS = {
 @pytest.fixture(autouse=True)
 def _quick(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """PoCL's optimiser takes seconds for so many barriers; nothing here is built by ``engine``."""
-    monkeypatch.setenv("PYOPENCL_BUILD_OPTIONS", "-cl-opt-disable")
+    compile_fast(monkeypatch, engine)
 
 
 def require(engine: Engine, kind: str) -> None:

@@ -51,7 +51,7 @@ def check(
 
 
 @pytest.mark.parametrize(
-    ("shape", "trans"), zip(SHAPES, ("NN", "TT", "TN", "NT", "TT"), strict=True), ids=str
+    ("shape", "trans"), list(zip(SHAPES, ("NN", "TT", "TN", "NT", "TT"), strict=True)), ids=str
 )
 def test_every_way_is_right(unoptimised: Engine, shape: tuple[int, int, int], trans: str) -> None:
     check(unoptimised, *shape, trans, "float32")
