@@ -15,12 +15,12 @@ from portable_gpu.checking.operands import Array, Operands
 from portable_gpu.dtypes import BFLOAT16, dtype_of
 from portable_gpu.errors import UnsupportedError
 from portable_gpu.ops.case import Case
-from portable_gpu.ops.gemv.cases import turned
+from portable_gpu.ops.gemv.cases import transposed
 from portable_gpu.runtime.engine import Engine
 
 
 def _product_into(case: Case, tensors: Sequence[Any], torch: Any) -> Call:
-    return partial(torch.mm, *turned(case, tensors), out_dtype=getattr(torch, case.result))
+    return partial(torch.mm, *transposed(case, tensors), out_dtype=getattr(torch, case.result))
 
 
 #: By operation, the call of PyTorch whose result is of another dtype.

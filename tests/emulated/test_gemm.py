@@ -107,9 +107,9 @@ def either(request: pytest.FixtureRequest) -> Emulator:
 
 
 def by_matrix_units(
-    gpu: Emulator, p: GemmProblem, policy: Any, splits: int = 1, turned: bool = False
+    gpu: Emulator, p: GemmProblem, policy: Any, splits: int = 1, transposed: bool = False
 ) -> MatrixPlan:
-    return MatrixPlan(gpu, p, GemmChoice("", policy, splits, transposed=turned))  # type: ignore[arg-type]
+    return MatrixPlan(gpu, p, GemmChoice("", policy, splits, transposed=transposed))  # type: ignore[arg-type]
 
 
 @pytest.fixture(params=[False, True], ids=["lines", "boxes"])
@@ -154,10 +154,10 @@ def test_wgmma_precisions(gpu: Emulator, precision: str, trans: str, bulk: bool)
 
 
 def by_tf32(gpu: Emulator, p: GemmProblem, policy: WgmmaPolicy, splits: int = 1) -> MatrixPlan:
-    """As it is chosen: turned, where A then goes through registers."""
+    """As it is chosen: transposed, where A then goes through registers."""
     form = format_of(p, gpu.target)
     assert form is not None
-    return by_matrix_units(gpu, p, policy, splits, form.turned(p))
+    return by_matrix_units(gpu, p, policy, splits, form.transposes(p))
 
 
 @pytest.mark.parametrize("trans", TRANSPOSES)
@@ -245,9 +245,9 @@ def test_tiles_are_numbered_down_bands(gpu: Emulator, bulk: bool) -> None:
 
 def test_boxes_of_lines_that_run_backwards_or_are_one(either: Emulator) -> None:
     policy = replace(WgmmaPolicy.for_shape_class("small"), bulk=True)
-    turned = problem(136, 72, 648, F16)
-    turned = replace(turned, a=replace(turned.a, row=-648))
-    path = by_matrix_units(either, turned, policy)
+    upward = problem(136, 72, 648, F16)
+    upward = replace(upward, a=replace(upward.a, row=-648))
+    path = by_matrix_units(either, upward, policy)
     a, b = whole_numbers((136, 648), 1), whole_numbers((648, 72), 2)
     c = np.full((136, 72), POISON, "f4")
     buffers = [stored(a, F16, "N"), stored(b, F16, "N"), c]
@@ -306,13 +306,13 @@ def test_few_columns(gpu: Emulator, trans: str) -> None:
             check(path, gpu, p, trans)
 
 
-@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("k", [48, 4096])
 @pytest.mark.parametrize("few", [3, 16])
-def test_few_columns_with_an_epilogue(gpu: Emulator, few: int, k: int, turned: bool) -> None:
+def test_few_columns_with_an_epilogue(gpu: Emulator, few: int, k: int, transposed: bool) -> None:
     """Arrays of every spread, by C's own rows and columns; C is read; k in one part or several."""
     gpu.races = True
-    m, n = (few, 136) if turned else (136, few)
+    m, n = (few, 136) if transposed else (136, few)
     bias, scale, residual = (
         whole_numbers(shape, i) for i, shape in enumerate([(n,), (m,), (m, n)])
     )

@@ -267,11 +267,11 @@ def test_work_items_copy_where_the_copy_engine_cannot() -> None:
 
 
 def test_double_precision_turns_operands_to_where_they_lie_well() -> None:
-    turned = {}
+    transposed = {}
     for trans in ("NN", "NT", "TN", "TT"):
         choice = least(estimates(problem(512, 512, 512, F64, trans), HOPPER, TABLE))
-        turned[trans] = choice.transposed
-    assert turned == {"NN": True, "NT": False, "TN": False, "TT": False}
+        transposed[trans] = choice.transposed
+    assert transposed == {"NN": True, "NT": False, "TN": False, "TT": False}
 
 
 def test_tf32_turns_operands_to_where_a_goes_through_registers() -> None:

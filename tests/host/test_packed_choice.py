@@ -29,38 +29,38 @@ def test_the_choice_is_one_of_those_that_can_be_forced(dtype: str) -> None:
 
 def test_a_wide_operand_along_k_is_read_in_place_as_a_of_the_transpose() -> None:
     found = choice(20, 1200, 1000, "NT")
-    assert found.swapped
+    assert found.transposed
     assert (found.a_packed, found.b_packed) == (False, True)
-    assert not choice(60, 1200, 1000, "NT").swapped
+    assert not choice(60, 1200, 1000, "NT").transposed
     tall = choice(1200, 20, 1000, "NN")
-    assert not tall.swapped
+    assert not tall.transposed
     assert (tall.a_packed, tall.b_packed) == (False, True)
 
 
 def test_a_wide_operand_of_contiguous_rows_is_read_in_place_as_b() -> None:
     found = choice(12, 1200, 1000, "NN")
-    assert not found.swapped
+    assert not found.transposed
     assert not found.b_packed
     tall = choice(1200, 12, 1000, "TN")
-    assert tall.swapped
+    assert tall.transposed
     assert not tall.b_packed
 
 
 def test_one_work_item_packs_the_narrower_operand_over_a_long_k() -> None:
-    assert choice(3, 10, 3563, "TN").swapped
-    assert not choice(10, 3, 3563, "TN").swapped
-    assert not choice(3, 10, 50, "TN").swapped
-    assert not choice(3, 10, 3563, "TN", "float16").swapped  # both are converted, and so packed
+    assert choice(3, 10, 3563, "TN").transposed
+    assert not choice(10, 3, 3563, "TN").transposed
+    assert not choice(3, 10, 50, "TN").transposed
+    assert not choice(3, 10, 3563, "TN", "float16").transposed  # both are converted, and so packed
 
 
 def test_a_b_too_narrow_for_a_vector_of_its_rows_counts_as_packed() -> None:
     found = choice(7, 17, 3124, "NN")  # tiles of 24 columns
-    assert found.swapped
+    assert found.transposed
     assert found.whole
 
 
 def test_short_sums_leave_c_as_it_lies() -> None:
-    assert not choice(26, 2058, 2, "NT").swapped
+    assert not choice(26, 2058, 2, "NT").transposed
 
 
 def test_little_work_packs_nothing_that_need_not_be() -> None:

@@ -69,7 +69,7 @@ def _packed(problem: GemmProblem, target: Target, table: TuningTable) -> Iterato
             origin=choice.origin,
             evidence=choice.evidence,
             details={
-                "shape class": shape_class(problem), "transposed": choice.swapped,
+                "shape class": shape_class(problem), "transposed": choice.transposed,
                 **_costs(problem),
             },
         )  # fmt: skip

@@ -15,7 +15,7 @@ from portable_gpu.checking.oracle import Oracle, bound_of_sums, root_mean_square
 from portable_gpu.dtypes import PRECISIONS, dtype_of, element
 from portable_gpu.ops.gemm.api import gemm, matmul
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
-from portable_gpu.ops.gemv.cases import by_transposes, turned
+from portable_gpu.ops.gemv.cases import by_transposes, transposed
 from portable_gpu.runtime.engine import Engine
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def call(case: Case, arrays: Sequence[Any], engine: Engine) -> Callable[[], Any]
     a, b = arrays
     on_host, converts = isinstance(a, np.ndarray), case.result != case.dtype
     if case.batch is not None or (on_host and not converts):
-        a, b = turned(case, (a, b)) if on_host else (a, b)
+        a, b = transposed(case, (a, b)) if on_host else (a, b)
         return partial(matmul, a, b, precision=case.precision, engine=engine)
     c = None
     if converts:
@@ -82,7 +82,7 @@ def oracle(case: Case, inputs: Operands) -> Oracle:
 
     It sees every wrong element, at the cost of a few products with a vector.
     """
-    a, b = turned(case, inputs)
+    a, b = transposed(case, inputs)
     n = b.shape[-1]
     r = np.random.default_rng(2).standard_normal(n)
     expected = times(a, times(b, r))

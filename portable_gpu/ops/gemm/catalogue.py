@@ -132,8 +132,8 @@ def _matrix_specializations(
 ) -> list[Specialization]:
     """The same of matrix units: of all precisions, operands as they lie, across, and repacked.
 
-    Products that are turned come both ways: what a turned one reads as it lies is repacked in one
-    that is not.
+    Products that are transposed come both ways: what a transposed one reads as it lies is repacked
+    in one that is not.
     """
     found = []
     for precision in PRECISIONS:
@@ -145,12 +145,12 @@ def _matrix_specializations(
             if form is None or (trans == "NT" and form.kind != "tf32"):
                 continue
             ways = [(False, 1), (False, 2)]
-            if form.turned(p):
+            if form.transposes(p):
                 ways += [(True, 1), (True, 2)]
             for _, row in fitting(p, form, target, TuningTable([])):
                 choices = [
-                    GemmChoice(form.kernel, row.policy, splits, transposed=turned)
-                    for turned, splits in ways
+                    GemmChoice(form.kernel, row.policy, splits, transposed=transposed)
+                    for transposed, splits in ways
                 ]
                 if isinstance(row.policy, WgmmaPolicy) and row.policy.bulk:
                     by_lines = replace(row.policy, bulk=False)

@@ -55,7 +55,7 @@ def variants(case: Case, variant: str, alone: bool) -> Iterator[Case]:
     yield from by_transposes(case, ("N", "T"), variant)
 
 
-def turned(case: Case, arrays: Sequence[Any]) -> list[Any]:
+def transposed(case: Case, arrays: Sequence[Any]) -> list[Any]:
     """The operands of ``a @ b``, of gemm too: transposes are views."""
     flags = (case.trans + "NN")[:2]
     return [x.swapaxes(-1, -2) if t == "T" else x for x, t in zip(arrays, flags, strict=True)]
@@ -63,7 +63,7 @@ def turned(case: Case, arrays: Sequence[Any]) -> list[Any]:
 
 def like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], Any]:
     """By ``matmul``, of gemm too."""
-    return partial(library.matmul, *turned(case, arrays))
+    return partial(library.matmul, *transposed(case, arrays))
 
 
 def oracle(case: Case, inputs: Operands) -> Oracle:

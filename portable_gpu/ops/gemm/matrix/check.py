@@ -41,8 +41,8 @@ def works(engine: Engine, problem: GemmProblem, bulk: bool = False) -> bool:
     whole_tf32 = form.kind == "tf32" and form.parts == 1  # A comes two ways, C is stored in three
 
     def bind(small: GemmProblem) -> Plan:
-        turned = whole_tf32 and form.turned(small)
-        return MatrixPlan(engine, small, GemmChoice("", policy, transposed=turned))
+        transposed = whole_tf32 and form.transposes(small)
+        return MatrixPlan(engine, small, GemmChoice("", policy, transposed=transposed))
 
     key = ("matrix units work", form.kind, whole_tf32, bulk)
     what = "bulk copies" if bulk else "matrix units"

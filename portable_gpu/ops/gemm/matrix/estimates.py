@@ -48,7 +48,7 @@ def estimates(
     p, form = problem, format_of(problem, target)
     if form is None or p.k == 0 or p.batch_size > MOST_BATCH:
         return
-    kernel, transposed = form.kernel, form.turned(p)
+    kernel, transposed = form.kernel, form.transposes(p)
     m, n = (p.n, p.m) if transposed else (p.m, p.n)
     largest = 128 * 256 if kernel == "wgmma" else 128 * 128
     costs = MatrixCosts.of(kernel if form.parts == 1 else f"{kernel} of pieces", target)
@@ -108,7 +108,7 @@ def fitting(
     kind = POLICIES[form.kernel][0]
     name = f"gemm_{form.kernel}_split" if form.parts > 1 else f"gemm_{form.kernel}"
     longest = max(problem.m, problem.n, form.parts * problem.k)
-    computed = problem.transpose() if form.turned(problem) else problem
+    computed = problem.transpose() if form.transposes(problem) else problem
     for shape_class in classes_of(form.kernel, form.parts):
         default = kind.for_shape_class(shape_class, parts=form.parts)
         row = table.choose(name, kind, target, form.elem, shape_class, default)

@@ -106,7 +106,7 @@ class Format:
         ragged = pitch * self.elem.itemsize % LINE != 0
         return lies, ragged and uses >= 2048 and not bulk
 
-    def turned(self, p: GemmProblem) -> bool:
+    def transposes(self, p: GemmProblem) -> bool:
         """Whether the transposed product is computed: as C lies, unless operands lie better.
 
         ``mma``, and ``wgmma`` of tf32, take A with k across its lines and B along them, or both
@@ -115,8 +115,8 @@ class Format:
         sideways = step(p.c.col, p.n) > step(p.c.row, p.m)
         if self.kernel != "mma" and self.kind != "tf32":
             return sideways
-        turned = p.transpose()
-        a, b = (bool(self.across(one.a, "a", one.m, p.k)) for one in (p, turned))
+        transposed = p.transpose()
+        a, b = (bool(self.across(one.a, "a", one.m, p.k)) for one in (p, transposed))
         return (b and not a) or (sideways and a == b)
 
     def through_registers(self, problem: GemmProblem, bulk: bool = False) -> bool:

@@ -50,14 +50,14 @@ class PackedChoice:
 
     Attributes:
         policy: Fitted to the extents of what is computed.
-        swapped: Whether that is ``C^T = B^T A^T``.
+        transposed: Whether that is ``C^T = B^T A^T``.
         whole: Whether single work-items make whole products.
         a_packed, b_packed: Whether tiles read the operand packed, or where it lies.
         origin, evidence: Where the policy came from.
     """
 
     policy: PackedPolicy
-    swapped: bool
+    transposed: bool
     whole: bool
     a_packed: bool
     b_packed: bool
@@ -73,7 +73,7 @@ class PackedChoice:
     def way(self) -> str:
         """``packed, transposed, B in place``."""
         parts = ["whole" if self.whole else "packed"]
-        parts += ["transposed"] if self.swapped else []
+        parts += ["transposed"] if self.transposed else []
         parts += [] if self.a_packed else ["A in place"]
         parts += [] if self.b_packed else ["B in place"]
         return ", ".join(parts)
@@ -82,12 +82,12 @@ class PackedChoice:
 def choose_packed(problem: GemmProblem, target: Target, table: TuningTable) -> PackedChoice:
     """The row of the table, the product's extents and its strides decide."""
     row = _row(problem, target, table)
-    swapped = prefers_transpose(problem, row.policy, target.compute_units)
-    core = problem.transpose() if swapped else problem
+    transposed = prefers_transpose(problem, row.policy, target.compute_units)
+    core = problem.transpose() if transposed else problem
     policy = row.policy.fit(core.m, core.n, core.k, core.compute)
     whole = takes_whole(core, policy, target.compute_units)
     a_packed, b_packed = _packs(core, policy, whole, target.compute_units)
-    return PackedChoice(policy, swapped, whole, a_packed, b_packed, row.origin, row.evidence)
+    return PackedChoice(policy, transposed, whole, a_packed, b_packed, row.origin, row.evidence)
 
 
 def packed_choices(
@@ -95,8 +95,8 @@ def packed_choices(
 ) -> Iterator[PackedChoice]:
     """Every choice that the kernels can carry out with the table's policy."""
     row = _row(problem, target, table)
-    for swapped in (False, True):
-        core = problem.transpose() if swapped else problem
+    for transposed in (False, True):
+        core = problem.transpose() if transposed else problem
         policy = row.policy.fit(core.m, core.n, core.k, core.compute)
         fits = whole_bytes(core, policy) <= L2_BYTES
         a_ways = (True, False) if in_place(core.a, core.compute) else (True,)
@@ -104,7 +104,9 @@ def packed_choices(
         for whole, a_packed, b_packed in product(
             (False, True) if fits else (False,), a_ways, b_ways
         ):
-            yield PackedChoice(policy, swapped, whole, a_packed, b_packed, row.origin, row.evidence)
+            yield PackedChoice(
+                policy, transposed, whole, a_packed, b_packed, row.origin, row.evidence
+            )
 
 
 #: What a form takes that the rules of :func:`choose_packed` advise against, at least: a factor.
@@ -196,10 +198,10 @@ def prefers_transpose(problem: GemmProblem, policy: PackedPolicy, units: int) ->
     What decides is an operand that is better read where it lies, on either side; else C's rows
     should be contiguous.
     """
-    for one, swapped in ((problem, False), (problem.transpose(), True)):
+    for one, transposed in ((problem, False), (problem.transpose(), True)):
         turn = _wide_b_turns(one, policy, units)
         if turn is not None:
-            return turn != swapped
+            return turn != transposed
     c = problem.c
     return c.col != 1 and (c.row == 1 or abs(c.row) < abs(c.col))
 

@@ -39,21 +39,21 @@ class Form:
     Attributes:
         mode_a, mode_b: How a panel is packed (see ``cl_kernels/gemm/_pack.cl.mako``).
         a_packed, b_packed: Whether tiles read the operand packed, or where it lies.
-        swapped: Whether the product is the transpose of the caller's.
+        transposed: Whether the product is the transpose of the caller's.
     """
 
     mode_a: str
     mode_b: str
     a_packed: bool
     b_packed: bool
-    swapped: bool
+    transposed: bool
 
     @classmethod
     def of(cls, core: GemmProblem, choice: PackedChoice) -> Form:
         """The form of a choice, for a problem as it is computed."""
         return cls(
             mode(core.a.row, core.a.col), mode(core.b.col, core.b.row),
-            choice.a_packed, choice.b_packed, choice.swapped,
+            choice.a_packed, choice.b_packed, choice.transposed,
         )  # fmt: skip
 
     def loads(self, problem: GemmProblem, policy: PackedPolicy) -> list[tuple[Element, int]]:
@@ -84,7 +84,7 @@ def pieces(lanes: int, widest: int) -> list[tuple[int, int]]:
 
 def specialization_of(problem: GemmProblem, choice: PackedChoice, target: Target) -> Specialization:
     """The text of a choice, for a problem as it is asked for."""
-    core = problem.transpose() if choice.swapped else problem
+    core = problem.transpose() if choice.transposed else problem
     name = "gemm/packed_whole" if choice.whole else "gemm/packed"
     return specialize(
         name, target, problem=core, policy=choice.policy, form=Form.of(core, choice), pieces=pieces
@@ -131,7 +131,7 @@ class PackedPlan(Plan):
         """Build the kernels of a choice."""
         self.problem, self.choice = problem, choice
         self.flop, self.bytes = problem.flop, problem.bytes
-        self._core = core = problem.transpose() if choice.swapped else problem
+        self._core = core = problem.transpose() if choice.transposed else problem
         self._units = engine.target.compute_units
         policy = choice.policy
         self._panels_a = -(-core.m // policy.item_m)
@@ -161,7 +161,7 @@ class PackedPlan(Plan):
         a, b, *extras, c = buffers
         at_a, at_b, *at_extras, at_c = offsets
         out, at_out = (c, *extras), (at_c, *at_extras)
-        if self.choice.swapped:
+        if self.choice.transposed:
             a, b, at_a, at_b = b, a, at_b, at_a
         if self.choice.whole:
             scratch = state.workspace(self.workspace_bytes)

@@ -64,17 +64,17 @@ def as_gemv(problem: GemmProblem) -> GemvProblem:
 
 def candidates(problem: GemmProblem, target: Target, table: TuningTable) -> Iterator[Candidate]:
     """The ways of one launch that read the large operand once, where it lies."""
-    few, exchanged = upright(problem), problem.n > problem.m
+    few, transposed = upright(problem), problem.n > problem.m
     if fragments.takes(few, target):
-        yield _exchanging(
-            fragments.candidate(few, target, table), exchanged,
+        yield _transposing(
+            fragments.candidate(few, target, table), transposed,
             works=partial(works_on_few_columns, problem=few),
         )  # fmt: skip
     if is_skinny(problem, target):
         vectors = as_gemv(few).forwards()
         slowdown = _slowdown(vectors, target)
         for one in gemv.candidates(vectors, target, table):
-            yield _exchanging(replace(one, device=one.device * slowdown), exchanged)
+            yield _transposing(replace(one, device=one.device * slowdown), transposed)
 
 
 def _slowdown(few: GemvProblem, target: Target) -> float:
@@ -87,13 +87,13 @@ def _slowdown(few: GemvProblem, target: Target) -> float:
     return _APART if few.vectors * few.n * few.elem.itemsize > _CACHE else _APART_IN_CACHE
 
 
-def _exchanging(one: Candidate, exchanged: bool, **fields: Any) -> Candidate:
-    if not exchanged:
+def _transposing(one: Candidate, transposed: bool, **fields: Any) -> Candidate:
+    if not transposed:
         return replace(one, **fields)
-    return replace(one, bind=lambda engine: Exchanged(one.bind(engine)), **fields)
+    return replace(one, bind=lambda engine: Transposed(one.bind(engine)), **fields)
 
 
-class Exchanged(Plan):
+class Transposed(Plan):
     """A product by a plan of its transpose: A and B change places."""
 
     def __init__(self, plan: Plan) -> None:
