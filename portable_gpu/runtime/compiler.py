@@ -12,9 +12,9 @@ from functools import cache
 from pathlib import Path
 
 import pyopencl as cl
-import pyopencl._cl
 
 from portable_gpu import folders
+from portable_gpu.runtime import inside_pyopencl
 
 
 class CompilerError(Exception):
@@ -32,18 +32,14 @@ def compiled(
     _spare_pyopencl_its_cache()
     more = os.environ.get("PYOPENCL_BUILD_OPTIONS", "").split()
     try:
-        if isinstance(content, str):
-            program = pyopencl._cl._Program(context, content)
-        else:
-            program = pyopencl._cl._Program(context, [device], [content])
+        program = inside_pyopencl.unbuilt(context, device, content)
     except cl.Error as error:
         raise CompilerError(str(error)) from error
     try:
-        program._build(options=" ".join([*options, *more]).encode(), devices=None)
+        return inside_pyopencl.build(program, " ".join([*options, *more]))
     except cl.Error as error:
         log = program.get_build_info(device, cl.program_build_info.LOG)
         raise CompilerError(f"{error}\n{log}") from error
-    return cl.Program(program)
 
 
 @cache
@@ -53,4 +49,4 @@ def _spare_pyopencl_its_cache() -> None:
     own = folders.cache_folder()
     cache_home = Path(home) if home else own and own.parent
     if cache_home is None or not folders.has_room(cache_home / "pytools"):
-        cl._PYOPENCL_NO_CACHE = True
+        inside_pyopencl.spare_its_cache()

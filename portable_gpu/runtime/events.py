@@ -6,30 +6,14 @@ and pyopencl creates one for each launch.  On an in-order queue few of them are 
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 from typing import Any
 
 import pyopencl as cl
-import pyopencl._cl
 
-_POINTER, _UINT = ctypes.c_void_p, ctypes.c_uint
+from portable_gpu.runtime.inside_pyopencl import find_enqueue
 
-
-def _find_enqueue() -> Callable[..., int] | None:
-    """``clEnqueueNDRangeKernel`` of the OpenCL loader that pyopencl has loaded, if accessible."""
-    try:
-        function = ctypes.CDLL(pyopencl._cl.__file__).clEnqueueNDRangeKernel
-    except (AttributeError, OSError):  # Windows searches only pyopencl's own file
-        return None
-    function.argtypes = [
-        _POINTER, _POINTER, _UINT, _POINTER, _POINTER, _POINTER, _UINT, _POINTER, _POINTER,
-    ]  # fmt: skip
-    function.restype = ctypes.c_int
-    return function
-
-
-enqueue_without_event = _find_enqueue()
+enqueue_without_event = find_enqueue()
 
 
 def marker(queue: cl.CommandQueue) -> cl.Event:

@@ -19,6 +19,7 @@ from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.errors import BuildError, DeviceMemoryError
 from portable_gpu.runtime.compiler import CompilerError, compiled
 from portable_gpu.runtime.disk_cache import DiskCache
+from portable_gpu.runtime.inside_pyopencl import scalar_setter
 from portable_gpu.runtime.notice import compiling
 from portable_gpu.runtime.retarget import is_marked, retarget
 
@@ -49,9 +50,7 @@ class _Bound:
     ) -> None:
         self.kernel = kernel
         self.set_argument = kernel.set_arg
-        # What pyopencl's own generated invokers call: set_arg tries a buffer, a sampler and so on
-        # before it takes a number, 19 us each time.
-        self.set_scalar = kernel._set_arg_buf  # type: ignore[attr-defined]
+        self.set_scalar = scalar_setter(kernel)
         for index, value in fixed:
             self.set_scalar(index, value)
         arrays = [(ctypes.c_size_t * len(size))(*size) for size in sizes]

@@ -69,3 +69,10 @@ def test_the_ladder_stands_in_one_file() -> None:
     assert [p.relative_to(ROOT).as_posix() for p in outside] == [
         "cl_kernels/subgroup/subgroup.cl.mako"
     ]
+
+
+def test_what_is_inside_pyopencl_has_one_door() -> None:
+    private = re.compile(r"\b(cl|cla|pyopencl)\._[a-zA-Z]|\._set_arg")
+    package = ROOT / "portable_gpu"
+    users = [p for p in package.rglob("*.py") if private.search(p.read_text(encoding="utf-8"))]
+    assert users == [package / "runtime" / "inside_pyopencl.py"]

@@ -1,0 +1,56 @@
+"""What this library takes of pyopencl beyond its public names, and why; nothing else does.
+
+It was last looked at in pyopencl 2026.1.  ``tests/host/test_architecture.py`` sees to it that no
+other module uses such names, so a new version is checked here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import pyopencl as cl
+import pyopencl._cl
+
+_POINTER, _UINT = ctypes.c_void_p, ctypes.c_uint
+
+
+def unbuilt(context: cl.Context, device: cl.Device, content: str | bytes) -> Any:
+    """The program of OpenCL text, or of a binary, not yet built: see :func:`build`."""
+    if isinstance(content, str):
+        return pyopencl._cl._Program(context, content)
+    return pyopencl._cl._Program(context, [device], [content])
+
+
+def build(program: Any, options: str) -> cl.Program:
+    """Build without pyopencl's own cache, and without its warning of every log."""
+    program._build(options=options.encode(), devices=None)
+    return cl.Program(program)
+
+
+def spare_its_cache() -> None:
+    """Turn pyopencl's cache of invokers off."""
+    cl._PYOPENCL_NO_CACHE = True
+
+
+def scalar_setter(kernel: cl.Kernel) -> Callable[[int, Any], None]:
+    """What pyopencl's own generated invokers call to set a scalar.
+
+    ``set_arg`` tries a buffer, a sampler and so on before it takes a number, 19 us each time.
+    """
+    setter: Callable[[int, Any], None] = kernel._set_arg_buf  # type: ignore[attr-defined]
+    return setter
+
+
+def find_enqueue() -> Callable[..., int] | None:
+    """``clEnqueueNDRangeKernel`` of the OpenCL loader that pyopencl has loaded, if accessible."""
+    try:
+        function = ctypes.CDLL(pyopencl._cl.__file__).clEnqueueNDRangeKernel
+    except (AttributeError, OSError):  # Windows searches only pyopencl's own file
+        return None
+    function.argtypes = [
+        _POINTER, _POINTER, _UINT, _POINTER, _POINTER, _POINTER, _UINT, _POINTER, _POINTER,
+    ]  # fmt: skip
+    function.restype = ctypes.c_int
+    return function
