@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from portable_gpu.powers_of_two import floor_power_of_two
 from portable_gpu.targets.target import DeviceFacts, Exchange, Fact, Source, Target
 
 
@@ -130,7 +131,7 @@ def power_of_two_in(value: int | None, low: int, high: int, default: int) -> int
     """``value`` rounded down to a power of two and clamped; ``default`` where it is unknown."""
     if not value:
         return default
-    return max(low, min(high, 1 << (value.bit_length() - 1)))
+    return max(low, min(high, floor_power_of_two(value)))
 
 
 def _fp64(facts: DeviceFacts) -> tuple[bool, Source, str]:

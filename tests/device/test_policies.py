@@ -15,7 +15,7 @@ from portable_gpu.dtypes import element
 from portable_gpu.errors import PolicyError
 from portable_gpu.ops.gemm.packed.policy import PackedPolicy
 from portable_gpu.ops.gemv.policy import ColumnPolicy, RowPolicy
-from portable_gpu.ops.reduce.plan import ReducePolicy
+from portable_gpu.ops.reduce.policy import ReducePolicy
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import Target
 from portable_gpu.tuning.policy import Policy, _hints

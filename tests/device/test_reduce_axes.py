@@ -26,7 +26,8 @@ from portable_gpu.errors import (
     ShapeError,
 )
 from portable_gpu.ops.reduce.geometry import analyse
-from portable_gpu.ops.reduce.plan import ReducePolicy, lay_out
+from portable_gpu.ops.reduce.layout import lay_out
+from portable_gpu.ops.reduce.policy import ReducePolicy
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import View
 from portable_gpu.targets import example_target

@@ -30,7 +30,8 @@ from portable_gpu.isa.requirements import problems
 from portable_gpu.ops.gemm.isa import required_fma_share
 from portable_gpu.ops.gemm.tiled.policy import GemmPolicy
 from portable_gpu.ops.reduce.geometry import analyse
-from portable_gpu.ops.reduce.plan import ReducePolicy, lay_out, render_layout
+from portable_gpu.ops.reduce.layout import lay_out, render_layout
+from portable_gpu.ops.reduce.policy import ReducePolicy
 from portable_gpu.targets import example_target
 
 NVIDIA = example_target("nvidia")

@@ -18,6 +18,7 @@ from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element, dtype_of
 from portable_gpu.errors import ArgumentError, UnsupportedError
 from portable_gpu.ops.elementwise.policy import ElementwisePolicy
+from portable_gpu.powers_of_two import ceil_power_of_two
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
@@ -235,8 +236,8 @@ def _tiles(
         key=lambda x: (-(-(-vectors // (lanes * x)) * x), x),
     )
     if rows == 1:
-        across = max(across, min(unroll, _ceil_power_of_two(-(-vectors // lanes))))
-    down = min(unroll // across, _ceil_power_of_two(-(-rows * lanes // size)))
+        across = max(across, min(unroll, ceil_power_of_two(-(-vectors // lanes))))
+    down = min(unroll // across, ceil_power_of_two(-(-rows * lanes // size)))
     high, long = size // lanes * down, lanes * vector * across
     parts = -(-n // long)
     blocks = -(-rows // high)
@@ -252,14 +253,10 @@ def _tiles(
 
 def _lanes(vectors: int, size: int, subgroup: int) -> int:
     """Work-items side by side for rows of so many vectors: few idle, and a sub-group at least."""
-    most = min(size, _ceil_power_of_two(vectors))
+    most = min(size, ceil_power_of_two(vectors))
     lanes = [1 << k for k in range(most.bit_length())]
     lanes = [w for w in lanes if w >= min(most, subgroup)]
     return max(lanes, key=lambda w: (-(-(-vectors // w) * w), w))
-
-
-def _ceil_power_of_two(value: int) -> int:
-    return 1 << (value - 1).bit_length()
 
 
 def render_form(problem: Problem, target: Target, form: Form) -> Specialization:

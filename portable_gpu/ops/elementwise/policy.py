@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from portable_gpu.dtypes import Element
+from portable_gpu.powers_of_two import is_power_of_two
 from portable_gpu.targets import Target
 from portable_gpu.tuning.policy import Policy, Range
 
@@ -63,9 +64,7 @@ class ElementwisePolicy(Policy):
         """See :meth:`Policy.limits`."""
         size = self.group_size
         return {
-            "sizes are powers of two": not any(
-                value & (value - 1) for value in (size, self.vector_bytes, self.unroll)
-            ),
+            "sizes are powers of two": is_power_of_two(size, self.vector_bytes, self.unroll),
             "group_size is within the device's limit": size <= target.max_work_group_size,
             "group_size is a multiple of the sub-group": size % target.subgroup_size == 0,
             "group_size is 1 on the CPU path": size == 1 or not target.is_cpu,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from portable_gpu.dtypes import Element
+from portable_gpu.powers_of_two import is_power_of_two
 from portable_gpu.targets import Target
 from portable_gpu.tuning.policy import Policy, Range
 
@@ -18,25 +19,11 @@ def real_bytes(elem: Element) -> int:
     return max(4, elem.itemsize)
 
 
-def power_of_two_below(value: int) -> int:
-    """The largest power of two that is not above ``value`` (1 at least)."""
-    return 1 << (max(1, value).bit_length() - 1)
-
-
-def power_of_two_above(value: int) -> int:
-    """The smallest power of two that is not below ``value``."""
-    return 1 << (max(1, value) - 1).bit_length()
-
-
 def _vector(target: Target, elem: Element) -> int:
     """Elements of a full vector: a register of sums on a CPU, else a 128-bit load."""
     if target.is_cpu:
         return max(1, min(16, target.vector_bytes // real_bytes(elem)) // elem.components)
     return max(1, min(8, 16 // elem.itemsize))
-
-
-def _is_power_of_two(*values: int) -> bool:
-    return all(value >= 1 and value & (value - 1) == 0 for value in values)
 
 
 @dataclass(frozen=True)
@@ -108,7 +95,7 @@ class RowPolicy(Policy):
         sums = max(groups) * self.rows * elem.components * real_bytes(elem)
         sizes = *groups, self.vector, self.lanes, self.rows, self.unroll
         return {
-            "sizes are powers of two": _is_power_of_two(*sizes),
+            "sizes are powers of two": is_power_of_two(*sizes),
             "groups are within the device's limit": max(groups) <= target.max_work_group_size,
             "groups are multiples of the sub-group": not any(
                 size % target.subgroup_size for size in groups
@@ -181,7 +168,7 @@ class ColumnPolicy(Policy):
         block = self.vector * self.unroll * one
         sizes = self.group_size, self.vector, self.lanes, self.rows, self.unroll
         return {
-            "sizes are powers of two": _is_power_of_two(*sizes),
+            "sizes are powers of two": is_power_of_two(*sizes),
             "group_size is within the device's limit": self.group_size
             <= target.max_work_group_size,
             "group_size is a multiple of the sub-group": self.group_size % target.subgroup_size

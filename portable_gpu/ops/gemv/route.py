@@ -11,12 +11,11 @@ from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.gemv.policy import (
     ColumnPolicy,
     RowPolicy,
-    power_of_two_above,
-    power_of_two_below,
     real_bytes,
 )
 from portable_gpu.ops.gemv.problem import GemvProblem
 from portable_gpu.ops.stagger import stagger
+from portable_gpu.powers_of_two import ceil_power_of_two, floor_power_of_two
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import MOST_WASTE, stride_waste
 from portable_gpu.tuning.table import Choice, TuningTable
@@ -134,7 +133,7 @@ def _dot_rows(p: GemvProblem, target: Target, choice: Choice[RowPolicy]) -> Rout
     policy, units, unit = choice.policy, target.compute_units, p.a_sum == 1
     V, R = _row_vectors(p, policy, target)
     slowdown = _LONG_BY_LANES if _are_long(p, policy, V) else 1.0
-    lanes = min(policy.lanes, power_of_two_above(_ceil(p.n, V)))
+    lanes = min(policy.lanes, ceil_power_of_two(_ceil(p.n, V)))
     size = _fitting(policy.group_size, R, p, target)
     while R > 1 and _ceil(p.m, size // lanes * R) < 2 * units:
         R //= 2
@@ -192,10 +191,10 @@ def _columns(p: GemvProblem, target: Target, choice: Choice[ColumnPolicy]) -> Ro
     while p.m % V:
         V //= 2
     size = policy.group_size
-    U = max(1, min(policy.rows, power_of_two_below(16 // p.vectors)))
-    lanes = min(policy.lanes // several, power_of_two_above(_ceil(p.m, V)))
+    U = max(1, min(policy.rows, floor_power_of_two(16 // p.vectors)))
+    lanes = min(policy.lanes // several, ceil_power_of_two(_ceil(p.m, V)))
     if p.n < size // lanes:  # few summed elements: more work-items along the outputs
-        lanes = min(size, size // power_of_two_above(p.n))
+        lanes = min(size, size // ceil_power_of_two(p.n))
     deep = size // lanes
     blocks = _ceil(p.m, lanes * V)
     enough = _ceil(policy.groups_per_unit // several * target.compute_units, blocks)
@@ -216,8 +215,8 @@ def _cpu_rows(p: GemvProblem, target: Target, choice: Choice[RowPolicy]) -> Rout
     """Rows in the order of memory; long ones side by side, so that they share the loads of x."""
     policy = choice.policy
     unit = p.a_sum == 1
-    V = min(policy.vector, power_of_two_below(p.n)) if unit else 1
-    R = min(policy.rows, power_of_two_below(p.m))
+    V = min(policy.vector, floor_power_of_two(p.n)) if unit else 1
+    R = min(policy.rows, floor_power_of_two(p.m))
     wanted = _groups(p, target, policy)
     block = _ceil(_ceil(p.m, min(wanted, _ceil(p.m, R))), R) * R
     blocks = _ceil(p.m, block)
@@ -243,8 +242,8 @@ def _cpu_columns(p: GemvProblem, target: Target, choice: Choice[ColumnPolicy]) -
     """Blocks of outputs as wide as L1 holds their sums, for A is best read in long pieces."""
     policy = choice.policy
     unit = p.a_out == 1
-    V = min(policy.vector, power_of_two_below(p.m)) if unit else 1
-    vectors = power_of_two_below(p.m // V) if unit else 1
+    V = min(policy.vector, floor_power_of_two(p.m)) if unit else 1
+    vectors = floor_power_of_two(p.m // V) if unit else 1
     R, U = policy.rows, min(policy.unroll, vectors)
     if unit and p.m > U * V and p.m * p.elem.itemsize <= _PAGE:
         R, U = 1, min(4 * policy.unroll, vectors)
@@ -291,7 +290,7 @@ def _row_sums(p: GemvProblem, rows: int) -> Accumulator:
 
 def _aligned_vector(p: GemvProblem, most: int, length: int, pitch: int, pitches: int) -> int:
     """The widest load that every row (``pitch`` elements apart) is aligned for."""
-    V = min(most, power_of_two_below(length))
+    V = min(most, floor_power_of_two(length))
     while V > 1:
         nbytes = V * p.elem.itemsize
         if p.a_aligned % nbytes == 0 and (pitch % V == 0 or pitches <= 1):

@@ -1,159 +1,26 @@
-"""Policies and plans of reductions: how rows or columns are dealt out to work-groups."""
+"""Plans of reductions: a kernel bound to shapes and strides."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Any
 
 import pyopencl as cl
 
 from portable_gpu.codegen.axes import Axis
 from portable_gpu.codegen.reductions import Reduction, Request, reduction
-from portable_gpu.codegen.specialization import Specialization, specialize
-from portable_gpu.dtypes import Element, element
+from portable_gpu.codegen.specialization import Specialization
+from portable_gpu.dtypes import element
 from portable_gpu.errors import UnsupportedError
 from portable_gpu.ops.reduce.geometry import Geometry
+from portable_gpu.ops.reduce.layout import Deal, Layout, is_unit, lay_out, render_layout
+from portable_gpu.ops.reduce.policy import ReducePolicy
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
-from portable_gpu.tuning.policy import Policy, Range
 from portable_gpu.tuning.table import Choice, TuningTable
-
-
-@dataclass(frozen=True)
-class ReducePolicy(Policy):
-    """How reductions use a device.
-
-    Attributes:
-        group_size: Work-items of a group (1 on a CPU).
-        vector_bytes: Bytes of a vector load.
-        unroll: Independent vectors of a work-item in flight.
-        groups_per_unit: Most work-groups for each compute unit.
-        work_per_group: Bytes that are worth a work-group of their own.
-        column_bytes: Bytes of neighbouring columns that a work-item folds.
-        column_lanes: Work-items of a group side by side along the columns; more where rows are few.
-    """
-
-    group_size: Annotated[int, Range(1, 1024)]
-    vector_bytes: Annotated[int, Range(1, 256)]
-    unroll: Annotated[int, Range(1, 32)]
-    groups_per_unit: Annotated[int, Range(1, 1024)]
-    work_per_group: Annotated[int, Range(1, 1 << 30)]
-    column_bytes: Annotated[int, Range(1, 1 << 16)]
-    column_lanes: Annotated[int, Range(1, 1024)]
-
-    @classmethod
-    def default(cls, target: Target, elem: Element) -> ReducePolicy:
-        """CPU: whole vectors, few large groups.  GPU: 128-bit loads, groups of 256."""
-        if target.is_cpu:
-            return cls(1, target.vector_bytes, 4, 4, 1 << 17, 4096, 1)
-        size = max(target.subgroup_size, min(256, target.max_work_group_size))
-        return cls(size, 16, 2, 8, 1 << 14, 16, target.subgroup_size)
-
-    @classmethod
-    def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
-        """Group sizes, vectors and unrolling around the default."""
-        own = cls.default(target, elem)
-        return {
-            "group_size": (1,) if target.is_cpu else (64, 128, 256, 512, 1024),
-            "vector_bytes": (16, 32, 64) if target.is_cpu else (4, 8, 16),
-            "unroll": (1, 2, 4, 8),
-            "groups_per_unit": (1, 2, 4, 8, 16),
-            "work_per_group": (1 << 13, 1 << 14, 1 << 15, 1 << 16, 1 << 17, 1 << 18),
-            "column_bytes": (own.column_bytes // 2, own.column_bytes, 2 * own.column_bytes),
-            "column_lanes": (1,) if target.is_cpu else (16, 32, 64),
-        }
-
-    def edges(self, itemsize: int) -> tuple[int, int, int]:
-        """See :meth:`Policy.edges`."""
-        rows = self.group_size * max(1, self.vector_bytes // itemsize) * self.unroll
-        return rows, self.column_bytes // itemsize * self.column_lanes, 1
-
-    def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
-        """See :meth:`Policy.limits`."""
-        size, lanes = self.group_size, self.column_lanes
-        return {
-            "group_size is within the device's limit": 1 <= size <= target.max_work_group_size,
-            "group_size is a power of two": _is_power_of_two(size),
-            "group_size is a multiple of the sub-group": size % target.subgroup_size == 0,
-            "group_size is 1 on the CPU path": size == 1 or not target.is_cpu,
-            "column_lanes divides group_size": lanes >= 1 and size % lanes == 0,
-            "vector_bytes is a power of two": _is_power_of_two(self.vector_bytes),
-            "local memory holds an accumulator of 64 bytes for each work-item": (
-                target.is_cpu or 64 * size <= target.local_mem_size
-            ),
-        }
-
-
-#: Columns of a work-item on a CPU at most: their accumulators are to stay in its L1 cache.
-_CPU_COLUMNS = 1024
-#: Rows that it folds into them at a time.
-_CPU_ROWS = 4
-
-
-@dataclass(frozen=True)
-class Layout:
-    """What a kernel is rendered for, besides the reduction.
-
-    Attributes:
-        kind: ``rows`` or ``columns``.
-        group_size: Work-items of a group.
-        lanes: Work-items of a row, or side by side along the columns.
-        vector: Elements of a vector.
-        vectors: Vectors of a work-item along the columns.
-        unroll: Steps in flight.
-        aligned: Whether vector loads are aligned.
-        unit: Whether the inner reduced axis has unit stride.
-        split: Whether several groups share a result.
-        kept, outer: Numbers of axes.
-        spread: The inputs that are one element for all lanes of a vector.
-    """
-
-    kind: str
-    group_size: int
-    lanes: int
-    vector: int
-    vectors: int
-    unroll: int
-    aligned: bool
-    unit: bool
-    split: bool
-    kept: int
-    outer: int
-    spread: tuple[str, ...] = ()
-
-    @property
-    def block(self) -> int:
-        """Results of a work-group side by side."""
-        if self.kind == "rows":
-            return self.group_size // self.lanes
-        return self.lanes * self.vector * self.vectors
-
-    @property
-    def step(self) -> int:
-        """Elements along the inner axis that a group takes in one step."""
-        if self.kind == "rows":
-            return self.lanes * self.vector * self.unroll
-        return self.group_size // self.lanes * self.unroll
-
-
-@dataclass(frozen=True)
-class Deal:
-    """How the work is dealt out: groups, and the parts into which each result is cut."""
-
-    tiles: int  # groups, or groups of parts
-    inner_parts: int
-    outer_parts: int
-    inner_span: int
-    outer_span: int
-    rows_per_group: int
-
-    @property
-    def parts(self) -> int:
-        """Work-groups that share a result."""
-        return self.inner_parts * self.outer_parts
 
 
 @dataclass(frozen=True)
@@ -176,7 +43,7 @@ class Route:
     @property
     def unit(self) -> bool:
         """Whether vectors of what is streamed lie along the inner folded axis."""
-        return _is_unit(self.geometry.inner.strides[: len(self.reduction.streamed)])
+        return is_unit(self.geometry.inner.strides[: len(self.reduction.streamed)])
 
     @property
     def bytes(self) -> int:
@@ -255,16 +122,6 @@ class ReducePlan(Plan):
         return self._launch(state, buffers, offsets, wait_for)
 
 
-# The last group adds what all others found: with less than so many bytes for each of them, no more
-# groups than are resident at once.  On an H200 2^22 float32 take 1.3 of the time otherwise.
-_PLENTY, _FEW = 1 << 19, 3
-# Rows of each compute unit from which on sub-groups have one each.
-_MANY = 12
-# Columns in fewer steps than this wait longer for their parts to meet than they take; and so many
-# of their rows a work-item is to have (on an H200, 8 x 154280: 7.8 us, and 3.5 with all 8).
-_LEAST_STEPS, _LEAST_ROWS = 8, 8
-
-
 def routes(
     reduction: Reduction,
     geometry: Geometry,
@@ -283,234 +140,6 @@ def routes(
     choice = table.choose("reduce", ReducePolicy, target, reduction.inputs[0])
     ways = lay_out(choice.policy, target, reduction, geometry, alignment)
     return [Route(reduction, geometry, choice, layout, deal) for layout, deal in ways]
-
-
-def lay_out(
-    policy: ReducePolicy, target: Target, reduction: Reduction, geometry: Geometry, alignment: int
-) -> list[tuple[Layout, Deal]]:
-    """Rows, and where results lie next to each other columns: the kernel's form by each."""
-    elem, streamed = reduction.inputs[0], len(reduction.streamed)
-    unit = _is_unit(geometry.inner.strides[:streamed])
-    wanted = geometry.rows * geometry.count * elem.itemsize // policy.work_per_group
-    alone = target.is_cpu and target.compute_units == 1  # no one to share the work with
-    wanted = 1 if alone else max(1, min(wanted, target.compute_units * policy.groups_per_unit))
-    rows = _rows(policy, target, reduction, geometry, alignment, wanted, unit)
-    ways = [_with_spread(reduction, geometry.inner, *rows)]
-    if geometry.kept and _is_unit(geometry.kept[-1].strides[:streamed]):
-        columns = _columns(policy, target, reduction, geometry, alignment, wanted)
-        ways.append(_with_spread(reduction, geometry.kept[-1], *columns))
-    return ways
-
-
-def _with_spread(
-    reduction: Reduction, along: Axis, layout: Layout, deal: Deal
-) -> tuple[Layout, Deal]:
-    """A form whose layout names the inputs that are one element along an axis."""
-    strides = along.strides[: len(reduction.streamed)]
-    one = tuple(n for n, s in zip(reduction.names, strides, strict=False) if not s)
-    return replace(layout, spread=one), deal
-
-
-def _is_unit(strides: tuple[int, ...]) -> bool:
-    """Whether vectors of elements lie along an axis, or one element is all of a vector."""
-    return 1 in strides and all(stride in (0, 1) for stride in strides)
-
-
-def _rows(
-    policy: ReducePolicy,
-    target: Target,
-    reduction: Reduction,
-    geometry: Geometry,
-    alignment: int,
-    wanted: int,
-    unit: bool,
-) -> tuple[Layout, Deal]:
-    elem, n, rows = reduction.inputs[0], geometry.inner.size, geometry.rows
-    size, vector, aligned = policy.group_size, 1, False
-    if unit and reduction.vectorizable:
-        vector = min(_widest(policy, reduction), _floor_power_of_two(max(1, n)))
-        if not target.is_cpu:
-            if len(reduction.folds[0].lane.fields) > 1 and reduction.inputs[0].itemsize <= 4:
-                vector = max(1, vector // 2)  # measured on an H200: docs/experiments/reduce.md
-            while vector > 1 and not _fits(policy, target, reduction, vector):
-                vector //= 2
-            vector, aligned = _aligned_vector(
-                vector, reduction, geometry, alignment, geometry.inner
-            )
-    lanes = _ceil_power_of_two(max(1, -(-n // (2 * vector))))
-    if lanes > 1 and 2 * (n % (lanes // 2 * vector)) < n % (lanes * vector):
-        lanes //= 2  # fewer elements are left to single loads
-    # Measured on an H200: sub-groups that have a row each take 0.2 to 0.95 of the time of groups
-    # that have one, from 15 rows a compute unit on (docs/experiments/reduce.md).
-    many = rows >= _MANY * target.compute_units
-    wide = lanes > 4 * target.subgroup_size or rows * min(lanes, size) < size * wanted
-    lanes = size if wide and not many else min(lanes, target.subgroup_size)
-    unroll = 1
-    if n * geometry.outer_count > lanes * vector:
-        # Measured on an H200: in rows that share a group the other rows hide the latency, and
-        # in what carries indices the registers count for more (docs/experiments/reduce.md).
-        plain = not target.is_cpu and (lanes < size or reduction.indexed)
-        own = replace(policy, unroll=1) if plain else policy
-        unroll = _unroll(own, target, reduction, vector, n // (lanes * vector))
-    if target.is_cpu and not reduction.block:
-        unroll *= 2  # each step waits for the one before: more of them side by side
-    group_rows = size // lanes
-    parts = -(-wanted // max(1, rows)) if lanes == size else 1
-    if not target.is_cpu:
-        nbytes = n * geometry.outer_count * elem.itemsize
-        if nbytes < parts * _PLENTY:
-            few = min(_FEW, policy.groups_per_unit) * target.compute_units
-            parts = min(parts, -(-few // max(1, rows)))
-        if rows >= target.compute_units:  # which have work anyway
-            parts = min(parts, max(1, nbytes // (4 * policy.work_per_group)))
-    inner, outer, inner_span, outer_span = _split(parts, geometry, lanes * vector * unroll)
-    if inner * outer > 1:
-        tiles, rows_per_group = rows, 1
-    else:
-        most = wanted if target.is_cpu else 8 * target.compute_units * policy.groups_per_unit
-        groups = max(1, min(most, -(-rows // group_rows)))
-        rows_per_group = -(-rows // (groups * group_rows)) * group_rows
-        tiles = -(-rows // rows_per_group)
-    kept, outer_axes = len(geometry.kept), len(geometry.outer)
-    layout = Layout(
-        "rows", size, lanes, vector, 1, unroll, aligned, unit, inner * outer > 1, kept, outer_axes
-    )
-    return layout, Deal(tiles, inner, outer, inner_span, outer_span, rows_per_group)
-
-
-def _columns(
-    policy: ReducePolicy,
-    target: Target,
-    reduction: Reduction,
-    geometry: Geometry,
-    alignment: int,
-    wanted: int,
-) -> tuple[Layout, Deal]:
-    columns, size = geometry.kept[-1].size, policy.group_size
-    vector, aligned = 1, False
-    if reduction.vectorizable:
-        vector = min(_widest(policy, reduction), _floor_power_of_two(columns))
-        if not target.is_cpu:
-            while vector > 1 and not _fits(policy, target, reduction, vector, shared=vector):
-                vector //= 2
-            # The last block is moved back to the edge, so the extent counts as well.
-            vector, aligned = _aligned_vector(
-                vector, reduction, geometry, alignment, geometry.kept[-1], columns
-            )
-    itemsize = reduction.inputs[0].itemsize
-    vectors = max(1, policy.column_bytes // (vector * itemsize))
-    if target.is_cpu:  # accumulators in the L1 cache, not in registers
-        most = min(max(1, _CPU_COLUMNS // vector), _ceil_power_of_two(-(-columns // vector)))
-        return _cpu_columns(geometry, wanted, vector, min(vectors, most))
-    vectors = min(vectors, _floor_power_of_two(max(1, columns // vector)))
-    while vectors > 1 and not _fits(policy, target, reduction, vector * vectors, shared=vector):
-        vectors //= 2
-    # Measured on an H200: 1.2 of the speed of eight a unit at 2^20 x 100, 1.1 at 8192 x 8192.
-    wanted = min(wanted, 2 * target.compute_units)
-    lanes = min(policy.column_lanes, _ceil_power_of_two(-(-columns // (vector * vectors))))
-    block = lanes * vector * vectors
-    # Few rows are soon folded: work-items go side by side rather than share columns.
-    most = min(size, _LEAST_ROWS * size // max(1, geometry.count))
-    while lanes < most and columns > 2 * block * target.compute_units:
-        lanes, block = 2 * lanes, 2 * block
-    tiles = -(-columns // block) * (geometry.rows // columns)
-    unroll = max(1, policy.unroll // vectors)
-    step = size // lanes * unroll
-    parts = -(-wanted // tiles) if geometry.count >= _LEAST_STEPS * step else 1
-    inner, outer, inner_span, outer_span = _split(parts, geometry, step)
-    kept, outer_axes = len(geometry.kept) - 1, len(geometry.outer)
-    split = inner * outer > 1
-    layout = Layout(
-        "columns", size, lanes, vector, vectors, unroll, aligned, False, split, kept, outer_axes
-    )
-    return layout, Deal(tiles, inner, outer, inner_span, outer_span, 1)
-
-
-def _cpu_columns(geometry: Geometry, wanted: int, vector: int, vectors: int) -> tuple[Layout, Deal]:
-    """Columns on a CPU: whole vectors of them, one work-item a block."""
-    columns = geometry.kept[-1].size
-    tiles = -(-columns // (vector * vectors)) * (geometry.rows // columns)
-    inner, outer, inner_span, outer_span = _split(-(-wanted // tiles), geometry, _CPU_ROWS)
-    kept, outer_axes = len(geometry.kept) - 1, len(geometry.outer)
-    split = inner * outer > 1
-    layout = Layout(
-        "columns", 1, 1, vector, vectors, _CPU_ROWS, False, False, split, kept, outer_axes
-    )
-    return layout, Deal(tiles, inner, outer, inner_span, outer_span, 1)
-
-
-def _split(parts: int, geometry: Geometry, step: int) -> tuple[int, int, int, int]:
-    """Cut a result's elements into about ``parts``: outer positions first, then the inner axis."""
-    n, outer = max(1, geometry.inner.size), max(1, geometry.outer_count)
-    outer_span = -(-outer // min(outer, max(1, parts)))
-    outer_parts = -(-outer // outer_span)
-    inner_span = -(-n // max(1, parts // outer_parts))
-    inner_span = -(-inner_span // step) * step
-    return -(-n // inner_span), outer_parts, inner_span, outer_span
-
-
-def _widest(policy: ReducePolicy, reduction: Reduction) -> int:
-    """Elements of the widest vector: within policy_bytes, and within OpenCL's 16 components."""
-    widths = [
-        min(policy.vector_bytes // elem.itemsize, 16 // elem.components)
-        for elem in reduction.streamed
-    ]
-    return max(1, min(widths))
-
-
-def _fits(
-    policy: ReducePolicy, target: Target, reduction: Reduction, width: int, shared: int = 0
-) -> bool:
-    """Whether ``width`` elements at a time leave most registers and half the local memory free.
-
-    A CPU spills to its cache.  ``shared``: accumulators of a work-item in local memory.  What folds
-    them takes as many registers again and half as many: two sub-groups of a SIMD are to have them.
-    """
-    if target.is_cpu:
-        return True
-    state = width * (policy.unroll * reduction.lane.bytes + reduction.acc.bytes) // 4
-    local = policy.group_size * shared * reduction.acc.bytes
-    roomy = 3 * state <= target.registers and 5 * state <= 2 * target.resident_registers
-    return roomy and 2 * local <= target.local_mem_size
-
-
-def _unroll(
-    policy: ReducePolicy, target: Target, reduction: Reduction, vector: int, most: int
-) -> int:
-    """Vectors in flight: where a GPU keeps several sums of a value, more share in lifting them.
-
-    As many as make it cost a value no more than one sum's, if they fit; not for more than ``most``,
-    all that a work-item has of a row.
-    """
-    unroll = policy.unroll
-    wanted = 0 if target.is_cpu else min(most, policy.unroll * reduction.folds[0].lift_cost)
-    while 2 * unroll <= wanted:
-        if not _fits(replace(policy, unroll=2 * unroll), target, reduction, vector):
-            break
-        unroll *= 2
-    return unroll
-
-
-def _aligned_vector(
-    vector: int,
-    reduction: Reduction,
-    geometry: Geometry,
-    alignment: int,
-    along: Axis,
-    extent: int = 0,
-) -> tuple[int, bool]:
-    """The most of ``vector`` of which every line along an axis of unit stride starts at a multiple.
-
-    Of all streamed inputs; and whether that is more than one.
-    """
-    lines = [k for k in range(len(reduction.streamed)) if along.strides[k] == 1]
-    axes = (*geometry.kept, *geometry.outer, geometry.inner)
-    steps = [axis.strides[k] for axis in axes if axis is not along for k in lines]
-    steps += (*(geometry.shift[k] for k in lines), extent)
-    itemsize = max(reduction.streamed[k].itemsize for k in lines)
-    while vector > 1 and (alignment < vector * itemsize or any(step % vector for step in steps)):
-        vector //= 2
-    return vector, vector > 1
 
 
 def _constants(
@@ -549,40 +178,6 @@ def _strides(names: Sequence[str], place: str, axis: Axis) -> dict[str, int]:
     return {f"{name}_{place}": step for name, step in zip(names, axis.strides, strict=True)}
 
 
-def render_layout(target: Target, reduction: Reduction, layout: Layout) -> Specialization:
-    """The OpenCL text of one kernel."""
-    common: dict[str, Any] = {
-        "r": reduction,
-        "V": layout.vector,
-        "U": layout.unroll,
-        "aligned": layout.aligned,
-        "split": layout.split,
-        "kept": layout.kept,
-        "outer": layout.outer,
-        "spread": layout.spread,
-    }
-    if layout.kind == "rows":
-        return specialize(
-            "reduce/rows",
-            target,
-            G=layout.group_size,
-            L=layout.lanes,
-            S=target.subgroup_size,
-            unit=layout.unit,
-            **common,
-        )
-    if target.is_cpu:
-        return specialize("reduce/cpu_columns", target, COLUMNS=layout.block, **common)
-    return specialize(
-        "reduce/columns",
-        target,
-        CX=layout.lanes,
-        CY=layout.group_size // layout.lanes,
-        C=layout.vectors,
-        **common,
-    )
-
-
 def require_fp64(target: Target, needed: bool, what: str) -> None:
     """Raise UnsupportedError where double precision is needed and absent."""
     if needed and not target.fp64:
@@ -590,15 +185,3 @@ def require_fp64(target: Target, needed: bool, what: str) -> None:
             f"{what} needs double precision, which {target.facts.name} lacks (no cl_khr_fp64); "
             "use float32 or complex64, or dtype=float32"
         )
-
-
-def _is_power_of_two(value: int) -> bool:
-    return value >= 1 and value & (value - 1) == 0
-
-
-def _floor_power_of_two(value: int) -> int:
-    return 1 << (value.bit_length() - 1)
-
-
-def _ceil_power_of_two(value: int) -> int:
-    return 1 << (value - 1).bit_length()

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from portable_gpu.codegen.operators import SCALAR_BYTES
 from portable_gpu.dtypes import Element
+from portable_gpu.powers_of_two import floor_power_of_two
 from portable_gpu.targets import Target
 from portable_gpu.tuning.policy import Policy, Range
 
@@ -90,8 +91,8 @@ class GemmPolicy(Policy):
         """The policy of large products: registers set the item's tile, the group is square."""
         words = value_words(elem)
         budget = target.registers // (3 * words)
-        item_n = _power_of_two(max(1, int(budget**0.5)))
-        item_m = _power_of_two(max(1, min(8, budget // item_n)))
+        item_n = floor_power_of_two(max(1, int(budget**0.5)))
+        item_m = floor_power_of_two(max(1, min(8, budget // item_n)))
         return cls._fit(target, elem, 256, item_m, min(8, item_n))
 
     @classmethod
@@ -114,13 +115,13 @@ class GemmPolicy(Policy):
         cls, target: Target, elem: Element, group: int, item_m: int, item_n: int, flat_m: int = 0
     ) -> GemmPolicy:
         """The widest group and the deepest panels that the target has room for."""
-        group = _power_of_two(min(group, target.max_work_group_size))
-        lanes = min(group, _power_of_two(max(1, target.subgroup_size)))
-        rows = flat_m // item_m if flat_m else _power_of_two(max(1, round((group * 2) ** 0.5)))
+        group = floor_power_of_two(min(group, target.max_work_group_size))
+        lanes = min(group, floor_power_of_two(max(1, target.subgroup_size)))
+        rows = flat_m // item_m if flat_m else floor_power_of_two(max(1, round((group * 2) ** 0.5)))
         rows = min(rows, group)
         if not flat_m and rows * item_m > group // rows * item_n:
             rows //= 2
-        lanes_m = min(rows, _power_of_two(max(1, round((lanes * 2) ** 0.5))))
+        lanes_m = min(rows, floor_power_of_two(max(1, round((lanes * 2) ** 0.5))))
         lanes_n = min(group // rows, lanes // lanes_m)
         wide = 1 if elem.complex else max(1, min(4, 16 // value_bytes(elem)))
         tile_m, tile_n = rows * item_m, group // rows * item_n
@@ -225,7 +226,3 @@ def value_words(elem: Element) -> int:
 
 #: Registers of a work-item for addresses and counters.
 _OTHER_REGISTERS = 32
-
-
-def _power_of_two(value: int) -> int:
-    return 1 << (value.bit_length() - 1)
