@@ -8,6 +8,7 @@ from itertools import combinations, product
 from typing import Any, TypeVar
 
 import numpy as np
+import pyopencl as cl
 import pytest
 
 from portable_gpu.runtime.engine import Engine
@@ -74,11 +75,13 @@ def needs(engine: Engine, dtype: Any) -> None:
         needs_fp64(engine)
 
 
-def compile_fast(patch: pytest.MonkeyPatch, engine: Engine) -> None:
-    """Leave out PoCL's optimiser, which takes seconds for a kernel with barriers.
+def compile_fast(patch: pytest.MonkeyPatch, engine: Engine, exchanges: bool = True) -> None:
+    """Leave out a CPU's optimiser: PoCL's takes seconds for a kernel with barriers.
 
-    Without Intel's no kernel has the sub-groups that it asks for; without NVIDIA's no kernel of
+    Intel's takes minutes for a large one, but without it no kernel has the sub-groups that it asks
+    for: ``exchanges`` says whether kernels exchange lanes.  Without NVIDIA's no kernel of
     pyopencl's for complex numbers links.
     """
-    if drivers(engine.device.platform) is not None:
+    is_cpu = bool(engine.device.type & cl.device_type.CPU)
+    if drivers(engine.device.platform) is not None or (is_cpu and not exchanges):
         patch.setenv("PYOPENCL_BUILD_OPTIONS", "-cl-opt-disable")

@@ -39,7 +39,7 @@ LEAST = MfmaPolicy(1, 1, 32, 32, 1)
 def unoptimised(engine: Engine) -> Iterator[None]:
     """Compile fast: PoCL's optimiser takes long for so many barriers."""
     with pytest.MonkeyPatch.context() as patch:
-        compile_fast(patch, engine)
+        compile_fast(patch, engine, exchanges=False)
         yield
 
 
