@@ -98,7 +98,7 @@ def _oclgrind_shadows() -> None:
     context = default_engine().context
     flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
     zeros = np.zeros(128 << 10, np.uint8)
-    buffers = [cl.Buffer(context, flags, hostbuf=zeros) for _ in range(256)]
+    buffers = [cl.Buffer(context, flags, hostbuf=zeros) for _ in range(1024)]
     for buffer in buffers:
         buffer.release()
 
