@@ -183,14 +183,16 @@ JOBS = (
 )
 
 
-def run(job: Job, library: Path, folder: Path, whole: bool) -> tuple[bool, str]:
-    """Run one job; whether it passed, and pytest's closing line."""
+def environment(job: Job, library: Path, folder: Path, log: Path) -> dict[str, str]:
+    """The variables of a job, whose standard error goes to ``log``.
+
+    ``folder`` gets the list of OpenCL implementations.
+    """
     vendors = folder / "vendors"
     vendors.mkdir()
     if job.implementation not in (POCL, EMULATOR):
         (vendors / "only.icd").write_text(f"{library}\n")
-    log = folder / "stderr"
-    environment = {
+    variables = {
         **os.environ,
         **job.environment,
         "OCL_ICD_VENDORS": str(vendors),
@@ -199,7 +201,14 @@ def run(job: Job, library: Path, folder: Path, whole: bool) -> tuple[bool, str]:
         "PYTHONUNBUFFERED": "1",
     }
     if job.implementation is OCLGRIND:
-        environment["PORTABLE_GPU_OCLGRIND_LOG"] = str(log)
+        variables["PORTABLE_GPU_OCLGRIND_LOG"] = str(log)
+    return variables
+
+
+def run(job: Job, library: Path, folder: Path, whole: bool) -> tuple[bool, str]:
+    """Run one job; whether it passed, and pytest's closing line."""
+    log = folder / "stderr"
+    variables = environment(job, library, folder, log)
     arguments = (*job.implementation.arguments, *job.arguments)
     if whole and job.implementation not in (OCLGRIND, RUSTICL, EMULATOR):
         arguments = ("-n", "2", "-m", "not large")
@@ -208,7 +217,7 @@ def run(job: Job, library: Path, folder: Path, whole: bool) -> tuple[bool, str]:
     with (
         log.open("w") as errors,
         subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True
+            command, cwd=ROOT, env=variables, stdout=subprocess.PIPE, stderr=errors, text=True
         ) as process,
     ):
         timer = threading.Timer(TIME_LIMIT, process.kill)
