@@ -90,5 +90,17 @@ static inline ${acc.name} ${acc.name}_collect(volatile __global uint *words)
 ## total: what part `first` and every `step`-th after it have left, in order.  place: of part p.
 <%def name="fold(acc, total, place, first, step, parts)">\
         ${total} = ${acc.name}_identity();
+% if target.is_cpu:
         for (uint p = ${first}; p < ${parts}; p += ${step}) ${total} = ${acc.name}_combine(${total}, ${acc.name}_collect(${place}));
+% else:
+        for (uint p0 = ${first}; p0 < ${parts}; p0 += 4u * ${step}) {
+            ${acc.name} left[4];  // on their way at once
+            _Pragma("unroll") for (uint u = 0; u < 4u; ++u) {
+                const uint p = min(p0 + u * ${step}, ${parts} - 1u);
+                left[u] = ${acc.name}_collect(${place});
+            }
+            _Pragma("unroll") for (uint u = 0; u < 4u; ++u)
+                if (p0 + u * ${step} < ${parts}) ${total} = ${acc.name}_combine(${total}, left[u]);
+        }
+% endif
 </%def>

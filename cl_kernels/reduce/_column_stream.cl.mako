@@ -3,7 +3,8 @@
 ##   begin   row lane 0   | total0: V columns | total1 ... |     C vectors of a row
 ##           row lane 1
 ##           ...
-##           row lane 0   and so on; the rows after the last U * CY come one by one
+##           row lane 0   and so on; of the rows after the last U * CY a row lane has U at most, all of
+##                        which are on their way at once
 <%namespace name="states" file="/reduce/_states.cl.mako"/>
 <%namespace name="loads" file="/reduce/_loads.cl.mako"/>
 <%namespace name="part" file="/reduce/_part.cl.mako"/>
@@ -14,28 +15,41 @@
 % for e, n in zip(r.streamed, r.names):
         ${part.inner_row(e, n, "column")}
 % endfor
-% for u in dict.fromkeys((U, 1)):
-${steps(r, total, u)}
-% endfor
+${steps(r, total, U)}
+% if U > 1:
+${rest(r, total)}
+% endif
     }
 </%def>
 
-## Fold rows of the part, u at a time for each of the CY row lanes, and advance i.
-<%def name="steps(r, total, u)">
-<% step, state = CY * u, r.lane.type(V) %>
+## Fold the rows that whole steps leave.
+<%def name="rest(r, total)">
         {
-            const long from = ${"begin" if u == U else f"begin + (end - begin) / {CY * U} * {CY * U}"}, first = from + y_lane;
-            const long steps = ${f"(end - from) / {step}" if u > 1 else f"(end - first + {step - 1}) / {step}"};
+            const long first = begin + (end - begin) / ${CY * U} * ${CY * U} + y_lane;
+${states_of(r, U)}\
+% for k in range(U):
+            if (first + ${k * CY} < end) {
+${update(r, f"first + {k * CY}", k, 0)}\
+            }
+% endfor
+% for c in range(C):
+${lift(r, total, c, U)}\
+% endfor
+        }
+</%def>
+
+## Fold rows of the part, u at a time for each of the CY row lanes.
+<%def name="steps(r, total, u)">
+<% step = CY * u %>
+        {
+            const long first = begin + y_lane;
+            const long steps = ${f"(end - begin) / {step}" if u > 1 else f"(end - first + {step - 1}) / {step}"};
             for (long done = 0; done < steps;) {
                 const long stop = min(steps, done + ${r.block or 1 << 30}L);
-% for k in range(u * C):
-                ${state} a${k} = ${state}_identity();
-% endfor
+${states_of(r, u)}\
                 for (; done < stop; ++done) {
 % for k in range(u):
-% for c in range(C):
-                    { ${loads.across_columns(r, V, f"first + done * {step}L + {k * CY}", c)} a${k * C + c} = ${state}_update(a${k * C + c}, ${loads.values(r, V, f"{c}_")}, done); }
-% endfor
+${update(r, f"first + done * {step}L + {k * CY}", k, "done")}\
 % endfor
                 }
 % for c in range(C):
@@ -43,6 +57,22 @@ ${lift(r, total, c, u)}\
 % endfor
             }
         }
+</%def>
+
+## The states of u rows.
+<%def name="states_of(r, u)">\
+<% state = r.lane.type(V) %>\
+% for k in range(u * C):
+                ${state} a${k} = ${state}_identity();
+% endfor
+</%def>
+
+## Fold row `at` into the states of row k.
+<%def name="update(r, at, k, step)">\
+<% state = r.lane.type(V) %>\
+% for c in range(C):
+                    { ${loads.across_columns(r, V, at, c)} a${k * C + c} = ${state}_update(a${k * C + c}, ${loads.values(r, V, f"{c}_")}, ${step}); }
+% endfor
 </%def>
 
 ## Fold the states of vector c, a<k * C + c> for row k of u, into its total.

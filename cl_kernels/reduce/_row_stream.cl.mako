@@ -2,7 +2,12 @@
 ##
 ##   row   | lane 0 | lane 1 | ... | lane L-1 | lane 0 | ...      V elements each, U steps in flight
 ##
-## Whole steps of U vectors come first, then single vectors, then single elements.
+## Whole steps of U vectors come first, then single vectors, as far as they go, then single elements.
+##
+## peel: rows begin anywhere.  Vectors then lie where memory has them aligned; each lane loads one of the
+## elements before them and one of those behind them, at most, ahead of the vectors.
+##
+##   row   | begin .. | i: V  V  V ... | last .. | end
 <%namespace name="states" file="/reduce/_states.cl.mako"/>
 <%namespace name="loads" file="/reduce/_loads.cl.mako"/>
 <%namespace name="part" file="/reduce/_part.cl.mako"/>
@@ -13,23 +18,47 @@
 % for e, n in zip(r.streamed, r.names):
                 ${part.inner_row(e, n)}
 % endfor
+% if peel:
+${peeled(r, total, width)}
+% else:
                 long i = begin;
 % for v, u in dict.fromkeys([(V, U), (V, 1), (1, 1)]):
 ${steps(r, total, v, u, min(v, width))}
 % endfor
+% endif
             }
 </%def>
 
+## The same of a row that begins anywhere.
+<%def name="peeled(r, total, width)">
+<% (e,), (n,), state = r.streamed, r.names[:1], r.lane.type(1) %>
+                long i = min(end, begin + (long)(-((size_t)(${n}_row + begin) / ${e.itemsize}) & ${V - 1}u));
+                const long last = i + (end - i) / ${V} * ${V}, head = begin + lane, tail = last + lane;
+                const bool before = head < i, behind = tail < end;
+                LOAD_${e.name}_1(before_${n}, ${n}_row + (before ? head : begin));
+                LOAD_${e.name}_1(behind_${n}, ${n}_row + (behind ? tail : begin));
+% for u in dict.fromkeys([U, 1]):
+${steps(r, total, V, u, width, "last")}
+% endfor
+                {
+                    ${state} a = ${state}_identity();
+                    if (before) { const ${e.real} ${n} = before_${n}; a = ${state}_update(a, ${loads.values(r, 1)}, 0); }
+                    if (behind) { const ${e.real} ${n} = behind_${n}; a = ${state}_update(a, ${loads.values(r, 1)}, 1); }
+                    ${total} = ${r.acc.name}_combine(${total}, ${state}_lift(a, o * n + head, last - begin));
+                }
+</%def>
+
 ## Fold the row from i on by whole steps of u vectors of v elements, loaded w at a time, and advance i.
-<%def name="steps(r, total, v, u, w)">
+<%def name="steps(r, total, v, u, w, end='end')">
 <%
     acc, lane = r.acc.type(w), r.lane.type(w)
     step, pieces = L * v * u, v // w
     halves = [w >> k for k in range(w.bit_length() - 1)]
     gathers = r.block and target.is_cpu  # a GPU has other work meanwhile, and fewer registers
+    apart = u == 1 and L > 1  # each lane goes as far as it finds whole vectors
 %>
                 {
-                    const long first = i + lane * ${v}L, steps = ${f"(end - first + {step - 1}) / {step}" if v * u == 1 else f"(end - i) / {step}"};
+                    const long first = i + lane * ${v}L, steps = ${f"max(0l, {end} - first + {step - v}) / {step}" if apart else f"({end} - i) / {step}"};
                     ${acc} sum${w} = ${acc}_identity();
 % if gathers:
                     ${acc} part${w} = ${acc}_identity();
@@ -68,7 +97,7 @@ ${steps(r, total, v, u, min(v, width))}
 % if gathers:
                     sum${w} = ${acc}_combine(sum${w}, part${w});
 % endif
-                    i += steps * ${step}L;
+                    i += ${f"({end} - i) / {v} * {v}" if apart else f"steps * {step}"}L;
 % for half in halves:
                     const ${r.acc.type(half // 2)} sum${half // 2} = ${r.acc.type(half)}_halve(sum${half});
 % endfor

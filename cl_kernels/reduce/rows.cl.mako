@@ -13,7 +13,7 @@
 ##
 ## r: Reduction.  G: work-items of a group.  L: of a row.  S: of a sub-group.  V, U: vector width
 ## and unrolling.  aligned: whole vectors are loaded.  unit: inner stride is 1.  split: rows have parts.
-## kept, outer: numbers of axes.
+## kept, outer: numbers of axes.  peel: rows begin anywhere (see _row_stream).
 <%namespace name="states" file="/reduce/_states.cl.mako"/>
 <%namespace name="loads" file="/reduce/_loads.cl.mako"/>
 <%namespace name="part" file="/reduce/_part.cl.mako"/>

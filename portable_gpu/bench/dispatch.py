@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from math import exp, log, prod
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -24,15 +24,14 @@ from portable_gpu.ops.gemm.candidates import candidates
 from portable_gpu.ops.gemm.cases import shapes
 from portable_gpu.ops.gemm.catalogue import contiguous
 from portable_gpu.ops.gemm.problem import GemmProblem
+from portable_gpu.ops.gemm.random_sizes import batch, product
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 
 #: A choice that takes so many times the time of the best by hand is a fault.
 FAULT = 2.0
 _DOUBT = 1.25  # from here on it is timed again: the best of many short measurements flatters
-#: The largest extents, of products of a batch too; the most of them, and how many are of batches.
-_LARGEST, _LARGEST_OF_BATCH, _MOST_PRODUCTS, _BATCHED = 4096, 256, 64, 0.2
-_MOST_FLOP = {True: 2e9, False: 2e10}  # of a product, by whether the device is a CPU
+_BATCHED = 0.2  # of the random products
 #: Seconds of a turn at the first look, and turns of each side; then turns of ``measure.TURN``.
 FIRST_TURN, FIRST_TURNS = 1e-3, 3
 TURNS = 9
@@ -110,17 +109,9 @@ class Distribution:
 def random_products(count: int, dtype: str, seed: int, on_cpu: bool) -> list[Case]:
     """Products whose extents are uniform on a logarithmic scale; a fifth are of batches."""
     rng, found = random.Random(seed), list[Case]()
-
-    def extent(most: int) -> int:
-        return int(exp(rng.uniform(0, log(most + 1))))
-
-    while len(found) < count:
-        batch = max(2, extent(_MOST_PRODUCTS)) if rng.random() < _BATCHED else None
-        m, k, n = (extent(_LARGEST if batch is None else _LARGEST_OF_BATCH) for _ in range(3))
-        trans = rng.choice("NT") + rng.choice("NT")
-        case = Case("gemm", (m, k, n), dtype, trans=trans, batch=batch)
-        if case.flop <= _MOST_FLOP[on_cpu]:
-            found.append(case)
+    for _ in range(count):
+        size = (batch if rng.random() < _BATCHED else product)(rng, on_cpu)
+        found.append(Case("gemm", size.extents, dtype, trans=size.variant, batch=size.batch))
     return found
 
 

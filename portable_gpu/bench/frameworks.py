@@ -11,9 +11,10 @@ import numpy as np
 
 from portable_gpu.bench.peers import Peer, calls_like_numpy
 from portable_gpu.bench.prepared import Call, Prepared
+from portable_gpu.bench.queued import LINE, NOT_HELD, TRIES
 from portable_gpu.checking.operands import Array, Operands
 from portable_gpu.dtypes import BFLOAT16, dtype_of
-from portable_gpu.errors import UnsupportedError
+from portable_gpu.errors import PortableGPUError, UnsupportedError
 from portable_gpu.ops.case import Case
 from portable_gpu.ops.gemv.cases import transposed
 from portable_gpu.runtime.engine import Engine
@@ -23,12 +24,13 @@ def _product_into(case: Case, tensors: Sequence[Any], torch: Any) -> Call:
     return partial(torch.mm, *transposed(case, tensors), out_dtype=getattr(torch, case.result))
 
 
+_HELD = 2048  # rows of the square matrix whose products hold the device
 #: By operation, the call of PyTorch whose result is of another dtype.
 _INTO: dict[str, Callable[[Case, Sequence[Any], Any], Call]] = {"gemm": _product_into}
 
 
 class TorchPeer(Peer):
-    """PyTorch; on a GPU from a recorded graph, so that its host time does not count.
+    """PyTorch; on a GPU its calls stand in line, so that its host time does not count.
 
     float32 products stay float32, for TF32 is off as it is by default; but of case ``tf32``.
     """
@@ -62,7 +64,7 @@ class TorchPeer(Peer):
             return None
         if self._device == "cpu":
             return Prepared(calls, fetch=self._fetch)
-        return _Recorded(self._torch, self._device, calls, self._fetch)
+        return _InLine(self._torch, self._device, calls, self._fetch)
 
     def _calls(self, case: Case, tensors: Sequence[Sequence[Any]]) -> list[Call]:
         torch = self._torch
@@ -94,34 +96,41 @@ class TorchPeer(Peer):
         return np.asarray(result.numpy())
 
 
-class _Recorded(Prepared):
-    """Calls of PyTorch in a graph that the device replays, between two of its events."""
+class _InLine(Prepared):
+    """Calls of PyTorch that stand in line behind products which hold the device, as ours do."""
 
     def __init__(
         self, torch: Any, device: Any, calls: Sequence[Call], fetch: Callable[[Any], Array]
     ) -> None:
         super().__init__(calls, torch.accelerator.synchronize, fetch)
         self._torch, self._device = torch, device
-        self._graph: Any = None
+        self._held = torch.ones(_HELD, _HELD, device=device)
+        self._products = 1
 
     def seconds(self, first: int, count: int) -> float:
-        """The time of ``count`` calls, from that of whole passes over all copies."""
-        torch = self._torch
-        module = torch.get_device_module(self._device)
-        if self._graph is None:
-            self._graph = module.CUDAGraph()
-            with module.graph(self._graph):
-                for call in self.calls:
-                    call()
-        passes = -(-count // len(self.calls))
-        begin, end = (torch.Event(self._device, enable_timing=True) for _ in range(2))
-        torch.accelerator.synchronize()
-        begin.record()
-        for _ in range(passes):
-            self._graph.replay()
-        end.record()
-        end.synchronize()
-        return float(begin.elapsed_time(end)) * 1e-3 * count / (passes * len(self.calls))
+        """The device's time of ``count`` calls, from call ``first`` on, each on the next copy.
+
+        Raises:
+            PortableGPUError: The device begins before all calls are there, however long it is held.
+        """
+        calls = self.in_turn(first, count)
+        return sum(self._line(calls[i : i + LINE]) for i in range(0, count, LINE))
+
+    def _line(self, calls: Sequence[Call]) -> float:
+        begin, end = (self._torch.Event(self._device, enable_timing=True) for _ in range(2))
+        for _ in range(TRIES):
+            for _ in range(self._products):
+                self._torch.mm(self._held, self._held)
+            begin.record()
+            for call in calls:
+                call()
+            end.record()
+            in_time = not begin.query()
+            end.synchronize()
+            if in_time:
+                return float(begin.elapsed_time(end)) * 1e-3
+            self._products *= 4
+        raise PortableGPUError(NOT_HELD)
 
 
 class CuPyPeer(Peer):

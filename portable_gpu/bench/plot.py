@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from portable_gpu.bench.hunt import Trial
 from portable_gpu.bench.measure import Row
 from portable_gpu.bench.peers import Ours
 from portable_gpu.bench.report import Report
@@ -99,6 +100,36 @@ def plot_roofline(report: Report, path: Path) -> Any:
     _place_labels(axes, numbers, obstacles)
     figure.savefig(path, dpi=_DPI)
     return figure
+
+
+def plot_ratios(report: Report, path: Path) -> None:
+    """One panel for each row of a hunt: the peer's time over ours, by the operations of a case."""
+    from matplotlib.figure import Figure
+
+    groups: dict[str, list[Trial]] = {}
+    for trial in report.trials:
+        groups.setdefault(trial.kind, []).append(trial)
+    columns = min(4, len(groups))
+    lines = -(-len(groups) // columns)
+    figure = Figure(figsize=(3.4 * columns, 0.8 + 2.6 * lines), layout="constrained")
+    every = figure.subplots(lines, columns, sharey=True, squeeze=False).flat
+    for axes, (kind, trials) in zip(every, groups.items(), strict=False):
+        for peer in dict.fromkeys(trial.peer for trial in trials):
+            points = [(one.flop, one.ratio) for one in trials if one.peer == peer]
+            marker, colour = _STYLES.get(peer, ("x", "C6"))
+            axes.plot(*zip(*points, strict=True), marker, color=colour, markersize=3, label=peer)
+        axes.axhline(1, color="black", linewidth=0.8)
+        axes.set(xscale="log", yscale="log")
+        axes.set_title(kind, fontsize="small")
+        axes.grid(alpha=0.3)
+    for axes in every:
+        axes.set_axis_off()
+    entries = dict(zip(*reversed(figure.axes[0].get_legend_handles_labels()), strict=True))
+    figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=len(entries))
+    figure.supxlabel("flop")
+    figure.supylabel("the peer's time over ours")
+    figure.suptitle(f"{_title(report)}: random work, in line")
+    figure.savefig(path, dpi=_DPI)
 
 
 def _draw_roofs(axes: Any, reach: Any, roofs: Roofs, cases: Iterable[Case]) -> list[Point]:

@@ -18,8 +18,9 @@ from portable_gpu.codegen.specialization import specialize
 from portable_gpu.errors import PortableGPUError
 from portable_gpu.runtime.engine import Engine
 
-_LINE = 256  # calls that wait at a time: drivers keep about a thousand
-_TRIES = 6  # each holds the device for longer
+LINE = 256  #: calls that wait at a time: drivers keep about a thousand
+TRIES = 6  #: each holds the device for longer
+NOT_HELD = "the device cannot be held until all calls are enqueued; use --eager"
 _LEAST = 1e-3  # seconds
 
 
@@ -39,10 +40,10 @@ class Queued(Prepared):
             PortableGPUError: The device begins before all calls are there, however long it is held.
         """
         calls = self.in_turn(first, count)
-        return sum(self._line(calls[i : i + _LINE]) for i in range(0, count, _LINE))
+        return sum(self._line(calls[i : i + LINE]) for i in range(0, count, LINE))
 
     def _line(self, calls: Sequence[Call]) -> float:
-        for _ in range(_TRIES):
+        for _ in range(TRIES):
             begin = time.perf_counter()
             held = self._hold(self._length)
             for call in calls:
@@ -56,9 +57,7 @@ class Queued(Prepared):
             if in_time:
                 return seconds
             self._length = max(4 * self._length, 2 * enqueued)
-        raise PortableGPUError(
-            "the device cannot be held until all calls are enqueued; use --eager"
-        )
+        raise PortableGPUError(NOT_HELD)
 
 
 class Hold:

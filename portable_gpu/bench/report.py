@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
+from portable_gpu.bench import hunt
 from portable_gpu.bench.altered import Altered
 from portable_gpu.bench.dispatch import FIRST_TURN, FIRST_TURNS, Distribution, Standing
+from portable_gpu.bench.hunt import Trial
 from portable_gpu.bench.ladder import LadderTimes
 from portable_gpu.bench.measure import TURN, Remark, Row
 from portable_gpu.bench.noise import Noise
@@ -42,6 +44,7 @@ class Report:
         noise: How far the machine was busy with something else.
         rows, remarks, ladders: The figures, and why some are missing.
         standings: Of the choice of paths.
+        trials: Of random work.
     """
 
     engine: Engine
@@ -56,6 +59,7 @@ class Report:
     remarks: list[Remark] = field(default_factory=list)
     ladders: list[LadderTimes] = field(default_factory=list)
     standings: list[Standing] = field(default_factory=list)
+    trials: list[Trial] = field(default_factory=list)
 
     def add(self, found: Row | Remark) -> None:
         """Keep a row or a remark."""
@@ -114,6 +118,7 @@ class Report:
             ],
             "ladders": [asdict(ladder) for ladder in self.ladders],
             "dispatch": None if not self.standings else _dispatch(self.standings),
+            "hunt": None if not self.trials else _hunt(self.trials),
         }
 
     def _row(self, row: Row) -> dict[str, Any]:
@@ -161,6 +166,14 @@ def _dispatch(standings: Sequence[Standing]) -> dict[str, Any]:
         "first_look": {"turns": FIRST_TURNS, "turn_seconds": FIRST_TURN},
         "distribution": asdict(Distribution.of(standings)),
         "products": [standing.to_dict() for standing in standings],
+    }
+
+
+def _hunt(trials: Sequence[Trial]) -> dict[str, Any]:
+    return {
+        "turns": {"turns": hunt.TURNS, "turn_seconds": hunt.TURN},
+        "rows": [asdict(summary) for summary in hunt.summaries(trials)],
+        "trials": [asdict(trial) for trial in trials],
     }
 
 

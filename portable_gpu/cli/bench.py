@@ -23,6 +23,7 @@ from portable_gpu.bench.statistics import Statistic
 from portable_gpu.cli.console import TABLE_STYLE, Console
 from portable_gpu.cli.dispatch import dispatch
 from portable_gpu.cli.files import replacing, write_json
+from portable_gpu.cli.hunt import hunt
 from portable_gpu.cli.options import DeviceOption, JSONOption, PlotOption
 from portable_gpu.cli.path import path_of
 from portable_gpu.cli.progress import progress_bar
@@ -38,7 +39,7 @@ _LEAST_TURNS = 9
 
 def bench(
     operation: Annotated[
-        str, typer.Argument(help=f"{', '.join(GROUPS)} or dispatch.", metavar="OPERATION")
+        str, typer.Argument(help=f"{', '.join(GROUPS)}, dispatch or hunt.", metavar="OPERATION")
     ] = "all",
     dtype: Annotated[
         str,
@@ -75,42 +76,60 @@ def bench(
     report: JSONOption = None,
     plot: PlotOption = None,
     shapes: Annotated[
-        int | None, typer.Option(help="dispatch: random products (500).", min=1)
+        int | None,
+        typer.Option(help="dispatch: random products (500); hunt: cases a row (100).", min=1),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="dispatch: of the random products (1).")] = None,
+    seed: Annotated[int | None, typer.Option(help="dispatch, hunt: of random sizes (1).")] = None,
     budget: Annotated[
         str | None,
-        typer.Option(help="dispatch: time for everything, as 90s or 10m (5m).", metavar="TIME"),
+        typer.Option(
+            help="dispatch, hunt: time for everything, as 90s or 10m (5m).", metavar="TIME"
+        ),
+    ] = None,
+    rows: Annotated[
+        str | None,
+        typer.Option(help="hunt: comma list of words in the rows' names, as 'gemm batch,std'."),
     ] = None,
 ) -> None:
     """Time the library and its peers by turns, and compare with the device's measured roofs.
 
     Every result is checked before it is timed.  The ratio is the peer's time over ours.  On a GPU
-    the time is the device's: our calls stand in line before the first one begins, PyTorch's are
-    replayed from a graph.  --eager times both as Python calls them.
+    the time is the device's: our calls, and PyTorch's, stand in line before the first one begins.
+    --eager times both as Python calls them.
 
     dispatch times random products of gemm against every path forced by hand, and fails where the
     library's own choice takes twice the time of the best.
+
+    hunt times random work of every kind beside a peer, in line and eager; with --json FILE it goes
+    on where it ended.
     """
     output, status = Console(), Console(stderr=True)
-    if operation == "dispatch":
-        if sizes or peers or policy or ladder or eager or plot:
-            raise ArgumentError(
-                "dispatch takes none of --sizes, --peers, --policy, --ladder, --eager and --plot"
-            )
-        count, seed = 500 if shapes is None else shapes, 1 if seed is None else seed
-        dispatch(
-            dtype, count, seed, "5m" if budget is None else budget, device, report, output, status
-        )
-        return
-    if (shapes, seed, budget) != (None, None, None):
-        raise ArgumentError(f"--shapes, --seed and --budget are for dispatch, not {operation}")
     if plot is not None and find_spec("matplotlib") is None:
         raise PortableGPUError(
             "--plot needs the package matplotlib: pip install 'portable_gpu[bench]'"
         )
+    if operation in ("dispatch", "hunt"):
+        seed, budget = 1 if seed is None else seed, "5m" if budget is None else budget
+        if sizes or policy or ladder or eager:
+            raise ArgumentError(f"{operation} takes none of --sizes, --policy, --ladder, --eager")
+        if operation == "hunt":
+            count = 100 if shapes is None else shapes
+            beside = _peer_names(peers)
+            hunt(rows, beside, count, seed, budget, device, report, plot, output, status)
+            return
+        if peers or plot or rows:
+            raise ArgumentError("dispatch takes none of --peers, --plot and --rows")
+        count = 500 if shapes is None else shapes
+        dispatch(dtype, count, seed, budget, device, report, output, status)
+        return
+    if (shapes, seed, budget, rows) != (None, None, None, None):
+        raise ArgumentError(
+            f"--shapes, --seed, --budget and --rows are for dispatch and hunt, not {operation}"
+        )
     if operation not in GROUPS:
-        raise ArgumentError(f"no benchmark {operation!r}; there are: {', '.join(GROUPS)}, dispatch")
+        raise ArgumentError(
+            f"no benchmark {operation!r}; there are: {', '.join(GROUPS)}, dispatch, hunt"
+        )
     if ladder and (operation not in (*CLIMBED, EVERY) or sizes is not None or plot):
         raise ArgumentError(f"--ladder takes {_CLIMBED} or {EVERY}, and neither --sizes nor --plot")
     wanted_peers, policy = _peer_names(peers), policy or []
@@ -148,8 +167,8 @@ def bench(
         names = {peer.name: f"policy {i}" for i, peer in enumerate(altered, 1)}
         for name, short in names.items():
             output.print(escape(f"{short}: {name}"), soft_wrap=True)
-        for title, rows in _sections(found.rows).items():
-            output.print(_table(title, rows, found.roofs, names))
+        for title, section in _sections(found.rows).items():
+            output.print(_table(title, section, found.roofs, names))
     for remark in found.remarks:
         status.print(escape(f"{remark.case}: {remark.who}: {remark.text}"), soft_wrap=True)
     if found.noise.warning:

@@ -191,12 +191,14 @@ def _sums(
     per_row: bool = False,
     block: int = BLOCK,
     prefix: str = "",
+    words: bool = True,
 ) -> Reduction:
     """A reduction whose state is a set of sums, which ``finish`` calls by their names.
 
-    ``prefix`` goes before the names of its types.
+    ``prefix`` goes before the names of its types.  ``words``: whether sums of floats are lifted
+    into double words.
     """
-    floating = ctype in ("float", "double")
+    floating = ctype in ("float", "double") and words
     if floating:
         acc = _double_word(f"{prefix}acc_t", names, ctype)
         lift = " ".join(f"r.{n}_hi = a.{n}; r.{n}_lo = 0;" for n in names)
@@ -294,16 +296,23 @@ def _dot(name: str, x: Element, y: Element, result: Element) -> Reduction:
     return _sums(name, (x, y), names, ctype, update, result, finish)
 
 
-def _moment(x: Element, centre: Element, result: Element, ddof: float, root: bool) -> Reduction:
-    """Sum of squared distances from a centre per row, and of the distances, which corrects it."""
-    ctype = centre.real
+def _moment(
+    x: Element, centre: Element, ctype: str, result: Element, ddof: float, root: bool
+) -> Reduction:
+    """Sum of squared distances from a centre per row, and of the distances, which corrects it.
+
+    About its mean, in the mean's type; or about its first element, in double precision: a mean
+    that is e from the centre costs a factor of 1 + e^2 / variance, which is at most the number of
+    elements, for the centre is one of them (Chan, Golub and LeVeque, The American Statistician
+    37(3), 1983, on shifted data).
+    """
 
     def update(width: int) -> str:
         t = vector(ctype, width)
         parts = zip(value_names(x, "x"), value_names(centre, "y"), ("re", "im"), strict=False)
         return " ".join(
-            f"{{ const {t} d = {convert(p, x.real, ctype, width)} - {c}; "
-            f"a.square += d * d; a.{n} += d; }}"
+            f"{{ const {t} d = {convert(p, x.real, ctype, width)} - "
+            f"{convert(c, centre.real, ctype, width)}; a.square += d * d; a.{n} += d; }}"
             for p, c, n in parts
         )
 
@@ -316,7 +325,10 @@ def _moment(x: Element, centre: Element, result: Element, ddof: float, root: boo
     finish = f"(({variance}) < 0 ? 0 : ({variance})) / {freedom}"
     finish = f"sqrt({finish})" if root else finish
     finish = f"{finish}, 0" if result.complex else finish
-    return _sums("moment", (x, centre), names, ctype, update, result, finish, per_row=True)
+    words = ctype == centre.real  # else double precision is more than the result can show
+    return _sums(
+        "moment", (x, centre), names, ctype, update, result, finish, per_row=True, words=words
+    )
 
 
 def _nrm2(x: Element, acc: Element, result: Element) -> Reduction:
@@ -683,7 +695,7 @@ def reduction(request: Request) -> Reduction:
         case "dot" | "vdot" if r.y is not None:
             return _dot(r.name, r.x, r.y, r.result)
         case "moment" if r.y is not None:
-            return _moment(r.x, r.y, r.result, r.ddof, r.root)
+            return _moment(r.x, r.y, r.acc.real, r.result, r.ddof, r.root)
         case "reduce" if r.op is not None and r.map is not None:
             return _custom(r.op, r.map, r.x, r.acc, r.others, r.compute or r.x)
     raise ArgumentError(f"reduction {r.name!r} is not known")

@@ -13,6 +13,7 @@ Functions of a record take a :class:`~portable_gpu.ops.case.Case`: one operation
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -26,6 +27,7 @@ from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.errors import ArgumentError
 from portable_gpu.ops.explanation import Explainer
 from portable_gpu.ops.ladder import Ladder
+from portable_gpu.ops.sizes import Size
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import Shape
 from portable_gpu.targets import Target
@@ -124,6 +126,21 @@ class Sizes:
 
 
 @dataclass(frozen=True)
+class RandomSizes:
+    """Sizes of one kind, at random: ``bench hunt`` has a row of them for each dtype.
+
+    Attributes:
+        name: Of the kind.
+        dtypes: Of the rows.
+        draw: One size, given a source of random numbers, and whether it is for a CPU.
+    """
+
+    name: str
+    dtypes: tuple[str, ...]
+    draw: Callable[[random.Random, bool], Size]
+
+
+@dataclass(frozen=True)
 class Benchmark:
     """How an operation is timed.
 
@@ -147,6 +164,7 @@ class Benchmark:
             function with its options.
         on_matrix_units: Whether the roof of matrix units is above it.
         ladders: The ladders that lead to it on an engine's device (``bench --ladder``).
+        random: What ``bench hunt`` draws, a kind each.
     """
 
     sizes: Sizes
@@ -165,6 +183,7 @@ class Benchmark:
     call: Callable[[Case, Sequence[Any], Engine], Call] | None = None
     on_matrix_units: bool = False
     ladders: Callable[[Engine], list[Ladder]] | None = None
+    random: tuple[RandomSizes, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import re
 from dataclasses import dataclass
+from math import exp, log
 
 from portable_gpu.errors import ArgumentError
 
@@ -60,3 +62,8 @@ def parse_size(text: str, option: str = "--sizes") -> Size:
 def _extent(text: str) -> int:
     base, _, power = text.partition("^")
     return int(int(base) ** int(power or 1))
+
+
+def random_extent(rng: random.Random, most: int, least: int = 1) -> int:
+    """A whole number from ``least`` to ``most``, uniform on a logarithmic scale."""
+    return int(exp(rng.uniform(log(least), log(most + 1))))

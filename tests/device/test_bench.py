@@ -28,6 +28,7 @@ from portable_gpu.bench.roofs import measure_roofs
 from portable_gpu.cli import main
 from portable_gpu.errors import PortableGPUError
 from portable_gpu.ops.case import Case
+from portable_gpu.ops.gemm import random_sizes
 from portable_gpu.ops.registry import OPERATIONS
 from portable_gpu.ops.sizes import parse_sizes
 from portable_gpu.runtime.engine import Engine
@@ -215,7 +216,7 @@ def test_dispatch(
 ) -> None:
     compile_fast(monkeypatch, engine)
     monkeypatch.setattr(dispatch, "FAULT", fault)
-    monkeypatch.setattr(dispatch, "_LARGEST", 40)
+    monkeypatch.setattr(random_sizes, "LARGEST", 40)
     report = tmp_path / "dispatch.json"
     arguments = ["bench", "dispatch", "--shapes", "3", "--seed", "3", "--json", str(report)]
     assert main([*arguments, "--budget", "1h"]) == status
@@ -229,6 +230,38 @@ def test_dispatch(
         assert product["ratio"] >= 1
         assert product["own_seconds"] > 0
         assert min(product["ways"].values()) == product["ways"][product["best"]] > 0
+
+
+def test_a_hunt_goes_on_where_it_ended(
+    engine: Engine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    compile_fast(monkeypatch, engine)
+    monkeypatch.setattr(random_sizes, "LARGEST", 40)
+    report, picture = tmp_path / "hunt.json", tmp_path / "hunt.png"
+    peer = "numpy" if engine.maps_host_memory else "torch"
+    arguments = ["bench", "hunt", "--rows", "gemm product float32", "--peers", peer]
+    arguments += ["--budget", "1h", "--json", str(report)]
+    assert main([*arguments, "--shapes", "2"]) == 0
+    first = json.loads(report.read_text())["hunt"]["trials"]
+    assert {trial["kind"] for trial in first} == {"gemm, product, float32"}
+    for trial in first:
+        assert trial["seconds"] > 0
+        assert trial["peer_seconds"] > 0
+        assert trial["first"] > 0
+    assert sum(trial["programs"] for trial in first) > 0
+    capsys.readouterr()
+    assert main([*arguments, "--shapes", "2", "--plot", str(picture)]) == 0
+    output = capsys.readouterr()
+    assert "2 cases were timed before" in output.err
+    assert json.loads(report.read_text())["hunt"]["trials"] == first
+    for trial in first:
+        assert trial["size"] in output.out
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert main([*arguments, "--shapes", "3"]) == 2
+    assert "is not of this hunt" in capsys.readouterr().err
 
 
 def test_an_interrupted_run_keeps_what_it_has(

@@ -31,6 +31,7 @@ WRONG = {
     "--plot": ["/no/such/folder/x.png", ".", "x.nope", "x"],
     "--policy": ["nope=1", "unroll", "unroll=nope", "=3"],
     "--precision": ["nope", ""],
+    "--rows": ["nope", ""],
     "--seed": ["x"],
     "--shapes": ["0x0x0", "nope", "4x", "-3"],
     "bench --shapes": ["0", "-1", "x"],
@@ -48,6 +49,7 @@ NEEDS = {
     "bench --shapes": ["dispatch"],
     "bench --seed": ["dispatch"],
     "bench --budget": ["dispatch"],
+    "bench --rows": ["hunt"],
     "explain --axis": ["sum", "8x8"],
 }
 
@@ -74,8 +76,8 @@ def test_a_wrong_value_is_refused_before_the_work(
         raise AssertionError("the work has begun")
 
     for name in (
-        "bench.measure_roofs", "bench._run", "check_isa.check", "dispatch._run", "selftest._run",
-        "tune._run",
+        "bench.measure_roofs", "bench._run", "check_isa.check", "dispatch._run", "hunt._run",
+        "selftest._run", "tune._run",
     ):  # fmt: skip
         monkeypatch.setattr(f"portable_gpu.cli.{name}", work)
     monkeypatch.setattr("portable_gpu.cli.digits.Digits.load", work)

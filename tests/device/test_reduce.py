@@ -175,6 +175,20 @@ def test_var_of_large_offsets(engine: Engine) -> None:
     assert 0 <= pg.var(one, engine=engine) <= 1e-15
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_var_whose_first_element_is_far_from_all_others(engine: Engine, axis: int) -> None:
+    """About the first element, n (n - 1) / n of the sum of squares cancel."""
+    x = np.random.default_rng(3).standard_normal((1 << 16, 3)).astype(np.float32)
+    x[0] = (1e6, -1e9, 0)
+    x = x if axis == 0 else np.ascontiguousarray(x.T)
+    for ddof in (0, 1):
+        got, want = (
+            pg.var(x, axis=axis, ddof=ddof, engine=engine),
+            x.var(axis, np.float64, ddof=ddof),
+        )
+        assert np.all(np.abs(got - want) <= 16 * 2.0**-24 * want)
+
+
 def test_var_divisors(engine: Engine) -> None:
     x = values(5, np.float64, 7)
     assert np.isinf(pg.var(x, ddof=5, engine=engine))

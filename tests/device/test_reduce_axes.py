@@ -168,6 +168,9 @@ def test_alignment_of_reversed_rows(engine: Engine, start: int) -> None:
     assert_within(pg.sum(pairs, axis=0, engine=engine), add(pairs, 0), sum_bound(pairs, "f4", 0))
 
 
+PEELED = 0  # of whatever alignment, whole vectors after the first elements of a row
+
+
 def test_vector_loads_need_aligned_rows() -> None:
     """x86 forgives what a GPU does not, so that this asks the plan and not the device."""
     target = example_target("gcn")
@@ -180,15 +183,18 @@ def test_vector_loads_need_aligned_rows() -> None:
         geometry = analyse(shape, frozenset(reduced), [strides], kept, False)
         layout, _ = lay_out(policy, target, fold, geometry, alignment)[-1]
         assert layout.aligned == (layout.vector > 1)
-        return layout.vector
+        return PEELED if layout.peel else layout.vector
 
     assert vector((1000,), (1,), {0}) == 4
-    assert vector((1000,), (1,), {0}, alignment=8) == 2
-    assert vector((1000,), (-1,), {0}) == 1  # its last element, where it now starts, is not aligned
+    assert vector((15,), (1,), {0}, alignment=8) == 2
+    assert vector((16,), (1,), {0}, alignment=8) == PEELED
+    assert vector((14,), (-1,), {0}) == 1  # its last element, where it now starts, is not aligned
     assert vector((1001,), (-1,), {0}) == 4
+    assert vector((1000,), (-1,), {0}) == PEELED
     assert vector((9, 400), (404, 1), {1}) == 4
-    assert vector((9, 400), (402, 1), {1}) == 2
-    assert vector((9, 400), (403, 1), {1}) == 1
+    assert vector((9, 14), (14, 1), {1}) == 2
+    assert vector((9, 15), (15, 1), {1}) == 1
+    assert vector((9, 400), (403, 1), {1}) == PEELED
     assert vector((400, 256), (256, 1), {0}) == 4
     assert vector((400, 254), (256, 1), {0}) == 2  # the last block is moved back by two
     assert View(None, 3, (8,), (1,), np.dtype(np.float32)).alignment == 4
@@ -534,3 +540,28 @@ def test_wrong_maps(engine: Engine) -> None:
         pg.reduce(x, ADD, "x - m", axis=0, m=m, out=m, engine=engine)
     with pytest.raises(AxisError):
         pg.reduce(x, ADD, "x - m", axis=2, m=x, engine=engine)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8])
+@pytest.mark.parametrize("length", [67, 131, 1031])
+def test_rows_that_begin_anywhere(engine: Engine, dtype: Any, length: int) -> None:
+    """Each row begins at another distance from the grid of vectors, and so does the array."""
+    rng = np.random.default_rng(length)
+    memory = rng.integers(-9, 9, 37 * length + 8).astype(dtype)
+    for start in (0, 1, 5):
+        x = memory[start : start + 37 * length].reshape(37, length)
+        for cut in (x, x[:, 1:], x[::-1, : length - 3]):
+            np.testing.assert_array_equal(
+                pg.sum(
+                    cut, axis=1, dtype=np.float64 if dtype == np.float16 else None, engine=engine
+                ),
+                cut.sum(1, dtype=np.float64).astype(np.int64),
+            )
+            np.testing.assert_array_equal(pg.argmax(cut, axis=1, engine=engine), cut.argmax(1))
+
+
+@pytest.mark.parametrize("shape", [(1, 700), (3, 700), (300, 5), (45, 131), (809, 11)])
+def test_few_rows_and_what_whole_steps_leave(engine: Engine, shape: tuple[int, int]) -> None:
+    x = np.random.default_rng(1).integers(-9, 9, shape).astype(np.float32)
+    np.testing.assert_array_equal(pg.sum(x, axis=0, engine=engine), x.sum(0))
+    np.testing.assert_array_equal(pg.argmin(x, axis=0, engine=engine), x.argmin(0))

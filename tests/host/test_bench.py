@@ -495,7 +495,10 @@ def test_peers_that_cannot_run_are_skipped_with_a_line(monkeypatch: pytest.Monke
         (["dispatch", "--ladder"], "dispatch takes none of --sizes"),
         (["dispatch", "--budget", "soon"], "--budget has 'soon'; a time is like 90s"),
         (["dispatch", "--dtype", "int32"], "--dtype has int32; floating-point types"),
-        (["gemm", "--shapes", "5"], "--shapes, --seed and --budget are for dispatch, not gemm"),
+        (["gemm", "--shapes", "5"], "--shapes, --seed, --budget and --rows are for dispatch and"),
+        (["dispatch", "--rows", "gemm"], "dispatch takes none of --peers, --plot and --rows"),
+        (["hunt", "--ladder"], "hunt takes none of --sizes"),
+        (["hunt", "--rows", "gemm,nope"], "--rows has 'nope'; there are: sum, of all, float32;"),
     ],
 )
 def test_refusal_is_one_line(

@@ -8,6 +8,7 @@ from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.ops.elementwise import checks
 from portable_gpu.ops.elementwise.api import elementwise
 from portable_gpu.ops.elementwise.catalogue import explain, specializations
+from portable_gpu.ops.elementwise.random_sizes import RANDOM
 from portable_gpu.ops.family import (
     Benchmark,
     Compiled,
@@ -38,6 +39,7 @@ _BENCHMARK = Benchmark(
     form="a shape",
     label="shape",
     call=checks.call,
+    random=RANDOM,
 )
 _TUNING = Tuning(
     operation="elementwise",

@@ -68,13 +68,19 @@ def call(case: Case, arrays: Sequence[Any], engine: Engine) -> Callable[[], Any]
     a, b = arrays
     on_host, converts = isinstance(a, np.ndarray), case.result != case.dtype
     if case.batch is not None or (on_host and not converts):
-        a, b = transposed(case, (a, b)) if on_host else (a, b)
+        flags = case.trans or "NN"
+        a, b = (_swapped(x) if flag == "T" else x for x, flag in zip((a, b), flags, strict=True))
         return partial(matmul, a, b, precision=case.precision, engine=engine)
     c = None
     if converts:
         shape, dtype = (case.extents[0], case.extents[2]), dtype_of(case.result)
         c = np.empty(shape, dtype) if on_host else cla.empty(a.queue, shape, dtype)
     return partial(gemm, a, b, c=c, **options(case), engine=engine)
+
+
+def _swapped(x: Any) -> Any:
+    """The last two axes exchanged, of NumPy's arrays and of pyopencl's."""
+    return x.transpose((*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
 
 
 def oracle(case: Case, inputs: Operands) -> Oracle:

@@ -19,6 +19,7 @@ from portable_gpu.ops.gemm.checks import checks
 from portable_gpu.ops.gemm.edges import edge_checks
 from portable_gpu.ops.gemm.isa import KERNELS
 from portable_gpu.ops.gemm.ladder import ladders
+from portable_gpu.ops.gemm.random_sizes import RANDOM
 from portable_gpu.ops.gemv.cases import like_numpy
 
 _SIZES = ((64, 64, 64), (512, 512, 512), (1500, 500, 1500), (2000, 1000, 4))
@@ -72,6 +73,7 @@ _BENCHMARK = Benchmark(
     call=cases.call,
     on_matrix_units=True,
     ladders=ladders,
+    random=RANDOM,
 )
 _TUNING = Tuning(
     operation="gemm",

@@ -18,6 +18,7 @@ from portable_gpu.ops.gemv.checks import checks
 from portable_gpu.ops.gemv.edges import edge_checks
 from portable_gpu.ops.gemv.ladder import ladders
 from portable_gpu.ops.gemv.plan import explain, specializations
+from portable_gpu.ops.gemv.random_sizes import RANDOM
 
 _GEMV = Operation(
     name="gemv",
@@ -46,6 +47,7 @@ _BENCHMARK = Benchmark(
     label="rows x columns / transpose",
     variants=cases.variants,
     ladders=ladders,
+    random=RANDOM,
 )
 _TUNING = Tuning(
     operation="gemv",

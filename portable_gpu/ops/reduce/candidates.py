@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from math import prod
 
@@ -40,14 +41,17 @@ def require_support(problem: Problem, target: Target) -> None:
 
 
 def candidates(problem: Problem, target: Target, table: TuningTable) -> list[Candidate]:
-    """Every way to compute a reduction: rows or columns, after a pass for the means if need be."""
+    """Every way to compute a reduction: rows or columns; a variance in one pass or in two."""
     if problem.request.name != "moment":
         return _passes(problem, target, table)
     means = best_of(_passes(problem.of_means(), target, table), target)
-    return [
+    found = [
         _after_means(problem, means, squares)
         for squares in _passes(problem.about_means(), target, table)
     ]
+    if problem.one_pass and target.fp64 and not target.is_cpu:
+        found += [_one_pass(squares) for squares in _passes(problem.about_first(), target, table)]
+    return found
 
 
 def texts(problem: Problem, target: Target) -> list[Specialization]:
@@ -113,6 +117,17 @@ def _after_means(problem: Problem, means: Candidate, squares: Candidate) -> Cand
         origin=squares.origin,
         evidence=squares.evidence,
         details=squares.details,
+    )
+
+
+def _one_pass(squares: Candidate) -> Candidate:
+    """About the first elements: the input is its own second input."""
+    return replace(
+        squares,
+        path=f"{squares.path}, one pass",
+        way=f"{squares.way}, one pass",
+        why=f"{squares.why}; one pass, in double precision about each first element",
+        bind=lambda engine: Steps([Step(squares.bind(engine), (0, 0, 1))]),
     )
 
 

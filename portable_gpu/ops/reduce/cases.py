@@ -58,13 +58,14 @@ def each_axis(extents: tuple[int, ...]) -> list[dict[str, Any]]:
 
 
 def of_axes(case: Case, variant: str, alone: bool) -> Iterator[Case]:
-    """The axis of the variant; of a matrix each one, unless the operation was asked for itself."""
+    """The axis of the variant; without one, each axis where the whole family was asked for."""
     axes = range(len(case.extents))
     _check_batch(case)
     if variant:
         if variant not in map(str, axes):
-            yield from of_all(case, variant, alone)
-            return
+            raise ArgumentError(
+                f"{case.operation} has no variant {variant!r}; axes are {list(axes)}"
+            )
         yield replace(case, axis=int(variant))
     elif len(case.extents) == 1 or alone:
         yield case
@@ -77,7 +78,7 @@ def of_all(case: Case, variant: str, alone: bool) -> Iterator[Case]:
     _check_batch(case)
     if variant:
         if alone:
-            raise ArgumentError(f"{case.operation} has no variant {variant!r}; sum has an axis")
+            raise ArgumentError(f"{case.operation} has no variant {variant!r}")
         return
     if len(case.extents) == 1 or alone:
         yield replace(case, extents=(prod(case.extents),))
@@ -98,17 +99,62 @@ def norm_like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Callable
     return partial(library.linalg.norm, *arrays)
 
 
+def spread_like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], Any]:
+    """``var`` and ``std``, which PyTorch by default divides by one less."""
+    same = {"correction": 0} if library.__name__ == "torch" else {}
+    return partial(getattr(library, case.operation), *arrays, **options(case), **same)
+
+
+def largest_like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], Any]:
+    """``amax``: PyTorch's ``max`` along an axis finds the places too."""
+    return partial(library.amax, *arrays, **options(case))
+
+
 def largest(case: Case, inputs: Operands) -> Oracle:
-    """The largest value, exactly."""
-    value = inputs[0].max()
-    return lambda found: 0.0 if found.shape == () and found == value else np.inf
+    """The largest values, exactly."""
+    values = inputs[0].max(case.axis)
+    return lambda found: 0.0 if np.array_equal(found, values) else np.inf
 
 
 def place_of_largest(case: Case, inputs: Operands) -> Oracle:
-    """A place of the largest value, exactly."""
-    x = inputs[0].reshape(-1)
-    places = np.flatnonzero(x == x.max())
-    return lambda found: 0.0 if found.shape == () and found in places else np.inf
+    """Places of the largest values, exactly."""
+    x = inputs[0] if case.axis is not None else inputs[0].reshape(-1)
+    values = x.max(case.axis or 0, keepdims=True)
+
+    def error(found: Array) -> float:
+        if found.shape != np.max(x, case.axis).shape:
+            return np.inf
+        places = np.expand_dims(np.asarray(found), case.axis or 0)
+        there = np.take_along_axis(x, places, case.axis or 0)
+        return 0.0 if np.array_equal(there, values) else np.inf
+
+    return error
+
+
+def mean(case: Case, inputs: Operands) -> Oracle:
+    """The mean in higher precision."""
+    x, dtype = inputs[0], dtype_of(case.dtype)
+    expected = np.asarray(x.mean(case.axis, dtype=wide_dtype(dtype)))
+    terms = x.size // max(1, expected.size)
+    bound = bound_of_sums(dtype, terms, root_mean_square(dtype), expected * terms) / terms
+    return within(expected, bound)
+
+
+def variance(case: Case, inputs: Operands) -> Oracle:
+    """The variance or its root in higher precision.
+
+    A mean that is off by e makes the variance off by e^2, and each deviation by e.
+    """
+    x, dtype = inputs[0], dtype_of(case.dtype)
+    wide = x.astype(wide_dtype(dtype), copy=False)
+    expected = np.asarray(wide.var(case.axis))
+    terms = x.size // max(1, expected.size)
+    off = 8 * unit(dtype) * root_mean_square(dtype)
+    bound = 8 * unit(dtype) * sqrt(terms) * expected + 2 * np.sqrt(expected) * off + off**2
+    if case.operation == "std":
+        expected, wider = np.sqrt(expected), np.sqrt(expected + bound)
+        bound = wider - expected
+    return within(expected, np.asarray(bound + 4 * rounding(dtype) * expected))
 
 
 def total(case: Case, inputs: Operands) -> Oracle:

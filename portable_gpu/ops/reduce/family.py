@@ -19,6 +19,7 @@ from portable_gpu.ops.reduce import cases, functions
 from portable_gpu.ops.reduce.catalogue import explain, specializations
 from portable_gpu.ops.reduce.checks import checks
 from portable_gpu.ops.reduce.edges import edge_checks
+from portable_gpu.ops.reduce.random_sizes import ALONG_AN_AXIS, WHOLE
 
 _NAMES = (
     "sum", "prod", "min", "max", "argmin", "argmax", "mean", "var", "std", "any", "all",
@@ -65,23 +66,41 @@ _TIMED = partial(
     like_numpy=cases.like_numpy,
     form="a length, or a shape",
     label="elements, or shape / axis",
-    variants=cases.of_all,
+    variants=cases.of_axes,
 )
 _BENCHMARKS = {
     "sum": _TIMED(
         oracle=cases.total,
-        variants=cases.of_axes,
+        random=(WHOLE, ALONG_AN_AXIS),
         more_sizes=Sizes(
             cpu="4096x4096/0,4096x4096/1", gpu="8192x8192/0,8192x8192/1,2^20x100/0,2^20x100/1"
         ),
     ),
     "dot": _TIMED(
-        oracle=cases.inner, flop=partial(cases.flop, 2, 8), bytes=partial(cases.traffic, 2)
+        oracle=cases.inner,
+        flop=partial(cases.flop, 2, 8),
+        bytes=partial(cases.traffic, 2),
+        variants=cases.of_all,
     ),
-    "max": _TIMED(oracle=cases.largest),
-    "argmax": _TIMED(oracle=cases.place_of_largest),
+    "max": _TIMED(
+        oracle=cases.largest, like_numpy=cases.largest_like_numpy, random=(ALONG_AN_AXIS,)
+    ),
+    "argmax": _TIMED(oracle=cases.place_of_largest, random=(ALONG_AN_AXIS,)),
+    "mean": _TIMED(oracle=cases.mean),
+    "var": _TIMED(
+        oracle=cases.variance, flop=partial(cases.flop, 3, 8), like_numpy=cases.spread_like_numpy
+    ),
+    "std": _TIMED(
+        oracle=cases.variance,
+        flop=partial(cases.flop, 3, 8),
+        like_numpy=cases.spread_like_numpy,
+        random=(ALONG_AN_AXIS,),
+    ),
     "nrm2": _TIMED(
-        oracle=cases.norm, flop=partial(cases.flop, 2, 4), like_numpy=cases.norm_like_numpy
+        oracle=cases.norm,
+        flop=partial(cases.flop, 2, 4),
+        like_numpy=cases.norm_like_numpy,
+        variants=cases.of_all,
     ),
 }
 _TUNING = Tuning(

@@ -25,6 +25,11 @@ _MANY = 12
 # Columns in fewer steps than this wait longer for their parts to meet than they take; and so many
 # of their rows a work-item is to have (on an H200, 8 x 154280: 7.8 us, and 3.5 with all 8).
 _LEAST_STEPS, _LEAST_ROWS = 8, 8
+# Rows off the grid of vectors that have so many of them are read by vectors all the same.
+_LEAST_VECTORS = 4
+# Bytes of a work-item that are to be on their way, and steps for them at most: single elements of
+# columns that lie off the grid of vectors have 0.3 of the bandwidth otherwise (H200, 8113 x 435).
+_IN_FLIGHT, _MOST_STEPS = 32, 8
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,7 @@ class Layout:
         split: Whether several groups share a result.
         kept, outer: Numbers of axes.
         spread: The inputs that are one element for all lanes of a vector.
+        peel: Whether rows begin anywhere, and vectors where memory has them aligned.
     """
 
     kind: str
@@ -57,6 +63,7 @@ class Layout:
     kept: int
     outer: int
     spread: tuple[str, ...] = ()
+    peel: bool = False
 
     @property
     def block(self) -> int:
@@ -131,7 +138,7 @@ def _rows(
     unit: bool,
 ) -> tuple[Layout, Deal]:
     elem, n, rows = reduction.inputs[0], geometry.inner.size, geometry.rows
-    size, vector, aligned = policy.group_size, 1, False
+    size, vector, aligned, peel = policy.group_size, 1, False, False
     if unit and reduction.vectorizable:
         vector = min(_widest(policy, reduction), floor_power_of_two(max(1, n)))
         if not target.is_cpu:
@@ -139,17 +146,21 @@ def _rows(
                 vector = max(1, vector // 2)  # measured on an H200: docs/experiments/reduce.md
             while vector > 1 and not _fits(policy, target, reduction, vector):
                 vector //= 2
+            widest = vector
             vector, aligned = _aligned_vector(
                 vector, reduction, geometry, alignment, geometry.inner
             )
+            single = len(reduction.streamed) == 1 and not elem.complex
+            if single and vector < widest and n >= _LEAST_VECTORS * widest:
+                vector, aligned, peel = widest, True, True
     lanes = ceil_power_of_two(max(1, -(-n // (2 * vector))))
-    if lanes > 1 and 2 * (n % (lanes // 2 * vector)) < n % (lanes * vector):
-        lanes //= 2  # fewer elements are left to single loads
     # Measured on an H200: sub-groups that have a row each take 0.2 to 0.95 of the time of groups
     # that have one, from 15 rows a compute unit on (docs/experiments/reduce.md).
     many = rows >= _MANY * target.compute_units
     wide = lanes > 4 * target.subgroup_size or rows * min(lanes, size) < size * wanted
     lanes = size if wide and not many else min(lanes, target.subgroup_size)
+    if peel:
+        lanes = max(lanes, vector)  # each has one of the elements before, or behind, the vectors
     unroll = 1
     if n * geometry.outer_count > lanes * vector:
         # Measured on an H200: in rows that share a group the other rows hide the latency, and
@@ -176,10 +187,10 @@ def _rows(
         groups = max(1, min(most, -(-rows // group_rows)))
         rows_per_group = -(-rows // (groups * group_rows)) * group_rows
         tiles = -(-rows // rows_per_group)
-    kept, outer_axes = len(geometry.kept), len(geometry.outer)
     layout = Layout(
-        "rows", size, lanes, vector, 1, unroll, aligned, unit, inner * outer > 1, kept, outer_axes
-    )
+        "rows", size, lanes, vector, 1, unroll, aligned, unit, inner * outer > 1,
+        len(geometry.kept), len(geometry.outer), peel=peel,
+    )  # fmt: skip
     return layout, Deal(tiles, inner, outer, inner_span, outer_span, rows_per_group)
 
 
@@ -213,13 +224,17 @@ def _columns(
     # Measured on an H200: 1.2 of the speed of eight a unit at 2^20 x 100, 1.1 at 8192 x 8192.
     wanted = min(wanted, 2 * target.compute_units)
     lanes = min(policy.column_lanes, ceil_power_of_two(-(-columns // (vector * vectors))))
-    block = lanes * vector * vectors
     # Few rows are soon folded: work-items go side by side rather than share columns.
+    lanes = max(lanes, size // ceil_power_of_two(max(1, geometry.count)))
+    block = lanes * vector * vectors
     most = min(size, _LEAST_ROWS * size // max(1, geometry.count))
     while lanes < most and columns > 2 * block * target.compute_units:
         lanes, block = 2 * lanes, 2 * block
     tiles = -(-columns // block) * (geometry.rows // columns)
     unroll = max(1, policy.unroll // vectors)
+    unroll = _in_flight(
+        policy, target, reduction, vector * vectors, unroll, geometry.inner.size * lanes // size
+    )
     step = size // lanes * unroll
     parts = -(-wanted // tiles) if geometry.count >= _LEAST_STEPS * step else 1
     inner, outer, inner_span, outer_span = _split(parts, geometry, step)
@@ -296,6 +311,23 @@ def _unroll(
     return unroll
 
 
+def _in_flight(
+    policy: ReducePolicy,
+    target: Target,
+    reduction: Reduction,
+    width: int,
+    unroll: int,
+    most: int,
+) -> int:
+    """Steps of ``width`` elements in flight: where elements are few, or small, more of them."""
+    itemsize = reduction.inputs[0].itemsize
+    while 2 * unroll <= min(most, _MOST_STEPS) and unroll * width * itemsize < _IN_FLIGHT:
+        if not _fits(replace(policy, unroll=2 * unroll), target, reduction, width):
+            break
+        unroll *= 2
+    return unroll
+
+
 def _aligned_vector(
     vector: int,
     reduction: Reduction,
@@ -338,6 +370,7 @@ def render_layout(target: Target, reduction: Reduction, layout: Layout) -> Speci
             L=layout.lanes,
             S=target.subgroup_size,
             unit=layout.unit,
+            peel=layout.peel,
             **common,
         )
     if target.is_cpu:

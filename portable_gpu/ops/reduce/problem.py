@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ import numpy as np
 from portable_gpu.codegen.reductions import Request
 from portable_gpu.dtypes import Element, element
 from portable_gpu.runtime.views import Shape, contiguous_strides
+
+_MOST_IN_ONE_PASS = 1 << 24  # elements of a variance
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,25 @@ class Problem:
         centre = element(centre_dtype(self.request.acc))
         request = Request("mean", self.request.x, centre, centre)
         return replace(self, request=request, out_strides=contiguous_strides(self.kept_shape))
+
+    @property
+    def one_pass(self) -> bool:
+        """Whether a ``moment`` may be computed in double precision about each first element.
+
+        A float's distance from another is a double, but for what no float can show.  The error of
+        the sums may grow by as much as the number of elements, which leaves room for so many.
+        """
+        narrow = self.request.x.floating and self.request.x.real == "float"
+        fits = narrow and self.request.acc.real == "float" and 0 not in self.shape
+        return fits and prod(self.shape[axis] for axis in self.reduced) <= _MOST_IN_ONE_PASS
+
+    def about_first(self) -> Problem:
+        """Of a ``moment``: itself, with its first elements as its second input."""
+        (strides,) = self.strides
+        spread = tuple(0 if axis in self.reduced else step for axis, step in enumerate(strides))
+        double = element("complex128" if self.request.x.complex else "float64")
+        request = replace(self.request, y=self.request.x, acc=double)
+        return replace(self, request=request, strides=(strides, spread))
 
     def about_means(self) -> Problem:
         """Of a ``moment``: itself, with those means as its second input."""

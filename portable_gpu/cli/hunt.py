@@ -1,0 +1,199 @@
+"""``portable-gpu bench hunt``: random work of every kind beside a peer."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from portable_gpu.bench.hunt import TURNS, Hunt, Kind, Trial, kinds, random_cases, summaries
+from portable_gpu.bench.known_peers import open_peers
+from portable_gpu.bench.measure import Remark
+from portable_gpu.bench.noise import Listener
+from portable_gpu.bench.report import Report
+from portable_gpu.cli.budget import seconds_of
+from portable_gpu.cli.console import TABLE_STYLE, Console
+from portable_gpu.cli.files import replacing, write_json
+from portable_gpu.cli.progress import progress_bar
+from portable_gpu.errors import ArgumentError, PortableGPUError
+from portable_gpu.ops.case import Case
+from portable_gpu.runtime.engine import Engine
+
+_SHOWN = 25
+_SAVED = 60.0  # seconds between two times that the file is written
+
+
+def hunt(
+    rows: str | None,
+    peers: Sequence[str] | None,
+    count: int,
+    seed: int,
+    budget: str,
+    device: str | None,
+    report: Path | None,
+    plot: Path | None,
+    output: Console,
+    status: Console,
+) -> None:
+    """Time as much of ``count`` cases a row as the budget allows.
+
+    Raises:
+        ArgumentError: ``rows`` or ``budget`` cannot be, or the file is of another hunt.
+        Exit: A result was wrong, or nothing was timed.
+    """
+    deadline = time.monotonic() + seconds_of(budget)
+    listener, engine = Listener(), Engine(device)
+    chosen = _chosen(rows, kinds(engine))
+    default = ["numpy"] if engine.maps_host_memory else ["torch"]
+    opened, skipped = open_peers(default if peers is None else peers, engine)
+    for line in skipped:
+        status.print(escape(line), soft_wrap=True)
+    if not opened:
+        raise PortableGPUError("there is no peer to hunt beside; see the lines above")
+    options = ["--shapes", str(count), "--seed", str(seed)]
+    options += [] if rows is None else ["--rows", rows]
+    options += ["--peers", ",".join(peer.name for peer in opened)]
+    options += [] if device is None else ["--device", device]
+    found = Report(engine, opened, TURNS, ["bench", "hunt", *options], device)
+    found.trials = _resumed(report, found)
+    every = random_cases(chosen, count, seed, engine.maps_host_memory)
+    known = {(trial.kind, trial.size) for trial in found.trials}
+    left = [(row, case) for row, case in every if (str(row), case.size) not in known]
+    if len(left) < len(every):
+        status.print(f"{len(every) - len(left)} cases were timed before")
+    complete = _run(Hunt(engine, opened), left, deadline, found, report, status)
+    found.noise = listener.noise([], engine.maps_host_memory)
+    if report is not None:
+        write_json(report, found.to_dict())
+    for remark in found.remarks:
+        status.print(escape(f"{remark.case}: {remark.who}: {remark.text}"), soft_wrap=True)
+    if not found.trials:
+        status.print("nothing was timed")
+        raise typer.Exit(1)
+    if plot is not None:
+        from portable_gpu.bench.plot import plot_ratios
+
+        with replacing(plot) as file:
+            plot_ratios(found, file)
+    output.write(f"{engine.target.facts.name}: the peer's time over ours")
+    output.print(_summary(found.trials))
+    output.print(_worst(found.trials))
+    if found.noise.warning:
+        output.write(found.noise.warning, indent=0)
+    if not complete:
+        raise KeyboardInterrupt
+    if found.wrong:
+        raise typer.Exit(1)
+
+
+def _chosen(rows: str | None, every: Sequence[Kind]) -> list[Kind]:
+    """The rows that have one of some words in their names.
+
+    Raises:
+        ArgumentError: A word is in none.
+    """
+    if rows is None:
+        return list(every)
+    words = [word.strip() for word in rows.split(",")]
+    names = [str(row) for row in every]
+    for word in words:
+        if not word or not any(_matches(word, name) for name in names):
+            raise ArgumentError(f"--rows has {word!r}; there are: {'; '.join(names)}")
+    return [row for row in every if any(_matches(word, str(row)) for word in words)]
+
+
+def _matches(words: str, name: str) -> bool:
+    """Whether all of some words are in a row's name."""
+    parts = name.replace(",", "").split()
+    return all(word in parts for word in words.split())
+
+
+def _resumed(path: Path | None, present: Report) -> list[Trial]:
+    """The trials of a file that the same hunt began.
+
+    Raises:
+        ArgumentError: The file is of something else.
+    """
+    if path is None or not path.is_file() or not path.stat().st_size:
+        return []
+    try:
+        content: Any = json.loads(path.read_text(encoding="utf-8"))
+        now = present.to_dict()
+        same = all(content[key] == now[key] for key in ("command", "device", "versions"))
+        trials = [Trial(**fields) for fields in content["hunt"]["trials"]] if same else None
+    except (ValueError, KeyError, TypeError):
+        trials = None
+    if trials is None:
+        raise ArgumentError(
+            f"{path} is not of this hunt (command, device and versions); name another file"
+        )
+    return trials
+
+
+def _run(
+    hunted: Hunt,
+    cases: Sequence[tuple[Kind, Case]],
+    deadline: float,
+    found: Report,
+    report: Path | None,
+    status: Console,
+) -> bool:
+    """Time cases until the time is up.  Interrupted, it leaves what was timed until then."""
+    saved = time.monotonic()
+    try:
+        with progress_bar(status) as progress:
+            task = progress.add_task("", total=len(cases))
+            for row, case in cases:
+                if time.monotonic() >= deadline:
+                    break
+                progress.update(task, description=escape(str(case)))
+                for one in hunted.run(row, case):
+                    if isinstance(one, Remark):
+                        found.remarks.append(one)
+                    else:
+                        found.trials.append(one)
+                progress.advance(task)
+                if report is not None and time.monotonic() > saved + _SAVED:
+                    write_json(report, found.to_dict())
+                    saved = time.monotonic()
+    except KeyboardInterrupt:
+        status.print(f"{len(found.trials)} cases were timed")
+        return False
+    return True
+
+
+def _summary(trials: Sequence[Trial]) -> Table:
+    table = Table(
+        caption="Geometric means, and in brackets what a tenth of the ratios is below.",
+        **TABLE_STYLE,
+    )
+    table.add_column("row")
+    for heading in ("peer", "cases", "in line", "eager", "first ms", "programs"):
+        table.add_column(heading, justify="right")
+    for one in summaries(trials):
+        table.add_row(
+            one.kind, one.peer, str(one.count), f"{one.ratio:.2f} ({one.tenth:.2f})",
+            f"{one.eager:.2f} ({one.eager_tenth:.2f})", f"{one.first * 1e3:.3g}", str(one.programs),
+        )  # fmt: skip
+    return table
+
+
+def _worst(trials: Sequence[Trial]) -> Table:
+    table = Table(caption=f"The worst {_SHOWN} in line, microseconds.", **TABLE_STYLE)
+    for heading in ("case", "dtype", "peer"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("ratio", "ours", "theirs", "eager"):
+        table.add_column(heading, justify="right")
+    for one in sorted(trials, key=lambda trial: trial.ratio)[:_SHOWN]:
+        times = (f"{seconds * 1e6:.4g}" for seconds in (one.seconds, one.peer_seconds))
+        table.add_row(
+            f"{one.operation} {one.size}", one.dtype, one.peer, f"{one.ratio:.2f}", *times,
+            f"{one.eager_ratio:.2f}",
+        )  # fmt: skip
+    return table
