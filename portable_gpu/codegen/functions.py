@@ -245,7 +245,8 @@ class _Parser:
             return _Term(f"({left.text} {sign} {right.text})", "constant", floats)
         if sign in ("&&", "||"):
             return _Term(f"({self._mask(left)} {sign[0]} {self._mask(right)})", "mask")
-        if not self._is_value(left, right):
+        decides = (left,) if sign in ("<<", ">>") else (left, right)  # on C's type of the result
+        if not self._is_value(*decides):
             raise _NotOfVectors
         # An integer divided by 0 may end the process: only where the text's own condition lets it.
         if not self._floating and sign in "/%":

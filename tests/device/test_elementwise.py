@@ -339,6 +339,10 @@ def test_expressions_of_vectors_mean_the_same(engine: Engine, ctype: str) -> Non
         ("exp(x", "float", None),
         ("select(x, x, 1)", "float", None),
         ("x % 2", "float", None),
+        ("1 << x", "long", None),  # an int, however wide x is
+        ("~0 >> x", "uint", None),
+        ("(x > 0) << x", "long", None),
+        ("x << 1", "long", "(x << ((long4)(1)))"),
         ("4294967295 + x", "int", None),
         ("x ? x : 2", "int", "((x != (int4)(0)) ? x : ((int4)(2)))"),
     ],
