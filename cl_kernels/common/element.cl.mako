@@ -51,8 +51,7 @@ typedef ${e.storage}${V} ${e.name}_x${V} __attribute__((aligned(${e.itemsize * V
 static inline ${e.real}${V} ${e.name}_load${V}(__global const ${e.name}_t *p)
 {
 % if e.name == "f16":
-#if defined(__NV_CL_C_VERSION) || defined(__NVPTX__)
-    // Of vload_half${V} its compiler makes ${V} loads.
+#if HALF_VECTORS_SPLIT
     const f16_x${V} bits = *(__global const f16_x${V} *)p;
     return (float${V})(${", ".join(f"vload_half({j}, (const half *)&bits)" for j in range(V))});
 #elif BUILTINS_INLINE
@@ -79,8 +78,7 @@ static inline ${e.real}${V} ${e.name}_load${V}(__global const ${e.name}_t *p)
 static inline void ${e.name}_store${V}(__global ${e.name}_t *p, ${e.real}${V} v)
 {
 % if e.name == "f16":
-#if defined(__NV_CL_C_VERSION) || defined(__NVPTX__)
-    // Of vstore_half${V} its compiler makes ${V} stores, of which a GPU merges none.
+#if HALF_VECTORS_SPLIT
     f16_x${V} bits;
 % for j in range(V):
     vstore_half_rte(v${component(V, j)}, ${j}, (half *)&bits);

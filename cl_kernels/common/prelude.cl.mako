@@ -45,6 +45,13 @@
 #define PREFETCH(p) __builtin_prefetch((const void *)(size_t)(p))
 #endif
 
+// Of vload_halfN and vstore_halfN NVIDIA's compiler makes N accesses, of which a GPU merges none.
+#if defined(__NV_CL_C_VERSION) || defined(__NVPTX__)
+#define HALF_VECTORS_SPLIT 1
+#else
+#define HALF_VECTORS_SPLIT 0
+#endif
+
 // Order this work-item's global writes before its later ones, as other work-groups see them.
 // GROUP_FENCE: those of the whole group before what one of its work-items writes after a barrier
 // and a DEVICE_FENCE; that fence does it by itself where barriers hand on what was seen (PTX's

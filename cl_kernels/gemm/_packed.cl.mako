@@ -3,20 +3,20 @@
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="pack" file="/gemm/_pack.cl.mako"/>
 <%namespace name="tile" file="/gemm/_packed_tile.cl.mako"/>
-<%def name="functions(problem, policy, form)">
+<%def name="functions(problem, policy, packing)">
 <%include file="/common/prelude.cl.mako"/>
 #define LEAST(x, y) ((x) < (y) ? (x) : (y))
 % for e in problem.elements:
 ${element.scalar(e)}
 % endfor
-% for e, width in form.loads(problem, policy):
+% for e, width in packing.loads(problem, policy):
 ${element.vector_load(e, width, False)}
 % endfor
 ${epilogue.arithmetic(problem.compute)}
 ${epilogue.define(problem)}
 ${epilogue.result(problem)}
 ${pack.vectors(problem.compute)}
-${pack.define("pack_a", problem.a, problem.compute, policy.item_m, form.mode_a)}
-${pack.define("pack_b", problem.b, problem.compute, policy.item_n, form.mode_b)}
-${tile.define(problem, policy, form)}
+${pack.define("pack_a", problem.a, problem.compute, policy.item_m, packing.mode_a)}
+${pack.define("pack_b", problem.b, problem.compute, policy.item_n, packing.mode_b)}
+${tile.define(problem, policy, packing)}
 </%def>

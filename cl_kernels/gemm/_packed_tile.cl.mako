@@ -7,17 +7,17 @@
 ##            | ...    |        |    Complex: four real products on vectors of re and of im.
 ##            +--------+--------+
 ##
-##   define(problem, policy, form)
+##   define(problem, policy, packing)
 ##       tile(a, a_row, a_step, b, b_step, steps, parts, sum, part_stride, finish,
 ##            row, col, rows, skip, cols, c, c_row, c_col, alpha, beta, extras)
 ##   sum      accumulators of earlier steps: `parts` blocks of TILE values, part_stride apart, are
 ##            added; unless `finish`, the sums go to the first one.
 ##   finish   store rows [0, rows) and columns [skip, cols) at place (row, col) of C.
-## form: portable_gpu.ops.gemm.packed.Form.  An operand that is not packed is read where it lies: a
+## packing: portable_gpu.ops.gemm.packed.plan.Packing.  An operand that is not packed is read where it lies: a
 ## with two strides (rows beyond the edge repeat the last), b with unit stride along columns.
 <%namespace name="output" file="/gemm/_packed_output.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
-<%def name="define(problem, policy, form)"><%
+<%def name="define(problem, policy, packing)"><%
     compute, c = problem.compute, problem.c.elem
     V, MR, NR = policy.vector, policy.item_m, policy.item_n
     NV, C = NR // V, compute.components
@@ -39,18 +39,18 @@ static inline void tile(
 % endfor
     if (parts)
         for (int n = 0; n < TILE; n += ${64 * C // lane}) PREFETCH(sum + n);
-% if not form.a_packed:
+% if not packing.a_packed:
 % for i in range(MR):
     __global const real_t *a${i} = a + (${i} < rows ? ${i} : rows - 1) * a_row;
 % endfor
 % endif
     for (int k = 0; k < steps; k++) {
-% for x, packed, width in (("a", form.a_packed, MR * lane), ("b", form.b_packed, NR * lane)):
+% for x, packed, width in (("a", packing.a_packed, MR * lane), ("b", packing.b_packed, NR * lane)):
 % for line in range(0, width if packed else 0, 64):
         PREFETCH((__global const char *)${x} + ${16 * width + line});  // 16 steps ahead
 % endfor
 % endfor
-% if not form.b_packed:
+% if not packing.b_packed:
         PREFETCH((__global const char *)b + 256);  // what the next tiles of this row take
 % endif
 % for x, name in enumerate(names):
@@ -61,18 +61,18 @@ static inline void tile(
 % for i in range(MR):
         {
 % for x, name in enumerate(names):
-            const ${vec} ${name} = (${vec})(${f"a[{x * MR + i}]" if form.a_packed else f"*a{i}"});
+            const ${vec} ${name} = (${vec})(${f"a[{x * MR + i}]" if packing.a_packed else f"*a{i}"});
 % endfor
 % for j in range(NV):
             ${multiply_add(compute, i, j)}
 % endfor
         }
 % endfor
-        b += ${NR * C if form.b_packed else "b_step"};
-% if form.a_packed:
+        b += ${NR * C if packing.b_packed else "b_step"};
+% if packing.a_packed:
         a += ${MR * C};
 % else:
-        ${' '.join(f"a{i} += {'1' if form.mode_a == 'steps' else 'a_step'};" for i in range(MR))}
+        ${' '.join(f"a{i} += {'1' if packing.mode_a == 'steps' else 'a_step'};" for i in range(MR))}
 % endif
     }
     for (int part = 0; part < parts; part++) {

@@ -23,7 +23,7 @@
     MR, NR, C = policy.item_m, policy.item_n, problem.compute.components
     names = ["a", "b", "c", *(f"e{i}" for i in range(len(problem.extras)))]
 %>
-${packed.functions(problem, policy, form)}
+${packed.functions(problem, policy, packing)}
 // Work-items for A come first, then those for B.
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void pack(__global real_t *restrict packed_a, __global real_t *restrict packed_b, long m, long n,
@@ -64,7 +64,7 @@ void tiles(__global const real_t *restrict packed_a, __global const real_t *rest
     const long left = depth - split * share;
     const int steps = left < share ? left : share, rows = LEAST((long)${MR}, m - p * ${MR});
     ${operands.locate(names, rank, "(first + item)")}
-% if form.a_packed:
+% if packing.a_packed:
     __global const real_t *pa = packed_a + (((once_a ? 0 : item) * splits + split) * panels_a + p) * share * ${MR * C};
 % else:
     __global const real_t *pa = a + p * ${MR} * a_row + split * share * a_col;
@@ -72,7 +72,7 @@ void tiles(__global const real_t *restrict packed_a, __global const real_t *rest
     const long start = (long)get_global_id(1) * run, last = LEAST(panels_b, start + run);
     for (int done = 0; done == 0 || done < steps; done += visit)
         for (long q = start; q < last; q++) {
-% if form.b_packed:
+% if packing.b_packed:
             const int skip = 0;
             __global const real_t *pb = packed_b + (((once_b ? 0 : item) * splits + split) * panels_b + q) * share * ${NR * C} + (long)done * ${NR * C};
 % else:
@@ -80,7 +80,7 @@ void tiles(__global const real_t *restrict packed_a, __global const real_t *rest
             __global const real_t *pb = b + (q * ${NR} - skip) + (split * share + done) * b_row;
 % endif
             const long from = q * ${NR} - skip;
-            tile(pa + (long)done * ${MR * C if form.a_packed else "a_col"}, a_row, a_col, pb, b_row, LEAST(visit, steps - done),
+            tile(pa + (long)done * ${MR * C if packing.a_packed else "a_col"}, a_row, a_col, pb, b_row, LEAST(visit, steps - done),
                  done ? 1 : parts, partial + (((part * products + item) * panels_a + p) * panels_b + q) * TILE,
                  products * panels_a * panels_b * TILE, finish && done + visit >= steps, row + p * ${MR},
                  col + from, rows, skip, LEAST((long)${NR}, n - from), c, c_row, c_col, alpha, beta${epilogue.passed(problem)});

@@ -3,8 +3,8 @@
 ##   begin   row lane 0   | total0: V columns | total1 ... |     C vectors of a row
 ##           row lane 1
 ##           ...
-##           row lane 0   and so on; of the rows after the last U * CY a row lane has U at most, all of
-##                        which are on their way at once
+##           row lane 0   and so on; of the rows after the last U * CY a row lane has U at most; where
+##                        there may be many, all of them are on their way at once
 <%namespace name="states" file="/reduce/_states.cl.mako"/>
 <%namespace name="loads" file="/reduce/_loads.cl.mako"/>
 <%namespace name="part" file="/reduce/_part.cl.mako"/>
@@ -16,8 +16,10 @@
         ${part.inner_row(e, n, "column")}
 % endfor
 ${steps(r, total, U)}
-% if U > 1:
+% if U > 2:
 ${rest(r, total)}
+% elif U == 2:
+${steps(r, total, 1)}
 % endif
     }
 </%def>
@@ -42,8 +44,8 @@ ${lift(r, total, c, U)}\
 <%def name="steps(r, total, u)">
 <% step = CY * u %>
         {
-            const long first = begin + y_lane;
-            const long steps = ${f"(end - begin) / {step}" if u > 1 else f"(end - first + {step - 1}) / {step}"};
+            const long from = ${"begin" if u == U else f"begin + (end - begin) / {CY * U} * {CY * U}"}, first = from + y_lane;
+            const long steps = ${f"(end - from) / {step}" if u > 1 else f"(end - first + {step - 1}) / {step}"};
             for (long done = 0; done < steps;) {
                 const long stop = min(steps, done + ${r.block or 1 << 30}L);
 ${states_of(r, u)}\

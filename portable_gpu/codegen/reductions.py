@@ -318,17 +318,82 @@ def _moment(
 
     names = ("square", "re", "im") if x.complex else ("square", "re")
     drift = " + ".join(f"{n} * {n}" for n in names[1:])
-    # A divisor of 0 gives NaN or infinity as in NumPy; a negative one is taken as 0.
-    freedom = f"fmax(({ctype})count - ({ctype}){float(ddof)!r}, ({ctype})0)"
     variance = f"square - ({drift}) / ({ctype})(count > 0 ? count : 1)"
     # A rounding error must not make it negative; NaN stays.
-    finish = f"(({variance}) < 0 ? 0 : ({variance})) / {freedom}"
+    finish = f"(({variance}) < 0 ? 0 : ({variance})) / {_freedom(ctype, ddof)}"
     finish = f"sqrt({finish})" if root else finish
     finish = f"{finish}, 0" if result.complex else finish
     words = ctype == centre.real  # else double precision is more than the result can show
     return _sums(
         "moment", (x, centre), names, ctype, update, result, finish, per_row=True, words=words
     )
+
+
+_MOMENT_IN_WORDS = """
+// The sum of squared distances from the mean, of the sums of the squares of distances from another
+// centre and of the distances: in double words, for nearly all of the squares may cancel.
+static inline double moment_finish(
+    double square, double square_lo, double sum, double sum_lo, double count)
+{
+    if (isinf(square) && isfinite(sum)) return square;
+    const double mean = sum / count, mean_lo = (fma(-mean, count, sum) + sum_lo) / count;
+    const double drift = sum * mean;
+    const double drift_lo = fma(sum, mean, -drift) + (sum * mean_lo + sum_lo * mean);
+    const double s = square - drift, t = s - square;
+    const double moment = s + ((square - (s - t)) - (drift + t) + (square_lo - drift_lo));
+    return moment < 0 ? 0 : moment;
+}
+"""
+
+
+def _moment_in_words(x: Element, result: Element, ddof: float, root: bool) -> Reduction:
+    """:func:`_moment` of float64 about the first element, in double words from the start.
+
+    Distances, their squares and all sums are exact but for what a double word drops.
+    """
+    acc = _double_word("acc_t", ("square", "re"), "double")
+    lane = _double_word("lane_t", ("square", "re"), "double")
+
+    def update(width: int) -> str:
+        t = vector("double", width)
+        zero = f"({t})(0)"
+
+        def add(name: str, value: str, rest: str) -> str:
+            return (
+                f"{{ const {t} s = a.{name}_hi + {value}, t = s - a.{name}_hi, "
+                f"e = ((a.{name}_hi - (s - t)) + ({value} - t)) + ({rest}); "
+                f"a.{name}_hi = s; a.{name}_lo += e - e == {zero} ? e : {zero}; }}"
+            )
+
+        distance = (
+            f"const {t} d = x - y, back = d + y, low = (x - back) + ((back - d) - y), "
+            f"dd = fma(d, d, {zero});"
+        )
+        square = add("square", "dd", "fma(d, d, -dd) + 2 * d * low")
+        return f"{{ {distance} {square} {add('re', 'd', 'low')} }}"
+
+    copied = (f"{n}_{part}" for n in ("square", "re") for part in ("hi", "lo"))
+    copy = " ".join(f"r.{name} = a.{name};" for name in copied)
+    parts = ", ".join(f"a.{n}_{part}" for n in ("square", "re") for part in ("hi", "lo"))
+    finish = f"moment_finish({parts}, (double)count) / {_freedom('double', ddof)}"
+    return Reduction(
+        "moment",
+        (x, x),
+        lane,
+        update,
+        acc,
+        lambda width: copy,
+        0,
+        result,
+        f"sqrt({finish})" if root else finish,
+        per_row=True,
+        preamble=_MOMENT_IN_WORDS,
+    )
+
+
+def _freedom(ctype: str, ddof: float) -> str:
+    """The divisor of a sum of squares: 0 gives NaN or infinity as in NumPy; less counts as 0."""
+    return f"fmax(({ctype})count - ({ctype}){float(ddof)!r}, ({ctype})0)"
 
 
 def _nrm2(x: Element, acc: Element, result: Element) -> Reduction:
@@ -653,6 +718,7 @@ class Request:
         y: Element of the second input of ``dot``, ``vdot`` and ``moment``.
         ddof: Of ``moment``.
         root: Whether ``moment`` ends with a square root.
+        in_words: Whether ``moment`` of float64 is about its first elements.
         op, map: Of ``reduce``.
         others: Its further inputs: what the map calls them, and their elements.
         compute: Element that the map is computed in.
@@ -665,6 +731,7 @@ class Request:
     y: Element | None = None
     ddof: float = 0.0
     root: bool = False
+    in_words: bool = False
     op: BinaryOp | None = None
     map: Map | None = None
     others: tuple[tuple[str, Element], ...] = ()
@@ -694,6 +761,8 @@ def reduction(request: Request) -> Reduction:
             return _nrm2(r.x, r.acc, r.result)
         case "dot" | "vdot" if r.y is not None:
             return _dot(r.name, r.x, r.y, r.result)
+        case "moment" if r.y is not None and r.y.real == r.x.real == "double" and r.in_words:
+            return _moment_in_words(r.x, r.result, r.ddof, r.root)
         case "moment" if r.y is not None:
             return _moment(r.x, r.y, r.acc.real, r.result, r.ddof, r.root)
         case "reduce" if r.op is not None and r.map is not None:

@@ -28,6 +28,7 @@ def _matches(facts: DeviceFacts) -> bool:
 def _derive(facts: DeviceFacts, out: Derivation) -> None:
     out.exchange("serial", 1, "derived", "a work-item is its own sub-group")
     out.set("lockstep", False, "derived", "nothing to exchange")
+    out.set("double_rate", 2, "derived", "vectors hold half as many")
     width = power_of_two_in(4 * facts.native_float_width, 16, 64, 16)
     out.set("vector_bytes", width, "queried", "NATIVE_VECTOR_WIDTH_FLOAT")
     compiled_for = _POCL_X86.search(facts.version)

@@ -43,6 +43,7 @@ class Derivation:
         self.forced = forced
         self._facts: dict[str, Fact] = {}
         self.set("fp64", *_fp64(facts))
+        self.set("double_rate", 16, "assumed", "that of GPUs for games")
         self.set("fp16", "cl_khr_fp16" in facts.extensions, "queried", "cl_khr_fp16")
         self.set("compute_units", max(1, facts.compute_units), "queried", "MAX_COMPUTE_UNITS")
         self.set("local_mem_size", facts.local_mem_size, "queried", "LOCAL_MEM_SIZE")

@@ -68,6 +68,8 @@ def _derive(facts: DeviceFacts, out: Derivation) -> None:
     # CDNA 2 and 3 have 512, of which a wavefront can use 256 besides its accumulators.
     doubled = facts.name.startswith(("gfx90a", "gfx94", "gfx95"))
     derive_wavefront(facts, out, 64, 512 if doubled else 256)
+    if generation(facts).startswith(("gfx906", "gfx908", "gfx90a", "gfx94", "gfx95")):
+        out.set("double_rate", 2, "derived", "a GPU of data centres")
     if instructions := MATRIX_INSTRUCTIONS.get(generation(facts), ()):
         why = "MFMA" if out.native else "MFMA, emulated: not a device of this generation"
         out.set("matrix_units", "mfma", "derived" if out.native else "forced", why)

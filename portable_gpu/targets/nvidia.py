@@ -20,6 +20,9 @@ def _matches(facts: DeviceFacts) -> bool:
     )
 
 
+_FULL_DOUBLES = (60, 70, 80, 90, 100)  # compute capabilities of data centres' GPUs
+
+
 def _derive(facts: DeviceFacts, out: Derivation) -> None:
     if facts.compute_capability_nv is not None:
         major, minor = facts.compute_capability_nv
@@ -34,6 +37,8 @@ def _derive(facts: DeviceFacts, out: Derivation) -> None:
         out.exchange("warp_shuffle", 32, "derived", why)
     else:
         out.exchange("warp_volatile", 32, "derived", "no shuffle before SM 30")
+    rate = 2 if sm in _FULL_DOUBLES else 64 if sm >= 80 else 32
+    out.set("double_rate", rate, "derived", "float64 units of a multiprocessor (CUDA's guide)")
     registers, unit = (255, _LOCAL_KIB.get(sm, 96 if sm >= 50 else 48)) if sm >= 35 else (63, 48)
     out.set("registers", registers, "derived", "registers of a thread at this compute capability")
     out.set("resident_registers", registers, "derived", "any kernel leaves room for two warps")

@@ -76,6 +76,7 @@ class Target:
         lockstep: Whether a sub-group runs in lock-step without barriers (false if a class is forced
             on a device of another class, and if nothing is known).
         fp64: Whether double precision is available.
+        double_rate: How many float32 operations take the time of one float64 operation.
         fp16: Whether the device lists half arithmetic (storage does not need it).
         compute_units: Compute units (SMs, CUs, cores).
         local_mem_size: Usable local memory of a work-group, bytes.
@@ -113,6 +114,7 @@ class Target:
     exchange: Exchange
     lockstep: bool
     fp64: bool
+    double_rate: int
     fp16: bool
     compute_units: int
     local_mem_size: int

@@ -175,18 +175,30 @@ def test_var_of_large_offsets(engine: Engine) -> None:
     assert 0 <= pg.var(one, engine=engine) <= 1e-15
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("axis", [0, 1])
-def test_var_whose_first_element_is_far_from_all_others(engine: Engine, axis: int) -> None:
-    """About the first element, n (n - 1) / n of the sum of squares cancel."""
-    x = np.random.default_rng(3).standard_normal((1 << 16, 3)).astype(np.float32)
+def test_var_whose_first_element_is_far_from_all_others(
+    engine: Engine, axis: int, dtype: Any
+) -> None:
+    """About the first element, n - 1 of n parts of the sum of squares cancel."""
+    x = np.random.default_rng(3).standard_normal((1 << 16, 3)).astype(dtype)
     x[0] = (1e6, -1e9, 0)
     x = x if axis == 0 else np.ascontiguousarray(x.T)
     for ddof in (0, 1):
-        got, want = (
-            pg.var(x, axis=axis, ddof=ddof, engine=engine),
-            x.var(axis, np.float64, ddof=ddof),
-        )
-        assert np.all(np.abs(got - want) <= 16 * 2.0**-24 * want)
+        got = pg.var(x, axis=axis, ddof=ddof, engine=engine)
+        want = x.var(axis, np.longdouble, ddof=ddof)
+        assert np.all(np.abs(got - want) <= 8 * np.finfo(dtype).eps * want)
+
+
+def test_var_of_what_nearly_overflows(engine: Engine) -> None:
+    if not engine.target.fp64:
+        pytest.skip("the device has no double precision")
+    x = np.random.default_rng(3).standard_normal((4, 300)) * np.array([[1e152], [1e160], [1], [1]])
+    x[2, 9], x[3, 0] = np.inf, np.nan
+    got = pg.var(x, axis=1, engine=engine)
+    np.testing.assert_allclose(got[0], (x[0] / 1e152).var() * 1e304, rtol=1e-14)
+    assert got[1] == np.inf
+    assert np.isnan(got[2:]).all()
 
 
 def test_var_divisors(engine: Engine) -> None:

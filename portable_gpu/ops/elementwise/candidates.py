@@ -6,7 +6,7 @@ from functools import partial
 from math import prod
 
 from portable_gpu.ops.candidate import Candidate, bind_best
-from portable_gpu.ops.elementwise.plan import ElementwisePlan, Form, Problem, render_form, settle
+from portable_gpu.ops.elementwise.plan import ElementwisePlan, Problem, Route, render_route, settle
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.targets import Target
@@ -26,8 +26,8 @@ def make_plan(engine: Engine, problem: Problem) -> Plan:
 
 def candidates(problem: Problem, target: Target, table: TuningTable) -> list[Candidate]:
     """One way: runs of elements on a CPU, tiles elsewhere."""
-    form = settle(problem, target, table)
-    layout, deal = form.layout, form.deal
+    route = settle(problem, target, table)
+    layout, deal = route.layout, route.deal
     costs, units = DeviceCosts.of("device", target), target.compute_units
     computing = prod(problem.shape) * problem.names_read / (costs.multiply_adds * units)
     way = "runs" if target.is_cpu else "tiles"
@@ -38,12 +38,12 @@ def candidates(problem: Problem, target: Target, table: TuningTable) -> list[Can
             kind=way,
             device=overlapped(computing, problem.nbytes / (costs.bandwidth * units)),
             launches=1,
-            why=_why(target, form),
-            texts=lambda: [render_form(problem, target, form)],
-            bind=partial(ElementwisePlan, problem=problem, form=form),
-            policy=form.choice.policy,
-            origin=form.choice.origin,
-            evidence=form.choice.evidence,
+            why=_why(target, route),
+            texts=lambda: [render_route(problem, target, route)],
+            bind=partial(ElementwisePlan, problem=problem, route=route),
+            policy=route.choice.policy,
+            origin=route.choice.origin,
+            evidence=route.choice.evidence,
             details={
                 "groups": deal.groups,
                 "group size": layout.group_size,
@@ -55,9 +55,9 @@ def candidates(problem: Problem, target: Target, table: TuningTable) -> list[Can
     ]
 
 
-def _why(target: Target, form: Form) -> str:
+def _why(target: Target, route: Route) -> str:
     if not target.is_cpu:
         return "each group has a tile of the rows and columns that the axes merge to"
-    if form.layout.vector > 1:
+    if route.layout.vector > 1:
         return "each work-item has a run of elements, which are computed as vectors"
     return "each work-item has a run of elements, a loop that the compiler makes vectors of"

@@ -142,7 +142,7 @@ class Deal:
 
 
 @dataclass(frozen=True)
-class Form:
+class Route:
     """All that a plan settles before a kernel is built.
 
     Attributes:
@@ -162,7 +162,7 @@ class Form:
         return prod(axis.size for axis in self.axes[:-1])
 
 
-def settle(problem: Problem, target: Target, table: TuningTable) -> Form:
+def settle(problem: Problem, target: Target, table: TuningTable) -> Route:
     """Merge the axes, and choose the kernel's form."""
     every = [
         Axis(size, tuple(strides[k] for strides in problem.strides))
@@ -173,7 +173,7 @@ def settle(problem: Problem, target: Target, table: TuningTable) -> Form:
     choice = table.choose("elementwise", ElementwisePolicy, target, problem.result)
     lay_out = _runs if target.is_cpu else _tiles
     layout, deal = lay_out(choice.policy, target, problem, axes)
-    return Form(axes, choice, layout, deal)
+    return Route(axes, choice, layout, deal)
 
 
 def _steps(axes: tuple[Axis, ...]) -> tuple[int, ...]:
@@ -231,6 +231,8 @@ def _tiles(
     vectors = -(-n // vector)
     lanes = _lanes(vectors, size, target.subgroup_size)
     unroll = max(1, min(policy.unroll, _MOST_ELEMENTS // vector))
+    while unroll > 1 and rows * vectors < size * unroll * target.compute_units:
+        unroll //= 2  # more groups, with less for each
     across = max(
         (1 << k for k in range(unroll.bit_length())),
         key=lambda x: (-(-(-vectors // (lanes * x)) * x), x),
@@ -259,10 +261,10 @@ def _lanes(vectors: int, size: int, subgroup: int) -> int:
     return max(lanes, key=lambda w: (-(-(-vectors // w) * w), w))
 
 
-def render_form(problem: Problem, target: Target, form: Form) -> Specialization:
+def render_route(problem: Problem, target: Target, route: Route) -> Specialization:
     """The OpenCL text of a problem's kernel."""
     arrays = [f"a{k}" for k in range(len(problem.inputs))]
-    layout = form.layout
+    layout = route.layout
     return specialize(
         f"elementwise/{'runs' if target.is_cpu else 'tiles'}",
         target,
@@ -286,10 +288,10 @@ class ElementwisePlan(Plan):
     """An expression bound to shapes and strides, built and ready to launch from any thread.
 
     Attributes:
-        form: The kernel's form, and how the work is dealt out.
+        route: The kernel's form, and how the work is dealt out.
     """
 
-    def __init__(self, engine: Engine, problem: Problem, form: Form) -> None:
+    def __init__(self, engine: Engine, problem: Problem, route: Route) -> None:
         """Build the kernel.
 
         Raises:
@@ -302,14 +304,14 @@ class ElementwisePlan(Plan):
                 f"elementwise needs double precision, which {target.facts.name} lacks (no "
                 "cl_khr_fp64); use arrays of float32, or scalars of Python's"
             )
-        self.form = form
+        self.route = route
         self.flop = prod(problem.shape) * max(1, problem.names_read - 1)
         self.bytes = problem.nbytes
-        deal, layout, axes = self.form.deal, self.form.layout, self.form.axes
+        deal, layout, axes = self.route.deal, self.route.layout, self.route.axes
         names = [*(f"a{k}" for k in range(len(problem.inputs))), "out"]
         constants = {
             "parts": deal.parts, "rows_each": deal.rows, "columns_each": deal.columns,
-            "rows": self.form.rows, "columns": axes[-1].size,
+            "rows": self.route.rows, "columns": axes[-1].size,
         }  # fmt: skip
         for k, axis in enumerate(axes[:-1]):
             constants[f"outer{k}_size"] = axis.size
@@ -322,7 +324,7 @@ class ElementwisePlan(Plan):
         self._limits = _limits(problem.compute)
         self._scalars, self._dtype = problem.scalars, dtype_of(problem.compute.name)
         self._launch = engine.programs.launch(
-            render_form(problem, target, self.form),
+            render_route(problem, target, self.route),
             "elementwise",
             constants,
             [f"{name}_in" for name in names],

@@ -49,7 +49,7 @@ def candidates(problem: Problem, target: Target, table: TuningTable) -> list[Can
         _after_means(problem, means, squares)
         for squares in _passes(problem.about_means(), target, table)
     ]
-    if problem.one_pass and target.fp64 and not target.is_cpu:
+    if problem.one_pass(target):
         found += [_one_pass(squares) for squares in _passes(problem.about_first(), target, table)]
     return found
 
@@ -126,7 +126,7 @@ def _one_pass(squares: Candidate) -> Candidate:
         squares,
         path=f"{squares.path}, one pass",
         way=f"{squares.way}, one pass",
-        why=f"{squares.why}; one pass, in double precision about each first element",
+        why=f"{squares.why}; one pass, about each first element",
         bind=lambda engine: Steps([Step(squares.bind(engine), (0, 0, 1))]),
     )
 

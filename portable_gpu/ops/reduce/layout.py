@@ -25,6 +25,7 @@ _MANY = 12
 # Columns in fewer steps than this wait longer for their parts to meet than they take; and so many
 # of their rows a work-item is to have (on an H200, 8 x 154280: 7.8 us, and 3.5 with all 8).
 _LEAST_STEPS, _LEAST_ROWS = 8, 8
+_COLUMN_GROUPS = 2
 # Rows off the grid of vectors that have so many of them are read by vectors all the same.
 _LEAST_VECTORS = 4
 # Bytes of a work-item that are to be on their way, and steps for them at most: single elements of
@@ -154,6 +155,8 @@ def _rows(
             if single and vector < widest and n >= _LEAST_VECTORS * widest:
                 vector, aligned, peel = widest, True, True
     lanes = ceil_power_of_two(max(1, -(-n // (2 * vector))))
+    if lanes > 1 and not peel and 2 * (n % (lanes // 2 * vector)) < n % (lanes * vector):
+        lanes //= 2  # fewer lanes are without work in the last step
     # Measured on an H200: sub-groups that have a row each take 0.2 to 0.95 of the time of groups
     # that have one, from 15 rows a compute unit on (docs/experiments/reduce.md).
     many = rows >= _MANY * target.compute_units
@@ -218,11 +221,13 @@ def _columns(
     if target.is_cpu:  # accumulators in the L1 cache, not in registers
         most = min(max(1, _CPU_COLUMNS // vector), ceil_power_of_two(-(-columns // vector)))
         return _cpu_columns(geometry, wanted, vector, min(vectors, most))
+    # Narrow vectors side by side would spread a load over eight times the lines.
+    vectors = max(1, policy.column_bytes // max(policy.vector_bytes, vector * itemsize))
     vectors = min(vectors, floor_power_of_two(max(1, columns // vector)))
     while vectors > 1 and not _fits(policy, target, reduction, vector * vectors, shared=vector):
         vectors //= 2
     # Measured on an H200: 1.2 of the speed of eight a unit at 2^20 x 100, 1.1 at 8192 x 8192.
-    wanted = min(wanted, 2 * target.compute_units)
+    wanted = min(wanted, _COLUMN_GROUPS * target.compute_units)
     lanes = min(policy.column_lanes, ceil_power_of_two(-(-columns // (vector * vectors))))
     # Few rows are soon folded: work-items go side by side rather than share columns.
     lanes = max(lanes, size // ceil_power_of_two(max(1, geometry.count)))

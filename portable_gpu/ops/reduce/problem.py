@@ -11,8 +11,10 @@ import numpy as np
 from portable_gpu.codegen.reductions import Request
 from portable_gpu.dtypes import Element, element
 from portable_gpu.runtime.views import Shape, contiguous_strides
+from portable_gpu.targets import Target
 
 _MOST_IN_ONE_PASS = 1 << 24  # elements of a variance
+_FAST = 4  # of Target.double_rate: some 26 operations an element, where two passes have 12
 
 
 @dataclass(frozen=True)
@@ -46,23 +48,28 @@ class Problem:
         request = Request("mean", self.request.x, centre, centre)
         return replace(self, request=request, out_strides=contiguous_strides(self.kept_shape))
 
-    @property
-    def one_pass(self) -> bool:
-        """Whether a ``moment`` may be computed in double precision about each first element.
+    def one_pass(self, target: Target) -> bool:
+        """Whether a ``moment`` may be computed about each first element, in one pass.
 
-        A float's distance from another is a double, but for what no float can show.  The error of
-        the sums may grow by as much as the number of elements, which leaves room for so many.
+        It takes more digits than its input has: 16- and 32-bit floats are summed in double
+        precision, whose error may grow by as much as the number of elements, which leaves room for
+        so many; float64 in double words, where the device is fast at float64.
         """
-        narrow = self.request.x.floating and self.request.x.real == "float"
-        fits = narrow and self.request.acc.real == "float" and 0 not in self.shape
-        return fits and prod(self.shape[axis] for axis in self.reduced) <= _MOST_IN_ONE_PASS
+        x, acc = self.request.x, self.request.acc
+        if 0 in self.shape or target.is_cpu or not target.fp64 or not x.floating:
+            return False
+        if x.real == "double":
+            return not x.complex and target.double_rate <= _FAST
+        count = prod(self.shape[axis] for axis in self.reduced)
+        return acc.real == "float" and count <= _MOST_IN_ONE_PASS
 
     def about_first(self) -> Problem:
         """Of a ``moment``: itself, with its first elements as its second input."""
         (strides,) = self.strides
         spread = tuple(0 if axis in self.reduced else step for axis, step in enumerate(strides))
-        double = element("complex128" if self.request.x.complex else "float64")
-        request = replace(self.request, y=self.request.x, acc=double)
+        x = self.request.x
+        double = element("complex128" if x.complex else "float64")
+        request = replace(self.request, y=x, acc=double, in_words=x.real == "double")
         return replace(self, request=request, strides=(strides, spread))
 
     def about_means(self) -> Problem:

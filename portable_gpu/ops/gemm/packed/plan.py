@@ -33,7 +33,7 @@ LAUNCH_FLOP = 80_000_000
 
 
 @dataclass(frozen=True)
-class Form:
+class Packing:
     """What, besides policy and dtypes, the text of the kernels depends on.
 
     Attributes:
@@ -49,8 +49,8 @@ class Form:
     transposed: bool
 
     @classmethod
-    def of(cls, core: GemmProblem, choice: PackedChoice) -> Form:
-        """The form of a choice, for a problem as it is computed."""
+    def of(cls, core: GemmProblem, choice: PackedChoice) -> Packing:
+        """The packing of a choice, for a problem as it is computed."""
         return cls(
             mode(core.a.row, core.a.col), mode(core.b.col, core.b.row),
             choice.a_packed, choice.b_packed, choice.transposed,
@@ -87,7 +87,12 @@ def specialization_of(problem: GemmProblem, choice: PackedChoice, target: Target
     core = problem.transpose() if choice.transposed else problem
     name = "gemm/packed_whole" if choice.whole else "gemm/packed"
     return specialize(
-        name, target, problem=core, policy=choice.policy, form=Form.of(core, choice), pieces=pieces
+        name,
+        target,
+        problem=core,
+        policy=choice.policy,
+        packing=Packing.of(core, choice),
+        pieces=pieces,
     )
 
 
@@ -124,7 +129,7 @@ class PackedPlan(Plan):
     Attributes:
         problem: What is computed.
         choice: How.
-        form: What the text of the kernels depends on.
+        packing: What the text of the kernels depends on.
     """
 
     def __init__(self, engine: Engine, problem: GemmProblem, choice: PackedChoice) -> None:
@@ -137,7 +142,7 @@ class PackedPlan(Plan):
         self._panels_a = -(-core.m // policy.item_m)
         self._panels_b = -(-core.n // policy.item_n)
         self._whole_bytes = whole_bytes(core, policy)
-        self.form = Form.of(core, choice)
+        self.packing = Packing.of(core, choice)
         self._once_a, self._once_b = not any(core.a.batch), not any(core.b.batch)
         self._programs = engine.programs
         self._spec = specialization_of(problem, choice, engine.target)
@@ -201,7 +206,7 @@ class PackedPlan(Plan):
         wanted = -(-4 * self._units // tiles)
         self.splits = splits = max(1, min(wanted, core.k // 512)) if wanted > 1 else 1
         third = WORKSPACE // 3
-        if self.form.b_packed:
+        if self.packing.b_packed:
             worth = LAUNCH_FLOP * self._units * core.k // max(1, core.flop)  # steps of a launch
             most = max(64, third // (lane * max(policy.item_m, policy.item_n)))
             depth = min(most, max(policy.depth, min(4 * policy.depth, worth)))
@@ -210,42 +215,42 @@ class PackedPlan(Plan):
         whole = core.k <= splits * min(most, 2 * depth)
         rounds = 1 if whole else -(-core.k // (splits * depth))
         self._share = share = max(1, -(-core.k // (splits * rounds)))
-        self._visit = share if self.form.b_packed else min(share, VISIT)
+        self._visit = share if self.packing.b_packed else min(share, VISIT)
         fits = most // share
         if core.m * core.n * lane <= third:
             # Whole rows and columns: fewer, larger launches than of deep, small slabs.
-            sides = (core.m * self.form.a_packed, core.n * self.form.b_packed)
+            sides = (core.m * self.packing.a_packed, core.n * self.packing.b_packed)
             fits = third // max(1, lane * max(sides)) // share
         self._shares = shares = splits if splits > 1 else max(1, min(rounds, fits))
         slab_k = share * shares
         multiple = share < core.k or self._visit < share
         rows = max(1, third // (slab_k * lane * policy.item_m)) * policy.item_m
         cols = max(1, third // (slab_k * lane * policy.item_n)) * policy.item_n
-        rows = core.m if not self.form.a_packed else min(rows, core.m)
-        cols = core.n if not self.form.b_packed else min(cols, core.n)
+        rows = core.m if not self.packing.a_packed else min(rows, core.m)
+        cols = core.n if not self.packing.b_packed else min(cols, core.n)
         if multiple:
             most = third // (splits * lane * policy.item_m * policy.item_n)
             cols = min(cols, max(1, most) * policy.item_n)
             most = third // (splits * lane * -(-cols // policy.item_n) * policy.item_n)
             rows = min(rows, max(1, most // policy.item_m) * policy.item_m)
         rows, cols = _even(core.m, rows, policy.item_m), _even(core.n, cols, policy.item_n)
-        each = slab_k * lane * max(rows * self.form.a_packed, cols * self.form.b_packed)
+        each = slab_k * lane * max(rows * self.packing.a_packed, cols * self.packing.b_packed)
         if multiple:
             each = max(each, splits * lane * rows * cols)
         products = max(1, third // max(1, each)) if (rows, cols) == (core.m, core.n) else 1
         products = min(products, core.batch_size)
         self._grains = (
-            grain(self.form.mode_a, policy.item_m * core.a.elem.itemsize, policy.chunk),
-            grain(self.form.mode_b, policy.item_n * core.b.elem.itemsize, policy.chunk),
+            grain(self.packing.mode_a, policy.item_m * core.a.elem.itemsize, policy.chunk),
+            grain(self.packing.mode_b, policy.item_n * core.b.elem.itemsize, policy.chunk),
         )
         self._slabs = list(self._cut(products, rows, cols, slab_k))
         panels_a, panels_b = -(-rows // policy.item_m), -(-cols // policy.item_n)
         self._bytes_a = panels_a * policy.item_m * slab_k * lane * (
             1 if self._once_a else products
-        ) * self.form.a_packed  # fmt: skip
+        ) * self.packing.a_packed  # fmt: skip
         self._bytes_b = panels_b * policy.item_n * slab_k * lane * (
             1 if self._once_b else products
-        ) * self.form.b_packed  # fmt: skip
+        ) * self.packing.b_packed  # fmt: skip
         self._bytes_sums = (
             splits * products * panels_a * panels_b * policy.item_m * policy.item_n * lane
             if multiple
@@ -253,7 +258,7 @@ class PackedPlan(Plan):
         )
         flop_of_tile = 2 * policy.item_m * policy.item_n * core.compute.components * share
         run = max(1, ITEM_FLOP // max(1, flop_of_tile))
-        if not self.form.b_packed:
+        if not self.packing.b_packed:
             run = max(run, RUN_BYTES // (policy.item_n * lane))
         run = min(run, max(1, panels_a * panels_b * products // (8 * self._units)), panels_b)
         self._run = -(
@@ -292,10 +297,10 @@ class PackedPlan(Plan):
 
     def _bind_slab(self, slab: Slab) -> Iterator[Step]:
         """Pack its panels, multiply them, and add up the shares of k if there are several."""
-        core, form = self._core, self.form
+        core, packing = self._core, self.packing
         move_a = slab.row * core.a.row + slab.step * core.a.col
         move_b = slab.col * core.b.col + slab.step * core.b.row
-        if slab.steps > 0 and (form.a_packed or form.b_packed):
+        if slab.steps > 0 and (packing.a_packed or packing.b_packed):
             yield Step(self._bind_pack(slab), True, move_a, move_b)
         last = slab.step + slab.steps >= core.k
         if self.splits > 1:
@@ -316,9 +321,9 @@ class PackedPlan(Plan):
             yield Step(tiles, False, move_a, move_b)
 
     def _bind_pack(self, slab: Slab) -> Launch:
-        core, policy, form = self._core, self.choice.policy, self.form
-        panels_a = -(-slab.rows // policy.item_m) * form.a_packed
-        panels_b = -(-slab.cols // policy.item_n) * form.b_packed
+        core, policy, packing = self._core, self.choice.policy, self.packing
+        panels_a = -(-slab.rows // policy.item_m) * packing.a_packed
+        panels_b = -(-slab.cols // policy.item_n) * packing.b_packed
         (chunk_a, group_a), (chunk_b, group_b) = self._grains
         constants = self._of_slab(slab) | {
             "chunk_a": chunk_a, "group_a": group_a, "chunk_b": chunk_b, "group_b": group_b,
