@@ -11,20 +11,13 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from portable_gpu.runtime.array import DEVICE_KINDS
+from portable_gpu.runtime.call import Call
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.events import QueueEvents
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.runtime.registry import known_home, known_state
-from portable_gpu.runtime.views import (
-    Call,
-    Shape,
-    View,
-    extent,
-    new_array,
-    overlap,
-    twin,
-)
+from portable_gpu.runtime.views import Shape, View, extent, new_array, overlap, twin
 
 Key = tuple[Any, ...]
 NUMBERS = (float, int, complex)  # what a key may hold: values that are their own identity

@@ -13,7 +13,7 @@ from portable_gpu.runtime import fork
 from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.place import check_place
 from portable_gpu.runtime.registry import state_for
-from portable_gpu.runtime.views import AnyArray, _bounds, as_array, new_array
+from portable_gpu.runtime.views import AnyArray, as_array, bounds, new_array
 from portable_gpu.targets.cpu import RUNTIMES
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def asnumpy(x: AnyArray) -> np.ndarray[Any, Any]:
     queue = array.queue or state_for([array], None, None).queue
     if array.flags.forc or not array.size:
         return cast("np.ndarray[Any, Any]", array.get(queue))
-    low, end = _bounds(array, array.offset)
+    low, end = bounds(array, array.offset)
     span = np.empty(end - low, np.uint8)
     memory: Any = array.base_data
     cl.enqueue_copy(queue, span, memory, src_offset=low, wait_for=list(array.events))

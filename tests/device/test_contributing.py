@@ -124,7 +124,7 @@ from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError
 from portable_gpu.ops.explanation import Explanation
 from portable_gpu.runtime.plan import Plan
-from portable_gpu.runtime.views import Call
+from portable_gpu.runtime.call import Call
 from portable_gpu.tuning.policy import Policy, Range
 from portable_gpu.tuning.table import TuningTable
 

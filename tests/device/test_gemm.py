@@ -30,8 +30,8 @@ from portable_gpu.errors import (
 from portable_gpu.ops.gemm import Epilogue, GemmChoice, GemmPolicy, gemm
 from portable_gpu.ops.gemm.binding import bind
 from portable_gpu.ops.gemm.tiled.plan import TiledPlan
+from portable_gpu.runtime.call import Call
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.views import Call
 
 FLOATS = ["float16", "float32", "float64", "complex64", "complex128"]
 DTYPES = [np.dtype(name) for name in FLOATS] + ([BFLOAT16] if BFLOAT16 is not None else [])

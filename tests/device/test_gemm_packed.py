@@ -19,8 +19,9 @@ from portable_gpu.ops.gemm.packed.choice import choose_packed
 from portable_gpu.ops.gemm.packed.plan import PackedPlan
 from portable_gpu.ops.gemm.packed.policy import PackedPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
+from portable_gpu.runtime.call import Call
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.views import Call, View
+from portable_gpu.runtime.views import View
 from portable_gpu.targets import example_target
 
 Array = Any

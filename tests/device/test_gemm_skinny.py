@@ -15,8 +15,8 @@ import portable_gpu as pg
 from portable_gpu.ops.candidate import best_of
 from portable_gpu.ops.gemm.binding import bind
 from portable_gpu.ops.gemm.candidates import candidates
+from portable_gpu.runtime.call import Call
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.views import Call
 
 # m, n, k: vectors on either side; rows that are short, long, and long and few; parts; V > 1 or not.
 SHAPES = [

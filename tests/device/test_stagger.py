@@ -18,7 +18,7 @@ from portable_gpu.dtypes import element
 from portable_gpu.ops.gemm import GemmChoice, GemmPolicy
 from portable_gpu.ops.gemm.binding import bind
 from portable_gpu.ops.gemm.tiled.plan import TiledPlan
-from portable_gpu.runtime.views import Call
+from portable_gpu.runtime.call import Call
 
 PITCH = 1024  # 4 KiB of float32
 VECTORS = GemmPolicy(32, 32, 8, 4, 4, 4, 4, vector=4)

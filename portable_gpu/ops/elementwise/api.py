@@ -18,10 +18,11 @@ from portable_gpu.ops.elementwise.candidates import make_plan
 from portable_gpu.ops.elementwise.plan import Problem
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.broadcast import NUMBERS, broadcast, common_dtype, is_number, spread
+from portable_gpu.runtime.call import Call
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.place import events_of
 from portable_gpu.runtime.repeat import Key, again, remember
-from portable_gpu.runtime.views import Call, as_array, overlap
+from portable_gpu.runtime.views import as_array, overlap
 
 # A function such as exp takes a CPU about as long as so many operations.
 _CALL, _CALL_FLOP = re.compile(r"\w\s*\("), 60

@@ -17,9 +17,10 @@ from portable_gpu.dtypes import Element, is_float16_like
 from portable_gpu.errors import DTypeError
 from portable_gpu.ops.gemm.binding import bind, compute_element
 from portable_gpu.ops.gemm.candidates import make_plan
+from portable_gpu.runtime.call import Call
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
-from portable_gpu.runtime.views import Call, Shape, View, as_array, check_no_overlap
+from portable_gpu.runtime.views import Shape, View, as_array, check_no_overlap
 
 
 @dataclass(frozen=True)

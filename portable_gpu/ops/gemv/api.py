@@ -17,11 +17,12 @@ from portable_gpu.ops.candidate import bind_best
 from portable_gpu.ops.gemv.plan import candidates, require_fp64
 from portable_gpu.ops.gemv.problem import TRANSPOSES, GemvProblem
 from portable_gpu.ops.reduce.run import converted
+from portable_gpu.runtime.call import Call
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.place import events_of
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.repeat import NUMBERS, again, remember
-from portable_gpu.runtime.views import AnyArray, Call, as_array, check_no_overlap
+from portable_gpu.runtime.views import AnyArray, as_array, check_no_overlap
 
 
 def gemv(

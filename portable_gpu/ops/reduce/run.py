@@ -14,14 +14,11 @@ from portable_gpu.ops.reduce.candidates import make_plan
 from portable_gpu.ops.reduce.problem import Problem
 from portable_gpu.ops.reduce.rules import sum_like
 from portable_gpu.runtime.broadcast import broadcast, spread
+from portable_gpu.runtime.call import Call
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.place import events_of
 from portable_gpu.runtime.repeat import Key, again, remember
-from portable_gpu.runtime.views import (
-    Call,
-    as_array,
-    check_no_overlap,
-)
+from portable_gpu.runtime.views import as_array, check_no_overlap
 
 Axes = int | tuple[int, ...] | None
 

@@ -1,0 +1,79 @@
+"""From the name of a reduction to what it folds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from portable_gpu.codegen.operators import BinaryOp, Map
+from portable_gpu.codegen.reductions.custom import custom
+from portable_gpu.codegen.reductions.extremes import arg_extreme, extreme, prod
+from portable_gpu.codegen.reductions.moments import moment, moment_in_words, nrm2
+from portable_gpu.codegen.reductions.reduction import Reduction
+from portable_gpu.codegen.reductions.sums import asum, counting, dot, sum_
+from portable_gpu.dtypes import Element
+from portable_gpu.errors import ArgumentError
+
+
+@dataclass(frozen=True)
+class Request:
+    """Names a reduction: what :func:`reduction` builds, and part of a plan's key.
+
+    Attributes:
+        name: ``sum``, ``prod``, ``min`` ... or ``moment`` (variance about a centre), ``reduce``.
+        x: Element of the input.
+        acc: Element that it is folded in (``dtype=`` of ``sum``).
+        result: Element of the result.
+        y: Element of the second input of ``dot``, ``vdot`` and ``moment``.
+        ddof: Of ``moment``.
+        root: Whether ``moment`` ends with a square root.
+        in_words: Whether ``moment`` of float64 is about its first elements.
+        op, map: Of ``reduce``.
+        others: Its further inputs: what the map calls them, and their elements.
+        compute: Element that the map is computed in.
+    """
+
+    name: str
+    x: Element
+    acc: Element
+    result: Element
+    y: Element | None = None
+    ddof: float = 0.0
+    root: bool = False
+    in_words: bool = False
+    op: BinaryOp | None = None
+    map: Map | None = None
+    others: tuple[tuple[str, Element], ...] = ()
+    compute: Element | None = None
+
+
+@lru_cache(maxsize=1024)
+def reduction(request: Request) -> Reduction:
+    """The :class:`Reduction` of a request."""
+    r = request
+    match r.name:
+        case "sum":
+            return sum_("sum", r.x, r.acc, r.result)
+        case "mean":
+            return sum_("mean", r.x, r.acc, r.result, f" / ({r.acc.real})count")
+        case "prod":
+            return prod(r.x, r.acc, r.result)
+        case "min" | "max":
+            return extreme(r.name, r.x, r.result)
+        case "argmin" | "argmax":
+            return arg_extreme(r.name, r.x, r.result)
+        case "any" | "all" | "count_nonzero":
+            return counting(r.name, r.x, r.result)
+        case "asum":
+            return asum(r.x, r.acc)
+        case "nrm2":
+            return nrm2(r.x, r.acc, r.result)
+        case "dot" | "vdot" if r.y is not None:
+            return dot(r.name, r.x, r.y, r.result)
+        case "moment" if r.y is not None and r.y.real == r.x.real == "double" and r.in_words:
+            return moment_in_words(r.x, r.result, r.ddof, r.root)
+        case "moment" if r.y is not None:
+            return moment(r.x, r.y, r.acc.real, r.result, r.ddof, r.root)
+        case "reduce" if r.op is not None and r.map is not None:
+            return custom(r.op, r.map, r.x, r.acc, r.others, r.compute or r.x)
+    raise ArgumentError(f"reduction {r.name!r} is not known")

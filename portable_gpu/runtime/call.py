@@ -1,0 +1,286 @@
+"""One call of a public function: its queue, its arrays' views, its result."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from portable_gpu.errors import ArgumentError
+from portable_gpu.runtime.array import LentArray
+from portable_gpu.runtime.place import check_events, check_place, events_of
+from portable_gpu.runtime.queue_state import let_go
+from portable_gpu.runtime.registry import queue_for, state_for
+from portable_gpu.runtime.views import (
+    Shape,
+    View,
+    bounds,
+    check_extent,
+    check_output,
+    contiguous_strides,
+    extent,
+    new_array,
+    packed,
+    places,
+    whole,
+)
+
+if TYPE_CHECKING:
+    from portable_gpu.runtime.engine import Engine
+    from portable_gpu.runtime.plan import Plan
+    from portable_gpu.runtime.queue_state import QueueState
+
+
+class Call:
+    """One call: finds its queue, turns its arrays into views, and its results into arrays.
+
+    With NumPy arrays alone the result is a NumPy array and :meth:`run` waits; with any pyopencl
+    array among the arguments it is a pyopencl array and nothing waits.  Use as::
+
+        call = Call([a, b], engine, queue, wait_for)
+        x = call.input(a, "a")
+        y = call.output(shape, dtype, out)
+        return call.run(enqueue, (x, y))
+
+    Attributes:
+        state: The queue that it runs on.
+        home: The state that remembers it: for NumPy arrays, of the engine's own queue.
+        queue: The queue, by the object by which the caller knows it.
+        host: Whether all arrays are of NumPy.
+        engine: The engine that it runs on.
+        wait_for: What its first kernel has to wait for.
+    """
+
+    def __init__(
+        self,
+        arrays: Sequence[Any],
+        engine: Engine | None,
+        queue: cl.CommandQueue | None,
+        wait_for: Sequence[cl.Event] | None = None,
+        flop: int | None = None,
+    ) -> None:
+        """Find the queue.
+
+        Args:
+            arrays: Those that decide where the call runs (``None`` entries are skipped).
+            engine, queue, wait_for: As the caller gave them.
+            flop: Operations of the call, which may then run on the calling thread if its arrays
+                are of NumPy; ``None`` keeps it where it is.
+
+        Raises:
+            ContextMismatchError: Arrays, ``queue`` and ``engine`` are of different contexts.
+        """
+        check_place(engine, queue)
+        let_go()
+        on_device = [array for array in arrays if isinstance(array, cla.Array)]
+        self.state = self.home = state_for(on_device, engine, queue)
+        self.queue = queue_for(on_device, queue) or self.state.engine.queue
+        self.host = not on_device
+        if self.host and flop is not None and queue is None and not wait_for:
+            nbytes = sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
+            with contextlib.suppress(ArgumentError):  # it was closed meanwhile
+                self.state = self.state.engine.for_host_work(nbytes, flop).state()
+        self.engine: Engine = self.state.engine
+        self.wait_for: list[cl.Event] | None = self._events(on_device, wait_for)
+        self._foreign = [
+            array
+            for array in on_device
+            if array.queue != self.state.queue or isinstance(array, LentArray)
+        ]
+        self._result: Any = None
+        self._download: tuple[Any, np.ndarray[Any, Any]] | None = None
+        self._keep: list[Any] = []
+
+    def input(self, array: Any, name: str) -> View:
+        """The view of an input array (NumPy memory in place on a CPU device, else uploaded)."""
+        if isinstance(array, cla.Array):
+            return self._device_view(array, name)
+        if not self.host:
+            array = packed(array)
+            return whole(self._upload(array), array)
+        return self._host_view(array, name, writable=False)
+
+    def output(
+        self,
+        shape: Shape,
+        dtype: np.dtype[Any],
+        out: Any = None,
+        name: str = "out",
+        read: bool = False,
+    ) -> View:
+        """The view that the kernel writes, and later :meth:`finish` returns.
+
+        Args:
+            shape: What the result must have.
+            dtype: Likewise.
+            out: The caller's array for it, or ``None`` for a fresh one.
+            name: How messages call ``out``.
+            read: Whether the kernel also reads it (``beta * c``).
+
+        Raises:
+            ShapeError, DTypeError, ReadOnlyError, ArgumentError: ``out`` does not fit.
+        """
+        if out is None:
+            return self._new_output(shape, dtype)
+        check_output(out, shape, dtype, name, self.host)
+        self._result = out
+        if isinstance(out, cla.Array):
+            return self._device_view(out, name)
+        if self.engine.maps_host_memory:
+            return self._host_view(out, name, writable=True)
+        staged = packed(out)
+        buffer = self._upload(staged) if read else self.state.workspace(max(1, staged.nbytes))
+        self._download = (buffer, out)
+        return whole(buffer, staged)
+
+    def run(
+        self, plan: Plan | None = None, views: Sequence[View] = (), scalars: tuple[Any, ...] = ()
+    ) -> Any:
+        """Enqueue a plan; wait (NumPy) or attach its event (pyopencl).
+
+        Args:
+            plan: What to enqueue; without it the result has no elements.
+            views: Of its inputs, then of the result.
+            scalars: What it takes besides.
+
+        Returns:
+            The result.
+        """
+        if plan is None:
+            return self._result
+        if self.host:
+            run_to_the_end(self.state, self, lambda: self._run_on_host(plan, views, scalars))
+        else:
+            state = self.state
+            if self._foreign:  # whatever is raised before they are held, they stay
+                state.in_flight[id(self)] = self
+            event = None
+            try:
+                event = plan.enqueue(state, *places(views), scalars, self.wait_for)
+            finally:
+                if self._foreign:  # also those of a launch before the one that failed
+                    event = state.event(event)
+                    state.hold(event, self._foreign)
+                    state.in_flight.pop(id(self), None)
+            state.cover(self._result.events, event)
+        return self._result
+
+    # -- the pieces
+
+    def _run_on_host(self, plan: Plan, views: Sequence[View], scalars: tuple[Any, ...]) -> None:
+        state = self.state
+        event = plan.enqueue(state, *places(views), scalars, self.wait_for)
+        if self._download is None:
+            state.event(event).wait()
+            return
+        buffer, target = self._download
+        packed = target.flags.c_contiguous
+        staged = target if packed else np.empty(target.shape, target.dtype)
+        cl.enqueue_copy(state.queue, staged, buffer, wait_for=state.after(event))
+        if not packed:
+            target[...] = staged
+
+    def _events(
+        self, on_device: Sequence[Any], wait_for: Sequence[cl.Event] | None
+    ) -> list[cl.Event] | None:
+        events = events_of(wait_for)
+        check_events(events, self.engine.context)
+        for array in on_device:
+            events.extend(self.state.outside(array.events))
+        return events or None
+
+    def _device_view(self, array: Any, name: str) -> View:
+        itemsize = array.dtype.itemsize
+        misfit = array.offset % itemsize or any(s % itemsize for s in array.strides)
+        if misfit and array.size:
+            raise ArgumentError(
+                f"{name} has offset {array.offset} and strides {array.strides} bytes, which are "
+                f"no multiples of its itemsize {itemsize}; copy it first"
+            )
+        check_extent(array, extent(array), name)
+        return View(
+            array.base_data if array.base_data is not None else self.state.empty_buffer,
+            array.offset // itemsize,
+            array.shape,
+            tuple(s // itemsize for s in array.strides),
+            array.dtype,
+        )
+
+    def _host_view(self, array: np.ndarray[Any, Any], name: str, writable: bool) -> View:
+        itemsize = array.dtype.itemsize
+        if array.size == 0:
+            zeros = (0,) * array.ndim
+            return View(self.state.empty_buffer, 0, array.shape, zeros, array.dtype)
+        regular = array.flags.aligned and not any(s % itemsize for s in array.strides)
+        if not self.engine.maps_host_memory or not regular:
+            if writable:
+                raise ArgumentError(f"{name} has strides {array.strides} bytes, not whole elements")
+            array = packed(array)
+            if not self.engine.maps_host_memory:
+                return whole(self._upload(array), array)
+        low, high = bounds(array, array.ctypes.data)
+        memory = (ctypes.c_char * (high - low)).from_address(low)
+        buffer = self.engine.in_place(memory, high - low, writable)
+        self._keep.append(array)
+        return View(
+            buffer,
+            (array.ctypes.data - low) // itemsize,
+            array.shape,
+            tuple(s // itemsize for s in array.strides),
+            array.dtype,
+            low,
+        )
+
+    def _new_output(self, shape: Shape, dtype: np.dtype[Any]) -> View:
+        if self.host and self.engine.maps_host_memory:
+            self._result = np.empty(shape, dtype)
+            return self._host_view(self._result, "out", writable=True)
+        size = prod(shape)
+        strides = contiguous_strides(shape)
+        if self.host:
+            self._result = np.empty(shape, dtype)
+            buffer = self.state.workspace(max(1, size * dtype.itemsize))
+            self._download = (buffer, self._result)
+            return View(buffer, 0, shape, strides, dtype)
+        self._result = result = new_array(self.state, self.queue, shape, dtype)
+        return View(result.base_data or self.state.empty_buffer, 0, shape, strides, dtype)
+
+    def _upload(self, array: np.ndarray[Any, Any]) -> Any:
+        if array.size == 0:
+            return self.state.empty_buffer
+        self._check_size(array.nbytes)
+        buffer = self.state.workspace(array.nbytes)
+        event = cl.enqueue_copy(self.state.queue, buffer, array, is_blocking=False)
+        self._keep.append((array, buffer, event))
+        if not self.state.in_order:
+            self.wait_for = [*(self.wait_for or ()), event]
+        if not self.host:
+            event.wait()  # the caller may change the NumPy array as soon as the call returns
+        return buffer
+
+    def _check_size(self, nbytes: int) -> None:
+        self.engine.check_allocation(nbytes)
+
+
+def run_to_the_end(state: QueueState, memory: Any, work: Callable[[], None]) -> None:
+    """Do work that enqueues kernels and waits for them; let nothing leave before they are done.
+
+    Python may raise between any two steps: a signal handler's exception, or a failing launch.
+    Kernels that were enqueued by then go on.  ``memory`` stays alive until the queue is done, even
+    where another exception comes while that is awaited.
+    """
+    key = id(memory)
+    try:
+        state.in_flight[key] = memory
+        work()
+        state.in_flight.pop(key)
+    except BaseException:
+        state.finish()
+        state.in_flight.pop(key, None)
+        raise
