@@ -239,7 +239,7 @@ class Engine:
 
     def known_state(self, queue: cl.CommandQueue | None = None) -> QueueState | None:
         """As :meth:`state`, if it is there."""
-        if queue is None or queue == self.queue:
+        if queue is None or queue is self.queue or queue == self.queue:
             return self.home
         return self._others.get(queue.int_ptr)
 

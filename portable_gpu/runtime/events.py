@@ -46,6 +46,10 @@ class QueueEvents(list[cl.Event]):
         """The events of the list, without creating a marker."""
         return list.copy(self)
 
+    def are_of(self, queue: cl.CommandQueue) -> bool:
+        """Whether nobody has added one to those of this very object of a queue."""
+        return self.queue is queue and not list.__len__(self)
+
     def __radd__(self, others: list[cl.Event]) -> list[cl.Event]:
         return others + list(self)
 

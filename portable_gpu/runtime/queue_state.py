@@ -60,6 +60,7 @@ class QueueState:
         if self.in_order and not asks and enqueue_without_event is not None:
             self.enqueue_without_event = partial(enqueue_without_event, self.queue.int_ptr)
         self._pool = memory_pool(engine.context)
+        self._unlooked = 0  # bytes taken of the pool since somebody looked at what it holds
         self._lock = threading.RLock()  # a signal handler may call in the middle of a call
         self.empty_buffer = cl.Buffer(engine.context, cl.mem_flags.READ_WRITE, 64)
         memory = engine.target.facts.global_mem_size
@@ -143,8 +144,11 @@ class QueueState:
         pool = self._pool
         try:
             with self._lock:
-                if pool.managed_bytes - pool.active_bytes > self._most_held:
-                    pool.free_held()
+                self._unlooked += nbytes
+                if 8 * self._unlooked > self._most_held:
+                    self._unlooked = 0
+                    if pool.managed_bytes - pool.active_bytes > self._most_held:
+                        pool.free_held()
                 return pool.allocate(nbytes)
         except cl.Error as error:
             raise DeviceMemoryError(f"no workspace of {nbytes} bytes: {error}") from error

@@ -77,7 +77,7 @@ class _OnDevice:
         for position, array in enumerate(arrays):
             events = array.events
             if isinstance(events, QueueEvents):
-                if state.outside(events):
+                if not events.are_of(state.queue) and state.outside(events):
                     return None
             elif events != self.inside[position]:
                 if state.outside(events):

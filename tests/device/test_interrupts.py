@@ -255,6 +255,8 @@ def test_a_failing_launch_leaves_nothing_behind(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second of two kernels fails: the first is done when the error comes out."""
+    if not engine.target.fp64:
+        pytest.skip("the device has no double precision, in which a variance takes two passes")
     state, launch, finish = engine.state(), Launch.__call__, engine.state().finish
     launched: list[Launch] = []
     finished: list[int] = []
@@ -268,6 +270,6 @@ def test_a_failing_launch_leaves_nothing_behind(
     monkeypatch.setattr(state, "finish", lambda: finished.append(len(launched)) or finish())
     monkeypatch.setattr(Launch, "__call__", fail_at_the_second)
     with pytest.raises(cl.RuntimeError, match="planted"):
-        pg.var(np.ones((40, 50), np.float32), axis=1, engine=engine)
+        pg.var(np.ones((40, 50), np.complex128), axis=1, engine=engine)
     assert finished == [2]
     assert not state.in_flight

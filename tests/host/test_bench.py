@@ -146,6 +146,18 @@ def test_cost() -> None:
     assert Case("gemv", (10, 20), trans="T").bytes == 4 * 230
 
 
+@pytest.mark.parametrize("extents", [(72, 2, 1019), (5, 1, 4000), (300, 3, 2000)])
+def test_the_oracle_allows_for_its_own_rounding(extents: tuple[int, int, int]) -> None:
+    """Of many columns and few terms its sums are longer than the product's."""
+    case = Case("gemm", extents, "float64", trans="TT")
+    for seed in range(10):
+        a, b = inputs = operands(case, seed)
+        product = a.T @ b.T
+        assert oracle(case, inputs)(product) <= 1
+        product[1, 2] *= 1 + 1e-9
+        assert oracle(case, inputs)(product) > 1
+
+
 def test_manners_of_gemm() -> None:
     split, wide = cases(
         "gemm", ["float32:bf16x6", "float16:float32"], parse_sizes("2x3x5/NT"), True

@@ -97,5 +97,7 @@ def oracle(case: Case, inputs: Operands) -> Oracle:
     size = np.asarray(sqrt(k) * scale)
     bound = np.linalg.norm(r) * bound_of_sums(dtype_of(case.result), k, scale, size)
     bound = bound + 16 * _LOST[case.precision] * np.linalg.norm(r) * sqrt(k) * scale
+    # The test's own sums, of n terms on either side, are in double precision.
+    bound = bound + 2 * bound_of_sums(np.dtype(np.float64), n, sqrt(k) * scale, np.zeros(()))
     shape = (*a.shape[:-1], n)
     return lambda found: worst(times(found, r), expected, bound) if found.shape == shape else np.inf
