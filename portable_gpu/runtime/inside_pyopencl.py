@@ -13,8 +13,6 @@ from typing import Any
 import pyopencl as cl
 import pyopencl._cl
 
-_POINTER, _UINT = ctypes.c_void_p, ctypes.c_uint
-
 
 def unbuilt(context: cl.Context, device: cl.Device, content: str | bytes) -> Any:
     """The program of OpenCL text, or of a binary, not yet built: see :func:`build`."""
@@ -44,13 +42,14 @@ def scalar_setter(kernel: cl.Kernel) -> Callable[[int, Any], None]:
 
 
 def find_enqueue() -> Callable[..., int] | None:
-    """``clEnqueueNDRangeKernel`` of the OpenCL loader that pyopencl has loaded, if accessible."""
+    """``clEnqueueNDRangeKernel`` of the OpenCL loader that pyopencl has loaded, if accessible.
+
+    Its arguments are objects of ctypes, arrays or ``None``.  Declared types would have every
+    argument converted in each call, which takes a third longer.
+    """
     try:
         function = ctypes.CDLL(pyopencl._cl.__file__).clEnqueueNDRangeKernel
     except (AttributeError, OSError):  # Windows searches only pyopencl's own file
         return None
-    function.argtypes = [
-        _POINTER, _POINTER, _UINT, _POINTER, _POINTER, _POINTER, _UINT, _POINTER, _POINTER,
-    ]  # fmt: skip
     function.restype = ctypes.c_int
     return function

@@ -54,7 +54,8 @@ class _Bound:
         for index, value in fixed:
             self.set_scalar(index, value)
         arrays = [(ctypes.c_size_t * len(size))(*size) for size in sizes]
-        self.without_event = kernel.int_ptr, len(sizes[0]), None, *arrays, 0, None, None
+        pointer, count = ctypes.c_void_p(kernel.int_ptr), ctypes.c_uint
+        self.without_event = pointer, count(len(sizes[0])), None, *arrays, count(0), None, None
         self.scalars: Sequence[Any] | None = None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Sequence
+from ctypes import c_void_p
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +59,9 @@ class QueueState:
         self.enqueue_without_event: Callable[..., int] | None = None
         asks = engine.target.launch_events or properties & kinds.PROFILING_ENABLE
         if self.in_order and not asks and enqueue_without_event is not None:
-            self.enqueue_without_event = partial(enqueue_without_event, self.queue.int_ptr)
+            self.enqueue_without_event = partial(
+                enqueue_without_event, c_void_p(self.queue.int_ptr)
+            )
         self._pool = memory_pool(engine.context)
         self._unlooked = 0  # bytes taken of the pool since somebody looked at what it holds
         self._lock = threading.RLock()  # a signal handler may call in the middle of a call
