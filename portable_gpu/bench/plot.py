@@ -105,6 +105,7 @@ def plot_roofline(report: Report, path: Path) -> Any:
 def plot_ratios(report: Report, path: Path) -> None:
     """One panel for each row of a hunt: the peer's time over ours, by the operations of a case."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import NullFormatter
 
     groups: dict[str, list[Trial]] = {}
     for trial in report.trials:
@@ -120,15 +121,15 @@ def plot_ratios(report: Report, path: Path) -> None:
             axes.plot(*zip(*points, strict=True), marker, color=colour, markersize=3, label=peer)
         axes.axhline(1, color="black", linewidth=0.8)
         axes.set(xscale="log", yscale="log")
+        axes.xaxis.set_minor_formatter(NullFormatter())
         axes.set_title(kind, fontsize="small")
         axes.grid(alpha=0.3)
     for axes in every:
         axes.set_axis_off()
     entries = dict(zip(*reversed(figure.axes[0].get_legend_handles_labels()), strict=True))
     figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=len(entries))
-    figure.supxlabel("flop")
     figure.supylabel("the peer's time over ours")
-    figure.suptitle(f"{_title(report)}: random work, in line")
+    figure.suptitle(f"{_title(report)}: random work in line, by the operations of a case")
     figure.savefig(path, dpi=_DPI)
 
 
