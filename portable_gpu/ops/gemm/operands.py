@@ -26,6 +26,17 @@ def extras(problem: GemmProblem) -> dict[str, Operand]:
     return {f"e{k}": extra for k, extra in enumerate(problem.extras)}
 
 
+def as_given(operands: Iterable[str], transposed: bool = False) -> list[str]:
+    """Operands in the order in which calls give them: a, b, the epilogue's arrays and c.
+
+    Args:
+        operands: Their names in the kernel, of what is A and B there first, then C.
+        transposed: Whether the kernel's A is the call's b.
+    """
+    a, b, c, *extras = operands
+    return [b, a, *extras, c] if transposed else [a, b, *extras, c]
+
+
 def offsets(names: Iterable[str]) -> list[str]:
     """The names of the operands' offsets."""
     return [f"{name}_offset" for name in names]

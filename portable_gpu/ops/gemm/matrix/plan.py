@@ -15,7 +15,7 @@ from portable_gpu.ops.gemm.matrix.lines import Lines
 from portable_gpu.ops.gemm.matrix.policy import MatrixPolicy, WgmmaPolicy
 from portable_gpu.ops.gemm.matrix.repack import Repack
 from portable_gpu.ops.gemm.matrix.tensor_map import TensorMap
-from portable_gpu.ops.gemm.operands import extents, extras, offsets, strides
+from portable_gpu.ops.gemm.operands import as_given, extents, extras, offsets, strides
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.split_k import SplitSpace
 from portable_gpu.runtime.engine import Engine
@@ -60,7 +60,9 @@ class MatrixPlan(Plan):
             "tiles_m": tiles_m, "tiles_n": tiles_n, "splits": splits, "units": units,
             **strides(operands), **extents(p.batch),
         }  # fmt: skip
-        buffers = [*(["a_map", "b_map"] if self._maps else []), *operands]
+        given = as_given(operands, choice.transposed)
+        self._places: dict[Side, int] = {"a": given.index("a"), "b": given.index("b")}
+        buffers = [*(["a_map", "b_map"] if self._maps else []), *given]
         self._space: SplitSpace | None = None
         if splits > 1:
             area = policy.tile_m * policy.tile_n
@@ -73,7 +75,7 @@ class MatrixPlan(Plan):
             "gemm",
             constants,
             buffers,
-            [*offsets(operands), "alpha", "beta"],
+            [*offsets(given), "alpha", "beta"],
             (groups * policy.group_size,),
             (policy.group_size,),
         )
@@ -87,23 +89,17 @@ class MatrixPlan(Plan):
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event | None:
         """See :meth:`TiledPlan.enqueue`."""
-        a, b, *extras, c = buffers
-        at_a, at_b, *at_extras, at_c = offsets
-        if self.choice.transposed:
-            a, b, at_a, at_b = b, a, at_b, at_a
-        sources = {"a": (a, at_a), "b": (b, at_b)}
+        given, starts = list(buffers), list(offsets)
         if self._repacks:
             workspace = state.workspace(self._repacked_bytes)
             events = []
             for side, repack in self._repacks.items():
-                buffer, offset = sources[side]
-                start = self._starts[side]
-                events.append(repack(state, (buffer, workspace), (offset, start), wait_for))
-                sources[side] = workspace, start
+                at, start = self._places[side], self._starts[side]
+                both, ends = (given[at], workspace), (starts[at], start)
+                events.append(repack(state, both, ends, wait_for))
+                given[at], starts[at] = workspace, start
             wait_for = state.after(*events)
-        (a, at_a), (b, at_b) = sources["a"], sources["b"]
-        buffers = (*self._maps, a, b, c, *extras)
-        scalars = (at_a, at_b, at_c, *at_extras, *scalars)
+        buffers, scalars = (*self._maps, *given), (*starts, *scalars)
         if self._space is not None:
             buffers = (*self._space.allocate(state), *buffers)
         return self._product(state, buffers, scalars, wait_for)

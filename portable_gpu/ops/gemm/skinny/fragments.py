@@ -12,7 +12,7 @@ from portable_gpu.codegen.epilogue import Finish
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.candidate import Candidate
-from portable_gpu.ops.gemm.operands import extras, offsets, strides
+from portable_gpu.ops.gemm.operands import as_given, extras, offsets, strides
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
@@ -233,7 +233,8 @@ class SkinnyPlan(Plan):
             "w_pitch": p.a.col if route.across else p.a.row, "x_step": p.b.row, "x_pitch": p.b.col,
             "y_step": p.c.row, "y_pitch": p.c.col, "m": p.m, **strides(arrays),
         }  # fmt: skip
-        buffers = ["w", "x", "y", *arrays]
+        given = as_given(("w", "x", "y", *arrays))
+        buffers = list(given)
         if route.parts > 1:
             constants |= {"parts": route.parts, "part_size": route.part_size}
             buffers += ["partial", "counters"]
@@ -243,7 +244,7 @@ class SkinnyPlan(Plan):
             "gemm_skinny",
             constants,
             buffers,
-            [*offsets("wxy"), "n", "alpha", "beta", "reads_y", *offsets(arrays)],
+            [*offsets(given), "n", "alpha", "beta", "reads_y"],
             (route.blocks * route.parts * size,),
             (size,),
         )
@@ -258,11 +259,8 @@ class SkinnyPlan(Plan):
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event | None:
         """See :meth:`Plan.enqueue`: of a, b, the epilogue's arrays and c, by alpha and beta."""
-        a, b, *extras, c = buffers
-        at_a, at_b, *at_extras, at_c = offsets
         route, (alpha, beta) = self._route, scalars
-        k, buffers = self._k if alpha else 0, (a, b, c, *extras)
-        scalars = (at_a, at_b, at_c, k, alpha, beta, 1 if beta else 0, *at_extras)
+        scalars = (*offsets, self._k if alpha else 0, alpha, beta, 1 if beta else 0)
         if route.parts > 1:
             counters, partial = state.fold_space(route.blocks, route.partial_bytes)
             buffers = (*buffers, partial, counters)

@@ -9,7 +9,7 @@ import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.gemm.choice import WORKSPACE, GemmChoice, split_length
-from portable_gpu.ops.gemm.operands import extents, extras, offsets, strides
+from portable_gpu.ops.gemm.operands import as_given, extents, extras, offsets, strides
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.ops.gemm.split_k import SplitSpace
 from portable_gpu.ops.gemm.tiled.policy import GemmPolicy
@@ -64,8 +64,8 @@ class TiledPlan(Plan):
             "m": problem.m, "n": problem.n, "k": problem.k,
             **strides(operands), **extents(problem.batch),
         }  # fmt: skip
-        self._buffers = list(operands)
-        self._scalars = [*offsets(operands), "alpha", "beta"]
+        self._buffers = as_given(operands, choice.transposed)
+        self._scalars = [*offsets(self._buffers), "alpha", "beta"]
         self._space: SplitSpace | None = None
         self._launches: list[Launch] = []
         if choice.policy is None:
@@ -83,11 +83,7 @@ class TiledPlan(Plan):
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event | None:
         """See :meth:`Plan.enqueue`: of a, b, the epilogue's arrays and c, and by alpha and beta."""
-        a, b, *extras, c = buffers
-        at_a, at_b, *at_extras, at_c = offsets
-        if self.choice.transposed:
-            a, b, at_a, at_b = b, a, at_b, at_a
-        buffers, scalars = (a, b, c, *extras), (at_a, at_b, at_c, *at_extras, *scalars)
+        scalars = (*offsets, *scalars)
         if self._space is not None:
             buffers = (*self._space.allocate(state), *buffers)
         event = None
