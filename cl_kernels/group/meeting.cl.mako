@@ -94,13 +94,15 @@ static inline ${acc.name} ${acc.name}_collect(volatile __global uint *words)
         for (uint p = ${first}; p < ${parts}; p += ${step}) ${total} = ${acc.name}_combine(${total}, ${acc.name}_collect(${place}));
 % else:
         for (uint p0 = ${first}; p0 < ${parts}; p0 += 4u * ${step}) {
-            ${acc.name} left[4];  // on their way at once
-            _Pragma("unroll") for (uint u = 0; u < 4u; ++u) {
-                const uint p = min(p0 + u * ${step}, ${parts} - 1u);
-                left[u] = ${acc.name}_collect(${place});
-            }
-            _Pragma("unroll") for (uint u = 0; u < 4u; ++u)
-                if (p0 + u * ${step} < ${parts}) ${total} = ${acc.name}_combine(${total}, left[u]);
+            uint p = p0;  // four are on their way at once
+% for u in range(4):
+            const ${acc.name} left${u} = ${acc.name}_collect(${place});
+            p = min(p + ${step}, ${parts} - 1u);
+% endfor
+            ${total} = ${acc.name}_combine(${total}, left0);
+% for u in range(1, 4):
+            if (p0 + ${u}u * ${step} < ${parts}) ${total} = ${acc.name}_combine(${total}, left${u});
+% endfor
         }
 % endif
 </%def>

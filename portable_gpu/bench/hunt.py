@@ -23,6 +23,7 @@ from portable_gpu.bench.peers import Ours, Peer
 from portable_gpu.bench.prepared import Prepared
 from portable_gpu.checking.operands import Array, Operands, uniform
 from portable_gpu.dtypes import BFLOAT16, dtype_of, element
+from portable_gpu.errors import PortableGPUError
 from portable_gpu.ops.case import Case
 from portable_gpu.ops.family import RandomSizes
 from portable_gpu.ops.registry import BENCHMARKS
@@ -170,8 +171,15 @@ class Hunt:
         self._engine, self._bench, self._ours = engine, Bench(engine, peers), Ours(engine)
         self._numbers: dict[str, Array] = {}
 
-    def run(self, row: Kind, case: Case) -> Iterator[Trial | Remark]:
+    def run(self, row: Kind, case: Case) -> list[Trial | Remark]:
         """Time one case beside each peer that has it; nothing is timed whose result is wrong."""
+        try:
+            return list(self._trials(row, case))
+        except (PortableGPUError, RuntimeError, MemoryError) as failure:
+            first_line = (str(failure).splitlines() or [type(failure).__name__])[0]
+            return [Remark(case, Ours.name, f"left out: {first_line}")]
+
+    def _trials(self, row: Kind, case: Case) -> Iterator[Trial | Remark]:
         inputs = [self._operands(case)]
         judge = oracle(case, inputs[0])
         built = self._built()

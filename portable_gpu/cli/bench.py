@@ -34,7 +34,7 @@ from portable_gpu.ops.sizes import SYNTAX, parse_sizes
 from portable_gpu.runtime.engine import Engine
 
 _CLIMBED = ", ".join(CLIMBED)
-_LEAST_TURNS = 9
+_LEAST_TURNS, _DTYPE = 9, "float32"
 
 
 def bench(
@@ -47,7 +47,7 @@ def bench(
             help="Comma list of NumPy names; of gemm also a precision (float32:bf16x6) or the "
             "result's (float16:float32)."
         ),
-    ] = "float32",
+    ] = _DTYPE,
     sizes: Annotated[str | None, typer.Option(help=SYNTAX)] = None,
     peers: Annotated[
         str | None,
@@ -113,6 +113,8 @@ def bench(
         if sizes or policy or ladder or eager:
             raise ArgumentError(f"{operation} takes none of --sizes, --policy, --ladder, --eager")
         if operation == "hunt":
+            if dtype != _DTYPE or turns != _LEAST_TURNS:
+                raise ArgumentError("hunt takes neither --dtype nor --turns; --rows chooses dtypes")
             count = 100 if shapes is None else shapes
             beside = _peer_names(peers)
             hunt(rows, beside, count, seed, budget, device, report, plot, output, status)

@@ -126,7 +126,8 @@ def _resumed(path: Path | None, present: Report) -> list[Trial]:
         content: Any = json.loads(path.read_text(encoding="utf-8"))
         now = present.to_dict()
         same = all(content[key] == now[key] for key in ("command", "device", "versions"))
-        trials = [Trial(**fields) for fields in content["hunt"]["trials"]] if same else None
+        kept = (content["hunt"] or {"trials": []})["trials"]
+        trials = [Trial(**fields) for fields in kept] if same else None
     except (ValueError, KeyError, TypeError):
         trials = None
     if trials is None:

@@ -147,7 +147,7 @@ class QueueState:
         pool = self._pool
         try:
             with self._lock:
-                self._unlooked += nbytes
+                self._unlooked += max(nbytes, self._most_held >> 9)  # a look every 64 calls
                 if 8 * self._unlooked > self._most_held:
                     self._unlooked = 0
                     if pool.managed_bytes - pool.active_bytes > self._most_held:

@@ -190,15 +190,29 @@ def test_var_whose_first_element_is_far_from_all_others(
         assert np.all(np.abs(got - want) <= 8 * np.finfo(dtype).eps * want)
 
 
+@pytest.mark.parametrize("first", [0.1, 1 / 3])
+def test_var_of_many_long_rows_and_one_far_element_each(engine: Engine, first: float) -> None:
+    """A lane adds thousands of equal squares, nearly all of which cancel in the end."""
+    n = 1 << 22
+    row = np.zeros(n, np.float32)
+    row[0] = first
+    want = float(np.float64(row[0]) ** 2 / n * (1 - 1 / n))
+    got = pg.var(np.broadcast_to(row, (32, n)), axis=1, engine=engine)
+    assert np.all(np.abs(got - want) <= 16 * 2.0**-24 * want)
+
+
 def test_var_of_what_nearly_overflows(engine: Engine) -> None:
     if not engine.target.fp64:
         pytest.skip("the device has no double precision")
-    x = np.random.default_rng(3).standard_normal((4, 300)) * np.array([[1e152], [1e160], [1], [1]])
+    x = np.random.default_rng(3).standard_normal((5, 300)) * np.array(
+        [[1e152]] + [[1e160]] + [[1]] * 3
+    )
     x[2, 9], x[3, 0] = np.inf, np.nan
+    x[4] = 1e305 * (-1) ** np.arange(300)  # the sum of distances from the first overflows
     got = pg.var(x, axis=1, engine=engine)
     np.testing.assert_allclose(got[0], (x[0] / 1e152).var() * 1e304, rtol=1e-14)
-    assert got[1] == np.inf
-    assert np.isnan(got[2:]).all()
+    assert got[1] == got[4] == np.inf
+    assert np.isnan(got[2:4]).all()
 
 
 def test_var_divisors(engine: Engine) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from portable_gpu.codegen.operators import vector
-from portable_gpu.codegen.reductions.reduction import Quick, Reduction, convert, value_names
+from portable_gpu.codegen.reductions.reduction import BLOCK, Quick, Reduction, convert, value_names
 from portable_gpu.codegen.reductions.sums import double_word, sums
 from portable_gpu.dtypes import Element
 
+_WIDE_BLOCK = 64  # in double precision, of which a float shows half
 _LONG_BLOCK = 8  # of several sums at once, whose lifts cost more: nrm2 1.1 to 1.3 of the speed
 
 
@@ -39,19 +40,21 @@ def moment(
     finish = f"(({variance}) < 0 ? 0 : ({variance})) / {_freedom(ctype, ddof)}"
     finish = f"sqrt({finish})" if root else finish
     finish = f"{finish}, 0" if result.complex else finish
-    words = ctype == centre.real  # else double precision is more than the result can show
+    block = BLOCK if ctype == centre.real else _WIDE_BLOCK
     return sums(
-        "moment", (x, centre), names, ctype, update, result, finish, per_row=True, words=words
+        "moment", (x, centre), names, ctype, update, result, finish, per_row=True, block=block
     )
 
 
 _MOMENT_IN_WORDS = """
 // The sum of squared distances from the mean, of the sums of the squares of distances from another
-// centre and of the distances: in double words, for nearly all of the squares may cancel.
+// centre and of the distances over 2^64: in double words, for nearly all of the squares may cancel.
 static inline double moment_finish(
     double square, double square_lo, double sum, double sum_lo, double count)
 {
     if (isinf(square) && isfinite(sum)) return square;
+    sum *= 0x1p64;  // finite, for its square is at most count times the squares' sum
+    sum_lo *= 0x1p64;
     const double mean = sum / count, mean_lo = (fma(-mean, count, sum) + sum_lo) / count;
     const double drift = sum * mean;
     const double drift_lo = fma(sum, mean, -drift) + (sum * mean_lo + sum_lo * mean);
@@ -83,10 +86,10 @@ def moment_in_words(x: Element, result: Element, ddof: float, root: bool) -> Red
 
         distance = (
             f"const {t} d = x - y, back = d + y, low = (x - back) + ((back - d) - y), "
-            f"dd = fma(d, d, {zero});"
+            f"dd = fma(d, d, {zero}), small = d * 0x1p-64, small_low = low * 0x1p-64;"
         )
         square = add("square", "dd", "fma(d, d, -dd) + 2 * d * low")
-        return f"{{ {distance} {square} {add('re', 'd', 'low')} }}"
+        return f"{{ {distance} {square} {add('re', 'small', 'small_low')} }}"
 
     copied = (f"{n}_{part}" for n in ("square", "re") for part in ("hi", "lo"))
     copy = " ".join(f"r.{name} = a.{name};" for name in copied)

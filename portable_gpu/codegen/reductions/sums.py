@@ -66,14 +66,12 @@ def sums(
     per_row: bool = False,
     block: int = BLOCK,
     prefix: str = "",
-    words: bool = True,
 ) -> Reduction:
     """A reduction whose state is a set of sums, which ``finish`` calls by their names.
 
-    ``prefix`` goes before the names of its types.  ``words``: whether sums of floats are lifted
-    into double words.
+    ``prefix`` goes before the names of its types.
     """
-    floating = ctype in ("float", "double") and words
+    floating = ctype in ("float", "double")
     if floating:
         acc = double_word(f"{prefix}acc_t", names, ctype)
         lift = " ".join(f"r.{n}_hi = a.{n}; r.{n}_lo = 0;" for n in names)

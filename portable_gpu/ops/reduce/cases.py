@@ -122,7 +122,10 @@ def place_of_largest(case: Case, inputs: Operands) -> Oracle:
     values = x.max(case.axis or 0, keepdims=True)
 
     def error(found: Array) -> float:
-        if found.shape != np.max(x, case.axis).shape:
+        length = x.shape[case.axis or 0]
+        if found.shape != values.squeeze(case.axis or 0).shape or np.any(found >= length):
+            return np.inf
+        if np.any(found < 0):
             return np.inf
         places = np.expand_dims(np.asarray(found), case.axis or 0)
         there = np.take_along_axis(x, places, case.axis or 0)

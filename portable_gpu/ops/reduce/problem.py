@@ -51,9 +51,9 @@ class Problem:
     def one_pass(self, target: Target) -> bool:
         """Whether a ``moment`` may be computed about each first element, in one pass.
 
-        It takes more digits than its input has: 16- and 32-bit floats are summed in double
-        precision, whose error may grow by as much as the number of elements, which leaves room for
-        so many; float64 in double words, where the device is fast at float64.
+        It takes more digits than its input has: 16- and 32-bit floats are summed by blocks of
+        double precision, whose error may grow by as much as the number of elements, which leaves
+        room for so many; float64 in double words, where the device is fast at float64.
         """
         x, acc = self.request.x, self.request.acc
         if 0 in self.shape or target.is_cpu or not target.fp64 or not x.floating:
