@@ -93,14 +93,15 @@ static inline ${acc.name} ${acc.name}_collect(volatile __global uint *words)
 % if target.is_cpu:
         for (uint p = ${first}; p < ${parts}; p += ${step}) ${total} = ${acc.name}_combine(${total}, ${acc.name}_collect(${place}));
 % else:
-        for (uint p0 = ${first}; p0 < ${parts}; p0 += 4u * ${step}) {
-            uint p = p0;  // four are on their way at once
-% for u in range(4):
+<% ahead = 4 if acc.bytes <= 8 else 2 %>\
+        for (uint p0 = ${first}; p0 < ${parts}; p0 += ${ahead}u * ${step}) {
+            uint p = p0;  // ${ahead} are on their way at once
+% for u in range(ahead):
             const ${acc.name} left${u} = ${acc.name}_collect(${place});
             p = min(p + ${step}, ${parts} - 1u);
 % endfor
             ${total} = ${acc.name}_combine(${total}, left0);
-% for u in range(1, 4):
+% for u in range(1, ahead):
             if (p0 + ${u}u * ${step} < ${parts}) ${total} = ${acc.name}_combine(${total}, left${u});
 % endfor
         }

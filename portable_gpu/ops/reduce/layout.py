@@ -324,10 +324,13 @@ def _in_flight(
     unroll: int,
     most: int,
 ) -> int:
-    """Steps of ``width`` elements in flight: where elements are few, or small, more of them."""
+    """Steps of ``width`` elements in flight: where elements are few, or small, more of them.
+
+    With room for their states twice, for what is loaded and its addresses take registers too.
+    """
     itemsize = reduction.inputs[0].itemsize
     while 2 * unroll <= min(most, _MOST_STEPS) and unroll * width * itemsize < _IN_FLIGHT:
-        if not _fits(replace(policy, unroll=2 * unroll), target, reduction, width):
+        if not _fits(replace(policy, unroll=4 * unroll), target, reduction, width):
             break
         unroll *= 2
     return unroll
