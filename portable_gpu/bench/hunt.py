@@ -7,7 +7,6 @@ device the two are the same.
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -164,6 +163,18 @@ def random_cases(
     return found
 
 
+@dataclass(frozen=True)
+class _Ready:
+    """This library with calls that are prepared."""
+
+    prepared: Prepared
+    name: str = Ours.name
+
+    def prepare(self, case: Case, inputs: Sequence[Operands]) -> Prepared:
+        """See :meth:`Contender.prepare`."""
+        return self.prepared
+
+
 class Hunt:
     """Times random cases on one engine."""
 
@@ -182,10 +193,11 @@ class Hunt:
     def _trials(self, row: Kind, case: Case) -> Iterator[Trial | Remark]:
         inputs = [self._operands(case)]
         judge = oracle(case, inputs[0])
+        ours = _Ready(self._ours.prepare(case, inputs))
         built = self._built()
-        first = self._first_call(case, inputs)
+        first = ours.prepared.eager().seconds(0, 1)
         programs = self._built() - built
-        us = self._bench.admit(self._ours, case, inputs, judge)
+        us = self._bench.admit(ours, case, inputs, judge)
         if not isinstance(us, Contestant):
             if us is not None:
                 yield us
@@ -221,13 +233,6 @@ class Hunt:
     def _built(self) -> int:
         engines = (self._engine, self._engine.caller)
         return sum(len(engine.programs) for engine in engines if engine is not None)
-
-    def _first_call(self, case: Case, inputs: Sequence[Operands]) -> float:
-        prepared = self._ours.prepare(case, inputs)
-        begin = time.perf_counter()
-        prepared.calls[0]()
-        prepared.finish()
-        return time.perf_counter() - begin
 
     def _times(self, ours: Prepared, theirs: Prepared) -> tuple[float, float]:
         """Seconds of a call of each side, in the median of turns."""

@@ -26,7 +26,7 @@ from portable_gpu.cli.files import replacing, write_json
 from portable_gpu.cli.hunt import hunt
 from portable_gpu.cli.options import DeviceOption, JSONOption, PlotOption
 from portable_gpu.cli.path import path_of
-from portable_gpu.cli.progress import progress_bar
+from portable_gpu.cli.progress import each
 from portable_gpu.errors import ArgumentError, PortableGPUError
 from portable_gpu.ops.case import Case
 from portable_gpu.ops.registry import BENCHMARKS
@@ -225,13 +225,9 @@ def _command(
 def _run(timing: Bench, every: list[Case], found: Report, status: Console) -> bool:
     """Time every case.  Interrupted, it says so and leaves what was timed until then."""
     try:
-        with progress_bar(status) as progress:
-            task = progress.add_task("", total=len(every))
-            for case in every:
-                progress.update(task, description=escape(str(case)))
-                for one in timing.run(case):
-                    found.add(one)
-                progress.advance(task)
+        for case in each(every, status):
+            for one in timing.run(case):
+                found.add(one)
     except KeyboardInterrupt:
         status.print(f"{len(found.rows)} rows were timed")
         return False

@@ -22,7 +22,7 @@ from portable_gpu.bench.report import Report
 from portable_gpu.cli.budget import seconds_of
 from portable_gpu.cli.console import TABLE_STYLE, Console
 from portable_gpu.cli.files import write_json
-from portable_gpu.cli.progress import progress_bar
+from portable_gpu.cli.progress import each
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.errors import ArgumentError, UnsupportedError
 from portable_gpu.ops.case import Case
@@ -85,14 +85,8 @@ def _run(
 ) -> bool:
     """Time products until the time is up.  Interrupted, it leaves what was timed until then."""
     try:
-        with progress_bar(status) as progress:
-            task = progress.add_task("", total=len(cases))
-            for case in cases:
-                if time.monotonic() >= deadline:
-                    break
-                progress.update(task, description=escape(str(case)))
-                found.append(contest.run(case))
-                progress.advance(task)
+        for case in each(cases, status, deadline):
+            found.append(contest.run(case))
     except KeyboardInterrupt:
         status.print(f"{len(found)} products were timed")
         return False

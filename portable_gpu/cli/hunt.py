@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from portable_gpu.bench.report import Report
 from portable_gpu.cli.budget import seconds_of
 from portable_gpu.cli.console import TABLE_STYLE, Console
 from portable_gpu.cli.files import replacing, write_json
-from portable_gpu.cli.progress import progress_bar
+from portable_gpu.cli.progress import each
 from portable_gpu.errors import ArgumentError, PortableGPUError
 from portable_gpu.ops.case import Case
 from portable_gpu.runtime.engine import Engine
@@ -148,21 +149,15 @@ def _run(
     """Time cases until the time is up.  Interrupted, it leaves what was timed until then."""
     saved = time.monotonic()
     try:
-        with progress_bar(status) as progress:
-            task = progress.add_task("", total=len(cases))
-            for row, case in cases:
-                if time.monotonic() >= deadline:
-                    break
-                progress.update(task, description=escape(str(case)))
-                for one in hunted.run(row, case):
-                    if isinstance(one, Remark):
-                        found.remarks.append(one)
-                    else:
-                        found.trials.append(one)
-                progress.advance(task)
-                if report is not None and time.monotonic() > saved + _SAVED:
-                    write_json(report, found.to_dict())
-                    saved = time.monotonic()
+        for row, case in each(cases, status, deadline, itemgetter(1)):
+            for one in hunted.run(row, case):
+                if isinstance(one, Remark):
+                    found.remarks.append(one)
+                else:
+                    found.trials.append(one)
+            if report is not None and time.monotonic() > saved + _SAVED:
+                write_json(report, found.to_dict())
+                saved = time.monotonic()
     except KeyboardInterrupt:
         status.print(f"{len(found.trials)} cases were timed")
         return False

@@ -47,7 +47,7 @@ class QueueEvents(list[cl.Event]):
         return list.copy(self)
 
     def are_of(self, queue: cl.CommandQueue) -> bool:
-        """Whether nobody has added one to those of this very object of a queue."""
+        """Whether the list is of this object of a queue, and empty: nobody has looked or added."""
         return self.queue is queue and not list.__len__(self)
 
     def __radd__(self, others: list[cl.Event]) -> list[cl.Event]:

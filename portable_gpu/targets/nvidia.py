@@ -20,7 +20,8 @@ def _matches(facts: DeviceFacts) -> bool:
     )
 
 
-_FULL_DOUBLES = (60, 70, 80, 90, 100)  # compute capabilities of data centres' GPUs
+#: Compute capabilities of data centres' GPUs alone; of those shared with games the slower counts.
+_FULL_DOUBLES = (60, 70, 80, 90, 100)
 
 
 def _derive(facts: DeviceFacts, out: Derivation) -> None:

@@ -26,6 +26,7 @@ import portable_gpu as pg
 from portable_gpu.dtypes import BFLOAT16
 from portable_gpu.errors import ArgumentError, BuildError, DTypeError, ShapeError, UnsupportedError
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.plan import Steps
 
 NAMES = (
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 "
@@ -188,6 +189,26 @@ def test_var_whose_first_element_is_far_from_all_others(
         got = pg.var(x, axis=axis, ddof=ddof, engine=engine)
         want = x.var(axis, np.longdouble, ddof=ddof)
         assert np.all(np.abs(got - want) <= 8 * np.finfo(dtype).eps * want)
+
+
+@pytest.mark.parametrize(
+    ("device_class", "dtype", "axis"),
+    [("gcn", "f4", 1), ("gcn", "c8", 0), ("gcn-gfx906", "f8", 0), ("gcn-gfx906", "f8", 1)],
+)
+def test_var_in_one_pass(engine: Engine, device_class: str, dtype: str, axis: int) -> None:
+    """A CPU takes two passes, so GPUs' classes are forced on it."""
+    if not engine.target.fp64:
+        pytest.skip("the device has no double precision")
+    rng = np.random.default_rng(7)
+    x = (rng.standard_normal((45, 131)) + 1j * rng.standard_normal((45, 131))).astype("c16") + 7
+    x = (x if dtype == "c8" else x.real).astype(dtype)
+    x[0, :9] = 1e4
+    with Engine(engine.device, device_class=device_class, caller=False) as forced:
+        got = pg.var(x, axis=axis, engine=forced)
+        plans = [plan for plan in forced._plans.values() if isinstance(plan, Steps)]
+        assert [len(plan.steps) for plan in plans] == [1]
+    want = x.astype(np.clongdouble if dtype == "c8" else np.longdouble).var(axis)
+    assert np.all(np.abs(got - want) <= 16 * np.finfo(got.dtype).eps / 2 * want)
 
 
 @pytest.mark.parametrize("first", [0.1, 1 / 3])

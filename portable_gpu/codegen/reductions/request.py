@@ -70,7 +70,7 @@ def reduction(request: Request) -> Reduction:
             return nrm2(r.x, r.acc, r.result)
         case "dot" | "vdot" if r.y is not None:
             return dot(r.name, r.x, r.y, r.result)
-        case "moment" if r.y is not None and r.y.real == r.x.real == "double" and r.in_words:
+        case "moment" if r.in_words:
             return moment_in_words(r.x, r.result, r.ddof, r.root)
         case "moment" if r.y is not None:
             return moment(r.x, r.y, r.acc.real, r.result, r.ddof, r.root)

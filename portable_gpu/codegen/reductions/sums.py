@@ -16,6 +16,11 @@ from portable_gpu.dtypes import Element
 _BLOCK_OF_INTEGERS = 1 << 11  # 16-bit integers that a 32-bit sum holds, of 8 lanes in one
 
 
+def two_sum(ctype: str, a: str, b: str) -> str:
+    """C declarations of ``s``, the rounded sum, and ``e``, what rounding lost; more may follow."""
+    return f"const {ctype} s = {a} + {b}, t = s - {a}, e = ({a} - (s - t)) + ({b} - t)"
+
+
 def double_word(name: str, names: tuple[str, ...], ctype: str) -> Accumulator:
     """Sums of several values, each as an unevaluated pair (hi, lo) with |lo| <= u |hi|.
 
@@ -27,8 +32,7 @@ def double_word(name: str, names: tuple[str, ...], ctype: str) -> Accumulator:
         t = vector(ctype, width)
         zero = f"({t})(0)"
         return "\n    ".join(
-            f"{{ const {t} s = a.{n}_hi + b.{n}_hi, t = s - a.{n}_hi, "
-            f"e = (a.{n}_hi - (s - t)) + (b.{n}_hi - t), "
+            f"{{ {two_sum(t, f'a.{n}_hi', f'b.{n}_hi')}, "
             f"f = (e == e ? e : {zero}) + (a.{n}_lo + b.{n}_lo), hi = s + f, lo = f - (hi - s); "
             f"a.{n}_hi = hi; a.{n}_lo = lo == lo ? lo : {zero}; }}"
             for n in names
@@ -39,8 +43,7 @@ def double_word(name: str, names: tuple[str, ...], ctype: str) -> Accumulator:
         t = vector(ctype, width)
         zero = f"({t})(0)"
         return "\n    ".join(
-            f"{{ const {t} s = a.{n}_hi + b.{n}_hi, t = s - a.{n}_hi, "
-            f"e = (a.{n}_hi - (s - t)) + (b.{n}_hi - t); "
+            f"{{ {two_sum(t, f'a.{n}_hi', f'b.{n}_hi')}; "
             f"a.{n}_hi = s; a.{n}_lo += e == e ? e : {zero}; }}"
             for n in names
         )

@@ -123,9 +123,8 @@ def place_of_largest(case: Case, inputs: Operands) -> Oracle:
 
     def error(found: Array) -> float:
         length = x.shape[case.axis or 0]
-        if found.shape != values.squeeze(case.axis or 0).shape or np.any(found >= length):
-            return np.inf
-        if np.any(found < 0):
+        misfit = found.shape != values.squeeze(case.axis or 0).shape
+        if misfit or np.any((found < 0) | (found >= length)):
             return np.inf
         places = np.expand_dims(np.asarray(found), case.axis or 0)
         there = np.take_along_axis(x, places, case.axis or 0)

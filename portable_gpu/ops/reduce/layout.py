@@ -151,7 +151,9 @@ def _rows(
             vector, aligned = _aligned_vector(
                 vector, reduction, geometry, alignment, geometry.inner
             )
+            # Each of a row's lanes has one of the elements before, or behind, the vectors.
             single = len(reduction.streamed) == 1 and not elem.complex
+            single &= widest <= target.subgroup_size
             if single and vector < widest and n >= _LEAST_VECTORS * widest:
                 vector, aligned, peel = widest, True, True
     lanes = ceil_power_of_two(max(1, -(-n // (2 * vector))))
@@ -163,7 +165,7 @@ def _rows(
     wide = lanes > 4 * target.subgroup_size or rows * min(lanes, size) < size * wanted
     lanes = size if wide and not many else min(lanes, target.subgroup_size)
     if peel:
-        lanes = max(lanes, vector)  # each has one of the elements before, or behind, the vectors
+        lanes = max(lanes, vector)
     unroll = 1
     if n * geometry.outer_count > lanes * vector:
         # Measured on an H200: in rows that share a group the other rows hide the latency, and
@@ -236,10 +238,10 @@ def _columns(
     while lanes < most and columns > 2 * block * target.compute_units:
         lanes, block = 2 * lanes, 2 * block
     tiles = -(-columns // block) * (geometry.rows // columns)
-    unroll = max(1, policy.unroll // vectors)
     unroll = _in_flight(
-        policy, target, reduction, vector * vectors, unroll, geometry.inner.size * lanes // size
-    )
+        max(1, policy.unroll // vectors), policy, target, reduction, vector * vectors,
+        most=geometry.inner.size * lanes // size,
+    )  # fmt: skip
     step = size // lanes * unroll
     parts = -(-wanted // tiles) if geometry.count >= _LEAST_STEPS * step else 1
     inner, outer, inner_span, outer_span = _split(parts, geometry, step)
@@ -304,33 +306,37 @@ def _unroll(
 ) -> int:
     """Vectors in flight: where a GPU keeps several sums of a value, more share in lifting them.
 
-    As many as make it cost a value no more than one sum's, if they fit; not for more than ``most``,
-    all that a work-item has of a row.
+    As many as make it cost a value no more than one sum's; not for more than ``most``, all that a
+    work-item has of a row.
     """
-    unroll = policy.unroll
     wanted = 0 if target.is_cpu else min(most, policy.unroll * reduction.folds[0].lift_cost)
-    while 2 * unroll <= wanted:
-        if not _fits(replace(policy, unroll=2 * unroll), target, reduction, vector):
-            break
-        unroll *= 2
-    return unroll
+    return _doubled(policy.unroll, wanted, policy, target, reduction, vector)
 
 
 def _in_flight(
-    policy: ReducePolicy,
-    target: Target,
-    reduction: Reduction,
-    width: int,
-    unroll: int,
-    most: int,
+    unroll: int, policy: ReducePolicy, target: Target, reduction: Reduction, width: int, most: int
 ) -> int:
     """Steps of ``width`` elements in flight: where elements are few, or small, more of them.
 
     With room for their states twice, for what is loaded and its addresses take registers too.
     """
-    itemsize = reduction.inputs[0].itemsize
-    while 2 * unroll <= min(most, _MOST_STEPS) and unroll * width * itemsize < _IN_FLIGHT:
-        if not _fits(replace(policy, unroll=4 * unroll), target, reduction, width):
+    enough = -(-_IN_FLIGHT // (width * reduction.inputs[0].itemsize))
+    wanted = min(most, _MOST_STEPS, enough)
+    return _doubled(unroll, wanted, policy, target, reduction, width, room=2)
+
+
+def _doubled(
+    unroll: int,
+    wanted: float,
+    policy: ReducePolicy,
+    target: Target,
+    reduction: Reduction,
+    width: int,
+    room: int = 1,
+) -> int:
+    """``unroll``, doubled as often as ``room`` times the states fit, up to ``wanted``."""
+    while 2 * unroll <= wanted:
+        if not _fits(replace(policy, unroll=2 * room * unroll), target, reduction, width):
             break
         unroll *= 2
     return unroll
