@@ -1,30 +1,41 @@
-## How an operand gets from global to local memory in lines of 128 bytes (see _wgmma), by asynchronous
-## copies of 16 bytes.  Work-item t of those that copy takes chunk t % 8 of lines t / 8, t / 8 + pass,
-## ...; pass is an eighth of the number of these work-items.
+## How an operand gets from global to local memory in lines of 128 bytes (see _wgmma), in chunks of 16
+## bytes.  Work-item t of those that copy takes chunk t % 8 of lines t / 8, t / 8 + pass, ...; pass is an
+## eighth of the number of these work-items.
+##
+##   as it lies   an asynchronous copy takes a chunk; it begins at a multiple of 16 bytes
+##   gathered     an asynchronous copy takes an element; those of 2 bytes, for which there is no such copy,
+##                go through registers
 ##
 ## lines: portable_gpu.ops.gemm.lines.Lines: name, itemsize, extent (rows of A, columns of B in the
-## tile) and across (whether k runs across the lines).  Rows beyond the matrix repeat its last row; their
-## results are never stored.  Beyond k the copy writes zeros.
+## tile), across (whether k runs across the lines) and gathered.  Rows beyond the matrix repeat its last
+## row, or are zeros; their results are never stored.  Beyond k there are zeros.
 
-## COPIES_ARRIVE(barrier): this work-item arrives at the barrier when its copies so far are done.
+## COPIES_ARRIVE(barrier): this work-item arrives at the barrier when its asynchronous copies so far are done.
 <%def name="define()">
 #define COPIES_ARRIVE(barrier) asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" :: "r"(barrier) : "memory")
 #define COPY(to, from) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(from) : "memory")
 #define COPY_OR_ZERO(to, from, bytes) asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(to), "l"(from), "r"(bytes) : "memory")
+#define COPY_ELEMENT(to, from, size, bytes) asm volatile("cp.async.ca.shared.global [%0], [%1], " #size ", %2;" :: "r"(to), "l"(from), "r"(bytes) : "memory")
+#define PUT_CHUNK(to, x, y, z, w) asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" :: "r"(to), "r"(x), "r"(y), "r"(z), "r"(w) : "memory")
 </%def>
 
-## The places of this work-item's chunks of a tile in memory.
+## The places of this work-item's chunks of a tile in memory; of gathered ones across the lines, how many
+## elements there are.
 <%def name="place(lines, first, count)">
 <% n, w, d, step, type = lines.name, lines.width, lines.depth, lines.step, lines.offset_type %>
     ${n} += ${first} * ${n}_${lines.s_stride};
-% if lines.across:
+% if lines.across and not lines.gathered:
     const int ${n}_last = ((int)min(${count} - ${first}, ${lines.extent}l) + ${w - 1}) / ${w} * ${w} - ${w};
 % else:
     const int ${n}_last = (int)min(${count} - ${first}, ${lines.extent}l) - 1;
 % endif
 % for i in range(lines.copies):
 % if lines.across:
-    const ${type} ${n}_at${i} = ${lines.elem.itemsize} * (min((line + ${i * step}) / ${d} * ${d} + chunk * ${w}, ${n}_last) + (line + ${i * step}) % ${d} * (${type})${n}_${lines.k_stride});
+<% begin = f"(line + {i * step}) / {d} * {d} + chunk * {w}" %>\
+    const ${type} ${n}_at${i} = ${lines.elem.itemsize} * (min(${begin}, ${n}_last) + (line + ${i * step}) % ${d} * (${type})${n}_${lines.k_stride});
+% if lines.gathered:
+    const int ${n}_here${i} = ${n}_last + 1 - (${begin});
+% endif
 % else:
     const ${type} ${n}_at${i} = ${lines.elem.itemsize} * (min(line + ${i * step}, ${n}_last) * (${type})${n}_${lines.s_stride} + chunk * ${w});
 % endif
@@ -33,16 +44,60 @@
 
 ## Copy one step of k to the stage at `to`, and advance.
 <%def name="copy(lines, to, advance)">
-% for i in range(lines.copies):
-    COPY(${to} + ${128 * lines.step * i}, (__global const char *)${lines.name} + ${lines.name}_at${i});
-% endfor
+${chunks(lines, to, False)}
     ${lines.name} += ${advance};
 </%def>
 
 ## Copy the last step, of which `tail` steps of k exist.
 <%def name="copy_tail(lines, to, advance)">
-% for i in range(lines.copies):
-    COPY_OR_ZERO(${to} + ${128 * lines.step * i}, (__global const char *)${lines.name} + ${lines.name}_at${i}, ${f"(line + {i * lines.step}) % {lines.depth}" if lines.across else f"chunk * {lines.width}"} < tail ? 16 : 0);
-% endfor
+${chunks(lines, to, True)}
     ${lines.name} += ${advance};
 </%def>
+
+<%def name="chunks(lines, to, ends)">
+% if lines.by_registers:
+% for first in range(0, lines.copies, 4):
+${through_registers(lines, to, range(first, min(first + 4, lines.copies)), ends)}
+% endfor
+% else:
+% for i in range(lines.copies):
+<% here, size = present(lines, i, ends), lines.elem.itemsize %>\
+% if lines.gathered:
+% for e in range(lines.width):
+    COPY_ELEMENT(${place_of(lines, to, i)} + ${e * size}, ${source(lines, i)} + ${e * size}, ${size}, ${f"{e} < {here} ? {size} : 0" if here else size});
+% endfor
+% elif here:
+    COPY_OR_ZERO(${place_of(lines, to, i)}, ${source(lines, i)}, ${here} > 0 ? 16 : 0);
+% else:
+    COPY(${place_of(lines, to, i)}, ${source(lines, i)});
+% endif
+% endfor
+% endif
+</%def>
+
+## All elements of a few chunks are loaded before the first chunk is stored.
+<%def name="through_registers(lines, to, copies, ends)">
+    {
+% for i in copies:
+<% here = present(lines, i, ends) %>\
+        __global const ${lines.type} *const from${i} = (__global const ${lines.type} *)(${source(lines, i)});
+        const uint ${", ".join(f"x{i}_{e} = " + (f"{e} < {here} ? from{i}[{e}] : 0" if here else f"from{i}[{e}]") for e in range(8))};
+% endfor
+% for i in copies:
+        PUT_CHUNK(${place_of(lines, to, i)}, ${", ".join(f"x{i}_{e} | x{i}_{e + 1} << 16" for e in range(0, 8, 2))});
+% endfor
+    }
+</%def>
+
+<%def name="place_of(lines, to, i)">${to} + ${128 * lines.step * i}</%def>
+<%def name="source(lines, i)">(__global const char *)${lines.name} + ${lines.name}_at${i}</%def>
+
+## How many elements of the i-th chunk there are, as an expression; "" where all are.
+<%def name="present(lines, i, ends)"><%
+every = f"{lines.name}_here{i}" if lines.across and lines.gathered else ""
+if not ends:
+    return every
+if not lines.across:
+    return f"(tail - chunk * {lines.width})"
+return f"((line + {i * lines.step}) % {lines.depth} < tail ? {every or lines.width} : 0)"
+%></%def>

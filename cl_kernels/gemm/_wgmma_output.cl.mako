@@ -5,10 +5,50 @@
 ## registers  whether A came from registers: apart is 1, not 8, and the next quad's rows are two further
 ##            on, not one (see _wgmma_registers)
 ## width   "": two at a time by STORE_PAIR (see _units); "fours" or "octets": 16 bytes at a time, lines
-##         of 128 bytes, after the lanes of a quad have exchanged what they hold, and then two quads
+##         of 128 bytes, after the lanes of a quad have exchanged what they hold, and then two quads;
+##         "lines": one at a time, 32 lanes side by side, by way of local memory: for rows of C that begin
+##         off the grid of pairs
 <%namespace name="warps" file="/gemm/_warp_exchange.cl.mako"/>
 <%def name="store(policy, sums, width, type, registers, pair)">
-${columns(policy, sums, type) if pair == "columns" else rows(policy, sums, width, type, registers)}
+% if width == "lines":
+${lines(policy, sums, type)}
+% elif pair == "columns":
+${columns(policy, sums, type)}
+% else:
+${rows(policy, sums, width, type, registers)}
+% endif
+</%def>
+
+## 16 rows of a warp and 32 columns at a time; 40 floats a row of `scratch` keep lanes off each other's banks.
+<%def name="scratch(policy)">
+    __local float scratch[${4 * policy.consumers * 16 * 40}] __attribute__((aligned(16)));
+</%def>
+
+<%def name="lines(policy, sums, type)">
+            __local float *own = scratch + t / 32 * 640;
+% for r in range(policy.blocks):
+            {
+                const long top = first_row + above * 64 + ${64 * r} + t / 32 % 4 * 16;
+                const int rows = (int)min(m - top, 16l);
+% for left in range(0, policy.tile_n, 32):
+                if (first_col + ${left} < n) {
+                    __local float2 *pairs = (__local float2 *)(own + lane / 4 * 40 + lane % 4 * 2);
+% for j in range(left // 8, left // 8 + 4):
+% for h in range(2):
+                    pairs[${160 * h + 4 * (j - left // 8)}] = (float2)(${sums}${r}_${4 * j + 2 * h}, ${sums}${r}_${4 * j + 2 * h + 1});
+% endfor
+% endfor
+                    WARP_BARRIER();
+                    const long col = first_col + ${left} + lane;
+                    __global ${type} *line = c + top * c_row + col;
+#pragma unroll 4
+                    for (int i = 0; i < rows; ++i, line += c_row)
+                        if (col < n) STORE(line, RESULT(own[40 * i + lane], top + i, col));
+                    WARP_BARRIER();
+                }
+% endfor
+            }
+% endfor
 </%def>
 
 <%def name="rows(policy, sums, width, type, registers)">
@@ -98,6 +138,7 @@ return ", ".join(f"RESULT({sums}{r}_{4 * j + 2 * h + e}, row, left + {8 * j + e}
 ## See _warp_exchange; and quad_transpose(w, lane): a lane's component i goes to the i-th lane of its quad;
 ## pair_transpose(v, lane): a lane's half i goes to the i-th lane of its pair.
 <%def name="exchange()">
+#define WARP_BARRIER() asm volatile("bar.warp.sync 0xffffffff;" ::: "memory")
 ${warps.define()}
 static inline uint4 quad_transpose(uint4 w, int lane)
 {

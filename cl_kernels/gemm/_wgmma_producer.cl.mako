@@ -8,6 +8,17 @@
 <%namespace name="by_lines" file="/gemm/_lines.cl.mako"/>
 <%namespace name="units" file="/gemm/_units.cl.mako"/>
 
+## What went through registers has to be shown to the matrix unit; its work-items arrive on their own.
+<%def name="arrive(barrier)">
+% if a.by_registers or b.by_registers:
+                asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+                barrier_arrive(${barrier});
+% endif
+% if not (a.by_registers and b.by_registers):
+                COPIES_ARRIVE(${barrier});
+% endif
+</%def>
+
 <%def name="lines()">
         const int chunk = t % 8, line = t / 8 % 16;
         const uint place = line * 128 + ((chunk ^ (line & 7)) << 4);
@@ -37,7 +48,7 @@ ${by_lines.place(b, "first_col", "n")}
                     ${by_lines.copy(a, "to_a", "a_advance")}
                     ${by_lines.copy(b, "to_b", "b_advance")}
                 }
-                COPIES_ARRIVE(full_base + 8 * stage);
+                ${arrive("full_base + 8 * stage")}
                 if (++stage == ${policy.stages}) { stage = 0; phase ^= 1; }
             }
         }

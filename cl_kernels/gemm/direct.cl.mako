@@ -3,21 +3,35 @@
 ## device.
 ##
 ##   work-item i   ->   product i / (m n), row i % (m n) / n, column i % n
+##
+## A few steps of k are loaded before the first of them is multiplied, so that they come together.  Where
+## elements are few, `lanes` adjacent work-items share one: lane i takes steps i, i + lanes, ...
+##
+## group_size, lanes     index: a type that counts all elements     acc: Accumulator of an element's sum
+<%namespace name="accumulator" file="/group/accumulator.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
+<%namespace name="subgroup" file="/subgroup/subgroup.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
 rank = len(problem.batch)
 names = ["a", "b", "c"] + [f"e{i}" for i in range(len(problem.extras))]
+sides = {"a": (problem.a, "a_col"), "b": (problem.b, "b_row")}
+steps = 4 if problem.compute.complex else 8
 %>
-<%def name="value(name, operand, pointer)">
-<% loaded = f"{operand.elem.name}_load({pointer})" %>\
-        value_t ${name}_value = ${epilogue.convert(problem.compute, operand.elem, loaded)};
+## The values of `count` steps, those that are there: a0, b0, a1 ...
+<%def name="load(guarded)">
+% for j in range(steps):
+% for name, (operand, stride) in sides.items():
+<% loaded = f"{operand.elem.name}_load({name} + {j} * {stride})" %>\
+        value_t ${name}${j} = ${f"{j} >= left ? (value_t)(0) : " if guarded else ""}${epilogue.convert(problem.compute, operand.elem, loaded)};
 % if operand.conj:
-        ${name}_value.y = -${name}_value.y;
+        ${name}${j}.y = -${name}${j}.y;
 % endif
+% endfor
+% endfor
 </%def>
 % for e in problem.elements:
 ${element.scalar(e)}
@@ -25,24 +39,61 @@ ${element.scalar(e)}
 ${epilogue.arithmetic(problem.compute)}
 ${epilogue.define(problem)}
 ${epilogue.result(problem)}
+% if lanes > 1:
+${accumulator.define(acc)}
+${subgroup.define(acc, lanes)}
+% endif
 
-__kernel ${group.of_size(group_size)}
+__kernel ${"SUBGROUP_KERNEL " if lanes > 1 else ""}${group.of_size(group_size)}
 void direct(long m, long n, long k, long count, long first\
 ${operands.parameters("a", problem.a.elem, rank)}${operands.parameters("b", problem.b.elem, rank)}\
 ${operands.parameters("c", problem.c.elem, rank, "")}${epilogue.parameters(problem)}, value_t alpha, value_t beta\
 ${operands.batch_parameters(rank)})
 {
+% if lanes > 1:
+    SUBGROUP_SCRATCH(acc_t, scratch, ${group_size});
+    const long lane = get_local_id(0) % ${lanes}u, own = first + get_global_id(0) / ${lanes}u;
+    const long i = min(own, count - 1);
+% else:
     const long i = first + get_global_id(0);
     if (i >= count) return;
-    const long row = i % (m * n) / n, col = i % n;
-${operands.locate(names, rank, "i / (m * n)")}
+% endif
+    const ${index} area = m * n, in_product = (${index})i % area;
+    const long row = in_product / (${index})n, col = in_product % (${index})n;
+${operands.locate(names, rank, f"({index})i / area")}
     a += row * a_row;
     b += col * b_col;
     value_t acc = (value_t)(0);
-    for (long s = 0; s < k; ++s, a += a_col, b += b_row) {
-${value("a", problem.a, "a")}
-${value("b", problem.b, "b")}
-        MAD(acc, a_value, b_value);
+% if lanes > 1:
+    long left = (k - lane + ${lanes - 1}) / ${lanes};
+    a += lane * a_col;
+    b += lane * b_row;
+    a_col *= ${lanes};
+    b_row *= ${lanes};
+% else:
+    long left = k;
+% endif
+    for (; left >= ${steps}; left -= ${steps}, a += ${steps} * a_col, b += ${steps} * b_row) {
+${load(False)}
+% for j in range(steps):
+        MAD(acc, a${j}, b${j});
+% endfor
     }
+    if (left > 0) {
+${load(True)}
+% for j in range(steps - 1):
+        if (${j} < left) MAD(acc, a${j}, b${j});
+% endfor
+    }
+% if lanes > 1:
+<% parts = [f.name for f in acc.fields] %>\
+    acc_t sum;
+% for name, of in zip(parts, (".x", ".y") if problem.compute.complex else ("",)):
+    sum.${name} = acc${of};
+% endfor
+    sum = acc_t_subgroup${lanes}(sum, SUBGROUP_SLOT(scratch));
+    if (lane || own >= count) return;
+    acc = (value_t)(${", ".join(f"sum.{name}" for name in parts)});
+% endif
     ${problem.c.elem.name}_store(c + row * c_row + col * c_col, RESULT(acc, row, col));
 }

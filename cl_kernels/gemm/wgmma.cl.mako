@@ -16,7 +16,7 @@
 ## flush   steps of k after which the matrix unit's sums, which truncate, are added to float registers,
 ##         which round; 0: never
 ## split   whether k is split (see _split_k)
-## tail    whether k (of some split) is no multiple of a step      pair, wide  store two elements, or 16 bytes, at once
+## tail    whether k (of some split) is no multiple of a step      pair, wide, by_lines  how C is stored (see _wgmma_output)
 ## registers  whether A goes through registers (see _wgmma_registers)
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
@@ -37,6 +37,7 @@ stages, depth = policy.stages, a.depth
 totals = "s" if flush else "d"
 sums = [f"{r}_{i}" for r in range(policy.blocks) for i in range(policy.tile_n // 2)]
 outputs = ["c"] + [f"e{i}" for i in range(len(problem.extras))]
+width = "lines" if by_lines else wide and ("octets" if problem.c.elem.itemsize == 2 else "fours")
 %>
 % for e in problem.elements:
 ${element.scalar(e)}
@@ -67,8 +68,11 @@ ${operands.batch_parameters(rank)})
 % if split:
     __local uint is_last;
 % endif
+% if width == "lines":
+${output.scratch(policy)}
+% endif
     const int t = get_local_id(0);
-${units.start_barriers(policy, 1 if policy.bulk else 128, 4 * policy.consumers)}
+${units.start_barriers(policy, 1 if policy.bulk else 256 if a.by_registers != b.by_registers else 128, 4 * policy.consumers)}
 % if policy.bulk:
     barriers_shown();
 % endif
@@ -103,7 +107,7 @@ ${units.loop(policy, outputs, types, problem, depth, split)}
             ${split_k.meet(Sums([totals + i for i in sums], "float"), "t", 128 * policy.consumers, "product * (tiles_m * tiles_n) + tile", "part", "splits",
                            wait=f'asm volatile("bar.sync 1, {128 * policy.consumers};" ::: "memory")')}
 % endif
-${output.store(policy, totals, wide and ("octets" if problem.c.elem.itemsize == 2 else "fours"), types["c"], registers, pair)}
+${output.store(policy, totals, width, types["c"], registers, pair)}
         }
     }
 }

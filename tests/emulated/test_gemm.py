@@ -19,7 +19,13 @@ from portable_gpu.isa.compilers import find_compilers
 from portable_gpu.ops.gemm.choice import GemmChoice
 from portable_gpu.ops.gemm.matrix.format import F32, F64, format_of
 from portable_gpu.ops.gemm.matrix.plan import MatrixPlan
-from portable_gpu.ops.gemm.matrix.policy import MMA_CLASSES, WGMMA_CLASSES, MmaPolicy, WgmmaPolicy
+from portable_gpu.ops.gemm.matrix.policy import (
+    MMA_CLASSES,
+    WGMMA_CLASSES,
+    MmaPolicy,
+    WgmmaPolicy,
+    is_narrow,
+)
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.skinny.fragments import SkinnyPlan, choose
 from portable_gpu.ops.gemm.skinny.vectors import candidates
@@ -130,11 +136,33 @@ def test_wgmma_transposes_and_edges(gpu: Emulator, elem: Element, trans: str, bu
 @pytest.mark.parametrize("name", WGMMA_CLASSES)
 def test_wgmma_tiles(either: Emulator, name: str, bulk: bool) -> None:
     policy = replace(WgmmaPolicy.for_shape_class(name), bulk=bulk)
+    trans = "NT" if is_narrow(policy) else "NN"
     for splits in (1, 3):
-        p = problem(200, 264, 712, F16)
-        check(by_matrix_units(either, p, policy, splits), either, p, "NN")
-    p = problem(72, 64, 96, F16, batch=3)
-    check(by_matrix_units(either, p, policy), either, p, "NN")
+        p = problem(200, 264, 712, F16, trans)
+        check(by_matrix_units(either, p, policy, splits), either, p, trans)
+    p = problem(72, 64, 96, F16, trans, batch=3)
+    check(by_matrix_units(either, p, policy), either, p, trans)
+
+
+@pytest.mark.parametrize("trans", TRANSPOSES)
+@pytest.mark.parametrize("elem", [F16, BF16, F64], ids=lambda e: e.name)
+def test_operands_off_the_grid_are_gathered(either: Emulator, elem: Element, trans: str) -> None:
+    """One launch, whatever the alignment: of one operand, of both, of a batch, of parts of k."""
+    if elem == F64:
+        policies: list[Any] = [MmaPolicy.for_shape_class(name) for name in ("small", "tiny")]
+    else:
+        policies = [replace(WgmmaPolicy.for_shape_class("tiny"), bulk=False, consumers=2)]
+        policies += [replace(policies[0], tile_n=16)] if trans[1] == "T" else []
+    for policy in policies:
+        for m, n, k, batch, splits in [
+            (137, 73, 203, 0, 1),
+            (65, 24, 136, 3, 1),
+            (7, 9, 333, 0, 2),
+        ]:
+            p = problem(m, n, k, elem, trans, batch=batch)
+            path = MatrixPlan(either, p, GemmChoice("", policy, splits, gather=True))  # type: ignore[arg-type]
+            assert not path._repacks
+            check(path, either, p, trans)
 
 
 @pytest.mark.parametrize("changed", [{"blocks": 2, "tile_n": 128}, {"consumers": 3, "tile_n": 64}])

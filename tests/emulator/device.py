@@ -33,7 +33,7 @@ def decode(kernel: Kernel) -> list[Step]:
     """Each instruction, ready to execute."""
     steps = []
     for instruction in kernel.code:
-        if instruction.name in _CONTROL:
+        if instruction.name in _CONTROL and not instruction.text.startswith("bar.warp"):
             steps.append(_control)
             continue
         found = (make(instruction) for make in _DECODERS)

@@ -17,7 +17,7 @@ from emulator.text import Address, Constant, Instruction, Kernel, Operand, Regis
 Step: TypeAlias = Callable[["Group", Any], Any]
 
 #: Threads that have to come together for an instruction.
-_TOGETHER = {"shfl": 32, "mma": 32, "wgmma": 128}
+_TOGETHER = {"bar": 32, "shfl": 32, "mma": 32, "wgmma": 128}  # "bar": of a warp
 _BITS: dict[int, Any] = {1: np.bool_, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 DTYPES: dict[str, Any] = {
     "pred": np.bool_, "b8": np.uint8, "u8": np.uint8, "s8": np.int8, "b16": np.uint16,
@@ -159,7 +159,7 @@ class Group:
                 if instruction.name in ("ret", "exit"):
                     self._join(at + 1, threads[:0] if skip is None else skip)
                     return
-                if instruction.name == "bar":
+                if instruction.name == "bar" and "warp" not in instruction.modifiers:
                     self._gather(at, instruction, active)
                     return
                 asleep = self._execute(at, active)

@@ -346,6 +346,6 @@ def atomic(i: Instruction) -> Step | None:
 
 def nothing(i: Instruction) -> Step | None:
     """What orders memory: here everything is in order."""
-    if i.name in ("fence", "membar") or i.text.startswith(("wgmma.fence", "prefetch")):
+    if i.name in ("fence", "membar") or i.text.startswith(("wgmma.fence", "prefetch", "bar.warp")):
         return lambda group, threads: None
     return None

@@ -14,6 +14,7 @@ import portable_gpu as pg
 from portable_gpu.dtypes import BF16, PRECISIONS, check_precision, element
 from portable_gpu.errors import ArgumentError, PolicyError
 from portable_gpu.ops.gemm import candidates, explain
+from portable_gpu.ops.gemm.choice import GemmChoice
 from portable_gpu.ops.gemm.matrix import check as matrix_check
 from portable_gpu.ops.gemm.matrix.estimates import estimates, fitting
 from portable_gpu.ops.gemm.matrix.format import F32, F64, format_of
@@ -171,7 +172,7 @@ def test_default_policies_fit(elem: Any) -> None:
 def test_policies_that_do_not_fit() -> None:
     policy = WgmmaPolicy.default(HOPPER, F16)
     for changed, message in (
-        (replace(policy, tile_n=100), "tile_n is 64, 128, 192 or 256"),
+        (replace(policy, tile_n=100), "tile_n is 16, 32, 64, 128, 192 or 256"),
         (replace(policy, stages=2), "stages is 2, not from 3 to 64"),
         (replace(policy, stages=9), "local memory"),
         (replace(policy, flush=1), "leave 24 of 168"),
@@ -239,8 +240,10 @@ def test_wavefronts_read_operands_as_they_lie() -> None:
     target, policy = example_target("gcn-gfx942"), MfmaPolicy.for_shape_class("small")
     for elem in (F16, BF16, F32, F64):
         for trans in ("NN", "NT", "TN", "TT"):
-            assert not arrange(problem(4096, 4096, 64, elem, trans), policy, target).repacks
-    odd = arrange(problem(65, 64, 61, F32), policy, target)
+            assert not arrange(
+                problem(4096, 4096, 64, elem, trans), GemmChoice("", policy), target
+            ).repacks
+    odd = arrange(problem(65, 64, 61, F32), GemmChoice("", policy), target)
     assert set(odd.repacks) == {"a"}
     assert odd.repacks["a"].elem == F32
 
@@ -284,7 +287,7 @@ def test_tf32_turns_operands_to_where_a_goes_through_registers() -> None:
         computed = asked.transpose() if choice.transposed else asked
         registers = form.through_registers(computed)
         assert choice.policy.has_room_for_a or not registers
-        repacks = arrange(computed, choice.policy, HOPPER).repacks
+        repacks = arrange(computed, choice, HOPPER).repacks
         found[trans] = choice.transposed, registers, set(repacks)
     assert found == {
         "NN": (True, True, set()),
@@ -310,17 +313,23 @@ def test_widths_that_leave_no_registers_for_a() -> None:
 
 def test_arrangement_repacks_what_it_must() -> None:
     policy = WgmmaPolicy.for_shape_class("small")
-    assert not arrange(problem(64, 64, 64, F16, "TN"), policy, HOPPER).repacks
+    assert not arrange(problem(64, 64, 64, F16, "TN"), GemmChoice("", policy), HOPPER).repacks
     with pytest.raises(PolicyError, match="pieces take a multiple of 3, 6"):
-        arrange(problem(64, 64, 64, F32, "NT", "bf16x6"), replace(policy, stages=4), HOPPER)
-    odd = arrange(problem(65, 63, 61, F16), policy, HOPPER)
+        arrange(
+            problem(64, 64, 64, F32, "NT", "bf16x6"),
+            GemmChoice("", replace(policy, stages=4)),
+            HOPPER,
+        )
+    odd = arrange(problem(65, 63, 61, F16), GemmChoice("", policy), HOPPER)
     assert set(odd.repacks) == {"a", "b"}
     assert odd.problem.a.row % 8 == 0
     assert odd.starts["b"] == odd.repacks["a"].elements
-    tf32 = arrange(problem(64, 64, 64, F32, "NN", "tf32"), policy, HOPPER)
+    tf32 = arrange(problem(64, 64, 64, F32, "NN", "tf32"), GemmChoice("", policy), HOPPER)
     assert set(tf32.repacks) == {"b"}
     split = arrange(
-        problem(64, 64, 61, F32, "NN", "bf16x6"), WgmmaPolicy.for_shape_class("small", 3), HOPPER
+        problem(64, 64, 61, F32, "NN", "bf16x6"),
+        GemmChoice("", WgmmaPolicy.for_shape_class("small", 3)),
+        HOPPER,
     )
     assert (split.repacks["a"].parts, split.problem.a.row) == (3, 3 * 64)
 
@@ -329,7 +338,9 @@ def test_arrangement_repacks_what_it_must() -> None:
 def test_barriers_stand_between_stores_and_reads(buffers: int, order: str) -> None:
     """Emulated instructions have barriers of their own, so no run on a CPU would miss one."""
     policy = MfmaPolicy(2, 2, 64, 64, buffers)
-    text = arrange(problem(512, 512, 512, F32), policy, example_target("gcn-gfx90a")).spec.text
+    text = arrange(
+        problem(512, 512, 512, F32), GemmChoice("", policy), example_target("gcn-gfx90a")
+    ).spec.text
     names = {
         "S": r"\w_local\[[^;]*\] = ",
         "R": r"= \w_local\[",

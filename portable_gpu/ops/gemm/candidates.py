@@ -48,7 +48,7 @@ def candidates(problem: GemmProblem, target: Target, table: TuningTable) -> list
     found += _by_matrix_units(problem, target, table)
     if problem.k:
         found += _tiled(problem, target, table)
-    return [*found, _direct(problem, target)]
+    return [*found, *_direct(problem, target)]
 
 
 def _packed(problem: GemmProblem, target: Target, table: TuningTable) -> Iterator[Candidate]:
@@ -89,12 +89,9 @@ def _tiled(problem: GemmProblem, target: Target, table: TuningTable) -> Iterator
         yield _simt(problem, choice, target, seconds, details)
 
 
-def _direct(problem: GemmProblem, target: Target) -> Candidate:
-    why = "k is 0: nothing is multiplied"
-    if problem.k:
-        why = "a work-item for each element of C: too little work for tiles"
-    choice = GemmChoice("direct", why=why)
-    return _simt(problem, choice, target, tiles.direct_seconds(problem, target), _costs(problem))
+def _direct(problem: GemmProblem, target: Target) -> Iterator[Candidate]:
+    for seconds, choice in tiles.direct_estimates(problem, target):
+        yield _simt(problem, choice, target, seconds, _costs(problem))
 
 
 def _simt(
@@ -118,7 +115,7 @@ def _simt(
     return Candidate(
         path=choice.path,
         way=choice.way,
-        kind=f"{choice.path}, {choice.shape_class}",
+        kind=choice.way if choice.policy is None else f"{choice.path}, {choice.shape_class}",
         device=seconds,
         launches=1,
         why=choice.why,
@@ -155,8 +152,9 @@ def _on_matrix_units(
     policy = choice.policy
     bulk = isinstance(policy, WgmmaPolicy) and policy.bulk
     computed = problem.transpose() if choice.transposed else problem
-    passes = matrix.repacked_bytes(computed, form, bulk)
-    by = ", by work-items" if isinstance(policy, WgmmaPolicy) and not policy.bulk else ""
+    passes = matrix.repacked_bytes(computed, form, bulk, choice.gather)
+    by_items = isinstance(policy, WgmmaPolicy) and not policy.bulk
+    by = ", gathered" if choice.gather else ", by work-items" if by_items else ""
     return Candidate(
         path=choice.path,
         way=f"{choice.way}{by}",
@@ -166,7 +164,7 @@ def _on_matrix_units(
         why=choice.why,
         texts=partial(matrix.specializations_of, problem, choice, target),
         bind=partial(matrix.MatrixPlan, problem=problem, choice=choice),
-        works=partial(works, problem=problem, bulk=bulk),
+        works=partial(works, problem=problem, bulk=bulk, gather=choice.gather),
         policy=policy,
         origin=choice.origin,
         evidence=choice.evidence,

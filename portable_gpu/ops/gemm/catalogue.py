@@ -27,6 +27,7 @@ from portable_gpu.ops.gemm.packed.policy import PackedPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.skinny import fragments
 from portable_gpu.ops.gemm.skinny.vectors import MOST_VECTORS, as_gemv
+from portable_gpu.ops.gemm.tiled.estimates import direct_estimates
 from portable_gpu.ops.gemm.tiled.plan import specialization_of
 from portable_gpu.ops.gemm.tiled.policy import SHAPE_CLASSES, GemmPolicy, value_bytes
 from portable_gpu.ops.gemm.tiled.tile import takes_pairs
@@ -108,7 +109,8 @@ def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization
         vectors = (replace(problem, n=1), replace(problem, m=1).transpose())
         by_gemv = [gemv.specialization_of(as_gemv(one), target) for one in vectors]
         return [*_packed(problem, target), *by_gemv]
-    choices, shipped = [GemmChoice("direct")], TuningTable.shipped()
+    choices = [choice for _, choice in direct_estimates(problem, target)]
+    shipped = TuningTable.shipped()
     for name in SHAPE_CLASSES:
         policy = GemmPolicy.for_shape_class(target, problem.compute, name)
         row = shipped.choose("gemm", GemmPolicy, target, problem.compute, name, policy)

@@ -18,9 +18,12 @@ class GemmChoice:
         path: ``wgmma``, ``mma`` or ``mfma`` (matrix units; ``wgmma, split-k``), ``tiled``,
             ``split-k``, ``direct`` (a work-item per element), or ``packed`` (CPU).
         policy: Tile sizes; ``None`` for the direct path.
-        splits: Parts that k is cut into, each computed by groups of its own.
+        splits: Parts that k is cut into, each computed by groups of its own; of the direct path,
+            by adjacent work-items.
         whole: Tiles of each product whose k is not cut: they fill the compute units anyway.
         transposed: Whether ``C' = B' A'`` is computed.
+        gather: Whether operands that matrix units cannot take as they lie are copied element by
+            element, rather than repacked by a first pass.
         shape_class: Of :data:`SHAPE_CLASSES`; what rows of the tuning table go by.
         origin: Where the policy came from.
         why: A sentence.
@@ -32,6 +35,7 @@ class GemmChoice:
     splits: int = 1
     whole: int = 0
     transposed: bool = False
+    gather: bool = False
     shape_class: str = "any"
     origin: str = ""
     why: str = ""
@@ -41,7 +45,7 @@ class GemmChoice:
     def way(self) -> str:
         """``wgmma, split-k, medium, transposed, 4 splits``."""
         if self.policy is None:
-            return self.path
+            return self.path if self.splits == 1 else f"{self.path}, {self.splits} lanes"
         parts = [self.path, self.shape_class]
         parts += ["transposed"] if self.transposed else []
         parts += [f"{self.splits} splits"] if self.splits > 1 else []

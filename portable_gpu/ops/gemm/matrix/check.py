@@ -25,13 +25,14 @@ from portable_gpu.runtime.plan import Plan
 _M, _N, _K = 136, 72, 648
 
 
-def works(engine: Engine, problem: GemmProblem, bulk: bool = False) -> bool:
+def works(engine: Engine, problem: GemmProblem, bulk: bool = False, gather: bool = False) -> bool:
     """Whether small products in the format of ``problem`` come out right; found out once.
 
     Args:
         engine: Whose device.
         problem: In what format.
         bulk: Whether the copy engine is to bring the operands.
+        gather: Whether they are to be copied element by element.
     """
     form = format_of(problem, engine.target)
     assert form is not None
@@ -41,10 +42,14 @@ def works(engine: Engine, problem: GemmProblem, bulk: bool = False) -> bool:
     whole_tf32 = form.kind == "tf32" and form.parts == 1  # A comes two ways, C is stored in three
 
     def bind(small: GemmProblem) -> Plan:
+        if gather:
+            a, b = (replace(x, aligned_bytes=x.elem.itemsize) for x in (small.a, small.b))
+            small = replace(small, a=a, b=b)
         transposed = whole_tf32 and form.transposes(small)
-        return MatrixPlan(engine, small, GemmChoice("", policy, transposed=transposed))
+        choice = GemmChoice("", policy, transposed=transposed, gather=gather)
+        return MatrixPlan(engine, small, choice)
 
-    key = ("matrix units work", form.kind, whole_tf32, bulk)
+    key = ("matrix units work", form.kind, whole_tf32, bulk, gather)
     what = "bulk copies" if bulk else "matrix units"
     ways = ("NN", "TT", "NT") if whole_tf32 else ("NN", "TT")
     return engine.plan(key, lambda: _check(engine, problem, _N, bind, what, ways))

@@ -6,8 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from portable_gpu.ops.gemm.choice import WORKSPACE, GemmChoice
-from portable_gpu.ops.gemm.matrix.format import Format, format_of
-from portable_gpu.ops.gemm.matrix.policy import POLICIES, MatrixPolicy, WgmmaPolicy, classes_of
+from portable_gpu.ops.gemm.matrix.format import SIDES, Format, format_of
+from portable_gpu.ops.gemm.matrix.policy import (
+    POLICIES,
+    MatrixPolicy,
+    WgmmaPolicy,
+    classes_of,
+    is_narrow,
+)
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import Costs, DeviceCosts, overlapped
@@ -27,6 +33,7 @@ class MatrixCosts(Costs):
         meeting: The parts of a tile wait for each other.
         sum: A part of a large tile, written and read.
         efficiency: Of the large tile's rate, that the tiles of each shape class reach.
+        gather: An element that is copied by itself.
         start: Seconds of a product of next to no steps.
         stores: How many times as long C's elements take to write as to read.
     """
@@ -37,6 +44,7 @@ class MatrixCosts(Costs):
     meeting: float
     sum: float
     efficiency: Mapping[str, float]
+    gather: float
     start: float
     stores: float
 
@@ -48,36 +56,54 @@ def estimates(
     p, form = problem, format_of(problem, target)
     if form is None or p.k == 0 or p.batch_size > MOST_BATCH:
         return
-    kernel, transposed = form.kernel, form.transposes(p)
-    m, n = (p.n, p.m) if transposed else (p.m, p.n)
+    kernel = form.kernel
     largest = 128 * 256 if kernel == "wgmma" else 128 * 128
     costs = MatrixCosts.of(kernel if form.parts == 1 else f"{kernel} of pieces", target)
     device = DeviceCosts.of("device", target)
     moving = p.moving(device, target.compute_units, costs.stores)
     for shape_class, row in fitting(p, form, target, table):
-        policy, efficiency = row.policy, costs.efficiency[shape_class]
-        tiles = p.batch_size * -(-m // policy.tile_m) * -(-n // policy.tile_n)
-        steps = -(-p.k // form.depth)
-        area = policy.tile_m * policy.tile_n / largest
-        for splits in _splits(p, steps, tiles, target.compute_units):
-            turns = -(-tiles * splits // target.compute_units)
-            step = area / efficiency * form.work
-            time = turns * (step * -(-steps // splits) + costs.store * area)
-            time += costs.fixed * (turns - 1)
-            if splits > 1:
-                time += costs.meeting + costs.sum * area * (splits + turns)
-            choice = GemmChoice(
-                path=kernel if splits == 1 else f"{kernel}, split-k",
-                policy=policy,
-                splits=splits,
-                transposed=transposed,
-                shape_class=shape_class,
-                origin=row.origin,
-                why=f"{tiles * splits} tiles on {target.compute_units} compute units with "
-                "matrix units: the least estimate; checked on the device before the first use",
-                evidence=row.evidence,
-            )
-            yield overlapped(time * costs.step, moving) + costs.start, choice
+        efficiency = costs.efficiency[shape_class]
+        transposed = form.transposes(p, is_narrow(row.policy))
+        computed = p.transpose() if transposed else p
+        for policy, gathered in _ways_of_copying(row.policy, computed, form):
+            tiles = p.batch_size * -(-computed.m // policy.tile_m) * -(-computed.n // policy.tile_n)
+            steps = -(-p.k // form.depth)
+            area = policy.tile_m * policy.tile_n / largest
+            for splits in _splits(p, steps, tiles, target.compute_units):
+                turns = -(-tiles * splits // target.compute_units)
+                step = max(area / efficiency * form.work, costs.gather * gathered * form.depth)
+                time = turns * (step * -(-steps // splits) + costs.store * area)
+                time += costs.fixed * (turns - 1)
+                if splits > 1:
+                    time += costs.meeting + costs.sum * area * (splits + turns)
+                choice = GemmChoice(
+                    path=kernel if splits == 1 else f"{kernel}, split-k",
+                    policy=policy,
+                    splits=splits,
+                    transposed=transposed,
+                    gather=gathered > 0,
+                    shape_class=shape_class,
+                    origin=row.origin,
+                    why=f"{tiles * splits} tiles on {target.compute_units} compute units with "
+                    "matrix units: the least estimate; checked on the device before the first use",
+                    evidence=row.evidence,
+                )
+                yield overlapped(time * costs.step, moving) + costs.start, choice
+
+
+def _ways_of_copying(
+    policy: MatrixPolicy, computed: GemmProblem, form: Format
+) -> Iterator[tuple[MatrixPolicy, int]]:
+    """The policy with what has to be repacked; and without, where that can be gathered.
+
+    The numbers are of the rows of A and columns of B, in a tile, that are gathered.
+    """
+    yield policy, 0
+    a, b = (form.layout(computed, side, gather=True) for side in SIDES)
+    gathered = policy.tile_m * a.gathered + policy.tile_n * b.gathered
+    if gathered and not (is_narrow(policy) and b.across):
+        by_items = replace(policy, bulk=False) if isinstance(policy, WgmmaPolicy) else policy
+        yield by_items, gathered
 
 
 @dataclass(frozen=True)
@@ -108,7 +134,6 @@ def fitting(
     kind = POLICIES[form.kernel][0]
     name = f"gemm_{form.kernel}_split" if form.parts > 1 else f"gemm_{form.kernel}"
     longest = max(problem.m, problem.n, form.parts * problem.k)
-    computed = problem.transpose() if form.transposes(problem) else problem
     for shape_class in classes_of(form.kernel, form.parts):
         default = kind.for_shape_class(shape_class, parts=form.parts)
         row = table.choose(name, kind, target, form.elem, shape_class, default)
@@ -118,7 +143,11 @@ def fitting(
             policy = policy.suited(target, longest)
             if policy != row.policy:
                 origin += ", copied by work-items"
+            narrow = is_narrow(policy)
+            computed = problem.transpose() if form.transposes(problem, narrow) else problem
             if form.through_registers(computed, policy.bulk) and not policy.has_room_for_a:
+                continue
+            if narrow and form.layout(computed, "b", policy.bulk).across:
                 continue
         if all(policy.limits(target, form.elem).values()):
             yield shape_class, replace(row, policy=policy, origin=origin)

@@ -14,6 +14,7 @@ from portable_gpu.ops.gemm.problem import GemmProblem, Operand, step
 from portable_gpu.targets import Target
 
 Side: TypeAlias = Literal["a", "b"]
+SIDES: tuple[Side, Side] = ("a", "b")
 MatrixKernel: TypeAlias = Literal["wgmma", "mma", "mfma"]
 F32, F64 = element(np.float32), element(np.float64)
 #: Of each precision: which pieces of A and B (0 leads) are multiplied, once so many have arrived.
@@ -24,6 +25,22 @@ _PRODUCTS = {
     "bf16x3": (((0, 0),), ((0, 1), (1, 0))),
     "bf16x6": ((), ((1, 1), (0, 1), (1, 0)), ((0, 2), (2, 0), (0, 0))),
 }
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How an operand comes to local memory.
+
+    Attributes:
+        across: Whether k runs across the lines there, not along them.
+        repacked: Whether a first pass brings it into the order of the copies.
+        gathered: Whether it is copied element by element, for it does not lie on the grid of 16
+            bytes.
+    """
+
+    across: bool
+    repacked: bool = False
+    gathered: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,37 +98,62 @@ class Format:
         fits = along_extent == 1 and extent % self.width == 0
         return True if fits and (self.kind != "tf32" or side == "a") else None
 
-    def layout(self, problem: GemmProblem, side: Side, bulk: bool = False) -> tuple[bool, bool]:
-        """How an operand is to be read: whether k runs across its lines; whether to repack it.
+    def gathers(self, operand: Operand, side: Side) -> bool | None:
+        """The same where copies take an element each: ``None`` if no elements are adjacent."""
+        along_extent, along_k = strides(operand, side)
+        if operand.elem != self.elem or self.parts > 1 or self.kernel == "mfma":
+            return None
+        if along_k == 1:
+            return False
+        return True if along_extent == 1 and (self.kind != "tf32" or side == "a") else None
+
+    def layout(
+        self, problem: GemmProblem, side: Side, bulk: bool = False, gather: bool = False
+    ) -> Layout:
+        """How an operand is to be read.
 
         Beyond what has to be, a first pass pays for operands of which each element is used in
         many products.  Lines that are not aligned cost half the rate (measured on one H200), unless
         the copy engine brings them (``bulk``: 3 % faster at 3000 than a first pass).  Of the
         registers of the double-precision instruction, those of B hold what is adjacent along k:
         across, they are moved about.
+
+        Args:
+            problem: Whose operand.
+            side: Which one.
+            bulk: Whether the copy engine brings what lies on its grid.
+            gather: Whether what does not is copied by elements, where it can be.
         """
         operand, extent, uses = (
             (problem.a, problem.m, problem.n) if side == "a" else (problem.b, problem.n, problem.m)
         )
         lies = self.across(operand, side, extent, problem.k)
+        if lies is None and gather:
+            by_elements = self.gathers(operand, side)
+            if by_elements is not None:
+                return Layout(by_elements, gathered=True)
         if self.kernel == "mfma":
-            return bool(lies), lies is None
+            return Layout(bool(lies), repacked=lies is None)
         if self.kernel == "mma":
             wanted = side == "a" if lies is None else lies and (side == "a" or uses < 4096)
-            return wanted, lies != wanted
+            return Layout(wanted, repacked=lies != wanted)
         along_extent, along_k = strides(operand, side)
         pitch, lines = (along_k, problem.k) if lies else (along_extent, extent)
         if lies is None or (bulk and lines > 1 and pitch < 1):  # the engine knows no way back
-            return False, True
+            return Layout(False, repacked=True)
         ragged = pitch * self.elem.itemsize % LINE != 0
-        return lies, ragged and uses >= 2048 and not bulk
+        return Layout(lies, repacked=ragged and uses >= 2048 and not bulk)
 
-    def transposes(self, p: GemmProblem) -> bool:
+    def transposes(self, p: GemmProblem, narrow: bool = False) -> bool:
         """Whether the transposed product is computed: as C lies, unless operands lie better.
+
+        Narrow tiles have the shorter extent for their columns.
 
         ``mma``, and ``wgmma`` of tf32, take A with k across its lines and B along them, or both
         along.
         """
+        if narrow:
+            return p.m < p.n
         sideways = step(p.c.col, p.n) > step(p.c.row, p.m)
         if self.kernel != "mma" and self.kind != "tf32":
             return sideways
@@ -119,9 +161,11 @@ class Format:
         a, b = (bool(self.across(one.a, "a", one.m, p.k)) for one in (p, transposed))
         return (b and not a) or (sideways and a == b)
 
-    def through_registers(self, problem: GemmProblem, bulk: bool = False) -> bool:
+    def through_registers(
+        self, problem: GemmProblem, bulk: bool = False, gather: bool = False
+    ) -> bool:
         """Whether A goes from local memory to the matrix unit through registers."""
-        return self.kind == "tf32" and self.layout(problem, "a", bulk)[0]
+        return self.kind == "tf32" and self.layout(problem, "a", bulk, gather).across
 
 
 def strides(operand: Operand, side: Side) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from math import gcd
 from typing import Literal
 
 from portable_gpu.dtypes import Element
-from portable_gpu.ops.gemm.matrix.format import Side, strides
+from portable_gpu.ops.gemm.matrix.format import Layout, Side, strides
 from portable_gpu.ops.gemm.matrix.policy import LINE
 from portable_gpu.ops.gemm.problem import Operand
 
@@ -21,8 +21,9 @@ class Lines:
         elem: The element in memory.
         extent: Rows of A (columns of B) of the tile.
         across: Whether k runs across the lines, not along them.
-        copiers: Work-items that copy it, 16 bytes at a time (not boxes).
+        copiers: Work-items that copy it (not boxes): 16 bytes at a time, or element by element.
         offset_type: C type that byte offsets inside a tile fit.
+        gathered: Whether it is copied by elements, for it does not lie on the grid of 16 bytes.
     """
 
     name: Side
@@ -31,14 +32,15 @@ class Lines:
     across: bool
     copiers: int
     offset_type: Literal["uint", "long"]
+    gathered: bool
 
     @classmethod
-    def of(cls, name: Side, operand: Operand, extent: int, across: bool, copiers: int) -> Lines:
+    def of(cls, name: Side, operand: Operand, extent: int, layout: Layout, copiers: int) -> Lines:
         """The lines of an operand that is read as it lies."""
         steps, itemsize = strides(operand, name), operand.elem.itemsize
         near = max(steps) * max(extent, LINE // itemsize) * itemsize < 1 << 31
         offset_type: Literal["uint", "long"] = "uint" if near and min(steps) >= 0 else "long"
-        return cls(name, operand.elem, extent, across, copiers, offset_type)
+        return cls(name, operand.elem, extent, layout.across, copiers, offset_type, layout.gathered)
 
     @property
     def type(self) -> str:
@@ -54,6 +56,11 @@ class Lines:
     def depth(self) -> int:
         """Steps of k in a tile."""
         return LINE // self.elem.itemsize
+
+    @property
+    def by_registers(self) -> bool:
+        """Whether its elements are too small for asynchronous copies, of 4 bytes and more."""
+        return self.gathered and self.elem.itemsize < 4
 
     @property
     def bytes(self) -> int:

@@ -9,10 +9,11 @@ from typing import Any
 import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.errors import PolicyError
 from portable_gpu.ops.gemm.choice import GemmChoice, split_length
 from portable_gpu.ops.gemm.matrix.format import Format, Side, format_of
 from portable_gpu.ops.gemm.matrix.lines import Lines
-from portable_gpu.ops.gemm.matrix.policy import MatrixPolicy, WgmmaPolicy
+from portable_gpu.ops.gemm.matrix.policy import MatrixPolicy, WgmmaPolicy, is_narrow
 from portable_gpu.ops.gemm.matrix.repack import Repack
 from portable_gpu.ops.gemm.matrix.tensor_map import TensorMap
 from portable_gpu.ops.gemm.operands import as_given, extents, extras, offsets, strides
@@ -45,7 +46,7 @@ class MatrixPlan(Plan):
         if choice.transposed:
             problem = problem.transpose()
         self.problem, self.choice = problem, choice
-        plan = arrange(problem, policy, engine.target, choice.splits)
+        plan = arrange(problem, choice, engine.target)
         self._maps = [tensor_map.made(engine) for tensor_map in plan.maps]
         self._repacks = {side: repack.launch(engine) for side, repack in plan.repacks.items()}
         self._starts, self._repacked_bytes = plan.starts, plan.nbytes
@@ -128,16 +129,21 @@ class Arrangement:
     spec: Specialization
 
 
-def arrange(
-    problem: GemmProblem, policy: MatrixPolicy, target: Target, splits: int = 1
-) -> Arrangement:
+def arrange(problem: GemmProblem, choice: GemmChoice, target: Target) -> Arrangement:
     """Arrange a problem that :func:`format_of` has a format for.
 
+    Args:
+        problem: What is computed, the way round in which it is.
+        choice: How.
+        target: For what device.
+
     Raises:
-        PolicyError: The stages of the policy do not hold whole steps of a value's pieces.
+        PolicyError: The stages of the policy do not hold whole steps of a value's pieces, or its
+            tiles are too narrow for B.
     """
-    form = format_of(problem, target)
+    form, policy = format_of(problem, target), choice.policy
     assert form is not None
+    assert isinstance(policy, MatrixPolicy)
     if isinstance(policy, WgmmaPolicy):
         policy.check_pieces(form.parts)
     repacks: dict[Side, Repack] = {}
@@ -151,21 +157,23 @@ def arrange(
         ("b", problem.n, policy.tile_n),
     )
     for side, extent, tile in sides:
-        across, repacked = form.layout(problem, side, by_engine)
-        if repacked:
-            repack = repacks[side] = Repack.of(problem, side, extent, form, across, target)
+        layout = form.layout(problem, side, by_engine, choice.gather)
+        if side == "b" and layout.across and is_narrow(policy):
+            raise PolicyError(f"{policy} has narrow tiles, which take B with k along its lines")
+        if layout.repacked:
+            repack = repacks[side] = Repack.of(problem, side, extent, form, layout.across, target)
             operands[side] = repack.result(problem.batch)
             starts[side] = elements
             elements += repack.elements
-        lines[side] = Lines.of(side, operands[side], tile, across, policy.copiers)
+        lines[side] = Lines.of(side, operands[side], tile, layout, policy.copiers)
         if by_engine:
-            k = repacks[side].parts * repacks[side].pitch if repacked else problem.k
+            k = repacks[side].parts * repacks[side].pitch if layout.repacked else problem.k
             maps.append(TensorMap.of(operands[side], lines[side], extent, k, target))
     arranged = replace(problem, a=operands["a"], b=operands["b"])
     types = {side: f"const {operands[side].elem.name}_t" for side in ("a", "b")}
     types["c"] = f"{problem.c.elem.name}_t"
     types |= {f"e{i}": f"const {e.elem.name}_t" for i, e in enumerate(problem.extras)}
-    registers = form.through_registers(problem, by_engine)
+    registers = form.through_registers(problem, by_engine, choice.gather)
     spec = specialize(
         f"gemm/{form.kernel}",
         target,
@@ -178,10 +186,11 @@ def arrange(
         parts=form.parts,
         products=form.products,
         flush=policy.flush,
-        split=splits > 1,
+        split=choice.splits > 1,
         tail=problem.k % form.depth != 0,
         pair=_pairs(problem, two_rows=form.kernel == "mma" or registers),
-        wide=_stores_wide(problem),
+        wide=not is_narrow(policy) and _stores_wide(problem),
+        by_lines=not registers and _stores_lines(problem, policy, target),
         registers=registers,
         types=types,
     )
@@ -189,12 +198,14 @@ def arrange(
     return Arrangement(arranged, form.depth, repacks, starts, nbytes, tuple(maps), spec)
 
 
-def repacked_bytes(problem: GemmProblem, form: Format, bulk: bool) -> list[int]:
+def repacked_bytes(
+    problem: GemmProblem, form: Format, bulk: bool, gather: bool = False
+) -> list[int]:
     """What each first pass over an operand reads and writes, in a problem as it is computed."""
     p, found = problem, []
     sides: tuple[tuple[Side, Operand, int], ...] = (("a", p.a, p.m), ("b", p.b, p.n))
     for side, operand, extent in sides:
-        if form.layout(p, side, bulk)[1]:
+        if form.layout(p, side, bulk, gather).repacked:
             products = p.batch_size if any(operand.batch) else 1
             each = operand.elem.itemsize + form.parts * form.elem.itemsize
             found.append(products * extent * p.k * each)
@@ -223,12 +234,20 @@ def _stores_wide(problem: GemmProblem) -> bool:
     return fits and not c.elem.complex and not problem.reads_c and not problem.extras
 
 
+def _stores_lines(problem: GemmProblem, policy: MatrixPolicy, target: Target) -> bool:
+    """Whether rows of C that begin anywhere are stored by whole warps, by way of local memory."""
+    if not isinstance(policy, WgmmaPolicy) or policy.tile_n % 32 or problem.c.elem.complex:
+        return False
+    room = target.static_local_mem - policy.local_bytes(problem.compute)
+    fits = policy.scratch_bytes <= room
+    return fits and problem.c.col == 1 and not _pairs(problem, two_rows=False)
+
+
 def specializations_of(
     problem: GemmProblem, choice: GemmChoice, target: Target
 ) -> list[Specialization]:
     """The texts of a choice, for a problem as it is asked for."""
-    assert isinstance(choice.policy, MatrixPolicy)
     problem = problem.transpose() if choice.transposed else problem
-    plan = arrange(problem, choice.policy, target, choice.splits)
+    plan = arrange(problem, choice, target)
     maps, repacks = plan.maps, plan.repacks.values()
     return [*(one.spec for one in maps), *(one.spec for one in repacks), plan.spec]

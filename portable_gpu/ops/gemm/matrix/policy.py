@@ -16,6 +16,7 @@ LINE = 128
 _WARPGROUP = 128
 _MOST_BOXED = (1 << 31) - 4096  # the copy engine counts in 32 bits, and whole steps of each piece
 _STEP = 64  # of k: a line of 16-bit floats
+_OTHER_REGISTERS = 88  # of a work-item, beside its sums
 #: Work-items of a wavefront.
 LANES = 64
 #: Registers that the sums of a wavefront may take: with more, two of them do not fit a SIMD of any
@@ -41,7 +42,7 @@ class WgmmaPolicy(Policy):
 
     consumers: Annotated[int, Range(1, 7)]
     blocks: Annotated[int, Range(1, 8)]
-    tile_n: Annotated[int, Range(64, 256)]
+    tile_n: Annotated[int, Range(16, 256)]
     stages: Annotated[int, Range(3, 64)]
     band: Annotated[int, Range(1, 1024)] = 8
     flush: Annotated[int, Range(0, 1024)] = 0
@@ -97,10 +98,15 @@ class WgmmaPolicy(Policy):
         """Local memory of a group, whatever the element."""
         return self.stages * (LINE * (self.tile_m + self.tile_n) + 16)
 
+    @property
+    def scratch_bytes(self) -> int:
+        """Local memory for the way of C's rows, where they begin off the grid of pairs."""
+        return 4 * self.consumers * 16 * 40 * 4
+
     def groups(self, target: Target) -> int:
         """The most groups to launch: those that run at a time, for they take tile after tile."""
         by_memory = target.local_mem_per_unit // (self.stages * LINE * (self.tile_m + self.tile_n))
-        by_registers = 65536 // (168 * self.group_size)
+        by_registers = 65536 // (min(168, self.sums + _OTHER_REGISTERS) * self.group_size)
         return target.compute_units * max(1, min(by_memory, by_registers))
 
     @classmethod
@@ -127,7 +133,7 @@ class WgmmaPolicy(Policy):
         return {
             "consumers": (1, 2, 3),
             "blocks": (1, 2),
-            "tile_n": (64, 128, 192, 256),
+            "tile_n": (16, 32, 64, 128, 192, 256),
             "stages": (3, 4, 5, 6, 8),
             "band": (4, 8, 16),
             "bulk": (False, True),
@@ -143,7 +149,7 @@ class WgmmaPolicy(Policy):
         local = self.local_bytes(elem)
         return {
             "the target's matrix units are fed by warpgroups": target.matrix_units == "wgmma",
-            "tile_n is 64, 128, 192 or 256": self.tile_n in (64, 128, 192, 256),
+            "tile_n is 16, 32, 64, 128, 192 or 256": self.tile_n in (16, 32, 64, 128, 192, 256),
             "the target's copy engine can be told of tensors": not self.bulk or target.tensor_maps,
             "boxes have at most 256 lines": not self.bulk or max(self.tile_m, self.tile_n) <= 256,
             f"the sums ({sums} registers) leave 24 of {share}": sums + 24 <= share,
@@ -349,6 +355,12 @@ class MfmaPolicy(Policy):
 
 MatrixPolicy: TypeAlias = WgmmaPolicy | MmaPolicy | MfmaPolicy
 
+
+def is_narrow(policy: MatrixPolicy) -> bool:
+    """Whether tiles of warpgroups have too few columns for lines across k, and for wide stores."""
+    return isinstance(policy, WgmmaPolicy) and policy.tile_n < 64
+
+
 #: Consumers, tile_n and stages; and the sizes of MmaPolicy and MfmaPolicy, of the kinds of product
 #: that have policies of their own.  Few tiles wait for memory: what one group has under way counts.
 _CLASSES = {
@@ -358,8 +370,15 @@ _CLASSES = {
     "medium": (2, 128, 6),
     "small": (1, 128, 8),
     "tiny": (1, 64, 6),
+    "narrow": (1, 32, 8),
+    "slim": (1, 16, 8),
 }
-_MMA_CLASSES = {"large": (2, 4, 4, 2, 4), "medium": (2, 4, 2, 2, 4), "small": (2, 2, 2, 2, 4)}
+_MMA_CLASSES = {
+    "large": (2, 4, 4, 2, 4),
+    "medium": (2, 4, 2, 2, 4),
+    "small": (2, 2, 2, 2, 4),
+    "tiny": (1, 2, 2, 1, 6),
+}
 _MFMA_CLASSES = {
     "large": (2, 2, 64, 64, 1),
     "medium": (2, 2, 32, 64, 1),

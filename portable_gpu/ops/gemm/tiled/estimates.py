@@ -102,15 +102,32 @@ def estimates(
                 yield overlapped(computing, moving) + costs.start, choice.fit(p.k)
 
 
-def direct_seconds(problem: GemmProblem, target: Target) -> float:
-    """Of one work-item for each element of C, on the device."""
+#: Work-items that share an element of the direct path, where elements are few.
+LANES = 16
+
+
+def direct_estimates(problem: GemmProblem, target: Target) -> Iterator[tuple[float, GemmChoice]]:
+    """One work-item for each element of C, or a few, with its seconds on the device."""
+    if not problem.k:
+        yield 0.0, GemmChoice("direct", why="k is 0: nothing is multiplied")
+        return
+    why = "a work-item for each element of C: too little work for tiles"
+    yield _direct_seconds(problem, target, 1), GemmChoice("direct", why=why)
+    if problem.compute.floating and problem.k > LANES <= target.subgroup_size:
+        why = f"{LANES} work-items for each element of C: they are few, and k is long"
+        choice = GemmChoice("direct", splits=LANES, why=why)
+        yield _direct_seconds(problem, target, LANES), choice
+
+
+def _direct_seconds(problem: GemmProblem, target: Target, lanes: int) -> float:
     p, units = problem, target.compute_units
     device, costs = DeviceCosts.of("device", target), DirectCosts.of("direct", target)
     products = p.batch_size * p.m * p.n * p.k * multiply_adds(p.compute)
-    rounds = -(-p.batch_size * p.m * p.n // (units * costs.resident))
+    rounds = -(-p.batch_size * p.m * p.n * lanes // (units * costs.resident))
     busy = products / (units * device.multiply_adds * costs.efficiency)
     step = costs.step * (costs.wide if value_words(p.compute) > 1 else 1.0)
-    return overlapped(overlapped(busy, rounds * p.k * step), p.moving(device, units))
+    waits = rounds * (-(-p.k // lanes) * step + (costs.meeting if lanes > 1 else 0.0))
+    return overlapped(overlapped(busy, waits), p.moving(device, units))
 
 
 @dataclass(frozen=True)
@@ -120,12 +137,14 @@ class DirectCosts(Costs):
     Attributes:
         step: Seconds of a step of k.
         wide: Of values of more than 32 bits: a factor.
+        meeting: Seconds until the lanes of an element have one sum.
         resident: Work-items that a compute unit has side by side.
         efficiency: Of the rate of the best tiles, where all units are busy.
     """
 
     step: float
     wide: float
+    meeting: float
     resident: int
     efficiency: float
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyopencl as cl
 
+from portable_gpu.codegen.operators import sum_accumulator
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.gemm.choice import WORKSPACE, GemmChoice, split_length
 from portable_gpu.ops.gemm.operands import as_given, extents, extras, offsets, strides
@@ -96,8 +97,9 @@ class TiledPlan(Plan):
         """One work-item for each element of C."""
         p = self.problem
         count, group = p.batch_size * p.m * p.n, direct_group_size(engine.target)
-        for first in range(0, count, _ELEMENTS):
-            size = _round_up(min(_ELEMENTS, count - first), group)
+        lanes, most = self.choice.splits, _ELEMENTS // self.choice.splits
+        for first in range(0, count, most):
+            size = _round_up(lanes * min(most, count - first), group)
             constants = {**self._constants, "count": count, "first": first}
             self._launches.append(
                 engine.programs.launch(
@@ -155,7 +157,17 @@ def specialization_of(
     group = direct_group_size(target)
     policy = choice.policy
     if policy is None:
-        return specialize("gemm/direct", target, problem=problem, group_size=group)
+        small = problem.batch_size * problem.m * problem.n < 1 << 31
+        index = "uint" if small else "long"
+        return specialize(
+            "gemm/direct",
+            target,
+            problem=problem,
+            group_size=group,
+            lanes=choice.splits,
+            index=index,
+            acc=sum_accumulator(problem.compute.real, problem.compute.complex),
+        )
     assert isinstance(policy, GemmPolicy)
     policy.check(target, problem.compute)
     aligned = problem.aligned
@@ -184,7 +196,7 @@ def specialization_of(
 
 def direct_group_size(target: Target) -> int:
     """Work-items of a group in the kernels that run one per element."""
-    return min(64 if target.is_cpu else 256, target.max_work_group_size)
+    return min(64, target.max_work_group_size)
 
 
 def _vector_loads(a: Panel, b: Panel) -> list[tuple[Any, int]]:
