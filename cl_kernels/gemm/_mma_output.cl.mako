@@ -50,3 +50,37 @@
 % endif
 % endfor
 </%def>
+
+## Where rows of C begin off the grid of pairs: 16 rows and columns of a warp at a time go through local
+## memory, so that 16 lanes store what is adjacent.  18 doubles a row keep lanes off each other's banks.
+<%def name="scratch(policy)">
+    __local double scratch[${policy.group_size // 32 * 16 * 18}] __attribute__((aligned(16)));
+</%def>
+
+<%def name="lines(policy, type)">
+            __local double *own = scratch + warp * ${16 * 18};
+% for i in range(policy.blocks):
+            {
+                const long top = first_row + rows_at + ${16 * i};
+                const int rows = (int)min(m - top, 16l);
+% for j in range(0, 2 * policy.pairs, 2):
+                if (first_col + cols_at + ${8 * j} < n) {
+% for h in range(2):
+                    {
+                        __local double2 *four = (__local double2 *)(own + (2 * g + ${h}) * 18 + 4 * q);
+                        four[0] = (double2)(d${i}_${j}_${2 * h}, d${i}_${j + 1}_${2 * h});
+                        four[1] = (double2)(d${i}_${j}_${2 * h + 1}, d${i}_${j + 1}_${2 * h + 1});
+                    }
+% endfor
+                    WARP_BARRIER();
+                    const long col = first_col + cols_at + ${8 * j} + lane % 16;
+                    __global ${type} *line = c + (top + lane / 16) * c_row + col;
+#pragma unroll 4
+                    for (int y = lane / 16; y < rows; y += 2, line += 2 * c_row)
+                        if (col < n) STORE(line, RESULT(own[18 * y + lane % 16], top + y, col));
+                    WARP_BARRIER();
+                }
+% endfor
+            }
+% endfor
+</%def>

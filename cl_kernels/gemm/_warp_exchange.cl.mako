@@ -2,7 +2,9 @@
 ##
 ## share_pieces(x, y, upper, distance): of the pieces x and y that two lanes hold, `distance` apart, the
 ## lower lane gets both x, the upper one both y, first that of the lower lane.
+## WARP_BARRIER(): what the warp's lanes have written to local memory is there for all of them.
 <%def name="define()">
+#define WARP_BARRIER() asm volatile("bar.warp.sync 0xffffffff;" ::: "memory")
 static inline uint exchanged(uint mine, uint distance)
 {
     uint theirs;

@@ -138,7 +138,6 @@ return ", ".join(f"RESULT({sums}{r}_{4 * j + 2 * h + e}, row, left + {8 * j + e}
 ## See _warp_exchange; and quad_transpose(w, lane): a lane's component i goes to the i-th lane of its quad;
 ## pair_transpose(v, lane): a lane's half i goes to the i-th lane of its pair.
 <%def name="exchange()">
-#define WARP_BARRIER() asm volatile("bar.warp.sync 0xffffffff;" ::: "memory")
 ${warps.define()}
 static inline uint4 quad_transpose(uint4 w, int lane)
 {

@@ -13,7 +13,7 @@
 ##
 ## policy  MmaPolicy
 ## a, b    Lines: how an operand comes to local memory
-## split, tail, pair, wide, types: as in wgmma; every part of k has at least one step
+## split, tail, pair, wide, by_lines, types: as in wgmma; every part of k has at least one step
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
@@ -40,7 +40,7 @@ ${units.define(problem, pair)}
 ${units.barriers()}
 ${mma.instructions(target.matrix_units == 'wgmma')}
 ${lines.define()}
-% if wide:
+% if wide or by_lines:
 ${warps.define()}
 % endif
 
@@ -60,6 +60,9 @@ ${operands.batch_parameters(rank)})
     const uint full_base = local_address(full), empty_base = local_address(empty);
 % if split:
     __local uint is_last;
+% endif
+% if by_lines:
+${output.scratch(policy)}
 % endif
     const int t = get_local_id(0), lane = t % 32, warp = t / 32, g = lane / 4, q = lane % 4;
 ${units.start_barriers(policy, group, group // 32)}
@@ -102,6 +105,6 @@ ${mma.refill(b, forms["b"], f"b{j}", 16 * j)}
             ${split_k.meet(Sums([f"d{i}_{j}_{r}" for i in range(policy.blocks) for j in range(2 * policy.pairs) for r in range(4)], "double"),
                            "t", group, "product * (tiles_m * tiles_n) + tile", "part", "splits")}
 % endif
-${output.store(policy, pair, wide, types["c"])}
+${output.lines(policy, types["c"]) if by_lines else output.store(policy, pair, wide, types["c"])}
         }
 }

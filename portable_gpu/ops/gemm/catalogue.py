@@ -20,7 +20,7 @@ from portable_gpu.ops.gemm.choice import GemmChoice
 from portable_gpu.ops.gemm.matrix import plan as matrix
 from portable_gpu.ops.gemm.matrix.estimates import fitting
 from portable_gpu.ops.gemm.matrix.format import format_of
-from portable_gpu.ops.gemm.matrix.policy import WgmmaPolicy
+from portable_gpu.ops.gemm.matrix.policy import WgmmaPolicy, is_narrow
 from portable_gpu.ops.gemm.packed import plan as packed
 from portable_gpu.ops.gemm.packed.choice import PackedChoice
 from portable_gpu.ops.gemm.packed.policy import PackedPolicy
@@ -132,7 +132,7 @@ def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization
 def _matrix_specializations(
     problem: GemmProblem, dtype: np.dtype[Any], target: Target
 ) -> list[Specialization]:
-    """The same of matrix units: of all precisions, operands as they lie, across, and repacked.
+    """The same of matrix units: of all precisions, operands as they lie, repacked, and gathered.
 
     Products that are transposed come both ways: what a transposed one reads as it lies is repacked
     in one that is not.
@@ -159,7 +159,16 @@ def _matrix_specializations(
                     choices += [replace(choice, policy=by_lines) for choice in choices]
                 for choice in choices:
                     found += matrix.specializations_of(p, choice, target)
+                if form.gathers(p.a, "a") is not None and not is_narrow(row.policy):
+                    gathered = replace(choices[-1], splits=1, gather=True)
+                    found += matrix.specializations_of(_off_the_grid(p), gathered, target)
     return found
+
+
+def _off_the_grid(p: GemmProblem) -> GemmProblem:
+    """The same with rows that begin anywhere."""
+    a, b, c = (replace(x, aligned_bytes=x.elem.itemsize) for x in (p.a, p.b, p.c))
+    return replace(p, a=a, b=b, c=c)
 
 
 def _packed(problem: GemmProblem, target: Target) -> list[Specialization]:

@@ -13,7 +13,7 @@ from portable_gpu.errors import PolicyError
 from portable_gpu.ops.gemm.choice import GemmChoice, split_length
 from portable_gpu.ops.gemm.matrix.format import Format, Side, format_of
 from portable_gpu.ops.gemm.matrix.lines import Lines
-from portable_gpu.ops.gemm.matrix.policy import MatrixPolicy, WgmmaPolicy, is_narrow
+from portable_gpu.ops.gemm.matrix.policy import MatrixPolicy, MfmaPolicy, WgmmaPolicy, is_narrow
 from portable_gpu.ops.gemm.matrix.repack import Repack
 from portable_gpu.ops.gemm.matrix.tensor_map import TensorMap
 from portable_gpu.ops.gemm.operands import as_given, extents, extras, offsets, strides
@@ -236,7 +236,7 @@ def _stores_wide(problem: GemmProblem) -> bool:
 
 def _stores_lines(problem: GemmProblem, policy: MatrixPolicy, target: Target) -> bool:
     """Whether rows of C that begin anywhere are stored by whole warps, by way of local memory."""
-    if not isinstance(policy, WgmmaPolicy) or policy.tile_n % 32 or problem.c.elem.complex:
+    if isinstance(policy, MfmaPolicy) or policy.tile_n % 32 or problem.c.elem.complex:
         return False
     room = target.static_local_mem - policy.local_bytes(problem.compute)
     fits = policy.scratch_bytes <= room

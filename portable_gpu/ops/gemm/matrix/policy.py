@@ -203,6 +203,11 @@ class MmaPolicy(Policy):
         """Local memory of a group, whatever the element."""
         return self.stages * (LINE * (self.tile_m + self.tile_n) + 16)
 
+    @property
+    def scratch_bytes(self) -> int:
+        """Local memory for the way of C's rows, where they begin off the grid of pairs."""
+        return self.group_size // 32 * 16 * 18 * 8
+
     def groups(self, target: Target) -> int:
         """The most groups to launch: any number, one for each tile."""
         return 1 << 31
@@ -367,6 +372,7 @@ _CLASSES = {
     "large": (2, 256, 4),
     "wide": (2, 192, 4),
     "broad": (3, 192, 3),
+    "tall": (3, 128, 4),
     "medium": (2, 128, 6),
     "small": (1, 128, 8),
     "tiny": (1, 64, 6),

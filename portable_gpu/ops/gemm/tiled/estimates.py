@@ -32,6 +32,7 @@ class TileCosts(Costs):
         turned: Of C' = B' A' where C lies along its rows, and the other way about: a factor.
         efficiency: Of the large tile's rate, that the tiles of each shape class reach.
         start: Seconds of a product of next to no steps.
+        group: Seconds until the next group has begun, where another one has ended.
         stores: How many times as long C's elements take to write as to read.
     """
 
@@ -43,6 +44,7 @@ class TileCosts(Costs):
     turned: float
     efficiency: Mapping[str, float]
     start: float
+    group: float
     stores: float
 
 
@@ -99,7 +101,10 @@ def estimates(
                     evidence=row.evidence,
                 )
                 computing = time * slow / device.multiply_adds
-                yield overlapped(computing, moving) + costs.start, choice.fit(p.k)
+                at_once = units * used.resident(target, p.compute)
+                others = max(0, -(-(whole + (groups - whole) * splits) // at_once) - 1)
+                seconds = overlapped(computing, moving) + costs.start + others * costs.group
+                yield seconds, choice.fit(p.k)
 
 
 #: Work-items that share an element of the direct path, where elements are few.
@@ -122,12 +127,24 @@ def direct_estimates(problem: GemmProblem, target: Target) -> Iterator[tuple[flo
 def _direct_seconds(problem: GemmProblem, target: Target, lanes: int) -> float:
     p, units = problem, target.compute_units
     device, costs = DeviceCosts.of("device", target), DirectCosts.of("direct", target)
-    products = p.batch_size * p.m * p.n * p.k * multiply_adds(p.compute)
+    products = p.batch_size * p.m * p.n * p.k
     rounds = -(-p.batch_size * p.m * p.n * lanes // (units * costs.resident))
-    busy = products / (units * device.multiply_adds * costs.efficiency)
+    loads = _lines(p, target.subgroup_size, lanes) * costs.line
+    each = multiply_adds(p.compute) / (device.multiply_adds * costs.efficiency)
+    busy = products * (each + loads / target.subgroup_size) / units
     step = costs.step * (costs.wide if value_words(p.compute) > 1 else 1.0)
     waits = rounds * (-(-p.k // lanes) * step + (costs.meeting if lanes > 1 else 0.0))
     return overlapped(overlapped(busy, waits), p.moving(device, units))
+
+
+def _lines(problem: GemmProblem, subgroup: int, lanes: int) -> float:
+    """Lines of memory that two loads of a sub-group touch: neighbours in C's rows lie together."""
+    p, elements = problem, subgroup // lanes
+    columns = min(elements, p.n)
+    rows = elements // columns
+    a = (1 if p.a.row == 1 else rows) * (1 if p.a.col == 1 else lanes)
+    b = (1 if p.b.col == 1 else columns) * (1 if p.b.row == 1 else lanes)
+    return a + b
 
 
 @dataclass(frozen=True)
@@ -138,6 +155,7 @@ class DirectCosts(Costs):
         step: Seconds of a step of k.
         wide: Of values of more than 32 bits: a factor.
         meeting: Seconds until the lanes of an element have one sum.
+        line: Seconds of a compute unit for each line of memory that a load touches.
         resident: Work-items that a compute unit has side by side.
         efficiency: Of the rate of the best tiles, where all units are busy.
     """
@@ -145,6 +163,7 @@ class DirectCosts(Costs):
     step: float
     wide: float
     meeting: float
+    line: float
     resident: int
     efficiency: float
 
