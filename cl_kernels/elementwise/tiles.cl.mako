@@ -6,8 +6,8 @@
 ##   ...
 ##
 ## Rows are the positions on all axes but the inner one, so that a division is needed for a row, and
-## none for an element.  Inside, all loads of a tile come before its stores; tiles at an edge go
-## vector by vector, and element by element at last.  Every work-item holds its own results.
+## none for an element.  All loads of a tile come before its stores; what no whole vector has, at the end of
+## a row, comes last.  Every work-item holds its own results.
 ##
 ## G: work-items of a group.  LX, X, Y: as above.  Other parameters: see _arrays.
 <%namespace name="arrays" file="/elementwise/_arrays.cl.mako"/>
@@ -23,40 +23,51 @@ ${arrays.parameters()})
     const ${index} tile = get_group_id(0), lane = get_local_id(0);
     const ${index} column = tile % parts * columns_each + lane % ${LX} * ${V};
     const ${index} first_row = tile / parts * rows_each + lane / ${LX};
-    if (first_row + ${(Y - 1) * LY} < rows && column + ${(X - 1) * LX * V + V} <= columns) {
 % for y in range(Y):
 ${row(f"first_row + {y * LY}", f"_{y}")}\
 % endfor
-% for y in range(Y):
-% for x in range(X):
-        const ${vector(f.result, V)} v_${y}_${x} = ${f.called(V)}(${arrays.arguments(V, f"column + {x * LX * V}", f"_{y}")});
-% endfor
-% endfor
-% for y in range(Y):
-% for x in range(X):
-        ${arrays.store(V, f"column + {x * LX * V}", f"v_{y}_{x}", f"_{y}")}
-% endfor
-% endfor
+    if (first_row + ${(Y - 1) * LY} < rows && column + ${(X - 1) * LX * V + V} <= columns) {
+${vectors(False)}\
         return;
     }
+${vectors(True)}\
+% if V > 1:
+    if (columns % ${V} == 0) return;
     for (${index} row = first_row, y = 0; row < rows && y < ${Y}; row += ${LY}, y++) {
 ${arrays.rows_of()}\
-        for (${index} x = 0; x < ${X}; x++) {
-            ${index} i = column + x * ${LX * V};
-% if V > 1:
-            if (i + ${V} <= columns) {
-                const ${vector(f.result, V)} v = ${f.called(V)}(${arrays.arguments(V, "i")});
-                ${arrays.store(V, "i", "v")}
-                continue;
-            }
-% endif
-            for (${index} end = min(columns, i + ${V}); i < end; i++) {
-                const ${f.result} v = ${f.name}(${arrays.arguments(1, "i")});
-                ${arrays.store(1, "i", "v")}
-            }
+        for (${index} i = column; i < column + ${X * LX * V}; i += ${LX * V}) {
+            if (i >= columns || i + ${V} <= columns) continue;
+% for j in range(V - 1):
+            const ${f.result} v${j} = ${f.name}(${arrays.arguments(1, f"min(i + {j}, columns - 1)")});
+% endfor
+% for j in range(V - 1):
+            if (i + ${j} < columns) { ${arrays.store(1, f"i + {j}", f"v{j}")} }
+% endfor
         }
     }
+% endif
 }
+
+## All vectors of a work-item; at an edge, those that are wholly inside.
+<%def name="vectors(guarded)">\
+% for y in range(Y):
+% for x in range(X):
+<% at = f"column + {x * LX * V}" %>\
+% if guarded:
+    const bool in_${y}_${x} = row_${y} < rows && ${at} + ${V} <= columns;
+    ${vector(f.result, V)} v_${y}_${x} = 0;
+    if (in_${y}_${x}) v_${y}_${x} = ${f.called(V)}(${arrays.arguments(V, at, f"_{y}")});
+% else:
+        const ${vector(f.result, V)} v_${y}_${x} = ${f.called(V)}(${arrays.arguments(V, at, f"_{y}")});
+% endif
+% endfor
+% endfor
+% for y in range(Y):
+% for x in range(X):
+    ${f"if (in_{y}_{x}) {{ " if guarded else "    "}${arrays.store(V, f"column + {x * LX * V}", f"v_{y}_{x}", f"_{y}")}${" }" if guarded else ""}
+% endfor
+% endfor
+</%def>
 
 ## Declare where the arrays' row begins, by names of a suffix.
 <%def name="row(at, suffix)">\

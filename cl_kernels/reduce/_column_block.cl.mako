@@ -76,6 +76,7 @@ for (int j = 0; j < ${V * C}; ++j)\
 ${meeting.arrive("counters + tile", "parts", "get_local_id(0) == 0")}\
     // The others go along, with nothing to fold: barriers in a branch cost compilers dearly.
     const uint wanted_parts = is_last ? parts : 0;
+% if target.is_cpu:
     ${each_column()} {
         acc_t a;
 ${meeting.fold(r.acc, "a", f"mine + ((size_t)p * {CX * V * C} + j) * {words}", "y_lane", CY, "wanted_parts")}\
@@ -83,10 +84,40 @@ ${meeting.fold(r.acc, "a", f"mine + ((size_t)p * {CX * V * C} + j) * {words}", "
         ${field.name}[j] = a.${field.name};
 % endfor
     }
+% else:
+${side_by_side()}\
+% endif
 % if CY > 1:
 ${to_vectors()}\
     ${fold_row_lanes()}
     ${to_columns()}
 % endif
     if (!is_last) return;
+</%def>
+
+## On a GPU a work-item asks for all its columns of a part at once, and for a few parts.
+<%def name="side_by_side()">
+<%
+    words = r.acc.bytes // 4
+    ahead = max(1, 16 // (V * C * words))
+    places = [(u, j) for u in range(ahead) for j in range(V * C)]
+%>\
+    const acc_t none = acc_t_identity();
+% for field in r.acc.fields:
+    ${each_column()} ${field.name}[j] = none.${field.name};
+% endfor
+    for (uint p = y_lane; p < wanted_parts; p += ${ahead * CY}u) {
+% for u, j in places:
+        const acc_t left${u}_${j} = acc_t_collect(mine + ((size_t)${f"min(p + {u * CY}u, wanted_parts - 1u)" if u else "p"} * ${CX * V * C} + ${j}) * ${words});
+% endfor
+% for u, j in places:
+        ${f"if (p + {u * CY}u < wanted_parts) " if u else ""}{
+            acc_t a = {${", ".join(f"{field.name}[{j}]" for field in r.acc.fields)}};
+            a = acc_t_combine(a, left${u}_${j});
+% for field in r.acc.fields:
+            ${field.name}[${j}] = a.${field.name};
+% endfor
+        }
+% endfor
+    }
 </%def>

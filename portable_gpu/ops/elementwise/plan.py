@@ -29,6 +29,8 @@ from portable_gpu.tuning.table import Choice, TuningTable
 _MOST_INT = (1 << 31) - 1
 #: Elements of a work-item at most: their text is written out.
 _MOST_ELEMENTS = 32
+#: Groups that a compute unit of a GPU has at a time: with fewer, each has less in flight.
+_FULL = 8
 
 
 @dataclass(frozen=True)
@@ -229,9 +231,9 @@ def _tiles(
         ):
             vector //= 2
     vectors = -(-n // vector)
-    lanes = _lanes(vectors, size, target.subgroup_size)
+    lanes = _lanes(vectors, rows, size, target.subgroup_size)
     unroll = max(1, min(policy.unroll, _MOST_ELEMENTS // vector))
-    while unroll > 1 and rows * vectors < size * unroll * target.compute_units:
+    while unroll > 1 and rows * vectors < _FULL * size * unroll * target.compute_units:
         unroll //= 2  # more groups, with less for each
     across = max(
         (1 << k for k in range(unroll.bit_length())),
@@ -253,12 +255,16 @@ def _tiles(
     return layout, Deal(blocks * parts, parts, high, long)
 
 
-def _lanes(vectors: int, size: int, subgroup: int) -> int:
+def _lanes(vectors: int, rows: int, size: int, subgroup: int) -> int:
     """Work-items side by side for rows of so many vectors: few idle, and a sub-group at least."""
+
+    def padded(extent: int, step: int) -> int:
+        return -(-extent // step) * step
+
     most = min(size, ceil_power_of_two(vectors))
     lanes = [1 << k for k in range(most.bit_length())]
     lanes = [w for w in lanes if w >= min(most, subgroup)]
-    return max(lanes, key=lambda w: (-(-(-vectors // w) * w), w))
+    return min(lanes, key=lambda w: (padded(vectors, w) * padded(rows, size // w), -w))
 
 
 def render_route(problem: Problem, target: Target, route: Route) -> Specialization:

@@ -26,6 +26,9 @@ _MANY = 12
 # of their rows a work-item is to have (on an H200, 8 x 154280: 7.8 us, and 3.5 with all 8).
 _LEAST_STEPS, _LEAST_ROWS = 8, 8
 _COLUMN_GROUPS = 2
+# Lanes of a row of few vectors have so many each, and read so many bytes side by side, where a
+# compute unit has so many work-items all the same (docs/experiments/reduce.md).
+_MANY_STEPS, _LINE, _FULL = 4, 128, 2048
 # Rows off the grid of vectors that have so many of them are read by vectors all the same.
 _LEAST_VECTORS = 4
 # Bytes of a work-item that are to be on their way, and steps for them at most: single elements of
@@ -164,6 +167,13 @@ def _rows(
     many = rows >= _MANY * target.compute_units
     wide = lanes > 4 * target.subgroup_size or rows * min(lanes, size) < size * wanted
     lanes = size if wide and not many else min(lanes, target.subgroup_size)
+    if lanes <= target.subgroup_size and not target.is_cpu:
+        # Measured on an H200: where rows are many, lanes with more of a row spend less on meeting.
+        line = max(1, _LINE // (vector * elem.itemsize))
+        while lanes > line and n < _MANY_STEPS * lanes * vector:
+            if rows * lanes < 2 * _FULL * target.compute_units:
+                break
+            lanes //= 2
     if peel:
         lanes = max(lanes, vector)
     unroll = 1
