@@ -145,7 +145,7 @@ def plan_gemm(
         )  # fmt: skip
 
     home = bound.call.home
-    again = None if known is None else partial(known, home)
+    again = None if known is None else partial(known.run, home)
     return GemmPlan((a, b) if c is None else (a, b, c), extras, home.engine, again, anew)
 
 
