@@ -128,9 +128,9 @@ class QueueState:
 
         On an H200 a new buffer costs 7 us for 64 KiB and 250 us for 128 MiB, the pool's 0.2.
         """
-        if nbytes <= self._pooled and self.in_order:
-            return self._from_pool(nbytes)
-        return self.engine.allocate(nbytes)
+        if nbytes > self._pooled or not self.in_order:
+            return self.engine.allocate(nbytes)
+        return self._from_pool(nbytes)
 
     def workspace(self, nbytes: int) -> Any:
         """A buffer for the kernels of one call; drop it once they are enqueued.

@@ -32,8 +32,8 @@ from portable_gpu.runtime import fork
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.queue_state import QueueState
 
-# The attribute of a pyopencl queue that holds its state, and of a context that holds its engine.
-_ATTRIBUTE = "_portable_gpu"
+#: The attribute of a pyopencl queue that holds its state, and of a context that holds its engine.
+STATE = "_portable_gpu"
 
 _lock = threading.RLock()
 _default: Engine | None = None
@@ -95,7 +95,7 @@ def known_state(queue: cl.CommandQueue | None, engine: Engine | None) -> QueueSt
     """The state of a queue of device arrays, if it is there and nothing needs a check."""
     if engine is not None:
         return engine.known_state(queue)
-    found: QueueState | None = getattr(queue, _ATTRIBUTE, None)
+    found: QueueState | None = getattr(queue, STATE, None)
     return found
 
 
@@ -131,7 +131,7 @@ def _state_of_queue(queue: cl.CommandQueue) -> QueueState:
         engine = _engine_of(queue.context, queue)
     state = engine.state() if queue == engine.queue else QueueState(engine, queue)
     try:
-        setattr(queue, _ATTRIBUTE, state)
+        setattr(queue, STATE, state)
     except AttributeError:  # a pyopencl whose queues take no attributes
         state = engine.state(queue)
     return state
@@ -155,7 +155,7 @@ def _state_of_context(context: cl.Context | None) -> QueueState:
     with _lock:
         engine = _engine_of(context, None)
         with contextlib.suppress(AttributeError):
-            setattr(context, _ATTRIBUTE, engine)
+            setattr(context, STATE, engine)
     return engine.state()
 
 

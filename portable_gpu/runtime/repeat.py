@@ -14,7 +14,7 @@ from portable_gpu.runtime.call import Call
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
-from portable_gpu.runtime.registry import known_home, known_state
+from portable_gpu.runtime.registry import STATE, known_home
 from portable_gpu.runtime.replay import Replay
 from portable_gpu.runtime.views import Shape, View, new_array, overlap
 
@@ -104,19 +104,19 @@ def signature(arrays: Sequence[Any]) -> Key | None:
     The queue is not part of it: what is remembered is kept by the queue.
     """
     first = arrays[0]
-    found: list[Any] = []
+    found: Key = ()
     if type(first) in DEVICE_KINDS:
         queue = first.queue
         for array in arrays:
             if type(array) not in DEVICE_KINDS or array.queue is not queue:
                 return None
             found += array.shape, array.strides, array.dtype, array.offset & 15
-        return None if queue is None else tuple(found)
+        return None if queue is None else found
     for array in arrays:
         if type(array) is not np.ndarray:
             return None
         found += array.shape, array.strides, array.dtype
-    return tuple(found)
+    return found
 
 
 def again(
@@ -145,7 +145,12 @@ def again(
         return None, None
     key = (head, kinds) if out is None else (head, kinds, "out")
     first = arrays[0] if arrays else out
-    state = known_home(engine) if type(first) is np.ndarray else known_state(first.queue, engine)
+    if type(first) is np.ndarray:
+        state = known_home(engine)
+    elif engine is None:
+        state = getattr(first.queue, STATE, None)
+    else:
+        state = engine.known_state(first.queue)
     try:
         known = None if state is None else state.known.get(key)
     except TypeError:

@@ -21,6 +21,7 @@ from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.runtime.views import MEMORY, Memory, extent, maker_like, memory_of, origin_of
 
 _Places = list[tuple[Any, int]]  # what sets an argument, and which
+_NONE = Memory(0)  # that of no buffer
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,13 +71,19 @@ class _Kernels:
         launches: Kernel objects, and what enqueues them without an event.
         places: Of each operand, where it goes.
         rooms: Bytes of each piece of workspace, and where it goes.
-        memories: Of each operand, what its buffer was last.
-        offsets: Of each operand, in bytes, as its scalars have them.
+        memories: Of each operand, what is known of its last buffer.
+        offsets, scalars: Of each operand, in bytes, and what calls give, as they are set.
     """
 
-    __slots__ = ("launches", "memories", "offsets", "places", "rooms")
+    __slots__ = ("launches", "memories", "offsets", "places", "rooms", "scalars")
 
-    def __init__(self, state: QueueState, recorded: Recording, offsets: list[int]) -> None:
+    def __init__(
+        self,
+        state: QueueState,
+        recorded: Recording,
+        offsets: list[int],
+        given: tuple[Any, ...],
+    ) -> None:
         self.launches: list[tuple[Bound, tuple[Any, ...]]] = []
         self.places: list[_Places] = [[] for _ in offsets]
         places: dict[_Room, _Places] = {room: [] for room in recorded.rooms}
@@ -93,16 +100,16 @@ class _Kernels:
                 else:
                     bound.set_argument(index, buffer)
         self.rooms = [(room.nbytes, where) for room, where in places.items()]
-        self.memories: list[Memory | None] = [None for _ in offsets]
-        self.offsets = offsets
+        self.memories = [_NONE for _ in offsets]
+        self.offsets, self.scalars = offsets, given
 
-    def move(self, recorded: Recording, offsets: list[int]) -> None:
+    def move(self, recorded: Recording, offsets: list[int], given: tuple[Any, ...]) -> None:
         """Have the scalars of another recording."""
         for (bound, _), (_, _, scalars) in zip(
             self.launches, recorded.recording or (), strict=True
         ):
             bound.set_scalars(scalars)
-        self.offsets = offsets
+        self.offsets, self.scalars = offsets, given
 
 
 class Replay:
@@ -145,11 +152,13 @@ class Replay:
         try:
             kernels = self._idle.pop()
         except IndexError:  # all are in the middle of a call
-            kernels = self._new(state, everything, out, scalars)
+            kernels = _Kernels(state, *self._recorded(state, everything, out, scalars))
         # A call that raises does not put them back: who knows which arguments they have.
         own, memories, offsets = state.queue, kernels.memories, kernels.offsets
-        moved = bool(scalars)  # which may be other ones, or a zero of another sign
-        for k, array in enumerate(everything):
+        moved = scalars != kernels.scalars or 0 in scalars  # whose sign may be another
+        changed = False
+        k = 0
+        for array in everything:
             events = array.events
             if type(events) is QueueEvents:
                 if not (events.is_untouched and events.queue is own) and state.outside(events):
@@ -159,8 +168,7 @@ class Replay:
                     return self._refuse(kernels)
                 self._inside[k] = list(events)
             base, offset = array.base_data, array.offset
-            memory = getattr(base, MEMORY, None)
-            if memory is None or memory is not memories[k] or offset != offsets[k]:
+            if getattr(base, MEMORY, None) is not memories[k] or offset != offsets[k]:
                 if base is None:
                     return self._refuse(kernels)
                 memory = memory_of(base)
@@ -170,17 +178,31 @@ class Replay:
                 for set_argument, index in kernels.places[k]:
                     set_argument(index, base)
                 memories[k] = memory
+                changed = True
                 moved = moved or offset != offsets[k]
-        if out is not None and arrays and self._overlap(everything):
+            k += 1  # noqa: SIM113  # enumerate costs each call 70 ns
+        if changed and out is not None and self._overlap(everything, memories):
             return self._refuse(kernels)
         if moved:
-            self._move(state, kernels, everything, out, scalars)
+            kernels.move(*self._recorded(state, everything, out, scalars))
         data = None
         if out is None:
             data = state.allocate(self._nbytes)
             for set_argument, index in kernels.places[-1]:
                 set_argument(index, data)
-        event = self._launch(state, kernels)
+        if kernels.rooms:
+            rooms = [state.workspace(nbytes) for nbytes, _ in kernels.rooms]
+            for room, (_, places) in zip(rooms, kernels.rooms, strict=True):
+                for set_argument, index in places:
+                    set_argument(index, room)
+        enqueue, event = state.enqueue_without_event, None
+        try:
+            for bound, without_event in kernels.launches:
+                event = None
+                if enqueue is None or enqueue(*without_event):
+                    event = cl.enqueue_nd_range_kernel(own, bound.kernel, *bound.sizes)
+        except cl.MemoryError as error:
+            raise DeviceMemoryError(f"the device is out of memory: {error}") from error
         self._idle.append(kernels)
         if out is None:
             events = state.new_events() if event is None else [event]
@@ -189,63 +211,28 @@ class Replay:
         return out
 
     def _refuse(self, kernels: _Kernels) -> None:
-        """Put kernel objects back whose arguments are as they say."""
+        """Put kernel objects back; the next call looks for overlaps, which this one may not have."""
+        kernels.memories[-1] = _NONE
         self._idle.append(kernels)
 
-    def _launch(self, state: QueueState, kernels: _Kernels) -> cl.Event | None:
-        """Enqueue all launches; the last one's event, if it has one."""
-        rooms = []  # all of them, so that no two are the same memory
-        for nbytes, places in kernels.rooms:
-            room = state.workspace(nbytes)
-            rooms.append(room)
-            for set_argument, index in places:
-                set_argument(index, room)
-        enqueue, event = state.enqueue_without_event, None
-        try:
-            for bound, without_event in kernels.launches:
-                event = None
-                if enqueue is None or enqueue(*without_event):
-                    event = cl.enqueue_nd_range_kernel(state.queue, bound.kernel, *bound.sizes)
-        except cl.MemoryError as error:
-            raise DeviceMemoryError(f"the device is out of memory: {error}") from error
-        return event
-
-    def _overlap(self, arrays: Sequence[Any]) -> bool:
+    def _overlap(self, arrays: Sequence[Any], memories: Sequence[Memory]) -> bool:
         """Whether the last of some arrays shares memory with another."""
-        *inputs, out = arrays
-        base, start = origin_of(out.base_data)
-        before, end = self._extents[-1]
-        low, high = start + out.offset - before, start + out.offset + end
-        for array, (before, end) in zip(inputs, self._extents, strict=False):
-            other, start = origin_of(array.base_data)
+        found = []
+        for array, memory, (before, end) in zip(arrays, memories, self._extents, strict=True):
+            base, start = memory.origin or origin_of(array.base_data)
             start += array.offset
-            if other == base and start - before < high and low < start + end:
-                return True
-        return False
+            found.append((base, start - before, start + end))
+        base, low, high = found.pop()
+        return any(other == base and at < high and low < to for other, at, to in found)
 
     def _recorded(
         self, state: QueueState, arrays: Sequence[Any], out: Any, scalars: tuple[Any, ...]
-    ) -> tuple[Recording, list[int]]:
-        """The launches for arrays that lie like these, and where those lie, in bytes."""
+    ) -> tuple[Recording, list[int], tuple[Any, ...]]:
+        """The launches for arrays that lie like these, where those lie, and the scalars."""
         offsets = [array.offset for array in arrays]
         places = [at // size for at, size in zip(offsets, self._itemsizes, strict=True)]
         if out is None:
             offsets.append(0)
             places.append(0)
         recorded = Recording.of(self._plan, state, tuple(places), scalars or self._scalars)
-        return recorded, offsets
-
-    def _new(
-        self, state: QueueState, arrays: Sequence[Any], out: Any, scalars: tuple[Any, ...]
-    ) -> _Kernels:
-        return _Kernels(state, *self._recorded(state, arrays, out, scalars))
-
-    def _move(
-        self,
-        state: QueueState,
-        kernels: _Kernels,
-        arrays: Sequence[Any],
-        out: Any,
-        scalars: tuple[Any, ...],
-    ) -> None:
-        kernels.move(*self._recorded(state, arrays, out, scalars))
+        return recorded, offsets, scalars

@@ -95,26 +95,25 @@ def elementwise(
     if wait_for is not None:
         wait_for = events_of(wait_for)
     arrays: list[Any] = []
-    numbers: list[Any] = []
-    form: list[Any] = []
-    known = True
+    numbers: tuple[Any, ...] = ()
+    others: tuple[Any, ...] = ()  # which inputs are no arrays of their own, and what they are
+    known = queue is None and not wait_for
     for name, value in inputs.items():
         kind = type(value)
         if kind in DEVICE_KINDS or (kind is np.ndarray and value.shape):
-            form.append(name)
             if value is out:
-                form.append(True)
+                others += (name, None)
             else:
                 arrays.append(value)
         elif kind in NUMBERS:
-            form += (name, kind)
-            numbers.append(value)
+            others += (name, kind)
+            numbers += (value,)
         else:
             known = False
     key: Key | None = None
-    if known and queue is None and not wait_for and (arrays or out is not None):
-        head = ("elementwise", expression, dtype, tuple(form))
-        result, key = again(head, arrays, out, engine, tuple(numbers))
+    if known and (arrays or out is not None):
+        head = ("elementwise", expression, dtype, tuple(inputs), others)
+        result, key = again(head, arrays, out, engine, numbers)
         if result is not None:
             return result
     return _checked(expression, inputs, out, dtype, engine, queue, wait_for, key)
