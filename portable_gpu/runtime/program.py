@@ -37,7 +37,7 @@ _MOST_ERRORS = 3  # that a message shows: later ones mostly follow from the firs
 _MOST_OF_A_LOG = 10  # lines of a log that names no line
 
 
-class Bound:
+class BoundKernel:
     """A kernel object with the arguments that stay; one caller uses it at a time.
 
     Attributes:
@@ -100,9 +100,9 @@ class Launch:
         self.places = arguments.buffers
         self._idle = [self.bind()]
 
-    def bind(self) -> Bound:
+    def bind(self) -> BoundKernel:
         """A kernel object of the caller's own."""
-        return Bound(self._make(), self._arguments, self._sizes)
+        return BoundKernel(self._make(), self._arguments, self._sizes)
 
     def __call__(
         self,

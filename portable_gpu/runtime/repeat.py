@@ -10,7 +10,7 @@ import numpy as np
 import pyopencl.array as cla
 
 from portable_gpu.runtime.array import DEVICE_KINDS
-from portable_gpu.runtime.call import Call
+from portable_gpu.runtime.call import Call, Planning
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
@@ -123,9 +123,9 @@ def again(
     head: Key,
     arrays: Sequence[Any],
     out: Any = None,
-    engine: Engine | None = None,
+    engine: Engine | Planning | None = None,
     scalars: tuple[Any, ...] = (),
-) -> tuple[Any, Key | None]:
+) -> tuple[Any, Key | Planning | None]:
     """The result of a call met before, or else the key to :func:`remember` it by.
 
     Args:
@@ -138,11 +138,12 @@ def again(
     Returns:
         ``(result, key)``: the result, as :class:`Repeat` gives it, or ``None`` and the key; both
         are ``None`` where the call is not to be remembered: its arrays are of several kinds or
-        queues, or an option cannot be hashed (and is to be refused).
+        queues, or an option cannot be hashed (and is to be refused).  A :class:`Planning` is its
+        own key.
     """
     kinds = signature(arrays if out is None else (*arrays, out))
     if kinds is None or not (engine is None or isinstance(engine, Engine)):
-        return None, None
+        return None, engine if kinds is not None and isinstance(engine, Planning) else None
     key = (head, kinds) if out is None else (head, kinds, "out")
     first = arrays[0] if arrays else out
     if type(first) is np.ndarray:
@@ -161,7 +162,7 @@ def again(
 
 
 def remember(
-    key: Key | None,
+    key: Key | Planning | None,
     arrays: Sequence[Any],
     call: Call,
     views: Sequence[View],
@@ -181,15 +182,17 @@ def remember(
     """
     if key is None or plan is None:
         return
-    found = repeat(arrays, call, views, plan, scalars, out)
-    if found is not None:
+    found = _repeat(arrays, call, views, plan, scalars, out)
+    if isinstance(key, Planning):
+        key.arrays, key.again = tuple(arrays), found
+    elif found is not None:
         known = call.home.known
         if len(known) >= _MOST:
             known.clear()
         known.setdefault(key, found)
 
 
-def repeat(
+def _repeat(
     arrays: Sequence[Any],
     call: Call,
     views: Sequence[View],
@@ -197,15 +200,7 @@ def repeat(
     scalars: tuple[Any, ...] = (),
     out: Any = None,
 ) -> Repeat | None:
-    """A :class:`Repeat` of a call, or ``None`` where arrays have to be looked at each time.
-
-    Args:
-        arrays: The inputs.
-        call: The call.
-        views: What its kernels take the inputs and the result for.
-        plan, scalars: What it enqueues.
-        out: The caller's array for the result.
-    """
+    """A :class:`Repeat` of a call, or ``None`` where arrays have to be looked at each time."""
     state = call.state
     *inputs, result = views
     if not result.size or not state.in_order or any(not view.size for view in inputs):
@@ -223,3 +218,31 @@ def repeat(
     if not all(a.flags.forc and view.is_of(a) for a, view in zip(everything, views, strict=False)):
         return None
     return _OnHost(state, plan, scalars, result.shape, result.dtype, (0,) * len(views))
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A call on its queue, with its plan.
+
+    Attributes:
+        call: The queue, and the result.
+        views: Of its inputs and the result.
+        plan: What computes it; ``None`` where the result has no elements.
+        scalars: What the plan takes besides.
+        out: The caller's array for the result.
+        of_copies: Whether inputs are copies of the caller's arrays, in another dtype.
+    """
+
+    call: Call
+    views: tuple[View, ...]
+    plan: Plan | None
+    scalars: tuple[Any, ...]
+    out: Any
+    of_copies: bool = False
+
+    def run(self, key: Key | Planning | None, arrays: Sequence[Any]) -> Any:
+        """The result; a call on arrays like these is remembered by ``key``."""
+        result = self.call.run(self.plan, self.views, self.scalars)
+        if not self.of_copies:
+            remember(key, arrays, self.call, self.views, self.plan, self.scalars, self.out)
+        return result

@@ -16,7 +16,7 @@ import pyopencl as cl
 from portable_gpu.errors import DeviceMemoryError
 from portable_gpu.runtime.events import QueueEvents
 from portable_gpu.runtime.plan import Plan
-from portable_gpu.runtime.program import Bound
+from portable_gpu.runtime.program import BoundKernel
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.runtime.views import MEMORY, Memory, extent, maker_like, memory_of, origin_of
 
@@ -84,7 +84,7 @@ class _Kernels:
         offsets: list[int],
         given: tuple[Any, ...],
     ) -> None:
-        self.launches: list[tuple[Bound, tuple[Any, ...]]] = []
+        self.launches: list[tuple[BoundKernel, tuple[Any, ...]]] = []
         self.places: list[_Places] = [[] for _ in offsets]
         places: dict[_Room, _Places] = {room: [] for room in recorded.rooms}
         for launch, buffers, scalars in recorded.recording or ():
@@ -211,7 +211,7 @@ class Replay:
         return out
 
     def _refuse(self, kernels: _Kernels) -> None:
-        """Put kernel objects back; the next call looks for overlaps, which this one may not have."""
+        """Put kernel objects back, for a next call that looks for overlaps: this one may not."""
         kernels.memories[-1] = _NONE
         self._idle.append(kernels)
 

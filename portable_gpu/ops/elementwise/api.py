@@ -18,7 +18,7 @@ from portable_gpu.ops.elementwise.candidates import make_plan
 from portable_gpu.ops.elementwise.plan import Problem
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.broadcast import NUMBERS, broadcast, common_dtype, is_number, spread
-from portable_gpu.runtime.call import Call
+from portable_gpu.runtime.call import Call, Planning
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.place import events_of
 from portable_gpu.runtime.repeat import Key, again, remember
@@ -110,7 +110,7 @@ def elementwise(
             numbers += (value,)
         else:
             known = False
-    key: Key | None = None
+    key: Key | Planning | None = None
     if known and (arrays or out is not None):
         head = ("elementwise", expression, dtype, tuple(inputs), others)
         result, key = again(head, arrays, out, engine, numbers)
@@ -127,7 +127,7 @@ def _checked(
     engine: Engine | None,
     queue: cl.CommandQueue | None,
     wait_for: Sequence[cl.Event] | None,
-    key: Key | None,
+    key: Key | Planning | None,
 ) -> Any:
     check_expression(expression, "expression")
     for name in inputs:
@@ -170,7 +170,7 @@ def _checked(
     plan = call.engine.plan(problem, lambda: make_plan(call.engine, problem))
     values = tuple(numbers.values())
     result = call.run(plan, views, values)
-    remember(key, list(fresh.values()), call, views, plan, out=out)
+    remember(key, list(fresh.values()), call, views, plan, values, out)
     return result[()] if call.host and out is None and not shape else result
 
 
