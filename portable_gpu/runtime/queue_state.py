@@ -130,7 +130,7 @@ class QueueState:
         """
         if nbytes > self._pooled or not self.in_order:
             return self.engine.allocate(nbytes)
-        return self._from_pool(nbytes)
+        return self.from_pool(nbytes)
 
     def workspace(self, nbytes: int) -> Any:
         """A buffer for the kernels of one call; drop it once they are enqueued.
@@ -144,10 +144,13 @@ class QueueState:
         if not self.in_order:
             return self.engine.allocate(nbytes)
         self.engine.check_allocation(nbytes)
-        return self._from_pool(nbytes)
+        return self.from_pool(nbytes)
 
-    def _from_pool(self, nbytes: int) -> Any:
-        """Memory of the pool, which needs no lock: what it does keeps the interpreter's."""
+    def from_pool(self, nbytes: int) -> Any:
+        """Memory of an in-order queue's pool, of a size that the device has.
+
+        The pool needs no lock: what it does holds on to the interpreter's.
+        """
         pool = self._pool
         self._unlooked += nbytes + self._least_taken
         if 8 * self._unlooked > self._most_held:

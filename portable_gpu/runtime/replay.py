@@ -190,11 +190,12 @@ class Replay:
             data = state.allocate(self._nbytes)
             for set_argument, index in kernels.places[-1]:
                 set_argument(index, data)
-        if kernels.rooms:
-            rooms = [state.workspace(nbytes) for nbytes, _ in kernels.rooms]
-            for room, (_, places) in zip(rooms, kernels.rooms, strict=True):
-                for set_argument, index in places:
-                    set_argument(index, room)
+        rooms = []  # all of them, so that no two are the same memory
+        for nbytes, places in kernels.rooms:
+            room = state.from_pool(nbytes)
+            rooms.append(room)
+            for set_argument, index in places:
+                set_argument(index, room)
         enqueue, event = state.enqueue_without_event, None
         try:
             for bound, without_event in kernels.launches:
@@ -205,7 +206,7 @@ class Replay:
             raise DeviceMemoryError(f"the device is out of memory: {error}") from error
         self._idle.append(kernels)
         if out is None:
-            events = state.new_events() if event is None else [event]
+            events = QueueEvents.of(own) if event is None else [event]
             return self._make(arrays[0].queue, data, events)
         state.cover(out.events, event)
         return out
