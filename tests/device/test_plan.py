@@ -109,6 +109,8 @@ def test_calls_take_the_short_way(
     engine: Engine, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """None of the functions is called again."""
+    if where == "numpy" and not (engine.target.is_cpu and engine.maps_host_memory):
+        pytest.skip("NumPy arrays are copied to the device at each call")
     place = placed(engine, where)
     bias = place(values(5))
     plans = []
