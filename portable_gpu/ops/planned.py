@@ -93,7 +93,7 @@ class PlannedCall:
         self._extras = planning.arrays[len(inputs) :]
         everything = (*inputs, *self._extras, *out)
         self._signature = signature(everything) if everything else None
-        self._home = None if planning.call.host or not everything else everything[0].queue
+        self._home = getattr(everything[0], "queue", None) if everything else None
         same = len(inputs) + len(self._extras) == len(planning.arrays) and all(
             one is other for one, other in zip(everything, planning.arrays, strict=False)
         )

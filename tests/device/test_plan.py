@@ -229,6 +229,14 @@ def test_a_queue_of_the_callers(engine: Engine) -> None:
             np.testing.assert_array_equal(read(plan(array)), x.sum(axis=0))
 
 
+def test_arrays_of_both_kinds(engine: Engine) -> None:
+    x, y = values(5, 7), values(7, 4)
+    for a, b in ((x, cla.to_device(engine.queue, y)), (cla.to_device(engine.queue, x), y)):
+        plan = pg.plan("matmul", a, b, engine=engine)
+        for _ in range(2):
+            np.testing.assert_array_equal(plan(a, b).get(), x @ y)
+
+
 def test_empty_arrays(engine: Engine) -> None:
     empty = np.empty((0, 20), np.float32)
     assert pg.plan("sum", empty, axis=1)(empty).shape == (0,)
