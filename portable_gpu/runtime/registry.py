@@ -91,10 +91,8 @@ def queue_for(arrays: Sequence[Any], queue: cl.CommandQueue | None) -> cl.Comman
     return next((array.queue for array in arrays if array.queue is not None), None)
 
 
-def known_state(queue: cl.CommandQueue | None, engine: Engine | None) -> QueueState | None:
-    """The state of a queue of device arrays, if it is there and nothing needs a check."""
-    if engine is not None:
-        return engine.known_state(queue)
+def known_state(queue: cl.CommandQueue) -> QueueState | None:
+    """The state of a queue of calls that name no engine, if it is there."""
     found: QueueState | None = getattr(queue, STATE, None)
     return found
 
@@ -123,7 +121,7 @@ def context_of(arrays: Sequence[Any]) -> cl.Context | None:
 
 
 def _state_of_queue(queue: cl.CommandQueue) -> QueueState:
-    state = known_state(queue, None)
+    state = known_state(queue)
     if state is not None and not state.engine.is_closed:
         return state
     fork.check()

@@ -75,7 +75,7 @@ class _Kernels:
         offsets, scalars: Of each operand, in bytes, and what calls give, as they are set.
     """
 
-    __slots__ = ("launches", "memories", "offsets", "places", "rooms", "scalars")
+    __slots__ = ("_staying", "launches", "memories", "offsets", "places", "rooms", "scalars")
 
     def __init__(
         self,
@@ -85,6 +85,8 @@ class _Kernels:
         given: tuple[Any, ...],
     ) -> None:
         self.launches: list[tuple[BoundKernel, tuple[Any, ...]]] = []
+        # Kernels do not keep their buffers: a state's room to fold in may give way to a larger one.
+        self._staying: list[Any] = []
         self.places: list[_Places] = [[] for _ in offsets]
         places: dict[_Room, _Places] = {room: [] for room in recorded.rooms}
         for launch, buffers, scalars in recorded.recording or ():
@@ -99,6 +101,7 @@ class _Kernels:
                     places[buffer].append(place)
                 else:
                     bound.set_argument(index, buffer)
+                    self._staying.append(buffer)
         self.rooms = [(room.nbytes, where) for room, where in places.items()]
         self.memories = [_NONE for _ in offsets]
         self.offsets, self.scalars = offsets, given

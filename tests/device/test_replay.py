@@ -136,6 +136,20 @@ def test_buffers_are_not_kept(own: Engine) -> None:
     assert state._pool.active_blocks < before
 
 
+def test_room_to_fold_in_that_gives_way_to_larger(own: Engine) -> None:
+    """The counters that a kernel has are kept for it, and zero."""
+    state = own.state()
+    data = values(300_000)
+    x = on_device(own, data)
+    for turn in range(6):
+        assert pg.sum(x, engine=own).get() == data.sum()
+        state.fold_space(4096 << turn, 1 << 16 + turn)
+        for _ in range(4):  # what was released is given to others
+            filled = np.full(1 << 14, 0x01010101, np.uint32)
+            flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+            cl.Buffer(own.context, flags, hostbuf=filled)
+
+
 def test_what_is_known_of_a_buffer(own: Engine) -> None:
     one, two = (cl.Buffer(own.context, cl.mem_flags.READ_WRITE, 640) for _ in range(2))
     assert memory_of(one) is memory_of(one)
