@@ -68,11 +68,14 @@ class BoundKernel:
         self._given: Sequence[Any] | None = None
 
     def set_scalars(self, values: Sequence[Any]) -> None:
-        """Set the scalars that calls give, unless it has them."""
-        if values != self._given:
-            for (index, kind), value in zip(self._places, values, strict=True):
+        """Set those of the scalars that calls give which it does not have."""
+        given = self._given
+        if values == given:
+            return
+        for k, ((index, kind), value) in enumerate(zip(self._places, values, strict=True)):
+            if given is None or value != given[k]:
                 self._set_scalar(index, kind(value))
-            self._given = values
+        self._given = values
 
 
 class Launch:
