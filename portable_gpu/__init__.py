@@ -5,8 +5,10 @@ from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.codegen.operators import BinaryOp, Map
 from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.explain import explain
-from portable_gpu.ops.gemm import GemmPlan, gemm, matmul, plan_gemm
+from portable_gpu.ops.gemm import gemm, matmul, plan_gemm
 from portable_gpu.ops.gemv import gemv
+from portable_gpu.ops.plan import plan
+from portable_gpu.ops.planned import PlannedCall
 from portable_gpu.ops.reduce import (
     all,
     any,
@@ -38,8 +40,8 @@ __all__ = [
     "BinaryOp",
     "Engine",
     "Epilogue",
-    "GemmPlan",
     "Map",
+    "PlannedCall",
     "__version__",
     "all",
     "any",
@@ -61,6 +63,7 @@ __all__ = [
     "mean",
     "min",
     "nrm2",
+    "plan",
     "plan_gemm",
     "prod",
     "reduce",

@@ -35,6 +35,24 @@ if TYPE_CHECKING:
     from portable_gpu.runtime.engine import Engine
     from portable_gpu.runtime.plan import Plan
     from portable_gpu.runtime.queue_state import QueueState
+    from portable_gpu.runtime.repeat import Repeat
+
+
+class Planning:
+    """Stands for ``engine=`` in a call that is prepared and not run, and for the call's key.
+
+    Attributes:
+        engine, queue: Where calls are to run.
+        call: The call.
+        arrays: Its inputs, as ``again`` takes others like them.
+        again: What runs on those; ``None`` where each call has to look at its arrays anew.
+    """
+
+    def __init__(self, engine: Engine | None, queue: cl.CommandQueue | None) -> None:
+        self.engine, self.queue = engine, queue
+        self.call: Call | None = None
+        self.arrays: tuple[Any, ...] = ()
+        self.again: Repeat | None = None
 
 
 class Call:
@@ -60,7 +78,7 @@ class Call:
     def __init__(
         self,
         arrays: Sequence[Any],
-        engine: Engine | None,
+        engine: Engine | Planning | None,
         queue: cl.CommandQueue | None,
         wait_for: Sequence[cl.Event] | None = None,
         flop: int | None = None,
@@ -76,6 +94,10 @@ class Call:
         Raises:
             ContextMismatchError: Arrays, ``queue`` and ``engine`` are of different contexts.
         """
+        self._is_planned = isinstance(engine, Planning)
+        if isinstance(engine, Planning):
+            engine.call, queue = self, engine.queue
+            engine = engine.engine
         check_place(engine, queue)
         let_go()
         on_device = [array for array in arrays if isinstance(array, cla.Array)]
@@ -142,7 +164,7 @@ class Call:
     def run(
         self, plan: Plan | None = None, views: Sequence[View] = (), scalars: tuple[Any, ...] = ()
     ) -> Any:
-        """Enqueue a plan; wait (NumPy) or attach its event (pyopencl).
+        """Enqueue a plan; wait (NumPy) or attach its event (pyopencl).  Not if it is planned only.
 
         Args:
             plan: What to enqueue; without it the result has no elements.
@@ -152,7 +174,7 @@ class Call:
         Returns:
             The result.
         """
-        if plan is None:
+        if plan is None or self._is_planned:
             return self._result
         if self.host:
             run_to_the_end(self.state, self, lambda: self._run_on_host(plan, views, scalars))

@@ -172,7 +172,7 @@ class Engine:
     def close(self) -> None:
         """Drop the engine's plans, programs and memory.
 
-        Calls that name it, and plans of :func:`portable_gpu.plan_gemm` made on it, raise
+        Calls that name it, and plans of :func:`portable_gpu.plan` made on it, raise
         ArgumentError from now on.  Arrays, and calls in other threads, keep what they need until
         they end.  The default engine is opened anew when it is needed again.
         """

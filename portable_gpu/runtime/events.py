@@ -6,7 +6,7 @@ and pyopencl creates one for each launch.  On an in-order queue few of them are 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pyopencl as cl
@@ -29,32 +29,53 @@ class QueueEvents(list[cl.Event]):
     The first read of the list creates a :func:`marker`, which covers the array and everything else
     enqueued by then.  Users may append events of their own.  Views share the list, as with
     pyopencl's.
+
+    Attributes:
+        queue: The queue, by the state's own object.
+        is_untouched: Whether nobody has looked or added since the array was written.
     """
 
-    __slots__ = ("_is_covered", "queue")
+    __slots__ = ("_is_covered", "is_untouched", "queue")
+    queue: cl.CommandQueue
+    is_untouched: bool
+    _is_covered: bool
 
-    def __init__(self, queue: cl.CommandQueue) -> None:
-        self.queue = queue
-        self._is_covered = False
+    @classmethod
+    def of(cls, queue: cl.CommandQueue) -> QueueEvents:
+        """Those of an array that a queue is to write: quicker than an ``__init__``."""
+        events = cls()
+        events.queue = queue
+        events.is_untouched = True
+        events._is_covered = False
+        return events
 
     def renew(self) -> None:
         """Note that the array was written again, after all events of the list."""
-        list.clear(self)
-        self._is_covered = False
+        if not self.is_untouched:
+            list.clear(self)
+            self._is_covered = False
+            self.is_untouched = True
 
     def present(self) -> list[cl.Event]:
         """The events of the list, without creating a marker."""
         return list.copy(self)
 
-    def are_of(self, queue: cl.CommandQueue) -> bool:
-        """Whether the list is of this object of a queue, and empty: nobody has looked or added."""
-        return self.queue is queue and not list.__len__(self)
+    def append(self, event: cl.Event) -> None:
+        """Add an event, without creating a marker."""
+        self.is_untouched = False
+        list.append(self, event)
+
+    def extend(self, events: Iterable[cl.Event]) -> None:
+        """Add events, without creating a marker."""
+        self.is_untouched = False
+        list.extend(self, events)
 
     def __radd__(self, others: list[cl.Event]) -> list[cl.Event]:
         return others + list(self)
 
     def _look(self) -> None:
         if not self._is_covered:
+            self.is_untouched = False
             list.insert(self, 0, marker(self.queue))  # before events that users have appended
             self._is_covered = True
 

@@ -37,26 +37,45 @@ _MOST_ERRORS = 3  # that a message shows: later ones mostly follow from the firs
 _MOST_OF_A_LOG = 10  # lines of a log that names no line
 
 
-class _Bound:
-    """A kernel object with the arguments that stay; one caller uses it at a time."""
+class BoundKernel:
+    """A kernel object with the arguments that stay; one caller uses it at a time.
 
-    __slots__ = ("kernel", "scalars", "set_argument", "set_scalar", "without_event")
+    Attributes:
+        kernel, sizes: What is enqueued.
+        set_argument: Sets a buffer by the place of its parameter.
+        without_event: What ``clEnqueueNDRangeKernel`` takes after the queue.
+    """
+
+    __slots__ = (
+        "_given", "_places", "_set_scalar", "kernel", "set_argument", "sizes", "without_event"
+    )  # fmt: skip
 
     def __init__(
         self,
         kernel: cl.Kernel,
-        fixed: Sequence[tuple[int, Any]],
+        arguments: Arguments,
         sizes: tuple[tuple[int, ...], tuple[int, ...]],
     ) -> None:
-        self.kernel = kernel
+        self.kernel, self.sizes = kernel, sizes
         self.set_argument = kernel.set_arg
-        self.set_scalar = scalar_setter(kernel)
-        for index, value in fixed:
-            self.set_scalar(index, value)
+        self._set_scalar = scalar_setter(kernel)
+        for index, value in arguments.constants:
+            self._set_scalar(index, value)
         arrays = [(ctypes.c_size_t * len(size))(*size) for size in sizes]
         pointer, count = ctypes.c_void_p(kernel.int_ptr), ctypes.c_uint
         self.without_event = pointer, count(len(sizes[0])), None, *arrays, count(0), None, None
-        self.scalars: Sequence[Any] | None = None
+        self._places = arguments.scalars
+        self._given: Sequence[Any] | None = None
+
+    def set_scalars(self, values: Sequence[Any]) -> None:
+        """Set those of the scalars that calls give which it does not have."""
+        given = self._given
+        if values == given:
+            return
+        for k, ((index, kind), value) in enumerate(zip(self._places, values, strict=True)):
+            if given is None or value != given[k]:
+                self._set_scalar(index, kind(value))
+        self._given = values
 
 
 class Launch:
@@ -80,11 +99,13 @@ class Launch:
             sizes: The grid, and that of a group.
         """
         self._make, self._arguments, self._sizes = make, arguments, sizes
-        self._buffers, self._scalars = arguments.buffers, arguments.scalars
-        self._idle = [self._bind()]
+        #: The places of buffers.
+        self.places = arguments.buffers
+        self._idle = [self.bind()]
 
-    def _bind(self) -> _Bound:
-        return _Bound(self._make(), self._arguments.constants, self._sizes)
+    def bind(self) -> BoundKernel:
+        """A kernel object of the caller's own."""
+        return BoundKernel(self._make(), self._arguments, self._sizes)
 
     def __call__(
         self,
@@ -103,22 +124,22 @@ class Launch:
         Raises:
             DeviceMemoryError: A buffer that was promised turns out not to fit.
         """
+        if state.recording is not None:
+            state.recording.append((self, buffers, scalars))
+            return None
         try:
             bound = self._idle.pop()
         except IndexError:  # all are in the middle of a call
-            bound = self._bind()
+            bound = self.bind()
         # A call that raises does not put its object back: who knows which arguments it has.
         set_argument = bound.set_argument
         try:
-            for index, buffer in zip(self._buffers, buffers, strict=True):
+            for index, buffer in zip(self.places, buffers, strict=True):
                 set_argument(index, buffer)
-            if scalars != bound.scalars:
-                for (index, kind), value in zip(self._scalars, scalars, strict=True):
-                    bound.set_scalar(index, kind(value))
-                bound.scalars = scalars
+            bound.set_scalars(scalars)
             enqueue = state.enqueue_without_event
             event = None
-            if enqueue is None or wait_for or enqueue(*bound.without_event):
+            if enqueue is None or wait_for or enqueue(state.pointer, *bound.without_event):
                 event = cl.enqueue_nd_range_kernel(  # where that one failed, pyopencl says why
                     state.queue, bound.kernel, *self._sizes, None, wait_for
                 )

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Hashable, Sequence
 from ctypes import c_void_p
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +16,7 @@ from portable_gpu.runtime.memory import memory_pool
 
 if TYPE_CHECKING:
     from portable_gpu.runtime.engine import Engine
+    from portable_gpu.runtime.program import Launch
     from portable_gpu.runtime.repeat import Repeat
 
 # Shares of the device's memory: the largest result that comes from a queue's pool, and the most
@@ -42,32 +41,36 @@ class QueueState:
         engine: Whose.
         queue: An object of its own for the queue.
         in_order: Whether each command of the queue begins when the one before has ended.
-        enqueue_without_event: ``clEnqueueNDRangeKernel`` on this queue, for launches that wait for
-            no event and ask for none; ``None`` where they ask for one.
+        pointer: The OpenCL queue, as ``ctypes`` passes it.
+        enqueue_without_event: ``clEnqueueNDRangeKernel``, for launches that wait for no event and
+            ask for none; ``None`` where they ask for one.
+        recording: Where launches are noted instead of being enqueued: see
+            :mod:`portable_gpu.runtime.replay`.  A queue has none.
         known: Calls met before; see :mod:`portable_gpu.runtime.repeat`.
         in_flight: The caller's memory that kernels may be using, by its ``id``: whatever is raised
             between a launch and its end, it stays.
     """
 
+    recording: list[tuple[Launch, Sequence[Any], tuple[Any, ...]]] | None = None
+
     def __init__(self, engine: Engine, queue: cl.CommandQueue) -> None:
         self.engine = engine
         self.queue = cl.CommandQueue.from_int_ptr(queue.int_ptr, retain=True)
+        self.pointer = c_void_p(self.queue.int_ptr)
         self.known: dict[Hashable, Repeat] = {}
         self.in_flight: dict[int, Any] = {}
         properties, kinds = queue.properties, cl.command_queue_properties
         self.in_order = not properties & kinds.OUT_OF_ORDER_EXEC_MODE_ENABLE
         self.enqueue_without_event: Callable[..., int] | None = None
         asks = engine.target.launch_events or properties & kinds.PROFILING_ENABLE
-        if self.in_order and not asks and enqueue_without_event is not None:
-            self.enqueue_without_event = partial(
-                enqueue_without_event, c_void_p(self.queue.int_ptr)
-            )
+        if self.in_order and not asks:
+            self.enqueue_without_event = enqueue_without_event
         self._pool = memory_pool(engine.context)
         self._unlooked = 0  # bytes taken of the pool since somebody looked at what it holds
-        self._lock = threading.RLock()  # a signal handler may call in the middle of a call
         self.empty_buffer = cl.Buffer(engine.context, cl.mem_flags.READ_WRITE, 64)
         memory = engine.target.facts.global_mem_size
         self._pooled, self._most_held = int(memory * _POOLED), int(memory * _HELD)
+        self._least_taken = self._most_held >> 9  # so that somebody looks every 64 calls
         self._counters = self._zeroed(1024)
         self._partials = self._zeroed(1 << 14)
         fork.retire_in_children(self)
@@ -76,8 +79,7 @@ class QueueState:
         """Drop the calls met before, and the memory that nobody uses."""
         self.known.clear()
         let_go()
-        with self._lock:
-            self._pool.free_held()
+        self._pool.free_held()
 
     def finish(self) -> None:
         """Wait for all that the queue has been given."""
@@ -103,11 +105,12 @@ class QueueState:
 
     def new_events(self) -> list[cl.Event]:
         """The events of an array that this queue is to write."""
-        return [] if self.enqueue_without_event is None else QueueEvents(self.queue)
+        return [] if self.enqueue_without_event is None else QueueEvents.of(self.queue)
 
     def cover(self, events: list[cl.Event], event: cl.Event | None) -> None:
         """Have an array's events cover a launch that wrote it, and came after them."""
-        if isinstance(events, QueueEvents) and events.queue == self.queue:
+        queue = self.queue
+        if isinstance(events, QueueEvents) and (events.queue is queue or events.queue == queue):
             events.renew()
         else:
             events[:] = [self.event(event)]
@@ -125,9 +128,9 @@ class QueueState:
 
         On an H200 a new buffer costs 7 us for 64 KiB and 250 us for 128 MiB, the pool's 0.2.
         """
-        if nbytes <= self._pooled and self.in_order:
-            return self._from_pool(nbytes)
-        return self.engine.allocate(nbytes)
+        if nbytes > self._pooled or not self.in_order:
+            return self.engine.allocate(nbytes)
+        return self.from_pool(nbytes)
 
     def workspace(self, nbytes: int) -> Any:
         """A buffer for the kernels of one call; drop it once they are enqueued.
@@ -141,18 +144,21 @@ class QueueState:
         if not self.in_order:
             return self.engine.allocate(nbytes)
         self.engine.check_allocation(nbytes)
-        return self._from_pool(nbytes)
+        return self.from_pool(nbytes)
 
-    def _from_pool(self, nbytes: int) -> Any:
+    def from_pool(self, nbytes: int) -> Any:
+        """Memory of an in-order queue's pool, of a size that the device has.
+
+        The pool needs no lock: what it does holds on to the interpreter's.
+        """
         pool = self._pool
+        self._unlooked += nbytes + self._least_taken
+        if 8 * self._unlooked > self._most_held:
+            self._unlooked = 0
+            if pool.managed_bytes - pool.active_bytes > self._most_held:
+                pool.free_held()
         try:
-            with self._lock:
-                self._unlooked += max(nbytes, self._most_held >> 9)  # a look every 64 calls
-                if 8 * self._unlooked > self._most_held:
-                    self._unlooked = 0
-                    if pool.managed_bytes - pool.active_bytes > self._most_held:
-                        pool.free_held()
-                return pool.allocate(nbytes)
+            return pool.allocate(nbytes)
         except cl.Error as error:
             raise DeviceMemoryError(f"no workspace of {nbytes} bytes: {error}") from error
 

@@ -32,8 +32,8 @@ from portable_gpu.runtime import fork
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.queue_state import QueueState
 
-# The attribute of a pyopencl queue that holds its state, and of a context that holds its engine.
-_ATTRIBUTE = "_portable_gpu"
+#: The attribute of a pyopencl queue that holds its state, and of a context that holds its engine.
+STATE = "_portable_gpu"
 
 _lock = threading.RLock()
 _default: Engine | None = None
@@ -91,11 +91,9 @@ def queue_for(arrays: Sequence[Any], queue: cl.CommandQueue | None) -> cl.Comman
     return next((array.queue for array in arrays if array.queue is not None), None)
 
 
-def known_state(queue: cl.CommandQueue | None, engine: Engine | None) -> QueueState | None:
-    """The state of a queue of device arrays, if it is there and nothing needs a check."""
-    if engine is not None:
-        return engine.known_state(queue)
-    found: QueueState | None = getattr(queue, _ATTRIBUTE, None)
+def known_state(queue: cl.CommandQueue) -> QueueState | None:
+    """The state of a queue of calls that name no engine, if it is there."""
+    found: QueueState | None = getattr(queue, STATE, None)
     return found
 
 
@@ -123,7 +121,7 @@ def context_of(arrays: Sequence[Any]) -> cl.Context | None:
 
 
 def _state_of_queue(queue: cl.CommandQueue) -> QueueState:
-    state = known_state(queue, None)
+    state = known_state(queue)
     if state is not None and not state.engine.is_closed:
         return state
     fork.check()
@@ -131,7 +129,7 @@ def _state_of_queue(queue: cl.CommandQueue) -> QueueState:
         engine = _engine_of(queue.context, queue)
     state = engine.state() if queue == engine.queue else QueueState(engine, queue)
     try:
-        setattr(queue, _ATTRIBUTE, state)
+        setattr(queue, STATE, state)
     except AttributeError:  # a pyopencl whose queues take no attributes
         state = engine.state(queue)
     return state
@@ -155,7 +153,7 @@ def _state_of_context(context: cl.Context | None) -> QueueState:
     with _lock:
         engine = _engine_of(context, None)
         with contextlib.suppress(AttributeError):
-            setattr(context, _ATTRIBUTE, engine)
+            setattr(context, STATE, engine)
     return engine.state()
 
 

@@ -7,17 +7,16 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-import pyopencl as cl
 import pyopencl.array as cla
 
 from portable_gpu.runtime.array import DEVICE_KINDS
-from portable_gpu.runtime.call import Call
+from portable_gpu.runtime.call import Call, Planning
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.events import QueueEvents
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
-from portable_gpu.runtime.registry import known_home, known_state
-from portable_gpu.runtime.views import Shape, View, extent, new_array, overlap, twin
+from portable_gpu.runtime.registry import STATE, known_home
+from portable_gpu.runtime.replay import Replay
+from portable_gpu.runtime.views import Shape, View, new_array, overlap
 
 Key = tuple[Any, ...]
 NUMBERS = (float, int, complex)  # what a key may hold: values that are their own identity
@@ -27,7 +26,7 @@ _MOST = 4096  # calls remembered for a queue
 class Repeat(Protocol):
     """A call with everything found, built and checked but the arrays' memory."""
 
-    def __call__(
+    def run(
         self,
         state: QueueState,
         arrays: Sequence[Any],
@@ -44,68 +43,8 @@ class Repeat(Protocol):
 
         Returns:
             The result (of NumPy arrays: finished, of device arrays: enqueued), or ``None`` if
-            these arrays need more than this.
+            these arrays need more than this, for instance because ``out`` shares their memory.
         """
-
-
-@dataclass(slots=True)
-class _OnDevice:
-    """A call on device arrays of one queue.
-
-    Attributes:
-        plan, scalars: What is enqueued.
-        blank: The result's shape and dtype, with no memory nor queue of its own.
-        extents: What each array touches of its buffer, as :func:`extent` says; the result's last.
-        inside: For each input the events last seen, all of this queue.
-    """
-
-    plan: Plan
-    scalars: tuple[Any, ...]
-    blank: Any
-    extents: list[tuple[int, int]]
-    inside: list[Sequence[cl.Event]]
-
-    def __call__(
-        self,
-        state: QueueState,
-        arrays: Sequence[Any],
-        out: Any = None,
-        scalars: tuple[Any, ...] = (),
-    ) -> Any:
-        buffers: list[Any] = []
-        offsets: list[int] = []
-        for position, array in enumerate(arrays):
-            events = array.events
-            if isinstance(events, QueueEvents):
-                if not events.are_of(state.queue) and state.outside(events):
-                    return None
-            elif events != self.inside[position]:
-                if state.outside(events):
-                    return None
-                self.inside[position] = list(events)
-            if not self._take(array, position, buffers, offsets):
-                return None
-        if out is None:
-            blank = self.blank
-            data = state.allocate(blank.nbytes)
-            buffers.append(data)
-            offsets.append(0)
-            event = self.plan.enqueue(state, buffers, tuple(offsets), scalars or self.scalars)
-            events = state.new_events() if event is None else [event]
-            return twin(blank, arrays[0].queue, data, events)
-        if state.outside(out.events) or not self._take(out, -1, buffers, offsets):
-            return None
-        event = self.plan.enqueue(state, buffers, tuple(offsets), scalars or self.scalars)
-        state.cover(out.events, event)
-        return out
-
-    def _take(self, array: Any, position: int, buffers: list[Any], offsets: list[int]) -> bool:
-        """Note where an array lies; whether its buffer holds all of it."""
-        base, offset = array.base_data, array.offset
-        before, end = self.extents[position]
-        buffers.append(base)
-        offsets.append(offset // array.dtype.itemsize if offset else 0)
-        return base is not None and offset >= before and offset + end <= base.size
 
 
 @dataclass(slots=True)
@@ -126,14 +65,15 @@ class _OnHost:
     dtype: np.dtype[Any]
     offsets: tuple[int, ...]
 
-    def __call__(
+    def run(
         self,
         state: QueueState,
         arrays: Sequence[Any],
         out: Any = None,
         scalars: tuple[Any, ...] = (),
     ) -> Any:
-        if out is not None and not out.flags.behaved:
+        """See :class:`Repeat`."""
+        if out is not None and (not out.flags.behaved or overlap(out, arrays)):
             return None
         state = self.state
         in_place = state.engine.in_place
@@ -164,30 +104,28 @@ def signature(arrays: Sequence[Any]) -> Key | None:
     The queue is not part of it: what is remembered is kept by the queue.
     """
     first = arrays[0]
-    kind = type(first)
-    for array in arrays:
-        if type(array) is not kind and not (kind in DEVICE_KINDS and type(array) in DEVICE_KINDS):
-            return None
-    if kind in DEVICE_KINDS:
+    found: Key = ()
+    if type(first) in DEVICE_KINDS:
         queue = first.queue
-        if queue is None:
-            return None
         for array in arrays:
-            if array.queue is not queue:
+            if type(array) not in DEVICE_KINDS or array.queue is not queue:
                 return None
-        return tuple([(a.shape, a.strides, a.dtype, a.offset & 15) for a in arrays])
-    if kind is np.ndarray:
-        return tuple([(a.shape, a.strides, a.dtype) for a in arrays])
-    return None
+            found += array.shape, array.strides, array.dtype, array.offset & 15
+        return None if queue is None else found
+    for array in arrays:
+        if type(array) is not np.ndarray:
+            return None
+        found += array.shape, array.strides, array.dtype
+    return found
 
 
 def again(
     head: Key,
     arrays: Sequence[Any],
     out: Any = None,
-    engine: Engine | None = None,
+    engine: Engine | Planning | None = None,
     scalars: tuple[Any, ...] = (),
-) -> tuple[Any, Key | None]:
+) -> tuple[Any, Key | Planning | None]:
     """The result of a call met before, or else the key to :func:`remember` it by.
 
     Args:
@@ -200,27 +138,31 @@ def again(
     Returns:
         ``(result, key)``: the result, as :class:`Repeat` gives it, or ``None`` and the key; both
         are ``None`` where the call is not to be remembered: its arrays are of several kinds or
-        queues, or an option cannot be hashed (and is to be refused).
+        queues, or an option cannot be hashed (and is to be refused).  A :class:`Planning` is its
+        own key.
     """
     kinds = signature(arrays if out is None else (*arrays, out))
     if kinds is None or not (engine is None or isinstance(engine, Engine)):
-        return None, None
+        return None, engine if kinds is not None and isinstance(engine, Planning) else None
     key = (head, kinds) if out is None else (head, kinds, "out")
     first = arrays[0] if arrays else out
-    state = known_state(first.queue, engine) if type(first) in DEVICE_KINDS else known_home(engine)
+    if type(first) is np.ndarray:
+        state = known_home(engine)
+    elif engine is None:
+        state = getattr(first.queue, STATE, None)
+    else:
+        state = engine.known_state(first.queue)
     try:
         known = None if state is None else state.known.get(key)
     except TypeError:
         return None, None
     if known is None or state is None:
         return None, key
-    if out is not None and overlap(out, arrays):
-        return None, None
-    return known(state, arrays, out, scalars), key
+    return known.run(state, arrays, out, scalars), key
 
 
 def remember(
-    key: Key | None,
+    key: Key | Planning | None,
     arrays: Sequence[Any],
     call: Call,
     views: Sequence[View],
@@ -240,15 +182,17 @@ def remember(
     """
     if key is None or plan is None:
         return
-    found = repeat(arrays, call, views, plan, scalars, out)
-    if found is not None:
+    found = _repeat(arrays, call, views, plan, scalars, out)
+    if isinstance(key, Planning):
+        key.arrays, key.again = tuple(arrays), found
+    elif found is not None:
         known = call.home.known
         if len(known) >= _MOST:
             known.clear()
-        known[key] = found
+        known.setdefault(key, found)
 
 
-def repeat(
+def _repeat(
     arrays: Sequence[Any],
     call: Call,
     views: Sequence[View],
@@ -256,15 +200,7 @@ def repeat(
     scalars: tuple[Any, ...] = (),
     out: Any = None,
 ) -> Repeat | None:
-    """A :class:`Repeat` of a call, or ``None`` where arrays have to be looked at each time.
-
-    Args:
-        arrays: The inputs.
-        call: The call.
-        views: What its kernels take the inputs and the result for.
-        plan, scalars: What it enqueues.
-        out: The caller's array for the result.
-    """
+    """A :class:`Repeat` of a call, or ``None`` where arrays have to be looked at each time."""
     state = call.state
     *inputs, result = views
     if not result.size or not state.in_order or any(not view.size for view in inputs):
@@ -274,8 +210,7 @@ def repeat(
         if any(a.queue != state.queue for a in everything):
             return None
         blank = new_array(state, None, result.shape, result.dtype, state.empty_buffer)
-        extents = [extent(a) for a in everything]
-        return _OnDevice(plan, scalars, blank, extents, [()] * len(arrays))
+        return Replay(plan, scalars, everything, blank)
     engine = state.engine
     if not engine.target.is_cpu or not engine.maps_host_memory:
         return None
@@ -283,3 +218,31 @@ def repeat(
     if not all(a.flags.forc and view.is_of(a) for a, view in zip(everything, views, strict=False)):
         return None
     return _OnHost(state, plan, scalars, result.shape, result.dtype, (0,) * len(views))
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A call on its queue, with its plan.
+
+    Attributes:
+        call: The queue, and the result.
+        views: Of its inputs and the result.
+        plan: What computes it; ``None`` where the result has no elements.
+        scalars: What the plan takes besides.
+        out: The caller's array for the result.
+        of_copies: Whether inputs are copies of the caller's arrays, in another dtype.
+    """
+
+    call: Call
+    views: tuple[View, ...]
+    plan: Plan | None
+    scalars: tuple[Any, ...]
+    out: Any
+    of_copies: bool = False
+
+    def run(self, key: Key | Planning | None, arrays: Sequence[Any]) -> Any:
+        """The result; a call on arrays like these is remembered by ``key``."""
+        result = self.call.run(self.plan, self.views, self.scalars)
+        if not self.of_copies:
+            remember(key, arrays, self.call, self.views, self.plan, self.scalars, self.out)
+        return result

@@ -15,7 +15,9 @@ from portable_gpu.selftest import Check, all_checks
 
 
 def test_selftest_covers_every_operation(engine: Engine) -> None:
-    helpers = {"asarray", "asnumpy", "default_engine", "devices", "explain", "plan_gemm"}
+    helpers = {
+        "asarray", "asnumpy", "default_engine", "devices", "explain", "plan", "plan_gemm",
+    }  # fmt: skip
     public = {name for name in pg.__all__ if name.islower() and not name.startswith("_")}
     assert {check.operation for check in all_checks(engine)} == public - helpers
     cases = [(check.operation, check.case) for check in all_checks(engine)]

@@ -63,12 +63,12 @@ def test_results_carry_the_callers_queue(engine: Engine) -> None:
         assert pg.max(x, axis=0).queue is queue
         assert pg.max(x, axis=0, engine=engine).queue is queue
         assert pg.sum(np.ones(4), queue=queue) == 4
-    state = registry.known_state(queue, None)
+    state = registry.known_state(queue)
     y = x
     del queue, x
     for _ in range(5):
         y = pg.matmul(y, y)
-    assert registry.known_state(y.queue, None) is state
+    assert registry.known_state(y.queue) is state
     np.testing.assert_array_equal(y.get(), np.full((4, 4), 4.0**31))
 
 

@@ -138,6 +138,7 @@ class Wrong:
             },
             "target": place, "device": {**kind, "context": engine.context, "queue": engine.queue},
             "device_class": kind, "table": {**kind, "class 2": pg.Engine},
+            "operands": {**array, "none": None, "number": 1.0},
             "name": {**text, "words": "two words"}, "identity": text, "combine": text,
             "expression": text, "stages": {**kind, "none": None, "texts": ("relu",)},
             "arrays": {**kind, "none": None, "one too many": (1.0,)}, "per": word, "array": array,
@@ -171,6 +172,7 @@ def right(engine: Engine) -> dict[str, dict[str, Any]]:
         "gemv": {"a": x, "x": x[0]},
         "gemm": {"a": x, "b": x},
         "matmul": {"a": x, "b": x},
+        "plan": {"operation": "matmul", "operands": (x, x)},
         "plan_gemm": {"a": x, "b": x},
         "explain": {"operation": "gemm", "sizes": (4, 4, 4)},
         "asarray": {"x": x},
@@ -183,12 +185,14 @@ def right(engine: Engine) -> dict[str, dict[str, Any]]:
 
 
 #: What calls make, not users; and what takes no arguments.
-NOT_CALLED = {"Array", "GemmPlan", "__version__", "devices", "default_engine"}
+NOT_CALLED = {"Array", "PlannedCall", "__version__", "devices", "default_engine"}
 
 
 def call(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
     if function is pg.elementwise:
         return function(arguments.pop("expression"), **arguments)
+    if function is pg.plan:
+        return function(arguments.pop("operation"), *arguments.pop("operands"), **arguments)
     sizes = arguments.pop("sizes", None)
     if sizes is None:
         return function(**arguments)
@@ -207,7 +211,9 @@ def generated(engine: Engine) -> Iterator[Case]:
             if parameter.kind is parameter.VAR_KEYWORD:
                 continue
             for what, value in wrong.of(parameter.name).items():
-                given = (4, 4, value) if parameter.name == "sizes" else value
+                given = value
+                if parameter.kind is parameter.VAR_POSITIONAL:
+                    given = (4, 4, value) if parameter.name == "sizes" else (np.ones((4, 4)), value)
                 all_arguments = {**own, **arguments, parameter.name: given}
                 if parameter.name == "beta":
                     all_arguments.setdefault("y" if name == "gemv" else "c", None)
@@ -270,23 +276,28 @@ def generated(engine: Engine) -> Iterator[Case]:
             f"explain(matmul, batch={what})",
             lambda v=value: pg.explain("matmul", 4, 4, 4, batch=v, engine=engine),
         )
-    for name, plan in {
-        "plan": pg.plan_gemm(x, x, engine=engine),
-        "plan of lists": pg.plan_gemm([[1.0]], [[1.0]], engine=engine),
-        "plan with c": pg.plan_gemm(x, x, c=np.zeros((4, 4), np.float32), engine=engine),
-    }.items():
-        for parameter in ("a", "b", "c"):
-            for what, value in {**wrong.of(parameter), "none": None}.items():
-                if parameter == "c" and what == "none" and name != "plan with c":
-                    continue
-                mine = [[1.0]] if name == "plan of lists" else x
-                good_call = {"a": mine, "b": mine}
-                if name == "plan with c":
-                    good_call["c"] = np.zeros((4, 4), np.float32)
-                yield (
-                    f"{name}({parameter}={what})",
-                    lambda p=plan, g={**good_call, parameter: value}: p(**g),
-                )
+    for what, value in {"wait_for": [], "no such option": 1, "a": x}.items():
+        yield f"plan(an option={what})", lambda g={what: value}: pg.plan("matmul", x, x, **g)
+    out, lists = np.zeros((4, 4), np.float32), [[1.0]]
+    for name, plan, inputs, outputs in (
+        ("plan", pg.plan_gemm(x, x, engine=engine), (x, x), ()),
+        ("plan of lists", pg.plan_gemm(lists, lists, engine=engine), (lists, lists), ()),
+        ("plan with c", pg.plan_gemm(x, x, c=out, engine=engine), (x, x), (out,)),
+        ("plan of sum", pg.plan("sum", x, axis=0, engine=engine), (x,), ()),
+        ("plan of gemv", pg.plan("gemv", x, x[0], y=out[0], engine=engine), (x, x[0]), (out[0],)),
+        (
+            "plan of elementwise",
+            pg.plan("elementwise", "x * s", x=x, s=2.0, out=out, engine=engine), (x,), (out,),
+        ),
+    ):  # fmt: skip
+        good_call = (*inputs, *outputs)
+        yield f"{name} of nothing", lambda p=plan: p()
+        yield f"{name} of one too many", lambda p=plan, g=good_call: p(*g, g[0])
+        for at in range(len(good_call)):
+            row = wrong.of("a" if at < len(inputs) else "out")
+            for what, value in {**row, "none": None}.items():
+                given = (*good_call[:at], value, *good_call[at + 1 :])
+                yield f"{name}({at}={what})", lambda p=plan, g=given: p(*g)
 
 
 def test_wrong_arguments(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

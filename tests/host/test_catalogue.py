@@ -68,6 +68,7 @@ def test_every_public_operation_is_known() -> None:
         "default_engine",
         "devices",
         "explain",
+        "plan",
         "plan_gemm",
     }
     assert functions == set(OPERATIONS)

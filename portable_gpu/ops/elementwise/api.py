@@ -18,7 +18,7 @@ from portable_gpu.ops.elementwise.candidates import make_plan
 from portable_gpu.ops.elementwise.plan import Problem
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.broadcast import NUMBERS, broadcast, common_dtype, is_number, spread
-from portable_gpu.runtime.call import Call
+from portable_gpu.runtime.call import Call, Planning
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.place import events_of
 from portable_gpu.runtime.repeat import Key, again, remember
@@ -95,26 +95,25 @@ def elementwise(
     if wait_for is not None:
         wait_for = events_of(wait_for)
     arrays: list[Any] = []
-    numbers: list[Any] = []
-    form: list[Any] = []
-    known = True
+    numbers: tuple[Any, ...] = ()
+    others: tuple[Any, ...] = ()  # which inputs are no arrays of their own, and what they are
+    known = queue is None and not wait_for
     for name, value in inputs.items():
         kind = type(value)
         if kind in DEVICE_KINDS or (kind is np.ndarray and value.shape):
-            form.append(name)
             if value is out:
-                form.append(True)
+                others += (name, None)
             else:
                 arrays.append(value)
         elif kind in NUMBERS:
-            form += (name, kind)
-            numbers.append(value)
+            others += (name, kind)
+            numbers += (value,)
         else:
             known = False
-    key: Key | None = None
-    if known and queue is None and not wait_for and (arrays or out is not None):
-        head = ("elementwise", expression, dtype, tuple(form))
-        result, key = again(head, arrays, out, engine, tuple(numbers))
+    key: Key | Planning | None = None
+    if known and (arrays or out is not None):
+        head = ("elementwise", expression, dtype, tuple(inputs), others)
+        result, key = again(head, arrays, out, engine, numbers)
         if result is not None:
             return result
     return _checked(expression, inputs, out, dtype, engine, queue, wait_for, key)
@@ -128,7 +127,7 @@ def _checked(
     engine: Engine | None,
     queue: cl.CommandQueue | None,
     wait_for: Sequence[cl.Event] | None,
-    key: Key | None,
+    key: Key | Planning | None,
 ) -> Any:
     check_expression(expression, "expression")
     for name in inputs:
@@ -171,7 +170,7 @@ def _checked(
     plan = call.engine.plan(problem, lambda: make_plan(call.engine, problem))
     values = tuple(numbers.values())
     result = call.run(plan, views, values)
-    remember(key, list(fresh.values()), call, views, plan, out=out)
+    remember(key, list(fresh.values()), call, views, plan, values, out)
     return result[()] if call.host and out is None and not shape else result
 
 

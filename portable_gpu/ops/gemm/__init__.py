@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from portable_gpu.codegen.epilogue import Epilogue
-from portable_gpu.ops.gemm.api import GemmPlan, gemm, matmul, plan_gemm
+from portable_gpu.ops.gemm.api import gemm, matmul, plan_gemm
 from portable_gpu.ops.gemm.catalogue import explain, specializations
 from portable_gpu.ops.gemm.choice import GemmChoice
 from portable_gpu.ops.gemm.packed.policy import PackedPolicy
@@ -12,7 +12,6 @@ from portable_gpu.ops.gemm.tiled.policy import GemmPolicy
 __all__ = [
     "Epilogue",
     "GemmChoice",
-    "GemmPlan",
     "GemmPolicy",
     "PackedPolicy",
     "explain",

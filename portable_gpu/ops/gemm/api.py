@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cla
 
 from portable_gpu.arguments import of_kind, one_of
 from portable_gpu.codegen.epilogue import Epilogue
@@ -16,17 +15,14 @@ from portable_gpu.dtypes import check_precision, element
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.ops.gemm.binding import compute_element, result_dtype
 from portable_gpu.ops.gemm.product import Product, bind_product, factor, out_dtype
-from portable_gpu.ops.gemv import TRANSPOSES, gemv
+from portable_gpu.ops.gemm.skinny.vectors import Transposed
+from portable_gpu.ops.gemv import TRANSPOSES, bind_gemv
+from portable_gpu.ops.planned import PlannedCall
 from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.place import events_of
-from portable_gpu.runtime.repeat import NUMBERS, Key, again, remember, repeat, signature
-from portable_gpu.runtime.views import (
-    AnyArray,
-    Shape,
-    as_array,
-    check_no_overlap,
-)
+from portable_gpu.runtime.repeat import NUMBERS, again
+from portable_gpu.runtime.views import AnyArray, Shape, as_array
 
 _NO_EPILOGUE = Epilogue()
 
@@ -91,15 +87,16 @@ def gemm(
     """
     if wait_for is not None:
         wait_for = events_of(wait_for)
-    given, key = (a, b), None
-    if epilogue is None and queue is None and not wait_for:
-        head = ("gemm", alpha, beta, trans_a, trans_b, precision)
+    given, stages, plain = _with_epilogue(a, b, epilogue)
+    result = key = None
+    if plain and queue is None and not wait_for:
+        head = ("gemm", alpha, beta, trans_a, trans_b, precision, stages)
         if type(alpha) in NUMBERS and type(beta) in NUMBERS:
-            result, key = again(head, (a, b), c, engine)
-            if result is not None:
-                return result
+            result, key = again(head, given, c, engine)
+    if result is not None:
+        return result
     product = _product(a, b, c, alpha, beta, trans_a, trans_b, precision, epilogue)
-    return _run(product, engine, queue, wait_for, key, given)
+    return bind_product(product, engine, queue, wait_for).run(key, given)
 
 
 def plan_gemm(
@@ -115,8 +112,8 @@ def plan_gemm(
     epilogue: Epilogue | None = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
-) -> GemmPlan:
-    """Prepare :func:`gemm` for arrays like these: all checks, choices and builds are done here.
+) -> PlannedCall:
+    """Prepare :func:`gemm` for arrays like these, as :func:`portable_gpu.plan` prepares any call.
 
     Args:
         a, b, c: Arrays of the kind that the plan will be called with; they are not read.  With
@@ -130,90 +127,11 @@ def plan_gemm(
     Raises:
         As :func:`gemm`.
     """
-    product = _product(a, b, c, alpha, beta, trans_a, trans_b, precision, epilogue)
-    bound = bind_product(product, engine, queue, None)
-    extras = product.epilogue.arrays
-    inputs = (a, b, *extras)
-    known = None
-    if bound.plan is not None and signature(inputs) is not None:
-        known = repeat(inputs, bound.call, bound.views, bound.plan, bound.scalars, c)
-
-    def anew(a: Any, b: Any, c: Any) -> Any:
-        return gemm(
-            a, b, alpha=alpha, beta=beta, c=c, trans_a=trans_a, trans_b=trans_b,
-            precision=precision, epilogue=epilogue, engine=engine, queue=queue,
-        )  # fmt: skip
-
-    home = bound.call.home
-    again = None if known is None else partial(known, home)
-    return GemmPlan((a, b) if c is None else (a, b, c), extras, home.engine, again, anew)
-
-
-class GemmPlan:
-    """A product ready to run on arrays like those that it was planned for.
-
-    Cost: that of the product, and the host time of a look at the arrays and a launch.  Where an
-    array of the epilogue has to be converted or sent to the device, each call does that anew, at
-    the host time of :func:`gemm`.
-    """
-
-    def __init__(
-        self,
-        given: tuple[Any, ...],
-        extras: tuple[Any, ...],
-        engine: Engine,
-        again: Callable[..., Any] | None,
-        anew: Callable[..., Any],
-    ) -> None:
-        self._description = ", ".join(_describe(array) for array in given)
-        self._extras = extras
-        self._kinds = _kinds(given, extras)
-        self._engine = engine
-        self._again = again
-        self._anew = anew
-
-    def __call__(self, a: AnyArray, b: AnyArray, c: AnyArray | None = None) -> Any:
-        """Multiply.
-
-        Args:
-            a, b: Of the kinds planned for: same shapes, strides and dtypes, NumPy arrays or
-                pyopencl arrays of the same queue.
-            c: Likewise, if the plan was made with one, else not given.
-
-        Returns:
-            As :func:`gemm`.
-
-        Raises:
-            ArgumentError: The arrays are of another kind than the plan's, or its engine is closed.
-            OverlapError: ``c`` shares memory with an input or an array of the epilogue.
-        """
-        if self._engine.is_closed:
-            raise ArgumentError("the plan's engine is closed; make the plan anew")
-        given = (a, b) if c is None else (a, b, c)
-        if _kinds(given, self._extras) != self._kinds:
-            raise ArgumentError(
-                f"the plan is for {self._description}; "
-                f"got {', '.join(_describe(array) for array in given)}"
-            )
-        if c is not None:
-            others = [(array, "an array of the epilogue") for array in self._extras]
-            check_no_overlap(c, "c", [(a, "a"), (b, "b"), *others])
-        result = None if self._again is None else self._again((a, b, *self._extras), c)
-        return self._anew(a, b, c) if result is None else result
-
-
-def _kinds(given: tuple[Any, ...], extras: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What a plan asks of its arrays; those of its epilogue may have been changed, too."""
-    first = given[0]
-    queue = first.queue if isinstance(first, cla.Array) else None
-    return queue, signature(given), signature((first, *extras)) if extras else len(given)
-
-
-def _describe(array: Any) -> str:
-    if not hasattr(array, "strides"):
-        return f"a {type(array).__name__}"
-    kind = "NumPy" if isinstance(array, np.ndarray) else "pyopencl"
-    return f"a {kind} array {array.dtype}{list(array.shape)} with strides {array.strides}"
+    options = {
+        "alpha": alpha, "beta": beta, "c": c, "trans_a": trans_a, "trans_b": trans_b,
+        "precision": precision, "epilogue": epilogue,
+    }  # fmt: skip
+    return PlannedCall(gemm, (a, b), options, engine, queue)
 
 
 def matmul(
@@ -249,11 +167,12 @@ def matmul(
     """
     if wait_for is not None:
         wait_for = events_of(wait_for)
-    given, key = (a, b), None
-    if epilogue is None and queue is None and not wait_for:
-        result, key = again(("matmul", precision), (a, b), out, engine)
-        if result is not None:
-            return result
+    given, stages, plain = _with_epilogue(a, b, epilogue)
+    result = key = None
+    if plain and queue is None and not wait_for:
+        result, key = again(("matmul", precision, stages), given, out, engine)
+    if result is not None:
+        return result
     if precision is not None:
         check_precision(precision)
     a, b = as_array(a, "a"), as_array(b, "b")
@@ -261,16 +180,28 @@ def matmul(
     dtype = result_dtype(a.dtype, b.dtype)
     by_vector = epilogue is None and {a.ndim, b.ndim} == {1, 2} and a.size and b.size
     if by_vector and _takes_gemv(a.dtype, b.dtype, out):
-        matrix, vector, trans = (a, b, "N") if a.ndim == 2 else (b, a, "T")
-        return gemv(
-            matrix, vector, y=out, trans=trans, engine=engine, queue=queue, wait_for=wait_for
-        )
+        place = engine, queue, wait_for
+        if a.ndim == 2:
+            return bind_gemv(a, b, 1.0, 0.0, out, "N", *place).run(key, given)
+        bound = bind_gemv(b, a, 1.0, 0.0, out, "T", *place)
+        matrix, vector, result = bound.views
+        plan = None if bound.plan is None else Transposed(bound.plan)
+        return replace(bound, views=(vector, matrix, result), plan=plan).run(key, given)
     product = Product(
         a, b, out, "out", shape, out_dtype(dtype, out), "N", "N", 1, 0,
         _checked_epilogue(epilogue), precision,
     )  # fmt: skip
-    result = _run(product, engine, queue, wait_for, key, given)
+    result = bind_product(product, engine, queue, wait_for).run(key, given)
     return result[()] if not shape and out is None and isinstance(result, np.ndarray) else result
+
+
+def _with_epilogue(a: Any, b: Any, epilogue: Any) -> tuple[tuple[Any, ...], Any, bool]:
+    """The arrays that a product reads, the stages that follow, and whether that is all."""
+    if epilogue is None:
+        return (a, b), None, True
+    if isinstance(epilogue, Epilogue):
+        return (a, b, *epilogue.arrays), epilogue.stages, True
+    return (a, b), None, False
 
 
 def _checked_epilogue(epilogue: Any) -> Epilogue:
@@ -319,20 +250,6 @@ def _product(
 
 
 Array._matmul = matmul  # what a @ b does
-
-
-def _run(
-    product: Product,
-    engine: Engine | None,
-    queue: cl.CommandQueue | None,
-    wait_for: Sequence[cl.Event] | None,
-    key: Key | None,
-    given: tuple[Any, Any],
-) -> Any:
-    bound = bind_product(product, engine, queue, wait_for)
-    result = bound.call.run(bound.plan, bound.views, bound.scalars)
-    remember(key, given, bound.call, bound.views, bound.plan, bound.scalars, product.out)
-    return result
 
 
 def _matmul_shape(a: Shape, b: Shape) -> Shape:

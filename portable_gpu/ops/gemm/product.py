@@ -20,6 +20,7 @@ from portable_gpu.ops.gemm.candidates import make_plan
 from portable_gpu.runtime.call import Call
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
+from portable_gpu.runtime.repeat import Bound
 from portable_gpu.runtime.views import Shape, View, as_array, check_no_overlap
 
 
@@ -48,23 +49,6 @@ class Product:
         return 2 * math.prod(self.shape) * int(inner) * elem.components**2
 
 
-@dataclass(frozen=True)
-class Bound:
-    """A product on its queue.
-
-    Attributes:
-        call: The queue, and the result.
-        views: Of A, B, the epilogue's arrays and C.
-        plan: What computes it; ``None`` where C has no elements.
-        scalars: What the plan takes besides.
-    """
-
-    call: Call
-    views: tuple[View, ...]
-    plan: Plan | None
-    scalars: tuple[Any, Any]
-
-
 def bind_product(
     p: Product,
     engine: Engine | None,
@@ -91,7 +75,7 @@ def bind_product(
     plan = None
     if vc.size:
         plan = call.engine.plan(key, lambda: _plan(call.engine, p, views, precision))
-    return Bound(call, views, plan, (p.alpha, p.beta))
+    return Bound(call, views, plan, (p.alpha, p.beta), p.out)
 
 
 def _plan(engine: Engine, p: Product, views: tuple[View, ...], precision: str) -> Plan:

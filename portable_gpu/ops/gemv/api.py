@@ -21,7 +21,7 @@ from portable_gpu.runtime.call import Call
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.place import events_of
 from portable_gpu.runtime.plan import Plan
-from portable_gpu.runtime.repeat import NUMBERS, again, remember
+from portable_gpu.runtime.repeat import NUMBERS, Bound, again
 from portable_gpu.runtime.views import AnyArray, as_array, check_no_overlap
 
 
@@ -81,7 +81,21 @@ def gemv(
             result, key = again(head, (a, x), y, engine)
     if result is not None:
         return result
-    given = a, x
+    return bind_gemv(a, x, alpha, beta, y, trans, engine, queue, wait_for).run(key, (a, x))
+
+
+def bind_gemv(
+    a: AnyArray,
+    x: AnyArray,
+    alpha: Any,
+    beta: Any,
+    y: AnyArray | None,
+    trans: str,
+    engine: Engine | None,
+    queue: cl.CommandQueue | None,
+    wait_for: Sequence[cl.Event] | None,
+) -> Bound:
+    """Check the arguments of :func:`gemv`, find the queue, and find or build the plan."""
     a, x = as_array(a, "a"), as_array(x, "x")
     if a.ndim != 2 or x.ndim != 1:
         raise ShapeError(f"a has shape {a.shape} and x {x.shape}; a matrix and a vector are needed")
@@ -101,12 +115,12 @@ def gemv(
     call = Call((a, x, y), engine, queue, wait_for, flop=2 * a.size * elem.components)
     if y is not None:
         check_no_overlap(y, "y", ((a, "a"), (x, "x")))
-    if a.dtype != x.dtype:
-        key = None
+    of_copies = a.dtype != x.dtype
+    if of_copies:
         a, x = (_converted(array, dtype, call) for array in (a, x))
     view_y = call.output((m,), dtype, y, "y", bool(beta))
     if m == 0:
-        return call.run()
+        return Bound(call, (), None, (), y)
     view_a, view_x = call.input(a, "a"), call.input(x, "x")
     vectors = not call.engine.target.is_cpu
     aligned_a = min(16, view_a.alignment) if vectors else 1
@@ -116,10 +130,8 @@ def gemv(
         ("gemv", elem.name, m, n, strides, trans, aligned_a, aligned_x),
         lambda: _plan(call.engine, elem, m, n, trans, strides, aligned_a, aligned_x),
     )
-    scalars, views = (alpha if n else 0, beta), (view_a, view_x, view_y)
-    result = call.run(plan, views, scalars)
-    remember(key, given, call, views, plan, scalars, y)
-    return result
+    scalars = alpha if n else 0, beta
+    return Bound(call, (view_a, view_x, view_y), plan, scalars, y, of_copies)
 
 
 def _plan(

@@ -17,9 +17,17 @@ from portable_gpu.dtypes import as_dtype
 from portable_gpu.errors import ArgumentError, ShapeError
 from portable_gpu.ops.reduce import rules
 from portable_gpu.ops.reduce.run import Axes, one_axis, run
+from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.broadcast import common_dtype, is_number
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import as_array
+
+_X, _A_B = ("x",), ("a", "b")
+_ARRAYS = (np.ndarray, *DEVICE_KINDS)
+# What calls ask for that leave the dtype to NumPy's rules: looked up once.
+_SUM, _PROD = rules.sum_like("sum", None), rules.sum_like("prod", None)
+_MEAN = rules.mean(None)
+_VAR, _STD = rules.moment(None, 0.0, False), rules.moment(None, 0.0, True)
 
 
 def sum(  # noqa: A001  # NumPy's name
@@ -60,8 +68,8 @@ def sum(  # noqa: A001  # NumPy's name
         as float32 and rounded once); NumPy's pairwise sum has about (16 + log2 n) u.
     Order: fixed for one target and policy; may differ between targets.
     """
-    request = rules.sum_like("sum", _dtype(dtype))
-    return run("sum", [x], ["x"], request, axis, keepdims, out, engine, queue, wait_for)
+    request = _SUM if dtype is None else rules.sum_like("sum", as_dtype(dtype))
+    return run("sum", (x,), _X, request, axis, keepdims, out, engine, queue, wait_for)
 
 
 def prod(
@@ -81,8 +89,8 @@ def prod(
 
     Accuracy: floats |error| <= gamma(n) |product| in u of ``dtype``.
     """
-    request = rules.sum_like("prod", _dtype(dtype))
-    return run("prod", [x], ["x"], request, axis, keepdims, out, engine, queue, wait_for)
+    request = _PROD if dtype is None else rules.sum_like("prod", as_dtype(dtype))
+    return run("prod", (x,), _X, request, axis, keepdims, out, engine, queue, wait_for)
 
 
 def mean(
@@ -101,8 +109,8 @@ def mean(
     Arguments, result, errors, cost, accuracy and order are those of :func:`sum`, but integers
     and bool are averaged in float64 unless ``dtype``, floating or complex, says otherwise.
     """
-    request = rules.mean(_dtype(dtype))
-    return run("mean", [x], ["x"], request, axis, keepdims, out, engine, queue, wait_for)
+    request = _MEAN if dtype is None else rules.mean(as_dtype(dtype))
+    return run("mean", (x,), _X, request, axis, keepdims, out, engine, queue, wait_for)
 
 
 def var(
@@ -128,8 +136,8 @@ def var(
         (Chan, Golub and LeVeque, Am. Stat. 37(3), 1983).
     Order: as :func:`sum`.
     """
-    request = rules.moment(_dtype(dtype), _number(ddof, "ddof"), False)
-    return run("var", [x], ["x"], request, axis, keepdims, out, engine, queue, wait_for)
+    request = _moment(dtype, ddof, False)
+    return run("var", (x,), _X, request, axis, keepdims, out, engine, queue, wait_for)
 
 
 def std(
@@ -145,8 +153,8 @@ def std(
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
     """Standard deviation: the square root of :func:`var`, with its arguments."""
-    request = rules.moment(_dtype(dtype), _number(ddof, "ddof"), True)
-    return run("std", [x], ["x"], request, axis, keepdims, out, engine, queue, wait_for)
+    request = _moment(dtype, ddof, True)
+    return run("std", (x,), _X, request, axis, keepdims, out, engine, queue, wait_for)
 
 
 def min(  # noqa: A001  # NumPy's name
@@ -166,7 +174,7 @@ def min(  # noqa: A001  # NumPy's name
     Raises:
         ShapeError: Also where an empty axis is folded.
     """
-    return run("min", [x], ["x"], rules.minimum, axis, keepdims, out, engine, queue, wait_for)
+    return run("min", (x,), _X, rules.minimum, axis, keepdims, out, engine, queue, wait_for)
 
 
 def max(  # noqa: A001  # NumPy's name
@@ -180,7 +188,7 @@ def max(  # noqa: A001  # NumPy's name
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
     """Largest element; see :func:`min`."""
-    return run("max", [x], ["x"], rules.maximum, axis, keepdims, out, engine, queue, wait_for)
+    return run("max", (x,), _X, rules.maximum, axis, keepdims, out, engine, queue, wait_for)
 
 
 def argmin(
@@ -198,7 +206,7 @@ def argmin(
     With ``axis=None`` the index is into ``x`` flattened in C order.  Otherwise as :func:`min`.
     """
     one = _single_axis(axis)
-    return run("argmin", [x], ["x"], rules.argmin, one, keepdims, out, engine, queue, wait_for)
+    return run("argmin", (x,), _X, rules.argmin, one, keepdims, out, engine, queue, wait_for)
 
 
 def argmax(
@@ -213,7 +221,7 @@ def argmax(
 ) -> Any:
     """Index (int64) of the largest element; see :func:`argmin`."""
     one = _single_axis(axis)
-    return run("argmax", [x], ["x"], rules.argmax, one, keepdims, out, engine, queue, wait_for)
+    return run("argmax", (x,), _X, rules.argmax, one, keepdims, out, engine, queue, wait_for)
 
 
 def any(  # noqa: A001  # NumPy's name
@@ -227,7 +235,7 @@ def any(  # noqa: A001  # NumPy's name
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
     """Whether any element differs from zero (NaN does); bool.  Otherwise as :func:`sum`."""
-    return run("any", [x], ["x"], rules.any_, axis, keepdims, out, engine, queue, wait_for)
+    return run("any", (x,), _X, rules.any_, axis, keepdims, out, engine, queue, wait_for)
 
 
 def all(  # noqa: A001  # NumPy's name
@@ -241,7 +249,7 @@ def all(  # noqa: A001  # NumPy's name
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
     """Whether all elements differ from zero (NaN does); bool.  Otherwise as :func:`sum`."""
-    return run("all", [x], ["x"], rules.all_, axis, keepdims, out, engine, queue, wait_for)
+    return run("all", (x,), _X, rules.all_, axis, keepdims, out, engine, queue, wait_for)
 
 
 def count_nonzero(
@@ -256,8 +264,8 @@ def count_nonzero(
     """Number of elements (int64) that differ from zero.  Otherwise as :func:`sum`."""
     return run(
         "count_nonzero",
-        [x],
-        ["x"],
+        (x,),
+        _X,
         rules.count_nonzero,
         axis,
         keepdims,
@@ -291,7 +299,7 @@ def dot(
     Accuracy: |error| <= 16 u |a||b| for any length, in u of the dtype (float32 for 16-bit floats).
     Order: as :func:`sum`.
     """
-    a, b = as_array(a, "a"), as_array(b, "b")
+    a, b = _arrays(a, b)
     if a.ndim == b.ndim == 1:
         return _inner("dot", a, b, out, engine, queue, wait_for)
     if not 1 <= a.ndim <= 2 or not 1 <= b.ndim <= 2:
@@ -316,7 +324,7 @@ def vdot(
 
     Otherwise as :func:`dot`.  NumPy flattens arrays of different shapes; here shapes must agree.
     """
-    a, b = as_array(a, "a"), as_array(b, "b")
+    a, b = _arrays(a, b)
     return _inner("vdot", a, b, None, engine, queue, wait_for)
 
 
@@ -333,7 +341,7 @@ def asum(
 
     The result is real; otherwise as :func:`sum`.
     """
-    return run("asum", [x], ["x"], rules.asum, axis, keepdims, None, engine, queue, wait_for)
+    return run("asum", (x,), _X, rules.asum, axis, keepdims, None, engine, queue, wait_for)
 
 
 def nrm2(
@@ -354,7 +362,7 @@ def nrm2(
     Order: as :func:`sum`.
     Source: Blue, TOMS 4(1), 1978; Anderson, TOMS 44(1), 2017.
     """
-    return run("nrm2", [x], ["x"], rules.nrm2, axis, keepdims, None, engine, queue, wait_for)
+    return run("nrm2", (x,), _X, rules.nrm2, axis, keepdims, None, engine, queue, wait_for)
 
 
 def reduce(
@@ -415,7 +423,7 @@ def reduce(
     arrays = [x, *inputs.values()]
     if builtins.any(is_number(value) for value in arrays):
         arrays = _numbers_as_arrays(("x", *names), arrays)
-    request = rules.custom(op, mapping, _dtype(dtype), names)
+    request = rules.custom(op, mapping, None if dtype is None else as_dtype(dtype), names)
     names = ("x", *names)
     return run("reduce", arrays, names, request, axis, keepdims, out, engine, queue, wait_for)
 
@@ -423,8 +431,10 @@ def reduce(
 # -- dtype rules: from the inputs' dtypes to a Request and the result's dtype
 
 
-def _dtype(dtype: Any) -> np.dtype[Any] | None:
-    return None if dtype is None else as_dtype(dtype)
+def _moment(dtype: Any, ddof: Any, root: bool) -> rules.Maker:
+    if dtype is None and type(ddof) is int and ddof == 0:
+        return _STD if root else _VAR
+    return rules.moment(None if dtype is None else as_dtype(dtype), _number(ddof, "ddof"), root)
 
 
 def _numbers_as_arrays(names: tuple[str, ...], values: list[Any]) -> list[Any]:
@@ -461,6 +471,13 @@ def _single_axis(axis: Any) -> int | None:
     return axis if axis is None or type(axis) is int else one_axis(axis)
 
 
+def _arrays(a: Any, b: Any) -> tuple[Any, Any]:
+    """Both as arrays, whose dtypes are checked later."""
+    if type(a) in _ARRAYS and type(b) in _ARRAYS:
+        return a, b
+    return as_array(a, "a"), as_array(b, "b")
+
+
 def _inner(
     name: str,
     a: Any,
@@ -473,4 +490,4 @@ def _inner(
     if a.shape != b.shape:
         raise ShapeError(f"{name}: a has shape {a.shape}, b has {b.shape}; they must agree")
     request = rules.dot if name == "dot" else rules.vdot
-    return run(name, [a, b], ["a", "b"], request, None, False, out, engine, queue, wait_for)
+    return run(name, (a, b), _A_B, request, None, False, out, engine, queue, wait_for)

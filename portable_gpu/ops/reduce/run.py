@@ -14,7 +14,7 @@ from portable_gpu.ops.reduce.candidates import make_plan
 from portable_gpu.ops.reduce.problem import Problem
 from portable_gpu.ops.reduce.rules import sum_like
 from portable_gpu.runtime.broadcast import broadcast, spread
-from portable_gpu.runtime.call import Call
+from portable_gpu.runtime.call import Call, Planning
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.place import events_of
 from portable_gpu.runtime.repeat import Key, again, remember
@@ -70,7 +70,7 @@ def _run_checked(
     engine: Engine | None,
     queue: cl.CommandQueue | None,
     wait_for: Sequence[cl.Event] | None,
-    key: Key | None,
+    key: Key | Planning | None,
 ) -> Any:
     given = arrays
     arrays = [as_array(a, n) for a, n in zip(given, names, strict=True)]

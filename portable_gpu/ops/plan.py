@@ -1,0 +1,60 @@
+"""Plan a call of any operation: checks, choices and builds once, for loops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyopencl as cl
+
+from portable_gpu.arguments import shown
+from portable_gpu.errors import ArgumentError
+from portable_gpu.ops.planned import PlannedCall
+from portable_gpu.ops.registry import OPERATIONS
+from portable_gpu.runtime.engine import Engine
+
+
+def plan(
+    operation: str,
+    /,
+    *operands: Any,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    **options: Any,
+) -> PlannedCall:
+    """Prepare a call for arrays like these: all checks, choices and builds are done here.
+
+    Args:
+        operation: ``sum``, ``gemv``, ``matmul``, ``elementwise`` ...: the name of a public
+            function.
+        operands, options: Its arguments, any of them by name.  The inputs and the output (``out``,
+            ``c`` or ``y``) are of the kind that the plan will be called with; the output is not
+            written.  All else stays as it is given here: numbers, axes, an epilogue, whose arrays
+            each call reads anew.  There is no ``wait_for``: calls of a plan wait for the events of
+            their arrays.
+        engine, queue: As the function takes them.
+
+    Returns:
+        A callable that takes such arrays, without names, in the order of the function's parameters:
+        the inputs, and then the output if there is one here.  ``elementwise`` and ``reduce`` take
+        further inputs in the order in which they are named here.  An input that is the output
+        itself is given once, as the output.  It returns what the function would.
+
+    Raises:
+        ArgumentError: No such operation, or arguments that it does not take.
+        As the function: A dtype, a shape or an option is refused, or a kernel does not build.
+
+    Cost: that of the function's first call, but for its kernels.  A call of the plan has less host
+        time than one of the function, which looks up what it has met before.
+
+    Example::
+
+        product = pg.plan("gemv", a, x, y=y)
+        step = pg.plan("elementwise", "x + rate * y", x=x, y=y, rate=0.1, out=x)
+        for _ in range(100):
+            step(product(a, x, y), x)
+    """
+    if not isinstance(operation, str) or operation not in OPERATIONS:
+        raise ArgumentError(
+            f"no operation {shown(operation)}; there are: {', '.join(sorted(OPERATIONS))}"
+        )
+    return PlannedCall(OPERATIONS[operation].function, operands, options, engine, queue)

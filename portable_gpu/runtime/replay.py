@@ -1,0 +1,242 @@
+"""Calls on device arrays done again: the launches of a plan, noted once and then repeated.
+
+What a plan enqueues depends on where its arrays lie, and on its scalars.  So it enqueues once to a
+:class:`Recording`, which notes its launches.  Each gets a kernel object that has all its arguments;
+a later call sets those alone that are new: buffers, and the result's memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyopencl as cl
+
+from portable_gpu.errors import DeviceMemoryError
+from portable_gpu.runtime.events import QueueEvents
+from portable_gpu.runtime.plan import Plan
+from portable_gpu.runtime.program import BoundKernel
+from portable_gpu.runtime.queue_state import QueueState
+from portable_gpu.runtime.views import MEMORY, Memory, extent, maker_like, memory_of, origin_of
+
+_Places = list[tuple[Any, int]]  # what sets an argument, and which
+_NONE = Memory(0)  # that of no buffer
+
+
+@dataclass(frozen=True, eq=False)
+class _Room:
+    """Workspace in a recorded launch: each call takes memory of its own for it."""
+
+    nbytes: int
+
+
+class Recording(QueueState):
+    """Takes the place of an in-order queue's state, and notes launches.
+
+    Buffers are noted as plans give them: operands by their numbers, workspace as :class:`_Room`.
+    """
+
+    def __init__(self, state: QueueState) -> None:
+        self._state = state
+        self.in_order = True
+        self.empty_buffer = state.empty_buffer
+        self.recording = []
+        self.rooms: list[_Room] = []
+
+    def workspace(self, nbytes: int) -> Any:
+        """See :meth:`QueueState.workspace`."""
+        self._state.engine.check_allocation(nbytes)
+        self.rooms.append(_Room(nbytes))
+        return self.rooms[-1]
+
+    def fold_space(self, counters: int, nbytes: int) -> tuple[Any, Any]:
+        """See :meth:`QueueState.fold_space`."""
+        return self._state.fold_space(counters, nbytes)
+
+    @classmethod
+    def of(
+        cls, plan: Plan, state: QueueState, offsets: tuple[int, ...], scalars: tuple[Any, ...]
+    ) -> Recording:
+        """The launches of a plan whose operands lie at ``offsets`` (in elements)."""
+        recording = cls(state)
+        plan.enqueue(recording, range(len(offsets)), offsets, scalars)
+        return recording
+
+
+class _Kernels:
+    """A kernel object for each launch of a call; one caller uses them at a time.
+
+    Attributes:
+        launches: Kernel objects, and what enqueues them without an event.
+        places: Of each operand, where it goes.
+        rooms: Bytes of each piece of workspace, and where it goes.
+        memories: Of each operand, what is known of its last buffer.
+        offsets, scalars: Of each operand, in bytes, and what calls give, as they are set.
+    """
+
+    __slots__ = ("_staying", "launches", "memories", "offsets", "places", "rooms", "scalars")
+
+    def __init__(
+        self,
+        state: QueueState,
+        recorded: Recording,
+        offsets: list[int],
+        given: tuple[Any, ...],
+    ) -> None:
+        self.launches: list[tuple[BoundKernel, tuple[Any, ...]]] = []
+        # Kernels do not keep their buffers: a state's room to fold in may give way to a larger one.
+        self._staying: list[Any] = []
+        self.places: list[_Places] = [[] for _ in offsets]
+        places: dict[_Room, _Places] = {room: [] for room in recorded.rooms}
+        for launch, buffers, scalars in recorded.recording or ():
+            bound = launch.bind()
+            bound.set_scalars(scalars)
+            self.launches.append((bound, (state.pointer, *bound.without_event)))
+            for index, buffer in zip(launch.places, buffers, strict=True):
+                place = bound.set_argument, index
+                if isinstance(buffer, int):
+                    self.places[buffer].append(place)
+                elif isinstance(buffer, _Room):
+                    places[buffer].append(place)
+                else:
+                    bound.set_argument(index, buffer)
+                    self._staying.append(buffer)
+        self.rooms = [(room.nbytes, where) for room, where in places.items()]
+        self.memories = [_NONE for _ in offsets]
+        self.offsets, self.scalars = offsets, given
+
+    def move(self, recorded: Recording, offsets: list[int], given: tuple[Any, ...]) -> None:
+        """Have the scalars of another recording."""
+        for (bound, _), (_, _, scalars) in zip(
+            self.launches, recorded.recording or (), strict=True
+        ):
+            bound.set_scalars(scalars)
+        self.offsets, self.scalars = offsets, given
+
+
+class Replay:
+    """A call on device arrays of one in-order queue, with all found and checked but their memory.
+
+    It refers to no state: the state of a queue refers to it.
+    """
+
+    __slots__ = (
+        "_extents", "_idle", "_inside", "_itemsizes", "_make", "_nbytes", "_plan", "_scalars"
+    )  # fmt: skip
+
+    def __init__(
+        self, plan: Plan, scalars: tuple[Any, ...], arrays: Sequence[Any], blank: Any
+    ) -> None:
+        """Note what stays.
+
+        Args:
+            plan, scalars: What is enqueued.
+            arrays: The inputs, and the caller's array for the result, if there is one.
+            blank: An array like a fresh result.
+        """
+        self._plan, self._scalars = plan, scalars
+        # What each touches of its buffer, and the events last seen, all of this queue.
+        self._extents = [extent(array) for array in arrays]
+        self._itemsizes = [array.dtype.itemsize for array in arrays]
+        self._inside: list[Sequence[cl.Event]] = [() for _ in arrays]
+        self._make, self._nbytes = maker_like(blank), blank.nbytes
+        self._idle: list[_Kernels] = []
+
+    def run(
+        self,
+        state: QueueState,
+        arrays: Sequence[Any],
+        out: Any = None,
+        scalars: tuple[Any, ...] = (),
+    ) -> Any:
+        """See :class:`portable_gpu.runtime.repeat.Repeat`."""
+        everything = arrays if out is None else (*arrays, out)
+        try:
+            kernels = self._idle.pop()
+        except IndexError:  # all are in the middle of a call
+            kernels = _Kernels(state, *self._recorded(state, everything, out, scalars))
+        # A call that raises does not put them back: who knows which arguments they have.
+        own, memories, offsets = state.queue, kernels.memories, kernels.offsets
+        moved = scalars != kernels.scalars or 0 in scalars  # whose sign may be another
+        changed = False
+        k = 0
+        for array in everything:
+            events = array.events
+            if type(events) is QueueEvents:
+                if not (events.is_untouched and events.queue is own) and state.outside(events):
+                    return self._refuse(kernels)
+            elif events != self._inside[k]:
+                if state.outside(events):
+                    return self._refuse(kernels)
+                self._inside[k] = list(events)
+            base, offset = array.base_data, array.offset
+            if getattr(base, MEMORY, None) is not memories[k] or offset != offsets[k]:
+                if base is None:
+                    return self._refuse(kernels)
+                memory = memory_of(base)
+                before, end = self._extents[k]
+                if not before <= offset <= memory.size - end:
+                    return self._refuse(kernels)
+                for set_argument, index in kernels.places[k]:
+                    set_argument(index, base)
+                memories[k] = memory
+                changed = True
+                moved = moved or offset != offsets[k]
+            k += 1  # noqa: SIM113  # enumerate costs each call 70 ns
+        if changed and out is not None and self._overlap(everything, memories):
+            return self._refuse(kernels)
+        if moved:
+            kernels.move(*self._recorded(state, everything, out, scalars))
+        data = None
+        if out is None:
+            data = state.allocate(self._nbytes)
+            for set_argument, index in kernels.places[-1]:
+                set_argument(index, data)
+        rooms = []  # all of them, so that no two are the same memory
+        for nbytes, places in kernels.rooms:
+            room = state.from_pool(nbytes)
+            rooms.append(room)
+            for set_argument, index in places:
+                set_argument(index, room)
+        enqueue, event = state.enqueue_without_event, None
+        try:
+            for bound, without_event in kernels.launches:
+                event = None
+                if enqueue is None or enqueue(*without_event):
+                    event = cl.enqueue_nd_range_kernel(own, bound.kernel, *bound.sizes)
+        except cl.MemoryError as error:
+            raise DeviceMemoryError(f"the device is out of memory: {error}") from error
+        self._idle.append(kernels)
+        if out is None:
+            events = QueueEvents.of(own) if event is None else [event]
+            return self._make(arrays[0].queue, data, events)
+        state.cover(out.events, event)
+        return out
+
+    def _refuse(self, kernels: _Kernels) -> None:
+        """Put kernel objects back, for a next call that looks for overlaps: this one may not."""
+        kernels.memories[-1] = _NONE
+        self._idle.append(kernels)
+
+    def _overlap(self, arrays: Sequence[Any], memories: Sequence[Memory]) -> bool:
+        """Whether the last of some arrays shares memory with another."""
+        found = []
+        for array, memory, (before, end) in zip(arrays, memories, self._extents, strict=True):
+            base, start = memory.origin or origin_of(array.base_data)
+            start += array.offset
+            found.append((base, start - before, start + end))
+        base, low, high = found.pop()
+        return any(other == base and at < high and low < to for other, at, to in found)
+
+    def _recorded(
+        self, state: QueueState, arrays: Sequence[Any], out: Any, scalars: tuple[Any, ...]
+    ) -> tuple[Recording, list[int], tuple[Any, ...]]:
+        """The launches for arrays that lie like these, where those lie, and the scalars."""
+        offsets = [array.offset for array in arrays]
+        places = [at // size for at, size in zip(offsets, self._itemsizes, strict=True)]
+        if out is None:
+            offsets.append(0)
+            places.append(0)
+        recorded = Recording.of(self._plan, state, tuple(places), scalars or self._scalars)
+        return recorded, offsets, scalars
