@@ -1,12 +1,13 @@
 """Compilers have nothing to remark on the texts, and calls print nothing that was not asked for.
 
-Here the compiler is that of the implementation at hand, with its own warnings, and there is a sample
-of the texts; ``tests/front_end`` has all of them, and more warnings.
+Here the compiler is that of the implementation at hand, with its own warnings, and there is a
+sample of the texts; ``tests/front_end`` has all of them, and more warnings.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -53,7 +54,7 @@ def sample(engine: Engine) -> Iterator[Specialization]:
 @pytest.fixture
 def strict(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Engine:
     """The engine, where warnings of its compiler are errors."""
-    compile_fast(monkeypatch, engine)
+    compile_fast(monkeypatch, engine, exchanges=engine.target.exchange == "khr_subgroup")
     given = os.environ.get("PYOPENCL_BUILD_OPTIONS", "")
     monkeypatch.setenv("PYOPENCL_BUILD_OPTIONS", f"{given} -Werror")
     return engine
@@ -93,9 +94,8 @@ def test_calls_print_nothing(
     compile_fast(monkeypatch, engine)
     monkeypatch.setenv("PORTABLE_GPU_CACHE", str(tmp_path))
     monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path))
-    line = f"portable_gpu compiles kernels for {engine.device.name.strip()}; they are kept"
-    said = on_terminal(_CALLS).splitlines()
-    assert said == [f"{line} for the next time"] or not said
+    line = r"portable_gpu compiles kernels for [^\n]+; they are kept for the next time\s+"
+    assert re.fullmatch(f"({line})?", on_terminal(_CALLS))
 
 
 @pytest.mark.path
