@@ -1,7 +1,7 @@
 """Clang's front end has nothing to remark on any text, whichever device it is for.
 
 The job ``front-end`` of tools/test_matrix.py runs this.  A plain run of pytest does not: there are
-some 25,000 texts.
+some 35,000 texts, 6 ms each.
 """
 
 from __future__ import annotations
