@@ -6,9 +6,10 @@ A job runs the tests marked `tiny` and `path`, with --all every device test but 
 (some 5 minutes a job).  Under Oclgrind, which is slow, it is the tiny ones in any case; on rusticl,
 which has no double precision, the tiny and path ones.  A job is one pytest process with its own
 environment, but for `offline`, which is `portable-gpu check-isa`; `emulated` runs NVIDIA's kernels
-from their PTX (tests/emulator), the same with --all.  A job whose implementation is not installed
-is skipped with a word on what to install.  Ends with the closing line of each job; the exit status
-is 0 if all that ran passed.
+from their PTX (tests/emulator), and `front-end` has clang look for warnings in the texts for every
+recorded device (tests/front_end), both the same with --all.  A job whose implementation is not
+installed is skipped with a word on what to install.  Ends with the closing line of each job; the
+exit status is 0 if all that ran passed.
 
 PoCL and Intel's runtime come from the extras [pocl] and [intel]; rusticl and Oclgrind from the
 system.  Intel's runtime runs each sub-group in lock-step and so hides missing barriers; PoCL and
@@ -124,6 +125,15 @@ EMULATOR = Implementation(
     "apt-get install clang-19 libclc-15, pip install '.[offline]'",
     arguments=("-n", "2"),
 )
+#: No OpenCL either: every text through a compiler's front end.
+FRONT_END = Implementation(
+    "front-end",
+    lambda: Path(CLANG) if shutil.which(CLANG) else None,
+    f"apt-get install {CLANG}",
+    arguments=("-n", "2"),
+)
+#: What runs on no OpenCL implementation.
+HOST_ONLY = (EMULATOR, FRONT_END)
 
 
 #: gemm's tiles exchange nothing between lanes: one forced class on PoCL shows what another would,
@@ -180,6 +190,7 @@ JOBS = (
     ),
     _job("oclgrind-cpu", OCLGRIND, "cpu"),
     Job("emulated", EMULATOR, {}, tests="tests/emulated"),
+    Job("front-end", FRONT_END, {}, tests="tests/front_end"),
 )
 
 
@@ -190,7 +201,7 @@ def environment(job: Job, library: Path, folder: Path, log: Path) -> dict[str, s
     """
     vendors = folder / "vendors"
     vendors.mkdir()
-    if job.implementation not in (POCL, EMULATOR):
+    if job.implementation not in (POCL, *HOST_ONLY):
         (vendors / "only.icd").write_text(f"{library}\n")
     variables = {
         **os.environ,
@@ -210,7 +221,7 @@ def run(job: Job, library: Path, folder: Path, whole: bool) -> tuple[bool, str]:
     log = folder / "stderr"
     variables = environment(job, library, folder, log)
     arguments = (*job.implementation.arguments, *job.arguments)
-    if whole and job.implementation not in (OCLGRIND, RUSTICL, EMULATOR):
+    if whole and job.implementation not in (OCLGRIND, RUSTICL, *HOST_ONLY):
         arguments = ("-n", "2", "-m", "not large")
     command = [sys.executable, "-m", "pytest", job.tests, *arguments]
     closing = ""

@@ -12,7 +12,7 @@
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #endif
 
-% if target.is_cpu:
+% if target.facts.type == "cpu":
 // Vectors wider than the processor's pass between functions of one text, compiled as one.
 #ifdef __has_warning
 #if __has_warning("-Wpsabi")

@@ -71,7 +71,9 @@ ${arrays.rows_of()}\
 
 ## Declare where the arrays' row begins, by names of a suffix.
 <%def name="row(at, suffix)">\
+% if outer:
     const ${index} row${suffix} = ${at};
+% endif
 % for n, e in [*inputs.items(), ("out", result)]:
     __global ${"const " if n != "out" else ""}${e.name}_t *${n}${suffix} = ${n}_in + (${n}_offset + ${axes.offset("outer", n, axes.digits("outer", outer, "row" + suffix))});
 % endfor

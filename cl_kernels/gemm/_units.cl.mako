@@ -1,4 +1,5 @@
 ## The loop of a persistent kernel over a group's tiles, and the store of its sums to C.
+<%! product = "unit / (tiles_m * tiles_n) / splits" %>
 
 ## RESULT(acc, row, col) is the new value of C at (row, col), STORE(p, v) puts it in memory.
 <%def name="results(problem)">
@@ -43,8 +44,7 @@ static inline uint packed_pair(float v, float w)
 
 ## The head of the loop over this group's units, which are tiles of a product or, if k is split, parts
 ## of tiles.  once: there is one unit and no loop, because a loop takes registers.  It defines first_row,
-## first_col, k_first, part, steps and tail, and the pointers `names` at their product.
-## types: what the pointers point to.
+## first_col, k_first, part, steps and the pointers `names` at their product.  types: what these point to.
 ## Tiles are numbered down bands of `band` tile rows, so that groups that run together share lines.
 <%def name="loop(policy, names, types, problem, depth, once)">
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
@@ -59,9 +59,8 @@ static inline uint packed_pair(float v, float w)
 % endif
 % if split or problem.batch:
             const int tile = unit % (tiles_m * tiles_n), part = unit / (tiles_m * tiles_n) % splits;
-            const int product = unit / (tiles_m * tiles_n) / splits;
 % else:
-            const int tile = unit, part = 0, product = 0;
+            const int tile = unit, part = 0;
 % endif
             const uint band = (uint)tile / (uint)(${policy.band} * tiles_n), in_band = tile - band * (${policy.band} * tiles_n);
             const uint rows = min(${policy.band}u, tiles_m - band * ${policy.band});
@@ -70,12 +69,17 @@ static inline uint packed_pair(float v, float w)
             const long first_col = ${policy.tile_n}l * beside;
             const long k_first = part * k_split;
             const int steps = (int)((min(k_split, k - k_first) + ${depth - 1}) / ${depth});
-            const int tail = (int)(min(k_split, k - k_first) - ${depth}l * (steps - 1));
 % for name in names:
             __global ${types[name]} *${name} = ${name}_whole;
 % endfor
-${operands.walk(names, len(problem.batch), "first_product + product")}
+${operands.walk(names, len(problem.batch), "first_product + " + product)}
 </%def>
+
+## Declares the number of a unit's product in the launch, for those whose k is split.
+<%def name="count_products()">            const int product = ${product};</%def>
+
+## Declares how many steps of k its last step of `depth` has.
+<%def name="measure_tail(depth)">            const int tail = (int)(min(k_split, k - k_first) - ${depth}l * (steps - 1));</%def>
 
 ## Barriers in local memory that count arrivals; a phase ends when all have arrived.
 <%def name="barriers()">

@@ -53,12 +53,13 @@ ${rows(policy, sums, width, type, registers)}
 
 <%def name="rows(policy, sums, width, type, registers)">
 <% apart, next, twice = (1, 2, "2 * ") if registers else (8, 1, "") %>
-            const long top = ${top(registers)}, left = first_col + lane % 4 * 2;
+            const long top = ${top(registers)};
 % if width:
             const int upper = lane / 4 % 2;
             const long at = first_col + ${"upper * 32 + lane % 4 * 8" if width == "octets" else "upper * 16 + lane % 2 * 8 + lane % 4 / 2 * 4"};
             const int columns = (int)min(n - at, ${policy.tile_n}l);
 % else:
+            const long left = first_col + lane % 4 * 2;
             const int columns = (int)min(n - left, ${policy.tile_n}l);
 % endif
 % for r in range(policy.blocks):
@@ -118,7 +119,7 @@ first_row + above * 64 + t / 32 % 4 * 16 + lane / 4\
 </%def>
 
 <%def name="two(sums, r, h, j)"><%
-return ", ".join(f"RESULT({sums}{r}_{4 * j + 2 * h + e}, row, left + {8 * j + e})" for e in range(2))
+return ", ".join(f"RESULT({sums}{r}_{4 * j + 2 * h + e}, row, first_col + lane % 4 * 2 + {8 * j + e})" for e in range(2))
 %></%def>
 
 ## x and y: 16 bytes each of two rows, in lines of 32 floats or 64 halves.

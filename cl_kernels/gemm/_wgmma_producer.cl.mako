@@ -25,6 +25,9 @@
 ${units.loop(policy, ["a", "b"], types, problem, a.depth, split)}
             a += k_first * a_col;
             b += k_first * b_row;
+% if tail:
+${units.measure_tail(a.depth)}
+% endif
 ${by_lines.place(a, "first_row", "m")}
 ${by_lines.place(b, "first_col", "n")}
 % if parts > 1:

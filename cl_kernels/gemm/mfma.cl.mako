@@ -56,10 +56,15 @@ ${operands.batch_parameters(rank)})
 ${units.loop(policy, ["a", "b"] + outputs, types, problem, depth, True)}
             a += k_first * a_col;
             b += k_first * b_row;
+% if tail:
+${units.measure_tail(depth)}
+% endif
 ${chunks.place(a, "first_row", "m")}
 ${chunks.place(b, "first_col", "n")}
             sums_t ${", ".join(f"d{i}_{j} = 0" for i, j in squares)};
+% if policy.buffers == 2:
             int buffer = 0;
+% endif
             ${steps.load("0")}
             ${steps.store()}
             barrier(CLK_LOCAL_MEM_FENCE);
@@ -86,6 +91,7 @@ ${chunks.place(b, "first_col", "n")}
                 barrier(CLK_LOCAL_MEM_FENCE);
             }
 % if split:
+${units.count_products()}
             ${split_k.meet(Sums([f"d{i}_{j}.s{r:x}" for i, j in squares for r in range(instruction.sums)], problem.compute.real),
                            "t", policy.group_size, "product * (tiles_m * tiles_n) + tile", "part", "splits")}
 % endif

@@ -77,6 +77,9 @@ ${units.start_barriers(policy, group, group // 32)}
 ${units.loop(policy, ["a", "b"] + outputs, types, problem, depth, True)}
             a += k_first * a_col;
             b += k_first * b_row;
+% if tail:
+${units.measure_tail(depth)}
+% endif
 ${lines.place(a, "first_row", "m")}
 ${lines.place(b, "first_col", "n")}
             const long a_advance = ${depth}l * ${"a_col" if a.across else "1"}, b_advance = ${depth}l * ${"b_row" if b.across else "1"};
@@ -102,6 +105,7 @@ ${mma.refill(b, forms["b"], f"b{j}", 16 * j)}
                 if (lane == 0) barrier_arrive(empty_base + 8 * used);
             }
 % if split:
+${units.count_products()}
             ${split_k.meet(Sums([f"d{i}_{j}_{r}" for i in range(policy.blocks) for j in range(2 * policy.pairs) for r in range(4)], "double"),
                            "t", group, "product * (tiles_m * tiles_n) + tile", "part", "splits")}
 % endif

@@ -104,6 +104,7 @@ ${units.loop(policy, outputs, types, problem, depth, split)}
             }
             ${steps.release()}
 % if split:
+${units.count_products()}
             ${split_k.meet(Sums([totals + i for i in sums], "float"), "t", 128 * policy.consumers, "product * (tiles_m * tiles_n) + tile", "part", "splits",
                            wait=f'asm volatile("bar.sync 1, {128 * policy.consumers};" ::: "memory")')}
 % endif

@@ -55,6 +55,7 @@ ${steps(r, total, V, u, width, "last")}
     step, pieces = L * v * u, v // w
     halves = [w >> k for k in range(w.bit_length() - 1)]
     gathers = r.block and target.is_cpu  # a GPU has other work meanwhile, and fewer registers
+    moves = not set(r.names[: len(r.streamed)]) <= set(spread)  # else it is one element all along
     apart = u == 1 and L > 1  # each lane goes as far as it finds whole vectors
 %>
                 {
@@ -70,7 +71,9 @@ ${steps(r, total, V, u, width, "last")}
                         ${lane} a${k} = ${lane}_identity();
 % endfor
                         for (; done < stop; ++done) {
+% if moves:
                             const long at = first + done * ${step}L;
+% endif
 % for k in range(u):
 % for piece in range(pieces):
                             { ${loads.along_row(r, w, f"at + {k * L * v + piece * w}", unit)} a${k} = ${lane}_update(a${k}, ${loads.values(r, w)}, done); }

@@ -32,9 +32,15 @@ ${part.arguments("uint parts", columns=True)})
 % if CY > 1:
     __local ${acc} shared[${CX * CY}];
 % endif
-    const uint part = get_group_id(0) % parts, x_lane = get_local_id(0) % ${CX}u, y_lane = get_local_id(0) / ${CX}u;
+% if split:
+    const uint part = get_group_id(0) % parts;
+% endif
+    const uint x_lane = get_local_id(0) % ${CX}u, y_lane = get_local_id(0) / ${CX}u;
     const long blocks = (columns + ${CX * V * C - 1}) / ${CX * V * C}, tile = get_group_id(0) / parts;
-    const long row = tile / blocks, wanted = (tile % blocks * ${CX} + x_lane) * ${V * C};
+% if kept:
+    const long row = tile / blocks;
+% endif
+    const long wanted = (tile % blocks * ${CX} + x_lane) * ${V * C};
     const long column = min(wanted, columns - ${V * C});
 ${part.bounds()}\
 % for c in range(C):

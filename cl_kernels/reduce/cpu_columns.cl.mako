@@ -29,9 +29,14 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void reduce_columns(
 ${part.arguments("uint parts", columns=True)})
 {
+% if split:
     const uint part = get_group_id(0) % parts;
+% endif
     const long blocks = (columns + ${COLUMNS - 1}) / ${COLUMNS}, tile = get_group_id(0) / parts;
-    const long row = tile / blocks, column = tile % blocks * ${COLUMNS};
+% if kept:
+    const long row = tile / blocks;
+% endif
+    const long column = tile % blocks * ${COLUMNS};
     const int wide = columns - column < ${COLUMNS} ? columns - column : ${COLUMNS};
     // A block narrower than a vector begins before its first column.
     const int before = wide < ${V} ? ${V} - wide : 0, used = (wide + ${V - 1}) / ${V};

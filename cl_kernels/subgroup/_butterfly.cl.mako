@@ -4,7 +4,9 @@
 <%def name="define(acc, width)">
 static inline ${acc.name} ${acc.name}_subgroup${width}(${acc.name} v, __local ${acc.name} *slot)
 {
+% if width > 1:
     ${acc.name} other;
+% endif
 % for d in [1 << k for k in range(width.bit_length() - 1)]:
 % for field in acc.fields:
 % if field.bytes == 8:

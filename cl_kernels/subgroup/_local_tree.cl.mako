@@ -3,7 +3,9 @@
 <%def name="define(acc, width, qualifier)">
 static inline ${acc.name} ${acc.name}_subgroup${width}(${acc.name} v, __local ${acc.name} *slot)
 {
+% if width > 1:
     const uint lane = get_local_id(0) % ${width}u;
+% endif
     ${qualifier}__local ${acc.name} *own = slot;
 % for field in acc.fields:
     own->${field.name} = v.${field.name};

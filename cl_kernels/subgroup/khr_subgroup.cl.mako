@@ -3,7 +3,6 @@
 <%def name="define(acc, width)">
 #ifndef LANE_PARTNER
 #ifdef cl_khr_subgroup_shuffle
-#pragma OPENCL EXTENSION cl_khr_subgroup_shuffle : enable
 #define LANE_PARTNER(v, d) sub_group_shuffle_xor(v, (uint)(d))
 #else
 #define LANE_PARTNER(v, d) intel_sub_group_shuffle_xor(v, (uint)(d))

@@ -128,9 +128,17 @@ def is_bound(spec: Specialization) -> bool:
     return _BOUND.search(spec.text) is not None
 
 
-# Users see the warnings of their driver's compiler, mostly an old clang, so the texts must cause
-# none.  The warning on occupancy is off: the requirements check the occupancy.
-_NO_REMARKS = ("-Werror", "-Wbitwise-op-parentheses", "-Wno-linker-warnings", "-Wno-pass-failed")
+#: What texts are compiled with, so that no compiler has anything to remark on them.
+WARNINGS = (
+    "-Werror", "-Wall", "-Wextra", "-Wdouble-promotion", "-Wundef",
+    # Clang has these off, but old clangs, which are in many drivers, had them on.
+    "-Wbitwise-op-parentheses", "-Wlogical-op-parentheses",
+    "-Wno-unused-function",  # a text has all functions of a type, of which a kernel calls some
+    "-Wno-unused-parameter", "-Wno-unused-but-set-parameter",  # a family's kernels share them
+    "-Wno-sometimes-uninitialized",  # local memory that another work-item of the group sets
+)  # fmt: skip
+# Of the back ends: libclc is for another triple; the requirements check the occupancy.
+_NO_REMARKS = (*WARNINGS, "-Wno-linker-warnings", "-Wno-pass-failed")
 
 
 def _amd_command(machine: Machine, folder: Path) -> list[str]:

@@ -28,11 +28,7 @@ def checked(
     """
     if target.is_cpu or not (target.exchange in _BY_INSTRUCTIONS or target.lockstep):
         return target
-    widths = [1 << k for k in range(1, target.subgroup_size.bit_length())]
-    size = min(4 * target.subgroup_size, target.max_work_group_size)
-    sums = (Field("narrow", "uint", "0"), Field("wide", "ulong", "0"))
-    acc = Accumulator("acc_t", sums, lambda width: "a.narrow += b.narrow; a.wide += b.wide;")
-    spec = specialize("subgroup/check", target, acc=acc, widths=widths, G=size)
+    spec, widths, size = specialization(target)
     try:
         trouble = programs.remembered(
             spec, lambda: _trouble(spec, widths, size, cl.CommandQueue(context, device), programs)
@@ -44,6 +40,15 @@ def checked(
     why = f"{target.exchange} failed its check: {trouble}"
     warnings.warn(f"{target.facts.name}: {why}; local memory and barriers serve", stacklevel=3)
     return with_barriers(target, why)
+
+
+def specialization(target: Target) -> tuple[Specialization, list[int], int]:
+    """The text of the check, the widths that it folds over, and the size of its group."""
+    widths = [1 << k for k in range(1, target.subgroup_size.bit_length())]
+    size = min(4 * target.subgroup_size, target.max_work_group_size)
+    sums = (Field("narrow", "uint", "0"), Field("wide", "ulong", "0"))
+    acc = Accumulator("acc_t", sums, lambda width: "a.narrow += b.narrow; a.wide += b.wide;")
+    return specialize("subgroup/check", target, acc=acc, widths=widths, G=size), widths, size
 
 
 def _trouble(

@@ -1,50 +1,116 @@
-"""Compilers have nothing to remark on the texts: neither in their log nor on the terminal."""
+"""Compilers have nothing to remark on the texts, and calls print nothing that was not asked for.
+
+Here the compiler is that of the implementation at hand, with its own warnings, and there is a
+sample of the texts; ``tests/front_end`` has all of them, and more warnings.
+"""
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pyopencl as cl
 import pytest
+from sampling import compile_fast
+from terminal import on_terminal
 
+import portable_gpu as pg
 from portable_gpu.codegen.specialization import Specialization
+from portable_gpu.errors import BuildError
 from portable_gpu.ops.registry import CATALOGUE
-from portable_gpu.runtime.compiler import compiled
+from portable_gpu.runtime.compiler import CompilerError, compiled
 from portable_gpu.runtime.engine import Engine
 
-#: What has vectors of 64 bytes, structs, indices, 16-bit floats and bools among it.
+#: What has vectors of 64 bytes, structs, indices, 16-bit floats, bools, matrix units among it.
 _SAMPLE = (
-    ("gemm", "float32"), ("gemm", "complex64"), ("gemv", "float16"),
-    ("sum", "float32"), ("argmax", "float16"), ("var", "bool"),
+    ("gemm", "float32"), ("gemm", "complex64"), ("gemm", "float16"), ("gemv", "float16"),
+    ("sum", "float32"), ("argmax", "float16"), ("var", "bool"), ("reduce", "int8"),
+    ("elementwise", "float32"),
 )  # fmt: skip
+_CALLS = """
+from portable_gpu.dtypes import dtype_of
+from portable_gpu.ops.registry import FAMILIES
+from portable_gpu.runtime.registry import default_engine
+
+engine = default_engine()
+for family in FAMILIES:
+    firsts = {}
+    for check in family.checks([dtype_of("float32")]):
+        firsts.setdefault(check.operation, check)
+    for check in list(firsts.values())[:4]:
+        check.run(engine)
+"""
 
 
 def sample(engine: Engine) -> Iterator[Specialization]:
-    entries = CATALOGUE
     for operation, dtype in _SAMPLE:
-        yield from entries[operation](engine.target, np.dtype(dtype))
+        if engine.target.fp64 or operation != "var":  # whose sums of bools are of doubles
+            yield from CATALOGUE[operation](engine.target, np.dtype(dtype))
 
 
-def remarks(engine: Engine, spec: Specialization, capfd: pytest.CaptureFixture[str]) -> str:
-    capfd.readouterr()
-    program = compiled(engine.context, engine.device, spec.text, spec.options)
+@pytest.fixture
+def strict(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Engine:
+    """The engine, where warnings of its compiler are errors."""
+    compile_fast(monkeypatch, engine, exchanges=engine.target.exchange == "khr_subgroup")
+    given = os.environ.get("PYOPENCL_BUILD_OPTIONS", "")
+    monkeypatch.setenv("PYOPENCL_BUILD_OPTIONS", f"{given} -Werror")
+    return engine
+
+
+def remarks(engine: Engine, spec: Specialization) -> str:
+    """The compiler's errors; its warnings, where it makes no errors of them."""
+    try:
+        program = compiled(engine.context, engine.device, spec.text, spec.options)
+    except CompilerError as error:
+        return str(error)
     log = program.get_build_info(engine.device, cl.program_build_info.LOG)
-    return "\n".join(
-        line for line in (log + capfd.readouterr().err).splitlines() if "warning" in line
-    )
+    return "\n".join(line for line in log.splitlines() if "warning" in line)
 
 
-def test_a_text_with_a_flaw_is_remarked_on(
-    engine: Engine, capfd: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.tiny
+@pytest.mark.path
+def test_a_text_with_a_flaw_is_remarked_on(strict: Engine) -> None:
     text = "int f(void) { } __kernel void k(__global int *p) { p[0] = f(); }"
-    if not remarks(engine, Specialization("test/flaw", text, ()), capfd):
-        pytest.skip("this compiler never remarks on anything")
+    assert remarks(strict, Specialization("test/flaw", text, ()))
 
 
-def test_texts_build_without_a_remark(engine: Engine, capfd: pytest.CaptureFixture[str]) -> None:
-    specs = list(sample(engine))
+@pytest.mark.tiny
+@pytest.mark.path
+def test_texts_build_without_a_remark(strict: Engine) -> None:
+    specs = list(sample(strict))
     assert len(specs) > 10
-    found = {spec.name: remarks(engine, spec, capfd) for spec in specs}
+    found = {spec.name: remarks(strict, spec) for spec in specs}
     assert not {name: text for name, text in found.items() if text}
+
+
+@pytest.mark.path
+def test_calls_print_nothing(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a terminal, with empty caches, but for the line that says that compilation takes long."""
+    compile_fast(monkeypatch, engine)
+    monkeypatch.setenv("PORTABLE_GPU_CACHE", str(tmp_path))
+    monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path))
+    line = r"portable_gpu compiles kernels for [^\n]+; they are kept for the next time\s+"
+    assert re.fullmatch(f"({line})?", on_terminal(_CALLS))
+
+
+@pytest.mark.path
+def test_what_a_compiler_doubts_in_a_users_text(
+    engine: Engine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """It is built in silence, unless warnings are asked for; then an error says what it is."""
+    monkeypatch.setenv("PORTABLE_GPU_CACHE", str(tmp_path))
+    monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path))
+    x = np.arange(16, dtype=np.int32)
+    np.testing.assert_array_equal(pg.elementwise("x << 1 + 1", x=x, engine=engine), x << 2)
+    assert capfd.readouterr() == ("", "")
+    monkeypatch.setenv("PYOPENCL_BUILD_OPTIONS", "-Werror")
+    with pytest.raises(BuildError, match="precedence"):
+        pg.elementwise("x << 2 + 1", x=x, engine=engine)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from terminal import on_terminal
 
 import portable_gpu as pg
 from portable_gpu.errors import ArgumentError, DTypeError
@@ -84,26 +85,6 @@ with notice.compiling("a device", True):
 time.sleep(0.1)
 assert threading.active_count() == 1
 """
-
-
-def on_terminal(script: str) -> str:
-    """What a script writes to a terminal."""
-    pty = pytest.importorskip("pty")
-    leader, follower = pty.openpty()
-    process = subprocess.Popen([sys.executable, "-c", script], stdout=follower, stderr=follower)
-    os.close(follower)
-    written = b""
-    while True:
-        try:
-            part = os.read(leader, 4096)
-        except OSError:  # the other side is closed
-            break
-        if not part:
-            break
-        written += part
-    os.close(leader)
-    assert process.wait(60) == 0, written
-    return written.decode()
 
 
 def test_one_line_on_a_terminal() -> None:

@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from random_problems import TABLE, problems
 from recorded_devices import RECORDED
 
 from portable_gpu.codegen.signature import arguments
-from portable_gpu.dtypes import dtype_of, element
-from portable_gpu.ops.candidate import Candidate, bind_best, ranked, spread
-from portable_gpu.ops.elementwise.candidates import candidates as elementwise_candidates
-from portable_gpu.ops.elementwise.catalogue import problem as expression_of
+from portable_gpu.ops.candidate import bind_best, ranked, spread
 from portable_gpu.ops.explanation import explanation
 from portable_gpu.ops.gemm.candidates import candidates as gemm_candidates
 from portable_gpu.ops.gemm.catalogue import contiguous
-from portable_gpu.ops.gemv.plan import candidates as gemv_candidates
-from portable_gpu.ops.gemv.problem import GemvProblem
-from portable_gpu.ops.reduce.candidates import candidates as reduce_candidates
-from portable_gpu.ops.reduce.catalogue import problem as reduction_of
 from portable_gpu.targets import Target, detect
 from portable_gpu.tuning.costs import DeviceCosts
-from portable_gpu.tuning.table import TuningTable
-
-TABLE = TuningTable.shipped()
-EACH = 12  # problems of a family on a device
 
 
 class Recorder:
@@ -61,38 +48,6 @@ class Recorder:
     def state(self, queue: None) -> Any:
         """Where a tensor map is made."""
         return SimpleNamespace(event=lambda _: SimpleNamespace(wait=lambda: None))
-
-
-def extent(rng: random.Random, most: int) -> int:
-    return int(np.exp(rng.uniform(0, np.log(most + 1))))
-
-
-def problems(target: Target, seed: int) -> Iterator[tuple[str, list[Candidate]]]:
-    """Candidates of random problems of every family."""
-    rng = random.Random(seed)
-    dtypes = ["float32", "float16", "int32"] + ["float64"] * target.fp64
-    for _ in range(EACH):
-        dtype = dtype_of(rng.choice([*dtypes, "bfloat16", "complex64"]))
-        m, n, k = (extent(rng, rng.choice((20, 300, 5000))) for _ in range(3))
-        batch = (extent(rng, 50),) if rng.random() < 0.3 else ()
-        trans = rng.choice("NT"), rng.choice("NT")
-        asked = contiguous(m, n, k, dtype, batch, *trans)
-        asked = replace(asked, precision=rng.choice(("ieee", "tf32", "bf16x3")))
-        yield f"{asked}", gemm_candidates(asked, target, TABLE)
-    for _ in range(EACH):
-        m, n = extent(rng, 100_000), extent(rng, 20_000)
-        strides = rng.choice(((n, 1), (1, m), (2 * n, 2), (n, -1)))
-        vector = GemvProblem(element(dtype_of(rng.choice(dtypes))), m, n, *strides, 1, 1)
-        yield f"{vector}", gemv_candidates(vector, target, TABLE)
-    for _ in range(EACH):
-        shape = tuple(extent(rng, 3000) for _ in range(rng.choice((1, 2, 3))))
-        axis = rng.choice((None, *range(len(shape))))
-        operation = rng.choice(("sum", "max", "argmin", "var", "nrm2", "any"))
-        dtype = dtype_of(rng.choice(("float32", "float16")))
-        fold = reduction_of(operation, shape, axis, dtype, target)
-        yield f"{fold}", reduce_candidates(fold, target, TABLE)
-        sum_of_two = expression_of("x + y", dtype, shape, {})
-        yield f"{sum_of_two}", elementwise_candidates(sum_of_two, target, TABLE)
 
 
 @pytest.mark.parametrize("device", RECORDED)
