@@ -54,7 +54,7 @@ ${arrays.rows_of()}\
 % for x in range(X):
 <% at = f"column + {x * LX * V}" %>\
 % if guarded:
-    const bool in_${y}_${x} = row_${y} < rows && ${at} + ${V} <= columns;
+    const bool in_${y}_${x} = first_row + ${y * LY} < rows && ${at} + ${V} <= columns;
     ${vector(f.result, V)} v_${y}_${x} = 0;
     if (in_${y}_${x}) v_${y}_${x} = ${f.called(V)}(${arrays.arguments(V, at, f"_{y}")});
 % else:

@@ -28,7 +28,7 @@ _LEAST_STEPS, _LEAST_ROWS = 8, 8
 _COLUMN_GROUPS = 2
 # Lanes of a row of few vectors have so many each, and read so many bytes side by side, where a
 # compute unit has so many work-items all the same (docs/experiments/reduce.md).
-_MANY_STEPS, _LINE, _FULL = 4, 128, 2048
+_MANY_STEPS, _LINE, _FULL = 2, 128, 2048
 # Rows off the grid of vectors that have so many of them are read by vectors all the same.
 _LEAST_VECTORS = 4
 # Bytes of a work-item that are to be on their way, and steps for them at most: single elements of
