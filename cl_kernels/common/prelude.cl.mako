@@ -20,6 +20,13 @@
 #endif
 #endif
 
+// PREFETCH into the second cache, for more than the first has room for beside what is in use.
+#if BUILTINS_INLINE
+#define PREFETCH_FAR(p) PREFETCH(p)
+#else
+#define PREFETCH_FAR(p) __builtin_prefetch((const void *)(size_t)(p), 0, 2)
+#endif
+
 % endif
 // On kernels that exchange lanes: the sub-group size that the text was rendered for.
 #if REQUIRE_SUBGROUP_SIZE

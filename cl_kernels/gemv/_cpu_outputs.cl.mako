@@ -44,7 +44,7 @@ static inline void store_all(__global ${e.name}_t *y, long y_step, const ${real}
     long i = 0;
 % if fast:
     for (; i + ${C} <= count; i += ${C}) {
-        ${real}${C} v = *(const ${real}${C} *)(sums + i) * alpha;
+        ${real}${C} v = *(const y_vector *)(sums + i) * alpha;
         if (reads_y) v += *(__global y_vector *)(y + i) * beta;
         *(__global y_vector *)(y + i) = v;
     }

@@ -2,27 +2,70 @@
 ##
 ##   row k | V | V | ... | V | tail |      vector u of each `unroll` vectors goes to s<k>_<u>
 ##
-## The tail is the last V columns; those that were summed before are set to 0.
+## A tail inside the row is its last V columns; those that were summed before count as 0.  One across the
+## row's end is the row and what comes after it, which counts as 0; the last rows are copied for it.
 ##
-## elem, C, P, T, conj, unit, x_unit, whole: as in cpu_rows.
+## elem, C, P, T, E, mask, conj, unit, x_unit, tail, whole: as in cpu_rows.
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
+
+## Declare where the tail of every row begins, which of its lanes count, and x there.
+<%def name="left_over()">\
+<% lanes = gemv.module.build(mask, [str(i // P) for i in range(C)]) %>\
+% if tail == "inside":
+    const long left = last - ${V};
+    const ${vector(mask, C)} fresh = ${lanes} >= (${mask})(${V} - (last - first) % ${V});
+    ${T} x_left = 0;
+    if (first < last) x_left = ${load_x("left")};
+% else:
+    const long left = 0;
+    const ${vector(mask, C)} fresh = ${lanes} < (${mask})last;
+    const ${T} x_left = load_row(x, x_step, last);
+% endif
+</%def>
+
+## load_row(p, step, count): a row of fewer than V elements; the rest are 0.
+<%def name="across_ends()">
+static inline ${T} load_row(__global const ${elem.name}_t *p, long step, long count)
+{
+    ${real} values[${C}] __attribute__((aligned(sizeof(${T}))));
+    for (int k = 0; k < ${V}; ++k) *((${E} *)values + k) = k < count ? load_one(p + k * step) : (${E})(0);
+    return *(const ${T} *)values;
+}
+</%def>
 
 <%def name="lane_sums(rows, unroll)">
 // lanes[0 .. ${rows}) = ${rows} rows of a times x, over the columns [first, last), lane by lane.
 static inline void lane_sums_${rows}(__global const ${elem.name}_t *a, long a_out, long a_sum,
-    __global const ${elem.name}_t *x, long x_step, long first, long last, ${T} *lanes)
+    __global const ${elem.name}_t *x, long x_step, long first, long last, ${T} *lanes${left_parameters()})
 {
     ${T} xv${"" if not elem.complex else ", xs"};
 % for k in range(rows):
-    __global const ${elem.name}_t *a${k} = a + ${k} * a_out;
+    __global const ${elem.name}_t *a${k} = a${f" + {k} * a_out" if k else ""};
 % for u in range(unroll):
     ${T} s${k}_${u} = 0${f", t{k}_{u} = 0" if elem.complex else ""};
 % endfor
 % endfor
     long j = first;
-${whole_vectors(rows, unroll)}\
-% if V > 1:
-${tail(rows)}\
+% if whole:
+    if (j < last) {
+% for q in range(whole):
+${add_vectors(rows, str(q * V), 0)}\
+% endfor
+    }
+% else:
+    for (; j + ${V * unroll} <= last; j += ${V * unroll}) {
+% for u in range(unroll):
+${add_vectors(rows, f"j + {u * V}", u)}\
+% endfor
+    }
+% if unroll > 1:
+    for (; j + ${V} <= last; j += ${V}) {
+${add_vectors(rows, "j", 0)}\
+    }
+% endif
+% if tail != "none":
+${add_tail(rows)}\
+% endif
 % endif
 % for k in range(rows):
 % for u in range(1, unroll):
@@ -37,39 +80,21 @@ ${gemv.signed(elem, real, C, conj, f"s{k}_0", f"t{k}_0")}\
 }
 </%def>
 
-## From column j on; with whole, all of them.
-<%def name="whole_vectors(rows, unroll)">\
-% if whole:
-    if (j < last) {
-% for q in range(whole):
-${add_vectors(rows, str(q * V), 0)}\
-% endfor
-        j = ${whole * V};
-    }
-% else:
-    for (; j + ${V * unroll} <= last; j += ${V * unroll}) {
-% for u in range(unroll):
-${add_vectors(rows, f"j + {u * V}", u)}\
-% endfor
-    }
-% endif
-% if unroll > 1 and not whole:
-    for (; j + ${V} <= last; j += ${V}) {
-${add_vectors(rows, "j", 0)}\
-    }
-% endif
+<%def name="left_parameters()">\
+${f", long left, {vector(mask, C)} fresh, {T} x_left" if tail != "none" else ""}${", bool whole" if tail == "across" else ""}\
 </%def>
 
-<%def name="tail(rows)">\
+<%def name="add_tail(rows)">\
     if (j < last) {
-        const ${vector(mask, C)} fresh = ${gemv.module.build(mask, [str(i // P) for i in range(C)])} >= (${mask})(${V} - (last - j));
-        ${T} av;
-        ${load_x(f"last - {V}")}
-% for k in range(rows):
-        av = load${V}(a${k} + last - ${V});
-        s${k}_0 += fresh ? av * xv : (${T})(0);
+        xv = x_left;
 % if elem.complex:
-        t${k}_0 += fresh ? av * xs : (${T})(0);
+        xs = ${gemv.module.swapped("xv", C)};
+% endif
+% for k in range(rows):
+        const ${T} left${k} = ${f"whole ? load{V}(a{k}) : load_row(a{k}, 1, last)" if tail == "across" else f"load{V}(a{k} + left)"};
+        s${k}_0 += fresh ? left${k} * xv : (${T})(0);
+% if elem.complex:
+        t${k}_0 += fresh ? left${k} * xs : (${T})(0);
 % endif
 % endfor
     }
@@ -77,10 +102,10 @@ ${add_vectors(rows, "j", 0)}\
 
 ## One vector of each row.
 <%def name="add_vectors(rows, at, chain)">
-        ${load_x(at)}
+        xv = ${load_x(at)};${f" xs = {gemv.module.swapped('xv', C)};" if elem.complex else ""}
 % for k in range(rows):
 ${gemv.dot_step(elem, f"s{k}_{chain}", f"t{k}_{chain}", f"load{V}(a{k} + ({at}){'' if unit else ' * a_sum'})", "xv", "xs")}\
 % endfor
 </%def>
 
-<%def name="load_x(j)">xv = ${f"load{V}(x + {j})" if x_unit else f"gather{V}(x + ({j}) * x_step, x_step)"};${f" xs = {gemv.module.swapped('xv', C)};" if elem.complex else ""}</%def>
+<%def name="load_x(at)">${f"load{V}(x + {at})" if x_unit else f"gather{V}(x + ({at}) * x_step, x_step)"}</%def>

@@ -7,10 +7,10 @@
 ##     v         ...      store of the sums
 ## Short rows are read one by one (R = 1), in the order of memory.
 ##
-## One work-item is a group.  It takes one block of outputs and, with `split`, one part of the summed
-## axis; then the last group of a block to finish adds the parts in order.
+## One work-item is a group.  It takes one block of outputs and one of `parts` parts of the summed axis;
+## the last group of a block to finish adds the parts in order.
 ##
-## V: elements of a vector.  B: outputs of a block at most.
+## V: elements of a vector.  U: vectors at a time at most.  B: outputs of a block at most.
 ## elem, real: element, and the real type of the sums.  P: reals of an element.  C = V * P; E: type
 ## of P reals.  conj: conjugate A.  unit: a_out == 1 (else V == U == 1).  y_unit: y_step == 1.
 <%namespace name="element" file="/common/element.cl.mako"/>
@@ -25,34 +25,25 @@ ${put.define(elem, real, finish)}
 % for W in widths:
 ${gemv.adjacent(elem, real, W, False)}
 % endfor
-% if split:
 ${meeting.define()}
-% endif
 ${outputs.define(elem, real, C, y_unit, finish)}
 
 % for W in widths:
 typedef ${vector(real, W * P)} sums_${W} __attribute__((aligned(${elem.itemsize // P})));
 % endfor
-% if U > 1:
-${sums.panel(V, U)}
-% endif
-% for W in widths:
-${sums.panel(W, 1)}
+<% panels = [(V, U >> k) for k in range(U.bit_length() - 1)] + [(W, 1) for W in widths] %>
+% for W, unroll in panels:
+${sums.panel(W, unroll)}
 % endfor
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void gemv_cpu_columns(${gemv.arguments(elem, real, split, finish=finish)}, const long block_size)
+void gemv_cpu_columns(${gemv.arguments(elem, real, True, finish=finish)}, const long block_size)
 {
     ${real} s[${B * P}] __attribute__((aligned(64)));
     ${real} t[${B * P if elem.complex else 1}] __attribute__((aligned(64)));
-% if split:
     const uint part = get_group_id(0) % parts;
     const long first_out = get_group_id(0) / parts * block_size;
     const long first = part * part_size, last = first + part_size < n ? first + part_size : n;
-% else:
-    const long first_out = get_group_id(0) * block_size;
-    const long first = 0, last = n;
-% endif
     const long last_out = first_out + block_size < m ? first_out + block_size : m;
     const long width = last_out - first_out;
     // A few outputs stay in registers for long; many pass through the sums once in R rows.
@@ -65,7 +56,7 @@ ${put.begin(finish)}\
     for (long i = first; i < last; i += rows) {
         const long end = i + rows < last ? i + rows : last;
         long o = 0;
-% for W, unroll in ([(V, U)] if U > 1 else []) + [(W, 1) for W in widths]:
+% for W, unroll in panels:
         for (; o + ${W * unroll} <= width; o += ${W * unroll})
             panel_${W}_${unroll}(a + o${"" if unit else " * a_out"}, a_sum, x, x_step, i, end, s + o * ${P}, t${f" + o * {P}" if elem.complex else ""});
 % endfor
@@ -76,11 +67,11 @@ ${put.begin(finish)}\
         *((${E} *)s + k) = (${E})(${"u.x + v.y, v.x - u.y" if conj else "u.x - v.y, u.y + v.x"});
     }
 % endif
-% if split:
-    __global ${real} *own = (__global ${real} *)partial + (part * m + first_out) * ${P};
-    for (long k = 0; k < width * ${P}; ++k) own[k] = s[k];
-    ${outputs.fold_parts(elem, real, "get_group_id(0) / parts", "first_out", "last_out", finish)}
-% else:
-    store_all(y + first_out * y_step, y_step, s, width, alpha, beta, reads_y${put.at(finish, "first_out", 0)});
-% endif
+    if (parts > 1) {
+        __global ${real} *own = (__global ${real} *)partial + (part * m + first_out) * ${P};
+        for (long k = 0; k < width * ${P}; ++k) own[k] = s[k];
+        ${outputs.fold_parts(elem, real, "get_group_id(0) / parts", "first_out", "last_out", finish)}
+    } else {
+        store_all(y + first_out * y_step, y_step, s, width, alpha, beta, reads_y${put.at(finish, "first_out", 0)});
+    }
 }

@@ -1,21 +1,21 @@
 ## cpu_rows: y = alpha * A x + beta * y on a CPU, where A is contiguous along the summed axis.
 ##
 ##            | V | V | V | tail |        V elements fill the vector registers' lanes
-##   row 0    | s0_0 ...         |        side_by_side: R rows share each load of x, and U vectors
-##   row 1    | s1_0 ...         |        of each are in flight; else R rows, one after the other,
-##   ...                                  in the order of memory (short rows)
-##   row R-1  | sR_0 ...         |
+##   row 0    | s0 ...           |        side_by_side: R rows share each load of x; else one after the
+##   row 1    | s1 ...           |        other, in the order of memory, several vectors in flight
+##   ...
+##   row R-1  | s7 ...           |
 ## The lane sums of R rows become one vector of R sums by log2(R) blends and permutations
 ## (a transposition in registers), not by R horizontal sums.
 ##
 ## One work-item is a group.  It takes block_size rows and, with `split`, one part of the columns;
 ## then the last group of a row block to finish adds the parts in order.
-## The tail reads V columns too: V <= n.
 ##
 ## elem, real: element, and the real type of the sums.  P: reals of an element.  C = V * P; T, E:
 ## types of C and of P reals.  conj: conjugate A.  unit: a_sum == 1 (else V == 1).  x_unit, y_unit:
-## x_step, y_step == 1.  split: columns are split between groups.  whole: how many
-## whole vectors a row has, where they are written out and those of x stay in registers; 0 for a loop.
+## x_step, y_step == 1.  U: vectors in flight of rows side by side.  tail: how the columns after whole
+## vectors are read: "inside" the row, or "across" the ends of rows shorter than V.  whole: how many
+## vectors a row has, where they are written out; 0 for a loop.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
 <%namespace name="put" file="/gemv/_put.cl.mako"/>
@@ -23,6 +23,10 @@
 <%namespace name="dots" file="/gemv/_cpu_row_sums.cl.mako"/>
 <%namespace name="meeting" file="/group/meeting.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
+<%
+    left = ", left, fresh, x_left" if tail != "none" else ""
+    left += ", whole" if tail == "across" else ""
+%>
 ${element.scalar(elem)}
 ${put.define(elem, real, finish)}
 ${gemv.adjacent(elem, real, V, False)}
@@ -33,8 +37,7 @@ ${gemv.gather(elem, real, V)}
 ${meeting.define()}
 % endif
 ${outputs.define(elem, real, C, y_unit, finish)}
-
-<%def name="fold_lanes(rows)">
+% for rows in dict.fromkeys([R, 1]):
 // sums[0 .. ${rows * P}) = the sums over lanes.
 static inline void fold_lanes_${rows}(const ${T} *lanes, ${real} *sums)
 {
@@ -43,11 +46,10 @@ static inline void fold_lanes_${rows}(const ${T} *lanes, ${real} *sums)
 % endfor
     ${outputs.transposed_sums(real, C, [f"v{i}" for i in range(rows * P)], "sums")}
 }
-</%def>
-
-% for rows in ([R, 1] if R > 1 else [1]):
-${fold_lanes(rows)}
 % endfor
+% if tail == "across":
+${dots.across_ends()}
+% endif
 % if side_by_side and R > 1:
 ${dots.lane_sums(R, U)}
 % endif
@@ -72,15 +74,44 @@ void gemv_cpu_rows(${gemv.arguments(elem, real, split, finish=finish)}, const lo
     x += x_offset;
     y += y_offset;
 ${put.begin(finish)}\
+% if tail != "none":
+${dots.left_over()}\
+% endif
     long i = first_row;
-% for rows in ([R, 1] if R > 1 else [1]):
-    for (; i + ${rows} <= last_row; i += ${rows}) {
-% if side_by_side or rows == 1:
-        lane_sums_${rows}(a + i * a_out, a_out, a_sum, x, x_step, first, last, lanes);
+% if side_by_side:
+    while (i < last_row) {
+        if (i + ${R} > last_row) {
+            // The last rows once more as far as they are known, for as many at a time are sooner done.
+            if (reads_y || last_row - ${R} < first_row) break;
+            i = last_row - ${R};
+        }
+% else:
+    while (i + ${R} <= last_row) {
+% endif
+${sums_of(R)}\
+        i += ${R};
+    }
+% if R > 1:
+    for (; i < last_row; ++i) {
+${sums_of(1)}\
+    }
+% endif
+% if split:
+    ${outputs.fold_parts(elem, real, "get_group_id(0) / parts", "first_row", "last_row", finish)}
+% endif
+}
+
+## The sums of rows from row i on become outputs, or what this part leaves.
+<%def name="sums_of(rows)">\
+% if tail == "across":
+        const bool whole = a_out >= n && (m - i - ${rows}) * a_out + n >= ${V};
+% endif
+% if rows == 1 or side_by_side:
+        lane_sums_${rows}(a + i * a_out, a_out, a_sum, x, x_step, first, last, lanes${left});
 % else:
 #pragma unroll 1
         for (int k = 0; k < ${rows}; ++k)
-            lane_sums_1(a + (i + k) * a_out, a_out, a_sum, x, x_step, first, last, lanes + k * ${P});
+            lane_sums_1(a + (i + k) * a_out, a_out, a_sum, x, x_step, first, last, lanes + k * ${P}${left});
 % endif
         fold_lanes_${rows}(lanes, sums);
 % if split:
@@ -88,9 +119,4 @@ ${put.begin(finish)}\
 % else:
         store_all(y + i * y_step, y_step, sums, ${rows}, alpha, beta, reads_y${put.at(finish, "i", 0)});
 % endif
-    }
-% endfor
-% if split:
-    ${outputs.fold_parts(elem, real, "get_group_id(0) / parts", "first_row", "last_row", finish)}
-% endif
-}
+</%def>

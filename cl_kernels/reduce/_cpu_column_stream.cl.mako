@@ -42,12 +42,22 @@ typedef ${vector(e.real, V)} centre_u __attribute__((aligned(${e.itemsize // e.c
 % for e, n in zip(r.streamed, r.names):
         ${part.inner_row(e, n, "(column - before)")}
 % endfor
-        long i = begin;
-        for (; i + ${U} <= end; i += ${U}) {
+        for (long i = begin; i < end;) {
+% if r.acc.gather:
+            const long stop = end - i < ${1024 * U} ? end : i + ${1024 * U};
+% else:
+            const long stop = end;
+% endif
+            for (; i + ${U} <= stop; i += ${U}) {
 ${steps(r, total, U)}\
-        }
-        for (; i < end; i++) {
+            }
+            for (; i < stop; i++) {
 ${steps(r, total, 1)}\
+            }
+% if r.acc.gather:
+            if (i < end || o + 1 < outer_end)
+                for (int j = 0; j < used; j++) ${total}[j] = ${r.acc.type(V)}_combine(${total}[j], ${r.acc.type(V)}_identity());
+% endif
         }
     }
 </%def>
@@ -65,7 +75,7 @@ ${steps(r, total, 1)}\
 % for k in range(u):
 % for e, n in streamed:
 % if n not in spread:
-                PREFETCH(${n}_row + ((i + ${k + u}) * ${n}_stride + at));
+                PREFETCH_FAR(${n}_row + ((i + ${k + u}) * ${n}_stride + at));
 % endif
 % endfor
                 {
@@ -82,6 +92,6 @@ ${steps(r, total, 1)}\
                     a = ${state}_update(a, ${", ".join(values)}, ${k});
                 }
 % endfor
-                ${total}[j] = ${acc}_combine(${total}[j], ${state}_lift(a, o * n + i, 1));
+                ${total}[j] = ${acc}_gather(${total}[j], ${state}_lift(a, o * n + i, 1));
             }
 </%def>

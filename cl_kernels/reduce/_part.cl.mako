@@ -8,9 +8,9 @@
 ##
 ## r: Reduction.  kept, outer: numbers of axes.  Strides count elements.
 <%!
-def place(kept, name):
+def place(kept, name, row="row"):
     """C expression of where the element of an array for result `row` lies."""
-    return f"{name}_offset + {axes.offset('kept', name, axes.digits('kept', kept, 'row'))}"
+    return f"{name}_offset + {axes.offset('kept', name, axes.digits('kept', kept, row))}"
 %>
 
 ## Inputs, result, parts, extents and strides.  deal: how the groups share the results.  columns:

@@ -54,17 +54,12 @@ ${steps(r, total, V, u, width, "last")}
     acc, lane = r.acc.type(w), r.lane.type(w)
     step, pieces = L * v * u, v // w
     halves = [w >> k for k in range(w.bit_length() - 1)]
-    gathers = r.block and target.is_cpu  # a GPU has other work meanwhile, and fewer registers
     moves = not set(r.names[: len(r.streamed)]) <= set(spread)  # else it is one element all along
     apart = u == 1 and L > 1  # each lane goes as far as it finds whole vectors
 %>
                 {
                     const long first = i + lane * ${v}L, steps = ${f"max(0l, {end} - first + {step - v}) / {step}" if apart else f"({end} - i) / {step}"};
                     ${acc} sum${w} = ${acc}_identity();
-% if gathers:
-                    ${acc} part${w} = ${acc}_identity();
-                    uint parts${w} = 0;
-% endif
                     for (long done = 0; done < steps;) {
                         const long stop = min(steps, done + ${r.block // pieces or 1 << 30}L);
 % for k in range(u):
@@ -83,13 +78,7 @@ ${steps(r, total, V, u, width, "last")}
 % if r.block:
                         ${states.join_states(r, w, [f"a{k}" for k in range(u)])}
 % endif
-% if gathers:
-                        part${w} = ${acc}_gather(part${w}, ${lane}_lift(a0, 0, 0));
-                        if (++parts${w} % 1024 == 0) {
-                            sum${w} = ${acc}_combine(sum${w}, part${w});
-                            part${w} = ${acc}_identity();
-                        }
-% elif r.block:
+% if r.block:
                         sum${w} = ${acc}_combine(sum${w}, ${lane}_lift(a0, 0, 0));
 % else:
 % for k in range(u):
@@ -97,9 +86,6 @@ ${steps(r, total, V, u, width, "last")}
 % endfor
 % endif
                     }
-% if gathers:
-                    sum${w} = ${acc}_combine(sum${w}, part${w});
-% endif
                     i += ${f"({end} - i) / {v} * {v}" if apart else f"steps * {step}"}L;
 % for half in halves:
                     const ${r.acc.type(half // 2)} sum${half // 2} = ${r.acc.type(half)}_halve(sum${half});

@@ -9,21 +9,27 @@
 ## with the same result.  With several parts the last group of a block to finish folds them in order.
 ##
 ## r: Reduction.  V: vector width.  COLUMNS: columns of a block.  U: rows at a time, at most r.block.
-## kept, outer, split: as in rows.
+## kept, outer: numbers of axes.
+<%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="states" file="/reduce/_states.cl.mako"/>
 <%namespace name="part" file="/reduce/_part.cl.mako"/>
 <%namespace name="stream" file="/reduce/_cpu_column_stream.cl.mako"/>
 <%namespace name="meeting" file="/group/meeting.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
+<%!
+    HALVES = 8  # that one call rounds: it is no built-in that the compiler inlines
+%>
 <% acc = r.acc.type(V) %>
 ${states.define(r, (V,), False, 0)}
 % if r.per_row:
 ${stream.define_centres()}
 % endif
-% if split:
+% if r.result.name == "f16":
+${element.vector_store(r.result, HALVES, False)}
+typedef float${HALVES} values_u __attribute__((aligned(4)));
+% endif
 ${meeting.define()}
 ${meeting.accumulators(r.acc)}
-% endif
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void reduce_columns(
@@ -49,16 +55,29 @@ ${stream.load_centres()}\
 ${fold_part()}\
     // From vectors to one accumulator for each column.
 ${to_columns()}\
-% if split:
+    if (parts > 1) {
 ${across_groups(r.acc.bytes // 4)}\
-% endif
-    __global ${r.result.name}_t *result = out + (${part.module.place(kept, "out")} + column * out_column);
+    }
+    ${r.result.value} values[${COLUMNS}];
     for (int j = 0; j < wide; j++) {
         ${column()}
         ${r.totals}
-        ${r.result.name}_store(result + j * out_column, ${r.value});
+        values[j] = ${r.value};
     }
+    __global ${r.result.name}_t *result = out + (${part.module.place(kept, "out")} + column * out_column);
+${store()}\
 }
+
+## Store the values of the block: by vectors where the compiler makes none by itself.
+<%def name="store()">\
+    int stored = 0;
+% if r.result.name == "f16":
+    if (out_column == 1)
+        for (; stored + ${HALVES} <= wide; stored += ${HALVES})
+            f16_store${HALVES}(result + stored, *(const values_u *)(values + stored));
+% endif
+    for (; stored < wide; stored++) ${r.result.name}_store(result + stored * out_column, values[stored]);
+</%def>
 
 ## Fold the part into `total`[0], [1] ...
 <%def name="fold_part()">\
@@ -98,17 +117,17 @@ ${stream.fold(r, "total")}\
 
 ## The last part of a block to finish folds all parts of each column in order; the others return.
 <%def name="across_groups(words)">\
-    volatile __global uint *mine = partial + (size_t)tile * ${COLUMNS} * parts * ${words};
-    for (int j = 0; j < wide; j++) {
-        ${column()}
-        acc_t_publish(mine + (j * parts + part) * ${words}, a);
-    }
-    if (!comes_last(counters + tile, parts)) return;
-    for (int j = 0; j < wide; j++) {
-        acc_t a;
+        volatile __global uint *mine = partial + (size_t)tile * ${COLUMNS} * parts * ${words};
+        for (int j = 0; j < wide; j++) {
+            ${column()}
+            acc_t_publish(mine + (j * parts + part) * ${words}, a);
+        }
+        if (!comes_last(counters + tile, parts)) return;
+        for (int j = 0; j < wide; j++) {
+            acc_t a;
 ${meeting.fold(r.acc, "a", f"mine + (j * parts + p) * {words}", 0, 1, "parts")}\
 % for field in r.acc.fields:
-        ${field.name}[before + j] = a.${field.name};
+            ${field.name}[before + j] = a.${field.name};
 % endfor
-    }
+        }
 </%def>

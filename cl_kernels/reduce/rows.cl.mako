@@ -1,4 +1,4 @@
-## rows: fold each row of x (or of x and y) to one element of out.
+## rows: fold each row of x (or of x and y) to one element of out (on a CPU: cpu_rows, cpu_short_rows).
 ##
 ##   row | part 0        | part 1 | ...      a row is cut into `parts`, one work-group each
 ##       | LVU LVU ... | tail |              L work-items take U vectors of V elements a step
@@ -23,7 +23,7 @@
 <%include file="/common/prelude.cl.mako"/>
 <%
     # A vector in halves after a quick form, whose state is smaller: that is to decide on the registers.
-    second = max(1, V // 2) if r.quick and not target.is_cpu else V
+    second = max(1, V // 2) if r.quick else V
     meet_in_local = L == G and G > S
 %>
 ${states.define(r, (V, second), aligned, 1)}

@@ -26,6 +26,7 @@ SCALARS: dict[str, Any] = {
     "double2": np.complex128,
 }
 _BITS = {4: np.uint32, 8: np.uint64}
+_NULL = np.uintp(0)
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Arguments:
     """The places of a kernel's arguments.
 
     Attributes:
-        constants: Of scalars that stay, and these.
+        constants: Of what stays, and that.
         buffers: Of the buffers that calls give, in their order.
         scalars: The same of scalars, and their types.
     """
@@ -73,7 +74,7 @@ def arguments(
 
     Args:
         text, kernel: As :func:`parameters` takes them.
-        constants: The scalars that stay.
+        constants: The scalars that stay; ``None`` of a buffer that the kernel leaves alone.
         buffers, scalars: The names of what each call gives, in the order in which it does.
         as_bits: Scalars that calls give as unsigned numbers of the same bits.
 
@@ -84,7 +85,8 @@ def arguments(
     places = {parameter.name: place for place, parameter in enumerate(declared)}
     are_buffers = sorted(p.name for p in declared if p.scalar is None)
     given = [*constants, *scalars]
-    if sorted([*given, *buffers]) != sorted(places) or sorted(buffers) != are_buffers:
+    every_buffer = sorted([*buffers, *(n for n, value in constants.items() if value is None)])
+    if sorted([*given, *buffers]) != sorted(places) or every_buffer != are_buffers:
         raise LookupError(
             f"kernel {kernel} takes {', '.join(places)}; given were {', '.join(buffers)} as "
             f"buffers and {', '.join(given)}"
@@ -96,7 +98,7 @@ def arguments(
 
     fixed = [(value, *typed(name)) for name, value in constants.items()]
     return Arguments(
-        tuple((place, kind(value)) for value, place, kind in fixed),
+        tuple((at, _NULL if value is None else kind(value)) for value, at, kind in fixed),
         tuple(places[name] for name in buffers),
         tuple(typed(name) for name in scalars),
     )

@@ -43,7 +43,7 @@ class GemvPlan(Plan):
         self.flop, self.bytes = p.flop, p.bytes
         self.route = route
         self.workspace_bytes = route.partial_bytes
-        constants = {
+        constants: dict[str, int | None] = {
             "a_out": p.a_out, "a_sum": p.a_sum, "x_step": p.x_step, "y_step": p.y_step, "m": p.m,
         }  # fmt: skip
         extras = [f"e{k}" for k in range(len(p.finish.extras))] if p.finish else []
@@ -52,9 +52,12 @@ class GemvPlan(Plan):
         buffers = ["a", "x", "y", *extras]
         if p.vectors > 1:
             constants |= {"x_pitch": p.x_pitch, "y_pitch": p.y_pitch}
-        if route.parts > 1:
+        if route.context["split"]:
             constants |= {"parts": route.parts, "part_size": route.part_size}
+        if route.parts > 1:
             buffers += ["partial", "counters"]
+        elif route.context["split"]:
+            constants |= {"partial": None, "counters": None}
         if target.is_cpu:
             constants["block_size"] = route.block_size
         self._launch = engine.programs.launch(

@@ -22,8 +22,9 @@ from portable_gpu.tuning.table import Choice, TuningTable
 
 _MOST_PARTS = 4096
 # CPU.  Rows within a page are read one after the other: side by side, the hardware sees no stream
-# to prefetch.  Parts of a block are added by one thread.  Few vectors are written out, not looped.
-_PAGE = 4096
+# to prefetch; but a few bytes of each are one stream all the same.  Parts of a block are added by
+# one thread.  Few vectors without a tail are written out, not looped.
+_PAGE, _SHORT = 4096, 256
 _CPU_PARTS = 16
 _WRITTEN_OUT = 16
 # Loads of each work-item from which on a work-group has a row to itself: 16384 x 4096 and
@@ -212,21 +213,22 @@ def _columns(p: GemvProblem, target: Target, choice: Choice[ColumnPolicy]) -> Ro
 
 
 def _cpu_rows(p: GemvProblem, target: Target, choice: Choice[RowPolicy]) -> Route:
-    """Rows in the order of memory; long ones side by side, so that they share the loads of x."""
+    """Rows in the order of memory; short and long ones side by side, to share the loads of x."""
     policy = choice.policy
     unit = p.a_sum == 1
-    V = min(policy.vector, floor_power_of_two(p.n)) if unit else 1
-    R = min(policy.rows, floor_power_of_two(p.m))
+    V, R = policy.vector if unit else 1, policy.rows
     wanted = _groups(p, target, policy)
     block = _ceil(_ceil(p.m, min(wanted, _ceil(p.m, R))), R) * R
     blocks = _ceil(p.m, block)
     enough = min(wanted // blocks, p.n // (64 * V)) if 2 * blocks <= wanted else 1
     parts, part_size = _parts(p.n, enough, V)
-    written_out = unit and parts == 1 and p.n // V <= _WRITTEN_OUT
-    side_by_side = not written_out and (not unit or p.n * p.elem.itemsize > _PAGE)
+    nbytes = p.n * p.elem.itemsize
+    whole = p.n // V if unit and p.n % V == 0 and p.n // V <= _WRITTEN_OUT else 0
+    side_by_side = not whole and (not unit or not _SHORT < nbytes <= _PAGE)
     context = {
-        **_context(p, V, R, unit, parts > 1), "U": policy.unroll,
-        "whole": p.n // V if written_out else 0, "side_by_side": side_by_side,
+        **_context(p, V, R, unit, parts > 1), "U": policy.unroll, "side_by_side": side_by_side,
+        "tail": "none" if V == 1 or whole else "across" if p.n < V else "inside",
+        "whole": whole,
         "x_unit": p.x_step == 1, "y_unit": p.y_step == 1,
     }  # fmt: skip
     nbytes = parts * p.m * p.elem.components * real_bytes(p.elem) if parts > 1 else 0
@@ -242,11 +244,9 @@ def _cpu_columns(p: GemvProblem, target: Target, choice: Choice[ColumnPolicy]) -
     """Blocks of outputs as wide as L1 holds their sums, for A is best read in long pieces."""
     policy = choice.policy
     unit = p.a_out == 1
-    V = min(policy.vector, floor_power_of_two(p.m)) if unit else 1
-    vectors = floor_power_of_two(p.m // V) if unit else 1
-    R, U = policy.rows, min(policy.unroll, vectors)
+    V, U, R = (policy.vector, policy.unroll, policy.rows) if unit else (1, 1, policy.rows)
     if unit and p.m > U * V and p.m * p.elem.itemsize <= _PAGE:
-        R, U = 1, min(4 * policy.unroll, vectors)
+        R, U = 1, 4 * U
     most = policy.block_bytes // (p.elem.components * real_bytes(p.elem))
     wanted = _groups(p, target, policy)
     # A block of a row should be long enough for the hardware's prefetch: 2 KiB.
@@ -257,7 +257,7 @@ def _cpu_columns(p: GemvProblem, target: Target, choice: Choice[ColumnPolicy]) -
     enough = min(wanted // blocks, p.n // (8 * R)) if 2 * blocks <= wanted else 1
     parts, part_size = _parts(p.n, enough, R)
     context = {
-        **_context(p, V, R, unit, parts > 1), "U": U, "B": most,
+        **_context(p, V, R, unit, True), "U": U, "B": most,
         "widths": [V >> k for k in range(V.bit_length())], "y_unit": p.y_step == 1,
     }  # fmt: skip
     nbytes = parts * p.m * p.elem.components * real_bytes(p.elem) if parts > 1 else 0

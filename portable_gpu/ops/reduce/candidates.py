@@ -74,7 +74,7 @@ def _candidate(route: Route, target: Target) -> Candidate:
     costs, layout, deal = DeviceCosts.of("device", target), route.layout, route.deal
     slowdown = _slowdown(route)
     return Candidate(
-        path=f"{layout.kind}{', split' if layout.split else ''}",
+        path=f"{layout.kind}{', split' if deal.parts > 1 else ''}",
         way=layout.kind,
         kind=layout.kind,
         device=route.bytes / (costs.bandwidth * target.compute_units) * slowdown,
@@ -145,10 +145,12 @@ def _why(route: Route, target: Target) -> str:
         why += ", so work-items go side by side along the results"
     else:
         why = "work-items stream along the folded axis"
+        if layout.side_by_side:
+            why += f", {layout.vector} short rows at a time"
         if layout.lanes < layout.group_size:
             why += f", {layout.lanes} to a row, {layout.block} rows to a group"
     results = "one result" if rows == 1 else f"{rows} results"
-    if layout.split:
+    if deal.parts > 1:
         why += (
             f"; {results} would leave some of {target.compute_units} compute units idle, so each "
             f"is cut into {deal.parts} parts, and the last group to finish folds them in order"

@@ -13,10 +13,13 @@ from portable_gpu.ops.reduce.policy import ReducePolicy
 from portable_gpu.powers_of_two import ceil_power_of_two, floor_power_of_two
 from portable_gpu.targets import Target
 
+# Rows of at most so many elements are folded side by side on a CPU; what carries indices costs more
+# at a row's end, and is so of twice as many (docs/experiments/reduce.md).
+_CPU_SHORT = 256
 #: Columns of a work-item on a CPU at most: their accumulators are to stay in its L1 cache.
 _CPU_COLUMNS = 1024
-#: Rows that it folds into them at a time.
-_CPU_ROWS = 4
+#: Rows that it folds into them at a time, at most.
+_CPU_ROWS = 8
 # The last group adds what all others found: with less than so many bytes for each of them, no more
 # groups than are resident at once.  On an H200 2^22 float32 take 1.3 of the time otherwise.
 _PLENTY, _FEW = 1 << 19, 3
@@ -49,10 +52,11 @@ class Layout:
         unroll: Steps in flight.
         aligned: Whether vector loads are aligned.
         unit: Whether the inner reduced axis has unit stride.
-        split: Whether several groups share a result.
+        split: Whether several groups share a result; on a CPU, whether they may.
         kept, outer: Numbers of axes.
         spread: The inputs that are one element for all lanes of a vector.
         peel: Whether rows begin anywhere, and vectors where memory has them aligned.
+        side_by_side: Whether each lane of a vector has a row of its own (CPUs).
     """
 
     kind: str
@@ -68,6 +72,7 @@ class Layout:
     outer: int
     spread: tuple[str, ...] = ()
     peel: bool = False
+    side_by_side: bool = False
 
     @property
     def block(self) -> int:
@@ -106,14 +111,22 @@ def lay_out(
 ) -> list[tuple[Layout, Deal]]:
     """Rows, and where results lie next to each other columns: the kernel's form by each."""
     elem, streamed = reduction.inputs[0], len(reduction.streamed)
+    if target.is_cpu and geometry.inner.size == 1:  # no text of its own for single elements
+        geometry = replace(geometry, inner=Axis(1, (1,) * len(reduction.inputs)))
     unit = is_unit(geometry.inner.strides[:streamed])
     wanted = geometry.rows * geometry.count * elem.itemsize // policy.work_per_group
     alone = target.is_cpu and target.compute_units == 1  # no one to share the work with
     wanted = 1 if alone else max(1, min(wanted, target.compute_units * policy.groups_per_unit))
-    rows = _rows(policy, target, reduction, geometry, alignment, wanted, unit)
+    if target.is_cpu:
+        rows = _cpu_rows(policy, reduction, geometry, wanted, unit)
+    else:
+        rows = _rows(policy, target, reduction, geometry, alignment, wanted, unit)
     ways = [_with_spread(reduction, geometry.inner, *rows)]
     if geometry.kept and is_unit(geometry.kept[-1].strides[:streamed]):
-        columns = _columns(policy, target, reduction, geometry, alignment, wanted)
+        if target.is_cpu:
+            columns = _cpu_columns(policy, reduction, geometry, wanted)
+        else:
+            columns = _columns(policy, target, reduction, geometry, alignment, wanted)
         ways.append(_with_spread(reduction, geometry.kept[-1], *columns))
     return ways
 
@@ -145,20 +158,17 @@ def _rows(
     size, vector, aligned, peel = policy.group_size, 1, False, False
     if unit and reduction.vectorizable:
         vector = min(_widest(policy, reduction), floor_power_of_two(max(1, n)))
-        if not target.is_cpu:
-            if len(reduction.folds[0].lane.fields) > 1 and reduction.inputs[0].itemsize <= 4:
-                vector = max(1, vector // 2)  # measured on an H200: docs/experiments/reduce.md
-            while vector > 1 and not _fits(policy, target, reduction, vector):
-                vector //= 2
-            widest = vector
-            vector, aligned = _aligned_vector(
-                vector, reduction, geometry, alignment, geometry.inner
-            )
-            # Each of a row's lanes has one of the elements before, or behind, the vectors.
-            single = len(reduction.streamed) == 1 and not elem.complex
-            single &= widest <= target.subgroup_size
-            if single and vector < widest and n >= _LEAST_VECTORS * widest:
-                vector, aligned, peel = widest, True, True
+        if len(reduction.folds[0].lane.fields) > 1 and reduction.inputs[0].itemsize <= 4:
+            vector = max(1, vector // 2)  # measured on an H200: docs/experiments/reduce.md
+        while vector > 1 and not _fits(policy, target, reduction, vector):
+            vector //= 2
+        widest = vector
+        vector, aligned = _aligned_vector(vector, reduction, geometry, alignment, geometry.inner)
+        # Each of a row's lanes has one of the elements before, or behind, the vectors.
+        single = len(reduction.streamed) == 1 and not elem.complex
+        single &= widest <= target.subgroup_size
+        if single and vector < widest and n >= _LEAST_VECTORS * widest:
+            vector, aligned, peel = widest, True, True
     lanes = ceil_power_of_two(max(1, -(-n // (2 * vector))))
     if lanes > 1 and not peel and 2 * (n % (lanes // 2 * vector)) < n % (lanes * vector):
         lanes //= 2  # fewer lanes are without work in the last step
@@ -180,25 +190,22 @@ def _rows(
     if n * geometry.outer_count > lanes * vector:
         # Measured on an H200: in rows that share a group the other rows hide the latency, and
         # in what carries indices the registers count for more (docs/experiments/reduce.md).
-        plain = not target.is_cpu and (lanes < size or reduction.indexed)
+        plain = lanes < size or reduction.indexed
         own = replace(policy, unroll=1) if plain else policy
         unroll = _unroll(own, target, reduction, vector, n // (lanes * vector))
-    if target.is_cpu and not reduction.block:
-        unroll *= 2  # each step waits for the one before: more of them side by side
     group_rows = size // lanes
     parts = -(-wanted // max(1, rows)) if lanes == size else 1
-    if not target.is_cpu:
-        nbytes = n * geometry.outer_count * elem.itemsize
-        if nbytes < parts * _PLENTY:
-            few = min(_FEW, policy.groups_per_unit) * target.compute_units
-            parts = min(parts, -(-few // max(1, rows)))
-        if rows >= target.compute_units:  # which have work anyway
-            parts = min(parts, max(1, nbytes // (4 * policy.work_per_group)))
+    nbytes = n * geometry.outer_count * elem.itemsize
+    if nbytes < parts * _PLENTY:
+        few = min(_FEW, policy.groups_per_unit) * target.compute_units
+        parts = min(parts, -(-few // max(1, rows)))
+    if rows >= target.compute_units:  # which have work anyway
+        parts = min(parts, max(1, nbytes // (4 * policy.work_per_group)))
     inner, outer, inner_span, outer_span = _split(parts, geometry, lanes * vector * unroll)
     if inner * outer > 1:
         tiles, rows_per_group = rows, 1
     else:
-        most = wanted if target.is_cpu else 8 * target.compute_units * policy.groups_per_unit
+        most = 8 * target.compute_units * policy.groups_per_unit
         groups = max(1, min(most, -(-rows // group_rows)))
         rows_per_group = -(-rows // (groups * group_rows)) * group_rows
         tiles = -(-rows // rows_per_group)
@@ -207,6 +214,32 @@ def _rows(
         len(geometry.kept), len(geometry.outer), peel=peel,
     )  # fmt: skip
     return layout, Deal(tiles, inner, outer, inner_span, outer_span, rows_per_group)
+
+
+def _cpu_rows(
+    policy: ReducePolicy, reduction: Reduction, geometry: Geometry, wanted: int, unit: bool
+) -> tuple[Layout, Deal]:
+    """Rows on a CPU: short ones a vector's lane each, others one after the other."""
+    n, rows = geometry.inner.size, geometry.rows
+    strides = geometry.inner.strides[: len(reduction.streamed)]
+    vector = _widest(policy, reduction) if unit and reduction.vectorizable else 1
+    together = min(vector, max(1, policy.vector_bytes // 4))
+    short = n <= _CPU_SHORT * (2 if reduction.indexed else 1)
+    side_by_side = short and set(strides) == {1} and 1 < together <= rows
+    # Each step waits for the one before, and where nothing is lifted there are more side by side.
+    unroll = policy.unroll * (1 if reduction.block else 2)
+    layout = Layout(
+        "rows", 1, 1, together if side_by_side else vector, 1, unroll, False, unit,
+        not side_by_side, max(1, len(geometry.kept)), len(geometry.outer),
+        side_by_side=side_by_side,
+    )  # fmt: skip
+    least = together if side_by_side else 1
+    parts = 1 if side_by_side else -(-wanted // max(1, rows))
+    inner, outer, inner_span, outer_span = _split(parts, geometry, vector * unroll)
+    if inner * outer > 1:
+        return layout, Deal(rows, inner, outer, inner_span, outer_span, 1)
+    each = -(-rows // (wanted * least)) * least
+    return layout, Deal(-(-rows // each), 1, 1, inner_span, outer_span, each)
 
 
 def _columns(
@@ -221,18 +254,13 @@ def _columns(
     vector, aligned = 1, False
     if reduction.vectorizable:
         vector = min(_widest(policy, reduction), floor_power_of_two(columns))
-        if not target.is_cpu:
-            while vector > 1 and not _fits(policy, target, reduction, vector, shared=vector):
-                vector //= 2
-            # The last block is moved back to the edge, so the extent counts as well.
-            vector, aligned = _aligned_vector(
-                vector, reduction, geometry, alignment, geometry.kept[-1], columns
-            )
+        while vector > 1 and not _fits(policy, target, reduction, vector, shared=vector):
+            vector //= 2
+        # The last block is moved back to the edge, so the extent counts as well.
+        vector, aligned = _aligned_vector(
+            vector, reduction, geometry, alignment, geometry.kept[-1], columns
+        )
     itemsize = reduction.inputs[0].itemsize
-    vectors = max(1, policy.column_bytes // (vector * itemsize))
-    if target.is_cpu:  # accumulators in the L1 cache, not in registers
-        most = min(max(1, _CPU_COLUMNS // vector), ceil_power_of_two(-(-columns // vector)))
-        return _cpu_columns(geometry, wanted, vector, min(vectors, most))
     # Narrow vectors side by side would spread a load over eight times the lines.
     vectors = max(1, policy.column_bytes // max(policy.vector_bytes, vector * itemsize))
     vectors = min(vectors, floor_power_of_two(max(1, columns // vector)))
@@ -263,16 +291,21 @@ def _columns(
     return layout, Deal(tiles, inner, outer, inner_span, outer_span, 1)
 
 
-def _cpu_columns(geometry: Geometry, wanted: int, vector: int, vectors: int) -> tuple[Layout, Deal]:
-    """Columns on a CPU: whole vectors of them, one work-item a block."""
+def _cpu_columns(
+    policy: ReducePolicy, reduction: Reduction, geometry: Geometry, wanted: int
+) -> tuple[Layout, Deal]:
+    """Columns on a CPU: one work-item a block, whose accumulators are to stay in its L1 cache."""
     columns = geometry.kept[-1].size
-    tiles = -(-columns // (vector * vectors)) * (geometry.rows // columns)
-    inner, outer, inner_span, outer_span = _split(-(-wanted // tiles), geometry, _CPU_ROWS)
-    kept, outer_axes = len(geometry.kept) - 1, len(geometry.outer)
-    split = inner * outer > 1
+    vector = _widest(policy, reduction) if reduction.vectorizable else 1
+    vector = vector if vector <= columns else 1
+    most = min(_CPU_COLUMNS, policy.column_bytes // reduction.inputs[0].itemsize)
+    unroll = min(_CPU_ROWS, reduction.block or _CPU_ROWS)
     layout = Layout(
-        "columns", 1, 1, vector, vectors, _CPU_ROWS, False, False, split, kept, outer_axes
-    )
+        "columns", 1, 1, vector, max(1, most // vector), unroll, False, False, True,
+        len(geometry.kept) - 1, len(geometry.outer),
+    )  # fmt: skip
+    tiles = -(-columns // layout.block) * (geometry.rows // columns)
+    inner, outer, inner_span, outer_span = _split(-(-wanted // tiles), geometry, unroll)
     return layout, Deal(tiles, inner, outer, inner_span, outer_span, 1)
 
 
@@ -300,11 +333,9 @@ def _fits(
 ) -> bool:
     """Whether ``width`` elements at a time leave most registers and half the local memory free.
 
-    A CPU spills to its cache.  ``shared``: accumulators of a work-item in local memory.  What folds
+    ``shared``: accumulators of a work-item in local memory.  What folds
     them takes as many registers again and half as many: two sub-groups of a SIMD are to have them.
     """
-    if target.is_cpu:
-        return True
     state = width * (policy.unroll * reduction.lane.bytes + reduction.acc.bytes) // 4
     local = policy.group_size * shared * reduction.acc.bytes
     roomy = 3 * state <= target.registers and 5 * state <= 2 * target.resident_registers
@@ -319,7 +350,7 @@ def _unroll(
     As many as make it cost a value no more than one sum's; not for more than ``most``, all that a
     work-item has of a row.
     """
-    wanted = 0 if target.is_cpu else min(most, policy.unroll * reduction.folds[0].lift_cost)
+    wanted = min(most, policy.unroll * reduction.folds[0].lift_cost)
     return _doubled(policy.unroll, wanted, policy, target, reduction, vector)
 
 
@@ -386,6 +417,10 @@ def render_layout(target: Target, reduction: Reduction, layout: Layout) -> Speci
         "outer": layout.outer,
         "spread": layout.spread,
     }
+    if layout.side_by_side:
+        return specialize("reduce/cpu_short_rows", target, **common)
+    if target.is_cpu and layout.kind == "rows":
+        return specialize("reduce/cpu_rows", target, unit=layout.unit, **common)
     if layout.kind == "rows":
         return specialize(
             "reduce/rows",

@@ -89,13 +89,14 @@ class ReducePlan(Plan):
         self.flop = geometry.rows * geometry.count  # about one operation for each element
         self.bytes = route.bytes
         arrays = [*(f"{name}_in" for name in reduction.names), "out"]
-        space = ["counters", "partial"] * self.layout.split
+        self._parts = deal.parts
+        space = ["counters", "partial"] * (deal.parts > 1)
         # How far turned axes move the offset of each input.
         self._shift = (*geometry.shift, 0) if any(geometry.shift) else ()
         self._counters = deal.tiles
         block = self.layout.block if self.layout.kind == "columns" else 1
         self._partial_bytes = deal.tiles * deal.parts * block * reduction.acc.bytes
-        self.workspace_bytes = self._partial_bytes if self.layout.split else 0
+        self.workspace_bytes = self._partial_bytes if deal.parts > 1 else 0
         self._launch = engine.programs.launch(
             route.specialization(target),
             f"reduce_{self.layout.kind}",
@@ -117,7 +118,7 @@ class ReducePlan(Plan):
         """See :meth:`Plan.enqueue`; it has no scalars."""
         if self._shift:
             offsets = tuple(at + by for at, by in zip(offsets, self._shift, strict=True))
-        if self.layout.split:
+        if self._parts > 1:
             buffers = (*buffers, *state.fold_space(self._counters, self._partial_bytes))
         return self._launch(state, buffers, offsets, wait_for)
 
@@ -144,9 +145,9 @@ def routes(
 
 def _constants(
     layout: Layout, deal: Deal, geometry: Geometry, names: Sequence[str]
-) -> dict[str, int]:
+) -> dict[str, int | None]:
     """The kernel's scalars that stay: see ``cl_kernels/reduce/_part.cl.mako``."""
-    found = {
+    found: dict[str, int | None] = {
         "outer_count": geometry.outer_count,
         "outer_span": deal.outer_span,
         "n": geometry.inner.size,
@@ -155,11 +156,14 @@ def _constants(
     }
     if layout.split:
         found["inner_parts"] = deal.inner_parts
+        if deal.parts == 1:
+            found |= {"counters": None, "partial": None}
     if layout.split or layout.kind == "columns":
         found["parts"] = deal.parts
     arrays = (*names, "out")
+    kept = geometry.kept or (Axis(1, (0,) * len(arrays)),)  # a CPU's kernel has one at least
     for kind, axes, those in (
-        ("kept", geometry.kept[: layout.kept], arrays),
+        ("kept", kept[: layout.kept], arrays),
         ("outer", geometry.outer, names),
     ):
         for k, axis in enumerate(axes):

@@ -1,0 +1,73 @@
+## How cpu_rows folds its part of a row: whole steps of U vectors first, then vectors, as far as they go,
+## then elements.
+##
+##   sum<V>   the vectors' accumulators, a lane each, folded by halves at the end
+##   sum1     that of the elements
+##
+## r: Reduction.  V, U, unit, kept, outer: as in cpu_rows.
+<%namespace name="states" file="/reduce/_states.cl.mako"/>
+<%namespace name="loads" file="/reduce/_loads.cl.mako"/>
+<%namespace name="part" file="/reduce/_part.cl.mako"/>
+
+## Fold the part into `total`.
+<%def name="fold(r, total)">\
+<% widths = [V >> k for k in range(V.bit_length())] %>\
+        {
+% for w in dict.fromkeys([V, 1]):
+            ${r.acc.type(w)} sum${w} = ${r.acc.type(w)}_identity();
+% endfor
+            for (long o = outer_begin; o < outer_end; ++o) {
+% for e, n in zip(r.streamed, r.names):
+                ${part.inner_row(e, n)}
+% endfor
+                long i = begin;
+% for w, u in dict.fromkeys([(V, U), (V, 1), (1, 1)]):
+${steps(r, w, u)}\
+% endfor
+            }
+% for w in widths[:-1]:
+            const ${r.acc.type(w // 2)} half${w // 2} = ${r.acc.type(w)}_halve(${"sum" if w == V else "half"}${w});
+% endfor
+            ${total} = ${f"{r.acc.name}_combine(half1, sum1)" if V > 1 else "sum1"};
+        }
+</%def>
+
+## Fold the row from i on by whole steps of u vectors of w elements, and advance i.
+<%def name="steps(r, w, u)">\
+<% acc, lane = r.acc.type(w), r.lane.type(w) %>\
+                if (i + ${w * u} <= end) {
+                    const long steps = (end - i) / ${w * u};
+% if r.block:
+                    ${acc} gathered = ${acc}_identity();
+                    uint lifts = 0;
+% endif
+                    for (long done = 0; done < steps;) {
+                        const long stop = min(steps, done + ${r.block or 1 << 30}L);
+% for k in range(u):
+                        ${lane} a${k} = ${lane}_identity();
+% endfor
+                        for (; done < stop; ++done) {
+                            const long at = i + done * ${w * u};
+% for k in range(u):
+                            { ${loads.along_row(r, w, f"at + {k * w}", unit)} a${k} = ${lane}_update(a${k}, ${loads.values(r, w)}, done); }
+% endfor
+                        }
+% if r.block:
+                        ${states.join_states(r, w, [f"a{k}" for k in range(u)])}
+                        gathered = ${acc}_gather(gathered, ${lane}_lift(a0, 0, 0));
+                        if (++lifts % 1024 == 0) {
+                            sum${w} = ${acc}_combine(sum${w}, gathered);
+                            gathered = ${acc}_identity();
+                        }
+% else:
+% for k in range(u):
+                        sum${w} = ${acc}_combine(sum${w}, ${lane}_lift(a${k}, o * n + i + ${k * w}, ${w * u}));
+% endfor
+% endif
+                    }
+% if r.block:
+                    sum${w} = ${acc}_combine(sum${w}, gathered);
+% endif
+                    i += steps * ${w * u};
+                }
+</%def>

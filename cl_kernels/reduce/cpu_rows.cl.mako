@@ -1,0 +1,64 @@
+## cpu_rows: fold each row of x (or of x and y) to one element of out, on a CPU.
+##
+##   row | part 0                  | part 1 | ...     a row is cut into `parts`, one work-item each
+##       | V*U | V*U ... | V ... | 1 |                U vectors of V elements a step
+##
+## A row's vectors are folded into one accumulator for each lane, which are folded at its end.  A
+## work-item takes rows_per_group rows, or one part; the last part of a row to finish folds all of them
+## in order.  (Short rows: cpu_short_rows.)
+##
+## If the reduction has a quick form, a work-item folds its share by that first, and again by the whole
+## reduction if the result is not trusted.
+##
+## r: Reduction.  V, U: vector width and unrolling.  unit: inner stride is 1.  kept, outer: numbers of
+## axes.
+<%namespace name="states" file="/reduce/_states.cl.mako"/>
+<%namespace name="loads" file="/reduce/_loads.cl.mako"/>
+<%namespace name="part" file="/reduce/_part.cl.mako"/>
+<%namespace name="stream" file="/reduce/_cpu_row_stream.cl.mako"/>
+<%namespace name="meeting" file="/group/meeting.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+${states.define(r, (V,), False, 1)}
+${meeting.define()}
+${meeting.accumulators(r.acc)}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void reduce_rows(
+${part.arguments("uint parts, long rows, long rows_per_group")})
+{
+    const uint part = get_group_id(0) % parts;
+    const long first_row = get_group_id(0) / parts * rows_per_group, last_row = min(rows, first_row + rows_per_group);
+${part.bounds()}\
+    for (long row = first_row; row < last_row; row++) {
+        acc_t total = acc_t_identity();
+% if r.per_row:
+        ${loads.one(r.inputs[1], "y", f"y_in + {part.module.place(kept, 'y')}")}
+% endif
+${fold_share()}\
+        if (parts > 1) {
+            volatile __global uint *mine = partial + (size_t)row * parts * ${r.acc.bytes // 4};
+            acc_t_publish(mine + part * ${r.acc.bytes // 4}, total);
+            if (!comes_last(counters + row, parts)) continue;
+${meeting.fold(r.acc, "total", f"mine + p * {r.acc.bytes // 4}", 0, 1, "parts")}\
+        }
+        const acc_t a = total;
+        ${r.totals}
+        ${r.result.name}_store(out + (${part.module.place(kept, "out")}), ${r.value});
+    }
+}
+
+## Fold the part into `total`.
+<%def name="fold_share()">\
+% if r.quick:
+<% tried = r.quick.fold.acc.name %>\
+        ${tried} tried = ${tried}_identity();
+${stream.fold(r.quick.fold, "tried")}\
+        if (${tried}_trusted(tried, count)) {
+            total = acc_t_adopt(tried);
+        } else {
+${stream.fold(r, "total")}\
+        }
+% else:
+${stream.fold(r, "total")}\
+% endif
+</%def>
