@@ -34,6 +34,8 @@ class MatrixCosts(Costs):
         sum: A part of a large tile, written and read.
         efficiency: Of the large tile's rate, that the tiles of each shape class reach.
         gather: An element that is copied by itself.
+        copy: A step of a tile whose products take next to no time.
+        outside: A line of zeros, beyond a matrix, that the copy engine brings.
         start: Seconds of a product of next to no steps.
         stores: How many times as long C's elements take to write as to read.
     """
@@ -45,6 +47,8 @@ class MatrixCosts(Costs):
     sum: float
     efficiency: Mapping[str, float]
     gather: float
+    copy: float
+    outside: float
     start: float
     stores: float
 
@@ -71,7 +75,9 @@ def estimates(
             area = policy.tile_m * policy.tile_n / largest
             for splits in _splits(p, steps, tiles, target.compute_units):
                 turns = -(-tiles * splits // target.compute_units)
-                step = max(area / efficiency * form.work, costs.gather * gathered * form.depth)
+                copying = costs.copy + costs.outside * _lines_outside(policy, computed)
+                step = max(area / efficiency * form.work, copying)
+                step = max(step, costs.gather * gathered * form.depth)
                 time = turns * (step * -(-steps // splits) + costs.store * area)
                 time += costs.fixed * (turns - 1)
                 if splits > 1:
@@ -89,6 +95,14 @@ def estimates(
                     evidence=row.evidence,
                 )
                 yield overlapped(time * costs.step, moving) + costs.start, choice
+
+
+def _lines_outside(policy: MatrixPolicy, computed: GemmProblem) -> float:
+    """Lines of a tile, in the mean, that the copy engine fills with zeros: beyond the matrices."""
+    if not (isinstance(policy, WgmmaPolicy) and policy.bulk):
+        return 0.0
+    sides = (computed.m, policy.tile_m), (computed.n, policy.tile_n)
+    return sum(tile - extent / -(-extent // tile) for extent, tile in sides)
 
 
 def _ways_of_copying(
