@@ -9,11 +9,11 @@
 ## Lanes beyond the edge repeat the last one; their results are never stored.
 ##
 ##   vectors(compute)             typedefs lanesN_u: N packed values at any address
-##   define(name, operand, compute, P, mode)
+##   define(name, operand, compute, P)
 ##       name(source, lane_stride, step_stride, lanes, steps, panel), which packs `lanes` <= P
 ##       lanes of `steps` steps
-## mode: "lanes" (lane_stride is 1: vectors are copied), "steps" (step_stride is 1: squares of
-## 4 x 4 are transposed in registers) or "any" (one element at a time).
+## Where lane_stride is 1 vectors are copied, where step_stride is 1 squares of 4 x 4 are transposed
+## in registers; others go one element at a time, and so do the edges.
 <%def name="vectors(compute)"><% r = compute.real %>
 % for w in (2, 4, 8, 16):
 typedef ${compute.real}${w} lanes${w}_u __attribute__((aligned(${compute.itemsize // compute.components})));
@@ -30,7 +30,7 @@ static inline void store_square(__global real_t *to, int stride, ${r}4 a, ${r}4 
 }
 </%def>
 
-<%def name="define(name, operand, compute, P, mode)"><%
+<%def name="define(name, operand, compute, P)"><%
     e, W, covered = operand.elem, P * compute.components, 0
     minus = "-" if operand.conj else ""
     def parts(x, w):
@@ -57,24 +57,23 @@ static inline void ${name}_scalar(__global const ${e.name}_t *source, long lane_
 static inline void ${name}(__global const ${e.name}_t *source, long lane_stride,
                            long step_stride, int lanes, int steps, __global real_t *panel)
 {
-% if mode == "lanes":
-    int k = lanes == ${P} ? 0 : steps;  // the last panel goes lane by lane
-    if (k) ${name}_scalar(source, lane_stride, step_stride, 0, lanes, steps, panel);
-    for (; k < steps; k++, source += step_stride, panel += ${W}) {
+    if (lane_stride == 1 && lanes == ${P}) {
+        for (int k = 0; k < steps; k++, source += step_stride, panel += ${W}) {
 % for first, w in pieces(P, 16 // e.components):
-        const ${e.real}${w * e.components} x${first} = ${e.name}_load${w * e.components}(source + ${first});
+            const ${e.real}${w * e.components} x${first} = ${e.name}_load${w * e.components}(source + ${first});
 % for c, part in enumerate(parts(f"x{first}", w)):
-        *(__global lanes${w}_u *)(panel + ${c * P + first}) = ${part};
+            *(__global lanes${w}_u *)(panel + ${c * P + first}) = ${part};
 % endfor
 <% covered = first + w %>\
 % endfor
 % if covered < P:
-        ${name}_scalar(source, 1, 1, ${covered}, lanes, 1, panel);
+            ${name}_scalar(source, 1, 1, ${covered}, lanes, 1, panel);
 % endif
+        }
+        return;
     }
-% elif mode == "steps":
-    const int whole = steps & ~3;
-    for (int first = 0; first < ${P // 4 * 4}; first += 4) {
+    const int whole = step_stride == 1 ? steps & ~3 : 0;
+    for (int first = 0; first < ${P // 4 * 4} && whole; first += 4) {
 % for i in range(4):
         __global const ${e.name}_t *s${i} = source + (first + ${i} < lanes ? first + ${i} : lanes - 1) * lane_stride;
 % endfor
@@ -91,9 +90,6 @@ static inline void ${name}(__global const ${e.name}_t *source, long lane_stride,
 % if P % 4:
     ${name}_scalar(source, lane_stride, 1, ${P // 4 * 4}, lanes, whole, panel);
 % endif
-    ${name}_scalar(source + whole, lane_stride, 1, 0, lanes, steps - whole, panel + (long)whole * ${W});
-% else:
-    ${name}_scalar(source, lane_stride, step_stride, 0, lanes, steps, panel);
-% endif
+    ${name}_scalar(source + whole * step_stride, lane_stride, step_stride, 0, lanes, steps - whole, panel + (long)whole * ${W});
 }
 </%def>

@@ -3,20 +3,20 @@
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="pack" file="/gemm/_pack.cl.mako"/>
 <%namespace name="tile" file="/gemm/_packed_tile.cl.mako"/>
-<%def name="functions(problem, policy, packing)">
+<%def name="functions(problem, policy)">
 <%include file="/common/prelude.cl.mako"/>
 #define LEAST(x, y) ((x) < (y) ? (x) : (y))
 % for e in problem.elements:
 ${element.scalar(e)}
 % endfor
-% for e, width in packing.loads(problem, policy):
+% for e, width in loads:
 ${element.vector_load(e, width, False)}
 % endfor
 ${epilogue.arithmetic(problem.compute)}
 ${epilogue.define(problem)}
 ${epilogue.result(problem)}
 ${pack.vectors(problem.compute)}
-${pack.define("pack_a", problem.a, problem.compute, policy.item_m, packing.mode_a)}
-${pack.define("pack_b", problem.b, problem.compute, policy.item_n, packing.mode_b)}
-${tile.define(problem, policy, packing)}
+${pack.define("pack_a", problem.a, problem.compute, policy.item_m)}
+${pack.define("pack_b", problem.b, problem.compute, policy.item_n)}
+${tile.define(problem, policy)}
 </%def>

@@ -7,30 +7,30 @@
 ##            | ...    |        |    Complex: four real products on vectors of re and of im.
 ##            +--------+--------+
 ##
-##   define(problem, policy, packing)
-##       tile(a, a_row, a_step, b, b_step, steps, parts, sum, part_stride, finish,
+##   define(problem, policy)
+##       tile(a, a_packed, a_row, a_step, b, b_step, ahead, steps, parts, sum, part_stride, finish,
 ##            row, col, rows, skip, cols, c, c_row, c_col, alpha, beta, extras)
+##   a        packed, or where it lies: with two strides (rows beyond the edge repeat the last)
+##   b        with unit stride along columns; what lies `ahead` bytes further is wanted soon
 ##   sum      accumulators of earlier steps: `parts` blocks of TILE values, part_stride apart, are
 ##            added; unless `finish`, the sums go to the first one.
 ##   finish   store rows [0, rows) and columns [skip, cols) at place (row, col) of C.
-## packing: portable_gpu.ops.gemm.packed.plan.Packing.  An operand that is not packed is read where it lies: a
-## with two strides (rows beyond the edge repeat the last), b with unit stride along columns.
+## direct: the operands whose elements are those of the sums, and which may be read where they lie.
 <%namespace name="output" file="/gemm/_packed_output.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
-<%def name="define(problem, policy, packing)"><%
+<%def name="define(problem, policy)"><%
     compute, c = problem.compute, problem.c.elem
     V, MR, NR = policy.vector, policy.item_m, policy.item_n
     NV, C = NR // V, compute.components
     names = ("re", "im")[:C]
     vec = f"{compute.real}{V}"
     accumulators = [f"c{i}_{j}_{x}" for i in range(MR) for x in names for j in range(NV)]
-    lane = compute.itemsize  # bytes of one lane of one step, re and im
 %>
 #define TILE ${MR * NR * C}
 #define VEC(p) (*(__global lanes${V}_u *)(p))
 static inline void tile(
-    __global const real_t *a, long a_row, long a_step, __global const real_t *b, long b_step,
-    int steps, int parts, __global real_t *sum, long part_stride, int finish,
+    __global const real_t *a, int a_packed, long a_row, long a_step,
+    __global const real_t *b, long b_step, int ahead, int steps, int parts, __global real_t *sum, long part_stride, int finish,
     long row, long col, int rows, int skip, int cols,
     __global ${c.name}_t *c, long c_row, long c_col, value_t alpha, value_t beta${epilogue.typed(problem)})
 {
@@ -38,42 +38,18 @@ static inline void tile(
     ${vec} ${', '.join(f'c{i}_{j}_{x} = 0' for x in names for j in range(NV))};
 % endfor
     if (parts)
-        for (int n = 0; n < TILE; n += ${64 * C // lane}) PREFETCH(sum + n);
-% if not packing.a_packed:
+        for (int n = 0; n < TILE; n += ${64 * C // compute.itemsize}) PREFETCH(sum + n);
+% if "a" in direct:
+    if (!a_packed) {
 % for i in range(MR):
-    __global const real_t *a${i} = a + (${i} < rows ? ${i} : rows - 1) * a_row;
+        __global const real_t *a${i} = a + (${i} < rows ? ${i} : rows - 1) * a_row;
 % endfor
+        long at = 0;
+${walk(compute, policy, [f"a{i}[at]" for i in range(MR)], "at += a_step;")}\
+    } else
 % endif
-    for (int k = 0; k < steps; k++) {
-% for x, packed, width in (("a", packing.a_packed, MR * lane), ("b", packing.b_packed, NR * lane)):
-% for line in range(0, width if packed else 0, 64):
-        PREFETCH((__global const char *)${x} + ${16 * width + line});  // 16 steps ahead
-% endfor
-% endfor
-% if not packing.b_packed:
-        PREFETCH((__global const char *)b + 256);  // what the next tiles of this row take
-% endif
-% for x, name in enumerate(names):
-% for j in range(NV):
-        const ${vec} b${j}_${name} = *(__global const lanes${V}_u *)(b + ${x * NR + j * V});
-% endfor
-% endfor
-% for i in range(MR):
-        {
-% for x, name in enumerate(names):
-            const ${vec} ${name} = (${vec})(${f"a[{x * MR + i}]" if packing.a_packed else f"*a{i}"});
-% endfor
-% for j in range(NV):
-            ${multiply_add(compute, i, j)}
-% endfor
-        }
-% endfor
-        b += ${NR * C if packing.b_packed else "b_step"};
-% if packing.a_packed:
-        a += ${MR * C};
-% else:
-        ${' '.join(f"a{i} += {'1' if packing.mode_a == 'steps' else 'a_step'};" for i in range(MR))}
-% endif
+    {
+${walk(compute, policy, [f"a[{i}]" for i in range(C * MR)], f"a += {C * MR};", 16 * MR * compute.itemsize)}\
     }
     for (int part = 0; part < parts; part++) {
         __global real_t *from = sum + part * part_stride;
@@ -89,6 +65,39 @@ static inline void tile(
     }
 ${output.store(problem, policy, accumulators)}\
 }
+</%def>
+
+## All steps.  values: those of A in a step, re before im.  advance: to the next ones.  ahead: how many
+## bytes ahead A is fetched, if it is.
+<%def name="walk(compute, policy, values, advance, ahead=0)"><%
+    V, MR, NR, lane = policy.vector, policy.item_m, policy.item_n, compute.itemsize
+    vec = f"{compute.real}{V}"
+%>\
+        for (int k = 0; k < steps; k++) {
+% for line in range(0, MR * lane if ahead else 0, 64):
+            PREFETCH((__global const char *)a + ${ahead + line});
+% endfor
+% for line in range(0, NR * lane, 64):
+            PREFETCH((__global const char *)b + ahead${f" + {line}" if line else ""});
+% endfor
+% for x, name in enumerate(("re", "im")[:compute.components]):
+% for j in range(NR // V):
+            const ${vec} b${j}_${name} = *(__global const lanes${V}_u *)(b + ${x * NR + j * V});
+% endfor
+% endfor
+% for i in range(MR):
+            {
+% for x, name in enumerate(("re", "im")[:compute.components]):
+                const ${vec} ${name} = (${vec})(${values[x * MR + i]});
+% endfor
+% for j in range(NR // V):
+                ${multiply_add(compute, i, j)}
+% endfor
+            }
+% endfor
+            b += b_step;
+            ${advance}
+        }
 </%def>
 
 <%def name="multiply_add(compute, i, j)">\

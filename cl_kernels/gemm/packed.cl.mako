@@ -9,6 +9,7 @@
 ##   pack    one work-item packs `chunk` steps of `group` panels
 ##   tiles   one work-item computes `run` tiles of one row of tiles over its share of k, `visit` steps
 ##           of each at a time (few if B is not packed, so that its rows are read along)
+##   a_packed, b_packed: whether it reads the operand packed, or where it lies
 ##
 ## k comes in `splits` shares of `share` steps (the last may be short), `depth` steps in all.  One
 ## launch of tiles takes `together` shares from `share0` on, each into sums of its own.
@@ -23,7 +24,7 @@
     MR, NR, C = policy.item_m, policy.item_n, problem.compute.components
     names = ["a", "b", "c", *(f"e{i}" for i in range(len(problem.extras)))]
 %>
-${packed.functions(problem, policy, packing)}
+${packed.functions(problem, policy)}
 // Work-items for A come first, then those for B.
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void pack(__global real_t *restrict packed_a, __global real_t *restrict packed_b, long m, long n,
@@ -52,8 +53,8 @@ void pack(__global real_t *restrict packed_a, __global real_t *restrict packed_b
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void tiles(__global const real_t *restrict packed_a, __global const real_t *restrict packed_b,
            __global real_t *restrict partial, long m, long n, long row, long col, long depth,
-           long share, int splits, int share0, int together, int block, int run, int visit, int products, int once_a, int once_b,
-           long first, int parts, int finish, value_t alpha, value_t beta${operands.parameters("a", problem.a.elem, rank)}${operands.parameters("b", problem.b.elem, rank)}${operands.parameters("c", problem.c.elem, rank, "")}${operands.batch_parameters(rank)}${epilogue.parameters(problem)})
+           long share, int splits, int share0, int together, int block, int run, int visit, int products,
+           int a_packed, int b_packed, int once_a, int once_b, long first, int parts, int finish, value_t alpha, value_t beta${operands.parameters("a", problem.a.elem, rank)}${operands.parameters("b", problem.b.elem, rank)}${operands.parameters("c", problem.c.elem, rank, "")}${operands.batch_parameters(rank)}${epilogue.parameters(problem)})
 {
     const long panels_a = (m + ${MR - 1}) / ${MR}, panels_b = (n + ${NR - 1}) / ${NR};
     const long blocks = (panels_a + block - 1) / block;
@@ -64,23 +65,26 @@ void tiles(__global const real_t *restrict packed_a, __global const real_t *rest
     const long left = depth - split * share;
     const int steps = left < share ? left : share, rows = LEAST((long)${MR}, m - p * ${MR});
     ${operands.locate(names, rank, "(first + item)")}
-% if packing.a_packed:
     __global const real_t *pa = packed_a + (((once_a ? 0 : item) * splits + split) * panels_a + p) * share * ${MR * C};
-% else:
-    __global const real_t *pa = a + p * ${MR} * a_row + split * share * a_col;
+    long a_step = ${MR * C}, b_step = ${NR * C};
+% if "a" in direct:
+    if (!a_packed) pa = a + p * ${MR} * a_row + split * share * a_col, a_step = a_col;
+% endif
+% if "b" in direct:
+    if (!b_packed) b_step = b_row;
 % endif
     const long start = (long)get_global_id(1) * run, last = LEAST(panels_b, start + run);
     for (int done = 0; done == 0 || done < steps; done += visit)
         for (long q = start; q < last; q++) {
-% if packing.b_packed:
-            const int skip = 0;
-            __global const real_t *pb = packed_b + (((once_b ? 0 : item) * splits + split) * panels_b + q) * share * ${NR * C} + (long)done * ${NR * C};
-% else:
-            const int skip = (q + 1) * ${NR} > n ? (q + 1) * ${NR} - n : 0;  // the last tile starts earlier
-            __global const real_t *pb = b + (q * ${NR} - skip) + (split * share + done) * b_row;
-% endif
+            // Where B is not packed the last tile starts earlier.
+            const int skip = !b_packed && (q + 1) * ${NR} > n ? (q + 1) * ${NR} - n : 0;
             const long from = q * ${NR} - skip;
-            tile(pa + (long)done * ${MR * C if packing.a_packed else "a_col"}, a_row, a_col, pb, b_row, LEAST(visit, steps - done),
+            __global const real_t *pb = packed_b + (((once_b ? 0 : item) * splits + split) * panels_b + q) * share * ${NR * C};
+% if "b" in direct:
+            if (!b_packed) pb = b + from + split * share * b_row;
+% endif
+            tile(pa + done * a_step, a_packed, a_row, a_step, pb + done * b_step, b_step,
+                 b_packed ? ${16 * NR * compute.itemsize} : 256, LEAST(visit, steps - done),
                  done ? 1 : parts, partial + (((part * products + item) * panels_a + p) * panels_b + q) * TILE,
                  products * panels_a * panels_b * TILE, finish && done + visit >= steps, row + p * ${MR},
                  col + from, rows, skip, LEAST((long)${NR}, n - from), c, c_row, c_col, alpha, beta${epilogue.passed(problem)});

@@ -1,7 +1,7 @@
 ## gemm of small products on a CPU: a work-item packs and multiplies `run` whole products of a
 ## batch, one after the other, in its own part of scratch (see packed for the layout).
-## once_b: B is the same for every product, and packed once.  Operands that packing.a_packed and
-## packing.b_packed leave out are read where they lie.  Between the tiles of a product `lines_a` and
+## once_b: B is the same for every product, and packed once.  Operands for which a_packed or b_packed
+## is 0 are read where they lie.  Between the tiles of a product `lines_a` and
 ## `lines_b` cache lines of the next one's operands are called for.
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
@@ -12,10 +12,10 @@
     names = {"a": problem.a, "b": problem.b, "c": problem.c}
     names.update((f"e{i}", extra) for i, extra in enumerate(problem.extras))
 %>
-${packed.functions(problem, policy, packing)}
+${packed.functions(problem, policy)}
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void whole(__global real_t *scratch, long m, long n, int steps, long products, long run,
-           int once_b, int lines_a, int lines_b, value_t alpha, value_t beta${operands.parameters("a", problem.a.elem, rank)}${operands.parameters("b", problem.b.elem, rank)}${operands.parameters("c", problem.c.elem, rank, "")}${operands.batch_parameters(rank)}${epilogue.parameters(problem)})
+           int a_packed, int b_packed, int once_b, int lines_a, int lines_b, value_t alpha, value_t beta${operands.parameters("a", problem.a.elem, rank)}${operands.parameters("b", problem.b.elem, rank)}${operands.parameters("c", problem.c.elem, rank, "")}${operands.batch_parameters(rank)}${epilogue.parameters(problem)})
 {
     const long panels_a = (m + ${MR - 1}) / ${MR}, panels_b = (n + ${NR - 1}) / ${NR};
 % if packing.a_packed or packing.b_packed:
@@ -34,39 +34,33 @@ void whole(__global real_t *scratch, long m, long n, int steps, long products, l
         __global ${'' if name == 'c' else 'const '}${operand.elem.name}_t *${name} = ${name}_first;
 % endfor
         ${operands.locate(names, rank, "item")}
-% if packing.a_packed:
-        for (long p = 0; p < panels_a; p++)
+        for (long p = 0; p < panels_a && a_packed; p++)
             pack_a(a + p * ${MR} * a_row, a_row, a_col, LEAST((long)${MR}, m - p * ${MR}), steps,
                    packed_a + p * steps * ${MR * C});
-% endif
-% if packing.b_packed:
-        for (long q = 0; q < panels_b && !(once_b && item > start); q++)
+        for (long q = 0; q < panels_b && b_packed && !(once_b && item > start); q++)
             pack_b(b + q * ${NR} * b_col, b_col, b_row, LEAST((long)${NR}, n - q * ${NR}), steps,
                    packed_b + q * steps * ${NR * C});
-% endif
 % if rank == 1:
         __global const char *next_a = (__global const char *)(a + a_batch0), *next_b = (__global const char *)(b + b_batch0);
         const int more = item + 1 < end;
 % endif
         for (long q = 0; q < panels_b; q++) {
-% if packing.b_packed:
-            const int skip = 0;
+            const int skip = !b_packed && (q + 1) * ${NR} > n ? (q + 1) * ${NR} - n : 0;
             __global const real_t *pb = packed_b + q * steps * ${NR * C};
-% else:
-            const int skip = (q + 1) * ${NR} > n ? (q + 1) * ${NR} - n : 0;
-            __global const real_t *pb = b + (q * ${NR} - skip);
+            long b_step = ${NR * C};
+% if "b" in direct:
+            if (!b_packed) pb = b + (q * ${NR} - skip), b_step = b_row;
 % endif
             for (long p = 0; p < panels_a; p++) {
 % if rank == 1:
                 for (int line = 0; line < more * lines_a; line++, next_a += 64) PREFETCH(next_a);
                 for (int line = 0; line < more * lines_b; line++, next_b += 64) PREFETCH(next_b);
 % endif
-% if packing.a_packed:
                 __global const real_t *pa = packed_a + p * steps * ${MR * C};
-% else:
-                __global const real_t *pa = a + p * ${MR} * a_row;
+% if "a" in direct:
+                if (!a_packed) pa = a + p * ${MR} * a_row;
 % endif
-                tile(pa, a_row, a_col, pb, b_row, steps, 0, scratch, 0, 1, p * ${MR}, q * ${NR} - skip,
+                tile(pa, a_packed, a_row, a_col, pb, b_step, b_packed ? ${16 * NR * compute.itemsize} : 256, steps, 0, scratch, 0, 1, p * ${MR}, q * ${NR} - skip,
                      LEAST((long)${MR}, m - p * ${MR}), skip, LEAST((long)${NR}, n - (q * ${NR} - skip)),
                      c, c_row, c_col, alpha, beta${epilogue.passed(problem)});
             }

@@ -245,7 +245,7 @@ def test_operands_of_few_tiles_are_read_in_place(
     b = laid_out(values(rng, (k, n), np.float32), layouts[1])
     gemm = run_and_check(cpu, a, b, np.float32)
     assert gemm.choice.whole == (forced == "whole")
-    assert not (gemm.packing.a_packed and gemm.packing.b_packed)
+    assert not (gemm.choice.a_packed and gemm.choice.b_packed)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.complex64])
@@ -267,7 +267,7 @@ def test_slabs_bound_the_workspace(cpu: Engine, monkeypatch: pytest.MonkeyPatch)
         assert gemm.workspace_bytes <= 3 * 70_000
     a, b = values(rng, (8, 300), np.float32), values(rng, (300, 2001), np.float32)
     gemm = run_and_check(cpu, a, b, np.float32)
-    assert not gemm.packing.b_packed
+    assert not gemm.choice.b_packed
     assert gemm.workspace_bytes <= 3 * 70_000
 
 

@@ -11,7 +11,7 @@ import pyopencl as cl
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.gemm.operands import extents, extras, offsets, strides
-from portable_gpu.ops.gemm.packed.choice import PackedChoice, is_small, whole_bytes
+from portable_gpu.ops.gemm.packed.choice import PackedChoice, in_place, is_small, whole_bytes
 from portable_gpu.ops.gemm.packed.policy import PAGE_BYTES, PackedPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.runtime.engine import Engine
@@ -32,44 +32,14 @@ ITEM_FLOP = 2_000_000
 LAUNCH_FLOP = 80_000_000
 
 
-@dataclass(frozen=True)
-class Packing:
-    """What, besides policy and dtypes, the text of the kernels depends on.
-
-    Attributes:
-        mode_a, mode_b: How a panel is packed (see ``cl_kernels/gemm/_pack.cl.mako``).
-        a_packed, b_packed: Whether tiles read the operand packed, or where it lies.
-        transposed: Whether the product is the transpose of the caller's.
-    """
-
-    mode_a: str
-    mode_b: str
-    a_packed: bool
-    b_packed: bool
-    transposed: bool
-
-    @classmethod
-    def of(cls, core: GemmProblem, choice: PackedChoice) -> Packing:
-        """The packing of a choice, for a problem as it is computed."""
-        return cls(
-            mode(core.a.row, core.a.col), mode(core.b.col, core.b.row),
-            choice.a_packed, choice.b_packed, choice.transposed,
-        )  # fmt: skip
-
-    def loads(self, problem: GemmProblem, policy: PackedPolicy) -> list[tuple[Element, int]]:
-        """The vector loads of packing: element and width in components."""
-        found: set[tuple[str, int]] = set()
-        elems = {operand.elem.name: operand.elem for operand in (problem.a, problem.b)}
-        for operand, lanes, mode in (
-            (problem.a, policy.item_m, self.mode_a),
-            (problem.b, policy.item_n, self.mode_b),
-        ):
-            elem, each = operand.elem, operand.elem.components
-            if mode == "steps":
-                found.add((elem.name, 4 * each))
-            elif mode == "lanes":
-                found.update((elem.name, w * each) for _, w in pieces(lanes, 16 // each))
-        return [(elems[name], width) for name, width in sorted(found)]
+def loads(problem: GemmProblem, policy: PackedPolicy) -> list[tuple[Element, int]]:
+    """The vector loads of packing: element and width in components."""
+    found: set[tuple[str, int]] = set()
+    elems = {operand.elem.name: operand.elem for operand in (problem.a, problem.b)}
+    for operand, lanes in ((problem.a, policy.item_m), (problem.b, policy.item_n)):
+        name, each = operand.elem.name, operand.elem.components
+        found.update((name, w * each) for w in (4, *(w for _, w in pieces(lanes, 16 // each))))
+    return [(elems[name], width) for name, width in sorted(found)]
 
 
 def pieces(lanes: int, widest: int) -> list[tuple[int, int]]:
@@ -91,8 +61,9 @@ def specialization_of(problem: GemmProblem, choice: PackedChoice, target: Target
         target,
         problem=core,
         policy=choice.policy,
-        packing=Packing.of(core, choice),
+        loads=loads(core, choice.policy),
         pieces=pieces,
+        direct=[x for x, one in (("a", core.a), ("b", core.b)) if in_place(one, core.compute)],
     )
 
 
@@ -129,7 +100,6 @@ class PackedPlan(Plan):
     Attributes:
         problem: What is computed.
         choice: How.
-        packing: What the text of the kernels depends on.
     """
 
     def __init__(self, engine: Engine, problem: GemmProblem, choice: PackedChoice) -> None:
@@ -142,7 +112,6 @@ class PackedPlan(Plan):
         self._panels_a = -(-core.m // policy.item_m)
         self._panels_b = -(-core.n // policy.item_n)
         self._whole_bytes = whole_bytes(core, policy)
-        self.packing = Packing.of(core, choice)
         self._once_a, self._once_b = not any(core.a.batch), not any(core.b.batch)
         self._programs = engine.programs
         self._spec = specialization_of(problem, choice, engine.target)
@@ -200,13 +169,13 @@ class PackedPlan(Plan):
 
     def _block_up(self) -> None:
         """Cut the product into slabs that fit the workspace, and k into shares."""
-        core, policy = self._core, self.choice.policy
+        core, choice, policy = self._core, self.choice, self.choice.policy
         lane = core.compute.itemsize
         tiles = self._panels_a * self._panels_b * core.batch_size
         wanted = -(-4 * self._units // tiles)
         self.splits = splits = max(1, min(wanted, core.k // 512)) if wanted > 1 else 1
         third = WORKSPACE // 3
-        if self.packing.b_packed:
+        if choice.b_packed:
             worth = LAUNCH_FLOP * self._units * core.k // max(1, core.flop)  # steps of a launch
             most = max(64, third // (lane * max(policy.item_m, policy.item_n)))
             depth = min(most, max(policy.depth, min(4 * policy.depth, worth)))
@@ -215,42 +184,42 @@ class PackedPlan(Plan):
         whole = core.k <= splits * min(most, 2 * depth)
         rounds = 1 if whole else -(-core.k // (splits * depth))
         self._share = share = max(1, -(-core.k // (splits * rounds)))
-        self._visit = share if self.packing.b_packed else min(share, VISIT)
+        self._visit = share if choice.b_packed else min(share, VISIT)
         fits = most // share
         if core.m * core.n * lane <= third:
             # Whole rows and columns: fewer, larger launches than of deep, small slabs.
-            sides = (core.m * self.packing.a_packed, core.n * self.packing.b_packed)
+            sides = (core.m * choice.a_packed, core.n * choice.b_packed)
             fits = third // max(1, lane * max(sides)) // share
         self._shares = shares = splits if splits > 1 else max(1, min(rounds, fits))
         slab_k = share * shares
         multiple = share < core.k or self._visit < share
         rows = max(1, third // (slab_k * lane * policy.item_m)) * policy.item_m
         cols = max(1, third // (slab_k * lane * policy.item_n)) * policy.item_n
-        rows = core.m if not self.packing.a_packed else min(rows, core.m)
-        cols = core.n if not self.packing.b_packed else min(cols, core.n)
+        rows = core.m if not choice.a_packed else min(rows, core.m)
+        cols = core.n if not choice.b_packed else min(cols, core.n)
         if multiple:
             most = third // (splits * lane * policy.item_m * policy.item_n)
             cols = min(cols, max(1, most) * policy.item_n)
             most = third // (splits * lane * -(-cols // policy.item_n) * policy.item_n)
             rows = min(rows, max(1, most // policy.item_m) * policy.item_m)
         rows, cols = _even(core.m, rows, policy.item_m), _even(core.n, cols, policy.item_n)
-        each = slab_k * lane * max(rows * self.packing.a_packed, cols * self.packing.b_packed)
+        each = slab_k * lane * max(rows * choice.a_packed, cols * choice.b_packed)
         if multiple:
             each = max(each, splits * lane * rows * cols)
         products = max(1, third // max(1, each)) if (rows, cols) == (core.m, core.n) else 1
         products = min(products, core.batch_size)
         self._grains = (
-            grain(self.packing.mode_a, policy.item_m * core.a.elem.itemsize, policy.chunk),
-            grain(self.packing.mode_b, policy.item_n * core.b.elem.itemsize, policy.chunk),
+            grain(core.a.row, policy.item_m * core.a.elem.itemsize, policy.chunk),
+            grain(core.b.col, policy.item_n * core.b.elem.itemsize, policy.chunk),
         )
         self._slabs = list(self._cut(products, rows, cols, slab_k))
         panels_a, panels_b = -(-rows // policy.item_m), -(-cols // policy.item_n)
         self._bytes_a = panels_a * policy.item_m * slab_k * lane * (
             1 if self._once_a else products
-        ) * self.packing.a_packed  # fmt: skip
+        ) * choice.a_packed  # fmt: skip
         self._bytes_b = panels_b * policy.item_n * slab_k * lane * (
             1 if self._once_b else products
-        ) * self.packing.b_packed  # fmt: skip
+        ) * choice.b_packed  # fmt: skip
         self._bytes_sums = (
             splits * products * panels_a * panels_b * policy.item_m * policy.item_n * lane
             if multiple
@@ -258,7 +227,7 @@ class PackedPlan(Plan):
         )
         flop_of_tile = 2 * policy.item_m * policy.item_n * core.compute.components * share
         run = max(1, ITEM_FLOP // max(1, flop_of_tile))
-        if not self.packing.b_packed:
+        if not choice.b_packed:
             run = max(run, RUN_BYTES // (policy.item_n * lane))
         run = min(run, max(1, panels_a * panels_b * products // (8 * self._units)), panels_b)
         self._run = -(
@@ -289,6 +258,7 @@ class PackedPlan(Plan):
             "steps": core.k,
             "products": core.batch_size,
             "run": run,
+            **self._packed(),
             "once_b": self._once_b,
             "lines_a": lines_ahead(core.a, core.m, core.k, tiles),
             "lines_b": lines_ahead(core.b, core.k, core.n, tiles),
@@ -297,10 +267,10 @@ class PackedPlan(Plan):
 
     def _bind_slab(self, slab: Slab) -> Iterator[Step]:
         """Pack its panels, multiply them, and add up the shares of k if there are several."""
-        core, packing = self._core, self.packing
+        core, choice = self._core, self.choice
         move_a = slab.row * core.a.row + slab.step * core.a.col
         move_b = slab.col * core.b.col + slab.step * core.b.row
-        if slab.steps > 0 and (packing.a_packed or packing.b_packed):
+        if slab.steps > 0 and (choice.a_packed or choice.b_packed):
             yield Step(self._bind_pack(slab), True, move_a, move_b)
         last = slab.step + slab.steps >= core.k
         if self.splits > 1:
@@ -321,9 +291,9 @@ class PackedPlan(Plan):
             yield Step(tiles, False, move_a, move_b)
 
     def _bind_pack(self, slab: Slab) -> Launch:
-        core, policy, packing = self._core, self.choice.policy, self.packing
-        panels_a = -(-slab.rows // policy.item_m) * packing.a_packed
-        panels_b = -(-slab.cols // policy.item_n) * packing.b_packed
+        core, choice, policy = self._core, self.choice, self.choice.policy
+        panels_a = -(-slab.rows // policy.item_m) * choice.a_packed
+        panels_b = -(-slab.cols // policy.item_n) * choice.b_packed
         (chunk_a, group_a), (chunk_b, group_b) = self._grains
         constants = self._of_slab(slab) | {
             "chunk_a": chunk_a, "group_a": group_a, "chunk_b": chunk_b, "group_b": group_b,
@@ -348,7 +318,7 @@ class PackedPlan(Plan):
         constants = self._of_slab(slab) | {
             "row": slab.row, "col": slab.col, "share0": share0, "together": together,
             "block": block, "run": self._run, "visit": self._visit, "products": slab.products,
-            "parts": parts, "finish": finish,
+            "parts": parts, "finish": finish, **self._packed(),
         }  # fmt: skip
         size = (block, -(-panels_b // self._run), blocks * together * slab.products)
         return self._bind("tiles", constants, ["packed_a", "packed_b", "partial"], size)
@@ -360,6 +330,9 @@ class PackedPlan(Plan):
             "splits": self._shares, "first": slab.first,
             "once_a": self._once_a, "once_b": self._once_b,
         }  # fmt: skip
+
+    def _packed(self) -> dict[str, int]:
+        return {"a_packed": self.choice.a_packed, "b_packed": self.choice.b_packed}
 
     def _bind(
         self, name: str, constants: dict[str, int], scratch: list[str], size: tuple[int, ...]
@@ -385,16 +358,9 @@ def _even(extent: int, most: int, multiple: int) -> int:
     return -(-extent // (-(-extent // most) * multiple)) * multiple
 
 
-def mode(lane_stride: int, step_stride: int) -> str:
-    """How panels of an operand with these strides are packed."""
-    if lane_stride == 1:
-        return "lanes"
-    return "steps" if step_stride == 1 else "any"
-
-
-def grain(mode: str, bytes_across: int, chunk: int) -> tuple[int, int]:
+def grain(lane_stride: int, bytes_across: int, chunk: int) -> tuple[int, int]:
     """Steps and panels that one work-item packs: long runs of the source, one after the other."""
-    return (16, max(1, PAGE_BYTES // bytes_across)) if mode == "lanes" else (chunk, 1)
+    return (16, max(1, PAGE_BYTES // bytes_across)) if lane_stride == 1 else (chunk, 1)
 
 
 def lines_ahead(operand: Operand, rows: int, cols: int, tiles: int) -> int:

@@ -93,14 +93,16 @@ class PackedPolicy(Policy):
         }
 
     def fit(self, m: int, n: int, k: int, elem: Element) -> PackedPolicy:
-        """The policy with the register tile that wastes least on a product of m x n over k."""
+        """The policy with the register tile that wastes least on a product of m x n over k.
+
+        Of few tiles, for each is a program: two that fill the registers, and for few columns or
+        rows two with as many sums as two pipes need.
+        """
         sums = self.item_m * self.item_n // self.vector
-        shapes = {(self.item_m, self.item_n // self.vector)}
+        shapes = {(self.item_m, self.item_n // self.vector), (sums // 3, 3)}
         small = m <= 8 * self.item_m or n <= 8 * self.item_n
-        for rows in (1, 2, 3, 4, 6, 8, 12) if small else (4, 8):
-            for vectors in (1, 2, 3, 4, 6, 8) if small else (3,):
-                if rows * vectors == sums or (small and rows * vectors < sums):
-                    shapes.add((rows, vectors))
+        if small:
+            shapes |= {shape for shape in ((8, 1), (2, 4)) if shape[0] * shape[1] <= sums}
 
         def cost(shape: tuple[int, int]) -> float:
             # A tile costs its multiply-adds (8 keep two pipes full), and some loads.
