@@ -95,14 +95,13 @@ class PackedPolicy(Policy):
     def fit(self, m: int, n: int, k: int, elem: Element) -> PackedPolicy:
         """The policy with the register tile that wastes least on a product of m x n over k.
 
-        Of few tiles, for each is a program: two that fill the registers, and for few columns or
-        rows two with as many sums as two pipes need.
+        Of three, for each is a program: the policy's own, and for few rows or columns others.
         """
         sums = self.item_m * self.item_n // self.vector
-        shapes = {(self.item_m, self.item_n // self.vector), (sums // 3, 3)}
+        shapes = {(self.item_m, self.item_n // self.vector)}
         small = m <= 8 * self.item_m or n <= 8 * self.item_n
         if small:
-            shapes |= {shape for shape in ((10, 1), (2, 4)) if shape[0] * shape[1] <= sums}
+            shapes |= {shape for shape in ((4, 3), (10, 1)) if shape[0] * shape[1] <= sums}
 
         def cost(shape: tuple[int, int]) -> float:
             # A tile costs its multiply-adds (8 keep two pipes full), and some loads.
