@@ -101,7 +101,7 @@ class PackedPolicy(Policy):
         shapes = {(self.item_m, self.item_n // self.vector)}
         small = m <= 8 * self.item_m or n <= 8 * self.item_n
         if small:
-            shapes |= {shape for shape in ((4, 3), (10, 1)) if shape[0] * shape[1] <= sums}
+            shapes |= {shape for shape in ((4, 3), (8, 1)) if shape[0] * shape[1] <= sums}
 
         def cost(shape: tuple[int, int]) -> float:
             # A tile costs its multiply-adds (8 keep two pipes full), and some loads.
