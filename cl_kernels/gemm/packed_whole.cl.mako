@@ -18,13 +18,9 @@ void whole(__global real_t *scratch, long m, long n, int steps, long products, l
            int a_packed, int b_packed, int once_b, int lines_a, int lines_b, value_t alpha, value_t beta${operands.parameters("a", problem.a.elem, rank)}${operands.parameters("b", problem.b.elem, rank)}${operands.parameters("c", problem.c.elem, rank, "")}${operands.batch_parameters(rank)}${epilogue.parameters(problem)})
 {
     const long panels_a = (m + ${MR - 1}) / ${MR}, panels_b = (n + ${NR - 1}) / ${NR};
-% if packing.a_packed or packing.b_packed:
     const long size_a = panels_a * steps * ${MR * C}, size_b = panels_b * steps * ${NR * C};
     __global real_t *packed_a = scratch + get_global_id(0) * (size_a + size_b);
-% endif
-% if packing.b_packed:
     __global real_t *packed_b = packed_a + size_a;
-% endif
     const long start = get_global_id(0) * run, end = LEAST(products, start + run);
 % for name, operand in names.items():
     __global ${'' if name == 'c' else 'const '}${operand.elem.name}_t *${name}_first = ${name};

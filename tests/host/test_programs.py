@@ -1,0 +1,90 @@
+"""How many programs a user's first calls build on a CPU: texts of random sizes.  No device."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from recorded_devices import RECORDED
+
+from portable_gpu.bench.hunt import Kind, random_cases
+from portable_gpu.dtypes import dtype_of, element
+from portable_gpu.ops.candidate import Candidate, best_of
+from portable_gpu.ops.case import Case
+from portable_gpu.ops.gemm.binding import bind
+from portable_gpu.ops.gemm.candidates import candidates as gemm_candidates
+from portable_gpu.ops.gemv.cases import transposed
+from portable_gpu.ops.gemv.plan import candidates as gemv_candidates
+from portable_gpu.ops.gemv.problem import GemvProblem
+from portable_gpu.ops.reduce.candidates import candidates as reduce_candidates
+from portable_gpu.ops.reduce.catalogue import problem as reduction_of
+from portable_gpu.ops.registry import BENCHMARKS
+from portable_gpu.runtime.engine import _CALLER_BYTES, _CALLER_FLOP
+from portable_gpu.runtime.views import View
+from portable_gpu.targets import Target, detect
+from portable_gpu.tuning.table import TuningTable
+
+SHAPES = 60
+TABLE = TuningTable.shipped()
+
+
+def every_way(case: Case, target: Target) -> list[Candidate]:
+    """The ways of a call on NumPy's arrays."""
+    dtype = dtype_of(case.dtype)
+    if case.operation == "gemm":
+        a, b = (np.empty(shape, np.float32) for shape in case.shapes)
+        a, b = transposed(case, (a, b))
+        views = [as_view(x) for x in (a, b, np.empty((*a.shape[:-1], b.shape[-1]), np.float32))]
+        problem = bind(
+            target,
+            *views,
+            trans_a="N",
+            trans_b="N",
+            stages=(),
+            extras=(),
+            multiplies=True,
+            reads_c=False,
+        )
+        return gemm_candidates(problem, target, TABLE)
+    if case.operation == "gemv":
+        m, n = case.extents
+        along = (m, n, n, 1) if case.trans == "N" else (n, m, 1, n)
+        return gemv_candidates(GemvProblem(element(dtype), *along, 1, 1), target, TABLE)
+    fold = reduction_of(case.operation, case.extents, case.axis, dtype, target)
+    return reduce_candidates(fold, target, TABLE)
+
+
+def as_view(x: Any) -> View:
+    return View(None, 0, x.shape, tuple(s // x.itemsize for s in x.strides), x.dtype)
+
+
+@pytest.mark.parametrize("device", ["PoCL", "PoCL on a Zen 4"])
+@pytest.mark.parametrize(
+    ("operation", "sizes", "most"),
+    [
+        ("gemm", "product", 10),
+        ("gemv", "matrix", 8),
+        ("sum", "of all", 2),
+        ("sum", "along an axis", 6),
+        ("max", "along an axis", 6),
+        ("argmax", "along an axis", 6),
+        ("std", "along an axis", 10),
+    ],
+)
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_random_sizes_share_programs(
+    operation: str, sizes: str, most: int, seed: int, device: str
+) -> None:
+    """Each program is some 0.4 s of the first call that wants it."""
+    target = detect(RECORDED[device][0])
+    alone = replace(target, compute_units=1)  # what little work goes to
+    drawn = next(one for one in BENCHMARKS[operation].random if one.name == sizes)
+    texts = set()
+    for _, case in random_cases([Kind(operation, drawn, "float32")], SHAPES, seed, True):
+        little = case.bytes <= _CALLER_BYTES and case.flop <= _CALLER_FLOP
+        device_of_case = alone if little else target
+        best = best_of(every_way(case, device_of_case), device_of_case)
+        texts |= {spec.key for spec in best.texts()}
+    assert len(texts) <= most
