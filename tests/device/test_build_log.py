@@ -70,9 +70,15 @@ def remarks(engine: Engine, spec: Specialization) -> str:
     return "\n".join(line for line in log.splitlines() if "warning" in line)
 
 
+def skip_where_nothing_is_remarked(engine: Engine) -> None:
+    if "NVIDIA" in engine.device.platform.name:
+        pytest.skip("NVIDIA's driver 580 logs no warning of clang's, and does not know -Werror")
+
+
 @pytest.mark.tiny
 @pytest.mark.path
 def test_a_text_with_a_flaw_is_remarked_on(strict: Engine) -> None:
+    skip_where_nothing_is_remarked(strict)
     text = "int f(void) { } __kernel void k(__global int *p) { p[0] = f(); }"
     assert remarks(strict, Specialization("test/flaw", text, ()))
 
@@ -111,6 +117,7 @@ def test_what_a_compiler_doubts_in_a_users_text(
     x = np.arange(16, dtype=np.int32)
     np.testing.assert_array_equal(pg.elementwise("x << 1 + 1", x=x, engine=engine), x << 2)
     assert capfd.readouterr() == ("", "")
+    skip_where_nothing_is_remarked(engine)
     monkeypatch.setenv("PYOPENCL_BUILD_OPTIONS", "-Werror")
     with pytest.raises(BuildError, match="precedence"):
         pg.elementwise("x << 2 + 1", x=x, engine=engine)
