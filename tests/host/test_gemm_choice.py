@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from math import gcd
 
@@ -9,8 +10,12 @@ import numpy as np
 import pytest
 from choosing import least
 
+from portable_gpu.bench.dispatch import problem_of
 from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.dtypes import element
+from portable_gpu.ops.candidate import Candidate, best_of
+from portable_gpu.ops.case import Case
+from portable_gpu.ops.gemm.candidates import candidates as candidates_of
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.skinny import fragments
 from portable_gpu.ops.gemm.skinny.vectors import candidates, is_skinny, upright
@@ -106,3 +111,45 @@ def test_policies_by_formula_leave_registers_for_edges(target: str, shape_class:
     device = example_target(target)
     policy = GemmPolicy.for_shape_class(device, F32, shape_class)
     assert policy.at_edges(device, F32, 4096, 2) == policy
+
+
+def chosen(size: str, dtype: str) -> Candidate:
+    """What an H200 does with the contiguous arrays of a size as ``bench`` writes it."""
+    found = _SIZE.fullmatch(size)
+    assert found is not None
+    batch, m, k, n, trans = found.groups()
+    extents, count = (int(m), int(k), int(n)), None if batch is None else int(batch)
+    case = Case("gemm", extents, dtype, trans=trans, batch=count)
+    return best_of(candidates_of(problem_of(case), H200, SHIPPED), H200)
+
+
+_SIZE = re.compile(r"(?:(\d+):)?(\d+)x(\d+)x(\d+)/(\w\w)")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64"])
+@pytest.mark.parametrize(
+    "size",
+    [
+        "90x2x28/TT", "47x189x1538/NN", "78:8x6x93/NN", "123x112x571/NN", "407:103x53x50/NN",
+        "301x507x299/TN", "57:3x170x71/NN", "2153x201x3/TN",
+    ],
+)  # fmt: skip
+def test_small_products_take_one_launch_wherever_rows_begin(size: str, dtype: str) -> None:
+    assert chosen(size, dtype).launches == 1
+
+
+def test_large_products_off_the_grid_are_repacked_first() -> None:
+    """An element is gathered for each tile that it is part of."""
+    assert chosen("5001x5001x5001/NN", "float16").launches == 3
+
+
+@pytest.mark.parametrize(
+    ("tokens", "way"),
+    [
+        (16, "wgmma, slim, transposed"),
+        (22, "wgmma, narrow, transposed"),
+        (2048, "wgmma, large"),
+    ],
+)
+def test_few_tokens_are_the_columns_of_narrow_tiles(tokens: int, way: str) -> None:
+    assert chosen(f"{tokens}x4096x6144/NT", "bfloat16").way == way
