@@ -99,13 +99,17 @@ class Format:
         return True if fits and (self.kind != "tf32" or side == "a") else None
 
     def gathers(self, operand: Operand, side: Side) -> bool | None:
-        """The same where copies take an element each: ``None`` if no elements are adjacent."""
+        """The same where copies take an element each: ``None`` if no elements are adjacent.
+
+        Values in pieces, and wavefronts' tiles, are copied in no such way; nor is tf32, for want of
+        a measurement.
+        """
         along_extent, along_k = strides(operand, side)
-        if operand.elem != self.elem or self.parts > 1 or self.kernel == "mfma":
+        if operand.elem != self.elem or self.kind not in ("f16", "bf16", "f64"):
             return None
-        if along_k == 1:
-            return False
-        return True if along_extent == 1 and (self.kind != "tf32" or side == "a") else None
+        if self.parts > 1 or self.kernel == "mfma" or 1 not in (along_extent, along_k):
+            return None
+        return along_k != 1
 
     def layout(
         self, problem: GemmProblem, side: Side, bulk: bool = False, gather: bool = False
