@@ -31,7 +31,7 @@ def extent(rng: random.Random, most: int) -> int:
 
 def problems(target: Target, seed: int) -> Iterator[tuple[str, list[Candidate]]]:
     """Candidates of random problems of every family."""
-    rng = random.Random(seed)
+    rng, turns = random.Random(seed), random.Random(seed)
     dtypes = ["float32", "float16", "int32"] + ["float64"] * target.fp64
     for _ in range(EACH):
         dtype = dtype_of(rng.choice([*dtypes, "bfloat16", "complex64"]))
@@ -41,6 +41,12 @@ def problems(target: Target, seed: int) -> Iterator[tuple[str, list[Candidate]]]
         asked = contiguous(m, n, k, dtype, batch, *trans)
         asked = replace(asked, precision=rng.choice(("ieee", "tf32", "bf16x3")))
         yield f"{asked}", gemm_candidates(asked, target, TABLE)
+        if turns.random() < 0.2:  # rows upside down, or all the same
+            side = turns.choice("ab")
+            lies = getattr(asked, side)
+            row, col = (x if x == 1 else turns.choice((-x, 0)) for x in (lies.row, lies.col))
+            asked = replace(asked, **{side: replace(lies, row=row, col=col)})
+            yield f"{asked}", gemm_candidates(asked, target, TABLE)
     for _ in range(EACH):
         m, n = extent(rng, 100_000), extent(rng, 20_000)
         strides = rng.choice(((n, 1), (1, m), (2 * n, 2), (n, -1)))

@@ -20,13 +20,6 @@
 #endif
 #endif
 
-// PREFETCH into the second cache, for more than the first has room for beside what is in use.
-#if BUILTINS_INLINE
-#define PREFETCH_FAR(p) PREFETCH(p)
-#else
-#define PREFETCH_FAR(p) __builtin_prefetch((const void *)(size_t)(p), 0, 2)
-#endif
-
 % endif
 // On kernels that exchange lanes: the sub-group size that the text was rendered for.
 #if REQUIRE_SUBGROUP_SIZE
@@ -46,10 +39,12 @@
 #define ABS(x) fabs(x)
 #define CONVERT(type, x) convert_##type(x)
 #define PREFETCH(p) prefetch((__global const char *)(p), 1)
+#define PREFETCH_FAR(p) PREFETCH(p)  // into the second cache: the first has no room for it
 #else
 #define ABS(x) ((x) < 0 ? -(x) : (x))
 #define CONVERT(type, x) __builtin_convertvector(x, type)
 #define PREFETCH(p) __builtin_prefetch((const void *)(size_t)(p))
+#define PREFETCH_FAR(p) __builtin_prefetch((const void *)(size_t)(p), 0, 2)
 #endif
 
 // Of vload_halfN and vstore_halfN NVIDIA's compiler makes N accesses, of which a GPU merges none.

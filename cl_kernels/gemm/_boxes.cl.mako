@@ -1,7 +1,7 @@
 ## How an operand gets from global to local memory in boxes of lines of 128 bytes (see _wgmma), by the
 ## copy engine: one work-item requests a box, and the engine counts the bytes at a barrier.
 ##
-## lines: portable_gpu.ops.gemm.lines.Lines.  A tensor map (see tensor_map) starts at address 0.  Its
+## lines: portable_gpu.ops.gemm.matrix.lines.Lines.  A tensor map (see tensor_map) starts at address 0.  Its
 ## third and fourth dimensions are steps of 16 bytes and of 2^35 bytes; by them the coordinates of a box
 ## hold the address of the product's matrix.  (NVIDIA's manual does not mention dimensions that overlap;
 ## the engine only adds.)  Elements outside of the matrix arrive as zeros.  For a box wholly outside the

@@ -6,7 +6,7 @@
 ## Rows are permuted in groups of eight, so that eight lanes that access local memory together access
 ## different banks.  They read eight rows, and write eight chunks of a row or rows some distance apart.
 ##
-## lines: portable_gpu.ops.gemm.lines.Lines.  A work-item moves `copies` chunks.
+## lines: portable_gpu.ops.gemm.matrix.lines.Lines.  A work-item moves `copies` chunks.
 ##
 ##   k along the line    each chunk by one load; the rows are `step` apart
 ##   k across the lines  `block` rows at a time, by loads of one step of k each; the chunks are put

@@ -6,7 +6,7 @@
 ##   gathered     an asynchronous copy takes an element; those of 2 bytes, for which there is no such copy,
 ##                go through registers
 ##
-## lines: portable_gpu.ops.gemm.lines.Lines: name, itemsize, extent (rows of A, columns of B in the
+## lines: portable_gpu.ops.gemm.matrix.lines.Lines: name, elem, extent (rows of A, columns of B in the
 ## tile), across (whether k runs across the lines) and gathered.  Rows beyond the matrix repeat its last
 ## row, or are zeros; their results are never stored.  Beyond k there are zeros.
 

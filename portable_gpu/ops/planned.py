@@ -57,19 +57,20 @@ class PlannedCall:
             raise ArgumentError("wait_for is for calls; a plan waits for its arrays' events")
         self._function, self._engine, self._queue = function, engine, queue
         self._arguments: dict[str, Any] = {}
-        self._unnamed: list[str] = []
+        self._unnamed: list[Any] = []
         inputs: list[str] = []
         out: str | None = None
         for name, value in bound.arguments.items():
             kind = parameters.parameters[name].kind
+            if kind is Parameter.POSITIONAL_ONLY:
+                self._unnamed.append(value)
+                continue
             if kind is Parameter.VAR_KEYWORD:
-                self._arguments |= value
-                inputs += [other for other, one in value.items() if not is_number(one)]
+                self._arguments |= {other: _as_number(one) for other, one in value.items()}
+                inputs += [other for other in value if not _is_number(self._arguments[other])]
                 continue
             self._arguments[name] = value
-            if kind is Parameter.POSITIONAL_ONLY:
-                self._unnamed.append(name)
-            elif name in _INPUTS:
+            if name in _INPUTS:
                 inputs.append(name)
             elif name in _OUTPUTS and value is not None:
                 out = name
@@ -142,9 +143,16 @@ class PlannedCall:
         return self._call(arguments, self._engine, self._queue)
 
     def _call(self, arguments: Mapping[str, Any], engine: Any, queue: Any) -> Any:
-        unnamed = [arguments[name] for name in self._unnamed]
-        named = {name: one for name, one in arguments.items() if name not in self._unnamed}
-        return self._function(*unnamed, **named, engine=engine, queue=queue)
+        return self._function(*self._unnamed, **arguments, engine=engine, queue=queue)
+
+
+def _as_number(value: Any) -> Any:
+    """A NumPy array of no axes as the number that it holds now; all else as it is."""
+    return value[()] if isinstance(value, np.ndarray) and not value.shape else value
+
+
+def _is_number(value: Any) -> bool:
+    return is_number(value) or isinstance(value, np.generic)
 
 
 def _kind(array: Any) -> tuple[str, Any]:

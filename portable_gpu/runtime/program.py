@@ -68,7 +68,10 @@ class BoundKernel:
         self._given: Sequence[Any] | None = None
 
     def set_scalars(self, values: Sequence[Any]) -> None:
-        """Set those of the scalars that calls give which it does not have."""
+        """Set those of the scalars that calls give which it does not have.
+
+        Zeros are equal whatever their sign: where it matters, plans give bits, or no -0.
+        """
         given = self._given
         if values == given:
             return

@@ -237,6 +237,24 @@ def test_in_place(engine: Engine) -> None:
         pg.elementwise("x * 2", x=np.ones((3, 3), "f4"), out=view, engine=engine)
 
 
+def test_in_place_by_a_view(engine: Engine) -> None:
+    """The input counts as the output itself, in each call; a separate output is another call."""
+    for make in (np.copy, lambda a: on_device(engine, a)):
+        x, step = values((64, 31), np.float32), values(31, np.float32)
+        y, d = make(x), make(step)
+        for count in (1, 2, 3):
+            pg.elementwise("x + d", x=y, d=d, out=y[:], engine=engine)
+            got = y if isinstance(y, np.ndarray) else from_device(y)
+            expected = x
+            for _ in range(count):
+                expected = expected + step
+            np.testing.assert_array_equal(got, expected)
+            z = make(np.zeros_like(x))
+            pg.elementwise("x + d", x=y, d=d, out=z, engine=engine)
+            got = z if isinstance(z, np.ndarray) else from_device(z)
+            np.testing.assert_array_equal(got, expected + step)
+
+
 FUNCTIONS: dict[str, tuple[str, Callable[..., Any]]] = {
     "exp": ("exp(x)", np.exp),
     "sin": ("sin(x)", np.sin),

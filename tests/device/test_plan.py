@@ -252,3 +252,14 @@ def test_arrays_are_not_kept(engine: Engine) -> None:
     del x, out
     gc.collect()
     assert gone[0]() is gone[1]() is None
+
+
+def test_numbers_stay_as_they_are_given(engine: Engine) -> None:
+    """NumPy's too, and arrays of no axes by their value; an input may be called anything."""
+    x = np.arange(8, dtype=np.float32)
+    for number in (2, 2.5, np.float32(3), np.array(4, np.float32)):
+        plan = pg.plan("elementwise", "x * s", x=x, s=number, engine=engine)
+        for _ in range(2):
+            np.testing.assert_array_equal(plan(x), x * np.float32(number))
+    plan = pg.plan("elementwise", "2 * expression", expression=x, engine=engine)
+    np.testing.assert_array_equal(plan(x), 2 * x)

@@ -162,6 +162,33 @@ def test_operands_off_the_grid_are_gathered(gpu: Emulator, elem: Element, trans:
             assert not any("repack" in name for name in gpu.launches)
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("elem", [F16, F64], ids=lambda e: e.name)
+def test_rows_of_c_off_the_grid_know_their_places(
+    gpu: Emulator, elem: Element, transposed: bool
+) -> None:
+    """C is read, a matrix is added, and so is the number of the row."""
+    m, n, k, compute = 70, 73, 40, F64 if elem == F64 else F32
+    other = whole_numbers((m, n), 4).astype("f8" if elem == F64 else "f4")
+    p = problem(m, n, k, elem, "NN")
+    p = replace(
+        p, reads_c=True, epilogue=Epilogue().add(other).apply("v + row").stages,
+        c=replace(p.c, aligned_bytes=compute.itemsize),
+        extras=(Operand(compute, n, 1, (), False, compute.itemsize),),
+    )  # fmt: skip
+    policy: Any = MmaPolicy.for_shape_class("small")
+    if elem == F16:
+        policy = replace(WgmmaPolicy.for_shape_class("tiny"), bulk=False)
+    a, b, c = (whole_numbers(x, i) for i, x in enumerate([(m, k), (k, n), (m, n)]))
+    memory = c.astype(other.dtype)
+    buffers = [stored(a, elem, "N"), stored(b, elem, "N"), other, memory]
+    choice = GemmChoice("", policy, transposed=transposed, gather=True)
+    path = MatrixPlan(gpu, p, choice)  # type: ignore[arg-type]
+    path.enqueue(gpu, buffers, (0, 0, 0, 0), (2.0, 3.0))  # type: ignore[arg-type]
+    rows = np.arange(m)[:, None]
+    np.testing.assert_array_equal(memory, 2 * (a @ b) + 3 * c + other + rows)
+
+
 @pytest.mark.parametrize("changed", [{"blocks": 2, "tile_n": 128}, {"consumers": 3, "tile_n": 64}])
 def test_wgmma_other_policies(either: Emulator, changed: dict[str, int], bulk: bool) -> None:
     policy = replace(WgmmaPolicy.for_shape_class("large"), bulk=bulk, **changed)

@@ -16,6 +16,7 @@ from portable_gpu.dtypes import element
 from portable_gpu.ops.candidate import Candidate, best_of
 from portable_gpu.ops.case import Case
 from portable_gpu.ops.gemm.candidates import candidates as candidates_of
+from portable_gpu.ops.gemm.catalogue import contiguous
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.skinny import fragments
 from portable_gpu.ops.gemm.skinny.vectors import candidates, is_skinny, upright
@@ -153,3 +154,13 @@ def test_large_products_off_the_grid_are_repacked_first() -> None:
 )
 def test_few_tokens_are_the_columns_of_narrow_tiles(tokens: int, way: str) -> None:
     assert chosen(f"{tokens}x4096x6144/NT", "bfloat16").way == way
+
+
+@pytest.mark.parametrize("pitch", [-32, 0])
+@pytest.mark.parametrize(("m", "n", "k"), [(1024, 32, 4096), (2048, 24, 8192)])
+def test_rows_upside_down_or_all_the_same_have_texts(m: int, n: int, k: int, pitch: int) -> None:
+    """The copy engine cannot bring them, work-items can: narrow tiles take neither across k."""
+    asked = contiguous(m, n, k, np.float16)
+    asked = replace(asked, b=replace(asked.b, row=pitch))
+    for one in candidates_of(asked, H200, SHIPPED):
+        assert one.texts()

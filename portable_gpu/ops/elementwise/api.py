@@ -170,7 +170,8 @@ def _checked(
     plan = call.engine.plan(problem, lambda: make_plan(call.engine, problem))
     values = tuple(numbers.values())
     result = call.run(plan, views, values)
-    remember(key, list(fresh.values()), call, views, plan, values, out)
+    if all(arrays[name] is out for name in updated):  # or else the key counts more arrays
+        remember(key, list(fresh.values()), call, views, plan, values, out)
     return result[()] if call.host and out is None and not shape else result
 
 

@@ -138,8 +138,11 @@ def _by_matrix_units(
     for seconds, choice in matrix_estimates.estimates(problem, target, table):
         yield _on_matrix_units(problem, choice, form, target, seconds)
         if isinstance(choice.policy, WgmmaPolicy) and choice.policy.bulk:
-            by_lines = replace(choice, policy=replace(choice.policy, bulk=False))
-            yield _on_matrix_units(problem, by_lines, form, target, _BY_LINES * seconds)
+            policy = replace(choice.policy, bulk=False)
+            computed = problem.transpose() if choice.transposed else problem
+            if matrix_estimates.takes(policy, computed, form):
+                by_lines = replace(choice, policy=policy)
+                yield _on_matrix_units(problem, by_lines, form, target, _BY_LINES * seconds)
 
 
 # Of the time, that copies by work-items take at least: by it they come after the copy engine's.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from math import gcd
 
 import numpy as np
 import pyopencl as cl
@@ -22,7 +23,9 @@ from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 
 # More than a tile, whole copies; of k a tail, and more steps than any policy has stages.
-_M, _N, _K = 136, 72, 648
+_SIZES = 136, 72, 648
+_FEW_COLUMNS = 136, 8, 648
+_OFF_THE_GRID = 135, 71, 645  # rows begin anywhere, copies end anywhere
 
 
 def works(engine: Engine, problem: GemmProblem, bulk: bool = False, gather: bool = False) -> bool:
@@ -42,17 +45,15 @@ def works(engine: Engine, problem: GemmProblem, bulk: bool = False, gather: bool
     whole_tf32 = form.kind == "tf32" and form.parts == 1  # A comes two ways, C is stored in three
 
     def bind(small: GemmProblem) -> Plan:
-        if gather:
-            a, b = (replace(x, aligned_bytes=x.elem.itemsize) for x in (small.a, small.b))
-            small = replace(small, a=a, b=b)
         transposed = whole_tf32 and form.transposes(small)
         choice = GemmChoice("", policy, transposed=transposed, gather=gather)
         return MatrixPlan(engine, small, choice)
 
     key = ("matrix units work", form.kind, whole_tf32, bulk, gather)
     what = "bulk copies" if bulk else "matrix units"
+    sizes = _OFF_THE_GRID if gather else _SIZES
     ways = ("NN", "TT", "NT") if whole_tf32 else ("NN", "TT")
-    return engine.plan(key, lambda: _check(engine, problem, _N, bind, what, ways))
+    return engine.plan(key, lambda: _check(engine, problem, sizes, bind, what, ways))
 
 
 def works_on_few_columns(engine: Engine, problem: GemmProblem) -> bool:
@@ -62,7 +63,7 @@ def works_on_few_columns(engine: Engine, problem: GemmProblem) -> bool:
     def bind(small: GemmProblem) -> Plan:
         return SkinnyPlan(engine, small, choose(small, engine.target, engine.table))
 
-    return engine.plan(key, lambda: _check(engine, problem, 8, bind))
+    return engine.plan(key, lambda: _check(engine, problem, _FEW_COLUMNS, bind))
 
 
 def works_in_pairs(engine: Engine, problem: GemmProblem) -> bool:
@@ -73,19 +74,19 @@ def works_in_pairs(engine: Engine, problem: GemmProblem) -> bool:
         return TiledPlan(engine, small, GemmChoice("tiled", policy), pairs=True)
 
     key = ("products of pairs work",)
-    return engine.plan(key, lambda: _check(engine, problem, _N, bind, "products of pairs"))
+    return engine.plan(key, lambda: _check(engine, problem, _SIZES, bind, "products of pairs"))
 
 
 def _check(
     engine: Engine,
     problem: GemmProblem,
-    n: int,
+    sizes: tuple[int, int, int],
     bind: Callable[[GemmProblem], Plan],
     what: str = "matrix units",
     ways: tuple[str, ...] = ("NN", "TT"),
 ) -> bool:
     def right(trans: str, exponent: int = 0) -> bool:
-        return _multiplies(engine, problem, n, bind, trans, exponent)
+        return _multiplies(engine, problem, sizes, bind, trans, exponent)
 
     try:
         trouble = "" if all(right(trans) for trans in ways) else "a test product is wrong"
@@ -102,7 +103,7 @@ def _check(
 def _multiplies(
     engine: Engine,
     problem: GemmProblem,
-    n: int,
+    sizes: tuple[int, int, int],
     bind: Callable[[GemmProblem], Plan],
     trans: str,
     exponent: int,
@@ -112,23 +113,25 @@ def _multiplies(
     Args:
         engine: Whose device.
         problem: In what format.
-        n: Columns.
+        sizes: ``m, n, k``.
         bind: By which path.
         trans: N or T each: whether A and B lie in memory the other way round.
         exponent: A's numbers are times this power of two, exactly.
     """
     random = np.random.default_rng(1)
-    a = random.integers(-4, 5, (_M, _K)) * 2.0**exponent
-    b = random.integers(-4, 5, (_K, n))
+    m, n, k = sizes
+    a = random.integers(-4, 5, (m, k)) * 2.0**exponent
+    b = random.integers(-4, 5, (k, n))
     elem, compute = problem.a.elem, problem.compute
 
     def operand(rows: int, cols: int, way: str) -> Operand:
         row, col = (1, rows) if way == "T" else (cols, 1)
-        return Operand(elem, row, col, (), False, 16)
+        return Operand(elem, row, col, (), False, gcd(16, elem.itemsize * max(row, col)))
 
+    c = Operand(compute, n, 1, (), False, gcd(16, compute.itemsize * n))
     small = GemmProblem(
-        _M, n, _K, (), operand(_M, _K, trans[0]), operand(_K, n, trans[1]),
-        Operand(compute, n, 1, (), False, 16), compute, precision=problem.precision,
+        m, n, k, (), operand(m, k, trans[0]), operand(k, n, trans[1]), c, compute,
+        precision=problem.precision,
     )  # fmt: skip
     path = bind(small)
     state, flags = engine.state(), cl.mem_flags
@@ -140,7 +143,7 @@ def _multiplies(
         )
         for x, way in zip((a, b), trans, strict=True)
     ]
-    found = np.full((_M, n), np.nan, np.float64 if compute == F64 else np.float32)
+    found = np.full((m, n), np.nan, np.float64 if compute == F64 else np.float32)
     out = cl.Buffer(engine.context, flags.READ_WRITE | flags.COPY_HOST_PTR, hostbuf=found)
     event = path.enqueue(state, [*buffers, out], (0, 0, 0), (1.0, 0.0))
     cl.enqueue_copy(state.queue, found, out, wait_for=state.after(event))

@@ -115,9 +115,23 @@ def _ways_of_copying(
     yield policy, 0
     a, b = (form.layout(computed, side, gather=True) for side in SIDES)
     gathered = policy.tile_m * a.gathered + policy.tile_n * b.gathered
-    if gathered and not (is_narrow(policy) and b.across):
-        by_items = replace(policy, bulk=False) if isinstance(policy, WgmmaPolicy) else policy
+    by_items = replace(policy, bulk=False) if isinstance(policy, WgmmaPolicy) else policy
+    if gathered and takes(by_items, computed, form, gather=True):
         yield by_items, gathered
+
+
+def takes(policy: MatrixPolicy, computed: GemmProblem, form: Format, gather: bool = False) -> bool:
+    """Whether tiles can take B as it comes: narrow ones have no lines across k.
+
+    Args:
+        policy: Of the tiles.
+        computed: The problem, the way round in which it is computed.
+        form: What the matrix units are given.
+        gather: Whether what is off the grid is copied by elements.
+    """
+    if not (isinstance(policy, WgmmaPolicy) and is_narrow(policy)):
+        return True
+    return not form.layout(computed, "b", policy.bulk, gather).across
 
 
 @dataclass(frozen=True)
@@ -161,8 +175,8 @@ def fitting(
             computed = problem.transpose() if form.transposes(problem, narrow) else problem
             if form.through_registers(computed, policy.bulk) and not policy.has_room_for_a:
                 continue
-            if narrow and (form.kind == "tf32" or form.layout(computed, "b", policy.bulk).across):
-                continue  # of tf32 nobody has timed them
+            if (narrow and form.kind == "tf32") or not takes(policy, computed, form):
+                continue  # of tf32 nobody has timed narrow tiles
         if all(policy.limits(target, form.elem).values()):
             yield shape_class, replace(row, policy=policy, origin=origin)
 
