@@ -21,9 +21,9 @@ names = ["a", "b", "c"] + [f"e{i}" for i in range(len(problem.extras))]
 sides = {"a": (problem.a, "a_col"), "b": (problem.b, "b_row")}
 steps = 4 if problem.compute.complex else 8
 %>
-## The values of `count` steps, those that are there: a0, b0, a1 ...
+## The values of a few steps: a0, b0, a1 ...; guarded: of those that are left, which are fewer.
 <%def name="load(guarded)">
-% for j in range(steps):
+% for j in range(steps - 1 if guarded else steps):
 % for name, (operand, stride) in sides.items():
 <% loaded = f"{operand.elem.name}_load({name} + {j} * {stride})" %>\
         value_t ${name}${j} = ${f"{j} >= left ? (value_t)(0) : " if guarded else ""}${epilogue.convert(problem.compute, operand.elem, loaded)};
