@@ -49,13 +49,15 @@ class Repeat(Protocol):
 
 @dataclass(slots=True)
 class _OnHost:
-    """A call on contiguous NumPy arrays, which a CPU device works on in place.
+    """A call on NumPy arrays without gaps, which a CPU device works on in place.
 
     Attributes:
         state: Where it runs: the engine's own queue, or its caller's.
         plan, scalars: What is enqueued.
         shape, dtype: Of the result.
         offsets: Of the arrays in their memory.
+        orders: Of each array's axes, in which its memory is contiguous; ``()`` where it is so as it
+            is.  The result's is last.
     """
 
     state: QueueState
@@ -64,6 +66,7 @@ class _OnHost:
     shape: Shape
     dtype: np.dtype[Any]
     offsets: tuple[int, ...]
+    orders: list[tuple[int, ...]]
 
     def run(
         self,
@@ -78,12 +81,15 @@ class _OnHost:
         state = self.state
         in_place = state.engine.in_place
         buffers = []
-        for array in arrays:
+        for array, order in zip(arrays, self.orders, strict=False):
             if not array.flags.aligned:
                 return None
-            buffers.append(in_place(array, array.nbytes, False))
+            lies = array.transpose(order) if order else array
+            buffers.append(in_place(lies, array.nbytes, False))
         result = np.empty(self.shape, self.dtype) if out is None else out
-        buffers.append(in_place(result, result.nbytes, True))
+        order = self.orders[-1]
+        lies = result.transpose(order) if order else result
+        buffers.append(in_place(lies, result.nbytes, True))
         memory, in_flight = (arrays, result, buffers), state.in_flight
         key = id(memory)
         try:  # as run_to_the_end, which costs a call more
@@ -215,9 +221,19 @@ def _repeat(
     if not engine.target.is_cpu or not engine.maps_host_memory:
         return None
     # A kernel that took a copy of an array for it knows nothing of the array's own strides.
-    if not all(a.flags.forc and view.is_of(a) for a, view in zip(everything, views, strict=False)):
+    orders = [order for order in map(_contiguous_order, everything) if order is not None]
+    if len(orders) < len(everything) or not all(map(View.is_of, views, everything)):
         return None
-    return _OnHost(state, plan, scalars, result.shape, result.dtype, (0,) * len(views))
+    orders += [()] if out is None else []
+    return _OnHost(state, plan, scalars, result.shape, result.dtype, (0,) * len(views), orders)
+
+
+def _contiguous_order(array: np.ndarray[Any, Any]) -> tuple[int, ...] | None:
+    """The order of axes in which memory is contiguous: ``()`` if as it is, ``None`` if in none."""
+    if array.flags.forc:
+        return ()
+    order = tuple(sorted(range(array.ndim), key=lambda axis: -array.strides[axis]))
+    return order if array.transpose(order).flags.c_contiguous else None
 
 
 @dataclass(frozen=True)

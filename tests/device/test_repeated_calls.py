@@ -223,3 +223,22 @@ def test_buffers_over_the_same_memory_of_the_host(engine: Engine) -> None:
     )
     with pytest.raises(OverlapError):
         pg.gemm(first, first, c=second)
+
+
+def test_stacks_of_transposed_matrices_are_remembered(engine: Engine) -> None:
+    """Memory without gaps is taken in place, in whatever order its axes are."""
+    stack, other = np.random.default_rng(1).random((2, 3, 4, 5), np.float32)
+    out = np.zeros((5, 3, 5), np.float32).transpose(1, 0, 2)
+    for count in range(3):
+        a = stack + count
+        turned = a.transpose(0, 2, 1)
+        np.testing.assert_allclose(
+            pg.matmul(turned, other, engine=engine), turned @ other, rtol=1e-5
+        )
+        pg.matmul(turned, other, out=out, engine=engine)
+        np.testing.assert_allclose(out, turned @ other, rtol=1e-5)
+        gaps = np.repeat(a, 2, axis=2)[:, :, ::2]
+        np.testing.assert_allclose(pg.sum(gaps, axis=0, engine=engine), a.sum(axis=0), rtol=1e-5)
+        np.testing.assert_allclose(
+            pg.sum(turned, axis=(0, 2), engine=engine), turned.sum(axis=(0, 2)), rtol=1e-5
+        )
