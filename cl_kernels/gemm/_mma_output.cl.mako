@@ -3,6 +3,8 @@
 ##
 ## pair  see _units
 ## wide  two lanes exchange halves and store 32 bytes together
+<%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
+<%! from itertools import product %>
 <%def name="store(policy, pair, wide, type)">
             const long top = first_row + rows_at + 2 * g, left = first_col + cols_at + 4 * q;
 % if not wide:
@@ -82,5 +84,22 @@
                 }
 % endfor
             }
+% endfor
+</%def>
+
+## One by one, of a tile across the diagonal (see _triangle).
+<%def name="each(policy, problem, type)">
+            const long left = first_col + cols_at + 4 * q;
+% for i in range(policy.blocks):
+% for h in range(2):
+            {
+                const long row = first_row + rows_at + 2 * g + ${16 * i + h};
+${triangle.line(problem, type)}\
+% for j, e in product(range(2 * policy.pairs), range(2)):
+<% x = 8 * (j - j % 2) + j % 2 + 2 * e %>\
+                if (begin <= ${x} && ${x} < end) STORE(line + ${x} * c_col, RESULT(d${i}_${j}_${2 * h + e}, row, left + ${x}));
+% endfor
+            }
+% endfor
 % endfor
 </%def>

@@ -1,6 +1,8 @@
 ## How the sums of a group's tile reach C: RESULT(acc, row, col) is the value of an element and
 ## STORE(p, v) puts it in memory; m, n, c, c_row, c_col, first_row, first_col are in scope.
 
+<%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
+
 ## Each work-item stores its own sums, as vectors of `width` (which then divides n), or one by one.  The
 ## distance of a sum's place from that of the first sum is the same for all work-items.
 <%def name="direct(tile, width)">
@@ -13,7 +15,7 @@
             *(__global ${tile.type_n} *)&c[c_item + (${row} * c_row + ${col})] = (${tile.type_n})(${", ".join(f"RESULT({acc}.s{j:x}, row, col + {j})" for j in range(width))});
 % else:
 % for j in range(tile.width_n):
-        if (row < m && col + ${j} < n) STORE(c + c_item + (${row} * c_row + ${col + j} * c_col), RESULT(${acc}${component(tile.width_n, j)}, row, col + ${j}));
+        if (row < m && col + ${j} < n${triangle.only(problem, 'row', f'col + {j}')}) STORE(c + c_item + (${row} * c_row + ${col + j} * c_col), RESULT(${acc}${component(tile.width_n, j)}, row, col + ${j}));
 % endfor
 % endif
     }
@@ -37,7 +39,7 @@
         const int from = e / ${policy.tile_n};
         const long row = first_row + from / ${tile.lanes_m} * ${tile.warp_m} + from % ${tile.lanes_m} * ${tile.width_m} + ${tile.row(i)};
         const long col = first_col + e % ${policy.tile_n};
-        if (row < m && col < n) STORE(c + row * c_row + col * c_col, RESULT(lines[e], row, col));
+        if (row < m && col < n${triangle.only(problem, 'row', 'col')}) STORE(c + row * c_row + col * c_col, RESULT(lines[e], row, col));
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 % endfor

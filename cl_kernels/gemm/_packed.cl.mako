@@ -6,6 +6,9 @@
 <%def name="functions(problem, policy)">
 <%include file="/common/prelude.cl.mako"/>
 #define LEAST(x, y) ((x) < (y) ? (x) : (y))
+% if problem.triangle:
+#define MOST(x, y) ((x) > (y) ? (x) : (y))
+% endif
 % for e in problem.elements:
 ${element.scalar(e)}
 % endfor

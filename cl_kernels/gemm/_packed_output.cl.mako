@@ -3,6 +3,7 @@
 ##
 ## accumulators: names of the sums, in the order of _packed_tile, which says what else is in scope.
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
+<%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
 
 <%def name="store(problem, policy, accumulators)"><%
     compute, c = problem.compute, problem.c.elem
@@ -12,7 +13,7 @@
 %>\
     c += row * c_row + col * c_col;
 % if plain:
-    if (rows == ${MR} && skip == 0 && cols == ${NR} && c_col == 1) {
+    if (rows == ${MR} && skip == 0 && cols == ${NR} && c_col == 1${f' && {capture(triangle.inside, problem, "row", MR, "col", NR)}' if problem.triangle else ''}) {
 % for i in range(MR):
 % for j in range(NV):
         VEC(c + ${i} * c_row + ${j * V}) = alpha * c${i}_${j}_re${f" + beta * VEC(c + {i} * c_row + {j * V})" if problem.reads_c else ""};
@@ -28,12 +29,20 @@
     for (int i = 0; i < rows; i++) {
         const real_t *at = edge + i * ${NR * C};
         __global ${c.name}_t *to = c + i * c_row;
+% if problem.triangle == "upper":
+        int j = MOST((long)skip, row + i - col);
+% else:
         int j = skip;
+% endif
+% if problem.triangle == "lower":
+        const int end = LEAST((long)cols, row + i - col + 1);
+% endif
+<% end = "end" if problem.triangle == "lower" else "cols" %>\
 % if plain:
-        for (; skip == 0 && c_col == 1 && j + ${V} <= cols; j += ${V})
+        for (; skip == 0 && c_col == 1 && j + ${V} <= ${end}; j += ${V})
             VEC(to + j) = alpha * *(const lanes${V}_u *)(at + j)${f" + beta * VEC(to + j)" if problem.reads_c else ""};
 % endif
-        for (; j < cols; j++) {
+        for (; j < ${end}; j++) {
             const value_t v = ${f"(value_t)(at[j], at[{NR} + j])" if compute.complex else "at[j]"};
             ${c.name}_store(to + j * c_col, EPILOGUE(UPDATED(v, to + j * c_col), row + i, col + j));
         }

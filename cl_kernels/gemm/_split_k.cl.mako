@@ -14,15 +14,14 @@
 ##
 ## sums  Sums: their names, what they are      item  number of the work-item
 ## slot, part, splits  numbers of the tile and of the part, and how many parts there are
-## wait  the barrier of those work-items, where it is not that of the group
-<%def name="meet(sums, item, items, slot, part, splits, **wait)">
+<%def name="meet(sums, item, items, slot, part, splits)">
 <% size, words = sums.words * items, range(0, sums.words, sums.words_each) %>\
             {
                 volatile __global uint *at = partial + (${slot}) * (long)${splits} * ${size} + ${item};
 % for word, name in zip(words, sums.names):
                 ${meeting.publish(sums.real, f"at + {part} * {size}l + {word * items}", name, items)}
 % endfor
-${meeting.arrive(f"counters + {slot}", splits, f"{item} == 0", **wait)}\
+${meeting.arrive(f"counters + {slot}", splits, f"{item} == 0")}\
                 if (!is_last) return;
                 ${" = ".join(sums.names)} = 0;
                 for (int p = 0; p < ${splits}; ++p, at += ${size}) {

@@ -1,5 +1,6 @@
 ## The loop of a persistent kernel over a group's tiles, and the store of its sums to C.
-<%! product = "unit / (tiles_m * tiles_n) / splits" %>
+<%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
+<%def name="product(problem, some)">unit / (${"whole + cut * splits" if some else triangle.area(problem)})${"" if some else " / splits"}</%def>
 
 ## RESULT(acc, row, col) is the new value of C at (row, col), STORE(p, v) puts it in memory.
 <%def name="results(problem)">
@@ -44,9 +45,11 @@ static inline uint packed_pair(float v, float w)
 
 ## The head of the loop over this group's units, which are tiles of a product or, if k is split, parts
 ## of tiles.  once: there is one unit and no loop, because a loop takes registers.  It defines first_row,
-## first_col, k_first, part, steps and the pointers `names` at their product.  types: what these point to.
+## first_col, k_first, part, parts, length (of k), steps and the pointers `names` at their product.  types: what
+## these point to.  some: if k is split, it is so of the tiles of a product after the first `whole`, which it
+## has as a kernel argument; these come first.
 ## Tiles are numbered down bands of `band` tile rows, so that groups that run together share lines.
-<%def name="loop(policy, names, types, problem, depth, once)">
+<%def name="loop(policy, names, types, problem, depth, once, some=False)">
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 % for name in names:
         __global ${types[name]} *const ${name}_whole = ${name} + ${name}_offset;
@@ -57,29 +60,38 @@ static inline uint packed_pair(float v, float w)
 % else:
         for (int unit = get_group_id(0); unit < units; unit += get_num_groups(0)) {
 % endif
-% if split or problem.batch:
-            const int tile = unit % (tiles_m * tiles_n), part = unit / (tiles_m * tiles_n) % splits;
+% if split and some:
+            const int cut = ${triangle.area(problem)} - whole, after = unit % (whole + cut * splits) - whole;
+            const int tile = after < 0 ? after + whole : whole + after % cut;
+            const int part = after < 0 ? 0 : after / cut, parts = after < 0 ? 1 : splits;
+% elif split or problem.batch:
+            const int tile = unit % (${triangle.area(problem)}), part = unit / (${triangle.area(problem)}) % splits;
 % else:
             const int tile = unit, part = 0;
 % endif
+% if problem.triangle:
+${triangle.locate(problem, policy)}\
+% else:
             const uint band = (uint)tile / (uint)(${policy.band} * tiles_n), in_band = tile - band * (${policy.band} * tiles_n);
             const uint rows = min(${policy.band}u, tiles_m - band * ${policy.band});
             const uint beside = rows == ${policy.band} ? in_band / ${policy.band} : in_band / rows;
             const long first_row = ${policy.tile_m}l * (band * ${policy.band} + in_band - beside * rows);
             const long first_col = ${policy.tile_n}l * beside;
+% endif
             const long k_first = part * k_split;
-            const int steps = (int)((min(k_split, k - k_first) + ${depth - 1}) / ${depth});
+            const long length = min(${"parts == 1 ? k : k_split" if split and some else "k_split"}, k - k_first);
+            const int steps = (int)((length + ${depth - 1}) / ${depth});
 % for name in names:
             __global ${types[name]} *${name} = ${name}_whole;
 % endfor
-${operands.walk(names, len(problem.batch), "first_product + " + product)}
+${operands.walk(names, len(problem.batch), "first_product + " + capture(product, problem, split and some))}
 </%def>
 
 ## Declares the number of a unit's product in the launch, for those whose k is split.
-<%def name="count_products()">            const int product = ${product};</%def>
+<%def name="count_products(some=False)">            const int product = ${product(problem, some)};</%def>
 
 ## Declares how many steps of k its last step of `depth` has.
-<%def name="measure_tail(depth)">            const int tail = (int)(min(k_split, k - k_first) - ${depth}l * (steps - 1));</%def>
+<%def name="measure_tail(depth)">            const int tail = (int)(length - ${depth}l * (steps - 1));</%def>
 
 ## Barriers in local memory that count arrivals; a phase ends when all have arrived.
 <%def name="barriers()">

@@ -6,14 +6,20 @@
 ##            on, not one (see _wgmma_registers)
 ## width   "": two at a time by STORE_PAIR (see _units); "fours" or "octets": 16 bytes at a time, lines
 ##         of 128 bytes, after the lanes of a quad have exchanged what they hold, and then two quads;
+##         What is left of a tile's columns, 32 halves, are half a line; 16 halves or floats go by pairs.
 ##         "lines": one at a time, 32 lanes side by side, by way of local memory: for rows of C that begin
 ##         off the grid of pairs
+##         "columns": 8 bytes at a time where C's rows are adjacent in memory
+<%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
 <%namespace name="warps" file="/gemm/_warp_exchange.cl.mako"/>
+<%namespace name="turned" file="/gemm/_wgmma_columns.cl.mako"/>
 <%def name="store(policy, sums, width, type, registers, pair)">
 % if width == "lines":
 ${lines(policy, sums, type)}
+% elif width == "columns":
+${turned.eights(policy, sums, type)}
 % elif pair == "columns":
-${columns(policy, sums, type)}
+${turned.columns(policy, sums, type)}
 % else:
 ${rows(policy, sums, width, type, registers)}
 % endif
@@ -52,13 +58,23 @@ ${rows(policy, sums, width, type, registers)}
 </%def>
 
 <%def name="rows(policy, sums, width, type, registers)">
-<% apart, next, twice = (1, 2, "2 * ") if registers else (8, 1, "") %>
-            const long top = ${top(registers)};
-% if width:
+<%
+apart, next, twice = (1, 2, "2 * ") if registers else (8, 1, "")
+at_a_time = {"octets": 8, "fours": 4}.get(width)
+rest = policy.tile_n // 8 // at_a_time * at_a_time if width else 0
+half_line = width == "octets" and policy.tile_n // 8 - rest >= 4
+done = rest + 4 * half_line
+%>
+            const long top = ${turned.top(registers)};
+% if rest:
             const int upper = lane / 4 % 2;
             const long at = first_col + ${"upper * 32 + lane % 4 * 8" if width == "octets" else "upper * 16 + lane % 2 * 8 + lane % 4 / 2 * 4"};
-            const int columns = (int)min(n - at, ${policy.tile_n}l);
-% else:
+            const int wide_columns = (int)min(n - at, ${policy.tile_n}l);
+% endif
+% if half_line:
+            const long half_at = first_col + lane % 4 * 8 + ${8 * rest};
+% endif
+% if done < policy.tile_n // 8:
             const long left = first_col + lane % 4 * 2;
             const int columns = (int)min(n - left, ${policy.tile_n}l);
 % endif
@@ -66,19 +82,26 @@ ${rows(policy, sums, width, type, registers)}
 % for h in range(2):
             {
                 const long row = top + ${64 * r + apart * h};
-% if width:
-                __global ${type} *line = c + (row - ${twice}upper) * c_row + at;
-% for j in range(0, policy.tile_n // 8, 8 if width == "octets" else 4):
+% if rest:
+                __global ${type} *wide_line = c + (row - ${twice}upper) * c_row + at;
+% for j in range(0, rest, at_a_time):
                 {
                     ${whole_lines(width, sums, r, h, j)}
-                    if (row - ${twice}upper < m && ${8 * j} < columns) *(__global uint4 *)(line + ${8 * j}) = x;
-                    if (row - ${twice}upper + ${next} < m && ${8 * j} < columns) *(__global uint4 *)(line + ${twice}c_row + ${8 * j}) = y;
+                    if (row - ${twice}upper < m && ${8 * j} < wide_columns) *(__global uint4 *)(wide_line + ${8 * j}) = x;
+                    if (row - ${twice}upper + ${next} < m && ${8 * j} < wide_columns) *(__global uint4 *)(wide_line + ${twice}c_row + ${8 * j}) = y;
                 }
 % endfor
-% else:
+% endif
+% if half_line:
+                {
+                    const uint4 x = ${piece(width, sums, r, h, rest)};
+                    if (row < m && half_at < n) *(__global uint4 *)(c + row * c_row + half_at) = x;
+                }
+% endif
+% if done < policy.tile_n // 8:
                 __global ${type} *line = c + row * c_row + left * c_col;
                 if (row < m) {
-% for j in range(policy.tile_n // 8):
+% for j in range(done, policy.tile_n // 8):
                     STORE_PAIR(line, ${8 * j}, row, left, ${sums}${r}_${4 * j + 2 * h}, ${sums}${r}_${4 * j + 2 * h + 1});
 % endfor
                 }
@@ -88,56 +111,43 @@ ${rows(policy, sums, width, type, registers)}
 % endfor
 </%def>
 
-## With A from registers and C's rows adjacent in memory (pair is "columns"): two rows of a column at a
-## time, so that a warp stores whole sectors, by one address that advances.
-<%def name="columns(policy, sums, type)">
-            const long top = ${top(True)}, left = first_col + lane % 4 * 2;
-            const int columns = (int)min(n - left, ${policy.tile_n}l);
-% for r in range(policy.blocks):
+## One by one, of a tile across the diagonal (see _triangle).
+<%def name="each(policy, problem, sums, type, registers)">
+            const long top = ${turned.top(registers)}, left = first_col + lane % 4 * 2;
+% for r, h in ((r, h) for r in range(policy.blocks) for h in range(2)):
             {
-                const long row = top + ${64 * r};
-                __global ${type} *line = c + row * c_row + left * c_col;
-                if (row < m) {
+                const long row = top + ${64 * r + h * (1 if registers else 8)};
+${triangle.line(problem, type)}\
 % for j in range(policy.tile_n // 8):
 % for e in range(2):
-                    if (${8 * j + e} < columns) PUT(line${" + c_col" * e}, RESULT(${sums}${r}_${4 * j + e}, row, left + ${8 * j + e}), RESULT(${sums}${r}_${4 * j + 2 + e}, row + 1, left + ${8 * j + e}));
+                if (begin <= ${8 * j + e} && ${8 * j + e} < end) STORE(line${" + c_col" * e}, RESULT(${sums}${r}_${4 * j + 2 * h + e}, row, left + ${8 * j + e}));
 % endfor
-                    line += 8 * c_col;
+                line += 8 * c_col;
 % endfor
-                }
             }
 % endfor
-</%def>
-
-## The first row of C that a work-item holds sums of.
-<%def name="top(registers)">\
-% if registers:
-first_row + above * 64 + t / 64 % 2 * 32 + lane / 8 % 2 * 16 + t / 32 % 2 * 8 + lane / 16 * 4 + lane / 4 % 2 * 2\
-% else:
-first_row + above * 64 + t / 32 % 4 * 16 + lane / 4\
-% endif
 </%def>
 
 <%def name="two(sums, r, h, j)"><%
 return ", ".join(f"RESULT({sums}{r}_{4 * j + 2 * h + e}, row, first_col + lane % 4 * 2 + {8 * j + e})" for e in range(2))
 %></%def>
 
+## 16 bytes of a row, of a quad's 32 halves or a pair's 8 floats from the j-th eight columns on.
+<%def name="piece(width, sums, r, h, j)"><%
+if width == "octets":
+    return "quad_transpose((uint4)(" + ", ".join(f"packed_pair({two(sums, r, h, j + i)})" for i in range(4)) + "), lane)"
+return "as_uint4(pair_transpose((float4)(" + ", ".join(two(sums, r, h, j + i) for i in range(2)) + "), lane))"
+%></%def>
+
 ## x and y: 16 bytes each of two rows, in lines of 32 floats or 64 halves.
 <%def name="whole_lines(width, sums, r, h, j)">
-% if width == "octets":
-% for k, piece in enumerate("xy"):
-                    uint4 ${piece} = quad_transpose((uint4)(${", ".join(f"packed_pair({two(sums, r, h, j + 4 * k + i)})" for i in range(4))}), lane);
-% endfor
-% else:
-% for k, piece in enumerate("xy"):
-                    uint4 ${piece} = as_uint4(pair_transpose((float4)(${", ".join(two(sums, r, h, j + 2 * k + i) for i in range(2))}), lane));
-% endfor
-% endif
+                    uint4 x = ${piece(width, sums, r, h, j)};
+                    uint4 y = ${piece(width, sums, r, h, j + (4 if width == "octets" else 2))};
                     share_pieces(&x, &y, upper, 4);
 </%def>
 
 ## See _warp_exchange; and quad_transpose(w, lane): a lane's component i goes to the i-th lane of its quad;
-## pair_transpose(v, lane): a lane's half i goes to the i-th lane of its pair.
+## pair_transpose(v, lane): a lane's half i goes to the i-th lane of its pair; share_words: as share_pieces.
 <%def name="exchange()">
 ${warps.define()}
 static inline uint4 quad_transpose(uint4 w, int lane)
@@ -147,6 +157,12 @@ static inline uint4 quad_transpose(uint4 w, int lane)
     w = odd ? (uint4)(p, w.y, q, w.w) : (uint4)(w.x, p, w.z, q);
     const uint r = exchanged(high ? w.x : w.z, 2), s = exchanged(high ? w.y : w.w, 2);
     return high ? (uint4)(r, s, w.z, w.w) : (uint4)(w.x, w.y, r, s);
+}
+static inline void share_words(uint *v, uint *w, int upper, uint distance)
+{
+    const uint theirs = exchanged(upper ? *v : *w, distance);
+    if (upper) *v = theirs;
+    else *w = theirs;
 }
 static inline float4 pair_transpose(float4 v, int lane)
 {

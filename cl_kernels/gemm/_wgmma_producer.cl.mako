@@ -22,7 +22,7 @@
 <%def name="lines()">
         const int chunk = t % 8, line = t / 8 % 16;
         const uint place = line * 128 + ((chunk ^ (line & 7)) << 4);
-${units.loop(policy, ["a", "b"], types, problem, a.depth, split)}
+${units.loop(policy, ["a", "b"], types, problem, a.depth, split, True)}
             a += k_first * a_col;
             b += k_first * b_row;
 % if tail:
@@ -61,12 +61,12 @@ ${by_lines.place(b, "first_col", "n")}
         if (t > ${128 * policy.consumers}) return;
         map_acquire(a_map);
         map_acquire(b_map);
-${units.loop(policy, ["a", "b"], types, problem, a.depth, split)}
+${units.loop(policy, ["a", "b"], types, problem, a.depth, split, True)}
             const int k_last = (int)k_first + steps * ${a.depth};
             for (int at = (int)k_first; at < k_last; at += ${a.depth}) {
 % for part in range(parts):
                 barrier_wait(empty_base + 8 * stage, phase ^ 1);
-                barrier_expect(full_base + 8 * stage, ${a.bytes + b.bytes});
+                barrier_expect(full_base + 8 * stage, box_bytes);
                 ${by_boxes.copy(a, f"a_base + stage * {a.bytes}", "first_row", f"at + {part} * (int)(a_row / {parts})" if parts > 1 else "at", "full_base + 8 * stage")}
                 ${by_boxes.copy(b, f"b_base + stage * {b.bytes}", "first_col", f"at + {part} * (int)(b_col / {parts})" if parts > 1 else "at", "full_base + 8 * stage")}
                 if (++stage == ${policy.stages}) { stage = 0; phase ^= 1; }

@@ -14,6 +14,7 @@
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="subgroup" file="/subgroup/subgroup.cl.mako"/>
+<%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
 rank = len(problem.batch)
@@ -60,6 +61,9 @@ ${operands.batch_parameters(rank)})
 % endif
     const ${index} area = m * n, in_product = (${index})i % area;
     const long row = in_product / (${index})n, col = in_product % (${index})n;
+% if problem.triangle and lanes == 1:
+    if (!(true${triangle.only(problem, 'row', 'col')})) return;
+% endif
 ${operands.locate(names, rank, f"({index})i / area")}
     a += row * a_row;
     b += col * b_col;
@@ -92,7 +96,7 @@ ${load(True)}
     sum.${name} = acc${of};
 % endfor
     sum = acc_t_subgroup${lanes}(sum, SUBGROUP_SLOT(scratch));
-    if (lane || own >= count) return;
+    if (lane || own >= count${f' || !(true{capture(triangle.only, problem, "row", "col")})' if problem.triangle else ''}) return;
     acc = (value_t)(${", ".join(f"sum.{name}" for name in parts)});
 % endif
     ${problem.c.elem.name}_store(c + row * c_row + col * c_col, RESULT(acc, row, col));

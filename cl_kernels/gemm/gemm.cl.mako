@@ -30,6 +30,7 @@
 <%namespace name="panel" file="/gemm/_panel.cl.mako"/>
 <%namespace name="split_k" file="/gemm/_split_k.cl.mako"/>
 <%namespace name="registers" file="/gemm/_register_tile.cl.mako"/>
+<%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
 rank = len(problem.batch)
@@ -51,12 +52,13 @@ ${pairs.define(tile, target.forced)}
 ${epilogue.define(problem)}
 ${epilogue.result(problem)}
 #define STORE(p, v) ${problem.c.elem.name}_store(p, v)
+${triangle.define(problem, policy)}\
 % if split:
 ${split_k.define()}
 % endif
 
 __kernel ${group.of_size(G)}
-void gemm(long m, long n, long k, long first_product, int tiles_m, int tiles_n\
+void gemm(long m, long n, long k, long first_product, int tiles_m, int tiles_n${triangle.parameters(problem)}\
 % if split:
 , long k_split, int whole, int splits${split_k.parameters()}\
 % endif
@@ -94,7 +96,7 @@ ${mainloop.run()}
 % if policy.repack:
 ${output.repacked(tile, policy)}
 % else:
-${output.direct(tile, store)}
+${triangle.store(problem, policy, lambda: output.direct(tile, store), lambda: output.direct(tile, 1))}
 % endif
 }
 
@@ -103,15 +105,19 @@ ${output.direct(tile, store)}
 % if split:
     __local uint is_last;
     const bool is_part = unit >= whole;
-    const int cut = tiles_m * tiles_n - whole;
+    const int cut = ${"triangle_tiles" if problem.triangle else "tiles_m * tiles_n"} - whole;
     const int tile = is_part ? whole + (unit - whole) % cut : unit, part = is_part ? (unit - whole) / cut : 0;
     const long k_first = part * k_split, depth = is_part ? min(k_split, k - k_first) : k;
 % else:
     const int tile = unit;
     const long depth = k;
 % endif
+% if problem.triangle:
+${triangle.locate(problem, policy)}\
+% else:
     const int band = tile / (${policy.band} * tiles_n), in_band = tile % (${policy.band} * tiles_n);
     const int rows = min(${policy.band}, tiles_m - band * ${policy.band});
     const long first_row = ${M}l * (band * ${policy.band} + in_band % rows);
     const long first_col = ${N}l * (in_band / rows);
+% endif
 </%def>

@@ -18,6 +18,7 @@
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="split_k" file="/gemm/_split_k.cl.mako"/>
 <%namespace name="units" file="/gemm/_units.cl.mako"/>
+<%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
 <%namespace name="chunks" file="/gemm/_chunks.cl.mako"/>
 <%namespace name="steps" file="/gemm/_mfma_steps.cl.mako"/>
 <%namespace name="mfma" file="/gemm/_mfma.cl.mako"/>
@@ -37,11 +38,12 @@ ${mfma.define(instruction, target.forced)}
 ${chunks.define(a)}
 ${chunks.define(b)}
 
+${triangle.define(problem, policy)}\
 % if split:
 ${split_k.define()}
 % endif
 __kernel __attribute__((reqd_work_group_size(${policy.group_size}, 1, 1))) ${mfma.attributes(target.forced)}
-void gemm(long m, long n, long k, long k_split, long first_product, int tiles_m, int tiles_n, int splits, int units${split_k.parameters() if split else ''}\
+void gemm(long m, long n, long k, long k_split, long first_product, int tiles_m, int tiles_n, int splits, int units${triangle.parameters(problem)}${split_k.parameters() if split else ''}\
 ${operands.parameters("a", problem.a.elem, rank)}${operands.parameters("b", problem.b.elem, rank)}\
 ${operands.parameters("c", problem.c.elem, rank, "")}${epilogue.parameters(problem)}, value_t alpha, value_t beta\
 ${operands.batch_parameters(rank)})
@@ -93,7 +95,7 @@ ${chunks.place(b, "first_col", "n")}
 % if split:
 ${units.count_products()}
             ${split_k.meet(Sums([f"d{i}_{j}.s{r:x}" for i, j in squares for r in range(instruction.sums)], problem.compute.real),
-                           "t", policy.group_size, "product * (tiles_m * tiles_n) + tile", "part", "splits")}
+                           "t", policy.group_size, f"product * ({capture(triangle.area, problem)}) + tile", "part", "splits")}
 % endif
 % for i, j in squares:
             {
@@ -101,7 +103,7 @@ ${units.count_products()}
 % for r in range(instruction.sums):
                 {
                     const long row = top + ${instruction.row(r)};
-                    if (row < m && col < n) STORE(c + row * c_row + col * c_col, RESULT(d${i}_${j}.s${f"{r:x}"}, row, col));
+                    if (row < m && col < n${triangle.only(problem, 'row', 'col')}) STORE(c + row * c_row + col * c_col, RESULT(d${i}_${j}.s${f"{r:x}"}, row, col));
                 }
 % endfor
             }

@@ -19,6 +19,7 @@
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="split_k" file="/gemm/_split_k.cl.mako"/>
 <%namespace name="units" file="/gemm/_units.cl.mako"/>
+<%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
 <%namespace name="warps" file="/gemm/_warp_exchange.cl.mako"/>
 <%namespace name="lines" file="/gemm/_lines.cl.mako"/>
 <%namespace name="staged" file="/gemm/_mma_stages.cl.mako"/>
@@ -44,11 +45,12 @@ ${lines.define()}
 ${warps.define()}
 % endif
 
+${triangle.define(problem, policy)}\
 % if split:
 ${split_k.define()}
 % endif
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
-void gemm(long m, long n, long k, long k_split, long first_product, int tiles_m, int tiles_n, int splits, int units${split_k.parameters() if split else ''}\
+void gemm(long m, long n, long k, long k_split, long first_product, int tiles_m, int tiles_n, int splits, int units${triangle.parameters(problem)}${split_k.parameters() if split else ''}\
 ${operands.parameters("a", problem.a.elem, rank)}${operands.parameters("b", problem.b.elem, rank)}\
 ${operands.parameters("c", problem.c.elem, rank, "")}${epilogue.parameters(problem)}, value_t alpha, value_t beta\
 ${operands.batch_parameters(rank)})
@@ -107,8 +109,8 @@ ${mma.refill(b, forms["b"], f"b{j}", 16 * j)}
 % if split:
 ${units.count_products()}
             ${split_k.meet(Sums([f"d{i}_{j}_{r}" for i in range(policy.blocks) for j in range(2 * policy.pairs) for r in range(4)], "double"),
-                           "t", group, "product * (tiles_m * tiles_n) + tile", "part", "splits")}
+                           "t", group, f"product * ({capture(triangle.area, problem)}) + tile", "part", "splits")}
 % endif
-${output.lines(policy, types["c"]) if by_lines else output.store(policy, pair, wide, types["c"])}
+${triangle.store(problem, policy, lambda: output.lines(policy, types['c']) if by_lines else output.store(policy, pair, wide, types['c']), lambda: output.each(policy, problem, types['c']))}
         }
 }

@@ -19,6 +19,7 @@
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="packed" file="/gemm/_packed.cl.mako"/>
+<%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
 <%
     compute, rank = problem.compute, len(problem.batch)
     MR, NR, C = policy.item_m, policy.item_n, problem.compute.components
@@ -62,6 +63,9 @@ void tiles(__global const real_t *restrict packed_a, __global const real_t *rest
     const long part = get_global_id(2) / blocks % together, split = share0 + part;
     const long item = get_global_id(2) / blocks / together;
     if (p >= panels_a) return;
+% if problem.triangle:
+    const long below = row + p * ${MR} - col;  // of the tiles' first row: how far below the first column
+% endif
     const long left = depth - split * share;
     const int steps = left < share ? left : share, rows = LEAST((long)${MR}, m - p * ${MR});
     ${operands.locate(names, rank, "(first + item)")}
@@ -73,7 +77,15 @@ void tiles(__global const real_t *restrict packed_a, __global const real_t *rest
 % if "b" in direct:
     if (!b_packed) b_step = b_row;
 % endif
+% if problem.triangle == "lower":
+    const long start = (long)get_global_id(1) * run;
+    const long last = LEAST(LEAST(panels_b, start + run), (below + rows + ${NR - 1}) / ${NR});
+% elif problem.triangle:
+    const long last = LEAST(panels_b, ((long)get_global_id(1) + 1) * run);
+    const long start = MOST((long)get_global_id(1) * run, below / ${NR});
+% else:
     const long start = (long)get_global_id(1) * run, last = LEAST(panels_b, start + run);
+% endif
     for (int done = 0; done == 0 || done < steps; done += visit)
         for (long q = start; q < last; q++) {
             // Where B is not packed the last tile starts earlier.

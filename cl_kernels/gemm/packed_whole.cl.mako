@@ -1,5 +1,6 @@
 ## gemm of small products on a CPU: a work-item packs and multiplies `run` whole products of a
-## batch, one after the other, in its own part of scratch (see packed for the layout).
+## batch, one after the other, in its own part of scratch (see packed for the layout).  Where products
+## are few, work-items take `strip` panels of B's columns each.
 ## once_b: B is the same for every product, and packed once.  Operands for which a_packed or b_packed
 ## is 0 are read where they lie.  Between the tiles of a product `lines_a` and
 ## `lines_b` cache lines of the next one's operands are called for.
@@ -14,13 +15,15 @@
 %>
 ${packed.functions(problem, policy)}
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void whole(__global real_t *scratch, long m, long n, int steps, long products, long run,
+void whole(__global real_t *scratch, long m, long n, int steps, long products, long run, long strip,
            int a_packed, int b_packed, int once_b, int lines_a, int lines_b, value_t alpha, value_t beta${operands.parameters("a", problem.a.elem, rank)}${operands.parameters("b", problem.b.elem, rank)}${operands.parameters("c", problem.c.elem, rank, "")}${operands.batch_parameters(rank)}${epilogue.parameters(problem)})
 {
     const long panels_a = (m + ${MR - 1}) / ${MR}, panels_b = (n + ${NR - 1}) / ${NR};
-    const long size_a = panels_a * steps * ${MR * C}, size_b = panels_b * steps * ${NR * C};
-    __global real_t *packed_a = scratch + get_global_id(0) * (size_a + size_b);
-    __global real_t *packed_b = packed_a + size_a;
+    const long size_a = panels_a * steps * ${MR * C}, size_b = strip * steps * ${NR * C};
+    const long part = get_global_id(1) * get_global_size(0) + get_global_id(0);
+    __global real_t *packed_a = scratch + part * (a_packed * size_a + b_packed * size_b);
+    __global real_t *packed_b = packed_a + a_packed * size_a;
+    const long first = get_global_id(1) * strip, last = LEAST(panels_b, first + strip);
     const long start = get_global_id(0) * run, end = LEAST(products, start + run);
 % for name, operand in names.items():
     __global ${'' if name == 'c' else 'const '}${operand.elem.name}_t *${name}_first = ${name};
@@ -33,21 +36,27 @@ void whole(__global real_t *scratch, long m, long n, int steps, long products, l
         for (long p = 0; p < panels_a && a_packed; p++)
             pack_a(a + p * ${MR} * a_row, a_row, a_col, LEAST((long)${MR}, m - p * ${MR}), steps,
                    packed_a + p * steps * ${MR * C});
-        for (long q = 0; q < panels_b && b_packed && !(once_b && item > start); q++)
+        for (long q = first; q < last && b_packed && !(once_b && item > start); q++)
             pack_b(b + q * ${NR} * b_col, b_col, b_row, LEAST((long)${NR}, n - q * ${NR}), steps,
-                   packed_b + q * steps * ${NR * C});
+                   packed_b + (q - first) * steps * ${NR * C});
 % if rank == 1:
         __global const char *next_a = (__global const char *)(a + a_batch0), *next_b = (__global const char *)(b + b_batch0);
         const int more = item + 1 < end;
 % endif
-        for (long q = 0; q < panels_b; q++) {
+        for (long q = first; q < last; q++) {
             const int skip = !b_packed && (q + 1) * ${NR} > n ? (q + 1) * ${NR} - n : 0;
-            __global const real_t *pb = packed_b + q * steps * ${NR * C};
+            __global const real_t *pb = packed_b + (q - first) * steps * ${NR * C};
             long b_step = ${NR * C};
 % if "b" in direct:
             if (!b_packed) pb = b + (q * ${NR} - skip), b_step = b_row;
 % endif
+% if problem.triangle == "lower":
+            for (long p = q * ${NR} / ${MR}; p < panels_a; p++) {
+% elif problem.triangle:
+            for (long p = 0; p < panels_a && p * ${MR} < (q + 1) * ${NR}; p++) {
+% else:
             for (long p = 0; p < panels_a; p++) {
+% endif
 % if rank == 1:
                 for (int line = 0; line < more * lines_a; line++, next_a += 64) PREFETCH(next_a);
                 for (int line = 0; line < more * lines_b; line++, next_b += 64) PREFETCH(next_b);

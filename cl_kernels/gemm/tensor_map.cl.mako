@@ -5,7 +5,8 @@
 ##   elements    extent    count     2^31   2^22
 ##   bytes       itemsize  pitch     16     2^35
 ##
-## elem: the element; its code: 6 float16, 10 bfloat16, 7 float32.  depth, lines: a box.
+## elem: the element; its code: 6 float16, 10 bfloat16, 7 float32.  depth: elements of a
+## box's lines; box_lines: how many it has.
 <%include file="/common/prelude.cl.mako"/>
 <%
 fields = [("rank", 3), ("elemtype", {"f16": 6, "bf16": 10, "f32": 7}[elem.name]), ("interleave_layout", 0), ("swizzle_mode", 3), ("fill_mode", 0)]
@@ -16,7 +17,7 @@ fields = [("rank", 3), ("elemtype", {"f16": 6, "bf16": 10, "f32": 7}[elem.name])
 static inline uint local_address(const __local void *p) { return (uint)(size_t)p; }
 
 __kernel __attribute__((reqd_work_group_size(32, 1, 1)))
-void tensor_map(__global uint *map, long extent, long count, long pitch)
+void tensor_map(__global uint *map, long extent, long count, long pitch, int box_lines)
 {
     __local uint words[32] __attribute__((aligned(128)));
     const uint local_map = local_address(words);
@@ -28,9 +29,9 @@ void tensor_map(__global uint *map, long extent, long count, long pitch)
 % for name, code in fields:
         SET("${name}", 32, "${code}");
 % endfor
-% for i, (size, box) in enumerate([("extent", depth), ("count", lines), ("1u << 31", 1), ("1u << 22", 1)]):
+% for i, (size, box) in enumerate([("extent", depth), ("count", "box_lines"), ("1u << 31", 1), ("1u << 22", 1)]):
         SET_TO("global_dim", 32, "${i}, ", "r", (uint)(${size}));
-        SET_TO("box_dim", 32, "${i}, ", "r", ${box}u);
+        SET_TO("box_dim", 32, "${i}, ", "r", (uint)${box});
         SET_TO("element_stride", 32, "${i}, ", "r", 1u);
 % endfor
 % for i, bytes in enumerate(["(ulong)pitch", "16ul", "1ul << 35"]):

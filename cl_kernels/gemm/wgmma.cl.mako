@@ -15,18 +15,19 @@
 ## products  which pieces of A and of B are multiplied after one, two ... of them have arrived
 ## flush   steps of k after which the matrix unit's sums, which truncate, are added to float registers,
 ##         which round; 0: never
-## split   whether k is split (see _split_k)
+## split   whether k is split (see _wgmma_parts)
 ## tail    whether k (of some split) is no multiple of a step      pair, wide, by_lines  how C is stored (see _wgmma_output)
 ## registers  whether A goes through registers (see _wgmma_registers)
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
-<%namespace name="split_k" file="/gemm/_split_k.cl.mako"/>
 <%namespace name="units" file="/gemm/_units.cl.mako"/>
+<%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
 <%namespace name="lines" file="/gemm/_lines.cl.mako"/>
 <%namespace name="boxes" file="/gemm/_boxes.cl.mako"/>
 <%namespace name="output" file="/gemm/_wgmma_output.cl.mako"/>
 <%namespace name="producer" file="/gemm/_wgmma_producer.cl.mako"/>
+<%namespace name="parted" file="/gemm/_wgmma_parts.cl.mako"/>
 <%namespace name="steps" file="/gemm/_wgmma_steps.cl.mako"/>
 <%namespace name="wgmma" file="/gemm/_wgmma.cl.mako"/>
 <%namespace name="held" file="/gemm/_wgmma_registers.cl.mako"/>
@@ -37,7 +38,7 @@ stages, depth = policy.stages, a.depth
 totals = "s" if flush else "d"
 sums = [f"{r}_{i}" for r in range(policy.blocks) for i in range(policy.tile_n // 2)]
 outputs = ["c"] + [f"e{i}" for i in range(len(problem.extras))]
-width = "lines" if by_lines else wide and ("octets" if problem.c.elem.itemsize == 2 else "fours")
+width = "lines" if by_lines else wide and (wide if wide == "columns" else "octets" if problem.c.elem.itemsize == 2 else "fours")
 %>
 % for e in problem.elements:
 ${element.scalar(e)}
@@ -50,11 +51,12 @@ ${wgmma.instructions(policy, kind, int(a.across), int(b.across))}
 ${held.define(policy, kind) if registers else ''}
 ${boxes.define() if policy.bulk else lines.define()}
 
+${triangle.define(problem, policy)}\
 % if split:
-${split_k.define()}
+${parted.define()}
 % endif
 __kernel __attribute__((reqd_work_group_size(${policy.group_size}, 1, 1)))
-void gemm(long m, long n, long k, long k_split, long first_product, int tiles_m, int tiles_n, int splits, int units${split_k.parameters() if split else ''}\
+void gemm(long m, long n, long k, long k_split, long first_product, int tiles_m, int tiles_n, int splits, int units${triangle.parameters(problem)}${parted.parameters() if split else ''}\
 ${boxes.parameters() if policy.bulk else ''}\
 ${operands.parameters("a", problem.a.elem, rank)}${operands.parameters("b", problem.b.elem, rank)}\
 ${operands.parameters("c", problem.c.elem, rank, "")}${epilogue.parameters(problem)}, value_t alpha, value_t beta\
@@ -88,7 +90,7 @@ ${held.place() if registers else ''}
 % if flush:
         float ${", ".join(f"s{i}" for i in sums)};
 % endif
-${units.loop(policy, outputs, types, problem, depth, split)}
+${units.loop(policy, outputs, types, problem, depth, split, True)}
             int used = stage;
 % if flush:
             ${" = ".join(f"s{i}" for i in sums)} = 0;
@@ -104,11 +106,12 @@ ${units.loop(policy, outputs, types, problem, depth, split)}
             }
             ${steps.release()}
 % if split:
-${units.count_products()}
-            ${split_k.meet(Sums([totals + i for i in sums], "float"), "t", 128 * policy.consumers, "product * (tiles_m * tiles_n) + tile", "part", "splits",
-                           wait=f'asm volatile("bar.sync 1, {128 * policy.consumers};" ::: "memory")')}
+            if (parts > 1) {
+${units.count_products(True)}
+${parted.meet(policy, [totals + i for i in sums], "product * cut + tile - whole")}
+            }
 % endif
-${output.store(policy, totals, width, types["c"], registers, pair)}
+${triangle.store(problem, policy, lambda: output.store(policy, totals, width, types['c'], registers, pair), lambda: output.each(policy, problem, totals, types['c'], registers))}
         }
     }
 }

@@ -16,7 +16,14 @@ from statistics import geometric_mean, median
 import numpy as np
 
 from portable_gpu.bench.cases import cases
-from portable_gpu.bench.measure import Bench, Contestant, Remark, fall_silent
+from portable_gpu.bench.measure import (
+    Bench,
+    Contestant,
+    Remark,
+    calls_a_turn,
+    fall_silent,
+    warm_up,
+)
 from portable_gpu.bench.oracle import oracle
 from portable_gpu.bench.peers import Ours, Peer
 from portable_gpu.bench.prepared import Prepared
@@ -29,7 +36,6 @@ from portable_gpu.ops.registry import BENCHMARKS
 from portable_gpu.runtime.engine import Engine
 
 TURNS = 5  # of each side
-TURN = 1e-3  # seconds
 _MOST_CALLS = 200  # of a turn
 _APART = 64  # elements: operands begin at multiples
 
@@ -217,7 +223,7 @@ class Hunt:
                 )  # fmt: skip
 
     def _operands(self, case: Case) -> Operands:
-        """Parts of one row of random numbers for each dtype."""
+        """Parts of one row of random numbers for each dtype, or what is made of them."""
         sizes = [prod(shape) for shape in case.shapes]
         ends = list(accumulate(-(-size // _APART) * _APART for size in sizes))
         numbers = self._numbers.get(case.dtype)
@@ -225,26 +231,30 @@ class Hunt:
             length = 1 << (ends[-1] - 1).bit_length()
             numbers = uniform(np.random.default_rng(1), (length,), dtype_of(case.dtype))
             self._numbers[case.dtype] = numbers
-        return tuple(
+        drawn = tuple(
             numbers[begin : begin + size].reshape(shape)
             for begin, size, shape in zip((0, *ends), sizes, case.shapes, strict=False)
         )
+        return BENCHMARKS[case.operation].operands(case, drawn)
 
     def _built(self) -> int:
         engines = (self._engine, self._engine.caller)
         return sum(len(engine.programs) for engine in engines if engine is not None)
 
     def _times(self, ours: Prepared, theirs: Prepared) -> tuple[float, float]:
-        """Seconds of a call of each side, in the median of turns."""
+        """Seconds of a call of each side, in the median of turns.
+
+        As in :func:`~portable_gpu.bench.measure.alternate`, a turn of several calls starts with one
+        that does not count.
+        """
         sides = ours, theirs
-        calls = []
-        for side in sides:
-            side.seconds(0, 1)
-            calls.append(max(1, min(_MOST_CALLS, round(TURN / max(side.seconds(0, 1), 1e-9)))))
+        calls = [min(_MOST_CALLS, calls_a_turn(warm_up(side))) for side in sides]
         found: tuple[list[float], list[float]] = [], []
         for _ in range(TURNS):
             for side, count, times in zip(sides, calls, found, strict=True):
                 if self._engine.maps_host_memory:
                     fall_silent()
+                if count > 1:
+                    side.seconds(0, 1)
                 times.append(side.seconds(0, count) / count)
         return median(found[0]), median(found[1])

@@ -9,18 +9,21 @@ import numpy as np
 from portable_gpu.checking.operands import Operands, uniform
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.ops.case import Case
+from portable_gpu.ops.registry import BENCHMARKS
 
 _MOST_COPIES = 16
 
 
 def operands(case: Case, seed: int = 1) -> Operands:
-    """Random inputs, uniform in [-1, 1): zeros and small integers flatter some devices.
+    """Random inputs, uniform in [-1, 1), or what the operation makes of them.
 
+    Zeros and small integers would flatter some devices.
     Matrices lie C-ordered as they are stored: for a transposed one that is (columns, rows).
     """
     rng = np.random.default_rng(seed)
     dtype = dtype_of(case.dtype)
-    return tuple(uniform(rng, shape, dtype) for shape in case.shapes)
+    drawn = tuple(uniform(rng, shape, dtype) for shape in case.shapes)
+    return BENCHMARKS[case.operation].operands(case, drawn)
 
 
 def copies(case: Case, cache_bytes: int, memory_bytes: int) -> int:

@@ -18,20 +18,25 @@ from portable_gpu.codegen.specialization import specialize
 from portable_gpu.errors import PortableGPUError
 from portable_gpu.runtime.engine import Engine
 
-LINE = 256  #: calls that wait at a time: drivers keep about a thousand
+LINE = 256  #: calls that wait at a time: drivers keep about a thousand launches
 TRIES = 6  #: each holds the device for longer
 NOT_HELD = "the device cannot be held until all calls are enqueued; use --eager"
 _LEAST = 1e-3  # seconds
 
 
 class Queued(Prepared):
-    """Calls that enqueue their work on an engine's queue."""
+    """Calls that enqueue their work on an engine's queue.
+
+    Where a call has many launches the driver may make the host wait before all calls of a line are
+    there; then lines become shorter.
+    """
 
     def __init__(self, engine: Engine, calls: Sequence[Call]) -> None:
         """``calls`` give arrays on the device, or nothing that is asked for."""
         super().__init__(calls, engine.queue.finish, lambda result: np.asarray(result.get()))
         self._hold = engine.plan("hold the device", lambda: Hold(engine))
         self._length = _LEAST
+        self._calls = LINE
 
     def seconds(self, first: int, count: int) -> float:
         """The device's time of ``count`` calls, from call ``first`` on, each on the next copy.
@@ -39,11 +44,18 @@ class Queued(Prepared):
         Raises:
             PortableGPUError: The device begins before all calls are there, however long it is held.
         """
-        calls = self.in_turn(first, count)
-        return sum(self._line(calls[i : i + LINE]) for i in range(0, count, LINE))
+        calls, seconds = self.in_turn(first, count), 0.0
+        while calls:
+            line, calls = calls[: self._calls], calls[self._calls :]
+            seconds += self._line(line)
+        return seconds
 
     def _line(self, calls: Sequence[Call]) -> float:
-        for _ in range(TRIES):
+        """The time of some calls; of fewer at a time from now on, if they are too many to wait."""
+        for attempt in range(TRIES):
+            if attempt == TRIES // 2 and len(calls) > 1:
+                self._calls = len(calls) // 2
+                return self._line(calls[: self._calls]) + self._line(calls[self._calls :])
             begin = time.perf_counter()
             held = self._hold(self._length)
             for call in calls:

@@ -171,7 +171,7 @@ def _dispatch(standings: Sequence[Standing]) -> dict[str, Any]:
 
 def _hunt(trials: Sequence[Trial]) -> dict[str, Any]:
     return {
-        "turns": {"turns": hunt.TURNS, "turn_seconds": hunt.TURN},
+        "turns": {"turns": hunt.TURNS, "turn_seconds": TURN},
         "rows": [asdict(summary) for summary in hunt.summaries(trials)],
         "trials": [asdict(trial) for trial in trials],
     }

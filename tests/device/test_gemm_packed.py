@@ -163,6 +163,7 @@ def test_edges_of_tiles(
     """Sizes around the register tile and the depth, by slabs and by one work-item."""
     monkeypatch.setattr(choice, "SERIAL_FLOP", 0 if forced == "parallel" else 1 << 40)
     monkeypatch.setattr(choice, "LONE_FLOP", 0)
+    monkeypatch.setattr(choice, "STRIP_FLOP", 0)
     monkeypatch.setattr(choice, "SLAB_USES", 0)  # reading in place has tests of its own
     monkeypatch.setattr(choice, "WHOLE_USES", 0)
     policy = PackedPolicy.default(cpu.target, element(dtype))
@@ -196,6 +197,7 @@ def test_tiny(cpu: Engine, shape: tuple[int, int, int]) -> None:
 def test_tiny_in_parallel(cpu: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice, "SERIAL_FLOP", 0)
     monkeypatch.setattr(choice, "LONE_FLOP", 0)
+    monkeypatch.setattr(choice, "STRIP_FLOP", 0)
     rng = np.random.default_rng(4)
     a, b = values(rng, (14, 9), np.float32), values(rng, (9, 35), np.float32)
     run_and_check(cpu, laid_out(a, "F"), laid_out(b, "F"), np.float32, 2, 3)
@@ -236,6 +238,7 @@ def test_operands_of_few_tiles_are_read_in_place(
 ) -> None:
     monkeypatch.setattr(choice, "SERIAL_FLOP", 0 if forced == "parallel" else 1 << 40)
     monkeypatch.setattr(choice, "LONE_FLOP", 0)
+    monkeypatch.setattr(choice, "STRIP_FLOP", 0)
     for module in (choice, policy):
         monkeypatch.setattr(module, "L2_BYTES", 0 if forced == "parallel" else 1 << 30)
     monkeypatch.setattr(choice, "WHOLE_USES", 1 << 30)
@@ -246,6 +249,33 @@ def test_operands_of_few_tiles_are_read_in_place(
     gemm = run_and_check(cpu, a, b, np.float32)
     assert gemm.choice.whole == (forced == "whole")
     assert not (gemm.choice.a_packed and gemm.choice.b_packed)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("shape", "batch"), [((70, 61, 200), ()), ((51, 300, 33), ()), ((13, 129, 150), (3,))]
+)
+def test_strips(
+    cpu: Engine,
+    shape: tuple[int, int, int],
+    batch: tuple[int, ...],
+    dtype: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Work-items that pack the columns that they multiply, of one product and of a batch."""
+    monkeypatch.setattr(choice, "SERIAL_FLOP", 0)
+    monkeypatch.setattr(choice, "LONE_FLOP", 0)
+    monkeypatch.setattr(choice, "WHOLE_USES", 0)
+    tile = PackedPolicy.of_tile(4, 6, 2, element(dtype))
+    monkeypatch.setattr(PackedPolicy, "fit", lambda self, *_: tile)
+    m, n, k = shape
+    rng = np.random.default_rng(12)
+    a, b = values(rng, (*batch, m, k), dtype), values(rng, (*batch, k, n), dtype)
+    for layouts in ("CC", "FF", "CF"):
+        x, y = laid_out(a, layouts[0]), laid_out(b, layouts[1])
+        gemm = run_and_check(cpu, x, y, dtype, 2, 3, layout=layouts[0])
+        assert gemm.choice.strip
+        run_and_check(cpu, x, y, dtype, layout=layouts[0])
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.complex64])
@@ -260,6 +290,7 @@ def test_slabs_bound_the_workspace(cpu: Engine, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(packed, "WORKSPACE", 3 * 40_000)
     monkeypatch.setattr(choice, "SERIAL_FLOP", 0)
     monkeypatch.setattr(choice, "LONE_FLOP", 0)
+    monkeypatch.setattr(choice, "STRIP_FLOP", 0)
     rng = np.random.default_rng(9)
     for shape in ((), (7,)):
         a, b = values(rng, (*shape, 130, 1300), np.float32), values(rng, (1300, 170), np.float32)
@@ -275,6 +306,7 @@ def test_slabs_bound_the_workspace(cpu: Engine, monkeypatch: pytest.MonkeyPatch)
 def test_batches(cpu: Engine, forced: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice, "SERIAL_FLOP", 0)
     monkeypatch.setattr(choice, "LONE_FLOP", 0)
+    monkeypatch.setattr(choice, "STRIP_FLOP", 0)
     for module in (choice, policy):
         monkeypatch.setattr(module, "L2_BYTES", 0 if forced == "parallel" else 1 << 20)
     rng = np.random.default_rng(10)

@@ -24,7 +24,7 @@ from portable_gpu.ops.gemm.matrix.policy import (
     WGMMA_CLASSES,
     MmaPolicy,
     WgmmaPolicy,
-    is_narrow,
+    is_odd,
 )
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.skinny.fragments import SkinnyPlan, choose
@@ -86,15 +86,21 @@ def narrowed(values: Any, elem: Element) -> Any:
 
 
 def check(path: Plan, gpu: Emulator, p: GemmProblem, trans: str) -> None:
-    """A product of small whole numbers, exact whatever the order; C lies between canaries."""
+    """A product of small whole numbers, exact whatever the order; C lies between canaries.
+
+    Of a triangle, the rest stays as it was.
+    """
     batch = p.batch or ()
     a, b = whole_numbers((*batch, p.m, p.k), 1), whole_numbers((*batch, p.k, p.n), 2)
     size = p.m * p.n * (batch[0] if batch else 1)
-    memory = np.full(size + 64, CANARY, "f8" if p.compute == F64 else "f4")
+    memory = np.full(size + 64, CANARY, f"f{p.c.elem.itemsize}")
     memory[32:-32] = POISON
     buffers = [stored(a, p.a.elem, trans[0]), stored(b, p.b.elem, trans[1]), memory]
     path.enqueue(gpu, buffers, (0, 0, 32), (1.0, 0.0))  # type: ignore[arg-type]
-    np.testing.assert_array_equal(memory[32:-32].reshape(*batch, p.m, p.n), a @ b)
+    row, col = np.indices((p.m, p.n))
+    inside = {"": row >= 0, "lower": col <= row, "upper": col >= row}[p.triangle]
+    expected = np.where(inside, a @ b, POISON)
+    np.testing.assert_array_equal(memory[32:-32].reshape(*batch, p.m, p.n), expected)
     assert np.all(memory[:32] == CANARY)
     assert np.all(memory[-32:] == CANARY)
     assert not gpu.counters.any()
@@ -136,7 +142,7 @@ def test_wgmma_transposes_and_edges(gpu: Emulator, elem: Element, trans: str, bu
 @pytest.mark.parametrize("name", WGMMA_CLASSES)
 def test_wgmma_tiles(either: Emulator, name: str, bulk: bool) -> None:
     policy = replace(WgmmaPolicy.for_shape_class(name), bulk=bulk)
-    trans = "NT" if is_narrow(policy) else "NN"
+    trans = "NT" if is_odd(policy) else "NN"
     for splits in (1, 3):
         p = problem(200, 264, 712, F16, trans)
         check(by_matrix_units(either, p, policy, splits), either, p, trans)
@@ -268,21 +274,49 @@ def test_tf32_where_c_and_a_bias_are_read(gpu: Emulator, trans: str, bulk: bool)
 
 
 @pytest.mark.parametrize("elem", [F16, BF16], ids=lambda e: e.name)
-@pytest.mark.parametrize("name", ["large", "tiny"])
-def test_wgmma_stores_16_bits(gpu: Emulator, name: str, elem: Element, bulk: bool) -> None:
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("tile_n", [64, 112, 160, 256])
+def test_wgmma_stores_16_bits(
+    gpu: Emulator, tile_n: int, transposed: bool, elem: Element, bulk: bool
+) -> None:
     """C of the operands' element, in whole lines where its rows are aligned; else one or two."""
-    policy = replace(WgmmaPolicy.for_shape_class(name), bulk=bulk)
+    policy = WgmmaPolicy(2, 1, tile_n, 4, bulk=bulk)
     for m, n, k in [(67, 72, 72), (130, 264, 72), (65, 70, 72), (65, 71, 72)]:
         p = problem(m, n, k, elem, "NT")
         c = replace(operand(elem, m, n, "N", 0), aligned_bytes=gcd(16, 2 * n))
         a, b = whole_numbers((m, k), 1), whole_numbers((k, n), 2)
         memory = np.full(m * n + 64, CANARY, np.float16 if elem == F16 else np.uint16)
         buffers = [stored(a, elem, "N"), stored(b, elem, "T"), memory]
-        path = by_matrix_units(gpu, replace(p, c=c), policy)
+        path = by_matrix_units(gpu, replace(p, c=c), policy, transposed=transposed)
         path.enqueue(gpu, buffers, (0, 0, 32), (1.0, 0.0))  # type: ignore[arg-type]
         np.testing.assert_array_equal(memory[32:-32].reshape(m, n), narrowed(a @ b, elem))
         assert np.all(memory[:32] == CANARY)
         assert np.all(memory[-32:] == CANARY)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("tile_n", [48, 96, 112, 144, 160, 208, 224, 240])
+def test_wgmma_of_odd_widths(either: Emulator, tile_n: int, transposed: bool, bulk: bool) -> None:
+    """Whole tiles and parts, k whole and cut; C's rows aligned, and not."""
+    policy = WgmmaPolicy(2, 1, tile_n, 4, bulk=bulk)
+    for m, n, splits in [(200, 264, 3), (130, tile_n, 1), (40, 77, 1)]:
+        p = problem(m, n, 328, F16, "NT")
+        path = by_matrix_units(either, p, policy, splits, transposed)
+        check(path, either, p, "NT")
+
+
+@pytest.mark.parametrize("trans", ["NN", "NT"])
+@pytest.mark.parametrize("name", ["large", "small", "128x96"])
+def test_wgmma_with_k_cut_of_the_last_tiles(
+    either: Emulator, name: str, trans: str, bulk: bool
+) -> None:
+    """Of single products and of a batch; with a tail of k."""
+    policy = replace(WgmmaPolicy.for_shape_class(name), bulk=bulk)
+    trans = "NT" if is_odd(policy) else trans
+    for k, batch in [(712, 0), (500, 2)]:
+        p = problem(200, 264, k, F16, trans, batch=batch)
+        path = MatrixPlan(either, p, GemmChoice("", policy, 3, whole=3))  # type: ignore[arg-type]
+        check(path, either, p, trans)
 
 
 def test_tiles_are_numbered_down_bands(gpu: Emulator, bulk: bool) -> None:
@@ -293,6 +327,67 @@ def test_tiles_are_numbered_down_bands(gpu: Emulator, bulk: bool) -> None:
     double = problem(32 * 4 + 3, 70, 40, F64, "TN")
     policy = MmaPolicy(1, 2, 2, 1, 3, band=2)
     check(by_matrix_units(gpu, double, policy), gpu, double, "TN")
+
+
+@pytest.mark.parametrize("triangle", ["lower", "upper"])
+def test_wgmma_of_a_triangle(gpu: Emulator, triangle: str, bulk: bool) -> None:
+    """Tiles inside, across the diagonal and left out; in bands, of few groups, with k cut."""
+    gpu.target = replace(gpu.target, compute_units=2)
+    policies = [
+        (WgmmaPolicy(1, 1, 64, 4, band=2, bulk=bulk), 1),
+        (WgmmaPolicy(1, 1, 64, 4, band=2, bulk=bulk), 2),
+        (replace(WgmmaPolicy.for_shape_class("large"), bulk=bulk), 1),
+    ]
+    for n, batch in ((201, 0), (72, 2)):
+        for policy, splits in policies if n > 72 else policies[:1]:
+            p = replace(problem(n, n, 264, F16, "NT", batch=batch), triangle=triangle)
+            check(by_matrix_units(gpu, p, policy, splits), gpu, p, "NT")
+
+
+@pytest.mark.parametrize(
+    ("tile_n", "triangle", "transposed"),
+    [(48, "lower", True), (112, "upper", False), (240, "lower", False), (48, "upper", True)],
+)
+def test_wgmma_of_a_triangle_by_odd_widths(
+    gpu: Emulator, tile_n: int, triangle: str, transposed: bool, bulk: bool
+) -> None:
+    """Whole tiles by each way of storing C; boxes of fewer lines than a tile has."""
+    policy = WgmmaPolicy(2, 1, tile_n, 4, band=2, bulk=bulk)
+    for n, elem in ((264, F16), (264, F32), (265, F16), (40, F32)):
+        p = replace(problem(n, n, 72, F16, "NT"), triangle=triangle)
+        c = replace(operand(elem, n, n, "N", 0), aligned_bytes=gcd(16, elem.itemsize * n))
+        p = replace(p, c=c)
+        check(by_matrix_units(gpu, p, policy, transposed=transposed), gpu, p, "NT")
+
+
+@pytest.mark.parametrize("triangle", ["lower", "upper"])
+@pytest.mark.parametrize("name", ["small", "128x240"])
+def test_wgmma_of_a_triangle_with_k_cut(
+    gpu: Emulator, name: str, triangle: str, bulk: bool
+) -> None:
+    """Of all tiles, or of the last ones; of single products and of a batch; with a tail of k."""
+    policy = replace(WgmmaPolicy.for_shape_class(name), band=2, bulk=bulk)
+    for k, batch, whole in ((712, 0, 0), (712, 0, 3), (500, 2, 2)):
+        p = replace(problem(264, 264, k, F16, "NT", batch=batch), triangle=triangle)
+        choice = GemmChoice("", policy, 3, whole=whole)
+        check(MatrixPlan(gpu, p, choice), gpu, p, "NT")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("triangle", ["lower", "upper"])
+def test_tf32_of_a_triangle(gpu: Emulator, triangle: str, bulk: bool) -> None:
+    for n, trans in ((136, "TT"), (137, "NN")):
+        p = replace(problem(n, n, 72, F32, trans, "tf32"), triangle=triangle)
+        policy = replace(WgmmaPolicy.for_shape_class("small"), bulk=bulk)
+        check(by_tf32(gpu, p, policy), gpu, p, trans)
+
+
+@pytest.mark.parametrize("triangle", ["lower", "upper"])
+@pytest.mark.parametrize("name", MMA_CLASSES)
+def test_mma_of_a_triangle(gpu: Emulator, name: str, triangle: str) -> None:
+    for n, splits, transposed in ((131, 2, False), (70, 1, True)):
+        p = replace(problem(n, n, 72, F64, "NT"), triangle=triangle)
+        policy = MmaPolicy.for_shape_class(name)
+        check(by_matrix_units(gpu, p, policy, splits, transposed), gpu, p, "NT")
 
 
 def test_boxes_of_lines_that_run_backwards_or_are_one(either: Emulator) -> None:

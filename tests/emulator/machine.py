@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -16,6 +16,8 @@ from emulator.text import Address, Constant, Instruction, Kernel, Operand, Regis
 #: What executes an instruction for some threads; of a wait, it gives which of them go on.
 Step: TypeAlias = Callable[["Group", Any], Any]
 
+#: After so many looks at one place a group waits for ever, because groups run one by one.
+_PATIENCE = 1000
 #: Threads that have to come together for an instruction.
 _TOGETHER = {"bar": 32, "shfl": 32, "mma": 32, "wgmma": 128}  # "bar": of a warp
 _BITS: dict[int, Any] = {1: np.bool_, 16: np.uint16, 32: np.uint32, 64: np.uint64}
@@ -109,6 +111,7 @@ class Group:
     copies: deque[tuple[Any, Any, Any]] = field(default_factory=deque)
     commits: Any = field(init=False)
     products: dict[int, list[list[tuple[Callable[[], Any], Any]]]] = field(default_factory=dict)
+    _looks: Counter[int] = field(default_factory=Counter)
     _fronts: dict[int, Any] = field(default_factory=dict)
     _asleep: list[tuple[int, Any]] = field(default_factory=list)
     _gathered: dict[int, list[tuple[int, Any]]] = field(default_factory=dict)
@@ -224,6 +227,16 @@ class Group:
             raise Fault(f"all threads wait for ever: {waiting}, {list(self._gathered)}")
         self.copies.popleft()[0]()
 
+    def look(self, addresses: Any) -> None:
+        """Count volatile loads, by which a group waits for others.
+
+        Raises:
+            Fault: What it waits for does not come.
+        """
+        self._looks.update(np.unique(addresses).tolist())
+        if max(self._looks.values()) > _PATIENCE:
+            raise Fault("a group waits for ever for another one")
+
     def later(self, threads: Any, work: Callable[[], None]) -> None:
         """Do something asynchronous."""
         if self.grid.late:
@@ -275,6 +288,8 @@ def reader(operand: Operand, kind: str) -> Callable[[Group, Any], Any]:
         return read
     if isinstance(operand, Constant):
         bits = operand.value & ((1 << 8 * dtype.itemsize) - 1)
+        if dtype == np.bool_:  # a true predicate is -1 in the text, and 1 here
+            bits &= 1
         value = np.array(bits, f"u{dtype.itemsize}").view(dtype)
         return lambda group, threads: value
     assert isinstance(operand, Symbol), operand

@@ -44,16 +44,21 @@ class Memory:
             raise Fault(f"an access of {size} bytes is not aligned")
         return buffer, offsets
 
+    def view(self, addresses: Any, dtype: Any) -> tuple[Any, Any]:
+        """The buffer that holds addresses, as elements, and the elements' numbers."""
+        size = np.dtype(dtype).itemsize
+        buffer, offsets = self.find(addresses, size)
+        return whole(buffer, dtype), offsets // size
+
     def load(self, addresses: Any, dtype: Any) -> Any:
         """Elements at addresses."""
-        dtype = np.dtype(dtype)
-        buffer, offsets = self.find(addresses, dtype.itemsize)
-        return whole(buffer, dtype)[offsets // dtype.itemsize]
+        array, index = self.view(addresses, dtype)
+        return array[index]
 
     def store(self, addresses: Any, values: Any) -> None:
         """Put elements at addresses."""
-        buffer, offsets = self.find(addresses, values.dtype.itemsize)
-        whole(buffer, values.dtype)[offsets // values.dtype.itemsize] = values
+        array, index = self.view(addresses, values.dtype)
+        array[index] = values
 
 
 def whole(buffer: Any, dtype: Any) -> Any:

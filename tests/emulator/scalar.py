@@ -258,7 +258,7 @@ def access(i: Instruction) -> Step | None:
     registers = value if isinstance(value, tuple) else (value,)
     if "param" in i.modifiers:
         return _parameter(place, registers, kind)
-    where, shared = address(place), "shared" in i.modifiers
+    where, shared, volatile = address(place), "shared" in i.modifiers, "volatile" in i.modifiers
     one = np.dtype(DTYPES[kind])
     vector = np.dtype([(str(n), one) for n in range(parts)]) if parts > 1 else one
     if i.name == "ld":
@@ -273,6 +273,8 @@ def access(i: Instruction) -> Step | None:
                     group.races.read(at, vector.itemsize, numbers(threads))
             else:
                 values = group.grid.memory.load(at, vector)
+                if volatile:
+                    group.look(at)
             for n, put in enumerate(puts):
                 put(group, threads, np.ascontiguousarray(values[str(n)] if parts > 1 else values))
 
@@ -314,7 +316,10 @@ def _parameter(place: Operand, registers: tuple[Operand, ...], kind: str) -> Ste
 
 
 def atomic(i: Instruction) -> Step | None:
-    """``atom`` in global memory: threads one after the other."""
+    """``atom`` in global or shared memory: threads one after the other.
+
+    To the search for races it only reads: warps may all do it between two barriers.
+    """
     if i.name not in ("atom", "red"):
         return None
     what = next(m for m in i.modifiers if m in ("add", "exch", "min", "max", "or", "and", "cas"))
@@ -329,15 +334,21 @@ def atomic(i: Instruction) -> Step | None:
         what, _BINARY.get(what)
     )
     assert change is not None
+    shared, size = "shared" in i.modifiers, np.dtype(DTYPES[kind]).itemsize
 
     def step(group: Group, threads: Any) -> None:
         places = np.broadcast_to(at(group, threads), count(threads))
         values = np.broadcast_to(get(group, threads), count(threads))
         before = np.empty(count(threads), DTYPES[kind])
-        for n in range(len(numbers(threads))):
-            one = places[n : n + 1]
-            before[n] = group.grid.memory.load(one, DTYPES[kind])[0]
-            group.grid.memory.store(one, change(before[n : n + 1], values[n : n + 1]))
+        if shared:
+            array, index = shared_view(group, places, DTYPES[kind])
+            if group.races is not None:
+                group.races.read(places, size, numbers(threads))
+        else:
+            array, index = group.grid.memory.view(places, DTYPES[kind])
+        for n, place in enumerate(index):
+            before[n] = array[place]
+            array[place] = change(before[n : n + 1], values[n : n + 1])[0]
         if put is not None:
             put(group, threads, before)
 

@@ -65,10 +65,22 @@ def test_short_sums_leave_c_as_it_lies() -> None:
 
 def test_little_work_packs_nothing_that_need_not_be() -> None:
     units = CPU.compute_units
-    little, much = choice(100, 200 * units, 100, "NN"), choice(400, 600 * units, 100, "NN")
+    little, much = choice(40, 400 * units, 100, "NN"), choice(400, 600 * units, 100, "NN")
     assert not little.whole
     assert (little.a_packed, little.b_packed) == (False, False)
     assert much.b_packed
+
+
+def test_middling_work_takes_one_launch_by_strips() -> None:
+    units = CPU.compute_units
+    for trans in ("NN", "NT", "TN", "TT"):
+        found = choice(100, 300 * units, 100, trans)
+        assert found.strip > 0
+        assert found.launches == 1
+        assert (found.a_packed, found.b_packed) == (False, True)
+    assert not choice(100, 300 * units, 20, "NT").strip  # C's stores count for more
+    assert not choice(400, 600 * units, 100, "NT").strip
+    assert not choice(100, 300 * units, 100, "NT", "float16").strip  # A is converted
 
 
 def test_a_vector_goes_to_gemv() -> None:

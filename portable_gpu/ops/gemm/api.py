@@ -15,10 +15,12 @@ from portable_gpu.dtypes import check_precision, element
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.ops.gemm.binding import compute_element, result_dtype
 from portable_gpu.ops.gemm.product import Product, bind_product, factor, out_dtype
+from portable_gpu.ops.gemm.same import same_memory
 from portable_gpu.ops.gemm.skinny.vectors import Transposed
 from portable_gpu.ops.gemv import TRANSPOSES, bind_gemv
 from portable_gpu.ops.planned import PlannedCall
 from portable_gpu.runtime.array import Array
+from portable_gpu.runtime.call import Planning
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.place import events_of
 from portable_gpu.runtime.repeat import NUMBERS, again
@@ -82,6 +84,10 @@ def gemm(
         twice that for 16-bit floats on matrix units, which truncate.  Of ``precision``, and what
         it makes of infinities, see docs/accuracy.md.
     Order: fixed for one target, policy and shape; no atomics.
+    Symmetric products: where ``b`` is ``a``'s transpose in the same memory (by the flags, or a
+        view), ``beta`` is 0 and no epilogue follows, half of the flop may do: the lower triangle
+        is computed and mirrored, which is then exactly symmetric.  It is done where it is
+        estimated to be faster; never by a plan, which may be called with other arrays.
     Source: Goto & van de Geijn, TOMS 34(3), 2008 (blocking); Volkov & Demmel, SC 2008, and
         Matsumoto, Nakasato & Sedukhin, 2012 (register tiles on GPUs).
     """
@@ -90,12 +96,13 @@ def gemm(
     given, stages, plain = _with_epilogue(a, b, epilogue)
     result = key = None
     if plain and queue is None and not wait_for:
-        head = ("gemm", alpha, beta, trans_a, trans_b, precision, stages)
+        head = ("gemm", alpha, beta, trans_a, trans_b, precision, stages, same_memory(a, b))
         if type(alpha) in NUMBERS and type(beta) in NUMBERS:
             result, key = again(head, given, c, engine)
     if result is not None:
         return result
     product = _product(a, b, c, alpha, beta, trans_a, trans_b, precision, epilogue)
+    product = replace(product, same=not isinstance(engine, Planning) and same_memory(a, b))
     return bind_product(product, engine, queue, wait_for).run(key, given)
 
 
@@ -163,14 +170,15 @@ def matmul(
         ShapeError, DTypeError, OverlapError, UnsupportedError, DeviceMemoryError: As in
             :func:`gemm`; scalars are a ShapeError.
 
-    Cost, Accuracy, Order, Source: as :func:`gemm`; a matrix and a vector go to gemv.
+    Cost, Accuracy, Order, Symmetric products, Source: as :func:`gemm`; a matrix and a vector go
+        to gemv.
     """
     if wait_for is not None:
         wait_for = events_of(wait_for)
     given, stages, plain = _with_epilogue(a, b, epilogue)
     result = key = None
     if plain and queue is None and not wait_for:
-        result, key = again(("matmul", precision, stages), given, out, engine)
+        result, key = again(("matmul", precision, stages, same_memory(a, b)), given, out, engine)
     if result is not None:
         return result
     if precision is not None:
@@ -190,6 +198,7 @@ def matmul(
     product = Product(
         a, b, out, "out", shape, out_dtype(dtype, out), "N", "N", 1, 0,
         _checked_epilogue(epilogue), precision,
+        same=not isinstance(engine, Planning) and same_memory(a, b),
     )  # fmt: skip
     result = bind_product(product, engine, queue, wait_for).run(key, given)
     return result[()] if not shape and out is None and isinstance(result, np.ndarray) else result

@@ -63,6 +63,7 @@ def bind(
     extras: Sequence[View],
     multiplies: bool,
     reads_c: bool,
+    triangle: str = "",
 ) -> GemmProblem:
     """The problem of views whose shapes fit.  One-dimensional views are vectors, as in matmul.
 
@@ -73,6 +74,7 @@ def bind(
         stages, extras: The epilogue and a view for each stage that reads an array.
         multiplies: False where alpha is 0 and A and B are not read.
         reads_c: Whether beta is other than 0.
+        triangle: Of C, that is to be computed; see :class:`GemmProblem`.
 
     Raises:
         ShapeError: An epilogue's array does not broadcast to C.
@@ -97,7 +99,7 @@ def bind(
         matrices.broadcast(tuple(batch))
     if k == 1:
         left.strides[-1] = right.strides[-2] = 0
-    m = _merge_batch(all_matrices, m, stages)
+    m = _merge_batch(all_matrices, m, stages, bool(triangle))
     for stage in stages:
         stage.check(compute)
     for matrices, stage in zip(bound, reading, strict=True):
@@ -115,6 +117,7 @@ def bind(
         reads_c=reads_c,
         epilogue=stages,
         extras=tuple(matrices.operand() for matrices in bound),
+        triangle=triangle,
     )
     if not target.fp64 and any(e.needs_fp64 for e in (*problem.elements, compute)):
         raise UnsupportedError(
@@ -183,11 +186,14 @@ def _extra(view: View, stage: Stage, shape: Shape) -> _Matrices:
     return matrices
 
 
-def _merge_batch(operands: list[_Matrices], m: int, stages: tuple[Stage, ...]) -> int:
+def _merge_batch(
+    operands: list[_Matrices], m: int, stages: tuple[Stage, ...], keeps_rows: bool = False
+) -> int:
     """Drop batch axes of extent 1, merge those that stride as one, and fold one into the rows.
 
     The last happens where B is the same for the whole batch and A's and C's matrices follow each
-    other row by row: the stack is then one tall product.  Returns the rows of a product.
+    other row by row: the stack is then one tall product, unless ``keeps_rows``.  Returns the
+    rows of a product.
     """
     out = operands[2]
     axis = len(out.shape) - 3
@@ -203,7 +209,7 @@ def _merge_batch(operands: list[_Matrices], m: int, stages: tuple[Stage, ...]) -
                 x.shape[inner] *= x.shape[axis]
                 del x.shape[axis], x.strides[axis]
         axis -= 1
-    if len(out.shape) != 3 or any("row" in stage.expression for stage in stages):
+    if keeps_rows or len(out.shape) != 3 or any("row" in stage.expression for stage in stages):
         return m
     a, b, *others = operands
     follows = all(x.strides[0] == x.strides[1] * m and m > 1 for x in (a, *others))

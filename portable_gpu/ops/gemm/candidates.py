@@ -15,6 +15,7 @@ from portable_gpu.ops.gemm.matrix import plan as matrix
 from portable_gpu.ops.gemm.matrix.check import works, works_in_pairs
 from portable_gpu.ops.gemm.matrix.format import Format, format_of
 from portable_gpu.ops.gemm.matrix.policy import WgmmaPolicy
+from portable_gpu.ops.gemm.mirror import filled
 from portable_gpu.ops.gemm.packed.choice import PackedChoice, packed_estimates, shape_class
 from portable_gpu.ops.gemm.packed.plan import PackedPlan
 from portable_gpu.ops.gemm.packed.plan import specialization_of as packed_text
@@ -37,11 +38,24 @@ def make_plan(engine: Engine, problem: GemmProblem) -> Plan:
 def candidates(problem: GemmProblem, target: Target, table: TuningTable) -> list[Candidate]:
     """Every way to compute a product whose C has elements.
 
-    On a CPU that is the packed product either way round, by whole products or shared ones, with
-    each operand packed or read where it lies; elsewhere one work-item for each element, and the
-    tiles of each shape class on SIMD and matrix units, with k whole or cut; on both, what serves
-    few rows or columns.
+    On a CPU that is the packed product either way round, by whole products, strips or shared ones,
+    with each operand packed or read where it lies; elsewhere one work-item for each element, and
+    the tiles of each shape class on SIMD and matrix units, with k whole or cut; on both, what
+    serves few rows or columns.  A product of a matrix and its own transpose may also be computed
+    for its lower triangle, and mirrored.
     """
+    if problem.fills:
+        part = replace(problem, fills="")
+        return [filled(one, problem, target) for one in candidates(part, target, table)]
+    whole = list(_ways(replace(problem, symmetric=False), target, table))
+    if problem.symmetric:
+        lower = replace(problem, symmetric=False, triangle="lower", fills="mirror")
+        whole += candidates(lower, target, table)
+    return whole
+
+
+def _ways(problem: GemmProblem, target: Target, table: TuningTable) -> list[Candidate]:
+    """Those of one product, or of a triangle of it."""
     found = list(skinny.candidates(problem, target, table))
     if target.is_cpu:
         return [*found, *_packed(problem, target, table)]
@@ -54,10 +68,15 @@ def candidates(problem: GemmProblem, target: Target, table: TuningTable) -> list
 def _packed(problem: GemmProblem, target: Target, table: TuningTable) -> Iterator[Candidate]:
     for seconds, launches, choice in packed_estimates(problem, target, table):
         why = "a CPU: panels packed in memory, no local memory"
-        if choice.whole:
+        path = "packed"
+        if choice.strip:
+            path += ", strips"
+            why += "; each work-item packs the columns that it multiplies"
+        elif choice.whole:
+            path += ", whole"
             why += "; each product is small enough for one work-item"
         yield Candidate(
-            path="packed, whole" if choice.whole else "packed",
+            path=path,
             way=choice.way,
             kind=choice.way,
             device=seconds,

@@ -11,7 +11,14 @@ import numpy as np
 import pyopencl.array as cla
 
 from portable_gpu.checking.operands import Operands
-from portable_gpu.checking.oracle import Oracle, bound_of_sums, root_mean_square, times, worst
+from portable_gpu.checking.oracle import (
+    LOST,
+    Oracle,
+    bound_of_sums,
+    root_mean_square,
+    times,
+    worst,
+)
 from portable_gpu.dtypes import PRECISIONS, dtype_of, element
 from portable_gpu.ops.gemm.api import gemm, matmul
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
@@ -24,8 +31,6 @@ if TYPE_CHECKING:
 #: The precisions of float32 products, and the dtype of the result of 16-bit floats.
 MANNERS = {"float32": PRECISIONS, "float16": ("float32",), "bfloat16": ("float32",)}
 _TRANSPOSES = ("NN", "NT", "TN", "TT")
-#: Of a value, at most, where products are computed of its pieces (docs/accuracy.md).
-_LOST = {"ieee": 0.0, "tf32": 2**-10, "bf16x3": 2**-15, "tf32x3": 2**-20, "bf16x6": 2**-22}
 
 
 def problem_of(case: Case) -> GemmProblem:
@@ -96,7 +101,7 @@ def oracle(case: Case, inputs: Operands) -> Oracle:
     # The errors of a row of C meet the n factors of r: they add up as a walk does.
     size = np.asarray(sqrt(k) * scale)
     bound = np.linalg.norm(r) * bound_of_sums(dtype_of(case.result), k, scale, size)
-    bound = bound + 16 * _LOST[case.precision] * np.linalg.norm(r) * sqrt(k) * scale
+    bound = bound + 16 * LOST[case.precision] * np.linalg.norm(r) * sqrt(k) * scale
     # The test's own sums, of n terms on either side, are in double precision.
     bound = bound + 2 * bound_of_sums(np.dtype(np.float64), n, sqrt(k) * scale, np.zeros(()))
     shape = (*a.shape[:-1], n)

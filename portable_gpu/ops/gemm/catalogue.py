@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from portable_gpu.arguments import of_kind, one_of, whole
+from portable_gpu.arguments import flag, of_kind, one_of, whole
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import PRECISIONS, check_precision, element
 from portable_gpu.errors import ArgumentError, DTypeError
@@ -20,7 +20,8 @@ from portable_gpu.ops.gemm.choice import GemmChoice
 from portable_gpu.ops.gemm.matrix import plan as matrix
 from portable_gpu.ops.gemm.matrix.estimates import fitting
 from portable_gpu.ops.gemm.matrix.format import format_of
-from portable_gpu.ops.gemm.matrix.policy import WgmmaPolicy, is_narrow
+from portable_gpu.ops.gemm.matrix.policy import WgmmaPolicy, is_odd
+from portable_gpu.ops.gemm.mirror import specialization_of as mirrored_text
 from portable_gpu.ops.gemm.packed import plan as packed
 from portable_gpu.ops.gemm.packed.choice import PackedChoice
 from portable_gpu.ops.gemm.packed.policy import PackedPolicy
@@ -49,6 +50,7 @@ def explain(
     trans_a: str = "N",
     trans_b: str = "N",
     precision: str = "ieee",
+    symmetric: bool = False,
 ) -> Explanation:
     """Which path and policy a product of C-ordered arrays takes on a target, and why.
 
@@ -60,9 +62,11 @@ def explain(
         batch: Extents of matmul's batch axes.
         trans_a, trans_b: N, T or C.
         precision: As :func:`~portable_gpu.gemm` takes it.
+        symmetric: Whether B is A's transpose in the same memory; ``trans_b`` then says nothing.
 
     Raises:
-        ArgumentError: There are not three sizes, an unknown transposition or precision.
+        ArgumentError: There are not three sizes, an unknown transposition or precision, or a
+            symmetric product that is not square.
         DTypeError: gemm of integers.
     """
     if len(sizes) != 3:
@@ -79,12 +83,22 @@ def explain(
     m, k, n = sizes
     problem = contiguous(m, n, k, dtype, batch, trans_a, trans_b)
     problem = replace(problem, precision=check_precision(precision))
+    if flag(symmetric, "symmetric"):
+        problem = _symmetric(problem)
     stack = "".join(f"{extent} x " for extent in batch)
     named = f"{operation} of {stack}({m} x {k} by {k} x {n}) {dtype} on {target.facts.name}"
     said = explanation(named, candidates(problem, target, table), target)
     if precision == "ieee":
         return said
     return replace(said, why=f"{said.why}{_unused_precision(problem, target, said.path)}")
+
+
+def _symmetric(problem: GemmProblem) -> GemmProblem:
+    """The product of A and its own transpose."""
+    if problem.m != problem.n:
+        raise ArgumentError(f"a symmetric product is square; m is {problem.m} and n {problem.n}")
+    a = problem.a
+    return replace(problem, b=replace(a, row=a.col, col=a.row), symmetric=problem.k > 0)
 
 
 def _unused_precision(problem: GemmProblem, target: Target, path: str) -> str:
@@ -105,10 +119,11 @@ def _unused_precision(problem: GemmProblem, target: Target, path: str) -> str:
 def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization]:
     """What the policies of all shape classes build, by formula and by shipped rows."""
     problem = contiguous(4096, 4096, 4096, dtype)
+    mirror = mirrored_text(replace(problem, triangle="lower", fills="mirror"), target)
     if target.is_cpu:
         vectors = (replace(problem, n=1), replace(problem, m=1).transpose())
         by_gemv = [gemv.specialization_of(as_gemv(one), target) for one in vectors]
-        return [*_packed(problem, target), *by_gemv]
+        return [*_packed(problem, target), *by_gemv, mirror]
     choices = [choice for _, choice in direct_estimates(problem, target)]
     shipped = TuningTable.shipped()
     for name in SHAPE_CLASSES:
@@ -125,7 +140,7 @@ def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization
             found.append(fragments.choose(few, target, shipped).spec)
         else:
             found.append(gemv.specialization_of(as_gemv(few), target))
-    found += _matrix_specializations(problem, dtype, target)
+    found += [*_matrix_specializations(problem, dtype, target), mirror]
     return list({spec.key: spec for spec in found}.values())
 
 
@@ -144,12 +159,15 @@ def _matrix_specializations(
             p = contiguous(problem.m, problem.n, problem.k, dtype, trans_a=a, trans_b=b)
             p = replace(p, precision=precision)
             form = format_of(p, target)
-            if form is None or (trans == "NT" and form.kind != "tf32"):
+            if form is None:
                 continue
-            ways = [(False, 1), (False, 2)]
-            if form.transposes(p):
-                ways += [(True, 1), (True, 2)]
             for _, row in fitting(p, form, target, TuningTable([])):
+                odd = is_odd(row.policy)
+                if trans == "NT" and form.kind != "tf32" and not odd:
+                    continue
+                ways = [(False, 1), (False, 2)]
+                if form.transposes(p) or (trans == "NT" and odd):
+                    ways += [(True, 1), (True, 2)]
                 choices = [
                     GemmChoice(form.kernel, row.policy, splits, transposed=transposed)
                     for transposed, splits in ways
@@ -159,7 +177,7 @@ def _matrix_specializations(
                     choices += [replace(choice, policy=by_lines) for choice in choices]
                 for choice in choices:
                     found += matrix.specializations_of(p, choice, target)
-                if form.gathers(p.a, "a") is not None and not is_narrow(row.policy):
+                if form.gathers(p.a, "a") is not None and not is_odd(row.policy):
                     gathered = replace(choices[-1], splits=1, gather=True)
                     found += matrix.specializations_of(_off_the_grid(p), gathered, target)
     return found

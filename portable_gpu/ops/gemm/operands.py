@@ -21,6 +21,11 @@ def extents(batch: tuple[int, ...]) -> dict[str, int]:
     return {f"batch{d}_size": extent for d, extent in enumerate(batch)}
 
 
+def triangle_tiles(problem: GemmProblem, tiles: int) -> dict[str, int]:
+    """How many tiles a product has, where that is not rows times columns."""
+    return {"triangle_tiles": tiles} if problem.triangle else {}
+
+
 def extras(problem: GemmProblem) -> dict[str, Operand]:
     """The epilogue's arrays, by their names in the kernel."""
     return {f"e{k}": extra for k, extra in enumerate(problem.extras)}

@@ -53,6 +53,11 @@ class GemmProblem:
         precision: Of the products and sums: ``ieee``, or a split that is at least as coarse.
         transposed: Whether this is the transpose of what was asked for: its rows are C's columns.
         aligned: Whether buffers start at multiples of 16 bytes, which ``aligned_bytes`` rests on.
+        triangle: ``lower`` or ``upper``: the part of C, with the diagonal, that is computed; the
+            rest is neither read nor written, and m is n.  Empty: all of C.
+        fills: What the rest of C becomes where a triangle is computed: ``zeros``, or the
+            triangle's ``mirror`` image.  Empty: what it was.
+        symmetric: Whether B is A's transpose, in the same memory.
     """
 
     m: int
@@ -69,6 +74,9 @@ class GemmProblem:
     precision: str = "ieee"
     transposed: bool = False
     aligned: bool = True
+    triangle: str = ""
+    fills: str = ""
+    symmetric: bool = False
 
     def transpose(self) -> GemmProblem:
         """The same result as ``C' = B' A'``: exchanges the roles of rows and columns."""
@@ -76,7 +84,24 @@ class GemmProblem:
             replace(operand, row=operand.col, col=operand.row)
             for operand in (self.a, self.b, self.c)
         )
-        return replace(self, m=self.n, n=self.m, a=b, b=a, c=c, transposed=not self.transposed)
+        return replace(
+            self, m=self.n, n=self.m, a=b, b=a, c=c, transposed=not self.transposed,
+            triangle=_TRANSPOSED[self.triangle],
+        )  # fmt: skip
+
+    @property
+    def area(self) -> int:
+        """Elements of C that one product computes."""
+        return self.m * (self.m + 1) // 2 if self.triangle else self.m * self.n
+
+    def tiles(self, tile_m: int, tile_n: int) -> int:
+        """Tiles of one product with elements to compute (``_triangle.cl.mako`` numbers them)."""
+        rows, cols = -(-self.m // tile_m), -(-self.n // tile_n)
+        if not self.triangle:
+            return rows * cols
+        if self.triangle == "lower":
+            return sum(min(cols, -(-(i + 1) * tile_m // tile_n)) for i in range(rows))
+        return sum(cols - i * tile_m // tile_n for i in range(rows))
 
     @property
     def batch_size(self) -> int:
@@ -96,13 +121,13 @@ class GemmProblem:
     def flop(self) -> int:
         """Floating-point operations (a complex multiply-add counts 8)."""
         per_step = 8 if self.compute.complex else 2
-        return per_step * self.batch_size * self.m * self.n * self.k
+        return per_step * self.batch_size * self.area * self.k
 
     @property
     def bytes(self) -> int:
         """The least global traffic: every matrix moved once."""
         once = self.m * self.k * self.a.elem.itemsize + self.k * self.n * self.b.elem.itemsize
-        c = self.m * self.n * self.c.elem.itemsize * (2 if self.reads_c else 1)
+        c = self.area * self.c.elem.itemsize * (2 if self.reads_c else 1)
         return self.batch_size * (once + c)
 
     def moving(self, costs: DeviceCosts, units: int, stores: float = 1.0) -> float:
@@ -112,8 +137,12 @@ class GemmProblem:
             costs, units: Of the device, and its compute units.
             stores: How many times as long C's elements take to write as others to read.
         """
-        written = self.batch_size * self.m * self.n * self.c.elem.itemsize
+        written = self.batch_size * self.area * self.c.elem.itemsize
         return (self.bytes + (stores - 1) * written) / (costs.bandwidth * units)
+
+
+#: What each triangle of C is of C's transpose.
+_TRANSPOSED = {"": "", "lower": "upper", "upper": "lower"}
 
 
 def step(stride: int, extent: int) -> float:

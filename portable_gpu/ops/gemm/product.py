@@ -17,6 +17,7 @@ from portable_gpu.dtypes import Element, is_float16_like
 from portable_gpu.errors import DTypeError
 from portable_gpu.ops.gemm.binding import bind, compute_element
 from portable_gpu.ops.gemm.candidates import make_plan
+from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.runtime.call import Call
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
@@ -26,7 +27,12 @@ from portable_gpu.runtime.views import Shape, View, as_array, check_no_overlap
 
 @dataclass(frozen=True)
 class Product:
-    """What is multiplied, checked as far as that needs no device."""
+    """What is multiplied, checked as far as that needs no device.
+
+    Attributes:
+        triangle: Of the result, that is computed; see :class:`GemmProblem`.
+        same: Whether ``a`` and ``b`` begin at the same element of the same memory.
+    """
 
     a: Any
     b: Any
@@ -40,13 +46,21 @@ class Product:
     beta: Any
     epilogue: Epilogue
     precision: str | None = None
+    triangle: str = ""
+    same: bool = False
+
+    @property
+    def fills(self) -> str:
+        """What a fresh result holds in the triangle that is not computed."""
+        return "zeros" if self.triangle and self.out is None else ""
 
     @property
     def flop(self) -> int:
         """Operations."""
         inner = self.a.shape[-1 if self.trans_a == "N" else -2]
         elem = compute_element(self.a.dtype, self.b.dtype)
-        return 2 * math.prod(self.shape) * int(inner) * elem.components**2
+        flop = 2 * math.prod(self.shape) * int(inner) * elem.components**2
+        return flop // 2 if self.triangle else flop
 
 
 def bind_product(
@@ -65,12 +79,12 @@ def bind_product(
         call.engine.check_allocation(math.prod(p.shape) * p.dtype.itemsize)
     va, vb = call.input(p.a, "a"), call.input(p.b, "b")
     extras = [call.input(x, "epilogue") for x in arrays]
-    vc = call.output(p.shape, p.dtype, p.out, p.out_name, read=p.beta != 0)
+    vc = call.output(p.shape, p.dtype, p.out, p.out_name, read=p.beta != 0 or bool(p.triangle))
     views = (va, vb, *extras, vc)
     precision = p.precision or call.engine.precision
     key = (
         "gemm", precision, p.trans_a, p.trans_b, p.alpha == 0, p.beta == 0, p.epilogue.stages,
-        *((v.dtype, v.shape, v.strides, v.alignment) for v in views),
+        p.triangle, p.fills, p.same, *((v.dtype, v.shape, v.strides, v.alignment) for v in views),
     )  # fmt: skip
     plan = None
     if vc.size:
@@ -83,10 +97,22 @@ def _plan(engine: Engine, p: Product, views: tuple[View, ...], precision: str) -
     a, b, *extras, c = views
     problem = bind(
         engine.target, a, b, c, trans_a=p.trans_a, trans_b=p.trans_b, stages=p.epilogue.stages,
-        extras=extras, multiplies=p.alpha != 0, reads_c=p.beta != 0,
+        extras=extras, multiplies=p.alpha != 0, reads_c=p.beta != 0, triangle=p.triangle,
     )  # fmt: skip
     aligned = not engine.maps_host_memory
-    return make_plan(engine, replace(problem, precision=precision, aligned=aligned))
+    problem = replace(problem, precision=precision, aligned=aligned, fills=p.fills)
+    return make_plan(engine, replace(problem, symmetric=p.same and is_symmetric(problem)))
+
+
+def is_symmetric(problem: GemmProblem) -> bool:
+    """Whether a product of one memory by itself has to be symmetric: B is A's transpose.
+
+    What is done to elements afterwards might tell a row from a column, so nothing is.
+    """
+    a, b = problem.a, problem.b
+    ways = (a.row, a.col, a.batch, a.conj) == (b.col, b.row, b.batch, b.conj)
+    plain = not problem.reads_c and not problem.epilogue and not problem.triangle
+    return ways and plain and a.elem == b.elem and problem.m == problem.n and problem.k > 0
 
 
 def out_dtype(dtype: np.dtype[Any], out: Any) -> np.dtype[Any]:

@@ -29,6 +29,9 @@ _MANY = 12
 # of their rows a work-item is to have (on an H200, 8 x 154280: 7.8 us, and 3.5 with all 8).
 _LEAST_STEPS, _LEAST_ROWS = 8, 8
 _COLUMN_GROUPS = 2
+# Lanes side by side along columns that no vectors fit, by the bytes of an element: a group reads
+# 1024 and 256 bytes of a row (docs/experiments/reduce.md).
+_OFF_THE_GRID = {8: 128, 4: 64}
 # Lanes of a row of few vectors have so many each, and read so many bytes side by side, where a
 # compute unit has so many work-items all the same (docs/experiments/reduce.md).
 _MANY_STEPS, _LINE, _FULL = 2, 128, 2048
@@ -251,11 +254,12 @@ def _columns(
     wanted: int,
 ) -> tuple[Layout, Deal]:
     columns, size = geometry.kept[-1].size, policy.group_size
-    vector, aligned = 1, False
+    vector, widest, aligned = 1, 1, False
     if reduction.vectorizable:
         vector = min(_widest(policy, reduction), floor_power_of_two(columns))
         while vector > 1 and not _fits(policy, target, reduction, vector, shared=vector):
             vector //= 2
+        widest = vector
         # The last block is moved back to the edge, so the extent counts as well.
         vector, aligned = _aligned_vector(
             vector, reduction, geometry, alignment, geometry.kept[-1], columns
@@ -268,7 +272,10 @@ def _columns(
         vectors //= 2
     # Measured on an H200: 1.2 of the speed of eight a unit at 2^20 x 100, 1.1 at 8192 x 8192.
     wanted = min(wanted, _COLUMN_GROUPS * target.compute_units)
-    lanes = min(policy.column_lanes, ceil_power_of_two(-(-columns // (vector * vectors))))
+    lanes = policy.column_lanes
+    if vector == 1 < widest:
+        lanes = min(size, max(lanes, _OFF_THE_GRID.get(itemsize, 1)))
+    lanes = min(lanes, ceil_power_of_two(-(-columns // (vector * vectors))))
     # Few rows are soon folded: work-items go side by side rather than share columns.
     lanes = max(lanes, size // ceil_power_of_two(max(1, geometry.count)))
     block = lanes * vector * vectors

@@ -105,9 +105,15 @@ def _run_checked(
     return value[()] if call.host and out is None and not shape else value
 
 
-def converted(x: Any, dtype: np.dtype[Any], engine: Engine, queue: cl.CommandQueue) -> Any:
-    """A copy of a device array in another dtype: each element is a sum by itself."""
-    return run("sum", [x], ["x"], sum_like("sum", dtype), (), False, None, engine, queue, None)
+def converted(
+    x: Any,
+    dtype: np.dtype[Any],
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """A C-ordered copy of an array, in this dtype: each element is a sum by itself."""
+    return run("sum", [x], ["x"], sum_like("sum", dtype), (), False, None, engine, queue, wait_for)
 
 
 def one_axis(axis: Any) -> int:

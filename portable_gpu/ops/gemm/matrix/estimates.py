@@ -12,7 +12,7 @@ from portable_gpu.ops.gemm.matrix.policy import (
     MatrixPolicy,
     WgmmaPolicy,
     classes_of,
-    is_narrow,
+    is_odd,
 )
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.targets import Target
@@ -67,42 +67,53 @@ def estimates(
     moving = p.moving(device, target.compute_units, costs.stores)
     for shape_class, row in fitting(p, form, target, table):
         efficiency = costs.efficiency[shape_class]
-        transposed = form.transposes(p, is_narrow(row.policy))
+        transposed = form.transposes(p, is_odd(row.policy))
         computed = p.transpose() if transposed else p
         for policy, gathered in _ways_of_copying(row.policy, computed, form):
-            tiles = p.batch_size * -(-computed.m // policy.tile_m) * -(-computed.n // policy.tile_n)
+            tiles = p.batch_size * computed.tiles(policy.tile_m, policy.tile_n)
             steps = -(-p.k // form.depth)
             area = policy.tile_m * policy.tile_n / largest
-            for splits in _splits(p, steps, tiles, target.compute_units):
-                turns = -(-tiles * splits // target.compute_units)
-                copying = costs.copy + costs.outside * _lines_outside(policy, computed)
+            for splits, whole in _cuts(p, steps, tiles, target.compute_units, kernel):
+                turns = -(-(tiles - whole) * splits // target.compute_units)
+                first = whole // target.compute_units  # turns of whole tiles
+                copying = costs.copy + costs.outside * _lines_outside(policy, computed, form)
                 step = max(area / efficiency * form.work, copying)
                 step = max(step, costs.gather * gathered * form.depth)
                 time = turns * (step * -(-steps // splits) + costs.store * area)
-                time += costs.fixed * (turns - 1)
+                time += first * (step * steps + costs.store * area)
+                time += costs.fixed * (first + turns - 1)
                 if splits > 1:
                     time += costs.meeting + costs.sum * area * (splits + turns)
                 choice = GemmChoice(
                     path=kernel if splits == 1 else f"{kernel}, split-k",
                     policy=policy,
                     splits=splits,
+                    whole=whole,
                     transposed=transposed,
                     gather=gathered > 0,
                     shape_class=shape_class,
                     origin=row.origin,
-                    why=f"{tiles * splits} tiles on {target.compute_units} compute units with "
-                    "matrix units: the least estimate; checked on the device before the first use",
+                    why=f"{whole + (tiles - whole) * splits} tiles on {target.compute_units} "
+                    "compute units with matrix units: the least estimate; checked on the device "
+                    "before the first use",
                     evidence=row.evidence,
                 )
                 yield overlapped(time * costs.step, moving) + costs.start, choice
 
 
-def _lines_outside(policy: MatrixPolicy, computed: GemmProblem) -> float:
-    """Lines of a tile, in the mean, that the copy engine fills with zeros: beyond the matrices."""
+def _lines_outside(policy: MatrixPolicy, computed: GemmProblem, form: Format) -> float:
+    """Lines of a tile, in the mean, that the copy engine fills with zeros: beyond the matrices.
+
+    A single tile's boxes have no more lines than there are, unless k runs across them.
+    """
     if not (isinstance(policy, WgmmaPolicy) and policy.bulk):
         return 0.0
-    sides = (computed.m, policy.tile_m), (computed.n, policy.tile_n)
-    return sum(tile - extent / -(-extent // tile) for extent, tile in sides)
+    extents, tiles = (computed.m, computed.n), (policy.tile_m, policy.tile_n)
+    return sum(
+        tile - extent / -(-extent // tile)
+        for side, extent, tile in zip(SIDES, extents, tiles, strict=True)
+        if extent > tile or form.layout(computed, side, bulk=True).across
+    )
 
 
 def _ways_of_copying(
@@ -129,7 +140,7 @@ def takes(policy: MatrixPolicy, computed: GemmProblem, form: Format, gather: boo
         form: What the matrix units are given.
         gather: Whether what is off the grid is copied by elements.
     """
-    if not (isinstance(policy, WgmmaPolicy) and is_narrow(policy)):
+    if not (isinstance(policy, WgmmaPolicy) and is_odd(policy)):
         return True
     return not form.layout(computed, "b", policy.bulk, gather).across
 
@@ -171,7 +182,7 @@ def fitting(
             policy = policy.suited(target, longest)
             if policy != row.policy:
                 origin += ", copied by work-items"
-            narrow = is_narrow(policy)
+            narrow = is_odd(policy)
             computed = problem.transpose() if form.transposes(problem, narrow) else problem
             if form.through_registers(computed, policy.bulk) and not policy.has_room_for_a:
                 continue
@@ -179,6 +190,21 @@ def fitting(
                 continue  # of tf32 nobody has timed narrow tiles
         if all(policy.limits(target, form.elem).values()):
             yield shape_class, replace(row, policy=policy, origin=origin)
+
+
+def _cuts(
+    p: GemmProblem, steps: int, tiles: int, units: int, kernel: str
+) -> Iterator[tuple[int, int]]:
+    """Ways to cut k: into how many parts, and how many tiles stay whole.
+
+    Those that stay fill the compute units by themselves, some times over.
+    """
+    for splits in _splits(p, steps, tiles, units):
+        yield splits, 0
+    whole = tiles // units * units
+    if kernel == "wgmma" and p.batch_size == 1 and 0 < whole < tiles:
+        for splits in _splits(p, steps, tiles - whole, units)[1:]:
+            yield splits, whole
 
 
 def _splits(p: GemmProblem, steps: int, tiles: int, units: int) -> list[int]:

@@ -13,10 +13,17 @@ from portable_gpu.errors import PolicyError
 from portable_gpu.ops.gemm.choice import GemmChoice, split_length
 from portable_gpu.ops.gemm.matrix.format import Format, Side, format_of
 from portable_gpu.ops.gemm.matrix.lines import Lines
-from portable_gpu.ops.gemm.matrix.policy import MatrixPolicy, MfmaPolicy, WgmmaPolicy, is_narrow
+from portable_gpu.ops.gemm.matrix.policy import MatrixPolicy, MfmaPolicy, WgmmaPolicy, is_odd
 from portable_gpu.ops.gemm.matrix.repack import Repack
 from portable_gpu.ops.gemm.matrix.tensor_map import TensorMap
-from portable_gpu.ops.gemm.operands import as_given, extents, extras, offsets, strides
+from portable_gpu.ops.gemm.operands import (
+    as_given,
+    extents,
+    extras,
+    offsets,
+    strides,
+    triangle_tiles,
+)
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.split_k import SplitSpace
 from portable_gpu.runtime.engine import Engine
@@ -53,13 +60,16 @@ class MatrixPlan(Plan):
         p, splits = plan.problem, choice.splits
         self.flop, self.bytes = problem.flop, problem.bytes
         tiles_m, tiles_n = -(-p.m // policy.tile_m), -(-p.n // policy.tile_n)
-        units = p.batch_size * splits * tiles_m * tiles_n
+        tiles = p.tiles(policy.tile_m, policy.tile_n)
+        cut = tiles - choice.whole
+        units = p.batch_size * (choice.whole + splits * cut)
         length = split_length(p.k, splits, plan.depth)
         operands = {"a": p.a, "b": p.b, "c": p.c, **extras(p)}
         constants = {
             "m": p.m, "n": p.n, "k": p.k, "k_split": length, "first_product": 0,
             "tiles_m": tiles_m, "tiles_n": tiles_n, "splits": splits, "units": units,
-            **strides(operands), **extents(p.batch),
+            **({"box_bytes": sum(one.box_bytes for one in plan.maps)} if plan.maps else {}),
+            **strides(operands), **extents(p.batch), **triangle_tiles(p, tiles),
         }  # fmt: skip
         given = as_given(operands, choice.transposed)
         self._places: dict[Side, int] = {"a": given.index("a"), "b": given.index("b")}
@@ -67,8 +77,9 @@ class MatrixPlan(Plan):
         self._space: SplitSpace | None = None
         if splits > 1:
             area = policy.tile_m * policy.tile_n
-            self._space = SplitSpace.of(units // splits, splits, area, p.compute)
+            self._space = SplitSpace.of(p.batch_size * cut, splits, area, p.compute)
             buffers = ["partial", "counters", *buffers]
+            constants |= {"whole": choice.whole} if isinstance(policy, WgmmaPolicy) else {}
         self.workspace_bytes = plan.nbytes + (self._space.nbytes if self._space else 0)
         groups = min(units, policy.groups(engine.target)) if splits == 1 else units
         self._product = engine.programs.launch(
@@ -158,8 +169,8 @@ def arrange(problem: GemmProblem, choice: GemmChoice, target: Target) -> Arrange
     )
     for side, extent, tile in sides:
         layout = form.layout(problem, side, by_engine, choice.gather)
-        if side == "b" and layout.across and is_narrow(policy):
-            raise PolicyError(f"{policy} has narrow tiles, which take B with k along its lines")
+        if side == "b" and layout.across and is_odd(policy):
+            raise PolicyError(f"{policy} takes B with k along its lines: tile_n % 64 is not 0")
         if layout.repacked:
             repack = repacks[side] = Repack.of(problem, side, extent, form, layout.across, target)
             operands[side] = repack.result(problem.batch)
@@ -174,6 +185,10 @@ def arrange(problem: GemmProblem, choice: GemmChoice, target: Target) -> Arrange
     types["c"] = f"{problem.c.elem.name}_t"
     types |= {f"e{i}": f"const {e.elem.name}_t" for i, e in enumerate(problem.extras)}
     registers = form.through_registers(problem, by_engine, choice.gather)
+    wide = _stores_wide(problem)
+    if wide == "columns" and (form.kernel != "wgmma" or registers):
+        wide = ""
+    two_rows = form.kernel == "mma" or registers or wide == "columns"
     spec = specialize(
         f"gemm/{form.kernel}",
         target,
@@ -188,8 +203,8 @@ def arrange(problem: GemmProblem, choice: GemmChoice, target: Target) -> Arrange
         flush=policy.flush,
         split=choice.splits > 1,
         tail=problem.k % form.depth != 0,
-        pair=_pairs(problem, two_rows=form.kernel == "mma" or registers),
-        wide=not is_narrow(policy) and _stores_wide(problem),
+        pair=_pairs(problem, two_rows),
+        wide=wide,
         by_lines=not registers and _stores_lines(problem, policy, target),
         registers=registers,
         types=types,
@@ -227,11 +242,17 @@ def _pairs(problem: GemmProblem, two_rows: bool) -> str:
     return "columns" if two_rows and c.row == 1 and problem.m % 2 == 0 else ""
 
 
-def _stores_wide(problem: GemmProblem) -> bool:
-    """Whether C's elements may be stored in 16 bytes, and no array is read."""
+def _stores_wide(problem: GemmProblem) -> str:
+    """Where C's elements may be stored in 16 bytes: along its ``rows``, ``columns``, or not.
+
+    Arrays that are read as well are read an element at a time.
+    """
     c = problem.c
-    fits = c.col == 1 and c.aligned_bytes == 16 and problem.n * c.elem.itemsize % 16 == 0
-    return fits and not c.elem.complex and not problem.reads_c and not problem.extras
+    if c.aligned_bytes < 16 or c.elem.complex or problem.reads_c or problem.extras:
+        return ""
+    if c.col == 1 and problem.n * c.elem.itemsize % 16 == 0:
+        return "rows"
+    return "columns" if c.row == 1 and problem.m * c.elem.itemsize % 16 == 0 else ""
 
 
 def _stores_lines(problem: GemmProblem, policy: MatrixPolicy, target: Target) -> bool:

@@ -99,6 +99,13 @@ class WgmmaPolicy(Policy):
         return self.stages * (LINE * (self.tile_m + self.tile_n) + 16)
 
     @property
+    def part_room(self) -> tuple[int, int]:
+        """Sums of each work-item, in chunks of 8, that the stages of A and those of B hold."""
+        chunk = 8 * 4 * _WARPGROUP * self.consumers
+        of_a, of_b = (self.stages * LINE * x // chunk for x in (self.tile_m, self.tile_n))
+        return of_a, of_b
+
+    @property
     def scratch_bytes(self) -> int:
         """Local memory for the way of C's rows, where they begin off the grid of pairs."""
         return 4 * self.consumers * 16 * 40 * 4
@@ -133,7 +140,7 @@ class WgmmaPolicy(Policy):
         return {
             "consumers": (1, 2, 3),
             "blocks": (1, 2),
-            "tile_n": (16, 32, 64, 128, 192, 256),
+            "tile_n": (16, 32, 64, 96, 128, 160, 192, 224, 256),
             "stages": (3, 4, 5, 6, 8),
             "band": (4, 8, 16),
             "bulk": (False, True),
@@ -149,12 +156,15 @@ class WgmmaPolicy(Policy):
         local = self.local_bytes(elem)
         return {
             "the target's matrix units are fed by warpgroups": target.matrix_units == "wgmma",
-            "tile_n is 16, 32, 64, 128, 192 or 256": self.tile_n in (16, 32, 64, 128, 192, 256),
+            "tile_n is a multiple of 16": self.tile_n % 16 == 0,  # what a pass of copies brings
             "the target's copy engine can be told of tensors": not self.bulk or target.tensor_maps,
             "boxes have at most 256 lines": not self.bulk or max(self.tile_m, self.tile_n) <= 256,
             f"the sums ({sums} registers) leave 24 of {share}": sums + 24 <= share,
             f"local memory ({local} bytes) is at most {target.static_local_mem}": (
                 local <= target.static_local_mem
+            ),
+            "the stages hold the sums of a part of k": (
+                8 * sum(self.part_room) >= self.blocks * self.tile_n // 2
             ),
         }
 
@@ -361,9 +371,9 @@ class MfmaPolicy(Policy):
 MatrixPolicy: TypeAlias = WgmmaPolicy | MmaPolicy | MfmaPolicy
 
 
-def is_narrow(policy: MatrixPolicy) -> bool:
-    """Whether tiles of warpgroups have too few columns for lines across k, and for wide stores."""
-    return isinstance(policy, WgmmaPolicy) and policy.tile_n < 64
+def is_odd(policy: MatrixPolicy) -> bool:
+    """Whether tiles of warpgroups have columns for no whole lines across k, of 64 columns."""
+    return isinstance(policy, WgmmaPolicy) and policy.tile_n % 64 != 0
 
 
 #: Consumers, tile_n and stages; and the sizes of MmaPolicy and MfmaPolicy, of the kinds of product
@@ -378,6 +388,10 @@ _CLASSES = {
     "tiny": (1, 64, 6),
     "narrow": (1, 32, 8),
     "slim": (1, 16, 8),
+    "128x240": (2, 240, 4),
+    "128x176": (2, 176, 5),
+    "128x96": (2, 96, 7),
+    "64x80": (1, 80, 8),
 }
 _MMA_CLASSES = {
     "large": (2, 4, 4, 2, 4),

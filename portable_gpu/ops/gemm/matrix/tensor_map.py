@@ -8,6 +8,7 @@ from typing import Any
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.gemm.matrix.format import strides
 from portable_gpu.ops.gemm.matrix.lines import Lines
+from portable_gpu.ops.gemm.matrix.policy import LINE
 from portable_gpu.ops.gemm.problem import Operand
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import Target
@@ -24,12 +25,16 @@ class TensorMap:
         extent: Adjacent elements of a line of the matrix.
         count: Lines.
         pitch: Bytes from a line to the next.
+        box_lines: Lines of a box: no more than there are.
+        box_bytes: Local memory that the boxes of a tile fill.
     """
 
     spec: Specialization
     extent: int
     count: int
     pitch: int
+    box_lines: int
+    box_bytes: int
 
     @classmethod
     def of(cls, operand: Operand, lines: Lines, rows: int, k: int, target: Target) -> TensorMap:
@@ -37,15 +42,18 @@ class TensorMap:
         along_rows, along_k = strides(operand, lines.name)
         extent, count, step = (rows, k, along_k) if lines.across else (k, rows, along_rows)
         pitch = step * operand.elem.itemsize if count > 1 else 16  # nobody steps over one line
-        spec = specialize(
-            "gemm/tensor_map", target, elem=operand.elem, depth=lines.depth, lines=lines.box_lines
-        )
-        return cls(spec, extent, count, pitch)
+        box_lines = lines.box_lines if lines.across else min(lines.box_lines, count)
+        spec = specialize("gemm/tensor_map", target, elem=operand.elem, depth=lines.depth)
+        box_bytes = lines.boxes * box_lines * LINE
+        return cls(spec, extent, count, pitch, box_lines, box_bytes)
 
     def made(self, engine: Engine) -> Any:
         """The map, in a buffer; it is there when this returns."""
         buffer = engine.allocate(_BYTES)
-        sizes = {"extent": self.extent, "count": self.count, "pitch": self.pitch}
+        sizes = {
+            "extent": self.extent, "count": self.count, "pitch": self.pitch,
+            "box_lines": self.box_lines,
+        }  # fmt: skip
         launch = engine.programs.launch(self.spec, "tensor_map", sizes, ["map"], [], (32,), (32,))
         state = engine.state(engine.own_queue)
         state.event(launch(state, (buffer,))).wait()

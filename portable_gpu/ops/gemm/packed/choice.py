@@ -22,6 +22,12 @@ WHOLE_USES = 8
 LONG_K = 100
 #: Below this much work for each compute unit nothing is packed that need not be: it costs a launch.
 LONE_FLOP = 8_000_000
+#: Below this much work of float32 for each compute unit, and from so many steps of k on, each
+#: work-item packs the columns that it multiplies: a launch that packs costs more.  So many strips
+#: for each compute unit are shared out evenly.
+STRIP_FLOP = 20_000_000
+STRIP_STEPS = 32
+STRIPS = 8
 #: Below this much work a second thread costs more to wake than it saves.
 SERIAL_FLOP = 3_000_000
 #: Multiply-adds of a product that is called tiny: a second thread is not worth waking.
@@ -51,8 +57,9 @@ class PackedChoice:
     Attributes:
         policy: Fitted to the extents of what is computed.
         transposed: Whether that is ``C^T = B^T A^T``.
-        whole: Whether single work-items make whole products.
+        whole: Whether single work-items make whole products, or strips of them.
         a_packed, b_packed: Whether tiles read the operand packed, or where it lies.
+        strip: Panels of columns that a work-item takes of a whole product; 0: all of them.
         origin, evidence: Where the policy came from.
     """
 
@@ -61,6 +68,7 @@ class PackedChoice:
     whole: bool
     a_packed: bool
     b_packed: bool
+    strip: int = 0
     origin: str = ""
     evidence: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
@@ -72,7 +80,7 @@ class PackedChoice:
     @property
     def way(self) -> str:
         """``packed, transposed, B in place``."""
-        parts = ["whole" if self.whole else "packed"]
+        parts = ["strips" if self.strip else "whole" if self.whole else "packed"]
         parts += ["transposed"] if self.transposed else []
         parts += [] if self.a_packed else ["A in place"]
         parts += [] if self.b_packed else ["B in place"]
@@ -85,9 +93,15 @@ def choose_packed(problem: GemmProblem, target: Target, table: TuningTable) -> P
     transposed = prefers_transpose(problem, row.policy, target.compute_units)
     core = problem.transpose() if transposed else problem
     policy = row.policy.fit(core.m, core.n, core.k, core.compute)
-    whole = takes_whole(core, policy, target.compute_units)
-    a_packed, b_packed = _packs(core, policy, whole, target.compute_units)
-    return PackedChoice(policy, transposed, whole, a_packed, b_packed, row.origin, row.evidence)
+    units = target.compute_units
+    whole = takes_whole(core, policy, units)
+    a_packed, b_packed = _packs(core, policy, whole, units)
+    strip = 0 if whole else _strip(core, policy, units, b_packed)
+    if strip:
+        whole, a_packed, b_packed = True, False, True
+    return PackedChoice(
+        policy, transposed, whole, a_packed, b_packed, strip, row.origin, row.evidence
+    )
 
 
 def packed_choices(
@@ -105,7 +119,12 @@ def packed_choices(
             (False, True) if fits else (False,), a_ways, b_ways
         ):
             yield PackedChoice(
-                policy, transposed, whole, a_packed, b_packed, row.origin, row.evidence
+                policy, transposed, whole, a_packed, b_packed, 0, row.origin, row.evidence
+            )
+        strip = strip_of(core, policy, target.compute_units)
+        if _fits_strips(core, policy, strip):
+            yield PackedChoice(
+                policy, transposed, True, False, True, strip, row.origin, row.evidence
             )
 
 
@@ -124,7 +143,7 @@ def packed_estimates(
     costs = DeviceCosts.of("device", target)
     wanted = choose_packed(problem, target, table)
     p, units = problem, target.compute_units
-    products = p.batch_size * p.m * p.n * p.k * multiply_adds(p.compute)
+    products = p.batch_size * p.area * p.k * multiply_adds(p.compute)
     waste = max(stride_waste(min(abs(one.row), abs(one.col))) for one in (p.a, p.b))
     computing = products / (costs.multiply_adds * units)
     seconds = overlapped(computing, waste * p.moving(costs, units))
@@ -175,6 +194,37 @@ def whole_bytes(core: GemmProblem, policy: PackedPolicy) -> int:
     rows, cols = -(-core.m // policy.item_m), -(-core.n // policy.item_n)
     lanes = rows * policy.item_m + cols * policy.item_n
     return max(64, lanes * core.k * core.compute.itemsize)
+
+
+def strip_of(core: GemmProblem, policy: PackedPolicy, units: int) -> int:
+    """Panels of columns in each strip, where :data:`STRIPS` for each compute unit are wanted."""
+    wanted = max(1, STRIPS * units // core.batch_size)
+    return max(1, -(-core.n // policy.item_n) // wanted)
+
+
+def _fits_strips(core: GemmProblem, policy: PackedPolicy, strip: int) -> bool:
+    """Whether A can be read where it lies, and stays in the cache with a strip's columns of B."""
+    near = (core.m + strip * policy.item_n) * core.k * core.compute.itemsize
+    return in_place(core.a, core.compute) and near <= L2_BYTES
+
+
+def _strip(core: GemmProblem, policy: PackedPolicy, units: int, b_packed: bool) -> int:
+    """Panels of each strip if a product had better be cut into strips, else 0.
+
+    As for :func:`_reads_rows`, A's rows are few, and not at distances that put them into one set.
+    """
+    strip = strip_of(core, policy, units)
+    pitch = max(abs(core.a.row), abs(core.a.col)) * core.a.elem.itemsize
+    takes = (
+        _fits_strips(core, policy, strip)
+        and (b_packed or core.m > WHOLE_USES * policy.item_m)
+        and core.k >= STRIP_STEPS
+        and core.flop * multiply_adds(core.compute) <= STRIP_FLOP * units
+        and core.batch_size * -(-core.n // policy.item_n) >= 2 * units
+        and policy.item_m <= 8
+        and pitch % (2 * PAGE_BYTES) != 0
+    )
+    return strip if takes else 0
 
 
 def takes_whole(core: GemmProblem, policy: PackedPolicy, units: int) -> bool:

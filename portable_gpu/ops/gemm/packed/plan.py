@@ -11,7 +11,7 @@ import pyopencl as cl
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.gemm.operands import extents, extras, offsets, strides
-from portable_gpu.ops.gemm.packed.choice import PackedChoice, in_place, is_small, whole_bytes
+from portable_gpu.ops.gemm.packed.choice import PackedChoice, in_place, is_small
 from portable_gpu.ops.gemm.packed.policy import PAGE_BYTES, PackedPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.runtime.engine import Engine
@@ -111,13 +111,14 @@ class PackedPlan(Plan):
         policy = choice.policy
         self._panels_a = -(-core.m // policy.item_m)
         self._panels_b = -(-core.n // policy.item_n)
-        self._whole_bytes = whole_bytes(core, policy)
         self._once_a, self._once_b = not any(core.a.batch), not any(core.b.batch)
         self._programs = engine.programs
         self._spec = specialization_of(problem, choice, engine.target)
+        self._strip = choice.strip or self._panels_b
         if self.choice.whole:
             self._whole = self._bind_whole()
-            self.workspace_bytes = self._whole_items()[0] * self._whole_bytes
+            strips = -(-self._panels_b // self._strip)
+            self.workspace_bytes = self._whole_items()[0] * strips * self._whole_bytes()
         else:
             self._block_up()
             self._steps = [step for slab in self._slabs for step in self._bind_slab(slab)]
@@ -160,10 +161,21 @@ class PackedPlan(Plan):
 
     # -- choices
 
+    def _whole_bytes(self) -> int:
+        """Scratch of a work-item that makes a whole product, or a strip of it."""
+        choice, policy = self.choice, self.choice.policy
+        lanes = choice.a_packed * self._panels_a * policy.item_m
+        lanes += choice.b_packed * self._strip * policy.item_n
+        return max(64, lanes * self._core.k * self._core.compute.itemsize)
+
     def _whole_items(self) -> tuple[int, int]:
-        """Work-items, and products of each."""
+        """Work-items along the batch, and products of each."""
         core = self._core
-        items = 1 if is_small(core) else min(core.batch_size, 64 * self._units)
+        items = (
+            1
+            if is_small(core) and not self.choice.strip
+            else min(core.batch_size, 64 * self._units)
+        )
         run = -(-core.batch_size // items)
         return -(-core.batch_size // run), run
 
@@ -171,7 +183,7 @@ class PackedPlan(Plan):
         """Cut the product into slabs that fit the workspace, and k into shares."""
         core, choice, policy = self._core, self.choice, self.choice.policy
         lane = core.compute.itemsize
-        tiles = self._panels_a * self._panels_b * core.batch_size
+        tiles = core.tiles(policy.item_m, policy.item_n) * core.batch_size
         wanted = -(-4 * self._units // tiles)
         self.splits = splits = max(1, min(wanted, core.k // 512)) if wanted > 1 else 1
         third = WORKSPACE // 3
@@ -239,12 +251,28 @@ class PackedPlan(Plan):
         for first in range(0, core.batch_size, products):
             for col in range(0, core.n, cols):
                 for row in range(0, core.m, rows):
+                    block = self._in_triangle(
+                        row, min(row + rows, core.m), col, min(col + cols, core.n)
+                    )
+                    if block is None:
+                        continue
+                    top, bottom, left, right = block
                     for step in range(0, max(1, core.k), steps):
                         yield Slab(
                             first, min(products, core.batch_size - first),
-                            row, min(rows, core.m - row), col, min(cols, core.n - col),
+                            top, bottom - top, left, right - left,
                             step, min(steps, core.k - step),
                         )  # fmt: skip
+
+    def _in_triangle(
+        self, top: int, bottom: int, left: int, right: int
+    ) -> tuple[int, int, int, int] | None:
+        """The rows and columns of a block of C that have elements to compute, if there are any."""
+        if self._core.triangle == "lower":
+            top, right = max(top, left), min(right, bottom)
+        elif self._core.triangle == "upper":
+            left, bottom = max(left, top), min(bottom, right)
+        return (top, bottom, left, right) if top < bottom and left < right else None
 
     # -- launches
 
@@ -258,12 +286,14 @@ class PackedPlan(Plan):
             "steps": core.k,
             "products": core.batch_size,
             "run": run,
+            "strip": self._strip,
             **self._packed(),
             "once_b": self._once_b,
             "lines_a": lines_ahead(core.a, core.m, core.k, tiles),
             "lines_b": lines_ahead(core.b, core.k, core.n, tiles),
         }
-        return self._bind("whole", constants, ["scratch"], (items, 1, 1))
+        strips = -(-self._panels_b // self._strip)
+        return self._bind("whole", constants, ["scratch"], (items, strips, 1))
 
     def _bind_slab(self, slab: Slab) -> Iterator[Step]:
         """Pack its panels, multiply them, and add up the shares of k if there are several."""

@@ -63,7 +63,9 @@ def as_gemv(problem: GemmProblem) -> GemvProblem:
 
 
 def candidates(problem: GemmProblem, target: Target, table: TuningTable) -> Iterator[Candidate]:
-    """The ways of one launch that read the large operand once, where it lies."""
+    """The ways of one launch that read the large operand once, where it lies; of all of C."""
+    if problem.triangle:
+        return
     few, transposed = upright(problem), problem.n > problem.m
     if fragments.takes(few, target):
         yield _transposing(

@@ -74,8 +74,8 @@ def estimates(
         latency = costs.latency / (policy.tile_k * value_words(p.compute) * slow)
         taken = partial(_taken, policy, target, p.compute, costs.alone)
         for transposed in (False, True):
-            m, n = (p.n, p.m) if transposed else (p.m, p.n)
-            groups = p.batch_size * -(-m // policy.tile_m) * -(-n // policy.tile_n)
+            computed = p.transpose() if transposed else p
+            groups = p.batch_size * computed.tiles(policy.tile_m, policy.tile_n)
             work = policy.tile_m * policy.tile_n / costs.efficiency[shape_class]
             turned = 1.0 if transposed != upright else costs.turned
             for splits, whole in _cuts(p, policy, groups, units):
@@ -127,7 +127,7 @@ def direct_estimates(problem: GemmProblem, target: Target) -> Iterator[tuple[flo
 def _direct_seconds(problem: GemmProblem, target: Target, lanes: int) -> float:
     p, units = problem, target.compute_units
     device, costs = DeviceCosts.of("device", target), DirectCosts.of("direct", target)
-    products = p.batch_size * p.m * p.n * p.k
+    products = p.batch_size * p.area * p.k
     rounds = -(-p.batch_size * p.m * p.n * lanes // (units * costs.resident))
     loads = _lines(p, target.subgroup_size, lanes) * costs.line
     each = multiply_adds(p.compute) / (device.multiply_adds * costs.efficiency)

@@ -10,7 +10,14 @@ import pyopencl as cl
 from portable_gpu.codegen.operators import sum_accumulator
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.gemm.choice import WORKSPACE, GemmChoice, split_length
-from portable_gpu.ops.gemm.operands import as_given, extents, extras, offsets, strides
+from portable_gpu.ops.gemm.operands import (
+    as_given,
+    extents,
+    extras,
+    offsets,
+    strides,
+    triangle_tiles,
+)
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.ops.gemm.split_k import SplitSpace
 from portable_gpu.ops.gemm.tiled.policy import GemmPolicy
@@ -111,8 +118,9 @@ class TiledPlan(Plan):
         """Tiles of C, a part of the batch at a time."""
         p, choice = self.problem, self.choice
         tiles_m, tiles_n = -(-p.m // policy.tile_m), -(-p.n // policy.tile_n)
-        units, chunk = tiles_m * tiles_n, min(p.batch_size, _GRID)
+        units, chunk = p.tiles(policy.tile_m, policy.tile_n), min(p.batch_size, _GRID)
         constants, split = {**self._constants, "tiles_m": tiles_m, "tiles_n": tiles_n}, []
+        constants |= triangle_tiles(p, units)
         if choice.splits > 1:
             cut, area = units - choice.whole, policy.tile_m * policy.tile_n
             one = SplitSpace.of(cut, choice.splits, area, p.compute)

@@ -1,0 +1,99 @@
+## One triangle of C, with the diagonal: which of its elements are computed, and which tiles have any.
+##
+##   band     +--+                    lower: col <= row.  Tiles that have elements in the triangle are
+##   of 2     |0 +--+--+              numbered down bands of `band` tile rows, as all tiles are elsewhere:
+##            |1 |2 |3 |              first the columns that all rows of the band reach, then, column by
+##          --+--+--+--+--+--+        column, what is left of the band (tiles here are twice as high as
+##            |4 |6 |8 |10|12|        they are wide).
+##
+## problem.triangle is "lower", "upper" (col >= row: the columns that all rows reach are the last ones) or "".
+##
+##   parameters(problem)          the parameter of a kernel of tiles
+##   area(problem)                tiles of a product
+##   only(problem, row, col)      ` && ...`, for conditions; nothing where all of C is computed
+##   inside(...), reaches(...)    C expressions: all elements of a block are inside; some are
+##   define(problem, policy)      triangle_tile(at, tiles_m, tiles_n): tile row x and tile column y of number at
+##   line(problem, type)          of a tile across the diagonal, of the row `row` and the columns from `left` on:
+##                                `line` points to the first, and columns begin <= x < end after it are stored
+##   locate(problem, policy)      first_row and first_col of the tile of number `tile`
+##   store(...)                   the sums of a tile: by `fast`, or by `each` where it has elements outside
+<%def name="parameters(problem)">${", int triangle_tiles" if problem.triangle else ""}</%def>
+<%def name="area(problem)">${"triangle_tiles" if problem.triangle else "tiles_m * tiles_n"}</%def>
+
+<%def name="only(problem, row, col)">\
+% if problem.triangle:
+ && (${col}) ${"<=" if problem.triangle == "lower" else ">="} (${row})\
+% endif
+</%def>
+
+<%def name="inside(problem, row, rows, col, cols)">\
+% if problem.triangle == "lower":
+(${col}) + (${cols}) - 1 <= (${row})\
+% else:
+(${row}) + (${rows}) - 1 <= (${col})\
+% endif
+</%def>
+
+<%def name="reaches(problem, row, rows, col, cols)">\
+% if problem.triangle == "lower":
+(${col}) <= (${row}) + (${rows}) - 1\
+% else:
+(${row}) <= (${col}) + (${cols}) - 1\
+% endif
+</%def>
+
+<%def name="define(problem, policy)">\
+<% M, N, band = policy.tile_m, policy.tile_n, policy.band %>\
+% if problem.triangle:
+static inline int2 triangle_tile(int at, int tiles_m, int tiles_n)
+{
+    for (int top = 0;; top += ${band}) {
+        const int bottom = min(top + ${band}, tiles_m), rows = bottom - top;
+% if problem.triangle == "lower":
+        const int first = 0, end = min(((top + 1) * ${M} + ${N - 1}) / ${N}, tiles_n);
+        const int left = end, right = min((bottom * ${M} + ${N - 1}) / ${N}, tiles_n);
+% else:
+        const int first = (bottom - 1) * ${M} / ${N}, end = tiles_n;
+        const int left = top * ${M} / ${N}, right = first;
+% endif
+        if (at < (end - first) * rows) return (int2)(top + at % rows, first + at / rows);
+        at -= (end - first) * rows;
+        for (int col = left; col < right; ++col) {
+% if problem.triangle == "lower":
+            const int above = col * ${N} / ${M}, height = bottom - above;
+% else:
+            const int above = top, height = min(((col + 1) * ${N} - 1) / ${M} + 1, bottom) - top;
+% endif
+            if (at < height) return (int2)(above + at, col);
+            at -= height;
+        }
+    }
+}
+% endif
+</%def>
+
+<%def name="locate(problem, policy)">\
+            const int2 numbers = triangle_tile(tile, tiles_m, tiles_n);
+            const long first_row = ${policy.tile_m}l * numbers.x, first_col = ${policy.tile_n}l * numbers.y;
+</%def>
+
+<%def name="line(problem, type)">\
+                __global ${type} *line = c + row * c_row + left * c_col;
+% if problem.triangle == "lower":
+                const int begin = 0, end = row < m ? (int)min(n - left, row - left + 1) : 0;
+% else:
+                const int begin = (int)(row - left), end = row < m ? (int)(n - left) : 0;
+% endif
+</%def>
+
+<%def name="store(problem, policy, fast, each)">\
+% if problem.triangle:
+            if (!(${inside(problem, "first_row", policy.tile_m, "first_col", policy.tile_n)})) {
+${each()}
+            } else {
+${fast()}
+            }
+% else:
+${fast()}\
+% endif
+</%def>

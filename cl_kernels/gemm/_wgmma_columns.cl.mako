@@ -1,0 +1,68 @@
+## How the sums of a warpgroup reach a C whose rows are adjacent in memory (see _wgmma_output).
+
+## Lanes of two rows exchange what they hold, so that each has two rows
+## of a column; of 16-bit floats then lanes of two such pairs, for four rows and whole sectors.
+<%def name="eights(policy, sums, type)">
+<% halves = problem.c.elem.itemsize == 2 %>\
+            const int odd = lane / 4 % 2${", upper = lane / 8 % 2" if halves else ""};
+            const long top = ${top(False)} - odd, left = first_col + lane % 4 * 2 + odd;
+            const int columns = (int)min(n - left, ${policy.tile_n}l);
+% for r in range(policy.blocks):
+            {
+                const long row = top + ${64 * r}${" + 6 * upper" if halves else ""};
+                __global ${type} *line = c + row * c_row + left * c_col;
+% for j in range(policy.tile_n // 8):
+                {
+% for h in range(2):
+                    uint v${h} = as_uint(${sums}${r}_${4 * j + 2 * h}), w${h} = as_uint(${sums}${r}_${4 * j + 2 * h + 1});
+                    share_words(&v${h}, &w${h}, odd, 4);
+% endfor
+% if halves:
+                    uint p = packed_pair(${rows_of(r, 0, j)}), q = packed_pair(${rows_of(r, 1, j)});
+                    share_words(&p, &q, upper, 8);
+                    if (row < m && ${8 * j} < columns) *(__global uint2 *)line = (uint2)(p, q);
+% else:
+% for h in range(2):
+                    if (row + ${8 * h} < m && ${8 * j} < columns) PUT(line + ${8 * h}, ${rows_of(r, h, j)});
+% endfor
+% endif
+                    line += 8 * c_col;
+                }
+% endfor
+            }
+% endfor
+</%def>
+
+<%def name="rows_of(r, h, j)"><%
+return ", ".join(f"RESULT(as_float({v}{h}), top + {64 * r + 8 * h + e}, left + {8 * j})" for e, v in enumerate("vw"))
+%></%def>
+
+## With A from registers (pair is "columns"): two rows of a column at a
+## time, so that a warp stores whole sectors, by one address that advances.
+<%def name="columns(policy, sums, type)">
+            const long top = ${top(True)}, left = first_col + lane % 4 * 2;
+            const int columns = (int)min(n - left, ${policy.tile_n}l);
+% for r in range(policy.blocks):
+            {
+                const long row = top + ${64 * r};
+                __global ${type} *line = c + row * c_row + left * c_col;
+                if (row < m) {
+% for j in range(policy.tile_n // 8):
+% for e in range(2):
+                    if (${8 * j + e} < columns) PUT(line${" + c_col" * e}, RESULT(${sums}${r}_${4 * j + e}, row, left + ${8 * j + e}), RESULT(${sums}${r}_${4 * j + 2 + e}, row + 1, left + ${8 * j + e}));
+% endfor
+                    line += 8 * c_col;
+% endfor
+                }
+            }
+% endfor
+</%def>
+
+## The first row of C that a work-item holds sums of.
+<%def name="top(registers)">\
+% if registers:
+first_row + above * 64 + t / 64 % 2 * 32 + lane / 8 % 2 * 16 + t / 32 % 2 * 8 + lane / 16 * 4 + lane / 4 % 2 * 2\
+% else:
+first_row + above * 64 + t / 32 % 4 * 16 + lane / 4\
+% endif
+</%def>

@@ -1,0 +1,44 @@
+## What becomes of the rest of C, of which one triangle is computed: its transpose, or zeros.
+##
+##          C0                      A group writes one tile of the rest.  Its elements come by way of
+##    +--+--+--+                    local memory from the tile that mirrors it, so that rows of both are
+##    |  |  |to|  R0                read and written along.  On the diagonal the two are one tile: what
+##    +--+--+--+                    is read of it is in the triangle, what is written is not.
+##    |  |  |  |
+##    +--+--+--+
+##    |of|  |  |  C0
+##    +--+--+--+
+##      R0
+##
+## problem    a GemmProblem: C, its triangle, and `fills`: mirror or zeros
+## tile, group    the side of a tile, and work-items of a group
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="operands" file="/gemm/_operands.cl.mako"/>
+<%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+c, rank = problem.c.elem, len(problem.batch)
+outside = ">" if problem.triangle == "lower" else "<"
+%>
+${element.scalar(c)}
+
+__kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
+void mirror(long n, long first_product${operands.parameters("c", c, rank, "")}${operands.batch_parameters(rank)})
+{
+    const long top = ${tile}l * get_group_id(1), left = ${tile}l * get_group_id(0);
+    if (${"top > left" if problem.triangle == "lower" else "left > top"}) return;
+${operands.locate(["c"], rank, "first_product + get_group_id(2)")}
+% if problem.fills == "mirror":
+    __local ${c.name}_t lines[${tile * (tile + 1)}];
+    for (int e = get_local_id(0); e < ${tile * tile}; e += ${group}) {
+        const long row = left + e / ${tile}, col = top + e % ${tile};
+        if (row < n && col < n && row ${outside} col) lines[e / ${tile} * ${tile + 1} + e % ${tile}] = c[row * c_row + col * c_col];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+% endif
+    for (int e = get_local_id(0); e < ${tile * tile}; e += ${group}) {
+        const long row = top + e / ${tile}, col = left + e % ${tile};
+        if (row < n && col < n && col ${outside} row)
+            c[row * c_row + col * c_col] = ${f"lines[e % {tile} * {tile + 1} + e / {tile}]" if problem.fills == "mirror" else f"({c.name}_t)(0)"};
+    }
+}

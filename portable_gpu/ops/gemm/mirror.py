@@ -1,0 +1,108 @@
+"""The rest of C, of which one triangle was computed: the triangle's mirror image, or zeros."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyopencl as cl
+
+from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.ops.candidate import Candidate
+from portable_gpu.ops.gemm.operands import extents, strides
+from portable_gpu.ops.gemm.problem import GemmProblem, step
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.plan import Plan, Step, Steps
+from portable_gpu.runtime.queue_state import QueueState
+from portable_gpu.targets import Target
+from portable_gpu.tuning.costs import DeviceCosts
+
+_TILE = 32
+_GRID = 65535  # the extent that every device takes in the third dimension
+
+
+class MirrorPlan(Plan):
+    """Fills the rest of C."""
+
+    def __init__(self, engine: Engine, problem: GemmProblem) -> None:
+        problem = _along_rows(problem)
+        spec = specialization_of(problem, engine.target)
+        group, tiles = _group(engine.target), -(-problem.n // _TILE)
+        self.bytes = bytes_of(problem)
+        constants = {"n": problem.n, **strides({"c": problem.c}), **extents(problem.batch)}
+        self._launches = [
+            engine.programs.launch(
+                spec, "mirror", {**constants, "first_product": first}, ["c"], ["c_offset"],
+                (tiles * group, tiles, min(_GRID, problem.batch_size - first)), (group, 1, 1),
+            )
+            for first in range(0, problem.batch_size, _GRID)
+        ]  # fmt: skip
+
+    def enqueue(
+        self,
+        state: QueueState,
+        buffers: Sequence[Any],
+        offsets: tuple[int, ...],
+        scalars: tuple[Any, ...] = (),
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> cl.Event | None:
+        """See :meth:`Plan.enqueue`: of c."""
+        event = None
+        for launch in self._launches:
+            event = launch(state, buffers, offsets, wait_for)
+            wait_for = state.after(event)
+        return event
+
+
+def specialization_of(problem: GemmProblem, target: Target) -> Specialization:
+    """The text, for a problem whose C lies along its rows."""
+    only = replace(problem, epilogue=(), extras=())
+    return specialize("gemm/mirror", target, problem=only, tile=_TILE, group=_group(target))
+
+
+def bytes_of(problem: GemmProblem) -> int:
+    """What is read and written."""
+    rest = problem.m * (problem.m - 1) // 2 * problem.c.elem.itemsize * problem.batch_size
+    return rest * (2 if problem.fills == "mirror" else 1)
+
+
+def filled(one: Candidate, problem: GemmProblem, target: Target) -> Candidate:
+    """A way of computing a triangle, and the rest of C after it.
+
+    Args:
+        one: Of the triangle.
+        problem: With what fills the rest.
+        target: For what device.
+    """
+    costs = DeviceCosts.of("device", target)
+    rest = "mirrored" if problem.fills == "mirror" else "zeros"
+    operands = tuple(range(3 + len(problem.extras)))
+
+    def bind(engine: Engine) -> Plan:
+        product = Step(one.bind(engine), operands, takes_scalars=True)
+        return Steps([product, Step(MirrorPlan(engine, problem), operands[-1:])])
+
+    def texts() -> list[Specialization]:
+        return [*one.texts(), specialization_of(_along_rows(problem), target)]
+
+    return replace(
+        one,
+        path=f"{one.path}, {rest}",
+        way=f"{one.way}, {rest}",
+        kind=f"{one.kind}, {rest}",
+        device=one.device + bytes_of(problem) / (costs.bandwidth * target.compute_units),
+        launches=one.launches + 1,
+        why=f"{one.why}; of the {problem.triangle} triangle, then the rest: {rest}",
+        texts=texts,
+        bind=bind,
+    )
+
+
+def _along_rows(problem: GemmProblem) -> GemmProblem:
+    c = problem.c
+    return problem if step(c.col, problem.n) <= step(c.row, problem.m) else problem.transpose()
+
+
+def _group(target: Target) -> int:
+    return 1 if target.is_cpu else min(256, target.max_work_group_size)
