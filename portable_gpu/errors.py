@@ -6,6 +6,10 @@ built-in exception that NumPy users expect, so ``except ValueError`` keeps worki
 
 from __future__ import annotations
 
+from typing import Any
+
+from numpy.linalg import LinAlgError
+
 try:
     from numpy.exceptions import AxisError as NumPyAxisError
 except ImportError:  # NumPy before 1.25
@@ -88,3 +92,41 @@ class BuildError(PortableGPUError, RuntimeError):
         super().__init__(message)
         self.source = source
         self.log = log
+
+
+class _MatrixError(PortableGPUError, LinAlgError):
+    """A matrix of a stack has no result.
+
+    Attributes:
+        index: Which matrix of the stack, a number for each batch axis; ``()`` of a single one.
+        column: The column at which it was found out, from 0 on.
+    """
+
+    def __init__(self, message: str, index: tuple[int, ...], column: int) -> None:
+        super().__init__(message)
+        self.index = index
+        self.column = column
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.args[0], self.index, self.column)
+
+
+class NotPositiveDefiniteError(_MatrixError):
+    """A matrix is not positive definite: its Cholesky factor does not exist.
+
+    Attributes:
+        index: Which matrix of the stack, a number for each batch axis; ``()`` of a single one.
+        column: The first column whose pivot is not a positive number.
+        pivot: That pivot: what is left of the diagonal's element there.
+    """
+
+    def __init__(self, message: str, index: tuple[int, ...], column: int, pivot: float) -> None:
+        super().__init__(message, index, column)
+        self.pivot = pivot
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.args[0], self.index, self.column, self.pivot)
+
+
+class SingularMatrixError(_MatrixError):
+    """A triangular matrix has a zero on its diagonal."""

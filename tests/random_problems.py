@@ -12,6 +12,8 @@ from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.ops.candidate import Candidate
 from portable_gpu.ops.elementwise.candidates import candidates as elementwise_candidates
 from portable_gpu.ops.elementwise.catalogue import problem as expression_of
+from portable_gpu.ops.factor.candidates import cholesky_candidates, solve_candidates
+from portable_gpu.ops.factor.catalogue import cholesky_problem, solve_problem
 from portable_gpu.ops.gemm.candidates import candidates as gemm_candidates
 from portable_gpu.ops.gemm.catalogue import contiguous
 from portable_gpu.ops.gemv.plan import candidates as gemv_candidates
@@ -61,3 +63,15 @@ def problems(target: Target, seed: int) -> Iterator[tuple[str, list[Candidate]]]
         yield f"{fold}", reduce_candidates(fold, target, TABLE)
         sum_of_two = expression_of("x + y", dtype, shape, {})
         yield f"{sum_of_two}", elementwise_candidates(sum_of_two, target, TABLE)
+    for _ in range(EACH):
+        n, m = (extent(rng, rng.choice((20, 200, 2000))) for _ in range(2))
+        dtype = dtype_of(
+            rng.choice(["float32", "complex64"] + ["float64", "complex128"] * target.fp64)
+        )
+        batch = (extent(rng, 50),) if rng.random() < 0.3 else ()
+        lower, flag = rng.random() < 0.5, rng.random() < 0.5
+        factor = cholesky_problem(n, dtype, batch, lower=lower, overwrite=flag)
+        yield f"{factor}", cholesky_candidates(factor, target, TABLE)
+        trans, side = rng.choice("NTC"), rng.choice(("left", "right"))
+        solve = solve_problem(n, m, dtype, batch, trans=trans, lower=lower, unit=flag, side=side)
+        yield f"{solve}", solve_candidates(solve, target, TABLE)

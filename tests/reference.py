@@ -118,3 +118,32 @@ def norm(x: Any, axis: Any = None) -> Any:
 def norm_bound(x: Any, sums: Any, axis: Any = None) -> Any:
     """Half of the relative error of the sum of squares (16 u), and 3 u of the end."""
     return 11 * unit_roundoff(sums) * norm(x, axis)
+
+
+# -- factorisations and triangular solves
+
+
+def _gamma(steps: int, dtype: Any) -> float:
+    dtype = np.dtype(dtype)
+    if dtype.kind == "c":  # a complex product is off by sqrt(8) u, and a sum by u (lemma 3.5)
+        steps *= 4
+    u = unit_roundoff(dtype)
+    return steps * u / (1 - steps * u)
+
+
+def factor_bound(factor: Any) -> Any:
+    """What ``factor @ factor^H`` may be off by: gamma(n + 9) |L| |L^H|.
+
+    Higham's theorem 10.3 has n + 1, with a root that is rounded once.  OpenCL's ``rsqrt`` is off
+    by 2 ulp (4 u), its product with the pivot by 1 more, and L L^H has both twice.
+    """
+    size = np.abs(wider(factor))
+    return _gamma(factor.shape[-1] + 9, factor.dtype) * (size @ np.swapaxes(size, -1, -2))
+
+
+def solve_bound(triangle: Any, x: Any) -> Any:
+    """What ``triangle @ x`` may be off by: gamma(n + 5) |T| |X|.
+
+    Theorem 8.5 has n.  A reciprocal is off by 2.5 ulp (5 u) in single precision, its product by 1.
+    """
+    return _gamma(x.shape[-2] + 5, x.dtype) * (np.abs(wider(triangle)) @ np.abs(wider(x)))

@@ -31,6 +31,20 @@ class Expected:
 
 
 @dataclass(frozen=True)
+class Condition:
+    """What a result must fulfil, where an expected value alone does not say it.
+
+    Attributes:
+        error: Gives the error of a result in units of its bound: above 1 it is wrong.
+        shape, dtype: The result's.
+    """
+
+    error: Callable[[Array], float]
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+
+@dataclass(frozen=True)
 class Check:
     """One operation on one input.
 
@@ -38,13 +52,13 @@ class Check:
         operation: Name of the public function.
         case: dtype, shape, axis, view ...
         run: Makes the call on an engine.
-        expected: Returns the expected result.
+        expected: Returns the expected result, or what it must fulfil.
     """
 
     operation: str
     case: str
     run: Callable[[Engine], Any]
-    expected: Callable[[], Expected]
+    expected: Callable[[], Expected | Condition]
 
     def __call__(self, engine: Engine) -> Result:
         """Run it.  Every failure is reported in the result."""
@@ -82,8 +96,10 @@ class Result:
     seconds: float
 
 
-def compare(found: Array, expected: Expected) -> tuple[float, str]:
+def compare(found: Array, expected: Expected | Condition) -> tuple[float, str]:
     """The largest error in units of its bound, and what is wrong with ``found``, if anything."""
+    if isinstance(expected, Condition):
+        return _fulfils(found, expected)
     wanted = np.asarray(expected.value)
     if found.dtype != expected.dtype:
         return 0.0, f"dtype is {found.dtype}, not {expected.dtype}"
@@ -102,6 +118,13 @@ def compare(found: Array, expected: Expected) -> tuple[float, str]:
     largest = float(ratio.max())
     message = "" if largest <= 1 else f"{_worst(found, wanted, ratio)}: {largest:.3g} bounds off"
     return largest, message
+
+
+def _fulfils(found: Array, condition: Condition) -> tuple[float, str]:
+    if (found.dtype, found.shape) != (condition.dtype, condition.shape):
+        return 0.0, f"{found.dtype} {found.shape}, not {condition.dtype} {condition.shape}"
+    error = condition.error(found)
+    return error, "" if error <= 1 else f"{error:.3g} bounds off"
 
 
 def _difference(found: Array, wanted: Array) -> Array:

@@ -20,6 +20,8 @@ from portable_gpu.checking.operands import Array
 #: Gives the largest error of a result in units of its bound: above 1 it is wrong.
 Oracle: TypeAlias = Callable[[Array], float]
 
+#: Of a value, at most, where products are computed of its pieces (docs/accuracy.md).
+LOST = {"ieee": 0.0, "tf32": 2**-10, "bf16x3": 2**-15, "tf32x3": 2**-20, "bf16x6": 2**-22}
 #: Elements that are converted to higher precision at a time.
 CHUNK = 1 << 22
 

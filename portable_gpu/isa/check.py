@@ -74,9 +74,10 @@ def jobs(
         known = ", ".join(sorted(CATALOGUE))
         raise ArgumentError(f"no operation {', '.join(map(repr, unknown))}; there are: {known}")
     found: dict[tuple[str, str], Job] = {}
+    asked = tuple(operations or CATALOGUE)
     for machine in wanted:
-        for dtype in _dtypes(machine, full):
-            for operation in operations or CATALOGUE:
+        for dtype in _dtypes(machine, asked, full):
+            for operation in asked:
                 if not (full or operations or dtype in OPERATIONS[operation].compiled):
                     continue
                 try:
@@ -110,9 +111,13 @@ def _results(job: Job, kernels: Sequence[Kernel]) -> Iterator[Result]:
         yield Result(job, kernel, resident, tuple(wrong))
 
 
-def _dtypes(machine: Machine, full: bool) -> tuple[str, ...]:
+def _dtypes(machine: Machine, operations: Sequence[str], full: bool) -> tuple[str, ...]:
+    """The usual ones, and what some of the operations name beside them."""
     if full:
         return _ALL_DTYPES
     if machine.target.exchange == "wavefront_lds":
         return _LDS_DTYPES
-    return USUAL_DTYPES + _BFLOAT16 if machine.target.matrix_units == "mfma" else USUAL_DTYPES
+    named = {dtype for operation in operations for dtype in OPERATIONS[operation].compiled}
+    rarer = tuple(d for d in _ALL_DTYPES if d in named and d not in USUAL_DTYPES)
+    bfloat16 = _BFLOAT16 if machine.target.matrix_units == "mfma" else ()
+    return (*USUAL_DTYPES, *rarer, *bfloat16)

@@ -55,6 +55,10 @@ def _one_call(extents: Shape) -> list[dict[str, Any]]:
     return [{}]
 
 
+def _as_they_are(case: Case, inputs: Operands) -> Operands:
+    return inputs
+
+
 def _no_call(case: Case, arrays: Sequence[Any], library: Any) -> Call | None:
     return None
 
@@ -87,7 +91,7 @@ class Operation:
     """A public function.
 
     Attributes:
-        name: As it is called in ``portable_gpu``.
+        name: As it is called in ``portable_gpu``, or in ``portable_gpu.linalg``.
         function: The function.
         explain: Says which path a call takes, and why.
         specializations: What it builds by default; ``None`` where that is another one's.
@@ -152,6 +156,8 @@ class Benchmark:
         oracle: Given a case and its operands, finds the error of a result.
         form: How errors describe a size.
         label: How pictures do.
+        operands: What is made of random operands, uniform in [-1, 1), before they are used; they
+            stay as they are.
         like_numpy: The same call in a library of NumPy's names (NumPy, PyTorch, CuPy), given a
             case, its operands and the library; ``None`` where that has none.
         by_flop: Whether its rate is told in flop, not in bytes.
@@ -174,6 +180,7 @@ class Benchmark:
     oracle: Callable[[Case, Operands], Oracle]
     form: str
     label: str
+    operands: Callable[[Case, Operands], Operands] = _as_they_are
     like_numpy: Callable[[Case, Sequence[Any], Any], Call | None] = _no_call
     by_flop: bool = False
     more_sizes: Sizes | None = None

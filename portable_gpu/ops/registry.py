@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from portable_gpu.ops.elementwise.family import ELEMENTWISE
+from portable_gpu.ops.factor.family import FACTOR
 from portable_gpu.ops.family import Benchmark, Build, Compiled, Family, Operation
 from portable_gpu.ops.gemm.family import GEMM
 from portable_gpu.ops.gemv.family import GEMV
@@ -14,6 +15,7 @@ FAMILIES: tuple[Family, ...] = (
     GEMV,
     GEMM,
     ELEMENTWISE,
+    FACTOR,
 )
 
 _BY_NAME = {family.name: family for family in sorted(FAMILIES, key=lambda family: family.name)}

@@ -10,6 +10,7 @@ import pyopencl.array as cla
 
 from portable_gpu.errors import DTypeError, ShapeError
 from portable_gpu.runtime import fork
+from portable_gpu.runtime.report import Report
 
 #: The method for ``number <operator> array``, by the ufunc that NumPy calls for the operator.
 _REFLECTED = {
@@ -45,7 +46,16 @@ class Array(cla.Array):
 
     NumPy silently turns pyopencl's own arrays into arrays of Python objects, with a kernel for each
     element.  This type raises a :class:`portable_gpu.errors.DTypeError` instead.
+
+    A result may turn out not to exist: the factor of a matrix that is not positive definite.  The
+    call that enqueues it does not wait to see; whatever first brings its values to the host raises
+    the error: :meth:`get`, :func:`portable_gpu.asnumpy`, ``float``, DLPack.
+
+    Attributes:
+        reports: What there is to look at before its values are.
     """
+
+    reports: tuple[Report, ...] = ()
 
     #: ``portable_gpu.matmul``; it is in a higher layer and sets this attribute itself.
     _matmul: ClassVar[Callable[[Any, Any], Any]]
@@ -86,12 +96,43 @@ class Array(cla.Array):
     ) -> Any:
         return Array._to_dlpack(self, dl_device, copy)
 
+    def _new_with_changes(self, data: Any, *args: Any, **options: Any) -> Any:
+        """What pyopencl makes views by (slices, transposes): they are of the same values."""
+        view = super()._new_with_changes(data, *args, **options)
+        if data is not None and self.reports:
+            view.reports = self.reports
+        return view
+
     def with_queue(self, queue: Any) -> Array:
         """The same array on another queue (``None``: on none)."""
         moved: Array = super().with_queue(queue)
         if queue is not self.queue:
             moved.__class__ = LentArray
         return moved
+
+    def check(self) -> None:
+        """Wait for the kernels that may find that there is no such result, and raise what they did.
+
+        Raises:
+            NotPositiveDefiniteError, SingularMatrixError: It has no values.
+        """
+        for report in self.reports:
+            report.check()
+
+    def get(self, *args: Any, **options: Any) -> Any:
+        """The values as a NumPy array: pyopencl's ``get``, after :meth:`check`."""
+        self.check()
+        return super().get(*args, **options)
+
+    def get_async(self, *args: Any, **options: Any) -> Any:
+        """The same of pyopencl's ``get_async``."""
+        self.check()
+        return super().get_async(*args, **options)
+
+    def map_to_host(self, *args: Any, **options: Any) -> Any:
+        """The same of pyopencl's ``map_to_host``."""
+        self.check()
+        return super().map_to_host(*args, **options)
 
     def item(self) -> Any:
         """The value of the only element, as a Python number; waits for it.

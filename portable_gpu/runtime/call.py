@@ -73,6 +73,7 @@ class Call:
         host: Whether all arrays are of NumPy.
         engine: The engine that it runs on.
         wait_for: What its first kernel has to wait for.
+        is_planned: Whether it is prepared only, and nothing is enqueued.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class Call:
         Raises:
             ContextMismatchError: Arrays, ``queue`` and ``engine`` are of different contexts.
         """
-        self._is_planned = isinstance(engine, Planning)
+        self.is_planned = isinstance(engine, Planning)
         if isinstance(engine, Planning):
             engine.call, queue = self, engine.queue
             engine = engine.engine
@@ -118,6 +119,7 @@ class Call:
         self._result: Any = None
         self._download: tuple[Any, np.ndarray[Any, Any]] | None = None
         self._keep: list[Any] = []
+        self._beside: list[Any] = []
 
     def input(self, array: Any, name: str) -> View:
         """The view of an input array (NumPy memory in place on a CPU device, else uploaded)."""
@@ -161,6 +163,19 @@ class Call:
         self._download = (buffer, out)
         return whole(buffer, staged)
 
+    def beside(self, shape: Shape, dtype: np.dtype[Any]) -> tuple[View, Any]:
+        """The view of something small that kernels write beside the result, and its array.
+
+        The array is of NumPy where the device works on the host's memory for arrays of NumPy.
+        """
+        if self.host and self.engine.maps_host_memory:
+            array = np.empty(shape, dtype)
+            return self._host_view(array, "an array", writable=True), array
+        made = new_array(self.state, self.state.queue, shape, dtype)
+        self._beside.append(made)
+        strides = contiguous_strides(shape)
+        return View(made.base_data or self.state.empty_buffer, 0, shape, strides, dtype), made
+
     def run(
         self, plan: Plan | None = None, views: Sequence[View] = (), scalars: tuple[Any, ...] = ()
     ) -> Any:
@@ -174,7 +189,7 @@ class Call:
         Returns:
             The result.
         """
-        if plan is None or self._is_planned:
+        if plan is None or self.is_planned:
             return self._result
         if self.host:
             run_to_the_end(self.state, self, lambda: self._run_on_host(plan, views, scalars))
@@ -190,7 +205,8 @@ class Call:
                     event = state.event(event)
                     state.hold(event, self._foreign)
                     state.in_flight.pop(id(self), None)
-            state.cover(self._result.events, event)
+            for array in (self._result, *self._beside):
+                state.cover(array.events, event)
         return self._result
 
     # -- the pieces
@@ -198,6 +214,8 @@ class Call:
     def _run_on_host(self, plan: Plan, views: Sequence[View], scalars: tuple[Any, ...]) -> None:
         state = self.state
         event = plan.enqueue(state, *places(views), scalars, self.wait_for)
+        for array in self._beside:
+            state.cover(array.events, event)
         if self._download is None:
             state.event(event).wait()
             return

@@ -72,19 +72,39 @@ class Temporary:
 
 
 @dataclass(frozen=True)
+class Part:
+    """An operand that begins further on.
+
+    Attributes:
+        of: An operand of the whole by its position, or a temporary.
+        start: How many elements further on.
+    """
+
+    of: int | Temporary
+    start: int
+
+
+@dataclass(frozen=True)
 class Step:
     """A plan within :class:`Steps`.
 
     Attributes:
         plan: What is enqueued.
-        operands: Its inputs, then its outputs: an operand of the whole by its position, or a
-            temporary.
+        operands: Its inputs, then its outputs: an operand of the whole by its position, a
+            temporary, or a part of one.
         takes_scalars: Whether the scalars of the whole are its own.
+        scalars: Those that it takes otherwise.
     """
 
     plan: Plan
-    operands: tuple[int | Temporary, ...]
+    operands: tuple[int | Temporary | Part, ...]
     takes_scalars: bool = False
+    scalars: tuple[Any, ...] = ()
+
+    @property
+    def wholes(self) -> list[int | Temporary]:
+        """What its operands are, or are parts of."""
+        return [one.of if isinstance(one, Part) else one for one in self.operands]
 
 
 class Steps(Plan):
@@ -97,17 +117,11 @@ class Steps(Plan):
         self.steps = tuple(steps)
         self.flop = sum(step.plan.flop for step in steps)
         self.bytes = sum(step.plan.bytes for step in steps)
-        places, self._nbytes = arrange([step.operands for step in steps])
+        places, self._nbytes = arrange([step.wholes for step in steps])
         self.workspace_bytes = self._nbytes + max(
             (step.plan.workspace_bytes for step in steps), default=0
         )
-        self._operands = [
-            [
-                (True, places[one] // one.itemsize) if isinstance(one, Temporary) else (False, one)
-                for one in step.operands
-            ]
-            for step in steps
-        ]
+        self._operands = [[_located(one, places) for one in step.operands] for step in steps]
 
     def enqueue(
         self,
@@ -123,13 +137,23 @@ class Steps(Plan):
         for step, operands in zip(self.steps, self._operands, strict=True):
             event = step.plan.enqueue(
                 state,
-                [space if temporary else buffers[at] for temporary, at in operands],
-                tuple([at if temporary else offsets[at] for temporary, at in operands]),
-                scalars if step.takes_scalars else (),
+                [space if whole is None else buffers[whole] for whole, _ in operands],
+                tuple([at if whole is None else offsets[whole] + at for whole, at in operands]),
+                scalars if step.takes_scalars else step.scalars,
                 wait_for,
             )
             wait_for = state.after(event)
         return event
+
+
+def _located(
+    operand: int | Temporary | Part, places: dict[Temporary, int]
+) -> tuple[int | None, int]:
+    """Which operand of the whole, or ``None`` for the workspace, and how many elements further."""
+    whole, start = (operand.of, operand.start) if isinstance(operand, Part) else (operand, 0)
+    if isinstance(whole, Temporary):
+        return None, places[whole] // whole.itemsize + start
+    return whole, start
 
 
 def arrange(

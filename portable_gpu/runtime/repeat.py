@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,7 +15,7 @@ from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.runtime.registry import STATE, known_home
-from portable_gpu.runtime.replay import Replay
+from portable_gpu.runtime.replay import BesideReplay, Replay
 from portable_gpu.runtime.views import Shape, View, new_array, overlap
 
 Key = tuple[Any, ...]
@@ -47,6 +47,20 @@ class Repeat(Protocol):
         """
 
 
+@dataclass(frozen=True)
+class Beside:
+    """Something small that kernels write beside the result, for the host to look at.
+
+    Attributes:
+        shape, dtype: Of it.
+        look: What looks at the values, and may raise.
+    """
+
+    shape: Shape
+    dtype: np.dtype[Any]
+    look: Callable[[np.ndarray[Any, Any]], None]
+
+
 @dataclass(slots=True)
 class _OnHost:
     """A call on NumPy arrays without gaps, which a CPU device works on in place.
@@ -58,6 +72,7 @@ class _OnHost:
         offsets: Of the arrays in their memory.
         orders: Of each array's axes, in which its memory is contiguous; ``()`` where it is so as it
             is.  The result's is last.
+        beside: What is written beside the result, if anything is.
     """
 
     state: QueueState
@@ -67,6 +82,7 @@ class _OnHost:
     dtype: np.dtype[Any]
     offsets: tuple[int, ...]
     orders: list[tuple[int, ...]]
+    beside: Beside | None
 
     def run(
         self,
@@ -90,7 +106,11 @@ class _OnHost:
         order = self.orders[-1]
         lies = result.transpose(order) if order else result
         buffers.append(in_place(lies, result.nbytes, True))
-        memory, in_flight = (arrays, result, buffers), state.in_flight
+        beside, values = self.beside, None
+        if beside is not None:
+            values = np.empty(beside.shape, beside.dtype)
+            buffers.append(in_place(values, values.nbytes, True))
+        memory, in_flight = (arrays, result, values, buffers), state.in_flight
         key = id(memory)
         try:  # as run_to_the_end, which costs a call more
             in_flight[key] = memory
@@ -101,6 +121,8 @@ class _OnHost:
             state.finish()
             in_flight.pop(key, None)
             raise
+        if beside is not None and values is not None:
+            beside.look(values)
         return result if self.shape or out is not None else result[()]
 
 
@@ -175,6 +197,7 @@ def remember(
     plan: Plan | None,
     scalars: tuple[Any, ...] = (),
     out: Any = None,
+    beside: Beside | None = None,
 ) -> None:
     """Let :func:`again` answer ``key``, if nothing is left to check when it comes again.
 
@@ -185,10 +208,11 @@ def remember(
         views: What the kernels took the inputs and the result for.
         plan, scalars: What was enqueued, if anything.
         out: The caller's array for the result.
+        beside: What is written beside the result, if anything is.
     """
     if key is None or plan is None:
         return
-    found = _repeat(arrays, call, views, plan, scalars, out)
+    found = _repeat(arrays, call, views, plan, scalars, out, beside)
     if isinstance(key, Planning):
         key.arrays, key.again = tuple(arrays), found
     elif found is not None:
@@ -205,6 +229,7 @@ def _repeat(
     plan: Plan,
     scalars: tuple[Any, ...] = (),
     out: Any = None,
+    beside: Beside | None = None,
 ) -> Repeat | None:
     """A :class:`Repeat` of a call, or ``None`` where arrays have to be looked at each time."""
     state = call.state
@@ -215,8 +240,14 @@ def _repeat(
     if isinstance(everything[0], cla.Array):
         if any(a.queue != state.queue for a in everything):
             return None
+        if beside is not None and out is not None:  # whose kind may not tell anything
+            return None
         blank = new_array(state, None, result.shape, result.dtype, state.empty_buffer)
-        return Replay(plan, scalars, everything, blank)
+        told = None
+        if beside is not None:
+            small = new_array(state, None, beside.shape, beside.dtype, state.empty_buffer)
+            told = BesideReplay(small, beside.look)
+        return Replay(plan, scalars, everything, blank, told)
     engine = state.engine
     if not engine.target.is_cpu or not engine.maps_host_memory:
         return None
@@ -225,7 +256,8 @@ def _repeat(
     if len(orders) < len(everything) or not all(map(View.is_of, views, everything)):
         return None
     orders += [()] if out is None else []
-    return _OnHost(state, plan, scalars, result.shape, result.dtype, (0,) * len(views), orders)
+    offsets = (0,) * (len(views) + (beside is not None))
+    return _OnHost(state, plan, scalars, result.shape, result.dtype, offsets, orders, beside)
 
 
 def _contiguous_order(array: np.ndarray[Any, Any]) -> tuple[int, ...] | None:

@@ -7,10 +7,11 @@ a later call sets those alone that are new: buffers, and the result's memory.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyopencl as cl
 
 from portable_gpu.errors import DeviceMemoryError
@@ -18,6 +19,7 @@ from portable_gpu.runtime.events import QueueEvents
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.program import BoundKernel
 from portable_gpu.runtime.queue_state import QueueState
+from portable_gpu.runtime.report import Report, reports_of
 from portable_gpu.runtime.views import MEMORY, Memory, extent, maker_like, memory_of, origin_of
 
 _Places = list[tuple[Any, int]]  # what sets an argument, and which
@@ -115,6 +117,29 @@ class _Kernels:
         self.offsets, self.scalars = offsets, given
 
 
+class BesideReplay:
+    """What a call on device arrays writes beside a fresh result, and hands on with it."""
+
+    __slots__ = ("_look", "_make", "nbytes")
+
+    def __init__(self, blank: Any, look: Callable[[np.ndarray[Any, Any]], None]) -> None:
+        """Note what stays.
+
+        Args:
+            blank: An array like it.
+            look: What looks at its values, and may raise.
+        """
+        self._make, self._look, self.nbytes = maker_like(blank), look, blank.nbytes
+
+    def reports(
+        self, arrays: Sequence[Any], queue: cl.CommandQueue, data: Any, event: cl.Event | None
+    ) -> tuple[Report, ...]:
+        """Those of the inputs, and its own."""
+        events = QueueEvents.of(queue) if event is None else [event]
+        own = Report(self._make(queue, data, events), self._look)
+        return (*reports_of(*arrays), own)
+
+
 class Replay:
     """A call on device arrays of one in-order queue, with all found and checked but their memory.
 
@@ -122,11 +147,17 @@ class Replay:
     """
 
     __slots__ = (
-        "_extents", "_idle", "_inside", "_itemsizes", "_make", "_nbytes", "_plan", "_scalars"
+        "_beside", "_extents", "_idle", "_inside", "_itemsizes", "_make", "_nbytes", "_plan",
+        "_scalars",
     )  # fmt: skip
 
     def __init__(
-        self, plan: Plan, scalars: tuple[Any, ...], arrays: Sequence[Any], blank: Any
+        self,
+        plan: Plan,
+        scalars: tuple[Any, ...],
+        arrays: Sequence[Any],
+        blank: Any,
+        beside: BesideReplay | None = None,
     ) -> None:
         """Note what stays.
 
@@ -134,8 +165,9 @@ class Replay:
             plan, scalars: What is enqueued.
             arrays: The inputs, and the caller's array for the result, if there is one.
             blank: An array like a fresh result.
+            beside: What is written beside a fresh result, if anything is.
         """
-        self._plan, self._scalars = plan, scalars
+        self._plan, self._scalars, self._beside = plan, scalars, beside
         # What each touches of its buffer, and the events last seen, all of this queue.
         self._extents = [extent(array) for array in arrays]
         self._itemsizes = [array.dtype.itemsize for array in arrays]
@@ -183,7 +215,7 @@ class Replay:
                 memories[k] = memory
                 changed = True
                 moved = moved or offset != offsets[k]
-            k += 1  # noqa: SIM113  # enumerate costs each call 70 ns
+            k += 1  # enumerate costs each call 70 ns
         if changed and out is not None and self._overlap(everything, memories):
             return self._refuse(kernels)
         if moved:
@@ -191,8 +223,13 @@ class Replay:
         data = None
         if out is None:
             data = state.allocate(self._nbytes)
-            for set_argument, index in kernels.places[-1]:
+            for set_argument, index in kernels.places[k]:
                 set_argument(index, data)
+        beside, told = self._beside, None
+        if beside is not None:
+            told = state.allocate(beside.nbytes)
+            for set_argument, index in kernels.places[-1]:
+                set_argument(index, told)
         rooms = []  # all of them, so that no two are the same memory
         for nbytes, places in kernels.rooms:
             room = state.from_pool(nbytes)
@@ -210,7 +247,10 @@ class Replay:
         self._idle.append(kernels)
         if out is None:
             events = QueueEvents.of(own) if event is None else [event]
-            return self._make(arrays[0].queue, data, events)
+            result = self._make(arrays[0].queue, data, events)
+            if beside is not None:
+                result.reports = beside.reports(arrays, own, told, event)
+            return result
         state.cover(out.events, event)
         return out
 
@@ -222,7 +262,7 @@ class Replay:
     def _overlap(self, arrays: Sequence[Any], memories: Sequence[Memory]) -> bool:
         """Whether the last of some arrays shares memory with another."""
         found = []
-        for array, memory, (before, end) in zip(arrays, memories, self._extents, strict=True):
+        for array, memory, (before, end) in zip(arrays, memories, self._extents, strict=False):
             base, start = memory.origin or origin_of(array.base_data)
             start += array.offset
             found.append((base, start - before, start + end))
@@ -235,8 +275,8 @@ class Replay:
         """The launches for arrays that lie like these, where those lie, and the scalars."""
         offsets = [array.offset for array in arrays]
         places = [at // size for at, size in zip(offsets, self._itemsizes, strict=True)]
-        if out is None:
-            offsets.append(0)
-            places.append(0)
+        new = (out is None) + (self._beside is not None)
+        offsets += [0] * new
+        places += [0] * new
         recorded = Recording.of(self._plan, state, tuple(places), scalars or self._scalars)
         return recorded, offsets, scalars

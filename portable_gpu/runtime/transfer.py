@@ -76,6 +76,8 @@ def asnumpy(x: AnyArray) -> np.ndarray[Any, Any]:
     if not isinstance(array, cla.Array):
         return np.asarray(array)
     fork.refuse()
+    if isinstance(array, Array):
+        array.check()
     queue = array.queue or state_for([array], None, None).queue
     if array.flags.forc or not array.size:
         return cast("np.ndarray[Any, Any]", array.get(queue))
@@ -107,6 +109,7 @@ def to_dlpack(array: Array, device: tuple[int, int] | None, copy: bool | None) -
             was requested.
     """
     fork.refuse()
+    array.check()
     on_cpu = _is_on_cpu(array)
     if isinstance(array.base_data, cl.SVMPointer):
         raise ExportError("the array lies in shared virtual memory, which DLPack has no word for")

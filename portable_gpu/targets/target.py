@@ -95,6 +95,7 @@ class Target:
         dot2: Whether one instruction adds two products of float16 to a float32 sum, subnormal
             numbers among them.
         tensor_maps: Whether kernels can tell the copy engine (SM 90) of tensors.
+        groups_wait: Whether a work-group may wait for one that began before it: both go on.
         launch_events: Whether a launch costs the device no more when an event is asked for.
         memory_channels: Channels over which memory is interleaved; 0 if not known.
         channel_bytes: Adjacent bytes that belong to one channel.
@@ -132,6 +133,7 @@ class Target:
     matrix_instructions: tuple[str, ...]
     dot2: bool
     tensor_maps: bool
+    groups_wait: bool
     launch_events: bool
     memory_channels: int
     channel_bytes: int

@@ -16,6 +16,7 @@ import portable_gpu as pg
 from portable_gpu.errors import (
     ArgumentError,
     DTypeError,
+    NotPositiveDefiniteError,
     OverlapError,
     ReadOnlyError,
     ShapeError,
@@ -67,7 +68,27 @@ for _name in ("count_nonzero", "asum", "nrm2", "vdot"):
 
 
 def test_every_operation_is_here() -> None:
-    assert CALLS.keys() == OPERATIONS.keys()
+    assert CALLS.keys() | {"cholesky", "solve_triangular"} == OPERATIONS.keys()
+
+
+@pytest.mark.parametrize("where", ["numpy", "device"])
+def test_plans_of_factors(engine: Engine, where: str) -> None:
+    """A plan looks at no report before it ran, and at the right one then."""
+    place = placed(engine, where)
+    rows = values(3, 9, 9)
+    a = rows @ rows.transpose(0, 2, 1) + 9 * np.eye(9, dtype=np.float32)
+    bad = a.copy()
+    bad[1, 4, 4] = -1
+    factor = pg.plan("cholesky", place(bad), engine=engine)
+    solve = pg.plan("solve_triangular", place(a), place(rows), lower=True, engine=engine)
+    for _ in range(3):
+        np.testing.assert_allclose(read(factor(place(a))), np.linalg.cholesky(a), rtol=1e-4)
+        with pytest.raises(NotPositiveDefiniteError) as raised:
+            read(factor(place(bad)))
+        assert (raised.value.index, raised.value.column) == ((1,), 4)
+        expected = np.linalg.solve(np.tril(a), rows)
+        got = read(solve(place(a), place(rows)))
+        np.testing.assert_allclose(got, expected, rtol=1e-3, atol=1e-4)
 
 
 def make(name: str, arrays: Any, **more: Any) -> Any:

@@ -10,17 +10,23 @@ import pytest
 from choosing import reduce_route
 
 import portable_gpu as pg
+from portable_gpu import linalg
 from portable_gpu.codegen.source import kernel_names
 from portable_gpu.errors import ArgumentError, UnsupportedError
 from portable_gpu.ops.explanation import Explanation
 from portable_gpu.ops.reduce.catalogue import problem
-from portable_gpu.ops.registry import CATALOGUE, OPERATIONS
+from portable_gpu.ops.registry import CATALOGUE, FAMILY_OF, OPERATIONS
 from portable_gpu.targets import class_names, example_target
 
 TARGETS = (*class_names(), "nvidia-sm20", "nvidia-sm60")
 DTYPES = ("float32", "float64", "float16", "complex64", "int8")
 #: Sizes that each operation takes.
-SIZES = {"gemm": (300, 200, 100), "matmul": (300, 200, 100), "gemv": (300, 200)}
+SIZES = {
+    "gemm": (300, 200, 100),
+    "matmul": (300, 200, 100),
+    "gemv": (300, 200),
+    "solve_triangular": (300, 200),
+}
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -28,6 +34,8 @@ SIZES = {"gemm": (300, 200, 100), "matmul": (300, 200, 100), "gemv": (300, 200)}
 def test_every_operation_renders(target: str, dtype: str) -> None:
     for name, build in CATALOGUE.items():
         if name in ("reduce", "elementwise") and dtype == "complex64":
+            continue
+        if FAMILY_OF[name] == "factor" and dtype in ("float16", "int8"):
             continue
         specs = build(example_target(target), np.dtype(dtype))
         assert specs, name
@@ -41,9 +49,10 @@ def test_every_operation_renders(target: str, dtype: str) -> None:
 def test_every_kernel_is_in_the_catalogue() -> None:
     shown = {
         spec.name
-        for build in CATALOGUE.values()
+        for name, build in CATALOGUE.items()
         for target in ("cpu", "gcn", "nvidia-sm90")
         for dtype in (np.float16, np.float32, np.float64)
+        if dtype != np.float16 or FAMILY_OF[name] != "factor"
         for spec in build(example_target(target), np.dtype(dtype))
     }
     assert shown == set(kernel_names())
@@ -71,8 +80,9 @@ def test_every_public_operation_is_known() -> None:
         "plan",
         "plan_gemm",
     }
-    assert functions == set(OPERATIONS)
-    assert functions - {"matmul"} <= set(CATALOGUE)
+    assert functions <= set(OPERATIONS)
+    assert set(OPERATIONS) <= functions | set(linalg.__all__)
+    assert set(OPERATIONS) - {"matmul"} <= set(CATALOGUE)
 
 
 def test_explanation_says_where_the_policy_comes_from(
@@ -134,6 +144,11 @@ def test_axes_take_different_kernels() -> None:
         (("gemv", 4, 4), {"axis": 1}, "gemv takes no option 'axis'"),
         (("gemv", 4, 4), {"trans": "X"}, "trans is 'X'"),
         (("sum", -1), {}, "from 0 on"),
+        (("cholesky", 4, 4), {}, "takes the size n"),
+        (("cholesky", 4), {"batch": (0,)}, "extents from 1 on"),
+        (("solve_triangular", 4, 4, 4), {}, "takes the sizes n and m"),
+        (("solve_triangular", 4, 4), {"trans": "X"}, "trans is 'X'"),
+        (("solve_triangular", 4, 4), {"side": "top"}, "side is 'top'"),
         (("dot", 4, 4), {}, "dot takes one size"),
         (("argmin", 4, 4), {"axis": (0, 1)}, "argmin takes one axis"),
         (("sum", 4), {"target": "vax"}, "device class 'vax' is not known"),
@@ -169,6 +184,17 @@ def test_rows_have_a_sub_group_each_where_there_are_many(
     dtype = np.dtype(np.float32)
     route = reduce_route(problem("sum", (rows, length), 1, dtype, target), target)
     assert (route.layout.lanes, route.deal.parts) == (lanes, parts)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "columns", "lanes"),
+    [("float64", 437, 128), ("float64", 436, 32), ("float64", 3, 4), ("float32", 437, 64),
+     ("float32", 436, 32), ("float16", 437, 32), ("complex128", 437, 32)],
+)  # fmt: skip
+def test_lanes_of_columns_off_the_grid(dtype: str, columns: int, lanes: int) -> None:
+    target = example_target("nvidia-sm90")
+    route = reduce_route(problem("sum", (29638, columns), 0, np.dtype(dtype), target), target)
+    assert route.layout.lanes == lanes
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,13 @@ def test_events_cost_the_device_time_on_nvidia(name: str) -> None:
     assert target.provenance["launch_events"].why
 
 
+@pytest.mark.parametrize("name", class_names())
+def test_groups_wait_for_each_other_where_all_that_run_go_on(name: str) -> None:
+    target = example_target(name)
+    assert target.groups_wait == (name in ("nvidia", "gcn", "rdna"))
+    assert target.provenance["groups_wait"].why
+
+
 def test_forced_nvidia_launches_without_events() -> None:
     assert not detect(POCL, "nvidia").launch_events
     assert detect(H200, "generic").launch_events

@@ -1,0 +1,84 @@
+## Moves of matrices between memory with any strides and scratch, on CPUs.
+##
+##   define(e, name="move", flips=False)
+##       name(from, from_row, from_col, to, to_row, to_col, rows, cols)
+##
+## Where rows are dense on both sides they go as vectors, where rows of one side and columns of the
+## other are, as squares of four by four, transposed in registers; others go element by element, and so
+## do the edges.  Rows may also be dense in reverse.  The caller has rows or columns by four, if it can.
+## flips: complex numbers are conjugated on the way.
+<%def name="types(e)">
+% if e.itemsize <= 8:
+typedef ${'uint' if e.itemsize == 4 else 'ulong'}4 four_t __attribute__((aligned(4)));
+#define FOUR(p) (*(__global four_t *)(p))
+% endif
+</%def>
+
+<%def name="define(e, name='move', flips=False)"><%
+    flips = flips and e.complex
+    word = "uint" if e.itemsize == 4 else "ulong"
+    flip = " ^ (ulong4)(1ul << 63)" if flips else ""
+%>
+static inline void ${name}_elements(__global const ${e.name}_t *from, long from_row, long from_col,
+                                  __global ${e.name}_t *to, long to_row, long to_col, long rows, long cols)
+{
+    for (long i = 0; i < rows; i++)
+        for (long j = 0; j < cols; j++) {
+            ${e.value} v = ${e.name}_load(from + i * from_row + j * from_col);
+% if flips:
+            v.y = -v.y;
+% endif
+            ${e.name}_store(to + i * to_row + j * to_col, v);
+        }
+}
+static inline void ${name}(__global const ${e.name}_t *from, long from_row, long from_col,
+                         __global ${e.name}_t *to, long to_row, long to_col, long rows, long cols)
+{
+    long done = 0;
+% if e.itemsize <= 8:
+    const bool from_rows = from_col == 1 || from_col == -1, to_rows = to_col == 1 || to_col == -1;
+    if (from_rows && to_col == 1) {
+        for (; done + 4 <= cols; done += 4)
+            for (long i = 0; i < rows; i++) {
+                __global const ${e.name}_t *at = from + i * from_row + done * from_col;
+                FOUR(to + i * to_row + done) = (from_col == 1 ? FOUR(at) : FOUR(at - 3).s3210)${flip};
+            }
+    } else if (rows == 4 && from_rows && to_row == 1) {
+        for (; done + 4 <= cols; done += 4) {
+            __global const ${e.name}_t *at = from + done * from_col;
+% for i in range(4):
+            const ${word}4 v${i} = (from_col == 1 ? FOUR(at + ${i} * from_row) : FOUR(at + ${i} * from_row - 3).s3210)${flip};
+% endfor
+            ${transpose(word)}
+% for i in range(4):
+            FOUR(to + (done + ${i}) * to_col) = w${i};
+% endfor
+        }
+    } else if (rows == 4 && from_row == 1 && to_rows) {
+        for (; done + 4 <= cols; done += 4) {
+            __global ${e.name}_t *at = to + done * to_col;
+% for i in range(4):
+            const ${word}4 v${i} = FOUR(from + (done + ${i}) * from_col)${flip};
+% endfor
+            ${transpose(word)}
+            if (to_col == 1) {
+% for i in range(4):
+                FOUR(at + ${i} * to_row) = w${i};
+% endfor
+            } else {
+% for i in range(4):
+                FOUR(at + ${i} * to_row - 3) = w${i}.s3210;
+% endfor
+            }
+        }
+    }
+% endif
+    ${name}_elements(from + done * from_col, from_row, from_col, to + done * to_col, to_row, to_col, rows, cols - done);
+}
+</%def>
+
+<%def name="transpose(word)">\
+const ${word}4 p = (${word}4)(v0.s0, v1.s0, v0.s1, v1.s1), q = (${word}4)(v2.s0, v3.s0, v2.s1, v3.s1);
+            const ${word}4 r = (${word}4)(v0.s2, v1.s2, v0.s3, v1.s3), s = (${word}4)(v2.s2, v3.s2, v2.s3, v3.s3);
+            const ${word}4 w0 = (${word}4)(p.lo, q.lo), w1 = (${word}4)(p.hi, q.hi), w2 = (${word}4)(r.lo, s.lo), w3 = (${word}4)(r.hi, s.hi);\
+</%def>

@@ -1,0 +1,34 @@
+## What kernels that factorise and solve do with numbers.
+
+## reciprocal(v): 1 / v; of a complex number by Smith's way, which does not overflow in between.
+<%def name="reciprocal(e)">
+% if e.complex:
+static inline value_t reciprocal(value_t v)
+{
+    if (ABS(v.x) >= ABS(v.y)) {
+        const real_t q = v.y / v.x, d = 1 / (v.x + v.y * q);
+        return (value_t)(d, -q * d);
+    }
+    const real_t q = v.x / v.y, d = 1 / (v.y + v.x * q);
+    return (value_t)(q * d, -d);
+}
+% else:
+static inline value_t reciprocal(value_t v) { return 1 / v; }
+% endif
+</%def>
+
+## CONJ(v), REAL(v), and AS_VALUE(v) of a real number.
+<%def name="parts(e)">
+#define CONJ(v) ${"((value_t)((v).x, -(v).y))" if e.complex else "(v)"}
+#define REAL(v) ${"((v).x)" if e.complex else "(v)"}
+#define AS_VALUE(v) ${"((value_t)((v), 0))" if e.complex else "((value_t)(v))"}
+</%def>
+
+## SQRT(x): the root that a CPU's compiler makes an instruction of.
+<%def name="root(e)">
+#if BUILTINS_INLINE
+#define SQRT(x) sqrt(x)
+#else
+#define SQRT(x) __builtin_sqrt${"" if e.needs_fp64 else "f"}(x)
+#endif
+</%def>

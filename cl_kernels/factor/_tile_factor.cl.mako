@@ -1,0 +1,64 @@
+## The diagonal tile: see tiles and _tile.
+<%namespace name="solve" file="/factor/_tile_solve.cl.mako"/>
+<%namespace name="tile" file="/factor/_tile.cl.mako"/>
+
+## V is made L's diagonal tile, R columns at a time.  All that have them factorise the R x R elements of
+## the corner, which are of one sub-group.
+<%def name="factorised()">\
+for (int q = 0; q < ${64 // depth}; ++q) {
+            __local value_t *shown = solved + (q & 1) * ${68 * depth};
+            if (y == q && x / ${depth} == q % 4) {
+% for part in range(16 // depth):
+                if (q / 4 == ${part}) {
+% for i in range(depth):
+                    corner[${depth * i} + x % ${depth}] = v${i}_${part};
+% endfor
+                }
+% endfor
+            }
+            SUBGROUP_SYNC();
+            if (y == q) {
+% for i in range(depth):
+                value_t ${", ".join(f"c{i}_{j} = corner[{depth * i + j}]" for j in range(i, depth))};
+% endfor
+% for k in range(depth):
+                const real_t pivot${k} = REAL(c${k}_${k});
+                if (!(pivot${k} > 0 && pivot${k} < (real_t)INFINITY) && failed == 64) {
+                    failed = ${depth} * q + ${k};
+                    failing = pivot${k};
+                }
+                const real_t scale${k} = failed == 64 ? rsqrt(pivot${k}) : (real_t)NAN;
+% for j in range(k + 1, depth):
+                c${k}_${j} *= scale${k};
+% endfor
+% for i in range(k + 1, depth):
+% for j in range(i, depth):
+                SUBTRACT(c${i}_${j}, CONJ(c${k}_${i}), c${k}_${j});
+% endfor
+% endfor
+% endfor
+                ${solve.substitute(lambda i, k: f"CONJ(c{k}_{i})" if i > k else f"AS_VALUE(scale{k})")}
+                ${solve.show()}
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+            if (y > q) {
+                ${solve.subtract("shown", "CONJ")}
+            }
+            if ((q + 1) % ${16 // depth} == 0 && q + 1 < ${64 // depth}) {
+                ${tile.store_rows(f"(q + 1) * {depth} - 16")}
+                GROUP_FENCE();
+                barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+                if (t == 255) {
+                    DEVICE_FENCE();
+                    STORE_PUBLISHED(done + f * (f + 1) / 2 + s, (uint)(q + 1) / ${16 // depth});
+                }
+            }
+        }
+        if (failed < 64 && x == 0) atomic_min(&bad, failed);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        const bool tells = failed < 64 ? failed == bad && (first + s0 == 0 || report[0] < 0) : t == 0 && bad == 64 && first + s0 == 0;
+        if (x == 0 && tells) {
+            report[0] = bad < 64 ? first + s0 + bad : -1;
+            report[1] = ${"as_long(failing)" if problem.elem.needs_fp64 else "(long)as_int(failing)"};
+        }
+</%def>

@@ -1,0 +1,117 @@
+## A = L L^H of a stack of small matrices, a square of work-items for each, in registers.
+##
+##   work-item (y, x) of side x side holds the elements      x ->  0 1 2 0 1 2
+##   (y + r side, x + c side) of the lower triangle:         y 0   .           r, c: which square
+##   neighbours have neighbouring elements, and all            1   . .         (side 3, 2 squares)
+##   have work until the last columns                          2   . . .
+##                                                             0   . . . .
+## For each column: those that have it write it to local memory; all read it, take the root of its pivot,
+## and subtract the column's product with itself from what is right of it.  Columns alternate between
+## two places, so a column costs one barrier.
+##
+## policy    CholeskyPolicy: side, item (squares each way), together (matrices of a group)
+## problem   CholeskyProblem           in_place   whether L replaces A; else zeros stand above it
+## by_rows   whether neighbours along a row of L are neighbours in memory
+## n is at most side * item; from there on the matrix goes on as the unit matrix.
+## ragged    whether a table has each matrix's n, at most `most`, and where it lies: see _ragged
+##
+## report    of each matrix, the first column whose pivot is not positive, and that pivot's bits; the
+##           column is -1 where all are.  A later block (first > 0) leaves what an earlier one found.
+<%namespace name="group" file="/group/group.cl.mako"/>
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
+<%namespace name="operands" file="/gemm/_operands.cl.mako"/>
+<%namespace name="ragged_" file="/factor/_ragged.cl.mako"/>
+<%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+e, S, R, P = problem.elem, policy.side, policy.item, policy.together
+rank = len(problem.batch)
+N, G = S * R, S * S * P
+names = ["l"] if in_place else ["a", "l"]
+%>
+${element.scalar(e)}
+${epilogue.values(e)}
+${numbers.parts(e)}
+
+__kernel ${group.of_size(G)}
+void cholesky(long count, int ${"most, __global const long *table" if ragged else "n"}, long first\
+% if not in_place:
+${operands.parameters("a", e, rank)}\
+% endif
+${operands.parameters("l", e, rank, "")}, __global long *report, long report_offset${operands.batch_parameters(rank)})
+{
+    __local value_t columns[${2 * P * N}];
+    const int t = get_local_id(0) % ${S * S};
+    const long own = get_group_id(0) * ${P}l + get_local_id(0) / ${S * S}, product = min(own, count - 1);
+    const int ${"x = t % {0}, y = t / {0}".format(S) if by_rows else "y = t % {0}, x = t / {0}".format(S)};
+    __local value_t *column = columns + get_local_id(0) / ${S * S} * ${N};
+${operands.locate(names, rank, "product")}
+% if ragged:
+${ragged_.matrix(names)}
+% endif
+    report += report_offset + 2 * product;
+% for r in range(R):
+% for c in range(r + 1):
+    value_t v${r}_${c} = AS_VALUE(y + ${r * S} == x + ${c * S});
+    if (${'own < count && ' if P > 1 else ''}y + ${r * S} < n && x + ${c * S} <= y + ${r * S})
+        v${r}_${c} = ${e.name}_load(${names[0]} + (y + ${r * S}l) * ${names[0]}_row + (x + ${c * S}l) * ${names[0]}_col);
+% endfor
+% endfor
+    int failed = -1;
+    real_t bad_pivot = 0;
+% for b in range(R):
+    for (int j = ${b * S}; j < min(${"most" if ragged else "n"}, ${(b + 1) * S}); ++j) {
+        const int at = j - ${b * S};
+        __local value_t *shared = column + (j & 1) * ${P * N};
+        if (x == at) {
+% for r in range(b, R):
+            shared[y + ${r * S}] = v${r}_${b};
+% endfor
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        const real_t pivot = REAL(shared[j]);
+        if (!(pivot > 0 && pivot < (real_t)INFINITY) && failed < 0) {
+            failed = j;
+            bad_pivot = pivot;
+        }
+        const real_t scale = failed < 0 ? rsqrt(pivot) : (real_t)NAN;
+% for r in range(b, R):
+        const value_t down${r} = scale * shared[y + ${r * S}];
+% endfor
+% for c in range(b, R):
+        value_t right${c} = scale * CONJ(shared[x + ${c * S}]);
+% endfor
+        if (x == at) {
+% for r in range(b, R):
+            v${r}_${b} = down${r};
+% endfor
+            if (y == at) v${b}_${b} = AS_VALUE(pivot * scale);
+        }
+        if (x <= at) right${b} = (value_t)(0);
+% for r in range(b, R):
+% for c in range(b, r + 1):
+        v${r}_${c} -= MUL(down${r}, right${c});
+% endfor
+% endfor
+    }
+% endfor
+    if (own >= count) return;
+    if (t == 0 && (first == 0 || (failed >= 0 && report[0] < 0))) {
+        report[0] = failed < 0 ? -1 : first + failed;
+        report[1] = ${"as_long(bad_pivot)" if e.needs_fp64 else "(long)as_int(bad_pivot)"};
+    }
+% for r in range(R):
+% for c in range(R if not in_place else r + 1):
+    if (y + ${r * S} < n && x + ${c * S} ${"<= y + " + str(r * S) if in_place else "< n"})
+        ${e.name}_store(l + (y + ${r * S}l) * l_row + (x + ${c * S}l) * l_col, \
+% if c <= r and in_place:
+v${r}_${c});
+% elif c <= r:
+x + ${c * S} <= y + ${r * S} ? v${r}_${c} : (value_t)(0));
+% else:
+(value_t)(0));
+% endif
+% endfor
+% endfor
+}

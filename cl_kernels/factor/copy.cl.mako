@@ -1,0 +1,36 @@
+## Copy a stack of matrices from any strides to any others; of a lower triangle, with zeros above it.
+##
+## A group moves `lines` lines of `size` elements, neighbours of which are neighbours in the target.
+##
+## source    Operand of what is read      triangle   whether what is above the diagonal becomes zero
+## by_rows   whether lines are rows        rank       batch axes
+## inverse   what an inverse by halves begins with: ones on the diagonal, zeros above it and in the rest
+##           of blocks of so many columns along it, and below these the negative; 0: a copy
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="operands" file="/gemm/_operands.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+e = source.elem
+fast, slow = ("col", "row") if by_rows else ("row", "col")
+%>
+${element.scalar(e)}
+
+__kernel UNBOUND_GROUP(${size})
+void copy(long length, long count, long pieces, long bands${operands.parameters("from", e, rank)}\
+${operands.parameters("to", e, rank, "")}${operands.batch_parameters(rank)})
+{
+    const long group = get_group_id(0), band = group / pieces;
+    const long ${fast} = group % pieces * ${size} + get_local_id(0), first = band % bands * ${lines}l;
+    if (${fast} >= length) return;
+${operands.locate(["from", "to"], rank, "band / bands")}
+    for (long ${slow} = first; ${slow} < min(first + ${lines}, count); ++${slow}) {
+        ${e.value} v = (${e.value})(0);
+% if inverse:
+        if (col == row) v${".x" if e.complex else ""} = 1;
+        else if (col / ${inverse} < row / ${inverse}) v = -${e.name}_load(from + row * from_row + col * from_col);
+% else:
+        ${"if (col <= row) " if triangle else ""}v = ${e.name}_load(from + row * from_row + col * from_col);
+% endif
+        ${e.name}_store(to + row * to_row + col * to_col, v);
+    }
+}

@@ -1,0 +1,94 @@
+## A = L L^H of a stack of small matrices on a CPU: a work-item makes `run` of them, one after the other.
+##
+##      scratch: T = L^H              From above, R rows at a time: first the square D on the diagonal with
+##      +--+----------+               what is beside it, then strips further right (see _rows).  T has
+##      |\ | done     |               `ld` elements from row to row, and room for a strip beyond column n,
+##      +--+--+---+---+               whose values nobody uses.
+##         |D | strips    R rows
+##         +--+---+---+
+##
+## problem   CholeskyProblem           in_place, report   as in cholesky
+## policy    CpuPolicy                 size               elements of scratch for a work-item
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
+<%namespace name="operands" file="/gemm/_operands.cl.mako"/>
+<%namespace name="moves" file="/factor/_moves.cl.mako"/>
+<%namespace name="rows" file="/factor/_rows.cl.mako"/>
+<%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+e, rank, NR = problem.elem, len(problem.batch), policy.strip(problem.elem)
+names = ["l"] if in_place else ["a", "l"]
+E = f"__global {e.name}_t"
+%>
+${element.scalar(e)}
+${epilogue.values(e)}
+${numbers.root(e)}
+${moves.types(e)}
+${moves.define(e)}
+${rows.types(e, policy)}
+${rows.define(e, policy, True)}
+${rows.define_square(e, policy)}
+
+static inline void take(${E} *a, long a_row, long a_col, ${E} *t, long ld, long n)
+{
+    for (long i = 0; i < n; i += 4) {
+        const long lines = n - i < 4 ? n - i : 4;
+        if (a_row == 1)
+            move(a + i * (a_row + a_col), a_col, a_row, t + i * (ld + 1), ld, 1, lines, n - i);
+        else
+            move(a + i * a_row, a_row, a_col, t + i, 1, ld, lines, i + lines);
+    }
+}
+
+static inline void put(${E} *t, long ld, ${E} *l, long l_row, long l_col, long n)
+{
+    for (long i = 0; i < n; i += 4) {
+        const long lines = n - i < 4 ? n - i : 4;
+        for (long j = i; j < i + lines; j++)
+            move(t + j * (ld + 1), ld, 1, l + j * (l_row + l_col), l_col, l_row, 1, i + lines - j);
+        if (l_row == 1)
+            move(t + i * ld + i + lines, ld, 1, l + i * l_col + (i + lines) * l_row, l_col, l_row, lines, n - i - lines);
+        else
+            move(t + i, 1, ld, l + i * l_row, l_row, l_col, lines, i);
+    }
+% if not in_place:
+    const bool by_rows = l_row != 1;
+    const long line = by_rows ? l_row : l_col, step = by_rows ? l_col : l_row;
+    for (long i = 0; i < n; i++)
+        for (long j = by_rows ? i + 1 : 0; j < (by_rows ? n : i); j++) ${e.name}_store(l + i * line + j * step, (value_t)(0));
+% endif
+}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void cholesky(${E} *scratch, long size, long ld, long n, long run, long count, long first\
+% if not in_place:
+${operands.parameters("a", e, rank)}\
+% endif
+${operands.parameters("l", e, rank, "")}, __global long *report, long report_offset${operands.batch_parameters(rank)})
+{
+    ${E} *t = scratch + get_group_id(0) * size, *inverse = t + size - n - ${policy.rows};
+    const long start = get_group_id(0) * run, end = start + run < count ? start + run : count;
+% for name in names:
+    ${E} *${name}_first = ${f"({E} *)" if name == "a" else ""}${name};
+% endfor
+    for (long product = start; product < end; product++) {
+% for name in names:
+        ${E} *${name} = ${name}_first;
+% endfor
+${operands.locate(names, rank, "product")}
+        long failed = -1;
+        real_t bad_pivot = 0;
+        take(${names[0]}, ${names[0]}_row, ${names[0]}_col, t, ld, n);
+        for (long j = 0; j < n; j += ${policy.rows}) {
+            factor_rows(t + j, ld, inverse, j, n, &failed, &bad_pivot);
+            for (long i = j + ${NR}; i < n; i += ${NR}) solve_rows(t + j, ld, inverse, t + i, ld, j);
+        }
+        put(t, ld, l, l_row, l_col, n);
+        __global long *told = report + report_offset + 2 * product;
+        if (first == 0 || (failed >= 0 && told[0] < 0)) {
+            told[0] = failed < 0 ? -1 : first + failed;
+            told[1] = ${"as_long(bad_pivot)" if e.needs_fp64 else "(long)as_int(bad_pivot)"};
+        }
+    }
+}

@@ -1,0 +1,121 @@
+## A = L L^H of many small matrices on a CPU, W at a time: each has a lane of every vector.
+##
+##      scratch: element (i, j) of W matrices is a vector      L's column j from the columns before it, four
+##                                                             rows at a time.
+##
+## A work-item makes `run` blocks of W matrices, one after the other.  Where a matrix has no gaps it is one
+## line of n * n elements, and scratch has its order of axes.
+##
+## problem   CholeskyProblem of one batch axis     in_place, report   as in cholesky
+## policy    CpuPolicy                             W                  matrices of a block
+##
+## Complex numbers: see _rows; here both factors of a product are vectors.
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
+<%namespace name="operands" file="/gemm/_operands.cl.mako"/>
+<%namespace name="moves" file="/factor/_moves.cl.mako"/>
+<%namespace name="rows" file="/factor/_rows.cl.mako"/>
+<%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+e, V = problem.elem, policy.vector
+C, W = e.components, V // e.components
+E, source, digits = f"__global {e.name}_t", "l" if in_place else "a", "0123456789abcdef"
+twice = lambda part: "".join(digits[i - i % 2 + part] for i in range(V))
+%>
+${element.scalar(e)}
+${epilogue.values(e)}
+${numbers.root(e)}
+typedef ${"long" if e.needs_fp64 else "int"}${V} mask_t;
+${moves.types(e)}
+${moves.define(e)}
+${rows.types(e, policy)}
+#define AT(i, j) VEC(x + ((i) * x_row + (j) * x_col) * ${V})
+
+// Rows [i, i + count) of column j: what the columns before leave of them, times `scale`.
+% for count in (4, 1):
+static inline void subtract${count}(__global real_t *x, long x_row, long x_col, long i, long j, vec_t scale)
+{
+% for r in range(count):
+    vec_t c${r} = AT(i + ${r}, j)${f", d{r} = 0" if e.complex else ""};
+% endfor
+    for (long k = 0; k < j; k++) {
+        const vec_t s = AT(j, k);
+        ${f"const vec_t re = s.s{twice(0)}, im = s.s{twice(1)};" if e.complex else ""}
+% for r in range(count):
+        const vec_t b${r} = AT(i + ${r}, k);
+        ${f"c{r} -= b{r} * re; d{r} -= b{r} * im;" if e.complex else f"c{r} -= b{r} * s;"}
+% endfor
+    }
+% for r in range(count):
+    AT(i + ${r}, j) = ${f"(c{r} - TIMES_I(d{r}))" if e.complex else f"c{r}"} * scale;
+% endfor
+}
+% endfor
+
+// A block of matrices to scratch, line by line; where a matrix has no gaps, as one line.
+static inline void take(${E} *a, long line, long step, long apart, ${E} *x, long n, long lanes)
+{
+    const bool whole = line == n * step;
+    for (long w = 0; w < lanes; w += 4)
+        for (long i = 0; i < (whole ? 1 : n); i++)
+            move(a + w * apart + i * line, apart, step, x + i * n * ${W} + w, 1, ${W}, lanes - w < 4 ? lanes - w : 4, whole ? n * n : n);
+}
+
+// And back: of each line what lies before the diagonal if lines are rows, else what lies behind it.
+static inline void put(${E} *x, ${E} *l, long line, long step, long apart, long n, long lanes, bool by_rows)
+{
+    const bool whole = ${"false" if in_place else "line == n * step"};
+    for (long w = 0; w < lanes; w += 4)
+        for (long i = 0; i < (whole ? 1 : n); i++) {
+            const long from = ${"by_rows ? 0 : i" if in_place else "0"}, length = ${"by_rows ? i + 1 : n - i" if in_place else "whole ? n * n : n"};
+            move(x + (i * n + from) * ${W} + w, 1, ${W}, l + w * apart + i * line + from * step, apart, step, lanes - w < 4 ? lanes - w : 4, length);
+        }
+}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void cholesky(${E} *scratch, long size, long n, long run, long count, long first\
+% if not in_place:
+${operands.parameters("a", e, 1)}\
+% endif
+${operands.parameters("l", e, 1, "")}, __global long *report, long report_offset${operands.batch_parameters(1)})
+{
+    const long item = get_group_id(0);
+    ${E} *t = scratch + item * size;
+    __global real_t *x = (__global real_t *)t;
+    const long end = (item + 1) * run * ${W} < count ? (item + 1) * run * ${W} : count;
+    // Columns of scratch lie one after the other where those of L do.
+    const bool by_rows = l_row != 1;
+    const long x_row = by_rows ? n : 1, x_col = by_rows ? 1 : n;
+    for (long product = item * run * ${W}; product < end; product += ${W}) {
+        const long lanes = end - product < ${W} ? end - product : ${W};
+        const long a_line = by_rows ? ${source}_row : ${source}_col, a_step = by_rows ? ${source}_col : ${source}_row;
+        take((${E} *)${source} + ${source}_offset + product * ${source}_batch0, a_line, a_step, ${source}_batch0, t, n, lanes);
+        mask_t good = -1, failed = -1, bad_pivot = 0;
+        for (long j = 0; j < n; j++) {
+            subtract1(x, x_row, x_col, j, j, 1);
+            const vec_t pivot = AT(j, j)${f".s{twice(0)}" if e.complex else ""};
+            const mask_t fails = good & ~((pivot > 0) & (pivot < (${e.real})INFINITY));
+            failed = fails ? (mask_t)(j) : failed;
+            bad_pivot = fails ? as_${"long" if e.needs_fp64 else "int"}${V}(pivot) : bad_pivot;
+            good &= ~fails;
+            const vec_t root = (vec_t)(${", ".join(f"SQRT(pivot.s{digits[i]})" for i in range(V))});
+            const vec_t scale = good ? 1 / root : (vec_t)(NAN);
+            AT(j, j) = pivot * scale${f" * (vec_t)({', '.join(['1, 0'] * W)})" if e.complex else ""};
+            long i = j + 1;
+            for (; i + 4 <= n; i += 4) subtract4(x, x_row, x_col, i, j, scale);
+            for (; i < n; i++) subtract1(x, x_row, x_col, i, j, scale);
+% if not in_place:
+            for (long k = 0; k < j; k++) AT(k, j) = 0;
+% endif
+        }
+        put(t, l + l_offset + product * l_batch0, by_rows ? l_row : l_col, by_rows ? l_col : l_row, l_batch0, n, lanes, by_rows);
+        const ${"long" if e.needs_fp64 else "int"} *column = (const void *)&failed, *bits = (const void *)&bad_pivot;
+        for (long w = 0; w < lanes; w++) {
+            __global long *told = report + report_offset + 2 * (product + w);
+            if (first != 0 && (column[w * ${C}] < 0 || told[0] >= 0)) continue;
+            told[0] = column[w * ${C}] < 0 ? -1 : first + column[w * ${C}];
+            told[1] = bits[w * ${C}];
+        }
+    }
+}

@@ -1,0 +1,60 @@
+## Copy a stack of matrices on a CPU; of a lower triangle, with zeros above it.
+##
+##      target, by lines that are dense          A work-item makes a tile of `lines` by `piece`, four lines
+##      +--------+--------+---                   at a time.  What it reads across is used again soon, while
+##      | tile   | tile   |     `lines`          it is in the cache.
+##      +--------+--------+---
+##        piece
+##
+## source, triangle, by_rows, rank   as in copy      length, count   of lines: of the target's rows if by_rows
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="operands" file="/gemm/_operands.cl.mako"/>
+<%namespace name="moves" file="/factor/_moves.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+e = source.elem
+E = f"__global {e.name}_t"
+across, along = ("row", "col") if by_rows else ("col", "row")
+%>
+#define LEAST(x, y) ((x) < (y) ? (x) : (y))
+#define MOST(x, y) ((x) > (y) ? (x) : (y))
+${element.scalar(e)}
+${moves.types(e)}
+${moves.define(e)}
+
+static inline void clear(${E} *to, long step, long length)
+{
+    long i = 0;
+% if e.itemsize <= 8:
+    for (; step == 1 && i + 4 <= length; i += 4) FOUR(to + i) = 0;
+% endif
+    for (; i < length; i++) ${e.name}_store(to + i * step, (${e.value})(0));
+}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void copy(long length, long count, long pieces, long bands${operands.parameters("from", e, rank)}\
+${operands.parameters("to", e, rank, "")}${operands.batch_parameters(rank)})
+{
+    const long group = get_group_id(0), band = group / pieces;
+    const long first = group % pieces * ${piece}, last = LEAST(first + ${piece}, length);
+    const long top = band % bands * ${lines}, end = LEAST(top + ${lines}, count);
+${operands.locate(["from", "to"], rank, "band / bands")}
+    const long step = to_${along};
+    for (long i = top; i < end; i += 4) {
+        const long some = LEAST(4, end - i);
+        long begin = first, stop = last;
+% if triangle:
+        // What lies beside the four lines' square on the diagonal is copied or cleared.
+        ${"stop = LEAST(last, i)" if by_rows else "begin = MOST(first, i + some)"};
+        for (long k = i; k < i + some; k++) {
+            const long ${"from_here = MOST(first, k + 1), to_here = last" if by_rows else "from_here = first, to_here = LEAST(last, k)"};
+            clear(to + k * to_${across} + from_here * step, step, to_here - from_here);
+            for (long j = MOST(first, ${"i" if by_rows else "k"}); j < LEAST(last, ${"k + 1" if by_rows else "i + some"}); j++)
+                ${e.name}_store(to + k * to_${across} + j * step, ${e.name}_load(from + k * from_${across} + j * from_${along}));
+        }
+% endif
+        if (begin < stop)
+            move(from + i * from_${across} + begin * from_${along}, from_${across}, from_${along},
+                 to + i * to_${across} + begin * step, to_${across}, step, some, stop - begin);
+    }
+}

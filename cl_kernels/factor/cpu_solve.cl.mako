@@ -1,0 +1,96 @@
+## X = L^-1 B of a stack of small lower triangles on a CPU: a work-item solves `run` pairs
+## one after the other, or some of a pair's columns.
+##
+##      scratch: L^H, then a strip of B           A strip is brought, solved R rows at a time (see _rows),
+##      +----+   +-------+                        and taken back.  Its row is NR elements long, of which
+##      | \  |   | NR    | n                      those beyond column m are of no use.
+##      +----+   +-------+
+##
+## problem   SolveProblem
+## policy    CpuPolicy                 size               elements of scratch for a work-item
+## source    Operand of B where X is not to be in its place, or None
+## groups    work-items for a pair, `columns` each; run is 1 where there are several
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
+<%namespace name="operands" file="/gemm/_operands.cl.mako"/>
+<%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
+<%namespace name="moves" file="/factor/_moves.cl.mako"/>
+<%namespace name="rows" file="/factor/_rows.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+e, rank, NR, R = problem.elem, len(problem.batch), policy.strip(problem.elem), policy.rows
+E = f"__global {e.name}_t"
+names = ["l", "b", *(["from"] if source else [])]
+origin = "from" if source else "b"
+%>
+${element.scalar(e)}
+${epilogue.values(e)}
+${numbers.reciprocal(e)}
+${moves.types(e)}
+${moves.define(e)}
+${moves.define(e, "move_triangle", not problem.l.conj)}
+${rows.types(e, policy)}
+${rows.define(e, policy, False)}
+
+// The triangle, and the reciprocals of its diagonal.
+static inline void take(${E} *l, long l_row, long l_col, ${E} *t, long ld, ${E} *inverse, long n)
+{
+    for (long i = 0; i < n; i += 4) {
+        const long lines = n - i < 4 ? n - i : 4;
+        if (l_row == 1 || l_row == -1)
+            move_triangle(l + i * (l_row + l_col), l_col, l_row, t + i * (ld + 1), ld, 1, lines, n - i);
+        else
+            move_triangle(l + i * l_row, l_row, l_col, t + i, 1, ld, lines, i + lines);
+    }
+    for (long i = n; i--;) {
+% if problem.unit:
+        ${e.name}_store(inverse + i, (value_t)(${"1, 0" if e.complex else "1"}));
+% else:
+        value_t d = ${e.name}_load(t + i * (ld + 1));
+% if e.complex:
+        d.y = -d.y;
+% endif
+        ${e.name}_store(inverse + i, reciprocal(d));
+% endif
+    }
+}
+
+// A strip of B to scratch, or back, by rows or columns of B as they lie.
+static inline void move_strip(${E} *b, long b_row, long b_col, ${E} *x, long n, long cols, bool back)
+{
+    const bool by_rows = b_col == 1;
+    const long count = by_rows ? n : cols, length = by_rows ? cols : n;
+    const long line = by_rows ? b_row : b_col, step = by_rows ? b_col : b_row;
+    const long x_line = by_rows ? ${NR} : 1, x_step = by_rows ? 1 : ${NR};
+    for (long i = 0; i < count; i += 4) {
+        const long lines = count - i < 4 ? count - i : 4;
+        if (back)
+            move(x + i * x_line, x_line, x_step, b + i * line, line, step, lines, length);
+        else
+            move(b + i * line, line, step, x + i * x_line, x_line, x_step, lines, length);
+    }
+}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void solve(${E} *scratch, long size, long ld, long n, long m, long run, long count, long groups, long columns${operands.parameters("l", e, rank)}${operands.parameters("b", e, rank, "")}\
+% if source:
+${operands.parameters("from", e, rank)}\
+% endif
+${operands.batch_parameters(rank)})
+{
+    ${E} *t = scratch + get_group_id(0) * size, *x = t + (n + ${R}) * ld, *inverse = x + (n + ${R}) * ${NR};
+    const long start = get_group_id(0) / groups * run, end = start + run < count ? start + run : count;
+    const long group = get_group_id(0) % groups, to = (group + 1) * columns < m ? (group + 1) * columns : m;
+    ${E} ${", ".join(f"*{name}_first = ({E} *){name}" for name in names)};
+    for (long product = start; product < end; product++) {
+        ${E} ${", ".join(f"*{name} = {name}_first" for name in names)};
+${operands.locate(names, rank, "product")}
+        take(l, l_row, l_col, t, ld, inverse, n);
+        for (long c = group * columns; c < to; c += ${NR}) {
+            const long cols = to - c < ${NR} ? to - c : ${NR};
+            move_strip(${origin} + c * ${origin}_col, ${origin}_row, ${origin}_col, x, n, cols, false);
+            for (long j = 0; j < n; j += ${R}) solve_rows(t + j, ld, inverse, x, ${NR}, j);
+            move_strip(b + c * b_col, b_row, b_col, x, n, cols, true);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+## Between packed triangles and dense rectangles of them.
+##
+##    block row I, from row r0 = 128 I on                r0              dense (i, j) is the triangle's
+##    +---------------------------+.                                     (row0 + i, col0 + j)
+##    | h x r0, by rows           | .          offset r0 (r0 + 1) / 2
+##    +---------------------------+  .         then the diagonal block, its row k at k (k + 1) / 2
+##
+## what      unpack: dense = packed     pack: packed = dense     add: packed = dense + beta packed
+## diagonal  whether col0 is each row's r0: the diagonal blocks, one below the other
+## above     what unpack makes of elements above the diagonal: zero, or conj of those across it
+## unit      whether neighbours along dense's rows are neighbours in memory
+## On a CPU a work-item moves `lines` rows, elsewhere a group of `size` that many pieces of rows.
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
+<%namespace name="operands" file="/gemm/_operands.cl.mako"/>
+<%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+e, what, diagonal, above = problem.packed.elem, problem.what, problem.diagonal, problem.above
+rank = len(problem.batch)
+names = ("packed", "dense") if what == "unpack" else ("dense", "packed")
+load, store = f"{e.name}_load", f"{e.name}_store"
+step = "" if unit else " * dense_col"
+%>
+${element.scalar(e)}
+${epilogue.values(e)}
+${numbers.parts(e)}
+
+// Where the row of a triangle of n rows begins, less its first column there: of the rectangle, and of the diagonal.
+static inline long rectangle(long row, long start) { return start * (start + 1) / 2 + (row - start) * start; }
+static inline long diagonal(long n, long row, long start)
+{
+    const long i = row - start;
+    return start * (start + 1) / 2 + min(${block}l, n - start) * start + i * (i + 1) / 2 - start;
+}
+
+__kernel UNBOUND_GROUP(${size})
+void pack(long n, long row0, long col0, long rows, long cols, long pieces, long bands\
+% if what == "add":
+, ${e.value} beta\
+% endif
+${operands.parameters(names[0], e, rank)}${operands.parameters(names[1], e, rank, "")}${operands.batch_parameters(rank)})
+{
+    const long group = get_group_id(0), band = group / pieces, first = band % bands * ${lines}l;
+${operands.locate(names, rank, "band / bands")}
+    for (long i = first; i < min(first + ${lines}, rows); ++i) {
+        const long row = row0 + i, start = row / ${block} * ${block}, left = ${"start" if diagonal else "col0"};
+        __global ${e.name}_t ${"const " if what != "unpack" else ""}*line = dense + i * dense_row;
+        __global ${e.name}_t ${"const " if what == "unpack" else ""}*p = packed + rectangle(row, start) + left, *q = packed + diagonal(n, row, start) + left;
+        const long across = clamp(start - left, 0l, cols), inside = clamp(row + 1 - left, 0l, cols);
+% if target.is_cpu:
+        for (long j = 0; j < across; ++j) ${move("p")}
+        for (long j = across; j < inside; ++j) ${move("q")}
+% if what == "unpack":
+        for (long j = inside; j < cols; ++j) ${beyond()}
+% endif
+% else:
+        const long j = group % pieces * ${size} + get_local_id(0);
+        if (j < inside) {
+            if (j >= across) p = q;
+            ${move("p")}
+        }
+% if what == "unpack":
+        else if (j < cols) ${beyond()}
+% endif
+% endif
+    }
+}
+
+<%def name="move(p)">\
+% if what == "unpack":
+${store}(line + j${step}, ${load}(${p} + j));
+% elif what == "pack":
+${store}(${p} + j, ${load}(line + j${step}));
+% else:
+${store}(${p} + j, ${load}(line + j${step}) + MUL(beta, ${load}(${p} + j)));
+% endif
+</%def>
+
+<%def name="beyond()">\
+% if above == "conj":
+{
+            const long other = left + j, top = other / ${block} * ${block};
+            ${store}(line + j${step}, CONJ(${load}(packed + row + (row < top ? rectangle(other, top) : diagonal(n, other, top)))));
+        }
+% else:
+${store}(line + j${step}, (value_t)(0));
+% endif
+</%def>

@@ -1,0 +1,111 @@
+## X = L^-1 B of a stack of small lower triangles, in place of B, a rectangle of work-items for some
+## columns of each.
+##
+##      +--+             +-- group --+         Work-item (y, x) holds rows y + r side_m and columns
+##      |L | n           |  columns  | n       x + c side_n of its group's part of B.  L is in local
+##      +--+             +-----------+         memory, by its columns, with reciprocals on its diagonal.
+##       n                     m
+## For each row: those that have it scale it and write it to local memory; all read it, and subtract it
+## from what is below.  Rows alternate between two places, so a row costs one barrier.
+##
+## policy      SolvePolicy: side_m, item_m, side_n, item_n, together (matrices of a group)
+## problem     SolveProblem
+## by_rows     whether neighbours along a row of B are neighbours in memory
+## ragged      whether a table has n, at most `most`, and m of each pair, and where it lies: see _ragged
+## n is at most side_m * item_m.
+<%namespace name="group" file="/group/group.cl.mako"/>
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
+<%namespace name="operands" file="/gemm/_operands.cl.mako"/>
+<%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
+<%namespace name="ragged_" file="/factor/_ragged.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+e, p = problem.elem, policy
+rank = len(problem.batch)
+SM, SN, R, C, T = p.side_m, p.side_n, p.item_m, p.item_n, p.together
+N, W, LANES = p.rows, p.columns, p.side_m * p.side_n
+fast = SN if by_rows else SM
+%>
+${element.scalar(e)}
+${epilogue.values(e)}
+${numbers.reciprocal(e)}
+
+__kernel ${group.of_size(p.group_size)}
+void solve(long count, ${"int most, __global const long *table" if ragged else "int n, long m"}, long groups${operands.parameters("l", e, rank)}${operands.parameters("b", e, rank, "")}${operands.batch_parameters(rank)})
+{
+    __local value_t triangles[${T * N * N}], rows[${2 * T * W}];
+    const int t = get_local_id(0) % ${LANES}, which = get_local_id(0) / ${LANES};
+    const int ${"x = t % {0}, y = t / {0}".format(fast) if by_rows else "y = t % {0}, x = t / {0}".format(fast)};
+    const long own = get_group_id(0) / groups * ${T} + which;
+% if rank or ragged:
+    const long product = min(own, count - 1);
+% endif
+    const long column = get_group_id(0) % groups * ${W} + x;
+    __local value_t *lower = triangles + which * ${N * N}, *row = rows + which * ${W};
+${operands.locate(["l", "b"], rank, "product")}
+% if ragged:
+${ragged_.pair()}
+% if T == 1:
+    if (column - x >= m) return;
+% endif
+% endif
+<% wide = min(N, LANES)
+inner, outer = ("at", "of") if problem.l.col == 1 else ("of", "at")
+along = {"at": "l_col", "of": "l_row"} %>\
+    for (int ${inner} = t % ${wide}; ${inner} < ${N}; ${inner} += ${wide}) {
+        __global const ${e.name}_t *from = l + ${inner} * ${along[inner]} + t / ${wide} * ${along[outer]};
+        const long step = ${LANES // wide} * ${along[outer]};
+        for (int ${outer} = t / ${wide}; ${outer} < ${N}; ${outer} += ${LANES // wide}, from += step) {
+            value_t v = (value_t)(0);
+            if (of < n && at <= of) v = ${e.name}_load(from);
+% if not problem.unit:
+            if (of < n && of == at) v = reciprocal(v);
+% endif
+% if problem.l.conj:
+            v.y = -v.y;
+% endif
+            lower[at * ${N} + of] = v;
+        }
+    }
+% for r in range(R):
+% for c in range(C):
+    value_t v${r}_${c} = (value_t)(0);
+    if (${'own < count && ' if T > 1 else ''}y + ${r * SM} < n && column + ${c * SN} < m)
+        v${r}_${c} = ${e.name}_load(b + (y + ${r * SM}) * b_row + (column + ${c * SN}) * b_col);
+% endfor
+% endfor
+    barrier(CLK_LOCAL_MEM_FENCE);
+% for b in range(R):
+    for (int j = ${b * SM}; j < min(${"most" if ragged else "n"}, ${(b + 1) * SM}); ++j) {
+        __local value_t *shared = row + (j & 1) * ${T * W};
+        if (y == j - ${b * SM}) {
+% for c in range(C):
+% if not problem.unit:
+            v${b}_${c} = MUL(v${b}_${c}, lower[j * ${N + 1}]);
+% endif
+            shared[x + ${c * SN}] = v${b}_${c};
+% endfor
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+% for c in range(C):
+        const value_t above${c} = shared[x + ${c * SN}];
+% endfor
+% for r in range(b, R):
+        ${f"if (y > j - {b * SM}) " if r == b else ""}{
+            const value_t factor = lower[j * ${N} + y + ${r * SM}];
+% for c in range(C):
+            v${r}_${c} -= MUL(factor, above${c});
+% endfor
+        }
+% endfor
+    }
+% endfor
+    if (own >= count) return;
+% for r in range(R):
+% for c in range(C):
+    if (y + ${r * SM} < n && column + ${c * SN} < m)
+        ${e.name}_store(b + (y + ${r * SM}) * b_row + (column + ${c * SN}) * b_col, v${r}_${c});
+% endfor
+% endfor
+}

@@ -1,0 +1,121 @@
+## Factorise, or solve, a stack of matrices in one launch: a work-group for each tile, in an order in
+## which tiles become known.
+##
+##   A = L L^H                      X = L^-1 B                     for a tile at (s, f):
+##
+##       s  ->                          f ->                         V = C - sum over k of P(s, k) Q(k, f)
+##     +-----+                        +-----+-----+                  V = D^-1 V
+##   f |  0  |                      s |  0  |  1  |
+##   | +-----+-----+                | +-----+-----+
+##   v |  1  |  3  |                v |  2  |  3  |
+##     +-----+-----+-----+            +-----+-----+
+##     |  2  |  4  |  5  |          P: L's rows s         Q: X's columns f
+##     +-----+-----+-----+          D: L's diagonal tile s
+##   P, Q: L's rows s, conjugated, and rows f
+##   D: L's diagonal tile s, conjugated; where s = f it is made of V
+##
+## A group takes the next number when it begins.  All that its tile rests on are tiles of groups that
+## began before, so it may wait for them.  `ready` says which are done, and stands at 0 between launches;
+## of tiles of the diagonal, how many of their four parts of 16 columns, for those below go on with these.
+##
+## problem     CholeskyProblem or SolveProblem (forwards)     factorise   which of the two
+## separate    whether C is read elsewhere than V is written; zeros then stand above L
+## unit, conj  of SolveProblem, and whether P and D are conjugated
+## p_along, q_along      whether neighbours along k are neighbours in memory    by_s  likewise, of V along s
+## mma         whether products are made by matrix instructions (float64)
+## depth       rows of V that a work-item has: see _tile
+<%namespace name="group" file="/group/group.cl.mako"/>
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
+<%namespace name="operands" file="/gemm/_operands.cl.mako"/>
+<%namespace name="matrix" file="/factor/_mma_products.cl.mako"/>
+<%namespace name="factor" file="/factor/_tile_factor.cl.mako"/>
+<%namespace name="products" file="/factor/_tile_products.cl.mako"/>
+<%namespace name="tile" file="/factor/_tile.cl.mako"/>
+<%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
+<%namespace name="solve" file="/factor/_tile_solve.cl.mako"/>
+<%namespace name="tickets" file="/factor/_tickets.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+e, rank = problem.elem, len(problem.batch)
+names = (["c"] if separate else []) + (["l"] if factorise else ["l", "v"])
+%>
+${element.scalar(e)}
+${epilogue.arithmetic(e)}
+${numbers.reciprocal(e)}
+${numbers.parts(e)}
+% if mma:
+${matrix.define()}
+% endif
+% if not e.complex:
+typedef ${e.real}4 real4_t;
+% endif
+<%include file="/subgroup/warp_barrier.cl.mako"/>
+${tile.define()}
+
+__kernel ${group.of_size(256)}
+void tiles(long n, long m, int tiles_s, int tiles_f, long count\
+% if separate:
+${operands.parameters("c", e, rank)}\
+% endif
+${operands.parameters("l", e, rank, "")}\
+% if not factorise:
+${operands.parameters("v", e, rank, "")}\
+% endif
+% if factorise:
+, long first, volatile __global long *report, long report_offset\
+% endif
+, volatile __global uint *ready${operands.batch_parameters(rank)})
+{
+    __local value_t p_part[${16 * 68}] __attribute__((aligned(32)));
+    __local value_t solved[${2 * depth * 68}] __attribute__((aligned(32)));
+    __local value_t q_part[${16 * 68}] __attribute__((aligned(32)));
+    __local uint number;
+    __local int until;
+% if factorise:
+    __local value_t corner[${depth * depth}];
+    int failed = 64;
+    real_t failing = 0;
+    __local int bad;
+% endif
+    const int t = get_local_id(0), y = t / ${4 * depth}, x = t % ${4 * depth};
+    if (t == 0) {
+        number = atomic_inc(ready);
+% if factorise:
+        bad = 64;
+% endif
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const long product = number % count, task = number / count;
+    ${tickets.tile()}
+${operands.locate(names, rank, "product")}
+% if factorise:
+    report += report_offset + 2 * product;
+% endif
+% if factorise:
+    // V(s, f) is L's element (f, s).
+    __global ${e.name}_t *v = l;
+    const long v_row = l_col, v_col = l_row;
+% if separate:
+    const long c_step = c_row;
+    c_row = c_col;
+    c_col = c_step;
+% endif
+% endif
+    const long s0 = 64l * s, f0 = 64l * f;
+    const int left_s = (int)min(n - s0, 64l), left_f = (int)min(m - f0, 64l);
+    value_t ${", ".join(f"v{i}_{j}" for i in range(depth) for j in range(16 // depth))};
+    ${tile.input("c" if separate else "v")}
+    ${products.all()}
+% if factorise:
+    if (s == f) {
+        ${factor.factorised()}
+    } else {
+        ${solve.solved()}
+    }
+% else:
+    ${solve.solved()}
+% endif
+    ${tile.store("s == f ? 48 : 0" if factorise else "0")}
+    ${tickets.tell()}
+}

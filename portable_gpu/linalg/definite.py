@@ -1,0 +1,319 @@
+"""Positive definite systems: factors, solves with them, determinants."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from portable_gpu.arguments import flag, one_of, shown
+from portable_gpu.codegen.operators import BinaryOp
+from portable_gpu.dtypes import check_precision
+from portable_gpu.errors import ArgumentError, NotPositiveDefiniteError, ShapeError
+from portable_gpu.linalg.place import Place, carrying, on_one_side
+from portable_gpu.linalg.refinement import refined
+from portable_gpu.linalg.views import columns, diagonal, vectors
+from portable_gpu.ops.factor import cholesky, solve_triangular
+from portable_gpu.ops.factor.arguments import CHECKS, common_dtype, solution_shape, square
+from portable_gpu.ops.reduce import reduce
+from portable_gpu.ops.reduce.run import converted
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.views import AnyArray, as_array
+
+#: What refinement factorises in place of each.
+_NARROW = {
+    np.dtype(np.float64): np.dtype(np.float32),
+    np.dtype(np.complex128): np.dtype(np.complex64),
+}
+_ADD = BinaryOp("add", identity="0", combine="a + b")
+
+
+def cho_factor(
+    a: AnyArray,
+    lower: bool = False,
+    overwrite_a: bool = False,
+    *,
+    check: str = "late",
+    precision: str | None = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> tuple[Any, bool]:
+    """Compute a Cholesky factor for :func:`cho_solve`: SciPy's form of :func:`cholesky`.
+
+    Args:
+        a, check, precision: As :func:`cholesky` takes them.
+        lower: Whether the factor is L; else U.  (The default is SciPy's, and not
+            :func:`cholesky`'s.)
+        overwrite_a: Put the factor into ``a``'s triangle.
+        engine, queue, wait_for: Where to run, and after which events.
+
+    Returns:
+        The factor, and ``lower``.  The other triangle is 0, or what it was in ``a``.
+
+    Raises, Cost, Accuracy, Order: As :func:`cholesky`.
+    """
+    lower, overwrite = flag(lower, "lower"), flag(overwrite_a, "overwrite_a")
+    factor = cholesky(
+        a, lower=lower, overwrite=overwrite, check=check, precision=precision, engine=engine,
+        queue=queue, wait_for=wait_for,
+    )  # fmt: skip
+    return factor, lower
+
+
+def cho_solve(
+    c_and_lower: tuple[AnyArray, bool] | AnyArray,
+    b: AnyArray,
+    overwrite_b: bool = False,
+    *,
+    lower: bool | None = None,
+    a: AnyArray | None = None,
+    refine: str | int | None = None,
+    check: str = "late",
+    precision: str | None = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Solve ``A X = B``, given the Cholesky factor of A.
+
+    Args:
+        c_and_lower: What :func:`cho_factor` returns, or the factor alone, of shape (..., n, n).  Of
+            it nothing is read beyond the triangle.
+        b: Shape (..., n, m), or (n,): one vector for each factor; batch axes broadcast.
+        overwrite_b: Put X into ``b``, and return that; not with ``refine``.
+        lower: Of a factor alone: whether it is L.  (Default: yes, as of :func:`cholesky`.)
+        a: A itself, of which both triangles are read; with ``refine`` only.
+        refine: Corrections ``X += A^-1 (B - A X)``, with residuals in the common dtype of ``a`` and
+            ``b``: their number, or ``"auto"``: until the backward error is that of a factor of that
+            dtype.  The factor may be of a narrower dtype than ``a``.
+        check: As :func:`cholesky` takes it.
+        precision: Of the products of float32, as :func:`portable_gpu.gemm` takes it.
+        engine, queue, wait_for: Where to run, and after which events.
+
+    Returns:
+        X: ``b``, or a fresh array of its shape, broadcast.
+
+    ``"auto"`` looks at the backward error of each column, ``|B - A X| / (|A| |X| + |B|)`` in the
+    norm of largest elements (``|A|``: of row sums), before each correction.  It is done when all
+    are at most ``sqrt(n) eps``.  It gives up when the largest has fallen by less than ten times: it
+    then factorises ``a`` itself and solves with that, if the factor was of a narrower dtype.  Each
+    look waits for a number, also of device arrays.  A fixed number of corrections waits for
+    nothing.  Either way a column keeps a correction only if its backward error falls.
+
+    Raises:
+        NotPositiveDefiniteError: Late, of a factor on the device.
+        SingularMatrixError: A zero on the factor's diagonal.
+        ArgumentError: ``a`` without ``refine`` or the other way round.
+        ShapeError, DTypeError, OverlapError, ReadOnlyError, UnsupportedError, DeviceMemoryError:
+            As :func:`solve_triangular`.
+
+    Cost: ``2 n^2 m`` flop (four times that if complex), and twice that more for each correction,
+        with workspace for four arrays like X.
+    Accuracy: ``|B - A X| <= gamma(3n + 1) |L| |L^H| |X|`` (Higham, Accuracy and Stability, 2002,
+        theorem 10.4); with ``refine`` the backward error above.
+    Order: fixed for one target, policy and shape; no atomics.
+    Source: LAPACK's dsposv; Carson and Higham, SIAM J. Sci. Comput. 40(2), 2018.
+    """
+    c, lower = _factor(c_and_lower, lower)
+    b, overwrite = as_array(b, "b"), flag(overwrite_b, "overwrite_b")
+    refine = _corrections(refine)
+    one_of(check, CHECKS, "check")
+    place = Place(engine, queue, wait_for, _known(precision))
+    solution_shape(c.shape, b.shape)
+    dtype = common_dtype(c.dtype, b.dtype)
+    if (a is None) != (refine is None):
+        raise ArgumentError("a and refine go together: the residual is that of a")
+    if refine is None and overwrite:
+        return _solved(c, lower, b, True, place, check)
+    if refine is None:
+        return on_one_side(lambda c, b: _solved(c, lower, b, False, place), (c, b), place, check)
+    if overwrite:
+        raise ArgumentError("overwrite_b is True; refine needs b to the end")
+    a = square(as_array(a, "a"), "a")
+    if a.shape != c.shape:
+        raise ShapeError(f"a has shape {a.shape} and its factor {c.shape}")
+    dtype = np.result_type(a.dtype, dtype)
+
+    def work(c: Any, a: Any, b: Any) -> Any:
+        a, b = _in(dtype, place, a, b)
+        x, is_good = refined(a, b, lambda r: _with_factor(c, lower, r, place), refine, place)
+        if is_good or c.dtype == dtype:
+            return x
+        return _solved(cholesky(a, lower=lower, **place.of_products), lower, b, False, place)
+
+    return on_one_side(work, (c, a, b), place, check)
+
+
+def solve(
+    a: AnyArray,
+    b: AnyArray,
+    lower: bool = False,
+    *,
+    assume_a: str | None = None,
+    refine: str | int | None = None,
+    check: str = "late",
+    precision: str | None = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Solve ``A X = B`` for a symmetric or Hermitian positive definite A.
+
+    Args:
+        a: Shape (..., n, n), as :func:`cholesky` takes it.  With ``refine`` both triangles are
+            read, else the one that ``lower`` names.
+        b: Shape (..., n, m), or (n,): one vector for each ``a``; batch axes broadcast.
+        lower: Which triangle of A is factorised.
+        assume_a: ``pos``, which has to be said: in SciPy others are known too.
+        refine: ``None`` factorises in the dtype of ``a`` and ``b``.  ``"auto"`` factorises float64
+            in float32 (complex128 in complex64), and corrects X in float64 until its backward error
+            is that of float64, as :func:`cho_solve` does; where that fails, or A has no factor in
+            float32, it factorises in float64.  A number is that of corrections, and neither waits
+            nor falls back.  float32 and complex64 are solved as with ``None``.
+        check: As :func:`cholesky` takes it.
+        precision: Of the products of float32, as :func:`portable_gpu.gemm` takes it; with
+            ``refine`` the default is ``bf16x6``.
+        engine, queue, wait_for: Where to run, and after which events.
+
+    Returns:
+        X: a fresh array of ``b``'s shape, broadcast.
+
+    Corrections help where ``n 2^-24 cond(A)`` is well below 1 and no element leaves float32's
+    range.  Where they fail, ``"auto"`` costs a factor of float32 more than ``None``.
+
+    Raises:
+        NotPositiveDefiniteError: As :func:`cholesky`; with a number of corrections, also of a
+            matrix that has no factor in float32.
+        ArgumentError: Another ``assume_a``, ``refine`` or ``check``.
+        ShapeError, DTypeError, UnsupportedError, DeviceMemoryError: As :func:`solve_triangular`.
+
+    Cost: ``n^3 / 3`` flop and those of :func:`cho_solve`.  Memory: a factor, with ``refine`` of
+        half the size, and the workspace of :func:`cho_solve`.
+    Accuracy: As :func:`cho_solve`.
+    Order: fixed for one target, policy and shape; no atomics.
+    Source: As :func:`cho_solve`.
+    """
+    if assume_a != "pos":
+        raise ArgumentError(f"assume_a is {shown(assume_a)}; pos is known, and has to be said")
+    lower, refine = flag(lower, "lower"), _corrections(refine)
+    one_of(check, CHECKS, "check")
+    place = Place(engine, queue, wait_for, _known(precision))
+    a, b = square(as_array(a, "a"), "a"), as_array(b, "b")
+    solution_shape(a.shape, b.shape)
+    dtype = common_dtype(a.dtype, b.dtype)
+    narrow = None if refine is None else _NARROW.get(dtype)
+
+    def plain(a: Any, b: Any) -> Any:
+        return _solved(cholesky(a, lower=lower, **place.of_products), lower, b, False, place)
+
+    def work(a: Any, b: Any) -> Any:
+        a, b = _in(dtype, place, a, b)
+        if narrow is None or refine is None or not b.size:
+            return plain(a, b)
+        fast = replace(place, precision=precision or "bf16x6")
+        try:
+            c = converted(a, narrow, **place.options)
+            c = cholesky(c, lower=lower, overwrite=True, **fast.of_products)
+        except NotPositiveDefiniteError:
+            if refine != "auto":
+                raise
+            return plain(a, b)
+        x, is_good = refined(a, b, lambda r: _with_factor(c, lower, r, fast), refine, place)
+        return carrying(x, c) if is_good else plain(a, b)
+
+    return on_one_side(work, (a, b), place, check)
+
+
+def logdet(
+    a: tuple[AnyArray, bool] | AnyArray,
+    *,
+    lower: bool = True,
+    check: str = "late",
+    precision: str | None = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Compute the logarithm of the determinant of a positive definite matrix.
+
+    Args:
+        a: Shape (..., n, n), as :func:`cholesky` takes it; or what :func:`cho_factor` returned of
+            it, of which the diagonal is read.
+        lower: Which triangle of a matrix is read.
+        check, precision: As :func:`cholesky` takes them.
+        engine, queue, wait_for: Where to run, and after which events.
+
+    Returns:
+        Shape (...,), of the real dtype; a number for a single matrix of NumPy's.
+
+    Raises:
+        As :func:`cholesky`.
+
+    Cost: ``n^3 / 3`` flop for each matrix, or ``n`` logarithms of a factor's diagonal.
+    Accuracy: that of the factor, and ``19 u sum |2 log c_jj|`` (the sum, and 3 ulp of a logarithm).
+    Order: fixed for one target, policy and shape; no atomics.
+    """
+    one_of(check, CHECKS, "check")
+    place = Place(engine, queue, wait_for, _known(precision))
+    is_factor = isinstance(a, tuple)
+    lower = flag(lower, "lower")
+    matrix = _factor(a, None)[0] if is_factor else square(as_array(a, "a"), "a")
+
+    def work(x: Any) -> Any:
+        c = x if is_factor else cholesky(x, lower=lower, check=check, **place.of_products)
+        return carrying(reduce(diagonal(c), _ADD, map="2 * log(x)", axis=-1, **place.options), c)
+
+    return on_one_side(work, (matrix,), place, check)
+
+
+# -- the pieces
+
+
+def _solved(c: Any, lower: bool, b: Any, overwrite: bool, place: Place, check: str = "late") -> Any:
+    if b.ndim == 1 and c.ndim > 2:  # a vector for each
+        return vectors(_solved(c, lower, columns(b), overwrite, place, check))
+    first, second = ("N", "C") if lower else ("C", "N")
+    options = {**place.of_products, "check": check}
+    y = solve_triangular(c, b, first, lower, overwrite_b=overwrite, **options)
+    return solve_triangular(c, y, second, lower, overwrite_b=True, **options)
+
+
+def _with_factor(c: Any, lower: bool, b: Any, place: Place) -> Any:
+    """The same in the factor's dtype, to b's."""
+    (narrow,) = _in(c.dtype, place, b)
+    (x,) = _in(b.dtype, place, _solved(c, lower, narrow, narrow is not b, place))
+    return x
+
+
+def _in(dtype: np.dtype[Any], place: Place, *arrays: Any) -> list[Any]:
+    return [x if x.dtype == dtype else converted(x, dtype, **place.options) for x in arrays]
+
+
+def _factor(c_and_lower: Any, lower: bool | None) -> tuple[Any, bool]:
+    """The factor, checked, and whether it is a lower one."""
+    if isinstance(c_and_lower, tuple):
+        if len(c_and_lower) != 2 or lower is not None:
+            raise ArgumentError(
+                f"a tuple of {len(c_and_lower)} and lower={shown(lower)}; the two that cho_factor "
+                "returned would do, or a factor and lower="
+            )
+        c_and_lower, lower = c_and_lower
+    c = square(as_array(c_and_lower, "c"), "c")
+    return c, True if lower is None else flag(lower, "lower")
+
+
+def _corrections(refine: Any) -> str | int | None:
+    is_count = isinstance(refine, (int, np.integer)) and not isinstance(refine, bool)
+    if refine is None or (isinstance(refine, str) and refine == "auto"):
+        return refine
+    if is_count and refine >= 0:
+        return int(refine)
+    raise ArgumentError(f"refine is {shown(refine)}; None, auto or a number of corrections")
+
+
+def _known(precision: str | None) -> str | None:
+    return None if precision is None else check_precision(precision)

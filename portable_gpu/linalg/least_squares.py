@@ -1,0 +1,157 @@
+"""Least squares by normal equations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from portable_gpu.arguments import one_of
+from portable_gpu.dtypes import check_precision
+from portable_gpu.errors import NotPositiveDefiniteError, ShapeError
+from portable_gpu.linalg.definite import cho_solve
+from portable_gpu.linalg.place import Place, on_one_side
+from portable_gpu.linalg.views import columns, diagonal, parts, spread, vectors
+from portable_gpu.ops.elementwise import elementwise
+from portable_gpu.ops.factor import cholesky
+from portable_gpu.ops.factor.api import matrix_at
+from portable_gpu.ops.factor.arguments import CHECKS, check_dtype, common_dtype
+from portable_gpu.ops.reduce.run import converted
+from portable_gpu.runtime.array import Array
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.report import Report
+from portable_gpu.runtime.views import AnyArray, Shape, as_array
+
+#: Corrections by the residual: one makes the result as good as that of a stable method.
+_CORRECTIONS = 2
+
+
+def lstsq(
+    a: AnyArray,
+    b: AnyArray,
+    *,
+    check: str = "late",
+    precision: str | None = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Find the X with the least ``||A X - B||``, by normal equations and corrections.
+
+    ``A^H A X = A^H B`` by a Cholesky factor, and twice ``X += (A^H A)^-1 A^H (B - A X)``.
+
+    Args:
+        a: Shape (..., m, n), of at least as many rows as columns, which are independent; any
+            strides.  float32, float64, complex64 or complex128.
+        b: Shape (..., m, k), or (m,): one vector for each ``a``; batch axes broadcast.
+        check: As :func:`cholesky` takes it.
+        precision: Of the products of float32, as :func:`portable_gpu.gemm` takes it.
+        engine, queue, wait_for: Where to run, and after which events.
+
+    Returns:
+        X, of shape (..., n, k) or (..., n), and nothing else: SciPy's residues are
+        ``nrm2(a @ x - b, axis=-2) ** 2``, and singular values are not computed.
+
+    Where ``max(m, n) u cond(A)^2`` is well below 1 (cond(A) below 1e7 in float64, below 1e3 in
+    float32, with some margin), X is as good as by a QR factorisation.  Beyond that corrections no
+    longer help; columns that depend on each other to working precision are refused.
+
+    Raises:
+        NotPositiveDefiniteError: A column of A depends on those before it: of what is left of its
+            square, next to it, at most ``max(m, n) eps``.  With the ``index`` of the matrix, the
+            ``column``, and that share as ``pivot``.
+        ShapeError: The shapes do not fit, or A has fewer rows than columns.
+        DTypeError, ArgumentError, UnsupportedError, DeviceMemoryError: As :func:`cholesky`.
+
+    Cost: ``2 m n^2 + n^3 / 3 + 12 m n k`` flop (four times that if complex).  Memory: ``n^2``
+        elements, and some arrays like B and X.
+    Accuracy: about ``u cond(A) (1 + cond(A) ||R|| / (||A|| ||X||))`` of X, where the condition
+        above holds (Björck, Linear Algebra Appl. 88/89, 1987).
+    Order: fixed for one target, policy and shape; no atomics.
+    """
+    one_of(check, CHECKS, "check")
+    place = Place(engine, queue, wait_for, precision and check_precision(precision))
+    a, b = as_array(a, "a"), as_array(b, "b")
+    shape = _checked_shape(a, b)
+    dtype = common_dtype(a.dtype, b.dtype)
+
+    def work(a: Any, b: Any) -> Any:
+        a = a if a.dtype == dtype else converted(a, dtype, **place.options)
+        matrix = columns(b) if b.ndim == 1 else b
+        matrix = converted(spread(matrix, shape), dtype, **place.options)
+        x = _solved(a, matrix, place)
+        return vectors(x) if b.ndim == 1 else x
+
+    return on_one_side(work, (a, b), place, check)
+
+
+def _solved(a: Any, b: Any, place: Place) -> Any:
+    """X; ``b`` is fresh, and becomes the residual."""
+    squares = place.product(a, a, "C")
+    lengths = elementwise("x", x=diagonal(squares), **place.options)
+    tell = _dependent(max(a.shape[-2:]) * float(np.finfo(a.dtype).eps))
+    try:
+        factor = cholesky(squares, overwrite=True, **place.of_products)
+    except NotPositiveDefiniteError:  # of NumPy's arrays, whose factor is then NaN from there on
+        factor = squares
+    left = elementwise("c * c / s", c=diagonal(factor), s=lengths, **place.options)
+    report = Report(left, tell)
+    if isinstance(left, np.ndarray):
+        report.check()
+
+    def corrections(residual: Any) -> Any:
+        return cho_solve(factor, place.product(a, residual, "C"), True, **place.of_products)
+
+    x = corrections(b)
+    if not x.size:
+        return x
+    for _ in range(_CORRECTIONS):
+        residual = converted(b, b.dtype, **place.options)
+        place.product(a, x, c=residual, alpha=-1, beta=1)
+        values = parts(x)
+        elementwise("x + d", x=values, d=parts(corrections(residual)), out=values, **place.options)
+    if isinstance(x, Array):
+        x.reports = (report,)  # the factor's own says less
+    return x
+
+
+def _dependent(least: float) -> Callable[[np.ndarray[Any, Any]], None]:
+    """What tells of columns of which nothing is left, given the share that is left of each."""
+
+    def tell(left: np.ndarray[Any, Any]) -> None:
+        found = np.argwhere(~(left > least))
+        if not found.size:
+            return
+        *where, column = (int(i) for i in found[0])
+        index, share = tuple(where), float(left[(*where, column)])  # NaN where less than nothing is
+        raise NotPositiveDefiniteError(
+            f"a has not full rank to working precision: of {matrix_at(index)}, column {column} "
+            f"depends on those before it: of its square {share:g} is left, and more than "
+            f"{least:g} is needed",
+            index,
+            column,
+            share,
+        )
+
+    return tell
+
+
+def _checked_shape(a: Any, b: Any) -> Shape:
+    """Of B as matrices, its batch axes broadcast with A's."""
+    if a.ndim < 2 or a.shape[-2] < a.shape[-1]:
+        raise ShapeError(
+            f"a has shape {tuple(a.shape)}; matrices of at least as many rows as columns are needed"
+        )
+    check_dtype(a.dtype, "a")
+    rows = b.shape[-2:][:1]
+    if rows != a.shape[-2:-1]:
+        raise ShapeError(f"a has shape {a.shape} and b {b.shape}: b must have {a.shape[-2]} rows")
+    matrix = (*b.shape, 1) if b.ndim == 1 else b.shape
+    try:
+        return (*np.broadcast_shapes(a.shape[:-2], matrix[:-2]), *matrix[-2:])
+    except ValueError:
+        raise ShapeError(
+            f"a has shape {a.shape} and b {b.shape}: the batch axes do not broadcast"
+        ) from None

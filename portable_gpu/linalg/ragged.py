@@ -1,0 +1,489 @@
+"""Factors and solves of matrices of different sizes: a list, or places in one buffer.
+
+Small ones take one launch for each class of sizes, large ones go by halves, each by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache, partial
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from portable_gpu.arguments import flag, one_of
+from portable_gpu.dtypes import check_precision, element
+from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
+from portable_gpu.ops.factor.api import not_positive_definite, reported, singular
+from portable_gpu.ops.factor.arguments import CHECKS, check_dtype, require_fp64, transposition
+from portable_gpu.ops.factor.candidates import make_ragged_cholesky, make_ragged_solve
+from portable_gpu.ops.factor.packed_steps import placed
+from portable_gpu.ops.factor.plan import CopyPlan, CopyProblem
+from portable_gpu.ops.factor.ragged import CLASSES, RaggedMatrices, ragged_zeros
+from portable_gpu.ops.factor.stack import Matrix, stacked
+from portable_gpu.ops.gemm.problem import Operand
+from portable_gpu.runtime.array import Array
+from portable_gpu.runtime.call import Call
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.place import events_of
+from portable_gpu.runtime.plan import Part, Plan, Step, Steps
+from portable_gpu.runtime.report import DTYPE, FIELDS, reports_of
+from portable_gpu.runtime.views import AnyArray, View, as_array, check_no_overlap
+
+__all__ = ["Ragged", "cho_solve", "cholesky", "solve_triangular"]
+
+_Numbers = np.ndarray[Any, np.dtype[np.int64]]
+
+
+class Ragged:
+    """Matrices by rows in one buffer, of different sizes.
+
+    Matrices that a call writes must not overlap.  What lies between them is left alone.
+
+    Attributes:
+        buffer: The array of one axis that holds them, of NumPy or of a device.
+        rows, columns, offsets, leading: Of each matrix: its extents, where in the buffer it begins,
+            and how many elements a row lies behind the row above it.
+    """
+
+    def __init__(
+        self,
+        buffer: AnyArray,
+        sizes: Sequence[int],
+        offsets: Sequence[int] | None = None,
+        leading: Sequence[int] | int | None = None,
+        columns: Sequence[int] | int | None = None,
+    ) -> None:
+        """Describe them.
+
+        Args:
+            buffer: Shape (size,), of adjacent elements.
+            sizes: Rows of each.
+            offsets: Where each begins; without it one follows the other.
+            leading: Elements from row to row, of each or of all; without it ``columns``.
+            columns: Of each or of all; without it they are square.
+
+        Raises:
+            ShapeError: The buffer has not one axis, or does not hold a matrix.
+            ArgumentError: Numbers that are negative, no integers, or too few; a buffer with gaps.
+        """
+        array = as_array(buffer, "buffer")
+        check_dtype(array.dtype, "buffer")
+        self.rows = _numbers(sizes, "sizes", None)
+        count = len(self.rows)
+        self.columns = self.rows if columns is None else _numbers(columns, "columns", count)
+        self.leading = self.columns if leading is None else _numbers(leading, "leading", count)
+        taken = self.rows * self.leading
+        if offsets is None:
+            self.offsets = np.cumsum(taken) - taken
+        else:
+            self.offsets = _numbers(offsets, "offsets", count)
+        numbers = np.stack((self.rows, self.columns, self.offsets, self.leading))
+        self._key = count, sha256(numbers.tobytes()).digest()  # what plans keep of them is small
+        narrow = np.flatnonzero((self.leading < self.columns) & (self.rows > 1))
+        if narrow.size:
+            k = int(narrow[0])
+            raise ArgumentError(
+                f"leading[{k}] is {self.leading[k]}; matrix {k} has {self.columns[k]} columns"
+            )
+        some = (self.rows > 0) & (self.columns > 0)
+        ends = np.where(some, self.offsets + (self.rows - 1) * self.leading + self.columns, 0)
+        self._end, self._last = (int(ends.max()), int(ends.argmax())) if count else (0, 0)
+        self.buffer = self._checked(array)
+
+    def like(self, buffer: AnyArray) -> Ragged:
+        """Matrices of the same sizes and places in another buffer: no table is made anew.
+
+        Raises:
+            ShapeError, ArgumentError, DTypeError: As the constructor.
+        """
+        other = object.__new__(Ragged)
+        other.__dict__.update(self.__dict__)
+        array = as_array(buffer, "buffer")
+        check_dtype(array.dtype, "buffer")
+        other.buffer = self._checked(array)
+        return other
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, which: int) -> Any:
+        """A view of one matrix."""
+        if not -len(self) <= which < len(self):
+            raise IndexError(f"matrix {which} of {len(self)}")
+        n, m = int(self.rows[which]), int(self.columns[which])
+        start, ld = int(self.offsets[which]), int(self.leading[which])
+        if not n * m:
+            return self.buffer[:0].reshape(n, m)
+        size, array = self.buffer.dtype.itemsize, self.buffer
+        if isinstance(array, np.ndarray):
+            if ld == m or n == 1:
+                return array[start : start + n * m].reshape(n, m)
+            part = array[start : start + (n - 1) * ld + m]
+            return np.lib.stride_tricks.as_strided(part, (n, m), (ld * size, size))
+        kind = type(array)
+        view = kind(
+            array.queue, (n, m), array.dtype, data=array.base_data, strides=(ld * size, size),
+            offset=array.offset + start * size, events=array.events,
+        )  # fmt: skip
+        if isinstance(view, Array):
+            view.reports = getattr(array, "reports", ())
+        return view
+
+    def _checked(self, array: Any) -> Any:
+        if array.ndim != 1:
+            raise ShapeError(f"buffer has shape {tuple(array.shape)}; one axis is needed")
+        if array.size > 1 and array.strides[0] != array.dtype.itemsize:
+            raise ArgumentError(f"buffer has a stride of {array.strides[0]} bytes; copy it first")
+        if self._end > array.size:
+            k = self._last
+            raise ShapeError(
+                f"buffer has {array.size} elements; matrix {k} ({self.rows[k]} x "
+                f"{self.columns[k]}, from {self.offsets[k]} on) ends at {self._end}"
+            )
+        return array
+
+    def _matrices(self, view: View) -> RaggedMatrices:
+        elem = element(view.dtype)
+        return RaggedMatrices(
+            elem, self.rows, self.columns, self.offsets, self.leading, min(16, view.alignment)
+        )
+
+    def _same(self, view: View) -> tuple[Any, ...]:
+        """What plans go by."""
+        return (*self._key, view.dtype, view.size, min(16, view.alignment))
+
+
+def cholesky(
+    a: Ragged | Sequence[AnyArray],
+    *,
+    lower: bool = True,
+    overwrite: bool = False,
+    check: str = "late",
+    precision: str | None = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Compute the Cholesky factors of matrices of different sizes.
+
+    Args:
+        a: A list of square matrices, all of NumPy or all of a device, or a :class:`Ragged`.
+        lower: Whether the factors are L; else U.
+        overwrite: Of a :class:`Ragged`: put the factors into its buffer.
+        check, precision, engine, queue, wait_for: As :func:`portable_gpu.linalg.cholesky`.
+
+    Returns:
+        Of a list a list of views of one fresh buffer, with zeros in the other triangles.  Of a
+        :class:`Ragged` another one, of the same buffer or of a copy; the other triangles stay.
+
+    Raises:
+        NotPositiveDefiniteError: ``index`` is the place in the list.
+        ShapeError, DTypeError, ArgumentError, UnsupportedError, DeviceMemoryError: As
+            :func:`portable_gpu.linalg.cholesky`.
+
+    Cost: ``n^3 / 3`` flop for each matrix.  A plan is made for the sizes and places at hand; others
+        like it (:meth:`Ragged.like`) take no time of the host's for each matrix.
+    """
+    lower, overwrite = flag(lower, "lower"), flag(overwrite, "overwrite")
+    one_of(check, CHECKS, "check")
+    place = engine, queue, wait_for
+    if not isinstance(a, Ragged):
+        if overwrite:
+            raise ArgumentError("overwrite is for a Ragged; a list's matrices are copied")
+        found = _gathered(a, "a", lower, *place)
+        return _listed(cholesky(found, lower=lower, overwrite=True, check=check,
+                                precision=precision, engine=engine, queue=queue))  # fmt: skip
+    _check_square(a)
+    buffer = a.buffer
+    call = Call((buffer,), engine, queue, events_of(wait_for), flop=None)
+    require_fp64(call.engine, buffer.dtype)
+    precision = _precision(precision, call)
+    view = call.output(
+        buffer.shape, buffer.dtype, buffer if overwrite else None, "a", read=overwrite
+    )
+    views = [view] if overwrite else [call.input(buffer, "a"), view]
+    report, array = call.beside((len(a), FIELDS), DTYPE)
+    plan = None
+    if len(a):
+
+        def make() -> Plan:
+            steps = make_ragged_cholesky(call.engine, a._matrices(view), lower, precision)
+            if overwrite:
+                return Steps(steps)
+            return Steps([_copy(call.engine, views, 0, 1), *placed(steps, (1, 2))])
+
+        key = ("ragged cholesky", lower, overwrite, precision, *a._same(view))
+        plan = call.engine.plan(key, make)
+    result = call.run(plan, (*views, report))
+    complain = not_positive_definite((len(a),), buffer.dtype)
+    earlier = reports_of(buffer)
+    return a.like(reported(result, array, complain, plan, call, check, earlier))
+
+
+def solve_triangular(
+    a: Ragged | Sequence[AnyArray],
+    b: Ragged | Sequence[AnyArray],
+    trans: int | str = "N",
+    lower: bool = False,
+    unit_diagonal: bool = False,
+    *,
+    overwrite_b: bool = False,
+    check: str = "late",
+    precision: str | None = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Solve ``op(A) X = B`` for triangles of different sizes.
+
+    Args:
+        a: A list of square matrices, or a :class:`Ragged`.
+        b: A list of as many matrices or vectors, or a :class:`Ragged`; of ``a``'s dtype.
+        trans, lower, unit_diagonal, check, precision, engine, queue, wait_for: As
+            :func:`portable_gpu.linalg.solve_triangular`.
+        overwrite_b: Of a :class:`Ragged`: put X into its buffer.
+
+    Returns:
+        Of a list a list, of a :class:`Ragged` another one, as :func:`cholesky`.
+
+    Raises:
+        SingularMatrixError: ``index`` is the place in the list.
+        ShapeError, DTypeError, ArgumentError, OverlapError, UnsupportedError, DeviceMemoryError: As
+            :func:`portable_gpu.linalg.solve_triangular`.
+    """
+    op, lower = transposition(trans), flag(lower, "lower")
+    solves = ((op != "N", op == "C", flag(unit_diagonal, "unit_diagonal")),)
+    place = engine, queue, wait_for
+    return _solve(a, b, lower, solves, overwrite_b, check, precision, *place)
+
+
+def cho_solve(
+    a: Ragged | Sequence[AnyArray],
+    b: Ragged | Sequence[AnyArray],
+    lower: bool = True,
+    *,
+    overwrite_b: bool = False,
+    check: str = "late",
+    precision: str | None = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Solve ``A X = B``, given Cholesky factors of different sizes.
+
+    Args, Returns, Raises: As :func:`solve_triangular`; ``a`` is what :func:`cholesky` returned.
+    """
+    lower = flag(lower, "lower")
+    first, second = (False, False, False), (True, True, False)
+    solves = (first, second) if lower else (second, first)
+    place = engine, queue, wait_for
+    return _solve(a, b, lower, solves, overwrite_b, check, precision, *place)
+
+
+def _solve(
+    a: Any,
+    b: Any,
+    lower: bool,
+    solves: tuple[tuple[bool, bool, bool], ...],
+    overwrite: Any,
+    check: str,
+    precision: str | None,
+    engine: Engine | None,
+    queue: cl.CommandQueue | None,
+    wait_for: Sequence[cl.Event] | None,
+) -> Any:
+    """Solves one after the other, each of which is transposed, conjugated, with unit diagonal."""
+    overwrite = flag(overwrite, "overwrite_b")
+    one_of(check, CHECKS, "check")
+    place = engine, queue, wait_for
+    if not isinstance(b, Ragged):
+        if overwrite:
+            raise ArgumentError("overwrite_b is for a Ragged; a list's matrices are copied")
+        triangles = a if isinstance(a, Ragged) else _gathered(a, "a", None, *place)
+        gathered = _gathered(b, "b", None, *place)
+        found = _solve(triangles, gathered, lower, solves, True, check, precision, *place)
+        return [_shaped(one, x.shape) for one, x in zip(_listed(found), b, strict=True)]
+    if not isinstance(a, Ragged):
+        a = _gathered(a, "a", None, *place)
+    _check_square(a)
+    _check_pairs(a, b)
+    if overwrite:
+        check_no_overlap(b.buffer, "b", [(a.buffer, "a")])
+    dtype = b.buffer.dtype
+    call = Call((a.buffer, b.buffer), engine, queue, events_of(wait_for), flop=None)
+    require_fp64(call.engine, dtype)
+    precision = _precision(precision, call)
+    view_a = call.input(a.buffer, "a")
+    shape = b.buffer.shape
+    view = call.output(shape, dtype, b.buffer if overwrite else None, "b", read=overwrite)
+    views = [view_a, view] if overwrite else [view_a, call.input(b.buffer, "b"), view]
+    x, reads = len(views) - 1, not solves[0][2]
+    plan = None
+    if len(a):
+
+        def make() -> Plan:
+            own, other = a._matrices(view_a), b._matrices(view)
+            steps = [] if overwrite else [_copy(call.engine, views[1:], 1, 2)]
+            for transposed, conj, unit in solves:
+                made = make_ragged_solve(
+                    call.engine, own, other, lower, transposed, conj, unit, precision
+                )
+                steps.extend(placed(made, (0, x)))
+            if reads:
+                steps[:0] = placed([ragged_zeros(call.engine, own)], (0, x, x + 1))
+            return Steps(steps)
+
+        key = (
+            "ragged solve", lower, solves, overwrite, precision, *a._same(view_a), *b._same(view)
+        )  # fmt: skip
+        plan = call.engine.plan(key, make)
+    earlier = reports_of(a.buffer, b.buffer)
+    if not reads:
+        return b.like(reported(call.run(plan, views), None, None, plan, call, check, earlier))
+    report, array = call.beside((len(a), FIELDS), DTYPE)
+    result = call.run(plan, (*views, report))
+    return b.like(reported(result, array, singular((len(a),)), plan, call, check, earlier))
+
+
+# -- arguments
+
+
+def _numbers(values: Any, name: str, count: int | None) -> _Numbers:
+    try:
+        found = np.asarray(values)
+    except (ValueError, TypeError) as error:
+        raise ArgumentError(f"{name} is no list of integers: {error}") from error
+    if found.size == 0:
+        found = found.astype(np.int64)
+    if found.dtype.kind not in "iu" or found.ndim > 1 or (count is None and found.ndim == 0):
+        raise ArgumentError(f"{name} is {found.dtype} of {found.ndim} axes; integers are needed")
+    found = found.astype(np.int64)
+    if count is not None and found.ndim == 0:
+        found = np.full(count, found)
+    if count is not None and len(found) != count:
+        raise ArgumentError(f"{name} has {len(found)} numbers for {count} matrices")
+    if found.size and found.min() < 0:
+        raise ArgumentError(f"{name} has a negative number, {found.min()}")
+    return found
+
+
+def _check_square(a: Ragged) -> None:
+    wrong = np.flatnonzero(a.rows != a.columns)
+    if wrong.size:
+        k = int(wrong[0])
+        raise ShapeError(f"matrix {k} of a is {a.rows[k]} x {a.columns[k]}; square ones are needed")
+
+
+def _check_pairs(a: Ragged, b: Ragged) -> None:
+    if len(a) != len(b):
+        raise ShapeError(f"a has {len(a)} matrices and b {len(b)}")
+    wrong = np.flatnonzero(a.rows != b.rows)
+    if wrong.size:
+        k = int(wrong[0])
+        raise ShapeError(f"matrix {k} of a has {a.rows[k]} rows, that of b {b.rows[k]}")
+    if a.buffer.dtype != b.buffer.dtype:
+        raise DTypeError(f"a is {a.buffer.dtype} and b {b.buffer.dtype}; convert one of them")
+
+
+def _gathered(
+    arrays: Any,
+    name: str,
+    lower: bool | None,
+    engine: Engine | None,
+    queue: cl.CommandQueue | None,
+    wait_for: Sequence[cl.Event] | None,
+) -> Ragged:
+    """A list's matrices in one fresh buffer; of each the triangle that ``lower`` names, or all."""
+    if isinstance(arrays, (np.ndarray, cla.Array)) or not isinstance(arrays, Sequence):
+        raise DTypeError(f"{name} is a {type(arrays).__name__}; a list of matrices is needed")
+    given = [as_array(one, f"{name}[{k}]") for k, one in enumerate(arrays)]
+    for k, one in enumerate(given):
+        check_dtype(one.dtype, f"{name}[{k}]")
+        if one.ndim not in ((1, 2) if name == "b" else (2,)):
+            raise ShapeError(f"{name}[{k}] has shape {tuple(one.shape)}; a matrix is needed")
+        if name == "a" and one.shape[0] != one.shape[1]:
+            raise ShapeError(f"a[{k}] has shape {tuple(one.shape)}; square matrices are needed")
+        if one.dtype != given[0].dtype:
+            raise DTypeError(f"{name}[{k}] is {one.dtype} and {name}[0] {given[0].dtype}")
+    on_device = [isinstance(one, cla.Array) for one in given]
+    if any(on_device) and not all(on_device):
+        raise DTypeError(f"{name} has arrays of NumPy and arrays of a device; use one kind")
+    shapes = [one.shape if one.ndim == 2 else (one.shape[0], 1) for one in given]
+    rows, columns = [n for n, _ in shapes], [m for _, m in shapes]
+    dtype = given[0].dtype if given else np.dtype(np.float64)
+    if not any(on_device):
+        kept = [one if lower is None else _half(one, lower) for one in given]
+        flat = [one.reshape(-1) for one in kept]
+        return Ragged(np.concatenate(flat) if flat else np.zeros(0, dtype), rows, columns=columns)
+    starts = np.cumsum([0, *(n * m for n, m in shapes)])
+    call = Call(given, engine, queue, events_of(wait_for), flop=None)
+    inputs = [call.input(one, f"{name}[{k}]") for k, one in enumerate(given)]
+    view = call.output((int(starts[-1]),), dtype)
+
+    def make() -> Plan:
+        steps = []
+        for k, ((n, m), one) in enumerate(zip(shapes, inputs, strict=True)):
+            if not n * m:
+                continue
+            matrix = one if len(one.shape) == 2 else _column(one)
+            _, (source,) = stacked([Matrix(matrix, trans=lower is False)], ())
+            row, col = (1, m) if lower is False else (m, 1)
+            target = Operand(element(dtype), row, col)
+            copy = CopyProblem(n, m, (), source, target, triangle=lower is not None)
+            plan = call.engine.plan(("copy", copy), partial(CopyPlan, call.engine, copy))
+            steps.append(Step(plan, (k, Part(len(inputs), int(starts[k])))))
+        return Steps(steps)
+
+    lies = tuple((v.dtype, v.shape, v.strides) for v in inputs)
+    plan = call.engine.plan(("gather", lower, lies), make) if view.size else None
+    buffer = call.run(plan, (*inputs, view))
+    buffer.reports = reports_of(*given)
+    return Ragged(buffer, rows, columns=columns)
+
+
+def _half(matrix: Any, lower: bool) -> Any:
+    """A triangle, and zeros; NumPy's ``tril`` makes the mask anew for every matrix."""
+    n = len(matrix)
+    if n > CLASSES[-1]:
+        return np.tril(matrix) if lower else np.triu(matrix)
+    return np.where(_mask(n, lower), matrix, matrix.dtype.type(0))
+
+
+@lru_cache(maxsize=2 * CLASSES[-1] + 2)
+def _mask(n: int, lower: bool) -> np.ndarray[Any, Any]:
+    mask = np.tri(n, dtype=bool)
+    return mask if lower else mask.T
+
+
+def _column(view: View) -> View:
+    (extent,), (stride,) = view.shape, view.strides
+    return View(view.buffer, view.offset, (extent, 1), (stride, 1), view.dtype, view.address)
+
+
+def _copy(engine: Engine, views: Sequence[View], source: int, target: int) -> Step:
+    """The step that copies one buffer into another."""
+    elem = element(views[0].dtype)
+    line = Operand(elem, 0, 1)
+    return Step(CopyPlan(engine, CopyProblem(1, views[0].size, (), line, line)), (source, target))
+
+
+def _shaped(array: Any, shape: tuple[int, ...]) -> Any:
+    """A matrix of one column as a vector, if it is to be one."""
+    if array.shape == shape:
+        return array
+    found = array.reshape(shape)
+    if isinstance(found, Array):
+        found.reports = array.reports
+    return found
+
+
+def _listed(found: Ragged) -> list[Any]:
+    return [found[k] for k in range(len(found))]
+
+
+def _precision(precision: str | None, call: Call) -> str:
+    return call.engine.precision if precision is None else check_precision(precision)

@@ -1,0 +1,109 @@
+"""Iterative refinement: corrections of a solution by its residual."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from portable_gpu.codegen.operators import BinaryOp
+from portable_gpu.linalg.place import Place
+from portable_gpu.linalg.views import columns, joined, parts, spread, vectors
+from portable_gpu.ops.elementwise import elementwise
+from portable_gpu.ops.factor.arguments import solution_shape
+from portable_gpu.ops.reduce import asum, reduce
+from portable_gpu.ops.reduce.run import converted
+
+#: How many times smaller each correction has to make the backward error.
+_LEAST_FALL = 10
+#: The larger one, and NaN if there is any.
+_LARGEST = BinaryOp("largest", identity="0", combine="a > b || a != a ? a : b")
+
+
+def refined(
+    a: Any, b: Any, solved: Callable[[Any], Any], refine: str | int, place: Place
+) -> tuple[Any, bool]:
+    """Solve ``A X = B`` by a solve that is not accurate enough, and corrections.
+
+    Args:
+        a, b: Of one dtype, in which residuals are computed.
+        solved: About ``A^-1 R`` of a residual R, a matrix, or of B.
+        refine: The number of corrections, or ``auto``.
+        place: Where to run.
+
+    Returns:
+        X, and whether its backward error is at most ``sqrt(n) eps``; only ``auto`` looks, and each
+        look waits.  Else whatever it is counts.
+    """
+    if not b.size or not a.size:
+        return solved(b), True
+    if b.ndim == 1:
+        x, is_good = refined(a, columns(b), solved, refine, place)
+        return vectors(x), is_good
+    return _Refinement(a, b, solved, place).run(refine)
+
+
+class _Refinement:
+    """The corrections of one system.
+
+    Values of complex numbers are worked on as pairs of real ones: arrays have one more axis for
+    them, and errors have extent 1 along it and along the rows.
+    """
+
+    def __init__(self, a: Any, b: Any, solved: Callable[[Any], Any], place: Place) -> None:
+        self.a, self.solved, self.place = a, solved, place
+        self.b = spread(b, solution_shape(a.shape, b.shape))
+        sums = asum(a, axis=-1, keepdims=True, **place.options)
+        self.norm = parts(self._largest(sums, (-2,)))
+        self.of_b = self._largest(parts(self.b), (-3, -1))
+
+    def run(self, refine: str | int) -> tuple[Any, bool]:
+        """The solution, and whether it is good."""
+        waits = refine == "auto"
+        n, eps = self.a.shape[-1], np.finfo(self.a.dtype).eps
+        tolerance, before = float(n**0.5 * eps), np.inf
+        x = self.solved(self.b)
+        r, error = self.judged(x)
+        for _ in range(64) if waits else range(int(refine)):
+            if waits:
+                worst = float(self._largest(error, None))
+                if worst <= tolerance:
+                    return x, True
+                if not worst * _LEAST_FALL <= before:
+                    return x, False
+                before = worst
+            x, r, error = self.corrected(x, r, error)
+        return x, not waits
+
+    def judged(self, x: Any) -> tuple[Any, Any]:
+        """The residual, and the backward error of each column."""
+        r = converted(self.b, self.b.dtype, **self.place.options)
+        self.place.product(self.a, x, c=r, alpha=-1, beta=1)
+        error = elementwise(
+            "r == 0 ? r : r / (a * x + b)",
+            r=self._largest(parts(r), (-3, -1)),
+            a=self.norm,
+            x=self._largest(parts(x), (-3, -1)),
+            b=self.of_b,
+            **self.place.options,
+        )
+        return r, error
+
+    def corrected(self, x: Any, r: Any, error: Any) -> tuple[Any, Any, Any]:
+        """The solution, its residual and error; of each column the better of before and after."""
+        y = self._each("x + d", x=x, d=self.solved(r))
+        s, new = self.judged(y)
+        better = {"e": new, "f": error}
+        x = self._each("e < f ? y : x", x=x, y=y, **better)
+        r = self._each("e < f ? s : r", r=r, s=s, **better)
+        return x, r, elementwise("e < f ? e : f", **better, **self.place.options)
+
+    def _each(self, expression: str, e: Any = None, f: Any = None, **arrays: Any) -> Any:
+        errors = {} if e is None else {"e": e, "f": f}
+        views = {name: parts(array) for name, array in arrays.items()}
+        return joined(elementwise(expression, **views, **errors, **self.place.options))
+
+    def _largest(self, x: Any, axes: tuple[int, ...] | None) -> Any:
+        keep = axes is not None
+        return reduce(x, _LARGEST, map="fabs(x)", axis=axes, keepdims=keep, **self.place.options)

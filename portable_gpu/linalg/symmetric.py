@@ -1,0 +1,292 @@
+"""Symmetric and Hermitian updates of BLAS: products of which one triangle is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from portable_gpu.arguments import flag
+from portable_gpu.codegen.epilogue import Epilogue, Stage
+from portable_gpu.dtypes import check_precision, element
+from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
+from portable_gpu.ops.gemm.binding import compute_element, result_dtype
+from portable_gpu.ops.gemm.product import Product, bind_product, factor, out_dtype
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.place import events_of
+from portable_gpu.runtime.repeat import NUMBERS, again
+from portable_gpu.runtime.views import AnyArray, Shape, as_array
+
+_PLAIN = Epilogue()
+#: What makes the diagonal of a Hermitian matrix real, whatever rounding or C left there.
+_REAL_DIAGONAL = Epilogue((Stage("real diagonal", "row == col ? (value_t)(v.x, 0) : v"),))
+
+
+def syrk(
+    a: AnyArray,
+    *,
+    alpha: complex = 1.0,
+    beta: complex = 0.0,
+    c: AnyArray | None = None,
+    trans: bool = False,
+    lower: bool = True,
+    precision: str | None = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Compute one triangle of ``C = alpha * A @ A^T + beta * C``, the rank-k update of BLAS.
+
+    Args:
+        a: Shape (..., n, k), or (..., k, n) with ``trans``; any strides, any batch axes.  float16,
+            bfloat16, float32, float64, complex64 or complex128 (not conjugated: see
+            :func:`herk`).
+        alpha: Factor of the product; with 0, ``a`` is not read.
+        beta: Factor of ``c``; with 0, ``c`` is written and not read.
+        c: Shape (..., n, n), updated in place and returned.  Its dtype is that of ``a``, or
+            float32 for 16-bit floats.  Only the triangle is read and written: what the other one
+            holds stays, bit by bit.  Without it the result is a fresh array, whose other triangle
+            is 0, as in ``scipy.linalg.blas``.
+        trans: Whether it is ``A^T @ A``.
+        lower: Which triangle: ``col <= row``, or ``col >= row``.  (SciPy's default is the other.)
+        precision: Of products of float32, as :func:`portable_gpu.gemm` takes it.
+        engine, queue, wait_for: Where to run, and after which events.
+
+    Returns:
+        ``c`` or a fresh array: NumPy for NumPy arguments (done), pyopencl for pyopencl ones
+        (enqueued).
+
+    Raises:
+        ShapeError, DTypeError, OverlapError, UnsupportedError, DeviceMemoryError: As
+            :func:`portable_gpu.gemm`.
+        ArgumentError: An unknown precision, or ``beta`` without ``c``.
+
+    Cost: ``n * (n + 1) * k`` flop (4 times as many complex); at least ``(n*k + n*(n+1)/2) *
+        itemsize`` bytes.
+    Accuracy, Order: as :func:`portable_gpu.gemm`: ``|error| <= gamma(k) |alpha| |A| @ |A|^T``.
+    """
+    return _rank_k("syrk", a, alpha, beta, c, trans, lower, precision, engine, queue, wait_for)
+
+
+def herk(
+    a: AnyArray,
+    *,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    c: AnyArray | None = None,
+    trans: bool = False,
+    lower: bool = True,
+    precision: str | None = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Compute one triangle of ``C = alpha * A @ A^H + beta * C``, which is Hermitian.
+
+    Args:
+        a: Shape (..., n, k), or (..., k, n) with ``trans``; of real dtypes this is :func:`syrk`.
+        alpha, beta: Real factors.
+        c: Shape (..., n, n), as in :func:`syrk`.  The imaginary parts of its diagonal are taken
+            for 0, and set to 0.
+        trans: Whether it is ``A^H @ A``.
+        lower, precision, engine, queue, wait_for: As in :func:`syrk`.
+
+    Returns:
+        ``c`` or a fresh array, whose other triangle is 0.
+
+    Raises:
+        DTypeError: ``alpha`` or ``beta`` is complex; else as :func:`syrk`.
+
+    Cost, Accuracy, Order: as :func:`syrk`.
+    """
+    _check_real(alpha=alpha, beta=beta)
+    return _rank_k("herk", a, alpha, beta, c, trans, lower, precision, engine, queue, wait_for)
+
+
+def syr2k(
+    a: AnyArray,
+    b: AnyArray,
+    *,
+    alpha: complex = 1.0,
+    beta: complex = 0.0,
+    c: AnyArray | None = None,
+    trans: bool = False,
+    lower: bool = True,
+    precision: str | None = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Compute one triangle of ``C = alpha * A @ B^T + alpha * B @ A^T + beta * C``.
+
+    Args:
+        a, b: Shape (..., n, k), or (..., k, n) with ``trans``; batch axes broadcast.
+        alpha, beta, c: As in :func:`syrk`.
+        trans: Whether it is ``A^T @ B`` and ``B^T @ A``.
+        lower, precision, engine, queue, wait_for: As in :func:`syrk`.
+
+    Returns:
+        ``c`` or a fresh array, whose other triangle is 0.
+
+    Raises:
+        As :func:`syrk`.
+
+    Cost: ``2 * n * (n + 1) * k`` flop (4 times as many complex); two products, so the triangle
+        of C is written twice and read once more.
+    Accuracy: ``|error| <= gamma(2k) |alpha| (|A| @ |B|^T + |B| @ |A|^T)``; 16-bit results are
+        rounded after the first product too (give a float32 ``c`` where that matters).
+    Order: as :func:`syrk`.
+    """
+    return _rank_2k("syr2k", a, b, alpha, beta, c, trans, lower, precision, engine, queue, wait_for)
+
+
+def her2k(
+    a: AnyArray,
+    b: AnyArray,
+    *,
+    alpha: complex = 1.0,
+    beta: float = 0.0,
+    c: AnyArray | None = None,
+    trans: bool = False,
+    lower: bool = True,
+    precision: str | None = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Compute one triangle of ``C = alpha * A @ B^H + conj(alpha) * B @ A^H + beta * C``.
+
+    Args:
+        a, b: Shape (..., n, k), or (..., k, n) with ``trans``; batch axes broadcast.  Of real
+            dtypes this is :func:`syr2k`.
+        alpha: A complex factor.
+        beta: A real one.
+        c: As in :func:`herk`.
+        trans: Whether it is ``alpha * A^H @ B`` and ``conj(alpha) * B^H @ A``.
+        lower, precision, engine, queue, wait_for: As in :func:`syrk`.
+
+    Returns:
+        ``c`` or a fresh array, whose other triangle is 0.
+
+    Raises:
+        DTypeError: ``beta`` is complex; else as :func:`syrk`.
+
+    Cost, Accuracy, Order: as :func:`syr2k`.
+    """
+    _check_real(beta=beta)
+    return _rank_2k("her2k", a, b, alpha, beta, c, trans, lower, precision, engine, queue, wait_for)
+
+
+def _rank_k(
+    name: str,
+    a: Any,
+    alpha: Any,
+    beta: Any,
+    c: Any,
+    trans: Any,
+    lower: Any,
+    precision: str | None,
+    engine: Engine | None,
+    queue: cl.CommandQueue | None,
+    wait_for: Sequence[cl.Event] | None,
+) -> Any:
+    trans, lower = flag(trans, "trans"), flag(lower, "lower")
+    if wait_for is not None:
+        wait_for = events_of(wait_for)
+    result = key = None
+    plain = type(alpha) in NUMBERS and type(beta) in NUMBERS
+    if plain and queue is None and not wait_for:
+        head = (name, alpha, beta, trans, lower, precision)
+        result, key = again(head, (a, a), c, engine)
+    if result is not None:
+        return result
+    given, a = a, as_array(a, "a")
+    shape = _square(a, a, trans)
+    product = _triangle(name, a, a, shape, alpha, beta, c, trans, lower, precision)
+    return bind_product(product, engine, queue, wait_for).run(key, (given, given))
+
+
+def _rank_2k(
+    name: str,
+    a: Any,
+    b: Any,
+    alpha: Any,
+    beta: Any,
+    c: Any,
+    trans: Any,
+    lower: Any,
+    precision: str | None,
+    engine: Engine | None,
+    queue: cl.CommandQueue | None,
+    wait_for: Sequence[cl.Event] | None,
+) -> Any:
+    """Two products: the first one by beta, the second one added to it."""
+    trans, lower = flag(trans, "trans"), flag(lower, "lower")
+    a, b = as_array(a, "a"), as_array(b, "b")
+    shape = _square(a, b, trans)
+    other = alpha.conjugate() if name == "her2k" and isinstance(alpha, complex) else alpha
+    first = _triangle(name, a, b, shape, alpha, beta, c, trans, lower, precision)
+    result = bind_product(first, engine, queue, wait_for).run(None, (a, b))
+    second = _triangle(name, b, a, shape, other, 1.0, result, trans, lower, precision)
+    return bind_product(second, engine, queue, None).run(None, (b, a))
+
+
+def _square(a: Any, b: Any, trans: bool) -> Shape:
+    """The result's shape.
+
+    Raises:
+        ShapeError: There are no matrices, or they differ.
+    """
+    for name, array in (("a", a), ("b", b)):
+        if array.ndim < 2:
+            raise ShapeError(f"{name} has shape {array.shape}; it takes at least two axes")
+    if a.shape[-2:] != b.shape[-2:]:
+        raise ShapeError(f"a has shape {a.shape} and b {b.shape}: their matrices differ in shape")
+    try:
+        batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    except ValueError:
+        raise ShapeError(
+            f"a has shape {a.shape} and b {b.shape}: the batch axes do not broadcast"
+        ) from None
+    n = a.shape[-1 if trans else -2]
+    return (*batch, n, n)
+
+
+def _triangle(
+    name: str,
+    a: Any,
+    b: Any,
+    shape: Shape,
+    alpha: Any,
+    beta: Any,
+    c: Any,
+    trans: bool,
+    lower: bool,
+    precision: str | None,
+) -> Product:
+    """One product, checked."""
+    if precision is not None:
+        check_precision(precision)
+    dtype = result_dtype(a.dtype, b.dtype)
+    if not element(dtype).floating:
+        raise DTypeError(f"{name} of {a.dtype}; floating dtypes would do")
+    compute = compute_element(a.dtype, b.dtype)
+    alpha, beta = factor(alpha, "alpha", compute), factor(beta, "beta", compute)
+    if beta != 0 and c is None:
+        raise ArgumentError(f"beta is {beta} and there is no c; pass c=")
+    hermitian = name in ("herk", "her2k")
+    turned = "C" if hermitian else "T"
+    trans_a, trans_b = (turned, "N") if trans else ("N", turned)
+    return Product(
+        a, b, c, "c", shape, out_dtype(dtype, c), trans_a, trans_b, alpha, beta,
+        _REAL_DIAGONAL if hermitian and compute.complex else _PLAIN, precision,
+        triangle="lower" if lower else "upper",
+    )  # fmt: skip
+
+
+def _check_real(**factors: Any) -> None:
+    for name, value in factors.items():
+        if isinstance(value, complex) and value.imag:
+            raise DTypeError(f"{name} is {value}; herk and her2k take a real one")

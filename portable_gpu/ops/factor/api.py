@@ -1,0 +1,456 @@
+"""The public functions with kernels of their own: cholesky, solve_triangular, inv_triangular."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from portable_gpu.arguments import flag, one_of
+from portable_gpu.dtypes import check_precision, element
+from portable_gpu.errors import NotPositiveDefiniteError, SingularMatrixError
+from portable_gpu.ops.factor.arguments import (
+    CHECKS,
+    common_dtype,
+    in_dtype,
+    require_fp64,
+    solution_shape,
+    square,
+    transposition,
+)
+from portable_gpu.ops.factor.candidates import make_cholesky, make_inverse, make_solve
+from portable_gpu.ops.factor.packed import ZerosPlan
+from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
+from portable_gpu.ops.factor.stack import Matrix, stacked
+from portable_gpu.runtime.array import Array
+from portable_gpu.runtime.call import Call, Planning
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.place import events_of
+from portable_gpu.runtime.plan import Plan, Step, Steps
+from portable_gpu.runtime.repeat import Beside, Key, again, remember
+from portable_gpu.runtime.report import DTYPE, FIELDS, Report, reports_of
+from portable_gpu.runtime.views import AnyArray, Shape, View, as_array, check_no_overlap
+
+
+def cholesky(
+    a: AnyArray,
+    *,
+    lower: bool = True,
+    overwrite: bool = False,
+    check: str = "late",
+    precision: str | None = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Compute the Cholesky factor of a symmetric or Hermitian positive definite matrix.
+
+    ``A = L L^H`` with L lower triangular, or ``A = U^H U`` with U upper triangular.
+
+    Args:
+        a: Shape (..., n, n): a matrix, or a stack of them; any strides.  float32, float64,
+            complex64 or complex128.  Of each only the triangle that ``lower`` names is read, and
+            of its diagonal only the real part.
+        lower: Whether the factor is L; else U.
+        overwrite: Put the factor into ``a``'s triangle, and return ``a``; its other triangle stays
+            as it is.
+        check: When a matrix that is not positive definite is told: ``late`` raises where the
+            values of a device array's result are first brought to the host (``get``, ``asnumpy``,
+            ``float``, DLPack), which costs no wait; ``now`` waits and raises in the call.  Of NumPy
+            arrays it is always told in the call, and so it is of an ``a`` of pyopencl's own kind
+            that is overwritten, for that kind's ``get`` tells nothing.
+        precision: Of the products of float32, as :func:`portable_gpu.gemm` takes it.
+        engine, queue, wait_for: Where to run, and after which events.
+
+    Returns:
+        ``a`` or a fresh array of its shape, with zeros in the other triangle: NumPy for NumPy
+        arguments (done), pyopencl for pyopencl ones (enqueued).
+
+    Raises:
+        NotPositiveDefiniteError: A pivot is not a positive number: of the first such matrix, with
+            its ``index``, the ``column`` and the ``pivot``.  NaN and infinity in the triangle are
+            told so.  With ``overwrite`` the triangle is lost.
+        ShapeError: ``a`` is no stack of square matrices.
+        DTypeError: Another dtype.
+        ArgumentError, OverlapError, ReadOnlyError: Unknown options; an ``a`` that cannot be
+            overwritten.
+        UnsupportedError: float64 on a device without it.
+        DeviceMemoryError: The device lacks room.
+
+    Cost: ``n^3 / 3`` flop for each matrix (four times that if complex).  Memory: the result.
+    Accuracy: ``|A - L L^H| <= gamma(n + 3) |L| |L^H|`` element by element (Higham, Accuracy and
+        Stability, 2002, theorem 10.3, with reciprocal roots), where products are ``ieee``.
+    Order: fixed for one target, policy and shape; no atomics.
+    Source: Gustavson, IBM J. Res. Dev. 41(6), 1997 (by halves).
+    """
+    lower, overwrite = flag(lower, "lower"), flag(overwrite, "overwrite")
+    one_of(check, CHECKS, "check")
+    given, into = ((), a) if overwrite else ((a,), None)
+    key: Key | Planning | None = None
+    if queue is None and not wait_for:
+        result, key = again(("cholesky", lower, check, precision), given, into, engine)
+        if result is not None:
+            return result
+    a = square(as_array(a, "a"), "a")
+    call = Call((a,), engine, queue, events_of(wait_for), flop=_cholesky_flop(a))
+    require_fp64(call.engine, a.dtype)
+    precision = check_precision(precision) if precision is not None else call.engine.precision
+    view_l = call.output(a.shape, a.dtype, a if overwrite else None, "a", read=overwrite)
+    view_a = view_l if overwrite else call.input(a, "a")
+    batch = a.shape[:-2]
+    report, array = call.beside((int(np.prod(batch)), FIELDS), DTYPE)
+    plan = None
+    views = (view_l,) if overwrite else (view_a, view_l)
+    if view_l.size:
+        of_plan = ("cholesky", lower, overwrite, precision, *lies(view_a, view_l))
+        plan = call.engine.plan(
+            of_plan,
+            lambda: _cholesky_plan(call.engine, view_a, view_l, lower, overwrite, precision),
+        )
+    complain = not_positive_definite(batch, a.dtype)
+    result = call.run(plan, (*views, report))
+    result = reported(result, array, complain, plan, call, check, reports_of(a))
+    if call.host or check == "late":
+        remember(key, given, call, views, plan, (), into, Beside(report.shape, DTYPE, complain))
+    return result
+
+
+def solve_triangular(
+    a: AnyArray,
+    b: AnyArray,
+    trans: int | str = "N",
+    lower: bool = False,
+    unit_diagonal: bool = False,
+    *,
+    side: str = "left",
+    overwrite_b: bool = False,
+    check: str = "late",
+    precision: str | None = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Solve ``op(A) X = B``, or ``X op(A) = B``, for a triangular A.
+
+    Args:
+        a: Shape (..., n, n): triangles, of which nothing is read beyond the diagonal.
+        b: Shape (..., n, m) (``side="right"``: (..., m, n)), or (n,): one vector for each ``a``;
+            batch axes of ``a`` and ``b`` broadcast.  float32, float64, complex64 or complex128, as
+            ``a``; of two dtypes, NumPy's common one counts.
+        trans: ``op``: N or 0 (as it is), T or 1 (transpose), C or 2 (conjugate transpose).
+        lower: Whether A is a lower triangle, before ``op``.
+        unit_diagonal: Take A's diagonal as ones, and do not read it.
+        side: ``left`` or ``right``.
+        overwrite_b: Put X into ``b``, and return that.
+        check: When a zero on the diagonal is told, as :func:`cholesky` takes it.
+        precision: Of the products of float32, as :func:`portable_gpu.gemm` takes it.
+        engine, queue, wait_for: Where to run, and after which events.
+
+    Returns:
+        X: ``b``, or a fresh array of its shape, broadcast.
+
+    Raises:
+        SingularMatrixError: A zero on the diagonal, with its ``index`` and ``column``: of several
+            the first.
+        ShapeError, DTypeError, ArgumentError, OverlapError, ReadOnlyError, UnsupportedError,
+        DeviceMemoryError: As :func:`cholesky`.
+
+    Cost: ``n^2 m`` flop for each pair (four times that if complex).
+    Accuracy: ``|B - op(A) X| <= gamma(n + 2) |op(A)| |X|`` element by element (Higham, Accuracy and
+        Stability, 2002, theorem 8.5, with reciprocals of the diagonal).  NaN and infinity spread.
+    Order: fixed for one target, policy and shape; no atomics.
+    """
+    trans = transposition(trans)
+    lower, unit = flag(lower, "lower"), flag(unit_diagonal, "unit_diagonal")
+    overwrite = flag(overwrite_b, "overwrite_b")
+    one_of(side, ("left", "right"), "side")
+    one_of(check, CHECKS, "check")
+    given, into = ((a,), b) if overwrite else ((a, b), None)
+    key: Key | Planning | None = None
+    if queue is None and not wait_for:
+        head = ("solve", trans, lower, unit, side, check, precision)
+        result, key = again(head, given, into, engine)
+        if result is not None:
+            return result
+    a, b = square(as_array(a, "a"), "a"), as_array(b, "b")
+    shape = solution_shape(a.shape, b.shape, side)
+    dtype = common_dtype(a.dtype, b.dtype)
+    if overwrite:
+        check_no_overlap(b, "b", [(a, "a")])
+    flop = int(np.prod(shape)) * a.shape[-1] * element(dtype).components ** 2
+    call = Call((a, b), engine, queue, events_of(wait_for), flop=flop)
+    require_fp64(call.engine, dtype)
+    precision = check_precision(precision) if precision is not None else call.engine.precision
+    view_x = call.output(shape, dtype, b if overwrite else None, "b", read=overwrite)
+    views = [call.input(in_dtype(a, dtype, call), "a"), view_x]
+    if not overwrite:
+        views.insert(1, call.input(in_dtype(b, dtype, call), "b"))
+    is_vector = b.ndim == 1
+    batch = shape[:-1] if is_vector else shape[:-2]
+    plan = None
+    if view_x.size:
+        of_plan = ("solve", trans, lower, unit, side, precision, is_vector, *lies(*views))
+        plan = call.engine.plan(
+            of_plan,
+            lambda: _solve_plan(call.engine, views, trans, lower, unit, side, precision, is_vector),
+        )
+    result = _solved(call, plan, views, unit, batch, check, reports_of(a, b))
+    # On the device, of calls without a report those of the inputs would not be handed on.
+    if call.host or (check == "late" and not unit and a.dtype == b.dtype):
+        shape = (int(np.prod(batch)), FIELDS)
+        beside = None if unit else Beside(shape, DTYPE, singular(batch))
+        remember(key, given, call, views, plan, (), into, beside)
+    return result
+
+
+def inv_triangular(
+    a: AnyArray,
+    lower: bool = False,
+    unit_diagonal: bool = False,
+    *,
+    check: str = "late",
+    precision: str | None = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Compute the inverse of a triangular matrix.
+
+    Args:
+        a: Shape (..., n, n): triangles, of which nothing is read beyond the diagonal.  float32,
+            float64, complex64 or complex128.
+        lower: Whether A is a lower triangle.
+        unit_diagonal: Take A's diagonal as ones, and do not read it.
+        check, precision: As :func:`solve_triangular` takes them.
+        engine, queue, wait_for: Where to run, and after which events.
+
+    Returns:
+        A fresh array of ``a``'s shape, with zeros in the other triangle.
+
+    Raises:
+        As :func:`solve_triangular`.
+
+    Cost: ``n^3 / 3`` flop for each matrix (four times that if complex), a third of a solve against
+        the identity.  Memory: the result.
+    Accuracy: ``||A X - I|| <= c n u ||A|| ||X||`` with a small c, in any norm of largest sums (Du
+        Croz and Higham, IMA J. Numer. Anal. 12(1), 1992, method 2B).  To solve, prefer
+        :func:`solve_triangular`, whose bound has no condition number.
+    Order: fixed for one target, policy and shape; no atomics.
+    """
+    lower, unit = flag(lower, "lower"), flag(unit_diagonal, "unit_diagonal")
+    one_of(check, CHECKS, "check")
+    a = square(as_array(a, "a"), "a")
+    call = Call((a,), engine, queue, events_of(wait_for), flop=_cholesky_flop(a))
+    require_fp64(call.engine, a.dtype)
+    precision = check_precision(precision) if precision is not None else call.engine.precision
+    views = call.input(a, "a"), call.output(a.shape, a.dtype)
+    plan = None
+    if views[1].size:
+        key = ("inverse", lower, unit, precision, *lies(*views))
+        plan = call.engine.plan(
+            key, lambda: _inverse_plan(call.engine, views, lower, unit, precision)
+        )
+    return _solved(call, plan, views, unit, a.shape[:-2], check, reports_of(a))
+
+
+# -- plans
+
+
+def _cholesky_plan(
+    engine: Engine, a: View, out: View, lower: bool, in_place: bool, precision: str
+) -> Plan:
+    matrices = [Matrix(view, trans=not lower) for view in (a, out)]
+    batch, (source, target) = stacked(matrices, out.shape[:-2])
+    problem = CholeskyProblem(
+        out.shape[-1], batch, source, target, in_place, precision, not engine.maps_host_memory
+    )
+    return make_cholesky(engine, problem)
+
+
+def _solve_plan(
+    engine: Engine,
+    views: Sequence[View],
+    trans: str,
+    lower: bool,
+    unit: bool,
+    side: str,
+    precision: str,
+    is_vector: bool,
+) -> Plan:
+    """Operands: A, B where X is not to be in its place, X; and the report, if there is one."""
+    a, *others = views
+    if is_vector:
+        others = [as_column(view, side) for view in others]
+    batch = others[-1].shape[:-2]
+    left, transposed = side == "left", _is_transposed(trans, side)
+    matrices = [
+        Matrix(a, trans=transposed, conj=trans == "C"),
+        *(Matrix(view, trans=not left) for view in others),
+    ]
+    extents, (triangle, *rest) = stacked(matrices, batch)
+    n, m = matrices[-1].shape
+    problem = SolveProblem(
+        n=n, m=m, batch=extents, l=triangle, b=rest[-1], lower=lower != transposed, unit=unit,
+        precision=precision, aligned=not engine.maps_host_memory,
+    )  # fmt: skip
+    solve = make_solve(engine, problem, rest[0] if len(rest) > 1 else None)
+    return _telling(engine, problem, solve, len(views))
+
+
+def _inverse_plan(
+    engine: Engine, views: Sequence[View], lower: bool, unit: bool, precision: str
+) -> Plan:
+    """Operands: A, X and the report, if there is one.
+
+    An upper triangle is the transpose of a lower one.
+    """
+    matrices = [Matrix(view, trans=not lower) for view in views]
+    n = views[0].shape[-1]
+    batch, (triangle, inverse) = stacked(matrices, views[0].shape[:-2])
+    problem = SolveProblem(
+        n=n, m=n, batch=batch, l=triangle, b=inverse, unit=unit, precision=precision,
+        aligned=not engine.maps_host_memory,
+    )  # fmt: skip
+    return _telling(engine, problem, make_inverse(engine, problem), len(views))
+
+
+def _telling(engine: Engine, problem: SolveProblem, plan: Plan, operands: int) -> Plan:
+    """The plan after a look for zeros on the diagonal, unless that is not read.
+
+    Its last operand is the report, which that look writes.
+    """
+    p = problem
+    if p.unit:
+        return plan
+    zeros = ZerosPlan(engine, p.n, p.batch, p.l, "dense")
+    return Steps([Step(zeros, (0, operands)), Step(plan, tuple(range(operands)))])
+
+
+def _is_transposed(trans: str, side: str) -> bool:
+    """Whether rows of A are taken for columns: X op(A) = B is op(A)^T X^T = B^T."""
+    return (trans != "N") == (side == "left")
+
+
+def as_column(view: View, side: str) -> View:
+    """Vectors as matrices of one column, or of one row where A is on their right."""
+    axis = len(view.shape) if side == "left" else len(view.shape) - 1
+    shape = (*view.shape[:axis], 1, *view.shape[axis:])
+    strides = (*view.strides[:axis], 1, *view.strides[axis:])
+    return View(view.buffer, view.offset, shape, strides, view.dtype, view.address)
+
+
+def lies(*views: View) -> tuple[Any, ...]:
+    """What plans are made for, of operands: their part of a key."""
+    return tuple([(v.dtype, v.shape, v.strides, v.alignment) for v in views])
+
+
+def _cholesky_flop(a: Any) -> int:
+    return int(a.size) * int(a.shape[-1]) // 3 * element(a.dtype).components ** 2
+
+
+def _solved(
+    call: Call,
+    plan: Plan | None,
+    views: Sequence[View],
+    unit: bool,
+    batch: Shape,
+    check: str,
+    earlier: tuple[Report, ...],
+) -> Any:
+    """What a solve gives, and what its report says; of a unit diagonal there is none."""
+    if unit:
+        return reported(call.run(plan, views), None, None, plan, call, check, earlier)
+    report, array = call.beside((int(np.prod(batch)), FIELDS), DTYPE)
+    result = call.run(plan, (*views, report))
+    return reported(result, array, singular(batch), plan, call, check, earlier)
+
+
+# -- reports
+
+_Complain = Callable[[np.ndarray[Any, Any]], None]
+
+
+def reported(
+    result: Any,
+    array: Any,
+    complain: _Complain | None,
+    plan: Plan | None,
+    call: Call,
+    check: str,
+    earlier: tuple[Report, ...],
+) -> Any:
+    """The result, once its report and those of its inputs are looked at, or will be.
+
+    Args:
+        result, plan, call, check: What was called, and how.
+        array: The report's memory.
+        complain: Raises what it says; ``None``: there is no report.
+        earlier: Reports of the inputs.
+    """
+    if call.is_planned:
+        return result
+    reports = earlier
+    if plan is not None and complain is not None:
+        reports = (*earlier, Report(array, complain))
+    if call.host or check == "now" or not isinstance(result, Array):
+        for report in reports:
+            report.check()
+    else:
+        result.reports = reports
+    return result
+
+
+def not_positive_definite(batch: Shape, dtype: np.dtype[Any]) -> _Complain:
+    """Of factorisations of a stack."""
+
+    def complain(values: np.ndarray[Any, Any]) -> None:
+        found = _first_told(values, batch)
+        if found is None:
+            return
+        (column, bits), index, which = found
+        wide = element(dtype).needs_fp64
+        pivot = float(np.int64(bits).view(np.float64) if wide else np.int32(bits).view(np.float32))
+        several = np.count_nonzero(values[:, 0] >= 0)
+        others = f"; {several} matrices are not" if several > 1 else ""
+        raise NotPositiveDefiniteError(
+            f"{which} is not positive definite: the pivot of column {column} is {pivot:g}{others}",
+            index,
+            column,
+            pivot,
+        )
+
+    return complain
+
+
+def singular(batch: Shape) -> _Complain:
+    """Of triangles of a stack."""
+
+    def complain(values: np.ndarray[Any, Any]) -> None:
+        found = _first_told(values, batch)
+        if found is None:
+            return
+        (column, _), index, which = found
+        raise SingularMatrixError(
+            f"{which} is singular: its diagonal is 0 at column {column}", index, column
+        )
+
+    return complain
+
+
+def _first_told(
+    values: np.ndarray[Any, Any], batch: Shape
+) -> tuple[tuple[int, int], tuple[int, ...], str] | None:
+    """Of the first matrix that a report tells of: what it says, the index, and its name."""
+    if (values.item(0) if len(values) == 1 else values[:, 0].max(initial=-1)) < 0:
+        return None
+    found = np.flatnonzero(values[:, 0] >= 0)
+    column, bits = values[found[0]]
+    index = tuple(int(i) for i in np.unravel_index(found[0], batch)) if batch else ()
+    return (int(column), int(bits)), index, matrix_at(index)
+
+
+def matrix_at(index: tuple[int, ...]) -> str:
+    """How messages call a matrix of a stack, or the only one."""
+    return f"matrix {index} of the stack" if index else "the matrix"

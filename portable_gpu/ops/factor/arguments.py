@@ -1,0 +1,100 @@
+"""Checks of the arguments of factorisations and solves, and conversions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from portable_gpu.arguments import shown
+from portable_gpu.dtypes import element
+from portable_gpu.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
+from portable_gpu.ops.reduce.run import converted
+from portable_gpu.runtime.call import Call
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.report import reports_of
+from portable_gpu.runtime.views import Shape
+
+#: When a matrix without a result is told.
+CHECKS = ("late", "now")
+#: What ``trans=`` takes: SciPy's words and numbers.
+_TRANS = {"N": "N", "T": "T", "C": "C", 0: "N", 1: "T", 2: "C"}
+
+
+def square(array: Any, name: str) -> Any:
+    """``array``, if it is a stack of square matrices of a dtype that has factors.
+
+    Raises:
+        ShapeError, DTypeError: It is not.
+    """
+    if array.ndim < 2 or array.shape[-1] != array.shape[-2]:
+        raise ShapeError(f"{name} has shape {tuple(array.shape)}; square matrices are needed")
+    check_dtype(array.dtype, name)
+    return array
+
+
+def check_dtype(dtype: np.dtype[Any], name: str) -> None:
+    """Raise DTypeError unless it is float32, float64, complex64 or complex128."""
+    if dtype.kind not in "fc" or dtype.itemsize < 4:
+        raise DTypeError(
+            f"{name} is {dtype}; float32, float64, complex64 or complex128 are needed: convert it, "
+            "for instance by astype('float32')"
+        )
+
+
+def common_dtype(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
+    """NumPy's common dtype of a matrix, already checked, and of a right-hand side."""
+    check_dtype(b, "b")
+    return np.result_type(a, b)
+
+
+def in_dtype(array: Any, dtype: np.dtype[Any], call: Call) -> Any:
+    """``array``, or a copy of it in another dtype, which the call's kernels come after."""
+    if array.dtype == dtype:
+        return array
+    if isinstance(array, np.ndarray):
+        return array.astype(dtype)
+    copy = converted(array, dtype, call.engine, call.state.queue, call.wait_for)
+    copy.reports = reports_of(array)
+    call.wait_for = [*(call.wait_for or ()), *call.state.outside(copy.events)] or None
+    return copy
+
+
+def transposition(trans: Any) -> str:
+    """N, T or C, of what ``trans=`` takes.
+
+    Raises:
+        ArgumentError: It is something else.
+    """
+    known = _TRANS.get(trans) if isinstance(trans, (str, int)) else None
+    if known is None or isinstance(trans, bool):
+        raise ArgumentError(f"trans is {shown(trans)}; known are N, T, C and 0, 1, 2")
+    return known
+
+
+def solution_shape(a: Shape, b: Shape, side: str = "left") -> Shape:
+    """Of X: b's, its batch axes broadcast with a's.  A ``b`` of one axis is a vector.
+
+    Raises:
+        ShapeError: They do not fit.
+    """
+    n = a[-1]
+    if not b:
+        raise ShapeError(f"a has shape {a} and b {b}; b must be a vector or a matrix")
+    matrix = b[-2:]
+    have = matrix[0] if side == "left" else matrix[-1]
+    if have != n:
+        rows = "rows" if side == "left" else "columns"
+        raise ShapeError(f"a has shape {a} and b {b}: b must have {n} {rows}, not {have}")
+    try:
+        return (*np.broadcast_shapes(a[:-2], b[:-2]), *matrix)
+    except ValueError:
+        raise ShapeError(f"a has shape {a} and b {b}: the batch axes do not broadcast") from None
+
+
+def require_fp64(engine: Engine, dtype: np.dtype[Any]) -> None:
+    """Raise UnsupportedError where the device lacks the double precision that ``dtype`` takes."""
+    if element(dtype).needs_fp64 and not engine.target.fp64:
+        raise UnsupportedError(
+            f"{dtype} needs cl_khr_fp64, which {engine.target.facts.name} lacks; use float32"
+        )

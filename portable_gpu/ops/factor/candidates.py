@@ -1,0 +1,407 @@
+"""Every way to factorise and to solve, and the plan of the best."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any, TypeVar
+
+import pyopencl as cl
+
+from portable_gpu.codegen.specialization import Specialization
+from portable_gpu.dtypes import Element
+from portable_gpu.ops.candidate import Candidate, best_of, bind_best
+from portable_gpu.ops.factor import cpu, estimates
+from portable_gpu.ops.factor.cpu import CpuCholeskyPlan, CpuLanesPlan, CpuPolicy, CpuSolvePlan
+from portable_gpu.ops.factor.estimates import Sizes
+from portable_gpu.ops.factor.packed import PackPlan, ZerosPlan
+from portable_gpu.ops.factor.packed_steps import PackedParts
+from portable_gpu.ops.factor.plan import (
+    CholeskyPlan,
+    CopyPlan,
+    CopyProblem,
+    SolvePlan,
+    TiledProblem,
+    TilesPlan,
+    cholesky_text,
+    copy_text,
+    solve_text,
+    tiles_text,
+)
+from portable_gpu.ops.factor.policy import TILE, CholeskyPolicy, SolvePolicy
+from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
+from portable_gpu.ops.factor.ragged import RaggedMatrices, ragged_cholesky, ragged_solve
+from portable_gpu.ops.factor.recursive import Parts, cholesky_steps, inverse_steps, solve_steps
+from portable_gpu.ops.gemm.candidates import candidates as products
+from portable_gpu.ops.gemm.candidates import make_plan as make_product
+from portable_gpu.ops.gemm.problem import GemmProblem, Operand
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.plan import Part, Plan, Step, Steps
+from portable_gpu.runtime.queue_state import QueueState
+from portable_gpu.targets import Target
+from portable_gpu.tuning.table import TuningTable
+
+_P = TypeVar("_P", CholeskyProblem, SolveProblem, GemmProblem)
+
+
+def make_cholesky(engine: Engine, problem: CholeskyProblem) -> Plan:
+    """The plan of a factorisation; operands: a where L is not to be in its place, L, the report."""
+    return bind_best(engine, cholesky_candidates(problem, engine.target, engine.table))
+
+
+def make_solve(engine: Engine, problem: SolveProblem, source: Operand | None) -> Plan:
+    """The plan of a solve; operands: L, B where it lies at ``source``, and X."""
+    return bind_best(engine, solve_candidates(problem, engine.target, engine.table, source))
+
+
+def make_inverse(engine: Engine, problem: SolveProblem) -> Plan:
+    """The plan of the inverse X of a lower triangle L; operands: L and X."""
+    p, sizes = problem, Sizes.of(engine.target, problem.elem)
+    start = CopyProblem(p.n, p.n, p.batch, p.l, p.b, inverse=sizes.solved)
+    steps = Steps(inverse_steps(p, parts(engine, sizes)))
+    return Steps([Step(CopyPlan(engine, start), (0, 1)), Step(steps, (0, 1))])
+
+
+def cholesky_candidates(
+    problem: CholeskyProblem, target: Target, table: TuningTable, sizes: Sizes | None = None
+) -> list[Candidate]:
+    """Every way to factorise: by one work-group, by tiles in one launch, by halves."""
+    p, sizes = problem, sizes or Sizes.of(target, problem.elem)
+    if target.is_cpu and p.n <= sizes.small:
+        return [_cholesky_on_cpu(p, target)]
+    found = []
+    if p.n <= sizes.small:
+        policy = CholeskyPolicy.for_size(p.n, target, p.elem)
+        found.append(
+            Candidate(
+                path="small",
+                way="small",
+                kind="small",
+                device=estimates.small(p, policy.group_size, policy.together, target),
+                launches=1,
+                why=f"a work-group holds {policy.size} columns in registers",
+                texts=lambda: [cholesky_text(p, policy, target)],
+                bind=lambda engine: CholeskyPlan(engine, p, policy),
+                policy=policy,
+                origin="CholeskyPolicy.for_size",
+                details={"group size": policy.group_size},
+            )
+        )
+    if sizes.tiled:
+        found.append(_tiles(TiledProblem(p), target))
+    if p.n > sizes.block:
+        found.append(
+            Candidate(
+                path="by halves",
+                way="by halves",
+                kind="by halves",
+                device=estimates.cholesky_by_halves(p, sizes, target),
+                launches=estimates.launches(p, sizes),
+                why="products do most of the work",
+                texts=lambda: _cholesky_texts(p, sizes, target, table),
+                bind=partial(_cholesky_by_halves, problem=p, sizes=sizes),
+                details={"block": sizes.block},
+            )
+        )
+    return found
+
+
+def solve_candidates(
+    problem: SolveProblem,
+    target: Target,
+    table: TuningTable,
+    source: Operand | None = None,
+    sizes: Sizes | None = None,
+) -> list[Candidate]:
+    """Every way to solve: by one launch for small triangles, by tiles in one launch, by halves."""
+    p, sizes = problem, sizes or Sizes.of(target, problem.elem)
+    if target.is_cpu and p.n <= sizes.small_solve:
+        return [_solve_on_cpu(p, target, source)]
+    found = []
+    if p.n <= sizes.small_solve and source is None:
+        forwards, lower, rows = p.forwards()
+        policy = SolvePolicy.for_size(p.n, p.m, target, p.elem)
+        found.append(
+            Candidate(
+                path="small",
+                way="small",
+                kind="small",
+                device=estimates.small(p, policy.group_size, policy.together, target),
+                launches=1,
+                why=f"local memory holds {policy.rows} columns of L",
+                texts=lambda: [solve_text(forwards, policy, target)],
+                bind=lambda engine: Steps(
+                    [Step(SolvePlan(engine, forwards, policy), (Part(0, lower), Part(1, rows)))]
+                ),
+                policy=policy,
+                origin="SolvePolicy.for_size",
+                details={"group size": policy.group_size},
+            )
+        )
+    if sizes.tiled:
+        found.append(_tiled_solve(p, source, target))
+    if p.n > sizes.solved or (source is not None and p.n <= sizes.small_solve):
+        found.append(
+            Candidate(
+                path="by halves",
+                way="by halves",
+                kind="by halves",
+                device=estimates.solve_by_halves(p, sizes, target),
+                launches=estimates.launches(p, sizes) + (source is not None),
+                why="products do most of the work",
+                texts=lambda: _solve_texts(p, sizes, source, target, table),
+                bind=partial(_solve_by_halves, problem=p, sizes=sizes, source=source),
+                details={"block": sizes.solved},
+            )
+        )
+    return found
+
+
+def _cholesky_on_cpu(p: CholeskyProblem, target: Target) -> Candidate:
+    """One launch: matrices side by side in the lanes of vectors, or one after the other."""
+    policy = CpuPolicy.default(target, p.elem)
+    lanes = cpu.by_lanes(p, policy)
+    return Candidate(
+        path="side by side" if lanes else "small",
+        way="side by side" if lanes else "small",
+        kind="side by side" if lanes else "small",
+        device=estimates.small(p, 1, 1, target),
+        launches=1,
+        why=(
+            "a small matrix for each lane of a vector fits the first cache"
+            if lanes
+            else f"a triangle of {p.n} columns fits half of the second cache"
+        ),
+        texts=lambda: [(cpu.lanes_text if lanes else cpu.cholesky_text)(p, policy, target)],
+        bind=lambda engine: (CpuLanesPlan if lanes else CpuCholeskyPlan)(engine, p, policy),
+        policy=policy,
+        origin="CpuPolicy.default",
+        details={"block": policy.block},
+    )
+
+
+def _solve_on_cpu(p: SolveProblem, target: Target, source: Operand | None) -> Candidate:
+    """One launch, which reads B where it lies."""
+    policy = CpuPolicy.default(target, p.elem)
+    forwards, lower, rows = p.forwards()
+    turned, places = source, [Part(0, lower), Part(1, rows)]
+    if source is not None:
+        turned = source if p.lower else replace(source, row=-source.row)
+        first = 0 if p.lower else (p.n - 1) * source.row
+        places = [Part(0, lower), Part(1, first), Part(2, rows)]
+    return Candidate(
+        path="small",
+        way="small",
+        kind="small",
+        device=estimates.small(p, 1, 1, target),
+        launches=1,
+        why=f"a triangle of {p.n} columns fits half of the second cache",
+        texts=lambda: [cpu.solve_text(forwards, policy, target, turned)],
+        bind=lambda engine: Steps(
+            [Step(CpuSolvePlan(engine, forwards, policy, turned), tuple(places))]
+        ),
+        policy=policy,
+        origin="CpuPolicy.default",
+        details={"block": policy.block},
+    )
+
+
+def _tiles(problem: TiledProblem, target: Target, starts: tuple[int, ...] = ()) -> Candidate:
+    """One launch for all tiles; ``starts``: how many elements further on the operands begin."""
+
+    def bind(engine: Engine) -> Plan:
+        plan = TilesPlan(engine, problem)
+        if not any(starts):
+            return plan
+        places = tuple(Part(at, start) for at, start in enumerate(starts))
+        return Steps([Step(plan, places)])
+
+    return Candidate(
+        path="tiles",
+        way="tiles",
+        kind="tiles",
+        device=estimates.tiles(problem.whole, target),
+        launches=1,
+        why="a work-group for each tile; groups wait for the tiles that they need",
+        texts=lambda: [tiles_text(problem, target)],
+        bind=bind,
+        details={"tile": TILE},
+    )
+
+
+def _tiled_solve(p: SolveProblem, source: Operand | None, target: Target) -> Candidate:
+    forwards, lower, rows = p.forwards()
+    if source is None:
+        return _tiles(TiledProblem(forwards), target, (lower, rows))
+    if p.lower:
+        return _tiles(TiledProblem(forwards, source), target)
+    starts = (lower, (p.n - 1) * source.row, rows)
+    return _tiles(TiledProblem(forwards, replace(source, row=-source.row)), target, starts)
+
+
+def _cholesky_by_halves(engine: Engine, problem: CholeskyProblem, sizes: Sizes) -> Plan:
+    """Operands: a, L and the report; L and the report where L replaces A."""
+    p = replace(problem, a=problem.l, in_place=True)
+    if problem.in_place:
+        return Steps(cholesky_steps(p, parts(engine, sizes)))
+    copy = CopyPlan(engine, _triangle(problem))
+    steps = cholesky_steps(p, parts(engine, sizes))
+    return Steps([Step(copy, (0, 1)), Step(Steps(steps), (1, 2))])
+
+
+def _solve_by_halves(
+    engine: Engine, problem: SolveProblem, sizes: Sizes, source: Operand | None
+) -> Plan:
+    """Operands: L, B where X is not to be in its place, and X."""
+    if source is None:
+        return Steps(solve_steps(problem, parts(engine, sizes)))
+    copy = CopyPlan(engine, _moved(problem, source))
+    steps = solve_steps(problem, parts(engine, sizes))
+    return Steps([Step(copy, (1, 2)), Step(Steps(steps), (0, 2))])
+
+
+def parts(engine: Engine, sizes: Sizes) -> Parts:
+    """What makes plans of parts on an engine, each of them once."""
+    target, table = engine.target, engine.table
+
+    def cholesky(p: CholeskyProblem) -> Plan:
+        return engine.plan(
+            ("part", p), lambda: bind_best(engine, cholesky_candidates(p, target, table, sizes))
+        )
+
+    def solve(p: SolveProblem) -> Plan:
+        return engine.plan(
+            ("part", p), lambda: bind_best(engine, solve_candidates(p, target, table, None, sizes))
+        )
+
+    return Parts(
+        cholesky=cholesky,
+        solve=solve,
+        product=lambda p: engine.plan(("part", p), lambda: make_product(engine, p)),
+        block=sizes.block,
+        solved=sizes.solved,
+    )
+
+
+def _cholesky_texts(
+    problem: CholeskyProblem, sizes: Sizes, target: Target, table: TuningTable
+) -> Sequence[Specialization]:
+    p = replace(problem, a=problem.l, in_place=True)
+    copies = [] if problem.in_place else [copy_text(_triangle(problem), target)]
+    return [*copies, *_noted(partial(cholesky_steps, p), sizes, target, table)]
+
+
+def _solve_texts(
+    problem: SolveProblem,
+    sizes: Sizes,
+    source: Operand | None,
+    target: Target,
+    table: TuningTable,
+) -> Sequence[Specialization]:
+    copies = [] if source is None else [copy_text(_moved(problem, source), target)]
+    return [*copies, *_noted(partial(solve_steps, problem), sizes, target, table)]
+
+
+class _Unbound(Plan):
+    """Stands for a plan where steps are only looked at."""
+
+    def enqueue(
+        self,
+        state: QueueState,
+        buffers: Sequence[Any],
+        offsets: tuple[int, ...],
+        scalars: tuple[Any, ...] = (),
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> cl.Event | None:
+        """Nothing is bound, so nothing can be enqueued."""
+        raise NotImplementedError
+
+
+def _noted(
+    steps: Callable[[Parts], list[Step]], sizes: Sizes, target: Target, table: TuningTable
+) -> list[Specialization]:
+    """The texts of steps, each of them once: where it is launched last."""
+    texts: dict[str, Specialization] = {}
+    plan = _Unbound()
+
+    def noting(candidates: Callable[[_P], list[Candidate]]) -> Callable[[_P], Plan]:
+        @cache
+        def rendered(problem: _P) -> Sequence[Specialization]:
+            return best_of(candidates(problem), target).texts()
+
+        def note(problem: _P) -> Plan:
+            for spec in rendered(problem):
+                texts.pop(spec.key, None)
+                texts[spec.key] = spec
+            return plan
+
+        return note
+
+    def cholesky(p: CholeskyProblem) -> list[Candidate]:
+        return cholesky_candidates(p, target, table, sizes)
+
+    def solve(p: SolveProblem) -> list[Candidate]:
+        return solve_candidates(p, target, table, None, sizes)
+
+    def product(p: GemmProblem) -> list[Candidate]:
+        return products(p, target, table)
+
+    steps(
+        Parts(
+            cholesky=noting(cholesky),
+            solve=noting(solve),
+            product=noting(product),
+            block=sizes.block,
+            solved=sizes.solved,
+        )
+    )
+    return list(texts.values())
+
+
+def _triangle(p: CholeskyProblem) -> CopyProblem:
+    return CopyProblem(p.n, p.n, p.batch, p.a, p.l, triangle=True)
+
+
+def _moved(p: SolveProblem, source: Operand) -> CopyProblem:
+    return CopyProblem(p.n, p.m, p.batch, source, p.b)
+
+
+def packed_parts(engine: Engine, elem: Element) -> PackedParts:
+    """What makes plans of parts of work on packed triangles, each of them once."""
+
+    def zeros(n: int, batch: tuple[int, ...], packed: Operand) -> Plan:
+        key = ("zeros", n, batch, packed)
+        return engine.plan(key, lambda: ZerosPlan(engine, n, batch, packed))
+
+    return PackedParts(
+        parts=parts(engine, Sizes.of(engine.target, elem)),
+        pack=lambda p: engine.plan(("pack", p), lambda: PackPlan(engine, p)),
+        zeros=zeros,
+    )
+
+
+def make_ragged_cholesky(
+    engine: Engine, a: RaggedMatrices, lower: bool, precision: str
+) -> list[Step]:
+    """The steps of factorisations of different sizes in place."""
+    sizes = Sizes.of(engine.target, a.elem)
+    return ragged_cholesky(engine, parts(engine, sizes), sizes.small, a, lower, precision)
+
+
+def make_ragged_solve(
+    engine: Engine,
+    a: RaggedMatrices,
+    b: RaggedMatrices,
+    lower: bool,
+    transposed: bool,
+    conj: bool,
+    unit: bool,
+    precision: str,
+) -> list[Step]:
+    """The steps of solves of different sizes in place of B."""
+    sizes = Sizes.of(engine.target, a.elem)
+    return ragged_solve(
+        engine, parts(engine, sizes), sizes.small_solve, a, b, lower, transposed, conj, unit,
+        precision,
+    )  # fmt: skip

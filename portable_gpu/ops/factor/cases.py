@@ -1,0 +1,203 @@
+"""Cases of factorisations and solves: what they cost, their operands, variants and oracles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from math import sqrt
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from portable_gpu.checking.check import unit
+from portable_gpu.checking.operands import Array, Operands
+from portable_gpu.checking.oracle import LOST, Oracle, times, worst
+from portable_gpu.dtypes import PRECISIONS, dtype_of
+from portable_gpu.ops.factor import catalogue
+from portable_gpu.ops.factor.api import cholesky, solve_triangular
+from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
+from portable_gpu.ops.gemv.cases import by_transposes
+from portable_gpu.runtime.engine import Engine
+
+if TYPE_CHECKING:
+    from portable_gpu.ops.case import Case
+
+#: The precisions of the products of float32.
+MANNERS = {"float32": PRECISIONS}
+#: Of NumPy's likes that lack a triangular solve, the library that has it for their arrays.
+_SOLVERS = {"numpy": "scipy.linalg", "cupy": "cupyx.scipy.linalg"}
+_TRANSPOSES = ("N", "T", "C")
+
+
+def cholesky_of(case: Case) -> CholeskyProblem:
+    """The factorisation of a case."""
+    (n,) = case.extents
+    return catalogue.cholesky_problem(n, dtype_of(case.dtype), _batch(case))
+
+
+def solve_of(case: Case) -> SolveProblem:
+    """The solve of a case."""
+    n, m = case.extents
+    return catalogue.solve_problem(n, m, dtype_of(case.dtype), _batch(case))
+
+
+def cholesky_shapes(case: Case) -> tuple[tuple[int, ...], ...]:
+    """Of A."""
+    (n,) = case.extents
+    return ((*_batch(case), n, n),)
+
+
+def solve_shapes(case: Case) -> tuple[tuple[int, ...], ...]:
+    """Of A and of B."""
+    n, m = case.extents
+    return (*_batch(case), n, n), (*_batch(case), n, m)
+
+
+def cholesky_options(case: Case) -> dict[str, Any]:
+    """The batch and the precision."""
+    return {"batch": _batch(case), "precision": case.precision}
+
+
+def solve_options(case: Case) -> dict[str, Any]:
+    """The same, and what is solved."""
+    return {"trans": case.trans or "N", "lower": True, **cholesky_options(case)}
+
+
+def cholesky_call(case: Case, arrays: Sequence[Any], engine: Engine) -> Callable[[], Any]:
+    """The function, whose arrays say what the batch is."""
+    return partial(cholesky, *arrays, precision=case.precision, engine=engine)
+
+
+def solve_call(case: Case, arrays: Sequence[Any], engine: Engine) -> Callable[[], Any]:
+    """The same of solves."""
+    options = {name: one for name, one in solve_options(case).items() if name != "batch"}
+    return partial(solve_triangular, *arrays, **options, engine=engine)
+
+
+def solve_variants(case: Case, variant: str, alone: bool) -> Iterator[Case]:
+    """A lower triangle as it is, and transposed; conjugated too where that is asked for."""
+    known = _TRANSPOSES if variant else _TRANSPOSES[:2]
+    yield from by_transposes(case, known, variant)
+
+
+# -- operands
+
+
+def positive_definite(case: Case, inputs: Operands) -> Operands:
+    """Hermitian matrices of the same values, with ``3 sqrt(n)`` more on the diagonal.
+
+    The eigenvalues of the random part are below ``1.2 sqrt(n)``: no pivot is near zero.
+    """
+    (x,) = inputs
+    n = x.shape[-1]
+    a = (x + x.swapaxes(-1, -2).conj()) / x.dtype.type(2)
+    a[..., range(n), range(n)] += x.dtype.type(3 * sqrt(n))
+    return (a,)
+
+
+def well_conditioned(case: Case, inputs: Operands) -> Operands:
+    """The same values, with ``3 sqrt(n)`` more on the diagonal of A: no solution grows."""
+    x, b = inputs
+    n = x.shape[-1]
+    a = x.copy()
+    a[..., range(n), range(n)] += x.dtype.type(3 * sqrt(n))
+    return a, b
+
+
+def warmed(a: Any, **options: Any) -> Any:
+    """The factor of a unit matrix where the values are NumPy's, and so are checked."""
+    return cholesky(np.eye(len(a), dtype=a.dtype) if isinstance(a, np.ndarray) else a, **options)
+
+
+# -- other libraries
+
+
+def cholesky_like_numpy(
+    case: Case, arrays: Sequence[Any], library: Any
+) -> Callable[[], Any] | None:
+    """By ``linalg.cholesky``; of PyTorch as ours does, with no look at what failed in the call."""
+    by_torch = getattr(library.linalg, "cholesky_ex", None)
+    if by_torch is None:
+        return partial(library.linalg.cholesky, *arrays)
+    return lambda: by_torch(*arrays).L
+
+
+def solve_like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], Any] | None:
+    """By ``linalg.solve_triangular``, of single matrices by SciPy's for NumPy's arrays."""
+    a, b = arrays
+    by_torch = getattr(library.linalg, "solve_triangular", None)
+    if by_torch is not None:
+        flipped = {"N": a, "T": a.mT, "C": a.mH}[case.trans]
+        return partial(by_torch, flipped, b, upper=case.trans != "N")
+    solver = _SOLVERS.get(library.__name__, "")
+    if case.batch is not None or not solver or find_spec(solver.partition(".")[0]) is None:
+        return None
+    function = import_module(solver).solve_triangular
+    return partial(function, a, b, trans=case.trans, lower=True, check_finite=False)
+
+
+# -- oracles
+
+
+def cholesky_oracle(case: Case, inputs: Operands) -> Oracle:
+    """``A r`` against ``L (L^H r)`` for random vectors r, which sees every wrong element.
+
+    An element of ``A - L L^H`` is at most ``gamma(n + 3) |L| |L^H|``, and that at most
+    ``gamma(n + 3) sqrt(a_ii a_jj)`` (Higham, 2002, theorem 10.3 and problem 10.3); of roundings
+    that walk at random ``sqrt(n + 3)`` stands for ``n + 3`` (Higham and Mary, 2019).  The elements
+    of a row meet those of r, and add up as a walk does too.
+    """
+    (a,) = inputs
+    n = a.shape[-1]
+    r = np.random.default_rng(2).standard_normal(n)
+    size = np.sqrt(np.abs(np.diagonal(a, axis1=-2, axis2=-1)).astype(np.float64))
+    bound = _allowed(case, n) * size * np.linalg.norm(size * r, axis=-1)[..., None]
+    expected = times(a, r)
+
+    def error(found: Array) -> float:
+        if found.shape != a.shape:
+            return np.inf
+        return worst(times(found, times(_adjoint(found), r)), expected, bound)
+
+    return error
+
+
+def solve_oracle(case: Case, inputs: Operands) -> Oracle:
+    """``B r`` against ``op(A) (X r)`` for a random vector r.
+
+    An element of ``B - op(A) X`` is at most ``gamma(n + 2) |op(A)| |X|`` (Higham, 2002, theorem
+    8.5); its roundings, and the elements of a row, add up as those of a factorisation.
+    """
+    a, b = inputs
+    n, m = b.shape[-2:]
+    triangle = np.tril(a)
+    if case.trans in ("T", "C"):
+        triangle = triangle.swapaxes(-1, -2) if case.trans == "T" else _adjoint(triangle)
+    r = np.random.default_rng(2).standard_normal(m)
+    expected = times(b, r)
+
+    def error(found: Array) -> float:
+        if found.shape != b.shape:
+            return np.inf
+        rows = np.sqrt(times(np.abs(found) ** 2, r**2))
+        bound = _allowed(case, n) * times(np.abs(triangle), rows)
+        return worst(times(triangle, times(found, r)), expected, bound)
+
+    return error
+
+
+def _allowed(case: Case, n: int) -> float:
+    """Of ``|L| |L^H|``: eight times what roundings come to, ours and the oracle's own."""
+    rounded = 8 * sqrt(n + 3) * (unit(dtype_of(case.dtype)) + 4 * unit(np.dtype(np.float64)))
+    return rounded + 16 * LOST[case.precision]
+
+
+def _adjoint(x: Array) -> Array:
+    flipped = x.swapaxes(-1, -2)
+    return flipped.conj() if x.dtype.kind == "c" else flipped
+
+
+def _batch(case: Case) -> tuple[int, ...]:
+    return () if case.batch is None else (case.batch,)

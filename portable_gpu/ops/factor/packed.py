@@ -1,0 +1,267 @@
+"""Packed triangles: what they are, and what moves rectangles of them to dense memory and back.
+
+A triangle of n rows takes n (n + 1) / 2 elements, cut into block rows of :data:`BLOCK` rows::
+
+    +--+.               block row I begins with row r0 = 128 I, at element r0 (r0 + 1) / 2:
+    +--+--+.            first a rectangle of rows x r0, by rows, which products take where it is;
+    +-----+--+.         then the diagonal block's lower triangle, its row k at k (k + 1) / 2
+    +--------+--+.
+
+Of at most 128 rows it is LAPACK's packed storage.  An upper triangle is its transpose in the same
+memory.
+
+Source: Gustavson, Wasniewski, Dongarra & Langou, Rectangular full packed format, TOMS 37(2), 2010,
+for the aim; block rows as Andersen, Gunnels, Gustavson, Reid & Wasniewski, TOMS 31(2), 2005.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import pyopencl as cl
+
+from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.dtypes import Element
+from portable_gpu.ops.gemm.operands import extents, offsets, strides
+from portable_gpu.ops.gemm.problem import Operand
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.plan import Plan
+from portable_gpu.runtime.queue_state import QueueState
+from portable_gpu.targets import Target
+
+#: Rows of a block row: part of the layout, on every device.
+BLOCK = 128
+_LINE, _LINES = 64, 8
+#: Work-items of a group that looks for zeros.
+SEARCHERS = 64
+
+
+def packed_size(n: int) -> int:
+    """Elements of a packed triangle of n rows."""
+    return n * (n + 1) // 2
+
+
+def rows_of(size: int) -> int | None:
+    """Rows of a packed triangle of that many elements; ``None`` if there is none."""
+    n = (math.isqrt(8 * size + 1) - 1) // 2
+    return n if packed_size(n) == size else None
+
+
+def block_rows(n: int, first: int = 0) -> list[tuple[int, int]]:
+    """First row and end of the block rows from row ``first`` on, which begins one."""
+    return [(r, min(r + BLOCK, n)) for r in range(first, n, BLOCK)]
+
+
+def dense(elem: Element, shape: tuple[int, int], batch: Sequence[int]) -> Operand:
+    """A stack of matrices by rows, one after the other, as a temporary is."""
+    rows, columns = shape
+    return aligned(Operand(elem, columns, 1, batch_steps(rows * columns, batch)))
+
+
+def batch_steps(size: int, batch: Sequence[int]) -> tuple[int, ...]:
+    """Strides of a stack of things of ``size`` elements, one after the other."""
+    steps: list[int] = []
+    for extent in reversed(batch):
+        steps.append(size)
+        size *= extent
+    return tuple(reversed(steps))
+
+
+def aligned(operand: Operand, start: int = 16) -> Operand:
+    """The operand with its alignment, where its first element lies at a multiple of ``start``."""
+    across = operand.row if abs(operand.col) == 1 else operand.col
+    size = operand.elem.itemsize
+    nbytes = math.gcd(start, 16, *(abs(step) * size for step in (across, *operand.batch)))
+    return replace(operand, aligned_bytes=nbytes & -nbytes)
+
+
+def rectangle(packed: Operand, r0: int, col: int = 0) -> tuple[Operand, int]:
+    """The rectangle of the block row that begins with row r0, and how far on its column begins."""
+    found = replace(packed, row=r0, col=1)
+    return aligned(found, packed.aligned_bytes), packed_size(r0) + col
+
+
+@dataclass(frozen=True)
+class PackProblem:
+    """Part of a stack of packed triangles, and a dense one.
+
+    Attributes:
+        n: Rows of the triangles.
+        batch: Extents of the batch axes.
+        packed: The triangles; only the strides of its batch axes count.
+        dense: The rectangles.
+        rows, cols: Of the triangle, the first and the end; ``cols`` of ``diagonal`` counts from the
+            diagonal block's first column on.
+        what: ``unpack`` (dense = packed), ``pack`` (packed = dense) or ``add`` (packed = dense +
+            beta packed).
+        diagonal: Whether it is of the diagonal blocks, one below the other.
+        above: What ``unpack`` puts above the diagonal: ``zero``, or ``conj``, the conjugates of
+            what lies across it.
+    """
+
+    n: int
+    batch: tuple[int, ...]
+    packed: Operand
+    dense: Operand
+    rows: tuple[int, int]
+    cols: tuple[int, int]
+    what: str
+    diagonal: bool = False
+    above: str = "zero"
+
+    @property
+    def count(self) -> int:
+        """Matrices."""
+        return prod(self.batch)
+
+    @property
+    def bytes(self) -> int:
+        """Read and written, the whole rectangle counted."""
+        area = (self.rows[1] - self.rows[0]) * (self.cols[1] - self.cols[0])
+        return 2 * self.count * area * self.packed.elem.itemsize
+
+
+class PackPlan(Plan):
+    """Operands: the packed triangles and the dense rectangles, that which is written last.
+
+    The scalar of ``add`` is beta.
+    """
+
+    def __init__(self, engine: Engine, problem: PackProblem) -> None:
+        """Build the kernel."""
+        p = problem
+        self.bytes, self._adds = p.bytes, p.what == "add"
+        (row, end), (col, right) = p.rows, p.cols
+        operands = {"packed": p.packed, "dense": p.dense}
+        if p.what != "unpack":
+            operands = dict(reversed(operands.items()))
+        pieces, bands = -(-(right - col) // _LINE), -(-(end - row) // _LINES)
+        size = _LINE
+        if engine.target.is_cpu:
+            pieces, size = 1, 1
+        self._launch = engine.programs.launch(
+            pack_text(p, engine.target),
+            "pack",
+            {
+                "n": p.n, "row0": row, "col0": col, "rows": end - row, "cols": right - col,
+                "pieces": pieces, "bands": bands, **strides(operands), **extents(p.batch),
+            },
+            [*operands],
+            [*(["beta"] if p.what == "add" else []), *offsets(operands)],
+            (pieces * bands * p.count * size,),
+            (size,),
+        )  # fmt: skip
+
+    def enqueue(
+        self,
+        state: QueueState,
+        buffers: Sequence[Any],
+        offsets: tuple[int, ...],
+        scalars: tuple[Any, ...] = (),
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> cl.Event | None:
+        """See :meth:`Plan.enqueue`; the last scalar is beta, if it is to add."""
+        beta = scalars[-1:] if self._adds else ()
+        return self._launch(state, buffers, (*beta, *offsets), wait_for)
+
+
+class WithoutBeta(Plan):
+    """A product that does not read C, where the whole has a beta."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self.flop, self.bytes, self.workspace_bytes = plan.flop, plan.bytes, plan.workspace_bytes
+
+    def enqueue(
+        self,
+        state: QueueState,
+        buffers: Sequence[Any],
+        offsets: tuple[int, ...],
+        scalars: tuple[Any, ...] = (),
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> cl.Event | None:
+        """See :meth:`Plan.enqueue`."""
+        return self._plan.enqueue(state, buffers, offsets, (scalars[0], 0.0), wait_for)
+
+
+class ZerosPlan(Plan):
+    """Looks for zeros on the diagonals; operands: the triangles and the report."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        n: int,
+        batch: tuple[int, ...],
+        triangle: Operand,
+        layout: str = "packed",
+    ) -> None:
+        """Build the kernel; ``layout``: ``packed`` or ``dense``."""
+        size = 1 if engine.target.is_cpu else SEARCHERS
+        self.bytes = prod(batch) * n * triangle.elem.itemsize
+        self._launch = engine.programs.launch(
+            zeros_text(batch, triangle, engine.target, layout),
+            "zeros",
+            {"n": n, **strides({"triangle": triangle}), **extents(batch)},
+            ["triangle", "report"],
+            ["triangle_offset", "report_offset"],
+            (prod(batch) * size,),
+            (size,),
+        )
+
+    def enqueue(
+        self,
+        state: QueueState,
+        buffers: Sequence[Any],
+        offsets: tuple[int, ...],
+        scalars: tuple[Any, ...] = (),
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> cl.Event | None:
+        """See :meth:`Plan.enqueue`."""
+        return self._launch(state, buffers, offsets, wait_for)
+
+
+def pack_text(problem: PackProblem, target: Target) -> Specialization:
+    """The kernel between packed and dense."""
+    return specialize(
+        "factor/pack",
+        target,
+        problem=problem,
+        unit=problem.dense.col == 1,
+        block=BLOCK,
+        size=1 if target.is_cpu else _LINE,
+        lines=_LINES,
+    )
+
+
+def zeros_text(
+    batch: tuple[int, ...], triangle: Operand, target: Target, layout: str
+) -> Specialization:
+    """The kernel that looks for zeros; ``layout``: ``dense``, ``packed`` or ``table``."""
+    return specialize(
+        "factor/zeros",
+        target,
+        triangle=triangle,
+        rank=len(batch),
+        layout=layout,
+        block=BLOCK,
+        size=1 if target.is_cpu else SEARCHERS,
+    )
+
+
+def typical_texts(target: Target, elem: Element) -> list[Specialization]:
+    """Kernels of each kind, with no device at hand."""
+    line, matrix = Operand(elem, 0, 1), Operand(elem, 1024, 1)
+    whole = (0, 1024)
+    moves = [
+        PackProblem(1024, (), line, matrix, whole, whole, what)
+        for what in ("unpack", "pack", "add")
+    ]
+    zeros = [
+        zeros_text((), line, target, "packed"),
+        zeros_text((), matrix, target, "dense"),
+    ]
+    return [*(pack_text(move, target) for move in moves), *zeros]

@@ -1,0 +1,413 @@
+"""Factorisations, solves and products on packed triangles, of dense ones and products.
+
+Cholesky goes from panel to panel: some columns, down to the last row, are unpacked to a dense
+workspace, factorised and solved there, packed back, and what is right of them is updated::
+
+    +--+.                    a panel's columns of all rows below   -> dense, factorised
+    |##+--+.                 what is right of it:
+    |##|  :  .                  rectangles of block rows           by products, where they lie
+    |##+--+--+.                 diagonal blocks                    a product into dense, then added
+
+A device with many compute units would have too few tiles in one block row.  There several block
+rows are multiplied into a dense slab, which is added to them.
+
+A solve takes the rectangles where they lie, a block row at a time, and the diagonal blocks out of a
+dense copy.  Where many columns and compute units ask for larger products, panels are unpacked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from portable_gpu.dtypes import Element
+from portable_gpu.ops.factor.packed import (
+    BLOCK,
+    PackProblem,
+    WithoutBeta,
+    aligned,
+    block_rows,
+    dense,
+    rectangle,
+)
+from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
+from portable_gpu.ops.factor.recursive import Parts, cholesky_steps, solve_steps
+from portable_gpu.ops.gemm.problem import GemmProblem, Operand
+from portable_gpu.runtime.plan import Part, Plan, Step, Temporary
+from portable_gpu.targets import Target
+
+Place = int | Temporary | Part
+
+
+@dataclass(frozen=True)
+class PackedWay:
+    """How the work on packed triangles is cut.
+
+    Attributes:
+        panel: Columns of a panel; a multiple of :data:`BLOCK`.
+        slab: Rows that are multiplied at once into a dense workspace; 0: a block row at a time,
+            where it lies.
+        panels: Whether solves go by panels.
+    """
+
+    panel: int
+    slab: int
+    panels: bool
+
+
+def way_for(n: int, m: int, target: Target) -> PackedWay:
+    """By panels of one block on a CPU, else of an eighth of the columns, at most four blocks.
+
+    Slabs there have as many rows, at least two blocks; no GPU has timed either yet.
+
+    On two threads of PoCL's, float64, panels of 128, 256 and 512 columns went at 2.6, 1.1 and 0.8
+    GFLOP/s (n = 1024), and 3.9, 2.0 and 1.2 (2048): the solves within panels were what took long.
+
+    Args:
+        n: Rows of the triangles.
+        m: Columns of the other operand of a solve.
+        target: The device.
+    """
+    if target.is_cpu:
+        return PackedWay(BLOCK, 0, False)
+    panel = max(BLOCK, min(4 * BLOCK, n // 8 // BLOCK * BLOCK))
+    return PackedWay(panel, max(2 * BLOCK, panel), m > 32)
+
+
+@dataclass(frozen=True)
+class PackedParts:
+    """What makes the plans of parts, each of them once.
+
+    Attributes:
+        parts: Of dense ones.
+        pack: Between packed and dense.
+        zeros: What looks for zeros on diagonals.
+    """
+
+    parts: Parts
+    pack: Callable[[PackProblem], Plan]
+    zeros: Callable[[int, tuple[int, ...], Operand], Plan]
+
+
+@dataclass(frozen=True)
+class PackedProblem:
+    """A stack of packed triangles, and how products are computed.
+
+    Attributes:
+        n: Rows of a triangle, at least 1.
+        batch: Extents of the batch axes.
+        packed: The triangles.
+        precision, aligned: As of :class:`CholeskyProblem`.
+    """
+
+    n: int
+    batch: tuple[int, ...]
+    packed: Operand
+    precision: str = "ieee"
+    aligned: bool = True
+
+    @property
+    def elem(self) -> Element:
+        """The element type."""
+        return self.packed.elem
+
+    def product(
+        self, m: int, n: int, k: int, a: Operand, b: Operand, c: Operand, reads: bool = True
+    ) -> GemmProblem:
+        """A product of this one's batch."""
+        return GemmProblem(
+            m=m, n=n, k=k, batch=self.batch, a=a, b=b, c=c, compute=self.elem, reads_c=reads,
+            precision=self.precision, aligned=self.aligned,
+        )  # fmt: skip
+
+    def temporary(self, name: str, rows: int, columns: int) -> tuple[Temporary, Operand]:
+        """A dense matrix for each of those that differ, by rows."""
+        own = self.own
+        size = self.elem.itemsize
+        found = dense(self.elem, (rows, columns), own)
+        steps = [
+            0 if broadcast else step
+            for broadcast, step in zip(self.broadcast, found.batch, strict=True)
+        ]
+        nbytes = prod(own) * rows * columns * size
+        return Temporary(name, nbytes, size), replace(found, batch=tuple(steps))
+
+    @property
+    def broadcast(self) -> list[bool]:
+        """Of each batch axis, whether all of it is one triangle."""
+        return [step == 0 for step in self.packed.batch]
+
+    @property
+    def own(self) -> tuple[int, ...]:
+        """The extents of the batch axes, of the triangles that differ."""
+        pairs = zip(self.batch, self.broadcast, strict=True)
+        return tuple(1 if one else extent for extent, one in pairs)
+
+    def move(
+        self,
+        what: str,
+        other: Operand,
+        rows: tuple[int, int],
+        cols: tuple[int, int],
+        diagonal: bool = False,
+    ) -> PackProblem:
+        """Between the triangles and a dense matrix."""
+        return PackProblem(self.n, self.own, self.packed, other, rows, cols, what, diagonal)
+
+
+@dataclass(frozen=True)
+class Factor:
+    """The other operand of a product with itself.
+
+    Attributes:
+        operand: Its rows are those of the triangle from some row on.
+        place: Where it begins.
+        start: How many elements further on.
+        k: Its columns.
+        conj: Whether it is multiplied by its conjugate transpose.
+    """
+
+    operand: Operand
+    place: int | Temporary
+    start: int
+    k: int
+    conj: bool
+
+    def rows(self, first: int) -> Part:
+        """From a row on."""
+        return Part(self.place, self.start + first * self.operand.row)
+
+    @property
+    def across(self) -> Operand:
+        """What it is multiplied by."""
+        turned = transposed(self.operand)
+        conj = self.operand.elem.complex and self.operand.conj != self.conj
+        return replace(turned, conj=conj)
+
+
+def cholesky_packed(p: PackedProblem, parts: PackedParts, way: PackedWay) -> list[Step]:
+    """The steps of factorisations in place; operands: the triangles and the report."""
+    steps: list[Step] = []
+    n = p.n
+    width = way.panel if n > way.panel else -(-n // 4) * 4
+    panel, x = p.temporary("panel", n, width)
+    for c0 in range(0, n, way.panel):
+        c1 = min(c0 + way.panel, n)
+        w = c1 - c0
+        rows, cols = (c0, n), (c0, c1)
+        steps.append(Step(parts.pack(p.move("unpack", x, rows, cols)), (0, panel)))
+        block = CholeskyProblem(
+            n=w, batch=p.batch, a=x, l=x, in_place=True, precision=p.precision, aligned=p.aligned
+        )
+        steps.extend(placed(cholesky_steps(block, parts.parts, c0), (panel, 1)))
+        if c1 < n:
+            solve = SolveProblem(
+                n=w, m=n - c1, batch=p.batch, l=conjugate(x), b=transposed(x),
+                precision=p.precision, aligned=p.aligned,
+            )  # fmt: skip
+            steps.extend(placed(solve_steps(solve, parts.parts), (panel, Part(panel, w * x.row))))
+            below = Factor(x, panel, w * x.row, w, conj=True)
+            steps.extend(product_steps(p, below, c1, 0, parts, way, (-1.0, 1.0)))
+        steps.append(Step(parts.pack(p.move("pack", x, rows, cols)), (panel, 0)))
+    return steps
+
+
+def product_steps(
+    p: PackedProblem,
+    x: Factor,
+    first: int,
+    target: int,
+    parts: PackedParts,
+    way: PackedWay,
+    scalars: tuple[float, float] | None,
+    reads: bool = True,
+) -> list[Step]:
+    """The steps of ``C = alpha X X^H + beta C`` for the triangle from row ``first`` on.
+
+    Args:
+        p: C's whole triangle.
+        x: X, whose first row is that of row ``first``.
+        first: A multiple of :data:`BLOCK`.
+        target: C's place among the operands.
+        parts, way: What makes the plans, and how it is cut.
+        scalars: alpha and beta; ``None``: those of the call.
+        reads: Whether beta is not 0.
+    """
+    takes, given = scalars is None, scalars or ()
+    add = "add" if reads else "pack"
+    steps: list[Step] = []
+
+    def multiply(problem: GemmProblem, *places: Place) -> None:
+        plan = parts.parts.product(problem)
+        if not problem.reads_c:
+            plan = WithoutBeta(plan)
+        steps.append(Step(plan, places, takes_scalars=takes, scalars=given))
+
+    def put(problem: PackProblem, place: Place) -> None:
+        steps.append(Step(parts.pack(problem), (place, target), takes, given))
+
+    if way.slab:
+        slab, d = p.temporary("slab", min(way.slab, p.n - first), -(-p.n // 4) * 4)
+        for s0 in range(first, p.n, way.slab):
+            s1 = min(s0 + way.slab, p.n)
+            m, left = s1 - s0, s0 - first
+            a = x.rows(left)
+            if left:
+                product = p.product(m, left, x.k, x.operand, x.across, d, False)
+                multiply(product, a, x.rows(0), slab)
+            square = p.product(m, m, x.k, x.operand, x.across, d, False)
+            multiply(replace(square, triangle="lower"), a, a, Part(slab, left))
+            put(p.move(add, d, (s0, s1), (first, s1)), slab)
+        return steps
+    for r0, r1 in block_rows(p.n, first):
+        if r0 > first:
+            c, start = rectangle(p.packed, r0, first)
+            product = p.product(r1 - r0, r0 - first, x.k, x.operand, x.across, c, reads)
+            multiply(product, x.rows(r0 - first), x.rows(0), Part(target, start))
+    blocks, d = p.temporary("blocks", p.n - first, BLOCK)
+    whole = (p.n - first) // BLOCK
+    if whole:
+        one = p.product(BLOCK, BLOCK, x.k, x.operand, x.across, d, False)
+        multiply(_stacked(one, whole), x.rows(0), x.rows(0), blocks)
+    rest = p.n - first - whole * BLOCK
+    if rest:
+        one = p.product(rest, rest, x.k, x.operand, x.across, d, False)
+        a = x.rows(whole * BLOCK)
+        multiply(one, a, a, Part(blocks, whole * BLOCK * BLOCK))
+    put(p.move(add, d, (first, p.n), (0, BLOCK), diagonal=True), blocks)
+    return steps
+
+
+def _stacked(one: GemmProblem, count: int) -> GemmProblem:
+    """The products of diagonal blocks, one below the other."""
+    if count == 1:
+        return one
+
+    def stack(operand: Operand, step: int) -> Operand:
+        start = operand.aligned_bytes
+        return aligned(replace(operand, batch=(*operand.batch, BLOCK * step)), start)
+
+    a, b, c = stack(one.a, one.a.row), stack(one.b, one.b.col), stack(one.c, one.c.row)
+    return replace(one, batch=(*one.batch, count), a=a, b=b, c=c)
+
+
+@dataclass(frozen=True)
+class PackedSolve:
+    """``X = op(L)^-1 B`` in place of B.
+
+    Attributes:
+        triangle: L, of as many batch axes as B.
+        m: Columns of B, at least 1.
+        b: B.
+        transposed, conj: What ``op`` does.
+        unit: Whether L's diagonal is taken as ones.
+    """
+
+    triangle: PackedProblem
+    m: int
+    b: Operand
+    transposed: bool = False
+    conj: bool = False
+    unit: bool = False
+
+    @property
+    def flop(self) -> int:
+        """Floating-point operations."""
+        t = self.triangle
+        return prod(t.batch) * t.n * t.n * self.m * (4 if t.elem.complex else 1)
+
+
+def zeros_step(p: PackedProblem, parts: PackedParts, report: int) -> Step:
+    """The step that looks for zeros on the diagonals of triangles that all differ."""
+    return Step(parts.zeros(p.n, p.batch, p.packed), (0, report))
+
+
+def solve_packed(p: PackedSolve, parts: PackedParts, way: PackedWay) -> list[Step]:
+    """The steps of a solve; operands: the triangles and B."""
+    by_panels = way.panels and p.triangle.n > BLOCK
+    return _by_panels(p, parts, way) if by_panels else _by_block_rows(p, parts)
+
+
+def _by_block_rows(p: PackedSolve, parts: PackedParts) -> list[Step]:
+    t, b = p.triangle, p.b
+    blocks, x = t.temporary("blocks", t.n, BLOCK)
+    unpack = parts.pack(t.move("unpack", x, (0, t.n), (0, BLOCK), diagonal=True))
+    steps = [Step(unpack, (0, blocks))]
+    rows = block_rows(t.n)
+    for r0, r1 in reversed(rows) if p.transposed else rows:
+        h = r1 - r0
+        here = Part(1, r0 * b.row)
+        solve = placed(_dense_solve(p, h, x, parts), (Part(blocks, r0 * BLOCK), here))
+        if p.transposed:
+            steps.extend(solve)
+        if r0:
+            l, start = rectangle(t.packed, r0)  # noqa: E741
+            l = _op(p, l)  # noqa: E741
+            m, k, known, rest = (r0, h, here, 1) if p.transposed else (h, r0, 1, here)
+            product = parts.parts.product(t.product(m, p.m, k, l, b, b))
+            steps.append(Step(product, (Part(0, start), known, rest), scalars=(-1.0, 1.0)))
+        if not p.transposed:
+            steps.extend(solve)
+    return steps
+
+
+def _by_panels(p: PackedSolve, parts: PackedParts, way: PackedWay) -> list[Step]:
+    t, b = p.triangle, p.b
+    panel, x = t.temporary("panel", t.n, way.panel)
+    steps: list[Step] = []
+    columns = [(c, min(c + way.panel, t.n)) for c in range(0, t.n, way.panel)]
+    for c0, c1 in reversed(columns) if p.transposed else columns:
+        w, rest = c1 - c0, t.n - c1
+        here, below = Part(1, c0 * b.row), Part(1, c1 * b.row)
+        steps.append(Step(parts.pack(t.move("unpack", x, (c0, t.n), (c0, c1))), (0, panel)))
+        solve = placed(_dense_solve(p, w, x, parts), (panel, here))
+        if not p.transposed:
+            steps.extend(solve)
+        if rest:
+            m, k, known, new = (w, rest, below, here) if p.transposed else (rest, w, here, below)
+            product = parts.parts.product(t.product(m, p.m, k, _op(p, x), b, b))
+            places = (Part(panel, w * x.row), known, new)
+            steps.append(Step(product, places, scalars=(-1.0, 1.0)))
+        if p.transposed:
+            steps.extend(solve)
+    return steps
+
+
+def _dense_solve(p: PackedSolve, n: int, x: Operand, parts: PackedParts) -> list[Step]:
+    t = p.triangle
+    problem = SolveProblem(
+        n=n, m=p.m, batch=t.batch, l=_op(p, x), b=p.b, lower=not p.transposed, unit=p.unit,
+        precision=t.precision, aligned=t.aligned,
+    )  # fmt: skip
+    return solve_steps(problem, parts.parts)
+
+
+def _op(p: PackedSolve, operand: Operand) -> Operand:
+    found = transposed(operand) if p.transposed else operand
+    return replace(found, conj=p.conj and operand.elem.complex)
+
+
+def placed(steps: Sequence[Step], places: Sequence[Place]) -> list[Step]:
+    """Steps whose operands are those at ``places``, or parts of them."""
+    return [replace(one, operands=tuple(_placed(o, places) for o in one.operands)) for one in steps]
+
+
+def _placed(operand: Place, places: Sequence[Place]) -> Place:
+    of, start = (operand.of, operand.start) if isinstance(operand, Part) else (operand, 0)
+    if isinstance(of, Temporary):
+        return operand
+    whole = places[of]
+    if isinstance(whole, Part):
+        return Part(whole.of, whole.start + start)
+    return Part(whole, start) if start else whole
+
+
+def transposed(operand: Operand) -> Operand:
+    """The same with rows and columns exchanged."""
+    return replace(operand, row=operand.col, col=operand.row)
+
+
+def conjugate(operand: Operand) -> Operand:
+    """The same with its elements conjugated."""
+    return replace(operand, conj=operand.elem.complex and not operand.conj)

@@ -1,0 +1,338 @@
+"""Small factorisations and solves, and copies, bound to a device: one launch each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import pyopencl as cl
+
+from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.ops.factor.policy import TILE, CholeskyPolicy, SolvePolicy, on_matrix_units
+from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
+from portable_gpu.ops.gemm.operands import extents, offsets, strides
+from portable_gpu.ops.gemm.problem import Operand, step
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.plan import Plan
+from portable_gpu.runtime.queue_state import QueueState
+from portable_gpu.targets import Target
+
+_COPY_LINES, _COPY_LINE = 8, 64
+#: On CPUs, pieces of lines and their number: 64 KiB of float32 are read, and 64 are written.
+_CPU_TILE = 256, 64
+
+
+class CholeskyPlan(Plan):
+    """A factorisation by one work-group for each matrix.
+
+    Operands: a, L and the report; L and the report alone where L replaces A.
+    """
+
+    def __init__(self, engine: Engine, problem: CholeskyProblem, policy: CholeskyPolicy) -> None:
+        """Build the kernel; matrices have at most ``policy.size`` columns."""
+        p = problem
+        self.flop, self.bytes = p.flop, p.bytes
+        operands = {"l": p.l} if p.in_place else {"a": p.a, "l": p.l}
+        constants = {"n": p.n, "count": p.count, **strides(operands), **extents(p.batch)}
+        groups, size = -(-p.count // policy.together), policy.group_size
+        self._launch = engine.programs.launch(
+            cholesky_text(p, policy, engine.target),
+            "cholesky",
+            constants,
+            [*operands, "report"],
+            ["first", *offsets([*operands, "report"])],
+            (groups * size,),
+            (size,),
+        )
+
+    def enqueue(
+        self,
+        state: QueueState,
+        buffers: Sequence[Any],
+        offsets: tuple[int, ...],
+        scalars: tuple[Any, ...] = (0,),
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> cl.Event | None:
+        """See :meth:`Plan.enqueue`; the scalar is the first column's number, if it is not 0."""
+        return self._launch(state, buffers, (*(scalars or (0,)), *offsets), wait_for)
+
+
+class SolvePlan(Plan):
+    """A solve with small triangles; operands: L and B."""
+
+    def __init__(self, engine: Engine, problem: SolveProblem, policy: SolvePolicy) -> None:
+        """Build the kernel; triangles have at most ``policy.rows`` columns."""
+        p = problem
+        self.flop, self.bytes = p.flop, p.bytes
+        groups, stacks = -(-p.m // policy.columns), -(-p.count // policy.together)
+        size = policy.group_size
+        constants = {"n": p.n, "m": p.m, "groups": groups, "count": p.count, **extents(p.batch)}
+        self._launch = engine.programs.launch(
+            solve_text(p, policy, engine.target),
+            "solve",
+            constants | strides({"l": p.l, "b": p.b}),
+            ["l", "b"],
+            offsets(["l", "b"]),
+            (groups * stacks * size,),
+            (size,),
+        )
+
+    def enqueue(
+        self,
+        state: QueueState,
+        buffers: Sequence[Any],
+        offsets: tuple[int, ...],
+        scalars: tuple[Any, ...] = (),
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> cl.Event | None:
+        """See :meth:`Plan.enqueue`."""
+        return self._launch(state, buffers, offsets, wait_for)
+
+
+class TilesPlan(Plan):
+    """A factorisation or a solve in one launch, a work-group for each tile.
+
+    Operands: as of :class:`CholeskyPlan`, or L, B where X is not to be in its place, and X.
+    """
+
+    def __init__(self, engine: Engine, problem: TiledProblem) -> None:
+        """Build the kernel."""
+        p = problem
+        self.flop, self.bytes = p.whole.flop, p.whole.bytes
+        rows, columns = -(-p.n // TILE), -(-p.m // TILE)
+        self._marks = rows * (rows + 1) // 2 if p.factorises else rows * columns
+        self._groups = self._marks * p.whole.count
+        operands = p.operands
+        report = ["report"] if p.factorises else []
+        self._launch = engine.programs.launch(
+            tiles_text(p, engine.target),
+            "tiles",
+            {
+                "n": p.n, "m": p.m, "tiles_s": rows, "tiles_f": columns, "count": p.whole.count,
+                **strides(operands), **extents(p.whole.batch),
+            },
+            [*p.order, *report, "ready"],
+            [*(["first"] if p.factorises else []), *offsets([*p.order, *report])],
+            (self._groups * _TILE_GROUP,),
+            (_TILE_GROUP,),
+        )  # fmt: skip
+        self._factorises = p.factorises
+
+    def enqueue(
+        self,
+        state: QueueState,
+        buffers: Sequence[Any],
+        offsets: tuple[int, ...],
+        scalars: tuple[Any, ...] = (),
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> cl.Event | None:
+        """See :meth:`Plan.enqueue`; a factorisation's scalar is the first column's number."""
+        ready, _ = state.fold_space(2 + self._groups, 0)
+        first = (scalars or (0,)) if self._factorises else ()
+        return self._launch(state, (*buffers, ready), (*first, *offsets), wait_for)
+
+
+_TILE_GROUP = 256
+
+
+@dataclass(frozen=True)
+class TiledProblem:
+    """A factorisation, or a solve with a lower triangle, and where its input lies.
+
+    Attributes:
+        whole: The problem; of a solve X is in the place of B.
+        source: Of a solve, B where it lies elsewhere.
+    """
+
+    whole: CholeskyProblem | SolveProblem
+    source: Operand | None = None
+
+    @property
+    def factorises(self) -> bool:
+        """Whether it is a factorisation."""
+        return isinstance(self.whole, CholeskyProblem)
+
+    @property
+    def separate(self) -> bool:
+        """Whether the input is read elsewhere than the result is written."""
+        if isinstance(self.whole, CholeskyProblem):
+            return not self.whole.in_place
+        return self.source is not None
+
+    @property
+    def n(self) -> int:
+        """Rows of L."""
+        return self.whole.n
+
+    @property
+    def m(self) -> int:
+        """Columns of what is computed."""
+        return self.n if isinstance(self.whole, CholeskyProblem) else self.whole.m
+
+    @property
+    def operands(self) -> dict[str, Operand]:
+        """By their names in the kernel."""
+        p = self.whole
+        if isinstance(p, CholeskyProblem):
+            return {"l": p.l} if p.in_place else {"c": p.a, "l": p.l}
+        return {"l": p.l, "v": p.b} | ({"c": self.source} if self.source else {})
+
+    @property
+    def order(self) -> list[str]:
+        """Their names in the order in which calls give them."""
+        if self.factorises:
+            return [*self.operands]
+        return ["l", "c", "v"] if self.source else ["l", "v"]
+
+
+@dataclass(frozen=True)
+class CopyProblem:
+    """A stack of (m, n) matrices, copied to other strides.
+
+    Attributes:
+        m, n, batch: Extents.
+        source, target: How they lie.
+        triangle: Whether only the lower triangle is read, and zeros stand above it.
+        inverse: Columns of the blocks along the diagonal of an inverse by halves, which begins with
+            ones on the diagonal, and the negative below the blocks; else 0.
+    """
+
+    m: int
+    n: int
+    batch: tuple[int, ...]
+    source: Operand
+    target: Operand
+    triangle: bool = False
+    inverse: int = 0
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether neighbours along a row of the target are neighbours in memory."""
+        return step(self.target.col, self.n) <= step(self.target.row, self.m)
+
+
+class CopyPlan(Plan):
+    """A copy; operands: from and to."""
+
+    def __init__(self, engine: Engine, problem: CopyProblem) -> None:
+        """Build the kernel."""
+        p = problem
+        self.bytes = 2 * prod(p.batch) * p.m * p.n * p.source.elem.itemsize
+        length, count = (p.n, p.m) if p.by_rows else (p.m, p.n)
+        by_tiles = _by_cpu_tiles(p, engine.target)
+        line, lines = _CPU_TILE if by_tiles else (_COPY_LINE, _COPY_LINES)
+        pieces, bands = -(-length // line), -(-count // lines)
+        size = 1 if by_tiles else _COPY_LINE
+        self._launch = engine.programs.launch(
+            copy_text(p, engine.target),
+            "copy",
+            {
+                "length": length, "count": count, "pieces": pieces, "bands": bands,
+                **strides({"from": p.source, "to": p.target}), **extents(p.batch),
+            },
+            ["from", "to"],
+            ["from_offset", "to_offset"],
+            (pieces * bands * prod(p.batch) * size,),
+            (size,),
+        )  # fmt: skip
+
+    def enqueue(
+        self,
+        state: QueueState,
+        buffers: Sequence[Any],
+        offsets: tuple[int, ...],
+        scalars: tuple[Any, ...] = (),
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> cl.Event | None:
+        """See :meth:`Plan.enqueue`."""
+        return self._launch(state, buffers, offsets, wait_for)
+
+
+def cholesky_text(
+    problem: CholeskyProblem, policy: CholeskyPolicy, target: Target, ragged: bool = False
+) -> Specialization:
+    """The kernel of small factorisations; ``ragged``: of sizes and places out of a table."""
+    if target.is_cpu:
+        return specialize(
+            "factor/cpu_ragged_cholesky", target, problem=problem, in_place=problem.in_place
+        )
+    policy.check(target, problem.elem)
+    return specialize(
+        "factor/cholesky",
+        target,
+        problem=problem,
+        policy=policy,
+        in_place=problem.in_place,
+        ragged=ragged,
+        by_rows=step(problem.l.col, problem.n) <= step(problem.l.row, problem.n),
+    )
+
+
+def solve_text(
+    problem: SolveProblem, policy: SolvePolicy, target: Target, ragged: bool = False
+) -> Specialization:
+    """The kernel of solves with small triangles; ``ragged``: of sizes and places out of a table."""
+    if target.is_cpu:
+        return specialize(
+            "factor/cpu_ragged_solve", target, problem=problem, columns=policy.columns
+        )
+    policy.check(target, problem.elem)
+    b = problem.b
+    by_rows = step(b.col, problem.m) <= step(b.row, problem.n)
+    return specialize(
+        "factor/solve", target, problem=problem, policy=policy, by_rows=by_rows, ragged=ragged
+    )
+
+
+def tiles_text(problem: TiledProblem, target: Target) -> Specialization:
+    """The kernel of factorisations and solves by tiles in one launch."""
+    p = problem.whole
+    # Of the two panels: how far apart neighbours along k, and along the other axis, are.
+    v = p.l if isinstance(p, CholeskyProblem) else replace(p.b, row=p.b.col, col=p.b.row)
+    return specialize(
+        "factor/tiles",
+        target,
+        problem=p,
+        factorise=problem.factorises,
+        separate=problem.separate,
+        unit=isinstance(p, SolveProblem) and p.unit,
+        conj=p.elem.complex and (problem.factorises or p.l.conj),
+        p_along=abs(p.l.col) <= abs(p.l.row),
+        q_along=abs(v.col) <= abs(v.row),
+        by_s=abs(v.col) <= abs(v.row),
+        depth=4 if p.elem.complex else 8,
+        mma=on_matrix_units(p.elem, target),
+    )
+
+
+def _by_cpu_tiles(problem: CopyProblem, target: Target) -> bool:
+    return target.is_cpu and not problem.inverse
+
+
+def copy_text(problem: CopyProblem, target: Target) -> Specialization:
+    """The kernel of copies."""
+    if _by_cpu_tiles(problem, target):
+        piece, lines = _CPU_TILE
+        return specialize(
+            "factor/cpu_copy",
+            target,
+            source=problem.source,
+            triangle=problem.triangle,
+            by_rows=problem.by_rows,
+            rank=len(problem.batch),
+            piece=piece,
+            lines=lines,
+        )
+    return specialize(
+        "factor/copy",
+        target,
+        source=problem.source,
+        triangle=problem.triangle,
+        inverse=problem.inverse,
+        by_rows=problem.by_rows,
+        rank=len(problem.batch),
+        size=_COPY_LINE,
+        lines=_COPY_LINES,
+    )

@@ -1,0 +1,197 @@
+"""How the kernels of small matrices use a target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from portable_gpu.dtypes import Element
+from portable_gpu.powers_of_two import ceil_power_of_two, floor_power_of_two
+from portable_gpu.targets import Target
+from portable_gpu.tuning.policy import Policy, Range
+
+#: Rows and columns of a tile, where all tiles are computed in one launch.
+TILE = 64
+#: Registers of pointers, places and counts, beside those of elements.
+_PLACES = 27
+
+
+@dataclass(frozen=True)
+class CholeskyPolicy(Policy):
+    """One small factorisation by a square of work-items; see ``cl_kernels/factor/cholesky``.
+
+    Attributes:
+        side: Work-items along each side of the square.
+        item: Elements of a row, and of a column, that one of them holds.
+        together: Matrices of a work-group.
+    """
+
+    side: Annotated[int, Range(2, 16)]
+    item: Annotated[int, Range(1, 8)]
+    together: Annotated[int, Range(1, 16)] = 1
+
+    @classmethod
+    def default(cls, target: Target, elem: Element) -> CholeskyPolicy:
+        """Of the largest matrices that one work-group takes."""
+        return cls.for_size(largest(target, elem), target, elem)
+
+    @classmethod
+    def for_size(cls, n: int, target: Target, elem: Element) -> CholeskyPolicy:
+        """Of matrices of n columns: squares of 4 x 4 elements up to 64, then larger ones."""
+        item = 2 if n <= 8 else 4 if n <= 64 else 8
+        item = min(item, _most_items(target, elem))
+        side = max(2, ceil_power_of_two(-(-n // item)))
+        return cls(side, item, max(1, min(16, target.subgroup_size // side**2)))
+
+    @classmethod
+    def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
+        """See :meth:`Policy.search_space`."""
+        return {"side": (4, 8, 16), "item": (2, 4, 8), "together": (1, 2, 4)}
+
+    @property
+    def size(self) -> int:
+        """Columns of the largest matrix."""
+        return self.side * self.item
+
+    @property
+    def group_size(self) -> int:
+        """Work-items of a group."""
+        return self.side**2 * self.together
+
+    def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
+        """See :meth:`Policy.limits`."""
+        registers = _registers(self.item, elem)
+        columns = 2 * self.together * self.size * elem.itemsize
+        return {
+            f"{self.group_size} work-items are a work-group": (
+                self.group_size <= target.max_work_group_size
+            ),
+            f"about {registers} registers are there": registers <= target.registers,
+            f"{columns} bytes of columns are in local memory": columns <= target.local_mem_size,
+        }
+
+    def edges(self, itemsize: int) -> tuple[int, int, int]:
+        """See :meth:`Policy.edges`."""
+        return self.size, self.size, self.side
+
+
+@dataclass(frozen=True)
+class SolvePolicy(Policy):
+    """Solves with small triangles in local memory; see ``cl_kernels/factor/solve``.
+
+    Attributes:
+        side_m, side_n: Work-items down and along the part of B that is solved for together.
+        item_m, item_n: Rows and columns of it that one of them holds.
+        together: Matrices of a work-group.
+    """
+
+    side_m: Annotated[int, Range(1, 16)]
+    item_m: Annotated[int, Range(1, 8)]
+    side_n: Annotated[int, Range(1, 64)]
+    item_n: Annotated[int, Range(1, 8)]
+    together: Annotated[int, Range(1, 16)] = 1
+
+    @classmethod
+    def default(cls, target: Target, elem: Element) -> SolvePolicy:
+        """Of the largest triangles: as many columns as local memory holds, up to 64."""
+        rows = 64
+        while rows > 8 and _solve_bytes(rows, rows, elem) > target.local_mem_size:
+            rows //= 2
+        return cls.for_size(rows, rows, target, elem, rows)
+
+    @classmethod
+    def for_size(
+        cls, n: int, m: int, target: Target, elem: Element, most: int | None = None
+    ) -> SolvePolicy:
+        """Of triangles of n columns, up to ``most``, and m columns of B."""
+        most = cls.default(target, elem).rows if most is None else most
+        rows = max(4, min(ceil_power_of_two(n), most))
+        columns = max(1, min(ceil_power_of_two(m), 64))
+        item_m = min(4, max(1, rows // 8))
+        item_n = min(4, max(1, columns // 8))
+        side_m, side_n = rows // item_m, columns // item_n
+        room = target.local_mem_size // _solve_bytes(rows, columns, elem)
+        together = max(1, min(16, target.subgroup_size // (side_m * side_n), room))
+        return cls(side_m, item_m, side_n, item_n, together)
+
+    @classmethod
+    def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
+        """See :meth:`Policy.search_space`."""
+        return {"side_m": (8, 16), "item_m": (2, 4), "side_n": (8, 16), "item_n": (2, 4)}
+
+    @property
+    def rows(self) -> int:
+        """Columns of the largest triangle."""
+        return self.side_m * self.item_m
+
+    @property
+    def columns(self) -> int:
+        """Columns of B that a group solves for."""
+        return self.side_n * self.item_n
+
+    @property
+    def group_size(self) -> int:
+        """Work-items of a group."""
+        return self.side_m * self.side_n * self.together
+
+    def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
+        """See :meth:`Policy.limits`."""
+        nbytes = self.together * _solve_bytes(self.rows, self.columns, elem)
+        return {
+            f"{self.group_size} work-items are a work-group": (
+                self.group_size <= target.max_work_group_size
+            ),
+            f"{nbytes} bytes are in local memory": nbytes <= target.local_mem_size,
+        }
+
+    def edges(self, itemsize: int) -> tuple[int, int, int]:
+        """See :meth:`Policy.edges`."""
+        return self.rows, self.columns, self.side_m
+
+
+def largest(target: Target, elem: Element) -> int:
+    """Columns of the largest matrix that one work-group factorises."""
+    side = min(16, floor_power_of_two(int(target.max_work_group_size**0.5)))
+    return side * _most_items(target, elem)
+
+
+def tile_registers(elem: Element) -> int:
+    """The most that a work-item of tiles in one launch needs, by AMD's and NVIDIA's compilers."""
+    return 128 if elem.itemsize == 4 else 255
+
+
+def on_matrix_units(elem: Element, target: Target) -> bool:
+    """Whether tiles make their products by matrix instructions."""
+    return elem.name == "f64" and target.matrix_units in ("mma", "wgmma") and not target.forced
+
+
+def _most_items(target: Target, elem: Element) -> int:
+    """Squares each way that a work-item holds in registers.
+
+    Eight take 73 to 80 registers for float32, 124 to 168 for elements of 8 bytes, which GPUs with
+    128 lack; and 254 of NVIDIA's 255 for complex128, whose four take 94 to 116.
+    """
+    item = 8 if elem.itemsize <= 8 else 4
+    while item > 1 and _registers(item, elem) > _available(target):
+        item //= 2
+    return item
+
+
+def _registers(item: int, elem: Element) -> int:
+    """About what ``cl_kernels/factor/cholesky`` takes: elements, a row and a column, and places."""
+    elements = item * (item + 1) // 2 + 2 * item
+    return elements * _words(elem) + _PLACES
+
+
+def _available(target: Target) -> int:
+    """Registers that leave room for a second sub-group; a CPU's kernels keep nothing in them."""
+    return 256 if target.is_cpu else target.resident_registers
+
+
+def _words(elem: Element) -> int:
+    return elem.components * (2 if elem.needs_fp64 else 1)
+
+
+def _solve_bytes(rows: int, columns: int, elem: Element) -> int:
+    return (rows * rows + 2 * columns + 1) * elem.itemsize

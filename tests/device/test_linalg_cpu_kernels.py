@@ -1,0 +1,222 @@
+"""The kernels of factorisations and solves on a CPU: edges of tiles, strides, stacks, reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from sampling import in_pairs
+
+from portable_gpu.errors import NotPositiveDefiniteError, SingularMatrixError
+from portable_gpu.ops.factor import cholesky, solve_triangular
+from portable_gpu.ops.factor.cpu import CpuPolicy
+from portable_gpu.runtime.engine import Engine
+
+Array = np.ndarray[Any, Any]
+DTYPES = ("float32", "float64", "complex64", "complex128")
+#: About a vector, the rows of a tile (3 or 6), a strip (4 to 16), squares of 4, and a block.
+SIZES = (1, 2, 3, 4, 5, 7, 12, 17, 33, 64, 125)
+LAYOUTS = ("rows", "columns", "gaps", "reverse")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _on_cpus_only(engine: Engine) -> None:
+    if not engine.target.is_cpu:
+        pytest.skip("kernels of CPUs")
+
+
+@pytest.fixture
+def small_blocks(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+    """An engine on which matrices of more than 16 columns are cut."""
+    real = CpuPolicy.default.__func__  # type: ignore[attr-defined]
+    monkeypatch.setattr(
+        CpuPolicy,
+        "default",
+        classmethod(lambda cls, target, elem: replace(real(cls, target, elem), block=16)),
+    )
+    with Engine(queue=engine.queue) as made:
+        made.caller = None
+        yield made
+
+
+def random(shape: tuple[int, ...], dtype: str, seed: int = 0) -> Array:
+    rng = np.random.default_rng(seed)
+    values = rng.standard_normal(shape)
+    if dtype.startswith("complex"):
+        values = values + 1j * rng.standard_normal(shape)
+    return values.astype(dtype)
+
+
+def definite(shape: tuple[int, ...], dtype: str) -> Array:
+    values, n = random(shape, dtype), shape[-1]
+    found = values @ adjoint(values) + n * np.eye(n)
+    return (np.tril(found) + adjoint(np.tril(found, -1))).astype(dtype)
+
+
+def triangle(n: int, dtype: str) -> Array:
+    return (np.tril(random((n, n), dtype), -1) / n + 2 * np.eye(n)).astype(dtype)
+
+
+def adjoint(a: Array) -> Array:
+    return np.conj(np.swapaxes(a, -1, -2))
+
+
+def laid(a: Array, layout: str) -> Array:
+    """The same values with other strides."""
+    if layout == "columns":
+        return np.asfortranarray(a)
+    if layout == "gaps":
+        room = np.full([2 * extent for extent in a.shape], np.nan, a.dtype)
+        room[::2, ::2] = a
+        return room[::2, ::2]
+    return a[::-1, ::-1].copy()[::-1, ::-1] if layout == "reverse" else a.copy()
+
+
+def poisoned(a: Array, lower: bool) -> Array:
+    """With NaN where nothing counts."""
+    kept = np.tri(a.shape[-1], dtype=bool)
+    return np.where(kept if lower else kept.T, a, a.dtype.type(np.nan))
+
+
+def exact(a: Array) -> Array:
+    return a.astype(np.clongdouble if a.dtype.kind == "c" else np.longdouble)
+
+
+def check(residue: Array, bound: Array, n: int, dtype: str) -> None:
+    """Higham's bounds, with room for complex products."""
+    eps = np.finfo(dtype).eps / 2 * (4 if dtype.startswith("complex") else 1)
+    assert (np.abs(residue) <= n * eps * bound).all()
+
+
+def check_factor(a: Array, found: Array, lower: bool) -> None:
+    factor = exact(found if lower else adjoint(found))
+    assert not np.triu(factor, 1).any()
+    bound = np.abs(factor) @ np.abs(adjoint(factor))
+    check(exact(a) - factor @ adjoint(factor), bound, a.shape[-1] + 3, a.dtype.name)
+
+
+def check_solution(a: Array, x: Array, b: Array) -> None:
+    bound = np.abs(exact(a)) @ np.abs(exact(x))
+    check(exact(b) - exact(a) @ exact(x), bound, a.shape[-1] + 2, x.dtype.name)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("n", "layout", "lower"), in_pairs(SIZES, LAYOUTS, (True, False)))
+def test_factors(engine: Engine, dtype: str, n: int, layout: str, lower: bool) -> None:
+    a = definite((n, n), dtype)
+    given = laid(poisoned(a, lower), layout)
+    found = cholesky(given, lower=lower, engine=engine)
+    check_factor(a, found, lower)
+    assert cholesky(given, lower=lower, overwrite=True, engine=engine) is given
+    expected = poisoned(a, lower)
+    part = np.tril_indices(n) if lower else np.triu_indices(n)
+    expected[part] = found[part]
+    np.testing.assert_array_equal(given, expected)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("n", "count", "order"), in_pairs((1, 3, 4, 9, 16, 40), (2, 8, 21), ("C", "F"))
+)
+def test_stacks(engine: Engine, dtype: str, n: int, count: int, order: str) -> None:
+    a = definite((count, n, n), dtype)
+    given = a if order == "C" else np.swapaxes(np.swapaxes(a, 1, 2).copy(), 1, 2)
+    for lower in (True, False):
+        found = cholesky(poisoned(given, lower), lower=lower, engine=engine)
+        check_factor(a, found, lower)
+    x = solve_triangular(found, given, lower=False, engine=engine)
+    check_solution(found, x, a)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("count", [3, 21])  # one after the other, and side by side
+def test_one_bad_matrix_disturbs_no_other(engine: Engine, dtype: str, count: int) -> None:
+    a = definite((count, 7, 7), dtype)
+    given = a.copy()
+    given[1, 4, 4], given[2, 2, 2] = -1, np.nan
+    with pytest.raises(NotPositiveDefiniteError) as told:
+        cholesky(given, overwrite=True, engine=engine)
+    assert (told.value.index, told.value.column) == ((1,), 4)
+    assert told.value.pivot < 0
+    good = [k for k in range(count) if k not in (1, 2)]
+    check_factor(a[good], np.tril(given[good]), True)
+    part = np.tril_indices(7)
+    lost = np.isnan(given[1][part])
+    assert (lost == (part[1] >= 4)).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("n", "m", "layout_a", "layout_b", "lower", "trans"),
+    in_pairs(SIZES, (1, 3, 16, 67), LAYOUTS, LAYOUTS, (True, False), ("N", "T", "C")),
+)
+def test_solves(
+    engine: Engine,
+    dtype: str,
+    n: int,
+    m: int,
+    layout_a: str,
+    layout_b: str,
+    lower: bool,
+    trans: str,
+) -> None:
+    a = triangle(n, dtype) if lower else triangle(n, dtype).T
+    b = random((n, m), dtype, 1)
+    given, right = laid(poisoned(a, lower), layout_a), laid(b, layout_b)
+    applied = {"N": a, "T": a.T, "C": adjoint(a)}[trans]
+    x = solve_triangular(given, right, trans, lower, engine=engine)
+    check_solution(applied, x, b)
+    y = solve_triangular(given, right.T, trans, lower, side="right", engine=engine)
+    check_solution(applied.T, y.T, b)
+    np.testing.assert_array_equal(right, b)
+    solve_triangular(given, right, trans, lower, overwrite_b=True, engine=engine)
+    np.testing.assert_array_equal(right, x)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_unit_diagonal_is_not_read(engine: Engine, dtype: str) -> None:
+    a, b = triangle(19, dtype), random((19, 5), dtype, 1)
+    np.fill_diagonal(a, np.nan)
+    x = solve_triangular(a, b, lower=True, unit_diagonal=True, engine=engine)
+    np.fill_diagonal(a, 1)
+    check_solution(a, x, b)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("n", "layout", "lower"), in_pairs((17, 32, 75), LAYOUTS, (True, False)))
+def test_halves(small_blocks: Engine, dtype: str, n: int, layout: str, lower: bool) -> None:
+    a = definite((n, n), dtype)
+    found = cholesky(laid(a, layout), lower=lower, engine=small_blocks)
+    factor = np.tril(found) if lower else np.triu(found)
+    check_factor(a, factor, lower)
+    b = random((n, 9), dtype, 1)
+    x = solve_triangular(laid(factor, layout), laid(b, layout), lower=lower, engine=small_blocks)
+    check_solution(factor, x, b)
+
+
+def test_later_blocks_tell_their_columns(engine: Engine, small_blocks: Engine) -> None:
+    a = definite((50, 50), "float64")
+    a[40, 40] = a[45, 45] = -1
+    with pytest.raises(NotPositiveDefiniteError) as told:
+        cholesky(a, engine=small_blocks)
+    assert told.value.column == 40
+    t = triangle(50, "float64")
+    t[37, 37] = t[48, 48] = 0
+    for lower in (True, False):
+        for whole in (engine, small_blocks):
+            with pytest.raises(SingularMatrixError) as zero:
+                solve_triangular(t if lower else t.T, a, lower=lower, engine=whole)
+            assert zero.value.column == 37
+
+
+def test_repeated_calls_look_at_their_own_report(engine: Engine) -> None:
+    good, bad = definite((9, 9), "float32"), -np.eye(9, dtype="float32")
+    for _ in range(3):
+        check_factor(good, cholesky(good, engine=engine), True)
+        with pytest.raises(NotPositiveDefiniteError):
+            cholesky(bad, engine=engine)
+        with pytest.raises(SingularMatrixError):
+            solve_triangular(np.zeros_like(bad), good, engine=engine)

@@ -1,0 +1,390 @@
+"""cho_factor, cho_solve, solve, logdet and lstsq: backward errors, refinement, late reports."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from device_arrays import from_device, on_device
+from linear_systems import (
+    DTYPES,
+    LAYOUTS,
+    adjoint,
+    assert_factor,
+    definite,
+    double,
+    laid,
+    numbers,
+    other_nan,
+    triangle,
+)
+from reference import wider
+from sampling import FORCED, in_pairs, needs, needs_fp64, sample
+
+import portable_gpu as pg
+from portable_gpu.errors import (
+    ArgumentError,
+    DTypeError,
+    NotPositiveDefiniteError,
+    PortableGPUError,
+    ShapeError,
+)
+from portable_gpu.linalg import cho_factor, cho_solve, cholesky, logdet, lstsq, solve
+from portable_gpu.linalg import definite as definite_module
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.program import Launch
+
+SOME = [np.dtype("float32")] if FORCED else DTYPES
+_WIDE = sample(["float64", "complex128"], "float64")
+
+
+@pytest.fixture
+def fast(engine: Engine, unoptimised: Engine) -> Engine:
+    """On a CPU's own class the optimiser costs little; elsewhere kernels have barriers."""
+    return engine if engine.target.is_cpu else unoptimised
+
+
+def backward_error(a: Any, x: Any, b: Any) -> float:
+    """The largest of all columns, in units of eps of x's dtype: |B - A X| / (|A| |X| + |B|)."""
+    a, wide, rhs = double(a), double(x), double(b)
+    off = np.abs(rhs - a @ wide).max(-2)
+    size = np.abs(a).sum(-1).max(-1)[..., None] * np.abs(wide).max(-2) + np.abs(rhs).max(-2)
+    return float(np.max(off / size)) / float(np.finfo(x.dtype).eps)
+
+
+def on(engine: Engine, x: Any, kind: str) -> Any:
+    return x if kind == "host" else on_device(engine, x, rim=1)
+
+
+# -- factor and solve
+
+
+@pytest.mark.parametrize(
+    ("n", "dtype", "lower", "layout", "kind", "batch"),
+    in_pairs(
+        (3, 17) if FORCED else (1, 7, 67), SOME, (True, False), LAYOUTS, ("host", "device"),
+        ((), (2, 3)),
+    ),
+)  # fmt: skip
+def test_factor_and_solve(
+    fast: Engine, n: int, dtype: Any, lower: bool, layout: str, kind: str, batch: Any
+) -> None:
+    needs(fast, dtype)
+    a, b = definite(n, dtype, 100.0, batch), numbers((n, 4), dtype)
+    pair = cho_factor(on(fast, laid(other_nan(a, lower), layout), kind), lower, engine=fast)
+    assert pair[1] is lower
+    assert_factor(a, pg.asnumpy(pair[0]), lower)
+    x = pg.asnumpy(cho_solve(pair, on(fast, laid(b, layout), kind), engine=fast))
+    assert x.shape == (*batch, n, 4)
+    assert backward_error(a, x, b) < 3 * n + 1
+    alone = cho_solve(pair[0], on(fast, b[:, 0], kind), lower=lower, engine=fast)
+    assert alone.shape == (*batch, n)
+    assert backward_error(a, pg.asnumpy(alone)[..., None], b[:, :1]) < 3 * n + 1
+
+
+@pytest.mark.tiny
+def test_in_place(fast: Engine) -> None:
+    a, b = definite(6, "float32"), numbers((6, 2), "float32")
+    given = a.copy()
+    c, lower = cho_factor(given, overwrite_a=True, engine=fast)
+    assert c is given
+    assert not lower
+    rhs = b.copy()
+    assert cho_solve((c, lower), rhs, True, engine=fast) is rhs
+    assert backward_error(a, rhs, b) < 20
+    there = pg.asarray(b, engine=fast)
+    assert cho_solve((pg.asarray(c, engine=fast), lower), there, overwrite_b=True) is there
+    np.testing.assert_array_equal(from_device(there), rhs)
+
+
+def test_like_scipys(fast: Engine) -> None:
+    """Positions and names of arguments, and shapes."""
+    scipy = pytest.importorskip("scipy.linalg")
+    needs_fp64(fast)
+    a, b = definite(9, "float64"), numbers((9, 2), "float64")
+    for rhs in (b, b[:, 0]):
+        ours = cho_solve(cho_factor(a, True, False), rhs, False)
+        theirs = scipy.cho_solve(scipy.cho_factor(a, True, False), rhs, False)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+        np.testing.assert_allclose(
+            solve(a, rhs, assume_a="pos"), scipy.solve(a, rhs, assume_a="pos"), rtol=1e-12
+        )
+
+
+# -- refinement
+
+
+@pytest.mark.parametrize("name", _WIDE)
+@pytest.mark.parametrize("kind", ["host", "device"])
+def test_a_narrow_factor_refined(fast: Engine, name: str, kind: str) -> None:
+    needs_fp64(fast)
+    n = 12
+    a, b = definite(n, name, 1e4, (2,)), numbers((n, 3), name)
+    given = on(fast, a, kind), on(fast, b, kind)
+    x = pg.asnumpy(solve(*given, assume_a="pos", refine="auto", engine=fast))
+    assert x.dtype == name
+    assert backward_error(a, x, b) < 2 * n**0.5
+    assert backward_error(a, pg.asnumpy(solve(*given, assume_a="pos", engine=fast)), b) < 3 * n
+    narrow = a.astype("float32" if name == "float64" else "complex64")
+    pair = cho_factor(on(fast, narrow, kind), engine=fast)
+    for refine in ("auto", 3):
+        x = pg.asnumpy(cho_solve(pair, given[1], a=given[0], refine=refine, engine=fast))
+        assert backward_error(a, x, b) < 2 * n**0.5
+    rough = pg.asnumpy(cho_solve(pair, given[1], a=given[0], refine=0, engine=fast))
+    assert backward_error(a, rough, b) > 1e3
+    one = cho_solve(pair, on(fast, b[:, 0], kind), a=given[0], refine="auto", engine=fast)
+    assert one.shape == (2, n)
+    assert backward_error(a, pg.asnumpy(one)[..., None], b[:, :1]) < 2 * n**0.5
+
+
+@pytest.mark.parametrize("kind", ["host", "device"])
+def test_where_refinement_fails_the_whole_dtype_is_factorised(
+    fast: Engine, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needs_fp64(fast)
+    n, dtypes, plain = 12, [], definite_module.cholesky
+
+    def noted(a: Any, **options: Any) -> Any:
+        dtypes.append(a.dtype.name)
+        return plain(a, **options)
+
+    monkeypatch.setattr(definite_module, "cholesky", noted)
+    b = numbers((n, 2), "float64")
+    cases = {1e3: ["float32"], 1e12: ["float32", "float64"]}
+    for cond, expected in cases.items():
+        a = definite(n, "float64", cond)
+        dtypes.clear()
+        x = solve(on(fast, a, kind), on(fast, b, kind), assume_a="pos", refine="auto")
+        assert dtypes == expected
+        assert backward_error(a, pg.asnumpy(x), b) < 3 * n
+    tiny = definite(n, "float64", 10.0) * 1e-60  # 0 in float32
+    x = solve(on(fast, tiny, kind), on(fast, b, kind), assume_a="pos", refine="auto")
+    assert backward_error(tiny, pg.asnumpy(x), b) < 3 * n
+    wrong = cho_factor(np.eye(n, dtype="float32"), engine=fast)  # of another matrix
+    x = cho_solve(wrong, on(fast, b, kind), a=on(fast, a, kind), refine="auto")
+    assert backward_error(a, pg.asnumpy(x), b) < 3 * n
+
+
+def test_a_correction_that_makes_things_worse_is_dropped(fast: Engine) -> None:
+    needs_fp64(fast)
+    a = np.diag([4.0, 4.0, 4.0])
+    wrong = np.eye(3)  # corrections by it diverge
+    b = np.ones((3, 2))
+    first = cho_solve(wrong, b, a=a, refine=0, engine=fast)
+    np.testing.assert_array_equal(cho_solve(wrong, b, a=a, refine=4, engine=fast), first)
+
+
+def test_fixed_corrections_wait_for_nothing(fast: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    needs_fp64(fast)
+    a = pg.asarray(definite(8, "float64"), engine=fast)
+    b = pg.asarray(numbers((8, 2), "float64"), engine=fast)
+
+    def looked(*_: Any, **__: Any) -> None:
+        raise AssertionError("waited")
+
+    monkeypatch.setattr(pg.Array, "get", looked)
+    solve(a, b, assume_a="pos", refine=2)
+    lstsq(a, b)
+    logdet(a)
+    with pytest.raises(AssertionError, match="waited"):
+        solve(a, b, assume_a="pos", refine="auto")
+
+
+# -- determinants
+
+
+@pytest.mark.tiny
+@pytest.mark.parametrize("dtype", SOME, ids=str)
+def test_logdet(fast: Engine, dtype: Any) -> None:
+    needs(fast, dtype)
+    a = definite(6, dtype, 50.0, (3,))
+    expected = np.linalg.slogdet(double(a))[1]
+    close = {"rtol": 300 * float(np.finfo(dtype).eps)}
+    for kind in ("host", "device"):
+        got = logdet(on(fast, other_nan(a, True), kind), engine=fast)
+        assert got.dtype == np.empty(0, dtype).real.dtype
+        np.testing.assert_allclose(pg.asnumpy(got), expected, **close)
+        pair = cho_factor(on(fast, a, kind), engine=fast)
+        np.testing.assert_allclose(pg.asnumpy(logdet(pair, engine=fast)), expected, **close)
+    one = logdet(a[0], lower=False, engine=fast)
+    assert np.ndim(one) == 0
+    np.testing.assert_allclose(one, expected[0], **close)
+
+
+# -- least squares
+
+
+@pytest.mark.parametrize("dtype", SOME, ids=str)
+@pytest.mark.parametrize("kind", ["host", "device"])
+def test_least_squares(fast: Engine, dtype: Any, kind: str) -> None:
+    """As good as a QR factorisation's where cond(A)^2 u is below 1: Wedin's bound, times 10."""
+    needs(fast, dtype)
+    m, n = 40, 12
+    eps = float(np.finfo(dtype).eps)
+    cond = 0.03 / eps**0.5
+    u, _ = np.linalg.qr(numbers((m, n), np.result_type(dtype, "float64")))
+    v, _ = np.linalg.qr(numbers((n, n), np.result_type(dtype, "float64"), 1))
+    a = (u * np.geomspace(1, 1 / cond, n) @ v).astype(dtype)
+    b = numbers((2, m, 3), dtype, 2)
+    given = laid(a, "stepped")
+    x = pg.asnumpy(lstsq(on(fast, given, kind), on(fast, b, kind), engine=fast))
+    assert x.dtype == dtype
+    np.testing.assert_array_equal(given, a)
+    for k in range(2):
+        exact = by_normal_equations(a, b[k])
+        off = double(b[k]) - double(a) @ exact
+        size = np.linalg.norm(exact, axis=0)
+        allowed = 10 * eps * cond * (1 + cond * np.linalg.norm(off, axis=0) / size)
+        assert np.all(np.linalg.norm(x[k] - exact, axis=0) / size <= allowed)
+    one = pg.asnumpy(lstsq(on(fast, a, kind), on(fast, b[0, :, 0], kind), engine=fast))
+    assert one.shape == (n,)
+    assert np.linalg.norm(one - x[0, :, 0]) <= 100 * eps * cond * np.linalg.norm(one)
+
+
+def by_normal_equations(a: Any, b: Any) -> Any:
+    """In long double, by elimination, and corrected once."""
+    a, b = wider(a), wider(b)
+    n, x = a.shape[-1], 0
+    for _ in range(2):
+        rows = np.concatenate([adjoint(a) @ a, adjoint(a) @ (b - a @ x if _ else b)], 1)
+        for k in range(n):
+            rows[k] /= rows[k, k]
+            others = np.arange(n) != k
+            rows[others] -= rows[others, k : k + 1] * rows[k]
+        x = x + rows[:, n:]
+    return double(x.astype(np.complex128 if x.dtype.kind == "c" else np.float64))
+
+
+def test_dependent_columns(fast: Engine) -> None:
+    a = numbers((3, 10, 4), "float32")
+    a[1, :, 2] = a[1, :, 0] - a[1, :, 1]
+    b = numbers((10, 2), "float32")
+    with pytest.raises(NotPositiveDefiniteError, match="full rank") as found:
+        lstsq(a, b, engine=fast)
+    assert (found.value.index, found.value.column) == ((1,), 2)
+    assert not found.value.pivot > 1e-5  # NaN where rounding left less than nothing
+    late = lstsq(pg.asarray(a, engine=fast), pg.asarray(b, engine=fast))
+    with pytest.raises(NotPositiveDefiniteError, match=r"matrix \(1,\).*column 2"):
+        late.get()
+    with pytest.raises(NotPositiveDefiniteError):
+        lstsq(pg.asarray(a, engine=fast), pg.asarray(b, engine=fast), check="now")
+    with pytest.raises(NotPositiveDefiniteError, match="column 0"):
+        lstsq(0 * a[0], b, engine=fast)
+
+
+# -- what all share
+
+
+@pytest.mark.parametrize("refine", [None, 2])
+def test_reports_travel(fast: Engine, refine: Any) -> None:
+    needs_fp64(fast)
+    a = pg.asarray(np.diag([1.0, -1.0, 1.0]), engine=fast)
+    b = pg.asarray(np.ones((3, 1)), engine=fast)
+    pair = cho_factor(a)
+    options = {} if refine is None else {"a": a, "refine": refine}
+    x = solve(a, b, assume_a="pos", refine=refine)
+    results = [pair[0], cho_solve(pair, b, **options), x, logdet(a), logdet(pair), x[0]]
+    results += [cho_solve(cho_factor(pg.asarray(np.eye(3), engine=fast)), x), lstsq(a, x)]
+    for late in results:
+        with pytest.raises(NotPositiveDefiniteError, match="column 1 is -1"):
+            late.get()
+    for call in (
+        lambda: cho_factor(a, check="now"),
+        lambda: cho_solve(pair, b, check="now", **options),
+        lambda: solve(a, b, assume_a="pos", refine=refine, check="now"),
+        lambda: logdet(a, check="now"),
+    ):
+        with pytest.raises(NotPositiveDefiniteError):
+            call()
+    with pytest.raises(NotPositiveDefiniteError):
+        solve(np.diag([1.0, -1.0]), np.ones(2), assume_a="pos", refine=refine, engine=fast)
+
+
+@pytest.mark.parametrize("kind", ["host", "device"])
+def test_empty_arrays(fast: Engine, kind: str) -> None:
+    for shape in ((0, 0), (0, 3, 3), (2, 0, 0)):
+        n = shape[-1]
+        a = on(fast, np.zeros(shape, "float32"), kind)
+        for b_shape in ((*shape[:-1], 2), (n,), (*shape[:-1], 0)):
+            b = on(fast, np.zeros(b_shape, "float32"), kind)
+            expected = (*shape[:-2], n) if b_shape == (n,) else b_shape
+            for x in (
+                cho_solve(cho_factor(a, engine=fast), b, engine=fast),
+                cho_solve(cholesky(a, engine=fast), b, a=a, refine="auto", engine=fast),
+                solve(a, b, assume_a="pos", refine="auto", engine=fast),
+                lstsq(a, b, engine=fast),
+            ):
+                assert x.shape == expected
+        assert logdet(a, engine=fast).shape == shape[:-2]
+    wide = on(fast, np.ones((4, 0), "float32"), kind), on(fast, np.ones((4, 2), "float32"), kind)
+    assert lstsq(*wide, engine=fast).shape == (0, 2)
+
+
+def test_host_and_device_arrays_mix(fast: Engine) -> None:
+    a, b = definite(5, "float32"), numbers((5, 2), "float32")
+    there = pg.asarray(a, engine=fast)
+    for x in (
+        cho_solve(cho_factor(there), b),
+        cho_solve(cho_factor(a), pg.asarray(b, engine=fast), a=there, refine=1),
+        solve(there, b, assume_a="pos", refine=1),
+        lstsq(there, b),
+    ):
+        assert isinstance(x, pg.Array)
+        assert backward_error(a, x.get(), b) < 200
+    with pytest.raises(ArgumentError, match="b is a numpy array"):
+        cho_solve(cho_factor(there), b, True)
+
+
+@pytest.mark.parametrize("kind", ["host", "device"])
+def test_bad_input_is_refused(fast: Engine, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def given(*shape: int, dtype: str = "float32") -> Any:
+        return on(fast, np.ones(shape, dtype), kind)
+
+    eye, b, four = on(fast, np.eye(3, dtype="float32"), kind), given(3, 2), given(4)
+    wide, tall, whole = given(3, 4), given(4, 3), given(3, 3, dtype="int32")
+    batches = given(2, 3, 3), given(5, 3, 1)
+
+    def launched(*_: Any) -> None:
+        raise AssertionError("launched")
+
+    monkeypatch.setattr(Launch, "__call__", launched)
+    refused: list[tuple[type[PortableGPUError], str, Any]] = [
+        (ShapeError, r"a has shape \(3, 4\)", lambda: cho_factor(wide)),
+        (DTypeError, "overwrite_a", lambda: cho_factor(eye, overwrite_a="yes")),
+        (ShapeError, r"c has shape \(3, 4\)", lambda: cho_solve(wide, b)),
+        (ShapeError, "3 rows, not 4", lambda: cho_solve(eye, four)),
+        (DTypeError, "b is int32", lambda: cho_solve(eye, whole)),
+        (ArgumentError, "tuple of 3", lambda: cho_solve((eye, True, 1), b)),
+        (ArgumentError, "tuple of 2", lambda: cho_solve((eye, True), b, lower=True)),
+        (ArgumentError, "a and refine", lambda: cho_solve(eye, b, refine=1)),
+        (ArgumentError, "a and refine", lambda: cho_solve(eye, b, a=eye)),
+        (ArgumentError, "refine is 'often'", lambda: cho_solve(eye, b, a=eye, refine="often")),
+        (ArgumentError, "refine is -1", lambda: cho_solve(eye, b, a=eye, refine=-1)),
+        (ArgumentError, "refine is True", lambda: cho_solve(eye, b, a=eye, refine=True)),
+        (ArgumentError, "overwrite_b", lambda: cho_solve(eye, b, True, a=eye, refine=1)),
+        (ShapeError, "its factor", lambda: cho_solve(eye, b, a=batches[0], refine=1)),
+        (ArgumentError, "assume_a is None", lambda: solve(eye, b)),
+        (ArgumentError, "assume_a is 'sym'", lambda: solve(eye, b, assume_a="sym")),
+        (ShapeError, "do not broadcast", lambda: solve(*batches, assume_a="pos")),
+        (ArgumentError, "check", lambda: solve(eye, b, assume_a="pos", check="never")),
+        (ArgumentError, "precision", lambda: solve(eye, b, assume_a="pos", precision="low")),
+        (ShapeError, r"a has shape \(3, 4\)", lambda: logdet(wide)),
+        (ShapeError, "as many rows", lambda: lstsq(wide, b)),
+        (ShapeError, "4 rows", lambda: lstsq(tall, b)),
+        (DTypeError, "a is int32", lambda: lstsq(whole, b)),
+        (ShapeError, "do not broadcast", lambda: lstsq(*batches)),
+    ]
+    for error, words, call in refused:
+        with pytest.raises(error, match=words):
+            call()
+
+
+def test_bits_repeat(fast: Engine) -> None:
+    needs_fp64(fast)
+    a, b = definite(12, "float64", 1e3), numbers((12, 5), "float64")
+    first = solve(a, b, assume_a="pos", refine="auto", engine=fast)
+    np.testing.assert_array_equal(solve(a, b, assume_a="pos", refine="auto", engine=fast), first)
+    np.testing.assert_array_equal(
+        triangle(cho_factor(a, engine=fast)[0], False), triangle(cholesky(a, lower=False), False)
+    )

@@ -1,0 +1,62 @@
+"""How factorisations and solves are computed: by one group, by tiles, by halves.  No device."""
+
+from __future__ import annotations
+
+import pytest
+from recorded_devices import H200
+
+from portable_gpu.dtypes import element
+from portable_gpu.ops.candidate import best_of
+from portable_gpu.ops.factor.candidates import cholesky_candidates, solve_candidates
+from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
+from portable_gpu.ops.gemm.problem import Operand
+from portable_gpu.targets import class_names, detect, example_target
+from portable_gpu.tuning.table import TuningTable
+
+GPU, TABLE = detect(H200), TuningTable.shipped()
+
+
+def operand(n: int, m: int, dtype: str, batch: tuple[int, ...]) -> Operand:
+    return Operand(element(dtype), m, 1, (n * m,) * len(batch), False, 16)
+
+
+def cholesky(n: int, dtype: str, *batch: int) -> CholeskyProblem:
+    a = operand(n, n, dtype, batch)
+    return CholeskyProblem(n, batch, a, a)
+
+
+def solve(n: int, m: int, dtype: str, *batch: int) -> SolveProblem:
+    l, b = operand(n, n, dtype, batch), operand(n, m, dtype, batch)  # noqa: E741
+    return SolveProblem(n, m, batch, l, b)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize(
+    ("n", "batch", "path"),
+    [
+        (64, (), "small"), (200, (), "tiles"), (512, (), "tiles"), (1024, (), "tiles"),
+        (4096, (), "tiles"), (8192, (), "by halves"), (16, (10000,), "small"),
+    ],
+)  # fmt: skip
+def test_factorisations_on_an_h200(n: int, batch: tuple[int, ...], path: str, dtype: str) -> None:
+    assert best_of(cholesky_candidates(cholesky(n, dtype, *batch), GPU, TABLE), GPU).path == path
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize(("n", "path"), [(16, "small"), (1024, "tiles"), (8192, "by halves")])
+def test_solves_on_an_h200(n: int, path: str, dtype: str) -> None:
+    assert best_of(solve_candidates(solve(n, n, dtype), GPU, TABLE), GPU).path == path
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8"])
+@pytest.mark.parametrize("name", class_names())
+def test_only_groups_that_wait_take_tiles(name: str, dtype: str) -> None:
+    target = example_target(name)
+    for n in (16, 200, 5000):
+        p = solve(n, 100, dtype)
+        for every in (
+            cholesky_candidates(cholesky(n, dtype), target, TABLE),
+            solve_candidates(p, target, TABLE),
+            solve_candidates(p, target, TABLE, p.b),
+        ):
+            assert ("tiles" in {one.path for one in every}) == target.groups_wait
