@@ -1,6 +1,7 @@
 """portable_gpu: linear algebra, reductions and expressions of arrays on any OpenCL device."""
 
 import portable_gpu.ops.warm_up  # noqa: F401  # it is Engine.warm_up
+from portable_gpu import fft as fft
 from portable_gpu import linalg as linalg
 from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.codegen.operators import BinaryOp, Map

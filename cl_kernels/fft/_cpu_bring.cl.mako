@@ -1,0 +1,131 @@
+## The rows of a source, brought to scratch.
+##
+##   define(source, V, planes)    bring(s, n, flip, a, rows, row, lane_step, lane, live, limit, limit_row, factors)
+##
+## a: the first of `live` lanes, with number `lane`.  Rows from `rows` on are zeros, and so are, in row i, lanes
+## from limit - i * limit_row on: a sequence that ends early.  Forms of a row:
+##
+##   complex   complex numbers            real   real numbers: re, and im where planes is 2
+##   half      the rows 0 .. n/2 of two transforms of real sequences
+##   folded    complex numbers of which those behind the middle are to be found, conjugated, before it:
+##             number i * limit_row + lane of 0 .. limit - 1
+<%def name="define(source, V, planes)">
+<%
+form, size = source.form, source.components
+complex_rows = size == 2
+sides = range(planes)
+factors = ", __global const real_t *factors" if source.factor else ""
+%>
+// The values of one row become those of scratch.
+static inline void put(__global vec_t *s, long i, long n, int flip, const vec_t *re, const vec_t *im)
+{
+% if form == "half":
+    const bool own = i == 0 || 2 * i == n;  // both are real there
+    s[2 * i + flip] = own ? re[0] : re[0] - im[1];
+    s[2 * i + 1 - flip] = own ? re[1] : im[0] + re[1];
+    if (!own) {
+        s[2 * (n - i) + flip] = re[0] + im[1];
+        s[2 * (n - i) + 1 - flip] = re[1] - im[0];
+    }
+% else:
+    s[2 * i + flip] = re[0];
+    s[2 * i + 1 - flip] = ${"re[1]" if form == "real" and planes == 2 else "im[0]"};
+% endif
+}
+
+% if source.factor:
+static inline void multiply(vec_t *re, vec_t *im, __global const real_t *factor)
+{
+% if source.factor == "lanes":
+    vec_t c, d;
+    load_complex(factor, &c, &d);
+% else:
+    const real_t c = factor[0], d = factor[1];
+% endif
+    const vec_t kept = *re;
+    *re = kept * c - *im * d;
+    *im = kept * d + *im * c;
+}
+% endif
+
+// Row i, number by number: the first `live` lanes have some.
+static inline void bring_some(__global const real_t *a, long i, long row, long lane_step, long lane, long live, long limit, long limit_row, vec_t *re, vec_t *im)
+{
+    real_t r[${V * planes}], m[${V * planes}];
+    for (int l = 0; l < ${V * planes}; l++)
+        r[l] = m[l] = 0;
+% if form == "folded":
+    for (int l = 0; l < live; l++) {
+        const long at = i * limit_row + lane + l;
+        const bool mirrored = 2 * at > limit;
+        __global const real_t *p = a + 2 * ((mirrored ? limit - at : at) - lane) * lane_step;
+        r[l] = p[0], m[l] = mirrored ? -p[1] : p[1];
+    }
+% else:
+    for (int l = 0; l < live; l++) {
+        __global const real_t *p = a + ${size} * (i * row + l * lane_step);
+        r[l] = p[0]${", m[l] = p[1]" if complex_rows else ""};
+    }
+% endif
+% for p in sides:
+    re[${p}] = vload${V}(${p}, r), im[${p}] = vload${V}(${p}, m);
+% endfor
+}
+
+static void bring(__global vec_t *s, long n, int flip, __global const real_t *a, long rows, long row, long lane_step, long lane, long live, long limit, long limit_row${factors})
+{
+    long i = 0;
+    vec_t re[${planes}], im[${planes}];
+% for p in sides:
+    re[${p}] = im[${p}] = 0;
+% endfor
+% if source.layout == "along":
+    if (live == ${V * planes})
+        for (; i + ${V} <= rows; i += ${V}) {
+            vec_t r[${planes}][${V}], m[${planes}][${V}];
+% for p in sides:
+% for l in range(V):
+            ${f"load_complex(a + 2 * (i + {p * V + l} * lane_step), &r[{p}][{l}], &m[{p}][{l}])" if complex_rows else f"r[{p}][{l}] = load(a + i + {p * V + l} * lane_step)"};
+% endfor
+            transpose(r[${p}]);
+% if complex_rows:
+            transpose(m[${p}]);
+% endif
+% endfor
+% for l in range(V):
+% for p in sides:
+            re[${p}] = r[${p}][${l}], im[${p}] = ${f"m[{p}][{l}]" if complex_rows else "0"};
+% endfor
+% if source.factor:
+            multiply(re, im, factors + 2 * (i + ${l}));
+% endif
+            put(s, i + ${l}, n, flip, re, im);
+% endfor
+        }
+% endif
+    for (; i < rows; i++) {
+% if form == "folded":
+        const long some = live;
+% else:
+        const long some = min(live, limit - i * limit_row - lane);
+% endif
+% if source.layout == "across":
+        if (some == ${V * planes}${" && 2 * (i * limit_row + lane + live - 1) <= limit" if form == "folded" else ""}) {
+% for p in sides:
+            ${f"load_complex(a + 2 * (i * row + {p * V}), &re[{p}], &im[{p}])" if complex_rows else f"re[{p}] = load(a + i * row + {p * V}), im[{p}] = 0"};
+% endfor
+        } else
+% endif
+            bring_some(a, i, row, lane_step, lane, some, limit, limit_row, re, im);
+% if source.factor:
+        multiply(re, im, factors + 2 * ${"(i * limit_row + lane)" if source.factor == "lanes" else "i"});
+% endif
+        put(s, i, n, flip, re, im);
+    }
+% for p in sides:
+    re[${p}] = im[${p}] = 0;
+% endfor
+    for (; i < ${"n / 2 + 1" if form == "half" else "n"}; i++)
+        put(s, i, n, flip, re, im);
+}
+</%def>

@@ -1,0 +1,133 @@
+## The rows of a result, fetched from scratch and stored.
+##
+##   define(target, V, planes, twisted)
+##       store(s, place, n, flip, scale, b, rows, row, lane_step, lane, live, limit, limit_row, factors, fine, coarse)
+##
+## Arguments and forms as of _cpu_bring.  Of a folded row the numbers behind the middle are stored, conjugated,
+## before it, but for those of lanes that hold both of such a pair.
+##
+## twisted: row k of lane l is multiplied by exp(-2 pi i k l / whole), a product of two roots from tables: coarse
+## has that of the strip's first lane, fine what lies between it and the others.
+<%def name="define(target, V, planes, twisted)">
+<%
+form, size = target.form, target.components
+complex_rows = size == 2
+sides = range(planes)
+more = (", __global const real_t *factors" if target.factor else "") + (", __global const real_t *fine, __global const real_t *coarse" if twisted else "")
+given = (", factors" if target.factor else "") + (", fine, coarse" if twisted else "")
+%>
+// Row k of each transform.
+static inline void fetch(__global const vec_t *s, __global const int *place, long k, long n, int flip, real_t scale, long at, vec_t *re, vec_t *im${more})
+{
+    __global const vec_t *p = s + 2 * place[k];
+% if form == "half":
+    __global const vec_t *q = s + 2 * place[k ? n - k : 0];
+    const real_t half_scale = scale / 2;
+    re[0] = (p[flip] + q[flip]) * half_scale;
+    im[0] = (p[1 - flip] - q[1 - flip]) * half_scale;
+    re[1] = (p[1 - flip] + q[1 - flip]) * half_scale;
+    im[1] = (q[flip] - p[flip]) * half_scale;
+% elif form == "real" and planes == 2:
+    re[0] = p[flip] * scale;
+    re[1] = p[1 - flip] * scale;
+% else:
+    re[0] = p[flip] * scale;
+    im[0] = p[1 - flip] * scale;
+% endif
+% if twisted:
+    const real_t c = coarse[2 * k], d = flip ? -coarse[2 * k + 1] : coarse[2 * k + 1];
+    __global const vec_t *f = (__global const vec_t *)fine + ${2 * planes} * k;
+% for l in sides:
+    {
+        const vec_t e = f[${2 * l}], g = flip ? -f[${2 * l + 1}] : f[${2 * l + 1}];
+        const vec_t u = e * c - g * d, v = e * d + g * c, kept = re[${l}];
+        re[${l}] = kept * u - im[${l}] * v;
+        im[${l}] = kept * v + im[${l}] * u;
+    }
+% endfor
+% endif
+% if target.factor:
+    {
+% if target.factor == "lanes":
+        vec_t u, v;
+        load_complex(factors + 2 * at, &u, &v);
+% else:
+        const real_t u = factors[2 * k], v = factors[2 * k + 1];
+% endif
+        const vec_t kept = re[0];
+        re[0] = kept * u - im[0] * v;
+        im[0] = kept * v + im[0] * u;
+    }
+% endif
+}
+
+// The first `live` lanes of row k, number by number.
+static inline void store_some(__global real_t *b, long k, long row, long lane_step, long lane, long live, long limit, long limit_row, const vec_t *re, const vec_t *im)
+{
+    real_t r[${V * planes}], m[${V * planes}];
+% for p in sides:
+    vstore${V}(re[${p}], ${p}, r);
+% if complex_rows:
+    vstore${V}(im[${p}], ${p}, m);
+% endif
+% endfor
+% if form == "folded":
+    for (int l = 0; l < live; l++) {
+        const long at = k * limit_row + lane + l;
+        const bool mirrored = 2 * at > limit;
+        if (mirrored && (lane + l == 0 || 2 * (lane + l) == limit_row))
+            continue;
+        __global real_t *p = b + 2 * ((mirrored ? limit - at : at) - lane) * lane_step;
+        p[0] = r[l], p[1] = mirrored ? -m[l] : m[l];
+    }
+% else:
+    for (int l = 0; l < live; l++) {
+        __global real_t *p = b + ${size} * (k * row + l * lane_step);
+        p[0] = r[l]${", p[1] = m[l]" if complex_rows else ""};
+    }
+% endif
+}
+
+static void store(__global const vec_t *s, __global const int *place, long n, int flip, real_t scale, __global real_t *b, long rows, long row, long lane_step, long lane, long live, long limit, long limit_row${more})
+{
+    long k = 0;
+    vec_t re[${planes}], im[${planes}];
+% if target.layout == "along":
+    if (live == ${V * planes})
+        for (; k + ${V} <= rows; k += ${V}) {
+            vec_t r[${planes}][${V}], m[${planes}][${V}];
+% for l in range(V):
+            fetch(s, place, k + ${l}, n, flip, scale, 0, re, im${given});
+% for p in sides:
+            r[${p}][${l}] = re[${p}]${f", m[{p}][{l}] = im[{p}]" if complex_rows else ""};
+% endfor
+% endfor
+% for p in sides:
+            transpose(r[${p}]);
+% if complex_rows:
+            transpose(m[${p}]);
+% endif
+% for l in range(V):
+            ${f"store_complex(b + 2 * (k + {p * V + l} * lane_step), r[{p}][{l}], m[{p}][{l}])" if complex_rows else f"store_real(b + k + {p * V + l} * lane_step, r[{p}][{l}])"};
+% endfor
+% endfor
+        }
+% endif
+    for (; k < rows; k++) {
+        fetch(s, place, k, n, flip, scale, k * limit_row + lane, re, im${given});
+% if form == "folded":
+        const long some = live;
+% else:
+        const long some = min(live, limit - k * limit_row - lane);
+% endif
+% if target.layout == "across":
+        if (some == ${V * planes}${" && 2 * (k * limit_row + lane + live - 1) <= limit" if form == "folded" else ""}) {
+% for p in sides:
+            ${f"store_complex(b + 2 * (k * row + {p * V}), re[{p}], im[{p}])" if complex_rows else f"store_real(b + k * row + {p * V}, re[{p}])"};
+% endfor
+        } else
+% endif
+            store_some(b, k, row, lane_step, lane, some, limit, limit_row, re, im);
+    }
+}
+</%def>

@@ -1,0 +1,53 @@
+## Vectors of lanes: their types, complex rows in memory, and squares of them turned over.
+##
+##   types(real, V)     real_t, vec_t, load and store of V numbers, and of V complex ones as two vectors
+##   transpose(V)       transpose(r): r[i], a row of V numbers, becomes a column
+<%def name="types(real, V)">
+typedef ${real.real} real_t;
+typedef ${real.real}${V} vec_t;
+typedef ${real.real}${V} vec_in_memory_t __attribute__((aligned(${real.itemsize})));
+typedef ${real.real}${2 * V} pairs_t;
+typedef ${real.real}${2 * V} pairs_in_memory_t __attribute__((aligned(${real.itemsize})));
+#define ORDER_AT 64  // where the places of rows begin, behind the stages' radices
+
+static inline vec_t load(__global const real_t *p)
+{
+    return *(__global const vec_in_memory_t *)p;
+}
+
+static inline void load_complex(__global const real_t *p, vec_t *re, vec_t *im)
+{
+    const pairs_t v = *(__global const pairs_in_memory_t *)p;
+    *re = v.even, *im = v.odd;
+}
+
+static inline void store_real(__global real_t *p, vec_t v)
+{
+    *(__global vec_in_memory_t *)p = v;
+}
+
+static inline void store_complex(__global real_t *p, vec_t re, vec_t im)
+{
+    pairs_t v;
+    v.even = re, v.odd = im;
+    *(__global pairs_in_memory_t *)p = v;
+}
+</%def>
+
+<%def name="transpose(V)">
+<% component = lambda r, j: f"r[{r}].s{'0123456789abcdef'[j]}" %>
+// Rows i and i + ${V // 2} are shuffled together, as often as it takes.
+static inline void transpose(vec_t *r)
+{
+    vec_t t[${V}];
+% for _ in range(V.bit_length() - 1):
+% for i in range(V // 2):
+    t[${2 * i}] = (vec_t)(${", ".join(component(i + half, j) for j in range(V // 2) for half in (0, V // 2))});
+    t[${2 * i + 1}] = (vec_t)(${", ".join(component(i + half, j) for j in range(V // 2, V) for half in (0, V // 2))});
+% endfor
+% for i in range(V):
+    r[${i}] = t[${i}];
+% endfor
+% endfor
+}
+</%def>

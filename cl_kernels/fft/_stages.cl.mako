@@ -1,0 +1,81 @@
+## The stages of transforms that lie side by side in vectors, in place (Gentleman and Sande).
+##
+##      rows 0 .. n-1 of scratch, each a pair of vectors (re, im)
+##
+##      stage of radix R:   rows j, j + M, j + 2 M ...   ->  their transform, times powers of a root of one
+##      then the same       with each of the R parts of M rows
+##
+## The result of row k ends in row place[k].
+##
+##   define(radices)     transform(s, w, radices, n)
+##
+## w: of each stage, for j = 0 .. M-1, the roots exp(-2 pi i j r / (R M)), r = 1 .. R-1; none for the last.
+<%def name="define(radices)">
+% for R in radices:
+static void stage${R}(__global vec_t *s, __global const real_t *w, long blocks, long M)
+{
+    for (long b = 0; b < blocks; b++)
+        for (long j = 0; j < M; j++) {
+            __global vec_t *p = s + 2 * (b * ${R} * M + j);
+            __global const real_t *c = w + j * ${2 * (R - 1)};
+            vec_t re[${R}], im[${R}];
+% for r in range(R):
+            re[${r}] = p[${2 * r} * M], im[${r}] = p[${2 * r} * M + 1];
+% endfor
+            butterfly${R}(re, im);
+            p[0] = re[0], p[1] = im[0];
+% for r in range(1, R):
+            p[${2 * r} * M] = re[${r}] * c[${2 * r - 2}] - im[${r}] * c[${2 * r - 1}];
+            p[${2 * r} * M + 1] = re[${r}] * c[${2 * r - 1}] + im[${r}] * c[${2 * r - 2}];
+% endfor
+        }
+}
+
+static void last${R}(__global vec_t *s, long blocks)
+{
+    for (__global vec_t *p = s; p < s + ${2 * R} * blocks; p += ${2 * R}) {
+        vec_t re[${R}], im[${R}];
+% for r in range(R):
+        re[${r}] = p[${2 * r}], im[${r}] = p[${2 * r + 1}];
+% endfor
+        butterfly${R}(re, im);
+% for r in range(R):
+        p[${2 * r}] = re[${r}], p[${2 * r + 1}] = im[${r}];
+% endfor
+    }
+}
+% endfor
+
+// After the first stage each part by itself, for it fits a nearer cache.
+static void transform(__global vec_t *s, __global const real_t *w, __global const int *radices, long n)
+{
+    const int first = radices[0];
+    const long part = n / first;
+    long blocks = 1, M = n, q = -1;  // of which part of the first stage; -1 is that stage itself
+    __global vec_t *p = s;
+    __global const real_t *c = w;
+    for (int k = 0; n > 1;) {
+        const int radix = radices[k];
+        M /= radix;
+        switch (radix) {
+% for R in radices:
+        case ${R}:
+            if (M > 1)
+                stage${R}(p, c, blocks, M);
+            else
+                last${R}(p, blocks);
+            break;
+% endfor
+        }
+        c += 2 * (radix - 1) * M;
+        blocks *= radix;
+        k++;
+        if (q < 0 || M == 1) {
+            if (++q == first || part == 1)
+                break;
+            p = s + 2 * q * part, c = w + 2 * (first - 1) * part;
+            blocks = 1, M = part, k = 1;
+        }
+    }
+}
+</%def>

@@ -1,0 +1,44 @@
+"""Discrete Fourier transforms, by the names and arguments of ``scipy.fft``."""
+
+from portable_gpu.fft.complex import fft, fft2, fftn, ifft, ifft2, ifftn
+from portable_gpu.fft.helper import fftfreq, fftshift, ifftshift, next_fast_len, rfftfreq
+from portable_gpu.fft.real import (
+    hfft,
+    hfft2,
+    hfftn,
+    ihfft,
+    ihfft2,
+    ihfftn,
+    irfft,
+    irfft2,
+    irfftn,
+    rfft,
+    rfft2,
+    rfftn,
+)
+
+__all__ = [
+    "fft",
+    "fft2",
+    "fftfreq",
+    "fftn",
+    "fftshift",
+    "hfft",
+    "hfft2",
+    "hfftn",
+    "ifft",
+    "ifft2",
+    "ifftn",
+    "ifftshift",
+    "ihfft",
+    "ihfft2",
+    "ihfftn",
+    "irfft",
+    "irfft2",
+    "irfftn",
+    "next_fast_len",
+    "rfft",
+    "rfft2",
+    "rfftfreq",
+    "rfftn",
+]

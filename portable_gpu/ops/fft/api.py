@@ -1,0 +1,176 @@
+"""What all public transforms share: arguments, dtypes, plans, and calls made again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod, sqrt
+from operator import index
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from portable_gpu.arguments import one_of, shown
+from portable_gpu.dtypes import element
+from portable_gpu.errors import ArgumentError, AxisError, DTypeError, ShapeError, UnsupportedError
+from portable_gpu.ops.elementwise import elementwise
+from portable_gpu.ops.fft.candidates import make_plan
+from portable_gpu.ops.fft.problem import FftProblem, Kind
+from portable_gpu.runtime.call import Call, Planning
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.repeat import Key, again, remember
+from portable_gpu.runtime.views import as_array
+
+NORMS = ("backward", "ortho", "forward")
+
+
+def transform(
+    kind: Kind,
+    x: Any,
+    s: Any,
+    axes: Any,
+    norm: str | None,
+    *,
+    inverse: bool = False,
+    overwrite_x: bool = False,
+    engine: Engine | Planning | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """A transform of ``x`` along ``axes``, to lengths ``s``.
+
+    Args:
+        kind: What it is made from, and what of.
+        x: The array.
+        s: Length along each axis; ``None`` for those that ``x`` has.
+        axes: The axes; ``None`` for the last ``len(s)``, or all.
+        norm: One of :data:`NORMS`; ``None`` for the first.
+        inverse: Whether exponents are positive, and the scale that of an inverse.
+        overwrite_x: Whether the result may take the place of ``x``.
+        engine, queue, wait_for: See :class:`portable_gpu.Engine`.
+
+    Raises:
+        ArgumentError: Unknown ``norm``, a length below 1.
+        AxisError, ShapeError: ``axes`` or ``s`` do not fit ``x``.
+        DTypeError: ``x`` has no dtype that is transformed.
+    """
+    key: Key | Planning | None = None
+    if queue is None and not wait_for and not overwrite_x:
+        head = ("fft", kind, inverse, _hashable(s), _hashable(axes), norm)
+        result, key = again(head, (x,), None, engine)
+        if result is not None:
+            return result
+    array = _as_input(x, kind, engine, queue)
+    places, lengths = _axes_and_lengths(array, s, axes, kind)
+    scale = _scale(norm, lengths, inverse)
+    real = np.dtype(np.float64 if array.dtype.itemsize >> (array.dtype.kind == "c") == 8 else "f4")
+    shape = list(array.shape)
+    for axis, n in zip(places, lengths, strict=True):
+        shape[axis] = n
+    if kind == "r2c":
+        shape[places[-1]] = lengths[-1] // 2 + 1
+    dtype = real if kind == "c2r" else np.result_type(real, np.complex64)
+    flop = 3 * prod(shape) * max(1, prod(lengths).bit_length())
+    call = Call([array], engine, queue, wait_for, flop=flop)
+    view = call.input(array, "x")
+    out = array if overwrite_x and _fits(array, tuple(shape), dtype) else None
+    view_out = call.output(tuple(shape), dtype, out, read=out is not None)
+    problem = FftProblem(
+        kind, kind == "c2c" and array.dtype.kind != "c", inverse, element(real), places, lengths,
+        view.shape, view_out.shape, view.strides, view_out.strides,
+    )  # fmt: skip
+    if problem.real.needs_fp64 and not call.engine.target.fp64:
+        raise UnsupportedError(
+            f"{call.engine.target.facts.name} has no double precision, and x is {array.dtype}"
+        )
+    if not view_out.size:
+        return call.run()
+    plan = call.engine.plan(problem, lambda: make_plan(call.engine, problem))
+    result = call.run(plan, [view, view_out], (scale,))
+    if array is x:
+        remember(key, [x], call, [view, view_out], plan, (scale,))
+    return result
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _as_input(x: Any, kind: Kind, engine: Any, queue: Any) -> Any:
+    """``x`` in a dtype that is transformed: SciPy's choice of it.
+
+    Raises:
+        DTypeError: There is none.
+    """
+    array = as_array(x, "x")
+    dtype = array.dtype
+    if dtype.kind == "c" and kind == "r2c":
+        raise DTypeError(f"x is {dtype}; a transform of real numbers takes no complex ones")
+    if dtype.kind not in "biufc":
+        raise DTypeError(f"x is {dtype}; transforms take numbers")
+    wanted = np.dtype(np.float32 if dtype == np.float16 else np.float64)
+    if dtype.kind in "fc" and dtype.itemsize >= 4:
+        wanted = dtype
+    if kind == "c2r":
+        wanted = np.result_type(wanted, np.complex64)
+    if wanted == dtype:
+        return array
+    if not isinstance(array, cla.Array):
+        return array.astype(wanted)
+    if wanted.kind != "c":
+        return elementwise("x", x=array, dtype=wanted, engine=engine, queue=queue)
+    return array.astype(wanted)
+
+
+def _axes_and_lengths(
+    x: Any, s: Any, axes: Any, kind: Kind
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The axes from 0 on, and the length of the transform along each."""
+    wanted = None if s is None else _whole_numbers(s, "s")
+    if axes is None:
+        count = x.ndim if wanted is None else len(wanted)
+        if count > x.ndim:
+            raise ShapeError(f"s has {count} lengths, and x {x.ndim} axes")
+        places = tuple(range(x.ndim - count, x.ndim))
+    else:
+        given = _whole_numbers(axes, "axes")
+        for one in given:
+            if not -x.ndim <= one < x.ndim:
+                raise AxisError(f"axis {one} is out of range for an array of {x.ndim} axes")
+        places = tuple(one % x.ndim for one in given)
+    if len(set(places)) < len(places):
+        raise ArgumentError(f"axes are {axes}; each may be named once")
+    if wanted is not None and len(wanted) != len(places):
+        raise ShapeError(f"s has {len(wanted)} lengths for {len(places)} axes")
+    if not places and kind != "c2c":
+        raise ArgumentError("at least one axis is to be transformed")
+    lengths = [x.shape[axis] for axis in places] if wanted is None else list(wanted)
+    if kind == "c2r" and wanted is None:
+        lengths[-1] = 2 * (lengths[-1] - 1)
+    for axis, n in zip(places, lengths, strict=True):
+        if n < 1:
+            raise ArgumentError(f"invalid number of data points ({n}) along axis {axis}")
+    return places, tuple(lengths)
+
+
+def _whole_numbers(values: Any, name: str) -> tuple[int, ...]:
+    try:
+        return (index(values),) if np.ndim(values) == 0 else tuple(index(one) for one in values)
+    except TypeError:
+        raise ArgumentError(f"{name} is {shown(values)}; whole numbers are wanted") from None
+
+
+def _scale(norm: str | None, lengths: Sequence[int], inverse: bool) -> float:
+    mode = one_of("backward" if norm is None else norm, NORMS, "norm")
+    points = prod(lengths)
+    if mode == "ortho":
+        return 1 / sqrt(points)
+    return 1 / points if (mode == "backward") == inverse else 1.0
+
+
+def _fits(array: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
+    """Whether a result may take an array's place."""
+    if array.shape != shape or array.dtype != dtype:
+        return False
+    return not isinstance(array, np.ndarray) or bool(array.flags.behaved and array.flags.forc)

@@ -1,0 +1,179 @@
+"""Small transforms as straight code: the statements that compute them, for any real type.
+
+A transform of a few numbers is written once, here, as arithmetic on pairs of names.  Its parts are
+the formulas of the field: sums and differences for 2; two of its factors for what is composite
+(Cooley and Tukey); symmetric and antisymmetric sums for odd primes.  Factors that are powers of -i
+cost nothing, for signs and the order of a pair are kept track of, and odd powers of the eighth root
+of one cost two additions and two products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import cos, pi, sin, sqrt
+
+#: Radices that have straight code, the preferred ones first.
+RADICES = (8, 4, 16, 2, 3, 5, 7, 11, 13)
+
+
+@dataclass(frozen=True)
+class _Real:
+    """A name, or its negative."""
+
+    name: str
+    negative: bool = False
+
+    def __neg__(self) -> _Real:
+        return _Real(self.name, not self.negative)
+
+
+@dataclass(frozen=True)
+class _Number:
+    """A complex number as two names."""
+
+    re: _Real
+    im: _Real
+
+    def turned(self) -> _Number:
+        """Times -i."""
+        return _Number(self.im, -self.re)
+
+    def __neg__(self) -> _Number:
+        return _Number(-self.re, -self.im)
+
+
+class _Statements:
+    """Statements, each of which names a new value."""
+
+    def __init__(self, suffix: str) -> None:
+        self.lines: list[str] = []
+        self._suffix = suffix
+
+    def new(self, expression: str) -> _Real:
+        name = f"t{len(self.lines)}"
+        self.lines.append(f"const vec_t {name} = {expression};")
+        return _Real(name)
+
+    def constant(self, value: float) -> str:
+        return f"{value!r}{self._suffix}"
+
+    def sum(self, a: _Real, b: _Real) -> _Real:
+        if a.negative and b.negative:
+            return -self.sum(-a, -b)
+        if a.negative:
+            a, b = b, a
+        return self.new(f"{a.name} {'-' if b.negative else '+'} {b.name}")
+
+    def times(self, a: _Real, factor: float) -> _Real:
+        return self.new(f"{a.name} * {self.constant(-factor if a.negative else factor)}")
+
+    def add(self, a: _Number, b: _Number) -> _Number:
+        return _Number(self.sum(a.re, b.re), self.sum(a.im, b.im))
+
+    def combine(self, first: _Real | None, terms: Sequence[tuple[_Real, float]]) -> _Real:
+        """A value and multiples of others, as a chain that contracts to multiply-adds."""
+        text = "" if first is None else ("-" if first.negative else "") + first.name
+        for value, factor in terms:
+            factor = -factor if value.negative else factor
+            if not text:
+                text = f"{value.name} * {self.constant(factor)}"
+            else:
+                sign = "-" if factor < 0 else "+"
+                text = f"({text}) {sign} {value.name} * {self.constant(abs(factor))}"
+        return self.new(text)
+
+    def root(self, a: _Number, power: int, of: int) -> _Number:
+        """A number times exp(-2 pi i power / of)."""
+        power %= of
+        if 4 * power % of == 0:
+            for _ in range(4 * power // of):
+                a = a.turned()
+            return a
+        if 8 * power % of == 0:
+            eighth = 8 * power // of
+            for _ in range(eighth // 2):
+                a = a.turned()
+            half = sqrt(0.5)  # times (1 - i) / sqrt(2)
+            return _Number(
+                self.times(self.sum(a.re, a.im), half), self.times(self.sum(a.im, -a.re), half)
+            )
+        angle = -2 * pi * power / of
+        c, s = cos(angle), sin(angle)
+        return _Number(
+            self.combine(None, ((a.re, c), (a.im, -s))), self.combine(None, ((a.im, c), (a.re, s)))
+        )
+
+    def transform(self, x: Sequence[_Number]) -> list[_Number]:
+        n = len(x)
+        if n == 1:
+            return list(x)
+        if n == 2:
+            return [self.add(x[0], x[1]), self.add(x[0], -x[1])]
+        factor = next((p for p in (4, 2, 3, 5, 7) if n % p == 0 and p < n), n)
+        if n == 4:
+            factor = 2
+        return self._odd(x) if factor == n else self._composite(x, factor)
+
+    def _composite(self, x: Sequence[_Number], p: int) -> list[_Number]:
+        n = len(x)
+        q = n // p
+        parts = [self.transform(x[r::p]) for r in range(p)]
+        found: list[_Number | None] = [None] * n
+        for k in range(q):
+            for m, value in enumerate(
+                self.transform([self.root(parts[r][k], r * k, n) for r in range(p)])
+            ):
+                found[k + q * m] = value
+        return [value for value in found if value is not None]
+
+    def _odd(self, x: Sequence[_Number]) -> list[_Number]:
+        n = len(x)
+        half = range(1, (n + 1) // 2)
+        sums = [self.add(x[j], x[n - j]) for j in half]
+        gaps = [self.add(x[j], -x[n - j]) for j in half]
+        first = x[0]
+        for one in sums:
+            first = self.add(first, one)
+        found = [first] * n
+        for k in half:
+            angles = [2 * pi * (j * k % n) / n for j in half]
+            even = [
+                self.combine(of(x[0]), [(of(s), cos(a)) for s, a in zip(sums, angles, strict=True)])
+                for of in (_re, _im)
+            ]
+            odd = [
+                self.combine(None, [(of(g), sin(a)) for g, a in zip(gaps, angles, strict=True)])
+                for of in (_re, _im)
+            ]
+            side = _Number(*odd).turned()
+            found[k] = self.add(_Number(*even), side)
+            found[n - k] = self.add(_Number(*even), -side)
+        return found
+
+
+def _re(a: _Number) -> _Real:
+    return a.re
+
+
+def _im(a: _Number) -> _Real:
+    return a.im
+
+
+@lru_cache(maxsize=64)
+def butterfly(radix: int, suffix: str) -> tuple[str, ...]:
+    """Statements that replace ``re[0 ... radix - 1]`` and ``im[...]`` by their transform.
+
+    The transform is ``sum_j x[j] exp(-2 pi i j k / radix)``, in the natural order.
+
+    Args:
+        radix: How many numbers.
+        suffix: Of constants in C: ``"f"`` of single precision.
+    """
+    code = _Statements(suffix)
+    found = code.transform([_Number(_Real(f"re[{r}]"), _Real(f"im[{r}]")) for r in range(radix)])
+    for k, value in enumerate(found):
+        for array, part in (("re", value.re), ("im", value.im)):
+            code.lines.append(f"{array}[{k}] = {'-' if part.negative else ''}{part.name};")
+    return tuple(code.lines)

@@ -1,0 +1,114 @@
+"""Passes: many transforms of a length that scratch holds, by one launch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from portable_gpu.dtypes import Element
+from portable_gpu.ops.fft.problem import Form
+from portable_gpu.runtime.views import Shape
+
+#: ``across``: lanes lie side by side.  ``along``: the rows of a lane do.
+Layout = Literal["across", "along", "any"]
+
+
+@dataclass(frozen=True)
+class Side:
+    """A source or target, as far as kernels are rendered for it.
+
+    Attributes:
+        form: Of a row.
+        layout: How lanes and rows lie.
+        factor: What its numbers are multiplied by: nothing, a number of each row, or one of each
+            row and lane.
+    """
+
+    form: Form
+    layout: Layout
+    factor: Literal["", "rows", "lanes"] = ""
+
+    @property
+    def components(self) -> int:
+        """Real numbers of an element."""
+        return 1 if self.form == "real" else 2
+
+
+@dataclass(frozen=True)
+class Rows:
+    """One side of a pass.
+
+    Attributes:
+        form: Of a row.
+        rows: Those that are there.
+        row, lane, batch: Strides, in elements.
+        limit: In row i, lanes from ``limit - i * limit_row`` on are not there.  Of a folded side
+            the length of the sequence whose number ``i * limit_row + lane`` is row i of a lane.
+        limit_row: See there.
+        factor: See :class:`Side`; of lanes, that of row i is number ``i * limit_row + lane``.
+    """
+
+    form: Form
+    rows: int
+    row: int
+    lane: int
+    batch: Shape = ()
+    limit: int = 1 << 62
+    limit_row: int = 0
+    factor: Literal["", "rows", "lanes"] = ""
+
+    @property
+    def side(self) -> Side:
+        """What a kernel is rendered for."""
+        layout: Layout = "across" if self.lane == 1 else "along" if self.row == 1 else "any"
+        return Side(self.form, layout, self.factor)
+
+
+@dataclass(frozen=True)
+class Pass:
+    """Transforms by one launch.
+
+    Attributes:
+        n: Length; a product of the radices that have straight code.
+        inverse: Whether exponents are positive.
+        real: Element of the real numbers.
+        lanes: Transforms side by side: the axis that vectors, or neighbouring work-items, go along.
+        batch: Extents of the other axes.
+        source, target: What it reads and writes.
+        whole: Length of the transform of which this is the first of two passes, else 0: then row k
+            of lane l is multiplied by the root ``k l / whole`` of one.
+        last: Whether the scale of the whole is applied.
+    """
+
+    n: int
+    inverse: bool
+    real: Element
+    lanes: int
+    batch: Shape
+    source: Rows
+    target: Rows
+    whole: int = 0
+    last: bool = True
+
+    @property
+    def paired(self) -> bool:
+        """Whether a lane has two transforms: of real sequences, one complex transform has both."""
+        return "half" in (self.source.form, self.target.form)
+
+    @property
+    def planes(self) -> int:
+        """Transforms of a lane."""
+        return 2 if self.paired else 1
+
+    @property
+    def count(self) -> int:
+        """Transforms in all."""
+        found = self.lanes
+        for extent in self.batch:
+            found *= extent
+        return found
+
+    def without_memory(self) -> Pass:
+        """What its tables depend on."""
+        blank = Rows("complex", 0, 0, 0)
+        return replace(self, source=blank, target=blank, batch=())

@@ -1,0 +1,132 @@
+"""Roots of one and orders of rows, which kernels read: made by the host, in double precision.
+
+Angles are reduced by integers before they are multiplied by pi, in long double where the host has
+it, so that a root of any order has an error of half a unit in the last place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+Table = np.ndarray[Any, Any]
+_PI = 4 * np.arctan(np.longdouble(1))
+
+
+def is_smooth(n: int) -> bool:
+    """Whether a transform of n is made of butterflies."""
+    for prime in (2, 3, 5, 7, 11, 13):
+        while n % prime == 0:
+            n //= prime
+    return n == 1
+
+
+@lru_cache(maxsize=1024)
+def radices(n: int, preferred: tuple[int, ...] = (4, 8, 2, 3, 5, 7, 11, 13)) -> tuple[int, ...]:
+    """The stages of a transform of n, the first one first.
+
+    Of a power of two one 8 takes the place of 4 and 2.
+    """
+    found: list[int] = []
+    twos = (n & -n).bit_length() - 1
+    if 4 in preferred and 8 in preferred and twos % 2 and twos >= 3:
+        found.append(8)
+        n //= 8
+    for radix in preferred:
+        if radix == 8 and 4 in preferred[: preferred.index(8)]:
+            continue
+        while n % radix == 0:
+            found.append(radix)
+            n //= radix
+    if n != 1:
+        raise ValueError(f"{n} has no butterfly")
+    return tuple(sorted(found, key=lambda radix: (radix in (2, 4, 8, 16), radix)))
+
+
+def roots(powers: Table, of: int) -> Table:
+    """exp(-2 pi i p / of) in double precision."""
+    reduced = np.asarray(powers, np.int64) % of
+    quarter = (8 * reduced + of) // (2 * of)  # the nearest one: what is left is at most pi / 4
+    angle = (4 * reduced - quarter * of) * (-_PI / (2 * of))
+    found = (np.cos(angle) + 1j * np.sin(angle)).astype(np.complex128)
+    turned: Table = found * np.array([1, -1j, -1, 1j])[quarter % 4]
+    return turned
+
+
+def stage_roots(stages: Sequence[int]) -> Table:
+    """Of each stage but the last: exp(-2 pi i j r / (R M)) for j < M and 0 < r < R."""
+    length = int(np.prod(stages, dtype=np.int64))
+    found = [np.zeros(0, complex)]
+    for radix in stages:
+        part = length // radix
+        if part > 1:
+            found.append(roots(np.outer(np.arange(part), np.arange(1, radix)), length).ravel())
+        length = part
+    return np.concatenate(found)
+
+
+def places(stages: Sequence[int]) -> Table:
+    """Where row k of a result lies after the stages, in place."""
+    n = int(np.prod(stages, dtype=np.int64))
+    rest, row, weight, length = np.arange(n), np.zeros(n, np.int64), 1, n
+    for radix in stages:
+        length //= radix
+        row += rest // length * weight
+        rest = rest % length
+        weight *= radix
+    found = np.empty(n, np.int64)
+    found[row] = np.arange(n)
+    return found
+
+
+def fine_roots(n: int, whole: int, lanes: int) -> Table:
+    """exp(-2 pi i k l / whole) of row k < n and lane l of a strip: shape (n, lanes)."""
+    return roots(np.outer(np.arange(n), np.arange(lanes)), whole)
+
+
+def coarse_roots(n: int, whole: int, lanes: int, strips: int) -> Table:
+    """The same of a strip's first lane: shape (strips, n)."""
+    return roots(np.outer(np.arange(strips) * lanes, np.arange(n)), whole)
+
+
+def chirp(n: int, inverse: bool, count: int) -> Table:
+    """exp(-pi i j^2 / n) of Bluestein's method, or its conjugate, for j < count."""
+    j = np.arange(count, dtype=np.int64) % (2 * n)
+    squares = np.array([int(one) * int(one) % (2 * n) for one in j]) if n > 2**31 else j * j
+    found = roots(squares, 2 * n)
+    return found.conj() if inverse else found
+
+
+def chirp_filter(n: int, inverse: bool, m: int) -> Table:
+    """The transform of length m of the chirp that Bluestein's method folds with, over m."""
+    own = chirp(n, inverse, n).conj()
+    wrapped = np.zeros(m, complex)
+    wrapped[:n] = own
+    if n > 1:
+        wrapped[m - n + 1 :] = own[:0:-1]
+    found: Table = np.fft.fft(wrapped) / m
+    return found
+
+
+def bluestein_length(n: int) -> int:
+    """The cheapest length of at least 2 n - 1 that butterflies make."""
+    least = 2 * n - 1
+    best = 1 << (least - 1).bit_length()
+    for three in (1, 3, 9, 27):
+        for five in (1, 5, 25):
+            for seven in (1, 7):
+                odd = three * five * seven
+                size = odd * max(1, 1 << (max(1, -(-least // odd)) - 1).bit_length())
+                if least <= size < best:
+                    best = size
+    return best
+
+
+def as_components(values: Table, real: str) -> Table:
+    """Complex values as real numbers side by side, in the working precision."""
+    flat = np.ascontiguousarray(values).ravel()
+    found: Table = flat.astype("complex64" if real == "float" else "complex128")
+    return found.view(found.real.dtype)

@@ -1,0 +1,271 @@
+"""The ways to transform the lines along one axis: which passes over memory, with what between them.
+
+* **one pass**: scratch holds a line.
+* **two passes**: n = n1 n2; columns of n1 numbers, times roots of one, then rows of n2 (Cooley and
+  Tukey).  With numbers j = j2 + n2 j1 and results k = k1 + n1 k2 the first pass has the lanes j2
+  and the rows j1, the second one the lanes k1 and the rows j2.
+* **chirp**: lengths with other primes, as a convolution with exp(-pi i j^2 / n) by transforms of a
+  length of at least 2 n - 1 that has none (Bluestein).
+
+Real sequences go two by two in the first of these passes, or the last one of the other direction;
+between two passes there are then n1 / 2 + 1 of n1 rows, and of the results those behind the middle
+are conjugates of some before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from math import isqrt
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from portable_gpu.codegen.axes import Axis
+from portable_gpu.ops.fft.passes import Pass, Rows
+from portable_gpu.ops.fft.problem import End, Line
+from portable_gpu.ops.fft.tables import (
+    Table,
+    bluestein_length,
+    chirp,
+    chirp_filter,
+    is_smooth,
+)
+from portable_gpu.runtime.plan import Temporary
+
+#: Where a pass reads or writes: the line's source or target, or what lies between two passes.
+Place: TypeAlias = Literal["source", "target"] | Temporary
+
+
+@dataclass(frozen=True)
+class Leg:
+    """A pass of a way.
+
+    Attributes:
+        run: The pass.
+        source, target: Where it reads and writes.
+        source_factors, target_factors: Make the tables that its sides are multiplied by.
+    """
+
+    run: Pass
+    source: Place
+    target: Place
+    source_factors: Callable[[], Table] | None = None
+    target_factors: Callable[[], Table] | None = None
+
+
+@dataclass(frozen=True)
+class Way:
+    """Legs, one after the other, that transform a line."""
+
+    name: str
+    legs: tuple[Leg, ...]
+
+
+def ways(line: Line, most: int, vector: int, names: Iterator[str]) -> list[Way]:
+    """Every way that the line may go.
+
+    Args:
+        line: What is transformed.
+        most: The longest transform of one pass.
+        vector: Lanes that a pass takes at once.
+        names: Of temporaries.
+    """
+    if not is_smooth(line.n):
+        return _by_chirp(line, most, vector, names)
+    found = []
+    if line.n <= most:
+        found.append(Way("one pass", (_one(line),)))
+    if line.n > most or (line.n >= 4 * vector and line.lines < 2 * vector):
+        found += [
+            Way("two passes", legs)
+            for n1, n2 in _splits(line.n, most, vector)
+            for legs in [_two(line, n1, n2, next(names))]
+        ]
+    return found
+
+
+def _one(line: Line) -> Leg:
+    lanes, batch = _lanes(line)
+    run = Pass(
+        line.n, line.inverse, line.real, lanes.size, tuple(axis.size for axis in batch),
+        _rows(line.source, lanes, batch, 0), _rows(line.target, lanes, batch, 1),
+    )  # fmt: skip
+    return Leg(run, "source", "target")
+
+
+def _rows(end: End, lanes: Axis, batch: tuple[Axis, ...], side: int) -> Rows:
+    return Rows(
+        end.form, end.count, end.step, lanes.strides[side],
+        tuple(axis.strides[side] for axis in batch),
+    )  # fmt: skip
+
+
+def _lanes(line: Line) -> tuple[Axis, tuple[Axis, ...]]:
+    """The axis of the lanes, and the others: lanes that lie side by side if there are enough."""
+    if not line.others:
+        return Axis(1, (0, 0)), ()
+
+    def worth(axis: Axis) -> tuple[float, ...]:
+        beside = sum(abs(stride) == 1 for stride in axis.strides)
+        return min(axis.size, 8) * (1 + beside), -abs(axis.strides[0])
+
+    lanes = max(line.others, key=worth)
+    return lanes, tuple(axis for axis in line.others if axis is not lanes)
+
+
+def _splits(n: int, most: int, vector: int) -> list[tuple[int, int]]:
+    """Factors of n, both at most ``most``: the most equal ones, and of those multiples of lanes."""
+    root = isqrt(n)
+    pairs = [(d, n // d) for d in range(max(2, -(-n // most)), min(most, n // 2) + 1) if n % d == 0]
+
+    def worth(pair: tuple[int, int]) -> tuple[int, int]:
+        whole = sum(one % vector == 0 for one in pair)
+        even = max(pair) <= 8 * max(min(pair), 1)
+        return (-(whole if even else -1), abs(pair[0] - root))
+
+    return sorted(pairs, key=worth)[:1]
+
+
+def _between(name: str, line: Line, rows: int, lanes: int) -> tuple[Temporary, tuple[int, ...]]:
+    """Room for rows x lanes complex numbers of each line, and the strides of the lines."""
+    strides, size = [], rows * lanes
+    for axis in reversed(line.others):
+        strides.append(size)
+        size *= axis.size
+    itemsize = 2 * line.real.itemsize
+    return Temporary(name, size * itemsize, itemsize), tuple(reversed(strides))
+
+
+def _two(line: Line, n1: int, n2: int, name: str) -> tuple[Leg, ...]:
+    """Two passes."""
+    paired = line.source.form, line.target.form
+    if paired == ("half", "real"):
+        if line.source.count == line.n // 2 + 1:
+            return _two_to_real(line, n1, n2, name)
+        return _two_of_some(line, n1, n2, name)
+    batch = tuple(axis.size for axis in line.others)
+    sources = tuple(axis.strides[0] for axis in line.others)
+    targets = tuple(axis.strides[1] for axis in line.others)
+    half = paired == ("real", "half")
+    rows = n1 // 2 + 1 if half else n1
+    place, between = _between(name, line, rows, n2)
+    source, target = line.source, line.target
+    first = Pass(
+        n1, line.inverse, line.real, n2, batch,
+        Rows(source.form, -(-min(source.count, line.n) // n2), n2 * source.step, source.step,
+             sources, min(source.count, line.n), n2),
+        Rows("half" if half else "complex", rows, n2, 1, between),
+        whole=line.n, last=False,
+    )  # fmt: skip
+    second = Pass(
+        n2, line.inverse, line.real, rows, batch,
+        Rows("complex", n2, 1, n2, between),
+        Rows("folded" if half else target.form, n2 if half else -(-target.count // n1),
+             n1 * target.step, target.step, targets, line.n if half else target.count, n1),
+    )  # fmt: skip
+    return Leg(first, "source", place), Leg(second, place, "target")
+
+
+def _two_to_real(line: Line, n1: int, n2: int, name: str) -> tuple[Leg, ...]:
+    """Two passes from the half of a transform to a real sequence: of k2 first, then of k1."""
+    batch = tuple(axis.size for axis in line.others)
+    sources = tuple(axis.strides[0] for axis in line.others)
+    targets = tuple(axis.strides[1] for axis in line.others)
+    rows = n1 // 2 + 1
+    place, between = _between(name, line, rows, n2)
+    source, target = line.source, line.target
+    first = Pass(
+        n2, line.inverse, line.real, rows, batch,
+        Rows("folded", n2, n1 * source.step, source.step, sources, line.n, n1),
+        Rows("complex", n2, 1, n2, between),
+        whole=line.n, last=False,
+    )  # fmt: skip
+    second = Pass(
+        n1, line.inverse, line.real, n2, batch,
+        Rows("half", rows, n2, 1, between),
+        Rows("real", -(-target.count // n2), n2 * target.step, target.step, targets,
+             target.count, n2),
+    )  # fmt: skip
+    return Leg(first, "source", place), Leg(second, place, "target")
+
+
+def _two_of_some(line: Line, n1: int, n2: int, name: str) -> tuple[Leg, ...]:
+    """The same where the half ends early: the real part of its transform, doubled."""
+    source, target = replace(line.source, form="complex"), replace(line.target, form="real")
+    first, second = _two(replace(line, source=source, target=target), n1, n2, name)
+    run = replace(first.run, source=replace(first.run.source, factor="lanes"))
+    return replace(first, run=run, source_factors=lambda: _weights(line.n, source.count)), second
+
+
+def _weights(n: int, count: int) -> Table:
+    """How often each number of half a transform is in the whole, as it is or conjugated."""
+    k = np.arange(count)
+    found: Table = np.where((k == 0) | (2 * k == n), 1.0 + 0j, 2.0 + 0j)
+    return found
+
+
+def _by_chirp(line: Line, most: int, vector: int, names: Iterator[str]) -> list[Way]:
+    """A convolution: the line times a chirp, its transform times the chirp's, and back."""
+    n, m = line.n, bluestein_length(line.n)
+    lines = replace(line, n=m)
+    count = min(line.source.count, n)
+    source = replace(line.source, form="real" if line.source.form == "real" else "complex")
+    source = replace(source, count=count)
+    target = replace(line.target, form="real" if line.target.form == "real" else "complex")
+    lanes, others = _lanes(line)
+    # What lies between has the lines' order: side by side if lanes do so.
+    across = lanes.strides[0] == 1 and lanes.size >= vector
+    room = Temporary(next(names), m * line.lines * 2 * line.real.itemsize, 2 * line.real.itemsize)
+    step, strides = (lanes.size, [1]) if across else (1, [m])
+    size = m * lanes.size
+    for axis in others:
+        strides.append(size)
+        size *= axis.size
+    order = (lanes, *others) if line.others else ()
+    middle = End("complex", m, step)
+    into = replace(
+        lines, inverse=False, source=source, target=middle,
+        others=tuple(Axis(a.size, (a.strides[0], s)) for a, s in zip(order, strides, strict=False)),
+    )  # fmt: skip
+    back = replace(
+        lines, inverse=True, source=middle, target=target,
+        others=tuple(Axis(a.size, (s, a.strides[1])) for a, s in zip(order, strides, strict=False)),
+    )  # fmt: skip
+    weights = line.source.form == "half"
+
+    def before() -> Table:
+        found = chirp(n, line.inverse, count)
+        return found * _weights(n, count) if weights else found
+
+    there = min(ways(into, most, vector, names), key=lambda way: len(way.legs)).legs
+    again = min(ways(back, most, vector, names), key=lambda way: len(way.legs)).legs
+    legs = [
+        *_multiplied(there, before, lambda: chirp_filter(n, line.inverse, m), "target", room),
+        *_multiplied(again, None, lambda: chirp(n, line.inverse, target.count), "source", room),
+    ]
+    return [Way("chirp", tuple(legs))]
+
+
+def _multiplied(
+    legs: tuple[Leg, ...],
+    before: Callable[[], Table] | None,
+    after: Callable[[], Table],
+    end: str,
+    room: Temporary,
+) -> list[Leg]:
+    """Legs with factors at their ends, and room for what lies at one of them."""
+    kind: Any = "rows" if len(legs) == 1 else "lanes"
+    found = list(legs)
+    if before is not None:
+        run = found[0].run
+        run = replace(run, source=replace(run.source, factor=kind))
+        found[0] = replace(found[0], run=run, source_factors=before)
+    run = found[-1].run
+    run = replace(run, target=replace(run.target, factor=kind), last=end == "source")
+    found[-1] = replace(found[-1], run=run, target_factors=after)
+    if end == "target":
+        found[-1] = replace(found[-1], target=room)
+    else:
+        found[0] = replace(found[0], source=room)
+    return found
