@@ -1,6 +1,6 @@
 ## The rows of a source, brought to scratch.
 ##
-##   define(source, V, planes)    bring(s, n, flip, a, rows, row, lane_step, lane, live, limit, limit_row, factors)
+##   define(source, V, planes, k)    bring<k>(s, n, flip, a, rows, row, lane_step, lane, live, limit, limit_row, factors)
 ##
 ## a: the first of `live` lanes, with number `lane`.  Rows from `rows` on are zeros, and so are, in row i, lanes
 ## from limit - i * limit_row on: a sequence that ends early.  Forms of a row:
@@ -9,7 +9,7 @@
 ##   half      the rows 0 .. n/2 of two transforms of real sequences
 ##   folded    complex numbers of which those behind the middle are to be found, conjugated, before it:
 ##             number i * limit_row + lane of 0 .. limit - 1
-<%def name="define(source, V, planes)">
+<%def name="define(source, V, planes, k)">
 <%
 form, size = source.form, source.components
 complex_rows = size == 2
@@ -17,7 +17,7 @@ sides = range(planes)
 factors = ", __global const real_t *factors" if source.factor else ""
 %>
 // The values of one row become those of scratch.
-static inline void put(__global vec_t *s, long i, long n, int flip, const vec_t *re, const vec_t *im)
+static inline void put${k}(__global vec_t *s, long i, long n, int flip, const vec_t *re, const vec_t *im)
 {
 % if form == "half":
     const bool own = i == 0 || 2 * i == n;  // both are real there
@@ -34,7 +34,7 @@ static inline void put(__global vec_t *s, long i, long n, int flip, const vec_t 
 }
 
 % if source.factor:
-static inline void multiply(vec_t *re, vec_t *im, __global const real_t *factor)
+static inline void multiply${k}(vec_t *re, vec_t *im, __global const real_t *factor)
 {
 % if source.factor == "lanes":
     vec_t c, d;
@@ -49,7 +49,7 @@ static inline void multiply(vec_t *re, vec_t *im, __global const real_t *factor)
 % endif
 
 // Row i, number by number: the first `live` lanes have some.
-static inline void bring_some(__global const real_t *a, long i, long row, long lane_step, long lane, long live, long limit, long limit_row, vec_t *re, vec_t *im)
+static inline void bring_some${k}(__global const real_t *a, long i, long row, long lane_step, long lane, long live, long limit, long limit_row, vec_t *re, vec_t *im)
 {
     real_t r[${V * planes}], m[${V * planes}];
     for (int l = 0; l < ${V * planes}; l++)
@@ -72,7 +72,7 @@ static inline void bring_some(__global const real_t *a, long i, long row, long l
 % endfor
 }
 
-static void bring(__global vec_t *s, long n, int flip, __global const real_t *a, long rows, long row, long lane_step, long lane, long live, long limit, long limit_row${factors})
+static void bring${k}(__global vec_t *s, long n, int flip, __global const real_t *a, long rows, long row, long lane_step, long lane, long live, long limit, long limit_row${factors})
 {
     long i = 0;
     vec_t re[${planes}], im[${planes}];
@@ -97,9 +97,9 @@ static void bring(__global vec_t *s, long n, int flip, __global const real_t *a,
             re[${p}] = r[${p}][${l}], im[${p}] = ${f"m[{p}][{l}]" if complex_rows else "0"};
 % endfor
 % if source.factor:
-            multiply(re, im, factors + 2 * (i + ${l}));
+            multiply${k}(re, im, factors + 2 * (i + ${l}));
 % endif
-            put(s, i + ${l}, n, flip, re, im);
+            put${k}(s, i + ${l}, n, flip, re, im);
 % endfor
         }
 % endif
@@ -116,16 +116,16 @@ static void bring(__global vec_t *s, long n, int flip, __global const real_t *a,
 % endfor
         } else
 % endif
-            bring_some(a, i, row, lane_step, lane, some, limit, limit_row, re, im);
+            bring_some${k}(a, i, row, lane_step, lane, some, limit, limit_row, re, im);
 % if source.factor:
-        multiply(re, im, factors + 2 * ${"(i * limit_row + lane)" if source.factor == "lanes" else "i"});
+        multiply${k}(re, im, factors + 2 * ${"(i * limit_row + lane)" if source.factor == "lanes" else "i"});
 % endif
-        put(s, i, n, flip, re, im);
+        put${k}(s, i, n, flip, re, im);
     }
 % for p in sides:
     re[${p}] = im[${p}] = 0;
 % endfor
     for (; i < ${"n / 2 + 1" if form == "half" else "n"}; i++)
-        put(s, i, n, flip, re, im);
+        put${k}(s, i, n, flip, re, im);
 }
 </%def>

@@ -1,43 +1,58 @@
 ## Transforms on a CPU, as many side by side as a vector has lanes, by one work-item.
 ##
-##      source ──bring──▶ scratch: n rows of (re, im) ──stages, in place──▶ ──fetch──▶ target
+##      source ──bring──▶ scratch: n rows of (re, im) ──stages, in place──▶ ──store──▶ target
 ##
-## A work-item has scratch of its own, and takes `run` strips of lanes one after the other.
+## A work-item has scratch of its own, and takes `run` strips of lanes one after the other.  Of two passes in
+## one launch it takes whole transforms: all strips of the first pass, into `between`, which is its own too,
+## and then all of the second one.
 ##
-## source, result   Side: the form of a row, and the layout of lanes    planes   transforms in a lane
-## policy           CpuFftPolicy                                         radices  of the stages
-## twisted          whether the rows of the target are multiplied by roots of one (Cooley and Tukey's twiddles):
-##                  this is the first of two passes of a long transform
+## passes           of each: source, result (Side: the form of a row, the layout of lanes), planes (transforms
+##                  in a lane), twisted (whether rows of the result are multiplied by roots of one: Cooley and
+##                  Tukey's twiddles, before the second pass of a long transform)
+## policy           CpuFftPolicy            radices          of the stages
 ## rank             number of batch axes besides the lanes
 ##
 ## Two real transforms are one complex one: real numbers are brought as re and im, and the rows k and n - k
 ## of the result make up row k of both.  The other direction (flip) exchanges re and im on both sides.
-<%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="butterflies" file="/fft/_butterflies.cl.mako"/>
 <%namespace name="stages" file="/fft/_stages.cl.mako"/>
 <%namespace name="bring" file="/fft/_cpu_bring.cl.mako"/>
-<%namespace name="fetch" file="/fft/_cpu_fetch.cl.mako"/>
+<%namespace name="store" file="/fft/_cpu_store.cl.mako"/>
 <%namespace name="vectors" file="/fft/_cpu_vectors.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
 V, suffix = policy.vector, "" if real.needs_fp64 else "f"
-sides = {"x": source, "y": result}
+both = len(passes) == 2
+outer = {"x": passes[0].source, "y": passes[-1].result}
+inner = {"t": passes[0].result, "u": passes[-1].source} if both else {}
+names = [("x", "t"), ("u", "y")] if both else [("x", "y")]
+batch = axes.digits("batch", rank, "batch_item")
 %>
 ${vectors.types(real, V)}
 ${butterflies.define(radices, suffix)}
 ${stages.define(radices)}
 ${vectors.transpose(V)}
-${bring.define(source, V, planes)}
-${fetch.define(result, V, planes, twisted)}
+% for k, one in enumerate(passes):
+${bring.define(one.source, V, one.planes, k)}
+${store.define(one.result, V, one.planes, one.twisted, k)}
+% endfor
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void fft(__global real_t *scratch, long size, __global const real_t *roots, __global const int *order,
-         long n, long lanes, long strips, long run, int flip, real_t scale\
-% if twisted:
-, __global const real_t *fine, __global const real_t *coarse\
+void fft(__global real_t *scratch, long size, long strips, long run, int flip, real_t scale\
+% if both:
+, __global real_t *between, long between_size\
 % endif
-% for name, side in sides.items():
-, __global ${"const " if name == "x" else ""}real_t * ${name}, long ${name}_offset, long ${name}_rows, long ${name}_row, long ${name}_lane, long ${name}_limit, long ${name}_limit_row${''.join(f', long {name}_batch{d}' for d in range(rank))}\
+% for k, one in enumerate(passes):
+, __global const real_t *roots${k}, __global const int *order${k}, long n${k}, long lanes${k}\
+% if one.twisted:
+, __global const real_t *fine${k}, __global const real_t *coarse${k}\
+% endif
+% endfor
+% for name, side in (outer | inner).items():
+, long ${name}_rows, long ${name}_row, long ${name}_lane, long ${name}_limit, long ${name}_limit_row\
+% endfor
+% for name, side in outer.items():
+, __global ${"const " if name == "x" else ""}real_t *${name}, long ${name}_offset${''.join(f', long {name}_batch{d}' for d in range(rank))}\
 % if side.factor:
 , __global const real_t *${name}_factor\
 % endif
@@ -45,19 +60,36 @@ void fft(__global real_t *scratch, long size, __global const real_t *roots, __gl
 ${''.join(f', long batch{d}_size' for d in range(rank))})
 {
     __global vec_t *s = (__global vec_t *)(scratch + get_global_id(0) * size);
-    __global const int *place = order + ORDER_AT;
-    const long across = (lanes + ${V * planes - 1}) / ${V * planes};
     const long first = get_global_id(0) * run;
-    for (long strip = first; strip < min(strips, first + run); strip++) {
-        const long batch_item = strip / across, lane = strip % across * ${V * planes};
-        const long live = min(lanes - lane, (long)${V * planes});
-        __global const real_t *a = x + ${source.components} * (x_offset + lane * x_lane\
-${"".join(f" + {at} * x_batch{d}" for d, at in enumerate(axes.digits("batch", rank, "batch_item")))});
-        __global real_t *b = y + ${result.components} * (y_offset + lane * y_lane\
-${"".join(f" + {at} * y_batch{d}" for d, at in enumerate(axes.digits("batch", rank, "batch_item")))});
-        bring(s, n, flip, a, x_rows, x_row, x_lane, lane, live, x_limit, x_limit_row${", x_factor" if source.factor else ""});
-        transform(s, roots, order, n);
-        store(s, place, n, flip, scale, b, y_rows, y_row, y_lane, lane, live, y_limit, y_limit_row\
-${", y_factor" if result.factor else ""}${f", fine, coarse + lane / {V * planes} * 2 * n" if twisted else ""});
+% if both:
+    __global const real_t *u = between + get_global_id(0) * between_size;
+    __global real_t *t = between + get_global_id(0) * between_size;
+% else:
+    const long across = (lanes0 + ${V * passes[0].planes - 1}) / ${V * passes[0].planes};
+% endif
+    for (long one = first; one < min(strips, first + run); one++) {
+        const long batch_item = one${"" if both else " / across"};
+        __global const real_t *x0 = x + ${outer["x"].components} * (x_offset${"".join(f" + {at} * x_batch{d}" for d, at in enumerate(batch))});
+        __global real_t *y0 = y + ${outer["y"].components} * (y_offset${"".join(f" + {at} * y_batch{d}" for d, at in enumerate(batch))});
+% for k, pass_ in enumerate(passes):
+<%
+a, b = names[k]
+W = V * pass_.planes
+given_a = f"{a}_rows, {a}_row, {a}_lane, lane, live, {a}_limit, {a}_limit_row" + (f", {a}_factor" if pass_.source.factor else "")
+given_b = f"{b}_rows, {b}_row, {b}_lane, lane, live, {b}_limit, {b}_limit_row" + (f", {b}_factor" if pass_.result.factor else "")
+given_b += f", fine{k}, coarse{k} + lane / {W} * 2 * n{k}" if pass_.twisted else ""
+%>
+% if both:
+        for (long lane = 0; lane < lanes${k}; lane += ${W}) {
+% else:
+        {
+            const long lane = one % across * ${W};
+% endif
+            const long live = min(lanes${k} - lane, (long)${W});
+            bring${k}(s, n${k}, flip, ${a}${"0" if a == "x" else ""} + ${pass_.source.components} * lane * ${a}_lane, ${given_a});
+            transform(s, roots${k}, order${k}, n${k});
+            store${k}(s, order${k} + ORDER_AT, n${k}, flip, ${"scale" if k + 1 == len(passes) else "1"}, ${b}${"0" if b == "y" else ""} + ${pass_.result.components} * lane * ${b}_lane, ${given_b});
+        }
+% endfor
     }
 }

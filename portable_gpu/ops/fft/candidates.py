@@ -11,8 +11,7 @@ from typing import TypeAlias
 from portable_gpu.codegen.axes import Axis, merged
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.ops.candidate import Candidate, bind_best
-from portable_gpu.ops.fft.cpu import CpuPassPlan, strips, text
-from portable_gpu.ops.fft.passes import Pass
+from portable_gpu.ops.fft.cpu import CpuPassPlan, strips, text, with_joined
 from portable_gpu.ops.fft.policy import CpuFftPolicy
 from portable_gpu.ops.fft.problem import End, FftProblem, Form, Line
 from portable_gpu.ops.fft.ways import Leg, Place, Way, ways
@@ -42,57 +41,60 @@ def make_plan(engine: Engine, problem: FftProblem) -> Plan:
 
 
 def candidates(problem: FftProblem, target: Target, table: TuningTable) -> list[Candidate]:
-    """The ways of all axes, in every combination of the first one's with the best of the others."""
+    """The ways of a single axis; of several axes the best of each."""
     elem = element(dtype_of("complex128" if problem.real.needs_fp64 else "complex64"))
     choice = table.choose("fft/cpu", CpuFftPolicy, target, elem)
     costs = DeviceCosts.of("device", target)
-    found = []
     names = (f"between{k}" for k in count())
     each = [
-        (operands, ways(line, choice.policy.most, choice.policy.vector, names))
+        (operands, with_joined(ways(line, choice.policy.most, choice.policy.vector, names), line))
         for line, operands in lines(problem)
     ]
-    best = [min(own, key=lambda way: _seconds(way, choice, costs, target)) for _, own in each]
-    varied = range(len(each)) if len(each) == 1 else ()
-    for chosen in product(
-        *([*own] if k in varied else [best[k]] for k, (_, own) in enumerate(each))
-    ):
-        legs = [
-            (leg, _place(leg.source, operands), _place(leg.target, operands))
-            for way, (operands, _) in zip(chosen, each, strict=True)
-            for leg in way.legs
-        ]
-        found.append(_candidate(problem, chosen, legs, choice, costs, target))
-    return found
+
+    def cost(way: Way) -> float:
+        return costs.seconds(_seconds(way, choice, costs, target), len(way.launches))
+
+    chosen = [own if len(each) == 1 else [min(own, key=cost)] for _, own in each]
+    return [
+        _candidate(problem, combined, [operands for operands, _ in each], choice, costs, target)
+        for combined in product(*chosen)
+    ]
 
 
 def _candidate(
     problem: FftProblem,
     chosen: tuple[Way, ...],
-    legs: list[tuple[Leg, _Operand, _Operand]],
+    operands: list[tuple[_Operand, _Operand]],
     choice: Choice[CpuFftPolicy],
     costs: DeviceCosts,
     target: Target,
 ) -> Candidate:
-    names = [way.name for way in chosen]
-    path = names[0] if len(set(names)) == 1 else " and ".join(dict.fromkeys(names))
-    lengths = " x ".join(str(leg.run.n) for leg, _, _ in legs)
+    names = list(dict.fromkeys(way.name for way in chosen))
+    launches = [
+        (legs, _place(legs[0].source, own), _place(legs[-1].target, own))
+        for way, own in zip(chosen, operands, strict=True)
+        for legs in way.launches
+    ]
+    lengths = [leg.run.n for legs, _, _ in launches for leg in legs]
+    path = " and ".join(names)
     return Candidate(
         path=path,
-        way=f"{path}: {lengths}",
+        way=f"{path}: {' x '.join(map(str, lengths))}",
         kind=path,
         device=sum(_seconds(way, choice, costs, target) for way in chosen),
-        launches=len(legs),
+        launches=len(launches),
         why=_WHY[names[0]],
-        texts=lambda: [text(leg.run, choice.policy, target) for leg, _, _ in legs],
-        bind=partial(_bind, problem=problem, legs=legs, policy=choice.policy),
+        texts=lambda: [
+            text([leg.run for leg in legs], choice.policy, target) for legs, _, _ in launches
+        ],
+        bind=partial(_bind, problem=problem, launches=launches, policy=choice.policy),
         policy=choice.policy,
         origin=choice.origin,
         evidence=choice.evidence,
         details={
-            "passes": len(legs),
-            "lengths": [leg.run.n for leg, _, _ in legs],
-            "bytes": sum(_bytes(leg.run) for leg, _, _ in legs),
+            "passes": len(lengths),
+            "lengths": lengths,
+            "bytes": sum(_bytes(legs) for legs, _, _ in launches),
         },
     )
 
@@ -100,22 +102,25 @@ def _candidate(
 _WHY = {
     "one pass": "scratch holds a line, so memory is read and written once for each axis",
     "two passes": "columns, then rows: for lines longer than scratch, or fewer than lanes",
+    "two passes at once": "columns, then rows, of a line that a cache holds in between",
     "chirp": "the length has a prime beyond 13: a convolution with a chirp",
+    "chirp at once": "a prime beyond 13: a convolution with a chirp, of lines that a cache holds",
 }
 
 
 def _bind(
     engine: Engine,
     problem: FftProblem,
-    legs: list[tuple[Leg, _Operand, _Operand]],
+    launches: list[tuple[tuple[Leg, ...], _Operand, _Operand]],
     policy: CpuFftPolicy,
 ) -> Plan:
     steps = []
-    for k, (leg, source, target) in enumerate(legs):
-        factors = [make and make() for make in (leg.source_factors, leg.target_factors)]
-        last = k == len(legs) - 1
-        run = replace(leg.run, last=last)
-        plan = CpuPassPlan(engine, run, policy, *factors)
+    for k, (legs, source, target) in enumerate(launches):
+        first, final = legs[0], legs[-1]
+        last = k == len(launches) - 1
+        runs = [leg.run for leg in legs[:-1]] + [replace(final.run, last=last)]
+        factors = tuple(make and make() for make in (first.source_factors, final.target_factors))
+        plan = CpuPassPlan(engine, runs, policy, (factors[0], factors[1]))
         steps.append(Step(plan, (source, target), takes_scalars=last, scalars=(1.0,)))
     whole = Steps(steps)
     whole.flop, whole.bytes = problem.flop, problem.bytes
@@ -126,26 +131,29 @@ def _place(place: Place, operands: tuple[_Operand, _Operand]) -> _Operand:
     return operands[place == "target"] if isinstance(place, str) else place
 
 
-def _bytes(run: Pass) -> int:
-    return (
-        run.real.itemsize
-        * run.count
-        * sum(side.rows * side.side.components for side in (run.source, run.target))
+def _bytes(legs: tuple[Leg, ...]) -> int:
+    """What a launch reads and writes."""
+    sides = ((legs[0].run, legs[0].run.source), (legs[-1].run, legs[-1].run.target))
+    return sum(
+        run.real.itemsize * run.count * side.rows * side.side.components for run, side in sides
     )
 
 
 def _seconds(way: Way, choice: Choice[CpuFftPolicy], costs: DeviceCosts, target: Target) -> float:
     """Of a way's kernels: strips are computed whole, and each by one compute unit."""
     policy, found = choice.policy, 0.0
-    for leg in way.legs:
-        run = leg.run
-        each = strips(run, policy)
-        units = min(each, target.compute_units)
-        points = each * policy.vector * run.planes * run.n
-        rate = costs.multiply_adds * (2 if run.real.itemsize < 8 else 1) / 2 * _EFFICIENCY
-        computing = points * (2.5 * log2(max(2, run.n)) + 4) / run.planes / (rate * units)
-        wait = sum(_LAYOUTS[side.side.layout] for side in (run.source, run.target)) / 2
-        found += overlapped(computing, wait * _bytes(run) / (costs.bandwidth * units))
+    for legs in way.launches:
+        last = legs[-1].run
+        parts = strips(last, policy) if len(legs) == 1 else last.count // last.lanes
+        units = min(parts, target.compute_units)
+        rate = costs.multiply_adds / (1 if last.real.itemsize < 8 else 2) * _EFFICIENCY * units
+        computing = sum(
+            strips(leg.run, policy) * policy.vector * leg.run.n * (2.5 * log2(leg.run.n + 1) + 4)
+            for leg in legs
+        )
+        sides = (legs[0].run.source.side, last.target.side)
+        wait = sum(_LAYOUTS[side.layout] for side in sides) / 2
+        found += overlapped(computing / rate, wait * _bytes(legs) / (costs.bandwidth * units))
     return found
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization, specialize
-from portable_gpu.ops.fft.passes import Pass, Rows
+from portable_gpu.ops.fft.passes import Pass, Rows, Side
 from portable_gpu.ops.fft.policy import CpuFftPolicy
+from portable_gpu.ops.fft.problem import Line
 from portable_gpu.ops.fft.tables import (
     Table,
     as_components,
@@ -20,6 +22,8 @@ from portable_gpu.ops.fft.tables import (
     radices,
     stage_roots,
 )
+from portable_gpu.ops.fft.ways import Way
+from portable_gpu.ops.gemm.packed.policy import L2_BYTES
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
@@ -35,31 +39,54 @@ _RANK = 2
 _SETS = ((2, 4, 8), (2, 3, 4, 5, 8), (2, 3, 4, 5, 7, 8, 11, 13))
 
 
+@dataclass(frozen=True)
+class _Shown:
+    """What the kernel's text shows of a pass."""
+
+    source: Side
+    result: Side
+    planes: int
+    twisted: bool
+
+
 def strips(run: Pass, policy: CpuFftPolicy) -> int:
     """How many strips of lanes a pass has."""
-    lanes = policy.vector * run.planes
-    return run.count // run.lanes * -(-run.lanes // lanes)
+    return run.count // run.lanes * _strips_across(run, policy)
 
 
-def text(run: Pass, policy: CpuFftPolicy, target: Target) -> Specialization:
-    """The kernel of a pass."""
-    stages = radices(run.n)
+def _strips_across(run: Pass, policy: CpuFftPolicy) -> int:
+    return -(-run.lanes // (policy.vector * run.planes))
+
+
+def with_joined(found: Sequence[Way], line: Line) -> list[Way]:
+    """Ways, and those whose two passes one launch can make: a cache holds a line in between."""
+    more = [
+        replace(way, name=f"{way.name} at once", joined=True)
+        for way in found
+        if any(leg.run.whole for leg in way.legs)
+        and max(leg.run.whole for leg in way.legs) * 2 * line.real.itemsize <= L2_BYTES // 4
+    ]
+    return [*found, *more]
+
+
+def text(runs: Sequence[Pass], policy: CpuFftPolicy, target: Target) -> Specialization:
+    """The kernel of a pass, or of two."""
+    stages = {radix for run in runs for radix in radices(run.n)}
     return specialize(
         "fft/cpu",
         target,
         policy=policy,
-        real=run.real,
-        source=run.source.side,
-        result=run.target.side,
-        planes=run.planes,
-        twisted=bool(run.whole),
-        radices=next(some for some in _SETS if set(stages) <= set(some)),
-        rank=_rank(run),
+        real=runs[0].real,
+        passes=[
+            _Shown(run.source.side, run.target.side, run.planes, bool(run.whole)) for run in runs
+        ],
+        radices=next(some for some in _SETS if stages <= set(some)),
+        rank=_rank(runs[0]),
     )
 
 
 class CpuPassPlan(Plan):
-    """A pass by strips of lanes.
+    """A pass by strips of lanes, or two by whole transforms, in one launch.
 
     Operands: what it reads and what it writes, which may be the same; the scalar is the scale.
     """
@@ -67,61 +94,68 @@ class CpuPassPlan(Plan):
     def __init__(
         self,
         engine: Engine,
-        run: Pass,
+        runs: Sequence[Pass],
         policy: CpuFftPolicy,
-        source_factors: Table | None = None,
-        target_factors: Table | None = None,
+        factors: tuple[Table | None, Table | None] = (None, None),
     ) -> None:
-        """Build the kernel, and bring its tables to the device."""
-        self._last = run.last
-        lanes = policy.vector * run.planes
-        count = strips(run, policy)
+        """Build the kernel, and bring its tables to the device.
+
+        Args:
+            engine: The device.
+            runs: One pass, or two of which the second reads what the first one wrote.
+            policy: How.
+            factors: What the source of the first and the target of the last are multiplied by.
+        """
+        first, last = runs[0], runs[-1]
+        both = len(runs) == 2
+        count = first.count // first.lanes if both else strips(first, policy)
         items = min(count, _ITEMS * engine.target.compute_units)
         each = -(-count // items)
         items = -(-count // each)
-        size = 2 * policy.vector * run.n
-        itemsize = run.real.itemsize
-        self.workspace_bytes = items * size * itemsize
-        self.bytes = (
-            itemsize
-            * run.count
-            * sum(side.rows * side.side.components for side in (run.source, run.target))
+        itemsize = first.real.itemsize
+        size = max(2 * policy.vector * run.n for run in runs)
+        self._between = 2 * first.target.rows * first.lanes if both else 0
+        if both:  # rows of what lies between may be lanes of the second pass
+            self._between = max(self._between, 2 * last.source.rows * last.lanes)
+        self._rooms = [items * size * itemsize] + [items * self._between * itemsize] * both
+        self.workspace_bytes = sum(self._rooms)
+        self._last = last.last
+        self.bytes = itemsize * sum(
+            run.count * side.rows * side.side.components
+            for run, side in ((first, first.source), (last, last.target))
         )
-        stages = radices(run.n)
-        order = np.zeros(_ORDER_AT + run.n, np.int32)
-        order[: len(stages)] = stages
-        order[_ORDER_AT:] = places(stages)
-        tables = {"roots": as_components(stage_roots(stages), run.real.real), "order": order}
-        if run.whole:
-            fine = fine_roots(run.n, run.whole, lanes).reshape(run.n, run.planes, policy.vector)
-            parts = np.stack([fine.real, fine.imag], axis=2)
-            tables["fine"] = parts.astype(tables["roots"].dtype)
-            coarse = coarse_roots(run.n, run.whole, lanes, -(-run.lanes // lanes))
-            tables["coarse"] = as_components(coarse, run.real.real)
-        for name, side, factors in (
-            ("x_factor", run.source, source_factors), ("y_factor", run.target, target_factors)
-        ):  # fmt: skip
-            if (
-                factors is not None
-            ):  # whole vectors of lanes are read, of numbers that are not there
-                padded = np.zeros(side.rows * max(1, side.limit_row) + lanes, complex)
-                padded[: len(factors)] = factors
-                tables[name] = as_components(padded, run.real.real)
+        tables: dict[str, Table] = {}
+        constants: dict[str, int] = {}
+        for k, run in enumerate(runs):
+            tables |= {f"{name}{k}": table for name, table in _tables(run, policy).items()}
+            constants |= {f"n{k}": run.n, f"lanes{k}": run.lanes}
+        sides = {"x": first.source, "y": last.target}
+        for (name, side), table in zip(sides.items(), factors, strict=True):
+            if table is not None:  # whole vectors of lanes are read, of numbers that are not there
+                padded = np.zeros(
+                    side.rows * max(1, side.limit_row) + policy.vector * first.planes, complex
+                )
+                padded[: len(table)] = table
+                tables[f"{name}_factor"] = as_components(padded, first.real.real)
+        rank = _rank(first)
+        if both:
+            constants |= {"between_size": self._between}
+            constants |= _side("t", first.target) | _side("u", last.source)
+        for name, side in sides.items():
+            constants |= _side(name, side)
+            filled = _filled(side.batch, rank, 0)
+            constants |= {f"{name}_batch{d}": step for d, step in enumerate(filled)}
+        constants |= {f"batch{d}_size": n for d, n in enumerate(_filled(first.batch, rank, 1))}
         self._tables = [_on_device(engine, table) for table in tables.values()]
         self._launch = engine.programs.launch(
-            text(run, policy, engine.target),
+            text(runs, policy, engine.target),
             "fft",
-            {
-                "size": size, "n": run.n, "lanes": run.lanes, "strips": count, "run": each,
-                "flip": int(run.inverse),
-                **_side("x", run.source, _rank(run)), **_side("y", run.target, _rank(run)),
-                **{f"batch{d}_size": n for d, n in enumerate(_filled(run.batch, _rank(run), 1))},
-            },
-            ["scratch", *tables, "x", "y"],
+            {"size": size, "strips": count, "run": each, "flip": int(first.inverse), **constants},
+            ["scratch", *["between"] * both, *tables, "x", "y"],
             ["scale", "x_offset", "y_offset"],
             (items,),
             (1,),
-        )  # fmt: skip
+        )
 
     def enqueue(
         self,
@@ -132,9 +166,25 @@ class CpuPassPlan(Plan):
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event | None:
         """See :meth:`Plan.enqueue`."""
-        scratch = state.workspace(self.workspace_bytes)
+        rooms = [state.workspace(nbytes) for nbytes in self._rooms]
         scale = scalars[0] if self._last else 1.0
-        return self._launch(state, (scratch, *self._tables, *buffers), (scale, *offsets), wait_for)
+        return self._launch(state, (*rooms, *self._tables, *buffers), (scale, *offsets), wait_for)
+
+
+def _tables(run: Pass, policy: CpuFftPolicy) -> dict[str, Table]:
+    """What a pass reads besides its rows, by the names of the kernel's parameters."""
+    lanes, stages = policy.vector * run.planes, radices(run.n)
+    order = np.zeros(_ORDER_AT + run.n, np.int32)
+    order[: len(stages)] = stages
+    order[_ORDER_AT:] = places(stages)
+    found = {"roots": as_components(stage_roots(stages), run.real.real), "order": order}
+    if run.whole:
+        fine = fine_roots(run.n, run.whole, lanes).reshape(run.n, run.planes, policy.vector)
+        parts = np.stack([fine.real, fine.imag], axis=2)
+        found["fine"] = parts.astype(found["roots"].dtype)
+        coarse = coarse_roots(run.n, run.whole, lanes, _strips_across(run, policy))
+        found["coarse"] = as_components(coarse, run.real.real)
+    return found
 
 
 def _on_device(engine: Engine, table: Table) -> cl.Buffer:
@@ -152,9 +202,8 @@ def _filled(values: Shape, rank: int, blank: int) -> Shape:
     return (blank,) * (rank - len(values)) + values
 
 
-def _side(name: str, rows: Rows, rank: int) -> dict[str, int]:
+def _side(name: str, rows: Rows) -> dict[str, int]:
     return {
         f"{name}_rows": rows.rows, f"{name}_row": rows.row, f"{name}_lane": rows.lane,
         f"{name}_limit": rows.limit, f"{name}_limit_row": rows.limit_row,
-        **{f"{name}_batch{d}": step for d, step in enumerate(_filled(rows.batch, rank, 0))},
     }  # fmt: skip

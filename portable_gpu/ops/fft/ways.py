@@ -56,10 +56,28 @@ class Leg:
 
 @dataclass(frozen=True)
 class Way:
-    """Legs, one after the other, that transform a line."""
+    """Legs, one after the other, that transform a line.
+
+    Attributes:
+        name: What tells it apart.
+        legs: The passes.
+        joined: Whether the two passes of a line are made by one launch.
+    """
 
     name: str
     legs: tuple[Leg, ...]
+    joined: bool = False
+
+    @property
+    def launches(self) -> list[tuple[Leg, ...]]:
+        """The legs of each launch."""
+        found: list[tuple[Leg, ...]] = []
+        for leg in self.legs:
+            if self.joined and found and len(found[-1]) == 1 and found[-1][0].run.whole:
+                found[-1] += (leg,)
+            else:
+                found.append((leg,))
+        return found
 
 
 def ways(line: Line, most: int, vector: int, names: Iterator[str]) -> list[Way]:

@@ -1,14 +1,14 @@
 ## The rows of a result, fetched from scratch and stored.
 ##
-##   define(target, V, planes, twisted)
-##       store(s, place, n, flip, scale, b, rows, row, lane_step, lane, live, limit, limit_row, factors, fine, coarse)
+##   define(target, V, planes, twisted, number)
+##       store<number>(s, place, n, flip, scale, b, rows, row, lane_step, lane, live, limit, limit_row, factors, fine, coarse)
 ##
 ## Arguments and forms as of _cpu_bring.  Of a folded row the numbers behind the middle are stored, conjugated,
 ## before it, but for those of lanes that hold both of such a pair.
 ##
 ## twisted: row k of lane l is multiplied by exp(-2 pi i k l / whole), a product of two roots from tables: coarse
 ## has that of the strip's first lane, fine what lies between it and the others.
-<%def name="define(target, V, planes, twisted)">
+<%def name="define(target, V, planes, twisted, number)">
 <%
 form, size = target.form, target.components
 complex_rows = size == 2
@@ -17,7 +17,7 @@ more = (", __global const real_t *factors" if target.factor else "") + (", __glo
 given = (", factors" if target.factor else "") + (", fine, coarse" if twisted else "")
 %>
 // Row k of each transform.
-static inline void fetch(__global const vec_t *s, __global const int *place, long k, long n, int flip, real_t scale, long at, vec_t *re, vec_t *im${more})
+static inline void fetch${number}(__global const vec_t *s, __global const int *place, long k, long n, int flip, real_t scale, long at, vec_t *re, vec_t *im${more})
 {
     __global const vec_t *p = s + 2 * place[k];
 % if form == "half":
@@ -62,7 +62,7 @@ static inline void fetch(__global const vec_t *s, __global const int *place, lon
 }
 
 // The first `live` lanes of row k, number by number.
-static inline void store_some(__global real_t *b, long k, long row, long lane_step, long lane, long live, long limit, long limit_row, const vec_t *re, const vec_t *im)
+static inline void store_some${number}(__global real_t *b, long k, long row, long lane_step, long lane, long live, long limit, long limit_row, const vec_t *re, const vec_t *im)
 {
     real_t r[${V * planes}], m[${V * planes}];
 % for p in sides:
@@ -88,7 +88,7 @@ static inline void store_some(__global real_t *b, long k, long row, long lane_st
 % endif
 }
 
-static void store(__global const vec_t *s, __global const int *place, long n, int flip, real_t scale, __global real_t *b, long rows, long row, long lane_step, long lane, long live, long limit, long limit_row${more})
+static void store${number}(__global const vec_t *s, __global const int *place, long n, int flip, real_t scale, __global real_t *b, long rows, long row, long lane_step, long lane, long live, long limit, long limit_row${more})
 {
     long k = 0;
     vec_t re[${planes}], im[${planes}];
@@ -97,7 +97,7 @@ static void store(__global const vec_t *s, __global const int *place, long n, in
         for (; k + ${V} <= rows; k += ${V}) {
             vec_t r[${planes}][${V}], m[${planes}][${V}];
 % for l in range(V):
-            fetch(s, place, k + ${l}, n, flip, scale, 0, re, im${given});
+            fetch${number}(s, place, k + ${l}, n, flip, scale, 0, re, im${given});
 % for p in sides:
             r[${p}][${l}] = re[${p}]${f", m[{p}][{l}] = im[{p}]" if complex_rows else ""};
 % endfor
@@ -114,7 +114,7 @@ static void store(__global const vec_t *s, __global const int *place, long n, in
         }
 % endif
     for (; k < rows; k++) {
-        fetch(s, place, k, n, flip, scale, k * limit_row + lane, re, im${given});
+        fetch${number}(s, place, k, n, flip, scale, k * limit_row + lane, re, im${given});
 % if form == "folded":
         const long some = live;
 % else:
@@ -127,7 +127,7 @@ static void store(__global const vec_t *s, __global const int *place, long n, in
 % endfor
         } else
 % endif
-            store_some(b, k, row, lane_step, lane, some, limit, limit_row, re, im);
+            store_some${number}(b, k, row, lane_step, lane, some, limit, limit_row, re, im);
     }
 }
 </%def>
