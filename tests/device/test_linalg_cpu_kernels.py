@@ -185,8 +185,9 @@ def test_a_unit_diagonal_is_not_read(engine: Engine, dtype: str) -> None:
     check_solution(a, x, b)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("n", "layout", "lower"), in_pairs((17, 32, 75), LAYOUTS, (True, False)))
+@pytest.mark.parametrize(
+    ("dtype", "n", "layout", "lower"), in_pairs(DTYPES, (17, 32, 75), LAYOUTS, (True, False))
+)
 def test_halves(small_blocks: Engine, dtype: str, n: int, layout: str, lower: bool) -> None:
     a = definite((n, n), dtype)
     found = cholesky(laid(a, layout), lower=lower, engine=small_blocks)
