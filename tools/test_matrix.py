@@ -146,7 +146,7 @@ _LANES_ONLY = ("--ignore=tests/device/test_gemm.py", "--ignore=tests/device/test
 _WIDTHS_ONLY = (*_LANES_ONLY, "--ignore=tests/device/test_contracts.py")
 
 #: All that matrix units do, here emulated.
-_MATRIX_UNITS = ("-k", "test_gemm_matrix_units", "-m", "not large")
+_MATRIX_UNITS = ("-k", "test_gemm_matrix_units or test_gemm_mfma", "-m", "not large")
 
 #: PoCL's optimiser needs ten times as long as all else for kernels with many barriers: the job
 #: pocl-gcn took 420 s with it and takes 55.  The README's line tests PoCL's own class optimised.
