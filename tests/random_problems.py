@@ -31,11 +31,11 @@ def extent(rng: random.Random, most: int) -> int:
     return int(np.exp(rng.uniform(0, np.log(most + 1))))
 
 
-def problems(target: Target, seed: int) -> Iterator[tuple[str, list[Candidate]]]:
-    """Candidates of random problems of every family."""
+def problems(target: Target, seed: int, each: int = EACH) -> Iterator[tuple[str, list[Candidate]]]:
+    """Candidates of random problems of every family, ``each`` of one."""
     rng, turns = random.Random(seed), random.Random(seed)
     dtypes = ["float32", "float16", "int32"] + ["float64"] * target.fp64
-    for _ in range(EACH):
+    for _ in range(each):
         dtype = dtype_of(rng.choice([*dtypes, "bfloat16", "complex64"]))
         m, n, k = (extent(rng, rng.choice((20, 300, 5000))) for _ in range(3))
         batch = (extent(rng, 50),) if rng.random() < 0.3 else ()
@@ -49,12 +49,12 @@ def problems(target: Target, seed: int) -> Iterator[tuple[str, list[Candidate]]]
             row, col = (x if x == 1 else turns.choice((-x, 0)) for x in (lies.row, lies.col))
             asked = replace(asked, **{side: replace(lies, row=row, col=col)})
             yield f"{asked}", gemm_candidates(asked, target, TABLE)
-    for _ in range(EACH):
+    for _ in range(each):
         m, n = extent(rng, 100_000), extent(rng, 20_000)
         strides = rng.choice(((n, 1), (1, m), (2 * n, 2), (n, -1)))
         vector = GemvProblem(element(dtype_of(rng.choice(dtypes))), m, n, *strides, 1, 1)
         yield f"{vector}", gemv_candidates(vector, target, TABLE)
-    for _ in range(EACH):
+    for _ in range(each):
         shape = tuple(extent(rng, 3000) for _ in range(rng.choice((1, 2, 3))))
         axis = rng.choice((None, *range(len(shape))))
         operation = rng.choice(("sum", "max", "argmin", "var", "nrm2", "any"))
@@ -63,7 +63,7 @@ def problems(target: Target, seed: int) -> Iterator[tuple[str, list[Candidate]]]
         yield f"{fold}", reduce_candidates(fold, target, TABLE)
         sum_of_two = expression_of("x + y", dtype, shape, {})
         yield f"{sum_of_two}", elementwise_candidates(sum_of_two, target, TABLE)
-    for _ in range(EACH):
+    for _ in range(each):
         n, m = (extent(rng, rng.choice((20, 200, 2000))) for _ in range(2))
         dtype = dtype_of(
             rng.choice(["float32", "complex64"] + ["float64", "complex128"] * target.fp64)

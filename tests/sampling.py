@@ -36,19 +36,26 @@ def in_pairs(*every: Sequence[Any]) -> list[tuple[Any, ...]]:
 
     A kernel to build costs half a second, and hardly a fault needs three parameters at once.
     """
-    combined = list(product(*(range(len(values)) for values in every)))
-
-    def pairs(case: tuple[int, ...]) -> set[Any]:
-        return set(combinations(enumerate(case), 2))
-
-    missing, chosen = set().union(*map(pairs, combined)), []
-
-    def worth(case: tuple[int, ...]) -> tuple[int, int]:
-        return len(missing & pairs(case)), -sum(case[1:] == other[1:] for other in chosen)
-
-    while missing:
-        chosen.append(max(combined, key=worth))
-        missing -= pairs(chosen[-1])
+    places = [range(len(values)) for values in every]
+    cases = np.array(list(product(*places)), np.int64).reshape(-1, len(every))
+    # Each pair of values has a number: a column for each pair of parameters.
+    starts = np.cumsum([0, *(len(a) * len(b) for a, b in combinations(places, 2))])
+    pairs = np.stack(
+        [
+            start + cases[:, a] * len(places[b]) + cases[:, b]
+            for start, (a, b) in zip(starts, combinations(range(len(every)), 2), strict=False)
+        ],
+        axis=1,
+    )
+    missing = np.ones(starts[-1], bool)
+    like_others, chosen = np.zeros(len(cases), np.int64), []
+    while missing.any():
+        # Most of what is missing; then what is least like those before; then the first.
+        worth = missing[pairs].sum(1) * len(cases) - like_others
+        best = int(worth.argmax())
+        chosen.append(tuple(cases[best]))
+        missing[pairs[best]] = False
+        like_others += (cases[:, 1:] == cases[best, 1:]).all(1)
     return [tuple(values[i] for values, i in zip(every, case, strict=True)) for case in chosen]
 
 

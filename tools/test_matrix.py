@@ -37,10 +37,13 @@ from portable_gpu.isa import find_compilers, select
 from portable_gpu.isa.compilers import CLANG
 
 ROOT = Path(__file__).resolve().parent.parent
-TIME_LIMIT = 1500  # seconds for one job
+TIME_LIMIT = 900  # seconds for one job
+TIME_LIMIT_ALL = 1800  # with --all
 OFFLINE = "offline"
 #: One of each generation; with --all, every target of check-isa (5 minutes on two cores).
 OFFLINE_TARGETS = ("gfx900-dpp", "gfx90a-dpp", "gfx1030-lds", "sm_60", "sm_70", "sm_90")
+#: What faulthandler says of a test that takes too long (pyproject.toml).
+_HANGS = re.compile(r"^Timeout \(.*\)!\n(?:(?:Thread |  File |\n).*\n?)*", re.MULTILINE)
 _CLOSING_LINE = re.compile(r"^=+ .*\bin [\d.]+s.*=+$")
 
 
@@ -143,7 +146,7 @@ _LANES_ONLY = ("--ignore=tests/device/test_gemm.py", "--ignore=tests/device/test
 _WIDTHS_ONLY = (*_LANES_ONLY, "--ignore=tests/device/test_contracts.py")
 
 #: All that matrix units do, here emulated.
-_MATRIX_UNITS = ("-k", "test_gemm_matrix_units", "-m", "not large")
+_MATRIX_UNITS = ("-k", "test_gemm_matrix_units or test_gemm_mfma", "-m", "not large")
 
 #: PoCL's optimiser needs ten times as long as all else for kernels with many barriers: the job
 #: pocl-gcn took 420 s with it and takes 55.  The README's line tests PoCL's own class optimised.
@@ -224,6 +227,7 @@ def run(job: Job, library: Path, folder: Path, whole: bool) -> tuple[bool, str]:
     if whole and job.implementation not in (OCLGRIND, RUSTICL, *HOST_ONLY):
         arguments = ("-n", "2", "-m", "not large")
     command = [sys.executable, "-m", "pytest", job.tests, *arguments]
+    limit = TIME_LIMIT_ALL if whole else TIME_LIMIT
     closing = ""
     with (
         log.open("w") as errors,
@@ -231,7 +235,7 @@ def run(job: Job, library: Path, folder: Path, whole: bool) -> tuple[bool, str]:
             command, cwd=ROOT, env=variables, stdout=subprocess.PIPE, stderr=errors, text=True
         ) as process,
     ):
-        timer = threading.Timer(TIME_LIMIT, process.kill)
+        timer = threading.Timer(limit, process.kill)
         timer.start()
         assert process.stdout is not None
         for line in process.stdout:
@@ -239,9 +243,15 @@ def run(job: Job, library: Path, folder: Path, whole: bool) -> tuple[bool, str]:
             if _CLOSING_LINE.match(line.strip()):
                 closing = line.strip()
         status = process.wait()
+        late = not timer.is_alive()
         timer.cancel()
+    said = log.read_text(errors="replace")
     if not closing:
-        print("\n".join(log.read_text(errors="replace").splitlines()[-40:]))
+        print("\n".join(said.splitlines()[-40:]))
+    if stacks := _HANGS.findall(said):
+        print("The stacks of tests that hung:\n" + "\n".join(stacks))
+    if late:
+        closing = f"killed, as it took longer than {limit} s"
     return status == 0, closing or f"pytest did not finish (status {status})"
 
 

@@ -380,7 +380,7 @@ def test_literals() -> None:
 
 def test_at_random(engine: Engine) -> None:
     rng = np.random.default_rng(2026)
-    for turn in range(8 if FORCED else 40):
+    for turn in range(8 if FORCED else 24):
         shape = tuple(int(n) for n in rng.integers(1, (70, 40)[: rng.integers(1, 3)]))
         inputs = []
         for given in range(2):

@@ -75,7 +75,7 @@ def kinds(error: Exception) -> set[type[Exception]]:
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_random_calls(unoptimised: Engine) -> None:
     draw = random.Random(14)
-    for _ in range(60):
+    for _ in range(40):
         name, args, options = drawn(draw)
         call = f"{name}({', '.join(map(repr, args))}, {options})"
         with warnings.catch_warnings():

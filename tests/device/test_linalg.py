@@ -199,8 +199,8 @@ def test_graded_matrices(fast: Engine, dtype: Any) -> None:
     "dtype", [np.dtype("float32"), np.dtype("complex64")][: 2 - FORCED], ids=str
 )
 def test_all_by_halves(halved: Engine, dtype: Any) -> None:
-    for n in (30,) if OCLGRIND or FORCED else (9, 16, 17, 30, 41):
-        for lower in (True, False):
+    for n in (30,) if OCLGRIND or FORCED else (9, 16, 17, 41):
+        for lower in (True, False) if n in (30, 41) else (n == 16,):
             a, b = definite(n, dtype, 10.0, (2,)), numbers((2, n, 5), dtype)
             got = cholesky(other_nan(a, lower), lower=lower, engine=halved)
             assert_factor(a, got, lower)

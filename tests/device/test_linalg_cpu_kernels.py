@@ -185,8 +185,15 @@ def test_a_unit_diagonal_is_not_read(engine: Engine, dtype: str) -> None:
     check_solution(a, x, b)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("n", "layout", "lower"), in_pairs((17, 32, 75), LAYOUTS, (True, False)))
+@pytest.mark.parametrize(
+    ("dtype", "n", "layout", "lower"),
+    [
+        ("float32", 17, "rows", True), ("float32", 32, "columns", False),
+        ("float32", 75, "gaps", True), ("float32", 17, "reverse", False),
+        ("float64", 32, "rows", False), ("complex64", 17, "columns", True),
+        ("complex128", 75, "reverse", False),
+    ],
+)  # fmt: skip
 def test_halves(small_blocks: Engine, dtype: str, n: int, layout: str, lower: bool) -> None:
     a = definite((n, n), dtype)
     found = cholesky(laid(a, layout), lower=lower, engine=small_blocks)

@@ -50,10 +50,12 @@ def _close(got: Any, expected: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "sizes"),
-    [("float64", SIZES), ("float32", SMALL), ("complex64", SMALL), ("complex128", SMALL)],
-)
-@pytest.mark.parametrize("lower", [True, False])
+    ("dtype", "sizes", "lower"),
+    [
+        ("float64", SIZES, True), ("float64", SIZES, False), ("float32", SMALL, True),
+        ("complex64", SMALL, False), ("complex128", SMALL, True),
+    ],
+)  # fmt: skip
 def test_cholesky_and_cho_solve(dtype: str, sizes: Any, lower: bool) -> None:
     matrices = [_positive(n, dtype) for n in sizes]
     factors = ragged.cholesky(matrices, lower=lower)

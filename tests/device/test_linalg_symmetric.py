@@ -8,7 +8,7 @@ import numpy as np
 import pyopencl.array as cla
 import pytest
 from reference import assert_within, product_bound, wider
-from sampling import in_pairs
+from sampling import dealt, in_pairs
 
 from portable_gpu import Engine, Epilogue, asarray, explain, gemm, matmul, plan
 from portable_gpu.errors import ArgumentError, DTypeError, OverlapError, ShapeError
@@ -82,13 +82,17 @@ def takes(engine: Engine, dtype: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("n", "k", "dtype", "layout", "trans", "lower", "batch"),
-    in_pairs(
-        (1, 31, 64, 97), (1, 70), [*REALS, *COMPLEX], LAYOUTS, (False, True), (True, False),
-        ((), (3,), (2, 2)),
-    ),
+    ("dtype", "n", "k", "layout", "trans", "lower", "batch"),
+    [
+        (*dealt((*REALS, *COMPLEX), turn, 1), *case)
+        for turn, case in enumerate(
+            in_pairs(
+                (1, 64, 97), (1, 70), LAYOUTS, (False, True), (True, False), ((), (3,), (2, 2))
+            )
+        )
+    ],
     ids=str,
-)  # fmt: skip
+)
 def test_syrk(
     unoptimised: Engine,
     n: int,
@@ -143,8 +147,9 @@ def test_hermitian(
     assert not np.einsum("...ii->...i", got).imag.any()
 
 
-@pytest.mark.parametrize("lower", [True, False])
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.complex64], ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "lower"), [(np.float16, True), (np.float32, False), (np.complex64, True)], ids=str
+)
 def test_syr2k(engine: Engine, dtype: Any, lower: bool) -> None:
     x, y = values((3, 40, 20), dtype), values((40, 20), dtype, 1)
     got = syr2k(x, y, alpha=0.5, lower=lower, engine=engine)
@@ -239,7 +244,8 @@ def test_mirrored(engine: Engine, problems: list[GemmProblem], dtype: Any) -> No
     for n, k, batch in ((71, 43, ()), (33, 9, (3,)), (2, 2, ())):
         x = values((*batch, n, k), dtype)
         y = np.ascontiguousarray(swapped(x))
-        for left, right in ((x, swapped(x)), (swapped(y), y)):
+        both = (x, swapped(x)), (swapped(y), y)
+        for left, right in both if dtype == np.float32 else dealt(both, n, 1):
             got = matmul(left, right, engine=engine)
             assert problems.pop().symmetric
             np.testing.assert_array_equal(got, swapped(got))

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from emulator.device import Emulator
 from emulator.memory import Fault
+from sampling import in_pairs
 
 from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.dtypes import BF16, Element, element
@@ -38,9 +39,15 @@ pytestmark = pytest.mark.skipif(missing is not None, reason=str(missing))
 
 F16 = element(np.float16)
 TRANSPOSES = ("NN", "NT", "TN", "TT")
+#: When copies are done, and whether work-items copy lines or the copy engine boxes.
+TIMES, COPIES = ("late", "early"), (False, True)
 #: Values of sums that nothing may leave in C.
 POISON = -77
 CANARY = 7
+
+
+def label(value: Any) -> str:
+    return value.name if isinstance(value, Element) else str(value)
 
 
 def operand(elem: Element, rows: int, cols: int, trans: str, batch: int) -> Operand:
@@ -112,7 +119,7 @@ def gpu() -> Emulator:
     return Emulator.of("sm_90")
 
 
-@pytest.fixture(params=["late", "early"])
+@pytest.fixture(params=TIMES)
 def either(request: pytest.FixtureRequest) -> Emulator:
     """The same, and one where copies are done at once."""
     return Emulator.of("sm_90", late=request.param == "late")
@@ -124,14 +131,15 @@ def by_matrix_units(
     return MatrixPlan(gpu, p, GemmChoice("", policy, splits, transposed=transposed))  # type: ignore[arg-type]
 
 
-@pytest.fixture(params=[False, True], ids=["lines", "boxes"])
+@pytest.fixture(params=COPIES, ids=["lines", "boxes"])
 def bulk(request: pytest.FixtureRequest) -> bool:
     """Whether work-items copy lines, or the copy engine boxes."""
     return bool(request.param)
 
 
-@pytest.mark.parametrize("trans", TRANSPOSES)
-@pytest.mark.parametrize("elem", [F16, BF16], ids=lambda e: e.name)
+@pytest.mark.parametrize(
+    ("elem", "trans", "bulk"), in_pairs((F16, BF16), TRANSPOSES, COPIES), ids=label
+)
 def test_wgmma_transposes_and_edges(gpu: Emulator, elem: Element, trans: str, bulk: bool) -> None:
     for m, n, k in [(136, 72, 328), (65, 1, 72), (67, 72, 72), (304, 520, 200), (123, 77, 65)]:
         p = problem(m, n, k, elem, trans)
@@ -139,7 +147,9 @@ def test_wgmma_transposes_and_edges(gpu: Emulator, elem: Element, trans: str, bu
         check(by_matrix_units(gpu, p, policy), gpu, p, trans)
 
 
-@pytest.mark.parametrize("name", WGMMA_CLASSES)
+@pytest.mark.parametrize(
+    ("name", "either", "bulk"), in_pairs(list(WGMMA_CLASSES), TIMES, COPIES), indirect=["either"]
+)
 def test_wgmma_tiles(either: Emulator, name: str, bulk: bool) -> None:
     policy = replace(WgmmaPolicy.for_shape_class(name), bulk=bulk)
     trans = "NT" if is_odd(policy) else "NN"
@@ -202,8 +212,10 @@ def test_wgmma_other_policies(either: Emulator, changed: dict[str, int], bulk: b
     check(by_matrix_units(either, p, policy), either, p, "NN")
 
 
-@pytest.mark.parametrize("precision", ["tf32", "tf32x3", "bf16x3", "bf16x6"])
-@pytest.mark.parametrize("trans", ["NN", "TT"])
+@pytest.mark.parametrize(
+    ("precision", "trans", "bulk"),
+    in_pairs(("tf32", "tf32x3", "bf16x3", "bf16x6"), ("NN", "TT"), COPIES),
+)
 def test_wgmma_precisions(gpu: Emulator, precision: str, trans: str, bulk: bool) -> None:
     parts = {"tf32": 1, "tf32x3": 2, "bf16x3": 2, "bf16x6": 3}[precision]
     p = problem(136, 77, 300, F32, trans, precision)
@@ -229,8 +241,11 @@ def test_tf32_transposes_and_edges(gpu: Emulator, trans: str, bulk: bool) -> Non
         check(by_tf32(gpu, p, policy), gpu, p, trans)
 
 
-@pytest.mark.parametrize("name", WGMMA_CLASSES)
-@pytest.mark.parametrize("trans", ["NN", "TT"])
+@pytest.mark.parametrize(
+    ("name", "trans", "either", "bulk"),
+    in_pairs(list(WGMMA_CLASSES), ("NN", "TT"), TIMES, COPIES),
+    indirect=["either"],
+)
 def test_tf32_tiles(either: Emulator, name: str, trans: str, bulk: bool) -> None:
     policy = replace(WgmmaPolicy.for_shape_class(name), bulk=bulk)
     p = problem(200, 264, 392, F32, trans, "tf32")
@@ -273,9 +288,11 @@ def test_tf32_where_c_and_a_bias_are_read(gpu: Emulator, trans: str, bulk: bool)
     np.testing.assert_array_equal(memory, 2 * (a @ b) + 3 * c + bias)
 
 
-@pytest.mark.parametrize("elem", [F16, BF16], ids=lambda e: e.name)
-@pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize("tile_n", [64, 112, 160, 256])
+@pytest.mark.parametrize(
+    ("tile_n", "transposed", "elem", "bulk"),
+    in_pairs((64, 112, 160, 256), (False, True), (F16, BF16), COPIES),
+    ids=label,
+)
 def test_wgmma_stores_16_bits(
     gpu: Emulator, tile_n: int, transposed: bool, elem: Element, bulk: bool
 ) -> None:
@@ -294,8 +311,11 @@ def test_wgmma_stores_16_bits(
         assert np.all(memory[-32:] == CANARY)
 
 
-@pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize("tile_n", [48, 96, 112, 144, 160, 208, 224, 240])
+@pytest.mark.parametrize(
+    ("tile_n", "transposed", "either", "bulk"),
+    in_pairs((48, 96, 112, 144, 160, 208, 224, 240), (False, True), TIMES, COPIES),
+    indirect=["either"],
+)
 def test_wgmma_of_odd_widths(either: Emulator, tile_n: int, transposed: bool, bulk: bool) -> None:
     """Whole tiles and parts, k whole and cut; C's rows aligned, and not."""
     policy = WgmmaPolicy(2, 1, tile_n, 4, bulk=bulk)
@@ -305,8 +325,11 @@ def test_wgmma_of_odd_widths(either: Emulator, tile_n: int, transposed: bool, bu
         check(path, either, p, "NT")
 
 
-@pytest.mark.parametrize("trans", ["NN", "NT"])
-@pytest.mark.parametrize("name", ["large", "small", "128x96"])
+@pytest.mark.parametrize(
+    ("name", "trans", "either", "bulk"),
+    in_pairs(("large", "small", "128x96"), ("NN", "NT"), TIMES, COPIES),
+    indirect=["either"],
+)
 def test_wgmma_with_k_cut_of_the_last_tiles(
     either: Emulator, name: str, trans: str, bulk: bool
 ) -> None:
