@@ -385,7 +385,7 @@ def _check_pairs(a: Ragged, b: Ragged) -> None:
     if wrong.size:
         k = int(wrong[0])
         raise ShapeError(f"matrix {k} of a has {a.rows[k]} rows, that of b {b.rows[k]}")
-    if a.buffer.dtype != b.buffer.dtype:
+    if len(a) and a.buffer.dtype != b.buffer.dtype:  # an empty list has none
         raise DTypeError(f"a is {a.buffer.dtype} and b {b.buffer.dtype}; convert one of them")
 
 
