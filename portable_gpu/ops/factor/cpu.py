@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-import pyopencl as cl
-
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
+from portable_gpu.ops.factor.launch import OneLaunch
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
 from portable_gpu.ops.gemm.operands import extents, offsets, strides
 from portable_gpu.ops.gemm.packed.policy import L1_BYTES, L2_BYTES, registers
 from portable_gpu.ops.gemm.problem import Operand
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.plan import Plan
-from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 from portable_gpu.tuning.policy import Policy, Range
 
@@ -77,11 +74,14 @@ class CpuPolicy(Policy):
         return self.rows, self.vectors * self.vector, self.rows
 
 
-class CpuCholeskyPlan(Plan):
+class CpuCholeskyPlan(OneLaunch):
     """A factorisation of small matrices, some by each work-item.
 
-    Operands: a, L and the report; L and the report alone where L replaces A.
+    Operands: a, L and the report; L and the report alone where L replaces A.  The scalar is the
+    first column's number.
     """
+
+    _scalars = (0,)
 
     def __init__(self, engine: Engine, problem: CholeskyProblem, policy: CpuPolicy) -> None:
         """Build the kernel."""
@@ -107,24 +107,14 @@ class CpuCholeskyPlan(Plan):
             (1,),
         )  # fmt: skip
 
-    def enqueue(
-        self,
-        state: QueueState,
-        buffers: Sequence[Any],
-        offsets: tuple[int, ...],
-        scalars: tuple[Any, ...] = (0,),
-        wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event | None:
-        """See :meth:`Plan.enqueue`; the scalar is the first column's number, if it is not 0."""
-        scratch = state.workspace(self.workspace_bytes)
-        return self._launch(state, (scratch, *buffers), (*(scalars or (0,)), *offsets), wait_for)
 
-
-class CpuLanesPlan(Plan):
+class CpuLanesPlan(OneLaunch):
     """A factorisation of many small matrices, each in a lane of every vector.
 
-    Operands: as of :class:`CpuCholeskyPlan`.
+    Operands and scalar: as of :class:`CpuCholeskyPlan`.
     """
+
+    _scalars = (0,)
 
     def __init__(self, engine: Engine, problem: CholeskyProblem, policy: CpuPolicy) -> None:
         """Build the kernel."""
@@ -150,10 +140,8 @@ class CpuLanesPlan(Plan):
             (1,),
         )  # fmt: skip
 
-    enqueue = CpuCholeskyPlan.enqueue
 
-
-class CpuSolvePlan(Plan):
+class CpuSolvePlan(OneLaunch):
     """A solve with small triangles, some by each work-item, or some columns of one.
 
     Operands: L, B where X is not to be in its place, and X.
@@ -201,18 +189,6 @@ class CpuSolvePlan(Plan):
             (items,),
             (1,),
         )  # fmt: skip
-
-    def enqueue(
-        self,
-        state: QueueState,
-        buffers: Sequence[Any],
-        offsets: tuple[int, ...],
-        scalars: tuple[Any, ...] = (),
-        wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event | None:
-        """See :meth:`Plan.enqueue`."""
-        scratch = state.workspace(self.workspace_bytes)
-        return self._launch(state, (scratch, *buffers), offsets, wait_for)
 
 
 def cholesky_text(problem: CholeskyProblem, policy: CpuPolicy, target: Target) -> Specialization:

@@ -16,6 +16,7 @@ import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
+from portable_gpu.ops.factor.launch import OneLaunch
 from portable_gpu.ops.factor.packed import SEARCHERS, aligned, zeros_text
 from portable_gpu.ops.factor.plan import cholesky_text, solve_text
 from portable_gpu.ops.factor.policy import CholeskyPolicy, SolvePolicy
@@ -24,7 +25,7 @@ from portable_gpu.ops.factor.recursive import Parts
 from portable_gpu.ops.gemm.operands import offsets, strides
 from portable_gpu.ops.gemm.problem import Operand
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.plan import Part, Plan, Step
+from portable_gpu.runtime.plan import Part, Step
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 
@@ -62,7 +63,7 @@ class RaggedMatrices:
         return aligned(found, int(start))
 
 
-class _TablePlan(Plan):
+class _TablePlan(OneLaunch):
     """A launch whose kernel reads a table, which the plan keeps on the device."""
 
     def __init__(
@@ -78,22 +79,14 @@ class _TablePlan(Plan):
     ) -> None:
         flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
         self._table = cl.Buffer(engine.context, flags, hostbuf=np.ascontiguousarray(table))
-        self._first = (0,) * len(scalars)
+        self._scalars = (0,) * len(scalars)
         self._launch = engine.programs.launch(
             text, kernel, constants, ["table", *names], [*scalars, *offsets(names)],
             (sizes[0] * sizes[1],), (sizes[1],),
         )  # fmt: skip
 
-    def enqueue(
-        self,
-        state: QueueState,
-        buffers: Sequence[Any],
-        offsets: tuple[int, ...],
-        scalars: tuple[Any, ...] = (),
-        wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event | None:
-        """See :meth:`Plan.enqueue`."""
-        return self._launch(state, (self._table, *buffers), (*self._first, *offsets), wait_for)
+    def _buffers(self, state: QueueState, operands: Sequence[Any]) -> Sequence[Any]:
+        return self._table, *operands
 
 
 def ragged_cholesky(
