@@ -87,9 +87,7 @@ class CpuCholeskyPlan(OneLaunch):
         """Build the kernel."""
         p = problem
         self.flop, self.bytes = p.flop, p.bytes
-        strip = policy.strip(p.elem)
-        line = _line(p.n + strip, p.elem)
-        size = _whole_lines((p.n + policy.rows) * (line + 1), p.elem)
+        line, size = cholesky_scratch(p.n, policy, p.elem)
         run = -(-p.count // (_ITEMS * engine.target.compute_units))
         items = -(-p.count // run)
         self.workspace_bytes = items * size * p.elem.itemsize
@@ -165,12 +163,9 @@ class CpuSolvePlan(OneLaunch):
         p = problem
         self.flop, self.bytes = p.flop, p.bytes
         strip = policy.strip(p.elem)
-        line = _line(p.n + policy.rows, p.elem)
-        size = _whole_lines((p.n + policy.rows) * (line + strip + 1), p.elem)
-        units = engine.target.compute_units
-        run = -(-p.count // (_ITEMS * units))
-        items = max(units, min(_ITEMS * units, p.m // (_STRIPS * strip)))
-        groups = max(1, min(items // p.count, -(-p.m // (2 * strip))))
+        line, size = solve_scratch(p.n, policy, p.elem)
+        run = -(-p.count // (_ITEMS * engine.target.compute_units))
+        groups = shares(p.m, p.count, strip, engine.target)
         columns = -(-p.m // (groups * strip)) * strip
         groups = -(-p.m // columns)
         items = -(-p.count // run) * groups
@@ -191,11 +186,18 @@ class CpuSolvePlan(OneLaunch):
         )  # fmt: skip
 
 
-def cholesky_text(problem: CholeskyProblem, policy: CpuPolicy, target: Target) -> Specialization:
-    """The kernel of small factorisations."""
+def cholesky_text(
+    problem: CholeskyProblem, policy: CpuPolicy, target: Target, ragged: bool = False
+) -> Specialization:
+    """The kernel of small factorisations; ``ragged``: of sizes and places out of a table."""
     policy.check(target, problem.elem)
     return specialize(
-        "factor/cpu_cholesky", target, problem=problem, policy=policy, in_place=problem.in_place
+        "factor/cpu_cholesky",
+        target,
+        problem=problem,
+        policy=policy,
+        in_place=problem.in_place,
+        ragged=ragged,
     )
 
 
@@ -220,11 +222,41 @@ def lanes_text(problem: CholeskyProblem, policy: CpuPolicy, target: Target) -> S
 
 
 def solve_text(
-    problem: SolveProblem, policy: CpuPolicy, target: Target, source: Operand | None = None
+    problem: SolveProblem,
+    policy: CpuPolicy,
+    target: Target,
+    source: Operand | None = None,
+    ragged: bool = False,
 ) -> Specialization:
-    """The kernel of solves with small triangles."""
+    """The kernel of solves with small triangles; ``ragged``: of sizes and places out of a table."""
     policy.check(target, problem.elem)
-    return specialize("factor/cpu_solve", target, problem=problem, policy=policy, source=source)
+    return specialize(
+        "factor/cpu_solve", target, problem=problem, policy=policy, source=source, ragged=ragged
+    )
+
+
+def workers(count: int, target: Target) -> int:
+    """Work-items that share so many matrices."""
+    return min(count, _ITEMS * target.compute_units)
+
+
+def shares(m: int, count: int, strip: int, target: Target) -> int:
+    """Work-items for each of so many pairs: each has some of the m columns."""
+    units = target.compute_units
+    items = max(units, min(_ITEMS * units, m // (_STRIPS * strip)))
+    return max(1, min(items // count, -(-m // (2 * strip))))
+
+
+def cholesky_scratch(n: int, policy: CpuPolicy, elem: Element) -> tuple[int, int]:
+    """Of a work-item that factorises n columns: elements from row to row, and of it all."""
+    line = _line(n + policy.strip(elem), elem)
+    return line, _whole_lines((n + policy.rows) * (line + 1), elem)
+
+
+def solve_scratch(n: int, policy: CpuPolicy, elem: Element) -> tuple[int, int]:
+    """Likewise of one that solves with n columns."""
+    line = _line(n + policy.rows, elem)
+    return line, _whole_lines((n + policy.rows) * (line + policy.strip(elem) + 1), elem)
 
 
 def _line(n: int, elem: Element) -> int:

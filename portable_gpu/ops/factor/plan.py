@@ -214,10 +214,6 @@ def cholesky_text(
     problem: CholeskyProblem, policy: CholeskyPolicy, target: Target, ragged: bool = False
 ) -> Specialization:
     """The kernel of small factorisations; ``ragged``: of sizes and places out of a table."""
-    if target.is_cpu:
-        return specialize(
-            "factor/cpu_ragged_cholesky", target, problem=problem, in_place=problem.in_place
-        )
     policy.check(target, problem.elem)
     return specialize(
         "factor/cholesky",
@@ -234,10 +230,6 @@ def solve_text(
     problem: SolveProblem, policy: SolvePolicy, target: Target, ragged: bool = False
 ) -> Specialization:
     """The kernel of solves with small triangles; ``ragged``: of sizes and places out of a table."""
-    if target.is_cpu:
-        return specialize(
-            "factor/cpu_ragged_solve", target, problem=problem, columns=policy.columns
-        )
     policy.check(target, problem.elem)
     b = problem.b
     by_rows = step(b.col, problem.m) <= step(b.row, problem.n)
