@@ -75,7 +75,7 @@ def _check_solve(a: Any, x: Any, b: Any, steps: int = 1) -> None:
 def way(request: Any, monkeypatch: Any, engine: Any) -> str:
     """The device's own way, and that of devices with many compute units."""
     if request.param == "large":
-        monkeypatch.setattr(packed, "way_for", lambda n, m, target: LARGE)
+        monkeypatch.setattr(PackedWay, "of", classmethod(lambda cls, n, m, target: LARGE))
         monkeypatch.setattr(engine, "_plans", {})
     return str(request.param)
 
