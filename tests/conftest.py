@@ -2,6 +2,7 @@
 
 Environment:
     PORTABLE_GPU_DEVICE, PORTABLE_GPU_DEVICE_CLASS: What the device tests run on, and as what.
+    PORTABLE_GPU_TEST_CALLS, PORTABLE_GPU_TEST_SEED: How many random calls of linalg, and which.
     PORTABLE_GPU_OCLGRIND_LOG: The file that holds this process's stderr, where Oclgrind writes.
 """
 

@@ -123,3 +123,43 @@ def ratio(residual: Any, *factors: Any) -> float:
     for one in factors:
         scale *= one_norm(one)
     return one_norm(residual) / scale
+
+
+def backward_error(a: Any, x: Any, b: Any) -> float:
+    """The largest of all columns, in units of eps of x's dtype: |B - A X| / (|A| |X| + |B|)."""
+    a, wide, rhs = double(a), double(x), double(b)
+    off = np.abs(rhs - a @ wide).max(-2)
+    size = np.abs(a).sum(-1).max(-1)[..., None] * np.abs(wide).max(-2) + np.abs(rhs).max(-2)
+    return float(np.max(off / size)) / float(np.finfo(x.dtype).eps)
+
+
+def by_normal_equations(a: Any, b: Any) -> Any:
+    """In long double, by elimination, and corrected once."""
+    a, b = wider(a), wider(b)
+    n, x = a.shape[-1], 0
+    for _ in range(2):
+        rows = np.concatenate([adjoint(a) @ a, adjoint(a) @ (b - a @ x if _ else b)], 1)
+        for k in range(n):
+            rows[k] /= rows[k, k]
+            others = np.arange(n) != k
+            rows[others] -= rows[others, k : k + 1] * rows[k]
+        x = x + rows[:, n:]
+    return double(x.astype(np.complex128 if x.dtype.kind == "c" else np.float64))
+
+
+def assert_least_squares(a: Any, x: Any, b: Any, cond: float) -> None:
+    """As good as a QR factorisation's where cond(A)^2 u is below 1: Wedin's bound, times 10."""
+    exact, eps = by_normal_equations(a, b), float(np.finfo(x.dtype).eps)
+    off, size = double(b) - double(a) @ exact, np.linalg.norm(exact, axis=0)
+    allowed = 10 * eps * cond * (1 + cond * np.linalg.norm(off, axis=0) / size)
+    assert np.all(np.linalg.norm(x - exact, axis=0) / size <= allowed)
+
+
+def packed_triangle(a: Any) -> Any:
+    """Lower triangles packed, as docs/linalg_packed.md draws it."""
+    n, pieces = a.shape[-1], []
+    for r0 in range(0, n, 128):
+        r1 = min(r0 + 128, n)
+        pieces.append(a[..., r0:r1, :r0].reshape(*a.shape[:-2], -1))
+        pieces.extend(a[..., i, r0 : i + 1] for i in range(r0, r1))
+    return np.concatenate(pieces, axis=-1) if n else np.zeros((*a.shape[:-2], 0), a.dtype)

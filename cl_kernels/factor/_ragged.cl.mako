@@ -2,26 +2,29 @@
 ##
 ##   matrix(names)   of `product`: n, offset, row, col, its place in the report
 ##   pair(n_type)    of `product`: n, m, then offset, row, col of L, and of B
+##   line(n, e)      elements from a row of scratch to the next, of n columns
 ## Offsets count from where the operands begin.
 
 <%def name="matrix(names, n_type='int')">
-    table += 5 * product;
-    const ${n_type} n = table[0];
+    __global const long *one = table + 5 * product;
+    const ${n_type} n = one[0];
 % for name in names:
-    ${name} += table[1];
-    ${name}_row = table[2];
-    ${name}_col = table[3];
+    ${name} += one[1];
+    ${name}_row = one[2];
+    ${name}_col = one[3];
 % endfor
-    report += 2 * (table[4] - product);
+    const long place = one[4];
 </%def>
 
-<%def name="pair()">
-    table += 8 * product;
-    const int n = table[0];
-    const long m = table[1];
+<%def name="pair(n_type='int')">
+    __global const long *one = table + 8 * product;
+    ${n_type} n = one[0];
+    const long m = one[1];
 % for k, name in enumerate("lb"):
-    ${name} += table[${2 + 3 * k}];
-    ${name}_row = table[${3 + 3 * k}];
-    ${name}_col = table[${4 + 3 * k}];
+    ${name} += one[${2 + 3 * k}];
+    ${name}_row = one[${3 + 3 * k}];
+    ${name}_col = one[${4 + 3 * k}];
 % endfor
 </%def>
+
+<%def name="line(n, e)">(((${n}) * ${e.itemsize} + 63) / 64 | 1) * ${64 // e.itemsize}</%def>

@@ -50,7 +50,7 @@ ${operands.locate(names, rank, "product")}
 % if ragged:
 ${ragged_.matrix(names)}
 % endif
-    report += report_offset + 2 * product;
+    report += report_offset + 2 * ${"place" if ragged else "product"};
 % for r in range(R):
 % for c in range(r + 1):
     value_t v${r}_${c} = AS_VALUE(y + ${r * S} == x + ${c * S});

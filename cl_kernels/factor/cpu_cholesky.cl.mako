@@ -9,12 +9,15 @@
 ##
 ## problem   CholeskyProblem           in_place, report   as in cholesky
 ## policy    CpuPolicy                 size               elements of scratch for a work-item
+## ragged    whether n and places are out of a table, whose largest n counts for `size`; a work-item then
+##           takes every so manieth matrix, so that all have large and small ones
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="moves" file="/factor/_moves.cl.mako"/>
 <%namespace name="rows" file="/factor/_rows.cl.mako"/>
 <%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
+<%namespace name="ragged_" file="/factor/_ragged.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
 e, rank, NR = problem.elem, len(problem.batch), policy.strip(problem.elem)
@@ -61,22 +64,33 @@ static inline void put(${E} *t, long ld, ${E} *l, long l_row, long l_col, long n
 }
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void cholesky(${E} *scratch, long size, long ld, long n, long run, long count, long first\
+void cholesky(${E} *scratch, long size, ${"__global const long *table" if ragged else "long ld, long n, long run"}, long count, long first\
 % if not in_place:
 ${operands.parameters("a", e, rank)}\
 % endif
 ${operands.parameters("l", e, rank, "")}, __global long *report, long report_offset${operands.batch_parameters(rank)})
 {
-    ${E} *t = scratch + get_group_id(0) * size, *inverse = t + size - n - ${policy.rows};
-    const long start = get_group_id(0) * run, end = start + run < count ? start + run : count;
+    ${E} *t = scratch + get_group_id(0) * size;
+% if ragged:
+    const long start = get_group_id(0), end = count, step = get_num_groups(0);
+% else:
+    const long start = get_group_id(0) * run, end = start + run < count ? start + run : count, step = 1;
+% endif
 % for name in names:
     ${E} *${name}_first = ${f"({E} *)" if name == "a" else ""}${name};
 % endfor
-    for (long product = start; product < end; product++) {
+    for (long product = start; product < end; product += step) {
 % for name in names:
         ${E} *${name} = ${name}_first;
 % endfor
 ${operands.locate(names, rank, "product")}
+% if ragged:
+${ragged_.matrix(names, "long")}
+        const long ld = ${ragged_.line(f"n + {NR}", e)};
+% else:
+        const long place = product;
+% endif
+        ${E} *inverse = t + size - n - ${policy.rows};
         long failed = -1;
         real_t bad_pivot = 0;
         take(${names[0]}, ${names[0]}_row, ${names[0]}_col, t, ld, n);
@@ -85,7 +99,7 @@ ${operands.locate(names, rank, "product")}
             for (long i = j + ${NR}; i < n; i += ${NR}) solve_rows(t + j, ld, inverse, t + i, ld, j);
         }
         put(t, ld, l, l_row, l_col, n);
-        __global long *told = report + report_offset + 2 * product;
+        __global long *told = report + report_offset + 2 * place;
         if (first == 0 || (failed >= 0 && told[0] < 0)) {
             told[0] = failed < 0 ? -1 : first + failed;
             told[1] = ${"as_long(bad_pivot)" if e.needs_fp64 else "(long)as_int(bad_pivot)"};

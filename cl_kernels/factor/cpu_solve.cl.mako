@@ -10,12 +10,14 @@
 ## policy    CpuPolicy                 size               elements of scratch for a work-item
 ## source    Operand of B where X is not to be in its place, or None
 ## groups    work-items for a pair, `columns` each; run is 1 where there are several
+## ragged    whether n, m and places are out of a table, as in cpu_cholesky
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
 <%namespace name="moves" file="/factor/_moves.cl.mako"/>
 <%namespace name="rows" file="/factor/_rows.cl.mako"/>
+<%namespace name="ragged_" file="/factor/_ragged.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
 e, rank, NR, R = problem.elem, len(problem.batch), policy.strip(problem.elem), policy.rows
@@ -72,19 +74,29 @@ static inline void move_strip(${E} *b, long b_row, long b_col, ${E} *x, long n, 
 }
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void solve(${E} *scratch, long size, long ld, long n, long m, long run, long count, long groups, long columns${operands.parameters("l", e, rank)}${operands.parameters("b", e, rank, "")}\
+void solve(${E} *scratch, long size, ${"__global const long *table" if ragged else "long ld, long n, long m, long run, long columns"}, long count, long groups${operands.parameters("l", e, rank)}${operands.parameters("b", e, rank, "")}\
 % if source:
 ${operands.parameters("from", e, rank)}\
 % endif
 ${operands.batch_parameters(rank)})
 {
-    ${E} *t = scratch + get_group_id(0) * size, *x = t + (n + ${R}) * ld, *inverse = x + (n + ${R}) * ${NR};
-    const long start = get_group_id(0) / groups * run, end = start + run < count ? start + run : count;
-    const long group = get_group_id(0) % groups, to = (group + 1) * columns < m ? (group + 1) * columns : m;
+    ${E} *t = scratch + get_group_id(0) * size;
+    const long group = get_group_id(0) % groups;
+% if ragged:
+    const long start = get_group_id(0) / groups, end = count, step = get_num_groups(0) / groups;
+% else:
+    const long start = get_group_id(0) / groups * run, end = start + run < count ? start + run : count, step = 1;
+% endif
     ${E} ${", ".join(f"*{name}_first = ({E} *){name}" for name in names)};
-    for (long product = start; product < end; product++) {
+    for (long product = start; product < end; product += step) {
         ${E} ${", ".join(f"*{name} = {name}_first" for name in names)};
 ${operands.locate(names, rank, "product")}
+% if ragged:
+${ragged_.pair("long")}
+        const long ld = ${ragged_.line(f"n + {R}", e)}, columns = (m + groups * ${NR} - 1) / (groups * ${NR}) * ${NR};
+% endif
+        const long to = (group + 1) * columns < m ? (group + 1) * columns : m;
+        ${E} *x = t + (n + ${R}) * ld, *inverse = x + (n + ${R}) * ${NR};
         take(l, l_row, l_col, t, ld, inverse, n);
         for (long c = group * columns; c < to; c += ${NR}) {
             const long cols = to - c < ${NR} ? to - c : ${NR};

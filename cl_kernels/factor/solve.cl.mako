@@ -47,7 +47,8 @@ ${operands.locate(["l", "b"], rank, "product")}
 % if ragged:
 ${ragged_.pair()}
 % if T == 1:
-    if (column - x >= m) return;
+    // No return: OpenCL implementations on CPUs are not to be trusted with barriers behind one.
+    if (column - x >= m) n = 0, most = 0;
 % endif
 % endif
 <% wide = min(N, LANES)

@@ -28,7 +28,7 @@ void update(__global const long *table, long groups, int k${operands.parameters(
     const long product = get_group_id(0) / groups, column = get_group_id(0) % groups * ${G} + t;
 ${operands.locate(["l", "b"], 0, "product")}
 ${ragged_.pair()}
-    if (column - t >= m) return;
+    if (column - t >= m) n = 0;  // no return: see solve
     for (int i = 0; i < n; i += ${R}) {
 % for r in range(R):
         value_t s${r} = (value_t)(0);

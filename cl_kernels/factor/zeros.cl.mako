@@ -19,10 +19,12 @@ void zeros(${"__global const long *table" if layout == "table" else "long n"}${o
     __local int found;
     const long product = get_group_id(0);
 ${operands.locate(["triangle"], rank, "product")}
-    report += report_offset + 2 * product;
 % if layout == "table":
 ${ragged_.matrix(["triangle"])}
+% else:
+    const long place = product;
 % endif
+    report += report_offset + 2 * place;
     if (get_local_id(0) == 0) found = (int)n;
     barrier(CLK_LOCAL_MEM_FENCE);
 % if layout == "packed":

@@ -16,8 +16,8 @@ from portable_gpu.linalg.place import Place, on_one_side
 from portable_gpu.linalg.views import columns, diagonal, parts, spread, vectors
 from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.factor import cholesky
-from portable_gpu.ops.factor.api import matrix_at
 from portable_gpu.ops.factor.arguments import CHECKS, check_dtype, common_dtype
+from portable_gpu.ops.factor.reports import matrix_at
 from portable_gpu.ops.reduce.run import converted
 from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.engine import Engine

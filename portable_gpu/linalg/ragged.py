@@ -15,14 +15,20 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from portable_gpu.arguments import flag, one_of
-from portable_gpu.dtypes import check_precision, element
+from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
-from portable_gpu.ops.factor.api import not_positive_definite, reported, singular
-from portable_gpu.ops.factor.arguments import CHECKS, check_dtype, require_fp64, transposition
+from portable_gpu.ops.factor.arguments import (
+    CHECKS,
+    check_dtype,
+    precision_of,
+    require_fp64,
+    transposition,
+)
 from portable_gpu.ops.factor.candidates import make_ragged_cholesky, make_ragged_solve
 from portable_gpu.ops.factor.packed_steps import placed
 from portable_gpu.ops.factor.plan import CopyPlan, CopyProblem
 from portable_gpu.ops.factor.ragged import CLASSES, RaggedMatrices, ragged_zeros
+from portable_gpu.ops.factor.reports import factorised, solved
 from portable_gpu.ops.factor.stack import Matrix, stacked
 from portable_gpu.ops.gemm.problem import Operand
 from portable_gpu.runtime.array import Array
@@ -30,7 +36,7 @@ from portable_gpu.runtime.call import Call
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.place import events_of
 from portable_gpu.runtime.plan import Part, Plan, Step, Steps
-from portable_gpu.runtime.report import DTYPE, FIELDS, reports_of
+from portable_gpu.runtime.report import reports_of
 from portable_gpu.runtime.views import AnyArray, View, as_array, check_no_overlap
 
 __all__ = ["Ragged", "cho_solve", "cholesky", "solve_triangular"]
@@ -201,12 +207,11 @@ def cholesky(
     buffer = a.buffer
     call = Call((buffer,), engine, queue, events_of(wait_for), flop=None)
     require_fp64(call.engine, buffer.dtype)
-    precision = _precision(precision, call)
+    precision = precision_of(precision, call.engine)
     view = call.output(
         buffer.shape, buffer.dtype, buffer if overwrite else None, "a", read=overwrite
     )
     views = [view] if overwrite else [call.input(buffer, "a"), view]
-    report, array = call.beside((len(a), FIELDS), DTYPE)
     plan = None
     if len(a):
 
@@ -218,10 +223,7 @@ def cholesky(
 
         key = ("ragged cholesky", lower, overwrite, precision, *a._same(view))
         plan = call.engine.plan(key, make)
-    result = call.run(plan, (*views, report))
-    complain = not_positive_definite((len(a),), buffer.dtype)
-    earlier = reports_of(buffer)
-    return a.like(reported(result, array, complain, plan, call, check, earlier))
+    return a.like(factorised(call, plan, views, (len(a),), check, reports_of(buffer)))
 
 
 def solve_triangular(
@@ -316,7 +318,7 @@ def _solve(
     dtype = b.buffer.dtype
     call = Call((a.buffer, b.buffer), engine, queue, events_of(wait_for), flop=None)
     require_fp64(call.engine, dtype)
-    precision = _precision(precision, call)
+    precision = precision_of(precision, call.engine)
     view_a = call.input(a.buffer, "a")
     shape = b.buffer.shape
     view = call.output(shape, dtype, b.buffer if overwrite else None, "b", read=overwrite)
@@ -342,11 +344,7 @@ def _solve(
         )  # fmt: skip
         plan = call.engine.plan(key, make)
     earlier = reports_of(a.buffer, b.buffer)
-    if not reads:
-        return b.like(reported(call.run(plan, views), None, None, plan, call, check, earlier))
-    report, array = call.beside((len(a), FIELDS), DTYPE)
-    result = call.run(plan, (*views, report))
-    return b.like(reported(result, array, singular((len(a),)), plan, call, check, earlier))
+    return b.like(solved(call, plan, views, not reads, (len(a),), check, earlier))
 
 
 # -- arguments
@@ -385,7 +383,7 @@ def _check_pairs(a: Ragged, b: Ragged) -> None:
     if wrong.size:
         k = int(wrong[0])
         raise ShapeError(f"matrix {k} of a has {a.rows[k]} rows, that of b {b.rows[k]}")
-    if a.buffer.dtype != b.buffer.dtype:
+    if len(a) and a.buffer.dtype != b.buffer.dtype:  # an empty list has none
         raise DTypeError(f"a is {a.buffer.dtype} and b {b.buffer.dtype}; convert one of them")
 
 
@@ -483,7 +481,3 @@ def _shaped(array: Any, shape: tuple[int, ...]) -> Any:
 
 def _listed(found: Ragged) -> list[Any]:
     return [found[k] for k in range(len(found))]
-
-
-def _precision(precision: str | None, call: Call) -> str:
-    return call.engine.precision if precision is None else check_precision(precision)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from device_arrays import from_device, on_device
+from linear_systems import packed_triangle
 from reference import assert_within, product_bound, unit_roundoff, wider
 
 import portable_gpu as pg
@@ -54,16 +55,6 @@ def _triangle(n: int, dtype: Any, lower: bool = True, seed: int = 0) -> Any:
     return x if lower else x.T.copy()
 
 
-def _pack(a: Any) -> Any:
-    """The oracle: a lower triangle, as docs/linalg_packed.md draws it."""
-    n, pieces = a.shape[-1], []
-    for r0 in range(0, n, 128):
-        r1 = min(r0 + 128, n)
-        pieces.append(a[..., r0:r1, :r0].reshape(*a.shape[:-2], -1))
-        pieces.extend(a[..., i, r0 : i + 1] for i in range(r0, r1))
-    return np.concatenate(pieces, axis=-1) if n else np.zeros((*a.shape[:-2], 0), a.dtype)
-
-
 def _check_factor(l: Any, a: Any) -> None:  # noqa: E741
     """Higham, theorem 10.3, with two roundings more for reciprocal roots."""
     n, u = a.shape[-1], unit_roundoff(a.dtype) * (2 * np.sqrt(2) if a.dtype.kind == "c" else 1)
@@ -84,7 +75,7 @@ def _check_solve(a: Any, x: Any, b: Any, steps: int = 1) -> None:
 def way(request: Any, monkeypatch: Any, engine: Any) -> str:
     """The device's own way, and that of devices with many compute units."""
     if request.param == "large":
-        monkeypatch.setattr(packed, "way_for", lambda n, m, target: LARGE)
+        monkeypatch.setattr(PackedWay, "of", classmethod(lambda cls, n, m, target: LARGE))
         monkeypatch.setattr(engine, "_plans", {})
     return str(request.param)
 
@@ -95,7 +86,7 @@ def test_pack_and_unpack(n: int, lower: bool) -> None:
     dtype = DTYPES[(n + lower) % 4]
     a = _random((n, n), dtype)
     ap = packed.pack(a, lower)
-    np.testing.assert_array_equal(ap, _pack(a if lower else a.T))
+    np.testing.assert_array_equal(ap, packed_triangle(a if lower else a.T))
     half = np.tril(a) if lower else np.triu(a)
     np.testing.assert_array_equal(packed.unpack(ap, lower), half)
     other = _adjoint(np.tril(a, -1) if lower else np.triu(a, 1))
@@ -111,7 +102,7 @@ def test_small_ones_are_lapacks() -> None:
 def test_strided_matrices(engine: Any) -> None:
     a = _random((2, 3, 260, 260), "float32")[:, :, ::2, ::-2]
     ap = packed.pack(a)
-    np.testing.assert_array_equal(ap, _pack(a))
+    np.testing.assert_array_equal(ap, packed_triangle(a))
     np.testing.assert_array_equal(packed.unpack(ap), np.tril(a))
     np.testing.assert_array_equal(packed.pack(on_device(engine, a)).get(), ap)
     np.testing.assert_array_equal(packed.unpack(ap[::-1, 1:]), np.tril(a[::-1, 1:]))
@@ -182,13 +173,13 @@ def test_rank_k(n: int, way: str) -> None:
         expected = wider(a) @ wider(other)
         bound = product_bound(a, other, dtype, 2, 3, expected)
         got = product(a)
-        assert_within(got, _pack(expected), _pack(bound))
+        assert_within(got, packed_triangle(expected), packed_triangle(bound))
         c = got.copy()
         assert product(a, got, 2, 3) is got
-        assert_within(got, _pack(2 * expected) + 3 * wider(c), _pack(bound))
+        assert_within(got, packed_triangle(2 * expected) + 3 * wider(c), packed_triangle(bound))
         got[:] = np.nan  # C is not read
-        assert_within(product(a, got), _pack(expected), _pack(bound))
-        assert_within(product(a, c.copy(), 0, 1), wider(c), 0 * _pack(bound))
+        assert_within(product(a, got), packed_triangle(expected), packed_triangle(bound))
+        assert_within(product(a, c.copy(), 0, 1), wider(c), 0 * packed_triangle(bound))
 
 
 def test_batches(engine: Any, way: str) -> None:
@@ -203,7 +194,7 @@ def test_batches(engine: Any, way: str) -> None:
     _check_solve(np.broadcast_to(packed.unpack(factor[0, 0]), (3, n, n)), x, b)
     rows = _random((3, n, 9), "float64")
     got = packed.herk(rows)
-    np.testing.assert_allclose(got, _pack(rows @ _adjoint(rows)), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(got, packed_triangle(rows @ _adjoint(rows)), rtol=1e-12, atol=1e-12)
     spread = np.zeros((2, 6, 2 * ap.shape[-1]))[:, ::2, : ap.shape[-1]]
     spread[...] = ap
     packed.cholesky(spread, overwrite=True)

@@ -187,6 +187,9 @@ def test_singular(lower: bool) -> None:
 def test_empty() -> None:
     assert ragged.cholesky([]) == []
     assert ragged.cho_solve([], []) == []
+    nothing = Ragged(np.zeros(0, "complex64"), [])
+    assert ragged.cho_solve(nothing, []) == []
+    assert len(ragged.cho_solve([], nothing)) == 0
     (found,) = ragged.cholesky([np.zeros((0, 0))])
     assert found.shape == (0, 0)
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
 from portable_gpu.arguments import flag, one_of
-from portable_gpu.dtypes import check_precision, element
-from portable_gpu.errors import NotPositiveDefiniteError, SingularMatrixError
+from portable_gpu.dtypes import element
 from portable_gpu.ops.factor.arguments import (
     CHECKS,
     common_dtype,
     in_dtype,
+    precision_of,
     require_fp64,
     solution_shape,
     square,
@@ -23,15 +23,21 @@ from portable_gpu.ops.factor.arguments import (
 from portable_gpu.ops.factor.candidates import make_cholesky, make_inverse, make_solve
 from portable_gpu.ops.factor.packed import ZerosPlan
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
+from portable_gpu.ops.factor.reports import (
+    beside_of,
+    factorised,
+    not_positive_definite,
+    singular,
+    solved,
+)
 from portable_gpu.ops.factor.stack import Matrix, stacked
-from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.call import Call, Planning
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.place import events_of
 from portable_gpu.runtime.plan import Plan, Step, Steps
-from portable_gpu.runtime.repeat import Beside, Key, again, remember
-from portable_gpu.runtime.report import DTYPE, FIELDS, Report, reports_of
-from portable_gpu.runtime.views import AnyArray, Shape, View, as_array, check_no_overlap
+from portable_gpu.runtime.repeat import Key, again, remember
+from portable_gpu.runtime.report import reports_of
+from portable_gpu.runtime.views import AnyArray, View, as_array, check_no_overlap
 
 
 def cholesky(
@@ -96,11 +102,10 @@ def cholesky(
     a = square(as_array(a, "a"), "a")
     call = Call((a,), engine, queue, events_of(wait_for), flop=_cholesky_flop(a))
     require_fp64(call.engine, a.dtype)
-    precision = check_precision(precision) if precision is not None else call.engine.precision
+    precision = precision_of(precision, call.engine)
     view_l = call.output(a.shape, a.dtype, a if overwrite else None, "a", read=overwrite)
     view_a = view_l if overwrite else call.input(a, "a")
     batch = a.shape[:-2]
-    report, array = call.beside((int(np.prod(batch)), FIELDS), DTYPE)
     plan = None
     views = (view_l,) if overwrite else (view_a, view_l)
     if view_l.size:
@@ -109,11 +114,10 @@ def cholesky(
             of_plan,
             lambda: _cholesky_plan(call.engine, view_a, view_l, lower, overwrite, precision),
         )
-    complain = not_positive_definite(batch, a.dtype)
-    result = call.run(plan, (*views, report))
-    result = reported(result, array, complain, plan, call, check, reports_of(a))
+    result = factorised(call, plan, views, batch, check, reports_of(a))
     if call.host or check == "late":
-        remember(key, given, call, views, plan, (), into, Beside(report.shape, DTYPE, complain))
+        beside = beside_of(batch, not_positive_definite(batch, a.dtype))
+        remember(key, given, call, views, plan, (), into, beside)
     return result
 
 
@@ -182,7 +186,7 @@ def solve_triangular(
     flop = int(np.prod(shape)) * a.shape[-1] * element(dtype).components ** 2
     call = Call((a, b), engine, queue, events_of(wait_for), flop=flop)
     require_fp64(call.engine, dtype)
-    precision = check_precision(precision) if precision is not None else call.engine.precision
+    precision = precision_of(precision, call.engine)
     view_x = call.output(shape, dtype, b if overwrite else None, "b", read=overwrite)
     views = [call.input(in_dtype(a, dtype, call), "a"), view_x]
     if not overwrite:
@@ -196,11 +200,10 @@ def solve_triangular(
             of_plan,
             lambda: _solve_plan(call.engine, views, trans, lower, unit, side, precision, is_vector),
         )
-    result = _solved(call, plan, views, unit, batch, check, reports_of(a, b))
+    result = solved(call, plan, views, unit, batch, check, reports_of(a, b))
     # On the device, of calls without a report those of the inputs would not be handed on.
     if call.host or (check == "late" and not unit and a.dtype == b.dtype):
-        shape = (int(np.prod(batch)), FIELDS)
-        beside = None if unit else Beside(shape, DTYPE, singular(batch))
+        beside = None if unit else beside_of(batch, singular(batch))
         remember(key, given, call, views, plan, (), into, beside)
     return result
 
@@ -244,7 +247,7 @@ def inv_triangular(
     a = square(as_array(a, "a"), "a")
     call = Call((a,), engine, queue, events_of(wait_for), flop=_cholesky_flop(a))
     require_fp64(call.engine, a.dtype)
-    precision = check_precision(precision) if precision is not None else call.engine.precision
+    precision = precision_of(precision, call.engine)
     views = call.input(a, "a"), call.output(a.shape, a.dtype)
     plan = None
     if views[1].size:
@@ -252,7 +255,7 @@ def inv_triangular(
         plan = call.engine.plan(
             key, lambda: _inverse_plan(call.engine, views, lower, unit, precision)
         )
-    return _solved(call, plan, views, unit, a.shape[:-2], check, reports_of(a))
+    return solved(call, plan, views, unit, a.shape[:-2], check, reports_of(a))
 
 
 # -- plans
@@ -348,109 +351,3 @@ def lies(*views: View) -> tuple[Any, ...]:
 
 def _cholesky_flop(a: Any) -> int:
     return int(a.size) * int(a.shape[-1]) // 3 * element(a.dtype).components ** 2
-
-
-def _solved(
-    call: Call,
-    plan: Plan | None,
-    views: Sequence[View],
-    unit: bool,
-    batch: Shape,
-    check: str,
-    earlier: tuple[Report, ...],
-) -> Any:
-    """What a solve gives, and what its report says; of a unit diagonal there is none."""
-    if unit:
-        return reported(call.run(plan, views), None, None, plan, call, check, earlier)
-    report, array = call.beside((int(np.prod(batch)), FIELDS), DTYPE)
-    result = call.run(plan, (*views, report))
-    return reported(result, array, singular(batch), plan, call, check, earlier)
-
-
-# -- reports
-
-_Complain = Callable[[np.ndarray[Any, Any]], None]
-
-
-def reported(
-    result: Any,
-    array: Any,
-    complain: _Complain | None,
-    plan: Plan | None,
-    call: Call,
-    check: str,
-    earlier: tuple[Report, ...],
-) -> Any:
-    """The result, once its report and those of its inputs are looked at, or will be.
-
-    Args:
-        result, plan, call, check: What was called, and how.
-        array: The report's memory.
-        complain: Raises what it says; ``None``: there is no report.
-        earlier: Reports of the inputs.
-    """
-    if call.is_planned:
-        return result
-    reports = earlier
-    if plan is not None and complain is not None:
-        reports = (*earlier, Report(array, complain))
-    if call.host or check == "now" or not isinstance(result, Array):
-        for report in reports:
-            report.check()
-    else:
-        result.reports = reports
-    return result
-
-
-def not_positive_definite(batch: Shape, dtype: np.dtype[Any]) -> _Complain:
-    """Of factorisations of a stack."""
-
-    def complain(values: np.ndarray[Any, Any]) -> None:
-        found = _first_told(values, batch)
-        if found is None:
-            return
-        (column, bits), index, which = found
-        wide = element(dtype).needs_fp64
-        pivot = float(np.int64(bits).view(np.float64) if wide else np.int32(bits).view(np.float32))
-        several = np.count_nonzero(values[:, 0] >= 0)
-        others = f"; {several} matrices are not" if several > 1 else ""
-        raise NotPositiveDefiniteError(
-            f"{which} is not positive definite: the pivot of column {column} is {pivot:g}{others}",
-            index,
-            column,
-            pivot,
-        )
-
-    return complain
-
-
-def singular(batch: Shape) -> _Complain:
-    """Of triangles of a stack."""
-
-    def complain(values: np.ndarray[Any, Any]) -> None:
-        found = _first_told(values, batch)
-        if found is None:
-            return
-        (column, _), index, which = found
-        raise SingularMatrixError(
-            f"{which} is singular: its diagonal is 0 at column {column}", index, column
-        )
-
-    return complain
-
-
-def _first_told(
-    values: np.ndarray[Any, Any], batch: Shape
-) -> tuple[tuple[int, int], tuple[int, ...], str] | None:
-    """Of the first matrix that a report tells of: what it says, the index, and its name."""
-    if (values.item(0) if len(values) == 1 else values[:, 0].max(initial=-1)) < 0:
-        return None
-    found = np.flatnonzero(values[:, 0] >= 0)
-    column, bits = values[found[0]]
-    index = tuple(int(i) for i in np.unravel_index(found[0], batch)) if batch else ()
-    return (int(column), int(bits)), index, matrix_at(index)
-
-
-def matrix_at(index: tuple[int, ...]) -> str:
-    """How messages call a matrix of a stack, or the only one."""
-    return f"matrix {index} of the stack" if index else "the matrix"

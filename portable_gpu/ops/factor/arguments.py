@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from portable_gpu.arguments import shown
-from portable_gpu.dtypes import element
+from portable_gpu.dtypes import check_precision, element
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
 from portable_gpu.ops.reduce.run import converted
 from portable_gpu.runtime.call import Call
@@ -98,3 +98,12 @@ def require_fp64(engine: Engine, dtype: np.dtype[Any]) -> None:
         raise UnsupportedError(
             f"{dtype} needs cl_khr_fp64, which {engine.target.facts.name} lacks; use float32"
         )
+
+
+def precision_of(precision: str | None, engine: Engine) -> str:
+    """What products of float32 are to be: as the caller says, or else the engine.
+
+    Raises:
+        ArgumentError: It is unknown.
+    """
+    return engine.precision if precision is None else check_precision(precision)

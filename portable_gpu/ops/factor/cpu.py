@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-import pyopencl as cl
-
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
+from portable_gpu.ops.factor.launch import OneLaunch
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
 from portable_gpu.ops.gemm.operands import extents, offsets, strides
 from portable_gpu.ops.gemm.packed.policy import L1_BYTES, L2_BYTES, registers
 from portable_gpu.ops.gemm.problem import Operand
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.plan import Plan
-from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 from portable_gpu.tuning.policy import Policy, Range
 
@@ -77,19 +74,20 @@ class CpuPolicy(Policy):
         return self.rows, self.vectors * self.vector, self.rows
 
 
-class CpuCholeskyPlan(Plan):
+class CpuCholeskyPlan(OneLaunch):
     """A factorisation of small matrices, some by each work-item.
 
-    Operands: a, L and the report; L and the report alone where L replaces A.
+    Operands: a, L and the report; L and the report alone where L replaces A.  The scalar is the
+    first column's number.
     """
+
+    _scalars = (0,)
 
     def __init__(self, engine: Engine, problem: CholeskyProblem, policy: CpuPolicy) -> None:
         """Build the kernel."""
         p = problem
         self.flop, self.bytes = p.flop, p.bytes
-        strip = policy.strip(p.elem)
-        line = _line(p.n + strip, p.elem)
-        size = _whole_lines((p.n + policy.rows) * (line + 1), p.elem)
+        line, size = cholesky_scratch(p.n, policy, p.elem)
         run = -(-p.count // (_ITEMS * engine.target.compute_units))
         items = -(-p.count // run)
         self.workspace_bytes = items * size * p.elem.itemsize
@@ -107,24 +105,14 @@ class CpuCholeskyPlan(Plan):
             (1,),
         )  # fmt: skip
 
-    def enqueue(
-        self,
-        state: QueueState,
-        buffers: Sequence[Any],
-        offsets: tuple[int, ...],
-        scalars: tuple[Any, ...] = (0,),
-        wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event | None:
-        """See :meth:`Plan.enqueue`; the scalar is the first column's number, if it is not 0."""
-        scratch = state.workspace(self.workspace_bytes)
-        return self._launch(state, (scratch, *buffers), (*(scalars or (0,)), *offsets), wait_for)
 
-
-class CpuLanesPlan(Plan):
+class CpuLanesPlan(OneLaunch):
     """A factorisation of many small matrices, each in a lane of every vector.
 
-    Operands: as of :class:`CpuCholeskyPlan`.
+    Operands and scalar: as of :class:`CpuCholeskyPlan`.
     """
+
+    _scalars = (0,)
 
     def __init__(self, engine: Engine, problem: CholeskyProblem, policy: CpuPolicy) -> None:
         """Build the kernel."""
@@ -150,10 +138,8 @@ class CpuLanesPlan(Plan):
             (1,),
         )  # fmt: skip
 
-    enqueue = CpuCholeskyPlan.enqueue
 
-
-class CpuSolvePlan(Plan):
+class CpuSolvePlan(OneLaunch):
     """A solve with small triangles, some by each work-item, or some columns of one.
 
     Operands: L, B where X is not to be in its place, and X.
@@ -177,12 +163,9 @@ class CpuSolvePlan(Plan):
         p = problem
         self.flop, self.bytes = p.flop, p.bytes
         strip = policy.strip(p.elem)
-        line = _line(p.n + policy.rows, p.elem)
-        size = _whole_lines((p.n + policy.rows) * (line + strip + 1), p.elem)
-        units = engine.target.compute_units
-        run = -(-p.count // (_ITEMS * units))
-        items = max(units, min(_ITEMS * units, p.m // (_STRIPS * strip)))
-        groups = max(1, min(items // p.count, -(-p.m // (2 * strip))))
+        line, size = solve_scratch(p.n, policy, p.elem)
+        run = -(-p.count // (_ITEMS * engine.target.compute_units))
+        groups = shares(p.m, p.count, strip, engine.target)
         columns = -(-p.m // (groups * strip)) * strip
         groups = -(-p.m // columns)
         items = -(-p.count // run) * groups
@@ -202,24 +185,19 @@ class CpuSolvePlan(Plan):
             (1,),
         )  # fmt: skip
 
-    def enqueue(
-        self,
-        state: QueueState,
-        buffers: Sequence[Any],
-        offsets: tuple[int, ...],
-        scalars: tuple[Any, ...] = (),
-        wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event | None:
-        """See :meth:`Plan.enqueue`."""
-        scratch = state.workspace(self.workspace_bytes)
-        return self._launch(state, (scratch, *buffers), offsets, wait_for)
 
-
-def cholesky_text(problem: CholeskyProblem, policy: CpuPolicy, target: Target) -> Specialization:
-    """The kernel of small factorisations."""
+def cholesky_text(
+    problem: CholeskyProblem, policy: CpuPolicy, target: Target, ragged: bool = False
+) -> Specialization:
+    """The kernel of small factorisations; ``ragged``: of sizes and places out of a table."""
     policy.check(target, problem.elem)
     return specialize(
-        "factor/cpu_cholesky", target, problem=problem, policy=policy, in_place=problem.in_place
+        "factor/cpu_cholesky",
+        target,
+        problem=problem,
+        policy=policy,
+        in_place=problem.in_place,
+        ragged=ragged,
     )
 
 
@@ -244,11 +222,41 @@ def lanes_text(problem: CholeskyProblem, policy: CpuPolicy, target: Target) -> S
 
 
 def solve_text(
-    problem: SolveProblem, policy: CpuPolicy, target: Target, source: Operand | None = None
+    problem: SolveProblem,
+    policy: CpuPolicy,
+    target: Target,
+    source: Operand | None = None,
+    ragged: bool = False,
 ) -> Specialization:
-    """The kernel of solves with small triangles."""
+    """The kernel of solves with small triangles; ``ragged``: of sizes and places out of a table."""
     policy.check(target, problem.elem)
-    return specialize("factor/cpu_solve", target, problem=problem, policy=policy, source=source)
+    return specialize(
+        "factor/cpu_solve", target, problem=problem, policy=policy, source=source, ragged=ragged
+    )
+
+
+def workers(count: int, target: Target) -> int:
+    """Work-items that share so many matrices."""
+    return min(count, _ITEMS * target.compute_units)
+
+
+def shares(m: int, count: int, strip: int, target: Target) -> int:
+    """Work-items for each of so many pairs: each has some of the m columns."""
+    units = target.compute_units
+    items = max(units, min(_ITEMS * units, m // (_STRIPS * strip)))
+    return max(1, min(items // count, -(-m // (2 * strip))))
+
+
+def cholesky_scratch(n: int, policy: CpuPolicy, elem: Element) -> tuple[int, int]:
+    """Of a work-item that factorises n columns: elements from row to row, and of it all."""
+    line = _line(n + policy.strip(elem), elem)
+    return line, _whole_lines((n + policy.rows) * (line + 1), elem)
+
+
+def solve_scratch(n: int, policy: CpuPolicy, elem: Element) -> tuple[int, int]:
+    """Likewise of one that solves with n columns."""
+    line = _line(n + policy.rows, elem)
+    return line, _whole_lines((n + policy.rows) * (line + policy.strip(elem) + 1), elem)
 
 
 def _line(n: int, elem: Element) -> int:

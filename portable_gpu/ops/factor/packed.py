@@ -26,6 +26,7 @@ import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
+from portable_gpu.ops.factor.launch import OneLaunch
 from portable_gpu.ops.gemm.operands import extents, offsets, strides
 from portable_gpu.ops.gemm.problem import Operand
 from portable_gpu.runtime.engine import Engine
@@ -125,7 +126,7 @@ class PackProblem:
         return 2 * self.count * area * self.packed.elem.itemsize
 
 
-class PackPlan(Plan):
+class PackPlan(OneLaunch):
     """Operands: the packed triangles and the dense rectangles, that which is written last.
 
     The scalar of ``add`` is beta.
@@ -134,7 +135,7 @@ class PackPlan(Plan):
     def __init__(self, engine: Engine, problem: PackProblem) -> None:
         """Build the kernel."""
         p = problem
-        self.bytes, self._adds = p.bytes, p.what == "add"
+        self.bytes, self._scalars = p.bytes, (1.0,) if p.what == "add" else ()
         (row, end), (col, right) = p.rows, p.cols
         operands = {"packed": p.packed, "dense": p.dense}
         if p.what != "unpack":
@@ -151,22 +152,10 @@ class PackPlan(Plan):
                 "pieces": pieces, "bands": bands, **strides(operands), **extents(p.batch),
             },
             [*operands],
-            [*(["beta"] if p.what == "add" else []), *offsets(operands)],
+            [*(["beta"] if self._scalars else []), *offsets(operands)],
             (pieces * bands * p.count * size,),
             (size,),
         )  # fmt: skip
-
-    def enqueue(
-        self,
-        state: QueueState,
-        buffers: Sequence[Any],
-        offsets: tuple[int, ...],
-        scalars: tuple[Any, ...] = (),
-        wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event | None:
-        """See :meth:`Plan.enqueue`; the last scalar is beta, if it is to add."""
-        beta = scalars[-1:] if self._adds else ()
-        return self._launch(state, buffers, (*beta, *offsets), wait_for)
 
 
 class WithoutBeta(Plan):
@@ -188,7 +177,7 @@ class WithoutBeta(Plan):
         return self._plan.enqueue(state, buffers, offsets, (scalars[0], 0.0), wait_for)
 
 
-class ZerosPlan(Plan):
+class ZerosPlan(OneLaunch):
     """Looks for zeros on the diagonals; operands: the triangles and the report."""
 
     def __init__(
@@ -211,17 +200,6 @@ class ZerosPlan(Plan):
             (prod(batch) * size,),
             (size,),
         )
-
-    def enqueue(
-        self,
-        state: QueueState,
-        buffers: Sequence[Any],
-        offsets: tuple[int, ...],
-        scalars: tuple[Any, ...] = (),
-        wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event | None:
-        """See :meth:`Plan.enqueue`."""
-        return self._launch(state, buffers, offsets, wait_for)
 
 
 def pack_text(problem: PackProblem, target: Target) -> Specialization:

@@ -55,24 +55,24 @@ class PackedWay:
     slab: int
     panels: bool
 
+    @classmethod
+    def of(cls, n: int, m: int, target: Target) -> PackedWay:
+        """By panels of one block on a CPU, else of an eighth of the columns, at most four blocks.
 
-def way_for(n: int, m: int, target: Target) -> PackedWay:
-    """By panels of one block on a CPU, else of an eighth of the columns, at most four blocks.
+        Slabs there have as many rows, at least two blocks; no GPU has timed either yet.
 
-    Slabs there have as many rows, at least two blocks; no GPU has timed either yet.
+        On two threads of PoCL's, float64, panels of 128, 256 and 512 columns went at 2.6, 1.1 and
+        0.8 GFLOP/s (n = 1024), and 3.9, 2.0 and 1.2 (2048): the solves within panels took long.
 
-    On two threads of PoCL's, float64, panels of 128, 256 and 512 columns went at 2.6, 1.1 and 0.8
-    GFLOP/s (n = 1024), and 3.9, 2.0 and 1.2 (2048): the solves within panels were what took long.
-
-    Args:
-        n: Rows of the triangles.
-        m: Columns of the other operand of a solve.
-        target: The device.
-    """
-    if target.is_cpu:
-        return PackedWay(BLOCK, 0, False)
-    panel = max(BLOCK, min(4 * BLOCK, n // 8 // BLOCK * BLOCK))
-    return PackedWay(panel, max(2 * BLOCK, panel), m > 32)
+        Args:
+            n: Rows of the triangles.
+            m: Columns of the other operand of a solve.
+            target: The device.
+        """
+        if target.is_cpu:
+            return cls(BLOCK, 0, False)
+        panel = max(BLOCK, min(4 * BLOCK, n // 8 // BLOCK * BLOCK))
+        return cls(panel, max(2 * BLOCK, panel), m > 32)
 
 
 @dataclass(frozen=True)

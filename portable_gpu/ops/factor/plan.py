@@ -7,15 +7,13 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-import pyopencl as cl
-
 from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.ops.factor.launch import OneLaunch
 from portable_gpu.ops.factor.policy import TILE, CholeskyPolicy, SolvePolicy, on_matrix_units
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
 from portable_gpu.ops.gemm.operands import extents, offsets, strides
 from portable_gpu.ops.gemm.problem import Operand, step
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 
@@ -24,11 +22,14 @@ _COPY_LINES, _COPY_LINE = 8, 64
 _CPU_TILE = 256, 64
 
 
-class CholeskyPlan(Plan):
+class CholeskyPlan(OneLaunch):
     """A factorisation by one work-group for each matrix.
 
-    Operands: a, L and the report; L and the report alone where L replaces A.
+    Operands: a, L and the report; L and the report alone where L replaces A.  The scalar is the
+    first column's number.
     """
+
+    _scalars = (0,)
 
     def __init__(self, engine: Engine, problem: CholeskyProblem, policy: CholeskyPolicy) -> None:
         """Build the kernel; matrices have at most ``policy.size`` columns."""
@@ -47,19 +48,8 @@ class CholeskyPlan(Plan):
             (size,),
         )
 
-    def enqueue(
-        self,
-        state: QueueState,
-        buffers: Sequence[Any],
-        offsets: tuple[int, ...],
-        scalars: tuple[Any, ...] = (0,),
-        wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event | None:
-        """See :meth:`Plan.enqueue`; the scalar is the first column's number, if it is not 0."""
-        return self._launch(state, buffers, (*(scalars or (0,)), *offsets), wait_for)
 
-
-class SolvePlan(Plan):
+class SolvePlan(OneLaunch):
     """A solve with small triangles; operands: L and B."""
 
     def __init__(self, engine: Engine, problem: SolveProblem, policy: SolvePolicy) -> None:
@@ -79,22 +69,12 @@ class SolvePlan(Plan):
             (size,),
         )
 
-    def enqueue(
-        self,
-        state: QueueState,
-        buffers: Sequence[Any],
-        offsets: tuple[int, ...],
-        scalars: tuple[Any, ...] = (),
-        wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event | None:
-        """See :meth:`Plan.enqueue`."""
-        return self._launch(state, buffers, offsets, wait_for)
 
-
-class TilesPlan(Plan):
+class TilesPlan(OneLaunch):
     """A factorisation or a solve in one launch, a work-group for each tile.
 
-    Operands: as of :class:`CholeskyPlan`, or L, B where X is not to be in its place, and X.
+    Operands and scalar: as of :class:`CholeskyPlan`; or L, B where X is not to be in its place, and
+    X, and no scalar.
     """
 
     def __init__(self, engine: Engine, problem: TiledProblem) -> None:
@@ -118,20 +98,11 @@ class TilesPlan(Plan):
             (self._groups * _TILE_GROUP,),
             (_TILE_GROUP,),
         )  # fmt: skip
-        self._factorises = p.factorises
+        self._scalars = (0,) if p.factorises else ()
 
-    def enqueue(
-        self,
-        state: QueueState,
-        buffers: Sequence[Any],
-        offsets: tuple[int, ...],
-        scalars: tuple[Any, ...] = (),
-        wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event | None:
-        """See :meth:`Plan.enqueue`; a factorisation's scalar is the first column's number."""
+    def _buffers(self, state: QueueState, operands: Sequence[Any]) -> Sequence[Any]:
         ready, _ = state.fold_space(2 + self._groups, 0)
-        first = (scalars or (0,)) if self._factorises else ()
-        return self._launch(state, (*buffers, ready), (*first, *offsets), wait_for)
+        return *operands, ready
 
 
 _TILE_GROUP = 256
@@ -213,7 +184,7 @@ class CopyProblem:
         return step(self.target.col, self.n) <= step(self.target.row, self.m)
 
 
-class CopyPlan(Plan):
+class CopyPlan(OneLaunch):
     """A copy; operands: from and to."""
 
     def __init__(self, engine: Engine, problem: CopyProblem) -> None:
@@ -238,26 +209,11 @@ class CopyPlan(Plan):
             (size,),
         )  # fmt: skip
 
-    def enqueue(
-        self,
-        state: QueueState,
-        buffers: Sequence[Any],
-        offsets: tuple[int, ...],
-        scalars: tuple[Any, ...] = (),
-        wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event | None:
-        """See :meth:`Plan.enqueue`."""
-        return self._launch(state, buffers, offsets, wait_for)
-
 
 def cholesky_text(
     problem: CholeskyProblem, policy: CholeskyPolicy, target: Target, ragged: bool = False
 ) -> Specialization:
     """The kernel of small factorisations; ``ragged``: of sizes and places out of a table."""
-    if target.is_cpu:
-        return specialize(
-            "factor/cpu_ragged_cholesky", target, problem=problem, in_place=problem.in_place
-        )
     policy.check(target, problem.elem)
     return specialize(
         "factor/cholesky",
@@ -274,10 +230,6 @@ def solve_text(
     problem: SolveProblem, policy: SolvePolicy, target: Target, ragged: bool = False
 ) -> Specialization:
     """The kernel of solves with small triangles; ``ragged``: of sizes and places out of a table."""
-    if target.is_cpu:
-        return specialize(
-            "factor/cpu_ragged_solve", target, problem=problem, columns=policy.columns
-        )
     policy.check(target, problem.elem)
     b = problem.b
     by_rows = step(b.col, problem.m) <= step(b.row, problem.n)

@@ -1,7 +1,8 @@
 """Matrices of different sizes in one buffer: one launch for each class, the others by halves.
 
-Sizes fall into the classes :data:`CLASSES`, so that a small matrix does not wait for a large one.
-A kernel takes n, offset and strides of each of its matrices from a table in device memory, which a
+On a GPU sizes fall into the classes :data:`CLASSES`, so that a small matrix does not wait for a
+large one; on a CPU one launch takes all whose triangle fits scratch, dealt out by their sizes.  A
+kernel takes n, offset and strides of each of its matrices from a table in device memory, which a
 plan makes once: it then serves any values.
 """
 
@@ -16,6 +17,9 @@ import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
+from portable_gpu.ops.factor import cpu
+from portable_gpu.ops.factor.cpu import CpuPolicy
+from portable_gpu.ops.factor.launch import OneLaunch
 from portable_gpu.ops.factor.packed import SEARCHERS, aligned, zeros_text
 from portable_gpu.ops.factor.plan import cholesky_text, solve_text
 from portable_gpu.ops.factor.policy import CholeskyPolicy, SolvePolicy
@@ -24,11 +28,11 @@ from portable_gpu.ops.factor.recursive import Parts
 from portable_gpu.ops.gemm.operands import offsets, strides
 from portable_gpu.ops.gemm.problem import Operand
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.plan import Part, Plan, Step
+from portable_gpu.runtime.plan import Part, Step
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 
-#: The largest sizes of classes.
+#: The largest sizes of classes on a GPU.
 CLASSES = (8, 16, 32, 64, 128)
 _UPDATERS = 64
 _Table = np.ndarray[Any, np.dtype[np.int64]]
@@ -62,38 +66,50 @@ class RaggedMatrices:
         return aligned(found, int(start))
 
 
-class _TablePlan(Plan):
+@dataclass(frozen=True)
+class _Kernel:
+    """What reads a table, and how it is launched.
+
+    Attributes:
+        text, name: The kernel.
+        constants: Arguments that stay.
+        groups, size: Work-groups, and work-items of each.
+        scratch: Bytes of workspace that each group needs.
+    """
+
+    text: Specialization
+    name: str
+    constants: dict[str, Any]
+    groups: int
+    size: int
+    scratch: int = 0
+
+
+class _TablePlan(OneLaunch):
     """A launch whose kernel reads a table, which the plan keeps on the device."""
 
     def __init__(
         self,
         engine: Engine,
-        text: Specialization,
-        kernel: str,
+        kernel: _Kernel,
         table: _Table,
-        constants: dict[str, Any],
         names: Sequence[str],
-        scalars: Sequence[str],
-        sizes: tuple[int, int],
+        scalars: Sequence[str] = (),
+        flop: int = 0,
     ) -> None:
+        """Build the kernel; ``names`` of its operands, ``scalars`` that calls may give."""
+        self.flop, self.workspace_bytes = flop, kernel.groups * kernel.scratch
         flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
         self._table = cl.Buffer(engine.context, flags, hostbuf=np.ascontiguousarray(table))
-        self._first = (0,) * len(scalars)
+        self._scalars = (0,) * len(scalars)
         self._launch = engine.programs.launch(
-            text, kernel, constants, ["table", *names], [*scalars, *offsets(names)],
-            (sizes[0] * sizes[1],), (sizes[1],),
+            kernel.text, kernel.name, kernel.constants,
+            [*(["scratch"] if kernel.scratch else []), "table", *names],
+            [*scalars, *offsets(names)], (kernel.groups * kernel.size,), (kernel.size,),
         )  # fmt: skip
 
-    def enqueue(
-        self,
-        state: QueueState,
-        buffers: Sequence[Any],
-        offsets: tuple[int, ...],
-        scalars: tuple[Any, ...] = (),
-        wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event | None:
-        """See :meth:`Plan.enqueue`."""
-        return self._launch(state, (self._table, *buffers), (*self._first, *offsets), wait_for)
+    def _buffers(self, state: QueueState, operands: Sequence[Any]) -> Sequence[Any]:
+        return super()._buffers(state, (self._table, *operands))
 
 
 def ragged_cholesky(
@@ -101,7 +117,7 @@ def ragged_cholesky(
 ) -> list[Step]:
     """The steps of factorisations in place; operands: the buffer and the report.
 
-    Up to ``block`` columns a work-group factorises a matrix.
+    Up to ``block`` columns a work-group factorises a matrix, and on a CPU some.
     """
     target, elem = engine.target, a.elem
     steps: list[Step] = []
@@ -109,19 +125,10 @@ def ragged_cholesky(
     def small(which: _Table, most: int) -> None:
         matrix = Operand(elem, *((most + 1, 1) if lower else (1, most + 1)))
         p = CholeskyProblem(most, (), matrix, matrix, in_place=True, precision=precision)
-        policy = CholeskyPolicy.for_size(most, target, elem)
-        constants: dict[str, Any] = strides({"l": matrix})
-        groups, size = len(which), 1
-        if not target.is_cpu:
-            constants |= {"most": most, "count": len(which)}
-            groups, size = -(-len(which) // policy.together), policy.group_size
+        kernel = (_cholesky_on_cpu if target.is_cpu else _cholesky)(p, len(which), target)
+        flop = int((a.rows[which].astype(float) ** 3).sum() / 3) * elem.components**2
         table = _matrices(a, which, not lower)
-        text = cholesky_text(p, policy, target, ragged=True)
-        plan = _TablePlan(
-            engine, text, "cholesky", table, constants, ["l", "report"], ["first"], (groups, size)
-        )
-        n = a.rows[which].astype(float)
-        plan.flop = int((n**3).sum() / 3) * elem.components**2
+        plan = _TablePlan(engine, kernel, table, ["l", "report"], ["first"], flop)
         steps.append(Step(plan, (0, 1)))
 
     def large(which: int) -> None:
@@ -132,8 +139,27 @@ def ragged_cholesky(
         places = (Part(0, int(a.offsets[which])), Part(1, 2 * which))
         steps.append(Step(parts.cholesky(p), places))
 
-    _by_class(a.rows, np.arange(len(a.rows)), block, small, large)
+    _by_class(a.rows, np.arange(len(a.rows)), _classes(target, block), small, large)
     return steps
+
+
+def _cholesky(p: CholeskyProblem, count: int, target: Target) -> _Kernel:
+    """A work-group for each matrix, or for some together."""
+    policy = CholeskyPolicy.for_size(p.n, target, p.elem)
+    constants = {"most": p.n, "count": count, **strides({"l": p.l})}
+    groups = -(-count // policy.together)
+    text = cholesky_text(p, policy, target, ragged=True)
+    return _Kernel(text, "cholesky", constants, groups, policy.group_size)
+
+
+def _cholesky_on_cpu(p: CholeskyProblem, count: int, target: Target) -> _Kernel:
+    """A work-item for every so manieth matrix."""
+    policy = CpuPolicy.default(target, p.elem)
+    _, size = cpu.cholesky_scratch(p.n, policy, p.elem)
+    constants = {"count": count, "size": size, **strides({"l": p.l})}
+    groups = cpu.workers(count, target)
+    text = cpu.cholesky_text(p, policy, target, ragged=True)
+    return _Kernel(text, "cholesky", constants, groups, 1, size * p.elem.itemsize)
 
 
 def ragged_zeros(engine: Engine, a: RaggedMatrices) -> Step:
@@ -141,11 +167,9 @@ def ragged_zeros(engine: Engine, a: RaggedMatrices) -> Step:
     count, size = len(a.rows), 1 if engine.target.is_cpu else SEARCHERS
     matrix = Operand(a.elem, 1, 1)
     text = zeros_text((), matrix, engine.target, "table")
-    plan = _TablePlan(
-        engine, text, "zeros", _matrices(a, np.arange(count), False), strides({"triangle": matrix}),
-        ["triangle", "report"], [], (count, size),
-    )  # fmt: skip
-    return Step(plan, (0, 2))
+    kernel = _Kernel(text, "zeros", strides({"triangle": matrix}), count, size)
+    table = _matrices(a, np.arange(count), False)
+    return Step(_TablePlan(engine, kernel, table, ["triangle", "report"]), (0, 2))
 
 
 def ragged_solve(
@@ -162,51 +186,37 @@ def ragged_solve(
 ) -> list[Step]:
     """The steps of solves in place of B; operands: the triangles and B.
 
-    Up to ``block`` columns a work-group has a triangle.
+    Up to ``block`` columns a work-group has a triangle, and on a CPU some.
     """
     target, elem = engine.target, a.elem
     steps: list[Step] = []
     forwards = lower != transposed
 
-    def launch(
-        kernel: str, which: _Table, rows: tuple[int, int], most: int, table: _Table
-    ) -> _TablePlan:
-        """``solve`` of these rows of the triangles, or ``update`` of them by those above."""
-        n, m = min(most - rows[0], rows[1] - rows[0]), int(b.columns[which].max())
+    def problem(which: _Table, n: int, most: int) -> SolveProblem:
+        """Of n rows of triangles of at most ``most``."""
+        m = int(b.columns[which].max())
         row, col = (1, most + 1) if transposed else (most + 1, 1)
-        problem = SolveProblem(
+        found, _, _ = SolveProblem(
             n=n, m=m, batch=(), l=Operand(elem, row, col, conj=conj and elem.complex),
-            b=Operand(elem, m + 1, 1), lower=forwards, unit=unit,
-            precision=precision,
-        )  # fmt: skip
-        p, _, _ = problem.forwards()
-        policy = SolvePolicy.for_size(n, m, target, elem)
-        constants = strides({"l": p.l, "b": p.b})
-        count, size = len(which), 1
-        if kernel == "solve":
-            text, across = solve_text(p, policy, target, ragged=True), policy.columns
-            if not target.is_cpu:
-                constants |= {"count": count, "most": n}
-                count, size = -(-count // policy.together), policy.group_size
-        else:
-            text, across = update_text(p, target, along_rows=not transposed), _UPDATERS
-            constants["k"], size = rows[0], _UPDATERS
-        groups = -(-m // across)
-        constants["groups"] = groups
-        grid = groups * count, size
-        return _TablePlan(engine, text, kernel, table, constants, ["l", "b"], [], grid)
+            b=Operand(elem, m + 1, 1), lower=forwards, unit=unit, precision=precision,
+        ).forwards()  # fmt: skip
+        return found
 
     def small(which: _Table, most: int) -> None:
         products = a.rows[which].astype(float) ** 2 * b.columns[which]
+        flop = int(products.sum()) * elem.components**2
         for first in range(0, most, block):
             which = which[a.rows[which] > first]
             rows = first, first + block
+            p = problem(which, min(most - first, block), most)
             if first:
                 table = _pairs(a, b, which, transposed, forwards, rows, left=True)
-                steps.append(Step(launch("update", which, rows, most, table), (0, 1)))
+                kernel = _update(p, len(which), target, first, not transposed)
+                steps.append(Step(_TablePlan(engine, kernel, table, ["l", "b"]), (0, 1)))
             table = _pairs(a, b, which, transposed, forwards, rows)
-            steps.append(Step(launch("solve", which, rows, most, table), (0, 1)))
-        steps[-1].plan.flop = int(products.sum()) * elem.components**2
+            kernel = (_solve_on_cpu if target.is_cpu else _solve)(p, len(which), target)
+            steps.append(Step(_TablePlan(engine, kernel, table, ["l", "b"], flop=flop), (0, 1)))
+            flop = 0
 
     def large(which: int) -> None:
         p = SolveProblem(
@@ -218,21 +228,59 @@ def ragged_solve(
         steps.append(Step(parts.solve(p), places))
 
     some = np.flatnonzero((a.rows > 0) & (b.columns > 0))
-    _by_class(a.rows, some, block if target.is_cpu else max(block, CLASSES[-1]), small, large)
+    most = block if target.is_cpu else max(block, CLASSES[-1])
+    _by_class(a.rows, some, _classes(target, most), small, large)
     return steps
+
+
+def _solve(p: SolveProblem, count: int, target: Target) -> _Kernel:
+    """A work-group for some columns of a pair, or of some pairs."""
+    policy = SolvePolicy.for_size(p.n, p.m, target, p.elem)
+    across = -(-p.m // policy.columns)
+    constants = {"most": p.n, "count": count, "groups": across, **strides({"l": p.l, "b": p.b})}
+    groups = across * -(-count // policy.together)
+    text = solve_text(p, policy, target, ragged=True)
+    return _Kernel(text, "solve", constants, groups, policy.group_size)
+
+
+def _solve_on_cpu(p: SolveProblem, count: int, target: Target) -> _Kernel:
+    """A work-item for every so manieth pair, or for some of the columns of each of these."""
+    policy = CpuPolicy.default(target, p.elem)
+    _, size = cpu.solve_scratch(p.n, policy, p.elem)
+    across = cpu.shares(p.m, count, policy.strip(p.elem), target)
+    constants = {"size": size, "count": count, "groups": across, **strides({"l": p.l, "b": p.b})}
+    groups = across * cpu.workers(count, target)
+    text = cpu.solve_text(p, policy, target, ragged=True)
+    return _Kernel(text, "solve", constants, groups, 1, size * p.elem.itemsize)
+
+
+def _update(p: SolveProblem, count: int, target: Target, k: int, along_rows: bool) -> _Kernel:
+    """What is left of a diagonal block is subtracted: k columns."""
+    across = -(-p.m // _UPDATERS)
+    constants = {"k": k, "groups": across, **strides({"l": p.l, "b": p.b})}
+    text = update_text(p, target, along_rows)
+    return _Kernel(text, "update", constants, across * count, _UPDATERS)
+
+
+def _classes(target: Target, block: int) -> list[int]:
+    """The largest sizes of classes, up to ``block``."""
+    return [block] if target.is_cpu else [min(most, block) for most in CLASSES]
 
 
 def _by_class(
     sizes: _Table,
     which: _Table,
-    block: int,
+    classes: Sequence[int],
     small: Callable[[_Table, int], None],
     large: Callable[[int], None],
 ) -> None:
-    """Call ``small`` for the matrices of each class that has any, and ``large`` for each other."""
+    """Call ``small`` for the matrices of each class that has any, and ``large`` for each other.
+
+    Those of a class come the largest first.
+    """
+    which = which[np.argsort(-sizes[which], kind="stable")]
     least = -1
-    for most in CLASSES:
-        most = min(most, block)
+    for most in classes:
         found = which[(sizes[which] > least) & (sizes[which] <= most)]
         if found.size:
             small(found, max(1, int(sizes[found].max())))
@@ -287,13 +335,18 @@ def typical_texts(target: Target, elem: Element) -> list[Specialization]:
     """Kernels of each kind, with no device at hand."""
     matrix = Operand(elem, 1024, 1)
     n, m = 16, 64
-    policy = SolvePolicy.for_size(n, m, target, elem)
     factor = CholeskyProblem(n, (), matrix, matrix, in_place=True)
     solve = SolveProblem(n, m, (), matrix, matrix)
-    by = CholeskyPolicy.for_size(n, target, elem)
+    zeros = zeros_text((), matrix, target, "table")
+    if target.is_cpu:
+        return [
+            _cholesky_on_cpu(factor, 1, target).text,
+            _solve_on_cpu(solve, 1, target).text,
+            zeros,
+        ]
     return [
-        cholesky_text(factor, by, target, ragged=True),
-        solve_text(solve, policy, target, ragged=True),
+        _cholesky(factor, 1, target).text,
+        _solve(solve, 1, target).text,
         update_text(solve, target, along_rows=True),
-        zeros_text((), matrix, target, "table"),
+        zeros,
     ]

@@ -1,0 +1,279 @@
+"""Factors of packed matrices, and solves with packed triangles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyopencl as cl
+
+from portable_gpu.arguments import flag, one_of
+from portable_gpu.dtypes import element
+from portable_gpu.linalg.packed.storage import as_row, check_adjacent, in_line, packed_array
+from portable_gpu.ops.factor.api import as_column, lies
+from portable_gpu.ops.factor.arguments import (
+    CHECKS,
+    common_dtype,
+    in_dtype,
+    precision_of,
+    require_fp64,
+    solution_shape,
+    transposition,
+)
+from portable_gpu.ops.factor.candidates import packed_parts
+from portable_gpu.ops.factor.packed import packed_size
+from portable_gpu.ops.factor.packed_steps import (
+    PackedProblem,
+    PackedSolve,
+    PackedWay,
+    cholesky_packed,
+    placed,
+    solve_packed,
+    zeros_step,
+)
+from portable_gpu.ops.factor.plan import CopyPlan, CopyProblem
+from portable_gpu.ops.factor.reports import factorised, solved
+from portable_gpu.ops.factor.stack import Matrix, stacked
+from portable_gpu.runtime.call import Call
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.place import events_of
+from portable_gpu.runtime.plan import Plan, Step, Steps
+from portable_gpu.runtime.report import reports_of
+from portable_gpu.runtime.views import AnyArray, View, as_array, check_no_overlap
+
+
+def cholesky(
+    ap: AnyArray,
+    *,
+    overwrite: bool = False,
+    check: str = "late",
+    precision: str | None = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Compute the Cholesky factors of packed symmetric or Hermitian positive definite matrices.
+
+    Lower triangles of A become L of ``A = L L^H``, upper ones U of ``A = U^H U``: it is the same
+    in memory.
+
+    Args:
+        ap: Shape (..., n (n + 1) / 2): the packed triangles.
+        overwrite: Put the factors into ``ap``, and return it.
+        check, precision, engine, queue, wait_for: As :func:`portable_gpu.linalg.cholesky`.
+
+    Returns:
+        ``ap``, or a fresh array of its shape.
+
+    Raises:
+        NotPositiveDefiniteError: As :func:`portable_gpu.linalg.cholesky`.
+        ShapeError: The length of the last axis is that of no triangle.
+        ArgumentError: With ``overwrite``, if elements of a triangle are not adjacent.
+        DTypeError, OverlapError, ReadOnlyError, UnsupportedError, DeviceMemoryError: As
+            :func:`portable_gpu.linalg.cholesky`.
+
+    Cost: ``n^3 / 3`` flop for each matrix (four times that if complex).  Memory besides
+        the result: 256 n elements for each matrix; on a GPU two eighths of ``n^2``, at least
+        384 n and at most 1024 n.
+    Accuracy: As :func:`portable_gpu.linalg.cholesky`.
+    Order: fixed for one target, policy and shape; no atomics.
+    """
+    overwrite = flag(overwrite, "overwrite")
+    one_of(check, CHECKS, "check")
+    ap, n = packed_array(ap)
+    if overwrite:
+        check_adjacent(ap, "ap")
+    batch, dtype = ap.shape[:-1], ap.dtype
+    flop = int(ap.size) * 2 * n // 3 * element(dtype).components ** 2
+    call = Call((ap,), engine, queue, events_of(wait_for), flop=flop)
+    require_fp64(call.engine, dtype)
+    precision = precision_of(precision, call.engine)
+    view_l = call.output(ap.shape, dtype, ap if overwrite else None, "ap", read=overwrite)
+    views = [view_l] if overwrite else [call.input(ap, "ap"), view_l]
+    plan = None
+    if view_l.size:
+
+        def make() -> Plan:
+            extents, operands = _stacks(views)
+            p = PackedProblem(n, extents, operands[-1], precision, not call.engine.maps_host_memory)
+            steps = cholesky_packed(
+                p, packed_parts(call.engine, p.elem), PackedWay.of(n, n, call.engine.target)
+            )
+            return _after_copy(call.engine, packed_size(n), extents, operands, Steps(steps))
+
+        key = ("packed cholesky", overwrite, precision, *lies(*views))
+        plan = call.engine.plan(key, make)
+    return factorised(call, plan, views, batch, check, reports_of(ap))
+
+
+def solve_triangular(
+    ap: AnyArray,
+    b: AnyArray,
+    trans: int | str = "N",
+    lower: bool = True,
+    unit_diagonal: bool = False,
+    *,
+    side: str = "left",
+    overwrite_b: bool = False,
+    check: str = "late",
+    precision: str | None = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Solve ``op(A) X = B``, or ``X op(A) = B``, for packed triangles A.
+
+    Args:
+        ap: Shape (..., n (n + 1) / 2): the triangles.
+        b: As :func:`portable_gpu.linalg.solve_triangular` takes it.
+        lower: Whether A is a lower triangle, before ``op``.
+        trans, unit_diagonal, side, overwrite_b, check, precision, engine, queue, wait_for: As
+            :func:`portable_gpu.linalg.solve_triangular`.
+
+    Returns:
+        X: ``b``, or a fresh array of its shape, broadcast.
+
+    Raises:
+        As :func:`portable_gpu.linalg.solve_triangular`.
+
+    Cost: ``n^2 m`` flop for each pair (four times that if complex).  Memory besides
+        the result: 128 n elements for each triangle; on a GPU, with more than 32 columns, up to
+        ``512 n``.
+    Accuracy: As :func:`portable_gpu.linalg.solve_triangular`.
+    """
+    op, lower = transposition(trans), flag(lower, "lower")
+    unit = flag(unit_diagonal, "unit_diagonal")
+    # A's memory holds a lower triangle: an upper A is its transpose.
+    solves = (((op != "N") != (not lower), op == "C", unit),)
+    return _solve(
+        ap, b, solves, side, overwrite_b, check, precision, engine, queue, events_of(wait_for)
+    )
+
+
+def cho_solve(
+    ap: AnyArray,
+    b: AnyArray,
+    lower: bool = True,
+    *,
+    overwrite_b: bool = False,
+    check: str = "late",
+    precision: str | None = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Solve ``A X = B``, given A's packed Cholesky factor.
+
+    Args:
+        ap: Shape (..., n (n + 1) / 2): what :func:`cholesky` returned.
+        b: Shape (n,), or (..., n, m).
+        lower: Whether A was given by its lower triangle; it matters for complex ones only.
+        overwrite_b, check, precision, engine, queue, wait_for: As :func:`solve_triangular`.
+
+    Returns:
+        X: ``b``, or a fresh array of its shape, broadcast.
+
+    Raises:
+        As :func:`solve_triangular`.
+
+    Cost: ``2 n^2 m`` flop for each pair (four times that if complex).
+    Accuracy: ``|(A + E) X - B| = 0`` with ``|E| <= gamma(3n + 1) |L| |L^H|`` (Higham, Accuracy and
+        Stability, 2002, theorem 10.4).
+    """
+    lower = flag(lower, "lower")
+    # L L^H; or, with the memory's M = U^T, U^H U = conj(M) M^T.
+    solves = ((False, not lower, False), (True, lower, False))
+    return _solve(
+        ap, b, solves, "left", overwrite_b, check, precision, engine, queue, events_of(wait_for)
+    )
+
+
+# -- what they share
+
+
+def _solve(
+    ap: Any,
+    b: Any,
+    solves: tuple[tuple[bool, bool, bool], ...],
+    side: str,
+    overwrite_b: bool,
+    check: str,
+    precision: str | None,
+    engine: Engine | None,
+    queue: cl.CommandQueue | None,
+    wait_for: list[cl.Event],
+) -> Any:
+    """Solves one after the other, each of which is transposed, conjugated, with unit diagonal."""
+    overwrite = flag(overwrite_b, "overwrite_b")
+    one_of(side, ("left", "right"), "side")
+    one_of(check, CHECKS, "check")
+    ap, n = packed_array(ap)
+    b = as_array(b, "b")
+    shape = solution_shape((*ap.shape[:-1], n, n), b.shape, side)
+    dtype = common_dtype(ap.dtype, b.dtype)
+    if overwrite:
+        check_no_overlap(b, "b", [(ap, "ap")])
+    call = Call((ap, b), engine, queue, wait_for, flop=None)
+    require_fp64(call.engine, dtype)
+    precision = precision_of(precision, call.engine)
+    line = in_dtype(ap, dtype, call)
+    view_x = call.output(shape, dtype, b if overwrite else None, "b", read=overwrite)
+    views = [call.input(in_line(line, "ap"), "ap"), view_x]
+    if not overwrite:
+        views.insert(1, call.input(in_dtype(b, dtype, call), "b"))
+    is_vector = b.ndim == 1
+    batch = shape[:-1] if is_vector else shape[:-2]
+    plan = None
+    if view_x.size:
+        key = ("packed solve", solves, side, precision, is_vector, *lies(*views))
+        plan = call.engine.plan(
+            key, lambda: _solve_plan(call, views, n, solves, side, precision, is_vector)
+        )
+    return solved(call, plan, views, solves[0][2], batch, check, reports_of(ap, b))
+
+
+def _solve_plan(
+    call: Call,
+    views: Sequence[View],
+    n: int,
+    solves: tuple[tuple[bool, bool, bool], ...],
+    side: str,
+    precision: str,
+    is_vector: bool,
+) -> Plan:
+    """Operands: the triangles, B where X is not to be in its place, X, and the report."""
+    line, *others = views
+    if is_vector:
+        others = [as_column(view, side) for view in others]
+    left = side == "left"
+    matrices = [Matrix(view, trans=not left) for view in others]
+    extents, (packed, *rest) = stacked([as_row(line), *matrices], others[-1].shape[:-2])
+    m = matrices[-1].shape[1]
+    p = PackedProblem(n, extents, packed, precision, not call.engine.maps_host_memory)
+    parts, way = packed_parts(call.engine, p.elem), PackedWay.of(n, m, call.engine.target)
+    x = len(rest)
+    steps: list[Step] = []
+    if not solves[0][2]:
+        steps.append(zeros_step(p, parts, x + 1))
+    if len(rest) == 2:
+        copy = CopyProblem(n, m, extents, rest[0], rest[1])
+        steps.append(Step(CopyPlan(call.engine, copy), (1, 2)))
+    for transposed, conj, unit in solves:
+        solve = PackedSolve(p, m, rest[-1], transposed == left, conj, unit)
+        steps.extend(placed(solve_packed(solve, parts, way), (0, x)))
+    return Steps(steps)
+
+
+def _stacks(views: Sequence[View]) -> tuple[tuple[int, ...], list[Any]]:
+    return stacked([as_row(view) for view in views], views[-1].shape[:-1])
+
+
+def _after_copy(
+    engine: Engine, size: int, extents: tuple[int, ...], operands: Sequence[Any], work: Plan
+) -> Plan:
+    """Work on the last operand, into which the first is copied if there are two."""
+    if len(operands) == 1:
+        return work
+    source, target = operands
+    copy = CopyPlan(engine, CopyProblem(1, size, extents, source, target))
+    return Steps([Step(copy, (0, 1)), Step(work, (1, 2))])
