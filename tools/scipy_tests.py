@@ -50,10 +50,8 @@ def not_offered(args: tuple[Any, ...], options: dict[str, Any]) -> str | None:
     """Why a call is beyond what portable_gpu has; ``None`` if it should give SciPy's result."""
     x = args[0] if args else options.get("x")
     dtype = getattr(x, "dtype", None)
-    if isinstance(dtype, np.dtype) and dtype.kind in "fc":
-        if dtype.itemsize > (8 if dtype.kind == "f" else 16):
-            return "long doubles"
-    return None
+    is_long = isinstance(dtype, np.dtype) and dtype.char in "gG"
+    return "long doubles" if is_long else None
 
 
 class Exchanged:
