@@ -1,7 +1,16 @@
 """Discrete Fourier transforms, by the names and arguments of ``scipy.fft``."""
 
+from portable_gpu.fft.backend import ScipyBackend
 from portable_gpu.fft.complex import fft, fft2, fftn, ifft, ifft2, ifftn
-from portable_gpu.fft.helper import fftfreq, fftshift, ifftshift, next_fast_len, rfftfreq
+from portable_gpu.fft.helper import (
+    fftfreq,
+    fftshift,
+    ifftshift,
+    next_fast_len,
+    prev_fast_len,
+    rfftfreq,
+)
+from portable_gpu.fft.planned import TRANSFORMS, plan_fft
 from portable_gpu.fft.real import (
     hfft,
     hfft2,
@@ -37,8 +46,13 @@ __all__ = [
     "irfft2",
     "irfftn",
     "next_fast_len",
+    "plan_fft",
+    "prev_fast_len",
     "rfft",
     "rfft2",
     "rfftfreq",
     "rfftn",
+    "scipy_backend",
 ]
+
+scipy_backend = ScipyBackend(TRANSFORMS)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyopencl as cl
 
-from portable_gpu.fft.helper import check_for_scipy
+from portable_gpu.fft.helper import check_for_scipy, one_length
 from portable_gpu.ops.fft.api import transform
 from portable_gpu.runtime.engine import Engine
 
@@ -59,7 +59,7 @@ def fft(
     """
     check_for_scipy(plan, workers)
     return transform(
-        "c2c", x, None if n is None else (n,), (axis,), norm, inverse=False,
+        "c2c", x, one_length(n), (axis,), norm, inverse=False,
         overwrite_x=overwrite_x, engine=engine, queue=queue, wait_for=wait_for,
     )  # fmt: skip
 
@@ -83,7 +83,7 @@ def ifft(
     """
     check_for_scipy(plan, workers)
     return transform(
-        "c2c", x, None if n is None else (n,), (axis,), norm, inverse=True,
+        "c2c", x, one_length(n), (axis,), norm, inverse=True,
         overwrite_x=overwrite_x, engine=engine, queue=queue, wait_for=wait_for,
     )  # fmt: skip
 
@@ -153,7 +153,8 @@ def fftn(
 
     Args:
         x: See :func:`fft`.
-        s: Length of the transform along each of the axes.  Default: what ``x`` has.
+        s: Length of the transform along each of the axes.  Default, also of -1:
+            what ``x`` has.
         axes: The axes.  Default: the last ``len(s)``, or all without ``s``.
         norm, overwrite_x, workers, plan, engine, queue, wait_for: See :func:`fft`.
 

@@ -2,29 +2,77 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from numpy.fft import fftfreq, fftshift, ifftshift, rfftfreq
 
-from portable_gpu.arguments import whole
+from portable_gpu.arguments import shown, whole
 from portable_gpu.errors import ArgumentError, UnsupportedError
-from portable_gpu.ops.fft.tables import is_smooth
 
-__all__ = ["check_for_scipy", "fftfreq", "fftshift", "ifftshift", "next_fast_len", "rfftfreq"]
+__all__ = [
+    "check_for_scipy",
+    "fftfreq",
+    "fftshift",
+    "ifftshift",
+    "next_fast_len",
+    "prev_fast_len",
+    "rfftfreq",
+]
+
+_LONGEST = 1 << 60
 
 
 def next_fast_len(target: int, real: bool = False) -> int:  # noqa: ARG001  # the same for both
     """The least length of at least ``target`` that is a product of 2, 3, 5, 7, 11 and 13.
 
     Raises:
-        ArgumentError: ``target`` is no whole number, or below 1.
+        DTypeError: ``target`` is no whole number.
+        ArgumentError: It is below 1, or beyond 2^60.
     """
-    least = whole(target, "target")
-    if least < 1:
-        raise ArgumentError(f"target is {target}; a length is at least 1")
-    while not is_smooth(least):
-        least += 1
-    return least
+    least = _length(target)
+    return min(odd << max(0, -(-least // odd) - 1).bit_length() for odd in _odd_lengths(2 * least))
+
+
+def prev_fast_len(target: int, real: bool = False) -> int:  # noqa: ARG001  # the same for both
+    """The greatest length of at most ``target`` that is a product of 2, 3, 5, 7, 11 and 13.
+
+    Raises:
+        DTypeError: ``target`` is no whole number.
+        ArgumentError: It is below 1, or beyond 2^60.
+    """
+    most = _length(target)
+    return max(odd << (most // odd).bit_length() - 1 for odd in _odd_lengths(most))
+
+
+def _length(target: int) -> int:
+    length = whole(target, "target")
+    if not 1 <= length <= _LONGEST:
+        raise ArgumentError(f"target is {shown(target)}; a length is 1 to 2^60")
+    return length
+
+
+@lru_cache(maxsize=16)
+def _odd_lengths(most: int) -> tuple[int, ...]:
+    """Products of 3, 5, 7, 11 and 13 of at most ``most``."""
+    found = [1]
+    for prime in (3, 5, 7, 11, 13):
+        last = found
+        while last:
+            last = [one * prime for one in last if one * prime <= most]
+            found += last
+    return tuple(found)
+
+
+def one_length(n: Any) -> tuple[Any] | None:
+    """The length of a transform along one axis, for :func:`portable_gpu.ops.fft.api.transform`.
+
+    Raises:
+        ArgumentError: It is no whole number, or below 1.
+    """
+    if n is not None and (isinstance(n, bool) or not hasattr(n, "__index__") or n < 1):
+        raise ArgumentError(f"n is {shown(n)}; the number of points is a whole one from 1 on")
+    return None if n is None else (n,)
 
 
 def check_for_scipy(plan: Any, workers: Any) -> None:
@@ -35,6 +83,8 @@ def check_for_scipy(plan: Any, workers: Any) -> None:
         ArgumentError: ``workers`` is no whole number, or 0.
     """
     if plan is not None:
-        raise UnsupportedError("plan= is not taken; portable_gpu.plan(fft, x) makes a plan to keep")
+        raise UnsupportedError(
+            "a precomputed plan is not taken; portable_gpu.plan(fft, x) makes a plan to call"
+        )
     if workers is not None and whole(workers, "workers") == 0:
         raise ArgumentError("workers must not be zero")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyopencl as cl
 
-from portable_gpu.fft.helper import check_for_scipy
+from portable_gpu.fft.helper import check_for_scipy, one_length
 from portable_gpu.ops.fft.api import transform
 from portable_gpu.runtime.engine import Engine
 
@@ -39,7 +39,7 @@ def rfft(
     """
     check_for_scipy(plan, workers)
     return transform(
-        "r2c", x, None if n is None else (n,), (axis,), norm, inverse=False,
+        "r2c", x, one_length(n), (axis,), norm, inverse=False,
         overwrite_x=overwrite_x, engine=engine, queue=queue, wait_for=wait_for,
     )  # fmt: skip
 
@@ -65,7 +65,7 @@ def irfft(
     """
     check_for_scipy(plan, workers)
     return transform(
-        "c2r", x, None if n is None else (n,), (axis,), norm, inverse=True,
+        "c2r", x, one_length(n), (axis,), norm, inverse=True,
         overwrite_x=overwrite_x, engine=engine, queue=queue, wait_for=wait_for,
     )  # fmt: skip
 
@@ -89,7 +89,7 @@ def hfft(
     """
     check_for_scipy(plan, workers)
     return transform(
-        "c2r", x, None if n is None else (n,), (axis,), norm, inverse=False,
+        "c2r", x, one_length(n), (axis,), norm, inverse=False,
         overwrite_x=overwrite_x, engine=engine, queue=queue, wait_for=wait_for,
     )  # fmt: skip
 
@@ -113,7 +113,7 @@ def ihfft(
     """
     check_for_scipy(plan, workers)
     return transform(
-        "r2c", x, None if n is None else (n,), (axis,), norm, inverse=True,
+        "r2c", x, one_length(n), (axis,), norm, inverse=True,
         overwrite_x=overwrite_x, engine=engine, queue=queue, wait_for=wait_for,
     )  # fmt: skip
 

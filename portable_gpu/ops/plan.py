@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from inspect import signature
+from types import FunctionType
 from typing import Any
 
 import pyopencl as cl
@@ -14,7 +17,7 @@ from portable_gpu.runtime.engine import Engine
 
 
 def plan(
-    operation: str,
+    operation: str | Callable[..., Any],
     /,
     *operands: Any,
     engine: Engine | None = None,
@@ -24,8 +27,8 @@ def plan(
     """Prepare a call for arrays like these: all checks, choices and builds are done here.
 
     Args:
-        operation: ``sum``, ``gemv``, ``matmul``, ``elementwise`` ...: the name of a public
-            function.
+        operation: ``"sum"``, ``"gemv"``, ``"matmul"``, ``"elementwise"`` ...: the name of a public
+            function; or a function of this library, as ``portable_gpu.fft.rfft``.
         operands, options: Its arguments, any of them by name.  The inputs and the output (``out``,
             ``c`` or ``y``) are of the kind that the plan will be called with; the output is not
             written.  All else stays as it is given here: numbers, axes, an epilogue, whose arrays
@@ -53,8 +56,17 @@ def plan(
         for _ in range(100):
             step(product(a, x, y), x)
     """
+    if isinstance(operation, FunctionType) and _is_operation(operation):
+        return PlannedCall(operation, operands, options, engine, queue)
     if not isinstance(operation, str) or operation not in OPERATIONS:
         raise ArgumentError(
-            f"no operation {shown(operation)}; there are: {', '.join(sorted(OPERATIONS))}"
+            f"no operation {shown(operation)}; there are: {', '.join(sorted(OPERATIONS))}, "
+            "and functions of this library that take an engine and events to wait for"
         )
     return PlannedCall(OPERATIONS[operation].function, operands, options, engine, queue)
+
+
+def _is_operation(function: FunctionType) -> bool:
+    parameters = signature(function).parameters
+    ours = function.__module__.startswith(f"{__name__.partition('.')[0]}.")
+    return ours and {"engine", "queue", "wait_for"} <= set(parameters)

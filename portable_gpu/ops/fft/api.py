@@ -11,18 +11,19 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
-from portable_gpu.arguments import one_of, shown
-from portable_gpu.dtypes import element
+from portable_gpu.arguments import flag, one_of, shown
+from portable_gpu.dtypes import BFLOAT16, element
 from portable_gpu.errors import ArgumentError, AxisError, DTypeError, ShapeError, UnsupportedError
-from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.fft.candidates import make_plan
 from portable_gpu.ops.fft.problem import FftProblem, Kind
+from portable_gpu.ops.reduce.run import converted
 from portable_gpu.runtime.call import Call, Planning
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.repeat import Key, again, remember
 from portable_gpu.runtime.views import as_array
 
 NORMS = ("backward", "ortho", "forward")
+_LONGEST = 1 << 50  # a line of so many numbers has more bytes than memory
 
 
 def transform(
@@ -43,7 +44,7 @@ def transform(
     Args:
         kind: What it is made from, and what of.
         x: The array.
-        s: Length along each axis; ``None`` for those that ``x`` has.
+        s: Length along each axis, or -1 for that of ``x``; ``None`` for those that ``x`` has.
         axes: The axes; ``None`` for the last ``len(s)``, or all.
         norm: One of :data:`NORMS`; ``None`` for the first.
         inverse: Whether exponents are positive, and the scale that of an inverse.
@@ -55,15 +56,22 @@ def transform(
         AxisError, ShapeError: ``axes`` or ``s`` do not fit ``x``.
         DTypeError: ``x`` has no dtype that is transformed.
     """
+    asked = None if s is None else _whole_numbers(s, "s")
+    named = None if axes is None else _whole_numbers(axes, "axes")
+    mode = one_of("backward" if norm is None else norm, NORMS, "norm")
+    in_place = flag(overwrite_x, "overwrite_x")
     key: Key | Planning | None = None
-    if queue is None and not wait_for and not overwrite_x:
-        head = ("fft", kind, inverse, _hashable(s), _hashable(axes), norm)
+    if queue is None and not wait_for and not in_place:
+        head = ("fft", kind, inverse, asked, named, mode)
         result, key = again(head, (x,), None, engine)
         if result is not None:
             return result
-    array = _as_input(x, kind, engine, queue)
-    places, lengths = _axes_and_lengths(array, s, axes, kind)
-    scale = _scale(norm, lengths, inverse)
+    array = as_array(x, "x")
+    wanted = _dtype(array.dtype, kind)
+    places, lengths = _axes_and_lengths(array, asked, named, kind)
+    scale = _scale(mode, lengths, inverse)
+    if array.dtype != wanted:
+        array = _converted(array, wanted, engine, queue, wait_for)
     real = np.dtype(np.float64 if array.dtype.itemsize >> (array.dtype.kind == "c") == 8 else "f4")
     shape = list(array.shape)
     for axis, n in zip(places, lengths, strict=True):
@@ -74,7 +82,7 @@ def transform(
     flop = 3 * prod(shape) * max(1, prod(lengths).bit_length())
     call = Call([array], engine, queue, wait_for, flop=flop)
     view = call.input(array, "x")
-    out = array if overwrite_x and _fits(array, tuple(shape), dtype) else None
+    out = array if in_place and _fits(array, tuple(shape), dtype) else None
     view_out = call.output(tuple(shape), dtype, out, read=out is not None)
     problem = FftProblem(
         kind, kind == "c2c" and array.dtype.kind != "c", inverse, element(real), places, lengths,
@@ -93,60 +101,56 @@ def transform(
     return result
 
 
-def _hashable(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _as_input(x: Any, kind: Kind, engine: Any, queue: Any) -> Any:
-    """``x`` in a dtype that is transformed: SciPy's choice of it.
+def _dtype(dtype: np.dtype[Any], kind: Kind) -> np.dtype[Any]:
+    """What an array of a dtype is transformed in: SciPy's choice.
 
     Raises:
         DTypeError: There is none.
     """
-    array = as_array(x, "x")
-    dtype = array.dtype
     if dtype.kind == "c" and kind == "r2c":
         raise DTypeError(f"x is {dtype}; a transform of real numbers takes no complex ones")
+    if dtype == BFLOAT16:
+        dtype = np.dtype(np.float16)
     if dtype.kind not in "biufc":
         raise DTypeError(f"x is {dtype}; transforms take numbers")
     wanted = np.dtype(np.float32 if dtype == np.float16 else np.float64)
     if dtype.kind in "fc" and dtype.itemsize >= 4:
         wanted = dtype
-    if kind == "c2r":
-        wanted = np.result_type(wanted, np.complex64)
-    if wanted == dtype:
-        return array
+    return np.result_type(wanted, np.complex64) if kind == "c2r" else wanted
+
+
+def _converted(array: Any, dtype: np.dtype[Any], engine: Any, queue: Any, wait_for: Any) -> Any:
+    """A copy in another dtype; on the device it is made in any case, also of a planned call."""
     if not isinstance(array, cla.Array):
-        return array.astype(wanted)
-    if wanted.kind != "c":
-        return elementwise("x", x=array, dtype=wanted, engine=engine, queue=queue)
-    return array.astype(wanted)
+        return array.astype(dtype)
+    if isinstance(engine, Planning):
+        engine, queue = engine.engine, engine.queue
+    return converted(array, dtype, engine, queue, wait_for)
 
 
 def _axes_and_lengths(
-    x: Any, s: Any, axes: Any, kind: Kind
+    x: Any, s: tuple[int, ...] | None, axes: tuple[int, ...] | None, kind: Kind
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The axes from 0 on, and the length of the transform along each."""
-    wanted = None if s is None else _whole_numbers(s, "s")
     if axes is None:
-        count = x.ndim if wanted is None else len(wanted)
+        count = x.ndim if s is None else len(s)
         if count > x.ndim:
             raise ShapeError(f"s has {count} lengths, and x {x.ndim} axes")
         places = tuple(range(x.ndim - count, x.ndim))
     else:
-        given = _whole_numbers(axes, "axes")
-        for one in given:
+        for one in axes:
             if not -x.ndim <= one < x.ndim:
                 raise AxisError(f"axis {one} is out of range for an array of {x.ndim} axes")
-        places = tuple(one % x.ndim for one in given)
+        places = tuple(one % x.ndim for one in axes)
     if len(set(places)) < len(places):
         raise ArgumentError(f"axes are {axes}; each may be named once")
-    if wanted is not None and len(wanted) != len(places):
-        raise ShapeError(f"s has {len(wanted)} lengths for {len(places)} axes")
+    if s is not None and len(s) != len(places):
+        raise ShapeError(f"s has {len(s)} lengths for {len(places)} axes")
     if not places and kind != "c2c":
         raise ArgumentError("at least one axis is to be transformed")
-    lengths = [x.shape[axis] for axis in places] if wanted is None else list(wanted)
-    if kind == "c2r" and wanted is None:
+    asked = (-1,) * len(places) if s is None else s
+    lengths = [x.shape[axis] if n == -1 else n for axis, n in zip(places, asked, strict=True)]
+    if kind == "c2r" and s is None:
         lengths[-1] = 2 * (lengths[-1] - 1)
     for axis, n in zip(places, lengths, strict=True):
         if n < 1:
@@ -155,14 +159,20 @@ def _axes_and_lengths(
 
 
 def _whole_numbers(values: Any, name: str) -> tuple[int, ...]:
+    """Integers but bools, or one of them, as a tuple."""
+    if isinstance(values, np.ndarray):
+        values = values.tolist()
+    several = values if isinstance(values, (tuple, list, range)) else (values,)
     try:
-        return (index(values),) if np.ndim(values) == 0 else tuple(index(one) for one in values)
+        found = tuple(index(one) for one in several)
     except TypeError:
-        raise ArgumentError(f"{name} is {shown(values)}; whole numbers are wanted") from None
+        found = (_LONGEST + 1,)
+    if any(isinstance(one, bool) for one in several) or any(abs(n) > _LONGEST for n in found):
+        raise ArgumentError(f"{name} is {shown(values)}; whole numbers are wanted")
+    return found
 
 
-def _scale(norm: str | None, lengths: Sequence[int], inverse: bool) -> float:
-    mode = one_of("backward" if norm is None else norm, NORMS, "norm")
+def _scale(mode: str, lengths: Sequence[int], inverse: bool) -> float:
     points = prod(lengths)
     if mode == "ortho":
         return 1 / sqrt(points)
@@ -173,4 +183,6 @@ def _fits(array: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
     """Whether a result may take an array's place."""
     if array.shape != shape or array.dtype != dtype:
         return False
-    return not isinstance(array, np.ndarray) or bool(array.flags.behaved and array.flags.forc)
+    if isinstance(array, np.ndarray):
+        return bool(array.flags.behaved and array.flags.forc)
+    return bool(array.flags.forc)

@@ -12,7 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import cos, pi, sin, sqrt
+from math import sqrt
+
+import numpy as np
+
+from portable_gpu.ops.fft.tables import roots
 
 #: Radices that have straight code, the preferred ones first.
 RADICES = (8, 4, 16, 2, 3, 5, 7, 11, 13)
@@ -99,8 +103,7 @@ class _Statements:
             return _Number(
                 self.times(self.sum(a.re, a.im), half), self.times(self.sum(a.im, -a.re), half)
             )
-        angle = -2 * pi * power / of
-        c, s = cos(angle), sin(angle)
+        c, s = _root(power, of)
         return _Number(
             self.combine(None, ((a.re, c), (a.im, -s))), self.combine(None, ((a.im, c), (a.re, s)))
         )
@@ -138,19 +141,25 @@ class _Statements:
             first = self.add(first, one)
         found = [first] * n
         for k in half:
-            angles = [2 * pi * (j * k % n) / n for j in half]
+            turns = [_root(-j * k, n) for j in half]
             even = [
-                self.combine(of(x[0]), [(of(s), cos(a)) for s, a in zip(sums, angles, strict=True)])
+                self.combine(of(x[0]), [(of(s), c) for s, (c, _) in zip(sums, turns, strict=True)])
                 for of in (_re, _im)
             ]
             odd = [
-                self.combine(None, [(of(g), sin(a)) for g, a in zip(gaps, angles, strict=True)])
+                self.combine(None, [(of(g), d) for g, (_, d) in zip(gaps, turns, strict=True)])
                 for of in (_re, _im)
             ]
             side = _Number(*odd).turned()
             found[k] = self.add(_Number(*even), side)
             found[n - k] = self.add(_Number(*even), -side)
         return found
+
+
+def _root(power: int, of: int) -> tuple[float, float]:
+    """exp(-2 pi i power / of), each part to half a unit in the last place."""
+    found = complex(roots(np.array(power), of))
+    return found.real, found.imag
 
 
 def _re(a: _Number) -> _Real:

@@ -164,6 +164,8 @@ def lines(problem: FftProblem) -> list[tuple[Line, tuple[_Operand, _Operand]]]:
     transformed yet there are as many as the input has, and no more than will be wanted.
     """
     p = problem
+    if not p.axes:
+        return [(_nothing(p), (0, 1))]
     lengths = dict(zip(p.axes, p.lengths, strict=True))
     order = [p.axes[-1], *p.axes[:-1]] if p.kind == "r2c" else list(p.axes)
     real = order[-1] if p.kind == "c2r" else order[0] if p.kind == "r2c" else None
@@ -197,6 +199,14 @@ def lines(problem: FftProblem) -> list[tuple[Line, tuple[_Operand, _Operand]]]:
         shape[axis] = after
         source, strides = goal, goal_strides
     return found
+
+
+def _nothing(p: FftProblem) -> Line:
+    """The numbers as they are, for a transform along no axis: each by itself."""
+    steps = zip(p.strides_in, p.strides_out, strict=True)
+    each = (Axis(n, pair) for n, pair in zip(p.shape_in, steps, strict=True))
+    first: Form = "real" if p.from_real else "complex"
+    return Line(1, False, p.real, End(first, 1, 0), End("complex", 1, 0), tuple(merged(each)))
 
 
 def _middle(

@@ -133,9 +133,15 @@ def _lanes(line: Line) -> tuple[Axis, tuple[Axis, ...]]:
 
 
 def _splits(n: int, most: int, vector: int) -> list[tuple[int, int]]:
-    """Factors of n, both at most ``most``: the most equal ones, and of those multiples of lanes."""
+    """Factors of n, both at most ``most``: the most equal ones, and of those multiples of lanes.
+
+    Where n is beyond ``most`` and has none so small, the most equal ones are as small as any.
+    """
     root = isqrt(n)
     pairs = [(d, n // d) for d in range(max(2, -(-n // most)), min(most, n // 2) + 1) if n % d == 0]
+    if not pairs and n > most:
+        near = next(d for d in range(root, 0, -1) if n % d == 0)
+        return [(near, n // near)]
 
     def worth(pair: tuple[int, int]) -> tuple[int, int]:
         whole = sum(one % vector == 0 for one in pair)

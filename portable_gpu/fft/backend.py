@@ -1,0 +1,39 @@
+"""SciPy's ``scipy.fft`` by this library's transforms, for programs that call SciPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from portable_gpu.errors import DTypeError, UnsupportedError
+
+
+class ScipyBackend:
+    """A backend for ``scipy.fft.set_backend`` and ``set_global_backend``.
+
+    What this library lacks goes to SciPy: other functions, long doubles, double precision on a
+    device without it.
+
+    Example::
+
+        with scipy.fft.set_backend(portable_gpu.fft.scipy_backend):
+            scipy.signal.fftconvolve(x, y)
+    """
+
+    __ua_domain__ = "numpy.scipy.fft"
+
+    def __init__(self, functions: Mapping[str, Any]) -> None:
+        """Take the functions by their names, which are SciPy's."""
+        self._functions = functions
+
+    def __ua_function__(
+        self, method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Do what a function of ``scipy.fft`` is asked for, or leave it to the next backend."""
+        function = self._functions.get(method.__name__)
+        if function is None:
+            return NotImplemented
+        try:
+            return function(*args, **kwargs)
+        except (DTypeError, UnsupportedError):
+            return NotImplemented

@@ -1,0 +1,48 @@
+"""Transforms that are checked, chosen and built once, for loops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyopencl as cl
+
+import portable_gpu.fft.complex as of_complex
+import portable_gpu.fft.real as of_real
+from portable_gpu.arguments import one_of
+from portable_gpu.ops.planned import PlannedCall
+from portable_gpu.runtime.engine import Engine
+
+#: What may be planned, by its name.
+TRANSFORMS = {
+    name: function
+    for module in (of_complex, of_real)
+    for name, function in vars(module).items()
+    if getattr(function, "__module__", None) == module.__name__
+}
+
+
+def plan_fft(
+    x: Any,
+    kind: str = "fft",
+    *,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    **options: Any,
+) -> PlannedCall:
+    """Prepare a transform of arrays like ``x``, as :func:`portable_gpu.plan` prepares any call.
+
+    Args:
+        x: An array of the kind that the plan will be called with; it is not read.
+        kind: The name of a transform: ``"fft"``, ``"irfftn"`` ...
+        engine, queue: As that function takes them.
+        options: Its other arguments, by their names.
+
+    Returns:
+        A callable ``plan(x)``.
+
+    Raises:
+        ArgumentError: No such transform, or it takes no such argument.
+        As the function.
+    """
+    function = TRANSFORMS[one_of(kind, TRANSFORMS, "kind")]
+    return PlannedCall(function, (x,), options, engine, queue)

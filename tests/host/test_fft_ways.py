@@ -1,0 +1,280 @@
+"""Every way of random lines: its passes are interpreted here, number by number, and counted.
+
+The interpreter says what a ``Pass`` means: which numbers it reads and writes, and what it makes of
+them.  It knows nothing of lanes in vectors, of tables or of kernels.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import count, permutations, product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from portable_gpu.codegen.axes import Axis
+from portable_gpu.dtypes import dtype_of, element
+from portable_gpu.ops.fft.passes import Pass, Rows
+from portable_gpu.ops.fft.problem import End, Line
+from portable_gpu.ops.fft.ways import Way, ways
+from portable_gpu.runtime.plan import Temporary
+
+Array = np.ndarray[Any, Any]
+REAL = element(dtype_of("float64"))
+FORMS = [("complex", "complex"), ("real", "complex"), ("real", "half"), ("half", "real")]
+
+
+class Memory:
+    """Numbers of one operand, and how often each was written; places outside are an error."""
+
+    def __init__(self, values: Array) -> None:
+        self.values, self.writes = values, Counter[int]()
+
+    def read(self, place: int) -> Any:
+        assert 0 <= place < len(self.values), f"reads number {place} of {len(self.values)}"
+        return self.values[place]
+
+    def write(self, place: int, value: Any) -> None:
+        assert 0 <= place < len(self.values), f"writes number {place} of {len(self.values)}"
+        self.values[place] = value
+        self.writes[place] += 1
+
+
+def is_there(side: Rows, row: int, lane: int) -> bool:
+    return side.form == "folded" or row * side.limit_row + lane < side.limit
+
+
+def read_lane(run: Pass, memory: Memory, base: int, lane: int, factors: Array | None) -> Array:
+    """The n numbers that a transform is made from."""
+    side, n = run.source, run.n
+    x = np.zeros(n, complex)
+    for row in range(side.rows):
+        if not is_there(side, row, lane):
+            continue
+        at = row * side.limit_row + lane
+        if side.form == "folded":  # number `at` of a sequence of which half is there
+            mirrored = 2 * at > side.limit
+            value = memory.read(base + (side.limit - at if mirrored else at) * side.lane)
+            value = np.conj(value) if mirrored else value
+        else:
+            value = memory.read(base + row * side.row + lane * side.lane)
+        if side.factor:
+            assert factors is not None
+            value = value * factors[at if side.factor == "lanes" else row]
+        if side.form != "half":
+            x[row] = value
+        elif row == 0 or 2 * row == n:
+            x[row] = np.real(value)
+        else:
+            x[row], x[n - row] = value, np.conj(value)
+    return x
+
+
+def write_lane(
+    run: Pass, memory: Memory, base: int, lane: int, found: Array, factors: Array | None
+) -> None:
+    """Store what there is room for."""
+    side = run.target
+    for row in range(side.rows):
+        if not is_there(side, row, lane):
+            continue
+        at = row * side.limit_row + lane
+        value = found[row]
+        if side.factor:
+            assert factors is not None
+            value = value * factors[at if side.factor == "lanes" else row]
+        if side.form != "folded":
+            value = value.real if side.form == "real" else value
+            memory.write(base + row * side.row + lane * side.lane, value)
+        elif 2 * at <= side.limit:
+            memory.write(base + at * side.lane, value)
+        elif lane and 2 * lane != side.limit_row:  # lanes that hold both of a pair store one
+            memory.write(base + (side.limit - at) * side.lane, np.conj(value))
+
+
+def interpret(
+    run: Pass,
+    source: Memory,
+    target: Memory,
+    factors: tuple[Array | None, Array | None],
+    scale: float,
+) -> None:
+    """What one pass does; all that it reads is read first."""
+    j = np.outer(np.arange(run.n), np.arange(run.n)) % run.n
+    matrix = np.exp((2j if run.inverse else -2j) * np.pi * j / run.n)
+    stores: list[tuple[int, int, Array]] = []
+    for batch in product(*map(range, run.batch)):
+        bases = [
+            sum(i * step for i, step in zip(batch, side.batch, strict=True))
+            for side in (run.source, run.target)
+        ]
+        for lane in range(run.lanes):
+            found = matrix @ read_lane(run, source, bases[0], lane, factors[0])
+            if run.last:
+                found = found * scale
+            if run.whole:
+                sign = 2j if run.inverse else -2j
+                found = found * np.exp(sign * np.pi * lane * np.arange(run.n) / run.whole)
+            stores.append((bases[1], lane, found))
+    for base, lane, found in stores:
+        write_lane(run, target, base, lane, found, factors[1])
+
+
+def follow(way: Way, source: Memory, target: Memory, scale: float) -> None:
+    """What a way does: its legs, with room between them."""
+    rooms: dict[str, Memory] = {}
+    for k, leg in enumerate(way.legs):
+        assert leg.run.last == (k == len(way.legs) - 1)
+
+        def of(place: Any) -> Memory:
+            if isinstance(place, Temporary):
+                size = place.nbytes // 16
+                return rooms.setdefault(place.name, Memory(np.full(size, np.nan * 1j)))
+            return source if place == "source" else target
+
+        before, after = of(leg.source), of(leg.target)
+        after.writes.clear()
+        factors = tuple(make and make() for make in (leg.source_factors, leg.target_factors))
+        interpret(leg.run, before, after, (factors[0], factors[1]), scale)
+        assert set(after.writes.values()) == {1}, "some number is written twice"
+        if isinstance(leg.target, Temporary):
+            assert len(after.writes) == len(after.values), "room is left"
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A line, how many numbers its operands have, and where their lines begin."""
+
+    line: Line
+    sizes: tuple[int, int]
+    bases: tuple[tuple[int, ...], tuple[int, ...]]
+
+
+def draw(rng: random.Random, n: int, forms: tuple[str, str] | None = None) -> Drawn:
+    """A line of random layout: axes in any order, with gaps, the line's own among them."""
+    source, target = rng.choice(FORMS) if forms is None else forms
+    extents = [rng.choice((1, 2, 3, 5, 9)) for _ in range(rng.choice((0, 1, 1, 2)))]
+    whole = n // 2 + 1 if source == "half" else n
+    counts = (
+        whole if rng.random() < 0.6 else rng.randint(1, whole),
+        n // 2 + 1 if target == "half" else n,
+    )
+    steps, sizes = [], []
+    for own in counts:
+        order = rng.choice(list(permutations(range(len(extents) + 1))))
+        extent, step, its = [own, *extents], 1, [0] * (len(extents) + 1)
+        for axis in order:
+            its[axis] = step
+            step = step * extent[axis] + rng.choice((0, 0, 2))
+        steps.append(its)
+        sizes.append(step)
+    others = tuple(
+        Axis(extent, (steps[0][k + 1], steps[1][k + 1])) for k, extent in enumerate(extents)
+    )
+    bases = [
+        tuple(
+            sum(i * axis.strides[side] for i, axis in zip(place, others, strict=True))
+            for place in product(*map(range, extents))
+        )
+        for side in (0, 1)
+    ]
+    line = Line(
+        n, rng.random() < 0.5, REAL,
+        End(source, counts[0], steps[0][0]), End(target, counts[1], steps[1][0]), others,  # type: ignore[arg-type]
+    )  # fmt: skip
+    return Drawn(line, (sizes[0], sizes[1]), (bases[0], bases[1]))
+
+
+def wanted(line: Line, x: Array) -> Array:
+    """NumPy's transform of the numbers of a line."""
+    whole = np.zeros(line.n // 2 + 1 if line.source.form == "half" else line.n, complex)
+    whole[: len(x)] = x
+    if line.source.form == "half":
+        return np.fft.irfft(whole if line.inverse else whole.conj(), line.n) * line.n
+    found = np.fft.ifft(whole) * line.n if line.inverse else np.fft.fft(whole)
+    return found[: line.target.count]
+
+
+def check(drawn: Drawn, most: int, vector: int) -> Iterator[str]:
+    """Follow every way of a line; yields their names."""
+    line, rng = drawn.line, np.random.default_rng(drawn.line.n)
+    values = rng.standard_normal(drawn.sizes[0])
+    if line.source.form != "real":
+        values = values + 1j * rng.standard_normal(drawn.sizes[0])
+    found = ways(line, most, vector, (f"room{k}" for k in count()))
+    assert found, f"no way for {line}"
+    places = [
+        {base + i * end.step for base in bases for i in range(end.count)}
+        for end, bases in zip((line.source, line.target), drawn.bases, strict=True)
+    ]
+    for way in found:
+        source, target = Memory(values.copy()), Memory(np.full(drawn.sizes[1], np.nan * 1j))
+        follow(way, source, target, 0.5)
+        np.testing.assert_array_equal(source.values, values)
+        assert set(target.writes) == places[1], f"{way.name} writes other numbers"
+        for base, goal in zip(*drawn.bases, strict=True):
+            x = values[base + line.source.step * np.arange(line.source.count)]
+            y = target.values[goal + line.target.step * np.arange(line.target.count)]
+            np.testing.assert_allclose(y, 0.5 * wanted(line, x), atol=1e-11 * line.n)
+        yield way.name
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_lines(seed: int) -> None:
+    rng, seen = random.Random(seed), Counter[str]()
+    for _ in range(12):
+        n = rng.choice((rng.randint(1, 12), rng.randint(13, 60), rng.randint(61, 144)))
+        drawn = draw(rng, n)
+        seen.update(check(drawn, rng.choice((13, 16, 64, 1024)), rng.choice((2, 4, 8))))
+    assert len(seen) == 3, f"only {seen}"
+
+
+@pytest.mark.parametrize("forms", FORMS, ids="-".join)
+@pytest.mark.parametrize("n", [48, 63, 64, 66, 98, 130])
+def test_two_passes_of_lone_lines(n: int, forms: tuple[str, str]) -> None:
+    """Even and odd factors, for pairs in the middle of a folded sequence."""
+    rng = random.Random(n)
+    names = [name for _ in range(4) for name in check(draw(rng, n, forms), 16, 2)]
+    assert set(names) == {"two passes"}
+
+
+@pytest.mark.parametrize("n", [2 * 3**5, 2**9, 7**3, 11**2 * 2, 13**3])
+def test_lengths_whose_factors_are_no_good_fit(n: int) -> None:
+    """What no two lengths within a pass's make is transformed nonetheless."""
+    names = [*check(draw(random.Random(n), n, ("complex", "complex")), 16, 2)]
+    assert names == ["two passes"]
+
+
+def spoilt(way: Way, change: Callable[[Pass], Pass]) -> Way:
+    first, *others = way.legs
+    return replace(way, legs=(replace(first, run=change(first.run)), *others))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda run: replace(run, inverse=not run.inverse),
+        lambda run: replace(run, whole=run.whole + 1),
+        lambda run: replace(run, source=replace(run.source, limit=1 << 62)),
+        lambda run: replace(run, target=replace(run.target, rows=run.target.rows - 1)),
+        lambda run: replace(run, lanes=run.lanes - 1),
+    ],
+    ids=["direction", "twiddles", "limit", "rows", "lanes"],
+)
+def test_the_interpreter_notices(change: Callable[[Pass], Pass]) -> None:
+    line = Line(60, False, REAL, End("complex", 33, 1), End("complex", 60, 1), ())
+    x = np.random.default_rng(0).standard_normal(33) * (1 + 2j)
+    (way,) = ways(line, 16, 2, iter("ab"))
+
+    def result(which: Way) -> Array:
+        target = Memory(np.full(60, np.nan * 1j))
+        follow(which, Memory(x.copy()), target, 1.0)
+        return target.values
+
+    np.testing.assert_allclose(result(way), np.fft.fft(x, 60), atol=1e-12)
+    with pytest.raises(AssertionError):
+        np.testing.assert_allclose(result(spoilt(way, change)), np.fft.fft(x, 60), atol=1e-12)
