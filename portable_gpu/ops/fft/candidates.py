@@ -5,30 +5,24 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from itertools import count, product
-from math import log2, prod
+from math import prod
 from typing import TypeAlias
 
 from portable_gpu.codegen.axes import Axis, merged
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.ops.candidate import Candidate, bind_best
-from portable_gpu.ops.fft.cpu import CpuPassPlan, strips, text
-from portable_gpu.ops.fft.passes import Pass
-from portable_gpu.ops.fft.policy import CpuFftPolicy
+from portable_gpu.ops.fft.kernels import FftPolicy, pass_kernels
 from portable_gpu.ops.fft.problem import End, FftProblem, Form, Line
 from portable_gpu.ops.fft.ways import Leg, Place, Way, ways
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan, Step, Steps, Temporary
 from portable_gpu.runtime.views import contiguous_strides
 from portable_gpu.targets import Target
-from portable_gpu.tuning.costs import DeviceCosts, overlapped
+from portable_gpu.tuning.costs import DeviceCosts
 from portable_gpu.tuning.table import Choice, TuningTable
 
 #: What a step reads or writes: the input, the output, or what lies between.
 _Operand: TypeAlias = int | Temporary
-#: Of the rate of products in registers, what butterflies in scratch reach.
-_EFFICIENCY = 0.3
-#: How much longer it takes to bring numbers that lie along the transform, or anyhow.
-_LAYOUTS = {"across": 1.0, "along": 1.15, "any": 4.0}
 
 
 def make_plan(engine: Engine, problem: FftProblem) -> Plan:
@@ -44,15 +38,21 @@ def make_plan(engine: Engine, problem: FftProblem) -> Plan:
 def candidates(problem: FftProblem, target: Target, table: TuningTable) -> list[Candidate]:
     """The ways of all axes, in every combination of the first one's with the best of the others."""
     elem = element(dtype_of("complex128" if problem.real.needs_fp64 else "complex64"))
-    choice = table.choose("fft/cpu", CpuFftPolicy, target, elem)
+    kernels = pass_kernels(target)
+    choice: Choice[FftPolicy] = table.choose(kernels.name, kernels.policy, target, elem)
     costs = DeviceCosts.of("device", target)
     found = []
     names = (f"between{k}" for k in count())
     each = [
-        (operands, ways(line, choice.policy.most, choice.policy.vector, names))
+        (operands, ways(line, choice.policy.most, choice.policy.lanes, names))
         for line, operands in lines(problem)
     ]
-    best = [min(own, key=lambda way: _seconds(way, choice, costs, target)) for _, own in each]
+
+    def seconds(way: Way) -> float:
+        return sum(kernels.seconds(leg.run, choice.policy, target, costs) for leg in way.legs)
+
+    start = 0.0 if target.is_cpu else costs.launch  # a CPU's workers are awake from pass to pass
+    best = [min(own, key=lambda way: seconds(way) + start * len(way.legs)) for _, own in each]
     varied = range(len(each)) if len(each) == 1 else ()
     for chosen in product(
         *([*own] if k in varied else [best[k]] for k, (_, own) in enumerate(each))
@@ -62,7 +62,7 @@ def candidates(problem: FftProblem, target: Target, table: TuningTable) -> list[
             for way, (operands, _) in zip(chosen, each, strict=True)
             for leg in way.legs
         ]
-        found.append(_candidate(problem, chosen, legs, choice, costs, target))
+        found.append(_candidate(problem, chosen, legs, choice, sum(map(seconds, chosen)), target))
     return found
 
 
@@ -70,21 +70,22 @@ def _candidate(
     problem: FftProblem,
     chosen: tuple[Way, ...],
     legs: list[tuple[Leg, _Operand, _Operand]],
-    choice: Choice[CpuFftPolicy],
-    costs: DeviceCosts,
+    choice: Choice[FftPolicy],
+    device: float,
     target: Target,
 ) -> Candidate:
     names = [way.name for way in chosen]
     path = names[0] if len(set(names)) == 1 else " and ".join(dict.fromkeys(names))
+    kernels = pass_kernels(target)
     lengths = " x ".join(str(leg.run.n) for leg, _, _ in legs)
     return Candidate(
         path=path,
         way=f"{path}: {lengths}",
         kind=path,
-        device=sum(_seconds(way, choice, costs, target) for way in chosen),
+        device=device,
         launches=len(legs),
         why=_WHY[names[0]],
-        texts=lambda: [text(leg.run, choice.policy, target) for leg, _, _ in legs],
+        texts=lambda: [kernels.text(leg.run, choice.policy, target) for leg, _, _ in legs],
         bind=partial(_bind, problem=problem, legs=legs, policy=choice.policy),
         policy=choice.policy,
         origin=choice.origin,
@@ -92,14 +93,14 @@ def _candidate(
         details={
             "passes": len(legs),
             "lengths": [leg.run.n for leg, _, _ in legs],
-            "bytes": sum(_bytes(leg.run) for leg, _, _ in legs),
+            "bytes": sum(leg.run.bytes for leg, _, _ in legs),
         },
     )
 
 
 _WHY = {
-    "one pass": "scratch holds a line, so memory is read and written once for each axis",
-    "two passes": "columns, then rows: for lines longer than scratch, or fewer than lanes",
+    "one pass": "a group holds a line, so memory is read and written once for each axis",
+    "two passes": "columns, then rows: for lines too long for one pass, or too few",
     "chirp": "the length has a prime beyond 13: a convolution with a chirp",
 }
 
@@ -108,14 +109,14 @@ def _bind(
     engine: Engine,
     problem: FftProblem,
     legs: list[tuple[Leg, _Operand, _Operand]],
-    policy: CpuFftPolicy,
+    policy: FftPolicy,
 ) -> Plan:
     steps = []
     for k, (leg, source, target) in enumerate(legs):
         factors = [make and make() for make in (leg.source_factors, leg.target_factors)]
         last = k == len(legs) - 1
         run = replace(leg.run, last=last)
-        plan = CpuPassPlan(engine, run, policy, *factors)
+        plan = pass_kernels(engine.target).plan(engine, run, policy, *factors)
         steps.append(Step(plan, (source, target), takes_scalars=last, scalars=(1.0,)))
     whole = Steps(steps)
     whole.flop, whole.bytes = problem.flop, problem.bytes
@@ -124,29 +125,6 @@ def _bind(
 
 def _place(place: Place, operands: tuple[_Operand, _Operand]) -> _Operand:
     return operands[place == "target"] if isinstance(place, str) else place
-
-
-def _bytes(run: Pass) -> int:
-    return (
-        run.real.itemsize
-        * run.count
-        * sum(side.rows * side.side.components for side in (run.source, run.target))
-    )
-
-
-def _seconds(way: Way, choice: Choice[CpuFftPolicy], costs: DeviceCosts, target: Target) -> float:
-    """Of a way's kernels: strips are computed whole, and each by one compute unit."""
-    policy, found = choice.policy, 0.0
-    for leg in way.legs:
-        run = leg.run
-        each = strips(run, policy)
-        units = min(each, target.compute_units)
-        points = each * policy.vector * run.planes * run.n
-        rate = costs.multiply_adds * (2 if run.real.itemsize < 8 else 1) / 2 * _EFFICIENCY
-        computing = points * (2.5 * log2(max(2, run.n)) + 4) / run.planes / (rate * units)
-        wait = sum(_LAYOUTS[side.side.layout] for side in (run.source, run.target)) / 2
-        found += overlapped(computing, wait * _bytes(run) / (costs.bandwidth * units))
-    return found
 
 
 def lines(problem: FftProblem) -> list[tuple[Line, tuple[_Operand, _Operand]]]:

@@ -9,7 +9,8 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization, specialize
-from portable_gpu.ops.fft.passes import Pass, Rows
+from portable_gpu.ops.fft.memory import filled, on_device, rank_of, side_arguments
+from portable_gpu.ops.fft.passes import Pass
 from portable_gpu.ops.fft.policy import CpuFftPolicy
 from portable_gpu.ops.fft.tables import (
     Table,
@@ -23,14 +24,12 @@ from portable_gpu.ops.fft.tables import (
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
-from portable_gpu.runtime.views import Shape
 from portable_gpu.targets import Target
 
 #: Work-items for each compute unit, so that all end at about the same time.
 _ITEMS = 4
 #: Where the places of rows begin, behind the stages' radices.
 _ORDER_AT = 64
-_RANK = 2
 #: Programs have the butterflies of one of these sets: few programs, and none has all of them.
 _SETS = ((2, 4, 8), (2, 3, 4, 5, 8), (2, 3, 4, 5, 7, 8, 11, 13))
 
@@ -54,7 +53,7 @@ def text(run: Pass, policy: CpuFftPolicy, target: Target) -> Specialization:
         planes=run.planes,
         twisted=bool(run.whole),
         radices=next(some for some in _SETS if set(stages) <= set(some)),
-        rank=_rank(run),
+        rank=rank_of(run),
     )
 
 
@@ -82,11 +81,7 @@ class CpuPassPlan(Plan):
         size = 2 * policy.vector * run.n
         itemsize = run.real.itemsize
         self.workspace_bytes = items * size * itemsize
-        self.bytes = (
-            itemsize
-            * run.count
-            * sum(side.rows * side.side.components for side in (run.source, run.target))
-        )
+        self.bytes = run.bytes
         stages = radices(run.n)
         order = np.zeros(_ORDER_AT + run.n, np.int32)
         order[: len(stages)] = stages
@@ -107,15 +102,16 @@ class CpuPassPlan(Plan):
                 padded = np.zeros(side.rows * max(1, side.limit_row) + lanes, complex)
                 padded[: len(factors)] = factors
                 tables[name] = as_components(padded, run.real.real)
-        self._tables = [_on_device(engine, table) for table in tables.values()]
+        self._tables = [on_device(engine, table) for table in tables.values()]
         self._launch = engine.programs.launch(
             text(run, policy, engine.target),
             "fft",
             {
                 "size": size, "n": run.n, "lanes": run.lanes, "strips": count, "run": each,
                 "flip": int(run.inverse),
-                **_side("x", run.source, _rank(run)), **_side("y", run.target, _rank(run)),
-                **{f"batch{d}_size": n for d, n in enumerate(_filled(run.batch, _rank(run), 1))},
+                **side_arguments("x", run.source, rank_of(run)),
+                **side_arguments("y", run.target, rank_of(run)),
+                **{f"batch{d}_size": n for d, n in enumerate(filled(run.batch, rank_of(run), 1))},
             },
             ["scratch", *tables, "x", "y"],
             ["scale", "x_offset", "y_offset"],
@@ -135,26 +131,3 @@ class CpuPassPlan(Plan):
         scratch = state.workspace(self.workspace_bytes)
         scale = scalars[0] if self._last else 1.0
         return self._launch(state, (scratch, *self._tables, *buffers), (scale, *offsets), wait_for)
-
-
-def _on_device(engine: Engine, table: Table) -> cl.Buffer:
-    flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
-    filled = table if table.size else np.zeros(1, table.dtype)
-    return cl.Buffer(engine.context, flags, hostbuf=np.ascontiguousarray(filled))
-
-
-def _rank(run: Pass) -> int:
-    """How many batch axes the kernel has: those that most arrays need, so that programs are few."""
-    return max(_RANK, len(run.batch))
-
-
-def _filled(values: Shape, rank: int, blank: int) -> Shape:
-    return (blank,) * (rank - len(values)) + values
-
-
-def _side(name: str, rows: Rows, rank: int) -> dict[str, int]:
-    return {
-        f"{name}_rows": rows.rows, f"{name}_row": rows.row, f"{name}_lane": rows.lane,
-        f"{name}_limit": rows.limit, f"{name}_limit_row": rows.limit_row,
-        **{f"{name}_batch{d}": step for d, step in enumerate(_filled(rows.batch, rank, 0))},
-    }  # fmt: skip

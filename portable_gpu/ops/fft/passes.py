@@ -108,6 +108,13 @@ class Pass:
             found *= extent
         return found
 
+    @property
+    def bytes(self) -> int:
+        """Each row that is there read once, or written once."""
+        sides = (self.source, self.target)
+        numbers = sum(side.rows * side.side.components for side in sides)
+        return self.real.itemsize * self.count * numbers
+
     def without_memory(self) -> Pass:
         """What its tables depend on."""
         blank = Rows("complex", 0, 0, 0)
