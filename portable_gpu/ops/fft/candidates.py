@@ -5,29 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from itertools import count, product
-from math import log2, prod
+from math import prod
 from typing import TypeAlias
 
 from portable_gpu.codegen.axes import Axis, merged
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.ops.candidate import Candidate, bind_best
-from portable_gpu.ops.fft.cpu import CpuPassPlan, strips, text, with_joined
-from portable_gpu.ops.fft.policy import CpuFftPolicy
+from portable_gpu.ops.fft.kernels import FftPolicy, pass_kernels
+from portable_gpu.ops.fft.passes import moved
 from portable_gpu.ops.fft.problem import End, FftProblem, Form, Line
 from portable_gpu.ops.fft.ways import Leg, Place, Way, ways
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan, Step, Steps, Temporary
 from portable_gpu.runtime.views import contiguous_strides
 from portable_gpu.targets import Target
-from portable_gpu.tuning.costs import DeviceCosts, overlapped
+from portable_gpu.tuning.costs import DeviceCosts
 from portable_gpu.tuning.table import Choice, TuningTable
 
 #: What a step reads or writes: the input, the output, or what lies between.
 _Operand: TypeAlias = int | Temporary
-#: Of the rate of products in registers, what butterflies in scratch reach.
-_EFFICIENCY = 0.3
-#: How much longer it takes to bring numbers that lie along the transform, or anyhow.
-_LAYOUTS = {"across": 1.0, "along": 1.15, "any": 4.0}
 
 
 def make_plan(engine: Engine, problem: FftProblem) -> Plan:
@@ -43,20 +39,37 @@ def make_plan(engine: Engine, problem: FftProblem) -> Plan:
 def candidates(problem: FftProblem, target: Target, table: TuningTable) -> list[Candidate]:
     """The ways of a single axis; of several axes the best of each."""
     elem = element(dtype_of("complex128" if problem.real.needs_fp64 else "complex64"))
-    choice = table.choose("fft/cpu", CpuFftPolicy, target, elem)
+    kernels = pass_kernels(target)
+    choice: Choice[FftPolicy] = table.choose(kernels.name, kernels.policy, target, elem)
     costs = DeviceCosts.of("device", target)
     names = (f"between{k}" for k in count())
     each = [
-        (operands, with_joined(ways(line, choice.policy.most, choice.policy.vector, names), line))
+        (
+            operands,
+            kernels.more_ways(ways(line, choice.policy.most, choice.policy.lanes, names), line),
+        )
         for line, operands in lines(problem)
     ]
 
+    def seconds(way: Way) -> float:
+        return sum(
+            kernels.seconds([leg.run for leg in legs], choice.policy, target, costs)
+            for legs in way.launches
+        )
+
     def cost(way: Way) -> float:
-        return costs.seconds(_seconds(way, choice, costs, target), len(way.launches))
+        return costs.seconds(seconds(way), len(way.launches))
 
     chosen = [own if len(each) == 1 else [min(own, key=cost)] for _, own in each]
     return [
-        _candidate(problem, combined, [operands for operands, _ in each], choice, costs, target)
+        _candidate(
+            problem,
+            combined,
+            [operands for operands, _ in each],
+            choice,
+            sum(map(seconds, combined)),
+            target,
+        )
         for combined in product(*chosen)
     ]
 
@@ -65,10 +78,11 @@ def _candidate(
     problem: FftProblem,
     chosen: tuple[Way, ...],
     operands: list[tuple[_Operand, _Operand]],
-    choice: Choice[CpuFftPolicy],
-    costs: DeviceCosts,
+    choice: Choice[FftPolicy],
+    device: float,
     target: Target,
 ) -> Candidate:
+    kernels = pass_kernels(target)
     names = list(dict.fromkeys(way.name for way in chosen))
     launches = [
         (legs, _place(legs[0].source, own), _place(legs[-1].target, own))
@@ -81,11 +95,12 @@ def _candidate(
         path=path,
         way=f"{path}: {' x '.join(map(str, lengths))}",
         kind=path,
-        device=sum(_seconds(way, choice, costs, target) for way in chosen),
+        device=device,
         launches=len(launches),
         why=_WHY[names[0]],
         texts=lambda: [
-            text([leg.run for leg in legs], choice.policy, target) for legs, _, _ in launches
+            kernels.text([leg.run for leg in legs], choice.policy, target)
+            for legs, _, _ in launches
         ],
         bind=partial(_bind, problem=problem, launches=launches, policy=choice.policy),
         policy=choice.policy,
@@ -94,14 +109,14 @@ def _candidate(
         details={
             "passes": len(lengths),
             "lengths": lengths,
-            "bytes": sum(_bytes(legs) for legs, _, _ in launches),
+            "bytes": sum(moved([leg.run for leg in legs]) for legs, _, _ in launches),
         },
     )
 
 
 _WHY = {
-    "one pass": "scratch holds a line, so memory is read and written once for each axis",
-    "two passes": "columns, then rows: for lines longer than scratch, or fewer than lanes",
+    "one pass": "scratch or a group holds a line, so memory is read and written once for each axis",
+    "two passes": "columns, then rows: for lines too long for one pass, or too few",
     "two passes at once": "columns, then rows, of a line that a cache holds in between",
     "chirp": "the length has a prime beyond 13: a convolution with a chirp",
     "chirp at once": "a prime beyond 13: a convolution with a chirp, of lines that a cache holds",
@@ -112,15 +127,16 @@ def _bind(
     engine: Engine,
     problem: FftProblem,
     launches: list[tuple[tuple[Leg, ...], _Operand, _Operand]],
-    policy: CpuFftPolicy,
+    policy: FftPolicy,
 ) -> Plan:
+    kernels = pass_kernels(engine.target)
     steps = []
     for k, (legs, source, target) in enumerate(launches):
         first, final = legs[0], legs[-1]
         last = k == len(launches) - 1
         runs = [leg.run for leg in legs[:-1]] + [replace(final.run, last=last)]
         factors = tuple(make and make() for make in (first.source_factors, final.target_factors))
-        plan = CpuPassPlan(engine, runs, policy, (factors[0], factors[1]))
+        plan = kernels.plan(engine, runs, policy, (factors[0], factors[1]))
         steps.append(Step(plan, (source, target), takes_scalars=last, scalars=(1.0,)))
     whole = Steps(steps)
     whole.flop, whole.bytes = problem.flop, problem.bytes
@@ -129,32 +145,6 @@ def _bind(
 
 def _place(place: Place, operands: tuple[_Operand, _Operand]) -> _Operand:
     return operands[place == "target"] if isinstance(place, str) else place
-
-
-def _bytes(legs: tuple[Leg, ...]) -> int:
-    """What a launch reads and writes."""
-    sides = ((legs[0].run, legs[0].run.source), (legs[-1].run, legs[-1].run.target))
-    return sum(
-        run.real.itemsize * run.count * side.rows * side.side.components for run, side in sides
-    )
-
-
-def _seconds(way: Way, choice: Choice[CpuFftPolicy], costs: DeviceCosts, target: Target) -> float:
-    """Of a way's kernels: strips are computed whole, and each by one compute unit."""
-    policy, found = choice.policy, 0.0
-    for legs in way.launches:
-        last = legs[-1].run
-        parts = strips(last, policy) if len(legs) == 1 else last.count // last.lanes
-        units = min(parts, target.compute_units)
-        rate = costs.multiply_adds / (1 if last.real.itemsize < 8 else 2) * _EFFICIENCY * units
-        computing = sum(
-            strips(leg.run, policy) * policy.vector * leg.run.n * (2.5 * log2(leg.run.n + 1) + 4)
-            for leg in legs
-        )
-        sides = (legs[0].run.source.side, last.target.side)
-        wait = sum(_LAYOUTS[side.layout] for side in sides) / 2
-        found += overlapped(computing / rate, wait * _bytes(legs) / (costs.bandwidth * units))
-    return found
 
 
 def lines(problem: FftProblem) -> list[tuple[Line, tuple[_Operand, _Operand]]]:

@@ -10,7 +10,8 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization, specialize
-from portable_gpu.ops.fft.passes import Pass, Rows, Side
+from portable_gpu.ops.fft.memory import filled, on_device, rank_of, side_arguments
+from portable_gpu.ops.fft.passes import Pass, Side, moved
 from portable_gpu.ops.fft.policy import CpuFftPolicy
 from portable_gpu.ops.fft.problem import Line
 from portable_gpu.ops.fft.tables import (
@@ -27,14 +28,12 @@ from portable_gpu.ops.gemm.packed.policy import L2_BYTES
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
-from portable_gpu.runtime.views import Shape
 from portable_gpu.targets import Target
 
 #: Work-items for each compute unit, so that all end at about the same time.
 _ITEMS = 4
 #: Where the places of rows begin, behind the stages' radices.
 _ORDER_AT = 64
-_RANK = 2
 #: Programs have the butterflies of one of these sets: few programs, and none has all of them.
 _SETS = ((2, 4, 8), (2, 3, 4, 5, 8), (2, 3, 4, 5, 7, 8, 11, 13))
 
@@ -81,7 +80,7 @@ def text(runs: Sequence[Pass], policy: CpuFftPolicy, target: Target) -> Speciali
             _Shown(run.source.side, run.target.side, run.planes, bool(run.whole)) for run in runs
         ],
         radices=next(some for some in _SETS if stages <= set(some)),
-        rank=_rank(runs[0]),
+        rank=rank_of(runs[0]),
     )
 
 
@@ -120,10 +119,7 @@ class CpuPassPlan(Plan):
         self._rooms = [items * size * itemsize] + [items * self._between * itemsize] * both
         self.workspace_bytes = sum(self._rooms)
         self._last = last.last
-        self.bytes = itemsize * sum(
-            run.count * side.rows * side.side.components
-            for run, side in ((first, first.source), (last, last.target))
-        )
+        self.bytes = moved(runs)
         tables: dict[str, Table] = {}
         constants: dict[str, int] = {}
         for k, run in enumerate(runs):
@@ -137,16 +133,15 @@ class CpuPassPlan(Plan):
                 )
                 padded[: len(table)] = table
                 tables[f"{name}_factor"] = as_components(padded, first.real.real)
-        rank = _rank(first)
+        rank = rank_of(first)
         if both:
             constants |= {"between_size": self._between}
-            constants |= _side("t", first.target) | _side("u", last.source)
+            for name, side in (("t", first.target), ("u", last.source)):
+                constants |= side_arguments(name, replace(side, batch=()), 0)
         for name, side in sides.items():
-            constants |= _side(name, side)
-            filled = _filled(side.batch, rank, 0)
-            constants |= {f"{name}_batch{d}": step for d, step in enumerate(filled)}
-        constants |= {f"batch{d}_size": n for d, n in enumerate(_filled(first.batch, rank, 1))}
-        self._tables = [_on_device(engine, table) for table in tables.values()]
+            constants |= side_arguments(name, side, rank)
+        constants |= {f"batch{d}_size": n for d, n in enumerate(filled(first.batch, rank, 1))}
+        self._tables = [on_device(engine, table) for table in tables.values()]
         self._launch = engine.programs.launch(
             text(runs, policy, engine.target),
             "fft",
@@ -185,25 +180,3 @@ def _tables(run: Pass, policy: CpuFftPolicy) -> dict[str, Table]:
         coarse = coarse_roots(run.n, run.whole, lanes, _strips_across(run, policy))
         found["coarse"] = as_components(coarse, run.real.real)
     return found
-
-
-def _on_device(engine: Engine, table: Table) -> cl.Buffer:
-    flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
-    filled = table if table.size else np.zeros(1, table.dtype)
-    return cl.Buffer(engine.context, flags, hostbuf=np.ascontiguousarray(filled))
-
-
-def _rank(run: Pass) -> int:
-    """How many batch axes the kernel has: those that most arrays need, so that programs are few."""
-    return max(_RANK, len(run.batch))
-
-
-def _filled(values: Shape, rank: int, blank: int) -> Shape:
-    return (blank,) * (rank - len(values)) + values
-
-
-def _side(name: str, rows: Rows) -> dict[str, int]:
-    return {
-        f"{name}_rows": rows.rows, f"{name}_row": rows.row, f"{name}_lane": rows.lane,
-        f"{name}_limit": rows.limit, f"{name}_limit_row": rows.limit_row,
-    }  # fmt: skip

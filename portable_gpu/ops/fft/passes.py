@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from portable_gpu.dtypes import Element
@@ -108,7 +109,14 @@ class Pass:
             found *= extent
         return found
 
-    def without_memory(self) -> Pass:
-        """What its tables depend on."""
-        blank = Rows("complex", 0, 0, 0)
-        return replace(self, source=blank, target=blank, batch=())
+    @property
+    def bytes(self) -> int:
+        """Each row that is there read once, or written once."""
+        return moved([self])
+
+
+def moved(runs: Sequence[Pass]) -> int:
+    """Bytes that a launch of these passes reads and writes, but for what lies between them."""
+    ends = ((runs[0], runs[0].source), (runs[-1], runs[-1].target))
+    numbers = sum(run.count * side.rows * side.side.components for run, side in ends)
+    return runs[0].real.itemsize * numbers

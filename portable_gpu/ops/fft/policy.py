@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.gemm.packed.policy import L2_BYTES
+from portable_gpu.powers_of_two import floor_power_of_two
 from portable_gpu.targets import Target
 from portable_gpu.tuning.policy import Policy, Range
 
@@ -36,6 +37,11 @@ class CpuFftPolicy(Policy):
         """See :meth:`Policy.search_space`."""
         return {"vector": (2, 4, 8), "most": (1024, 2048, 4096, 8192)}
 
+    @property
+    def lanes(self) -> int:
+        """Transforms that a pass wants side by side."""
+        return self.vector
+
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
         """See :meth:`Policy.limits`."""
         return {"vector is 2, 4 or 8": self.vector in (2, 4, 8)}
@@ -43,3 +49,57 @@ class CpuFftPolicy(Policy):
     def edges(self, itemsize: int) -> tuple[int, int, int]:
         """See :meth:`Policy.edges`."""
         return self.vector, self.vector, self.vector
+
+
+@dataclass(frozen=True)
+class GroupFftPolicy(Policy):
+    """Transforms in the registers of work-groups; see ``cl_kernels/fft/group``.
+
+    Attributes:
+        item: Numbers that a work-item holds, at most.
+        group: Work-items of a group, where a transform has no more.
+        beside: Lanes that a group takes where they lie side by side.
+        most: The longest transform of one pass.
+    """
+
+    item: Annotated[int, Range(13, 32)]
+    group: Annotated[int, Range(16, 1024)]
+    beside: Annotated[int, Range(1, 16)]
+    most: Annotated[int, Range(16, 65536)]
+
+    @classmethod
+    def default(cls, target: Target, elem: Element) -> GroupFftPolicy:
+        """What local memory holds at once, and the registers of the largest group."""
+        item = 16
+        local = min(target.static_local_mem, target.local_mem_per_unit) // elem.itemsize
+        most = floor_power_of_two(min(local, item * target.max_work_group_size))
+        return cls(item, min(128, target.max_work_group_size), max(1, 64 // elem.itemsize), most)
+
+    @classmethod
+    def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
+        """See :meth:`Policy.search_space`."""
+        return {
+            "item": (16, 32),
+            "group": (64, 128, 256),
+            "beside": (2, 4, 8, 16),
+            "most": (2048, 4096, 8192, 16384),
+        }
+
+    @property
+    def lanes(self) -> int:
+        """Transforms that a pass wants side by side."""
+        return self.beside
+
+    def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
+        """See :meth:`Policy.limits`."""
+        nbytes = self.most * elem.itemsize
+        return {
+            f"{self.most} numbers are in {target.max_work_group_size} work-items": (
+                self.most <= self.item * target.max_work_group_size
+            ),
+            f"{nbytes} bytes are in local memory": nbytes <= target.static_local_mem,
+        }
+
+    def edges(self, itemsize: int) -> tuple[int, int, int]:
+        """See :meth:`Policy.edges`."""
+        return self.beside, self.beside, self.beside

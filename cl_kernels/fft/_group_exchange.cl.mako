@@ -1,0 +1,53 @@
+## Numbers of a group's transforms on their way through local memory.
+##
+##   write(plan, stage, layout, parts)    a stage's results to their rows: re, im or both
+##   read(plan, stage, layout, parts)     the rows of a stage's butterflies
+##   exchange(plan, first, second)        from the registers of one stage to those of the next
+##
+## A layout says where row i of slot s lies: side by side by slots, or by rows, with gaps so that neighbouring
+## work-items find different banks.  Both parts go at once, or re before im where that is all that fits.
+<%def name="guard(plan, stage, b)">${f"if ({stage.item} + {b * plan.items} < {stage.count}) " if (b + 1) * plan.items > stage.count else ""}</%def>
+
+<%def name="write(plan, stage, layout, parts)">
+<% R, N = stage.radix, stage.before %>\
+% for b in range(stage.butterflies):
+    ${guard(plan, stage, b)}{
+        const uint j = ${stage.item} + ${b * plan.items};
+        __local real_t *p = numbers + ${layout.place(f"(j / {N} * {N * R} + j % {N})" if N > 1 else f"(j * {R})", stage.slot)};
+% for r in range(R):
+% for part in parts:
+        p[${layout.step(r * N) + layout.size * (len(parts) - 1) * (part == "im")}] = ${part}[${b * R + r}];
+% endfor
+% endfor
+    }
+% endfor
+</%def>
+
+<%def name="read(plan, stage, layout, parts)">
+<% R, M = stage.radix, stage.count %>\
+% for b in range(stage.butterflies):
+    ${guard(plan, stage, b)}{
+        const uint j = ${stage.item} + ${b * plan.items};
+% if layout.even(M):
+        __local const real_t *p = numbers + ${layout.place("j", stage.slot)};
+% endif
+% for r in range(R):
+% for part in parts:
+<% other = layout.size * (len(parts) - 1) * (part == "im") %>\
+        ${part}[${b * R + r}] = ${f"p[{layout.step(r * M) + other}]" if layout.even(M) else f"numbers[{layout.place(f'(j + {r * M})', stage.slot)} + {other}]"};
+% endfor
+% endfor
+    }
+% endfor
+</%def>
+
+<%def name="exchange(plan, first, second)">
+% for parts in plan.rounds:
+% if first.number or plan.staged_source or parts is not plan.rounds[0]:
+    ${plan.barrier};
+% endif
+${write(plan, first, second.layout, parts)}\
+    ${plan.barrier if first.number or plan.within_subgroup else "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)"};
+${read(plan, second, second.layout, parts)}\
+% endfor
+</%def>

@@ -1,0 +1,116 @@
+"""Passes on a GPU: a work-group has one transform, or several side by side, in its registers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.ops.fft.memory import filled, on_device, rank_of, side_arguments
+from portable_gpu.ops.fft.passes import Pass
+from portable_gpu.ops.fft.policy import GroupFftPolicy
+from portable_gpu.ops.fft.shape import GroupPlan, group_plan
+from portable_gpu.ops.fft.tables import Table, as_components, roots
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.plan import Plan
+from portable_gpu.runtime.queue_state import QueueState
+from portable_gpu.targets import Target
+
+
+def text(runs: Sequence[Pass], policy: GroupFftPolicy, target: Target) -> Specialization:
+    """The kernel of a pass."""
+    (run,) = runs
+    return specialize(
+        "fft/group",
+        target,
+        policy=policy,
+        plan=group_plan(run, policy, target),
+        real=run.real,
+        source=run.source.side,
+        result=run.target.side,
+        planes=run.planes,
+        twisted=bool(run.whole),
+        rank=rank_of(run),
+    )
+
+
+def groups(run: Pass, plan: GroupPlan) -> int:
+    """How many work-groups a pass has."""
+    return run.count // run.lanes * -(-run.lanes // (plan.slots * run.planes))
+
+
+class GroupPassPlan(Plan):
+    """A pass by work-groups.
+
+    Operands: what it reads and what it writes, which may be the same; the scalar is the scale.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        runs: Sequence[Pass],
+        policy: GroupFftPolicy,
+        factors: tuple[Table | None, Table | None] = (None, None),
+    ) -> None:
+        """Build the kernel of the one pass, and bring its tables to the device."""
+        (run,) = runs
+        self._last = run.last
+        self.bytes = run.bytes
+        plan = group_plan(run, policy, engine.target)
+        tables = {"roots": _stage_roots(plan)}
+        constants = {"lanes": run.lanes, "flip": int(run.inverse)}
+        if run.whole:
+            constants["shift"] = (run.whole.bit_length() + 1) // 2
+            tables |= _roots_of_all(run.whole, constants["shift"])
+        for name, table in zip(("x_factor", "y_factor"), factors, strict=True):
+            if table is not None:
+                tables[name] = table
+        self._tables = [
+            on_device(engine, as_components(table, run.real.real)) for table in tables.values()
+        ]
+        rank = rank_of(run)
+        self._launch = engine.programs.launch(
+            text(runs, policy, engine.target),
+            "fft",
+            {
+                **constants, **side_arguments("x", run.source, rank),
+                **side_arguments("y", run.target, rank),
+                **{f"batch{d}_size": n for d, n in enumerate(filled(run.batch, rank, 1))},
+            },
+            [*tables, "x_in", "y_in"],
+            ["scale", "x_offset", "y_offset"],
+            (groups(run, plan) * plan.group,),
+            (plan.group,),
+        )  # fmt: skip
+
+    def enqueue(
+        self,
+        state: QueueState,
+        buffers: Sequence[Any],
+        offsets: tuple[int, ...],
+        scalars: tuple[Any, ...] = (1.0,),
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> cl.Event | None:
+        """See :meth:`Plan.enqueue`."""
+        scale = scalars[0] if self._last else 1.0
+        return self._launch(state, (*self._tables, *buffers), (scale, *offsets), wait_for)
+
+
+def _stage_roots(plan: GroupPlan) -> Table:
+    """Of each stage but the first: exp(-2 pi i k r / (N R)) for r = 1, 2, 4 ... and k < N."""
+    found = [np.zeros(0, complex)]
+    for stage in plan.stages[1:]:
+        powers = [1 << bit for bit in range((stage.radix - 1).bit_length())]
+        found.append(
+            roots(np.outer(powers, np.arange(stage.before)), stage.before * stage.radix).ravel()
+        )
+    return np.concatenate(found)
+
+
+def _roots_of_all(whole: int, shift: int) -> dict[str, Table]:
+    """Two tables whose products are all roots of one of order ``whole``."""
+    coarse = np.arange((whole >> shift) + 1, dtype=np.int64) << shift
+    return {"coarse": roots(coarse, whole), "fine": roots(np.arange(1 << shift), whole)}

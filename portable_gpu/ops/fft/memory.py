@@ -1,0 +1,39 @@
+"""Kernel arguments that all passes have: tables on the device, strides of their two sides."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyopencl as cl
+
+from portable_gpu.ops.fft.passes import Pass, Rows
+from portable_gpu.ops.fft.tables import Table
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.views import Shape
+
+_RANK = 2
+
+
+def on_device(engine: Engine, table: Table) -> cl.Buffer:
+    """A buffer with a table."""
+    flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
+    some = table if table.size else np.zeros(1, table.dtype)
+    return cl.Buffer(engine.context, flags, hostbuf=np.ascontiguousarray(some))
+
+
+def rank_of(run: Pass) -> int:
+    """How many batch axes the kernel has: those that most arrays need, so that programs are few."""
+    return max(_RANK, len(run.batch))
+
+
+def filled(values: Shape, rank: int, blank: int) -> Shape:
+    """Values of the batch axes, behind those of axes that are not there."""
+    return (blank,) * (rank - len(values)) + values
+
+
+def side_arguments(name: str, rows: Rows, rank: int) -> dict[str, int]:
+    """Rows, strides and limits of one side."""
+    return {
+        f"{name}_rows": rows.rows, f"{name}_row": rows.row, f"{name}_lane": rows.lane,
+        f"{name}_limit": rows.limit, f"{name}_limit_row": rows.limit_row,
+        **{f"{name}_batch{d}": step for d, step in enumerate(filled(rows.batch, rank, 0))},
+    }  # fmt: skip

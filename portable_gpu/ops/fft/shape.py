@@ -1,0 +1,307 @@
+"""How a work-group makes its transforms: stages, work-items, and places in local memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from portable_gpu.ops.fft.passes import Pass, Rows
+from portable_gpu.ops.fft.policy import GroupFftPolicy
+from portable_gpu.powers_of_two import ceil_power_of_two, floor_power_of_two, is_power_of_two
+from portable_gpu.targets import Target
+
+#: 32-bit words that local memory serves at once.
+BANKS = 32
+#: Bytes of a run of rows that neighbours read at once, below which a side is staged.
+_RUN = 64
+#: Work-items that exchange by a barrier of a sub-group; see ``cl_kernels/subgroup/warp_barrier``.
+_WARP = 32
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Places of the rows of all slots in local memory.
+
+    Attributes:
+        rows, slots: How many.
+        beside: Whether the slots of a row lie side by side, else the rows of a slot.
+        block, gap: A gap of so many numbers comes after each block of rows.
+        banks: Numbers that local memory serves at once.
+    """
+
+    rows: int
+    slots: int
+    beside: bool
+    block: int
+    gap: int
+    banks: int
+
+    @property
+    def stride(self) -> int:
+        """Numbers from a slot to the next one, where rows lie side by side."""
+        length = self.rows + (self.rows - 1) // self.block * self.gap
+        if self.slots == 1 or self.beside:
+            return length
+        apart = max(1, self.banks // self.slots)
+        return -(-(length - apart) // self.banks) * self.banks + apart
+
+    @property
+    def size(self) -> int:
+        """Numbers of one part, re or im."""
+        return self.slots * self.stride
+
+    def place(self, row: str, slot: str) -> str:
+        """C expression of where a row of a slot is."""
+        at = f"({row} + {row} / {self.block} * {self.gap})" if self.gap else row
+        if self.slots == 1:
+            return at
+        return (
+            f"({at} * {self.slots} + {slot})" if self.beside else f"({slot} * {self.stride} + {at})"
+        )
+
+    def step(self, rows: int) -> int:
+        """How far it is to a row so much further on, in the same block or whole blocks away."""
+        far = rows + rows // self.block * self.gap
+        return far * self.slots if self.beside else far
+
+    def even(self, rows: int) -> bool:
+        """Whether that is so of any row."""
+        return not self.gap or rows % self.block == 0
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage.
+
+    Attributes:
+        number: From 0 on.
+        radix: Numbers of a butterfly.
+        before: Product of the earlier radices.
+        count: Butterflies of a transform.
+        butterflies: Those of a work-item.
+        table: Where its roots begin.
+        layout: Of its rows in local memory.
+    """
+
+    number: int
+    radix: int
+    before: int
+    count: int
+    butterflies: int
+    table: int
+    layout: Layout
+
+    @property
+    def item(self) -> str:
+        """C name of a work-item's number in its transform: the first stage has its own order."""
+        return "t" if self.number else "t0"
+
+    @property
+    def slot(self) -> str:
+        """C name of the slot."""
+        return "slot" if self.number else "slot0"
+
+
+@dataclass(frozen=True)
+class GroupPlan:
+    """What a kernel's text depends on beside the forms of rows.
+
+    Attributes:
+        n: Length.
+        stages: Of the transform.
+        items: Work-items of a transform.
+        slots: Transforms, or pairs of real ones, of a group.
+        rounds: Parts that go through local memory at once.
+        source_across, target_across: Whether neighbours go along lanes there.
+        staged_source, staged_target: Whether that side goes through local memory.
+        banks: Numbers that local memory serves at once.
+    """
+
+    n: int
+    stages: tuple[Stage, ...]
+    items: int
+    slots: int
+    rounds: tuple[tuple[str, ...], ...]
+    source_across: bool
+    target_across: bool
+    staged_source: bool
+    staged_target: bool
+    banks: int
+
+    @property
+    def group(self) -> int:
+        """Work-items of a group."""
+        return self.items * self.slots
+
+    @property
+    def after(self) -> bool:
+        """Whether neighbours go along slots from the first exchange on."""
+        return self.source_across if self.staged_target else self.target_across
+
+    @property
+    def before(self) -> bool:
+        """Whether they do until then."""
+        return self.after if self.staged_source else self.source_across
+
+    @property
+    def held(self) -> int:
+        """Numbers that a work-item holds."""
+        return max(stage.radix * stage.butterflies for stage in self.stages)
+
+    @property
+    def natural(self) -> Layout:
+        """Of staged sides."""
+        return Layout(self.n, self.slots, self.before and self.after, self.n, 0, self.banks)
+
+    @property
+    def local_numbers(self) -> int:
+        """Real numbers in local memory."""
+        parts = len(self.rounds[0])
+        sizes = [1, *(parts * stage.layout.size for stage in self.stages[1:])]
+        if self.staged_source or self.staged_target:
+            sizes.append(2 * self.natural.size)
+        return max(sizes)
+
+    @property
+    def within_subgroup(self) -> bool:
+        """Whether the work-items of a transform are in one run of 32."""
+        alone = not self.before and not self.after and is_power_of_two(self.items)
+        return self.group % _WARP == 0 and (self.group == _WARP or (alone and self.items <= _WARP))
+
+    @property
+    def barrier(self) -> str:
+        """What lies between writing and reading local memory."""
+        return "SUBGROUP_SYNC()" if self.within_subgroup else "barrier(CLK_LOCAL_MEM_FENCE)"
+
+    def order(self, across: bool, stage: Stage) -> str:
+        """Declarators of a work-item's number in its transform, and of its slot."""
+        t, slot = stage.item, stage.slot
+        if across:
+            return f"{t} = id / {self.slots}, {slot} = id % {self.slots}"
+        return f"{t} = id % {self.items}, {slot} = id / {self.items}"
+
+    def walk(self, across: bool, rows: int) -> str:
+        """Declarators of the row and the slot of number e of a staged side."""
+        if across:
+            return f"i = e / {self.slots}, s = e % {self.slots}"
+        return f"i = e % {rows}, s = e / {rows}"
+
+
+def group_plan(run: Pass, policy: GroupFftPolicy, target: Target) -> GroupPlan:
+    """How groups make the transforms of a pass.
+
+    As many slots as bring whole runs of lanes, and fill a group; fewer where local memory ends.
+    """
+    itemsize = run.real.itemsize
+    across = _across(run.source), _across(run.target)
+    wanted = max(1, policy.group // _items(run.n, policy.item)[1])
+    sides = zip((run.source, run.target), across, strict=True)
+    wanted = max(wanted, *(_wanted(side, own, run, policy) for side, own in sides))
+    slots = min(floor_power_of_two(wanted), ceil_power_of_two(-(-run.lanes // run.planes)))
+    while True:
+        plan = _plan(run, policy, target, slots, *across)
+        fits = plan.local_numbers * itemsize <= target.static_local_mem
+        if slots == 1 or (fits and plan.group <= target.max_work_group_size):
+            return plan
+        slots //= 2
+
+
+def _wanted(side: Rows, across: bool, run: Pass, policy: GroupFftPolicy) -> int:
+    """Slots that make whole runs of lanes."""
+    if not across:
+        return 1
+    return max(1, policy.beside * 2 // (side.side.components * run.planes))
+
+
+def _plan(
+    run: Pass, policy: GroupFftPolicy, target: Target, slots: int, source: bool, target_across: bool
+) -> GroupPlan:
+    radices, items = _items(run.n, policy.item)
+    pair = 2 * run.real.itemsize
+    staged = []
+    for side, across, radix in (
+        (run.source, source, radices[0]), (run.target, target_across, radices[-1])
+    ):  # fmt: skip
+        runs = min(items, run.n // radix) * pair
+        staged.append(side.form == "half" or (not across and runs < min(_RUN, run.n * pair)))
+    if len(radices) == 1 and source != target_across and not any(staged):
+        staged[0] = True
+    after = source if staged[1] else target_across
+    before = after if staged[0] else source
+    banks = BANKS * 4 // run.real.itemsize
+    stages: list[Stage] = []
+    done, table = 1, 0
+    for number, radix in enumerate(radices):
+        previous = stages[-1] if stages else None
+        layout = _layout(run.n, slots, after and (before or number != 1), previous, banks)
+        count = run.n // radix
+        stages.append(Stage(number, radix, done, count, -(-count // items), table, layout))
+        if done > 1:
+            table += (radix - 1).bit_length() * done
+        done *= radix
+
+    def made(rounds: tuple[tuple[str, ...], ...]) -> GroupPlan:
+        return GroupPlan(
+            run.n, tuple(stages), items, slots, rounds, source, target_across, *staged, banks
+        )
+
+    both = made((("re", "im"),))
+    room = min(target.static_local_mem, target.local_mem_per_unit // 2)
+    return both if both.local_numbers * run.real.itemsize <= room else made((("re",), ("im",)))
+
+
+def _layout(n: int, slots: int, beside: bool, written_by: Stage | None, banks: int) -> Layout:
+    """With gaps so that the runs of rows that a stage writes go on in the next banks."""
+    if written_by is None:
+        return Layout(n, slots, beside, n, 0, banks)
+    run, period = written_by.before, written_by.before * written_by.radix
+    wide = max(1, banks // slots) if beside else banks
+    if run >= wide or period % 2:
+        return Layout(n, slots, beside, n, 0, banks)
+    return Layout(n, slots, beside, -(-wide // period) * period, run, banks)
+
+
+def _across(side: Rows) -> bool:
+    """Whether neighbours go along lanes: the axis whose numbers lie nearer to each other."""
+    if side.lane == 1 or side.row == 1:
+        return side.lane == 1
+    return abs(side.lane) < abs(side.row)
+
+
+@lru_cache(maxsize=1024)
+def _items(n: int, most: int) -> tuple[tuple[int, ...], int]:
+    """The radices of a transform, and its work-items, which hold at most ``most`` numbers each.
+
+    The work-items are such that few of them idle in any stage.
+    """
+    radices = _factors(n, min(most, 16))
+    found = []
+    for items in sorted({-(-n // radix // b) for radix in radices for b in range(1, most + 1)}):
+        each = [-(-n // radix // items) * radix for radix in radices]
+        if max(each) <= most:
+            found.append((sum(each) * items, items))
+    return radices, min(found)[1]
+
+
+@lru_cache(maxsize=1024)
+def _factors(n: int, most: int) -> tuple[int, ...]:
+    """Few radices up to ``most`` whose product is n, as equal as can be; the largest ones first."""
+    best: tuple[tuple[int, int], tuple[int, ...]] | None = None
+
+    def go(rest: int, limit: int, chosen: tuple[int, ...]) -> None:
+        nonlocal best
+        if rest == 1:
+            worth = len(chosen), sum(chosen)
+            if best is None or worth < best[0]:
+                best = worth, chosen
+            return
+        if best is not None and len(chosen) >= best[0][0]:
+            return
+        for radix in range(min(limit, rest), 1, -1):
+            if rest % radix == 0:
+                go(rest // radix, radix, (*chosen, radix))
+
+    go(n, max(13, most), ())
+    if best is None:
+        raise ValueError(f"{n} has no butterfly")
+    return best[1] or (1,)
