@@ -1,6 +1,6 @@
 """Discrete Fourier transforms, by the names and arguments of ``scipy.fft``."""
 
-from portable_gpu.fft.complex import fft, fft2, fftn, ifft, ifft2, ifftn
+from portable_gpu.fft.complex import fft2, fftn, ifft, ifft2, ifftn
 from portable_gpu.fft.helper import fftfreq, fftshift, ifftshift, next_fast_len, rfftfreq
 from portable_gpu.fft.real import (
     hfft,
@@ -12,10 +12,10 @@ from portable_gpu.fft.real import (
     irfft,
     irfft2,
     irfftn,
-    rfft,
     rfft2,
     rfftn,
 )
+from portable_gpu.ops.fft.functions import fft, rfft
 
 __all__ = [
     "fft",

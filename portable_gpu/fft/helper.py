@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from numpy.fft import fftfreq, fftshift, ifftshift, rfftfreq
 
 from portable_gpu.arguments import whole
-from portable_gpu.errors import ArgumentError, UnsupportedError
+from portable_gpu.errors import ArgumentError
+from portable_gpu.ops.fft.functions import check_for_scipy
 from portable_gpu.ops.fft.tables import is_smooth
 
 __all__ = ["check_for_scipy", "fftfreq", "fftshift", "ifftshift", "next_fast_len", "rfftfreq"]
@@ -25,16 +24,3 @@ def next_fast_len(target: int, real: bool = False) -> int:  # noqa: ARG001  # th
     while not is_smooth(least):
         least += 1
     return least
-
-
-def check_for_scipy(plan: Any, workers: Any) -> None:
-    """Refuse what SciPy's functions refuse as well; otherwise ``workers`` says nothing to a device.
-
-    Raises:
-        UnsupportedError: ``plan`` is something.
-        ArgumentError: ``workers`` is no whole number, or 0.
-    """
-    if plan is not None:
-        raise UnsupportedError("plan= is not taken; portable_gpu.plan(fft, x) makes a plan to keep")
-    if workers is not None and whole(workers, "workers") == 0:
-        raise ArgumentError("workers must not be zero")
