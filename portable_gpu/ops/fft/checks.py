@@ -14,9 +14,9 @@ from portable_gpu.ops.fft.api import transform
 from portable_gpu.ops.fft.cases import bound_of, transformed
 from portable_gpu.runtime.engine import Engine
 
-#: Small sizes of each way: a stage, several, a prime with straight code and one without, two
-#: passes of a line alone.
-_LENGTHS = (1, 2, 16, 60, 143, 17, 512, 1000)
+#: Small sizes of each way, as few kernels have them: nothing, stages of each set of butterflies, a
+#: prime without any, two passes where lines are few.
+_LENGTHS = (1, 16, 60, 143, 17, 512)
 
 
 def forward(
@@ -75,7 +75,7 @@ def checks(dtypes: Sequence[np.dtype[Any]]) -> Iterator[Check]:
         yield forward((5, n), "complex64")
         yield forward((5, n), "float32", real=True)
         yield back((5, n), "float32")
-    yield forward((4096,), "complex64", view="device")
+    yield forward((40, 60), "complex64", view="device")
     yield forward((30, 70), "complex64", (0,), view="fortran")
     yield forward((21, 50, 9), "complex64", (1,), view="stepped")
     yield forward((12, 64), "float32", (0,), view="reversed")
@@ -83,10 +83,10 @@ def checks(dtypes: Sequence[np.dtype[Any]]) -> Iterator[Check]:
     yield forward((24, 36), "float32", (0, 1), real=True)
     yield back((24, 35), "float32", (0, 1), view="device")
     if np.dtype(np.complex128) in dtypes:
-        for n in (60, 17, 512):
-            yield forward((5, n), "complex128")
-            yield forward((5, n), "float64", real=True)
-            yield back((5, n), "float64")
+        yield forward((5, 17), "complex128")
+        yield forward((5, 60), "complex128")
+        yield forward((5, 60), "float64", real=True)
+        yield back((5, 60), "float64")
 
 
 def _along(axes: tuple[int, ...]) -> str:
