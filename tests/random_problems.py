@@ -14,6 +14,8 @@ from portable_gpu.ops.elementwise.candidates import candidates as elementwise_ca
 from portable_gpu.ops.elementwise.catalogue import problem as expression_of
 from portable_gpu.ops.factor.candidates import cholesky_candidates, solve_candidates
 from portable_gpu.ops.factor.catalogue import cholesky_problem, solve_problem
+from portable_gpu.ops.fft.candidates import candidates as fft_candidates
+from portable_gpu.ops.fft.catalogue import problem as transform_of
 from portable_gpu.ops.gemm.candidates import candidates as gemm_candidates
 from portable_gpu.ops.gemm.catalogue import contiguous
 from portable_gpu.ops.gemv.plan import candidates as gemv_candidates
@@ -75,3 +77,14 @@ def problems(target: Target, seed: int, each: int = EACH) -> Iterator[tuple[str,
         trans, side = rng.choice("NTC"), rng.choice(("left", "right"))
         solve = solve_problem(n, m, dtype, batch, trans=trans, lower=lower, unit=flag, side=side)
         yield f"{solve}", solve_candidates(solve, target, TABLE)
+    for _ in range(EACH):
+        kind = rng.choice(("c2c", "r2c", "c2r"))
+        rank = rng.choice((1, 1, 2, 3))
+        lengths = tuple(extent(rng, (100_000, 1000, 100)[rank - 1]) for _ in range(rank))
+        axis = rng.choice((None, *range(rank)))
+        batch = (extent(rng, 50),) if rng.random() < 0.5 else ()
+        dtype = dtype_of(rng.choice(["float32", "complex64"] + ["complex128"] * target.fp64))
+        transform = transform_of(
+            kind, lengths, dtype, batch, axis, inverse=rng.random() < 0.5
+        )  # fmt: skip
+        yield f"{transform}", fft_candidates(transform, target, TABLE)

@@ -7,14 +7,33 @@ from collections.abc import Sequence
 from portable_gpu.bench.clblast import CLBlastPeer
 from portable_gpu.bench.frameworks import CuPyPeer, TorchPeer
 from portable_gpu.bench.peers import NumPyPeer, Peer, PyOpenCLPeer
+from portable_gpu.bench.transforms import PyFFTWPeer, SciPyPeer
 from portable_gpu.errors import UnsupportedError
 from portable_gpu.runtime.engine import Engine
 
 
 def registry() -> dict[str, type[Peer]]:
     """The peers by name."""
-    known: tuple[type[Peer], ...] = (NumPyPeer, PyOpenCLPeer, CLBlastPeer, TorchPeer, CuPyPeer)
+    known: tuple[type[Peer], ...] = (
+        NumPyPeer, PyOpenCLPeer, CLBlastPeer, TorchPeer, CuPyPeer, SciPyPeer, PyFFTWPeer
+    )  # fmt: skip
     return {peer.name: peer for peer in known}
+
+
+def usual_peers(timed: Sequence[str], on_cpu: bool) -> list[str]:
+    """Who is timed where nobody is named: who has one of the operations, on arrays that lie there.
+
+    Args:
+        timed: The operations.
+        on_cpu: Whether arrays lie in NumPy's memory.
+    """
+    elsewhere = {"cupy"} if on_cpu else {"numpy", "scipy", "pyfftw"}
+    return [
+        name
+        for name, kind in registry().items()
+        if name not in elsewhere
+        if kind.operations is None or not kind.operations.isdisjoint(timed)
+    ]
 
 
 def open_peers(names: Sequence[str], engine: Engine) -> tuple[list[Peer], list[str]]:

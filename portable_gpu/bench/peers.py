@@ -27,10 +27,17 @@ from portable_gpu.version import __version__
 
 
 class Peer(ABC):
-    """A library that does some of the operations.  Opening one that cannot run raises."""
+    """A library that does some of the operations.  Opening one that cannot run raises.
+
+    Attributes:
+        name: As it is asked for.
+        install: What installs it.
+        operations: Those that it has, where they are few: for others it is not opened unasked.
+    """
 
     name: ClassVar[str]
     install: ClassVar[str]
+    operations: ClassVar[frozenset[str] | None] = None
 
     @abstractmethod
     def __init__(self, engine: Engine) -> None:

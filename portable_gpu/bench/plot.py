@@ -20,7 +20,7 @@ from portable_gpu.ops.registry import BENCHMARKS
 #: Marker and colour of each contestant.
 _STYLES = {
     Ours.name: ("o", "C0"), "numpy": ("s", "C1"), "pyopencl": ("^", "C2"), "clblast": ("D", "C3"),
-    "torch": ("v", "C4"), "cupy": ("P", "C5"),
+    "torch": ("v", "C4"), "cupy": ("P", "C5"), "scipy": ("X", "C6"), "pyfftw": ("d", "C7"),
 }  # fmt: skip
 
 
@@ -236,7 +236,7 @@ def _throughput(axes: Any, rows: Iterable[Row], roofs: Roofs | None) -> None:
 
 def _styles(rows: Iterable[Row]) -> dict[str, tuple[str, str]]:
     """Marker and colour of everybody who was timed."""
-    spare = zip("Xdph<>*", ("C6", "C7", "C8", "C9", "C6", "C7", "C8"), strict=True)
+    spare = zip("ph<>*", ("C8", "C9", "C6", "C7", "C8"), strict=True)
     every = dict.fromkeys(who for who, *_ in _points(rows))
     return {who: _STYLES[who] if who in _STYLES else next(spare, ("x", "C6")) for who in every}
 

@@ -31,6 +31,28 @@ def within(expected: Array, bound: Array) -> Oracle:
     return lambda found: worst(found, expected, bound)
 
 
+def by_norm(expected: Array, bound: float, axes: tuple[int, ...]) -> Oracle:
+    """The oracle of values that, along some axes together, may be off by a share of their norm.
+
+    NaN is infinitely far off, and so is all that differs where the norm is 0.
+    """
+
+    def error(found: Array) -> float:
+        if found.shape != expected.shape:
+            return np.inf
+        gap = np.asarray(found).astype(expected.dtype) - expected
+        off, size = (np.sqrt(_squares(values).sum(axes)) for values in (gap, expected))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            share = np.where(off == 0, 0, off / (bound * size))
+        return float(np.max(np.where(np.isnan(share), np.inf, share), initial=0.0))
+
+    return error
+
+
+def _squares(values: Array) -> Array:
+    return np.asarray(values.real**2 + values.imag**2)
+
+
 def worst(found: Array, expected: Array, bound: Array) -> float:
     """The largest error in units of its bound; infinite for another shape, and for NaN."""
     if found.shape != expected.shape:

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from portable_gpu.bench.altered import Altered, check_changes
 from portable_gpu.bench.cases import EVERY, GROUPS, ROOFLINE, cases
-from portable_gpu.bench.known_peers import open_peers, registry
+from portable_gpu.bench.known_peers import open_peers, registry, usual_peers
 from portable_gpu.bench.ladder import CLIMBED, LadderTimes, climb, ladders
 from portable_gpu.bench.measure import BUDGET, Bench, Remark, Row
 from portable_gpu.bench.noise import Listener
@@ -51,7 +51,10 @@ def bench(
     sizes: Annotated[str | None, typer.Option(help=SYNTAX)] = None,
     peers: Annotated[
         str | None,
-        typer.Option(help="Comma list: numpy, pyopencl, clblast, torch, cupy; 'none' for none."),
+        typer.Option(
+            help="Comma list: numpy, pyopencl, clblast, torch, cupy, scipy, pyfftw; 'none' for "
+            "none."
+        ),
     ] = None,
     device: DeviceOption = None,
     policy: Annotated[
@@ -140,9 +143,9 @@ def bench(
     every = cases(operation, dtype.split(","), wanted, engine.maps_host_memory)
     for text in policy:
         check_changes(text, every, engine)
-    opened, skipped = open_peers(
-        _default_peers(engine) if wanted_peers is None else wanted_peers, engine
-    )
+    if wanted_peers is None:
+        wanted_peers = usual_peers(GROUPS[operation], engine.maps_host_memory)
+    opened, skipped = open_peers(wanted_peers, engine)
     altered = [Altered(engine, text) for text in policy]
     opened += altered
     for line in skipped:
@@ -194,12 +197,6 @@ def _peer_names(text: str | None) -> list[str] | None:
             f"--peers has {', '.join(map(repr, unknown))}; there are: {', '.join(known)}; or none"
         )
     return names
-
-
-def _default_peers(engine: Engine) -> list[str]:
-    """All that keep their arrays where this device keeps them."""
-    elsewhere = "cupy" if engine.maps_host_memory else "numpy"
-    return [name for name in registry() if name != elsewhere]
 
 
 def _command(

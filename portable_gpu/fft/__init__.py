@@ -1,7 +1,7 @@
 """Discrete Fourier transforms, by the names and arguments of ``scipy.fft``."""
 
 from portable_gpu.fft.backend import ScipyBackend
-from portable_gpu.fft.complex import fft, fft2, fftn, ifft, ifft2, ifftn
+from portable_gpu.fft.complex import fft2, fftn, ifft, ifft2, ifftn
 from portable_gpu.fft.helper import (
     fftfreq,
     fftshift,
@@ -21,10 +21,10 @@ from portable_gpu.fft.real import (
     irfft,
     irfft2,
     irfftn,
-    rfft,
     rfft2,
     rfftn,
 )
+from portable_gpu.ops.fft.functions import fft, rfft
 
 __all__ = [
     "fft",

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 from numpy.fft import fftfreq, fftshift, ifftshift, rfftfreq
 
 from portable_gpu.arguments import shown, whole
-from portable_gpu.errors import ArgumentError, UnsupportedError
+from portable_gpu.errors import ArgumentError
 
 __all__ = [
-    "check_for_scipy",
     "fftfreq",
     "fftshift",
     "ifftshift",
@@ -62,29 +60,3 @@ def _odd_lengths(most: int) -> tuple[int, ...]:
             last = [one * prime for one in last if one * prime <= most]
             found += last
     return tuple(found)
-
-
-def one_length(n: Any) -> tuple[Any] | None:
-    """The length of a transform along one axis, for :func:`portable_gpu.ops.fft.api.transform`.
-
-    Raises:
-        ArgumentError: It is no whole number, or below 1.
-    """
-    if n is not None and (isinstance(n, bool) or not hasattr(n, "__index__") or n < 1):
-        raise ArgumentError(f"n is {shown(n)}; the number of points is a whole one from 1 on")
-    return None if n is None else (n,)
-
-
-def check_for_scipy(plan: Any, workers: Any) -> None:
-    """Refuse what SciPy's functions refuse as well; otherwise ``workers`` says nothing to a device.
-
-    Raises:
-        UnsupportedError: ``plan`` is something.
-        ArgumentError: ``workers`` is no whole number, or 0.
-    """
-    if plan is not None:
-        raise UnsupportedError(
-            "a precomputed plan is not taken; portable_gpu.plan(fft, x) makes a plan to call"
-        )
-    if workers is not None and whole(workers, "workers") == 0:
-        raise ArgumentError("workers must not be zero")

@@ -9,6 +9,7 @@ import pyopencl as cl
 import portable_gpu.fft.complex as of_complex
 import portable_gpu.fft.real as of_real
 from portable_gpu.arguments import one_of
+from portable_gpu.ops.fft.functions import fft, rfft
 from portable_gpu.ops.planned import PlannedCall
 from portable_gpu.runtime.engine import Engine
 
@@ -18,7 +19,7 @@ TRANSFORMS = {
     for module in (of_complex, of_real)
     for name, function in vars(module).items()
     if getattr(function, "__module__", None) == module.__name__
-}
+} | {"fft": fft, "rfft": rfft}
 
 
 def plan_fft(

@@ -7,41 +7,9 @@ from typing import Any
 
 import pyopencl as cl
 
-from portable_gpu.fft.helper import check_for_scipy, one_length
 from portable_gpu.ops.fft.api import transform
+from portable_gpu.ops.fft.functions import check_for_scipy, one_length
 from portable_gpu.runtime.engine import Engine
-
-
-def rfft(
-    x: Any,
-    n: int | None = None,
-    axis: int = -1,
-    norm: str | None = None,
-    overwrite_x: bool = False,
-    workers: int | None = None,
-    *,
-    plan: None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-    wait_for: Sequence[cl.Event] | None = None,
-) -> Any:
-    """The transform of real numbers: the n // 2 + 1 first ones of :func:`fft`, at half its work.
-
-    The others are their conjugates.  Arguments, errors, accuracy: see :func:`fft`; ``x`` is real.
-
-    Returns:
-        Complex array of n // 2 + 1 numbers along ``axis``.
-
-    Raises:
-        DTypeError: ``x`` is complex.
-
-    Cost: half of that of :func:`fft`: two lines go as the real and the imaginary parts of one.
-    """
-    check_for_scipy(plan, workers)
-    return transform(
-        "r2c", x, one_length(n), (axis,), norm, inverse=False,
-        overwrite_x=overwrite_x, engine=engine, queue=queue, wait_for=wait_for,
-    )  # fmt: skip
 
 
 def irfft(

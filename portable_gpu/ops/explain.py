@@ -33,13 +33,15 @@ def explain(
     Args:
         operation: ``gemm``, ``matmul``, ``gemv``, ``sum`` ...: the name of a public function.
         sizes: ``m, k, n`` of gemm (A is m by k, B is k by n), ``m, n`` of gemv, ``n`` of cholesky,
-            ``n, m`` of solve_triangular (A is n by n, B is n by m), the shape of a reduction: the
-            order of ``portable-gpu bench --sizes`` too.  Arrays are taken as C-ordered and aligned.
+            ``n, m`` of solve_triangular (A is n by n, B is n by m), the shape of a reduction, the
+            extents that fft and rfft transform: the order of ``portable-gpu bench --sizes`` too.
+            Arrays are taken as C-ordered and aligned.
         dtype: Of the arrays: a dtype or its name.
         target: Explain for this device class (``"gcn"``, ``"nvidia-sm90"``), or for a
             :class:`Target`, instead of a device; no device is then needed.
         engine: Whose device and tuning table; default :func:`portable_gpu.default_engine`.
         options: As the function takes them: ``axis`` of reductions, ``trans`` of gemv and solves,
+            ``axis`` of fft and rfft (all extents without it; ``batch=`` has those before them),
             ``trans_a``, ``trans_b`` and ``precision`` of gemm (the engine's without it).  gemm and
             matmul also take ``symmetric=True``: B is A's transpose, in the same memory.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from portable_gpu.ops.elementwise.family import ELEMENTWISE
 from portable_gpu.ops.factor.family import FACTOR
 from portable_gpu.ops.family import Benchmark, Build, Compiled, Family, Operation
+from portable_gpu.ops.fft.family import FFT
 from portable_gpu.ops.gemm.family import GEMM
 from portable_gpu.ops.gemv.family import GEMV
 from portable_gpu.ops.reduce.family import REDUCE
@@ -16,6 +17,7 @@ FAMILIES: tuple[Family, ...] = (
     GEMM,
     ELEMENTWISE,
     FACTOR,
+    FFT,
 )
 
 _BY_NAME = {family.name: family for family in sorted(FAMILIES, key=lambda family: family.name)}

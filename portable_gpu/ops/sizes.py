@@ -13,8 +13,9 @@ from portable_gpu.errors import ArgumentError
 SYNTAX = (
     "Comma list. Reductions: a length (2^20, 1000000) or a shape (4096x4096). gemv: rows x columns "
     "(16384x32). gemm: m x k x n (8x3200x3200), and a batch in front (1000:32x32x32). cholesky: n "
-    "(4096, 10000:32). solve_triangular: n x m (2048x16, 2000:64x64). A variant may follow: "
-    "4096x4096/0 (axis), 16384x32/T, 512x512x512/NT."
+    "(4096, 10000:32). solve_triangular: n x m (2048x16, 2000:64x64). fft, rfft: extents, "
+    "all transformed (1000:1024, 512x512). A variant may follow: 4096x4096/0 (axis), 16384x32/T, "
+    "512x512x512/NT."
 )
 _EXTENT = r"\d+(?:\^\d+)?"
 _SIZE = re.compile(rf"(?:({_EXTENT}):)?({_EXTENT}(?:x{_EXTENT})*)(?:/(\w+))?")

@@ -20,8 +20,8 @@ def test_selftest_covers_every_operation(engine: Engine) -> None:
         "asarray", "asnumpy", "default_engine", "devices", "explain", "plan", "plan_gemm",
     }  # fmt: skip
     public = {name for name in pg.__all__ if name.islower() and not name.startswith("_")}
-    of_linalg = set(OPERATIONS) & set(pg.linalg.__all__)
-    assert {check.operation for check in all_checks(engine)} == (public - helpers) | of_linalg
+    of_modules = set(OPERATIONS) & {*pg.linalg.__all__, *pg.fft.__all__}
+    assert {check.operation for check in all_checks(engine)} == (public - helpers) | of_modules
     cases = [(check.operation, check.case) for check in all_checks(engine)]
     assert len(set(cases)) == len(cases)
 

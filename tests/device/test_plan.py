@@ -60,10 +60,12 @@ CALLS: dict[str, tuple[tuple[tuple[int, ...], ...], dict[str, Any], Callable[...
     "gemm": (((7, 33), (20, 33)), {"trans_b": "T"}, lambda a, b: a @ b.T),
     "matmul": (((3, 7, 33), (33, 5)), {}, np.matmul),
     "elementwise": (((7, 33), (33,)), {"expression": "x * s - y", "s": 3}, lambda x, y: 3 * x - y),
+    "fft": (((7, 33),), {"axis": 0}, lambda x: np.fft.fft(x, axis=0)),
+    "rfft": (((7, 33),), {"n": 40}, lambda x: np.fft.rfft(x, n=40)),
 }
 #: Those that have an output of the caller's, and what they call it.
 OUTPUTS = dict.fromkeys(CALLS, "out") | {"gemv": "y", "gemm": "c"}
-for _name in ("count_nonzero", "asum", "nrm2", "vdot"):
+for _name in ("count_nonzero", "asum", "nrm2", "vdot", "fft", "rfft"):
     del OUTPUTS[_name]
 
 
@@ -108,6 +110,8 @@ def test_as_the_function(
     place, launched, plain = placed(engine, where), [], Launch.__call__
     data = [[values(*shape) for shape in shapes] for _ in range(3)]
     tolerance = {"rtol": 3e-6} if name in ("std", "var", "nrm2", "mean", "prod") else {"rtol": 0}
+    if OPERATIONS[name].function in (pg.fft.fft, pg.fft.rfft):
+        tolerance = {"rtol": 1e-5, "atol": 1e-4}
     with monkeypatch.context() as planted:
         planted.setattr(Launch, "__call__", lambda *_: launched.append(_) or plain(*_))
         plan = make(name, [place(x) for x in data[0]], engine=engine)

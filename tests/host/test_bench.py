@@ -18,7 +18,7 @@ import rich.console
 from portable_gpu.bench import measure, noise
 from portable_gpu.bench.altered import check_changes, parse_changes
 from portable_gpu.bench.cases import GROUPS, cases
-from portable_gpu.bench.known_peers import open_peers
+from portable_gpu.bench.known_peers import open_peers, usual_peers
 from portable_gpu.bench.ladder import LadderRow, LadderTimes
 from portable_gpu.bench.measure import Bench, Remark, Row, alternate, calls_a_turn, ratios
 from portable_gpu.bench.noise import Noise
@@ -33,6 +33,7 @@ from portable_gpu.cli.bench import _ladder_table as ladder_table
 from portable_gpu.cli.bench import _table as bench_table
 from portable_gpu.errors import ArgumentError, UnsupportedError
 from portable_gpu.ops.case import Case
+from portable_gpu.ops.fft.cases import axes_of
 from portable_gpu.ops.sizes import Size, parse_sizes
 from portable_gpu.targets import class_names, example_target
 from portable_gpu.tuning.table import TuningTable
@@ -128,6 +129,8 @@ def test_the_issues_products_are_timed() -> None:
         ("gemm", "4x4x4/XX", "there are NN, NT, TN, TT"),
         ("sum", "2:4", "takes no batch"),
         ("sum", "4x4/2", "has no variant '2'"),
+        ("fft", "4x4/2", "fft has no variant '2'; axes are 0, 1"),
+        ("rfft", "4/T", "rfft has no variant 'T'"),
         ("sin", "4", "no benchmark 'sin'; there are: sum, reduce"),
     ],
 )
@@ -183,6 +186,38 @@ def test_oracle_allows_a_precision_what_it_loses() -> None:
     assert oracle(case, (a, b))((1.1 * a) @ b) > 1
 
 
+def test_transforms_take_the_numbers_of_a_precision() -> None:
+    """A real dtype stands for complex numbers where those are transformed, and the other way."""
+    for operation, dtype in (("fft", "complex64"), ("rfft", "float32")):
+        both = cases(operation, ["float32", "complex64"], parse_sizes("10:64"), True)
+        assert both == [Case(operation, (64,), dtype, batch=10)]
+        assert not [c for c in cases("all", ["float16"], None, True) if c.operation == operation]
+        with pytest.raises(ArgumentError, match=f"{operation} takes float32, float64, complex64"):
+            cases(operation, ["float16"], parse_sizes("64"), True)
+    lines, columns = cases("fft", ["complex128"], parse_sizes("10:64,64x10/0"), True)
+    assert lines.flop == columns.flop == 5 * 64 * 6 * 10
+    assert (lines.bytes, columns.shapes) == (2 * 16 * 640, ((64, 10),))
+    (real,) = cases("rfft", ["float64"], parse_sizes("10:64"), True)
+    assert (real.flop, real.bytes) == (lines.flop // 2, 8 * 640 + 16 * 330)
+
+
+def test_a_transforms_oracle_looks_at_each_line() -> None:
+    """One wrong line of many is not lost among the right ones."""
+    case = Case("fft", (64,), "complex64", batch=10_000)
+    inputs = operands(case)
+    judge, right = oracle(case, inputs), by_numpy(case, inputs)
+    assert judge(right) <= 0.5
+    wrong = right.copy()
+    wrong[777] *= np.float32(1 + 1e-5)
+    assert judge(wrong) > 1
+
+
+def test_transforms_have_peers_of_their_own() -> None:
+    assert {"scipy", "pyfftw"} < set(usual_peers(("fft",), True))
+    assert not {"scipy", "pyfftw"} & {*usual_peers(("sum",), True), *usual_peers(("fft",), False)}
+    assert {"numpy", "torch"} < set(usual_peers(("sum", "rfft"), True))
+
+
 def test_copies_outgrow_the_cache() -> None:
     case = Case("dot", (1 << 20,))  # 8 MiB
     assert copies(case, 32 << 20, 64 << 30) == 8
@@ -203,6 +238,11 @@ SMALL = [
     Case("gemm", (30, 40, 20), trans="TN"),
     Case("gemm", (30, 40, 20), "complex128", trans="NT"),
     Case("gemm", (8, 9, 10), trans="NN", batch=3),
+    Case("fft", (60,), "complex64", batch=7),
+    Case("fft", (34, 20), "complex128"),
+    Case("fft", (34, 20), "complex64", axis=0),
+    Case("rfft", (34, 21), "float64", batch=2),
+    Case("rfft", (1000,), "float32"),
 ]
 
 
@@ -214,6 +254,9 @@ def by_numpy(case: Case, inputs: tuple[Any, ...]) -> Any:
         return np.asarray(a @ b)
     if case.operation == "nrm2":
         return np.asarray(np.linalg.norm(inputs[0]))
+    if case.operation in ("fft", "rfft"):
+        axes = axes_of(case)
+        return np.asarray(getattr(np.fft, f"{case.operation}n")(*inputs, axes=axes))
     options = {} if case.axis is None else {"axis": case.axis}
     return np.asarray(getattr(np, case.operation)(*inputs, **options))
 

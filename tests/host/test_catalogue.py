@@ -12,7 +12,7 @@ from choosing import reduce_route
 import portable_gpu as pg
 from portable_gpu import linalg
 from portable_gpu.codegen.source import kernel_names
-from portable_gpu.errors import ArgumentError, UnsupportedError
+from portable_gpu.errors import ArgumentError, DTypeError, UnsupportedError
 from portable_gpu.ops.explanation import Explanation
 from portable_gpu.ops.reduce.catalogue import problem
 from portable_gpu.ops.registry import CATALOGUE, FAMILY_OF, OPERATIONS
@@ -35,7 +35,7 @@ def test_every_operation_renders(target: str, dtype: str) -> None:
     for name, build in CATALOGUE.items():
         if name in ("reduce", "elementwise") and dtype == "complex64":
             continue
-        if FAMILY_OF[name] == "factor" and dtype in ("float16", "int8"):
+        if FAMILY_OF[name] in ("factor", "fft") and dtype in ("float16", "int8"):
             continue
         specs = build(example_target(target), np.dtype(dtype))
         assert specs, name
@@ -52,7 +52,7 @@ def test_every_kernel_is_in_the_catalogue() -> None:
         for name, build in CATALOGUE.items()
         for target in ("cpu", "gcn", "nvidia-sm90")
         for dtype in (np.float16, np.float32, np.float64)
-        if dtype != np.float16 or FAMILY_OF[name] != "factor"
+        if dtype != np.float16 or FAMILY_OF[name] not in ("factor", "fft")
         for spec in build(example_target(target), np.dtype(dtype))
     }
     assert shown == set(kernel_names())
@@ -81,7 +81,7 @@ def test_every_public_operation_is_known() -> None:
         "plan_gemm",
     }
     assert functions <= set(OPERATIONS)
-    assert set(OPERATIONS) <= functions | set(linalg.__all__)
+    assert set(OPERATIONS) <= functions | set(linalg.__all__) | set(pg.fft.__all__)
     assert set(OPERATIONS) - {"matmul"} <= set(CATALOGUE)
 
 
@@ -120,6 +120,17 @@ def test_several_sums_of_a_value_take_more_vectors_to_a_lift() -> None:
     assert unroll("var", 1 << 24, target="cpu") == unroll("sum", 1 << 24, target="cpu")
 
 
+def test_transforms_are_of_all_sizes_or_of_one_axis() -> None:
+    both = pg.explain("fft", 64, 96, dtype="complex64", target="cpu")
+    assert both.details["lengths"] == [64, 96]
+    one = pg.explain("fft", 64, 96, dtype="complex64", target="cpu", axis=0)
+    assert one.details["lengths"] == [64]
+    stack = pg.explain("rfft", 96, target="cpu", batch=(5, 64))
+    assert "5 x 64 x (96)" in stack.operation
+    with pytest.raises(DTypeError, match="rfft takes float32, float64; dtype is complex64"):
+        pg.explain("rfft", 96, dtype="complex64", target="cpu")
+
+
 def test_axes_take_different_kernels() -> None:
     def of(axis: int | None) -> Explanation:
         return pg.explain("sum", 4096, 4096, axis=axis, target="nvidia")
@@ -149,6 +160,9 @@ def test_axes_take_different_kernels() -> None:
         (("solve_triangular", 4, 4, 4), {}, "takes the sizes n and m"),
         (("solve_triangular", 4, 4), {"trans": "X"}, "trans is 'X'"),
         (("solve_triangular", 4, 4), {"side": "top"}, "side is 'top'"),
+        (("fft", 4, 0), {}, "takes sizes from 1 on"),
+        (("fft", 4, 4), {"axis": 2}, "of 2 sizes, -2 to 1 would do"),
+        (("rfft", 4), {"batch": (0,)}, "extents from 1 on"),
         (("dot", 4, 4), {}, "dot takes one size"),
         (("argmin", 4, 4), {"axis": (0, 1)}, "argmin takes one axis"),
         (("sum", 4), {"target": "vax"}, "device class 'vax' is not known"),

@@ -1,0 +1,146 @@
+"""Cases of transforms: what they cost, their variants, the same calls elsewhere, oracles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from math import log10, prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from portable_gpu.checking.operands import Array, Operands
+from portable_gpu.checking.oracle import CHUNK, Oracle, by_norm, widened
+from portable_gpu.dtypes import dtype_of, element
+from portable_gpu.errors import ArgumentError
+from portable_gpu.ops.fft.api import transform
+from portable_gpu.ops.fft.catalogue import DTYPES, KINDS, problem, real_of
+from portable_gpu.ops.fft.functions import fft, rfft
+from portable_gpu.ops.fft.problem import FftProblem
+from portable_gpu.ops.fft.tables import is_smooth
+from portable_gpu.runtime.engine import Engine
+
+if TYPE_CHECKING:
+    from portable_gpu.ops.case import Case
+
+#: Of one axis.
+_FUNCTIONS = {"fft": fft, "rfft": rfft}
+
+
+def fft_of(case: Case) -> FftProblem:
+    """The transform of a case."""
+    return problem(
+        KINDS[case.operation], case.extents, dtype_of(case.dtype), _batch(case), case.axis
+    )
+
+
+def shapes(case: Case) -> tuple[tuple[int, ...], ...]:
+    """Of the input."""
+    return ((*_batch(case), *case.extents),)
+
+
+def options(case: Case) -> dict[str, Any]:
+    """The batch, and the axis if it is one of several."""
+    return {"batch": _batch(case), "axis": case.axis}
+
+
+def axes_of(case: Case) -> tuple[int, ...]:
+    """What is transformed, counted from the array's end."""
+    count = len(case.extents)
+    return tuple(range(-count, 0)) if case.axis is None else (case.axis - count,)
+
+
+def call(case: Case, arrays: Sequence[Any], engine: Engine) -> Callable[[], Any]:
+    """The function, or its like of several axes."""
+    (x,), axes = arrays, axes_of(case)
+    if len(axes) == 1:
+        return partial(_FUNCTIONS[case.operation], x, axis=axes[0], engine=engine)
+    return partial(transform, KINDS[case.operation], x, None, axes, None, engine=engine)
+
+
+def warmed(operation: str, x: Any, axes: tuple[int, ...], engine: Engine) -> Any:
+    """The transform along some axes; of real numbers also the way back."""
+    if operation == "fft":
+        return transform("c2c", _complex(x), None, axes, None, engine=engine)
+    half = transform("r2c", x, None, axes, None, engine=engine)
+    lengths = [x.shape[axis] for axis in axes]
+    return transform("c2r", half, lengths, axes, None, inverse=True, engine=engine)
+
+
+def _complex(x: Any) -> Any:
+    return x if x.dtype.kind == "c" else x.astype(np.result_type(x.dtype, np.complex64))
+
+
+def each_axis(extents: tuple[int, ...]) -> list[dict[str, Any]]:
+    """All axes together, and each of several."""
+    every = tuple(range(len(extents)))
+    return [{"axes": axes} for axes in dict.fromkeys((every, *((axis,) for axis in every)))]
+
+
+def variants(case: Case, variant: str, alone: bool) -> Iterator[Case]:
+    """All axes, or the one that the variant names, in numbers of the dtype's precision.
+
+    A real dtype stands for the complex numbers of its precision, and the other way round for
+    transforms of real ones.
+    """
+    axes = [str(axis) for axis in range(len(case.extents))]
+    if variant and variant not in axes:
+        if alone:
+            raise ArgumentError(
+                f"{case.operation} has no variant {variant!r}; axes are {', '.join(axes)}"
+            )
+        return
+    if case.dtype not in DTYPES["fft"]:
+        if alone:
+            raise ArgumentError(
+                f"--dtype has {case.dtype}; {case.operation} takes {', '.join(DTYPES['fft'])}"
+            )
+        return
+    real = real_of(dtype_of(case.dtype))
+    dtype = real if KINDS[case.operation] == "r2c" else np.result_type(real, np.complex64)
+    axis = int(variant) if variant and len(axes) > 1 else None
+    yield replace(case, dtype=str(dtype), axis=axis)
+
+
+def like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], Any]:
+    """By its ``fft``, whose arguments are called ``dim`` in one and ``axis`` in another."""
+    axes = axes_of(case)
+    if len(axes) == 1:
+        return partial(getattr(library.fft, case.operation), *arrays, None, axes[0])
+    return partial(getattr(library.fft, f"{case.operation}n"), *arrays, None, axes)
+
+
+# -- oracle
+
+
+def oracle(case: Case, inputs: Operands) -> Oracle:
+    """NumPy's transform in double precision, or more where that takes no minutes.
+
+    The error of a transform of n numbers is a share of their norm that grows with log n: of
+    random data with its root (Schatzman, SIAM J. Sci. Comput. 17(5), 1996).
+    """
+    (x,) = inputs
+    expected = transformed(x, axes_of(case), KINDS[case.operation] == "r2c")
+    return by_norm(expected, bound_of(x.dtype, fft_of(case).lengths), axes_of(case))
+
+
+def transformed(x: Array, axes: tuple[int, ...], real: bool) -> Array:
+    """What NumPy makes of ``x`` in higher precision."""
+    wide = widened(x) if x.size <= CHUNK else widened(x, np.float64)
+    return np.asarray((np.fft.rfftn if real else np.fft.fftn)(wide, axes=axes))
+
+
+def bound_of(dtype: np.dtype[Any], lengths: Sequence[int]) -> float:
+    """How far a transform may be off, as a share of its norm.
+
+    About ten times what correct ones were found to be off by.  Lengths with primes beyond 13 take
+    two transforms of more than twice that length, and so twice the error.
+    """
+    least, growth = (5e-15, 5e-16) if element(dtype).needs_fp64 else (2e-6, 5e-7)
+    found = least + growth * log10(prod(lengths))
+    return found if all(map(is_smooth, lengths)) else 2 * found
+
+
+def _batch(case: Case) -> tuple[int, ...]:
+    return () if case.batch is None else (case.batch,)

@@ -1,0 +1,82 @@
+"""The record of Fourier transforms."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from portable_gpu.ops.family import Benchmark, Family, Operation, Sizes, Typical
+from portable_gpu.ops.fft import cases
+from portable_gpu.ops.fft.catalogue import explain, fft_specializations, rfft_specializations
+from portable_gpu.ops.fft.checks import checks
+from portable_gpu.ops.fft.functions import fft, rfft
+from portable_gpu.ops.fft.random_sizes import COMPLEX, REAL
+
+_FFT = Operation(
+    name="fft",
+    function=fft,
+    explain=explain,
+    specializations=fft_specializations,
+    compiled=("complex64", "complex128"),
+    shapes=cases.shapes,
+    options=cases.options,
+    typical=Typical(
+        ((1024,), (1000, 64)), options=cases.each_axis, function=partial(cases.warmed, "fft")
+    ),
+)
+_RFFT = Operation(
+    name="rfft",
+    function=rfft,
+    explain=explain,
+    specializations=rfft_specializations,
+    compiled=("float32", "float64"),
+    shapes=cases.shapes,
+    options=cases.options,
+    typical=Typical(
+        ((1024,), (1000, 64)), options=cases.each_axis, function=partial(cases.warmed, "rfft")
+    ),
+)
+_TIMED = Benchmark(
+    # Many lines of lengths with and without larger primes, single ones, axes together and strided.
+    sizes=Sizes(
+        cpu="10000:64,1000:1000,1000:1024,1000:1009,250:4096,2^16,1000000,2^20,2^22,"
+        "512x512,1024x1024/0,1024x1024,128x128x128",
+        gpu="2^20:64,65536:1000,65536:1024,65536:1009,16384:4096,2^16,1000000,2^20,2^24,2^26,"
+        "1024x1024,4096x4096/0,4096x4096,256x256x256",
+    ),
+    roofline=Sizes(cpu="1000:1024,2^20", gpu="65536:1024,2^24"),
+    flop=lambda case: cases.fft_of(case).flop,
+    bytes=lambda case: cases.fft_of(case).bytes,
+    oracle=cases.oracle,
+    like_numpy=cases.like_numpy,
+    form="n, or the extents of several axes, perhaps with a batch",
+    label="extents / axis",
+    by_flop=True,
+    variants=cases.variants,
+    batched=True,
+    call=cases.call,
+    random=COMPLEX,
+)
+_TIMED_REAL = Benchmark(
+    sizes=Sizes(
+        cpu="10000:64,1000:1000,1000:1024,1000:1009,250:4096,2^16,1000000,2^20,2^22,1024x1024",
+        gpu="2^20:64,65536:1000,65536:1024,65536:1009,16384:4096,2^20,2^24,4096x4096",
+    ),
+    roofline=Sizes(cpu="1000:1024", gpu="65536:1024"),
+    flop=_TIMED.flop,
+    bytes=_TIMED.bytes,
+    oracle=cases.oracle,
+    like_numpy=cases.like_numpy,
+    form=_TIMED.form,
+    label=_TIMED.label,
+    by_flop=True,
+    variants=cases.variants,
+    batched=True,
+    call=cases.call,
+    random=REAL,
+)
+FFT = Family(
+    name="fft",
+    operations=(_FFT, _RFFT),
+    checks=checks,
+    benchmarks={"fft": _TIMED, "rfft": _TIMED_REAL},
+)
