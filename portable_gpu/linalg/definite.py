@@ -15,8 +15,9 @@ from portable_gpu.dtypes import check_precision
 from portable_gpu.errors import ArgumentError, NotPositiveDefiniteError, ShapeError
 from portable_gpu.linalg.place import Place, carrying, on_one_side
 from portable_gpu.linalg.refinement import refined
-from portable_gpu.linalg.views import columns, diagonal, vectors
-from portable_gpu.ops.factor import cholesky, solve_triangular
+from portable_gpu.linalg.views import diagonal
+from portable_gpu.ops.factor import cholesky
+from portable_gpu.ops.factor.api import solve_with_factor
 from portable_gpu.ops.factor.arguments import CHECKS, common_dtype, solution_shape, square
 from portable_gpu.ops.reduce import reduce
 from portable_gpu.ops.reduce.run import converted
@@ -274,12 +275,8 @@ def logdet(
 
 
 def _solved(c: Any, lower: bool, b: Any, overwrite: bool, place: Place, check: str = "late") -> Any:
-    if b.ndim == 1 and c.ndim > 2:  # a vector for each
-        return vectors(_solved(c, lower, columns(b), overwrite, place, check))
-    first, second = ("N", "C") if lower else ("C", "N")
-    options = {**place.of_products, "check": check}
-    y = solve_triangular(c, b, first, lower, overwrite_b=overwrite, **options)
-    return solve_triangular(c, y, second, lower, overwrite_b=True, **options)
+    where = place.precision, place.engine, place.queue, place.wait_for
+    return solve_with_factor(c, b, lower, overwrite, check, *where)
 
 
 def _with_factor(c: Any, lower: bool, b: Any, place: Place) -> Any:

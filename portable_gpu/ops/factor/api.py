@@ -31,6 +31,7 @@ from portable_gpu.ops.factor.reports import (
     solved,
 )
 from portable_gpu.ops.factor.stack import Matrix, stacked
+from portable_gpu.ops.gemm.problem import Operand
 from portable_gpu.runtime.call import Call, Planning
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.place import events_of
@@ -171,10 +172,51 @@ def solve_triangular(
     overwrite = flag(overwrite_b, "overwrite_b")
     one_of(side, ("left", "right"), "side")
     one_of(check, CHECKS, "check")
+    return _solve(
+        a, b, (trans,), lower, unit, side, overwrite, check, precision, engine, queue, wait_for
+    )
+
+
+def solve_with_factor(
+    c: AnyArray,
+    b: AnyArray,
+    lower: bool,
+    overwrite: bool,
+    check: str,
+    precision: str | None,
+    engine: Engine | None,
+    queue: cl.CommandQueue | None,
+    wait_for: Sequence[cl.Event] | None,
+) -> Any:
+    """Solve ``A X = B``, given A's Cholesky factor: two solves in one plan.
+
+    Arguments as :func:`solve_triangular` takes them, checked; ``overwrite``: of ``b``.
+    """
+    solves = ("N", "C") if lower else ("C", "N")
+    return _solve(
+        c, b, solves, lower, False, "left", overwrite, check, precision, engine, queue, wait_for
+    )
+
+
+def _solve(
+    a: Any,
+    b: Any,
+    solves: tuple[str, ...],
+    lower: bool,
+    unit: bool,
+    side: str,
+    overwrite: bool,
+    check: str,
+    precision: str | None,
+    engine: Engine | None,
+    queue: cl.CommandQueue | None,
+    wait_for: Sequence[cl.Event] | None,
+) -> Any:
+    """Solves by one triangle, one after the other, each with another ``op``."""
     given, into = ((a,), b) if overwrite else ((a, b), None)
     key: Key | Planning | None = None
     if queue is None and not wait_for:
-        head = ("solve", trans, lower, unit, side, check, precision)
+        head = ("solve", solves, lower, unit, side, check, precision)
         result, key = again(head, given, into, engine)
         if result is not None:
             return result
@@ -183,7 +225,7 @@ def solve_triangular(
     dtype = common_dtype(a.dtype, b.dtype)
     if overwrite:
         check_no_overlap(b, "b", [(a, "a")])
-    flop = int(np.prod(shape)) * a.shape[-1] * element(dtype).components ** 2
+    flop = len(solves) * int(np.prod(shape)) * a.shape[-1] * element(dtype).components ** 2
     call = Call((a, b), engine, queue, events_of(wait_for), flop=flop)
     require_fp64(call.engine, dtype)
     precision = precision_of(precision, call.engine)
@@ -195,10 +237,12 @@ def solve_triangular(
     batch = shape[:-1] if is_vector else shape[:-2]
     plan = None
     if view_x.size:
-        of_plan = ("solve", trans, lower, unit, side, precision, is_vector, *lies(*views))
+        of_plan = ("solve", solves, lower, unit, side, precision, is_vector, *lies(*views))
         plan = call.engine.plan(
             of_plan,
-            lambda: _solve_plan(call.engine, views, trans, lower, unit, side, precision, is_vector),
+            lambda: _solve_plan(
+                call.engine, views, solves, lower, unit, side, precision, is_vector
+            ),
         )
     result = solved(call, plan, views, unit, batch, check, reports_of(a, b))
     # On the device, of calls without a report those of the inputs would not be handed on.
@@ -244,6 +288,13 @@ def inv_triangular(
     """
     lower, unit = flag(lower, "lower"), flag(unit_diagonal, "unit_diagonal")
     one_of(check, CHECKS, "check")
+    given = (a,)
+    key: Key | Planning | None = None
+    if queue is None and not wait_for:
+        head = ("inverse", lower, unit, check, precision)
+        result, key = again(head, given, None, engine)
+        if result is not None:
+            return result
     a = square(as_array(a, "a"), "a")
     call = Call((a,), engine, queue, events_of(wait_for), flop=_cholesky_flop(a))
     require_fp64(call.engine, a.dtype)
@@ -251,11 +302,16 @@ def inv_triangular(
     views = call.input(a, "a"), call.output(a.shape, a.dtype)
     plan = None
     if views[1].size:
-        key = ("inverse", lower, unit, precision, *lies(*views))
+        of_plan = ("inverse", lower, unit, precision, *lies(*views))
         plan = call.engine.plan(
-            key, lambda: _inverse_plan(call.engine, views, lower, unit, precision)
+            of_plan, lambda: _inverse_plan(call.engine, views, lower, unit, precision)
         )
-    return solved(call, plan, views, unit, a.shape[:-2], check, reports_of(a))
+    batch = a.shape[:-2]
+    result = solved(call, plan, views, unit, batch, check, reports_of(a))
+    if call.host or (check == "late" and not unit):
+        beside = None if unit else beside_of(batch, singular(batch))
+        remember(key, given, call, views, plan, (), None, beside)
+    return result
 
 
 # -- plans
@@ -275,7 +331,7 @@ def _cholesky_plan(
 def _solve_plan(
     engine: Engine,
     views: Sequence[View],
-    trans: str,
+    solves: Sequence[str],
     lower: bool,
     unit: bool,
     side: str,
@@ -286,20 +342,42 @@ def _solve_plan(
     a, *others = views
     if is_vector:
         others = [as_column(view, side) for view in others]
-    batch = others[-1].shape[:-2]
+    report, x = len(views), len(views) - 1
+    steps: list[Step] = []
+    for trans in solves:
+        problem, source = _solve_problem(engine, a, others, trans, lower, unit, side, precision)
+        if not steps and not unit:
+            zeros = ZerosPlan(engine, problem.n, problem.batch, problem.l, "dense")
+            steps.append(Step(zeros, (0, report)))
+        operands = (0, x) if source is None else (0, 1, x)
+        steps.append(Step(make_solve(engine, problem, source), operands))
+        others = others[-1:]
+    return Steps(steps)
+
+
+def _solve_problem(
+    engine: Engine,
+    a: View,
+    others: Sequence[View],
+    trans: str,
+    lower: bool,
+    unit: bool,
+    side: str,
+    precision: str,
+) -> tuple[SolveProblem, Operand | None]:
+    """One solve, and where B lies where X is not to be in its place; others: B, then, and X."""
     left, transposed = side == "left", _is_transposed(trans, side)
     matrices = [
         Matrix(a, trans=transposed, conj=trans == "C"),
         *(Matrix(view, trans=not left) for view in others),
     ]
-    extents, (triangle, *rest) = stacked(matrices, batch)
+    extents, (triangle, *rest) = stacked(matrices, others[-1].shape[:-2])
     n, m = matrices[-1].shape
     problem = SolveProblem(
         n=n, m=m, batch=extents, l=triangle, b=rest[-1], lower=lower != transposed, unit=unit,
         precision=precision, aligned=not engine.maps_host_memory,
     )  # fmt: skip
-    solve = make_solve(engine, problem, rest[0] if len(rest) > 1 else None)
-    return _telling(engine, problem, solve, len(views))
+    return problem, rest[0] if len(rest) > 1 else None
 
 
 def _inverse_plan(
@@ -311,24 +389,16 @@ def _inverse_plan(
     """
     matrices = [Matrix(view, trans=not lower) for view in views]
     n = views[0].shape[-1]
-    batch, (triangle, inverse) = stacked(matrices, views[0].shape[:-2])
+    batch, (triangle, x) = stacked(matrices, views[0].shape[:-2])
     problem = SolveProblem(
-        n=n, m=n, batch=batch, l=triangle, b=inverse, unit=unit, precision=precision,
+        n=n, m=n, batch=batch, l=triangle, b=x, unit=unit, precision=precision,
         aligned=not engine.maps_host_memory,
     )  # fmt: skip
-    return _telling(engine, problem, make_inverse(engine, problem), len(views))
-
-
-def _telling(engine: Engine, problem: SolveProblem, plan: Plan, operands: int) -> Plan:
-    """The plan after a look for zeros on the diagonal, unless that is not read.
-
-    Its last operand is the report, which that look writes.
-    """
-    p = problem
-    if p.unit:
-        return plan
-    zeros = ZerosPlan(engine, p.n, p.batch, p.l, "dense")
-    return Steps([Step(zeros, (0, operands)), Step(plan, tuple(range(operands)))])
+    inverse = make_inverse(engine, problem)
+    if unit:
+        return inverse
+    zeros = ZerosPlan(engine, problem.n, problem.batch, problem.l, "dense")
+    return Steps([Step(zeros, (0, 2)), Step(inverse, (0, 1))])
 
 
 def _is_transposed(trans: str, side: str) -> bool:
