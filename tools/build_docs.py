@@ -24,6 +24,7 @@ from portable_gpu.version import __version__
 ROOT = Path(__file__).resolve().parent.parent
 MODULES = (
     "portable_gpu",
+    "portable_gpu.fft",
     "portable_gpu.errors",
     "portable_gpu.targets",
     "portable_gpu.tuning.policy",
