@@ -6,6 +6,7 @@
 ##
 ## source, result   Side: the form of a row, and the layout of lanes    planes   transforms in a lane
 ## policy           CpuFftPolicy                                         radices  of the stages
+##                  result.times: an array t that results are multiplied by, number by number
 ## twisted          whether the rows of the target are multiplied by roots of one (Cooley and Tukey's twiddles):
 ##                  this is the first of two passes of a long transform
 ## rank             number of batch axes besides the lanes
@@ -36,6 +37,10 @@ void fft(__global real_t *scratch, long size, __global const real_t *roots, __gl
 % if twisted:
 , __global const real_t *fine, __global const real_t *coarse\
 % endif
+% if result.times:
+, __global const real_t *t, long t_offset, long t_row, long t_lane, int t_conjugate${''.join(f', long t_batch{d}' for d in range(rank))}\
+% endif
+, long y_first, long y_begin\
 % for name, side in sides.items():
 , __global ${"const " if name == "x" else ""}real_t * ${name}, long ${name}_offset, long ${name}_rows, long ${name}_row, long ${name}_lane, long ${name}_limit, long ${name}_limit_row${''.join(f', long {name}_batch{d}' for d in range(rank))}\
 % if side.factor:
@@ -57,7 +62,7 @@ ${"".join(f" + {at} * x_batch{d}" for d, at in enumerate(axes.digits("batch", ra
 ${"".join(f" + {at} * y_batch{d}" for d, at in enumerate(axes.digits("batch", rank, "batch_item")))});
         bring(s, n, flip, a, x_rows, x_row, x_lane, lane, live, x_limit, x_limit_row${", x_factor" if source.factor else ""});
         transform(s, roots, order, n);
-        store(s, place, n, flip, scale, b, y_rows, y_row, y_lane, lane, live, y_limit, y_limit_row\
-${", y_factor" if result.factor else ""}${f", fine, coarse + lane / {V * planes} * 2 * n" if twisted else ""});
+        store(s, place, n, flip, scale, b, y_rows, y_row, y_lane, lane, live, y_limit, y_limit_row, y_first, y_begin\
+${", y_factor" if result.factor else ""}${", t + 2 * (t_offset + lane * t_lane" + "".join(f" + {at} * t_batch{d}" for d, at in enumerate(axes.digits("batch", rank, "batch_item"))) + "), t_row, t_lane, t_conjugate" if result.times else ""}${f", fine, coarse + lane / {V * planes} * 2 * n" if twisted else ""});
     }
 }

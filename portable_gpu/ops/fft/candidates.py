@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count, product
@@ -11,27 +12,30 @@ from typing import TypeAlias
 from portable_gpu.codegen.axes import Axis, merged
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.ops.candidate import Candidate, bind_best
+from portable_gpu.ops.fft.convolution import ConvolutionProblem, convolution_lines
 from portable_gpu.ops.fft.cpu import CpuPassPlan, strips, text
 from portable_gpu.ops.fft.passes import Pass
 from portable_gpu.ops.fft.policy import CpuFftPolicy
 from portable_gpu.ops.fft.problem import End, FftProblem, Form, Line
-from portable_gpu.ops.fft.ways import Leg, Place, Way, ways
+from portable_gpu.ops.fft.ways import Leg, Way, ways
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.plan import Plan, Step, Steps, Temporary
+from portable_gpu.runtime.plan import Part, Plan, Step, Steps, Temporary
 from portable_gpu.runtime.views import contiguous_strides
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import DeviceCosts, overlapped
 from portable_gpu.tuning.table import Choice, TuningTable
 
-#: What a step reads or writes: the input, the output, or what lies between.
-_Operand: TypeAlias = int | Temporary
+#: What a step reads or writes: an input, the output, or what lies between.
+_Operand: TypeAlias = int | Temporary | Part
+#: A pass, with what it reads, what it multiplies by, if anything, and what it writes.
+_Step: TypeAlias = tuple[Leg, tuple[_Operand, ...]]
 #: Of the rate of products in registers, what butterflies in scratch reach.
 _EFFICIENCY = 0.3
 #: How much longer it takes to bring numbers that lie along the transform, or anyhow.
 _LAYOUTS = {"across": 1.0, "along": 1.15, "any": 4.0}
 
 
-def make_plan(engine: Engine, problem: FftProblem) -> Plan:
+def make_plan(engine: Engine, problem: FftProblem | ConvolutionProblem) -> Plan:
     """The plan of the way that is estimated to be the fastest.
 
     Raises:
@@ -41,7 +45,9 @@ def make_plan(engine: Engine, problem: FftProblem) -> Plan:
     return bind_best(engine, candidates(problem, engine.target, engine.table))
 
 
-def candidates(problem: FftProblem, target: Target, table: TuningTable) -> list[Candidate]:
+def candidates(
+    problem: FftProblem | ConvolutionProblem, target: Target, table: TuningTable
+) -> list[Candidate]:
     """The ways of all axes, in every combination of the first one's with the best of the others."""
     elem = element(dtype_of("complex128" if problem.real.needs_fp64 else "complex64"))
     choice = table.choose("fft/cpu", CpuFftPolicy, target, elem)
@@ -50,7 +56,7 @@ def candidates(problem: FftProblem, target: Target, table: TuningTable) -> list[
     names = (f"between{k}" for k in count())
     each = [
         (operands, ways(line, choice.policy.most, choice.policy.vector, names))
-        for line, operands in lines(problem)
+        for line, operands in _lines(problem)
     ]
     best = [min(own, key=lambda way: _seconds(way, choice, costs, target)) for _, own in each]
     varied = range(len(each)) if len(each) == 1 else ()
@@ -58,7 +64,7 @@ def candidates(problem: FftProblem, target: Target, table: TuningTable) -> list[
         *([*own] if k in varied else [best[k]] for k, (_, own) in enumerate(each))
     ):
         legs = [
-            (leg, _place(leg.source, operands), _place(leg.target, operands))
+            (leg, _operands(leg, operands))
             for way, (operands, _) in zip(chosen, each, strict=True)
             for leg in way.legs
         ]
@@ -66,17 +72,25 @@ def candidates(problem: FftProblem, target: Target, table: TuningTable) -> list[
     return found
 
 
+def _lines(
+    problem: FftProblem | ConvolutionProblem,
+) -> Sequence[tuple[Line, tuple[_Operand, ...]]]:
+    if isinstance(problem, ConvolutionProblem):
+        return convolution_lines(problem)
+    return lines(problem)
+
+
 def _candidate(
-    problem: FftProblem,
+    problem: FftProblem | ConvolutionProblem,
     chosen: tuple[Way, ...],
-    legs: list[tuple[Leg, _Operand, _Operand]],
+    legs: list[_Step],
     choice: Choice[CpuFftPolicy],
     costs: DeviceCosts,
     target: Target,
 ) -> Candidate:
     names = [way.name for way in chosen]
     path = names[0] if len(set(names)) == 1 else " and ".join(dict.fromkeys(names))
-    lengths = " x ".join(str(leg.run.n) for leg, _, _ in legs)
+    lengths = " x ".join(str(leg.run.n) for leg, _ in legs)
     return Candidate(
         path=path,
         way=f"{path}: {lengths}",
@@ -84,15 +98,15 @@ def _candidate(
         device=sum(_seconds(way, choice, costs, target) for way in chosen),
         launches=len(legs),
         why=_WHY[names[0]],
-        texts=lambda: [text(leg.run, choice.policy, target) for leg, _, _ in legs],
+        texts=lambda: [text(leg.run, choice.policy, target) for leg, _ in legs],
         bind=partial(_bind, problem=problem, legs=legs, policy=choice.policy),
         policy=choice.policy,
         origin=choice.origin,
         evidence=choice.evidence,
         details={
             "passes": len(legs),
-            "lengths": [leg.run.n for leg, _, _ in legs],
-            "bytes": sum(_bytes(leg.run) for leg, _, _ in legs),
+            "lengths": [leg.run.n for leg, _ in legs],
+            "bytes": sum(_bytes(leg.run) for leg, _ in legs),
         },
     )
 
@@ -106,24 +120,28 @@ _WHY = {
 
 def _bind(
     engine: Engine,
-    problem: FftProblem,
-    legs: list[tuple[Leg, _Operand, _Operand]],
+    problem: FftProblem | ConvolutionProblem,
+    legs: list[_Step],
     policy: CpuFftPolicy,
 ) -> Plan:
     steps = []
-    for k, (leg, source, target) in enumerate(legs):
+    for k, (leg, operands) in enumerate(legs):
         factors = [make and make() for make in (leg.source_factors, leg.target_factors)]
-        last = k == len(legs) - 1
+        # Convolutions by blocks write several parts of the result, each scaled by itself.
+        last = k == len(legs) - 1 or isinstance(operands[-1], Part)
         run = replace(leg.run, last=last)
         plan = CpuPassPlan(engine, run, policy, *factors)
-        steps.append(Step(plan, (source, target), takes_scalars=last, scalars=(1.0,)))
+        steps.append(Step(plan, operands, takes_scalars=last, scalars=(1.0,)))
     whole = Steps(steps)
     whole.flop, whole.bytes = problem.flop, problem.bytes
     return whole
 
 
-def _place(place: Place, operands: tuple[_Operand, _Operand]) -> _Operand:
-    return operands[place == "target"] if isinstance(place, str) else place
+def _operands(leg: Leg, line: tuple[_Operand, ...]) -> tuple[_Operand, ...]:
+    """What a pass reads, multiplies by and writes, given a line's source, target and factors."""
+    source = line[0] if isinstance(leg.source, str) else leg.source
+    target = line[1] if isinstance(leg.target, str) else leg.target
+    return source, *(line[2:] if leg.run.target.times else ()), target
 
 
 def _bytes(run: Pass) -> int:

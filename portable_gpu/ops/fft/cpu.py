@@ -61,7 +61,8 @@ def text(run: Pass, policy: CpuFftPolicy, target: Target) -> Specialization:
 class CpuPassPlan(Plan):
     """A pass by strips of lanes.
 
-    Operands: what it reads and what it writes, which may be the same; the scalar is the scale.
+    Operands: what it reads, what results are multiplied by, if anything, and what it writes, which
+    may be what it reads; the scalar is the scale.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class CpuPassPlan(Plan):
         target_factors: Table | None = None,
     ) -> None:
         """Build the kernel, and bring its tables to the device."""
-        self._last = run.last
+        self._last, self._shift = run.last, run.target.shift
         lanes = policy.vector * run.planes
         count = strips(run, policy)
         items = min(count, _ITEMS * engine.target.compute_units)
@@ -107,6 +108,7 @@ class CpuPassPlan(Plan):
                 padded = np.zeros(side.rows * max(1, side.limit_row) + lanes, complex)
                 padded[: len(factors)] = factors
                 tables[name] = as_components(padded, run.real.real)
+        operands = ["x", "t", "y"] if run.target.times else ["x", "y"]
         self._tables = [_on_device(engine, table) for table in tables.values()]
         self._launch = engine.programs.launch(
             text(run, policy, engine.target),
@@ -115,10 +117,11 @@ class CpuPassPlan(Plan):
                 "size": size, "n": run.n, "lanes": run.lanes, "strips": count, "run": each,
                 "flip": int(run.inverse),
                 **_side("x", run.source, _rank(run)), **_side("y", run.target, _rank(run)),
+                "y_first": run.target.first_row, "y_begin": run.target.begin, **_times(run),
                 **{f"batch{d}_size": n for d, n in enumerate(_filled(run.batch, _rank(run), 1))},
             },
-            ["scratch", *tables, "x", "y"],
-            ["scale", "x_offset", "y_offset"],
+            ["scratch", *tables, *operands],
+            ["scale", *(f"{name}_offset" for name in operands)],
             (items,),
             (1,),
         )  # fmt: skip
@@ -134,7 +137,13 @@ class CpuPassPlan(Plan):
         """See :meth:`Plan.enqueue`."""
         scratch = state.workspace(self.workspace_bytes)
         scale = scalars[0] if self._last else 1.0
-        return self._launch(state, (scratch, *self._tables, *buffers), (scale, *offsets), wait_for)
+        *others, at = offsets
+        return self._launch(
+            state,
+            (scratch, *self._tables, *buffers),
+            (scale, *others, at - self._shift),
+            wait_for,
+        )
 
 
 def _on_device(engine: Engine, table: Table) -> cl.Buffer:
@@ -157,4 +166,14 @@ def _side(name: str, rows: Rows, rank: int) -> dict[str, int]:
         f"{name}_rows": rows.rows, f"{name}_row": rows.row, f"{name}_lane": rows.lane,
         f"{name}_limit": rows.limit, f"{name}_limit_row": rows.limit_row,
         **{f"{name}_batch{d}": step for d, step in enumerate(_filled(rows.batch, rank, 0))},
+    }  # fmt: skip
+
+
+def _times(run: Pass) -> dict[str, int]:
+    times, rank = run.target.times, _rank(run)
+    if times is None:
+        return {}
+    return {
+        "t_row": times.row, "t_lane": times.lane, "t_conjugate": int(times.conjugate),
+        **{f"t_batch{d}": step for d, step in enumerate(_filled(times.batch, rank, 0))},
     }  # fmt: skip
