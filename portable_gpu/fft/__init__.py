@@ -1,6 +1,7 @@
 """Discrete Fourier transforms, by the names and arguments of ``scipy.fft``."""
 
 from portable_gpu.fft.complex import fft, fft2, fftn, ifft, ifft2, ifftn
+from portable_gpu.fft.cosine import dct, dctn, dst, dstn, idct, idctn, idst, idstn
 from portable_gpu.fft.helper import fftfreq, fftshift, ifftshift, next_fast_len, rfftfreq
 from portable_gpu.fft.real import (
     hfft,
@@ -18,6 +19,10 @@ from portable_gpu.fft.real import (
 )
 
 __all__ = [
+    "dct",
+    "dctn",
+    "dst",
+    "dstn",
     "fft",
     "fft2",
     "fftfreq",
@@ -26,6 +31,10 @@ __all__ = [
     "hfft",
     "hfft2",
     "hfftn",
+    "idct",
+    "idctn",
+    "idst",
+    "idstn",
     "ifft",
     "ifft2",
     "ifftn",

@@ -57,12 +57,12 @@ def transform(
     """
     key: Key | Planning | None = None
     if queue is None and not wait_for and not overwrite_x:
-        head = ("fft", kind, inverse, _hashable(s), _hashable(axes), norm)
+        head = ("fft", kind, inverse, hashable(s), hashable(axes), norm)
         result, key = again(head, (x,), None, engine)
         if result is not None:
             return result
-    array = _as_input(x, kind, engine, queue)
-    places, lengths = _axes_and_lengths(array, s, axes, kind)
+    array = in_dtype_of_transforms(x, kind, engine, queue)
+    places, lengths = axes_and_lengths(array, s, axes, kind)
     scale = _scale(norm, lengths, inverse)
     real = np.dtype(np.float64 if array.dtype.itemsize >> (array.dtype.kind == "c") == 8 else "f4")
     shape = list(array.shape)
@@ -74,7 +74,7 @@ def transform(
     flop = 3 * prod(shape) * max(1, prod(lengths).bit_length())
     call = Call([array], engine, queue, wait_for, flop=flop)
     view = call.input(array, "x")
-    out = array if overwrite_x and _fits(array, tuple(shape), dtype) else None
+    out = array if overwrite_x and fits(array, tuple(shape), dtype) else None
     view_out = call.output(tuple(shape), dtype, out, read=out is not None)
     problem = FftProblem(
         kind, kind == "c2c" and array.dtype.kind != "c", inverse, element(real), places, lengths,
@@ -93,11 +93,12 @@ def transform(
     return result
 
 
-def _hashable(value: Any) -> Any:
+def hashable(value: Any) -> Any:
+    """A list as a tuple, which can be part of a key."""
     return tuple(value) if isinstance(value, list) else value
 
 
-def _as_input(x: Any, kind: Kind, engine: Any, queue: Any) -> Any:
+def in_dtype_of_transforms(x: Any, kind: Kind, engine: Any, queue: Any) -> Any:
     """``x`` in a dtype that is transformed: SciPy's choice of it.
 
     Raises:
@@ -123,7 +124,7 @@ def _as_input(x: Any, kind: Kind, engine: Any, queue: Any) -> Any:
     return array.astype(wanted)
 
 
-def _axes_and_lengths(
+def axes_and_lengths(
     x: Any, s: Any, axes: Any, kind: Kind
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The axes from 0 on, and the length of the transform along each."""
@@ -169,7 +170,7 @@ def _scale(norm: str | None, lengths: Sequence[int], inverse: bool) -> float:
     return 1 / points if (mode == "backward") == inverse else 1.0
 
 
-def _fits(array: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
+def fits(array: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
     """Whether a result may take an array's place."""
     if array.shape != shape or array.dtype != dtype:
         return False
