@@ -3,6 +3,7 @@
 import portable_gpu.ops.warm_up  # noqa: F401  # it is Engine.warm_up
 from portable_gpu import fft as fft
 from portable_gpu import linalg as linalg
+from portable_gpu import signal as signal
 from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.codegen.operators import BinaryOp, Map
 from portable_gpu.ops.elementwise import elementwise

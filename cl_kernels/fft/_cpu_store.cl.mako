@@ -1,23 +1,33 @@
 ## The rows of a result, fetched from scratch and stored.
 ##
 ##   define(target, V, planes, twisted, number)
-##       store<number>(s, place, n, flip, scale, b, rows, row, lane_step, lane, live, limit, limit_row, factors, fine, coarse)
+##       store<number>(s, place, n, flip, scale, b, rows, row, lane_step, lane, live, limit, limit_row, first, begin,
+##             factors, t, t_row, t_lane, t_conjugate, fine, coarse)
+##
+## Rows before `first` are not stored, nor in row k the lanes before begin - k * limit_row: a result that is cropped.
+## times: the numbers that are stored are multiplied by those of t, which lie as t_row and t_lane say.
 ##
 ## Arguments and forms as of _cpu_bring.  Of a folded row the numbers behind the middle are stored, conjugated,
 ## before it, but for those of lanes that hold both of such a pair.
 ##
 ## twisted: row k of lane l is multiplied by exp(-2 pi i k l / whole), a product of two roots from tables: coarse
 ## has that of the strip's first lane, fine what lies between it and the others.
+<%namespace name="times" file="/fft/_cpu_times.cl.mako"/>
 <%def name="define(target, V, planes, twisted, number)">
 <%
 form, size = target.form, target.components
 complex_rows = size == 2
 sides = range(planes)
-more = (", __global const real_t *factors" if target.factor else "") + (", __global const real_t *fine, __global const real_t *coarse" if twisted else "")
-given = (", factors" if target.factor else "") + (", fine, coarse" if twisted else "")
+more = (", __global const real_t *factors" if target.factor else "") + \
+    (", __global const real_t *t, long t_row, long t_lane, int t_conjugate" if target.times else "") + (", __global const real_t *fine, __global const real_t *coarse" if twisted else "")
+given = (", factors" if target.factor else "") + (", t, t_row, t_lane, t_conjugate" if target.times else "") + (", fine, coarse" if twisted else "")
 %>
-// Row k of each transform.
-static inline void fetch${number}(__global const vec_t *s, __global const int *place, long k, long n, int flip, real_t scale, long at, vec_t *re, vec_t *im${more})
+% if target.times:
+${times.define(target, V, planes)}
+% endif
+
+// Row k of each transform; its first number is number `at`.
+static inline void fetch${number}(__global const vec_t *s, __global const int *place, long k, long n, int flip, real_t scale, long live, long at, long limit, vec_t *re, vec_t *im${more})
 {
     __global const vec_t *p = s + 2 * place[k];
 % if form == "half":
@@ -59,10 +69,21 @@ static inline void fetch${number}(__global const vec_t *s, __global const int *p
         im[0] = kept * v + im[0] * u;
     }
 % endif
+% if target.times:
+    vec_t c[${planes}], d[${planes}];
+    load_times(t, k, t_row, t_lane, live, at, limit, c, d);
+% for l in sides:
+    {
+        const vec_t e = t_conjugate ? -d[${l}] : d[${l}], kept = re[${l}];
+        re[${l}] = kept * c[${l}] - im[${l}] * e;
+        im[${l}] = kept * e + im[${l}] * c[${l}];
+    }
+% endfor
+% endif
 }
 
-// The first `live` lanes of row k, number by number.
-static inline void store_some${number}(__global real_t *b, long k, long row, long lane_step, long lane, long live, long limit, long limit_row, const vec_t *re, const vec_t *im)
+// The lanes of row k from `skip` on, number by number.
+static inline void store_some${number}(__global real_t *b, long k, long row, long lane_step, long lane, long skip, long live, long limit, long limit_row, const vec_t *re, const vec_t *im)
 {
     real_t r[${V * planes}], m[${V * planes}];
 % for p in sides:
@@ -81,23 +102,23 @@ static inline void store_some${number}(__global real_t *b, long k, long row, lon
         p[0] = r[l], p[1] = mirrored ? -m[l] : m[l];
     }
 % else:
-    for (int l = 0; l < live; l++) {
+    for (int l = skip; l < live; l++) {
         __global real_t *p = b + ${size} * (k * row + l * lane_step);
         p[0] = r[l]${", p[1] = m[l]" if complex_rows else ""};
     }
 % endif
 }
 
-static void store${number}(__global const vec_t *s, __global const int *place, long n, int flip, real_t scale, __global real_t *b, long rows, long row, long lane_step, long lane, long live, long limit, long limit_row${more})
+static void store${number}(__global const vec_t *s, __global const int *place, long n, int flip, real_t scale, __global real_t *b, long rows, long row, long lane_step, long lane, long live, long limit, long limit_row, long first, long begin${more})
 {
-    long k = 0;
+    long k = first;
     vec_t re[${planes}], im[${planes}];
 % if target.layout == "along":
     if (live == ${V * planes})
         for (; k + ${V} <= rows; k += ${V}) {
             vec_t r[${planes}][${V}], m[${planes}][${V}];
 % for l in range(V):
-            fetch${number}(s, place, k + ${l}, n, flip, scale, 0, re, im${given});
+            fetch${number}(s, place, k + ${l}, n, flip, scale, live, 0, limit, re, im${given});
 % for p in sides:
             r[${p}][${l}] = re[${p}]${f", m[{p}][{l}] = im[{p}]" if complex_rows else ""};
 % endfor
@@ -114,20 +135,21 @@ static void store${number}(__global const vec_t *s, __global const int *place, l
         }
 % endif
     for (; k < rows; k++) {
-        fetch${number}(s, place, k, n, flip, scale, k * limit_row + lane, re, im${given});
+        const long at = k * limit_row + lane, skip = max(begin - at, 0L);
+        fetch${number}(s, place, k, n, flip, scale, live, at, limit, re, im${given});
 % if form == "folded":
         const long some = live;
 % else:
-        const long some = min(live, limit - k * limit_row - lane);
+        const long some = min(live, limit - at);
 % endif
 % if target.layout == "across":
-        if (some == ${V * planes}${" && 2 * (k * limit_row + lane + live - 1) <= limit" if form == "folded" else ""}) {
+        if (some == ${V * planes} && skip == 0${" && 2 * (at + live - 1) <= limit" if form == "folded" else ""}) {
 % for p in sides:
             ${f"store_complex(b + 2 * (k * row + {p * V}), re[{p}], im[{p}])" if complex_rows else f"store_real(b + k * row + {p * V}, re[{p}])"};
 % endfor
         } else
 % endif
-            store_some${number}(b, k, row, lane_step, lane, some, limit, limit_row, re, im);
+            store_some${number}(b, k, row, lane_step, lane, skip, some, limit, limit_row, re, im);
     }
 }
 </%def>

@@ -8,7 +8,8 @@
 ##
 ## passes           of each: source, result (Side: the form of a row, the layout of lanes), planes (transforms
 ##                  in a lane), twisted (whether rows of the result are multiplied by roots of one: Cooley and
-##                  Tukey's twiddles, before the second pass of a long transform)
+##                  Tukey's twiddles, before the second pass of a long transform); the last result may be
+##                  multiplied by an array t, number by number (result.times)
 ## policy           CpuFftPolicy            radices          of the stages
 ## rank             number of batch axes besides the lanes
 ##
@@ -24,9 +25,10 @@
 V, suffix = policy.vector, "" if real.needs_fp64 else "f"
 both = len(passes) == 2
 outer = {"x": passes[0].source, "y": passes[-1].result}
-inner = {"t": passes[0].result, "u": passes[-1].source} if both else {}
-names = [("x", "t"), ("u", "y")] if both else [("x", "y")]
+inner = {"v": passes[0].result, "u": passes[-1].source} if both else {}
+names = [("x", "v"), ("u", "y")] if both else [("x", "y")]
 batch = axes.digits("batch", rank, "batch_item")
+times = passes[-1].result.times
 %>
 ${vectors.types(real, V)}
 ${butterflies.define(radices, suffix)}
@@ -51,6 +53,10 @@ void fft(__global real_t *scratch, long size, long strips, long run, int flip, r
 % for name, side in (outer | inner).items():
 , long ${name}_rows, long ${name}_row, long ${name}_lane, long ${name}_limit, long ${name}_limit_row\
 % endfor
+, long y_first, long y_begin\
+% if times:
+, __global const real_t *t, long t_offset, long t_row, long t_lane, int t_conjugate${''.join(f', long t_batch{d}' for d in range(rank))}\
+% endif
 % for name, side in outer.items():
 , __global ${"const " if name == "x" else ""}real_t *${name}, long ${name}_offset${''.join(f', long {name}_batch{d}' for d in range(rank))}\
 % if side.factor:
@@ -63,20 +69,24 @@ ${''.join(f', long batch{d}_size' for d in range(rank))})
     const long first = get_global_id(0) * run;
 % if both:
     __global const real_t *u = between + get_global_id(0) * between_size;
-    __global real_t *t = between + get_global_id(0) * between_size;
+    __global real_t *v = between + get_global_id(0) * between_size;
 % else:
     const long across = (lanes0 + ${V * passes[0].planes - 1}) / ${V * passes[0].planes};
 % endif
     for (long one = first; one < min(strips, first + run); one++) {
         const long batch_item = one${"" if both else " / across"};
         __global const real_t *x0 = x + ${outer["x"].components} * (x_offset${"".join(f" + {at} * x_batch{d}" for d, at in enumerate(batch))});
+% if times:
+        __global const real_t *t0 = t + 2 * (t_offset${"".join(f" + {at} * t_batch{d}" for d, at in enumerate(batch))});
+% endif
         __global real_t *y0 = y + ${outer["y"].components} * (y_offset${"".join(f" + {at} * y_batch{d}" for d, at in enumerate(batch))});
 % for k, pass_ in enumerate(passes):
 <%
 a, b = names[k]
 W = V * pass_.planes
 given_a = f"{a}_rows, {a}_row, {a}_lane, lane, live, {a}_limit, {a}_limit_row" + (f", {a}_factor" if pass_.source.factor else "")
-given_b = f"{b}_rows, {b}_row, {b}_lane, lane, live, {b}_limit, {b}_limit_row" + (f", {b}_factor" if pass_.result.factor else "")
+given_b = f"{b}_rows, {b}_row, {b}_lane, lane, live, {b}_limit, {b}_limit_row" + (", y_first, y_begin" if b == "y" else ", 0, 0") + (f", {b}_factor" if pass_.result.factor else "")
+given_b += ", t0 + 2 * lane * t_lane, t_row, t_lane, t_conjugate" if pass_.result.times else ""
 given_b += f", fine{k}, coarse{k} + lane / {W} * 2 * n{k}" if pass_.twisted else ""
 %>
 % if both:

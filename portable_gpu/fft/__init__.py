@@ -2,6 +2,7 @@
 
 from portable_gpu.fft.backend import ScipyBackend
 from portable_gpu.fft.complex import fft2, fftn, ifft, ifft2, ifftn
+from portable_gpu.fft.cosine import dct, dctn, dst, dstn, idct, idctn, idst, idstn
 from portable_gpu.fft.helper import (
     fftfreq,
     fftshift,
@@ -27,6 +28,10 @@ from portable_gpu.fft.real import (
 from portable_gpu.ops.fft.functions import fft, rfft
 
 __all__ = [
+    "dct",
+    "dctn",
+    "dst",
+    "dstn",
     "fft",
     "fft2",
     "fftfreq",
@@ -35,6 +40,10 @@ __all__ = [
     "hfft",
     "hfft2",
     "hfftn",
+    "idct",
+    "idctn",
+    "idst",
+    "idstn",
     "ifft",
     "ifft2",
     "ifftn",

@@ -56,8 +56,7 @@ def transform(
         AxisError, ShapeError: ``axes`` or ``s`` do not fit ``x``.
         DTypeError: ``x`` has no dtype that is transformed.
     """
-    asked = None if s is None else _whole_numbers(s, "s")
-    named = None if axes is None else _whole_numbers(axes, "axes")
+    asked, named = whole_numbers(s, "s"), whole_numbers(axes, "axes")
     mode = one_of("backward" if norm is None else norm, NORMS, "norm")
     in_place = flag(overwrite_x, "overwrite_x")
     key: Key | Planning | None = None
@@ -67,11 +66,11 @@ def transform(
         if result is not None:
             return result
     array = as_array(x, "x")
-    wanted = _dtype(array.dtype, kind)
-    places, lengths = _axes_and_lengths(array, asked, named, kind)
+    wanted = dtype_of_transforms(array.dtype, kind)
+    places, lengths = axes_and_lengths(array, asked, named, kind)
     scale = _scale(mode, lengths, inverse)
     if array.dtype != wanted:
-        array = _converted(array, wanted, engine, queue, wait_for)
+        array = in_dtype(array, wanted, engine, queue, wait_for)
     real = np.dtype(np.float64 if array.dtype.itemsize >> (array.dtype.kind == "c") == 8 else "f4")
     shape = list(array.shape)
     for axis, n in zip(places, lengths, strict=True):
@@ -82,7 +81,7 @@ def transform(
     flop = 3 * prod(shape) * max(1, prod(lengths).bit_length())
     call = Call([array], engine, queue, wait_for, flop=flop)
     view = call.input(array, "x")
-    out = array if in_place and _fits(array, tuple(shape), dtype) else None
+    out = array if in_place and fits(array, tuple(shape), dtype) else None
     view_out = call.output(tuple(shape), dtype, out, read=out is not None)
     problem = FftProblem(
         kind, kind == "c2c" and array.dtype.kind != "c", inverse, element(real), places, lengths,
@@ -101,7 +100,7 @@ def transform(
     return result
 
 
-def _dtype(dtype: np.dtype[Any], kind: Kind) -> np.dtype[Any]:
+def dtype_of_transforms(dtype: np.dtype[Any], kind: Kind) -> np.dtype[Any]:
     """What an array of a dtype is transformed in: SciPy's choice.
 
     Raises:
@@ -119,7 +118,7 @@ def _dtype(dtype: np.dtype[Any], kind: Kind) -> np.dtype[Any]:
     return np.result_type(wanted, np.complex64) if kind == "c2r" else wanted
 
 
-def _converted(array: Any, dtype: np.dtype[Any], engine: Any, queue: Any, wait_for: Any) -> Any:
+def in_dtype(array: Any, dtype: np.dtype[Any], engine: Any, queue: Any, wait_for: Any) -> Any:
     """A copy in another dtype; on the device it is made in any case, also of a planned call."""
     if not isinstance(array, cla.Array):
         return array.astype(dtype)
@@ -128,7 +127,7 @@ def _converted(array: Any, dtype: np.dtype[Any], engine: Any, queue: Any, wait_f
     return converted(array, dtype, engine, queue, wait_for)
 
 
-def _axes_and_lengths(
+def axes_and_lengths(
     x: Any, s: tuple[int, ...] | None, axes: tuple[int, ...] | None, kind: Kind
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The axes from 0 on, and the length of the transform along each."""
@@ -158,8 +157,10 @@ def _axes_and_lengths(
     return places, tuple(lengths)
 
 
-def _whole_numbers(values: Any, name: str) -> tuple[int, ...]:
-    """Integers but bools, or one of them, as a tuple."""
+def whole_numbers(values: Any, name: str) -> tuple[int, ...] | None:
+    """Integers but bools, or one of them, as a tuple; ``None`` as it is."""
+    if values is None:
+        return None
     if isinstance(values, np.ndarray):
         values = values.tolist()
     several = values if isinstance(values, (tuple, list, range)) else (values,)
@@ -179,7 +180,7 @@ def _scale(mode: str, lengths: Sequence[int], inverse: bool) -> float:
     return 1 / points if (mode == "backward") == inverse else 1.0
 
 
-def _fits(array: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
+def fits(array: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
     """Whether a result may take an array's place."""
     if array.shape != shape or array.dtype != dtype:
         return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count, product
@@ -11,22 +12,25 @@ from typing import TypeAlias
 from portable_gpu.codegen.axes import Axis, merged
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.ops.candidate import Candidate, bind_best
+from portable_gpu.ops.fft.convolution import ConvolutionProblem, convolution_lines
 from portable_gpu.ops.fft.kernels import FftPolicy, pass_kernels
 from portable_gpu.ops.fft.passes import moved
 from portable_gpu.ops.fft.problem import End, FftProblem, Form, Line
-from portable_gpu.ops.fft.ways import Leg, Place, Way, ways
+from portable_gpu.ops.fft.ways import Leg, Way, ways
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.plan import Plan, Step, Steps, Temporary
+from portable_gpu.runtime.plan import Part, Plan, Step, Steps, Temporary
 from portable_gpu.runtime.views import contiguous_strides
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import DeviceCosts
 from portable_gpu.tuning.table import Choice, TuningTable
 
-#: What a step reads or writes: the input, the output, or what lies between.
-_Operand: TypeAlias = int | Temporary
+#: What a step reads or writes: an input, the output, or what lies between.
+_Operand: TypeAlias = int | Temporary | Part
+#: The passes of a launch, with what it reads, what it multiplies by (if anything), what it writes.
+_Step: TypeAlias = tuple[tuple[Leg, ...], tuple[_Operand, ...]]
 
 
-def make_plan(engine: Engine, problem: FftProblem) -> Plan:
+def make_plan(engine: Engine, problem: FftProblem | ConvolutionProblem) -> Plan:
     """The plan of the way that is estimated to be the fastest.
 
     Raises:
@@ -36,7 +40,9 @@ def make_plan(engine: Engine, problem: FftProblem) -> Plan:
     return bind_best(engine, candidates(problem, engine.target, engine.table))
 
 
-def candidates(problem: FftProblem, target: Target, table: TuningTable) -> list[Candidate]:
+def candidates(
+    problem: FftProblem | ConvolutionProblem, target: Target, table: TuningTable
+) -> list[Candidate]:
     """The ways of a single axis; of several axes the best of each."""
     elem = element(dtype_of("complex128" if problem.real.needs_fp64 else "complex64"))
     kernels = pass_kernels(target)
@@ -48,7 +54,7 @@ def candidates(problem: FftProblem, target: Target, table: TuningTable) -> list[
             operands,
             kernels.more_ways(ways(line, choice.policy.most, choice.policy.lanes, names), line),
         )
-        for line, operands in lines(problem)
+        for line, operands in _lines(problem)
     ]
 
     def seconds(way: Way) -> float:
@@ -74,22 +80,30 @@ def candidates(problem: FftProblem, target: Target, table: TuningTable) -> list[
     ]
 
 
+def _lines(
+    problem: FftProblem | ConvolutionProblem,
+) -> Sequence[tuple[Line, tuple[_Operand, ...]]]:
+    if isinstance(problem, ConvolutionProblem):
+        return convolution_lines(problem)
+    return lines(problem)
+
+
 def _candidate(
-    problem: FftProblem,
+    problem: FftProblem | ConvolutionProblem,
     chosen: tuple[Way, ...],
-    operands: list[tuple[_Operand, _Operand]],
+    operands: list[tuple[_Operand, ...]],
     choice: Choice[FftPolicy],
     device: float,
     target: Target,
 ) -> Candidate:
     kernels = pass_kernels(target)
     names = list(dict.fromkeys(way.name for way in chosen))
-    launches = [
-        (legs, _place(legs[0].source, own), _place(legs[-1].target, own))
+    launches: list[_Step] = [
+        (legs, _operands(legs, own))
         for way, own in zip(chosen, operands, strict=True)
         for legs in way.launches
     ]
-    lengths = [leg.run.n for legs, _, _ in launches for leg in legs]
+    lengths = [leg.run.n for legs, _ in launches for leg in legs]
     path = " and ".join(names)
     return Candidate(
         path=path,
@@ -99,8 +113,7 @@ def _candidate(
         launches=len(launches),
         why=_WHY[names[0]],
         texts=lambda: [
-            kernels.text([leg.run for leg in legs], choice.policy, target)
-            for legs, _, _ in launches
+            kernels.text([leg.run for leg in legs], choice.policy, target) for legs, _ in launches
         ],
         bind=partial(_bind, problem=problem, launches=launches, policy=choice.policy),
         policy=choice.policy,
@@ -109,7 +122,7 @@ def _candidate(
         details={
             "passes": len(lengths),
             "lengths": lengths,
-            "bytes": sum(moved([leg.run for leg in legs]) for legs, _, _ in launches),
+            "bytes": sum(moved([leg.run for leg in legs]) for legs, _ in launches),
         },
     )
 
@@ -125,26 +138,31 @@ _WHY = {
 
 def _bind(
     engine: Engine,
-    problem: FftProblem,
-    launches: list[tuple[tuple[Leg, ...], _Operand, _Operand]],
+    problem: FftProblem | ConvolutionProblem,
+    launches: list[_Step],
     policy: FftPolicy,
 ) -> Plan:
     kernels = pass_kernels(engine.target)
     steps = []
-    for k, (legs, source, target) in enumerate(launches):
+    for k, (legs, operands) in enumerate(launches):
         first, final = legs[0], legs[-1]
-        last = k == len(launches) - 1
+        # Convolutions by blocks write several parts of the result, each scaled by itself.
+        last = k == len(launches) - 1 or isinstance(operands[-1], Part)
         runs = [leg.run for leg in legs[:-1]] + [replace(final.run, last=last)]
         factors = tuple(make and make() for make in (first.source_factors, final.target_factors))
         plan = kernels.plan(engine, runs, policy, (factors[0], factors[1]))
-        steps.append(Step(plan, (source, target), takes_scalars=last, scalars=(1.0,)))
+        steps.append(Step(plan, operands, takes_scalars=last, scalars=(1.0,)))
     whole = Steps(steps)
     whole.flop, whole.bytes = problem.flop, problem.bytes
     return whole
 
 
-def _place(place: Place, operands: tuple[_Operand, _Operand]) -> _Operand:
-    return operands[place == "target"] if isinstance(place, str) else place
+def _operands(legs: tuple[Leg, ...], line: tuple[_Operand, ...]) -> tuple[_Operand, ...]:
+    """What a launch reads, multiplies by and writes, given a line's source, target and factors."""
+    first, last = legs[0], legs[-1]
+    source = line[0] if isinstance(first.source, str) else first.source
+    target = line[1] if isinstance(last.target, str) else last.target
+    return source, *(line[2:] if last.run.target.times else ()), target
 
 
 def lines(problem: FftProblem) -> list[tuple[Line, tuple[_Operand, _Operand]]]:

@@ -10,7 +10,7 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization, specialize
-from portable_gpu.ops.fft.memory import filled, on_device, rank_of, side_arguments
+from portable_gpu.ops.fft.memory import filled, on_device, rank_of, side_arguments, times_arguments
 from portable_gpu.ops.fft.passes import Pass, Side, moved
 from portable_gpu.ops.fft.policy import CpuFftPolicy
 from portable_gpu.ops.fft.problem import Line
@@ -87,7 +87,8 @@ def text(runs: Sequence[Pass], policy: CpuFftPolicy, target: Target) -> Speciali
 class CpuPassPlan(Plan):
     """A pass by strips of lanes, or two by whole transforms, in one launch.
 
-    Operands: what it reads and what it writes, which may be the same; the scalar is the scale.
+    Operands: what it reads, what results are multiplied by, if anything, and what it writes, which
+    may be what it reads; the scalar is the scale.
     """
 
     def __init__(
@@ -118,7 +119,7 @@ class CpuPassPlan(Plan):
             self._between = max(self._between, 2 * last.source.rows * last.lanes)
         self._rooms = [items * size * itemsize] + [items * self._between * itemsize] * both
         self.workspace_bytes = sum(self._rooms)
-        self._last = last.last
+        self._last, self._shift = last.last, last.target.shift
         self.bytes = moved(runs)
         tables: dict[str, Table] = {}
         constants: dict[str, int] = {}
@@ -136,18 +137,21 @@ class CpuPassPlan(Plan):
         rank = rank_of(first)
         if both:
             constants |= {"between_size": self._between}
-            for name, side in (("t", first.target), ("u", last.source)):
+            for name, side in (("v", first.target), ("u", last.source)):
                 constants |= side_arguments(name, replace(side, batch=()), 0)
         for name, side in sides.items():
             constants |= side_arguments(name, side, rank)
+        constants |= {"y_first": last.target.first_row, "y_begin": last.target.begin}
+        constants |= times_arguments(last.target.times, rank)
+        operands = ["x", "t", "y"] if last.target.times else ["x", "y"]
         constants |= {f"batch{d}_size": n for d, n in enumerate(filled(first.batch, rank, 1))}
         self._tables = [on_device(engine, table) for table in tables.values()]
         self._launch = engine.programs.launch(
             text(runs, policy, engine.target),
             "fft",
             {"size": size, "strips": count, "run": each, "flip": int(first.inverse), **constants},
-            ["scratch", *["between"] * both, *tables, "x", "y"],
-            ["scale", "x_offset", "y_offset"],
+            ["scratch", *["between"] * both, *tables, *operands],
+            ["scale", *(f"{name}_offset" for name in operands)],
             (items,),
             (1,),
         )
@@ -163,7 +167,13 @@ class CpuPassPlan(Plan):
         """See :meth:`Plan.enqueue`."""
         rooms = [state.workspace(nbytes) for nbytes in self._rooms]
         scale = scalars[0] if self._last else 1.0
-        return self._launch(state, (*rooms, *self._tables, *buffers), (scale, *offsets), wait_for)
+        *others, at = offsets
+        return self._launch(
+            state,
+            (*rooms, *self._tables, *buffers),
+            (scale, *others, at - self._shift),
+            wait_for,
+        )
 
 
 def _tables(run: Pass, policy: CpuFftPolicy) -> dict[str, Table]:

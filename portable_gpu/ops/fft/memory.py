@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyopencl as cl
 
-from portable_gpu.ops.fft.passes import Pass, Rows
+from portable_gpu.ops.fft.passes import Pass, Rows, Times
 from portable_gpu.ops.fft.tables import Table
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import Shape
@@ -36,4 +36,14 @@ def side_arguments(name: str, rows: Rows, rank: int) -> dict[str, int]:
         f"{name}_rows": rows.rows, f"{name}_row": rows.row, f"{name}_lane": rows.lane,
         f"{name}_limit": rows.limit, f"{name}_limit_row": rows.limit_row,
         **{f"{name}_batch{d}": step for d, step in enumerate(filled(rows.batch, rank, 0))},
+    }  # fmt: skip
+
+
+def times_arguments(times: Times | None, rank: int) -> dict[str, int]:
+    """Strides of what results are multiplied by."""
+    if times is None:
+        return {}
+    return {
+        "t_row": times.row, "t_lane": times.lane, "t_conjugate": int(times.conjugate),
+        **{f"t_batch{d}": step for d, step in enumerate(filled(times.batch, rank, 0))},
     }  # fmt: skip

@@ -23,16 +23,34 @@ class Side:
         layout: How lanes and rows lie.
         factor: What its numbers are multiplied by: nothing, a number of each row, or one of each
             row and lane.
+        times: How the lanes of an array lie that its numbers are multiplied by, if there is one:
+            ``same`` if all have one number.
     """
 
     form: Form
     layout: Layout
     factor: Literal["", "rows", "lanes"] = ""
+    times: Literal["", "across", "same", "any"] = ""
 
     @property
     def components(self) -> int:
         """Real numbers of an element."""
         return 1 if self.form == "real" else 2
+
+
+@dataclass(frozen=True)
+class Times:
+    """An array that the numbers of a target are multiplied by: the other side of a convolution.
+
+    Attributes:
+        row, lane, batch: Strides, in elements.
+        conjugate: Whether by the conjugates of its numbers.
+    """
+
+    row: int
+    lane: int
+    batch: Shape
+    conjugate: bool = False
 
 
 @dataclass(frozen=True)
@@ -47,6 +65,9 @@ class Rows:
             the length of the sequence whose number ``i * limit_row + lane`` is row i of a lane.
         limit_row: See there.
         factor: See :class:`Side`; of lanes, that of row i is number ``i * limit_row + lane``.
+        first: Of a target, the number ``i * limit_row + lane`` (the row i, if ``limit_row`` is 0)
+            that is the first to be there, and lies where number 0 would without it.
+        times: What the numbers of a complex target are multiplied by.
     """
 
     form: Form
@@ -57,12 +78,35 @@ class Rows:
     limit: int = 1 << 62
     limit_row: int = 0
     factor: Literal["", "rows", "lanes"] = ""
+    first: int = 0
+    times: Times | None = None
+
+    @property
+    def first_row(self) -> int:
+        """The first row of which something is there."""
+        return self.first // self.limit_row if self.limit_row else self.first
+
+    @property
+    def begin(self) -> int:
+        """In row i, lanes before ``begin - i * limit_row`` are not there."""
+        return self.first if self.limit_row else 0
+
+    @property
+    def shift(self) -> int:
+        """How many elements before the first one number 0 would lie."""
+        return self.first * (self.lane if self.limit_row else self.row)
 
     @property
     def side(self) -> Side:
         """What a kernel is rendered for."""
         layout: Layout = "across" if self.lane == 1 else "along" if self.row == 1 else "any"
-        return Side(self.form, layout, self.factor)
+        if self.times is None:
+            return Side(self.form, layout, self.factor)
+        step = self.times.lane
+        return Side(
+            self.form, layout, self.factor,
+            "same" if step == 0 else "across" if step == 1 else "any",
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -73,11 +73,31 @@ class End:
         form: Of its numbers.
         count: How many there are; a transform reads 0 for others, and does not write them.
         step: Between them, in elements.
+        first: Of a target, the number of the first one that is there: a result is cropped.
     """
 
     form: Form
     count: int
     step: int
+    first: int = 0
+
+    @property
+    def end(self) -> int:
+        """The number behind the last one."""
+        return self.first + self.count
+
+
+@dataclass(frozen=True)
+class Product:
+    """Results are multiplied by the numbers of another array.
+
+    Attributes:
+        step: Between them along the axis, in elements; other axes have their strides in ``others``.
+        conjugate: Whether by their conjugates.
+    """
+
+    step: int
+    conjugate: bool = False
 
 
 @dataclass(frozen=True)
@@ -89,7 +109,9 @@ class Line:
         inverse: Whether exponents are positive.
         real: Element of the real numbers.
         source, target: What is read and written along the axis.
-        others: The other axes, with their strides in the source and in the target.
+        others: The other axes, with their strides in the source and in the target, and in what
+            results are multiplied by.
+        times: What results are multiplied by, number by number; not of real targets.
     """
 
     n: int
@@ -98,6 +120,7 @@ class Line:
     source: End
     target: End
     others: tuple[Axis, ...]
+    times: Product | None = None
 
     @property
     def lines(self) -> int:

@@ -242,7 +242,16 @@ def _plan(
 
     def made(rounds: tuple[tuple[str, ...], ...]) -> GroupPlan:
         return GroupPlan(
-            run.n, tuple(stages), items, slots, rounds, source, target_across, *staged, banks
+            run.n,
+            tuple(stages),
+            items,
+            slots,
+            rounds,
+            source,
+            target_across,
+            staged[0],
+            staged[1],
+            banks,
         )
 
     both = made((("re", "im"),))

@@ -22,7 +22,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from portable_gpu.codegen.axes import Axis
-from portable_gpu.ops.fft.passes import Pass, Rows
+from portable_gpu.ops.fft.passes import Pass, Rows, Times
 from portable_gpu.ops.fft.problem import End, Line
 from portable_gpu.ops.fft.tables import (
     Table,
@@ -109,20 +109,24 @@ def _one(line: Line) -> Leg:
         line.n, line.inverse, line.real, lanes.size, tuple(axis.size for axis in batch),
         _rows(line.source, lanes, batch, 0), _rows(line.target, lanes, batch, 1),
     )  # fmt: skip
+    if line.times is not None:
+        batch_strides = tuple(axis.strides[2] for axis in batch)
+        times = Times(line.times.step, lanes.strides[2], batch_strides, line.times.conjugate)
+        run = replace(run, target=replace(run.target, times=times))
     return Leg(run, "source", "target")
 
 
 def _rows(end: End, lanes: Axis, batch: tuple[Axis, ...], side: int) -> Rows:
     return Rows(
-        end.form, end.count, end.step, lanes.strides[side],
-        tuple(axis.strides[side] for axis in batch),
+        end.form, end.end, end.step, lanes.strides[side],
+        tuple(axis.strides[side] for axis in batch), first=end.first,
     )  # fmt: skip
 
 
 def _lanes(line: Line) -> tuple[Axis, tuple[Axis, ...]]:
     """The axis of the lanes, and the others: lanes that lie side by side if there are enough."""
     if not line.others:
-        return Axis(1, (0, 0)), ()
+        return Axis(1, (0, 0, 0)), ()
 
     def worth(axis: Axis) -> tuple[float, ...]:
         beside = sum(abs(stride) == 1 for stride in axis.strides)
@@ -185,10 +189,19 @@ def _two(line: Line, n1: int, n2: int, name: str) -> tuple[Leg, ...]:
     second = Pass(
         n2, line.inverse, line.real, rows, batch,
         Rows("complex", n2, 1, n2, between),
-        Rows("folded" if half else target.form, n2 if half else -(-target.count // n1),
-             n1 * target.step, target.step, targets, line.n if half else target.count, n1),
+        Rows("folded" if half else target.form, n2 if half else -(-target.end // n1),
+             n1 * target.step, target.step, targets, line.n if half else target.end, n1,
+             first=target.first, times=_times_of_rows(line, n1)),
     )  # fmt: skip
     return Leg(first, "source", place), Leg(second, place, "target")
+
+
+def _times_of_rows(line: Line, n1: int) -> Times | None:
+    """What the second of two passes multiplies by: lanes are neighbouring results."""
+    if line.times is None:
+        return None
+    step, batch = line.times.step, tuple(axis.strides[2] for axis in line.others)
+    return Times(n1 * step, step, batch, line.times.conjugate)
 
 
 def _two_to_real(line: Line, n1: int, n2: int, name: str) -> tuple[Leg, ...]:
@@ -208,8 +221,8 @@ def _two_to_real(line: Line, n1: int, n2: int, name: str) -> tuple[Leg, ...]:
     second = Pass(
         n1, line.inverse, line.real, n2, batch,
         Rows("half", rows, n2, 1, between),
-        Rows("real", -(-target.count // n2), n2 * target.step, target.step, targets,
-             target.count, n2),
+        Rows("real", -(-target.end // n2), n2 * target.step, target.step, targets,
+             target.end, n2, first=target.first),
     )  # fmt: skip
     return Leg(first, "source", place), Leg(second, place, "target")
 

@@ -1,0 +1,44 @@
+## The numbers that a row of a result is multiplied by: those of an array in memory.
+##
+##   define(target, V, planes)     load_times(t, k, row, lane_step, live, at, limit, re, im)
+##
+## t: the first of `live` lanes.  Forms of a row as of _cpu_bring; `at` is the number of a folded row's first lane,
+## and limit the length of the sequence.
+<%def name="define(target, V, planes)">
+<%
+form, sides = target.form, range(planes)
+%>
+// Row k of the first `live` lanes of t; of a folded row the number `at` and those that follow.
+static inline void load_times(__global const real_t *t, long k, long row, long lane_step, long live, long at, long limit, vec_t *re, vec_t *im)
+{
+% if target.times == "same":
+    for (int p = 0; p < ${planes}; p++)
+        re[p] = t[2 * k * row], im[p] = t[2 * k * row + 1];
+% else:
+% if target.times == "across":
+    if (live == ${V * planes}${" && 2 * (at + live - 1) <= limit" if form == "folded" else ""}) {
+% for p in sides:
+        load_complex(t + 2 * (k * row + ${p * V}), &re[${p}], &im[${p}]);
+% endfor
+        return;
+    }
+% endif
+    real_t r[${V * planes}], m[${V * planes}];
+    for (int l = 0; l < ${V * planes}; l++)
+        r[l] = m[l] = 0;
+    for (int l = 0; l < live; l++) {
+% if form == "folded":
+        const bool mirrored = 2 * (at + l) > limit;
+        const long place = k * row + (mirrored ? limit - 2 * at - l : l) * lane_step;
+% else:
+        const bool mirrored = false;
+        const long place = k * row + l * lane_step;
+% endif
+        r[l] = t[2 * place], m[l] = mirrored ? -t[2 * place + 1] : t[2 * place + 1];
+    }
+% for p in sides:
+    re[${p}] = vload${V}(${p}, r), im[${p}] = vload${V}(${p}, m);
+% endfor
+% endif
+}
+</%def>

@@ -1,0 +1,94 @@
+## Cosine and sine transforms: what comes before and after the Fourier transform that they are made of.
+##
+##      x ──before──▶ numbers ──Fourier transform──▶ numbers ──after──▶ y
+##
+## Of n numbers of a line (h = n / 2; w: roots of one, from a table):
+##
+##   two     before   the even numbers, then the odd ones from the end           n real
+##           after    y[k] = 2 Re(w[k] v[k])                                      of n / 2 + 1 complex ones
+##   three   before   conj(w[k]) (x[k] - i x[n - k])                              n / 2 + 1 complex
+##           after    back to their places                                       of n real ones
+##   four    before   (x[2 j] + i x[n - 1 - 2 j]) w[j]                            h complex
+##           after    y[2 k] = 2 Re(w[h + k] v[k]), y[n - 1 - 2 k] = -2 Im(...)
+##   odd     before   x[j] w[j]: four, of odd lengths                            n complex, then as many zeros
+##           after    y[k] = 2 Re(w[n + k] v[k])
+##   one     before   the line and its mirror image, 2 (n - 1) in all            real
+##           after    y[k] = Re v[k]
+##   sine    before   0, the line, 0, its negative mirror image: 2 (n + 1)       real
+##           after    y[k] = -Im v[k + 1]
+##
+## kind as above    stage  before or after    real  Element    rank  batch axes
+## A work-item takes `chunk` numbers of a line.
+<%include file="/common/prelude.cl.mako"/>
+<%
+digits = axes.digits("batch", rank, "line")
+at = lambda name: f"{name}_offset" + "".join(f" + {digit} * {name}_batch{d}" for d, digit in enumerate(digits))
+before = stage == "before"
+complex_in = not before and kind != "three"
+complex_out = before and kind in ("three", "four", "odd")
+%>
+typedef ${real.real} real_t;
+
+// Number j of a line that has `count` of n: from the end, with changing signs, the outer ones times `edge`.
+static inline real_t number(__global const real_t *x, long j, long n, long step, long count, int reversed, int alternating, real_t edge)
+{
+    const long i = reversed ? n - 1 - j : j;
+    const real_t v = i < count ? x[i * step] : 0;
+    return (alternating && j % 2 ? -v : v) * (j == 0${" || j == n - 1" if kind == "one" else ""} ? edge : (real_t)1);
+}
+#define X(j) number(a, j, n, x_step, count, reversed, alternating, edge)
+
+__kernel
+void ${stage}(long n, long numbers, long count, long chunk, long chunks, long items, int reversed, int alternating, real_t edge,
+        __global const real_t *w, __global const real_t *x, long x_offset, long x_step, __global real_t *y, long y_offset, long y_step\
+${"".join(f", long batch{d}_size, long x_batch{d}, long y_batch{d}" for d in range(rank))})
+{
+    const long item = get_global_id(0);
+    if (item >= items)
+        return;
+    const long lines = items / chunks, line = item % lines, begin = item / lines * chunk;
+    __global const real_t *a = x + ${2 if complex_in else 1} * (${at("x")});
+    __global real_t *b = y + ${2 if complex_out else 1} * (${at("y")});
+    for (long k = begin; k < min(begin + chunk, numbers); k++) {
+% if before:
+        __global real_t *r = b + ${2 if complex_out else 1} * k * y_step;
+% if kind == "two":
+        r[0] = X(2 * k < n ? 2 * k : 2 * n - 1 - 2 * k);
+% elif kind == "one":
+        r[0] = X(k < n ? k : 2 * (n - 1) - k);
+% elif kind == "sine":
+        r[0] = k == 0 || k == n + 1 ? 0 : k <= n ? X(k - 1) : -X(2 * n + 1 - k);
+% elif kind == "three":
+        const real_t u = X(k), v = k ? X(n - k) : 0, c = w[2 * k], d = w[2 * k + 1];
+        r[0] = c * u - d * v, r[1] = -d * u - c * v;
+% else:
+        const real_t u = ${"X(2 * k)" if kind == "four" else "X(k)"}, v = ${"X(n - 1 - 2 * k)" if kind == "four" else "0"};
+        const real_t c = w[2 * k], d = w[2 * k + 1];
+        r[0] = u * c - v * d, r[1] = u * d + v * c;
+% endif
+% else:
+% if kind == "two":
+        const long m = min(k, n - k);
+        __global const real_t *p = a + 2 * m * x_step;
+        real_t found = 2 * (w[2 * k] * p[0] - w[2 * k + 1] * (k > m ? -p[1] : p[1]));
+% elif kind == "three":
+        real_t found = a[(k % 2 ? n - 1 - k / 2 : k / 2) * x_step];
+% elif kind == "four":
+        const long j = k % 2 ? (n - 1 - k) / 2 : k / 2;
+        __global const real_t *p = a + 2 * j * x_step;
+        const real_t c = w[n + 2 * j], d = w[n + 2 * j + 1];
+        real_t found = k % 2 ? -2 * (p[0] * d + p[1] * c) : 2 * (p[0] * c - p[1] * d);
+% elif kind == "odd":
+        __global const real_t *p = a + 2 * k * x_step;
+        real_t found = 2 * (p[0] * w[2 * (n + k)] - p[1] * w[2 * (n + k) + 1]);
+% elif kind == "one":
+        real_t found = a[2 * k * x_step];
+% else:
+        real_t found = -a[2 * (k + 1) * x_step + 1];
+% endif
+        if (k == 0${" || k == n - 1" if kind == "one" else ""})
+            found *= edge;
+        b[(reversed ? n - 1 - k : k) * y_step] = alternating && k % 2 ? -found : found;
+% endif
+    }
+}

@@ -1,0 +1,72 @@
+## A convolution as its sums.
+##
+##      y[i] = sum_j x[i + first - j] t[j]        along each axis, for those x and t that are there
+##
+##        x  ├──────────┤          a work-item computes ${"W"} neighbours along the last axis,
+##        t      ├──┤              a number of t after the other
+##        y   first ├────┤
+##
+## elem   Element of all three          W          results of a work-item
+## count  axes that are convolved       rank       batch axes besides
+## Work-items share nothing; each holds its results in registers until they are stored.
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+last, outer = count - 1, range(count - 1)
+size = elem.components
+digits = axes.digits
+%>
+typedef ${elem.real} real_t;
+
+__kernel
+void direct(long items, int conjugate\
+% for name in "xty":
+, __global ${"" if name == "y" else "const "}real_t *${name}, long ${name}_offset\
+${"".join(f", long {name}_batch{d}" for d in range(rank))}${"".join(f", long {name}_axis{c}" for c in range(count))}\
+% endfor
+${"".join(f", long batch{d}_size" for d in range(rank))}\
+${"".join(f", long axis{c}_size, long axis{c}_x, long axis{c}_t, long axis{c}_first" for c in range(count))})
+{
+    const long item = get_global_id(0);
+    if (item >= items)
+        return;
+    const long strips = (axis${last}_size + ${W - 1}) / ${W}, lane = item % strips * ${W};
+    const long across = item / strips;
+    const long batch_item = across${"".join(f" / axis{c}_size" for c in outer)};
+    const long row = across % (1${"".join(f" * axis{c}_size" for c in outer)});
+    __global const real_t *a = x + ${size} * (x_offset${"".join(f" + {at} * x_batch{d}" for d, at in enumerate(digits("batch", rank, "batch_item")))});
+    __global const real_t *b = t + ${size} * (t_offset${"".join(f" + {at} * t_batch{d}" for d, at in enumerate(digits("batch", rank, "batch_item")))});
+    __global real_t *r = y + ${size} * (y_offset${"".join(f" + {at} * y_batch{d}" for d, at in enumerate(digits("batch", rank, "batch_item")))});
+    real_t re[${W}], im[${W}];
+    for (int l = 0; l < ${W}; l++)
+        re[l] = im[l] = 0;
+% for c, at in enumerate(digits("axis", count - 1, "row")):
+    const long i${c} = ${at} + axis${c}_first;
+    r += ${size} * ${at} * y_axis${c};
+% endfor
+    const long from = lane + axis${last}_first;
+% for c in outer:
+    for (long j${c} = max(0L, i${c} - axis${c}_x + 1); j${c} <= min(i${c}, axis${c}_t - 1); j${c}++)
+% endfor
+        for (long j = max(0L, from - axis${last}_x + 1); j < min(from + ${W}, axis${last}_t); j++) {
+            __global const real_t *p = a + ${size} * ((from - j) * x_axis${last}${"".join(f" + (i{c} - j{c}) * x_axis{c}" for c in outer)});
+            __global const real_t *q = b + ${size} * (j * t_axis${last}${"".join(f" + j{c} * t_axis{c}" for c in outer)});
+            const real_t c = q[0]${", d = conjugate ? -q[1] : q[1]" if elem.complex else ""};
+            const long first = max(0L, j - from), end = min((long)${W}, axis${last}_x + j - from);
+% for fast in (True, False):
+            ${"if (x_axis%d == 1 && end - first == %d)" % (last, W) if fast else "else"}
+                for (long l = ${"0" if fast else "first"}; l < ${W if fast else "end"}; l++) {
+                    __global const real_t *v = p + ${size} * l${"" if fast else f" * x_axis{last}"};
+% if elem.complex:
+                    re[l] += v[0] * c - v[1] * d, im[l] += v[0] * d + v[1] * c;
+% else:
+                    re[l] += v[0] * c;
+% endif
+                }
+% endfor
+        }
+    for (long l = 0; l < min((long)${W}, axis${last}_size - lane); l++) {
+        __global real_t *v = r + ${size} * (lane + l) * y_axis${last};
+        v[0] = re[l]${", v[1] = im[l]" if elem.complex else ""};
+    }
+}

@@ -1,0 +1,375 @@
+"""Cosine and sine transforms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod, sqrt
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from portable_gpu.arguments import flag, one_of, shown
+from portable_gpu.dtypes import element
+from portable_gpu.errors import ArgumentError, UnsupportedError
+from portable_gpu.linalg.views import joined, parts
+from portable_gpu.ops.fft.api import (
+    NORMS,
+    axes_and_lengths,
+    dtype_of_transforms,
+    fits,
+    in_dtype,
+    whole_numbers,
+)
+from portable_gpu.ops.fft.cosine import CosineProblem, make_cosine_plan
+from portable_gpu.ops.fft.functions import check_for_scipy
+from portable_gpu.runtime.call import Call, Planning
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.repeat import Key, again, remember
+from portable_gpu.runtime.views import as_array
+
+
+def dct(
+    x: Any,
+    type: int = 2,  # noqa: A002  # SciPy's name
+    n: int | None = None,
+    axis: int = -1,
+    norm: str | None = None,
+    overwrite_x: bool = False,
+    workers: int | None = None,
+    orthogonalize: bool | None = None,
+    *,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """The cosine transform of each line of ``x`` along ``axis``, of type I to IV.
+
+    With N numbers along the axis (``norm="backward"``):
+
+    * type 1: y[k] = x[0] + (-1)^k x[N-1] + 2 sum_j x[j] cos(pi j k / (N - 1)), 0 < j < N - 1;
+    * type 2: y[k] = 2 sum_j x[j] cos(pi (2 j + 1) k / 2 N);
+    * type 3: y[k] = x[0] + 2 sum_j x[j] cos(pi j (2 k + 1) / 2 N), j > 0;
+    * type 4: y[k] = 2 sum_j x[j] cos(pi (2 j + 1) (2 k + 1) / 4 N).
+
+    Args:
+        x: Array of any shape and strides: float32, float64; float16 is computed as float32,
+            integers and bool as float64; of complex numbers both parts are transformed.
+        type: 1, 2, 3 or 4.
+        n: Length of the transform: ``x`` is cut off, or continued by zeros.  Default: what ``x``
+            has along ``axis``.
+        axis: The axis.
+        norm: ``"backward"`` (the default): scale the inverse by 1 / M, where M is 2 N, or 2 (N - 1)
+            of type 1; ``"forward"``: this one; ``"ortho"``: both by 1 / sqrt(M).
+        overwrite_x: Whether ``x`` may be destroyed: where it fits, the result takes its memory.
+        workers: Taken for SciPy's sake; a device uses all that it has.
+        orthogonalize: Whether the outer numbers are scaled so that the matrix is orthogonal (but
+            for a factor): x[0] of type 3 and x[0], x[N-1] of type 1 by sqrt(2), y[0] of type 2 and
+            y[0], y[N-1] of type 1 by sqrt(1/2).  Default: whether ``norm`` is ``"ortho"``.
+        engine, queue, wait_for: See :class:`portable_gpu.Engine`.
+
+    Returns:
+        Array of ``x``'s shape but for n numbers along ``axis``, float32 of single precision, else
+        float64; of NumPy (done) for NumPy's arrays, on the device (enqueued) for the device's.
+
+    Raises:
+        ArgumentError: n < 1 (n < 2 of type 1), an unknown ``type`` or ``norm``.
+        AxisError: ``axis`` is out of range.
+        DTypeError: ``x`` holds no numbers, or long doubles.
+        UnsupportedError: Double precision on a device without it.
+        DeviceMemoryError: There is no room for the result or the workspace.
+
+    Cost: a transform of n real numbers (twice as many of type 1, four times as many of type 4 if n
+        is odd), and two passes over memory that order and turn its numbers.
+    Accuracy: relative error in the 2-norm of about 0.5 eps log2 n.
+    Order: the same bits for one target, policy, shape and alignment.
+    """
+    check_for_scipy(None, workers)
+    return _transform(
+        x, type, None if n is None else (n,), (axis,), norm, False, False, overwrite_x,
+        orthogonalize, engine, queue, wait_for,
+    )  # fmt: skip
+
+
+def idct(
+    x: Any,
+    type: int = 2,  # noqa: A002  # SciPy's name
+    n: int | None = None,
+    axis: int = -1,
+    norm: str | None = None,
+    overwrite_x: bool = False,
+    workers: int | None = None,
+    orthogonalize: bool | None = None,
+    *,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """The inverse of :func:`dct`: type 3 undoes type 2, and the others undo themselves.
+
+    Arguments, result, errors, cost and accuracy: see :func:`dct`.
+    """
+    check_for_scipy(None, workers)
+    return _transform(
+        x, type, None if n is None else (n,), (axis,), norm, False, True, overwrite_x,
+        orthogonalize, engine, queue, wait_for,
+    )  # fmt: skip
+
+
+def dst(
+    x: Any,
+    type: int = 2,  # noqa: A002  # SciPy's name
+    n: int | None = None,
+    axis: int = -1,
+    norm: str | None = None,
+    overwrite_x: bool = False,
+    workers: int | None = None,
+    orthogonalize: bool | None = None,
+    *,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """The sine transform of each line of ``x`` along ``axis``, of type I to IV.
+
+    With N numbers along the axis (``norm="backward"``):
+
+    * type 1: y[k] = 2 sum_j x[j] sin(pi (j + 1) (k + 1) / (N + 1));
+    * type 2: y[k] = 2 sum_j x[j] sin(pi (2 j + 1) (k + 1) / 2 N);
+    * type 3: y[k] = (-1)^k x[N-1] + 2 sum_j x[j] sin(pi (j + 1) (2 k + 1) / 2 N), j < N - 1;
+    * type 4: y[k] = 2 sum_j x[j] sin(pi (2 j + 1) (2 k + 1) / 4 N).
+
+    M is 2 N, or 2 (N + 1) of type 1; ``orthogonalize`` scales x[N-1] of type 3 and y[N-1] of type
+    2.  Other arguments, result, errors, cost and accuracy: see :func:`dct`.
+    """
+    check_for_scipy(None, workers)
+    return _transform(
+        x, type, None if n is None else (n,), (axis,), norm, True, False, overwrite_x,
+        orthogonalize, engine, queue, wait_for,
+    )  # fmt: skip
+
+
+def idst(
+    x: Any,
+    type: int = 2,  # noqa: A002  # SciPy's name
+    n: int | None = None,
+    axis: int = -1,
+    norm: str | None = None,
+    overwrite_x: bool = False,
+    workers: int | None = None,
+    orthogonalize: bool | None = None,
+    *,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """The inverse of :func:`dst`: type 3 undoes type 2, and the others undo themselves.
+
+    Arguments, result, errors, cost and accuracy: see :func:`dst`.
+    """
+    check_for_scipy(None, workers)
+    return _transform(
+        x, type, None if n is None else (n,), (axis,), norm, True, True, overwrite_x,
+        orthogonalize, engine, queue, wait_for,
+    )  # fmt: skip
+
+
+def dctn(
+    x: Any,
+    type: int = 2,  # noqa: A002  # SciPy's name
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: str | None = None,
+    overwrite_x: bool = False,
+    workers: int | None = None,
+    *,
+    orthogonalize: bool | None = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """The cosine transform along several axes: :func:`dct` along one after the other.
+
+    Args:
+        x, type: See :func:`dct`.
+        s: Length of the transform along each of the axes.  Default: what ``x`` has.
+        axes: The axes.  Default: the last ``len(s)``, or all without ``s``.
+        norm, overwrite_x, workers, orthogonalize, engine, queue, wait_for: See :func:`dct`.
+
+    Returns:
+        See :func:`dct`.
+
+    Raises:
+        ShapeError: ``s`` and ``axes`` differ in length, or ``s`` is longer than ``x`` has axes.
+        ArgumentError, AxisError, DTypeError, UnsupportedError, DeviceMemoryError: See :func:`dct`.
+
+    Cost, accuracy, order: an axis after the other, each as :func:`dct`.
+    """
+    check_for_scipy(None, workers)
+    return _transform(
+        x, type, s, axes, norm, False, False, overwrite_x, orthogonalize,
+        engine, queue, wait_for,
+    )  # fmt: skip
+
+
+def idctn(
+    x: Any,
+    type: int = 2,  # noqa: A002  # SciPy's name
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: str | None = None,
+    overwrite_x: bool = False,
+    workers: int | None = None,
+    *,
+    orthogonalize: bool | None = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """The inverse of :func:`dctn`.
+
+    Arguments, result, errors, cost and accuracy: see :func:`dctn`.
+    """
+    check_for_scipy(None, workers)
+    return _transform(
+        x, type, s, axes, norm, False, True, overwrite_x, orthogonalize,
+        engine, queue, wait_for,
+    )  # fmt: skip
+
+
+def dstn(
+    x: Any,
+    type: int = 2,  # noqa: A002  # SciPy's name
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: str | None = None,
+    overwrite_x: bool = False,
+    workers: int | None = None,
+    *,
+    orthogonalize: bool | None = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """The sine transform along several axes: :func:`dst` along one after the other.
+
+    Arguments, result, errors, cost and accuracy: see :func:`dctn`.
+    """
+    check_for_scipy(None, workers)
+    return _transform(
+        x, type, s, axes, norm, True, False, overwrite_x, orthogonalize,
+        engine, queue, wait_for,
+    )  # fmt: skip
+
+
+def idstn(
+    x: Any,
+    type: int = 2,  # noqa: A002  # SciPy's name
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: str | None = None,
+    overwrite_x: bool = False,
+    workers: int | None = None,
+    *,
+    orthogonalize: bool | None = None,
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """The inverse of :func:`dstn`.
+
+    Arguments, result, errors, cost and accuracy: see :func:`dctn`.
+    """
+    check_for_scipy(None, workers)
+    return _transform(
+        x, type, s, axes, norm, True, True, overwrite_x, orthogonalize,
+        engine, queue, wait_for,
+    )  # fmt: skip
+
+
+def _transform(
+    x: Any,
+    kind: int,
+    s: Any,
+    axes: Any,
+    norm: str | None,
+    sine: bool,
+    inverse: bool,
+    overwrite_x: bool,
+    orthogonalize: bool | None,
+    engine: Engine | Planning | None,
+    queue: cl.CommandQueue | None,
+    wait_for: Sequence[cl.Event] | None,
+) -> Any:
+    asked, named = whole_numbers(s, "s"), whole_numbers(axes, "axes")
+    key: Key | Planning | None = None
+    if queue is None and not wait_for and not overwrite_x:
+        head = ("cosine", kind, asked, named, norm, sine, inverse, orthogonalize)
+        result, key = again(head, (x,), None, engine)
+        if result is not None:
+            return result
+    array = as_array(x, "x")
+    wanted = dtype_of_transforms(array.dtype, "c2c")
+    places, lengths = axes_and_lengths(array, asked, named, "c2c")
+    if array.dtype != wanted:
+        array = in_dtype(array, wanted, engine, queue, wait_for)
+    own = _type(kind, inverse)
+    mode = one_of("backward" if norm is None else norm, NORMS, "norm")
+    orthogonal = mode == "ortho" if orthogonalize is None else flag(orthogonalize, "orthogonalize")
+    scale = _scale(mode, own, sine, inverse, lengths)
+    shape = list(array.shape)
+    for axis, n in zip(places, lengths, strict=True):
+        shape[axis] = n
+    if array.dtype.kind == "c":
+        both = parts(array)
+        found = _transform(
+            both, kind, lengths, places, norm, sine, inverse, False, orthogonalize, engine, queue,
+            wait_for,
+        )  # fmt: skip
+        return joined(found)
+    call = Call([array], engine, queue, wait_for, flop=8 * prod(shape) * 20)
+    if array.dtype.itemsize == 8 and not call.engine.target.fp64:
+        raise UnsupportedError(
+            f"{call.engine.target.facts.name} has no double precision, and x is {array.dtype}"
+        )
+    view = call.input(array, "x")
+    out = array if overwrite_x and fits(array, tuple(shape), array.dtype) else None
+    view_out = call.output(tuple(shape), array.dtype, out, read=out is not None)
+    if not view_out.size:
+        return call.run()
+    count = [min(n, shape[a]) if a in places else n for a, n in enumerate(view.shape)]
+    problem = CosineProblem(
+        own, sine, orthogonal, element(array.dtype), places, lengths, tuple(count), view.strides,
+        view_out.strides,
+    )  # fmt: skip
+    plan = call.engine.plan(problem, lambda: make_cosine_plan(call.engine, problem))
+    result = call.run(plan, [view, view_out], (scale,))
+    if array is x:
+        remember(key, [x], call, [view, view_out], plan, (scale,))
+    return result
+
+
+def _type(kind: Any, inverse: bool) -> int:
+    """Which type is computed.
+
+    Raises:
+        ArgumentError: There is no such type.
+    """
+    if not isinstance(kind, (int, np.integer)) or kind not in (1, 2, 3, 4):
+        raise ArgumentError(f"type is {shown(kind)}; types are 1, 2, 3 and 4")
+    return {2: 3, 3: 2}.get(int(kind), int(kind)) if inverse else int(kind)
+
+
+def _scale(mode: str, kind: int, sine: bool, inverse: bool, lengths: Sequence[int]) -> float:
+    """Of a transform.
+
+    Raises:
+        ArgumentError: A transform of type I has too few numbers.
+    """
+    more = 0 if kind != 1 else 1 if sine else -1
+    points = prod(2 * (n + more) for n in lengths)
+    if not points:
+        raise ArgumentError(f"the lengths are {tuple(lengths)}; type 1 of cosines wants 2 or more")
+    if mode == "ortho":
+        return 1 / sqrt(points)
+    return 1 / points if (mode == "backward") == inverse else 1.0

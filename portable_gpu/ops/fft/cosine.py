@@ -1,0 +1,239 @@
+"""Cosine and sine transforms by Fourier transforms of real numbers.
+
+Types II and III are one transform of the same length, of the numbers in another order (Makhoul, "A
+fast cosine transform in one and two dimensions", IEEE Trans. ASSP 28, 1980).  Type IV is one of
+complex numbers and half the length where that is even, else of twice the length; type I is one of
+the mirrored sequence.  Sine transforms are cosine transforms of the numbers from the end, or with
+changing signs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod, sqrt
+from typing import Any, Literal
+
+import numpy as np
+import pyopencl as cl
+
+from portable_gpu.codegen.axes import Axis, merged
+from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.dtypes import Element
+from portable_gpu.ops.fft.candidates import make_plan
+from portable_gpu.ops.fft.problem import FftProblem
+from portable_gpu.ops.fft.tables import Table, as_components, roots
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.plan import Plan, Step, Steps, Temporary
+from portable_gpu.runtime.queue_state import QueueState
+from portable_gpu.runtime.views import Shape, contiguous_strides
+from portable_gpu.targets import Target
+
+#: What is done before and after the Fourier transform; see ``cl_kernels/fft/cosine``.
+Kind = Literal["one", "two", "three", "four", "odd", "sine"]
+_GROUP = 64
+_CHUNK = 64
+_RANK = 2
+
+
+@dataclass(frozen=True)
+class CosineProblem:
+    """One transform apart from its arrays' values: the key of its plan.
+
+    Attributes:
+        type: 1 to 4.
+        sine: Whether it is of sines.
+        orthogonal: Whether outer numbers are scaled so that the matrix of the transform is
+            orthogonal but for a factor.
+        real: Element of both arrays.
+        axes, lengths: Transformed axes, and the length along each.
+        shape_in, strides_in, strides_out: Of the arrays, strides in elements.
+    """
+
+    type: int
+    sine: bool
+    orthogonal: bool
+    real: Element
+    axes: tuple[int, ...]
+    lengths: tuple[int, ...]
+    shape_in: Shape
+    strides_in: Shape
+    strides_out: Shape
+
+    def kind(self, n: int) -> Kind:
+        """Of the steps of a line of n numbers."""
+        if self.type == 1:
+            return "sine" if self.sine else "one"
+        if self.type == 4:
+            return "odd" if n % 2 else "four"
+        return "two" if self.type == 2 else "three"
+
+
+@dataclass(frozen=True)
+class _Side:
+    """What one of the small kernels does.
+
+    Attributes:
+        stage: ``before`` or ``after`` the Fourier transform.
+        n: Length of the transform of cosines.
+        count: How many numbers are there of each line that is read.
+        numbers: How many are written.
+        shape: Of all that is written.
+        axis: The transformed one.
+        strides: Of what is read and of what is written.
+        flags: Whether numbers are reversed, and have changing signs.
+        edge: What the outer ones are multiplied by.
+    """
+
+    stage: Literal["before", "after"]
+    n: int
+    count: int
+    numbers: int
+    shape: Shape
+    axis: int
+    strides: tuple[Shape, Shape]
+    flags: tuple[bool, bool]
+    edge: float
+
+
+class _SidePlan(Plan):
+    """Operands: what is read, what is written."""
+
+    def __init__(self, engine: Engine, kind: Kind, real: Element, side: _Side) -> None:
+        """Build the kernel, and bring its table to the device."""
+        batch = merged(
+            Axis(n, tuple(own[a] for own in side.strides))
+            for a, n in enumerate(side.shape)
+            if a != side.axis
+        )
+        rank = max(_RANK, len(batch))
+        batch = [Axis(1, (0, 0))] * (rank - len(batch)) + batch
+        lines = prod(axis.size for axis in batch)
+        chunks = -(-side.numbers // _CHUNK)
+        items = lines * chunks
+        constants = {
+            "n": side.n, "numbers": side.numbers, "count": side.count, "chunk": _CHUNK,
+            "chunks": chunks, "items": items, "reversed": int(side.flags[0]),
+            "alternating": int(side.flags[1]), "edge": side.edge,
+            "x_step": side.strides[0][side.axis], "y_step": side.strides[1][side.axis],
+        }  # fmt: skip
+        for d, axis in enumerate(batch):
+            constants[f"batch{d}_size"] = axis.size
+            constants[f"x_batch{d}"], constants[f"y_batch{d}"] = axis.strides
+        table = np.ascontiguousarray(as_components(_roots(kind, side.n), real.real))
+        flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
+        self._table = cl.Buffer(engine.context, flags, hostbuf=table)
+        self.bytes = 2 * real.itemsize * lines * side.numbers
+        self._launch = engine.programs.launch(
+            text(kind, side.stage, real, rank, engine.target), side.stage, constants,
+            ["w", "x", "y"], ["x_offset", "y_offset"], (-(-items // _GROUP) * _GROUP,), (_GROUP,),
+        )  # fmt: skip
+
+    def enqueue(
+        self,
+        state: QueueState,
+        buffers: Sequence[Any],
+        offsets: tuple[int, ...],
+        scalars: tuple[Any, ...] = (),
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> cl.Event | None:
+        """See :meth:`Plan.enqueue`."""
+        return self._launch(state, (self._table, *buffers), offsets, wait_for)
+
+
+def text(kind: Kind, stage: str, real: Element, rank: int, target: Target) -> Specialization:
+    """The kernel of a side."""
+    return specialize("fft/cosine", target, kind=kind, stage=stage, real=real, rank=rank)
+
+
+def _roots(kind: Kind, n: int) -> Table:
+    """The roots of one that both sides of a kind multiply by."""
+    k = np.arange(n)
+    if kind in ("two", "three"):
+        return roots(k, 4 * n)
+    if kind == "four":
+        half = k[: n // 2]
+        return np.concatenate([roots(4 * half + 1, 8 * n), roots(half, 2 * n)])
+    if kind == "odd":
+        return np.concatenate([roots(k, 4 * n), roots(2 * k + 1, 8 * n)])
+    return np.ones(1, complex)
+
+
+def make_cosine_plan(engine: Engine, problem: CosineProblem) -> Plan:
+    """One axis after the other; the scalar is the scale of all.
+
+    Raises:
+        BuildError: The driver refused a kernel.
+        DeviceMemoryError: The device has no room for the tables.
+    """
+    p = problem
+    shape, strides = list(p.shape_in), p.strides_in
+    steps: list[Step] = []
+    for place, (axis, n) in enumerate(zip(p.axes, p.lengths, strict=True)):
+        count = shape[axis]
+        shape[axis] = n
+        last = place == len(p.axes) - 1
+        source = 0 if place == 0 else 1
+        steps += _line_steps(engine, p, tuple(shape), axis, count, strides, source, last)
+        strides = p.strides_out
+    return Steps(steps)
+
+
+def _line_steps(
+    engine: Engine,
+    p: CosineProblem,
+    shape: Shape,
+    axis: int,
+    count: int,
+    strides: Shape,
+    source: int,
+    last: bool,
+) -> list[Step]:
+    """The transform of all lines along an axis: before, the Fourier transform, after."""
+    n = shape[axis]
+    kind = p.kind(n)
+
+    def along(extent: int) -> Shape:
+        return (*shape[:axis], extent, *shape[axis + 1 :])
+
+    length = {"one": 2 * (n - 1), "sine": 2 * (n + 1), "four": n // 2, "odd": 2 * n}.get(kind, n)
+    given = {"three": n // 2 + 1, "odd": n}.get(kind, length)
+    results = length // 2 + 1 if kind in ("one", "two", "sine") else length
+    to_real = kind == "three"
+    of_complex = kind in ("three", "four", "odd")
+    inside, outside = along(given), along(results)
+    first = _room("before", axis, inside, p.real, of_complex)
+    second = _room("after", axis, outside, p.real, not to_real)
+    fourier = FftProblem(
+        "c2r" if to_real else "c2c" if of_complex else "r2c", False, to_real, p.real,
+        (axis,), (length,), inside, outside, contiguous_strides(inside),
+        contiguous_strides(outside),
+    )  # fmt: skip
+    edges = _edges(p)
+    mirrored = p.sine and p.type in (3, 4)
+    before = _Side(
+        "before", n, count, given, inside, axis, (strides, contiguous_strides(inside)),
+        (mirrored, p.sine and p.type == 2), edges[0],
+    )  # fmt: skip
+    after = _Side(
+        "after", n, 0, n, shape, axis, (contiguous_strides(outside), p.strides_out),
+        (p.sine and p.type == 2, mirrored), edges[1],
+    )  # fmt: skip
+    plan = engine.plan(fourier, lambda: make_plan(engine, fourier))
+    return [
+        Step(_SidePlan(engine, kind, p.real, before), (source, first)),
+        Step(plan, (first, second), takes_scalars=last, scalars=(1.0,)),
+        Step(_SidePlan(engine, kind, p.real, after), (second, 1)),
+    ]
+
+
+def _room(name: str, axis: int, shape: Shape, real: Element, of_complex: bool) -> Temporary:
+    itemsize = real.itemsize * (1 + of_complex)
+    return Temporary(f"{name} {axis}", prod(shape) * itemsize, itemsize)
+
+
+def _edges(p: CosineProblem) -> tuple[float, float]:
+    """What outer numbers are multiplied by, before and after, to make the matrix orthogonal."""
+    if not p.orthogonal or p.type == 4 or (p.sine and p.type == 1):
+        return 1.0, 1.0
+    return (1.0 if p.type == 2 else sqrt(2)), (1.0 if p.type == 3 else sqrt(0.5))

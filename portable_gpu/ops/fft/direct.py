@@ -1,0 +1,113 @@
+"""Convolutions as their sums: of integers, of few numbers, and of arrays that only broadcast."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import pyopencl as cl
+
+from portable_gpu.codegen.axes import Axis, merged
+from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.dtypes import Element
+from portable_gpu.ops.fft.convolution import Strided
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.plan import Plan
+from portable_gpu.runtime.queue_state import QueueState
+from portable_gpu.runtime.views import Shape
+from portable_gpu.targets import Target
+
+_GROUP = 64
+_RANK = 2
+#: Bytes of the results of a work-item: some vectors, so that sums do not wait for each other.
+_BYTES = 128
+
+
+@dataclass(frozen=True)
+class DirectProblem:
+    """One convolution apart from its arrays' values: the key of its plan.
+
+    Attributes:
+        elem: Of both inputs and the result.
+        conjugate: Whether it is with the conjugate of the second input.
+        axes: Convolved ones; at least one.
+        first: The first result that is kept, along each.
+        source, second, target: The arrays, of as many axes; others broadcast.
+    """
+
+    elem: Element
+    conjugate: bool
+    axes: tuple[int, ...]
+    first: Shape
+    source: Strided
+    second: Strided
+    target: Strided
+
+    @property
+    def flop(self) -> int:
+        """A product and a sum for each pair of numbers, at most."""
+        taps = prod(min(self.second.shape[axis], self.source.shape[axis]) for axis in self.axes)
+        return 2 * self.elem.components**2 * taps * prod(self.target.shape)
+
+
+class DirectPlan(Plan):
+    """Operands: the first input, the second, the result."""
+
+    def __init__(self, engine: Engine, problem: DirectProblem) -> None:
+        """Build the kernel."""
+        p = problem
+        arrays = {"x": p.source, "t": p.second, "y": p.target}
+        batch = merged(
+            Axis(n, tuple(0 if one.shape[a] == 1 else one.strides[a] for one in arrays.values()))
+            for a, n in enumerate(p.target.shape)
+            if a not in p.axes
+        )
+        rank = max(_RANK, len(batch))
+        batch = [Axis(1, (0, 0, 0))] * (rank - len(batch)) + batch
+        width = _width(p.elem)
+        rows = prod(p.target.shape[a] for a in p.axes[:-1]) * prod(axis.size for axis in batch)
+        items = rows * -(-p.target.shape[p.axes[-1]] // width)
+        constants = {"items": items, "conjugate": int(p.conjugate)}
+        for side, (name, one) in enumerate(arrays.items()):
+            for d, axis in enumerate(batch):
+                constants[f"{name}_batch{d}"] = axis.strides[side]
+            for c, a in enumerate(p.axes):
+                constants[f"{name}_axis{c}"] = one.strides[a]
+        for d, axis in enumerate(batch):
+            constants[f"batch{d}_size"] = axis.size
+        for c, (a, first) in enumerate(zip(p.axes, p.first, strict=True)):
+            constants[f"axis{c}_size"] = p.target.shape[a]
+            constants[f"axis{c}_x"] = p.source.shape[a]
+            constants[f"axis{c}_t"] = p.second.shape[a]
+            constants[f"axis{c}_first"] = first
+        self._starts = tuple(one.start for one in arrays.values())
+        self.flop = p.flop
+        self.bytes = p.elem.itemsize * sum(prod(one.shape) for one in arrays.values())
+        self._launch = engine.programs.launch(
+            text(p.elem, len(p.axes), rank, engine.target), "direct", constants,
+            ["x", "t", "y"], ["x_offset", "t_offset", "y_offset"],
+            (-(-items // _GROUP) * _GROUP,), (_GROUP,),
+        )  # fmt: skip
+
+    def enqueue(
+        self,
+        state: QueueState,
+        buffers: Sequence[Any],
+        offsets: tuple[int, ...],
+        scalars: tuple[Any, ...] = (),
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> cl.Event | None:
+        """See :meth:`Plan.enqueue`."""
+        places = tuple(at + start for at, start in zip(offsets, self._starts, strict=True))
+        return self._launch(state, tuple(buffers), places, wait_for)
+
+
+def text(elem: Element, count: int, rank: int, target: Target) -> Specialization:
+    """The kernel: of ``count`` axes that are convolved, and ``rank`` others."""
+    return specialize("fft/direct", target, elem=elem, count=count, rank=rank, W=_width(elem))
+
+
+def _width(elem: Element) -> int:
+    return _BYTES // max(4, elem.itemsize)

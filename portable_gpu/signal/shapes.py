@@ -1,0 +1,72 @@
+"""What a mode keeps of a convolution."""
+
+from __future__ import annotations
+
+from operator import index
+from typing import Any
+
+import numpy as np
+
+from portable_gpu.arguments import one_of, shown
+from portable_gpu.errors import ArgumentError, AxisError, ShapeError
+from portable_gpu.ops.fft.convolve import Kept
+from portable_gpu.runtime.views import Shape
+
+MODES = ("full", "same", "valid")
+
+
+def what_is_kept(a: Shape, b: Shape, mode: Any, axes: Any) -> Kept:
+    """What a mode keeps of the convolution of arrays of shapes ``a`` and ``b``.
+
+    Axes of one number are not convolved, for they broadcast.
+
+    Raises:
+        ArgumentError: Unknown ``mode``, no axes, or one that is named twice.
+        AxisError: An axis is out of range.
+        ShapeError: Other axes do not broadcast, or ``"valid"`` keeps nothing.
+    """
+    one_of(mode, MODES, "mode")
+    if len(a) != len(b):
+        raise ShapeError(
+            f"in1 and in2 should have the same dimensionality: in1 has shape {a}, in2 {b}"
+        )
+    used = [k for k in _axes(axes, len(a)) if a[k] != 1 and b[k] != 1]
+    if any(a[k] != b[k] and 1 not in (a[k], b[k]) for k in range(len(a)) if k not in used):
+        raise ShapeError(
+            f"incompatible shapes for in1 and in2: {a} and {b} do not broadcast on axes other than "
+            f"{tuple(used)}"
+        )
+    if mode == "valid" and not (all(a[k] >= b[k] for k in used) or all(b[k] >= a[k] for k in used)):
+        raise ShapeError(
+            "for mode 'valid' one input must be at least as large as the other along every axis: "
+            f"in1 has shape {a}, in2 {b}"
+        )
+    shape, first = [], []
+    for k, (n, m) in enumerate(zip(a, b, strict=True)):
+        full = n + m - 1 if k in used else max(n, m)
+        count = full
+        if mode == "same":
+            count = n
+        elif mode == "valid" and k in used:
+            count = abs(n - m) + 1
+        shape.append(count)
+        first.append((full - count) // 2)
+    return Kept(tuple(used), tuple(shape), tuple(first))
+
+
+def _axes(axes: Any, ndim: int) -> list[int]:
+    if axes is None:
+        return list(range(ndim))
+    try:
+        given = [index(axes)] if np.ndim(axes) == 0 else [index(one) for one in axes]
+    except TypeError:
+        raise ArgumentError(f"axes is {shown(axes)}; whole numbers are wanted") from None
+    if not given:
+        raise ArgumentError("when provided, axes cannot be empty")
+    for one in given:
+        if not -ndim <= one < ndim:
+            raise AxisError(f"axes has {one}, which is out of range for arrays of {ndim} axes")
+    found = sorted(one % ndim for one in given)
+    if len(set(found)) < len(found):
+        raise ArgumentError(f"axes is {shown(axes)}; all axes must be unique")
+    return found
