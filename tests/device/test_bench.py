@@ -18,6 +18,7 @@ from sampling import compile_fast
 from portable_gpu.bench import dispatch, measure, roofs
 from portable_gpu.bench.altered import Altered
 from portable_gpu.bench.cases import cases
+from portable_gpu.bench.known_peers import open_peers, registry
 from portable_gpu.bench.ladder import LadderTimes, climb, ladders
 from portable_gpu.bench.measure import Bench, Remark, Row
 from portable_gpu.bench.operands import operands
@@ -117,6 +118,40 @@ def test_clblast_is_right(case: Case, placed: Engine) -> None:
     prepared = peer.prepare(case, inputs)
     if prepared is not None:
         assert oracle(case, inputs[0])(prepared.result()) <= 1
+
+
+TRANSFORMS = [
+    *cases("fft", ["complex64"], parse_sizes("20:48,20x24,48x20/0"), True),
+    *cases("rfft", ["float32"], parse_sizes("20:48"), True),
+]
+
+
+@pytest.mark.parametrize("name", ["scipy", "pyfftw", "portable_gpu", "numpy"])
+def test_transforms_are_right(name: str, unoptimised: Engine) -> None:
+    engine = unoptimised
+    known = {**registry(), Ours.name: Ours}
+    if not engine.maps_host_memory and known[name] is not Ours:
+        pytest.skip("a peer on the host")
+    try:
+        peer = known[name](engine)
+    except ImportError:
+        pytest.skip(f"no {name}")
+    for case in TRANSFORMS:
+        inputs = [operands(case)] * 2
+        prepared = peer.prepare(case, inputs)
+        assert prepared is not None
+        assert oracle(case, inputs[0])(prepared.result()) <= 1, case
+        assert peer.version
+    if name in ("scipy", "pyfftw"):
+        case = Case("sum", (1000,))
+        assert peer.prepare(case, [operands(case)]) is None
+
+
+def test_peers_on_the_host_are_for_cpus(unoptimised: Engine) -> None:
+    unoptimised.maps_host_memory = False
+    peers, lines = open_peers(["scipy", "pyfftw"], unoptimised)
+    assert peers == []
+    assert lines == [f"{name} is left out: {name} runs on CPUs" for name in ("scipy", "pyfftw")]
 
 
 def test_a_row(engine: Engine) -> None:
