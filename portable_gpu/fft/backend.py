@@ -9,10 +9,11 @@ from portable_gpu.errors import DTypeError, UnsupportedError
 
 
 class ScipyBackend:
-    """A backend for ``scipy.fft.set_backend`` and ``set_global_backend``.
+    """A backend for ``scipy.fft.set_backend``.
 
-    What this library lacks goes to SciPy: other functions, long doubles, double precision on a
-    device without it.
+    What this library lacks goes to the next backend, which is SciPy's own: other functions, long
+    doubles, double precision on a device without it.  ``set_global_backend`` takes the place of
+    SciPy's own, which ``scipy.fft.register_backend("scipy")`` then brings back for the rest.
 
     Example::
 

@@ -67,11 +67,13 @@ def interrupted(work: Callable[[], Any], after: float) -> bool:
 # leave the call, and memory for others to be given.
 X = np.random.default_rng(0).integers(-9, 10, (600, 500)).astype(np.float32)
 ONES = np.ones((500, 500), np.float32)
+BLOCKS = X.reshape(-1, 4, 4)  # transforms of four integers are exact
 CALLS: dict[str, tuple[Callable[[], Any], Any]] = {
     "matmul": (lambda: pg.matmul(X, ONES), X @ ONES),
     "sum": (lambda: pg.sum(X.reshape(60, 10, 500), axis=1), X.reshape(60, 10, 500).sum(axis=1)),
     "misaligned": (lambda: pg.matmul(unaligned(X), ONES), X @ ONES),
     "into a copy": (lambda: pg.gemm(X, ONES, epilogue=pg.Epilogue().bias([1] * 500)), X @ ONES + 1),
+    "fftn": (lambda: pg.fft.fftn(BLOCKS, axes=(1, 2)), np.rint(np.fft.fftn(BLOCKS, axes=(1, 2)))),
 }
 
 

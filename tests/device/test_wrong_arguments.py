@@ -143,6 +143,18 @@ class Wrong:
             "expression": text, "stages": {**kind, "none": None, "texts": ("relu",)},
             "arrays": {**kind, "none": None, "one too many": (1.0,)}, "per": word, "array": array,
         }  # fmt: skip
+        plain = {**any_object, **any_number, "text": "4", "true": True, "beyond": 1 << 63}
+        axes = {name: one for name, one in axis.items() if name not in ("list", "array")}
+        self.rows |= {
+            "n": {**plain, "zero": 0, "negative": -1, "array": np.array([4, 4]), "tuple": (4,)},
+            "s": {**plain, "zero": 0, "negative": (-2, 4), "short": (4,), "long": (4, 4, 4)},
+            "axes": {**axes, "one": (0,), "all and more": (0, 1, -1)},
+            "norm": word, "overwrite_x": flag, "plan": {**kind, "none": object()},
+            "workers": {**plain, "zero": 0, "far below": -(1 << 20), "list": [2]},
+            "kind": {**word, "none": None, "helper": "fftfreq"},
+        }  # fmt: skip
+        for row in ("true", "beyond", "huge"):
+            del self.rows["workers"][row]
         for row in ("map", "wait_for", "engine", "queue", "device", "device_class", "table"):
             self.rows[row].pop("empty", None)
         del self.rows["map"]["none"]
@@ -184,6 +196,16 @@ def right(engine: Engine) -> dict[str, dict[str, Any]]:
     }
 
 
+def transforms() -> dict[str, dict[str, Any]]:
+    """Of the transforms, which share all checks, one of each kind."""
+    x = np.arange(16, dtype=np.float32).reshape(4, 4)
+    return {
+        "fft": {"x": x}, "rfft": {"x": x}, "irfft": {"x": x}, "plan_fft": {"x": x},
+        "fftn": {"x": x, "s": (4, 4), "axes": (0, 1)},
+        "irfftn": {"x": x, "s": (4, 4), "axes": (0, 1)},
+    }  # fmt: skip
+
+
 #: What calls make, not users; and what takes no arguments.
 NOT_CALLED = {"Array", "PlannedCall", "__version__", "devices", "default_engine"}
 
@@ -203,8 +225,10 @@ def generated(engine: Engine) -> Iterator[Case]:
     """Every call with one wrong argument."""
     wrong, good = Wrong(engine), right(engine)
     assert set(pg.__all__) - NOT_CALLED == set(good)
-    for name, arguments in good.items():
-        function = getattr(pg, name)
+    named = [(pg, name, arguments) for name, arguments in good.items()]
+    named += [(pg.fft, name, arguments) for name, arguments in transforms().items()]
+    for module, name, arguments in named:
+        function = getattr(module, name)
         parameters = inspect.signature(function).parameters
         own = {"engine": engine} if "engine" in parameters and name != "explain" else {}
         for parameter in parameters.values():

@@ -19,6 +19,7 @@ from portable_gpu.ops.fft.problem import FftProblem, Kind
 from portable_gpu.ops.reduce.run import converted
 from portable_gpu.runtime.call import Call, Planning
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.place import events_of
 from portable_gpu.runtime.repeat import Key, again, remember
 from portable_gpu.runtime.views import as_array
 
@@ -56,6 +57,8 @@ def transform(
         AxisError, ShapeError: ``axes`` or ``s`` do not fit ``x``.
         DTypeError: ``x`` has no dtype that is transformed.
     """
+    if wait_for is not None:
+        wait_for = events_of(wait_for)
     asked, named = whole_numbers(s, "s"), whole_numbers(axes, "axes")
     mode = one_of("backward" if norm is None else norm, NORMS, "norm")
     in_place = flag(overwrite_x, "overwrite_x")

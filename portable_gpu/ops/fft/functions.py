@@ -6,7 +6,9 @@ The others, made of the same :func:`~portable_gpu.ops.fft.api.transform`, are
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from operator import index
 from typing import Any
 
 import pyopencl as cl
@@ -101,15 +103,21 @@ def rfft(
     )  # fmt: skip
 
 
-def one_length(n: Any) -> tuple[Any] | None:
+def one_length(n: Any) -> tuple[int] | None:
     """The length of a transform along one axis, for :func:`portable_gpu.ops.fft.api.transform`.
 
     Raises:
         ArgumentError: It is no whole number, or below 1.
     """
-    if n is not None and (isinstance(n, bool) or not hasattr(n, "__index__") or n < 1):
-        raise ArgumentError(f"n is {shown(n)}; the number of points is a whole one from 1 on")
-    return None if n is None else (n,)
+    if n is None:
+        return None
+    try:
+        length = 0 if isinstance(n, bool) else index(n)
+    except TypeError:
+        length = 0
+    if length < 1:
+        raise ArgumentError(f"invalid number of data points: n is {shown(n)}, an integer from 1 on")
+    return (length,)
 
 
 def check_for_scipy(plan: Any, workers: Any) -> None:
@@ -117,11 +125,18 @@ def check_for_scipy(plan: Any, workers: Any) -> None:
 
     Raises:
         UnsupportedError: ``plan`` is something.
-        ArgumentError: ``workers`` is no whole number, or 0.
+        DTypeError: ``workers`` is no whole number.
+        ArgumentError: It is 0, or below minus the number of processors.
     """
     if plan is not None:
         raise UnsupportedError(
             "a precomputed plan is not taken; portable_gpu.plan(fft, x) makes a plan to call"
         )
-    if workers is not None and whole(workers, "workers") == 0:
+    if workers is None:
+        return
+    least = -(os.cpu_count() or 1)
+    count = whole(workers, "workers")
+    if count == 0:
         raise ArgumentError("workers must not be zero")
+    if count < least:
+        raise ArgumentError(f"workers value out of range: {count}, must not be less than {least}")
