@@ -2,6 +2,7 @@
 ##
 ##   types(real)                      real_t, pair_t, vec_t; products of pairs, roots of one from two tables
 ##   bring(source, planes)            bring(x, i, lane, ...): row i of a lane, or of the real lanes that are one
+##   roots()                          root_of(p, ...): exp(-2 pi i p / whole)
 ##   put(result, planes, twisted)     put(y, k, lane, ..., v): v becomes row k of the same
 ##
 ## Forms, limits and factors as in _cpu_bring and _cpu_fetch.  bring turns a number over (re and im exchanged)
@@ -33,6 +34,13 @@ static inline pair_t turned(pair_t v, int flip)
 static inline pair_t conjugate_if(pair_t v, bool really)
 {
     return (pair_t)(v.x, really ? -v.y : v.y);
+}
+</%def>
+
+<%def name="roots()">
+static inline pair_t root_of(ulong power, __global const pair_t *coarse, __global const pair_t *fine, int shift)
+{
+    return product(coarse[power >> shift], fine[power & ((1ul << shift) - 1)]);
 }
 </%def>
 
@@ -106,13 +114,6 @@ static inline void put_element(__global real_t *y, long k, long lane, long lanes
     *(__global pair_in_memory_t *)(y + 2 * (k * row + lane * lane_step)) = v;
 % endif
 }
-% if twisted:
-
-static inline pair_t root_of(ulong power, __global const pair_t *coarse, __global const pair_t *fine, int shift)
-{
-    return product(coarse[power >> shift], fine[power & ((1ul << shift) - 1)]);
-}
-% endif
 
 static inline void put(__global real_t *y, long k, long lane, long lanes, int flip, real_t scale${parameters(result)}, pair_t v${", pair_t mirror" if result.form == "half" else ""}${(", pair_t root, pair_t second" if planes == 2 and result.form == "half" else ", pair_t root") if twisted else ""})
 {

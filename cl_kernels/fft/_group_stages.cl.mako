@@ -7,15 +7,7 @@
 ## Of these roots tables have r = 1, 2, 4, 8; others are products of two.
 ##
 ##   define(plan)     stage0(re, im, t), stage1(re, im, t, roots) ...: butterflies t, t + items, ...
-##   powers(R, w)     w[r] for all r < R from the powers of two among them
-<%def name="powers(R)">
-% for r in range(3, R):
-% if r & (r - 1):
-<% high = 1 << (r.bit_length() - 1) %>\
-    w[${r}] = product(w[${high}], w[${r - high}]);
-% endif
-% endfor
-</%def>
+##   twist_all(plan, stage, planes)      a stage's results, row k of lane l, times exp(-2 pi i k l / whole)
 <%def name="define(plan)">
 % for stage in plan.stages:
 <% R, N = stage.radix, stage.before %>\
@@ -26,7 +18,12 @@ static inline void twist${stage.number}(real_t *re, real_t *im, uint k, __global
 % for bit in range((R - 1).bit_length()):
     w[${1 << bit}] = roots[${stage.table + bit * N} + k];
 % endfor
-${powers(R)}\
+% for r in range(3, R):
+% if r & (r - 1):
+<% high = 1 << (r.bit_length() - 1) %>\
+    w[${r}] = product(w[${high}], w[${r - high}]);
+% endif
+% endfor
 % for r in range(1, R):
     {
         const pair_t v = product((pair_t)(re[${r}], im[${r}]), w[${r}]);
@@ -45,4 +42,30 @@ static inline void stage${stage.number}(real_t *re, real_t *im, uint t${", __glo
 % endfor
 }
 % endfor
+</%def>
+
+<%def name="twist_all(plan, stage, planes)">
+<%
+R, M, bits = stage.radix, stage.count, range((stage.radix - 1).bit_length())
+%>\
+    {
+        const ulong l = (ulong)min(lane0 + ${planes} * ${stage.slot}, lanes - 1);
+% for bit in bits:
+        const pair_t w${bit} = root_of(${(1 << bit) * M}ul * l, coarse, fine, shift);
+% endfor
+% for b in range(stage.butterflies):
+        const pair_t root${b} = root_of((ulong)min(${stage.item} + ${b * plan.items}, ${M - 1}u) * l, coarse, fine, shift);
+% for r in range(R):
+        {
+            pair_t v = product((pair_t)(re[${b * R + r}], im[${b * R + r}]), root${b});
+% for bit in bits:
+% if r >> bit & 1:
+            v = product(v, w${bit});
+% endif
+% endfor
+            re[${b * R + r}] = v.x, im[${b * R + r}] = v.y;
+        }
+% endfor
+% endfor
+    }
 </%def>

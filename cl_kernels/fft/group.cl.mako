@@ -30,10 +30,13 @@ first, last = plan.stages[0], plan.stages[-1]
 given = {name: ", ".join(f"{name}_{part}" for part in ("rows", "row", "lane", "limit", "limit_row")) + (f", {name}_factor" if side.factor else "") for name, side in sides.items()}
 %>
 ${rows.types(real)}
+% if twisted:
+${rows.roots()}
+% endif
 ${butterflies.define(sorted({stage.radix for stage in plan.stages}), suffix)}
 ${stages.define(plan)}
 ${rows.bring(source, planes)}
-${rows.put(result, planes, twisted)}
+${rows.put(result, planes, twisted and plan.staged_target)}
 
 __kernel ${group.of_size(plan.group)}
 void fft(__global const pair_t *roots, long lanes, int flip, real_t scale\
@@ -121,25 +124,13 @@ ${local.write(plan, last, layout, ("re", "im"))}\
         put(y, i, lane, lanes, flip, scale, ${given["y"]}, v${", mirror" if half_out else ""}${"".join(f", root{p}" for p in range(planes)) if twisted else ""});
     }
 % else:
-<% R, M = last.radix, last.count %>
-    const long lane = lane0 + ${planes} * ${last.slot};
 % if twisted:
-    const ulong l = (ulong)min(lane, lanes - 1);
-    pair_t w[${R}];
-% for bit in range((R - 1).bit_length()):
-    w[${1 << bit}] = root_of(${(1 << bit) * M}ul * l, coarse, fine, shift);
-% endfor
-${stages.powers(R)}\
+${stages.twist_all(plan, last, planes)}\
 % endif
 % for b in range(last.butterflies):
     ${local.guard(plan, last, b)}{
-        const uint k = ${last.item} + ${b * plan.items};
-% if twisted:
-        const pair_t root = root_of(k * l, coarse, fine, shift);
-% endif
-% for r in range(R):
-        put(y, k + ${r * M}, lane, lanes, flip, scale, ${given["y"]}, (pair_t)(re[${b * R + r}], im[${b * R + r}])\
-${("" if not twisted else ", conjugate_if(root, flip)" if r == 0 else f", conjugate_if(product(root, w[{r}]), flip)")});
+% for r in range(last.radix):
+        put(y, ${last.item} + ${b * plan.items + r * last.count}, lane0 + ${planes} * ${last.slot}, lanes, flip, scale, ${given["y"]}, (pair_t)(re[${b * last.radix + r}], im[${b * last.radix + r}]));
 % endfor
     }
 % endfor

@@ -14,6 +14,9 @@ from portable_gpu.targets import Target
 BANKS = 32
 #: Bytes of a run of rows that neighbours read at once, below which a side is staged.
 _RUN = 64
+#: Words beside those of numbers that a work-item has in registers, by AMD's and NVIDIA's compilers;
+#: and those of roots between two passes.
+_PLACES, _PLACES_OF_ROOTS = 28, 20
 #: Work-items that exchange by a barrier of a sub-group; see ``cl_kernels/subgroup/warp_barrier``.
 _WARP = 32
 
@@ -53,8 +56,6 @@ class Layout:
     def place(self, row: str, slot: str) -> str:
         """C expression of where a row of a slot is."""
         at = f"({row} + {row} / {self.block} * {self.gap})" if self.gap else row
-        if self.slots == 1:
-            return at
         return (
             f"({at} * {self.slots} + {slot})" if self.beside else f"({slot} * {self.stride} + {at})"
         )
@@ -176,12 +177,16 @@ class GroupPlan:
     def order(self, across: bool, stage: Stage) -> str:
         """Declarators of a work-item's number in its transform, and of its slot."""
         t, slot = stage.item, stage.slot
+        if self.slots == 1:
+            return f"{t} = id, {slot} = 0"
         if across:
             return f"{t} = id / {self.slots}, {slot} = id % {self.slots}"
         return f"{t} = id % {self.items}, {slot} = id / {self.items}"
 
     def walk(self, across: bool, rows: int) -> str:
         """Declarators of the row and the slot of number e of a staged side."""
+        if self.slots == 1:
+            return "i = e, s = 0"
         if across:
             return f"i = e / {self.slots}, s = e % {self.slots}"
         return f"i = e % {rows}, s = e / {rows}"
@@ -192,18 +197,33 @@ def group_plan(run: Pass, policy: GroupFftPolicy, target: Target) -> GroupPlan:
 
     As many slots as bring whole runs of lanes, and fill a group; fewer where local memory ends.
     """
-    itemsize = run.real.itemsize
     across = _across(run.source), _across(run.target)
     wanted = max(1, policy.group // _items(run.n, policy.item)[1])
     sides = zip((run.source, run.target), across, strict=True)
     wanted = max(wanted, *(_wanted(side, own, run, policy) for side, own in sides))
     slots = min(floor_power_of_two(wanted), ceil_power_of_two(-(-run.lanes // run.planes)))
-    while True:
-        plan = _plan(run, policy, target, slots, *across)
-        fits = plan.local_numbers * itemsize <= target.static_local_mem
-        if slots == 1 or (fits and plan.group <= target.max_work_group_size):
-            return plan
+    while slots:
+        for item in (policy.item, 2 * policy.item):
+            plan = _plan(run, item, target, slots, *across)
+            if _fits(plan, run, target):
+                return plan
         slots //= 2
+    return plan
+
+
+def _fits(plan: GroupPlan, run: Pass, target: Target) -> bool:
+    """Whether a group of the plan has work-items, local memory and registers enough."""
+    words = run.real.itemsize // 4
+    prime = max((stage.radix for stage in plan.stages if stage.radix in (11, 13)), default=0)
+    needed = words * (2 * plan.held + _PLACES + prime + (_PLACES_OF_ROOTS if run.whole else 0))
+    # A compute unit has four SIMDs, each with registers for two sub-groups at the least.
+    on_simd = -(-plan.group // (4 * target.subgroup_size))
+    available = min(target.registers, 2 * target.resident_registers // on_simd)
+    return (
+        plan.group <= target.max_work_group_size
+        and plan.local_numbers * run.real.itemsize <= target.static_local_mem
+        and needed <= available
+    )
 
 
 def _wanted(side: Rows, across: bool, run: Pass, policy: GroupFftPolicy) -> int:
@@ -214,9 +234,9 @@ def _wanted(side: Rows, across: bool, run: Pass, policy: GroupFftPolicy) -> int:
 
 
 def _plan(
-    run: Pass, policy: GroupFftPolicy, target: Target, slots: int, source: bool, target_across: bool
+    run: Pass, item: int, target: Target, slots: int, source: bool, target_across: bool
 ) -> GroupPlan:
-    radices, items = _items(run.n, policy.item)
+    radices, items = _items(run.n, item)
     pair = 2 * run.real.itemsize
     staged = []
     for side, across, radix in (

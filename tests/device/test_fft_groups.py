@@ -1,0 +1,164 @@
+"""Transforms by work-groups: the kernels of GPUs, on whatever device a job forces their class.
+
+Each row of parameters is a program or two, which take PoCL a second each; strides and extents are
+their arguments.  Policies are small, so that all that a kernel does occurs at short lengths.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyopencl.array as cla
+import pytest
+from sampling import needs
+
+from portable_gpu import Engine
+from portable_gpu.fft import fft, fftn, ifft, irfft, irfftn, rfft, rfftn
+from portable_gpu.ops.fft.policy import GroupFftPolicy
+
+pytestmark = pytest.mark.path
+Array = Any
+CANARY = 7.0
+F32, F64, C64, C128 = np.float32, np.float64, np.complex64, np.complex128
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _groups(engine: Engine) -> None:
+    if engine.target.is_cpu:
+        pytest.skip("a CPU's own path: the jobs that force a class take this one")
+
+
+def bound(dtype: Any, n: int, chirp: bool = False) -> float:
+    """The largest relative error in the 2-norm."""
+    single = np.dtype(dtype) in (np.float32, np.complex64)
+    most = (2e-6, 5e-7) if single else (5e-15, 5e-16)
+    return (1 + chirp) * (most[0] + most[1] * np.log10(n))
+
+
+def error(got: Array, wanted: Array) -> float:
+    assert got.shape == wanted.shape
+    return float(np.linalg.norm((got - wanted).ravel()) / np.linalg.norm(wanted.ravel()))
+
+
+def numbers(shape: Any, dtype: Any, seed: int = 0) -> Array:
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal(shape)
+    return (x + 1j * rng.standard_normal(shape) if np.dtype(dtype).kind == "c" else x).astype(dtype)
+
+
+@dataclass(frozen=True)
+class Small:
+    """A policy: numbers of a work-item, work-items, lanes side by side, the longest pass."""
+
+    item: int = 16
+    group: int = 32
+    beside: int = 4
+    most: int = 4096
+
+    def on(self, monkeypatch: pytest.MonkeyPatch, engine: Engine) -> Engine:
+        """An engine whose groups are so."""
+        policy = GroupFftPolicy(self.item, self.group, self.beside, self.most)
+        monkeypatch.setattr(GroupFftPolicy, "default", classmethod(lambda *_: policy))
+        return Engine(queue=engine.queue)
+
+
+@pytest.mark.parametrize(
+    ("n", "count", "axis", "dtype", "small"),
+    [
+        (1, 3, 1, C64, Small()),
+        (8, 70, 1, C64, Small()),
+        (13, 9, 0, C64, Small()),
+        (60, 7, 1, C128, Small()),
+        (64, 5, 1, C64, Small(group=64)),
+        (256, 5, 0, C64, Small()),
+        (1000, 2, 1, C64, Small(item=32)),
+    ],
+)
+def test_complex(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, n: int, count: int, axis: int, dtype: Any,
+    small: Small,
+) -> None:  # fmt: skip
+    needs(engine, dtype)
+    own = small.on(monkeypatch, engine)
+    x = numbers((count, n) if axis else (n, count), dtype)
+    assert error(fft(x, axis=axis, engine=own), np.fft.fft(x, axis=axis)) <= bound(dtype, n)
+    assert error(ifft(x, axis=axis, engine=own), np.fft.ifft(x, axis=axis)) <= bound(dtype, n)
+
+
+@pytest.mark.parametrize(
+    ("n", "axis", "dtype", "small"),
+    [
+        (48, 1, F32, Small()),
+        (15, 0, F64, Small()),
+        (96, 1, F32, Small(most=16)),  # two passes, roots and conjugates between them
+        (96, 0, F64, Small(most=16, beside=2)),
+    ],
+)
+def test_real(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, n: int, axis: int, dtype: Any, small: Small
+) -> None:
+    needs(engine, dtype)
+    own = small.on(monkeypatch, engine)
+    x = numbers((5, n) if axis else (n, 5), dtype)
+    half = np.fft.rfft(x.astype(np.float64), axis=axis)
+    assert error(rfft(x, axis=axis, engine=own), half) <= bound(dtype, n)
+    half = half.astype(C64 if dtype == F32 else C128)
+    assert error(irfft(half, n, axis, engine=own), x) <= bound(dtype, n)
+
+
+@pytest.mark.parametrize(("n", "most", "dtype"), [(120, 16, C64), (17, 64, C64), (19, 16, C128)])
+def test_two_passes_and_chirps(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, n: int, most: int, dtype: Any
+) -> None:
+    """Lines longer than a pass, lengths with other primes, and both."""
+    needs(engine, dtype)
+    own = Small(most=most).on(monkeypatch, engine)
+    x = numbers((3, n), dtype)
+    chirp = n < 20
+    assert error(fft(x, engine=own), np.fft.fft(x)) <= bound(dtype, n, chirp)
+    assert error(ifft(x, engine=own), np.fft.ifft(x)) <= bound(dtype, n, chirp)
+
+
+def test_any_layout_in_place(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Strides of any sign, offsets, four axes; nothing beside the view is written; bits repeat."""
+    own = Small(beside=2).on(monkeypatch, engine)
+    host = np.full((3, 12, 6, 13), CANARY, C64)
+    view = (slice(None), slice(1, 12, 3), slice(None, None, 2), slice(10, 2, -2))
+    host[view] = numbers((3, 4, 3, 4), C64)
+    for axis in (1, 3):
+        seen = []
+        for _ in range(2):
+            memory = cla.to_device(engine.queue, host)
+            got = fft(memory[view], axis=axis, overwrite_x=True, engine=own)
+            assert got.base_data is memory.base_data
+            seen.append(memory.get())
+        np.testing.assert_array_equal(*seen)
+        assert error(seen[0][view], np.fft.fft(host[view], axis=axis)) <= bound(C64, 4)
+        seen[0][view] = host[view]
+        np.testing.assert_array_equal(seen[0], host)
+
+
+def test_padding_and_axes(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = Small().on(monkeypatch, engine)
+    x = numbers((4, 5, 6), F32)
+    for s in ((8, 3, 6), (2, 8, 4)):
+        assert error(fftn(x, s, engine=own), np.fft.fftn(x, s, (0, 1, 2))) <= bound(C64, 64)
+    half = rfftn(x, (8, 5, 8), engine=own)
+    assert error(half, np.fft.rfftn(x, (8, 5, 8), (0, 1, 2))) <= bound(C64, 64)
+    back = irfftn(half, (8, 5, 8), engine=own)
+    assert error(back[:4, :5, :6], x) <= bound(C64, 64)
+    assert np.all(np.abs(back[4:]) < 1e-6)
+
+
+@pytest.mark.tiny
+def test_tiny_groups(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One pass in place, and two with real numbers: every barrier and every guard."""
+    own = Small(group=16, most=8).on(monkeypatch, engine)
+    x = numbers((2, 8), F32)
+    assert error(rfft(x, 30, engine=own), np.fft.rfft(x, 30)) <= bound(F32, 30)
+    own = Small(group=16).on(monkeypatch, engine)
+    y = numbers((32, 3), C64)
+    got = fft(cla.to_device(engine.queue, y), axis=0, overwrite_x=True, engine=own)
+    assert error(got.get(), np.fft.fft(y, axis=0)) <= bound(C64, 32)
