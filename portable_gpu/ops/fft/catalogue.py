@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -119,28 +120,47 @@ def _axis(axis: int, count: int) -> int:
     return place % count
 
 
+@dataclass(frozen=True)
+class _Typical:
+    """A problem whose kernels stand for others: see :func:`problem`."""
+
+    lengths: Shape
+    batch: Shape = ()
+    axis: int | None = None
+
+
+_TWO_PASSES = _Typical((1 << 20,))
+#: A power of two and mixed lengths in stacks, along strided axes, by two passes, with a prime.
+_COMPLEX = (
+    _Typical((1024,), (1000,)),
+    _Typical((1000,), (1000,)),
+    _Typical((1001,), (1000,)),
+    _Typical((1024, 64), (10,), 0),
+    _Typical((512, 512)),
+    _TWO_PASSES,
+    _Typical((1009,), (1000,)),
+)
+_REAL: dict[Kind, tuple[_Typical, ...]] = {
+    "r2c": (_COMPLEX[0], _COMPLEX[1], _COMPLEX[3], _TWO_PASSES),
+    "c2r": (_COMPLEX[0], _COMPLEX[3], _TWO_PASSES),
+}
+
+
 def fft_specializations(target: Target, dtype: DType) -> list[Specialization]:
-    """Transforms of complex numbers: see :data:`_TYPICAL`."""
-    return _typical(("c2c",), np.result_type(_compiled(dtype), np.complex64), target)
+    """What typical transforms of complex numbers build by default."""
+    numbers = np.result_type(_compiled(dtype), np.complex64)
+    return _built([problem("c2c", t.lengths, numbers, t.batch, t.axis) for t in _COMPLEX], target)
 
 
 def rfft_specializations(target: Target, dtype: DType) -> list[Specialization]:
-    """Transforms of real numbers, and back."""
-    return _typical(("r2c", "c2r"), _compiled(dtype), target)
-
-
-#: Lengths, batch and axis: a power of two, a mixed length, along the rows and across them; two
-#: passes; a prime; two axes.
-_TYPICAL: tuple[tuple[Shape, Shape, int | None], ...] = (
-    ((1024,), (1000,), None),
-    ((1000,), (1000,), None),
-    ((1001,), (1000,), None),
-    ((1024, 64), (10,), 0),
-    ((1 << 20,), (), None),
-    ((1000003,), (), None),
-    ((1009,), (1000,), None),
-    ((512, 512), (), None),
-)
+    """The same of real numbers, and back."""
+    real = _compiled(dtype)
+    problems = [
+        problem(kind, t.lengths, real, t.batch, t.axis, inverse=kind == "c2r")
+        for kind, typical in _REAL.items()
+        for t in typical
+    ]
+    return _built(problems, target)
 
 
 def _compiled(dtype: DType) -> DType:
@@ -150,13 +170,8 @@ def _compiled(dtype: DType) -> DType:
     return real_of(dtype)
 
 
-def _typical(kinds: Sequence[Kind], dtype: DType, target: Target) -> list[Specialization]:
+def _built(problems: Sequence[FftProblem], target: Target) -> list[Specialization]:
     table = TuningTable.shipped()
-    problems = [
-        problem(kind, lengths, dtype, batch, axis, inverse=kind == "c2r")
-        for kind in kinds
-        for lengths, batch, axis in _TYPICAL
-    ]
     found = [
         spec for p in problems for spec in best_of(candidates(p, target, table), target).texts()
     ]

@@ -59,7 +59,7 @@ def fft(
         DeviceMemoryError: There is no room for the result or what lies between two passes.
 
     Cost: 5 n log2 n flop a line; memory is read and written once where scratch holds a line,
-        else twice; lengths with a prime beyond 13 take some 4 to 8 times as long (Bluestein).
+        else twice; lengths with a prime beyond 13 take about ten times as long (Bluestein).
     Accuracy: relative error in the 2-norm of about 0.2 eps log2 n; twiddles are computed by the
         host in extended precision.
     Order: the same bits for one target, policy, shape and alignment.
