@@ -35,6 +35,14 @@ _EFFICIENCY = 0.3
 _LAYOUTS = {"across": 1.0, "along": 1.15, "any": 4.0}
 
 
+def multiplies_and_crops(target: Target) -> bool:  # noqa: ARG001  # all have the one kernel
+    """Whether the passes of a device take :class:`Times`, and targets that begin further on.
+
+    Convolutions on others are transforms, a product and a copy.
+    """
+    return True
+
+
 def make_plan(engine: Engine, problem: FftProblem | ConvolutionProblem) -> Plan:
     """The plan of the way that is estimated to be the fastest.
 
