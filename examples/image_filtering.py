@@ -1,0 +1,85 @@
+"""Filters of a photograph, and the search for a part of it: each is one convolution.
+
+The photograph is scikit-learn's of a palace in China; SciPy computes the same beside.  With a
+file's name (``image_filtering.py picture.png``) the pictures are drawn.
+"""
+
+import sys
+from time import perf_counter
+
+import numpy as np
+from scipy import signal as scipy_signal
+from sklearn.datasets import load_sample_image
+
+import portable_gpu as pg
+from portable_gpu import signal
+
+WIDTH, STRENGTH = 6.0, 2.0
+PART = (slice(150, 198), slice(300, 364))
+
+photograph = load_sample_image("china.jpg").astype(np.float32) / 255  # rows, columns, colours
+grey = photograph.mean(axis=2)
+
+
+def gauss(width: float) -> np.ndarray:
+    """A bell of two axes, whose values add up to 1."""
+    at = np.arange(-3 * width, 3 * width + 1)
+    bell = np.exp(-(at**2) / (2 * width**2))
+    return (np.outer(bell, bell) / bell.sum() ** 2).astype(np.float32)
+
+
+# All colours in one call: their axis broadcasts.  To sharpen is to add what a blur takes away,
+# which is a convolution too.
+blur = gauss(WIDTH)
+unit = np.zeros_like(blur)
+unit[tuple(n // 2 for n in unit.shape)] = 1
+sharpen = (1 + STRENGTH) * unit - STRENGTH * blur
+blurred = signal.fftconvolve(photograph, blur[:, :, None], mode="same", axes=(0, 1))
+sharpened = signal.fftconvolve(photograph, sharpen[:, :, None], mode="same", axes=(0, 1))
+for ours, kernel in ((blurred, blur), (sharpened, sharpen)):
+    theirs = scipy_signal.fftconvolve(photograph, kernel[:, :, None], mode="same", axes=(0, 1))
+    np.testing.assert_allclose(ours, theirs, atol=1e-4)
+print(f"{photograph.shape[1]} x {photograph.shape[0]} pixels of 3 colours, {blur.shape} weights")
+
+# Where is this part?  At the peak of the correlation, over the norms of what lies under the part.
+pattern = grey[PART] - grey[PART].mean()
+correlation = signal.correlate(grey, pattern, mode="valid")
+ones = np.ones_like(pattern)
+sums = signal.fftconvolve(grey, ones, mode="valid")
+squares = signal.fftconvolve(grey * grey, ones, mode="valid")
+likeness = pg.elementwise(
+    "c / (norm * sqrt(fmax(squares - sums * sums / n, 1e-3f)))",
+    c=correlation, squares=squares, sums=sums, n=float(ones.size),
+    norm=float(np.linalg.norm(pattern)),
+)  # fmt: skip
+np.testing.assert_allclose(
+    correlation, scipy_signal.correlate(grey, pattern, mode="valid"), atol=2e-2
+)
+found = np.unravel_index(int(pg.argmax(likeness)), likeness.shape)
+print(f"the part is found at {tuple(int(at) for at in found)}, likeness {likeness[found]:.4f}")
+assert found == (PART[0].start, PART[1].start)
+
+for name, library in (("portable_gpu", signal), ("SciPy", scipy_signal)):
+    begin = perf_counter()
+    library.fftconvolve(photograph, blur[:, :, None], mode="same", axes=(0, 1))
+    print(f"the blur by {name}: {1e3 * (perf_counter() - begin):.1f} ms")
+
+if len(sys.argv) > 1 and sys.argv[1].endswith(".png"):
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(2, 2, figsize=(11, 8), layout="constrained")
+    pictures = {
+        "before": photograph,
+        "blurred": blurred,
+        "sharpened": sharpened,
+        "likeness of each place to the part": likeness,
+    }
+    for axis, (title, picture) in zip(axes.flat, pictures.items(), strict=True):
+        axis.imshow(np.clip(picture, 0, 1), cmap="grey")
+        axis.set_title(title)
+        axis.set_axis_off()
+    corner = (PART[1].start, PART[0].start)
+    for axis in (axes[0, 0], axes[1, 1]):
+        sides = (pattern.shape[1], pattern.shape[0])
+        axis.add_patch(plt.Rectangle(corner, *sides, fill=False, color="red"))
+    figure.savefig(sys.argv[1], dpi=100)
