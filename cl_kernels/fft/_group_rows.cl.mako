@@ -5,9 +5,12 @@
 ##   roots()                          root_of(p, ...): exp(-2 pi i p / whole)
 ##   put(result, planes, twisted)     put(y, k, lane, ..., v): v becomes row k of the same
 ##
-## Forms, limits and factors as in _cpu_bring and _cpu_fetch.  bring turns a number over (re and im exchanged)
+## Forms, limits and factors as in _cpu_bring and _cpu_store.  bring turns a number over (re and im exchanged)
 ## where the exponents of the transform are positive, put turns it back.  Of the form half bring yields two rows,
 ## i and n - i, and put takes them.
+##
+## Of a result that is cropped, rows before `first` and in row k lanes before begin - k * limit_row are not stored; times:
+## numbers are multiplied by those of t.
 ##
 ## twisted: row k of lane l is multiplied by exp(-2 pi i k l / whole): the product of a root of the coarse table and
 ## one of the fine one, of which k l has so many bits as `shift` says.
@@ -45,6 +48,7 @@ static inline pair_t root_of(ulong power, __global const pair_t *coarse, __globa
 </%def>
 
 <%def name="parameters(side)">${"".join(f", long {name}" for name in ARGUMENTS)}${", __global const pair_t *factors" if side.factor else ""}</%def>
+<%def name="more_parameters(result)">, long first, long begin${", __global const pair_in_memory_t *t, long t_row, long t_lane, int t_conjugate" if result.times else ""}</%def>
 <%def name="factor(side, row)">factors[${f"{row} * limit_row + lane" if side.factor == "lanes" else row}]</%def>
 
 <%def name="bring(source, planes)">
@@ -91,10 +95,14 @@ static inline pair_t bring(__global const real_t *x, long i, long lane, long lan
 </%def>
 
 <%def name="put(result, planes, twisted)">
-<% given = "".join(f", {name}" for name in ARGUMENTS) + (", factors" if result.factor else "") + (", root" if twisted else "") %>
-static inline void put_element(__global real_t *y, long k, long lane, long lanes, pair_t v${parameters(result)}${", pair_t root" if twisted else ""})
+<%
+given = "".join(f", {name}" for name in ARGUMENTS) + (", factors" if result.factor else "") + ", first, begin"
+given += (", t, t_row, t_lane, t_conjugate" if result.times else "") + (", root" if twisted else "")
+absent = "k < first || k >= rows || k * limit_row + lane < begin || k * limit_row + lane >= limit"
+%>
+static inline void put_element(__global real_t *y, long k, long lane, long lanes, pair_t v${parameters(result)}${more_parameters(result)}${", pair_t root" if twisted else ""})
 {
-    if (lane >= lanes${"" if result.form == "folded" else " || k >= rows || k * limit_row + lane >= limit"})
+    if (lane >= lanes${"" if result.form == "folded" else f" || {absent}"})
         return;
 % if twisted:
     v = product(v, root);
@@ -107,15 +115,21 @@ static inline void put_element(__global real_t *y, long k, long lane, long lanes
     const bool mirrored = 2 * at > limit;
     if (mirrored && (lane == 0 || 2 * lane == limit_row))
         return;  // the lane holds both of such a pair
+% if result.times:
+    v = product(v, conjugate_if(t[(mirrored ? limit - at : at) * t_lane], mirrored != (bool)t_conjugate));
+% endif
     *(__global pair_in_memory_t *)(y + 2 * (mirrored ? limit - at : at) * lane_step) = conjugate_if(v, mirrored);
 % elif result.form == "real":
     y[k * row + lane * lane_step] = v.x;
 % else:
+% if result.times:
+    v = product(v, conjugate_if(t[k * t_row + lane * t_lane], t_conjugate));
+% endif
     *(__global pair_in_memory_t *)(y + 2 * (k * row + lane * lane_step)) = v;
 % endif
 }
 
-static inline void put(__global real_t *y, long k, long lane, long lanes, int flip, real_t scale${parameters(result)}, pair_t v${", pair_t mirror" if result.form == "half" else ""}${(", pair_t root, pair_t second" if planes == 2 and result.form == "half" else ", pair_t root") if twisted else ""})
+static inline void put(__global real_t *y, long k, long lane, long lanes, int flip, real_t scale${parameters(result)}${more_parameters(result)}, pair_t v${", pair_t mirror" if result.form == "half" else ""}${(", pair_t root, pair_t second" if planes == 2 and result.form == "half" else ", pair_t root") if twisted else ""})
 {
     v = turned(v, flip) * scale;
 % if result.form == "half":

@@ -11,6 +11,7 @@
 ##
 ## plan      GroupPlan of ops/fft/group: items, slots, stages, layouts       planes    lanes of a slot
 ## source, result      Side: the form of a row, factors                      rank      batch axes besides the lanes
+##                     result.times: an array t that results are multiplied by, number by number
 ## twisted   whether rows are multiplied by roots of one, between two passes of a long transform
 ## A group reads all rows of its transforms before it writes one, so the source may be the target.
 ##
@@ -28,6 +29,7 @@ sides = {"x": source, "y": result}
 half_in, half_out = source.form == "half", result.form == "half"
 first, last = plan.stages[0], plan.stages[-1]
 given = {name: ", ".join(f"{name}_{part}" for part in ("rows", "row", "lane", "limit", "limit_row")) + (f", {name}_factor" if side.factor else "") for name, side in sides.items()}
+given["y"] += ", y_first, y_begin" + (", times, t_row, t_lane, t_conjugate" if result.times else "")
 %>
 ${rows.types(real)}
 % if twisted:
@@ -49,6 +51,10 @@ void fft(__global const pair_t *roots, long lanes, int flip, real_t scale\
 , __global const pair_t *${name}_factor\
 % endif
 % endfor
+, long y_first, long y_begin\
+% if result.times:
+, __global const pair_in_memory_t *t_in, long t_offset, long t_row, long t_lane, int t_conjugate${''.join(f', long t_batch{d}' for d in range(rank))}\
+% endif
 ${''.join(f', long batch{d}_size' for d in range(rank))})
 {
     __local real_t numbers[${plan.local_numbers}];
@@ -63,6 +69,9 @@ ${''.join(f', long batch{d}_size' for d in range(rank))})
     __global ${"const " if name == "x" else ""}real_t *${name} = ${name}_in + ${side.components} * (${name}_offset\
 ${"".join(f" + {at} * {name}_batch{d}" for d, at in enumerate(axes.digits("batch", rank, "batch_item")))});
 % endfor
+% if result.times:
+    __global const pair_in_memory_t *times = t_in + t_offset${"".join(f" + {at} * t_batch{d}" for d, at in enumerate(axes.digits("batch", rank, "batch_item")))};
+% endif
     real_t re[${plan.held}], im[${plan.held}];
 % if plan.staged_source:
 <% count, layout = (n // 2 + 1 if half_in else n), plan.natural %>

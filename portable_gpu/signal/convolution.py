@@ -14,14 +14,10 @@ import pyopencl.array as cla
 from portable_gpu.arguments import one_of
 from portable_gpu.errors import DTypeError, ShapeError
 from portable_gpu.ops.elementwise import elementwise
-from portable_gpu.ops.fft import candidates
 from portable_gpu.ops.fft.convolve import Kept, convolved, in_dtype, window
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.place import check_place
-from portable_gpu.runtime.registry import state_for
 from portable_gpu.runtime.transfer import asarray
 from portable_gpu.runtime.views import Shape, as_array
-from portable_gpu.signal.composed import composed
 from portable_gpu.signal.shapes import what_is_kept
 
 METHODS = ("auto", "direct", "fft")
@@ -261,11 +257,6 @@ def _by_transforms(
     lines = [prod(n for k, n in enumerate(one.shape) if k not in kept.axes) for one in (a, b)]
     if lines[0] < lines[1] and not correlated and block_axis is None:
         a, b = b, a
-    check_place(place["engine"], place["queue"])
-    device = [one for one in (a, b) if isinstance(one, cla.Array)]
-    target = state_for(device, place["engine"], place["queue"]).engine.target
-    if not candidates.multiplies_and_crops(target):
-        return composed(a, b, kept, correlated, place)
     return convolved(a, b, kept, correlated=correlated, block_axis=block_axis, **place)
 
 

@@ -30,14 +30,6 @@ _Operand: TypeAlias = int | Temporary | Part
 _Step: TypeAlias = tuple[tuple[Leg, ...], tuple[_Operand, ...]]
 
 
-def multiplies_and_crops(target: Target) -> bool:  # noqa: ARG001  # all have the one kernel
-    """Whether the passes of a device take :class:`Times`, and targets that begin further on.
-
-    Convolutions on others are transforms, a product and a copy.
-    """
-    return True
-
-
 def make_plan(engine: Engine, problem: FftProblem | ConvolutionProblem) -> Plan:
     """The plan of the way that is estimated to be the fastest.
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization, specialize
-from portable_gpu.ops.fft.memory import filled, on_device, rank_of, side_arguments
+from portable_gpu.ops.fft.memory import filled, on_device, rank_of, side_arguments, times_arguments
 from portable_gpu.ops.fft.passes import Pass
 from portable_gpu.ops.fft.policy import GroupFftPolicy
 from portable_gpu.ops.fft.shape import GroupPlan, group_plan
@@ -45,7 +45,8 @@ def groups(run: Pass, plan: GroupPlan) -> int:
 class GroupPassPlan(Plan):
     """A pass by work-groups.
 
-    Operands: what it reads and what it writes, which may be the same; the scalar is the scale.
+    Operands: what it reads, what results are multiplied by, if anything, and what it writes, which
+    may be what it reads; the scalar is the scale.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class GroupPassPlan(Plan):
     ) -> None:
         """Build the kernel of the one pass, and bring its tables to the device."""
         (run,) = runs
-        self._last = run.last
+        self._last, self._shift = run.last, run.target.shift
         self.bytes = run.bytes
         plan = group_plan(run, policy, engine.target)
         tables = {"roots": _stage_roots(plan)}
@@ -72,16 +73,19 @@ class GroupPassPlan(Plan):
             on_device(engine, as_components(table, run.real.real)) for table in tables.values()
         ]
         rank = rank_of(run)
+        operands = ["x_in", "t_in", "y_in"] if run.target.times else ["x_in", "y_in"]
         self._launch = engine.programs.launch(
             text(runs, policy, engine.target),
             "fft",
             {
                 **constants, **side_arguments("x", run.source, rank),
                 **side_arguments("y", run.target, rank),
+                "y_first": run.target.first_row, "y_begin": run.target.begin,
+                **times_arguments(run.target.times, rank),
                 **{f"batch{d}_size": n for d, n in enumerate(filled(run.batch, rank, 1))},
             },
-            [*tables, "x_in", "y_in"],
-            ["scale", "x_offset", "y_offset"],
+            [*tables, *operands],
+            ["scale", *(f"{name[0]}_offset" for name in operands)],
             (groups(run, plan) * plan.group,),
             (plan.group,),
         )  # fmt: skip
@@ -96,7 +100,9 @@ class GroupPassPlan(Plan):
     ) -> cl.Event | None:
         """See :meth:`Plan.enqueue`."""
         scale = scalars[0] if self._last else 1.0
-        return self._launch(state, (*self._tables, *buffers), (scale, *offsets), wait_for)
+        *others, at = offsets
+        places = (scale, *others, at - self._shift)
+        return self._launch(state, (*self._tables, *buffers), places, wait_for)
 
 
 def _stage_roots(plan: GroupPlan) -> Table:
