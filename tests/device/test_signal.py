@@ -199,7 +199,7 @@ def test_one_number_and_none(engine: Engine) -> None:
 
 @pytest.mark.path
 def test_kernels_of_every_class(engine: Engine) -> None:
-    """The product and the crop within passes, of one pass and of two, of real and complex inputs."""
+    """The product and the crop within passes, of real and of complex inputs."""
     rng = np.random.default_rng(10)
     for dtype in ("float32", "complex64"):
         a, b = _random(rng, (2, 20, 30), dtype), _random(rng, (1, 5, 7), dtype)
