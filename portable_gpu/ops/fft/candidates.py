@@ -43,10 +43,7 @@ def candidates(problem: FftProblem, target: Target, table: TuningTable) -> list[
     costs = DeviceCosts.of("device", target)
     found = []
     names = (f"between{k}" for k in count())
-    each = [
-        (operands, ways(line, choice.policy.most, choice.policy.lanes, names))
-        for line, operands in lines(problem)
-    ]
+    each = [(operands, ways(line, choice.policy.reach, names)) for line, operands in lines(problem)]
 
     def seconds(way: Way) -> float:
         return sum(kernels.seconds(leg.run, choice.policy, target, costs) for leg in way.legs)
@@ -101,6 +98,7 @@ def _candidate(
 _WHY = {
     "one pass": "a group holds a line, so memory is read and written once for each axis",
     "two passes": "columns, then rows: for lines too long for one pass, or too few",
+    "three passes": "columns, and two passes of the rest: for lines too long for two",
     "chirp": "the length has a prime beyond 13: a convolution with a chirp",
 }
 

@@ -119,3 +119,18 @@ class Pass:
         """What its tables depend on."""
         blank = Rows("complex", 0, 0, 0)
         return replace(self, source=blank, target=blank, batch=())
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far a pass goes.
+
+    Attributes:
+        most: The longest transform.
+        lanes: Transforms that a pass wants side by side: of a vector, or of a run of memory.
+        broad: The longest transform of which a pass takes enough side by side.
+    """
+
+    most: int
+    lanes: int
+    broad: int
