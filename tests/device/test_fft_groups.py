@@ -94,6 +94,7 @@ def test_complex(
         (15, 0, F64, Small()),
         (96, 1, F32, Small(most=16)),  # two passes, roots and conjugates between them
         (96, 0, F64, Small(most=16, beside=2)),
+        (280, 1, F32, Small(most=8)),  # three
     ],
 )
 def test_real(
@@ -108,15 +109,17 @@ def test_real(
     assert error(irfft(half, n, axis, engine=own), x) <= bound(dtype, n)
 
 
-@pytest.mark.parametrize(("n", "most", "dtype"), [(120, 16, C64), (17, 64, C64), (19, 16, C128)])
-def test_two_passes_and_chirps(
+@pytest.mark.parametrize(
+    ("n", "most", "dtype"), [(120, 16, C64), (17, 64, C64), (19, 16, C128), (53, 8, C64)]
+)
+def test_several_passes_and_chirps(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, n: int, most: int, dtype: Any
 ) -> None:
     """Lines longer than a pass, lengths with other primes, and both."""
     needs(engine, dtype)
     own = Small(most=most).on(monkeypatch, engine)
     x = numbers((3, n), dtype)
-    chirp = n < 20
+    chirp = n in (17, 19, 53)
     assert error(fft(x, engine=own), np.fft.fft(x)) <= bound(dtype, n, chirp)
     assert error(ifft(x, engine=own), np.fft.ifft(x)) <= bound(dtype, n, chirp)
 

@@ -47,10 +47,10 @@ def _of_two(rows: Rows, length: int) -> Rows:
 
 
 def transform(run: Pass, x: Any, gpu: Emulator) -> Any:
-    plan = group.GroupPassPlan(gpu, run, SMALL)  # type: ignore[arg-type]
+    plan = group.GroupPassPlan(gpu, run, SMALL)
     numbers = 2 * LANES * run.target.rows
     out = np.full(numbers, np.nan, np.complex64 if x.dtype.itemsize < 16 else np.complex128)
-    plan.enqueue(gpu, [x.copy(), out], (0, 0))  # type: ignore[arg-type]
+    plan.enqueue(gpu, [x.copy(), out], (0, 0))
     assert gpu.launches == ["fft/group"]
     return out
 

@@ -18,7 +18,7 @@ import pytest
 
 from portable_gpu.codegen.axes import Axis
 from portable_gpu.dtypes import dtype_of, element
-from portable_gpu.ops.fft.passes import Pass, Rows
+from portable_gpu.ops.fft.passes import Pass, Reach, Rows
 from portable_gpu.ops.fft.problem import End, Line
 from portable_gpu.ops.fft.ways import Way, ways
 from portable_gpu.runtime.plan import Temporary
@@ -205,7 +205,7 @@ def check(drawn: Drawn, most: int, vector: int) -> Iterator[str]:
     values = rng.standard_normal(drawn.sizes[0])
     if line.source.form != "real":
         values = values + 1j * rng.standard_normal(drawn.sizes[0])
-    found = ways(line, most, vector, (f"room{k}" for k in count()))
+    found = ways(line, Reach(most, vector, most), (f"room{k}" for k in count()))
     assert found, f"no way for {line}"
     places = [
         {base + i * end.step for base in bases for i in range(end.count)}
@@ -268,7 +268,7 @@ def spoilt(way: Way, change: Callable[[Pass], Pass]) -> Way:
 def test_the_interpreter_notices(change: Callable[[Pass], Pass]) -> None:
     line = Line(60, False, REAL, End("complex", 33, 1), End("complex", 60, 1), ())
     x = np.random.default_rng(0).standard_normal(33) * (1 + 2j)
-    (way,) = ways(line, 16, 2, iter("ab"))
+    (way,) = ways(line, Reach(16, 2, 16), iter("ab"))
 
     def result(which: Way) -> Array:
         target = Memory(np.full(60, np.nan * 1j))

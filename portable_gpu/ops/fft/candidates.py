@@ -50,10 +50,7 @@ def candidates(
     costs = DeviceCosts.of("device", target)
     names = (f"between{k}" for k in count())
     each = [
-        (
-            operands,
-            kernels.more_ways(ways(line, choice.policy.most, choice.policy.lanes, names), line),
-        )
+        (operands, kernels.more_ways(ways(line, choice.policy.reach, names), line))
         for line, operands in _lines(problem)
     ]
 
@@ -131,6 +128,7 @@ _WHY = {
     "one pass": "scratch or a group holds a line, so memory is read and written once for each axis",
     "two passes": "columns, then rows: for lines too long for one pass, or too few",
     "two passes at once": "columns, then rows, of a line that a cache holds in between",
+    "three passes": "columns, and two passes of the rest: for lines too long for two",
     "chirp": "the length has a prime beyond 13: a convolution with a chirp",
     "chirp at once": "a prime beyond 13: a convolution with a chirp, of lines that a cache holds",
 }

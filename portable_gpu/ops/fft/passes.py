@@ -164,3 +164,18 @@ def moved(runs: Sequence[Pass]) -> int:
     ends = ((runs[0], runs[0].source), (runs[-1], runs[-1].target))
     numbers = sum(run.count * side.rows * side.side.components for run, side in ends)
     return runs[0].real.itemsize * numbers
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far a pass goes.
+
+    Attributes:
+        most: The longest transform.
+        lanes: Transforms that a pass wants side by side: of a vector, or of a run of memory.
+        broad: The longest transform of which a pass takes enough side by side.
+    """
+
+    most: int
+    lanes: int
+    broad: int

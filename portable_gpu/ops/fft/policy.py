@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from portable_gpu.dtypes import Element
+from portable_gpu.ops.fft.passes import Reach
 from portable_gpu.ops.gemm.packed.policy import L2_BYTES
 from portable_gpu.powers_of_two import floor_power_of_two
 from portable_gpu.targets import Target
@@ -38,9 +39,9 @@ class CpuFftPolicy(Policy):
         return {"vector": (2, 4, 8), "most": (1024, 2048, 4096, 8192)}
 
     @property
-    def lanes(self) -> int:
-        """Transforms that a pass wants side by side."""
-        return self.vector
+    def reach(self) -> Reach:
+        """How far a pass goes: strips are as wide whatever the length."""
+        return Reach(self.most, self.vector, self.most)
 
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
         """See :meth:`Policy.limits`."""
@@ -86,9 +87,9 @@ class GroupFftPolicy(Policy):
         }
 
     @property
-    def lanes(self) -> int:
-        """Transforms that a pass wants side by side."""
-        return self.beside
+    def reach(self) -> Reach:
+        """How far a pass goes: what a group holds is half of the wanted lanes, or one line."""
+        return Reach(self.most, self.beside, max(16, 2 * self.most // self.beside))
 
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
         """See :meth:`Policy.limits`."""

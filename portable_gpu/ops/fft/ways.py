@@ -4,6 +4,8 @@
 * **two passes**: n = n1 n2; columns of n1 numbers, times roots of one, then rows of n2 (Cooley and
   Tukey).  With numbers j = j2 + n2 j1 and results k = k1 + n1 k2 the first pass has the lanes j2
   and the rows j1, the second one the lanes k1 and the rows j2.
+* **three passes**: n = n1 n2 n3; columns of n1, then each of the lines of n2 n3 by two, of which
+  the first is in place.
 * **chirp**: lengths with other primes, as a convolution with exp(-pi i j^2 / n) by transforms of a
   length of at least 2 n - 1 that has none (Bluestein).
 
@@ -16,13 +18,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from math import isqrt
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from portable_gpu.codegen.axes import Axis
-from portable_gpu.ops.fft.passes import Pass, Rows, Times
+from portable_gpu.ops.fft.passes import Pass, Reach, Rows, Times
 from portable_gpu.ops.fft.problem import End, Line
 from portable_gpu.ops.fft.tables import (
     Table,
@@ -31,10 +34,10 @@ from portable_gpu.ops.fft.tables import (
     chirp_filter,
     is_smooth,
 )
-from portable_gpu.runtime.plan import Temporary
+from portable_gpu.runtime.plan import Part, Temporary
 
 #: Where a pass reads or writes: the line's source or target, or what lies between two passes.
-Place: TypeAlias = Literal["source", "target"] | Temporary
+Place: TypeAlias = Literal["source", "target"] | Temporary | Part
 
 
 @dataclass(frozen=True)
@@ -80,26 +83,27 @@ class Way:
         return found
 
 
-def ways(line: Line, most: int, vector: int, names: Iterator[str]) -> list[Way]:
+def ways(line: Line, reach: Reach, names: Iterator[str]) -> list[Way]:
     """Every way that the line may go.
 
     Args:
         line: What is transformed.
-        most: The longest transform of one pass.
-        vector: Lanes that a pass takes at once.
+        reach: Of a pass.
         names: Of temporaries.
     """
     if not is_smooth(line.n):
-        return _by_chirp(line, most, vector, names)
+        return _by_chirp(line, reach, names)
     found = []
-    if line.n <= most:
+    if line.n <= reach.most:
         found.append(Way("one pass", (_one(line),)))
-    if line.n > most or (line.n >= 4 * vector and line.lines < 2 * vector):
-        found += [
-            Way("two passes", legs)
-            for n1, n2 in _splits(line.n, most, vector)
-            for legs in [_two(line, n1, n2, next(names))]
-        ]
+    if line.n > reach.most or (line.n >= 4 * reach.lanes and line.lines < 2 * reach.lanes):
+        pairs = _splits(line.n, reach)
+        found += [Way("two passes", _two(line, *pair, next(names))) for pair in pairs]
+        if line.n > reach.most and not (pairs and max(pairs[0]) <= reach.broad):
+            found += [
+                Way("three passes", _three(line, *factors, names))
+                for factors in _three_factors(line.n, reach)
+            ]
     return found
 
 
@@ -136,23 +140,30 @@ def _lanes(line: Line) -> tuple[Axis, tuple[Axis, ...]]:
     return lanes, tuple(axis for axis in line.others if axis is not lanes)
 
 
-def _splits(n: int, most: int, vector: int) -> list[tuple[int, int]]:
-    """Factors of n, both at most ``most``: the most equal ones, and of those multiples of lanes.
+def _splits(n: int, reach: Reach) -> list[tuple[int, int]]:
+    """Factors of n, both in reach: the most equal ones, and of those multiples of lanes.
 
-    Where n is beyond ``most`` and has none so small, the most equal ones are as small as any.
+    Where n is beyond reach and has none so small, the most equal ones are as small as any.
     """
-    root = isqrt(n)
+    root, most = isqrt(n), reach.most
     pairs = [(d, n // d) for d in range(max(2, -(-n // most)), min(most, n // 2) + 1) if n % d == 0]
     if not pairs and n > most:
         near = next(d for d in range(root, 0, -1) if n % d == 0)
         return [(near, n // near)]
 
     def worth(pair: tuple[int, int]) -> tuple[int, int]:
-        whole = sum(one % vector == 0 for one in pair)
+        whole = sum(one % reach.lanes == 0 for one in pair)
         even = max(pair) <= 8 * max(min(pair), 1)
         return (-(whole if even else -1), abs(pair[0] - root))
 
     return sorted(pairs, key=worth)[:1]
+
+
+def _three_factors(n: int, reach: Reach) -> list[tuple[int, int, int]]:
+    """Factors of n, each in reach: those of which the largest is the least."""
+    first = [d for d in range(2, min(reach.most, n // 4) + 1) if n % d == 0]
+    found = [(d, *pair) for d in first for pair in _splits(n // d, reach)]
+    return sorted(found, key=lambda factors: (max(factors), sum(factors)))[:1]
 
 
 def _between(name: str, line: Line, rows: int, lanes: int) -> tuple[Temporary, tuple[int, ...]]:
@@ -204,6 +215,66 @@ def _times_of_rows(line: Line, n1: int) -> Times | None:
     return Times(n1 * step, step, batch, line.times.conjugate)
 
 
+def _three(line: Line, n1: int, n2: int, n3: int, names: Iterator[str]) -> tuple[Leg, ...]:
+    """Three passes, and one more that copies where not all of the result is wanted."""
+    if line.source.form == "half":
+        count = line.source.count
+        return _weighted(line, count, _three(_as_complex(line), n1, n2, n3, names))
+    if line.target.count < line.n or line.target.first:
+        return _three_of_all(line, n1, n2, n3, names)
+    batch = tuple(axis.size for axis in line.others)
+    sources = tuple(axis.strides[0] for axis in line.others)
+    targets = tuple(axis.strides[1] for axis in line.others)
+    m = n2 * n3
+    place, between = _between(next(names), line, n1, m)
+    source, target = line.source, line.target
+    count = min(source.count, line.n)
+    first = Pass(
+        n1, line.inverse, line.real, m, batch,
+        Rows(source.form, -(-count // m), m * source.step, source.step, sources, count, m),
+        Rows("complex", n1, m, 1, between),
+        whole=line.n, last=False,
+    )  # fmt: skip
+    middle = Rows("complex", n2, n3, 1, (*between, m))
+    second = Pass(
+        n2, line.inverse, line.real, n3, (*batch, n1), middle, middle, whole=m, last=False
+    )
+    third = Pass(
+        n3, line.inverse, line.real, n1, (*batch, n2),
+        Rows("complex", n3, 1, m, (*between, n3)),
+        Rows(target.form, n3, n1 * n2 * target.step, target.step, (*targets, n1 * target.step),
+             times=_times_of_three(line, n1, n2)),
+    )  # fmt: skip
+    return Leg(first, "source", place), Leg(second, place, place), Leg(third, place, "target")
+
+
+def _times_of_three(line: Line, n1: int, n2: int) -> Times | None:
+    if line.times is None:
+        return None
+    step, batch = line.times.step, tuple(axis.strides[2] for axis in line.others)
+    return Times(n1 * n2 * step, step, (*batch, n1 * step), line.times.conjugate)
+
+
+def _three_of_all(line: Line, n1: int, n2: int, n3: int, names: Iterator[str]) -> tuple[Leg, ...]:
+    """The whole result beside, and what is wanted of it: by transforms of one number."""
+    place, between = _between(next(names), line, 1, line.n)
+    others = tuple(
+        Axis(axis.size, (axis.strides[0], step))
+        for axis, step in zip(line.others, between, strict=True)
+    )
+    whole = replace(line, target=End("complex", line.n, 1), others=others)
+    legs = _three(whole, n1, n2, n3, names)
+    target = line.target
+    copy = Pass(
+        1, line.inverse, line.real, target.count, tuple(axis.size for axis in line.others),
+        Rows("complex", 1, 0, 1, between),
+        Rows("real" if target.form == "real" else "complex", 1, 0, target.step,
+             tuple(axis.strides[1] for axis in line.others)),
+    )  # fmt: skip
+    wanted = Part(place, target.first)
+    return (*legs[:-1], replace(legs[-1], target=place), Leg(copy, wanted, "target"))
+
+
 def _two_to_real(line: Line, n1: int, n2: int, name: str) -> tuple[Leg, ...]:
     """Two passes from the half of a transform to a real sequence: of k2 first, then of k1."""
     batch = tuple(axis.size for axis in line.others)
@@ -229,10 +300,20 @@ def _two_to_real(line: Line, n1: int, n2: int, name: str) -> tuple[Leg, ...]:
 
 def _two_of_some(line: Line, n1: int, n2: int, name: str) -> tuple[Leg, ...]:
     """The same where the half ends early: the real part of its transform, doubled."""
-    source, target = replace(line.source, form="complex"), replace(line.target, form="real")
-    first, second = _two(replace(line, source=source, target=target), n1, n2, name)
-    run = replace(first.run, source=replace(first.run.source, factor="lanes"))
-    return replace(first, run=run, source_factors=lambda: _weights(line.n, source.count)), second
+    return _weighted(line, line.source.count, _two(_as_complex(line), n1, n2, name))
+
+
+def _as_complex(line: Line) -> Line:
+    """The half of a transform as complex numbers, of whose transform the real part is wanted."""
+    source = replace(line.source, form="complex")
+    return replace(line, source=source, target=replace(line.target, form="real"))
+
+
+def _weighted(line: Line, count: int, legs: tuple[Leg, ...]) -> tuple[Leg, ...]:
+    """Legs whose source is half a transform."""
+    run = replace(legs[0].run, source=replace(legs[0].run.source, factor="lanes"))
+    first = replace(legs[0], run=run, source_factors=lambda: _weights(line.n, count))
+    return first, *legs[1:]
 
 
 def _weights(n: int, count: int) -> Table:
@@ -242,7 +323,7 @@ def _weights(n: int, count: int) -> Table:
     return found
 
 
-def _by_chirp(line: Line, most: int, vector: int, names: Iterator[str]) -> list[Way]:
+def _by_chirp(line: Line, reach: Reach, names: Iterator[str]) -> list[Way]:
     """A convolution: the line times a chirp, its transform times the chirp's, and back."""
     n, m = line.n, bluestein_length(line.n)
     lines = replace(line, n=m)
@@ -252,7 +333,7 @@ def _by_chirp(line: Line, most: int, vector: int, names: Iterator[str]) -> list[
     target = replace(line.target, form="real" if line.target.form == "real" else "complex")
     lanes, others = _lanes(line)
     # What lies between has the lines' order: side by side if lanes do so.
-    across = lanes.strides[0] == 1 and lanes.size >= vector
+    across = lanes.strides[0] == 1 and lanes.size >= reach.lanes
     room = Temporary(next(names), m * line.lines * 2 * line.real.itemsize, 2 * line.real.itemsize)
     step, strides = (lanes.size, [1]) if across else (1, [m])
     size = m * lanes.size
@@ -275,11 +356,17 @@ def _by_chirp(line: Line, most: int, vector: int, names: Iterator[str]) -> list[
         found = chirp(n, line.inverse, count)
         return found * _weights(n, count) if weights else found
 
-    there = min(ways(into, most, vector, names), key=lambda way: len(way.legs)).legs
-    again = min(ways(back, most, vector, names), key=lambda way: len(way.legs)).legs
+    there = min(ways(into, reach, names), key=lambda way: len(way.legs)).legs
+    again = min(ways(back, reach, names), key=lambda way: len(way.legs)).legs
+    beside = [partial(chirp_filter, n, line.inverse, m), None]
+    if len(there) > 2:  # whose last pass has no number for each lane of all lines
+        beside.reverse()
+
     legs = [
-        *_multiplied(there, before, lambda: chirp_filter(n, line.inverse, m), "target", room),
-        *_multiplied(again, None, lambda: chirp(n, line.inverse, target.count), "source", room),
+        *_multiplied(there, before, beside[0], "target", room),
+        *_multiplied(
+            again, beside[1], lambda: chirp(n, line.inverse, target.count), "source", room
+        ),
     ]
     return [Way("chirp", tuple(legs))]
 
@@ -287,7 +374,7 @@ def _by_chirp(line: Line, most: int, vector: int, names: Iterator[str]) -> list[
 def _multiplied(
     legs: tuple[Leg, ...],
     before: Callable[[], Table] | None,
-    after: Callable[[], Table],
+    after: Callable[[], Table] | None,
     end: str,
     room: Temporary,
 ) -> list[Leg]:
@@ -298,9 +385,10 @@ def _multiplied(
         run = found[0].run
         run = replace(run, source=replace(run.source, factor=kind))
         found[0] = replace(found[0], run=run, source_factors=before)
-    run = found[-1].run
-    run = replace(run, target=replace(run.target, factor=kind), last=end == "source")
-    found[-1] = replace(found[-1], run=run, target_factors=after)
+    if after is not None:
+        run = found[-1].run
+        run = replace(run, target=replace(run.target, factor=kind))
+        found[-1] = replace(found[-1], run=run, target_factors=after)
     if end == "target":
         found[-1] = replace(found[-1], target=room)
     else:
