@@ -21,7 +21,7 @@ from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.ops.fft.passes import Pass, Reach, Rows
 from portable_gpu.ops.fft.problem import End, Line
 from portable_gpu.ops.fft.ways import Way, ways
-from portable_gpu.runtime.plan import Temporary
+from portable_gpu.runtime.plan import Part, Temporary
 
 Array = np.ndarray[Any, Any]
 REAL = element(dtype_of("float64"))
@@ -102,15 +102,16 @@ def interpret(
     target: Memory,
     factors: tuple[Array | None, Array | None],
     scale: float,
+    start: int = 0,
 ) -> None:
-    """What one pass does; all that it reads is read first."""
+    """What one pass does, of a source from ``start`` on; all that it reads is read first."""
     j = np.outer(np.arange(run.n), np.arange(run.n)) % run.n
     matrix = np.exp((2j if run.inverse else -2j) * np.pi * j / run.n)
     stores: list[tuple[int, int, Array]] = []
     for batch in product(*map(range, run.batch)):
         bases = [
-            sum(i * step for i, step in zip(batch, side.batch, strict=True))
-            for side in (run.source, run.target)
+            begin + sum(i * step for i, step in zip(batch, side.batch, strict=True))
+            for side, begin in ((run.source, start), (run.target, 0))
         ]
         for lane in range(run.lanes):
             found = matrix @ read_lane(run, source, bases[0], lane, factors[0])
@@ -128,9 +129,11 @@ def follow(way: Way, source: Memory, target: Memory, scale: float) -> None:
     """What a way does: its legs, with room between them."""
     rooms: dict[str, Memory] = {}
     for k, leg in enumerate(way.legs):
-        assert leg.run.last == (k == len(way.legs) - 1)
+        run = replace(leg.run, last=k == len(way.legs) - 1)
+        start = leg.source.start if isinstance(leg.source, Part) else 0
 
         def of(place: Any) -> Memory:
+            place = place.of if isinstance(place, Part) else place
             if isinstance(place, Temporary):
                 size = place.nbytes // 16
                 return rooms.setdefault(place.name, Memory(np.full(size, np.nan * 1j)))
@@ -139,7 +142,7 @@ def follow(way: Way, source: Memory, target: Memory, scale: float) -> None:
         before, after = of(leg.source), of(leg.target)
         after.writes.clear()
         factors = tuple(make and make() for make in (leg.source_factors, leg.target_factors))
-        interpret(leg.run, before, after, (factors[0], factors[1]), scale)
+        interpret(run, before, after, (factors[0], factors[1]), scale, start)
         assert set(after.writes.values()) == {1}, "some number is written twice"
         if isinstance(leg.target, Temporary):
             assert len(after.writes) == len(after.values), "room is left"
@@ -230,7 +233,7 @@ def test_random_lines(seed: int) -> None:
         n = rng.choice((rng.randint(1, 12), rng.randint(13, 60), rng.randint(61, 144)))
         drawn = draw(rng, n)
         seen.update(check(drawn, rng.choice((13, 16, 64, 1024)), rng.choice((2, 4, 8))))
-    assert len(seen) == 3, f"only {seen}"
+    assert {"one pass", "two passes", "chirp"} <= set(seen), f"only {seen}"
 
 
 @pytest.mark.parametrize("forms", FORMS, ids="-".join)
@@ -246,7 +249,8 @@ def test_two_passes_of_lone_lines(n: int, forms: tuple[str, str]) -> None:
 def test_lengths_whose_factors_are_no_good_fit(n: int) -> None:
     """What no two lengths within a pass's make is transformed nonetheless."""
     names = [*check(draw(random.Random(n), n, ("complex", "complex")), 16, 2)]
-    assert names == ["two passes"]
+    assert names
+    assert set(names) <= {"two passes", "three passes"}
 
 
 def spoilt(way: Way, change: Callable[[Pass], Pass]) -> Way:
