@@ -31,6 +31,8 @@ TARGETS = {
     "GemmPolicy": ("generic", "nvidia-sm70"),
     "CholeskyPolicy": ("generic", "nvidia-sm90"),
     "CpuPolicy": ("cpu",),
+    "CpuFftPolicy": ("cpu",),
+    "GroupFftPolicy": ("generic", "nvidia-sm90"),
     "SolvePolicy": ("generic", "gcn"),
     "SkinnyPolicy": ("nvidia-sm90",),
     "WgmmaPolicy": ("nvidia-sm90",),
