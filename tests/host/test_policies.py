@@ -32,7 +32,7 @@ TARGETS = {
     "CholeskyPolicy": ("generic", "nvidia-sm90"),
     "CpuPolicy": ("cpu",),
     "CpuFftPolicy": ("cpu",),
-    "GroupFftPolicy": ("generic", "gcn"),
+    "GroupFftPolicy": ("generic", "nvidia-sm90", "gcn"),
     "SolvePolicy": ("generic", "gcn"),
     "SkinnyPolicy": ("nvidia-sm90",),
     "WgmmaPolicy": ("nvidia-sm90",),

@@ -15,7 +15,7 @@ BANKS = 32
 #: Bytes of a run of rows that neighbours read at once, below which a side is staged.
 _RUN = 64
 #: Words beside those of numbers that a work-item has in registers, by AMD's and NVIDIA's compilers;
-#: and those of roots between two passes.
+#: and those of roots between two passes.  Odd radices take as many as numbers, and 4.
 _PLACES, _PLACES_OF_ROOTS = 28, 20
 #: Work-items that exchange by a barrier of a sub-group; see ``cl_kernels/subgroup/warp_barrier``.
 _WARP = 32
@@ -214,8 +214,9 @@ def group_plan(run: Pass, policy: GroupFftPolicy, target: Target) -> GroupPlan:
 def _fits(plan: GroupPlan, run: Pass, target: Target) -> bool:
     """Whether a group of the plan has work-items, local memory and registers enough."""
     words = run.real.itemsize // 4
-    prime = max((stage.radix for stage in plan.stages if stage.radix in (11, 13)), default=0)
-    needed = words * (2 * plan.held + _PLACES + prime + (_PLACES_OF_ROOTS if run.whole else 0))
+    odd = not is_power_of_two(*(stage.radix for stage in plan.stages))
+    places = _PLACES + (2 * plan.held + 4 if odd else 0) + (_PLACES_OF_ROOTS if run.whole else 0)
+    needed = words * (2 * plan.held + places)
     # A compute unit has four SIMDs, each with registers for two sub-groups at the least.
     on_simd = -(-plan.group // (4 * target.subgroup_size))
     available = min(target.registers, 2 * target.resident_registers // on_simd)
