@@ -36,7 +36,7 @@ def problems(
         *_memory(spec, machine, kernel),
         *_registers(kernel, occupancy),
         *_loop(spec, dtype, machine, kernel),
-        *_index_arithmetic(dtype, kernel),
+        *_index_arithmetic(spec, dtype, kernel),
         *_exchange(spec, machine, kernel),
     ]
 
@@ -89,7 +89,9 @@ def _loop(spec: Specialization, dtype: str, machine: Machine, kernel: Kernel) ->
             )
 
 
-def _index_arithmetic(dtype: str, kernel: Kernel) -> Iterator[str]:
+def _index_arithmetic(spec: Specialization, dtype: str, kernel: Kernel) -> Iterator[str]:
+    if KERNELS.get(spec.name, _PLAIN).strided:
+        return
     if "float" not in dtype and not dtype.startswith("complex"):
         return  # kernels of integers multiply their data so
     count = kernel.loop.mix.wide_multiply if kernel.loop else 0

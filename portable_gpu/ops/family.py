@@ -222,12 +222,14 @@ class Compiled:
         matrix: Whether the inner loop has matrix instructions.
         fma_share: Of an inner loop of multiply-adds, their least share among its vector and local
             memory instructions for a policy.
+        strided: Whether its loops go over memory alone, and multiply places by strides.
     """
 
     shown: str = ""
     folds: bool = False
     matrix: bool = False
     fma_share: Callable[[Policy | None], float] | None = None
+    strided: bool = False
 
 
 @dataclass(frozen=True)

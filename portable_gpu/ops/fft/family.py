@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from portable_gpu.ops.family import Benchmark, Family, Operation, Sizes, Typical
+from portable_gpu.ops.family import Benchmark, Compiled, Family, Operation, Sizes, Typical
 from portable_gpu.ops.fft import cases
 from portable_gpu.ops.fft.catalogue import explain, fft_specializations, rfft_specializations
 from portable_gpu.ops.fft.checks import checks
@@ -79,4 +79,5 @@ FFT = Family(
     operations=(_FFT, _RFFT),
     checks=checks,
     benchmarks={"fft": _TIMED, "rfft": _TIMED_REAL},
+    kernels={"fft/group": Compiled(shown="fft", strided=True)},
 )

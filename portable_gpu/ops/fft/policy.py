@@ -71,7 +71,8 @@ class GroupFftPolicy(Policy):
     @classmethod
     def default(cls, target: Target, elem: Element) -> GroupFftPolicy:
         """What local memory holds at once, and the registers of the largest group."""
-        item = 16
+        # Of complex128 a work-item of 16 numbers would be the only wavefront of a SIMD of GCN.
+        item = 16 if elem.itemsize < 16 or target.resident_registers > 128 else 13
         local = min(target.static_local_mem, target.local_mem_per_unit) // elem.itemsize
         most = floor_power_of_two(min(local, item * target.max_work_group_size))
         return cls(item, min(128, target.max_work_group_size), max(1, 64 // elem.itemsize), most)
