@@ -84,9 +84,13 @@ def test_small_lengths_against_the_sum(unoptimised: Engine, dtype: Any) -> None:
 
 
 @pytest.mark.path
-def test_lengths(engine: Engine) -> None:
+@pytest.mark.parametrize("are_powers", [True, False], ids=["powers of two", "others"])
+def test_lengths(request: pytest.FixtureRequest, are_powers: bool) -> None:
     """17 lines: more than the lanes of two vectors, and one is left over."""
+    engine = request.getfixturevalue("engine" if are_powers else "unoptimised")
     for n in some_lengths():
+        if (n & (n - 1) == 0) != are_powers:
+            continue
         x = numbers((17, n), np.complex64)
         got = pg.fft.fft(x, engine=engine)
         assert_transforms(got, np.fft.fft(x.astype(complex)), n)
@@ -126,13 +130,13 @@ def test_a_very_long_line(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("length", [1 << 12, 1000, 1021])
-def test_no_worse_than_scipy(engine: Engine, length: int) -> None:
+def test_no_worse_than_scipy(unoptimised: Engine, length: int) -> None:
     fft = pytest.importorskip("scipy.fft", reason="SciPy is not installed").fft
     ours, its = [], []
     for seed in range(5):
         x = numbers((17, length), np.complex64, seed)
         want = np.fft.fft(x.astype(complex))
-        ours.append(np.linalg.norm(pg.fft.fft(x, engine=engine) - want))
+        ours.append(np.linalg.norm(pg.fft.fft(x, engine=unoptimised) - want))
         its.append(np.linalg.norm(fft(x) - want))
     assert sum(ours) <= 1.5 * sum(its)
 
@@ -324,12 +328,12 @@ def test_empty_arrays(engine: Engine) -> None:
 # -- calls
 
 
-def test_in_the_place_of_x(engine: Engine) -> None:
+def test_in_the_place_of_x(unoptimised: Engine) -> None:
     for shape, options in (((17, 64), {}), ((64, 17), {"axis": 0}), ((4096,), {})):
         x = numbers(shape, np.complex64)
-        want = pg.fft.fft(x, engine=engine, **options)
+        want = pg.fft.fft(x, engine=unoptimised, **options)
         given = x.copy()
-        got = pg.fft.fft(given, overwrite_x=True, engine=engine, **options)
+        got = pg.fft.fft(given, overwrite_x=True, engine=unoptimised, **options)
         np.testing.assert_array_equal(got, want)
         assert got is given
     fixed = x.copy()
@@ -337,12 +341,12 @@ def test_in_the_place_of_x(engine: Engine) -> None:
     for given in (fixed, np.broadcast_to(x[:1], (4096,)), x[:0:-1]):
         kept = given.copy()
         np.testing.assert_array_equal(
-            pg.fft.fft(given, 4096, overwrite_x=True, engine=engine),
-            pg.fft.fft(given, 4096, engine=engine),
+            pg.fft.fft(given, 4096, overwrite_x=True, engine=unoptimised),
+            pg.fft.fft(given, 4096, engine=unoptimised),
         )
         np.testing.assert_array_equal(given, kept)
-    spread = on_device(engine, np.broadcast_to(x[:1], (17, 64)))
-    pg.fft.fft(spread, overwrite_x=True, engine=engine)
+    spread = on_device(unoptimised, np.broadcast_to(x[:1], (17, 64)))
+    pg.fft.fft(spread, overwrite_x=True, engine=unoptimised)
     np.testing.assert_array_equal(from_device(spread), np.broadcast_to(x[:1], (17, 64)))
 
 
@@ -402,13 +406,13 @@ def test_threads_at_once(engine: Engine) -> None:
     assert not wrong
 
 
-def test_events_are_awaited(engine: Engine) -> None:
+def test_events_are_awaited(unoptimised: Engine) -> None:
     """Also by the copy of an array in another dtype."""
     x = numbers((17, 64), np.complex64)
-    want = pg.fft.fft(x, engine=engine)
+    want = pg.fft.fft(x, engine=unoptimised)
     for dtype in (np.complex64, np.float16):
-        gate = cl.UserEvent(engine.context)
-        queue = cl.CommandQueue(engine.context)
+        gate = cl.UserEvent(unoptimised.context)
+        queue = cl.CommandQueue(unoptimised.context)
         on = cla.zeros(queue, x.shape, dtype)
         queue.finish()
         on.events.clear()
@@ -417,32 +421,32 @@ def test_events_are_awaited(engine: Engine) -> None:
         filled = cl.enqueue_copy(
             queue, on.data, np.ascontiguousarray(source), wait_for=[gate], is_blocking=False
         )
-        got = pg.fft.fft(on, queue=engine.queue, wait_for=[filled])
+        got = pg.fft.fft(on, engine=unoptimised, queue=unoptimised.queue, wait_for=[filled])
         gate.set_status(cl.command_execution_status.COMPLETE)
         assert_transforms(got.get(), wanted, 64)
 
 
-def test_plans(engine: Engine) -> None:
+def test_plans(unoptimised: Engine) -> None:
     x, other = (numbers((17, 64), np.complex64, seed) for seed in (4, 5))
-    on = cla.to_device(engine.queue, other)
+    on = cla.to_device(unoptimised.queue, other)
     for plan in (
-        pg.plan(pg.fft.fft, x, norm="ortho", engine=engine),
-        pg.fft.plan_fft(x, "fft", norm="ortho", engine=engine),
+        pg.plan(pg.fft.fft, x, norm="ortho", engine=unoptimised),
+        pg.fft.plan_fft(x, "fft", norm="ortho", engine=unoptimised),
     ):
         for given in (x, other, x):
             np.testing.assert_array_equal(
-                plan(given), pg.fft.fft(given, norm="ortho", engine=engine)
+                plan(given), pg.fft.fft(given, norm="ortho", engine=unoptimised)
             )
         with pytest.raises(ArgumentError, match="the plan is for"):
             plan(x[:3])
-    plan = pg.fft.plan_fft(on, "ifft", engine=engine)
-    np.testing.assert_array_equal(plan(on).get(), pg.fft.ifft(other, engine=engine))
-    halves = cla.to_device(engine.queue, other.real.astype(np.float16))
-    plan = pg.fft.plan_fft(halves, engine=engine)
-    np.testing.assert_array_equal(plan(halves).get(), pg.fft.fft(halves, engine=engine).get())
+    plan = pg.fft.plan_fft(on, "ifft", engine=unoptimised)
+    np.testing.assert_array_equal(plan(on).get(), pg.fft.ifft(other, engine=unoptimised))
+    halves = cla.to_device(unoptimised.queue, other.real.astype(np.float16))
+    plan = pg.fft.plan_fft(halves, engine=unoptimised)
+    np.testing.assert_array_equal(plan(halves).get(), pg.fft.fft(halves, engine=unoptimised).get())
     for wrong in ("fht", "fftshift", 3, None):
         with pytest.raises(PortableGPUError, match="kind"):
-            pg.fft.plan_fft(x, wrong, engine=engine)  # type: ignore[arg-type]
+            pg.fft.plan_fft(x, wrong, engine=unoptimised)  # type: ignore[arg-type]
     with pytest.raises(PortableGPUError, match="operation"):
         pg.plan(pg.fft.next_fast_len, x)
     with pytest.raises(PortableGPUError, match="operation"):
