@@ -6,6 +6,7 @@
 ## from limit - i * limit_row on: a sequence that ends early.  Forms of a row:
 ##
 ##   complex   complex numbers            real   real numbers: re, and im where planes is 2
+##   ordered   real, the even rows first and then the odd ones from the end: those of a cosine transform
 ##   half      the rows 0 .. n/2 of two transforms of real sequences
 ##   folded    complex numbers of which those behind the middle are to be found, conjugated, before it:
 ##             number i * limit_row + lane of 0 .. limit - 1
@@ -28,8 +29,11 @@ static inline void put${k}(__global vec_t *s, long i, long n, int flip, const ve
         s[2 * (n - i) + 1 - flip] = re[1] - im[0];
     }
 % else:
+% if form == "ordered":
+    i = i % 2 ? n - 1 - i / 2 : i / 2;
+% endif
     s[2 * i + flip] = re[0];
-    s[2 * i + 1 - flip] = ${"re[1]" if form == "real" and planes == 2 else "im[0]"};
+    s[2 * i + 1 - flip] = ${"re[1]" if form in ("real", "ordered") and planes == 2 else "im[0]"};
 % endif
 }
 

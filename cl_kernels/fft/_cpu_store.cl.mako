@@ -3,6 +3,7 @@
 ##   define(target, V, planes, twisted, number)
 ##       store<number>(s, place, n, flip, scale, b, rows, row, lane_step, lane, live, limit, limit_row, first, begin,
 ##             factors, t, t_row, t_lane, t_conjugate, fine, coarse)
+## turned: rows of two transforms of real sequences, of which the real parts are stored, once multiplied by factors.
 ##
 ## Rows before `first` are not stored, nor in row k the lanes before begin - k * limit_row: a result that is cropped.
 ## times: the numbers that are stored are multiplied by those of t, which lie as t_row and t_lane say.
@@ -30,7 +31,7 @@ ${times.define(target, V, planes)}
 static inline void fetch${number}(__global const vec_t *s, __global const int *place, long k, long n, int flip, real_t scale, long live, long at, long limit, vec_t *re, vec_t *im${more})
 {
     __global const vec_t *p = s + 2 * place[k];
-% if form == "half":
+% if form in ("half", "turned"):
     __global const vec_t *q = s + 2 * place[k ? n - k : 0];
     const real_t half_scale = scale / 2;
     re[0] = (p[flip] + q[flip]) * half_scale;
@@ -64,9 +65,11 @@ static inline void fetch${number}(__global const vec_t *s, __global const int *p
 % else:
         const real_t u = factors[2 * k], v = factors[2 * k + 1];
 % endif
-        const vec_t kept = re[0];
-        re[0] = kept * u - im[0] * v;
-        im[0] = kept * v + im[0] * u;
+% for l in sides:
+        const vec_t kept${l} = re[${l}];
+        re[${l}] = kept${l} * u - im[${l}] * v;
+        im[${l}] = kept${l} * v + im[${l}] * u;
+% endfor
     }
 % endif
 % if target.times:

@@ -80,7 +80,8 @@ def dct(
         DeviceMemoryError: There is no room for the result or the workspace.
 
     Cost: a transform of n real numbers (twice as many of type 1, four times as many of type 4 if n
-        is odd), and two passes over memory that order and turn its numbers.
+        is odd), and two passes over memory that order and turn its numbers; of type 2, one pass in
+        all where scratch holds a line.
     Accuracy: relative error in the 2-norm of about 0.2 eps log2 n.
     Order: the same bits for one target, policy, shape and alignment.
     """

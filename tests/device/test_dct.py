@@ -11,6 +11,7 @@ from device_arrays import from_device, on_device
 
 from portable_gpu import fft
 from portable_gpu.errors import ArgumentError, AxisError, DTypeError, PortableGPUError, ShapeError
+from portable_gpu.ops.fft import cosine
 from portable_gpu.runtime.engine import Engine
 
 TYPES = (1, 2, 3, 4)
@@ -163,6 +164,20 @@ def test_device_arrays_and_strides(engine: Engine, kind: int) -> None:
     own = np.ascontiguousarray(x)
     assert fft.dst(own, kind, axis=0, overwrite_x=True, engine=engine) is own
     _check(own, exact, "float64")
+
+
+@pytest.mark.parametrize("in_one_pass", [True, False])
+def test_passes(engine: Engine, in_one_pass: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of type II: one pass for lines that scratch holds, or three steps where devices have none."""
+    monkeypatch.setattr(cosine, "orders_and_turns", lambda target: in_one_pass)
+    own = Engine(queue=engine.queue)  # it has no plans yet
+    x = np.random.default_rng(14).standard_normal((37, 60))
+    for axis, n in ((1, 60), (0, 60), (1, 50), (1, 45)):
+        padded = np.zeros((37, n) if axis else (n, 60))
+        padded[: x.shape[0], : x.shape[1]] = x[: padded.shape[0], : padded.shape[1]]
+        for norm in (None, "ortho"):
+            got = fft.dct(x, 2, n, axis, norm, engine=own)
+            _check(got, _oracle(padded, "dct", 2, axis, norm), "float64")
 
 
 def test_long_lines(engine: Engine) -> None:

@@ -16,6 +16,7 @@ from portable_gpu.ops.fft.convolution import ConvolutionProblem, convolution_lin
 from portable_gpu.ops.fft.kernels import FftPolicy, pass_kernels
 from portable_gpu.ops.fft.passes import moved
 from portable_gpu.ops.fft.problem import End, FftProblem, Form, Line
+from portable_gpu.ops.fft.tables import Table
 from portable_gpu.ops.fft.ways import Leg, Way, ways
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Part, Plan, Step, Steps, Temporary
@@ -28,6 +29,26 @@ from portable_gpu.tuning.table import Choice, TuningTable
 _Operand: TypeAlias = int | Temporary | Part
 #: The passes of a launch, with what it reads, what it multiplies by (if anything), what it writes.
 _Step: TypeAlias = tuple[tuple[Leg, ...], tuple[_Operand, ...]]
+
+
+def orders_and_turns(target: Target) -> bool:  # noqa: ARG001  # all have the one kernel
+    """Whether the passes of a device take the forms ``ordered`` and ``turned``.
+
+    Cosine transforms on others have a pass before the Fourier transform and one after it.
+    """
+    return True
+
+
+def one_pass_plan(engine: Engine, line: Line, factors: Table, last: bool) -> Plan | None:
+    """A line in one pass, with factors of the rows of its target; ``None`` where it takes more."""
+    elem = element(dtype_of("complex128" if line.real.needs_fp64 else "complex64"))
+    policy = engine.table.choose("fft/cpu", CpuFftPolicy, engine.target, elem).policy
+    found = ways(line, policy.most, policy.vector, (f"between{k}" for k in count()))
+    if [way.name for way in found] != ["one pass"]:  # a lonely line may do better in two
+        return None
+    run = found[0].legs[0].run
+    run = replace(run, target=replace(run.target, factor="rows"), last=last)
+    return CpuPassPlan(engine, run, policy, None, factors)
 
 
 def make_plan(engine: Engine, problem: FftProblem | ConvolutionProblem) -> Plan:

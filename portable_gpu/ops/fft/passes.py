@@ -35,7 +35,7 @@ class Side:
     @property
     def components(self) -> int:
         """Real numbers of an element."""
-        return 1 if self.form == "real" else 2
+        return 1 if self.form in ("real", "ordered", "turned") else 2
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class Pass:
     @property
     def paired(self) -> bool:
         """Whether a lane has two transforms: of real sequences, one complex transform has both."""
-        return "half" in (self.source.form, self.target.form)
+        return not {"half", "turned"}.isdisjoint((self.source.form, self.target.form))
 
     @property
     def planes(self) -> int:

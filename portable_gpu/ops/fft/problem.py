@@ -14,7 +14,9 @@ from portable_gpu.runtime.views import Shape
 Kind = Literal["c2c", "r2c", "c2r"]
 #: What a row of a source or target is.  ``half``: of two transforms of real sequences, the rows up
 #: to n // 2.  ``folded``: complex, those behind the middle being conjugates of those before it.
-Form = Literal["complex", "real", "half", "folded"]
+#: ``ordered``: real, of a source: the even rows, and then the odd ones from the end.  ``turned``:
+#: real, of a target: the real parts of all rows of two transforms of real sequences, times factors.
+Form = Literal["complex", "real", "half", "folded", "ordered", "turned"]
 
 
 @dataclass(frozen=True)
