@@ -31,24 +31,24 @@ _Operand: TypeAlias = int | Temporary | Part
 _Step: TypeAlias = tuple[tuple[Leg, ...], tuple[_Operand, ...]]
 
 
-def orders_and_turns(target: Target) -> bool:  # noqa: ARG001  # all have the one kernel
-    """Whether the passes of a device take the forms ``ordered`` and ``turned``.
-
-    Cosine transforms on others have a pass before the Fourier transform and one after it.
-    """
-    return True
-
-
 def one_pass_plan(engine: Engine, line: Line, factors: Table, last: bool) -> Plan | None:
-    """A line in one pass, with factors of the rows of its target; ``None`` where it takes more."""
+    """A line in one pass, with factors of the rows of its target.
+
+    ``None`` where it takes more, or where passes of the device do not have its forms.
+    """
+    kernels = pass_kernels(engine.target)
+    if not kernels.orders:
+        return None
     elem = element(dtype_of("complex128" if line.real.needs_fp64 else "complex64"))
-    policy = engine.table.choose("fft/cpu", CpuFftPolicy, engine.target, elem).policy
-    found = ways(line, policy.most, policy.vector, (f"between{k}" for k in count()))
+    choice: Choice[FftPolicy] = engine.table.choose(
+        kernels.name, kernels.policy, engine.target, elem
+    )
+    found = ways(line, choice.policy.reach, (f"between{k}" for k in count()))
     if [way.name for way in found] != ["one pass"]:  # a lonely line may do better in two
         return None
     run = found[0].legs[0].run
     run = replace(run, target=replace(run.target, factor="rows"), last=last)
-    return CpuPassPlan(engine, run, policy, None, factors)
+    return kernels.plan(engine, [run], choice.policy, (None, factors))
 
 
 def make_plan(engine: Engine, problem: FftProblem | ConvolutionProblem) -> Plan:

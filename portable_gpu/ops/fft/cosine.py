@@ -20,7 +20,7 @@ import pyopencl as cl
 from portable_gpu.codegen.axes import Axis, merged
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
-from portable_gpu.ops.fft.candidates import make_plan, one_pass_plan, orders_and_turns
+from portable_gpu.ops.fft.candidates import make_plan, one_pass_plan
 from portable_gpu.ops.fft.problem import End, FftProblem, Line
 from portable_gpu.ops.fft.tables import Table, as_components, roots
 from portable_gpu.runtime.engine import Engine
@@ -195,7 +195,7 @@ def _line_steps(
     """The transform of all lines along an axis: before, the Fourier transform, after."""
     n = shape[axis]
     kind = p.kind(n)
-    if kind == "two" and not p.sine and orders_and_turns(engine.target):
+    if kind == "two" and not p.sine:
         line = Line(
             n, False, p.real, End("ordered", count, strides[axis]),
             End("turned", n, p.strides_out[axis]),

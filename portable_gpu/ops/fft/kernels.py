@@ -40,6 +40,7 @@ class PassKernels:
         plan: Class of its plan: of an engine, passes, a policy and factors of both sides.
         seconds: Its estimate for passes, without the launch.
         more_ways: Ways, and others that it has besides.
+        orders: Whether it has the forms ``ordered`` and ``turned``, of cosine transforms.
     """
 
     name: str
@@ -48,6 +49,7 @@ class PassKernels:
     plan: Callable[..., Plan]
     seconds: Callable[[Sequence[Pass], Any, Target, DeviceCosts], float]
     more_ways: Callable[[Sequence[Way], Line], list[Way]]
+    orders: bool
 
 
 def pass_kernels(target: Target) -> PassKernels:
@@ -102,7 +104,7 @@ def _group_seconds(
 
 
 _CPU = PassKernels(
-    "fft/cpu", CpuFftPolicy, cpu.text, cpu.CpuPassPlan, _cpu_seconds, cpu.with_joined
+    "fft/cpu", CpuFftPolicy, cpu.text, cpu.CpuPassPlan, _cpu_seconds, cpu.with_joined, True
 )
 _GROUP = PassKernels(
     "fft/group",
@@ -111,4 +113,5 @@ _GROUP = PassKernels(
     group.GroupPassPlan,
     _group_seconds,
     lambda found, _: [*found],
+    False,
 )
