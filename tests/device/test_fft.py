@@ -123,10 +123,9 @@ def test_long_lines(engine: Engine, length: int) -> None:
 
 @pytest.mark.large
 def test_a_very_long_line(engine: Engine) -> None:
-    """2^25 is beyond the square of what scratch holds on CPUs."""
-    for length in (1 << 24, 1 << 25):
-        x = numbers((length,), np.complex64)
-        assert_transforms(pg.fft.fft(x, engine=engine), np.fft.fft(x.astype(complex)), length)
+    length = 1 << 24
+    x = numbers((length,), np.complex64)
+    assert_transforms(pg.fft.fft(x, engine=engine), np.fft.fft(x.astype(complex)), length)
 
 
 @pytest.mark.parametrize("length", [1 << 12, 1000, 1021])
