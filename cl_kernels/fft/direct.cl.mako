@@ -33,13 +33,16 @@ ${"".join(f", long axis{c}_size, long axis{c}_x, long axis{c}_t, long axis{c}_fi
     const long strips = (axis${last}_size + ${W - 1}) / ${W}, lane = item % strips * ${W};
     const long across = item / strips;
     const long batch_item = across${"".join(f" / axis{c}_size" for c in outer)};
+% if count > 1:
     const long row = across % (1${"".join(f" * axis{c}_size" for c in outer)});
+% endif
     __global const real_t *a = x + ${size} * (x_offset${"".join(f" + {at} * x_batch{d}" for d, at in enumerate(digits("batch", rank, "batch_item")))});
     __global const real_t *b = t + ${size} * (t_offset${"".join(f" + {at} * t_batch{d}" for d, at in enumerate(digits("batch", rank, "batch_item")))});
     __global real_t *r = y + ${size} * (y_offset${"".join(f" + {at} * y_batch{d}" for d, at in enumerate(digits("batch", rank, "batch_item")))});
-    real_t re[${W}], im[${W}];
+    real_t re[${W}]${f", im[{W}]" if elem.complex else ""};
+    #pragma unroll
     for (int l = 0; l < ${W}; l++)
-        re[l] = im[l] = 0;
+        re[l] = ${"im[l] = " if elem.complex else ""}0;
 % for c, at in enumerate(digits("axis", count - 1, "row")):
     const long i${c} = ${at} + axis${c}_first;
     r += ${size} * ${at} * y_axis${c};
@@ -54,8 +57,13 @@ ${"".join(f", long axis{c}_size, long axis{c}_x, long axis{c}_t, long axis{c}_fi
             const real_t c = q[0]${", d = conjugate ? -q[1] : q[1]" if elem.complex else ""};
             const long first = max(0L, j - from), end = min((long)${W}, axis${last}_x + j - from);
 % for fast in (True, False):
-            ${"if (x_axis%d == 1 && end - first == %d)" % (last, W) if fast else "else"}
-                for (long l = ${"0" if fast else "first"}; l < ${W if fast else "end"}; l++) {
+            ${"if (x_axis%d == 1 && end - first == %d) {" % (last, W) if fast else "} else {"}
+                #pragma unroll
+                for (int l = 0; l < ${W}; l++) {
+% if not fast:
+                    if (l < first || l >= end)
+                        continue;
+% endif
                     __global const real_t *v = p + ${size} * l${"" if fast else f" * x_axis{last}"};
 % if elem.complex:
                     re[l] += v[0] * c - v[1] * d, im[l] += v[0] * d + v[1] * c;
@@ -64,8 +72,12 @@ ${"".join(f", long axis{c}_size, long axis{c}_x, long axis{c}_t, long axis{c}_fi
 % endif
                 }
 % endfor
+            }
         }
-    for (long l = 0; l < min((long)${W}, axis${last}_size - lane); l++) {
+    #pragma unroll
+    for (int l = 0; l < ${W}; l++) {
+        if (l >= axis${last}_size - lane)
+            break;
         __global real_t *v = r + ${size} * (lane + l) * y_axis${last};
         v[0] = re[l]${", v[1] = im[l]" if elem.complex else ""};
     }

@@ -7,6 +7,7 @@ from typing import Any
 import pyopencl as cl
 
 import portable_gpu.fft.complex as of_complex
+import portable_gpu.fft.cosine as of_cosine
 import portable_gpu.fft.real as of_real
 from portable_gpu.arguments import one_of
 from portable_gpu.ops.fft.functions import fft, rfft
@@ -16,9 +17,9 @@ from portable_gpu.runtime.engine import Engine
 #: What may be planned, by its name.
 TRANSFORMS = {
     name: function
-    for module in (of_complex, of_real)
+    for module in (of_complex, of_real, of_cosine)
     for name, function in vars(module).items()
-    if getattr(function, "__module__", None) == module.__name__
+    if getattr(function, "__module__", None) == module.__name__ and not name.startswith("_")
 } | {"fft": fft, "rfft": rfft}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError, DTypeError, UnsupportedError
 from portable_gpu.ops.candidate import best_of
 from portable_gpu.ops.explanation import Explanation, explanation
+from portable_gpu.ops.fft import cosine, direct
 from portable_gpu.ops.fft.candidates import candidates
 from portable_gpu.ops.fft.problem import FftProblem, Kind
 from portable_gpu.runtime.views import Shape, contiguous_strides
@@ -147,20 +148,30 @@ _REAL: dict[Kind, tuple[_Typical, ...]] = {
 
 
 def fft_specializations(target: Target, dtype: DType) -> list[Specialization]:
-    """What typical transforms of complex numbers build by default."""
+    """What typical transforms of complex numbers build by default, and convolutions by sums."""
     numbers = np.result_type(_compiled(dtype), np.complex64)
-    return _built([problem("c2c", t.lengths, numbers, t.batch, t.axis) for t in _COMPLEX], target)
+    found = _built([problem("c2c", t.lengths, numbers, t.batch, t.axis) for t in _COMPLEX], target)
+    return [*found, *_sums(numbers, target)]
 
 
 def rfft_specializations(target: Target, dtype: DType) -> list[Specialization]:
-    """The same of real numbers, and back."""
+    """The same of real numbers, and back; what cosine transforms have before and after them."""
     real = _compiled(dtype)
     problems = [
         problem(kind, t.lengths, real, t.batch, t.axis, inverse=kind == "c2r")
         for kind, typical in _REAL.items()
         for t in typical
     ]
-    return _built(problems, target)
+    cosines = [
+        cosine.text(kind, stage, element(real), 2, target)
+        for kind in get_args(cosine.Kind)
+        for stage in ("before", "after")
+    ]
+    return [*_built(problems, target), *cosines, *_sums(real, target)]
+
+
+def _sums(dtype: DType, target: Target) -> list[Specialization]:
+    return [direct.text(element(dtype), axes, 2, target) for axes in (1, 2)]
 
 
 def _compiled(dtype: DType) -> DType:

@@ -21,8 +21,9 @@ from portable_gpu.targets import Target
 
 _GROUP = 64
 _RANK = 2
-#: Bytes of the results of a work-item: some vectors, so that sums do not wait for each other.
-_BYTES = 128
+#: Bytes of the results of a work-item: some vectors of a CPU, so that sums do not wait for each
+#: other; what leaves a GPU registers for other wavefronts.
+_BYTES, _BYTES_ON_GPU = 128, 32
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class DirectPlan(Plan):
         )
         rank = max(_RANK, len(batch))
         batch = [Axis(1, (0, 0, 0))] * (rank - len(batch)) + batch
-        width = _width(p.elem)
+        width = _width(p.elem, engine.target)
         rows = prod(p.target.shape[a] for a in p.axes[:-1]) * prod(axis.size for axis in batch)
         items = rows * -(-p.target.shape[p.axes[-1]] // width)
         constants = {"items": items, "conjugate": int(p.conjugate)}
@@ -106,8 +107,10 @@ class DirectPlan(Plan):
 
 def text(elem: Element, count: int, rank: int, target: Target) -> Specialization:
     """The kernel: of ``count`` axes that are convolved, and ``rank`` others."""
-    return specialize("fft/direct", target, elem=elem, count=count, rank=rank, W=_width(elem))
+    return specialize(
+        "fft/direct", target, elem=elem, count=count, rank=rank, W=_width(elem, target)
+    )
 
 
-def _width(elem: Element) -> int:
-    return _BYTES // max(4, elem.itemsize)
+def _width(elem: Element, target: Target) -> int:
+    return (_BYTES if target.is_cpu else _BYTES_ON_GPU) // max(4, elem.itemsize)

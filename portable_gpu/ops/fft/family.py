@@ -79,5 +79,9 @@ FFT = Family(
     operations=(_FFT, _RFFT),
     checks=checks,
     benchmarks={"fft": _TIMED, "rfft": _TIMED_REAL},
-    kernels={"fft/group": Compiled(shown="fft", strided=True)},
+    kernels={
+        "fft/group": Compiled(shown="fft", strided=True),
+        "fft/cosine": Compiled(strided=True),
+        "fft/direct": Compiled(strided=True),
+    },
 )
