@@ -45,7 +45,8 @@ def handler(of_signal: Callable[..., Any]) -> Iterator[None]:
     before = signal.signal(signal.SIGALRM, of_signal)
     try:
         yield
-    finally:
+    finally:  # a last call of the handler would start the timer again, and that end the process
+        signal.signal(signal.SIGALRM, lambda *_: None)
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
 
