@@ -288,7 +288,7 @@ def check_output(out: Any, shape: Shape, dtype: np.dtype[Any], name: str, host: 
         raise DTypeError(f"{name} has dtype {out.dtype}, the result has {dtype}")
     if isinstance(out, np.ndarray) and not out.flags.writeable:
         raise ReadOnlyError(f"{name} is read-only; pass a writable array")
-    if _may_overlap_itself(out):
+    if may_overlap_itself(out):
         raise OverlapError(f"{name} overlaps itself: strides {out.strides} for {out.shape}")
 
 
@@ -350,7 +350,7 @@ def bounds(array: Any, origin: int) -> tuple[int, int]:
     return origin + low, origin + high + array.dtype.itemsize
 
 
-def _may_overlap_itself(array: Any) -> bool:
+def may_overlap_itself(array: Any) -> bool:
     """Whether a stride is less than what the axes below it span; no slice of an array is so."""
     axes = sorted((abs(s), n) for s, n in zip(array.strides, array.shape, strict=True) if n > 1)
     span = array.dtype.itemsize

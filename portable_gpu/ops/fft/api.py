@@ -21,7 +21,7 @@ from portable_gpu.runtime.call import Call, Planning
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.place import events_of
 from portable_gpu.runtime.repeat import Key, again, remember
-from portable_gpu.runtime.views import as_array
+from portable_gpu.runtime.views import as_array, may_overlap_itself
 
 NORMS = ("backward", "ortho", "forward")
 _LONGEST = 1 << 50  # a line of so many numbers has more bytes than memory
@@ -191,4 +191,4 @@ def fits(array: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
         return False
     if isinstance(array, np.ndarray):
         return bool(array.flags.behaved and array.flags.forc)
-    return bool(array.flags.forc)
+    return not may_overlap_itself(array)
