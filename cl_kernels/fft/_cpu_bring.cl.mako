@@ -86,7 +86,7 @@ static void bring${k}(__global vec_t *s, long n, int flip, __global const real_t
 % if source.layout == "along":
     if (live == ${V * planes})
         for (; i + ${V} <= rows; i += ${V}) {
-            vec_t r[${planes}][${V}], m[${planes}][${V}];
+            vec_t r[${planes}][${V}]${f", m[{planes}][{V}]" if complex_rows else ""};
 % for p in sides:
 % for l in range(V):
             ${f"load_complex(a + 2 * (i + {p * V + l} * lane_step), &r[{p}][{l}], &m[{p}][{l}])" if complex_rows else f"r[{p}][{l}] = load(a + i + {p * V + l} * lane_step)"};

@@ -88,7 +88,7 @@ static inline void fetch${number}(__global const vec_t *s, __global const int *p
 // The lanes of row k from `skip` on, number by number.
 static inline void store_some${number}(__global real_t *b, long k, long row, long lane_step, long lane, long skip, long live, long limit, long limit_row, const vec_t *re, const vec_t *im)
 {
-    real_t r[${V * planes}], m[${V * planes}];
+    real_t r[${V * planes}]${f", m[{V * planes}]" if complex_rows else ""};
 % for p in sides:
     vstore${V}(re[${p}], ${p}, r);
 % if complex_rows:
@@ -119,7 +119,7 @@ static void store${number}(__global const vec_t *s, __global const int *place, l
 % if target.layout == "along":
     if (live == ${V * planes})
         for (; k + ${V} <= rows; k += ${V}) {
-            vec_t r[${planes}][${V}], m[${planes}][${V}];
+            vec_t r[${planes}][${V}]${f", m[{planes}][{V}]" if complex_rows else ""};
 % for l in range(V):
             fetch${number}(s, place, k + ${l}, n, flip, scale, live, 0, limit, re, im${given});
 % for p in sides:

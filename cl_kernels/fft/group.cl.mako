@@ -57,7 +57,9 @@ void fft(__global const pair_t *roots, long lanes, int flip, real_t scale\
 % endif
 ${''.join(f', long batch{d}_size' for d in range(rank))})
 {
+% if len(plan.stages) > 1 or plan.staged_source or plan.staged_target:
     __local real_t numbers[${plan.local_numbers}];
+% endif
     const uint id = get_local_id(0);
     const uint ${plan.order(plan.before, first)};
 % if len(plan.stages) > 1:
