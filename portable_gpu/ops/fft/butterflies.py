@@ -77,15 +77,18 @@ class _Statements:
         return _Number(self.sum(a.re, b.re), self.sum(a.im, b.im))
 
     def combine(self, first: _Real | None, terms: Sequence[tuple[_Real, float]]) -> _Real:
-        """A value and multiples of others, as a chain that contracts to multiply-adds."""
+        """A value and multiples of others, as a chain that contracts to multiply-adds.
+
+        The chain only adds: of differences, Intel's OpenCL for CPUs (2026.2) lost terms in kernels
+        of many registers (lengths 507, 845, 1001 by work-groups).
+        """
         text = "" if first is None else ("-" if first.negative else "") + first.name
         for value, factor in terms:
             factor = -factor if value.negative else factor
             if not text:
                 text = f"{value.name} * {self.constant(factor)}"
             else:
-                sign = "-" if factor < 0 else "+"
-                text = f"({text}) {sign} {value.name} * {self.constant(abs(factor))}"
+                text = f"({text}) + {value.name} * {self.constant(factor)}"
         return self.new(text)
 
     def root(self, a: _Number, power: int, of: int) -> _Number:
