@@ -34,6 +34,8 @@ _CALLER_BYTES = 5 << 20
 _CALLER_FLOP = 3_000_000
 
 _MOST_PLANS = 4096
+#: Of the device's memory, what the tables of plans may take: one part of so many.
+_SHARE_OF_TABLES = 32
 _MOST_QUEUES = 64  # of other people's, for which an engine that they name keeps something
 
 # An engine and its plans refer to each other, and Python's collector counts objects, not the
@@ -146,6 +148,7 @@ class Engine:
                 twin, device_class=forced, table=self.table, precision=precision, caller=False
             )
         self._plans: dict[Hashable, Any] = {}
+        self._kept_bytes = 0
         self._lock = threading.RLock()
         #: Whether :meth:`close` was called.
         self.is_closed = False
@@ -212,10 +215,25 @@ class Engine:
         plan: T | None = self._plans.get(key)
         if plan is None:
             made = make()
-            if len(self._plans) >= _MOST_PLANS:
-                self._plans.clear()
+            kept = getattr(made, "kept_bytes", 0)
+            if len(self._plans) >= _MOST_PLANS or self._kept_bytes + kept > self._most_kept:
+                self._forget_plans()
             plan = self._plans.setdefault(key, made)
+            self._kept_bytes += kept
         return plan
+
+    def _forget_plans(self) -> None:
+        """Drop all plans, and the remembered calls that would keep their tables."""
+        self._plans.clear()
+        self._kept_bytes = 0
+        for state in (self.home, *list(self._others.values())):
+            if state is not None:
+                state.known.clear()
+
+    @property
+    def _most_kept(self) -> int:
+        """Bytes of the tables of all plans."""
+        return self.target.facts.global_mem_size // _SHARE_OF_TABLES
 
     def state(self, queue: cl.CommandQueue | None = None) -> QueueState:
         """What the engine keeps for its own queue, or for another of the same context.
@@ -273,6 +291,18 @@ class Engine:
             return cl.Buffer(self.context, cl.mem_flags.READ_WRITE, nbytes)
         except cl.Error as error:
             raise DeviceMemoryError(f"no buffer of {nbytes} bytes to be had: {error}") from error
+
+    def bring(self, values: np.ndarray[Any, Any]) -> cl.Buffer:
+        """A buffer of values that kernels only read: a table that a plan keeps."""
+        self.check_allocation(values.nbytes)
+        held = np.ascontiguousarray(values) if values.size else np.zeros(1, values.dtype)
+        flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
+        try:
+            return cl.Buffer(self.context, flags, hostbuf=held)
+        except cl.Error as error:
+            raise DeviceMemoryError(
+                f"no room for a table of {values.nbytes} bytes: {error}"
+            ) from error
 
     #: It makes calls of what stands above: :mod:`portable_gpu.ops.warm_up` puts it there.
     _warm_up: ClassVar[

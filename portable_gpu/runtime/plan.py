@@ -25,11 +25,13 @@ class Plan(ABC):
         flop: Operations of a call.
         bytes: The least global traffic of a call.
         workspace_bytes: Memory that a call takes besides its operands.
+        kept_bytes: Memory of the tables that it keeps on the device.
     """
 
     flop: int = 0
     bytes: int = 0
     workspace_bytes: int = 0
+    kept_bytes: int = 0
 
     @abstractmethod
     def enqueue(
@@ -117,6 +119,7 @@ class Steps(Plan):
         self.steps = tuple(steps)
         self.flop = sum(step.plan.flop for step in steps)
         self.bytes = sum(step.plan.bytes for step in steps)
+        self.kept_bytes = sum(step.plan.kept_bytes for step in steps)
         places, self._nbytes = arrange([step.wholes for step in steps])
         self.workspace_bytes = self._nbytes + max(
             (step.plan.workspace_bytes for step in steps), default=0

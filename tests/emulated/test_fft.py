@@ -24,11 +24,6 @@ LANES = 3
 SMALL = GroupFftPolicy(item=16, group=32, beside=4, most=4096)
 
 
-@pytest.fixture(autouse=True)
-def _tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group, "on_device", lambda _, table: np.resize(table, max(1, table.size)))
-
-
 def complex_pass(n: int, dtype: str, across: bool, whole: int = 0, inverse: bool = False) -> Pass:
     rows = Rows("complex", n, LANES, 1) if across else Rows("complex", n, 1, n)
     return Pass(n, inverse, element(dtype), LANES, (2,), *(_of_two(rows, n),) * 2, whole=whole)
@@ -47,7 +42,7 @@ def _of_two(rows: Rows, length: int) -> Rows:
 
 
 def transform(run: Pass, x: Any, gpu: Emulator) -> Any:
-    plan = group.GroupPassPlan(gpu, run, SMALL)
+    plan = group.GroupPassPlan(gpu, [run], SMALL)
     numbers = 2 * LANES * run.target.rows
     out = np.full(numbers, np.nan, np.complex64 if x.dtype.itemsize < 16 else np.complex128)
     plan.enqueue(gpu, [x.copy(), out], (0, 0))

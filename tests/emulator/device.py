@@ -77,6 +77,10 @@ class Emulator:
         self.in_order, self.queue, self.own_queue = True, None, None
         self.counters = np.zeros(1 << 16, np.uint32)
 
+    def bring(self, values: Any) -> Any:
+        """A table that a plan keeps."""
+        return np.resize(values, max(1, values.size))
+
     @classmethod
     def of(cls, name: str, late: bool = True, races: bool = False) -> Emulator:
         """A GPU by its name: ``sm_90``."""

@@ -102,7 +102,7 @@ def interpret(
     target: Memory,
     factors: tuple[Array | None, Array | None],
     scale: float,
-    start: int = 0,
+    start: int,
 ) -> None:
     """What one pass does, of a source from ``start`` on; all that it reads is read first."""
     j = np.outer(np.arange(run.n), np.arange(run.n)) % run.n
@@ -115,8 +115,7 @@ def interpret(
         ]
         for lane in range(run.lanes):
             found = matrix @ read_lane(run, source, bases[0], lane, factors[0])
-            if run.last:
-                found = found * scale
+            found = found * scale
             if run.whole:
                 sign = 2j if run.inverse else -2j
                 found = found * np.exp(sign * np.pi * lane * np.arange(run.n) / run.whole)
@@ -129,7 +128,7 @@ def follow(way: Way, source: Memory, target: Memory, scale: float) -> None:
     """What a way does: its legs, with room between them."""
     rooms: dict[str, Memory] = {}
     for k, leg in enumerate(way.legs):
-        run = replace(leg.run, last=k == len(way.legs) - 1)
+        own_scale = scale if k == len(way.legs) - 1 else 1.0
         start = leg.source.start if isinstance(leg.source, Part) else 0
 
         def of(place: Any) -> Memory:
@@ -142,7 +141,7 @@ def follow(way: Way, source: Memory, target: Memory, scale: float) -> None:
         before, after = of(leg.source), of(leg.target)
         after.writes.clear()
         factors = tuple(make and make() for make in (leg.source_factors, leg.target_factors))
-        interpret(run, before, after, (factors[0], factors[1]), scale, start)
+        interpret(leg.run, before, after, (factors[0], factors[1]), own_scale, start)
         assert set(after.writes.values()) == {1}, "some number is written twice"
         if isinstance(leg.target, Temporary):
             assert len(after.writes) == len(after.values), "room is left"

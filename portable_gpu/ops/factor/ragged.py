@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
@@ -99,8 +98,8 @@ class _TablePlan(OneLaunch):
     ) -> None:
         """Build the kernel; ``names`` of its operands, ``scalars`` that calls may give."""
         self.flop, self.workspace_bytes = flop, kernel.groups * kernel.scratch
-        flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
-        self._table = cl.Buffer(engine.context, flags, hostbuf=np.ascontiguousarray(table))
+        self._table = engine.bring(table)
+        self.kept_bytes = table.nbytes
         self._scalars = (0,) * len(scalars)
         self._launch = engine.programs.launch(
             kernel.text, kernel.name, kernel.constants,

@@ -71,8 +71,6 @@ def transform(
     array = as_array(x, "x")
     wanted = dtype_of_transforms(array.dtype, kind)
     places, lengths = axes_and_lengths(array, asked, named, kind)
-    if not places:
-        return in_dtype(array, np.result_type(wanted, np.complex64), engine, queue, wait_for)
     scale = _scale(mode, lengths, inverse)
     if array.dtype != wanted:
         array = in_dtype(array, wanted, engine, queue, wait_for)

@@ -31,7 +31,7 @@ _Operand: TypeAlias = int | Temporary | Part
 _Step: TypeAlias = tuple[tuple[Leg, ...], tuple[_Operand, ...]]
 
 
-def one_pass_plan(engine: Engine, line: Line, factors: Table, last: bool) -> Plan | None:
+def one_pass_plan(engine: Engine, line: Line, factors: Table) -> Plan | None:
     """A line in one pass, with factors of the rows of its target.
 
     ``None`` where it takes more, or where passes of the device do not have its forms.
@@ -47,7 +47,7 @@ def one_pass_plan(engine: Engine, line: Line, factors: Table, last: bool) -> Pla
     if [way.name for way in found] != ["one pass"]:  # a lonely line may do better in two
         return None
     run = found[0].legs[0].run
-    run = replace(run, target=replace(run.target, factor="rows"), last=last)
+    run = replace(run, target=replace(run.target, factor="rows"))
     return kernels.plan(engine, [run], choice.policy, (None, factors))
 
 
@@ -116,20 +116,21 @@ def _candidate(
 ) -> Candidate:
     kernels = pass_kernels(target)
     names = list(dict.fromkeys(way.name for way in chosen))
+    paths = list(dict.fromkeys(way.path for way in chosen))
     launches: list[_Step] = [
         (legs, _operands(legs, own))
         for way, own in zip(chosen, operands, strict=True)
         for legs in way.launches
     ]
     lengths = [leg.run.n for legs, _ in launches for leg in legs]
-    path = " and ".join(names)
+    path = " and ".join(paths)
     return Candidate(
         path=path,
         way=f"{path}: {' x '.join(map(str, lengths))}",
         kind=path,
         device=device,
         launches=len(launches),
-        why=_WHY[names[0]],
+        why="; ".join(_WHY[name] for name in names),
         texts=lambda: [
             kernels.text([leg.run for leg in legs], choice.policy, target) for legs, _ in launches
         ],
@@ -148,10 +149,8 @@ def _candidate(
 _WHY = {
     "one pass": "scratch or a group holds a line, so memory is read and written once for each axis",
     "two passes": "columns, then rows: for lines too long for one pass, or too few",
-    "two passes at once": "columns, then rows, of a line that a cache holds in between",
     "three passes": "columns, and two passes of the rest: for lines too long for two",
     "chirp": "the length has a prime beyond 13: a convolution with a chirp",
-    "chirp at once": "a prime beyond 13: a convolution with a chirp, of lines that a cache holds",
 }
 
 
@@ -167,7 +166,7 @@ def _bind(
         first, final = legs[0], legs[-1]
         # Convolutions by blocks write several parts of the result, each scaled by itself.
         last = k == len(launches) - 1 or isinstance(operands[-1], Part)
-        runs = [leg.run for leg in legs[:-1]] + [replace(final.run, last=last)]
+        runs = [leg.run for leg in legs]
         factors = tuple(make and make() for make in (first.source_factors, final.target_factors))
         plan = kernels.plan(engine, runs, policy, (factors[0], factors[1]))
         steps.append(Step(plan, operands, takes_scalars=last, scalars=(1.0,)))

@@ -123,9 +123,9 @@ class _SidePlan(Plan):
         for d, axis in enumerate(batch):
             constants[f"batch{d}_size"] = axis.size
             constants[f"x_batch{d}"], constants[f"y_batch{d}"] = axis.strides
-        table = np.ascontiguousarray(as_components(_roots(kind, side.n), real.real))
-        flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
-        self._table = cl.Buffer(engine.context, flags, hostbuf=table)
+        table = as_components(_roots(kind, side.n), real.real)
+        self._table = engine.bring(table)
+        self.kept_bytes = table.nbytes
         self.bytes = 2 * real.itemsize * lines * side.numbers
         self._launch = engine.programs.launch(
             text(kind, side.stage, real, rank, engine.target), side.stage, constants,
@@ -204,7 +204,7 @@ def _line_steps(
                 for a in range(len(shape)) if a != axis
             )),
         )  # fmt: skip
-        pass_plan = one_pass_plan(engine, line, _turns(n, p.orthogonal), last)
+        pass_plan = one_pass_plan(engine, line, _turns(n, p.orthogonal))
         if pass_plan is not None:
             return [Step(pass_plan, (source, 1), takes_scalars=last, scalars=(1.0,))]
 

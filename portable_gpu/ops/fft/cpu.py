@@ -10,7 +10,7 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization, specialize
-from portable_gpu.ops.fft.memory import filled, on_device, rank_of, side_arguments, times_arguments
+from portable_gpu.ops.fft.memory import filled, rank_of, side_arguments, times_arguments
 from portable_gpu.ops.fft.passes import Pass, Side, moved
 from portable_gpu.ops.fft.policy import CpuFftPolicy
 from portable_gpu.ops.fft.problem import Line
@@ -60,7 +60,7 @@ def _strips_across(run: Pass, policy: CpuFftPolicy) -> int:
 def with_joined(found: Sequence[Way], line: Line) -> list[Way]:
     """Ways, and those whose two passes one launch can make: a cache holds a line in between."""
     more = [
-        replace(way, name=f"{way.name} at once", joined=True)
+        replace(way, joined=True)
         for way in found
         if any(leg.run.whole for leg in way.legs)
         and max(leg.run.whole for leg in way.legs) * 2 * line.real.itemsize <= L2_BYTES // 4
@@ -114,12 +114,11 @@ class CpuPassPlan(Plan):
         items = -(-count // each)
         itemsize = first.real.itemsize
         size = max(2 * policy.vector * run.n for run in runs)
-        self._between = 2 * first.target.rows * first.lanes if both else 0
-        if both:  # rows of what lies between may be lanes of the second pass
-            self._between = max(self._between, 2 * last.source.rows * last.lanes)
-        self._rooms = [items * size * itemsize] + [items * self._between * itemsize] * both
+        # Rows of what lies between may be lanes of the second pass.
+        between = 2 * max(first.target.rows * first.lanes, last.source.rows * last.lanes)
+        self._rooms = [items * size * itemsize] + [items * between * itemsize] * both
         self.workspace_bytes = sum(self._rooms)
-        self._last, self._shift = last.last, last.target.shift
+        self._shift = last.target.shift
         self.bytes = moved(runs)
         tables: dict[str, Table] = {}
         constants: dict[str, int] = {}
@@ -136,7 +135,7 @@ class CpuPassPlan(Plan):
                 tables[f"{name}_factor"] = as_components(padded, first.real.real)
         rank = rank_of(first)
         if both:
-            constants |= {"between_size": self._between}
+            constants |= {"between_size": between}
             for name, side in (("v", first.target), ("u", last.source)):
                 constants |= side_arguments(name, replace(side, batch=()), 0)
         for name, side in sides.items():
@@ -145,7 +144,8 @@ class CpuPassPlan(Plan):
         constants |= times_arguments(last.target.times, rank)
         operands = ["x", "t", "y"] if last.target.times else ["x", "y"]
         constants |= {f"batch{d}_size": n for d, n in enumerate(filled(first.batch, rank, 1))}
-        self._tables = [on_device(engine, table) for table in tables.values()]
+        self._tables = [engine.bring(table) for table in tables.values()]
+        self.kept_bytes = sum(table.nbytes for table in tables.values())
         self._launch = engine.programs.launch(
             text(runs, policy, engine.target),
             "fft",
@@ -166,12 +166,11 @@ class CpuPassPlan(Plan):
     ) -> cl.Event | None:
         """See :meth:`Plan.enqueue`."""
         rooms = [state.workspace(nbytes) for nbytes in self._rooms]
-        scale = scalars[0] if self._last else 1.0
         *others, at = offsets
         return self._launch(
             state,
             (*rooms, *self._tables, *buffers),
-            (scale, *others, at - self._shift),
+            (*scalars, *others, at - self._shift),
             wait_for,
         )
 

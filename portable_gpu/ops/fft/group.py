@@ -9,7 +9,7 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization, specialize
-from portable_gpu.ops.fft.memory import filled, on_device, rank_of, side_arguments, times_arguments
+from portable_gpu.ops.fft.memory import filled, rank_of, side_arguments, times_arguments
 from portable_gpu.ops.fft.passes import Pass
 from portable_gpu.ops.fft.policy import GroupFftPolicy
 from portable_gpu.ops.fft.shape import GroupPlan, group_plan
@@ -58,7 +58,7 @@ class GroupPassPlan(Plan):
     ) -> None:
         """Build the kernel of the one pass, and bring its tables to the device."""
         (run,) = runs
-        self._last, self._shift = run.last, run.target.shift
+        self._shift = run.target.shift
         self.bytes = run.bytes
         plan = group_plan(run, policy, engine.target)
         tables = {"roots": _stage_roots(plan)}
@@ -69,9 +69,9 @@ class GroupPassPlan(Plan):
         for name, table in zip(("x_factor", "y_factor"), factors, strict=True):
             if table is not None:
                 tables[name] = table
-        self._tables = [
-            on_device(engine, as_components(table, run.real.real)) for table in tables.values()
-        ]
+        held = [as_components(table, run.real.real) for table in tables.values()]
+        self._tables = [engine.bring(table) for table in held]
+        self.kept_bytes = sum(table.nbytes for table in held)
         rank = rank_of(run)
         operands = ["x_in", "t_in", "y_in"] if run.target.times else ["x_in", "y_in"]
         self._launch = engine.programs.launch(
@@ -99,9 +99,8 @@ class GroupPassPlan(Plan):
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event | None:
         """See :meth:`Plan.enqueue`."""
-        scale = scalars[0] if self._last else 1.0
         *others, at = offsets
-        places = (scale, *others, at - self._shift)
+        places = (*scalars, *others, at - self._shift)
         return self._launch(state, (*self._tables, *buffers), places, wait_for)
 
 

@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-import pyopencl as cl
-
 from portable_gpu.ops.fft.passes import Pass, Rows, Times
-from portable_gpu.ops.fft.tables import Table
-from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import Shape
 
 _RANK = 2
-
-
-def on_device(engine: Engine, table: Table) -> cl.Buffer:
-    """A buffer with a table."""
-    flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
-    some = table if table.size else np.zeros(1, table.dtype)
-    return cl.Buffer(engine.context, flags, hostbuf=np.ascontiguousarray(some))
 
 
 def rank_of(run: Pass) -> int:

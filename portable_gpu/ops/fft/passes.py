@@ -122,7 +122,6 @@ class Pass:
         source, target: What it reads and writes.
         whole: Length of the transform of which this is the first of two passes, else 0: then row k
             of lane l is multiplied by the root ``k l / whole`` of one.
-        last: Whether the scale of the whole is applied.
     """
 
     n: int
@@ -133,7 +132,6 @@ class Pass:
     source: Rows
     target: Rows
     whole: int = 0
-    last: bool = True
 
     @property
     def paired(self) -> bool:

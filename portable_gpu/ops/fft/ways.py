@@ -72,6 +72,11 @@ class Way:
     joined: bool = False
 
     @property
+    def path(self) -> str:
+        """Its name, and whether passes are joined."""
+        return f"{self.name} at once" if self.joined else self.name
+
+    @property
     def launches(self) -> list[tuple[Leg, ...]]:
         """The legs of each launch."""
         found: list[tuple[Leg, ...]] = []
@@ -195,7 +200,7 @@ def _two(line: Line, n1: int, n2: int, name: str) -> tuple[Leg, ...]:
         Rows(source.form, -(-min(source.count, line.n) // n2), n2 * source.step, source.step,
              sources, min(source.count, line.n), n2),
         Rows("half" if half else "complex", rows, n2, 1, between),
-        whole=line.n, last=False,
+        whole=line.n,
     )  # fmt: skip
     second = Pass(
         n2, line.inverse, line.real, rows, batch,
@@ -233,12 +238,10 @@ def _three(line: Line, n1: int, n2: int, n3: int, names: Iterator[str]) -> tuple
         n1, line.inverse, line.real, m, batch,
         Rows(source.form, -(-count // m), m * source.step, source.step, sources, count, m),
         Rows("complex", n1, m, 1, between),
-        whole=line.n, last=False,
+        whole=line.n,
     )  # fmt: skip
     middle = Rows("complex", n2, n3, 1, (*between, m))
-    second = Pass(
-        n2, line.inverse, line.real, n3, (*batch, n1), middle, middle, whole=m, last=False
-    )
+    second = Pass(n2, line.inverse, line.real, n3, (*batch, n1), middle, middle, whole=m)
     third = Pass(
         n3, line.inverse, line.real, n1, (*batch, n2),
         Rows("complex", n3, 1, m, (*between, n3)),
@@ -287,7 +290,7 @@ def _two_to_real(line: Line, n1: int, n2: int, name: str) -> tuple[Leg, ...]:
         n2, line.inverse, line.real, rows, batch,
         Rows("folded", n2, n1 * source.step, source.step, sources, line.n, n1),
         Rows("complex", n2, 1, n2, between),
-        whole=line.n, last=False,
+        whole=line.n,
     )  # fmt: skip
     second = Pass(
         n1, line.inverse, line.real, n2, batch,
