@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -41,8 +42,8 @@ def _of_two(rows: Rows, length: int) -> Rows:
     return Rows(rows.form, rows.rows, rows.row, rows.lane, (LANES * length,))
 
 
-def transform(run: Pass, x: Any, gpu: Emulator) -> Any:
-    plan = group.GroupPassPlan(gpu, [run], SMALL)
+def transform(run: Pass, x: Any, gpu: Emulator, policy: GroupFftPolicy = SMALL) -> Any:
+    plan = group.GroupPassPlan(gpu, [run], policy)
     numbers = 2 * LANES * run.target.rows
     out = np.full(numbers, np.nan, np.complex64 if x.dtype.itemsize < 16 else np.complex128)
     plan.enqueue(gpu, [x.copy(), out], (0, 0))
@@ -83,6 +84,19 @@ def test_two_real_lines_as_one() -> None:
     x = _numbers((2, LANES, 48), "float32").real.copy()
     got = transform(real_pass(48), x, Emulator.of("sm_90", races=True))
     close(got.reshape(2, LANES, 25), np.fft.rfft(x))
+
+
+@pytest.mark.parametrize("real", [False, True], ids=["complex", "real"])
+def test_warps_that_do_not_wait_for_each_other(real: bool) -> None:
+    """Each warp has a slot; it goes on to the next layout while another one still reads."""
+    x = _numbers((2, LANES, 512), "float32")
+    run = real_pass(512) if real else complex_pass(512, "float32", False)
+    gpu, warps = Emulator.of("sm_90", races=True), replace(SMALL, group=128)
+    if real:
+        got = transform(run, x.real.copy(), gpu, warps)
+        close(got.reshape(2, LANES, 257), np.fft.rfft(x.real))
+    else:
+        close(transform(run, x, gpu, warps).reshape(x.shape), np.fft.fft(x))
 
 
 def test_a_missing_barrier_is_seen() -> None:

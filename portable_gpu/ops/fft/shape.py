@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from portable_gpu.ops.fft.passes import Pass, Rows
@@ -29,7 +29,7 @@ class Layout:
         rows, slots: How many.
         beside: Whether the slots of a row lie side by side, else the rows of a slot.
         block, gap: A gap of so many numbers comes after each block of rows.
-        banks: Numbers that local memory serves at once.
+        stride: Numbers from a slot to the next one, where rows lie side by side.
     """
 
     rows: int
@@ -37,21 +37,17 @@ class Layout:
     beside: bool
     block: int
     gap: int
-    banks: int
+    stride: int = 0
 
     @property
-    def stride(self) -> int:
-        """Numbers from a slot to the next one, where rows lie side by side."""
-        length = self.rows + (self.rows - 1) // self.block * self.gap
-        if self.slots == 1 or self.beside:
-            return length
-        apart = max(1, self.banks // self.slots)
-        return -(-(length - apart) // self.banks) * self.banks + apart
+    def length(self) -> int:
+        """Numbers of a slot, with the gaps."""
+        return self.rows + (self.rows - 1) // self.block * self.gap
 
     @property
     def size(self) -> int:
         """Numbers of one part, re or im."""
-        return self.slots * self.stride
+        return self.slots * (self.length if self.beside else self.stride)
 
     def place(self, row: str, slot: str) -> str:
         """C expression of where a row of a slot is."""
@@ -115,7 +111,7 @@ class GroupPlan:
         rounds: Parts that go through local memory at once.
         source_across, target_across: Whether neighbours go along lanes there.
         staged_source, staged_target: Whether that side goes through local memory.
-        banks: Numbers that local memory serves at once.
+        natural: Of staged sides in local memory.
     """
 
     n: int
@@ -127,7 +123,7 @@ class GroupPlan:
     target_across: bool
     staged_source: bool
     staged_target: bool
-    banks: int
+    natural: Layout
 
     @property
     def group(self) -> int:
@@ -148,11 +144,6 @@ class GroupPlan:
     def held(self) -> int:
         """Numbers that a work-item holds."""
         return max(stage.radix * stage.butterflies for stage in self.stages)
-
-    @property
-    def natural(self) -> Layout:
-        """Of staged sides."""
-        return Layout(self.n, self.slots, self.before and self.after, self.n, 0, self.banks)
 
     @property
     def local_numbers(self) -> int:
@@ -250,11 +241,16 @@ def _plan(
     after = source if staged[1] else target_across
     before = after if staged[0] else source
     banks = BANKS * 4 // run.real.itemsize
+    layouts = [Layout(run.n, slots, before and after, run.n, 0)]
+    done = 1
+    for number, radix in enumerate(radices[:-1], 1):
+        beside = after and (before or number > 1)
+        layouts.append(_layout(run.n, slots, beside, done, radix, banks))
+        done *= radix
+    layouts = _with_one_stride(layouts, banks)
     stages: list[Stage] = []
     done, table = 1, 0
-    for number, radix in enumerate(radices):
-        previous = stages[-1] if stages else None
-        layout = _layout(run.n, slots, after and (before or number != 1), previous, banks)
+    for number, (radix, layout) in enumerate(zip(radices, layouts, strict=True)):
         count = run.n // radix
         stages.append(Stage(number, radix, done, count, -(-count // items), table, layout))
         if done > 1:
@@ -272,7 +268,7 @@ def _plan(
             target_across,
             staged[0],
             staged[1],
-            banks,
+            layouts[0],
         )
 
     both = made((("re", "im"),))
@@ -280,15 +276,28 @@ def _plan(
     return both if both.local_numbers * run.real.itemsize <= room else made((("re",), ("im",)))
 
 
-def _layout(n: int, slots: int, beside: bool, written_by: Stage | None, banks: int) -> Layout:
-    """With gaps so that the runs of rows that a stage writes go on in the next banks."""
-    if written_by is None:
-        return Layout(n, slots, beside, n, 0, banks)
-    run, period = written_by.before, written_by.before * written_by.radix
+def _layout(n: int, slots: int, beside: bool, run: int, radix: int, banks: int) -> Layout:
+    """Of rows written by butterflies of a radix, in runs of so many.
+
+    Gaps let the runs that a stage writes go on in the next banks.
+    """
+    period = run * radix
     wide = max(1, banks // slots) if beside else banks
     if run >= wide or period % 2:
-        return Layout(n, slots, beside, n, 0, banks)
-    return Layout(n, slots, beside, -(-wide // period) * period, run, banks)
+        return Layout(n, slots, beside, n, 0)
+    return Layout(n, slots, beside, -(-wide // period) * period, run)
+
+
+def _with_one_stride(layouts: list[Layout], banks: int) -> list[Layout]:
+    """The layouts with a stride for all of them.
+
+    Each slot keeps to its own part of local memory then: its work-items need not wait for those
+    of others that still read by the previous layout.  Slots begin in different banks.
+    """
+    length, slots = max(layout.length for layout in layouts), layouts[0].slots
+    apart = max(1, banks // slots)
+    stride = length if slots == 1 else -(-(length - apart) // banks) * banks + apart
+    return [replace(layout, stride=stride) for layout in layouts]
 
 
 def _across(side: Rows) -> bool:
