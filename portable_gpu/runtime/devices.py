@@ -12,6 +12,7 @@ import pyopencl as cl
 from portable_gpu.errors import DeviceNotFoundError
 from portable_gpu.runtime import fork, loader, pocl
 from portable_gpu.runtime.compiler import CompilerError, compiled
+from portable_gpu.runtime.pocl_processor import version
 from portable_gpu.targets import DeviceFacts, Target, detect
 from portable_gpu.targets.cpu import RUNTIMES
 from portable_gpu.targets.device_class import has_subgroup_shuffle
@@ -101,7 +102,7 @@ def query_facts(device: cl.Device) -> DeviceFacts:
         "vendor_id": device.vendor_id,
         "type": _type(device),
         "driver_version": device.driver_version,
-        "version": device.version.strip(),
+        "version": version(device).strip(),
         "opencl_c_version": device.opencl_c_version.strip(),
         "extensions": extensions,
         "compute_units": device.max_compute_units,

@@ -21,6 +21,7 @@ from portable_gpu.runtime.compiler import CompilerError, compiled
 from portable_gpu.runtime.disk_cache import DiskCache
 from portable_gpu.runtime.inside_pyopencl import scalar_setter
 from portable_gpu.runtime.notice import compiling
+from portable_gpu.runtime.pocl_processor import version
 from portable_gpu.runtime.retarget import is_marked, retarget
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ class ProgramCache:
                 device.platform.version,
                 device.name,
                 device.vendor,
-                device.version,
+                version(device),
                 device.driver_version,
                 *(f"{name}={os.environ.get(name)}" for name in _COMPILER_VARIABLES),
             )

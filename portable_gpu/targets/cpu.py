@@ -13,7 +13,7 @@ _POCL_X86 = re.compile(r"PoCL HSTR: \S*x86_64(?:-[^-\s]+){3}-(\S+)")
 RUNTIMES = ("Portable Computing Language", "Intel(R) OpenCL")
 #: LLVM's names of the x86 processors that have AVX-512.
 _AVX512 = re.compile(
-    "skylake-avx512|cascadelake|cooperlake|cannonlake|icelake-(?:client|server)|tigerlake|"
+    "skx|skylake-avx512|cascadelake|cooperlake|cannonlake|icelake-(?:client|server)|tigerlake|"
     "rocketlake|sapphirerapids|emeraldrapids|graniterapids(?:-d)?|diamondrapids|"
     "knl|knm|znver[4-9]|x86-64-v4"
 )
