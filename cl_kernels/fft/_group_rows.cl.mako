@@ -1,22 +1,23 @@
 ## Rows of transforms in global memory: brought as numbers (re, im), and stored.
 ##
 ##   types(real)                      real_t, pair_t, vec_t; products of pairs, roots of one from two tables
-##   bring(source, planes)            bring(x, i, lane, ...): row i of a lane, or of the real lanes that are one
+##   bring(source, planes, all)       bring(x, i, lane, live, sign, ...): row i of a lane, or of the real lanes that are one
 ##   roots()                          root_of(p, ...): exp(-2 pi i p / whole)
-##   put(result, planes, twisted)     put(y, k, lane, ..., v): v becomes row k of the same
+##   put(result, planes, twisted, all)    put(y, k, lane, live, sign, scale, ..., v): v becomes row k of the same
+##   place(name, side, row, lane)     where a row of a lane lies; of the form folded, where the first one does
+##   given(name, side, all)           the arguments of both that do not change
 ##
-## Forms, limits and factors as in _cpu_bring and _cpu_store.  bring turns a number over (re and im exchanged)
-## where the exponents of the transform are positive, put turns it back.  Of the form half bring yields two rows,
-## i and n - i, and put takes them.
+## x and y are such places.  Of `live` lanes from this one on there are numbers.  all: there are of each row, so that
+## no row is compared with a limit.  Forms, limits and factors as in _cpu_bring and _cpu_store.
+##
+## Where the exponents of the transform are positive sign is -1: bring and put conjugate.  Of the form half bring
+## yields two rows, i and n - i, and put takes them.
 ##
 ## Of a result that is cropped, rows before `first` and in row k lanes before begin - k * limit_row are not stored; times:
 ## numbers are multiplied by those of t.
 ##
 ## twisted: row k of lane l is multiplied by exp(-2 pi i k l / whole): the product of a root of the coarse table and
 ## one of the fine one, of which k l has so many bits as `shift` says.
-<%!
-ARGUMENTS = ("rows", "row", "lane_step", "limit", "limit_row")
-%>
 <%def name="types(real)">
 <% nbytes = real.itemsize if target.facts.type == "cpu" else 2 * real.itemsize %>
 typedef ${real.real} real_t;
@@ -29,9 +30,15 @@ static inline pair_t product(pair_t a, pair_t b)
     return (pair_t)(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
 }
 
-static inline pair_t turned(pair_t v, int flip)
+static inline pair_t with_sign(pair_t v, real_t sign)
 {
-    return flip ? v.yx : v;
+    return (pair_t)(v.x, v.y * sign);
+}
+
+// How many of `here` there are from number i on.
+static inline uint left(uint i, uint here)
+{
+    return here - min(i, here);
 }
 
 static inline pair_t conjugate_if(pair_t v, bool really)
@@ -47,63 +54,107 @@ static inline pair_t root_of(ulong power, __global const pair_t *coarse, __globa
 }
 </%def>
 
-<%def name="parameters(side)">${"".join(f", long {name}" for name in ARGUMENTS)}${", __global const pair_t *factors" if side.factor else ""}</%def>
-<%def name="more_parameters(result)">, long first, long begin${", __global const pair_in_memory_t *t, long t_row, long t_lane, int t_conjugate" if result.times else ""}</%def>
+<%def name="step(name, side, axis)">${"1" if (side.layout, axis) in (("along", "row"), ("across", "lane")) else f"{name}_{axis}"}</%def>
+<%def name="place(name, side, row, lane)">\
+<% own = name[0] %>\
+% if side.form == "folded":
+${name}\
+% else:
+${name} + ${side.components} * ((long)(${row}) * ${step(own, side, "row")} + (long)(${lane}) * ${step(own, side, "lane")})\
+% endif
+</%def>
+<%def name="given(name, side, all)">\
+, ${step(name, side, "lane")}\
+% if not all or side.form == "folded" or side.factor:
+, ${name}_limit, ${name}_limit_row\
+% endif
+% if not all:
+, ${name}_rows\
+% endif
+% if side.factor:
+, ${name}_factor\
+% endif
+</%def>
+<%def name="parameters(side, all)">\
+, long lane_step\
+% if not all or side.form == "folded" or side.factor:
+, long limit, long limit_row\
+% endif
+% if not all:
+, long rows\
+% endif
+% if side.factor:
+, __global const pair_t *factors\
+% endif
+</%def>
+<%def name="arguments(side, all)">\
+, lane_step\
+% if not all or side.form == "folded" or side.factor:
+, limit, limit_row\
+% endif
+% if not all:
+, rows\
+% endif
+% if side.factor:
+, factors\
+% endif
+</%def>
 <%def name="factor(side, row)">factors[${f"{row} * limit_row + lane" if side.factor == "lanes" else row}]</%def>
 
-<%def name="bring(source, planes)">
+<%def name="bring(source, planes, all)">
 <% half = source.form == "half" %>
-static inline pair_t element(__global const real_t *x, long i, long lane, long lanes${parameters(source)})
+static inline pair_t element(__global const real_t *x, long i, long lane${parameters(source, all)})
 {
-    pair_t v = (pair_t)(0, 0);
 % if source.form == "folded":
-    if (lane < lanes) {
-        const long at = i * limit_row + lane;
-        const bool mirrored = 2 * at > limit;
-        v = conjugate_if(*(__global const pair_in_memory_t *)(x + 2 * (mirrored ? limit - at : at) * lane_step), mirrored);
-    }
+    const long at = i * limit_row + lane;
+    const bool mirrored = 2 * at > limit;
+    pair_t v = conjugate_if(*(__global const pair_in_memory_t *)(x + 2 * (mirrored ? limit - at : at) * lane_step), mirrored);
 % else:
-    if (lane < lanes && i < rows && i * limit_row + lane < limit)
+% if not all:
+    if (i >= rows || i * limit_row + lane >= limit)
+        return (pair_t)(0, 0);
+% endif
 % if source.form == "real":
-        v.x = x[i * row + lane * lane_step];
+    pair_t v = (pair_t)(*x, 0);
 % else:
-        v = *(__global const pair_in_memory_t *)(x + 2 * (i * row + lane * lane_step));
+    pair_t v = *(__global const pair_in_memory_t *)x;
 % endif
 % endif
 % if source.factor:
-    if (lane < lanes && i < rows && i * limit_row + lane < limit)
-        v = product(v, ${factor(source, "i")});
+    v = product(v, ${factor(source, "i")});
 % endif
     return v;
 }
-<% given = "".join(f", {name}" for name in ARGUMENTS) + (", factors" if source.factor else "") %>
-static inline pair_t bring(__global const real_t *x, long i, long lane, long lanes, int flip${parameters(source)}${", long n, pair_t *mirror" if half else ""})
+
+static inline pair_t bring(__global const real_t *x, long i, long lane, uint live, real_t sign${parameters(source, all)}${", long n, pair_t *mirror" if half else ""})
 {
-    pair_t v = element(x, i, lane, lanes${given});
+    pair_t v = live > 0 ? element(x, i, lane${arguments(source, all)}) : (pair_t)(0, 0);
 % if planes == 2 and source.form != "folded":
-    const pair_t w = element(x, i, lane + 1, lanes${given});
+    const pair_t w = live > 1 ? element(x + ${source.components} * lane_step, i, lane + 1${arguments(source, all)}) : (pair_t)(0, 0);
 % if half:
     const bool own = i == 0 || 2 * i == n;  // both are real there
-    *mirror = turned((pair_t)(v.x + w.y, w.x - v.y), flip);
+    *mirror = with_sign((pair_t)(v.x + w.y, w.x - v.y), sign);
     v = own ? (pair_t)(v.x, w.x) : (pair_t)(v.x - w.y, v.y + w.x);
 % else:
     v.y = w.x;
 % endif
 % endif
-    return turned(v, flip);
+    return with_sign(v, sign);
 }
 </%def>
 
-<%def name="put(result, planes, twisted)">
+<%def name="put(result, planes, twisted, all)">
 <%
-given = "".join(f", {name}" for name in ARGUMENTS) + (", factors" if result.factor else "") + ", first, begin"
+given = capture(arguments, result, all) + (", first, begin" if not all else "")
 given += (", t, t_row, t_lane, t_conjugate" if result.times else "") + (", root" if twisted else "")
-absent = "k < first || k >= rows || k * limit_row + lane < begin || k * limit_row + lane >= limit"
+more = (", long first, long begin" if not all else "") + (", __global const pair_in_memory_t *t, long t_row, long t_lane, int t_conjugate" if result.times else "")
 %>
-static inline void put_element(__global real_t *y, long k, long lane, long lanes, pair_t v${parameters(result)}${more_parameters(result)}${", pair_t root" if twisted else ""})
+static inline void put_element(__global real_t *y, long k, long lane, pair_t v${parameters(result, all)}${more}${", pair_t root" if twisted else ""})
 {
-    if (lane >= lanes${"" if result.form == "folded" else f" || {absent}"})
+% if result.form != "folded" and not all:
+    if (k < first || k >= rows || k * limit_row + lane < begin || k * limit_row + lane >= limit)
         return;
+% endif
 % if twisted:
     v = product(v, root);
 % endif
@@ -120,29 +171,28 @@ static inline void put_element(__global real_t *y, long k, long lane, long lanes
 % endif
     *(__global pair_in_memory_t *)(y + 2 * (mirrored ? limit - at : at) * lane_step) = conjugate_if(v, mirrored);
 % elif result.form == "real":
-    y[k * row + lane * lane_step] = v.x;
+    *y = v.x;
 % else:
 % if result.times:
     v = product(v, conjugate_if(t[k * t_row + lane * t_lane], t_conjugate));
 % endif
-    *(__global pair_in_memory_t *)(y + 2 * (k * row + lane * lane_step)) = v;
+    *(__global pair_in_memory_t *)y = v;
 % endif
 }
 
-static inline void put(__global real_t *y, long k, long lane, long lanes, int flip, real_t scale${parameters(result)}${more_parameters(result)}, pair_t v${", pair_t mirror" if result.form == "half" else ""}${(", pair_t root, pair_t second" if planes == 2 and result.form == "half" else ", pair_t root") if twisted else ""})
+static inline void put(__global real_t *y, long k, long lane, uint live, real_t sign, real_t scale${parameters(result, all)}${more}, pair_t v${", pair_t mirror" if result.form == "half" else ""}${(", pair_t root, pair_t second" if planes == 2 and result.form == "half" else ", pair_t root") if twisted else ""})
 {
-    v = turned(v, flip) * scale;
+    v = with_sign(v, sign) * scale;
 % if result.form == "half":
-    mirror = turned(mirror, flip) * scale;
+    mirror = with_sign(mirror, sign) * scale;
     const pair_t a = (pair_t)(v.x + mirror.x, v.y - mirror.y) / 2;
     const pair_t b = (pair_t)(v.y + mirror.y, mirror.x - v.x) / 2;
-    put_element(y, k, lane, lanes, a${given});
-    put_element(y, k, lane + 1, lanes, b${given.replace(", root", ", second")});
-% elif planes == 2 and result.form == "real":
-    put_element(y, k, lane, lanes, v${given});
-    put_element(y, k, lane + 1, lanes, v.yx${given});
-% else:
-    put_element(y, k, lane, lanes, v${given});
+% endif
+    if (live > 0)
+        put_element(y, k, lane, ${"a" if result.form == "half" else "v"}${given});
+% if planes == 2 and result.form in ("half", "real"):
+    if (live > 1)
+        put_element(y + ${result.components} * lane_step, k, lane + 1, ${"b" if result.form == "half" else "v.yx"}${given.replace(", root", ", second") if result.form == "half" else given});
 % endif
 }
 </%def>

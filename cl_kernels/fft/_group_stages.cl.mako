@@ -45,24 +45,22 @@ static inline void stage${stage.number}(real_t *re, real_t *im, uint t${", __glo
 </%def>
 
 <%def name="twist_all(plan, stage, planes)">
-<%
-R, M, bits = stage.radix, stage.count, range((stage.radix - 1).bit_length())
-%>\
+<% R, M = stage.radix, stage.count %>\
     {
         const ulong l = (ulong)min(lane0 + ${planes} * ${stage.slot}, lanes - 1);
-% for bit in bits:
-        const pair_t w${bit} = root_of(${(1 << bit) * M}ul * l, coarse, fine, shift);
+% for bit in range((R - 1).bit_length()):
+        const pair_t w${1 << bit} = root_of(${(1 << bit) * M}ul * l, coarse, fine, shift);
 % endfor
 % for b in range(stage.butterflies):
-        const pair_t root${b} = root_of((ulong)min(${stage.item} + ${b * plan.items}, ${M - 1}u) * l, coarse, fine, shift);
+        pair_t w_of${b}[${R}];
+        w_of${b}[0] = root_of((ulong)min(${stage.item} + ${b * plan.items}, ${M - 1}u) * l, coarse, fine, shift);
+% for r in range(1, R):
+<% high = 1 << (r.bit_length() - 1) %>\
+        w_of${b}[${r}] = product(w_of${b}[${r - high}], w${high});
+% endfor
 % for r in range(R):
         {
-            pair_t v = product((pair_t)(re[${b * R + r}], im[${b * R + r}]), root${b});
-% for bit in bits:
-% if r >> bit & 1:
-            v = product(v, w${bit});
-% endif
-% endfor
+            const pair_t v = product((pair_t)(re[${b * R + r}], im[${b * R + r}]), w_of${b}[${r}]);
             re[${b * R + r}] = v.x, im[${b * R + r}] = v.y;
         }
 % endfor

@@ -13,9 +13,10 @@
 ## source, result      Side: the form of a row, factors                      rank      batch axes besides the lanes
 ##                     result.times: an array t that results are multiplied by, number by number
 ## twisted   whether rows are multiplied by roots of one, between two passes of a long transform
+## all_in, all_out   whether every row of every lane is there
 ## A group reads all rows of its transforms before it writes one, so the source may be the target.
 ##
-## Two real transforms are one complex one; the other direction exchanges re and im: see cpu.
+## Two real transforms are one complex one: see cpu.  The other direction is the conjugate of this one of conjugates.
 <%namespace name="butterflies" file="/fft/_butterflies.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="rows" file="/fft/_group_rows.cl.mako"/>
@@ -28,8 +29,9 @@ n, suffix = plan.n, "" if real.needs_fp64 else "f"
 sides = {"x": source, "y": result}
 half_in, half_out = source.form == "half", result.form == "half"
 first, last = plan.stages[0], plan.stages[-1]
-given = {name: ", ".join(f"{name}_{part}" for part in ("rows", "row", "lane", "limit", "limit_row")) + (f", {name}_factor" if side.factor else "") for name, side in sides.items()}
-given["y"] += ", y_first, y_begin" + (", times, t_row, t_lane, t_conjugate" if result.times else "")
+all = {"x": all_in, "y": all_out}
+given = {name: capture(rows.given, name, side, all[name]) for name, side in sides.items()}
+given["y"] += ("" if all_out else ", y_first, y_begin") + (", times, t_row, t_lane, t_conjugate" if result.times else "")
 %>
 ${rows.types(real)}
 % if twisted:
@@ -37,8 +39,8 @@ ${rows.roots()}
 % endif
 ${butterflies.define(sorted({stage.radix for stage in plan.stages}), suffix)}
 ${stages.define(plan)}
-${rows.bring(source, planes)}
-${rows.put(result, planes, twisted and plan.staged_target)}
+${rows.bring(source, planes, all_in)}
+${rows.put(result, planes, twisted and plan.staged_target, all_out)}
 
 __kernel ${group.of_size(plan.group)}
 void fft(__global const pair_t *roots, long lanes, int flip, real_t scale\
@@ -55,7 +57,7 @@ void fft(__global const pair_t *roots, long lanes, int flip, real_t scale\
 % if result.times:
 , __global const pair_in_memory_t *t_in, long t_offset, long t_row, long t_lane, int t_conjugate${''.join(f', long t_batch{d}' for d in range(rank))}\
 % endif
-${''.join(f', long batch{d}_size' for d in range(rank))})
+${''.join(f', uint batch{d}_size' for d in range(rank))})
 {
 % if len(plan.stages) > 1 or plan.staged_source or plan.staged_target:
     __local real_t numbers[${plan.local_numbers}];
@@ -65,8 +67,11 @@ ${''.join(f', long batch{d}_size' for d in range(rank))})
 % if len(plan.stages) > 1:
     const uint ${plan.order(plan.after, last)};
 % endif
-    const long across = (lanes + ${plan.slots * planes - 1}) / ${plan.slots * planes};
-    const long batch_item = get_group_id(0) / across, lane0 = get_group_id(0) % across * ${plan.slots * planes};
+    const uint across = (lanes + ${plan.slots * planes - 1}) / ${plan.slots * planes};
+    const uint batch_item = (uint)get_group_id(0) / across;
+    const long lane0 = (long)((uint)get_group_id(0) % across) * ${plan.slots * planes};
+    const uint lanes_here = min(lanes - lane0, ${plan.slots * planes}l);
+    const real_t sign = flip ? -1 : 1;
 % for name, side in sides.items():
     __global ${"const " if name == "x" else ""}real_t *${name} = ${name}_in + ${side.components} * (${name}_offset\
 ${"".join(f" + {at} * {name}_batch{d}" for d, at in enumerate(axes.digits("batch", rank, "batch_item")))});
@@ -76,18 +81,18 @@ ${"".join(f" + {at} * {name}_batch{d}" for d, at in enumerate(axes.digits("batch
 % endif
     real_t re[${plan.held}], im[${plan.held}];
 % if plan.staged_source:
-<% count, layout = (n // 2 + 1 if half_in else n), plan.natural %>
+<% count, layout, lane, live = (n // 2 + 1 if half_in else n), plan.natural, f"lane0 + {planes} * s", f"left({planes} * s, lanes_here)" %>
     for (uint e = id; e < ${count * plan.slots}; e += ${plan.group}) {
         const uint ${plan.walk(plan.source_across, count)};
 % if half_in:
         pair_t mirror;
-        const pair_t v = bring(x, i, lane0 + ${planes} * s, lanes, flip, ${given["x"]}, ${n}, &mirror);
+        const pair_t v = bring(${rows.place("x", source, "i", lane)}, i, ${lane}, ${live}, sign${given["x"]}, ${n}, &mirror);
         if (i > 0 && 2 * i < ${n}) {
             const uint m = ${layout.place(f"({n} - i)", "s")};
             numbers[m] = mirror.x, numbers[m + ${layout.size}] = mirror.y;
         }
 % else:
-        const pair_t v = bring(x, i, lane0 + ${planes} * s, lanes, flip, ${given["x"]});
+        const pair_t v = bring(${rows.place("x", source, "i", lane)}, i, ${lane}, ${live}, sign${given["x"]});
 % endif
         const uint at = ${layout.place("i", "s")};
         numbers[at] = v.x, numbers[at + ${layout.size}] = v.y;
@@ -95,10 +100,13 @@ ${"".join(f" + {at} * {name}_batch{d}" for d, at in enumerate(axes.digits("batch
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
 ${local.read(plan, first, layout, ("re", "im"))}\
 % else:
+<% lane, live = f"lane0 + {planes} * {first.slot}", f"left({planes} * {first.slot}, lanes_here)" %>\
+    __global const real_t *x_at = ${rows.place("x", source, first.item, lane)};
 % for b in range(first.butterflies):
     ${local.guard(plan, first, b)}{
 % for r in range(first.radix):
-        const pair_t v${r} = bring(x, ${first.item} + ${b * plan.items + r * first.count}, lane0 + ${planes} * ${first.slot}, lanes, flip, ${given["x"]});
+<% further = b * plan.items + r * first.count %>\
+        const pair_t v${r} = bring(${rows.place("x_at", source, further, 0)}, ${first.item} + ${further}, ${lane}, ${live}, sign${given["x"]});
 % endfor
 % for r in range(first.radix):
         re[${b * first.radix + r}] = v${r}.x, im[${b * first.radix + r}] = v${r}.y;
@@ -112,7 +120,7 @@ ${local.exchange(plan, before, stage)}\
     stage${stage.number}(re, im, ${stage.item}, roots);
 % endfor
 % if plan.staged_target:
-<% count, layout = (n // 2 + 1 if half_out else n), plan.natural %>
+<% count, layout, live = (n // 2 + 1 if half_out else n), plan.natural, f"left({planes} * s, lanes_here)" %>
 % if len(plan.stages) > 1 or plan.staged_source:
     ${plan.barrier};
 % endif
@@ -129,19 +137,22 @@ ${local.write(plan, last, layout, ("re", "im"))}\
 % endif
 % if twisted:
 % for p in range(planes):
-        const pair_t root${p} = conjugate_if(root_of((ulong)i * (ulong)min(lane + ${p}, lanes - 1), coarse, fine, shift), flip);
+        const pair_t root${p} = with_sign(root_of((ulong)i * (ulong)min(lane + ${p}, lanes - 1), coarse, fine, shift), sign);
 % endfor
 % endif
-        put(y, i, lane, lanes, flip, scale, ${given["y"]}, v${", mirror" if half_out else ""}${"".join(f", root{p}" for p in range(planes)) if twisted else ""});
+        put(${rows.place("y", result, "i", "lane")}, i, lane, ${live}, sign, scale${given["y"]}, v${", mirror" if half_out else ""}${"".join(f", root{p}" for p in range(planes)) if twisted else ""});
     }
 % else:
 % if twisted:
 ${stages.twist_all(plan, last, planes)}\
 % endif
+<% lane, live = f"lane0 + {planes} * {last.slot}", f"left({planes} * {last.slot}, lanes_here)" %>\
+    __global real_t *y_at = ${rows.place("y", result, last.item, lane)};
 % for b in range(last.butterflies):
     ${local.guard(plan, last, b)}{
 % for r in range(last.radix):
-        put(y, ${last.item} + ${b * plan.items + r * last.count}, lane0 + ${planes} * ${last.slot}, lanes, flip, scale, ${given["y"]}, (pair_t)(re[${b * last.radix + r}], im[${b * last.radix + r}]));
+<% further = b * plan.items + r * last.count %>\
+        put(${rows.place("y_at", result, further, 0)}, ${last.item} + ${further}, ${lane}, ${live}, sign, scale${given["y"]}, (pair_t)(re[${b * last.radix + r}], im[${b * last.radix + r}]));
 % endfor
     }
 % endfor

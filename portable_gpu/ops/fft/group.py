@@ -32,6 +32,8 @@ def text(runs: Sequence[Pass], policy: GroupFftPolicy, target: Target) -> Specia
         source=run.source.side,
         result=run.target.side,
         planes=run.planes,
+        all_in=run.source.is_whole(run.n, run.lanes),
+        all_out=run.target.is_whole(run.n, run.lanes),
         twisted=bool(run.whole),
         rank=rank_of(run),
     )

@@ -96,6 +96,12 @@ class Rows:
         """How many elements before the first one number 0 would lie."""
         return self.first * (self.lane if self.limit_row else self.row)
 
+    def is_whole(self, n: int, lanes: int) -> bool:
+        """Whether each lane has every row that a transform of n has."""
+        wanted = n // 2 + 1 if self.form == "half" else n
+        there = self.rows >= wanted and self.limit >= (wanted - 1) * self.limit_row + lanes
+        return there and not self.first
+
     @property
     def side(self) -> Side:
         """What a kernel is rendered for."""
