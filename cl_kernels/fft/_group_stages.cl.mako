@@ -45,7 +45,7 @@ static inline void stage${stage.number}(real_t *re, real_t *im, uint t${", __glo
 </%def>
 
 <%def name="twist_all(plan, stage, planes)">
-<% R, M = stage.radix, stage.count %>\
+<% R, M = plan.wanted, stage.count %>\
     {
         const ulong l = (ulong)min(lane0 + ${planes} * ${stage.slot}, lanes - 1);
 % for bit in range((R - 1).bit_length()):
@@ -60,8 +60,8 @@ static inline void stage${stage.number}(real_t *re, real_t *im, uint t${", __glo
 % endfor
 % for r in range(R):
         {
-            const pair_t v = product((pair_t)(re[${b * R + r}], im[${b * R + r}]), w_of${b}[${r}]);
-            re[${b * R + r}] = v.x, im[${b * R + r}] = v.y;
+            const pair_t v = product((pair_t)(re[${b * stage.radix + r}], im[${b * stage.radix + r}]), w_of${b}[${r}]);
+            re[${b * stage.radix + r}] = v.x, im[${b * stage.radix + r}] = v.y;
         }
 % endfor
 % endfor

@@ -13,6 +13,8 @@
 ## source, result      Side: the form of a row, factors                      rank      batch axes besides the lanes
 ##                     result.times: an array t that results are multiplied by, number by number
 ## twisted   whether rows are multiplied by roots of one, between two passes of a long transform
+## plan.chirp        a transform of n is a convolution of a longer one: times the chirp, there, times the filter, back,
+##                   times the chirp
 ## all_in, all_out   whether every row of every lane is there
 ## A group reads all rows of its transforms before it writes one, so the source may be the target.
 ##
@@ -21,12 +23,14 @@
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="rows" file="/fft/_group_rows.cl.mako"/>
 <%namespace name="stages" file="/fft/_group_stages.cl.mako"/>
+<%namespace name="chirps" file="/fft/_group_chirps.cl.mako"/>
 <%namespace name="local" file="/fft/_group_exchange.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%include file="/subgroup/warp_barrier.cl.mako"/>
 <%
-n, suffix = plan.n, "" if real.needs_fp64 else "f"
+n, suffix = ("n" if plan.chirp else plan.n), "" if real.needs_fp64 else "f"
 sides = {"x": source, "y": result}
+half_rows = "(n / 2 + 1)" if plan.chirp else plan.n // 2 + 1
 half_in, half_out = source.form == "half", result.form == "half"
 first, last = plan.stages[0], plan.stages[-1]
 all = {"x": all_in, "y": all_out}
@@ -42,8 +46,18 @@ ${stages.define(plan)}
 ${rows.bring(source, planes, all_in)}
 ${rows.put(result, planes, twisted and plan.staged_target, all_out)}
 
+<%def name="transform(used)">
+    stage0(re, im, ${first.item});
+% for before, stage in zip(plan.stages, plan.stages[1:]):
+${local.exchange(plan, before, stage, used or before.number > 0)}\
+    stage${stage.number}(re, im, ${stage.item}, roots);
+% endfor
+</%def>
 __kernel ${group.of_size(plan.group)}
 void fft(__global const pair_t *roots, long lanes, int flip, real_t scale\
+% if plan.chirp:
+, uint n, __global const pair_t *chirp, __global const pair_t *filter\
+% endif
 % if twisted:
 , __global const pair_t *coarse, __global const pair_t *fine, int shift\
 % endif
@@ -81,8 +95,8 @@ ${"".join(f" + {at} * {name}_batch{d}" for d, at in enumerate(axes.digits("batch
 % endif
     real_t re[${plan.held}], im[${plan.held}];
 % if plan.staged_source:
-<% count, layout, lane, live = (n // 2 + 1 if half_in else n), plan.natural, f"lane0 + {planes} * s", f"left({planes} * s, lanes_here)" %>
-    for (uint e = id; e < ${count * plan.slots}; e += ${plan.group}) {
+<% count, layout, lane, live = (half_rows if half_in else n), plan.natural, f"lane0 + {planes} * s", f"left({planes} * s, lanes_here)" %>
+    for (uint e = id; e < ${count} * ${plan.slots}; e += ${plan.group}) {
         const uint ${plan.walk(plan.source_across, count)};
 % if half_in:
         pair_t mirror;
@@ -99,34 +113,42 @@ ${"".join(f" + {at} * {name}_batch{d}" for d, at in enumerate(axes.digits("batch
     }
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
 ${local.read(plan, first, layout, ("re", "im"))}\
+% if plan.chirp:
+${chirps.given(plan)}\
+% endif
 % else:
 <% lane, live = f"lane0 + {planes} * {first.slot}", f"left({planes} * {first.slot}, lanes_here)" %>\
     __global const real_t *x_at = ${rows.place("x", source, first.item, lane)};
 % for b in range(first.butterflies):
     ${local.guard(plan, first, b)}{
-% for r in range(first.radix):
+% for r in range(plan.given):
 <% further = b * plan.items + r * first.count %>\
-        const pair_t v${r} = bring(${rows.place("x_at", source, further, 0)}, ${first.item} + ${further}, ${lane}, ${live}, sign${given["x"]});
+        const pair_t v${r} = ${f"{first.item} + {further} >= n ? (pair_t)(0, 0) : " if plan.chirp else ""}bring(${rows.place("x_at", source, further, 0)}, ${first.item} + ${further}, ${lane}, ${live}, sign${given["x"]});
 % endfor
-% for r in range(first.radix):
+% for r in range(plan.given):
         re[${b * first.radix + r}] = v${r}.x, im[${b * first.radix + r}] = v${r}.y;
 % endfor
     }
 % endfor
+% if plan.chirp:
+${chirps.given(plan)}\
 % endif
-    stage0(re, im, ${first.item});
-% for before, stage in zip(plan.stages, plan.stages[1:]):
-${local.exchange(plan, before, stage)}\
-    stage${stage.number}(re, im, ${stage.item}, roots);
-% endfor
+% endif
+${transform(plan.staged_source)}\
+% if plan.chirp:
+${chirps.filtered(plan)}\
+${local.bring_back(plan)}\
+${transform(True)}\
+${chirps.wanted(plan)}\
+% endif
 % if plan.staged_target:
-<% count, layout, live = (n // 2 + 1 if half_out else n), plan.natural, f"left({planes} * s, lanes_here)" %>
+<% count, layout, live = (half_rows if half_out else n), plan.natural, f"left({planes} * s, lanes_here)" %>
 % if len(plan.stages) > 1 or plan.staged_source:
     ${plan.barrier};
 % endif
 ${local.write(plan, last, layout, ("re", "im"))}\
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint e = id; e < ${count * plan.slots}; e += ${plan.group}) {
+    for (uint e = id; e < ${count} * ${plan.slots}; e += ${plan.group}) {
         const uint ${plan.walk(plan.target_across, count)};
         const uint at = ${layout.place("i", "s")};
         const pair_t v = (pair_t)(numbers[at], numbers[at + ${layout.size}]);
@@ -150,9 +172,9 @@ ${stages.twist_all(plan, last, planes)}\
     __global real_t *y_at = ${rows.place("y", result, last.item, lane)};
 % for b in range(last.butterflies):
     ${local.guard(plan, last, b)}{
-% for r in range(last.radix):
+% for r in range(plan.wanted):
 <% further = b * plan.items + r * last.count %>\
-        put(${rows.place("y_at", result, further, 0)}, ${last.item} + ${further}, ${lane}, ${live}, sign, scale${given["y"]}, (pair_t)(re[${b * last.radix + r}], im[${b * last.radix + r}]));
+        ${f"if ({last.item} + {further} < n) " if plan.chirp else ""}put(${rows.place("y_at", result, further, 0)}, ${last.item} + ${further}, ${lane}, ${live}, sign, scale${given["y"]}, (pair_t)(re[${b * last.radix + r}], im[${b * last.radix + r}]));
 % endfor
     }
 % endfor

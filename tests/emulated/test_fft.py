@@ -62,6 +62,7 @@ def close(got: Any, wanted: Any) -> None:
         ("sm_90", 64, "float32", False, False),
         ("sm_90", 256, "float64", True, True),
         ("sm_60", 30, "float32", True, False),
+        ("sm_90", 101, "float32", False, True),  # by a chirp
     ],
 )
 def test_complex(name: str, n: int, dtype: str, across: bool, inverse: bool) -> None:

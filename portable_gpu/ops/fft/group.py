@@ -13,7 +13,7 @@ from portable_gpu.ops.fft.memory import filled, rank_of, side_arguments, times_a
 from portable_gpu.ops.fft.passes import Pass
 from portable_gpu.ops.fft.policy import GroupFftPolicy
 from portable_gpu.ops.fft.shape import GroupPlan, group_plan
-from portable_gpu.ops.fft.tables import Table, as_components, roots
+from portable_gpu.ops.fft.tables import Table, as_components, chirp, chirp_filter, roots
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
@@ -65,6 +65,10 @@ class GroupPassPlan(Plan):
         plan = group_plan(run, policy, engine.target)
         tables = {"roots": _stage_roots(plan)}
         constants = {"lanes": run.lanes, "flip": int(run.inverse)}
+        if plan.chirp:
+            constants["n"] = run.n
+            tables["chirp"] = chirp(run.n, False, run.n)
+            tables["filter"] = chirp_filter(run.n, False, plan.length)
         if run.whole:
             constants["shift"] = (run.whole.bit_length() + 1) // 2
             tables |= _roots_of_all(run.whole, constants["shift"])

@@ -87,7 +87,7 @@ def _group_seconds(
     plan = group_plan(run, policy, target)
     each = group.groups(run, plan)
     units = min(each, target.compute_units)
-    numbers = each * plan.slots * run.n
+    numbers = each * plan.slots * plan.length * (2 if plan.chirp else 1)
     itemsize = run.real.itemsize
     moving = 0.0
     for rows, across in ((run.source, plan.source_across), (run.target, plan.target_across)):
@@ -97,7 +97,7 @@ def _group_seconds(
         used = size * together if abs(step) == 1 else size
         waste = -(-used // _SECTOR) * _SECTOR / used
         moving += waste * size * rows.rows * run.count
-    butterflies = numbers * 2.5 * log2(max(2, run.n)) / (_rate(run, costs) * units)
+    butterflies = numbers * 2.5 * log2(max(2, plan.length)) / (_rate(run, costs) * units)
     trips = len(plan.stages) - 1 + plan.staged_source + plan.staged_target
     exchanged = numbers * 4 * itemsize * trips / (_LOCAL_BYTES * costs.multiply_adds * units)
     return overlapped(butterflies + exchanged, moving / (costs.bandwidth * units))

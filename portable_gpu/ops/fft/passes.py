@@ -8,6 +8,7 @@ from typing import Literal
 
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.fft.problem import Form
+from portable_gpu.ops.fft.tables import chirp_length, is_smooth
 from portable_gpu.runtime.views import Shape
 
 #: ``across``: lanes lie side by side.  ``along``: the rows of a lane do.
@@ -120,7 +121,7 @@ class Pass:
     """Transforms by one launch.
 
     Attributes:
-        n: Length; a product of the radices that have straight code.
+        n: Length: a product of the radices that have straight code, or any where a pass has chirps.
         inverse: Whether exponents are positive.
         real: Element of the real numbers.
         lanes: Transforms side by side: the axis that vectors, or neighbouring work-items, go along.
@@ -175,11 +176,19 @@ class Reach:
     """How far a pass goes.
 
     Attributes:
-        most: The longest transform.
+        most: The longest transform by butterflies.
         lanes: Transforms that a pass wants side by side: of a vector, or of a run of memory.
         broad: The longest transform of which a pass takes enough side by side.
+        chirps: Whether a pass makes transforms of lengths with other primes, by a convolution.
     """
 
     most: int
     lanes: int
     broad: int
+    chirps: bool = False
+
+    def takes(self, n: int) -> bool:
+        """Whether one pass makes transforms of this length."""
+        if is_smooth(n):
+            return n <= self.most
+        return self.chirps and chirp_length(n) <= self.most

@@ -90,7 +90,7 @@ class GroupFftPolicy(Policy):
     @property
     def reach(self) -> Reach:
         """How far a pass goes: what a group holds is half of the wanted lanes, or one line."""
-        return Reach(self.most, self.beside, max(16, 2 * self.most // self.beside))
+        return Reach(self.most, self.beside, max(16, 2 * self.most // self.beside), chirps=True)
 
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
         """See :meth:`Policy.limits`."""

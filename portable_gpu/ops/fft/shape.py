@@ -1,4 +1,8 @@
-"""How a work-group makes its transforms: stages, work-items, and places in local memory."""
+"""How a work-group makes its transforms: stages, work-items, and places in local memory.
+
+A transform whose length has primes without a butterfly is a convolution with a chirp: a transform
+of a longer length there, and one back, by the same stages.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from functools import lru_cache
 
 from portable_gpu.ops.fft.passes import Pass, Rows
 from portable_gpu.ops.fft.policy import GroupFftPolicy
+from portable_gpu.ops.fft.tables import chirp_length, is_smooth
 from portable_gpu.powers_of_two import ceil_power_of_two, floor_power_of_two, is_power_of_two
 from portable_gpu.targets import Target
 
@@ -104,7 +109,8 @@ class GroupPlan:
     """What a kernel's text depends on beside the forms of rows.
 
     Attributes:
-        n: Length.
+        n: Length, which is also the number of rows.
+        length: Of what the stages transform: n, or where there is a chirp at least 2 n - 1.
         stages: Of the transform.
         items: Work-items of a transform.
         slots: Transforms, or pairs of real ones, of a group.
@@ -115,6 +121,7 @@ class GroupPlan:
     """
 
     n: int
+    length: int
     stages: tuple[Stage, ...]
     items: int
     slots: int
@@ -129,6 +136,31 @@ class GroupPlan:
     def group(self) -> int:
         """Work-items of a group."""
         return self.items * self.slots
+
+    @property
+    def chirp(self) -> bool:
+        """Whether transforms are convolutions with a chirp."""
+        return self.length != self.n
+
+    @property
+    def given(self) -> int:
+        """Numbers of a butterfly of the first stage that may be no zeros.
+
+        Of a convolution with a chirp, rows from n on are zeros: at least half of them.
+        """
+        radix = self.stages[0].radix
+        return -(-radix // 2) if self.chirp else radix
+
+    @property
+    def wanted(self) -> int:
+        """Numbers of a butterfly of the last stage that may be wanted."""
+        radix = self.stages[-1].radix
+        return -(-radix // 2) if self.chirp else radix
+
+    @property
+    def comes_back(self) -> bool:
+        """Whether results of the last stage are where the first one wants them."""
+        return self.stages[0].radix == self.stages[-1].radix and self.before == self.after
 
     @property
     def after(self) -> bool:
@@ -149,7 +181,8 @@ class GroupPlan:
     def local_numbers(self) -> int:
         """Real numbers in local memory."""
         parts = len(self.rounds[0])
-        sizes = [1, *(parts * stage.layout.size for stage in self.stages[1:])]
+        back = self.chirp and not self.comes_back
+        sizes = [1, *(parts * stage.layout.size for stage in self.stages[0 if back else 1 :])]
         if self.staged_source or self.staged_target:
             sizes.append(2 * self.natural.size)
         return max(sizes)
@@ -183,13 +216,18 @@ class GroupPlan:
         return f"i = e % {rows}, s = e / {rows}"
 
 
+def stage_length(n: int) -> int:
+    """The length of which the stages of a transform of n are."""
+    return n if is_smooth(n) else chirp_length(n)
+
+
 def group_plan(run: Pass, policy: GroupFftPolicy, target: Target) -> GroupPlan:
     """How groups make the transforms of a pass.
 
     As many slots as bring whole runs of lanes, and fill a group; fewer where local memory ends.
     """
     across = _across(run.source), _across(run.target)
-    wanted = max(1, policy.group // _items(run.n, policy.item)[1])
+    wanted = max(1, policy.group // _items(stage_length(run.n), policy.item)[1])
     sides = zip((run.source, run.target), across, strict=True)
     wanted = max(wanted, *(_wanted(side, own, run, policy) for side, own in sides))
     slots = min(floor_power_of_two(wanted), ceil_power_of_two(-(-run.lanes // run.planes)))
@@ -228,30 +266,33 @@ def _wanted(side: Rows, across: bool, run: Pass, policy: GroupFftPolicy) -> int:
 def _plan(
     run: Pass, item: int, target: Target, slots: int, source: bool, target_across: bool
 ) -> GroupPlan:
-    radices, items = _items(run.n, item)
+    length = stage_length(run.n)
+    radices, items = _items(length, item)
+    if length != run.n:
+        radices = _turning(radices)
     pair = 2 * run.real.itemsize
     staged = []
     for side, across, radix in (
         (run.source, source, radices[0]), (run.target, target_across, radices[-1])
     ):  # fmt: skip
-        runs = min(items, run.n // radix) * pair
+        runs = min(items, length // radix) * pair
         staged.append(side.form == "half" or (not across and runs < min(_RUN, run.n * pair)))
     if len(radices) == 1 and source != target_across and not any(staged):
         staged[0] = True
     after = source if staged[1] else target_across
     before = after if staged[0] else source
     banks = BANKS * 4 // run.real.itemsize
-    layouts = [Layout(run.n, slots, before and after, run.n, 0)]
+    layouts = [Layout(length, slots, before and after, length, 0)]
     done = 1
     for number, radix in enumerate(radices[:-1], 1):
         beside = after and (before or number > 1)
-        layouts.append(_layout(run.n, slots, beside, done, radix, banks))
+        layouts.append(_layout(length, slots, beside, done, radix, banks))
         done *= radix
     layouts = _with_one_stride(layouts, banks)
     stages: list[Stage] = []
     done, table = 1, 0
     for number, (radix, layout) in enumerate(zip(radices, layouts, strict=True)):
-        count = run.n // radix
+        count = length // radix
         stages.append(Stage(number, radix, done, count, -(-count // items), table, layout))
         if done > 1:
             table += (radix - 1).bit_length() * done
@@ -260,6 +301,7 @@ def _plan(
     def made(rounds: tuple[tuple[str, ...], ...]) -> GroupPlan:
         return GroupPlan(
             run.n,
+            length,
             tuple(stages),
             items,
             slots,
@@ -320,6 +362,17 @@ def _items(n: int, most: int) -> tuple[tuple[int, ...], int]:
         if max(each) <= most:
             found.append((sum(each) * items, items))
     return radices, min(found)[1]
+
+
+def _turning(radices: tuple[int, ...]) -> tuple[int, ...]:
+    """The radices, with equal ones at both ends if two are equal: the way back begins at once."""
+    twice = [radix for radix in radices if radices.count(radix) > 1 and radix % 2 == 0]
+    if not twice:
+        return radices
+    inner = list(radices)
+    inner.remove(twice[0])
+    inner.remove(twice[0])
+    return (twice[0], *inner, twice[0])
 
 
 @lru_cache(maxsize=1024)

@@ -142,6 +142,14 @@ def bluestein_length(n: int) -> int:
     return best
 
 
+@lru_cache(maxsize=1024)
+def chirp_length(n: int) -> int:
+    """The same where few stages count as well: few odd factors, and halves that are whole."""
+    least = 2 * n - 1
+    found = [odd << max(1, (-(-least // odd) - 1).bit_length()) for odd in (1, 3, 5, 9, 15)]
+    return min(found, key=lambda m: (m * m.bit_length(), m))
+
+
 def as_components(values: Table, real: str) -> Table:
     """Complex values as real numbers side by side, in the working precision."""
     flat = np.ascontiguousarray(values).ravel()

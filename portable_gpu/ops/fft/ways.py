@@ -96,20 +96,19 @@ def ways(line: Line, reach: Reach, names: Iterator[str]) -> list[Way]:
         reach: Of a pass.
         names: Of temporaries.
     """
-    if not is_smooth(line.n):
-        return _by_chirp(line, reach, names)
     found = []
-    if line.n <= reach.most:
+    whole = reach.takes(line.n)
+    if whole:
         found.append(Way("one pass", (_one(line),)))
-    if line.n > reach.most or (line.n >= 4 * reach.lanes and line.lines < 2 * reach.lanes):
+    if not whole or (line.n >= 4 * reach.lanes and line.lines < 2 * reach.lanes):
         pairs = _splits(line.n, reach)
         found += [Way("two passes", _two(line, *pair, next(names))) for pair in pairs]
-        if line.n > reach.most and not (pairs and max(pairs[0]) <= reach.broad):
+        if not whole and not (pairs and max(pairs[0]) <= reach.broad):
             found += [
                 Way("three passes", _three(line, *factors, names))
                 for factors in _three_factors(line.n, reach)
             ]
-    return found
+    return found or _by_chirp(line, reach, names)
 
 
 def _one(line: Line) -> Leg:
@@ -148,11 +147,16 @@ def _lanes(line: Line) -> tuple[Axis, tuple[Axis, ...]]:
 def _splits(n: int, reach: Reach) -> list[tuple[int, int]]:
     """Factors of n, both in reach: the most equal ones, and of those multiples of lanes.
 
-    Where n is beyond reach and has none so small, the most equal ones are as small as any.
+    Where n is smooth and beyond reach and has none so small, the most equal ones are as small as
+    any.
     """
     root, most = isqrt(n), reach.most
-    pairs = [(d, n // d) for d in range(max(2, -(-n // most)), min(most, n // 2) + 1) if n % d == 0]
-    if not pairs and n > most:
+    pairs = [
+        (d, n // d)
+        for d in range(max(2, -(-n // most)), min(most, n // 2) + 1)
+        if n % d == 0 and reach.takes(d) and reach.takes(n // d)
+    ]
+    if not pairs and n > most and is_smooth(n):
         near = next(d for d in range(root, 0, -1) if n % d == 0)
         return [(near, n // near)]
 
@@ -166,7 +170,7 @@ def _splits(n: int, reach: Reach) -> list[tuple[int, int]]:
 
 def _three_factors(n: int, reach: Reach) -> list[tuple[int, int, int]]:
     """Factors of n, each in reach: those of which the largest is the least."""
-    first = [d for d in range(2, min(reach.most, n // 4) + 1) if n % d == 0]
+    first = [d for d in range(2, min(reach.most, n // 4) + 1) if n % d == 0 and reach.takes(d)]
     found = [(d, *pair) for d in first for pair in _splits(n // d, reach)]
     return sorted(found, key=lambda factors: (max(factors), sum(factors)))[:1]
 

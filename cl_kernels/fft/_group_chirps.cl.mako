@@ -1,0 +1,49 @@
+## A transform of any length n as a convolution with a chirp, c(j) = exp(-pi i j^2 / n) (Bluestein):
+##
+##   given(plan)       rows of the first stage, times the chirp; zeros from row n on
+##   filtered(plan)    results of the last stage, times the transform of the conjugate chirp; conjugated, so that the
+##                     same stages transform them back
+##   wanted(plan)      those of the way back, conjugated again, times the chirp
+<%def name="given(plan)">
+<% first = plan.stages[0] %>\
+% for b in range(first.butterflies):
+% for r in range(first.radix):
+<% at, k = f"{first.item} + {b * plan.items + r * first.count}", b * first.radix + r %>\
+% if r < plan.given:
+    if (${at} < n) {
+        const pair_t v = product((pair_t)(re[${k}], im[${k}]), chirp[${at}]);
+        re[${k}] = v.x, im[${k}] = v.y;
+    } else
+        re[${k}] = im[${k}] = 0;
+% else:
+    re[${k}] = im[${k}] = 0;
+% endif
+% endfor
+% endfor
+</%def>
+
+<%def name="filtered(plan)">
+<% last = plan.stages[-1] %>\
+% for b in range(last.butterflies):
+% for r in range(last.radix):
+<% at, k = f"min({last.item} + {b * plan.items}, {last.count - 1}u) + {r * last.count}", b * last.radix + r %>\
+    {
+        const pair_t v = product((pair_t)(re[${k}], im[${k}]), filter[${at}]);
+        re[${k}] = v.x, im[${k}] = -v.y;
+    }
+% endfor
+% endfor
+</%def>
+
+<%def name="wanted(plan)">
+<% last = plan.stages[-1] %>\
+% for b in range(last.butterflies):
+% for r in range(plan.wanted):
+<% at, k = f"{last.item} + {b * plan.items + r * last.count}", b * last.radix + r %>\
+    {
+        const pair_t v = product((pair_t)(re[${k}], -im[${k}]), chirp[min(${at}, n - 1)]);
+        re[${k}] = v.x, im[${k}] = v.y;
+    }
+% endfor
+% endfor
+</%def>
