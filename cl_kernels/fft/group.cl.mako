@@ -15,7 +15,6 @@
 ## twisted   whether rows are multiplied by roots of one, between two passes of a long transform
 ## plan.chirp        a transform of n is a convolution of a longer one: times the chirp, there, times the filter, back,
 ##                   times the chirp
-## ahead      whether a group makes several transforms, one after the other, and copies what it reads next meanwhile
 ## all_in, all_out   whether every row of every lane is there
 ## A group reads all rows of its transforms before it writes one, so the source may be the target.
 ##
@@ -24,7 +23,6 @@
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="rows" file="/fft/_group_rows.cl.mako"/>
 <%namespace name="stages" file="/fft/_group_stages.cl.mako"/>
-<%namespace name="copies" file="/fft/_group_copies.cl.mako"/>
 <%namespace name="chirps" file="/fft/_group_chirps.cl.mako"/>
 <%namespace name="local" file="/fft/_group_exchange.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
@@ -47,18 +45,6 @@ ${butterflies.define(sorted({stage.radix for stage in plan.stages}), suffix)}
 ${stages.define(plan)}
 ${rows.bring(source, planes, all_in)}
 ${rows.put(result, planes, twisted and plan.staged_target, all_out)}
-% if ahead:
-${copies.define(real)}
-% endif
-<%def name="located(of, sides)">
-    const uint batch_item = ${of} / across;
-    const long lane0 = (long)(${of} % across) * ${plan.slots * planes};
-    const uint lanes_here = min(lanes - lane0, ${plan.slots * planes}l);
-% for name, side in sides.items():
-    __global ${"const " if name == "x" else ""}real_t *${name} = ${name}_in + ${side.components} * (${name}_offset\
-${"".join(f" + {at} * {name}_batch{d}" for d, at in enumerate(axes.digits("batch", rank, "batch_item")))});
-% endfor
-</%def>
 
 <%def name="transform(used)">
     stage0(re, im, ${first.item});
@@ -69,9 +55,6 @@ ${local.exchange(plan, before, stage, used or before.number > 0)}\
 </%def>
 __kernel ${group.of_size(plan.group)}
 void fft(__global const pair_t *roots, long lanes, int flip, real_t scale\
-% if ahead:
-, uint groups\
-% endif
 % if plan.chirp:
 , uint n, __global const pair_t *chirp, __global const pair_t *filter\
 % endif
@@ -99,18 +82,14 @@ ${''.join(f', uint batch{d}_size' for d in range(rank))})
     const uint ${plan.order(plan.after, last)};
 % endif
     const uint across = (lanes + ${plan.slots * planes - 1}) / ${plan.slots * planes};
+    const uint batch_item = (uint)get_group_id(0) / across;
+    const long lane0 = (long)((uint)get_group_id(0) % across) * ${plan.slots * planes};
+    const uint lanes_here = min(lanes - lane0, ${plan.slots * planes}l);
     const real_t sign = flip ? -1 : 1;
-% if ahead:
-    __local pair_t waiting[${plan.given * first.butterflies * plan.group}];
-    {
-${located("(uint)get_group_id(0)", {"x": source})}\
-${copies.start(plan, source, planes, real)}\
-    }
-    for (uint g = get_group_id(0); g < groups; g += get_num_groups(0)) {
-% else:
-    const uint g = get_group_id(0);
-% endif
-${located("g", sides if not ahead else {"y": result})}\
+% for name, side in sides.items():
+    __global ${"const " if name == "x" else ""}real_t *${name} = ${name}_in + ${side.components} * (${name}_offset\
+${"".join(f" + {at} * {name}_batch{d}" for d, at in enumerate(axes.digits("batch", rank, "batch_item")))});
+% endfor
 % if result.times:
     __global const pair_in_memory_t *times = t_in + t_offset${"".join(f" + {at} * t_batch{d}" for d, at in enumerate(axes.digits("batch", rank, "batch_item")))};
 % endif
@@ -137,15 +116,6 @@ ${local.read(plan, first, layout, ("re", "im"))}\
 % if plan.chirp:
 ${chirps.given(plan)}\
 % endif
-% elif ahead:
-${copies.finish(plan)}\
-    if (g + get_num_groups(0) < groups) {
-${located("(g + (uint)get_num_groups(0))", {"x": source})}\
-${copies.start(plan, source, planes, real)}\
-    }
-% if plan.chirp:
-${chirps.given(plan)}\
-% endif
 % else:
 <% lane, live = f"lane0 + {planes} * {first.slot}", f"left({planes} * {first.slot}, lanes_here)" %>\
     __global const real_t *x_at = ${rows.place("x", source, first.item, lane)};
@@ -164,7 +134,7 @@ ${chirps.given(plan)}\
 ${chirps.given(plan)}\
 % endif
 % endif
-${transform(plan.staged_source or ahead)}\
+${transform(plan.staged_source)}\
 % if plan.chirp:
 ${chirps.filtered(plan)}\
 ${local.bring_back(plan)}\
@@ -208,8 +178,5 @@ ${stages.twist_all(plan, last, planes)}\
 % endfor
     }
 % endfor
-% endif
-% if ahead:
-    }
 % endif
 }

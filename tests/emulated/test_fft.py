@@ -100,26 +100,6 @@ def test_warps_that_do_not_wait_for_each_other(real: bool) -> None:
         close(transform(run, x, gpu, warps).reshape(x.shape), np.fft.fft(x))
 
 
-@pytest.mark.parametrize(("n", "across"), [(256, False), (64, True), (33, True), (101, False)])
-def test_what_is_read_next_is_copied_ahead(
-    monkeypatch: pytest.MonkeyPatch, n: int, across: bool
-) -> None:
-    """Two groups make all transforms, 101 by a chirp."""
-    monkeypatch.setattr(group, "_MOST_REGISTERS", 1)
-    gpu = Emulator.of("sm_90", races=True)
-    gpu.target = replace(gpu.target, compute_units=1)
-    x = _numbers((2, n, LANES) if across else (2, LANES, n), "float32")
-    whole = 16 * n if across else 0
-    run = complex_pass(n, "float32", across, whole, inverse=True)
-    assert group.copies_ahead(run, group.group_plan(run, SMALL, gpu.target), gpu.target)
-    got = transform(run, x, gpu).reshape(x.shape)
-    axis = 1 if across else 2
-    wanted = np.fft.ifft(x, axis=axis) * n
-    if across:
-        wanted *= np.exp(2j * np.pi * np.outer(np.arange(n), np.arange(LANES)) / whole)
-    close(got, wanted)
-
-
 def test_a_missing_barrier_is_seen() -> None:
     gpu = Emulator.of("sm_90", races=True)
     gpu.edit = partial(re.sub, r"bar\.sync\s+\d+;", "", count=1)

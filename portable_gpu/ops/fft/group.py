@@ -19,20 +19,15 @@ from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 
-#: Half of the registers of a compute unit that copies without its work-items.
-_MOST_REGISTERS = 32768
-
 
 def text(runs: Sequence[Pass], policy: GroupFftPolicy, target: Target) -> Specialization:
     """The kernel of a pass."""
     (run,) = runs
-    plan = group_plan(run, policy, target)
     return specialize(
         "fft/group",
         target,
         policy=policy,
-        plan=plan,
-        ahead=copies_ahead(run, plan, target),
+        plan=group_plan(run, policy, target),
         real=run.real,
         source=run.source.side,
         result=run.target.side,
@@ -47,23 +42,6 @@ def text(runs: Sequence[Pass], policy: GroupFftPolicy, target: Target) -> Specia
 def groups(run: Pass, plan: GroupPlan) -> int:
     """How many work-groups a pass has."""
     return run.count // run.lanes * -(-run.lanes // (plan.slots * run.planes))
-
-
-def copies_ahead(run: Pass, plan: GroupPlan, target: Target) -> bool:
-    """Whether groups go on to further transforms, and copy what they read next meanwhile.
-
-    So do groups of which a compute unit has one at a time, if there are more than compute units.
-    """
-    local = (plan.local_numbers + 2 * plan.waiting) * run.real.itemsize
-    plain = run.source.form == "complex" and not run.source.factor and not plan.staged_source
-    return (
-        target.cuda_sm >= 80
-        and 2 * plan.held * plan.group * run.real.itemsize // 4 >= _MOST_REGISTERS
-        and plain
-        and run.source.is_whole(run.n, run.lanes)
-        and local <= target.static_local_mem
-        and groups(run, plan) > target.compute_units
-    )
 
 
 class GroupPassPlan(Plan):
@@ -100,11 +78,6 @@ class GroupPassPlan(Plan):
         held = [as_components(table, run.real.real) for table in tables.values()]
         self._tables = [engine.bring(table) for table in held]
         self.kept_bytes = sum(table.nbytes for table in held)
-        count = groups(run, plan)
-        grid = count
-        if copies_ahead(run, plan, engine.target):
-            constants["groups"] = count
-            grid = engine.target.compute_units
         rank = rank_of(run)
         operands = ["x_in", "t_in", "y_in"] if run.target.times else ["x_in", "y_in"]
         self._launch = engine.programs.launch(
@@ -119,7 +92,7 @@ class GroupPassPlan(Plan):
             },
             [*tables, *operands],
             ["scale", *(f"{name[0]}_offset" for name in operands)],
-            (grid * plan.group,),
+            (groups(run, plan) * plan.group,),
             (plan.group,),
         )  # fmt: skip
 

@@ -178,11 +178,6 @@ class GroupPlan:
         return max(stage.radix * stage.butterflies for stage in self.stages)
 
     @property
-    def waiting(self) -> int:
-        """Complex numbers of a group that the first stage reads."""
-        return self.stages[0].butterflies * self.given * self.group
-
-    @property
     def local_numbers(self) -> int:
         """Real numbers in local memory."""
         parts = len(self.rounds[0])
