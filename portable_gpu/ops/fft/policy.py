@@ -75,7 +75,10 @@ class GroupFftPolicy(Policy):
         item = 16 if elem.itemsize < 16 or target.resident_registers > 128 else 13
         local = min(target.static_local_mem, target.local_mem_per_unit) // elem.itemsize
         most = floor_power_of_two(min(local, item * target.max_work_group_size))
-        return cls(item, min(128, target.max_work_group_size), max(1, 64 // elem.itemsize), most)
+        # H200: 512 x 512 x 512 complex64 in 1655 us, by runs of 64 bytes 1818; 256 x 256 x 256
+        # complex128 in 414 us, by groups of 128 work-items 452.
+        group = min(128 if elem.itemsize < 16 else 256, target.max_work_group_size)
+        return cls(item, group, min(16, 128 // elem.itemsize), most)
 
     @classmethod
     def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:

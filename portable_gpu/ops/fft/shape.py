@@ -22,8 +22,14 @@ _RUN = 64
 #: Words beside those of numbers that a work-item has in registers, by AMD's and NVIDIA's compilers;
 #: and those of roots between two passes.  Odd radices take as many as numbers, and 4.
 _PLACES, _PLACES_OF_ROOTS = 28, 20
+#: Of a compute unit, each with registers for two sub-groups at the least.
+_SIMDS = 4
 #: Work-items that exchange by a barrier of a sub-group; see ``cl_kernels/subgroup/warp_barrier``.
 _WARP = 32
+#: The largest radix, and that of transforms which would have many stages by it: then a work-item
+#: holds more numbers.  H200, complex64: 1024 x 16384 in 91 us, by 16 in 102; 2048 x 8192 in 76 and
+#: 79; but 4096 x 4096 in 72 and 70.  In complex128 it was slower, 104 us and 96.
+_RADIX, _LARGE_RADIX, _MANY_STAGES = 16, 32, 4
 
 
 @dataclass(frozen=True)
@@ -227,17 +233,27 @@ def group_plan(run: Pass, policy: GroupFftPolicy, target: Target) -> GroupPlan:
     As many slots as bring whole runs of lanes, and fill a group; fewer where local memory ends.
     """
     across = _across(run.source), _across(run.target)
-    wanted = max(1, policy.group // _items(stage_length(run.n), policy.item)[1])
+    wanted = max(1, policy.group // _items(stage_length(run.n), policy.item, _RADIX)[1])
     sides = zip((run.source, run.target), across, strict=True)
     wanted = max(wanted, *(_wanted(side, own, run, policy) for side, own in sides))
     slots = min(floor_power_of_two(wanted), ceil_power_of_two(-(-run.lanes // run.planes)))
+    held = [(policy.item, _RADIX), (2 * policy.item, _RADIX)]
+    stages = len(_items(stage_length(run.n), *held[0])[0])
+    if stages >= _MANY_STAGES and not run.real.needs_fp64:
+        held.insert(0, (max(policy.item, _LARGE_RADIX), _LARGE_RADIX))
     while slots:
-        for item in (policy.item, 2 * policy.item):
-            plan = _plan(run, item, target, slots, *across)
+        for item, radix in held:
+            plan = _plan(run, item, radix, target, slots, *across)
             if _fits(plan, run, target):
                 return plan
         slots //= 2
     return plan
+
+
+def fills_unit(plan: GroupPlan, run: Pass, target: Target) -> bool:
+    """Whether the numbers of a group are half of the registers of a compute unit."""
+    words = 2 * plan.held * plan.group * run.real.itemsize // 4
+    return words >= _SIMDS * target.subgroup_size * min(target.resident_registers, 254)
 
 
 def _fits(plan: GroupPlan, run: Pass, target: Target) -> bool:
@@ -246,8 +262,7 @@ def _fits(plan: GroupPlan, run: Pass, target: Target) -> bool:
     odd = not is_power_of_two(*(stage.radix for stage in plan.stages))
     places = _PLACES + (2 * plan.held + 4 if odd else 0) + (_PLACES_OF_ROOTS if run.whole else 0)
     needed = words * (2 * plan.held + places)
-    # A compute unit has four SIMDs, each with registers for two sub-groups at the least.
-    on_simd = -(-plan.group // (4 * target.subgroup_size))
+    on_simd = -(-plan.group // (_SIMDS * target.subgroup_size))
     available = min(target.registers, 2 * target.resident_registers // on_simd)
     return (
         plan.group <= target.max_work_group_size
@@ -264,10 +279,16 @@ def _wanted(side: Rows, across: bool, run: Pass, policy: GroupFftPolicy) -> int:
 
 
 def _plan(
-    run: Pass, item: int, target: Target, slots: int, source: bool, target_across: bool
+    run: Pass,
+    item: int,
+    largest: int,
+    target: Target,
+    slots: int,
+    source: bool,
+    target_across: bool,
 ) -> GroupPlan:
     length = stage_length(run.n)
-    radices, items = _items(length, item)
+    radices, items = _items(length, item, largest)
     if length != run.n:
         radices = _turning(radices)
     pair = 2 * run.real.itemsize
@@ -350,12 +371,12 @@ def _across(side: Rows) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _items(n: int, most: int) -> tuple[tuple[int, ...], int]:
+def _items(n: int, most: int, largest: int) -> tuple[tuple[int, ...], int]:
     """The radices of a transform, and its work-items, which hold at most ``most`` numbers each.
 
     The work-items are such that few of them idle in any stage.
     """
-    radices = _factors(n, min(most, 16))
+    radices = _factors(n, min(most, largest))
     found = []
     for items in sorted({-(-n // radix // b) for radix in radices for b in range(1, most + 1)}):
         each = [-(-n // radix // items) * radix for radix in radices]
