@@ -30,6 +30,10 @@ _WARP = 32
 #: holds more numbers.  H200, complex64: 1024 x 16384 in 91 us, by 16 in 102; 2048 x 8192 in 76 and
 #: 79; but 4096 x 4096 in 72 and 70.  In complex128 it was slower, 104 us and 96.
 _RADIX, _LARGE_RADIX, _MANY_STAGES = 16, 32, 4
+#: In double precision, where rows lie along the transform, more work-items hold fewer numbers.
+#: H200, complex128: 65536 x 256 in 133 us, by 16 in 141; 4096 x 4096 in 145 and 151; but across,
+#: 256 x 256 x 256 in 434 and 412.
+_SMALL_RADIX, _SMALL_ITEM = 8, 13
 
 
 @dataclass(frozen=True)
@@ -233,14 +237,11 @@ def group_plan(run: Pass, policy: GroupFftPolicy, target: Target) -> GroupPlan:
     As many slots as bring whole runs of lanes, and fill a group; fewer where local memory ends.
     """
     across = _across(run.source), _across(run.target)
-    wanted = max(1, policy.group // _items(stage_length(run.n), policy.item, _RADIX)[1])
+    held = _held(run, any(across), policy)
+    wanted = max(1, policy.group // _items(stage_length(run.n), *held[0])[1])
     sides = zip((run.source, run.target), across, strict=True)
     wanted = max(wanted, *(_wanted(side, own, run, policy) for side, own in sides))
     slots = min(floor_power_of_two(wanted), ceil_power_of_two(-(-run.lanes // run.planes)))
-    held = [(policy.item, _RADIX), (2 * policy.item, _RADIX)]
-    stages = len(_items(stage_length(run.n), *held[0])[0])
-    if stages >= _MANY_STAGES and not run.real.needs_fp64:
-        held.insert(0, (max(policy.item, _LARGE_RADIX), _LARGE_RADIX))
     while slots:
         for item, radix in held:
             plan = _plan(run, item, radix, target, slots, *across)
@@ -248,6 +249,18 @@ def group_plan(run: Pass, policy: GroupFftPolicy, target: Target) -> GroupPlan:
                 return plan
         slots //= 2
     return plan
+
+
+def _held(run: Pass, across: bool, policy: GroupFftPolicy) -> list[tuple[int, int]]:
+    """Numbers of a work-item and the largest radix: the best first, then what groups have room for."""
+    found = [(policy.item, _RADIX), (2 * policy.item, _RADIX)]
+    stages = len(_items(stage_length(run.n), *found[0])[0])
+    if run.real.needs_fp64:
+        if not across:
+            found.insert(0, (_SMALL_ITEM, _SMALL_RADIX))
+    elif stages >= _MANY_STAGES:
+        found.insert(0, (max(policy.item, _LARGE_RADIX), _LARGE_RADIX))
+    return found
 
 
 def fills_unit(plan: GroupPlan, run: Pass, target: Target) -> bool:
