@@ -252,7 +252,7 @@ def group_plan(run: Pass, policy: GroupFftPolicy, target: Target) -> GroupPlan:
 
 
 def _held(run: Pass, across: bool, policy: GroupFftPolicy) -> list[tuple[int, int]]:
-    """Numbers of a work-item and the largest radix: the best first, then what groups have room for."""
+    """Numbers of a work-item and the largest radix: the best, then what there may be room for."""
     found = [(policy.item, _RADIX), (2 * policy.item, _RADIX)]
     stages = len(_items(stage_length(run.n), *found[0])[0])
     if run.real.needs_fp64:
