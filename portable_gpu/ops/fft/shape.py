@@ -24,6 +24,8 @@ _RUN = 64
 _PLACES, _PLACES_OF_ROOTS = 28, 20
 #: Of a compute unit, each with registers for two sub-groups at the least.
 _SIMDS = 4
+#: Bytes that memory hands out at once, and how many of the compute units should have a group.
+_SECTOR, _BUSY = 32, 0.75
 #: Work-items that exchange by a barrier of a sub-group; see ``cl_kernels/subgroup/warp_barrier``.
 _WARP = 32
 #: The largest radix, and that of transforms which would have many stages by it: then a work-item
@@ -234,7 +236,8 @@ def stage_length(n: int) -> int:
 def group_plan(run: Pass, policy: GroupFftPolicy, target: Target) -> GroupPlan:
     """How groups make the transforms of a pass.
 
-    As many slots as bring whole runs of lanes, and fill a group; fewer where local memory ends.
+    As many slots as bring whole runs of lanes, and fill a group; fewer where local memory ends, or
+    where compute units would have no group: as many then as a sector of memory holds.
     """
     across = _across(run.source), _across(run.target)
     held = _held(run, any(across), policy)
@@ -242,6 +245,10 @@ def group_plan(run: Pass, policy: GroupFftPolicy, target: Target) -> GroupPlan:
     sides = zip((run.source, run.target), across, strict=True)
     wanted = max(wanted, *(_wanted(side, own, run, policy) for side, own in sides))
     slots = min(floor_power_of_two(wanted), ceil_power_of_two(-(-run.lanes // run.planes)))
+    least = _SECTOR // (2 * run.real.itemsize) if any(across) else 1
+    busy = _BUSY * target.compute_units
+    while slots > least and run.count // (slots * run.planes) < busy:
+        slots //= 2
     while slots:
         for item, radix in held:
             plan = _plan(run, item, radix, target, slots, *across)
