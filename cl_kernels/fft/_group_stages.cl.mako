@@ -6,17 +6,18 @@
 ## N is the product of the radices before (Stockham).  Number r is multiplied before by exp(-2 pi i (j % N) r / (N R)).
 ## Of these roots tables have r = 1, 2, 4, 8; others are products of two.
 ##
-##   define(plan)     stage0(re, im, t), stage1(re, im, t, roots) ...: butterflies t, t + items, ...
+##   define(plan)     stage0(re, im, w), stage1(re, im, w) ...: a work-item's butterflies, by its roots
+##   roots(plan, stage)                  w<number>: of the butterflies t, t + items, ... of a stage
 ##   twist_all(plan, stage, planes)      a stage's results, row k of lane l, times exp(-2 pi i k l / whole)
 <%def name="define(plan)">
 % for stage in plan.stages:
 <% R, N = stage.radix, stage.before %>\
 % if N > 1:
-static inline void twist${stage.number}(real_t *re, real_t *im, uint k, __global const pair_t *roots)
+static inline void twist${stage.number}(real_t *re, real_t *im, const pair_t *found)
 {
     pair_t w[${R}];
 % for bit in range((R - 1).bit_length()):
-    w[${1 << bit}] = roots[${stage.table + bit * N} + k];
+    w[${1 << bit}] = found[${bit}];
 % endfor
 % for r in range(3, R):
 % if r & (r - 1):
@@ -32,16 +33,25 @@ static inline void twist${stage.number}(real_t *re, real_t *im, uint k, __global
 % endfor
 }
 % endif
-static inline void stage${stage.number}(real_t *re, real_t *im, uint t${", __global const pair_t *roots" if N > 1 else ""})
+static inline void stage${stage.number}(real_t *re, real_t *im${", const pair_t *w" if N > 1 else ""})
 {
 % for b in range(stage.butterflies):
 % if N > 1:
-    twist${stage.number}(re + ${b * R}, im + ${b * R}, (t + ${b * plan.items}) % ${N}, roots);
+    twist${stage.number}(re + ${b * R}, im + ${b * R}, w + ${b * (R - 1).bit_length()});
 % endif
     butterfly${R}(re + ${b * R}, im + ${b * R});
 % endfor
 }
 % endfor
+</%def>
+
+<%def name="roots(plan, stage)">
+<% bits = (stage.radix - 1).bit_length() %>\
+    const pair_t w${stage.number}[${bits * stage.butterflies}] = {
+% for b in range(stage.butterflies):
+        ${", ".join(f"roots[{stage.table + bit * stage.before} + ({stage.item} + {b * plan.items}) % {stage.before}]" for bit in range(bits))},
+% endfor
+    };
 </%def>
 
 <%def name="twist_all(plan, stage, planes)">

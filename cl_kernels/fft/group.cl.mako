@@ -46,12 +46,16 @@ ${stages.define(plan)}
 ${rows.bring(source, planes, all_in)}
 ${rows.put(result, planes, twisted and plan.staged_target, all_out)}
 
+## The roots of a stage are on their way while numbers are exchanged.
 <%def name="transform(used)">
-    stage0(re, im, ${first.item});
+    {
+    stage0(re, im);
 % for before, stage in zip(plan.stages, plan.stages[1:]):
+${stages.roots(plan, stage)}\
 ${local.exchange(plan, before, stage, used or before.number > 0)}\
-    stage${stage.number}(re, im, ${stage.item}, roots);
+    stage${stage.number}(re, im, w${stage.number});
 % endfor
+    }
 </%def>
 __kernel ${group.of_size(plan.group)}
 void fft(__global const pair_t *roots, long lanes, int flip, real_t scale\
