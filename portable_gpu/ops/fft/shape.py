@@ -32,10 +32,11 @@ _WARP = 32
 #: holds more numbers.  H200, complex64: 1024 x 16384 in 91 us, by 16 in 102; 2048 x 8192 in 76 and
 #: 79; but 4096 x 4096 in 72 and 70.  In complex128 it was slower, 104 us and 96.
 _RADIX, _LARGE_RADIX, _MANY_STAGES = 16, 32, 4
-#: In double precision, where rows lie along the transform, more work-items hold fewer numbers.
+#: More work-items hold fewer numbers where there are so few for each compute unit (H200: 64 of 64
+#: complex64 in 2.3 us, and 4.2), and in double precision where rows lie along the transform.
 #: H200, complex128: 65536 x 256 in 133 us, by 16 in 141; 4096 x 4096 in 145 and 151; but across,
 #: 256 x 256 x 256 in 434 and 412.
-_SMALL_RADIX, _SMALL_ITEM = 8, 13
+_SMALL_RADIX, _SMALL_ITEM, _FEW = 8, 13, 4096
 
 
 @dataclass(frozen=True)
@@ -240,14 +241,19 @@ def group_plan(run: Pass, policy: GroupFftPolicy, target: Target) -> GroupPlan:
     where compute units would have no group: as many then as a sector of memory holds.
     """
     across = _across(run.source), _across(run.target)
-    held = _held(run, any(across), policy)
-    wanted = max(1, policy.group // _items(stage_length(run.n), *held[0])[1])
+    held = _held(run, any(across), policy, target)
+    items = _items(stage_length(run.n), *held[0])[1]
+    wanted = max(1, policy.group // items)
     sides = zip((run.source, run.target), across, strict=True)
     wanted = max(wanted, *(_wanted(side, own, run, policy) for side, own in sides))
     slots = min(floor_power_of_two(wanted), ceil_power_of_two(-(-run.lanes // run.planes)))
     least = _SECTOR // (2 * run.real.itemsize) if any(across) else 1
     busy = _BUSY * target.compute_units
-    while slots > least and run.count // (slots * run.planes) < busy:
+    while (
+        slots > least
+        and slots * items > target.subgroup_size
+        and run.count // (slots * run.planes) < busy
+    ):
         slots //= 2
     while slots:
         for item, radix in held:
@@ -258,14 +264,13 @@ def group_plan(run: Pass, policy: GroupFftPolicy, target: Target) -> GroupPlan:
     return plan
 
 
-def _held(run: Pass, across: bool, policy: GroupFftPolicy) -> list[tuple[int, int]]:
+def _held(run: Pass, across: bool, policy: GroupFftPolicy, target: Target) -> list[tuple[int, int]]:
     """Numbers of a work-item and the largest radix: the best, then what there may be room for."""
+    length = stage_length(run.n)
     found = [(policy.item, _RADIX), (2 * policy.item, _RADIX)]
-    stages = len(_items(stage_length(run.n), *found[0])[0])
-    if run.real.needs_fp64:
-        if not across:
-            found.insert(0, (_SMALL_ITEM, _SMALL_RADIX))
-    elif stages >= _MANY_STAGES:
+    if run.count * length <= _FEW * target.compute_units or (run.real.needs_fp64 and not across):
+        found.insert(0, (_SMALL_ITEM, _SMALL_RADIX))
+    elif len(_items(length, *found[0])[0]) >= _MANY_STAGES and not run.real.needs_fp64:
         found.insert(0, (max(policy.item, _LARGE_RADIX), _LARGE_RADIX))
     return found
 
