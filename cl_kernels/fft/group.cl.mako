@@ -15,6 +15,7 @@
 ## twisted   whether rows are multiplied by roots of one, between two passes of a long transform
 ## plan.chirp        a transform of n is a convolution of a longer one: times the chirp, there, times the filter, back,
 ##                   times the chirp
+## early     whether the roots of a stage are on their way while numbers are exchanged
 ## all_in, all_out   whether every row of every lane is there
 ## A group reads all rows of its transforms before it writes one, so the source may be the target.
 ##
@@ -46,13 +47,17 @@ ${stages.define(plan)}
 ${rows.bring(source, planes, all_in)}
 ${rows.put(result, planes, twisted and plan.staged_target, all_out)}
 
-## The roots of a stage are on their way while numbers are exchanged.
 <%def name="transform(used)">
     {
     stage0(re, im);
 % for before, stage in zip(plan.stages, plan.stages[1:]):
+% if early:
 ${stages.roots(plan, stage)}\
+% endif
 ${local.exchange(plan, before, stage, used or before.number > 0)}\
+% if not early:
+${stages.roots(plan, stage)}\
+% endif
     stage${stage.number}(re, im, w${stage.number});
 % endfor
     }
