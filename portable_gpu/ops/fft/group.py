@@ -19,9 +19,9 @@ from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 
-#: Where a compute unit has no more groups, roots are read early also before roots between two passes,
-#: which take registers too.  H200, complex64: 2^20 in 15 us, late in 16.5; but 64 lines of 2^18 in
-#: 177 us, late in 161, and 2^26 in 1.03 ms, late in 0.92.
+#: Where a compute unit has no more groups, roots are read early also in the first of two passes, of
+#: which other roots take registers.  H200, complex64: 2^20 in 15 us, late in 16.5; but 64 lines of
+#: 2^18 in 177 us, late in 161, and 2^26 in 1.03 ms, late in 0.92.
 _FEW_GROUPS = 2
 
 
