@@ -3,6 +3,7 @@
 Environment:
     PORTABLE_GPU_DEVICE, PORTABLE_GPU_DEVICE_CLASS: What the device tests run on, and as what.
     PORTABLE_GPU_TEST_CALLS, PORTABLE_GPU_TEST_SEED: How many random calls of linalg, and which.
+    PORTABLE_GPU_TEST_FEW: Set where fewer sizes will do, as in the jobs of tools/test_matrix.py.
     PORTABLE_GPU_OCLGRIND_LOG: The file that holds this process's stderr, where Oclgrind writes.
 """
 
@@ -60,10 +61,12 @@ def engine() -> Engine:
     Small problems stay on its worker threads, for tests are small and are to meet the division of
     work; test_calling_thread.py is about the others.
     """
+    from portable_gpu.runtime.pocl_processor import name_processor
     from portable_gpu.runtime.registry import default_engine
 
     engine = default_engine()
     engine.caller = None
+    name_processor(engine.device)  # for programs that tests build by pyopencl
     return engine
 
 

@@ -17,6 +17,8 @@ from portable_gpu.runtime.pocl import drivers
 T = TypeVar("T")
 
 FORCED = bool(os.environ.get("PORTABLE_GPU_DEVICE_CLASS"))
+#: A job of the matrix, which has the same code built by another compiler: fewer sizes will do.
+FEW = FORCED or bool(os.environ.get("PORTABLE_GPU_TEST_FEW"))
 #: It builds fast, runs tiny tests only, and is there to see every kernel.
 OCLGRIND = bool(os.environ.get("PORTABLE_GPU_OCLGRIND_LOG"))
 

@@ -41,7 +41,11 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "fall_silent", lambda: None)
 
 
-@pytest.fixture(params=["device's own", "on the device"])
+#: Whose arrays: those that suit the device, or as on a GPU.
+PLACES = ("device's own", "on the device")
+
+
+@pytest.fixture(params=PLACES)
 def placed(request: pytest.FixtureRequest, unoptimised: Engine) -> Engine:
     """An engine whose benchmarks take the arrays that suit it, and one as on a GPU."""
     if request.param == "on the device":
@@ -57,7 +61,12 @@ SMALL = [
 ]
 
 
-@pytest.mark.parametrize("case", SMALL, ids=str)
+@pytest.mark.parametrize(
+    ("case", "placed"),
+    [(case, PLACES[turn // 2 % 2]) for turn, case in enumerate(SMALL)],
+    indirect=["placed"],
+    ids=str,
+)
 def test_everybody_is_right(case: Case, placed: Engine) -> None:
     inputs = [operands(case)] * 2
     judge = oracle(case, inputs[0])

@@ -8,6 +8,7 @@ import numpy as np
 import pyopencl.array as cla
 import pytest
 from device_arrays import from_device, on_device
+from sampling import dealt
 
 from portable_gpu import fft
 from portable_gpu.errors import ArgumentError, AxisError, DTypeError, PortableGPUError, ShapeError
@@ -90,29 +91,35 @@ def _check(got: Any, exact: Any, dtype: Any) -> None:
     assert error <= bound * np.linalg.norm(exact.ravel().astype(float))
 
 
-@pytest.mark.parametrize("name", ["dct", "idct", "dst", "idst"])
+NAMES = ("dct", "idct", "dst", "idst")
+#: Axes and lengths: each type is of every length, each function of even and of odd ones.
+LINES = [(axis, n) for axis in (0, 1) for n in (2, 3, 4, 5, 12, 15, 40, 45)]
+
+
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("kind", TYPES)
 def test_types_lengths_and_axes(engine: Engine, kind: int, name: str) -> None:
     rng = np.random.default_rng([kind, len(name)])
-    for n in (2, 3, 4, 5, 12, 15, 40, 45):
-        for axis in (0, 1):
-            x = rng.standard_normal((n, 3) if axis == 0 else (3, n))
-            for norm, orthogonal in (
-                (None, None), ("ortho", None), ("forward", None), ("ortho", False), (None, True)
-            ):  # fmt: skip
-                got = getattr(fft, name)(
-                    x, kind, None, axis, norm, orthogonalize=orthogonal, engine=engine
-                )
-                _check(got, _oracle(x, name, kind, axis, norm, orthogonal), "float64")
+    turn = len(NAMES) * TYPES.index(kind) + NAMES.index(name)
+    for axis, n in dealt(LINES, turn, 3):
+        x = rng.standard_normal((n, 3) if axis == 0 else (3, n))
+        for norm, orthogonal in (
+            (None, None), ("ortho", None), ("forward", None), ("ortho", False), (None, True)
+        ):  # fmt: skip
+            got = getattr(fft, name)(
+                x, kind, None, axis, norm, orthogonalize=orthogonal, engine=engine
+            )
+            _check(got, _oracle(x, name, kind, axis, norm, orthogonal), "float64")
 
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_precision_and_prime_lengths(engine: Engine, kind: int) -> None:
     rng = np.random.default_rng(kind)
-    for n in (17, 130):
+    for n in dealt((17, 130, 130, 17), kind, 1):
         x = rng.standard_normal((4, n)).astype(np.float32)
         _check(fft.dct(x, kind, engine=engine), _oracle(x, "dct", kind, 1), "float32")
-    for dtype, expected in (("float16", "float32"), ("int16", "float64"), ("bool", "float64")):
+    dtypes = (("float16", "float32"), ("int16", "float64"), ("bool", "float64"))
+    for dtype, expected in dealt(dtypes, kind, 1):
         x = (rng.standard_normal((4, 12)) * 3).astype(dtype)
         _check(fft.dst(x, kind, engine=engine), _oracle(x, "dst", kind, 1), expected)
 

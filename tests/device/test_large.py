@@ -37,29 +37,29 @@ def in_place(engine: Engine) -> Engine:
 
 
 @pytest.mark.large
-def test_sum_of_numpy_memory(engine: Engine, ones: Any, total: int) -> None:
-    assert pg.sum(ones, engine=in_place(engine)) == total
-    assert pg.sum(ones[::-1], engine=engine) == total
-    assert pg.count_nonzero(ones, engine=engine) == N
+def test_sum_of_numpy_memory(optimised: Engine, ones: Any, total: int) -> None:
+    assert pg.sum(ones, engine=in_place(optimised)) == total
+    assert pg.sum(ones[::-1], engine=optimised) == total
+    assert pg.count_nonzero(ones, engine=optimised) == N
 
 
 @pytest.mark.large
-def test_places_past_2_to_the_31(engine: Engine, ones: Any) -> None:
-    assert pg.argmin(ones, engine=in_place(engine)) == (1 << 31) - 1
-    assert pg.argmax(ones, engine=engine) == 1 << 31
-    assert pg.max(ones[:-20], engine=engine) == 127
+def test_places_past_2_to_the_31(optimised: Engine, ones: Any) -> None:
+    assert pg.argmin(ones, engine=in_place(optimised)) == (1 << 31) - 1
+    assert pg.argmax(ones, engine=optimised) == 1 << 31
+    assert pg.max(ones[:-20], engine=optimised) == 127
 
 
 @pytest.mark.large
-def test_axes_of_large_arrays(engine: Engine, ones: Any, total: int) -> None:
+def test_axes_of_large_arrays(optimised: Engine, ones: Any, total: int) -> None:
     x = ones[: N - N % 3].reshape(3, -1)
     expected = [np.sum(row, dtype=np.int64) for row in x]
-    np.testing.assert_array_equal(pg.sum(x, axis=1, engine=in_place(engine)), expected)
+    np.testing.assert_array_equal(pg.sum(x, axis=1, engine=in_place(optimised)), expected)
     tall = ones[: N - N % 5].reshape(-1, 5)
-    got = pg.sum(tall, axis=0, engine=engine)
+    got = pg.sum(tall, axis=0, engine=optimised)
     assert got.sum() == total - np.sum(ones[N - N % 5 :], dtype=np.int64)
     assert got[(1 << 31) % 5] == np.sum(tall[:, (1 << 31) % 5], dtype=np.int64)
-    shorter = pg.sum(ones[1::2], engine=engine)  # a stride of two
+    shorter = pg.sum(ones[1::2], engine=optimised)  # a stride of two
     assert shorter == np.sum(ones[1::2], dtype=np.int64)
 
 
@@ -69,24 +69,26 @@ def broadcast(engine: Engine, shape: tuple[int, ...], strides: tuple[int, ...]) 
 
 
 @pytest.mark.large
-def test_device_arrays_that_repeat_their_memory(engine: Engine) -> None:
+def test_device_arrays_that_repeat_their_memory(optimised: Engine) -> None:
     """Counts past 2^31 with no memory to match: zero strides."""
     row = int(np.sum(np.arange(1 << 20) % 3))
     rows = (1 << 11) + 3
-    x = broadcast(engine, (rows, 1 << 20), (0, 1))
-    assert pg.sum(x).get() == rows * row
-    assert pg.argmax(x).get() == 2
-    assert pg.count_nonzero(x).get() == rows * np.count_nonzero(np.arange(1 << 20) % 3)
-    np.testing.assert_array_equal(pg.sum(x, axis=1).get(), np.full(rows, row))
-    turned = broadcast(engine, (1 << 20, rows), (1, 0))
-    assert pg.sum(turned).get() == rows * row
+    x = broadcast(optimised, (rows, 1 << 20), (0, 1))
+    assert pg.sum(x, engine=optimised).get() == rows * row
+    assert pg.argmax(x, engine=optimised).get() == 2
+    assert pg.count_nonzero(x, engine=optimised).get() == rows * np.count_nonzero(
+        np.arange(1 << 20) % 3
+    )
+    np.testing.assert_array_equal(pg.sum(x, axis=1, engine=optimised).get(), np.full(rows, row))
+    turned = broadcast(optimised, (1 << 20, rows), (1, 0))
+    assert pg.sum(turned, engine=optimised).get() == rows * row
 
 
 @pytest.mark.large
-def test_largest_device_array(engine: Engine) -> None:
+def test_largest_device_array(optimised: Engine) -> None:
     """A device array as large as the device gives."""
-    n = min(N, engine.target.facts.max_alloc_size) // 128 * 128
-    memory = engine.allocate(n)
-    cl.enqueue_fill_buffer(engine.queue, memory, np.ones(128, np.int8), 0, n)
-    x = cla.Array(engine.queue, (n,), np.int8, data=memory)
-    assert pg.sum(x).get() == n
+    n = min(N, optimised.target.facts.max_alloc_size) // 128 * 128
+    memory = optimised.allocate(n)
+    cl.enqueue_fill_buffer(optimised.queue, memory, np.ones(128, np.int8), 0, n)
+    x = cla.Array(optimised.queue, (n,), np.int8, data=memory)
+    assert pg.sum(x, engine=optimised).get() == n

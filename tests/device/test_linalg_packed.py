@@ -9,6 +9,7 @@ import pytest
 from device_arrays import from_device, on_device
 from linear_systems import packed_triangle
 from reference import assert_within, product_bound, unit_roundoff, wider
+from sampling import dealt
 
 import portable_gpu as pg
 from portable_gpu.errors import (
@@ -24,6 +25,12 @@ from portable_gpu.linalg import packed
 from portable_gpu.ops.factor.packed_steps import PackedWay
 
 SIZES = (0, 1, 5, 127, 128, 129, 255, 256, 300, 400)
+#: Sizes for each of the ways below: nothing, one block and about its edges, several blocks.
+IN_WAYS = (
+    *((n, "own") for n in (0, 5, 127, 129, 256, 300)),
+    *((n, "large") for n in (1, 128, 255, 257, 400)),
+)
+in_both_ways = pytest.mark.parametrize(("n", "way"), IN_WAYS, indirect=["way"])
 DTYPES = ("float32", "float64", "complex64", "complex128")
 OPS = {"N": lambda x: x, "T": lambda x: x.swapaxes(-1, -2), "C": lambda x: _adjoint(x)}
 #: As devices with many compute units go about it.
@@ -80,6 +87,11 @@ def way(request: Any, monkeypatch: Any, engine: Any) -> str:
     return str(request.param)
 
 
+def of_way(way: str, turn: int) -> str:
+    """A dtype: each of the ways has two in turn, one of them complex."""
+    return DTYPES[turn % 2 * 2 + (way == "large")]
+
+
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("lower", [True, False])
 def test_pack_and_unpack(n: int, lower: bool) -> None:
@@ -108,9 +120,9 @@ def test_strided_matrices(engine: Any) -> None:
     np.testing.assert_array_equal(packed.unpack(ap[::-1, 1:]), np.tril(a[::-1, 1:]))
 
 
-@pytest.mark.parametrize("n", SIZES)
+@in_both_ways
 def test_cholesky(n: int, way: str) -> None:
-    dtype = DTYPES[(SIZES.index(n) + 2 * (way == "large")) % 4]
+    dtype = of_way(way, IN_WAYS.index((n, way)))
     a = _positive((n, n), dtype, n)
     ap = packed.pack(a)
     before = ap.copy()
@@ -121,9 +133,9 @@ def test_cholesky(n: int, way: str) -> None:
     _check_factor(_adjoint(packed.unpack(upper, lower=False)), a)
 
 
-@pytest.mark.parametrize("n", SIZES)
+@in_both_ways
 def test_solve_triangular(n: int, way: str) -> None:
-    dtype = DTYPES[n % 4]
+    dtype = of_way(way, IN_WAYS.index((n, way)))
     for number, trans in enumerate("NTC"):
         lower, side = bool((n + number) % 2), ("left", "right")[n // 2 % 2]
         a = _triangle(n, dtype, lower)
@@ -153,23 +165,24 @@ def test_unit_diagonal_and_vectors(dtype: str) -> None:
 
 @pytest.mark.parametrize(("n", "lower"), [(5, True), (128, False), (300, True), (400, False)])
 def test_cho_solve(n: int, lower: bool, way: str) -> None:
-    for dtype in ("float64", "complex64"):
-        a = _positive((n, n), dtype, n)
-        factor = packed.cholesky(packed.pack(a, lower))
-        b = _random((n, 40), dtype, 2)
-        x = packed.cho_solve(factor, b, lower)
-        l = packed.unpack(factor, lower)  # noqa: E741
-        size = np.abs(wider(l if lower else _adjoint(l)))
-        u = unit_roundoff(dtype) * (2 * np.sqrt(2) if dtype[0] == "c" else 1)
-        bound = (3 * n + 5) * u * (size @ size.T @ np.abs(wider(x)))
-        assert np.all(np.abs(wider(a) @ wider(x) - wider(b)) <= bound)
+    dtype = of_way(way, n // 100)
+    a = _positive((n, n), dtype, n)
+    factor = packed.cholesky(packed.pack(a, lower))
+    b = _random((n, 40), dtype, 2)
+    x = packed.cho_solve(factor, b, lower)
+    l = packed.unpack(factor, lower)  # noqa: E741
+    size = np.abs(wider(l if lower else _adjoint(l)))
+    u = unit_roundoff(dtype) * (2 * np.sqrt(2) if dtype[0] == "c" else 1)
+    bound = (3 * n + 5) * u * (size @ size.T @ np.abs(wider(x)))
+    assert np.all(np.abs(wider(a) @ wider(x) - wider(b)) <= bound)
 
 
-@pytest.mark.parametrize("n", SIZES)
+@in_both_ways
 def test_rank_k(n: int, way: str) -> None:
-    dtype, k = DTYPES[n % 4], 50
+    dtype, k = of_way(way, IN_WAYS.index((n, way))), 50
     a = _random((n, k), dtype)
-    for product, other in ((packed.syrk, a.T), (packed.herk, _adjoint(a))):
+    products = [(packed.syrk, a.T), (packed.herk, _adjoint(a))]
+    for product, other in products if dtype[0] == "c" else dealt(products, n, 1):
         expected = wider(a) @ wider(other)
         bound = product_bound(a, other, dtype, 2, 3, expected)
         got = product(a)

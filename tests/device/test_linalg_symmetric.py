@@ -10,7 +10,7 @@ import pytest
 from reference import assert_within, product_bound, wider
 from sampling import dealt, in_pairs
 
-from portable_gpu import Engine, Epilogue, asarray, explain, gemm, matmul, plan
+from portable_gpu import Engine, Epilogue, asarray, asnumpy, explain, gemm, matmul, plan
 from portable_gpu.errors import ArgumentError, DTypeError, OverlapError, ShapeError
 from portable_gpu.linalg import her2k, herk, syr2k, syrk
 from portable_gpu.ops.candidate import bind_best
@@ -238,15 +238,24 @@ def problems(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> list[GemmProble
     return seen
 
 
+def with_transpose(engine: Engine, x: Array) -> tuple[Array, Array]:
+    """``x`` and its transpose, in one memory where the product finds them.
+
+    A device with memory of its own gets a copy of each array of NumPy's: they are two there.
+    """
+    one = x if engine.maps_host_memory else asarray(x, engine=engine)
+    return one, one.transpose((*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
+
+
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.complex64], ids=str)
 def test_mirrored(engine: Engine, problems: list[GemmProblem], dtype: Any) -> None:
     takes(engine, dtype)
     for n, k, batch in ((71, 43, ()), (33, 9, (3,)), (2, 2, ())):
         x = values((*batch, n, k), dtype)
         y = np.ascontiguousarray(swapped(x))
-        both = (x, swapped(x)), (swapped(y), y)
+        both = with_transpose(engine, x), with_transpose(engine, y)[::-1]
         for left, right in both if dtype == np.float32 else dealt(both, n, 1):
-            got = matmul(left, right, engine=engine)
+            got = asnumpy(matmul(left, right, engine=engine))
             assert problems.pop().symmetric
             np.testing.assert_array_equal(got, swapped(got))
             expected, bound = (
@@ -264,7 +273,8 @@ def test_of_device_arrays_and_by_columns(engine: Engine, problems: list[GemmProb
     assert problems.pop().symmetric
     np.testing.assert_array_equal(got, got.T)
     assert_within(got, wider(x) @ wider(x.T), product_bound(x, x.T, np.float32))
-    c = np.zeros((60, 60), np.float32, order="F")
+    x = x[:50]  # of another size: copied to a device, C lies as it did before
+    c = np.zeros((50, 50), np.float32, order="F")
     gemm(x, x, trans_b="T", c=c, engine=engine)
     assert problems.pop().symmetric
     assert_within(c, wider(x) @ wider(x.T), product_bound(x, x.T, np.float32))
@@ -283,9 +293,9 @@ def test_others_are_not_mirrored(engine: Engine, problems: list[GemmProblem]) ->
 
 
 def test_explained(engine: Engine) -> None:
-    said = str(explain("matmul", 512, 512, 512, engine=engine, symmetric=True))
+    said = str(explain("matmul", 2048, 2048, 2048, engine=engine, symmetric=True))
     assert "mirrored" in said
-    assert "mirrored" not in str(explain("matmul", 512, 512, 512, engine=engine))
+    assert "mirrored" not in str(explain("matmul", 2048, 2048, 2048, engine=engine))
     with pytest.raises(ArgumentError, match="square"):
         explain("gemm", 5, 6, 7, engine=engine, symmetric=True)
 

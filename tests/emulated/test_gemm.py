@@ -138,44 +138,57 @@ def bulk(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("elem", "trans", "bulk"), in_pairs((F16, BF16), TRANSPOSES, COPIES), ids=label
-)
-def test_wgmma_transposes_and_edges(gpu: Emulator, elem: Element, trans: str, bulk: bool) -> None:
-    for m, n, k in [(136, 72, 328), (65, 1, 72), (67, 72, 72), (304, 520, 200), (123, 77, 65)]:
-        p = problem(m, n, k, elem, trans)
-        policy = replace(WgmmaPolicy.for_shape_class("large"), bulk=bulk)
-        check(by_matrix_units(gpu, p, policy), gpu, p, trans)
+    ("size", "trans", "elem", "bulk"),
+    in_pairs(
+        ((136, 72, 328), (65, 1, 72), (67, 72, 72), (304, 520, 200), (123, 77, 65)),
+        TRANSPOSES, (F16, BF16), COPIES,
+    ),
+    ids=label,
+)  # fmt: skip
+def test_wgmma_transposes_and_edges(
+    gpu: Emulator, size: tuple[int, int, int], elem: Element, trans: str, bulk: bool
+) -> None:
+    p = problem(*size, elem, trans)
+    policy = replace(WgmmaPolicy.for_shape_class("large"), bulk=bulk)
+    check(by_matrix_units(gpu, p, policy), gpu, p, trans)
 
 
 @pytest.mark.parametrize(
-    ("name", "either", "bulk"), in_pairs(list(WGMMA_CLASSES), TIMES, COPIES), indirect=["either"]
+    ("name", "either", "bulk", "splits"),
+    in_pairs(list(WGMMA_CLASSES), TIMES, COPIES, (1, 3)),
+    indirect=["either"],
 )
-def test_wgmma_tiles(either: Emulator, name: str, bulk: bool) -> None:
+def test_wgmma_tiles(either: Emulator, name: str, bulk: bool, splits: int) -> None:
     policy = replace(WgmmaPolicy.for_shape_class(name), bulk=bulk)
     trans = "NT" if is_odd(policy) else "NN"
-    for splits in (1, 3):
-        p = problem(200, 264, 712, F16, trans)
-        check(by_matrix_units(either, p, policy, splits), either, p, trans)
-    p = problem(72, 64, 96, F16, trans, batch=3)
-    check(by_matrix_units(either, p, policy), either, p, trans)
+    p = problem(200, 264, 712, F16, trans)
+    check(by_matrix_units(either, p, policy, splits), either, p, trans)
+    if splits == 1:
+        p = problem(72, 64, 96, F16, trans, batch=3)
+        check(by_matrix_units(either, p, policy), either, p, trans)
 
 
-@pytest.mark.parametrize("trans", TRANSPOSES)
-@pytest.mark.parametrize("elem", [F16, F64], ids=lambda e: e.name)
-def test_operands_off_the_grid_are_gathered(gpu: Emulator, elem: Element, trans: str) -> None:
+@pytest.mark.parametrize(
+    ("size", "trans", "elem"),
+    in_pairs(((67, 73, 139, 0, 1), (33, 24, 72, 2, 1), (7, 9, 333, 0, 2)), TRANSPOSES, (F16, F64)),
+    ids=label,
+)
+def test_operands_off_the_grid_are_gathered(
+    gpu: Emulator, size: tuple[int, ...], elem: Element, trans: str
+) -> None:
     """One launch, whatever the alignment: of one operand, of both, of a batch, of parts of k."""
     if elem == F64:
         policies: list[Any] = [MmaPolicy.for_shape_class(name) for name in ("small", "tiny")]
     else:
         policies = [replace(WgmmaPolicy.for_shape_class("tiny"), bulk=False)]
         policies += [replace(policies[0], tile_n=16, consumers=2)] if trans[1] == "T" else []
+    m, n, k, batch, splits = size
     for policy in policies:
-        for m, n, k, batch, splits in [(67, 73, 139, 0, 1), (33, 24, 72, 2, 1), (7, 9, 333, 0, 2)]:
-            p = problem(m, n, k, elem, trans, batch=batch)
-            choice = GemmChoice("", policy, splits, gather=True)
-            path = MatrixPlan(gpu, p, choice)  # type: ignore[arg-type]
-            check(path, gpu, p, trans)
-            assert not any("repack" in name for name in gpu.launches)
+        p = problem(m, n, k, elem, trans, batch=batch)
+        choice = GemmChoice("", policy, splits, gather=True)
+        path = MatrixPlan(gpu, p, choice)  # type: ignore[arg-type]
+        check(path, gpu, p, trans)
+        assert not any("repack" in name for name in gpu.launches)
 
 
 @pytest.mark.parametrize("transposed", [False, True])
@@ -230,28 +243,35 @@ def by_tf32(gpu: Emulator, p: GemmProblem, policy: WgmmaPolicy, splits: int = 1)
     return by_matrix_units(gpu, p, policy, splits, form.transposes(p))
 
 
-@pytest.mark.parametrize("trans", TRANSPOSES)
-def test_tf32_transposes_and_edges(gpu: Emulator, trans: str, bulk: bool) -> None:
-    for m, n, k in [(136, 72, 328), (68, 4, 36), (4, 68, 72), (300, 520, 100), (68, 76, 65)]:
-        p = problem(m, n, k, F32, trans, "tf32")
-        policy = replace(WgmmaPolicy.for_shape_class("large"), bulk=bulk)
-        check(by_tf32(gpu, p, policy), gpu, p, trans)
-    for m, n in [(67, 72), (136, 77), (65, 71)]:  # sides that need a first pass, and odd rows of C
-        p = problem(m, n, 72, F32, trans, "tf32")
-        check(by_tf32(gpu, p, policy), gpu, p, trans)
+#: The last three have sides that need a first pass, and odd rows of C.
+TF32_SIZES = (
+    (136, 72, 328), (68, 4, 36), (4, 68, 72), (300, 520, 100), (68, 76, 65),
+    (67, 72, 72), (136, 77, 72), (65, 71, 72),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("name", "trans", "either", "bulk"),
-    in_pairs(list(WGMMA_CLASSES), ("NN", "TT"), TIMES, COPIES),
+    ("size", "trans", "bulk"), in_pairs(TF32_SIZES, TRANSPOSES, COPIES), ids=str
+)
+def test_tf32_transposes_and_edges(
+    gpu: Emulator, size: tuple[int, int, int], trans: str, bulk: bool
+) -> None:
+    p = problem(*size, F32, trans, "tf32")
+    policy = replace(WgmmaPolicy.for_shape_class("large"), bulk=bulk)
+    check(by_tf32(gpu, p, policy), gpu, p, trans)
+
+
+@pytest.mark.parametrize(
+    ("name", "trans", "either", "bulk", "batch"),
+    in_pairs(list(WGMMA_CLASSES), ("NN", "TT"), TIMES, COPIES, (0, 3)),
     indirect=["either"],
 )
-def test_tf32_tiles(either: Emulator, name: str, trans: str, bulk: bool) -> None:
+def test_tf32_tiles(either: Emulator, name: str, trans: str, bulk: bool, batch: int) -> None:
+    """One product with k cut, or a batch."""
     policy = replace(WgmmaPolicy.for_shape_class(name), bulk=bulk)
-    p = problem(200, 264, 392, F32, trans, "tf32")
-    check(by_tf32(either, p, policy, 3), either, p, trans)
-    p = problem(72, 64, 96, F32, trans, "tf32", batch=3)
-    check(by_tf32(either, p, policy), either, p, trans)
+    m, n, k = (72, 64, 96) if batch else (200, 264, 392)
+    p = problem(m, n, k, F32, trans, "tf32", batch=batch)
+    check(by_tf32(either, p, policy, 1 if batch else 3), either, p, trans)
     assert "gemm/repack" not in either.launches
 
 
@@ -289,57 +309,65 @@ def test_tf32_where_c_and_a_bias_are_read(gpu: Emulator, trans: str, bulk: bool)
 
 
 @pytest.mark.parametrize(
-    ("tile_n", "transposed", "elem", "bulk"),
-    in_pairs((64, 112, 160, 256), (False, True), (F16, BF16), COPIES),
+    ("tile_n", "size", "transposed", "elem", "bulk"),
+    in_pairs(
+        (64, 112, 160, 256), ((67, 72, 72), (130, 264, 72), (65, 70, 72), (65, 71, 72)),
+        (False, True), (F16, BF16), COPIES,
+    ),
     ids=label,
-)
+)  # fmt: skip
 def test_wgmma_stores_16_bits(
-    gpu: Emulator, tile_n: int, transposed: bool, elem: Element, bulk: bool
+    gpu: Emulator, tile_n: int, size: Any, transposed: bool, elem: Element, bulk: bool
 ) -> None:
     """C of the operands' element, in whole lines where its rows are aligned; else one or two."""
     policy = WgmmaPolicy(2, 1, tile_n, 4, bulk=bulk)
-    for m, n, k in [(67, 72, 72), (130, 264, 72), (65, 70, 72), (65, 71, 72)]:
-        p = problem(m, n, k, elem, "NT")
-        c = replace(operand(elem, m, n, "N", 0), aligned_bytes=gcd(16, 2 * n))
-        a, b = whole_numbers((m, k), 1), whole_numbers((k, n), 2)
-        memory = np.full(m * n + 64, CANARY, np.float16 if elem == F16 else np.uint16)
-        buffers = [stored(a, elem, "N"), stored(b, elem, "T"), memory]
-        path = by_matrix_units(gpu, replace(p, c=c), policy, transposed=transposed)
-        path.enqueue(gpu, buffers, (0, 0, 32), (1.0, 0.0))  # type: ignore[arg-type]
-        np.testing.assert_array_equal(memory[32:-32].reshape(m, n), narrowed(a @ b, elem))
-        assert np.all(memory[:32] == CANARY)
-        assert np.all(memory[-32:] == CANARY)
+    m, n, k = size
+    p = problem(m, n, k, elem, "NT")
+    c = replace(operand(elem, m, n, "N", 0), aligned_bytes=gcd(16, 2 * n))
+    a, b = whole_numbers((m, k), 1), whole_numbers((k, n), 2)
+    memory = np.full(m * n + 64, CANARY, np.float16 if elem == F16 else np.uint16)
+    buffers = [stored(a, elem, "N"), stored(b, elem, "T"), memory]
+    path = by_matrix_units(gpu, replace(p, c=c), policy, transposed=transposed)
+    path.enqueue(gpu, buffers, (0, 0, 32), (1.0, 0.0))  # type: ignore[arg-type]
+    np.testing.assert_array_equal(memory[32:-32].reshape(m, n), narrowed(a @ b, elem))
+    assert np.all(memory[:32] == CANARY)
+    assert np.all(memory[-32:] == CANARY)
 
 
 @pytest.mark.parametrize(
-    ("tile_n", "transposed", "either", "bulk"),
-    in_pairs((48, 96, 112, 144, 160, 208, 224, 240), (False, True), TIMES, COPIES),
+    ("tile_n", "size", "transposed", "either", "bulk"),
+    in_pairs(
+        (48, 96, 112, 144, 160, 208, 224, 240), ((200, 264, 3), (130, 0, 1), (40, 77, 1)),
+        (False, True), TIMES, COPIES,
+    ),
     indirect=["either"],
-)
-def test_wgmma_of_odd_widths(either: Emulator, tile_n: int, transposed: bool, bulk: bool) -> None:
+    ids=str,
+)  # fmt: skip
+def test_wgmma_of_odd_widths(
+    either: Emulator, tile_n: int, size: tuple[int, int, int], transposed: bool, bulk: bool
+) -> None:
     """Whole tiles and parts, k whole and cut; C's rows aligned, and not."""
     policy = WgmmaPolicy(2, 1, tile_n, 4, bulk=bulk)
-    for m, n, splits in [(200, 264, 3), (130, tile_n, 1), (40, 77, 1)]:
-        p = problem(m, n, 328, F16, "NT")
-        path = by_matrix_units(either, p, policy, splits, transposed)
-        check(path, either, p, "NT")
+    m, n, splits = size
+    p = problem(m, n or tile_n, 328, F16, "NT")
+    path = by_matrix_units(either, p, policy, splits, transposed)
+    check(path, either, p, "NT")
 
 
 @pytest.mark.parametrize(
-    ("name", "trans", "either", "bulk"),
-    in_pairs(("large", "small", "128x96"), ("NN", "NT"), TIMES, COPIES),
+    ("name", "batch", "trans", "either", "bulk"),
+    in_pairs(("large", "small", "128x96"), (0, 2), ("NN", "NT"), TIMES, COPIES),
     indirect=["either"],
 )
 def test_wgmma_with_k_cut_of_the_last_tiles(
-    either: Emulator, name: str, trans: str, bulk: bool
+    either: Emulator, name: str, batch: int, trans: str, bulk: bool
 ) -> None:
     """Of single products and of a batch; with a tail of k."""
     policy = replace(WgmmaPolicy.for_shape_class(name), bulk=bulk)
     trans = "NT" if is_odd(policy) else trans
-    for k, batch in [(712, 0), (500, 2)]:
-        p = problem(200, 264, k, F16, trans, batch=batch)
-        path = MatrixPlan(either, p, GemmChoice("", policy, 3, whole=3))  # type: ignore[arg-type]
-        check(path, either, p, trans)
+    p = problem(200, 264, 500 if batch else 712, F16, trans, batch=batch)
+    path = MatrixPlan(either, p, GemmChoice("", policy, 3, whole=3))  # type: ignore[arg-type]
+    check(path, either, p, trans)
 
 
 def test_tiles_are_numbered_down_bands(gpu: Emulator, bulk: bool) -> None:
@@ -368,32 +396,41 @@ def test_wgmma_of_a_triangle(gpu: Emulator, triangle: str, bulk: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tile_n", "triangle", "transposed"),
-    [(48, "lower", True), (112, "upper", False), (240, "lower", False), (48, "upper", True)],
-)
+    ("tile", "result", "bulk"),
+    in_pairs(
+        ((48, "lower", True), (112, "upper", False), (240, "lower", False), (48, "upper", True)),
+        ((264, F16), (264, F32), (265, F16), (40, F32)), COPIES,
+    ),
+    ids=label,
+)  # fmt: skip
 def test_wgmma_of_a_triangle_by_odd_widths(
-    gpu: Emulator, tile_n: int, triangle: str, transposed: bool, bulk: bool
+    gpu: Emulator, tile: tuple[int, str, bool], result: tuple[int, Element], bulk: bool
 ) -> None:
     """Whole tiles by each way of storing C; boxes of fewer lines than a tile has."""
+    (tile_n, triangle, transposed), (n, elem) = tile, result
     policy = WgmmaPolicy(2, 1, tile_n, 4, band=2, bulk=bulk)
-    for n, elem in ((264, F16), (264, F32), (265, F16), (40, F32)):
-        p = replace(problem(n, n, 72, F16, "NT"), triangle=triangle)
-        c = replace(operand(elem, n, n, "N", 0), aligned_bytes=gcd(16, elem.itemsize * n))
-        p = replace(p, c=c)
-        check(by_matrix_units(gpu, p, policy, transposed=transposed), gpu, p, "NT")
+    p = replace(problem(n, n, 72, F16, "NT"), triangle=triangle)
+    c = replace(operand(elem, n, n, "N", 0), aligned_bytes=gcd(16, elem.itemsize * n))
+    p = replace(p, c=c)
+    check(by_matrix_units(gpu, p, policy, transposed=transposed), gpu, p, "NT")
 
 
-@pytest.mark.parametrize("triangle", ["lower", "upper"])
-@pytest.mark.parametrize("name", ["small", "128x240"])
+@pytest.mark.parametrize(
+    ("cut", "name", "triangle", "bulk"),
+    in_pairs(
+        ((712, 0, 0), (712, 0, 3), (500, 2, 2)), ("small", "128x240"), ("lower", "upper"), COPIES
+    ),
+    ids=str,
+)
 def test_wgmma_of_a_triangle_with_k_cut(
-    gpu: Emulator, name: str, triangle: str, bulk: bool
+    gpu: Emulator, cut: tuple[int, int, int], name: str, triangle: str, bulk: bool
 ) -> None:
     """Of all tiles, or of the last ones; of single products and of a batch; with a tail of k."""
     policy = replace(WgmmaPolicy.for_shape_class(name), band=2, bulk=bulk)
-    for k, batch, whole in ((712, 0, 0), (712, 0, 3), (500, 2, 2)):
-        p = replace(problem(264, 264, k, F16, "NT", batch=batch), triangle=triangle)
-        choice = GemmChoice("", policy, 3, whole=whole)
-        check(MatrixPlan(gpu, p, choice), gpu, p, "NT")  # type: ignore[arg-type]
+    k, batch, whole = cut
+    p = replace(problem(264, 264, k, F16, "NT", batch=batch), triangle=triangle)
+    choice = GemmChoice("", policy, 3, whole=whole)
+    check(MatrixPlan(gpu, p, choice), gpu, p, "NT")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("triangle", ["lower", "upper"])
@@ -428,16 +465,24 @@ def test_boxes_of_lines_that_run_backwards_or_are_one(either: Emulator) -> None:
     check(by_matrix_units(either, one, policy), either, one, "NN")
 
 
-@pytest.mark.parametrize("trans", TRANSPOSES)
-@pytest.mark.parametrize("name", MMA_CLASSES)
-def test_mma_in_double_precision(gpu: Emulator, name: str, trans: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "trans", "size"),
+    in_pairs(
+        list(MMA_CLASSES), TRANSPOSES,
+        ((136, 72, 120, 1), (65, 130, 67, 1), (130, 66, 200, 2), (9, 9, 16, 1)),
+    ),
+    ids=str,
+)  # fmt: skip
+def test_mma_in_double_precision(
+    gpu: Emulator, name: str, trans: str, size: tuple[int, int, int, int]
+) -> None:
     policy = MmaPolicy.for_shape_class(name)
-    for m, n, k, splits in [(136, 72, 120, 1), (65, 130, 67, 1), (130, 66, 200, 2), (9, 9, 16, 1)]:
-        p = problem(m, n, k, F64, trans)
-        check(by_matrix_units(gpu, p, policy, splits), gpu, p, trans)
-        early = Emulator.of("sm_90", late=False)
-        if splits > 1:
-            check(by_matrix_units(early, p, policy, splits), early, p, trans)
+    m, n, k, splits = size
+    p = problem(m, n, k, F64, trans)
+    check(by_matrix_units(gpu, p, policy, splits), gpu, p, trans)
+    early = Emulator.of("sm_90", late=False)
+    if splits > 1:
+        check(by_matrix_units(early, p, policy, splits), early, p, trans)
 
 
 def test_mma_of_an_a100() -> None:
@@ -446,15 +491,21 @@ def test_mma_of_an_a100() -> None:
     check(by_matrix_units(gpu, p, MmaPolicy.for_shape_class("small")), gpu, p, "NT")
 
 
-@pytest.mark.parametrize("elem", [F16, F32, F64], ids=lambda e: e.name)
-@pytest.mark.parametrize("name", SHAPE_CLASSES)
-def test_register_tiles(gpu: Emulator, name: str, elem: Element) -> None:
+@pytest.mark.parametrize(
+    ("name", "cut", "elem"),
+    in_pairs(
+        list(SHAPE_CLASSES), (("NN", 1, 0), ("TT", 1, 0), ("NT", 2, 0), ("TN", 2, 1)),
+        (F16, F32, F64),
+    ),
+    ids=label,
+)  # fmt: skip
+def test_register_tiles(gpu: Emulator, name: str, cut: tuple[str, int, int], elem: Element) -> None:
     gpu.races = True
-    for trans, splits, whole in [("NN", 1, 0), ("TT", 1, 0), ("NT", 2, 0), ("TN", 2, 1)]:
-        p = problem(140, 76, 72, elem, trans)
-        policy = GemmPolicy.for_shape_class(gpu.target, p.compute, name)
-        choice = GemmChoice("", policy, splits, whole)
-        check(TiledPlan(gpu, p, choice), gpu, p, trans)  # type: ignore[arg-type]
+    trans, splits, whole = cut
+    p = problem(140, 76, 72, elem, trans)
+    policy = GemmPolicy.for_shape_class(gpu.target, p.compute, name)
+    choice = GemmChoice("", policy, splits, whole)
+    check(TiledPlan(gpu, p, choice), gpu, p, trans)  # type: ignore[arg-type]
 
 
 def test_a_barrier_left_out_is_seen(gpu: Emulator) -> None:

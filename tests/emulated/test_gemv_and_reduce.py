@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from emulator.device import Emulator
+from sampling import in_pairs
 
 from portable_gpu.dtypes import element
 from portable_gpu.isa.compilers import find_compilers
@@ -21,7 +22,10 @@ missing = find_compilers().missing.get("NVIDIA")
 pytestmark = pytest.mark.skipif(missing is not None, reason=str(missing))
 
 
-@pytest.fixture(params=["sm_60", "sm_90"])
+GPUS = ("sm_60", "sm_90")
+
+
+@pytest.fixture
 def gpu(request: pytest.FixtureRequest) -> Emulator:
     return Emulator.of(request.param, races=True)
 
@@ -30,10 +34,14 @@ def whole_numbers(shape: Any, dtype: str) -> Any:
     return np.random.default_rng(1).integers(-4, 5, shape).astype(dtype)
 
 
-@pytest.mark.parametrize("dtype", ["f4", "f8"])
-@pytest.mark.parametrize(("m", "n"), [(70, 16), (1000, 5), (9, 3000), (3, 40000), (301, 301)])
-@pytest.mark.parametrize("order", "CF")
-def test_gemv(gpu: Emulator, m: int, n: int, dtype: str, order: str) -> None:
+@pytest.mark.parametrize(
+    ("shape", "gpu", "dtype", "order"),
+    in_pairs(((70, 16), (1000, 5), (9, 3000), (3, 40000), (301, 301)), GPUS, ("f4", "f8"), "CF"),
+    indirect=["gpu"],
+    ids=str,
+)
+def test_gemv(gpu: Emulator, shape: tuple[int, int], dtype: str, order: str) -> None:
+    m, n = shape
     a, x = whole_numbers((m, n), dtype), whole_numbers(n, dtype)
     y = np.full(m + 8, 7, dtype)
     strides = (n, 1) if order == "C" else (1, m)
@@ -53,22 +61,23 @@ REDUCTIONS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", ["f4", "f8", "i4"])
-@pytest.mark.parametrize("name", REDUCTIONS)
+#: What is folded, and along which axis.
+FOLDS = (
+    ((100_003,), 0), ((37, 130), 1), ((500, 33), 0), ((2, 50_000), 1), ((3, 70_000), 0),
+    ((1600, 90), 1),
+)  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("shape", "axis"),
-    [
-        ((100_003,), 0),
-        ((37, 130), 1),
-        ((500, 33), 0),
-        ((2, 50_000), 1),
-        ((3, 70_000), 0),
-        ((1600, 90), 1),
-    ],
+    ("fold", "gpu", "name", "dtype"),
+    in_pairs(FOLDS, GPUS, list(REDUCTIONS), ("f4", "f8", "i4")),
+    indirect=["gpu"],
+    ids=str,
 )
 def test_reductions(
-    gpu: Emulator, name: str, dtype: str, shape: tuple[int, ...], axis: int
+    gpu: Emulator, name: str, dtype: str, fold: tuple[tuple[int, ...], int]
 ) -> None:
+    shape, axis = fold
     rule, oracle = REDUCTIONS[name]
     x = whole_numbers(shape, dtype)
     request, result = rule(x.dtype)
