@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from portable_gpu.ops.fft.passes import Pass, Rows
 from portable_gpu.ops.fft.policy import GroupFftPolicy
+from portable_gpu.ops.fft.problem import Form
 from portable_gpu.ops.fft.tables import chirp_length, is_smooth
 from portable_gpu.powers_of_two import ceil_power_of_two, floor_power_of_two, is_power_of_two
 from portable_gpu.targets import Target
@@ -156,6 +157,17 @@ class GroupPlan:
         return self.length != self.n
 
     @property
+    def n_in_text(self) -> str:
+        """C expression of n: programs of chirps serve several lengths."""
+        return "n" if self.chirp else str(self.n)
+
+    def rows(self, form: Form) -> str:
+        """C expression of how many rows a side has."""
+        if form == "half":
+            return "(n / 2 + 1)" if self.chirp else str(self.n // 2 + 1)
+        return self.n_in_text
+
+    @property
     def given(self) -> int:
         """Numbers of a butterfly of the first stage that may be no zeros.
 
@@ -220,7 +232,7 @@ class GroupPlan:
             return f"{t} = id / {self.slots}, {slot} = id % {self.slots}"
         return f"{t} = id % {self.items}, {slot} = id / {self.items}"
 
-    def walk(self, across: bool, rows: int) -> str:
+    def walk(self, across: bool, rows: str) -> str:
         """Declarators of the row and the slot of number e of a staged side."""
         if self.slots == 1:
             return "i = e, s = 0"

@@ -1,0 +1,49 @@
+## Rows of a source in global memory, brought as numbers (re, im).
+##
+##   bring(source, planes, all)       bring(x, i, lane, live, sign, ...): row i of a lane, or of the real lanes that are one
+##
+## x: the place of the row.  Of `live` lanes from this one on there are numbers.  Where the exponents of the transform
+## are positive sign is -1, and numbers are conjugated.  Of the form half two rows are brought, i and n - i.  Other
+## forms, limits and factors as in _cpu_bring; all as in _group_places.
+<%namespace name="rows" file="/fft/_group_places.cl.mako"/>
+<%def name="bring(source, planes, all)">
+<% half = source.form == "half" %>
+static inline pair_t element(__global const real_t *x, long i, long lane${rows.parameters(source, all)})
+{
+% if source.form == "folded":
+    const long at = i * limit_row + lane;
+    const bool mirrored = 2 * at > limit;
+    pair_t v = conjugate_if(*(__global const pair_in_memory_t *)(x + 2 * (mirrored ? limit - at : at) * lane_step), mirrored);
+% else:
+% if not all:
+    if (i >= rows || i * limit_row + lane >= limit)
+        return (pair_t)(0, 0);
+% endif
+% if source.form == "real":
+    pair_t v = (pair_t)(*x, 0);
+% else:
+    pair_t v = *(__global const pair_in_memory_t *)x;
+% endif
+% endif
+% if source.factor:
+    v = product(v, ${rows.factor(source, "i")});
+% endif
+    return v;
+}
+
+static inline pair_t bring(__global const real_t *x, long i, long lane, uint live, real_t sign${rows.parameters(source, all)}${", long n, pair_t *mirror" if half else ""})
+{
+    pair_t v = live > 0 ? element(x, i, lane${rows.arguments(source, all)}) : (pair_t)(0, 0);
+% if planes == 2 and source.form != "folded":
+    const pair_t w = live > 1 ? element(x + ${source.components} * lane_step, i, lane + 1${rows.arguments(source, all)}) : (pair_t)(0, 0);
+% if half:
+    const bool own = i == 0 || 2 * i == n;  // both are real there
+    *mirror = with_sign((pair_t)(v.x + w.y, w.x - v.y), sign);
+    v = own ? (pair_t)(v.x, w.x) : (pair_t)(v.x - w.y, v.y + w.x);
+% else:
+    v.y = w.x;
+% endif
+% endif
+    return with_sign(v, sign);
+}
+</%def>

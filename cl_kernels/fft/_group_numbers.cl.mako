@@ -1,0 +1,40 @@
+## Complex numbers as pairs, of a group's transforms.
+##
+##   types(real)     real_t, pair_t, vec_t; products of pairs
+##   roots()         root_of(p, ...): exp(-2 pi i p / whole), a root of the coarse table times one of the fine one, of which
+##                   p has so many bits as `shift` says
+<%def name="types(real)">
+<% nbytes = real.itemsize if target.facts.type == "cpu" else 2 * real.itemsize %>
+typedef ${real.real} real_t;
+typedef real_t vec_t;
+typedef ${real.real}2 pair_t;
+typedef pair_t pair_in_memory_t __attribute__((aligned(${nbytes})));
+
+static inline pair_t product(pair_t a, pair_t b)
+{
+    return (pair_t)(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
+}
+
+static inline pair_t with_sign(pair_t v, real_t sign)
+{
+    return (pair_t)(v.x, v.y * sign);
+}
+
+// How many of `here` there are from number i on.
+static inline uint left(uint i, uint here)
+{
+    return here - min(i, here);
+}
+
+static inline pair_t conjugate_if(pair_t v, bool really)
+{
+    return (pair_t)(v.x, really ? -v.y : v.y);
+}
+</%def>
+
+<%def name="roots()">
+static inline pair_t root_of(ulong power, __global const pair_t *coarse, __global const pair_t *fine, int shift)
+{
+    return product(coarse[power >> shift], fine[power & ((1ul << shift) - 1)]);
+}
+</%def>
