@@ -1,9 +1,12 @@
 ## A transform of any length n as a convolution with a chirp, c(j) = exp(-pi i j^2 / n) (Bluestein):
 ##
 ##   given(plan)       rows of the first stage, times the chirp; zeros from row n on
-##   filtered(plan)    results of the last stage, times the transform of the conjugate chirp; conjugated, so that the
+##   filtered(plan)    results of the last stage, conjugated, times the conjugate transform of the conjugate chirp: the
 ##                     same stages transform them back
 ##   wanted(plan)      those of the way back, conjugated again, times the chirp
+##
+## Numbers are conjugated before they are multiplied: of a negated sum of products Intel's OpenCL for CPUs (2026.2)
+## lost terms.
 <%def name="given(plan)">
 <% first = plan.stages[0] %>\
 % for b in range(first.butterflies):
@@ -28,8 +31,8 @@
 % for r in range(last.radix):
 <% at, k = f"min({last.item} + {b * plan.items}, {last.count - 1}u) + {r * last.count}", b * last.radix + r %>\
     {
-        const pair_t v = product((pair_t)(re[${k}], im[${k}]), filter[${at}]);
-        re[${k}] = v.x, im[${k}] = -v.y;
+        const pair_t v = product((pair_t)(re[${k}], -im[${k}]), filter[${at}]);
+        re[${k}] = v.x, im[${k}] = v.y;
     }
 % endfor
 % endfor

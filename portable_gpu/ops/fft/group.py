@@ -75,7 +75,7 @@ class GroupPassPlan(Plan):
         if plan.chirp:
             constants["n"] = run.n
             tables["chirp"] = chirp(run.n, False, run.n)
-            tables["filter"] = chirp_filter(run.n, False, plan.length)
+            tables["filter"] = chirp_filter(run.n, False, plan.length).conj()
         if run.whole:
             constants["shift"] = (run.whole.bit_length() + 1) // 2
             tables |= _roots_of_all(run.whole, constants["shift"])
