@@ -34,7 +34,7 @@ def text(runs: Sequence[Pass], policy: GroupFftPolicy, target: Target) -> Specia
         target,
         policy=policy,
         plan=plan,
-        early=not run.whole or groups(run, plan) <= _FEW_GROUPS * target.compute_units,
+        early=_reads_early(run, plan, target),
         real=run.real,
         source=run.source.side,
         result=run.target.side,
@@ -49,6 +49,13 @@ def text(runs: Sequence[Pass], policy: GroupFftPolicy, target: Target) -> Specia
 def groups(run: Pass, plan: GroupPlan) -> int:
     """How many work-groups a pass has."""
     return run.count // run.lanes * -(-run.lanes // (plan.slots * run.planes))
+
+
+def _reads_early(run: Pass, plan: GroupPlan, target: Target) -> bool:
+    """Whether there are registers for the roots of the next stage while numbers are exchanged."""
+    words = 2 * plan.held * run.real.itemsize // 4
+    few = groups(run, plan) <= _FEW_GROUPS * target.compute_units
+    return 3 * words <= target.resident_registers and (few or not run.whole)
 
 
 class GroupPassPlan(Plan):
