@@ -9,10 +9,11 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.ops.fft.grouping import group_plan
 from portable_gpu.ops.fft.memory import filled, rank_of, side_arguments, times_arguments
 from portable_gpu.ops.fft.passes import Pass
 from portable_gpu.ops.fft.policy import GroupFftPolicy
-from portable_gpu.ops.fft.shape import GroupPlan, group_plan
+from portable_gpu.ops.fft.shape import GroupPlan
 from portable_gpu.ops.fft.tables import Table, as_components, chirp, chirp_filter, roots
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan

@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.ops.fft import cpu, group
+from portable_gpu.ops.fft.grouping import fills_unit, group_plan
 from portable_gpu.ops.fft.passes import Pass, moved
 from portable_gpu.ops.fft.policy import CpuFftPolicy, GroupFftPolicy
 from portable_gpu.ops.fft.problem import Line
-from portable_gpu.ops.fft.shape import fills_unit, group_plan
 from portable_gpu.ops.fft.ways import Way
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.targets import Target
