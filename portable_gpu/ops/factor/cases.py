@@ -92,7 +92,7 @@ def positive_definite(case: Case, inputs: Operands) -> Operands:
     """
     (x,) = inputs
     n = x.shape[-1]
-    a = (x + x.swapaxes(-1, -2).conj()) / x.dtype.type(2)
+    a = np.add(x, x.swapaxes(-1, -2).conj(), order="C") / x.dtype.type(2)
     a[..., range(n), range(n)] += x.dtype.type(3 * sqrt(n))
     return (a,)
 
