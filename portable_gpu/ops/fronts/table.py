@@ -88,7 +88,7 @@ class Fronts:
 
     def table(self, panel: _Int64, leading: _Int64, update: _Int64) -> _Int64:
         """The device's table: a row of :data:`FIELDS` for each front."""
-        numbers = {
+        numbers: dict[str, Any] = {
             "columns": self.columns,
             "rows": self.rows,
             "panel": panel,
