@@ -1,0 +1,1 @@
+"""Sparse Cholesky factors: analysis on the host, numbers on any OpenCL device."""
