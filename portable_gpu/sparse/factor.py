@@ -106,7 +106,7 @@ class Factor:
         plan = None
         if n and count:
             elem = element(self.dtype)
-            lies = [Operand(elem, *(*one.strides, 1)[:2]) for one in (view, out)]
+            lies = [Operand(elem, one.strides[0], one.strides[-1]) for one in (view, out)]
             plan = self._numeric.solve(system, count, *lies)
         result = call.run(plan, (factor, view, out))
         reports = () if self._report is None else (self._report,)

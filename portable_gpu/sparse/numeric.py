@@ -83,7 +83,7 @@ class Numeric:
     def _own(self) -> Any:
         """The permutation that changes nothing."""
         numbers = np.arange(self._n, dtype=np.int32)
-        return self._plan("own", lambda: self.engine.bring(numbers))  # type: ignore[arg-type]
+        return self._plan("own", lambda: self.engine.bring(numbers))
 
 
 __all__ = ["FACTOR", "SYSTEMS", "Numeric"]

@@ -144,4 +144,3 @@ class FrontsPlan(OneLaunch):
 
     def _buffers(self, state: QueueState, operands: Sequence[Any]) -> Sequence[Any]:
         return super()._buffers(state, (*self._tables, *operands))
-
