@@ -52,8 +52,8 @@ def bench(
     peers: Annotated[
         str | None,
         typer.Option(
-            help="Comma list: numpy, pyopencl, clblast, torch, cupy, scipy, pyfftw; 'none' for "
-            "none."
+            help="Comma list: numpy, pyopencl, clblast, torch, cupy, scipy, pyfftw, pyvkfft; "
+            "'none' for none."
         ),
     ] = None,
     device: DeviceOption = None,
