@@ -136,7 +136,7 @@ def order(graph: Graph, ordering: Any) -> tuple[Int32, str]:
     n = graph.vertices
     if not isinstance(ordering, str):
         return np.array(ordering, np.int32), "given"
-    if ordering == "natural":
+    if ordering == "natural" or n == 0:
         return np.arange(n, dtype=np.int32), "natural"
     matrix = scipy.sparse.csr_array(
         (np.ones(len(graph.indices)), graph.indices, graph.indptr), shape=(n, n)
