@@ -9,6 +9,7 @@ for _package in ("numba", "scipy"):
             name=_package,
         )
 
+from portable_gpu.sparse.plot import plot_symbolic  # noqa: E402
 from portable_gpu.sparse.symbolic import MemoryEstimate, Symbolic, analyze  # noqa: E402
 
-__all__ = ["MemoryEstimate", "Symbolic", "analyze"]
+__all__ = ["MemoryEstimate", "Symbolic", "analyze", "plot_symbolic"]

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from sparse_matrices import MATRICES, filled, grid, random_definite, read
 
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
-from portable_gpu.sparse import Symbolic, analyze
+from portable_gpu.sparse import Symbolic, analyze, plot_symbolic
 from portable_gpu.sparse.elimination import eliminate, postorder
+from portable_gpu.sparse.plot import pattern_image
 from portable_gpu.sparse.supernodes import backward, forward
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -327,6 +328,26 @@ def test_the_smallest(n: int) -> None:
     assert (symbolic.nnz, symbolic.levels, len(symbolic.fronts)) == (n, n, n)
     estimate = symbolic.memory_estimate(np.float32)
     assert estimate.factor == 4 * n
+
+
+@given(problems())
+@settings(max_examples=20, deadline=None)
+def test_the_picture_of_the_pattern(problem: Any) -> None:
+    A, perm = problem
+    n = len(perm)
+    symbolic = analyze(A, perm, relax=EXACT)
+    image = pattern_image(symbolic, n)
+    pattern = A.toarray()[np.ix_(symbolic.perm, symbolic.perm)] != 0
+    assert np.array_equal(np.triu(image == 3), np.triu(pattern))
+    assert np.array_equal(np.tril(image != 0), filled(pattern, np.arange(n)))
+
+
+def test_plot(tmp_path: Path) -> None:
+    picture = tmp_path / "analysis.png"
+    figure = plot_symbolic(analyze(grid(12, 12)), picture)
+    assert picture.stat().st_size > 10_000
+    assert "n = 144" in figure.get_suptitle()
+    plot_symbolic(analyze(sp.csr_array((0, 0))))
 
 
 def test_memory_estimate() -> None:
