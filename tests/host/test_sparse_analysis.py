@@ -144,8 +144,8 @@ def test_static_and_dynamic_supernodes() -> None:
 
 def test_merging_makes_fewer_and_keeps_the_share_of_zeros() -> None:
     A = grid(30, 30)
-    exact = analyze(A, relax=EXACT)
-    relaxed = analyze(A, relax=[(1e9, 0.05)])
+    exact = analyze(A, "rcm", relax=EXACT)
+    relaxed = analyze(A, "rcm", relax=[(1e9, 0.05)])
     assert relaxed.fundamental == exact.fundamental == len(exact.fronts)
     assert len(relaxed.fronts) < len(exact.fronts) / 2
     assert exact.stored == exact.nnz == relaxed.nnz
