@@ -15,9 +15,8 @@ import scipy.sparse
 
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.sparse.compiled import compiled
+from portable_gpu.sparse.graph import Int32, Int64
 
-_Int32 = np.ndarray[Any, np.dtype[np.int32]]
-_Int64 = np.ndarray[Any, np.dtype[np.int64]]
 _Values = np.ndarray[Any, np.dtype[Any]]
 
 #: What is factorised; integers and booleans become float64.
@@ -45,14 +44,14 @@ class Pattern:
     """
 
     n: int
-    pointers: _Int64
-    columns: _Int32
+    pointers: Int64
+    columns: Int32
     triangle: str
     stored: int
-    order: _Int64 | None
-    starts: _Int64 | None
-    take: _Int64
-    mirror: _Int64 | None
+    order: Int64 | None
+    starts: Int64 | None
+    take: Int64
+    mirror: Int64 | None
     layout: tuple[str, _Values, _Values]
 
     @property
@@ -233,7 +232,7 @@ def _expanded(kind: str, first: _Values, second: _Values) -> tuple[_Values, _Val
     return (line, second) if kind == "csr" else (second, line)
 
 
-def _taken(data: _Values, index: _Int64) -> _Values:
+def _taken(data: _Values, index: Int64) -> _Values:
     if len(index) == 0 or len(data) == 0:
         return np.zeros(len(index), data.dtype)
     taken: _Values = data[index]  # -1 takes the last, and is put right
@@ -243,7 +242,7 @@ def _taken(data: _Values, index: _Int64) -> _Values:
     return taken
 
 
-def _diagonal(pointers: _Int64, columns: _Int32, lower: _Values) -> _Values:
+def _diagonal(pointers: Int64, columns: Int32, lower: _Values) -> _Values:
     n = len(pointers) - 1
     diagonal = np.zeros(n, lower.dtype)
     last = pointers[1:] - 1
@@ -255,8 +254,8 @@ def _diagonal(pointers: _Int64, columns: _Int32, lower: _Values) -> _Values:
 
 @compiled
 def _canonical(
-    rows: _Int32, columns: _Int32, n: int
-) -> tuple[_Int64, _Int32, _Int64, _Int64, _Int64, _Int64]:
+    rows: Int32, columns: Int32, n: int
+) -> tuple[Int64, Int32, Int64, Int64, Int64, Int64]:
     """Stored elements sorted into the lower triangle by rows, those above as their mirror images.
 
     Returns:
@@ -339,8 +338,8 @@ def _canonical(
 
 @compiled
 def _places(
-    pointers: _Int64, columns: _Int32, inner_pointers: _Int64, inner_columns: _Int32
-) -> tuple[_Int64, int, int]:
+    pointers: Int64, columns: Int32, inner_pointers: Int64, inner_columns: Int32
+) -> tuple[Int64, int, int]:
     """Where each element of a triangle stands in another, and the first that it lacks, or -1."""
     place = np.empty(len(inner_columns), np.int64)
     for i in range(len(pointers) - 1):
