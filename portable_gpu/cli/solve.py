@@ -56,8 +56,7 @@ def solve(
         check_writable(output)
     import scipy.sparse
 
-    from portable_gpu.sparse import analyze, plot_symbolic
-    from portable_gpu.sparse.factor import Factor
+    from portable_gpu.sparse import Factor, analyze, plot_symbolic
 
     engine = Engine(device)
     clock = _Clock(Console(stderr=True))
@@ -68,12 +67,11 @@ def solve(
         raise ShapeError(f"{right_side} has {B.shape[0]} rows and {matrix} {A.shape[0]}")
     with clock.phase("analysis"):
         symbolic = analyze(A, ordering)
-    values = symbolic.pattern.values(A)
-    kind = _kind(values.dtype, None if B is None else B.dtype, dtype)
+    kind = _kind(A.dtype, None if B is None else B.dtype, dtype)
     if B is None:
         B = A @ np.ones((A.shape[0], 1), A.dtype)
     with clock.phase("factor"):
-        factor = Factor(symbolic, kind, engine, None).refactorize(values.astype(kind))
+        factor = Factor(symbolic, kind, engine, None).refactorize(A)
     with clock.phase("solve"):
         X = factor.solve(B.astype(kind))
     error = _backward_error(A, X, B)
