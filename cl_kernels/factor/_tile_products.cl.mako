@@ -19,7 +19,9 @@ const int step = ${f"t % 4 + {4 * i}" if along else f"t / 64 + {4 * i}"}, line =
 % endfor
 </%def>
 <%def name="fetch_p(k, steps='')">${fetch("p", f"l + s0 * l_row + ({k}) * l_col", "l_row", "l_col", "left_s", p_along, steps)}</%def>
-<%def name="fetch_q(k)">${fetch("q", f"v + f0 * v_col + ({k}) * v_row", "v_col", "v_row", "left_f", q_along)}</%def>
+<%def name="fetch_q(k, steps='')">\
+<% x, line, step = ("l", "l_row", "l_col") if factorise else ("v", "v_col", "v_row") %>\
+${fetch("q", f"{x} + f0 * {line} + ({k}) * {step}", line, step, "left_f", q_along, steps)}</%def>
 
 ## The elements of one step: NAME0 ... of a work-item's rows, or of its columns.
 <%def name="rows(name, source)">\
@@ -34,18 +36,20 @@ const real4_t ${", ".join(f"{name}s{i} = *(__local const real4_t *)(({source}) +
 const value_t ${", ".join(f"{name}{j} = ({source})[x + {4 * depth * j}]" for j in range(16 // depth))};
 </%def>
 
-## v -= P Q over k from `first` to `last`; the next panels travel while these are multiplied.
+## v -= P Q over k from `first` to `last`; the next panels travel while these are multiplied.  Of a front,
+## `last` may lie within a panel.
 <%def name="products(first, last)">\
+<% left = f"{last} - ({{}})" if in_fronts else "" %>\
 value_t p0, p1, p2, p3, q0, q1, q2, q3;
-            ${fetch_p(first)}
-            ${fetch_q(first)}
+            ${fetch_p(first, left.format(first))}
+            ${fetch_q(first, left.format(first))}
             for (long k = ${first}; k < ${last}; k += 16) {
                 ${put("p", "p_part", p_along, "GIVEN")}
                 ${put("q", "q_part", q_along)}
                 barrier(CLK_LOCAL_MEM_FENCE);
                 if (k + 16 < ${last}) {
-                    ${fetch_p("k + 16")}
-                    ${fetch_q("k + 16")}
+                    ${fetch_p("k + 16", left.format("k + 16"))}
+                    ${fetch_q("k + 16", left.format("k + 16"))}
                 }
 % if mma:
                 ${matrix.multiply()}
@@ -70,17 +74,17 @@ value_t p0, p1, p2, p3, q0, q1, q2, q3;
 % if mma:
 ${matrix.declare()}
 % endif
-    for (int known = 0; known < s;) {
+    for (int known = 0; known < known_by;) {
         if (t == 0) {
             until = known;
-            while (until < s && ${tickets.is_done("until")}) ++until;
+            while (until < known_by && ${tickets.is_done("until")}) ++until;
             DEVICE_FENCE();
         }
         barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
         const int to = until;
         if (to > known) {
             GROUP_FENCE();
-            ${products("64l * known", "64l * to")}
+            ${products("64l * known", "min(64l * to, (long)c)" if in_fronts else "64l * to")}
             known = to;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
