@@ -1,0 +1,23 @@
+## What kernels read of a front: see portable_gpu/ops/fronts/table.py.
+##
+##   parameters()       the tables, as kernels declare them
+##   front(s, name="")  columns, rows, ... of front s as constants, with `name` before each
+##   place()            packed_place(i, j, u): where (i, j), i >= j, of an update of u rows lies
+<%! from portable_gpu.ops.fronts.table import FIELDS %>
+<%def name="parameters()">__global const long *fronts, __global const int *row_index, __global const int *relative, __global const int *child, __global const int *entry_row, __global const int *entry_column, __global const long *entry_source, __global const long *started</%def>
+
+<%def name="front(s, name='', only=FIELDS)">\
+% for k, field in enumerate(FIELDS):
+% if field in only:
+    const long ${name}${field} = fronts[${len(FIELDS)} * (long)(${s}) + ${k}];
+% endif
+% endfor
+</%def>
+
+<%def name="place()">
+static inline long packed_place(long i, long j, long u)
+{
+    const long w = (u + 1) / 2, e = 1 - u % 2;
+    return j < w ? (i + e) * w + j : (j - w) * w + i - w + 1 - e;
+}
+</%def>

@@ -1,0 +1,146 @@
+"""The fronts of a factorisation on a device: tables, places, and the operands of all steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from portable_gpu.codegen.specialization import Specialization
+from portable_gpu.dtypes import Element
+from portable_gpu.ops.factor.launch import OneLaunch
+from portable_gpu.ops.fronts.table import Fronts
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.plan import Temporary
+from portable_gpu.runtime.queue_state import QueueState
+
+_Int64 = np.ndarray[Any, np.dtype[np.int64]]
+
+#: The operands of a factorisation by their positions: the matrix's values, the panels, the report.
+VALUES, FACTOR, REPORT = 0, 1, 2
+#: Bytes that a panel begins at a multiple of, and its rows where they are long.
+ALIGNMENT = 64
+#: The tables by the names that kernels have for them.
+TABLES = (
+    "fronts",
+    "row_index",
+    "relative",
+    "child",
+    "entry_row",
+    "entry_column",
+    "entry_source",
+    "started",
+)
+
+
+class DeviceFronts:
+    """Fronts, where their numbers lie, and their tables on a device.
+
+    Attributes:
+        engine, fronts, elem: What they are, and where.
+        panel, leading: Of each front where its panel begins in the factor, and elements from row to
+            row.
+        size: Elements of the factor.
+        update: Where each update begins in the arena.
+        started: Where the contributions of each to a solve begin, in rows.
+        arena: The arena, a temporary of the factorisation.
+        told: What each front tells of its pivots, likewise: see :mod:`portable_gpu.runtime.report`.
+        tables: Buffers, in the order of :data:`TABLES`.
+        kept_bytes: Their size.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        fronts: Fronts,
+        elem: Element,
+        update: _Int64,
+        arena: int,
+        started: _Int64,
+    ) -> None:
+        """Bring the tables.
+
+        Args:
+            engine, fronts, elem, update, started: As the attributes.
+            arena: Elements of the arena.
+        """
+        self.engine, self.fronts, self.elem = engine, fronts, elem
+        self.update, self.started = update, started
+        self.panel, self.leading, self.size = panels(fronts, elem)
+        self.arena = Temporary("arena", max(1, arena) * elem.itemsize, elem.itemsize)
+        self.told = Temporary("told", max(1, len(fronts)) * 16, 8)
+        source = np.where(fronts.entry_conj, ~fronts.entry_source, fronts.entry_source)
+        found: dict[str, Any] = {
+            "fronts": fronts.table(self.panel, self.leading, update),
+            "row_index": fronts.row_index,
+            "relative": fronts.relative,
+            "child": fronts.child,
+            "entry_row": fronts.entry_row,
+            "entry_column": fronts.entry_column,
+            "entry_source": source.astype(np.int64),
+            "started": started,
+        }
+        self.kept_bytes = sum(found[name].nbytes for name in TABLES)
+        self.tables = [engine.bring(found[name]) for name in TABLES]
+
+
+def panels(fronts: Fronts, elem: Element) -> tuple[_Int64, _Int64, int]:
+    """Where panels begin in the factor, elements from row to row of each, and of them all."""
+    line = ALIGNMENT // elem.itemsize
+    columns, rows = fronts.columns, fronts.rows
+    leading = np.where(columns < line, columns, -(-columns // line) * line)
+    taken = -(-(columns + rows) * leading // line) * line
+    ends = np.cumsum(taken)
+    return ends - taken, leading, int(ends[-1]) if len(ends) else 0
+
+
+def update_sizes(fronts: Fronts) -> _Int64:
+    """Elements of the updates."""
+    u = fronts.rows
+    return u * (u + 1) // 2
+
+
+class FrontsPlan(OneLaunch):
+    """A launch whose kernel reads the tables of fronts, and some more that it keeps."""
+
+    def __init__(
+        self,
+        device: DeviceFronts,
+        text: Specialization,
+        name: str,
+        constants: Mapping[str, Any],
+        operands: Sequence[str],
+        groups: int,
+        size: int,
+        kept: Mapping[str, np.ndarray[Any, Any]] | None = None,
+        scratch: int = 0,
+        flop: int = 0,
+        scalars: Sequence[str] = (),
+    ) -> None:
+        """Build the kernel.
+
+        Args:
+            device: Whose tables.
+            text, name: The kernel.
+            constants: Scalars that stay.
+            operands: Names of what calls give.
+            groups, size: Work-groups, and work-items of each.
+            kept: Further tables, by their names in the kernel.
+            scratch: Bytes of workspace, the kernel's ``scratch``.
+            flop: Operations of the launch.
+            scalars: Names of the scalars that calls give.
+        """
+        kept = kept or {}
+        self.flop, self.workspace_bytes = flop, scratch
+        self._tables = [*[device.engine.bring(table) for table in kept.values()], *device.tables]
+        self.kept_bytes = sum(table.nbytes for table in kept.values())
+        self._scalars = (0,) * len(scalars)
+        self._launch = device.engine.programs.launch(
+            text, name, constants,
+            [*(["scratch"] if scratch else []), *kept, *TABLES, *operands],
+            [*scalars, *(f"{one}_offset" for one in operands)], (groups * size,), (size,),
+        )  # fmt: skip
+
+    def _buffers(self, state: QueueState, operands: Sequence[Any]) -> Sequence[Any]:
+        return super()._buffers(state, (*self._tables, *operands))

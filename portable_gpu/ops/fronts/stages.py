@@ -1,0 +1,65 @@
+"""The steps of a stage: fronts whose children are all done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.dtypes import Element
+from portable_gpu.ops.factor.launch import OneLaunch
+from portable_gpu.ops.fronts.device import FACTOR, REPORT, VALUES, DeviceFronts, FrontsPlan
+from portable_gpu.runtime.plan import Step
+from portable_gpu.targets import Target
+
+_Which = np.ndarray[Any, np.dtype[np.int32]]
+_SIZE = 64
+
+
+def stage_steps(device: DeviceFronts, which: _Which) -> list[Step]:
+    """The steps that assemble and factorise some fronts, none an ancestor of another.
+
+    Operands: see :mod:`portable_gpu.ops.fronts.device`.
+    """
+    text = front_text(device.elem, device.engine.target)
+    plan = FrontsPlan(
+        device, text, "front", {"first_of": 0}, ["values", "factor", "arena", "report"],
+        len(which), group_size(device.engine.target), {"which": which.astype(np.int32)},
+    )  # fmt: skip
+    return [Step(plan, (VALUES, FACTOR, device.arena, device.told))]
+
+
+def last_step(device: DeviceFronts) -> Step:
+    """The step that finds the first column that failed."""
+    return Step(_FirstFailure(device), (device.told, REPORT))
+
+
+class _FirstFailure(OneLaunch):
+    """Operands: what the fronts told, and the report."""
+
+    def __init__(self, device: DeviceFronts) -> None:
+        size = group_size(device.engine.target)
+        self._table = device.tables[0]
+        self._launch = device.engine.programs.launch(
+            specialize("fronts/first_failure", device.engine.target, size=size),
+            "first_failure",
+            {"count": len(device.fronts)},
+            ["fronts", "told", "report"],
+            ["told_offset", "report_offset"],
+            (size,),
+            (size,),
+        )
+
+    def _buffers(self, state: Any, operands: Any) -> Any:
+        return super()._buffers(state, (self._table, *operands))
+
+
+def front_text(elem: Element, target: Target) -> Specialization:
+    """The kernel for fronts of any size."""
+    return specialize("fronts/front", target, e=elem, size=group_size(target))
+
+
+def group_size(target: Target) -> int:
+    """Work-items of a group of the plain kernels."""
+    return 1 if target.is_cpu else _SIZE

@@ -1,0 +1,321 @@
+"""Columns of L that are factorised together.
+
+A chain of the elimination tree is a supernode where each column has the rows of the one before it,
+less the first of them.  Chains need not be contiguous in the ordering: contiguous ones are
+*static*, others *dynamic* until :class:`Supernodes` renumbers the columns.
+
+Relaxed merging then joins a supernode and its parent at the price of stored zeros.  Fronts grow,
+their number and the height of the tree shrink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from portable_gpu.errors import ArgumentError
+from portable_gpu.sparse.compiled import compiled
+from portable_gpu.sparse.elimination import Elimination, postorder
+
+_Int32 = np.ndarray[Any, np.dtype[np.int32]]
+_Int64 = np.ndarray[Any, np.dtype[np.int64]]
+_Float64 = np.ndarray[Any, np.dtype[np.float64]]
+_Bool = np.ndarray[Any, np.dtype[np.bool_]]
+
+#: Up to so many columns a merged supernode may store such a share of zeros.
+RELAX: tuple[tuple[float, float], ...] = (
+    (4, 1.0),
+    (16, 0.8),
+    (48, 0.1),
+    (float("inf"), 0.05),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Supernodes:
+    """Supernodes in their final order, children before parents.
+
+    Attributes:
+        columns: The columns of the ordering in the final order: k is the column ``columns[k]``.
+        first: Where each supernode begins in it, and n at the end.
+        rows: How many rows L has below the own columns of each.
+        parent: Of each its parent, or -1.
+        static: Whether its columns were contiguous in the ordering, and in this order.
+        fundamental: How many there were before merging.
+    """
+
+    columns: _Int32
+    first: _Int64
+    rows: _Int64
+    parent: _Int32
+    static: _Bool
+    fundamental: int
+
+
+def supernodes(
+    elimination: Elimination, relax: Sequence[tuple[float, float]] = RELAX
+) -> Supernodes:
+    """Supernodes by the better of two searches, merged where `relax` allows it, in final order.
+
+    Both searches find equally few chains; the better one has more columns in contiguous ones.  The
+    final order is a postorder in which the children of a front come in the order that keeps the
+    stack of update matrices lowest.
+
+    Source of the order: Liu, ACM TOMS 12(3), 1986.
+    """
+    parent, counts = elimination.parent, elimination.counts
+    found = [search(parent, counts) for search in (backward, forward)]
+    chain, begin = min(found, key=lambda f: (len(f[1]), -_contiguous_columns(*f)))
+    count = len(begin) - 1
+    owner = np.empty(len(chain), np.int32)
+    owner[chain] = np.repeat(np.arange(count, dtype=np.int32), np.diff(begin))
+    last = chain[begin[1:] - 1]
+    above = parent[last]
+    tree = np.where(above < 0, -1, owner[above]).astype(np.int32)
+    rows = counts[last] - 1
+    limits, shares = relaxation(relax)
+    upwards = postorder(tree)
+    by_rows = np.argsort(-rows, kind="stable").astype(np.int32)
+    merged = _merged(tree, upwards, by_rows, np.diff(begin), rows, limits, shares)
+    order, final_parent = _final_order(tree, upwards, merged, rows)
+    columns, first = _columns(chain, begin, upwards, merged, order)
+    static = _contiguous(columns, first)
+    return Supernodes(columns, first, rows[order], final_parent, static, count)
+
+
+def relaxation(relax: Any) -> tuple[_Float64, _Float64]:
+    """The columns and the shares of `relax`, checked."""
+    try:
+        pairs = np.array([(float(limit), float(share)) for limit, share in relax])
+    except (TypeError, ValueError):
+        pairs = np.array([[np.nan, np.nan]])
+    pairs = pairs.reshape(-1, 2)
+    if not ((pairs[:, 0] >= 0) & (pairs[:, 1] >= 0) & (pairs[:, 1] <= 1)).all():
+        raise ArgumentError(
+            f"relax is {relax!r}; pairs (columns, share of zeros from 0 to 1) are wanted, "
+            "() for no merging"
+        )
+    return pairs[:, 0].copy(), pairs[:, 1].copy()
+
+
+@compiled
+def backward(parent: _Int32, counts: _Int64) -> tuple[_Int32, _Int64]:
+    """Chains from the last column on: each column takes the last child that fits.
+
+    Returns:
+        The columns chain by chain, and where each chain begins.
+    """
+    n = len(parent)
+    below = np.full(n, -1, np.int32)
+    chained = np.zeros(n, np.bool_)
+    for k in range(n):
+        if parent[k] != -1 and counts[k] == counts[parent[k]] + 1:
+            if below[parent[k]] != -1:
+                chained[below[parent[k]]] = False
+            below[parent[k]] = k
+            chained[k] = True
+    chains = n - int(chained.sum())
+    columns = np.empty(n, np.int32)
+    begin = np.empty(chains + 1, np.int64)
+    begin[chains] = write = n
+    for k in range(n - 1, -1, -1):
+        if chained[k]:
+            continue
+        j = k
+        while j != -1:
+            write -= 1
+            columns[write] = j
+            j = below[j]
+        chains -= 1
+        begin[chains] = write
+    return columns, begin
+
+
+@compiled
+def forward(parent: _Int32, counts: _Int64) -> tuple[_Int32, _Int64]:
+    """Chains from the first column on: each goes up while the parent fits and is free.
+
+    Returns:
+        The columns chain by chain, and where each chain begins.
+    """
+    n = len(parent)
+    taken = np.zeros(n, np.bool_)
+    columns = np.empty(n, np.int32)
+    begin = np.zeros(n + 1, np.int64)
+    chains = write = 0
+    for k in range(n):
+        if taken[k]:
+            continue
+        j = k
+        while True:
+            taken[j] = True
+            columns[write] = j
+            write += 1
+            above = parent[j]
+            if above == -1 or taken[above] or counts[j] != counts[above] + 1:
+                break
+            j = above
+        chains += 1
+        begin[chains] = write
+    return columns, begin[: chains + 1].copy()
+
+
+@compiled
+def _contiguous(columns: _Int32, begin: _Int64) -> _Bool:
+    """Of each supernode whether its columns follow each other."""
+    static = np.ones(len(begin) - 1, np.bool_)
+    for s in range(len(static)):
+        for k in range(begin[s] + 1, begin[s + 1]):
+            if columns[k] != columns[k - 1] + 1:
+                static[s] = False
+                break
+    return static
+
+
+def _contiguous_columns(columns: _Int32, begin: _Int64) -> int:
+    return int(np.diff(begin)[_contiguous(columns, begin)].sum())
+
+
+@compiled
+def _merged(
+    parent: _Int32,
+    upwards: _Int32,
+    by_rows: _Int32,
+    columns: _Int64,
+    rows: _Int64,
+    limits: _Float64,
+    shares: _Float64,
+) -> _Int32:
+    """Of each supernode the ancestor that it is merged into, or itself.
+
+    From the leaves on, each takes what it may of its children, those with the most rows first: they
+    bring the fewest zeros.
+
+    Source: Ashcraft and Grimes, ACM TOMS 15(4), 1989; the form of the thresholds is CHOLMOD's.
+    """
+    count = len(parent)
+    child = np.full(count, -1, np.int32)
+    sibling = np.empty(count, np.int32)
+    for k in range(count - 1, -1, -1):
+        s = by_rows[k]
+        if parent[s] != -1:
+            sibling[s] = child[parent[s]]
+            child[parent[s]] = s
+    width = columns.copy()
+    zeros = np.zeros(count, np.float64)
+    merged = np.arange(count).astype(np.int32)
+    for s in upwards:
+        c = child[s]
+        while c != -1:
+            together = float(width[c] + width[s])
+            missing = width[s] + rows[s] - rows[c]
+            more = zeros[c] + zeros[s] + float(width[c]) * float(missing)
+            size = together * (together + 1) / 2 + together * float(rows[s])
+            for t in range(len(limits)):
+                if together <= limits[t] and more <= shares[t] * size:
+                    merged[c] = s
+                    width[s] += width[c]
+                    zeros[s] = more
+                    break
+            c = sibling[c]
+    for k in range(count - 1, -1, -1):
+        s = upwards[k]
+        merged[s] = merged[merged[s]]
+    return merged
+
+
+@compiled
+def _final_order(
+    parent: _Int32, upwards: _Int32, merged: _Int32, rows: _Int64
+) -> tuple[_Int32, _Int32]:
+    """What merging left, in the order that keeps the stack lowest, and the parents in that order.
+
+    Of siblings that one comes first whose stack falls most from its peak to what it leaves.
+    """
+    count = len(parent)
+    child = np.full(count, -1, np.int32)
+    sibling = np.full(count, -1, np.int32)
+    children = np.zeros(count, np.int32)
+    update = rows * (rows + 1) // 2
+    peak = np.zeros(count, np.int64)
+    for s in upwards:
+        if merged[s] != s:
+            continue
+        fall = np.empty(children[s], np.int64)
+        below = np.empty(children[s], np.int32)
+        c = child[s]
+        for k in range(len(below)):
+            below[k] = c
+            fall[k] = update[c] - peak[c]
+            c = sibling[c]
+        left = 0
+        child[s] = following = -1
+        sequence = np.argsort(fall, kind="mergesort")
+        for k in range(len(below)):
+            c = below[sequence[k]]
+            peak[s] = max(peak[s], left + peak[c])
+            left += update[c]
+        peak[s] = max(peak[s], left + update[s])
+        for k in range(len(below) - 1, -1, -1):
+            c = below[sequence[k]]
+            sibling[c] = following
+            following = c
+        child[s] = following
+        if parent[s] != -1:
+            above = merged[parent[s]]
+            sibling[s] = child[above]
+            child[above] = s
+            children[above] += 1
+
+    order = np.empty(count, np.int32)
+    final_parent = np.full(count, -1, np.int32)
+    place = np.full(count, -1, np.int32)
+    stack = np.empty(count, np.int32)
+    done = 0
+    for root in range(count):
+        if merged[root] != root or parent[root] != -1:
+            continue
+        stack[0] = root
+        top = 0
+        while top >= 0:
+            s = stack[top]
+            c = child[s]
+            if c != -1:
+                child[s] = sibling[c]
+                top += 1
+                stack[top] = c
+                continue
+            order[done] = s
+            place[s] = done
+            done += 1
+            top -= 1
+    for k in range(done):
+        s = order[k]
+        if parent[s] != -1:
+            final_parent[k] = place[merged[parent[s]]]
+    return order[:done].copy(), final_parent[:done].copy()
+
+
+@compiled
+def _columns(
+    chain: _Int32, begin: _Int64, upwards: _Int32, merged: _Int32, order: _Int32
+) -> tuple[_Int32, _Int64]:
+    """The columns in the final order, and where each supernode begins."""
+    width = np.zeros(len(merged), np.int64)
+    for s in range(len(merged)):
+        width[merged[s]] += begin[s + 1] - begin[s]
+    first = np.zeros(len(order) + 1, np.int64)
+    write = np.zeros(len(merged), np.int64)
+    for k in range(len(order)):
+        write[order[k]] = first[k]
+        first[k + 1] = first[k] + width[order[k]]
+    columns = np.empty(len(chain), np.int32)
+    for s in upwards:  # members before those that they were merged into
+        t = merged[s]
+        for p in range(begin[s], begin[s + 1]):
+            columns[write[t]] = chain[p]
+            write[t] += 1
+    return columns, first
