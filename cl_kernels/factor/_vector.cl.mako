@@ -10,7 +10,7 @@
 
 ## Local memory, and sums.
 <%def name="declare(along)">\
-__local value_t triangle[${64 * 65 // 2}], below[${64 * (9 if along else 4)}], xs[128], v[64];
+__local value_t triangle[${64 * 65 // 2}], below[${64 * (9 if along else 4)}], xs[128], shown[64];
     value_t ${", ".join(f"l{j} = (value_t)(0)" for j in range(16))}, sum0 = (value_t)(0), sum1 = (value_t)(0);
 </%def>
 
@@ -70,12 +70,12 @@ const int row = ${f"t / 8 + {j // 8 * 32}" if along else "t % 64"}, step = ${f"t
 ## own = D^-1 own of work-items t < 64, eight at a time: all that come behind solve for the eight.
 <%def name="substitute()">\
 {
-        if (t < 8) v[t] = own;
+        if (t < 8) shown[t] = own;
         barrier(CLK_LOCAL_MEM_FENCE);
         for (int q = 0; q < 64; q += 8) {
             if (t >= q && t < 64) {
 % for i in range(8):
-                value_t x${i} = v[q + ${i}];
+                value_t x${i} = shown[q + ${i}];
 % endfor
 % for i in range(8):
                 {
@@ -95,7 +95,7 @@ const int row = ${f"t / 8 + {j // 8 * 32}" if along else "t % 64"}, step = ${f"t
 % for i in range(8):
                     SUBTRACT(own, d[${i}], x${i});
 % endfor
-                    if (t < q + 16) v[t] = own;
+                    if (t < q + 16) shown[t] = own;
                 }
             }
             barrier(CLK_LOCAL_MEM_FENCE);
@@ -120,7 +120,7 @@ if (${k} >= have) {
 </%def>
 
 ## Mark `k` is there; the last group of all, of `groups`, leaves the counters at 0.
-<%def name="tell(mark, marks)">\
+<%def name="tell(mark)">\
 GROUP_FENCE();
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
     if (t == 0) {
@@ -131,5 +131,5 @@ GROUP_FENCE();
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     if (number)
-        for (uint i = t; i < 2u + ${marks}; i += 256u) STORE_PUBLISHED(ready + i, 0u);
+        for (uint i = t; i < 2u + groups; i += 256u) STORE_PUBLISHED(ready + i, 0u);
 </%def>

@@ -15,7 +15,7 @@
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
 <%namespace name="tile" file="/factor/_tile.cl.mako"/>
-<%namespace name="vector" file="/factor/_vector.cl.mako"/>
+<%namespace name="parts" file="/factor/_vector.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
 e, rank = problem.elem, len(problem.batch)
@@ -35,14 +35,33 @@ ${operands.parameters("c", e, rank)}\
 % endif
 ${operands.parameters("l", e, rank)}${operands.parameters("v", e, rank, "")}, volatile __global uint *ready${operands.batch_parameters(rank)})
 {
-    ${vector.declare(along).replace(" v[64]", " shown[64]")}
+    ${parts.declare(along)}
     __local uint number;
     __local int until;
     const int t = get_local_id(0);
     if (t == 0) number = atomic_inc(ready);
     barrier(CLK_LOCAL_MEM_FENCE);
     const long pairs = groups / blocks, pair = number % pairs, product = pair / m, column = pair % m;
-    const int block = (int)(number / pairs);
+    const int block = (int)(number / pairs), left = (int)min(n - 64l * block, 64l);
     volatile __global uint *done = ready + 2 + pair * blocks;
 ${operands.locate((["c"] if separate else []) + ["l", "v"], rank, "product")}
+    l += 64l * block * l_row;
+    v += column * v_col;
+    value_t own = (value_t)(0);
+    int have = 0;
+    if (t < left) own = ${e.name}_load(${f"c + column * c_col" if separate else "v"} + (64l * block + t) * ${b}_row);
+    ${parts.diagonal(e, along, "l + 64l * block * l_col", "l_row", "l_col", "left", given, problem.unit)}
+    if (block > 0) ${fetch_tile("0")}
+    for (int k = 0; k < block; ++k) {
+        ${parts.wait("k", "block")}
+        if (t < 64) xs[(k & 1) * 64 + t] = ${e.name}_load(v + (64l * k + t) * v_row);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        ${parts.multiply(along, "(k & 1) * 64", given)}
+        if (k + 1 < block) ${fetch_tile("k + 1")}
+    }
+    ${parts.subtract(along)}
+    ${parts.substitute()}
+    if (t < left) ${e.name}_store(v + (64l * block + t) * v_row, own);
+    ${parts.tell("STORE_PUBLISHED(done + block, 1u);")}
 }
+<%def name="fetch_tile(k)">${parts.fetch(e, along, f"l + 64l * ({k}) * l_col", "l_row", "l_col", "left", "64")}</%def>

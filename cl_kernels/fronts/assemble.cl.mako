@@ -19,21 +19,7 @@
 ${element.scalar(e)}
 ${epilogue.values(e)}
 ${numbers.parts(e)}
-
-// The first of `count` ascending numbers that is at least `least`; `count` if none is.
-static inline int first_from(__global const int *numbers, int count, int least)
-{
-    int from = 0;
-    while (count > 0) {
-        const int half_ = count / 2;
-        if (numbers[from + half_] < least) {
-            from += half_ + 1;
-            count -= half_ + 1;
-        } else
-            count = half_;
-    }
-    return from;
-}
+${front_.first_from()}
 
 __kernel ${group.of_size(256)}
 void assemble(__global const int4 *tiles, ${front_.parameters()},

@@ -17,7 +17,7 @@
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
 <%namespace name="tile" file="/factor/_tile.cl.mako"/>
-<%namespace name="vector" file="/factor/_vector.cl.mako"/>
+<%namespace name="parts" file="/factor/_vector.cl.mako"/>
 <%namespace name="front_" file="/fronts/_front.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
@@ -32,11 +32,11 @@ ${tile.subtraction(e)}
 ${front_.first_from()}
 
 __kernel ${group.of_size(256)}
-void vector(__global const int4 *tasks, ${front_.parameters()}, uint groups, uint marks, long count, __global const ${e.name}_t *factor, long factor_offset,
+void vector(__global const int4 *tasks, ${front_.parameters()}, uint groups, long count, __global const ${e.name}_t *factor, long factor_offset,
             __global ${e.name}_t *x, long x_offset, \
 ${"" if backward else f"__global {e.name}_t *contributions, long contributions_offset, "}volatile __global uint *ready)
 {
-    ${vector.declare(along)}
+    ${parts.declare(along)}
     __local uint number;
     __local int until;
     const int t = get_local_id(0);
@@ -60,12 +60,12 @@ ${front_.front("s", only=("columns", "rows", "panel", "leading", "row_start", "f
     const long y_row = -count;
     const bool is_own = true;
     if (t < left) own = ${e.name}_load(y + (first_row + t) * y_row);
-    ${vector.diagonal(e, along, "l + first_row * (l_row + l_col)", "l_row", "l_col", "left", given, False)}
+    ${parts.diagonal(e, along, "l + first_row * (l_row + l_col)", "l_row", "l_col", "left", given, False)}
     ${fetch_below("0")}
     for (int k = 0; k < u; k += 64) {
         if (t < 64) xs[(k & 64) + t] = k + t < u ? ${e.name}_load(x + row_index[row_start + k + t] * count) : (value_t)(0);
         barrier(CLK_LOCAL_MEM_FENCE);
-        ${vector.multiply(along, "(k & 64)", given)}
+        ${parts.multiply(along, "(k & 64)", given)}
         if (k + 64 < u) ${fetch_below("k + 64")}
     }
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -87,19 +87,19 @@ ${front_.front("one", "child_", ("rows", "row_start"))}
             if (at < child_rows && to[at] == first_row + t) own += ${e.name}_load(contributions + (started[one] + at) * count);
         }
     }
-    if (is_own) ${vector.diagonal(e, along, "l + first_row * (l_row + l_col)", "l_row", "l_col", "left", given, False)}
+    if (is_own) ${parts.diagonal(e, along, "l + first_row * (l_row + l_col)", "l_row", "l_col", "left", given, False)}
 % endif
     const int steps = min(block, blocks);
     if (steps > 0) ${fetch_tile("0")}
     for (int k = 0; k < steps; ++k) {
-        ${vector.wait("k", "steps")}
+        ${parts.wait("k", "steps")}
         if (t < 64) xs[(k & 1) * 64 + t] = 64 * k + t < c ? ${e.name}_load(y + (64l * k + t) * y_row) : (value_t)(0);
         barrier(CLK_LOCAL_MEM_FENCE);
-        ${vector.multiply(along, "(k & 1) * 64", given)}
+        ${parts.multiply(along, "(k & 1) * 64", given)}
         if (k + 1 < steps) ${fetch_tile("k + 1")}
     }
-    ${vector.subtract(along)}
-    if (is_own) ${vector.substitute()}
+    ${parts.subtract(along)}
+    if (is_own) ${parts.substitute()}
     if (t < left) {
 % if backward:
         ${e.name}_store(y + (first_row + t) * y_row, own);
@@ -108,7 +108,7 @@ ${front_.front("one", "child_", ("rows", "row_start"))}
         ${e.name}_store(to, own);
 % endif
     }
-    ${vector.tell("if (is_own) STORE_PUBLISHED(done + block, 1u);", "marks * (uint)count")}
+    ${parts.tell("if (is_own) STORE_PUBLISHED(done + block, 1u);")}
 }
-<%def name="fetch_tile(k)">${vector.fetch(e, along, f"l + first_row * l_row + 64l * ({k}) * l_col", "l_row", "l_col", "left", f"(c - 64 * ({k}))")}</%def>
-<%def name="fetch_below(k)">${vector.fetch(e, along, f"factor + (c + {k}) * leading + last - first_row", "l_row", "leading", "left", f"(u - ({k}))")}</%def>
+<%def name="fetch_tile(k)">${parts.fetch(e, along, f"l + first_row * l_row + 64l * ({k}) * l_col", "l_row", "l_col", "left", f"(c - 64 * ({k}))")}</%def>
+<%def name="fetch_below(k)">${parts.fetch(e, along, f"factor + (c + {k}) * leading + last - first_row", "l_row", "leading", "left", f"(u - ({k}))")}</%def>

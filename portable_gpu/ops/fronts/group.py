@@ -14,7 +14,7 @@ from portable_gpu.ops.factor.candidates import cholesky_candidates, parts, solve
 from portable_gpu.ops.factor.estimates import Sizes
 from portable_gpu.ops.factor.policy import TILE, on_matrix_units
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
-from portable_gpu.ops.fronts.device import FACTOR, VALUES, DeviceFronts, FrontsPlan
+from portable_gpu.ops.fronts.device import FACTOR, VALUES, DeviceFronts, FrontsPlan, Of
 from portable_gpu.ops.fronts.large import front_steps
 from portable_gpu.ops.fronts.table import Fronts
 from portable_gpu.ops.gemm.problem import Operand
@@ -171,7 +171,7 @@ def tiles_text(elem: Element, target: Target) -> Specialization:
         "fronts/tiles",
         target,
         e=elem,
-        problem=_Kind(elem),
+        problem=Of(elem),
         factorise=True,
         in_fronts=True,
         separate=False,
@@ -183,10 +183,3 @@ def tiles_text(elem: Element, target: Target) -> Specialization:
         depth=4 if elem.complex else 8,
         mma=on_matrix_units(elem, target),
     )
-
-
-class _Kind:
-    """What the parts of ``factor/tiles`` know of a problem."""
-
-    def __init__(self, elem: Element) -> None:
-        self.elem = elem

@@ -10,6 +10,7 @@ from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.factor.launch import OneLaunch
 from portable_gpu.ops.fronts.device import FACTOR, REPORT, VALUES, DeviceFronts, FrontsPlan
+from portable_gpu.ops.fronts.group import group_steps
 from portable_gpu.runtime.plan import Step
 from portable_gpu.targets import Target
 
@@ -22,6 +23,8 @@ def stage_steps(device: DeviceFronts, which: _Which) -> list[Step]:
 
     Operands: see :mod:`portable_gpu.ops.fronts.device`.
     """
+    if not device.engine.target.is_cpu:
+        return group_steps(device, which)
     text = front_text(device.elem, device.engine.target)
     plan = FrontsPlan(
         device, text, "front", {"first_of": 0}, ["values", "factor", "arena", "report"],
