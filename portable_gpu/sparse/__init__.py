@@ -1,5 +1,15 @@
 """Sparse Cholesky factors: analysis on the host, numbers on any OpenCL device."""
 
-from portable_gpu.sparse.symbolic import MemoryEstimate, Symbolic, analyze
+from importlib.util import find_spec
 
-__all__ = ["MemoryEstimate", "Symbolic", "analyze"]
+for _package in ("numba", "scipy"):
+    if find_spec(_package) is None:
+        raise ModuleNotFoundError(
+            f"portable_gpu.sparse needs the package {_package}: pip install 'portable_gpu[sparse]'",
+            name=_package,
+        )
+
+from portable_gpu.sparse.plot import plot_symbolic  # noqa: E402
+from portable_gpu.sparse.symbolic import MemoryEstimate, Symbolic, analyze  # noqa: E402
+
+__all__ = ["MemoryEstimate", "Symbolic", "analyze", "plot_symbolic"]

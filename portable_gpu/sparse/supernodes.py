@@ -111,13 +111,15 @@ def backward(parent: _Int32, counts: _Int64) -> tuple[_Int32, _Int64]:
     n = len(parent)
     below = np.full(n, -1, np.int32)
     chained = np.zeros(n, np.bool_)
+    chains = n
     for k in range(n):
         if parent[k] != -1 and counts[k] == counts[parent[k]] + 1:
-            if below[parent[k]] != -1:
+            if below[parent[k]] == -1:
+                chains -= 1
+            else:
                 chained[below[parent[k]]] = False
             below[parent[k]] = k
             chained[k] = True
-    chains = n - int(chained.sum())
     columns = np.empty(n, np.int32)
     begin = np.empty(chains + 1, np.int64)
     begin[chains] = write = n
@@ -244,25 +246,21 @@ def _final_order(
     for s in upwards:
         if merged[s] != s:
             continue
-        fall = np.empty(children[s], np.int64)
         below = np.empty(children[s], np.int32)
         c = child[s]
         for k in range(len(below)):
             below[k] = c
-            fall[k] = update[c] - peak[c]
             c = sibling[c]
+        _sort_by_fall(below, peak, update)
         left = 0
-        child[s] = following = -1
-        sequence = np.argsort(fall, kind="mergesort")
-        for k in range(len(below)):
-            c = below[sequence[k]]
+        for c in below:
             peak[s] = max(peak[s], left + peak[c])
             left += update[c]
         peak[s] = max(peak[s], left + update[s])
+        following = -1
         for k in range(len(below) - 1, -1, -1):
-            c = below[sequence[k]]
-            sibling[c] = following
-            following = c
+            sibling[below[k]] = following
+            following = below[k]
         child[s] = following
         if parent[s] != -1:
             above = merged[parent[s]]
@@ -297,6 +295,28 @@ def _final_order(
         if parent[s] != -1:
             final_parent[k] = place[merged[parent[s]]]
     return order[:done].copy(), final_parent[:done].copy()
+
+
+@compiled
+def _sort_by_fall(siblings: _Int32, peak: _Int64, update: _Int64) -> None:
+    """Shell's sort, by what the stack falls from each one's peak; equal ones ascend."""
+    gap = 1
+    while gap < len(siblings) // 9:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for k in range(gap, len(siblings)):
+            s = siblings[k]
+            fall = peak[s] - update[s]
+            j = k - gap
+            while j >= 0:
+                other = siblings[j]
+                falls = peak[other] - update[other]
+                if falls > fall or (falls == fall and other < s):
+                    break
+                siblings[j + gap] = other
+                j -= gap
+            siblings[j + gap] = s
+        gap //= 3
 
 
 @compiled

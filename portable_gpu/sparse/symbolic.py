@@ -12,8 +12,9 @@ import numpy as np
 from portable_gpu.ops.fronts.table import FIELDS, Fronts
 from portable_gpu.sparse.compiled import compiled
 from portable_gpu.sparse.elimination import eliminate, inverse, postorder
+from portable_gpu.sparse.graph import Graph
 from portable_gpu.sparse.matrix import Pattern, factor_dtype, pattern_of
-from portable_gpu.sparse.standin import Graph, order
+from portable_gpu.sparse.ordering import order
 from portable_gpu.sparse.structure import structure
 from portable_gpu.sparse.supernodes import RELAX, relaxation, supernodes
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse
-import scipy.sparse.csgraph
 
 from portable_gpu.errors import ShapeError
 from portable_gpu.sparse.compiled import compiled
@@ -129,17 +127,3 @@ def _symmetrized(indptr: Int64, indices: Int32) -> tuple[Int64, Int32]:
 def _frozen(array: Any) -> Any:
     array.flags.writeable = False
     return array
-
-
-def order(graph: Graph, ordering: Any) -> tuple[Int32, str]:
-    """Until the orderings are here: a permutation, "natural", else reverse Cuthill-McKee."""
-    n = graph.vertices
-    if not isinstance(ordering, str):
-        return np.array(ordering, np.int32), "given"
-    if ordering == "natural":
-        return np.arange(n, dtype=np.int32), "natural"
-    matrix = scipy.sparse.csr_array(
-        (np.ones(len(graph.indices)), graph.indices, graph.indptr), shape=(n, n)
-    )
-    perm = scipy.sparse.csgraph.reverse_cuthill_mckee(matrix, symmetric_mode=True)
-    return np.asarray(perm, np.int32), "rcm"
