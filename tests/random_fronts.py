@@ -1,8 +1,8 @@
-"""Random trees of fronts, the dense matrix that they are of, and where their numbers lie."""
+"""Random trees of fronts, the dense matrix that they are of, and factors."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,9 @@ class Problem:
     dense: Array
 
 
-def tree(columns: Sequence[int], parents: Sequence[int], more: int, dtype: Any, seed: int) -> Problem:
+def tree(
+    columns: Sequence[int], parents: Sequence[int], more: int, dtype: Any, seed: int
+) -> Problem:
     """Fronts of so many columns each, children before parents (-1: a root).
 
     Args:
@@ -62,7 +64,9 @@ def tree(columns: Sequence[int], parents: Sequence[int], more: int, dtype: Any, 
     dense[np.arange(n), np.arange(n)] = size.real + 1
 
     row_list = [np.array(sorted(one), np.int32) for one in rows]
-    fronts_of = [np.concatenate([np.arange(first[s], first[s + 1]), row_list[s]]) for s in range(count)]
+    fronts_of = [
+        np.concatenate([np.arange(first[s], first[s + 1]), row_list[s]]) for s in range(count)
+    ]
     relative = [
         np.searchsorted(fronts_of[parents[s]], row_list[s]) if parents[s] >= 0 else row_list[s]
         for s in range(count)
@@ -97,28 +101,32 @@ def tree(columns: Sequence[int], parents: Sequence[int], more: int, dtype: Any, 
     return Problem(fronts, shuffled, dense)
 
 
-def levels(fronts: Fronts) -> list[Array]:
-    """Stages: the fronts of each height above the leaves."""
-    height = np.zeros(len(fronts), int)
-    for s, up in enumerate(fronts.parent):
-        if up >= 0:
-            height[up] = max(height[up], height[s] + 1)
-    return [np.flatnonzero(height == one) for one in range(height.max() + 1)]
-
-
 def lower(device: DeviceFronts, factor: Array) -> tuple[Array, Array]:
     """L as a dense matrix, and which elements of the factor it has."""
-    fronts = device.fronts
-    n = int(fronts.first[-1])
+    n = int(device.fronts.first[-1])
     dense, taken = np.zeros((n, n), factor.dtype), np.zeros(len(factor), bool)
+    for row, column, at in _elements(device):
+        dense[row, column], taken[at] = factor[at], True
+    return dense, taken
+
+
+def place(device: DeviceFronts, dense: Array) -> Array:
+    """The factor that has a dense L, and NaN elsewhere."""
+    factor = np.full(device.size, np.nan, dense.dtype)
+    for row, column, at in _elements(device):
+        factor[at] = dense[row, column]
+    return factor
+
+
+def _elements(device: DeviceFronts) -> Iterator[tuple[Array, Array, Array]]:
+    """Of each front: rows and columns of its elements of L, and where in the factor they lie."""
+    fronts = device.fronts
     for s in range(len(fronts)):
         own = np.arange(fronts.first[s], fronts.first[s + 1])
         rows = fronts.row_index[fronts.row_start[s] : fronts.row_start[s + 1]]
         front = np.concatenate([own, rows])
         i, j = np.tril_indices(len(front), m=len(own))
-        at = device.panel[s] + i * device.leading[s] + j
-        dense[front[i], own[j]], taken[at] = factor[at], True
-    return dense, taken
+        yield front[i], own[j], device.panel[s] + i * device.leading[s] + j
 
 
 def _random(rng: Any, count: int, dtype: Any) -> Array:

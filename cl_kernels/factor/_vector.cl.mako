@@ -11,20 +11,24 @@
 ## Local memory, and sums.
 <%def name="declare(along)">\
 __local value_t triangle[${64 * 65 // 2}], below[${64 * (9 if along else 4)}], xs[128], shown[64];
-    value_t ${", ".join(f"l{j} = (value_t)(0)" for j in range(16))}, sum0 = (value_t)(0), sum1 = (value_t)(0);
+    value_t ${", ".join(f"l{j} = (value_t)(0)" for j in range(16))}, sum0 = (value_t)(0)${", sum1 = (value_t)(0)" if along else ""};
 </%def>
 
 ## The row and the k of a work-item's j-th element.
-<%def name="place(along, j)">\
-const int row = ${f"t / 8 + {j // 8 * 32}" if along else "t % 64"}, step = ${f"t % 8 + {j % 8 * 8}" if along else f"t / 64 + {4 * j}"};\
-</%def>
+<%!
+def row(along, j):
+    return f"(t / 8 + {j // 8 * 32})" if along else "t % 64"
+
+def step(along, j):
+    return f"(t % 8 + {j % 8 * 8})" if along else f"(t / 64 + {4 * j})"
+%>
 
 ## Bring the tile at pointer `l`: `rows` rows and `steps` k are there, the others are 0.
 <%def name="fetch(e, along, l, l_row, l_col, rows, steps)">\
 {
             __global const ${e.name}_t *tile = ${l};
 % for j in range(16):
-            { ${place(along, j)} l${j} = row < ${rows} && step < ${steps} ? ${e.name}_load(tile + row * ${l_row} + step * ${l_col}) : (value_t)(0); }
+            l${j} = ${row(along, j)} < ${rows} && ${step(along, j)} < ${steps} ? ${e.name}_load(tile + ${row(along, j)} * ${l_row} + ${step(along, j)} * ${l_col}) : (value_t)(0);
 % endfor
         }
 </%def>
@@ -32,7 +36,7 @@ const int row = ${f"t / 8 + {j // 8 * 32}" if along else "t % 64"}, step = ${f"t
 ## Add its products; x(k) is in xs from `at` on.  given: CONJ, or nothing.
 <%def name="multiply(along, at, given)">\
 % for j in range(16):
-        { ${place(along, j)} MAD(${"sum1" if along and j >= 8 else "sum0"}, ${given}(l${j}), xs[${at} + step]); }
+        MAD(${"sum1" if along and j >= 8 else "sum0"}, ${given}(l${j}), xs[${at} + ${step(along, j)}]);
 % endfor
 </%def>
 

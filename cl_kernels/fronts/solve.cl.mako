@@ -18,6 +18,7 @@
 <%namespace name="tickets" file="/factor/_tickets.cl.mako"/>
 <%namespace name="front_" file="/fronts/_front.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
+<% fields = ("columns", "rows", "panel", "leading", "first", *(("row_start",) if backward else ("child_start", "child_end"))) %>
 ${element.scalar(e)}
 ${epilogue.arithmetic(e)}
 ${numbers.reciprocal(e)}
@@ -40,13 +41,16 @@ ${"" if backward else f"__global {e.name}_t *contributions, long contributions_o
     __local value_t solved[${2 * depth * 68}] __attribute__((aligned(32)));
     __local value_t q_part[${16 * 68}] __attribute__((aligned(32)));
     __local uint number;
-    __local int until, from_child[64];
+    __local int until;
+% if not backward:
+    __local int from_child[64];
+% endif
     const int t = get_local_id(0), y = t / ${4 * depth}, x = t % ${4 * depth};
     if (t == 0) number = atomic_inc(ready);
     barrier(CLK_LOCAL_MEM_FENCE);
     const int4 task = tasks[number / tiles_f];
     const int s = task.y, f = (int)(number % tiles_f);
-${front_.front("task.x", only=("columns", "rows", "panel", "leading", "row_start", "first", "child_start", "child_end"))}
+${front_.front("task.x", only=fields)}
     const int c = (int)columns, u = (int)rows, blocks = (c + 63) / 64;
     volatile __global uint *done = ready + 2 + (long)task.z * tiles_f;
     const bool is_own = s < blocks;

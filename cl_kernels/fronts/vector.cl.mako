@@ -23,6 +23,7 @@
 <%
 along = not backward
 given = "CONJ" if backward and e.complex else ""
+fields = ("columns", "rows", "panel", "leading", "first", *(("row_start",) if backward else ("child_start", "child_end")))
 %>
 ${element.scalar(e)}
 ${epilogue.arithmetic(e)}
@@ -45,7 +46,7 @@ ${"" if backward else f"__global {e.name}_t *contributions, long contributions_o
     const int4 task = tasks[number / count];
     const long s = task.x, r = number % count;
     const int block = task.y;
-${front_.front("s", only=("columns", "rows", "panel", "leading", "row_start", "first", "child_start", "child_end"))}
+${front_.front("s", only=fields)}
     const int c = (int)columns, u = (int)rows, blocks = (c + 63) / 64;
     volatile __global uint *done = ready + 2 + task.z * count + r * blocks;
     factor += factor_offset + panel;

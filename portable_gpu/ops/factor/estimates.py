@@ -59,8 +59,8 @@ class FactorCosts(Costs):
     Attributes:
         step: Seconds for a column in a group's own matrix.
         resident: Work-items of a compute unit that run at a time.
-        tile: Of ``cholesky`` and ``solve``: seconds that each tile of L's diagonal adds to the
-            longest chain of tiles that wait for each other.
+        tile: Of ``cholesky``, ``solve`` and ``vector``: seconds that each tile of L's diagonal adds
+            to the longest chain of tiles that wait for each other.
         efficiency: The same: of the rate of the best tiles of products, that they reach.
         matrix: How many times as fast matrix units make those of float64.
         products: Of the rate of the best tiles, that products in between reach.
@@ -90,6 +90,14 @@ def small(p: Problem, group_size: int, together: int, target: Target) -> float:
 def tiles(p: Problem, target: Target) -> float:
     """Seconds of one launch for all tiles: the chain along the diagonal, beside all products."""
     return tiles_of(p.flop, p, target)
+
+
+def vectors(p: Problem, m: int, target: Target) -> float:
+    """Seconds of one launch for few columns: the chain of blocks, beside reading L for each."""
+    device, costs = DeviceCosts.of("device", target), FactorCosts.of("factor", target)
+    chain = -(-p.n // TILE) * costs.tile["vector"] * max(1.0, p.count / target.compute_units)
+    moving = p.count * m * p.n * p.n / 2 * p.elem.itemsize
+    return overlapped(chain, moving / (device.bandwidth * target.compute_units))
 
 
 def tiles_of(flop: float, p: Problem, target: Target) -> float:

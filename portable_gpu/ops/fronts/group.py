@@ -32,7 +32,7 @@ _LARGE = 1e10
 _LOCAL = 36000
 
 
-def group_steps(device: DeviceFronts, which: _Table) -> list[Step]:
+def group_steps(device: DeviceFronts, which: _Table | _Int64) -> list[Step]:
     """The steps of a stage on a GPU; operands as of ``stage_steps``.
 
     Fronts whose triangle local memory holds are assembled and factorised there, a launch for each
@@ -41,7 +41,7 @@ def group_steps(device: DeviceFronts, which: _Table) -> list[Step]:
     """
     engine, fronts = device.engine, device.fronts
     target, elem = engine.target, device.elem
-    which = np.asarray(which, np.int64)
+    which = which.astype(np.int64)
     size = fronts.columns[which] + fronts.rows[which]
     steps, least = [], 0
     for shape in classes(target, elem):
@@ -77,7 +77,7 @@ def classes(target: Target, elem: Element) -> list[tuple[int, int, int]]:
     return found
 
 
-def flop_of(device: DeviceFronts, which: _Int64) -> int:
+def flop_of(device: DeviceFronts, which: _Table | _Int64) -> int:
     """Operations of factorising some fronts, assembly apart."""
     c = device.fronts.columns[which].astype(float)
     u = device.fronts.rows[which].astype(float)
@@ -104,7 +104,7 @@ def _is_large(device: DeviceFronts, one: int, sizes: Sizes) -> bool:
     return apart < estimates.tiles_of(flop, factor, target)
 
 
-def _small(device: DeviceFronts, which: _Int64, shape: tuple[int, int, int]) -> Step:
+def _small(device: DeviceFronts, which: _Table | _Int64, shape: tuple[int, int, int]) -> Step:
     text = small_text(device.elem, device.engine.target, shape)
     plan = FrontsPlan(
         device, text, "small", {}, ["values", "factor", "arena", "report"], len(which), shape[1],

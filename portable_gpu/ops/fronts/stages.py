@@ -45,7 +45,7 @@ class _FirstFailure(OneLaunch):
         size = group_size(device.engine.target)
         self._table = device.tables[0]
         self._launch = device.engine.programs.launch(
-            specialize("fronts/first_failure", device.engine.target, size=size),
+            first_failure_text(device.engine.target),
             "first_failure",
             {"count": len(device.fronts)},
             ["fronts", "told", "report"],
@@ -56,6 +56,11 @@ class _FirstFailure(OneLaunch):
 
     def _buffers(self, state: Any, operands: Any) -> Any:
         return super()._buffers(state, (self._table, *operands))
+
+
+def first_failure_text(target: Target) -> Specialization:
+    """The kernel that looks for the first column that failed."""
+    return specialize("fronts/first_failure", target, size=group_size(target))
 
 
 def front_text(elem: Element, target: Target) -> Specialization:

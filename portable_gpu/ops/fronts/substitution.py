@@ -21,10 +21,11 @@ _GROUP = 256
 _COLUMNS = 48
 #: Right-hand sides of a launch that has a work-group for each of them.
 _FEW = 3
-#: Right-hand sides of a group of small fronts; of its classes, the rows of the largest front and the
-#: work-items.
-_NARROW = 1, ((512, 64),)
-_WIDE = 16, ((64, 64), (192, 128))
+#: Classes of small fronts: the rows of the largest, and work-items.  A group has one right-hand
+#: side, or as many as 128 bytes hold.
+_NARROW = ((512, 64),)
+_WIDE = ((64, 64), (192, 128))
+_LINE = 128
 
 
 def forward_stage(
@@ -60,7 +61,7 @@ def _stage(
 ) -> list[Step]:
     target, elem, fronts = device.engine.target, device.elem, device.fronts
     names = ["factor", "x", "contributions"][: len(operands)]
-    wide, classes = _NARROW if count <= _FEW else _WIDE
+    wide, classes = (1, _NARROW) if count <= _FEW else (_LINE // elem.itemsize, _WIDE)
     rows = fronts.columns[which] + fronts.rows[which]
     is_small = fronts.columns[which] <= _COLUMNS
     steps, least = [], 0
@@ -145,3 +146,11 @@ def solve_text(elem: Element, target: Target, backward: bool) -> Specialization:
         depth=4 if elem.complex else 8,
         mma=on_matrix_units(elem, target),
     )
+
+
+def typical_texts(elem: Element, target: Target, backward: bool) -> list[Specialization]:
+    """Kernels of each kind."""
+    found = [vector_text(elem, target, backward), solve_text(elem, target, backward)]
+    for wide, (size, lanes) in ((1, _NARROW[-1]), (_LINE // elem.itemsize, _WIDE[-1])):
+        found.append(small_text(elem, target, (size, lanes, wide), backward))
+    return found
