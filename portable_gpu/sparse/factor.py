@@ -52,9 +52,15 @@ class Factor:
         return self.symbolic.perm
 
     def refactorize(self, values: Any) -> Factor:
-        """Factorise a matrix of the same pattern."""
+        """Factorise a matrix within the same pattern.
+
+        Args:
+            values: A ``scipy.sparse`` array or matrix; NumPy's array of the values that the matrix
+                analysed stores, in their order; or the values of ``symbolic.pattern``, the lower
+                triangle by rows, on the device: these are not looked at.
+        """
         device = isinstance(values, cla.Array)
-        array = values if device else np.ascontiguousarray(values, self.dtype)
+        array = values if device else self.symbolic.pattern.values(values).astype(self.dtype)
         self._report = None
         given = asarray(array, queue=self.queue)
         call = Call([given, self._factor], None, self.queue)
