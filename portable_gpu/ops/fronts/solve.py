@@ -12,6 +12,7 @@ from portable_gpu.dtypes import Element
 from portable_gpu.ops.factor.launch import OneLaunch
 from portable_gpu.ops.fronts.device import DeviceFronts, FrontsPlan
 from portable_gpu.ops.fronts.stages import group_size
+from portable_gpu.ops.fronts.substitution import backward_stage, forward_stage, takes_stages
 from portable_gpu.ops.gemm.problem import Operand
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Step, Temporary
@@ -41,6 +42,9 @@ def forward_steps(
     """
     elem = device.elem
     contributions = Temporary("contributions", max(1, rows * count) * elem.itemsize, elem.itemsize)
+    if takes_stages(device.engine.target, elem):
+        parts = [forward_stage(device, one, count, factor, x, contributions) for one in stages]
+        return [step for part in parts for step in part]
     text = solve_text("forward", elem, device.engine.target)
     steps = []
     for which in stages:
@@ -57,6 +61,9 @@ def backward_steps(
     device: DeviceFronts, stages: Sequence[_Which], count: int, factor: int, x: int | Temporary
 ) -> list[Step]:
     """``X = L^-H Y`` in place; arguments as of :func:`forward_steps`."""
+    if takes_stages(device.engine.target, device.elem):
+        parts = [backward_stage(device, one, count, factor, x) for one in reversed(stages)]
+        return [step for part in parts for step in part]
     text = solve_text("backward", device.elem, device.engine.target)
     steps = []
     for which in reversed(stages):

@@ -10,6 +10,7 @@ from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.factor.launch import OneLaunch
 from portable_gpu.ops.fronts.device import FACTOR, REPORT, VALUES, DeviceFronts, FrontsPlan
+from portable_gpu.ops.fronts.group import group_steps
 from portable_gpu.runtime.plan import Step
 from portable_gpu.targets import Target
 
@@ -22,6 +23,8 @@ def stage_steps(device: DeviceFronts, which: _Which) -> list[Step]:
 
     Operands: see :mod:`portable_gpu.ops.fronts.device`.
     """
+    if not device.engine.target.is_cpu:
+        return group_steps(device, which)
     text = front_text(device.elem, device.engine.target)
     plan = FrontsPlan(
         device, text, "front", {"first_of": 0}, ["values", "factor", "arena", "report"],
@@ -42,7 +45,7 @@ class _FirstFailure(OneLaunch):
         size = group_size(device.engine.target)
         self._table = device.tables[0]
         self._launch = device.engine.programs.launch(
-            specialize("fronts/first_failure", device.engine.target, size=size),
+            first_failure_text(device.engine.target),
             "first_failure",
             {"count": len(device.fronts)},
             ["fronts", "told", "report"],
@@ -53,6 +56,11 @@ class _FirstFailure(OneLaunch):
 
     def _buffers(self, state: Any, operands: Any) -> Any:
         return super()._buffers(state, (self._table, *operands))
+
+
+def first_failure_text(target: Target) -> Specialization:
+    """The kernel that looks for the first column that failed."""
+    return specialize("fronts/first_failure", target, size=group_size(target))
 
 
 def front_text(elem: Element, target: Target) -> Specialization:
