@@ -116,7 +116,7 @@ class FrontsPlan(OneLaunch):
         kept: Mapping[str, np.ndarray[Any, Any]] | None = None,
         scratch: int = 0,
         flop: int = 0,
-        scalars: Sequence[str] = (),
+        counters: bool = False,
     ) -> None:
         """Build the kernel.
 
@@ -129,18 +129,22 @@ class FrontsPlan(OneLaunch):
             kept: Further tables, by their names in the kernel.
             scratch: Bytes of workspace, the kernel's ``scratch``.
             flop: Operations of the launch.
-            scalars: Names of the scalars that calls give.
+            counters: Whether it takes counters, which it finds and leaves at zero.
         """
         kept = kept or {}
         self.flop, self.workspace_bytes = flop, scratch
         self._tables = [*[device.engine.bring(table) for table in kept.values()], *device.tables]
         self.kept_bytes = sum(table.nbytes for table in kept.values())
-        self._scalars = (0,) * len(scalars)
+        self._counts = counters
         self._launch = device.engine.programs.launch(
             text, name, constants,
-            [*(["scratch"] if scratch else []), *kept, *TABLES, *operands],
-            [*scalars, *(f"{one}_offset" for one in operands)], (groups * size,), (size,),
+            [
+                *(["scratch"] if scratch else []), *(["counters"] if counters else []), *kept,
+                *TABLES, *operands,
+            ],
+            [f"{one}_offset" for one in operands], (groups * size,), (size,),
         )  # fmt: skip
 
     def _buffers(self, state: QueueState, operands: Sequence[Any]) -> Sequence[Any]:
-        return super()._buffers(state, (*self._tables, *operands))
+        counters = [state.fold_space(2, 0)[0]] if self._counts else []
+        return super()._buffers(state, (*counters, *self._tables, *operands))

@@ -18,54 +18,56 @@ from portable_gpu.runtime.plan import Step, Temporary
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 
-_Which = np.ndarray[Any, np.dtype[np.int32]]
-_RUN = 64
+Lists = Sequence[np.ndarray[Any, np.dtype[np.int32]]]
+Place = int | Temporary
+_SIZE, _RUN = 64, 64
+#: Columns of B that a work-item of a CPU takes.
+_STRIP = 16
 
 
 def forward_steps(
-    device: DeviceFronts,
-    stages: Sequence[_Which],
-    rows: int,
-    count: int,
-    factor: int,
-    x: int | Temporary,
+    device: DeviceFronts, stages: Sequence[Lists], rows: int, count: int, factor: int, x: Place
 ) -> list[Step]:
     """``X = L^-1 B`` in place.
 
     Args:
         device: The fronts.
-        stages: Of the factorisation.
-        rows: How many rows all of them take.
+        stages: Of each the lists of fronts, each of which is gone through in order.
+        rows: How many rows all contributions take.
         count: Columns of B.
         factor, x: The panels and B: n x count by rows, in the permuted numbering.
     """
-    elem = device.elem
-    contributions = Temporary("contributions", max(1, rows * count) * elem.itemsize, elem.itemsize)
-    text = solve_text("forward", elem, device.engine.target)
-    steps = []
-    for which in stages:
-        plan = FrontsPlan(
-            device, text, "forward", {"first_of": 0, "count": count},
-            ["factor", "x", "contributions"], len(which), group_size(device.engine.target),
-            {"which": which.astype(np.int32)},
-        )  # fmt: skip
-        steps.append(Step(plan, (factor, x, contributions)))
-    return steps
+    return [_step("forward", device, lists, rows, count, factor, x) for lists in stages]
 
 
 def backward_steps(
-    device: DeviceFronts, stages: Sequence[_Which], count: int, factor: int, x: int | Temporary
+    device: DeviceFronts, stages: Sequence[Lists], rows: int, count: int, factor: int, x: Place
 ) -> list[Step]:
     """``X = L^-H Y`` in place; arguments as of :func:`forward_steps`."""
-    text = solve_text("backward", device.elem, device.engine.target)
-    steps = []
-    for which in reversed(stages):
+    return [_step("backward", device, lists, rows, count, factor, x) for lists in reversed(stages)]
+
+
+def _step(
+    name: str, device: DeviceFronts, lists: Lists, rows: int, count: int, factor: int, x: Place
+) -> Step:
+    elem, target = device.elem, device.engine.target
+    contributions = Temporary("contributions", max(1, rows * count) * elem.itemsize, elem.itemsize)
+    operands, places = ["factor", "x", "contributions"], (factor, x, contributions)
+    text = solve_text(name, elem, target)
+    which = np.concatenate(lists).astype(np.int32)
+    if target.is_cpu:
+        share = _STRIP if count > _STRIP or len(lists) > 1 else max(1, -(-count // 2))
+        start = np.cumsum([0, *map(len, lists)]).astype(np.int32)
         plan = FrontsPlan(
-            device, text, "backward", {"first_of": 0, "count": count}, ["factor", "x"],
-            len(which), group_size(device.engine.target), {"which": which.astype(np.int32)},
+            device, text, name, {"lists": len(lists), "count": count, "share": share}, operands,
+            len(lists) * -(-count // share), 1, {"which": which, "list_start": start},
         )  # fmt: skip
-        steps.append(Step(plan, (factor, x)))
-    return steps
+    else:
+        plan = FrontsPlan(
+            device, text, name, {"first_of": 0, "count": count}, operands, len(which), _SIZE,
+            {"which": which},
+        )  # fmt: skip
+    return Step(plan, places)
 
 
 class PermutePlan(OneLaunch):
@@ -97,7 +99,9 @@ class PermutePlan(OneLaunch):
 
 def solve_text(name: str, elem: Element, target: Target) -> Specialization:
     """The kernel of a direction: ``forward`` or ``backward``."""
-    return specialize(f"fronts/{name}", target, e=elem, size=group_size(target))
+    if target.is_cpu:
+        return specialize("fronts/cpu_solve", target, e=elem, direction=name)
+    return specialize(f"fronts/{name}", target, e=elem, size=_SIZE)
 
 
 def permute_text(elem: Element, target: Target, back: bool) -> Specialization:

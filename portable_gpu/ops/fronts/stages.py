@@ -8,8 +8,12 @@ import numpy as np
 
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
+from portable_gpu.ops.factor.candidates import parts
+from portable_gpu.ops.factor.estimates import Sizes
 from portable_gpu.ops.factor.launch import OneLaunch
+from portable_gpu.ops.fronts.cpu import assembly_step
 from portable_gpu.ops.fronts.device import FACTOR, REPORT, VALUES, DeviceFronts, FrontsPlan
+from portable_gpu.ops.fronts.large import large_steps
 from portable_gpu.runtime.plan import Step
 from portable_gpu.targets import Target
 
@@ -22,6 +26,14 @@ def stage_steps(device: DeviceFronts, which: _Which) -> list[Step]:
 
     Operands: see :mod:`portable_gpu.ops.fronts.device`.
     """
+    engine = device.engine
+    if engine.target.is_cpu:
+        sizes = Sizes.of(engine.target, device.elem)
+        steps = []
+        for s in which.tolist():
+            steps.append(assembly_step(device, s))
+            steps += large_steps(device, s, parts(engine, sizes), engine.precision)
+        return steps
     text = front_text(device.elem, device.engine.target)
     plan = FrontsPlan(
         device, text, "front", {"first_of": 0}, ["values", "factor", "arena", "report"],
