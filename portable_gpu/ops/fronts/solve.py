@@ -74,9 +74,16 @@ class PermutePlan(OneLaunch):
     """Rows into the permuted numbering, or back; operands: b and x."""
 
     def __init__(
-        self, engine: Engine, perm: Any, n: int, count: int, b: Operand, back: bool
+        self,
+        engine: Engine,
+        perm: Any,
+        n: int,
+        count: int,
+        elem: Element,
+        b: Operand,
+        back: bool,
     ) -> None:
-        """Build the kernel; ``perm`` is a buffer."""
+        """Build the kernel; ``perm`` is a buffer, ``elem`` is x's."""
         self._perm = perm
         target = engine.target
         size = group_size(target)
@@ -84,7 +91,7 @@ class PermutePlan(OneLaunch):
         groups = -(-n * count // (run * size))
         self.bytes = 2 * n * count * b.elem.itemsize
         self._launch = engine.programs.launch(
-            permute_text(b.elem, target, back),
+            permute_text(elem, b.elem, target, back),
             "permute",
             {"n": n, "count": count, "b_row": b.row, "b_col": b.col, "run": run},
             ["perm", "b", "x"],
@@ -97,6 +104,42 @@ class PermutePlan(OneLaunch):
         return super()._buffers(state, (self._perm, *operands))
 
 
+class TakePlan(OneLaunch):
+    """``to[k] = from[index[k]]``, converted; operands: from and to.
+
+    Of a negative number its complement is the index, and the element's conjugate is taken; an index
+    that is no place stands for a zero.
+    """
+
+    def __init__(
+        self, engine: Engine, index: np.ndarray[Any, Any], most: int, source: Element, to: Element
+    ) -> None:
+        """Build the kernel, and bring the indices; `from` has ``most`` elements."""
+        target = engine.target
+        size, run = group_size(target), _RUN * 16 if target.is_cpu else 1
+        groups = -(-len(index) // (run * size))
+        self._index = engine.bring(index.astype(np.int64))
+        self.kept_bytes = 8 * len(index)
+        self.bytes = len(index) * (8 + source.itemsize + to.itemsize)
+        self._launch = engine.programs.launch(
+            take_text(source, to, target),
+            "take",
+            {"count": len(index), "most": most, "run": run},
+            ["index", "from", "to"],
+            ["from_offset", "to_offset"],
+            (groups * size,),
+            (size,),
+        )
+
+    def _buffers(self, state: QueueState, operands: Sequence[Any]) -> Sequence[Any]:
+        return super()._buffers(state, (self._index, *operands))
+
+
+def take_text(source: Element, to: Element, target: Target) -> Specialization:
+    """The kernel that takes elements by their indices."""
+    return specialize("fronts/take", target, source=source, to_=to, size=group_size(target))
+
+
 def solve_text(name: str, elem: Element, target: Target) -> Specialization:
     """The kernel of a direction: ``forward`` or ``backward``."""
     if target.is_cpu:
@@ -104,6 +147,7 @@ def solve_text(name: str, elem: Element, target: Target) -> Specialization:
     return specialize(f"fronts/{name}", target, e=elem, size=_SIZE)
 
 
-def permute_text(elem: Element, target: Target, back: bool) -> Specialization:
-    """The kernel that moves rows."""
-    return specialize("fronts/permute", target, e=elem, size=group_size(target), back=back)
+def permute_text(elem: Element, other: Element, target: Target, back: bool) -> Specialization:
+    """The kernel that moves rows between x, of ``elem``, and b, of ``other``."""
+    size = group_size(target)
+    return specialize("fronts/permute", target, e=elem, other=other, size=size, back=back)

@@ -12,26 +12,29 @@ from portable_gpu.ops.factor.candidates import parts
 from portable_gpu.ops.factor.estimates import Sizes
 from portable_gpu.ops.factor.launch import OneLaunch
 from portable_gpu.ops.fronts.cpu import assembly_step
-from portable_gpu.ops.fronts.device import FACTOR, REPORT, VALUES, DeviceFronts, FrontsPlan
+from portable_gpu.ops.fronts.device import FACTOR, REPORT, DeviceFronts, FrontsPlan
 from portable_gpu.ops.fronts.large import large_steps
-from portable_gpu.runtime.plan import Step
+from portable_gpu.runtime.plan import Step, Temporary
 from portable_gpu.targets import Target
 
 _Which = np.ndarray[Any, np.dtype[np.int32]]
 _SIZE = 64
 
 
-def stage_steps(device: DeviceFronts, which: _Which) -> list[Step]:
+def stage_steps(device: DeviceFronts, which: _Which, values: int | Temporary) -> list[Step]:
     """The steps that assemble and factorise some fronts, none an ancestor of another.
 
-    Operands: see :mod:`portable_gpu.ops.fronts.device`.
+    Args:
+        device: The fronts; :mod:`portable_gpu.ops.fronts.device` says what the operands are.
+        which: Those that are to be made.
+        values: The matrix's values, in L's dtype.
     """
     engine = device.engine
     if engine.target.is_cpu:
         sizes = Sizes.of(engine.target, device.elem)
         steps = []
         for s in which.tolist():
-            steps.append(assembly_step(device, s))
+            steps.append(assembly_step(device, s, values))
             steps += large_steps(device, s, parts(engine, sizes), engine.precision)
         return steps
     text = front_text(device.elem, device.engine.target)
@@ -39,7 +42,7 @@ def stage_steps(device: DeviceFronts, which: _Which) -> list[Step]:
         device, text, "front", {"first_of": 0}, ["values", "factor", "arena", "report"],
         len(which), group_size(device.engine.target), {"which": which.astype(np.int32)},
     )  # fmt: skip
-    return [Step(plan, (VALUES, FACTOR, device.arena, device.told))]
+    return [Step(plan, (values, FACTOR, device.arena, device.told))]
 
 
 def last_step(device: DeviceFronts) -> Step:
