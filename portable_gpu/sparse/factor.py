@@ -27,14 +27,13 @@ from portable_gpu.linalg.views import parts
 from portable_gpu.ops.factor.arguments import CHECKS, check_dtype, require_fp64
 from portable_gpu.runtime.call import Call
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.place import check_place
 from portable_gpu.runtime.registry import state_for
 from portable_gpu.runtime.report import DTYPE, FIELDS, Report, reports_of
 from portable_gpu.runtime.transfer import asarray, asnumpy
 from portable_gpu.runtime.views import as_array, new_array
 from portable_gpu.sparse.matrix import factor_dtype
 from portable_gpu.sparse.numeric import SYSTEMS, Numeric
-from portable_gpu.sparse.symbolic import Symbolic, analyze
+from portable_gpu.sparse.symbolic import Symbolic
 
 
 @dataclass(frozen=True)
@@ -64,65 +63,11 @@ class Stats:
     subtrees: int
 
 
-def cholesky(
-    A: Any,
-    values: Any = None,
-    *,
-    ordering: Any = "auto",
-    dtype: Any = None,
-    check: str = "late",
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-) -> Factor:
-    """Factorise a sparse symmetric, or Hermitian, positive definite matrix.
-
-    Args:
-        A: The matrix, as :func:`analyze` takes it; or its analysis, and ``values``.
-        values: Of a matrix of the pattern analysed: see :meth:`Factor.refactorize`.
-        ordering: As :func:`analyze` takes it; of a matrix alone.
-        dtype: Of L: float32, float64, complex64 or complex128; that of the values without it.
-            Sums are made in it.
-        check: Of values on the device: ``late``, a matrix without a factor is told where somebody
-            looks at a solution's values; ``now``, the call waits.
-        engine, queue: Where L is to lie: the engine's own queue unless another is named.
-
-    Returns:
-        The factor.
-
-    Raises:
-        NotPositiveDefiniteError: The matrix has no factor; ``variable`` is the row at fault.
-        ShapeError, DTypeError, ArgumentError: As :func:`analyze`; nothing has been launched.
-        UnsupportedError: The device lacks double precision.
-        DeviceMemoryError: The device has no room for L.
-
-    Cost: :attr:`Symbolic.flops` multiplications and additions, four times as many of complex ones.
-
-    Accuracy: That of LAPACK's ``potrf``: ``|A - L L^H| <= m eps |L| |L^H|`` by elements, where m is
-        the most elements of a row of L (Higham, Accuracy and Stability, 2002, 10.1).
-
-    Determinism: The same bits on the same target, run after run.
-    """
-    check_place(engine, queue)
-    one_of(check, CHECKS, "check")
-    if isinstance(A, Symbolic):
-        symbolic = A
-        if values is None:
-            raise ArgumentError("values is None; an analysis has none, give cholesky(symbolic, A)")
-    else:
-        if values is not None:
-            raise ArgumentError("values go with an analysis; A has values of its own")
-        symbolic, values = analyze(A, ordering), A
-    kind = values.dtype if hasattr(values, "dtype") else np.dtype(np.float64)
-    if dtype is None:
-        dtype = kind if kind.kind in "fc" else np.float64
-    return Factor(symbolic, dtype, engine=engine, queue=queue).refactorize(values, check=check)
-
-
 class Factor:
     """A Cholesky factor of a sparse matrix, on a device: ``L L^H = A[perm][:, perm]``.
 
-    :func:`cholesky` makes it.  Calls from several threads are safe; those that come while one
-    factorises anew solve with the one factor or with the other.
+    :func:`portable_gpu.sparse.cholesky` makes it.  Threads may call at once; what comes while one of
+    them factorises anew solves with the one factor or with the other.
 
     Attributes:
         symbolic: The analysis that it was made by.
@@ -134,7 +79,6 @@ class Factor:
         self,
         symbolic: Symbolic,
         dtype: Any = np.float64,
-        *,
         engine: Engine | None = None,
         queue: cl.CommandQueue | None = None,
     ) -> None:
@@ -146,7 +90,9 @@ class Factor:
             engine, queue: Where L is to lie.
 
         Raises:
-            DTypeError, UnsupportedError, DeviceMemoryError: As :func:`cholesky`.
+            DTypeError: ``dtype`` is not factorised.
+            UnsupportedError: The device lacks double precision.
+            DeviceMemoryError: The device has no room for L.
         """
         start = time.perf_counter()
         state = state_for([], engine, queue)
@@ -169,7 +115,8 @@ class Factor:
             values: A ``scipy.sparse`` matrix within the pattern analysed; or the values that the
                 matrix analysed stores, in its order: shape (stored,), of NumPy or on the device.
                 Values on the device are not looked at: the call enqueues, and returns.
-            check: As :func:`cholesky`.
+            check: Of values on the device: ``late``, a matrix without a factor is told where
+                somebody looks at a solution's values; ``now``, the call waits.
 
         Returns:
             This factor.
@@ -177,6 +124,13 @@ class Factor:
         Raises:
             NotPositiveDefiniteError: The matrix has no factor.  Another may follow.
             ShapeError, DTypeError, ArgumentError: ``values`` do not fit; L is as it was.
+
+        Cost: ``symbolic.flops`` multiplications and additions; four times as much if complex.
+
+        Accuracy: That of LAPACK's ``potrf``: ``|A - L L^H| <= m eps |L| |L^H|`` by elements, where
+            m is the most elements of a row of L (Higham, Accuracy and Stability, 2002, 10.1).
+
+        Determinism: The same bits on the same target, run after run.
         """
         one_of(check, CHECKS, "check")
         on_device = isinstance(values, cla.Array)
@@ -371,9 +325,10 @@ class Factor:
         call = Call([self._factor], None, self.queue)
         factor = call.input(self._factor, "factor")
         out = call.output((self.symbolic.n,), self.dtype)
-        return asnumpy(call.run(self._numeric.diagonal() if self.symbolic.n else None, (factor, out)))
+        plan = self._numeric.diagonal() if self.symbolic.n else None
+        return asnumpy(call.run(plan, (factor, out)))
 
-    def L(self) -> Any:
+    def L(self) -> Any:  # noqa: N802  # its name everywhere
         """L as a ``scipy.sparse.csc_array``, in the permuted numbering.
 
         Zeros that merged supernodes store are left out.

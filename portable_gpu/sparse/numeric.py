@@ -160,4 +160,3 @@ class Numeric:
         """The permutation, or the one that changes nothing, on the device."""
         perm = self.symbolic.perm if permutes else np.arange(self.symbolic.n)
         return self._kept(("perm", permutes), lambda: self.engine.bring(perm.astype(np.int32)))
-

@@ -121,7 +121,8 @@ def cut(fronts: Fronts, cost: _Floats, threads: int) -> tuple[list[int], list[in
     heap = [(-float(whole[s]), int(s)) for s in np.flatnonzero(fronts.parent < 0)]
     heapq.heapify(heap)
     inside, alone = float(-sum(one for one, _ in heap)), 0.0
-    best, opened, kept = np.inf, [], 0
+    opened: list[int] = []
+    best, kept = np.inf, 0
     while heap and len(opened) <= _MOST_ABOVE:
         seconds = alone + max(inside / threads, -heap[0][0])
         if seconds < best:

@@ -8,16 +8,13 @@ import numpy as np
 
 from portable_gpu.ops.fronts.table import Fronts
 from portable_gpu.sparse.compiled import compiled
+from portable_gpu.sparse.graph import Int32, Int64
 from portable_gpu.sparse.matrix import Pattern
 
-_Int32 = np.ndarray[Any, np.dtype[np.int32]]
-_Int64 = np.ndarray[Any, np.dtype[np.int64]]
 _Bool = np.ndarray[Any, np.dtype[np.bool_]]
 
 
-def structure(
-    pattern: Pattern, iperm: _Int32, first: _Int64, rows: _Int64, parent: _Int32
-) -> Fronts:
+def structure(pattern: Pattern, iperm: Int32, first: Int64, rows: Int64, parent: Int32) -> Fronts:
     """The fronts of a matrix in the order of its supernodes.
 
     Args:
@@ -56,7 +53,7 @@ def structure(
 
 
 @compiled
-def _permuted(pointers: _Int64, columns: _Int32, iperm: _Int32) -> tuple[_Int64, _Int32, _Int64]:
+def _permuted(pointers: Int64, columns: Int32, iperm: Int32) -> tuple[Int64, Int32, Int64]:
     """The lower triangle of the permuted matrix by rows, columns ascending.
 
     Returns:
@@ -97,13 +94,13 @@ def _permuted(pointers: _Int64, columns: _Int32, iperm: _Int32) -> tuple[_Int64,
 
 @compiled
 def _rows_and_entries(
-    first: _Int64,
-    row_start: _Int64,
-    parent: _Int32,
-    row_pointers: _Int64,
-    row_columns: _Int32,
-    row_sources: _Int64,
-) -> tuple[_Int32, _Int64, _Int32, _Int32, _Int64, _Bool]:
+    first: Int64,
+    row_start: Int64,
+    parent: Int32,
+    row_pointers: Int64,
+    row_columns: Int32,
+    row_sources: Int64,
+) -> tuple[Int32, Int64, Int32, Int32, Int64, _Bool]:
     """The rows of all fronts and the matrix's elements in them.
 
     Row i of L is a subtree with its root at i's own supernode; its leaves are where the matrix has
@@ -158,8 +155,8 @@ def _rows_and_entries(
 
 @compiled
 def _relative(
-    first: _Int64, row_start: _Int64, row_index: _Int32, child_start: _Int32, child: _Int32
-) -> _Int32:
+    first: Int64, row_start: Int64, row_index: Int32, child_start: Int32, child: Int32
+) -> Int32:
     """Where each row of each front stands in the parent's front."""
     count = len(first) - 1
     relative = np.full(len(row_index), -1, np.int32)

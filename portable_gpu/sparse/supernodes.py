@@ -19,9 +19,8 @@ import numpy as np
 from portable_gpu.errors import ArgumentError
 from portable_gpu.sparse.compiled import compiled
 from portable_gpu.sparse.elimination import Elimination, postorder
+from portable_gpu.sparse.graph import Int32, Int64
 
-_Int32 = np.ndarray[Any, np.dtype[np.int32]]
-_Int64 = np.ndarray[Any, np.dtype[np.int64]]
 _Float64 = np.ndarray[Any, np.dtype[np.float64]]
 _Bool = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -47,10 +46,10 @@ class Supernodes:
         fundamental: How many there were before merging.
     """
 
-    columns: _Int32
-    first: _Int64
-    rows: _Int64
-    parent: _Int32
+    columns: Int32
+    first: Int64
+    rows: Int64
+    parent: Int32
     static: _Bool
     fundamental: int
 
@@ -102,7 +101,7 @@ def relaxation(relax: Any) -> tuple[_Float64, _Float64]:
 
 
 @compiled
-def backward(parent: _Int32, counts: _Int64) -> tuple[_Int32, _Int64]:
+def backward(parent: Int32, counts: Int64) -> tuple[Int32, Int64]:
     """Chains from the last column on: each column takes the last child that fits.
 
     Returns:
@@ -137,7 +136,7 @@ def backward(parent: _Int32, counts: _Int64) -> tuple[_Int32, _Int64]:
 
 
 @compiled
-def forward(parent: _Int32, counts: _Int64) -> tuple[_Int32, _Int64]:
+def forward(parent: Int32, counts: Int64) -> tuple[Int32, Int64]:
     """Chains from the first column on: each goes up while the parent fits and is free.
 
     Returns:
@@ -166,7 +165,7 @@ def forward(parent: _Int32, counts: _Int64) -> tuple[_Int32, _Int64]:
 
 
 @compiled
-def _contiguous(columns: _Int32, begin: _Int64) -> _Bool:
+def _contiguous(columns: Int32, begin: Int64) -> _Bool:
     """Of each supernode whether its columns follow each other."""
     static = np.ones(len(begin) - 1, np.bool_)
     for s in range(len(static)):
@@ -177,20 +176,20 @@ def _contiguous(columns: _Int32, begin: _Int64) -> _Bool:
     return static
 
 
-def _contiguous_columns(columns: _Int32, begin: _Int64) -> int:
+def _contiguous_columns(columns: Int32, begin: Int64) -> int:
     return int(np.diff(begin)[_contiguous(columns, begin)].sum())
 
 
 @compiled
 def _merged(
-    parent: _Int32,
-    upwards: _Int32,
-    by_rows: _Int32,
-    columns: _Int64,
-    rows: _Int64,
+    parent: Int32,
+    upwards: Int32,
+    by_rows: Int32,
+    columns: Int64,
+    rows: Int64,
     limits: _Float64,
     shares: _Float64,
-) -> _Int32:
+) -> Int32:
     """Of each supernode the ancestor that it is merged into, or itself.
 
     From the leaves on, each takes what it may of its children, those with the most rows first: they
@@ -230,9 +229,7 @@ def _merged(
 
 
 @compiled
-def _final_order(
-    parent: _Int32, upwards: _Int32, merged: _Int32, rows: _Int64
-) -> tuple[_Int32, _Int32]:
+def _final_order(parent: Int32, upwards: Int32, merged: Int32, rows: Int64) -> tuple[Int32, Int32]:
     """What merging left, in the order that keeps the stack lowest, and the parents in that order.
 
     Of siblings that one comes first whose stack falls most from its peak to what it leaves.
@@ -298,7 +295,7 @@ def _final_order(
 
 
 @compiled
-def _sort_by_fall(siblings: _Int32, peak: _Int64, update: _Int64) -> None:
+def _sort_by_fall(siblings: Int32, peak: Int64, update: Int64) -> None:
     """Shell's sort, by what the stack falls from each one's peak; equal ones ascend."""
     gap = 1
     while gap < len(siblings) // 9:
@@ -321,8 +318,8 @@ def _sort_by_fall(siblings: _Int32, peak: _Int64, update: _Int64) -> None:
 
 @compiled
 def _columns(
-    chain: _Int32, begin: _Int64, upwards: _Int32, merged: _Int32, order: _Int32
-) -> tuple[_Int32, _Int64]:
+    chain: Int32, begin: Int64, upwards: Int32, merged: Int32, order: Int32
+) -> tuple[Int32, Int64]:
     """The columns in the final order, and where each supernode begins."""
     width = np.zeros(len(merged), np.int64)
     for s in range(len(merged)):

@@ -12,14 +12,12 @@ import numpy as np
 from portable_gpu.ops.fronts.table import FIELDS, Fronts
 from portable_gpu.sparse.compiled import compiled
 from portable_gpu.sparse.elimination import eliminate, inverse, postorder
-from portable_gpu.sparse.graph import Graph
+from portable_gpu.sparse.graph import Graph, Int32, Int64
 from portable_gpu.sparse.matrix import Pattern, factor_dtype, pattern_of
 from portable_gpu.sparse.ordering import order
 from portable_gpu.sparse.structure import structure
 from portable_gpu.sparse.supernodes import RELAX, relaxation, supernodes
 
-_Int32 = np.ndarray[Any, np.dtype[np.int32]]
-_Int64 = np.ndarray[Any, np.dtype[np.int64]]
 _Bool = np.ndarray[Any, np.dtype[np.bool_]]
 
 
@@ -66,13 +64,13 @@ class Symbolic:
 
     pattern: Pattern
     ordering: str
-    perm: _Int32
-    iperm: _Int32
-    parent: _Int32
-    column_counts: _Int64
+    perm: Int32
+    iperm: Int32
+    parent: Int32
+    column_counts: Int64
     fronts: Fronts
     static_mask: _Bool
-    level: _Int32
+    level: Int32
     fundamental: int
     times: Mapping[str, float]
 
@@ -82,7 +80,7 @@ class Symbolic:
         return self.pattern.n
 
     @property
-    def postorder(self) -> _Int32:
+    def postorder(self) -> Int32:
         """The columns of the permuted matrix, children before parents, subtrees together."""
         return postorder(self.parent)
 
@@ -98,7 +96,7 @@ class Symbolic:
         return float(counts @ counts)
 
     @property
-    def supernodes(self) -> _Int64:
+    def supernodes(self) -> Int64:
         """Where each supernode begins in the permuted matrix, and n at the end."""
         return self.fronts.first
 
@@ -211,7 +209,7 @@ def analyze(
 
 
 @compiled
-def _levels(parent: _Int32) -> _Int32:
+def _levels(parent: Int32) -> Int32:
     """Of each node its height above the leaves; parents come behind their children."""
     level = np.zeros(len(parent), np.int32)
     for s in range(len(parent)):
@@ -222,7 +220,7 @@ def _levels(parent: _Int32) -> _Int32:
 
 
 @compiled
-def _stack_peak(parent: _Int32, update: _Int64) -> int:
+def _stack_peak(parent: Int32, update: Int64) -> int:
     """Elements of the update matrices that live at once, at most, front after front."""
     left = np.zeros(len(parent), np.int64)  # by the children of each
     live = peak = 0

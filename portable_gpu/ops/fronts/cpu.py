@@ -122,4 +122,3 @@ def assemble_text(elem: Element, target: Target) -> Specialization:
 
 def _whole(n: int, line: int) -> int:
     return -(-n // line) * line
-
