@@ -3,6 +3,7 @@
 ##   parameters()       the tables, as kernels declare them
 ##   front(s, name="")  columns, rows, ... of front s as constants, with `name` before each
 ##   place()            packed_place(i, j, u): where (i, j), i >= j, of an update of u rows lies
+##   first_from()       first_from(numbers, count, least): the first of ascending numbers from `least` on
 <%! from portable_gpu.ops.fronts.table import FIELDS %>
 <%def name="parameters()">__global const long *fronts, __global const int *row_index, __global const int *relative, __global const int *child, __global const int *entry_row, __global const int *entry_column, __global const long *entry_source, __global const long *started</%def>
 
@@ -19,5 +20,22 @@ static inline long packed_place(long i, long j, long u)
 {
     const long w = (u + 1) / 2, e = 1 - u % 2;
     return j < w ? (i + e) * w + j : (j - w) * w + i - w + 1 - e;
+}
+</%def>
+
+<%def name="first_from()">
+// The first of `count` ascending numbers that is at least `least`; `count` if none is.
+static inline int first_from(__global const int *numbers, int count, int least)
+{
+    int from = 0;
+    while (count > 0) {
+        const int half_ = count / 2;
+        if (numbers[from + half_] < least) {
+            from += half_ + 1;
+            count -= half_ + 1;
+        } else
+            count = half_;
+    }
+    return from;
 }
 </%def>

@@ -10,7 +10,7 @@
 ##
 ## e, policy, K, NB   as in _strips              size, triangle, places   elements of scratch, and where
 ## subtree            first front and end of each        stack            where updates lie on the stack
-## place              where column i of row 0 lies in T  counters         zeros, and left so
+## place              where column i of row 0 lies in T  ready            zeros, and left so
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
@@ -81,13 +81,13 @@ static inline void put_packed(${E} *t, __global const int *place, long c, long u
 }
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void subtrees(${E} *scratch, __global uint *counters, __global const int *subtree, __global const long *stack, __global const int *place, ${front_.parameters()}, ${E} *values, ${E} *factor, ${E} *arena, __global long *told, long size, long triangle, long places, long count, long values_offset, long factor_offset, long arena_offset, long told_offset)
+void subtrees(${E} *scratch, __global uint *ready, __global const int *subtree, __global const long *stack, __global const int *place, ${front_.parameters()}, ${E} *values, ${E} *factor, ${E} *arena, __global long *told, long size, long triangle, long places, long count, long values_offset, long factor_offset, long arena_offset, long told_offset)
 {
     ${E} *t = scratch + get_group_id(0) * size, *inverse = t + triangle;
     __global int *at = (__global int *)(inverse + places);
     ${E} *updates = inverse + 2 * places;
     values += values_offset;
-    for (long one = atomic_inc(counters); one < count; one = atomic_inc(counters))
+    for (long one = atomic_inc(ready); one < count; one = atomic_inc(ready))
         for (long s = subtree[2 * one]; s < subtree[2 * one + 1]; s++) {
 ${front_.front("s")}
             const long c = (columns + ${R - 1}) / ${R} * ${R}, pad = c - columns, m = c + rows;
@@ -111,5 +111,5 @@ ${front_.front("child[k]", "child_", ("rows", "row_start"))}
             told[told_offset + 2 * s] = failed < 0 ? -1 : failed - pad;
             told[told_offset + 2 * s + 1] = ${"as_long(pivot)" if e.needs_fp64 else "(long)as_int(pivot)"};
         }
-    if (atomic_inc(counters + 1) == get_num_groups(0) - 1) counters[0] = counters[1] = 0;
+    if (atomic_inc(ready + 1) == get_num_groups(0) - 1) ready[0] = ready[1] = 0;
 }

@@ -66,8 +66,8 @@ class Stats:
 class Factor:
     """A Cholesky factor of a sparse matrix, on a device: ``L L^H = A[perm][:, perm]``.
 
-    :func:`portable_gpu.sparse.cholesky` makes it.  Threads may call at once; what comes while one of
-    them factorises anew solves with the one factor or with the other.
+    :func:`portable_gpu.sparse.cholesky` makes it.  Threads may call at once; what comes while
+    one of them factorises anew solves with the one factor or with the other.
 
     Attributes:
         symbolic: The analysis that it was made by.
@@ -140,11 +140,13 @@ class Factor:
             given = self._taken(values) if on_device else self._brought(values)
             self._report = None
             self._values = given
+            if given.dtype != self.dtype:
+                given = self._filled(self._numeric.converted(given.dtype), given, self.dtype)
             call = Call([given, self._factor], None, self.queue)
             inputs = call.input(given, "values")
             view = call.output(self._factor.shape, self.dtype, self._factor, "factor", read=True)
             report, told = call.beside((1, FIELDS), DTYPE)
-            plan = self._numeric.factorise(given.dtype)
+            plan = self._numeric.factorise()
             call.run(plan, (inputs, view, report))
             self._report = Report(told, self._complain)
         if not on_device or check == "now":
@@ -182,12 +184,15 @@ class Factor:
                 "values on the device: the matrix analysed stores elements more than once; "
                 "call its sum_duplicates() before analyze"
             )
-        call = Call([stored], None, self.queue)
-        view = call.input(stored, "values")
-        if stored.size > 1 and view.strides != (1,):
+        if stored.size > 1 and stored.strides != (stored.dtype.itemsize,):
             raise ArgumentError(f"values have strides {stored.strides}; copy them to a dense array")
-        out = call.output((pattern.nnz,), stored.dtype)
-        return call.run(self._numeric.lower(stored.dtype), (view, out))
+        return self._filled(self._numeric.lower(stored.dtype), stored, stored.dtype)
+
+    def _filled(self, plan: Any, given: Any, dtype: np.dtype[Any]) -> Any:
+        """An array of the lower triangle's values, which a plan fills."""
+        call = Call([given], None, self.queue)
+        view = call.input(given, "values")
+        return call.run(plan, (view, call.output((self.symbolic.pattern.nnz,), dtype)))
 
     def _check_kind(self, dtype: np.dtype[Any]) -> None:
         if dtype.kind == "c" and self.dtype.kind != "c":

@@ -10,7 +10,7 @@ import numpy as np
 
 from portable_gpu.dtypes import element
 from portable_gpu.ops.fronts.cpu import SubtreesPlan
-from portable_gpu.ops.fronts.device import VALUES, DeviceFronts
+from portable_gpu.ops.fronts.device import DeviceFronts
 from portable_gpu.ops.fronts.solve import PermutePlan, TakePlan, backward_steps, forward_steps
 from portable_gpu.ops.fronts.stages import last_step, stage_steps
 from portable_gpu.ops.gemm.problem import Operand
@@ -50,16 +50,25 @@ class Numeric:
     @property
     def workspace_bytes(self) -> int:
         """Memory that a factorisation takes."""
-        plan: Plan = self.factorise(self.dtype)
+        plan: Plan = self.factorise()
         return plan.workspace_bytes
 
     def _kept(self, key: Any, make: Callable[[], Any]) -> Any:
         found = self._plans.get(key)
         return self._plans.setdefault(key, make()) if found is None else found
 
-    def factorise(self, given: np.dtype[Any]) -> Any:
-        """Operands: the values, which are of dtype ``given``, the factor and the report."""
-        return self._kept(("factorise", given), partial(self._factorise, given))
+    def factorise(self) -> Any:
+        """Operands: the values, in L's dtype, the factor and the report."""
+        return self._kept("factorise", self._factorise)
+
+    def converted(self, dtype: np.dtype[Any]) -> Any:
+        """The lower triangle's values in L's dtype; operands: these of ``dtype``, and those."""
+        nnz, elem = self.symbolic.pattern.nnz, element(self.dtype)
+
+        def make() -> Plan:
+            return TakePlan(self.engine, np.arange(nnz), nnz, element(dtype), elem)
+
+        return self._kept(("converted", dtype), make) if nnz else None
 
     def lower(self, dtype: np.dtype[Any]) -> Any:
         """The lower triangle's values out of those that the matrix stores; operands: these two."""
@@ -114,22 +123,16 @@ class Numeric:
         lies = [Operand(element(one.dtype), one.strides[0], one.strides[-1]) for one in (b, x)]
         return self._kept((system, count, *lies), partial(self._solve, system, count, *lies))
 
-    def _factorise(self, given: np.dtype[Any]) -> Plan:
-        schedule, device, elem = self.schedule, self.device, element(self.dtype)
-        nnz = self.symbolic.pattern.nnz
+    def _factorise(self) -> Plan:
+        schedule, device = self.schedule, self.device
         if not len(device.fronts):
             return Steps([])
         steps: list[Step] = []
-        values: Any = VALUES
-        if given != self.dtype and nnz:
-            values = Temporary("values", nnz * elem.itemsize, elem.itemsize)
-            convert = TakePlan(self.engine, np.arange(nnz), nnz, element(given), elem)
-            steps.append(Step(convert, (VALUES, values)))
         if len(schedule.subtrees):
             plan = SubtreesPlan(device, schedule.subtrees, schedule.stack, schedule.peak)
-            steps.append(plan.step(device, values))
+            steps.append(plan.step(device))
         for stage in schedule.stages:
-            steps.extend(stage_steps(device, stage, values))
+            steps.extend(stage_steps(device, stage))
         return Steps([*steps, last_step(device)])
 
     def _solve(self, system: str, count: int, b: Operand, x: Operand) -> Plan:

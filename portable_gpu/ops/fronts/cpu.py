@@ -9,9 +9,9 @@ import numpy as np
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.factor.cpu import CpuPolicy
-from portable_gpu.ops.fronts.device import FACTOR, DeviceFronts, FrontsPlan
+from portable_gpu.ops.fronts.device import FACTOR, VALUES, DeviceFronts, FrontsPlan
 from portable_gpu.ops.gemm.packed.policy import L2_BYTES, registers
-from portable_gpu.runtime.plan import Step, Temporary
+from portable_gpu.runtime.plan import Step
 from portable_gpu.targets import Target
 
 _Int32 = np.ndarray[Any, np.dtype[np.int32]]
@@ -72,22 +72,22 @@ class SubtreesPlan(FrontsPlan):
             ["values", "factor", "arena", "told"], groups, 1,
             {"subtree": subtrees.astype(np.int32), "stack": stack, "place": place},
             scratch=groups * size * elem.itemsize, flop=_flop(columns, below, elem),
-            counters=True,
+            counters=2,
         )  # fmt: skip
 
-    def step(self, device: DeviceFronts, values: int | Temporary) -> Step:
+    def step(self, device: DeviceFronts) -> Step:
         """The step that it is."""
-        return Step(self, (values, FACTOR, device.arena, device.told))
+        return Step(self, (VALUES, FACTOR, device.arena, device.told))
 
 
-def assembly_step(device: DeviceFronts, s: int, values: int | Temporary) -> Step:
+def assembly_step(device: DeviceFronts, s: int) -> Step:
     """The step that assembles a front: its panel, and its update in the arena."""
     count = _ITEMS * device.engine.target.compute_units
     plan = FrontsPlan(
         device, assemble_text(device.elem, device.engine.target), "assemble",
         {"s": s, "count": count}, ["values", "factor", "arena"], count, 1,
     )  # fmt: skip
-    return Step(plan, (values, FACTOR, device.arena))
+    return Step(plan, (VALUES, FACTOR, device.arena))
 
 
 def _flop(columns: _Int64, rows: _Int64, elem: Element) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,13 @@ TABLES = (
     "entry_source",
     "started",
 )
+
+
+@dataclass(frozen=True)
+class Of:
+    """What the parts of ``factor/tiles`` know of the problem that they work on."""
+
+    elem: Element
 
 
 class DeviceFronts:
@@ -116,7 +124,7 @@ class FrontsPlan(OneLaunch):
         kept: Mapping[str, np.ndarray[Any, Any]] | None = None,
         scratch: int = 0,
         flop: int = 0,
-        counters: bool = False,
+        counters: int = 0,
     ) -> None:
         """Build the kernel.
 
@@ -129,22 +137,19 @@ class FrontsPlan(OneLaunch):
             kept: Further tables, by their names in the kernel.
             scratch: Bytes of workspace, the kernel's ``scratch``.
             flop: Operations of the launch.
-            counters: Whether it takes counters, which it finds and leaves at zero.
+            counters: How many zeroed counters it needs, the kernel's ``ready``, and leaves at zero.
         """
         kept = kept or {}
-        self.flop, self.workspace_bytes = flop, scratch
+        self.flop, self.workspace_bytes, self._counters = flop, scratch, counters
+        ready = ["ready"] if counters else []
         self._tables = [*[device.engine.bring(table) for table in kept.values()], *device.tables]
         self.kept_bytes = sum(table.nbytes for table in kept.values())
-        self._counts = counters
         self._launch = device.engine.programs.launch(
             text, name, constants,
-            [
-                *(["scratch"] if scratch else []), *(["counters"] if counters else []), *kept,
-                *TABLES, *operands,
-            ],
+            [*(["scratch"] if scratch else []), *kept, *TABLES, *operands, *ready],
             [f"{one}_offset" for one in operands], (groups * size,), (size,),
         )  # fmt: skip
 
     def _buffers(self, state: QueueState, operands: Sequence[Any]) -> Sequence[Any]:
-        counters = [state.fold_space(2, 0)[0]] if self._counts else []
-        return super()._buffers(state, (*counters, *self._tables, *operands))
+        ready = [state.fold_space(self._counters, 0)[0]] if self._counters else []
+        return super()._buffers(state, (*self._tables, *operands, *ready))

@@ -12,6 +12,7 @@ from portable_gpu.dtypes import Element
 from portable_gpu.ops.factor.launch import OneLaunch
 from portable_gpu.ops.fronts.device import DeviceFronts, FrontsPlan
 from portable_gpu.ops.fronts.stages import group_size
+from portable_gpu.ops.fronts.substitution import backward_stage, forward_stage, takes_stages
 from portable_gpu.ops.gemm.problem import Operand
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Step, Temporary
@@ -37,22 +38,46 @@ def forward_steps(
         count: Columns of B.
         factor, x: The panels and B: n x count by rows, in the permuted numbering.
     """
-    return [_step("forward", device, lists, rows, count, factor, x) for lists in stages]
+    steps: list[Step] = []
+    left = _contributions(device, rows, count)
+    for lists in stages:
+        if takes_stages(device.engine.target, device.elem):
+            steps += forward_stage(device, np.concatenate(lists), count, factor, x, left)
+        else:
+            steps.append(_step("forward", device, lists, left, count, factor, x))
+    return steps
 
 
 def backward_steps(
     device: DeviceFronts, stages: Sequence[Lists], rows: int, count: int, factor: int, x: Place
 ) -> list[Step]:
     """``X = L^-H Y`` in place; arguments as of :func:`forward_steps`."""
-    return [_step("backward", device, lists, rows, count, factor, x) for lists in reversed(stages)]
+    steps: list[Step] = []
+    left = _contributions(device, rows, count)
+    for lists in reversed(stages):
+        if takes_stages(device.engine.target, device.elem):
+            steps += backward_stage(device, np.concatenate(lists), count, factor, x)
+        else:
+            steps.append(_step("backward", device, lists, left, count, factor, x))
+    return steps
+
+
+def _contributions(device: DeviceFronts, rows: int, count: int) -> Temporary:
+    itemsize = device.elem.itemsize
+    return Temporary("contributions", max(1, rows * count) * itemsize, itemsize)
 
 
 def _step(
-    name: str, device: DeviceFronts, lists: Lists, rows: int, count: int, factor: int, x: Place
+    name: str,
+    device: DeviceFronts,
+    lists: Lists,
+    left: Temporary,
+    count: int,
+    factor: int,
+    x: Place,
 ) -> Step:
     elem, target = device.elem, device.engine.target
-    contributions = Temporary("contributions", max(1, rows * count) * elem.itemsize, elem.itemsize)
-    operands, places = ["factor", "x", "contributions"], (factor, x, contributions)
+    operands, places = ["factor", "x", "contributions"], (factor, x, left)
     text = solve_text(name, elem, target)
     which = np.concatenate(lists).astype(np.int32)
     if target.is_cpu:

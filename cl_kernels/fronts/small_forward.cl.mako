@@ -1,0 +1,79 @@
+## Y = L^-1 B of small fronts, in place of B: a work-group for each front and some right-hand sides.
+##
+##      f = | b of the own columns | + the children's contributions, one after the other
+##          | 0                    |
+##      y = L11^-1 f_c, four rows at a time:  all that come behind solve for the four
+##      contribution = f_u - L21 y
+##
+## f is in local memory.  Work-item (y, x) has right-hand side x and every so manieth row from y on.
+##
+## size, lanes, wide   rows of the largest front, work-items, right-hand sides of a group
+## x                   n x count, by rows, in the permuted numbering
+## started             of each front: where its contribution begins, in rows of `count`
+<%namespace name="group" file="/group/group.cl.mako"/>
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
+<%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
+<%namespace name="tile" file="/factor/_tile.cl.mako"/>
+<%namespace name="front_" file="/fronts/_front.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<% step = lanes // wide %>
+${element.scalar(e)}
+${epilogue.values(e)}
+${numbers.parts(e)}
+${tile.subtraction(e)}
+
+__kernel ${group.of_size(lanes)}
+void small_forward(__global const int *which, ${front_.parameters()}, long count, long pieces, __global const ${e.name}_t *restrict factor, long factor_offset,
+                   __global ${e.name}_t *restrict x, long x_offset, __global ${e.name}_t *contributions, long contributions_offset)
+{
+    __local value_t f[${size * wide}];
+    __local real_t inverse[${size}];
+    const int t = get_local_id(0), right = t % ${wide}, first_row = t / ${wide};
+    const long s = which[get_group_id(0) / pieces], r = get_group_id(0) % pieces * ${wide} + right;
+    const bool is_inside = r < count;
+${front_.front("s", only=("columns", "rows", "panel", "leading", "first", "child_start", "child_end"))}
+    const int c = (int)columns, m = c + (int)rows;
+    __global const ${e.name}_t *l = factor + factor_offset + panel;
+    x += x_offset + first * count + r;
+    contributions += contributions_offset + r;
+    for (int k = t; k < c; k += ${lanes}) inverse[k] = 1 / REAL(${e.name}_load(l + k * (leading + 1)));
+    for (int i = first_row; i < m; i += ${step})
+        f[i * ${wide} + right] = i < c && is_inside ? ${e.name}_load(x + i * count) : (value_t)(0);
+    for (long k = child_start; k < child_end; ++k) {
+        const long one = child[k];
+${front_.front("one", "child_", ("rows", "row_start"))}
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (is_inside)
+            for (int i = first_row; i < child_rows; i += ${step})
+                f[relative[child_row_start + i] * ${wide} + right] += ${e.name}_load(contributions + (started[one] + i) * count);
+    }
+    for (int k = 0; k < c; k += 4) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        __global const ${e.name}_t *d = l + k * (leading + 1);
+% for j in range(4):
+        value_t y${j} = (value_t)(0);
+        if (k + ${j} < c) {
+            y${j} = f[(k + ${j}) * ${wide} + right];
+% for i in range(j):
+            SUBTRACT(y${j}, ${e.name}_load(d + ${j} * leading + ${i}), y${i});
+% endfor
+            y${j} *= inverse[k + ${j}];
+            if (first_row == ${j % step} && is_inside) ${e.name}_store(x + (k + ${j}) * count, y${j});
+        }
+% endfor
+        const int done = min(k + 4, c);
+        for (int i = done + first_row; i < m; i += ${step}) {
+            __global const ${e.name}_t *row = l + i * leading + k;
+            value_t v = f[i * ${wide} + right];
+% for j in range(4):
+            if (k + ${j} < c) SUBTRACT(v, ${e.name}_load(row + ${j}), y${j});
+% endfor
+            f[i * ${wide} + right] = v;
+        }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (is_inside)
+        for (int i = c + first_row; i < m; i += ${step})
+            ${e.name}_store(contributions + (started[s] + i - c) * count, f[i * ${wide} + right]);
+}
