@@ -148,7 +148,8 @@ class Pattern:
                 conjugate = " and not its conjugate" if np.iscomplexobj(lower) else ""
                 raise ArgumentError(
                     f"A is not symmetric: A[{i}, {j}] is {lower[k]}, and A[{j}, {i}] is "
-                    f"{mirrored[k].conj()}{conjugate}; scipy.sparse.tril(A) gives one triangle alone"
+                    f"{mirrored[k].conj()}{conjugate}; scipy.sparse.tril(A) gives one triangle "
+                    "alone"
                 )
         if np.iscomplexobj(lower):
             lower[places] = lower[places].real
