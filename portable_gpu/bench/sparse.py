@@ -29,7 +29,7 @@ class SparseRow:
 
     Attributes:
         problem: The matrix, by its name.
-        phase: "factor", or "solve" with the number of right sides.
+        phase: "factorise", or "solve" with the number of right sides.
         peer: Its name; None where none was timed.
         ours, theirs: Seconds.
         ratio: Their time over ours, turn by turn.
@@ -132,7 +132,7 @@ class SparseContest:
         self, name: str, symbolic: Symbolic, sides: Sequence[_Admitted]
     ) -> Iterator[SparseRow | SparseRemark]:
         phases: list[tuple[str, float, Callable[[_Admitted], Prepared]]] = [
-            ("factor", symbolic.flops, _Admitted.factors)
+            ("factorise", symbolic.flops, _Admitted.factors)
         ]
         for columns in COLUMNS:
             work = 4.0 * symbolic.nnz * columns

@@ -20,7 +20,7 @@ def problem(text: str) -> Any:
     """The matrix that `text` names, both triangles, float64 or complex128.
 
     Raises:
-        ArgumentError: It names none; :data:`SYNTAX` says what does.
+        ArgumentError: It names none.
         PortableGPUError: The file cannot be read.
     """
     kind, colon, size = text.partition(":")

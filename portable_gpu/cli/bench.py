@@ -94,7 +94,7 @@ def bench(
         ),
     ] = None,
     ordering: Annotated[
-        str | None, typer.Option(help="sparse: auto (the default), amd, nd, rcm ...")
+        str | None, typer.Option(help="sparse: as --ordering of solve (auto).")
     ] = None,
     rows: Annotated[
         str | None,

@@ -134,7 +134,7 @@ def _content(head: Report, contest: SparseContest, found: _Found) -> dict[str, A
                 "n": symbolic.n,
                 "elements": symbolic.pattern.nnz,
                 "ordering": symbolic.ordering,
-                "factor_elements": symbolic.nnz,
+                "nnz_of_factor": symbolic.nnz,
                 "flops": symbolic.flops,
                 "supernodes": len(symbolic.fronts),
                 "levels": symbolic.levels,

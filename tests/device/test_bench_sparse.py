@@ -28,9 +28,9 @@ def test_a_table_a_file_and_a_picture(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "poisson2d:8: n 64, amd" in printed
     content = json.loads(report.read_text())
     found = content["sparse"]
-    assert found["analyses"]["poisson2d:8"]["factor_elements"] > 64
+    assert found["analyses"]["poisson2d:8"]["nnz_of_factor"] > 64
     rows = found["rows"]
-    phases = ["factor", "solve 1", "solve 64"]
+    phases = ["factorise", "solve 1", "solve 64"]
     assert [(row["problem"], row["phase"]) for row in rows] == [
         (name, phase) for name in ("poisson2d:8", str(matrix)) for phase in phases
     ]
