@@ -124,7 +124,6 @@ class FrontsPlan(OneLaunch):
         kept: Mapping[str, np.ndarray[Any, Any]] | None = None,
         scratch: int = 0,
         flop: int = 0,
-        scalars: Sequence[str] = (),
         counters: int = 0,
     ) -> None:
         """Build the kernel.
@@ -138,7 +137,6 @@ class FrontsPlan(OneLaunch):
             kept: Further tables, by their names in the kernel.
             scratch: Bytes of workspace, the kernel's ``scratch``.
             flop: Operations of the launch.
-            scalars: Names of the scalars that calls give.
             counters: How many zeroed counters it needs, the kernel's ``ready``, and leaves at zero.
         """
         kept = kept or {}
@@ -146,11 +144,10 @@ class FrontsPlan(OneLaunch):
         ready = ["ready"] if counters else []
         self._tables = [*[device.engine.bring(table) for table in kept.values()], *device.tables]
         self.kept_bytes = sum(table.nbytes for table in kept.values())
-        self._scalars = (0,) * len(scalars)
         self._launch = device.engine.programs.launch(
             text, name, constants,
             [*(["scratch"] if scratch else []), *kept, *TABLES, *operands, *ready],
-            [*scalars, *(f"{one}_offset" for one in operands)], (groups * size,), (size,),
+            [f"{one}_offset" for one in operands], (groups * size,), (size,),
         )  # fmt: skip
 
     def _buffers(self, state: QueueState, operands: Sequence[Any]) -> Sequence[Any]:
