@@ -15,6 +15,7 @@ from portable_gpu.sparse.elimination import eliminate, inverse, postorder
 from portable_gpu.sparse.graph import Graph, Int32, Int64
 from portable_gpu.sparse.matrix import Pattern, factor_dtype, pattern_of
 from portable_gpu.sparse.ordering import order
+from portable_gpu.sparse.schedule import by_levels
 from portable_gpu.sparse.structure import structure
 from portable_gpu.sparse.supernodes import relaxation, supernodes
 
@@ -23,21 +24,23 @@ _Bool = np.ndarray[Any, np.dtype[np.bool_]]
 
 @dataclass(frozen=True)
 class MemoryEstimate:
-    """Bytes that a factorisation needs on each device.
+    """Bytes that a factorisation needs.
 
     Attributes:
         factor: The panels of L.
-        updates: Update matrices at their peak.
+        updates: Update matrices at their peak, where the tree is worked off level by level.
+        stack: The same front after front: the least that there can be.
         tables: The structure: rows, places, entries, and the matrix's values.
     """
 
     factor: int
     updates: int
+    stack: int
     tables: int
 
     @property
     def total(self) -> int:
-        """All of it."""
+        """All of it, level by level."""
         return self.factor + self.updates + self.tables
 
 
@@ -112,7 +115,7 @@ class Symbolic:
         return int((c * (c + 1) // 2 + c * u).sum())
 
     def memory_estimate(self, dtype: Any = np.float64) -> MemoryEstimate:
-        """Bytes of a factorisation in `dtype`, front after front.
+        """Bytes of a factorisation in `dtype`; a device may round a little up.
 
         Raises:
             DTypeError: `dtype` is none that is factorised.
@@ -123,7 +126,8 @@ class Symbolic:
         tables = sum(array.nbytes for array in vars(fronts).values())
         return MemoryEstimate(
             factor=int(((c + u) * c).sum()) * kind.itemsize,
-            updates=_stack_peak(fronts.parent, u * (u + 1) // 2) * kind.itemsize,
+            updates=by_levels(fronts).arena * kind.itemsize if len(fronts) else 0,
+            stack=_stack_peak(fronts.parent, u * (u + 1) // 2) * kind.itemsize,
             tables=tables + len(fronts) * len(FIELDS) * 8 + self.pattern.nnz * kind.itemsize,
         )
 

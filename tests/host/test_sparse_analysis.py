@@ -186,7 +186,7 @@ def test_siblings_come_in_the_order_that_keeps_the_stack_low() -> None:
         children = [np.flatnonzero(fronts.parent == s).tolist() for s in range(len(fronts))]
         roots = np.flatnonzero(fronts.parent == -1)
         best = max(lowest(root, children, update) for root in roots)
-        assert symbolic.memory_estimate(np.float64).updates == best * 8
+        assert symbolic.memory_estimate(np.float64).stack == best * 8
 
 
 @needs_matrices
@@ -366,7 +366,9 @@ def test_memory_estimate() -> None:
     fronts = symbolic.fronts
     panels = ((fronts.columns + fronts.rows) * fronts.columns).sum()
     for dtype in (np.float32, "float64", np.complex64, complex):
-        assert symbolic.memory_estimate(dtype).factor == panels * np.dtype(dtype).itemsize
+        estimate = symbolic.memory_estimate(dtype)
+        assert estimate.factor == panels * np.dtype(dtype).itemsize
+        assert 0 < estimate.stack <= estimate.updates < estimate.total
     with pytest.raises(DTypeError, match="int"):
         symbolic.memory_estimate(int)
 
