@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
+from portable_gpu.arguments import shown
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.place import check_place
 from portable_gpu.runtime.views import AnyArray, as_array
 from portable_gpu.sparse.factor import Factor
 from portable_gpu.sparse.matrix import factor_dtype, value_dtype
@@ -48,8 +50,11 @@ def cholesky(
 
     Cost: ``symbolic.flops`` multiplications and additions; ``symbolic.memory_estimate(dtype)``.
     """
+    check_place(engine, queue)
     if symbolic is None:
         symbolic = analyze(A, ordering, relax=relax)
+    if not isinstance(symbolic, Symbolic):
+        raise DTypeError(f"symbolic is {shown(symbolic)}; what analyze() returned is wanted")
     own = value_dtype(A)
     kind = own if dtype is None else factor_dtype(dtype)
     if own.kind == "c" and kind.kind != "c":
@@ -82,6 +87,7 @@ def spsolve(
 
     Accuracy: ``|A X - B| / (|A| |X| + |B|)`` is a few units of rounding.
     """
+    check_place(engine, queue)
     right = as_array(b, "b")
     if right.ndim not in (1, 2):
         raise ShapeError(f"b has the shape {tuple(right.shape)}; one or two axes are wanted")

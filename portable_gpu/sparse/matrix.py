@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from portable_gpu.arguments import shown
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.sparse.compiled import compiled
 from portable_gpu.sparse.graph import Int32, Int64
@@ -237,10 +238,14 @@ def _value_dtype(given: np.dtype[Any], who: str) -> np.dtype[Any]:
 
 def factor_dtype(dtype: Any) -> np.dtype[Any]:
     """`dtype` as NumPy's, if it is one that is factorised."""
-    for kind in DTYPES:
-        if kind == dtype:
-            return kind
-    raise DTypeError(f"dtype is {dtype!r}; {', '.join(map(str, DTYPES))} are factorised")
+    try:
+        kind: np.dtype[Any] | None = np.dtype(dtype)
+    except Exception:  # of whatever it raises that is no dtype
+        kind = None
+    if kind not in DTYPES or dtype is None:
+        accepted = ", ".join(map(str, DTYPES))
+        raise DTypeError(f"dtype is {shown(dtype)}; {accepted} are factorised")
+    return kind
 
 
 def _expanded(kind: str, first: _Values, second: _Values) -> tuple[_Values, _Values]:
