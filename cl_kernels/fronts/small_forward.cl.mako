@@ -1,6 +1,6 @@
 ## Y = L^-1 B of small fronts, in place of B: a work-group for each front and some right-hand sides.
 ##
-##      f = | b of the own columns | + the children's contributions, one after the other
+##      f = | b of the own columns | + the children's contributions, in the order of the children
 ##          | 0                    |
 ##      y = L11^-1 f_c, four rows at a time:  all that come behind solve for the four
 ##      contribution = f_u - L21 y
@@ -10,6 +10,7 @@
 ## size, lanes, wide   rows of the largest front, work-items, right-hand sides of a group
 ## x                   n x count, by rows, in the permuted numbering
 ## started             of each front: where its contribution begins, in rows of `count`
+## taken               of each front's row: which contributions it takes, from taken_start on
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
@@ -24,7 +25,7 @@ ${numbers.parts(e)}
 ${tile.subtraction(e)}
 
 __kernel ${group.of_size(lanes)}
-void small_forward(__global const int *which, ${front_.parameters()}, long count, long pieces, __global const ${e.name}_t *restrict factor, long factor_offset,
+void small_forward(__global const int *which, __global const int *taken_start, __global const int *taken, ${front_.parameters()}, long count, long pieces, __global const ${e.name}_t *restrict factor, long factor_offset,
                    __global ${e.name}_t *restrict x, long x_offset, __global ${e.name}_t *contributions, long contributions_offset)
 {
     __local value_t f[${size * wide}];
@@ -32,21 +33,20 @@ void small_forward(__global const int *which, ${front_.parameters()}, long count
     const int t = get_local_id(0), right = t % ${wide}, first_row = t / ${wide};
     const long s = which[get_group_id(0) / pieces], r = get_group_id(0) % pieces * ${wide} + right;
     const bool is_inside = r < count;
-${front_.front("s", only=("columns", "rows", "panel", "leading", "first", "child_start", "child_end"))}
+${front_.front("s", only=("columns", "rows", "panel", "leading", "first", "row_start"))}
     const int c = (int)columns, m = c + (int)rows;
     __global const ${e.name}_t *l = factor + factor_offset + panel;
     x += x_offset + first * count + r;
     contributions += contributions_offset + r;
     for (int k = t; k < c; k += ${lanes}) inverse[k] = 1 / REAL(${e.name}_load(l + k * (leading + 1)));
-    for (int i = first_row; i < m; i += ${step})
-        f[i * ${wide} + right] = i < c && is_inside ? ${e.name}_load(x + i * count) : (value_t)(0);
-    for (long k = child_start; k < child_end; ++k) {
-        const long one = child[k];
-${front_.front("one", "child_", ("rows", "row_start"))}
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (is_inside)
-            for (int i = first_row; i < child_rows; i += ${step})
-                f[relative[child_row_start + i] * ${wide} + right] += ${e.name}_load(contributions + (started[one] + i) * count);
+    __global const int *start = taken_start + first + row_start;
+    for (int i = first_row; i < m; i += ${step}) {
+        value_t v = (value_t)(0);
+        if (is_inside) {
+            if (i < c) v = ${e.name}_load(x + i * count);
+            for (int k = start[i]; k < start[i + 1]; ++k) v += ${e.name}_load(contributions + taken[k] * count);
+        }
+        f[i * ${wide} + right] = v;
     }
     for (int k = 0; k < c; k += 4) {
         barrier(CLK_LOCAL_MEM_FENCE);

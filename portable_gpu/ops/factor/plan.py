@@ -9,7 +9,13 @@ from typing import Any
 
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.factor.launch import OneLaunch
-from portable_gpu.ops.factor.policy import TILE, CholeskyPolicy, SolvePolicy, on_matrix_units
+from portable_gpu.ops.factor.policy import (
+    TILE,
+    CholeskyPolicy,
+    SolvePolicy,
+    on_matrix_units,
+    tall,
+)
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
 from portable_gpu.ops.gemm.operands import extents, offsets, strides
 from portable_gpu.ops.gemm.problem import Operand, step
@@ -115,7 +121,7 @@ class VectorPlan(OneLaunch):
         """Build the kernel."""
         p = problem
         self.flop, self.bytes = p.whole.flop, p.whole.bytes
-        blocks = -(-p.n // TILE)
+        blocks = -(-p.n // (TILE * tall(p.whole.elem)))
         self._groups = blocks * p.m * p.whole.count
         self._launch = engine.programs.launch(
             vector_text(p, engine.target),
@@ -298,6 +304,7 @@ def vector_text(problem: TiledProblem, target: Target) -> Specialization:
         target,
         problem=p,
         separate=problem.separate,
+        tall=tall(p.elem),
         along=step(p.l.col, p.n) <= step(p.l.row, p.n),
     )
 

@@ -9,7 +9,7 @@ import numpy as np
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.factor.estimates import Sizes
-from portable_gpu.ops.factor.policy import TILE, on_matrix_units
+from portable_gpu.ops.factor.policy import TILE, on_matrix_units, tall
 from portable_gpu.ops.fronts.device import DeviceFronts, FrontsPlan, Of
 from portable_gpu.ops.fronts.table import Fronts
 from portable_gpu.runtime.plan import Step, Temporary
@@ -61,6 +61,7 @@ def _stage(
 ) -> list[Step]:
     target, elem, fronts = device.engine.target, device.elem, device.fronts
     names = ["factor", "x", "contributions"][: len(operands)]
+    taken = {} if backward else device.taken
     wide, classes = (1, _NARROW) if count <= _FEW else (_LINE // elem.itemsize, _WIDE)
     rows = fronts.columns[which] + fronts.rows[which]
     is_small = fronts.columns[which] <= _COLUMNS
@@ -74,12 +75,13 @@ def _stage(
             plan = FrontsPlan(
                 device, text, text.name.removeprefix("fronts/"),
                 {"count": count, "pieces": pieces}, names, len(found) * pieces, lanes,
-                {"which": found.astype(np.int32)},
+                {"which": found.astype(np.int32), **taken},
             )  # fmt: skip
             steps.append(Step(plan, operands))
     which = which[~is_small | (rows > least)]
     if which.size:
-        listed = tasks(fronts, which.astype(np.int64), backward)
+        high = TILE * (tall(elem) if count <= _FEW else 1)
+        listed = tasks(fronts, which.astype(np.int64), backward, high)
         across = count if count <= _FEW else -(-count // TILE)
         groups = len(listed) * across
         constants = {"groups": groups, "count": count}
@@ -91,20 +93,22 @@ def _stage(
             names[1] = "x_all"
         plan = FrontsPlan(
             device, text, text.name.removeprefix("fronts/"), constants, names, groups, _GROUP,
-            {"tasks": listed}, counters=2 + groups,
+            {"tasks": listed, **taken}, counters=2 + groups,
         )  # fmt: skip
         steps.append(Step(plan, operands))
     return steps
 
 
-def tasks(fronts: Fronts, which: np.ndarray[Any, np.dtype[np.int64]], backward: bool) -> _Table:
-    """The blocks of fronts: front, block, where the front's marks begin, and 0.
+def tasks(
+    fronts: Fronts, which: np.ndarray[Any, np.dtype[np.int64]], backward: bool, high: int
+) -> _Table:
+    """The blocks of ``high`` rows of fronts: front, block, where the front's marks begin, and 0.
 
     A block comes behind all that it rests on, and what begins a long chain before what begins a
     short one.  Backward there are only blocks of own columns.
     """
-    own = -(-fronts.columns[which] // TILE)
-    blocks = own if backward else own - (-fronts.rows[which] // TILE)
+    own = -(-fronts.columns[which] // high)
+    blocks = own if backward else own - (-fronts.rows[which] // high)
     front = np.repeat(np.arange(len(which)), blocks)
     start = np.repeat(np.cumsum(blocks) - blocks, blocks)
     block = np.arange(len(front)) - start
@@ -124,7 +128,7 @@ def small_text(
 
 def vector_text(elem: Element, target: Target, backward: bool) -> Specialization:
     """The kernel of other fronts for few right-hand sides."""
-    return specialize("fronts/vector", target, e=elem, backward=backward)
+    return specialize("fronts/vector", target, e=elem, backward=backward, tall=tall(elem))
 
 
 def solve_text(elem: Element, target: Target, backward: bool) -> Specialization:
