@@ -1,5 +1,5 @@
-## X = L^-1 B of a stack of lower triangles, for few columns of B, in one launch: a work-group for each
-## block of rows, `tall` times 64, and each column, in an order in which they become known.
+## X = L^-1 B of a stack of lower triangles, for few columns of B, in one launch: a work-group for each 64
+## rows and each column, in an order in which they become known.
 ##
 ##      +----+                   v = b - sum over known blocks of L x;   x = D^-1 v:  see _vector
 ##      | D  |
@@ -8,7 +8,6 @@
 ##      +----+----+
 ## problem     SolveProblem, forwards; X in the place of B       separate   whether B is read elsewhere
 ## along       whether L's neighbours along a row are neighbours in memory
-## ready       as of tiles
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
@@ -20,50 +19,49 @@
 <%
 e, rank = problem.elem, len(problem.batch)
 given = "CONJ" if problem.l.conj else ""
-b = "c" if separate else "v"
+b, words = "c" if separate else "v", e.itemsize // 4
 
-def columns(h, k):
-    return f"l + {64 * h} * l_row + 64l * {k} * l_col", "l_row", "l_col", f"(left - {64 * h})", "64"
+def tile_of(k):
+    return f"l + 64l * {k} * l_col", "l_row", "l_col", "left", "64"
 
-def square():
-    return "l + 64 * l_row + first_row * l_col", "l_row", "l_col", "(left - 64)", "64"
-
-def known(k):
-    return f"{e.name}_load(v + (64l * {k} + t) * v_row)"
+def cell(k):
+    return f"cell + {words} * (64 * {k} + t)"
 %>
 ${element.scalar(e)}
 ${epilogue.arithmetic(e)}
 ${numbers.reciprocal(e)}
 ${numbers.parts(e)}
 ${tile.subtraction(e)}
+${parts.cells(e)}
 <%include file="/subgroup/warp_barrier.cl.mako"/>
 
 __kernel ${group.of_size(256)}
-void vector(long n, long m, int blocks, uint groups\
+void vector(long n, long m, int blocks, uint groups, long cells\
 % if separate:
 ${operands.parameters("c", e, rank)}\
 % endif
 ${operands.parameters("l", e, rank)}${operands.parameters("v", e, rank, "")}, volatile __global uint *ready${operands.batch_parameters(rank)})
 {
-    ${parts.declare(along, tall)}
+    ${parts.declare(along)}
     __local uint number;
-    __local int until;
     const int t = get_local_id(0);
     if (t == 0) number = atomic_inc(ready);
     barrier(CLK_LOCAL_MEM_FENCE);
     const long pairs = groups / blocks, pair = number % pairs, product = pair / m, column = pair % m;
-    const int block = (int)(number / pairs), steps = ${tall} * block;
-    const long first_row = ${64 * tall}l * block;
-    const int left = (int)min(n - first_row, ${64 * tall}l);
-    volatile __global uint *done = ready + 2 + pair * blocks;
+    const int steps = (int)(number / pairs), first_row = 64 * steps, left = (int)min(n - first_row, 64l);
+    volatile __global ulong *cell = (volatile __global ulong *)ready + 1 + ${64 * words} * pair * blocks;
 ${operands.locate((["c"] if separate else []) + ["l", "v"], rank, "product")}
     l += first_row * l_row;
     v += column * v_col;
     value_t own = (value_t)(0);
-    int have = 0;
     if (t < left) own = ${e.name}_load(${f"c + column * c_col" if separate else "v"} + (first_row + t) * ${b}_row);
-    ${parts.diagonals(e, along, tall, "l + first_row * l_col", "l_row", "l_col", "left", given, problem.unit)}
-    ${parts.solve(e, along, tall, given, columns, square, known, "block")}
-    if (t < left) ${e.name}_store(v + (first_row + t) * v_row, own);
-    ${parts.tell("STORE_PUBLISHED(done + block, 1u);")}
+    ${parts.diagonal(e, along, "l + first_row * l_col", "l_row", "l_col", "left", given, problem.unit)}
+    ${parts.known(e, along, given, tile_of, lambda k: "true", cell)}
+    ${parts.subtract(along)}
+    ${parts.substitute()}
+    if (t < left) {
+        publish(${cell("steps")}, own);
+        ${e.name}_store(v + (first_row + t) * v_row, own);
+    }
+    ${parts.tell()}
 }

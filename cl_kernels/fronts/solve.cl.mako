@@ -48,7 +48,7 @@ ${"" if backward else f"__global {e.name}_t *contributions, long contributions_o
     const int s = task.y, f = (int)(number % tiles_f);
 ${front_.front("task.x", only=("columns", "rows", "panel", "leading", "row_start", "first"))}
     const int c = (int)columns, u = (int)rows, blocks = (c + 63) / 64;
-    volatile __global uint *done = ready + 2 + (long)task.z * tiles_f;
+    volatile __global uint *done = ready + 2 + (long)task.w * tiles_f;
     const bool is_own = s < blocks;
     const int known_by = min(s, blocks), f0 = 64 * f, s0 = is_own ? 64 * s : c + 64 * (s - blocks);
     const int left_s = min((is_own ? c : c + u) - s0, 64), left_f = (int)min(count - f0, 64l);

@@ -31,7 +31,7 @@ from portable_gpu.ops.factor.plan import (
     tiles_text,
     vector_text,
 )
-from portable_gpu.ops.factor.policy import TILE, CholeskyPolicy, SolvePolicy, tall
+from portable_gpu.ops.factor.policy import TILE, CholeskyPolicy, SolvePolicy
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
 from portable_gpu.ops.factor.ragged import RaggedMatrices, ragged_cholesky, ragged_solve
 from portable_gpu.ops.factor.recursive import Parts, cholesky_steps, inverse_steps, solve_steps
@@ -236,10 +236,10 @@ def _vectors(problem: TiledProblem, target: Target, starts: tuple[int, ...] = ()
         kind="vectors",
         device=estimates.vectors(problem.whole, problem.m, target),
         launches=1,
-        why="a work-group for some rows of a column; groups wait for the rows that they need",
+        why="a work-group for each 64 rows of a column; groups wait for the rows that they need",
         texts=lambda: [vector_text(problem, target)],
         bind=lambda engine: _begun(VectorPlan(engine, problem), starts),
-        details={"rows": TILE * tall(problem.whole.elem)},
+        details={"rows": TILE},
     )
 
 

@@ -8,13 +8,13 @@ from math import prod
 from typing import Any
 
 from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.dtypes import Element
 from portable_gpu.ops.factor.launch import OneLaunch
 from portable_gpu.ops.factor.policy import (
     TILE,
     CholeskyPolicy,
     SolvePolicy,
     on_matrix_units,
-    tall,
 )
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
 from portable_gpu.ops.gemm.operands import extents, offsets, strides
@@ -121,24 +121,31 @@ class VectorPlan(OneLaunch):
         """Build the kernel."""
         p = problem
         self.flop, self.bytes = p.whole.flop, p.whole.bytes
-        blocks = -(-p.n // (TILE * tall(p.whole.elem)))
-        self._groups = blocks * p.m * p.whole.count
+        blocks = -(-p.n // TILE)
+        groups = blocks * p.m * p.whole.count
+        cells = cells_of(groups, p.whole.elem)
+        self._counters = 2 + 2 * cells
         self._launch = engine.programs.launch(
             vector_text(p, engine.target),
             "vector",
             {
-                "n": p.n, "m": p.m, "blocks": blocks, "groups": self._groups,
+                "n": p.n, "m": p.m, "blocks": blocks, "groups": groups, "cells": cells,
                 **strides(p.operands), **extents(p.whole.batch),
             },
             [*p.order, "ready"],
             offsets(p.order),
-            (self._groups * _TILE_GROUP,),
+            (groups * _TILE_GROUP,),
             (_TILE_GROUP,),
         )  # fmt: skip
 
     def _buffers(self, state: QueueState, operands: Sequence[Any]) -> Sequence[Any]:
-        ready, _ = state.fold_space(2 + self._groups, 0)
+        ready, _ = state.fold_space(self._counters, 0)
         return *operands, ready
+
+
+def cells_of(blocks: int, elem: Element) -> int:
+    """Cells by which blocks of :data:`TILE` elements are handed on: see ``factor/_vector``."""
+    return blocks * TILE * elem.itemsize // 4
 
 
 _TILE_GROUP = 256
@@ -304,7 +311,6 @@ def vector_text(problem: TiledProblem, target: Target) -> Specialization:
         target,
         problem=p,
         separate=problem.separate,
-        tall=tall(p.elem),
         along=step(p.l.col, p.n) <= step(p.l.row, p.n),
     )
 

@@ -161,11 +161,6 @@ def tile_registers(elem: Element) -> int:
     return 128 if elem.itemsize == 4 else 255
 
 
-def tall(elem: Element) -> int:
-    """Tiles one below the other that a group solves for vectors: their triangles are in 48 KiB."""
-    return 2 if elem.itemsize <= 8 else 1
-
-
 def on_matrix_units(elem: Element, target: Target) -> bool:
     """Whether tiles make their products by matrix instructions."""
     return elem.name == "f64" and target.matrix_units in ("mma", "wgmma") and not target.forced

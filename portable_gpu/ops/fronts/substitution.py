@@ -9,7 +9,8 @@ import numpy as np
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.factor.estimates import Sizes
-from portable_gpu.ops.factor.policy import TILE, on_matrix_units, tall
+from portable_gpu.ops.factor.plan import cells_of
+from portable_gpu.ops.factor.policy import TILE, on_matrix_units
 from portable_gpu.ops.fronts.device import DeviceFronts, FrontsPlan, Of
 from portable_gpu.ops.fronts.table import Fronts
 from portable_gpu.runtime.plan import Step, Temporary
@@ -80,40 +81,41 @@ def _stage(
             steps.append(Step(plan, operands))
     which = which[~is_small | (rows > least)]
     if which.size:
-        high = TILE * (tall(elem) if count <= _FEW else 1)
-        listed = tasks(fronts, which.astype(np.int64), backward, high)
+        listed = tasks(fronts, which.astype(np.int64), backward)
         across = count if count <= _FEW else -(-count // TILE)
-        groups = len(listed) * across
+        groups = counters = len(listed) * across
         constants = {"groups": groups, "count": count}
         if count <= _FEW:
             text = vector_text(elem, target, backward)
+            own = -(-fronts.columns[which] // TILE)
+            constants["cells"] = cells_of(int(own.sum()) * count, elem)
+            counters = 2 * constants["cells"]
         else:
             text = solve_text(elem, target, backward)
             constants["tiles_f"] = across
             names[1] = "x_all"
         plan = FrontsPlan(
             device, text, text.name.removeprefix("fronts/"), constants, names, groups, _GROUP,
-            {"tasks": listed, **taken}, counters=2 + groups,
+            {"tasks": listed, **taken}, counters=2 + counters,
         )  # fmt: skip
         steps.append(Step(plan, operands))
     return steps
 
 
-def tasks(
-    fronts: Fronts, which: np.ndarray[Any, np.dtype[np.int64]], backward: bool, high: int
-) -> _Table:
-    """The blocks of ``high`` rows of fronts: front, block, where the front's marks begin, and 0.
+def tasks(fronts: Fronts, which: np.ndarray[Any, np.dtype[np.int64]], backward: bool) -> _Table:
+    """The blocks of fronts: front, block, how many own and how many of all are of fronts before.
 
     A block comes behind all that it rests on, and what begins a long chain before what begins a
     short one.  Backward there are only blocks of own columns.
     """
-    own = -(-fronts.columns[which] // high)
-    blocks = own if backward else own - (-fronts.rows[which] // high)
+    own = -(-fronts.columns[which] // TILE)
+    blocks = own if backward else own - (-fronts.rows[which] // TILE)
     front = np.repeat(np.arange(len(which)), blocks)
     start = np.repeat(np.cumsum(blocks) - blocks, blocks)
     block = np.arange(len(front)) - start
     order = np.argsort(-np.maximum(own[front] - block, 0), kind="stable")
-    listed = np.stack([which[front], block, start, np.zeros_like(start)], axis=1)
+    owned = np.repeat(np.cumsum(own) - own, blocks)
+    listed = np.stack([which[front], block, owned, start], axis=1)
     return listed[order].astype(np.int32)
 
 
@@ -128,7 +130,7 @@ def small_text(
 
 def vector_text(elem: Element, target: Target, backward: bool) -> Specialization:
     """The kernel of other fronts for few right-hand sides."""
-    return specialize("fronts/vector", target, e=elem, backward=backward, tall=tall(elem))
+    return specialize("fronts/vector", target, e=elem, backward=backward)
 
 
 def solve_text(elem: Element, target: Target, backward: bool) -> Specialization:
