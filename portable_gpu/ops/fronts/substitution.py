@@ -25,7 +25,7 @@ _FEW = 3
 #: Classes of small fronts: the rows of the largest, and work-items.  A group has one right-hand
 #: side, or as many as 128 bytes hold.
 _NARROW = ((512, 64),)
-_WIDE = ((64, 64), (192, 128))
+_WIDE = ((64, 64), (160, 128))
 _LINE = 128
 
 
@@ -125,7 +125,7 @@ def small_text(
     """The kernel of small fronts of one class: rows, work-items, right-hand sides of a group."""
     size, lanes, wide = shape
     name = "fronts/small_backward" if backward else "fronts/small_forward"
-    return specialize(name, target, e=elem, size=size, lanes=lanes, wide=wide)
+    return specialize(name, target, e=elem, size=size, columns=_COLUMNS, lanes=lanes, wide=wide)
 
 
 def vector_text(elem: Element, target: Target, backward: bool) -> Specialization:
