@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -70,7 +70,7 @@ def solve(
     kind = _kind(A.dtype, None if B is None else B.dtype, dtype)
     if B is None:
         B = A @ np.ones((A.shape[0], 1), A.dtype)
-    with clock.phase("factor"):
+    with clock.phase("factorisation"):
         factor = Factor(symbolic, kind, engine, None).refactorize(A)
     with clock.phase("solve"):
         X = factor.solve(B.astype(kind))
@@ -165,16 +165,12 @@ def _figures(
         "dtype": str(kind),
         "right_sides": int(B.shape[1]),
         "ordering": symbolic.ordering,
-        "factor_elements": symbolic.nnz,
+        "nnz_of_factor": symbolic.nnz,
         "fill": symbolic.nnz / max(symbolic.pattern.nnz, 1),
         "flops": symbolic.flops,
         "supernodes": len(symbolic.fronts),
         "levels": symbolic.levels,
-        "bytes": {
-            "factor": estimate.factor,
-            "updates": estimate.updates,
-            "tables": estimate.tables,
-        },
+        "bytes": {"total": estimate.total, **asdict(estimate)},
         "seconds": {**seconds, **{f"analysis: {k}": v for k, v in symbolic.times.items()}},
         "backward_error": error,
     }
@@ -188,15 +184,15 @@ def _print(console: Console, matrix: Path, found: dict[str, Any]) -> None:
         f"{found['dtype']}; {found['device']}"
     )
     console.write(
-        f"ordering  {found['ordering']}: {found['factor_elements']:,} elements of L, "
+        f"ordering  {found['ordering']}: {found['nnz_of_factor']:,} elements of L, "
         f"{found['fill']:.1f} times as many as the triangle has; {found['flops']:.3g} flop; "
         f"{found['supernodes']:,} supernodes in {found['levels']} levels",
         indent=10,
     )
-    console.write(f"memory    {sum(found['bytes'].values()) / 2**20:,.1f} MiB", indent=10)
+    console.write(f"memory    {found['bytes']['total'] / 2**20:,.1f} MiB", indent=10)
     console.write(
         f"time      read {_time(seconds['read'])}, analysis {_time(seconds['analysis'])} (ordering "
-        f"{_time(seconds['analysis: ordering'])}), factor {_time(seconds['factor'])}, solve "
+        f"{_time(seconds['analysis: ordering'])}), factor {_time(seconds['factorisation'])}, solve "
         f"{_time(seconds['solve'])} for {columns} right side{'s' if columns > 1 else ''}",
         indent=10,
     )

@@ -148,7 +148,6 @@ class FrontsPlan(OneLaunch):
         kept: Mapping[str, np.ndarray[Any, Any] | cl.Buffer] | None = None,
         scratch: int = 0,
         flop: int = 0,
-        scalars: Sequence[str] = (),
         counters: int = 0,
     ) -> None:
         """Build the kernel.
@@ -162,7 +161,6 @@ class FrontsPlan(OneLaunch):
             kept: Further tables, by their names in the kernel; those that the device has are its.
             scratch: Bytes of workspace, the kernel's ``scratch``.
             flop: Operations of the launch.
-            scalars: Names of the scalars that calls give.
             counters: How many zeroed counters it needs, the kernel's ``ready``, and leaves at zero.
         """
         kept = kept or {}
@@ -172,11 +170,10 @@ class FrontsPlan(OneLaunch):
         own = [bring(one) if isinstance(one, np.ndarray) else one for one in kept.values()]
         self._tables = [*own, *device.tables]
         self.kept_bytes = sum(one.nbytes for one in kept.values() if isinstance(one, np.ndarray))
-        self._scalars = (0,) * len(scalars)
         self._launch = device.engine.programs.launch(
             text, name, constants,
             [*(["scratch"] if scratch else []), *kept, *TABLES, *operands, *ready],
-            [*scalars, *(f"{one}_offset" for one in operands)], (groups * size,), (size,),
+            [f"{one}_offset" for one in operands], (groups * size,), (size,),
         )  # fmt: skip
 
     def _buffers(self, state: QueueState, operands: Sequence[Any]) -> Sequence[Any]:
