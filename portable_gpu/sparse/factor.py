@@ -206,7 +206,7 @@ class Factor:
         pivot = float(np.int64(bits).view(np.float64) if wide else np.int32(bits).view(np.float32))
         variable = int(self.perm[column])
         raise NotPositiveDefiniteError(
-            f"the matrix is not positive definite: the pivot of row {variable}, which is column "
+            f"the matrix is not positive definite: the pivot of variable {variable}, which is column "
             f"{column} of the permuted matrix, is {pivot:g}",
             (), column, pivot, variable,
         )  # fmt: skip
