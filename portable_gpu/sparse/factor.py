@@ -108,7 +108,7 @@ class Factor:
         self._factor = new_array(state, self.queue, (self._numeric.device.size,), self.dtype)
         self._values: Any = None
         self._report: Report | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may call in the middle of a call
         self._planned, self._seconds = time.perf_counter() - start, float("nan")
 
     # -- factorise
@@ -205,14 +205,14 @@ class Factor:
 
     def _complain(self, values: np.ndarray[Any, Any]) -> None:
         column, bits = (int(v) for v in values[0])
-        if column < 0:
+        if column < 0 or not self.symbolic.n:  # of no fronts nobody writes a report
             return
         wide = element(self.dtype).needs_fp64
         pivot = float(np.int64(bits).view(np.float64) if wide else np.int32(bits).view(np.float32))
         variable = int(self.perm[column])
         raise NotPositiveDefiniteError(
-            f"the matrix is not positive definite: the pivot of variable {variable}, column {column} "
-            f"of the permuted matrix, is {pivot:g}",
+            f"the matrix is not positive definite: the pivot of variable {variable} (column "
+            f"{column} of the permuted matrix) is {pivot:g}",
             (), column, pivot, variable,
         )  # fmt: skip
 
