@@ -156,6 +156,7 @@ def _backward_error(A: Any, X: Any, B: Any) -> float:
 def _figures(
     A: Any, B: Any, symbolic: Symbolic, engine: Engine, kind: Any, seconds: Any, error: float
 ) -> dict[str, Any]:
+    estimate = symbolic.memory_estimate(kind)
     return {
         "device": engine.target.facts.name,
         "driver": engine.target.facts.driver_version,
@@ -169,7 +170,7 @@ def _figures(
         "flops": symbolic.flops,
         "supernodes": len(symbolic.fronts),
         "levels": symbolic.levels,
-        "bytes": asdict(symbolic.memory_estimate(kind)),
+        "bytes": {"total": estimate.total, **asdict(estimate)},
         "seconds": {**seconds, **{f"analysis: {k}": v for k, v in symbolic.times.items()}},
         "backward_error": error,
     }
@@ -188,7 +189,7 @@ def _print(console: Console, matrix: Path, found: dict[str, Any]) -> None:
         f"{found['supernodes']:,} supernodes in {found['levels']} levels",
         indent=10,
     )
-    console.write(f"memory    {sum(found['bytes'].values()) / 2**20:,.1f} MiB", indent=10)
+    console.write(f"memory    {found['bytes']['total'] / 2**20:,.1f} MiB", indent=10)
     console.write(
         f"time      read {_time(seconds['read'])}, analysis {_time(seconds['analysis'])} (ordering "
         f"{_time(seconds['analysis: ordering'])}), factor {_time(seconds['factorisation'])}, solve "

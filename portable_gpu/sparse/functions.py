@@ -13,7 +13,6 @@ from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import AnyArray, as_array
 from portable_gpu.sparse.factor import Factor
 from portable_gpu.sparse.matrix import factor_dtype, value_dtype
-from portable_gpu.sparse.supernodes import RELAX
 from portable_gpu.sparse.symbolic import Symbolic, analyze
 
 
@@ -21,7 +20,7 @@ def cholesky(
     A: Any,
     ordering: Any = "auto",
     *,
-    relax: Sequence[tuple[float, float]] = RELAX,
+    relax: Sequence[tuple[float, float]] | None = None,
     symbolic: Symbolic | None = None,
     dtype: Any = None,
     engine: Engine | None = None,

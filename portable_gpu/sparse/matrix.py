@@ -1,8 +1,9 @@
 """The user's matrix: what it stores, brought to one form, and everything that can be wrong with it.
 
 The form is the lower triangle by rows, columns ascending, an element once.  Whatever is stored is
-kept, zeros too.  A :class:`Pattern` remembers where each of its elements comes from, so a matrix
-of the same pattern costs little more than the reading of its values.
+kept, zeros too, but for those with which blocks and diagonals are filled up.  A :class:`Pattern`
+remembers where each of its elements comes from, so a matrix of the same pattern costs little more
+than the reading of its values.
 """
 
 from __future__ import annotations
@@ -203,7 +204,10 @@ def _parts(A: Any) -> tuple[str, _Values, _Values, _Values]:
     if A.format in ("csr", "csc"):
         stored = int(A.indptr[-1])
         return A.format, A.indptr, A.indices[:stored], A.data[:stored].astype(dtype, copy=False)
+    padded = A.format in ("bsr", "dia")
     A = A.tocoo()
+    if padded:
+        A.eliminate_zeros()
     return "coo", A.row, A.col, A.data.astype(dtype, copy=False)
 
 

@@ -24,13 +24,19 @@ from portable_gpu.sparse.graph import Int32, Int64
 _Float64 = np.ndarray[Any, np.dtype[np.float64]]
 _Bool = np.ndarray[Any, np.dtype[np.bool_]]
 
-#: Up to so many columns a merged supernode may store such a share of zeros.
+#: Up to so many columns a merged supernode may store such a share of zeros: CHOLMOD's figures.
 RELAX: tuple[tuple[float, float], ...] = (
     (4, 1.0),
     (16, 0.8),
     (48, 0.1),
     (float("inf"), 0.05),
 )
+#: Multiplications and additions that merges may cost a front where the tree is a chain, that is
+#: where a supernode has one child.  There nothing is done at the same time, and a GPU waits some
+#: 10 us for each level; a core does so many in 5 us, and saves assemblies.
+_CHAIN = 1e5
+#: The share of zeros that it may store then.
+_CHAIN_SHARE = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,9 +61,11 @@ class Supernodes:
 
 
 def supernodes(
-    elimination: Elimination, relax: Sequence[tuple[float, float]] = RELAX
+    elimination: Elimination, relax: Sequence[tuple[float, float]] | None = None
 ) -> Supernodes:
     """Supernodes by the better of two searches, merged where `relax` allows it, in final order.
+
+    Where `relax` is None, :data:`RELAX` says it, and chains of the tree are shortened.
 
     Both searches find equally few chains; the better one has more columns in contiguous ones.  The
     final order is a postorder in which the children of a front come in the order that keeps the
@@ -75,10 +83,11 @@ def supernodes(
     above = parent[last]
     tree = np.where(above < 0, -1, owner[above]).astype(np.int32)
     rows = counts[last] - 1
-    limits, shares = relaxation(relax)
+    limits, shares = relaxation(RELAX if relax is None else relax)
+    chain_work = _CHAIN if relax is None else 0.0
     upwards = postorder(tree)
     by_rows = np.argsort(-rows, kind="stable").astype(np.int32)
-    merged = _merged(tree, upwards, by_rows, np.diff(begin), rows, limits, shares)
+    merged = _merged(tree, upwards, by_rows, np.diff(begin), rows, limits, shares, chain_work)
     order, final_parent = _final_order(tree, upwards, merged, rows)
     columns, first = _columns(chain, begin, upwards, merged, order)
     static = _contiguous(columns, first)
@@ -189,6 +198,7 @@ def _merged(
     rows: Int64,
     limits: _Float64,
     shares: _Float64,
+    chain_work: float,
 ) -> Int32:
     """Of each supernode the ancestor that it is merged into, or itself.
 
@@ -207,6 +217,9 @@ def _merged(
             child[parent[s]] = s
     width = columns.copy()
     zeros = np.zeros(count, np.float64)
+    cost = np.empty(count, np.float64)  # of the fundamental supernodes in each
+    for s in range(count):
+        cost[s] = _work(width[s], rows[s])
     merged = np.arange(count).astype(np.int32)
     for s in upwards:
         c = child[s]
@@ -215,17 +228,30 @@ def _merged(
             missing = width[s] + rows[s] - rows[c]
             more = zeros[c] + zeros[s] + float(width[c]) * float(missing)
             size = together * (together + 1) / 2 + together * float(rows[s])
+            allowed = False
             for t in range(len(limits)):
-                if together <= limits[t] and more <= shares[t] * size:
-                    merged[c] = s
-                    width[s] += width[c]
-                    zeros[s] = more
-                    break
+                allowed = allowed or (together <= limits[t] and more <= shares[t] * size)
+            work = cost[c] + cost[s]
+            whole = _work(width[c] + width[s], rows[s])
+            if c == child[s] and sibling[c] == -1 and more <= _CHAIN_SHARE * size:
+                allowed = allowed or whole - work < chain_work
+            if allowed:
+                merged[c] = s
+                width[s] += width[c]
+                zeros[s] = more
+                cost[s] = work
             c = sibling[c]
     for k in range(count - 1, -1, -1):
         s = upwards[k]
         merged[s] = merged[merged[s]]
     return merged
+
+
+@compiled
+def _work(columns: int, rows: int) -> float:
+    """The sum of the squares of the column counts of a front."""
+    high, low = float(columns + rows), float(rows)
+    return (high * (high + 1) * (2 * high + 1) - low * (low + 1) * (2 * low + 1)) / 6
 
 
 @compiled
