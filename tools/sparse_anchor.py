@@ -148,7 +148,7 @@ def ours(A: Array, symbolic: Symbolic, dtype: Any) -> None:
     """Print times and residuals of a problem."""
     device = Engine().device
     context = cl.Context([device])
-    values = symbolic.pattern.values(A).astype(dtype)
+    values = A.data.astype(dtype)
     for kept in (False, True):
         properties = cl.command_queue_properties.PROFILING_ENABLE if kept else 0
         queue = cl.CommandQueue(context, properties=properties)

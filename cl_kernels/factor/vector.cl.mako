@@ -1,14 +1,13 @@
 ## X = L^-1 B of a stack of lower triangles, for few columns of B, in one launch: a work-group for each 64
 ## rows and each column, in an order in which they become known.
 ##
-##      +----+                   v = b - sum over known blocks of L x;   x = D^-1 v
-##      | D  |                   A group takes the next number when it begins, so that all that it waits
-##      +----+----+              for is of groups that began before.
-##      |    | D  |
+##      +----+                   v = b - sum over known blocks of L x;   x = D^-1 v:  see _vector
+##      | D  |
+##      +----+----+              A group takes the next number when it begins, so that all that it waits
+##      |    | D  |              for is of groups that began before.
 ##      +----+----+
 ## problem     SolveProblem, forwards; X in the place of B       separate   whether B is read elsewhere
 ## along       whether L's neighbours along a row are neighbours in memory
-## ready       as of tiles
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
@@ -20,16 +19,24 @@
 <%
 e, rank = problem.elem, len(problem.batch)
 given = "CONJ" if problem.l.conj else ""
-b = "c" if separate else "v"
+b, words = "c" if separate else "v", e.itemsize // 4
+
+def tile_of(k):
+    return f"l + 64l * {k} * l_col", "l_row", "l_col", "left", "64"
+
+def cell(k):
+    return f"cell + {words} * (64 * {k} + t)"
 %>
 ${element.scalar(e)}
 ${epilogue.arithmetic(e)}
 ${numbers.reciprocal(e)}
 ${numbers.parts(e)}
 ${tile.subtraction(e)}
+${parts.cells(e)}
+<%include file="/subgroup/warp_barrier.cl.mako"/>
 
 __kernel ${group.of_size(256)}
-void vector(long n, long m, int blocks, uint groups\
+void vector(long n, long m, int blocks, uint groups, long cells\
 % if separate:
 ${operands.parameters("c", e, rank)}\
 % endif
@@ -37,31 +44,24 @@ ${operands.parameters("l", e, rank)}${operands.parameters("v", e, rank, "")}, vo
 {
     ${parts.declare(along)}
     __local uint number;
-    __local int until;
     const int t = get_local_id(0);
     if (t == 0) number = atomic_inc(ready);
     barrier(CLK_LOCAL_MEM_FENCE);
     const long pairs = groups / blocks, pair = number % pairs, product = pair / m, column = pair % m;
-    const int block = (int)(number / pairs), left = (int)min(n - 64l * block, 64l);
-    volatile __global uint *done = ready + 2 + pair * blocks;
+    const int steps = (int)(number / pairs), first_row = 64 * steps, left = (int)min(n - first_row, 64l);
+    volatile __global ulong *cell = (volatile __global ulong *)ready + 1 + ${64 * words} * pair * blocks;
 ${operands.locate((["c"] if separate else []) + ["l", "v"], rank, "product")}
-    l += 64l * block * l_row;
+    l += first_row * l_row;
     v += column * v_col;
     value_t own = (value_t)(0);
-    int have = 0;
-    if (t < left) own = ${e.name}_load(${f"c + column * c_col" if separate else "v"} + (64l * block + t) * ${b}_row);
-    ${parts.diagonal(e, along, "l + 64l * block * l_col", "l_row", "l_col", "left", given, problem.unit)}
-    if (block > 0) ${fetch_tile("0")}
-    for (int k = 0; k < block; ++k) {
-        ${parts.wait("k", "block")}
-        if (t < 64) xs[(k & 1) * 64 + t] = ${e.name}_load(v + (64l * k + t) * v_row);
-        barrier(CLK_LOCAL_MEM_FENCE);
-        ${parts.multiply(along, "(k & 1) * 64", given)}
-        if (k + 1 < block) ${fetch_tile("k + 1")}
-    }
+    if (t < left) own = ${e.name}_load(${f"c + column * c_col" if separate else "v"} + (first_row + t) * ${b}_row);
+    ${parts.diagonal(e, along, "l + first_row * l_col", "l_row", "l_col", "left", given, problem.unit)}
+    ${parts.known(e, along, given, tile_of, lambda k: "true", cell)}
     ${parts.subtract(along)}
     ${parts.substitute()}
-    if (t < left) ${e.name}_store(v + (64l * block + t) * v_row, own);
-    ${parts.tell("STORE_PUBLISHED(done + block, 1u);")}
+    if (t < left) {
+        publish(${cell("steps")}, own);
+        ${e.name}_store(v + (first_row + t) * v_row, own);
+    }
+    ${parts.tell()}
 }
-<%def name="fetch_tile(k)">${parts.fetch(e, along, f"l + 64l * ({k}) * l_col", "l_row", "l_col", "left", "64")}</%def>

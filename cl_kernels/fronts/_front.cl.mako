@@ -4,6 +4,7 @@
 ##   front(s, name="")  columns, rows, ... of front s as constants, with `name` before each
 ##   place()            packed_place(i, j, u): where (i, j), i >= j, of an update of u rows lies
 ##   first_from()       first_from(numbers, count, least): the first of ascending numbers from `least` on
+##   triangle(e, lanes) bring L11, whose elements are TRIANGLE(i, k) then, and the inverse of its diagonal
 <%! from portable_gpu.ops.fronts.table import FIELDS %>
 <%def name="parameters()">__global const long *fronts, __global const int *row_index, __global const int *relative, __global const int *child, __global const int *entry_row, __global const int *entry_column, __global const long *entry_source, __global const long *started</%def>
 
@@ -38,4 +39,14 @@ static inline int first_from(__global const int *numbers, int count, int least)
     }
     return from;
 }
+</%def>
+
+<%def name="triangle(e, lanes)">\
+for (int at = t; at < c * c; at += ${lanes}) {
+        const int i = at / c, k = at % c;
+        if (k > i) continue;
+        const value_t d = ${e.name}_load(l + i * leading + k);
+        TRIANGLE(i, k) = d;
+        if (k == i) inverse[i] = 1 / REAL(d);
+    }
 </%def>

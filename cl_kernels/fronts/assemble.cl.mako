@@ -4,10 +4,12 @@
 ##      +-----+-----+                      then the children's updates, one after the other: of each those
 ##   f  |     |tile |                      of its rows, and columns, whose places in the front lie in
 ##   |  +-----+-----+                      the tile, which are neighbours, for places ascend
-##   v
+##   v                                     (cuts: where those of each block begin)
 ## A tile is written once.  All of a child's elements are read, and the tile's written, along memory.
 ##
 ## tiles     of each group: front, s, f, and a number that others use
+## cuts      from cut_start of a group on: of each child of its front, for each block, and the end, its first
+##           row that lies there or behind
 ## height    rows of the part of a tile that local memory has
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
@@ -22,7 +24,7 @@ ${numbers.parts(e)}
 ${front_.first_from()}
 
 __kernel ${group.of_size(256)}
-void assemble(__global const int4 *tiles, ${front_.parameters()},
+void assemble(__global const int4 *tiles, __global const int *cut_start, __global const int *cuts, ${front_.parameters()},
               __global const ${e.name}_t *restrict values, long values_offset, __global ${e.name}_t *restrict factor, long factor_offset,
               __global ${e.name}_t *arena, long arena_offset)
 {
@@ -61,26 +63,28 @@ ${front_.front("own.x", only=("columns", "rows", "panel", "leading", "update", "
             }
         }
     }
-    for (long k = child_start; k < child_end; ++k) {
+    __global const int *cut = cuts + cut_start[get_group_id(0)];
+    for (long k = child_start; k < child_end; ++k, cut += blocks + 1) {
+        const int i_from = cut[f], i_to = cut[f + 1], j_from = cut[s], j_to = min(cut[s + 1], i_to);
+        if (i_from >= i_to || j_from >= j_to) continue;
         const int kid = child[k];
 ${front_.front("kid", "kid_", ("rows", "update", "row_start"))}
         const int u_kid = (int)kid_rows, w_kid = (u_kid + 1) / 2, e_kid = 1 - u_kid % 2;
         __global const int *place = relative + kid_row_start;
         __global const ${e.name}_t *from_kid = arena + kid_update;
         barrier(CLK_LOCAL_MEM_FENCE);
-        if (t < 4) found[t] = first_from(place, u_kid, t < 2 ? from + t * left : s0 + (t - 2) * left_s);
-        barrier(CLK_LOCAL_MEM_FENCE);
-        const int i_from = found[0], i_to = found[1], j_from = found[2], j_to = min(found[3], i_to);
         for (int i = i_from + t / 64; i < i_to; i += 4) {
-            __local value_t *row = tile + (place[i] - from) * 65 - s0;
+            const int row = place[i] - from;
+            ${inside()}
             for (int j = j_from + t % 64; j < min(min(j_to, w_kid), i + 1); j += 64)
-                row[place[j]] += ${e.name}_load(from_kid + (long)(i + e_kid) * w_kid + j);
+                tile[row * 65 + place[j] - s0] += ${e.name}_load(from_kid + (long)(i + e_kid) * w_kid + j);
         }
-        for (int j = max(j_from, w_kid) + t / 64; j < j_to; j += 4) {
-            __local value_t *column = tile + place[j] - s0;
-            for (int i = max(i_from, j) + t % 64; i < i_to; i += 64)
-                column[(place[i] - from) * 65] += ${e.name}_load(from_kid + (long)(j - w_kid) * w_kid + i - w_kid + 1 - e_kid);
-        }
+        for (int j = max(j_from, w_kid) + t / 64; j < j_to; j += 4)
+            for (int i = max(i_from, j) + t % 64; i < i_to; i += 64) {
+                const int row = place[i] - from;
+                ${inside()}
+                tile[row * 65 + place[j] - s0] += ${e.name}_load(from_kid + (long)(j - w_kid) * w_kid + i - w_kid + 1 - e_kid);
+            }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     if (v_row == 1) {
@@ -96,3 +100,8 @@ ${front_.front("kid", "kid_", ("rows", "update", "row_start"))}
     }
 % endif
 }
+<%def name="inside()">\
+% if height < 64:
+if (row < 0 || row >= left) continue;
+% endif
+</%def>

@@ -20,13 +20,14 @@ ${element.scalar(e)}
 ${epilogue.arithmetic(e)}
 ${numbers.parts(e)}
 ${tile.subtraction(e)}
+#define TRIANGLE(i, k) triangle[(i) * ((i) + 1) / 2 + (k)]
 
 __kernel ${group.of_size(lanes)}
 void small_backward(__global const int *which, ${front_.parameters()}, long count, long pieces, __global const ${e.name}_t *restrict factor, long factor_offset,
                     __global ${e.name}_t *x, long x_offset)
 {
-    __local value_t f[${size * wide}], sums[${lanes}];
-    __local real_t inverse[${size}];
+    __local value_t f[${size * wide}], sums[${lanes}], triangle[${columns * (columns + 1) // 2}];
+    __local real_t inverse[${columns}];
     const int t = get_local_id(0), right = t % ${wide}, first_row = t / ${wide};
     const long s = which[get_group_id(0) / pieces], r = get_group_id(0) % pieces * ${wide} + right;
     const bool is_inside = r < count;
@@ -34,7 +35,7 @@ ${front_.front("s", only=("columns", "rows", "panel", "leading", "first", "row_s
     const int c = (int)columns, m = c + (int)rows;
     __global const ${e.name}_t *l = factor + factor_offset + panel;
     x += x_offset + r;
-    for (int k = t; k < c; k += ${lanes}) inverse[k] = 1 / REAL(${e.name}_load(l + k * (leading + 1)));
+    ${front_.triangle(e, lanes)}
     for (int i = first_row; i < m; i += ${step}) {
         const long row = i < c ? first + i : row_index[row_start + i - c];
         f[i * ${wide} + right] = is_inside ? ${e.name}_load(x + row * count) : (value_t)(0);
@@ -43,9 +44,11 @@ ${front_.front("s", only=("columns", "rows", "panel", "leading", "first", "row_s
         const int k = from + first_row % ${across};
         value_t sum = (value_t)(0);
         barrier(CLK_LOCAL_MEM_FENCE);
-        if (k < c)
+        if (k < c) {
+#pragma unroll 8
             for (int i = c + first_row / ${across}; i < m; i += ${parts})
                 MAD(sum, CONJ(${e.name}_load(l + i * leading + k)), f[i * ${wide} + right]);
+        }
         sums[t] = sum;
         barrier(CLK_LOCAL_MEM_FENCE);
         if (first_row < ${across} && k < c)
@@ -54,13 +57,12 @@ ${front_.front("s", only=("columns", "rows", "panel", "leading", "first", "row_s
     x += first * count;
     for (int k = (c - 1) / 4 * 4; k >= 0; k -= 4) {
         barrier(CLK_LOCAL_MEM_FENCE);
-        __global const ${e.name}_t *d = l + k * (leading + 1);
 % for j in reversed(range(4)):
         value_t y${j} = (value_t)(0);
         if (k + ${j} < c) {
             y${j} = f[(k + ${j}) * ${wide} + right];
 % for i in range(j + 1, 4):
-            if (k + ${i} < c) SUBTRACT(y${j}, CONJ(${e.name}_load(d + ${i} * leading + ${j})), y${i});
+            if (k + ${i} < c) SUBTRACT(y${j}, CONJ(TRIANGLE(k + ${i}, k + ${j})), y${i});
 % endfor
             y${j} *= inverse[k + ${j}];
             if (first_row == ${j % step} && is_inside) ${e.name}_store(x + (k + ${j}) * count, y${j});
@@ -69,7 +71,7 @@ ${front_.front("s", only=("columns", "rows", "panel", "leading", "first", "row_s
         for (int i = first_row; i < k; i += ${step}) {
             value_t v = f[i * ${wide} + right];
 % for j in range(4):
-            if (k + ${j} < c) SUBTRACT(v, CONJ(${e.name}_load(l + (k + ${j}) * leading + i)), y${j});
+            if (k + ${j} < c) SUBTRACT(v, CONJ(TRIANGLE(k + ${j}, i)), y${j});
 % endfor
             f[i * ${wide} + right] = v;
         }

@@ -1,15 +1,17 @@
 ## Y = L^-1 B of small fronts, in place of B: a work-group for each front and some right-hand sides.
 ##
-##      f = | b of the own columns | + the children's contributions, one after the other
+##      f = | b of the own columns | + the children's contributions, in the order of the children
 ##          | 0                    |
 ##      y = L11^-1 f_c, four rows at a time:  all that come behind solve for the four
 ##      contribution = f_u - L21 y
 ##
-## f is in local memory.  Work-item (y, x) has right-hand side x and every so manieth row from y on.
+## f and L11 are in local memory.  Work-item (y, x) has right-hand side x and every so manieth row from y on.
 ##
-## size, lanes, wide   rows of the largest front, work-items, right-hand sides of a group
+## size, columns       rows, and own columns, of the largest front
+## lanes, wide         work-items, and right-hand sides, of a group
 ## x                   n x count, by rows, in the permuted numbering
 ## started             of each front: where its contribution begins, in rows of `count`
+## taken               of each front's row: which contributions it takes, from taken_start on
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
@@ -22,58 +24,62 @@ ${element.scalar(e)}
 ${epilogue.values(e)}
 ${numbers.parts(e)}
 ${tile.subtraction(e)}
+#define TRIANGLE(i, k) triangle[(i) * ((i) + 1) / 2 + (k)]
 
 __kernel ${group.of_size(lanes)}
-void small_forward(__global const int *which, ${front_.parameters()}, long count, long pieces, __global const ${e.name}_t *restrict factor, long factor_offset,
+void small_forward(__global const int *which, __global const int *taken_start, __global const int *taken, ${front_.parameters()}, long count, long pieces, __global const ${e.name}_t *restrict factor, long factor_offset,
                    __global ${e.name}_t *restrict x, long x_offset, __global ${e.name}_t *contributions, long contributions_offset)
 {
-    __local value_t f[${size * wide}];
-    __local real_t inverse[${size}];
+    __local value_t f[${size * wide}], solved[${columns * wide}], triangle[${columns * (columns + 1) // 2}];
+    __local real_t inverse[${columns}];
     const int t = get_local_id(0), right = t % ${wide}, first_row = t / ${wide};
     const long s = which[get_group_id(0) / pieces], r = get_group_id(0) % pieces * ${wide} + right;
     const bool is_inside = r < count;
-${front_.front("s", only=("columns", "rows", "panel", "leading", "first", "child_start", "child_end"))}
+${front_.front("s", only=("columns", "rows", "panel", "leading", "first", "row_start"))}
     const int c = (int)columns, m = c + (int)rows;
     __global const ${e.name}_t *l = factor + factor_offset + panel;
     x += x_offset + first * count + r;
     contributions += contributions_offset + r;
-    for (int k = t; k < c; k += ${lanes}) inverse[k] = 1 / REAL(${e.name}_load(l + k * (leading + 1)));
-    for (int i = first_row; i < m; i += ${step})
-        f[i * ${wide} + right] = i < c && is_inside ? ${e.name}_load(x + i * count) : (value_t)(0);
-    for (long k = child_start; k < child_end; ++k) {
-        const long one = child[k];
-${front_.front("one", "child_", ("rows", "row_start"))}
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (is_inside)
-            for (int i = first_row; i < child_rows; i += ${step})
-                f[relative[child_row_start + i] * ${wide} + right] += ${e.name}_load(contributions + (started[one] + i) * count);
+    ${front_.triangle(e, lanes)}
+    __global const int *start = taken_start + first + row_start;
+    for (int i = first_row; i < m; i += ${step}) {
+        value_t v = (value_t)(0);
+        if (is_inside) {
+            if (i < c) v = ${e.name}_load(x + i * count);
+            for (int k = start[i]; k < start[i + 1]; ++k) v += ${e.name}_load(contributions + taken[k] * count);
+        }
+        f[i * ${wide} + right] = v;
     }
     for (int k = 0; k < c; k += 4) {
         barrier(CLK_LOCAL_MEM_FENCE);
-        __global const ${e.name}_t *d = l + k * (leading + 1);
 % for j in range(4):
         value_t y${j} = (value_t)(0);
         if (k + ${j} < c) {
             y${j} = f[(k + ${j}) * ${wide} + right];
 % for i in range(j):
-            SUBTRACT(y${j}, ${e.name}_load(d + ${j} * leading + ${i}), y${i});
+            SUBTRACT(y${j}, TRIANGLE(k + ${j}, k + ${i}), y${i});
 % endfor
             y${j} *= inverse[k + ${j}];
-            if (first_row == ${j % step} && is_inside) ${e.name}_store(x + (k + ${j}) * count, y${j});
+            if (first_row == ${j % step}) solved[(k + ${j}) * ${wide} + right] = y${j};
         }
 % endfor
-        const int done = min(k + 4, c);
-        for (int i = done + first_row; i < m; i += ${step}) {
-            __global const ${e.name}_t *row = l + i * leading + k;
+        for (int i = k + 4 + first_row; i < c; i += ${step}) {
             value_t v = f[i * ${wide} + right];
 % for j in range(4):
-            if (k + ${j} < c) SUBTRACT(v, ${e.name}_load(row + ${j}), y${j});
+            SUBTRACT(v, TRIANGLE(i, k + ${j}), y${j});
 % endfor
             f[i * ${wide} + right] = v;
         }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (is_inside)
-        for (int i = c + first_row; i < m; i += ${step})
-            ${e.name}_store(contributions + (started[s] + i - c) * count, f[i * ${wide} + right]);
+    if (!is_inside) return;
+    for (int i = first_row; i < c; i += ${step}) ${e.name}_store(x + i * count, solved[i * ${wide} + right]);
+    contributions += (started[s] - c) * count;
+    for (int i = c + first_row; i < m; i += ${step}) {
+        __global const ${e.name}_t *row = l + i * leading;
+        value_t v = f[i * ${wide} + right];
+#pragma unroll 8
+        for (int k = 0; k < c; ++k) SUBTRACT(v, ${e.name}_load(row + k), solved[k * ${wide} + right]);
+        ${e.name}_store(contributions + i * count, v);
+    }
 }

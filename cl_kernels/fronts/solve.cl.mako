@@ -18,7 +18,6 @@
 <%namespace name="tickets" file="/factor/_tickets.cl.mako"/>
 <%namespace name="front_" file="/fronts/_front.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
-<% fields = ("columns", "rows", "panel", "leading", "first", *(("row_start",) if backward else ("child_start", "child_end"))) %>
 ${element.scalar(e)}
 ${epilogue.arithmetic(e)}
 ${numbers.reciprocal(e)}
@@ -30,10 +29,10 @@ ${matrix.define()}
 typedef ${e.real}4 real4_t;
 % endif
 ${tile.define()}
-${front_.first_from()}
 
 __kernel ${group.of_size(256)}
-void solve(__global const int4 *tasks, ${front_.parameters()}, uint groups, long count, int tiles_f, __global const ${e.name}_t *factor, long factor_offset,
+void solve(__global const int4 *tasks, \
+${"" if backward else "__global const int *taken_start, __global const int *taken, "}${front_.parameters()}, uint groups, long count, int tiles_f, __global const ${e.name}_t *factor, long factor_offset,
            __global ${e.name}_t *x_all, long x_all_offset, \
 ${"" if backward else f"__global {e.name}_t *contributions, long contributions_offset, "}volatile __global uint *ready)
 {
@@ -42,17 +41,14 @@ ${"" if backward else f"__global {e.name}_t *contributions, long contributions_o
     __local value_t q_part[${16 * 68}] __attribute__((aligned(32)));
     __local uint number;
     __local int until;
-% if not backward:
-    __local int from_child[64];
-% endif
     const int t = get_local_id(0), y = t / ${4 * depth}, x = t % ${4 * depth};
     if (t == 0) number = atomic_inc(ready);
     barrier(CLK_LOCAL_MEM_FENCE);
     const int4 task = tasks[number / tiles_f];
     const int s = task.y, f = (int)(number % tiles_f);
-${front_.front("task.x", only=fields)}
+${front_.front("task.x", only=("columns", "rows", "panel", "leading", "row_start", "first"))}
     const int c = (int)columns, u = (int)rows, blocks = (c + 63) / 64;
-    volatile __global uint *done = ready + 2 + (long)task.z * tiles_f;
+    volatile __global uint *done = ready + 2 + (long)task.w * tiles_f;
     const bool is_own = s < blocks;
     const int known_by = min(s, blocks), f0 = 64 * f, s0 = is_own ? 64 * s : c + 64 * (s - blocks);
     const int left_s = min((is_own ? c : c + u) - s0, 64), left_f = (int)min(count - f0, 64l);
@@ -77,26 +73,18 @@ ${front_.front("task.x", only=fields)}
 % endfor
 % endfor
 % if not backward:
-    for (long k = child_start; k < child_end; ++k) {
-        const long one = child[k];
-${front_.front("one", "child_", ("rows", "row_start"))}
-        __global const int *to = relative + child_row_start;
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (t < 64) {
-            const int at = first_from(to, (int)child_rows, s0 + t);
-            from_child[t] = at < child_rows && to[at] == s0 + t ? at : -1;
-        }
-        barrier(CLK_LOCAL_MEM_FENCE);
-        __global const ${e.name}_t *given = contributions + started[one] * count + f0 + x;
+    __global const int *start = taken_start + first + row_start + s0;
 % for i in range(depth):
-        {
-            const int at = from_child[${depth} * y + ${i}];
+    if (${depth} * y + ${i} < left_s) {
+        const int end = start[${depth} * y + ${i + 1}];
+        for (int k = start[${depth} * y + ${i}]; k < end; ++k) {
+            __global const ${e.name}_t *one = contributions + taken[k] * count + f0 + x;
 % for j in range(16 // depth):
-            if (at >= 0 && ${place(i, j)}) v${i}_${j} += ${e.name}_load(given + at * count + ${4 * depth * j});
+            if (x + ${4 * depth * j} < left_f) v${i}_${j} += ${e.name}_load(one + ${4 * depth * j});
 % endfor
         }
-% endfor
     }
+% endfor
 % endif
     ${products.all(below=backward)}
     if (is_own) {

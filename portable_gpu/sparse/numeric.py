@@ -53,13 +53,14 @@ class Numeric:
         plan: Plan = self.factorise()
         return plan.workspace_bytes
 
-    def _kept(self, key: Any, make: Callable[[], Any]) -> Any:
+    def kept(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What was made for ``key`` before, or is made now."""
         found = self._plans.get(key)
         return self._plans.setdefault(key, make()) if found is None else found
 
     def factorise(self) -> Any:
         """Operands: the values, in L's dtype, the factor and the report."""
-        return self._kept("factorise", self._factorise)
+        return self.kept("factorise", self._factorise)
 
     def converted(self, dtype: np.dtype[Any]) -> Any:
         """The lower triangle's values in L's dtype; operands: these of ``dtype``, and those."""
@@ -68,7 +69,7 @@ class Numeric:
         def make() -> Plan:
             return TakePlan(self.engine, np.arange(nnz), nnz, element(dtype), elem)
 
-        return self._kept(("converted", dtype), make) if nnz else None
+        return self.kept(("converted", dtype), make) if nnz else None
 
     def lower(self, dtype: np.dtype[Any]) -> Any:
         """The lower triangle's values out of those that the matrix stores; operands: these two."""
@@ -80,7 +81,7 @@ class Numeric:
                 take = ~take
             return TakePlan(self.engine, take, pattern.stored, elem, elem)
 
-        return self._kept(("lower", dtype), make) if pattern.nnz else None
+        return self.kept(("lower", dtype), make) if pattern.nnz else None
 
     def diagonal(self) -> Any:
         """The diagonal of L; operands: the factor and that."""
@@ -94,7 +95,7 @@ class Numeric:
             )
             return TakePlan(self.engine, start + own * step, device.size, elem, elem)
 
-        return self._kept("diagonal", make)
+        return self.kept("diagonal", make)
 
     def positions(self) -> tuple[_Int64, _Int64, _Int64]:
         """L by columns: the rows, the columns' pointers, and where in the factor elements lie."""
@@ -121,7 +122,7 @@ class Numeric:
             b, x: How they lie.
         """
         lies = [Operand(element(one.dtype), one.strides[0], one.strides[-1]) for one in (b, x)]
-        return self._kept((system, count, *lies), partial(self._solve, system, count, *lies))
+        return self.kept((system, count, *lies), partial(self._solve, system, count, *lies))
 
     def _factorise(self) -> Plan:
         schedule, device = self.schedule, self.device
@@ -162,4 +163,4 @@ class Numeric:
     def _perm(self, permutes: bool) -> Any:
         """The permutation, or the one that changes nothing, on the device."""
         perm = self.symbolic.perm if permutes else np.arange(self.symbolic.n)
-        return self._kept(("perm", permutes), lambda: self.engine.bring(perm.astype(np.int32)))
+        return self.kept(("perm", permutes), lambda: self.engine.bring(perm.astype(np.int32)))

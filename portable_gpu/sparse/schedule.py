@@ -218,7 +218,7 @@ def first_fit(
 def two_ends(stages: tuple[_Int32, ...], sizes: _Int64) -> tuple[_Int64, int]:
     """Places of things that are needed in their own stage and the next, and the room for all."""
     totals = [int(sizes[stage].sum()) for stage in stages]
-    room = max((a + b for a, b in zip(totals, [*totals[1:], 0], strict=True)), default=0)
+    room = max((a + b for a, b in zip(totals, [*totals[1:], 0], strict=False)), default=0)
     places = np.zeros(len(sizes), np.int64)
     for number, (stage, total) in enumerate(zip(stages, totals, strict=True)):
         start = 0 if number % 2 == 0 else room - total

@@ -146,8 +146,9 @@ def test_substitution(waiting: Engine, problem: Problem, count: int) -> None:
     factor = place(device, triangle)
     rng = np.random.default_rng(count)
     b = rng.standard_normal((len(triangle), count))
-    forward = forward_steps(device, schedule.stages, schedule.rows, count, 0, 1)
-    backward = backward_steps(device, schedule.stages, count, 0, 1)
+    stages = [[stage] for stage in schedule.stages]
+    forward = forward_steps(device, stages, schedule.rows, count, 0, 1)
+    backward = backward_steps(device, stages, schedule.rows, count, 0, 1)
     for steps, whole in ((forward, triangle), (backward, triangle.T)):
         _, x = enqueue(waiting, steps, factor, b)
         error = np.abs(wider(whole) @ wider(x) - wider(b))

@@ -8,8 +8,14 @@ from math import prod
 from typing import Any
 
 from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.dtypes import Element
 from portable_gpu.ops.factor.launch import OneLaunch
-from portable_gpu.ops.factor.policy import TILE, CholeskyPolicy, SolvePolicy, on_matrix_units
+from portable_gpu.ops.factor.policy import (
+    TILE,
+    CholeskyPolicy,
+    SolvePolicy,
+    on_matrix_units,
+)
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
 from portable_gpu.ops.gemm.operands import extents, offsets, strides
 from portable_gpu.ops.gemm.problem import Operand, step
@@ -116,23 +122,30 @@ class VectorPlan(OneLaunch):
         p = problem
         self.flop, self.bytes = p.whole.flop, p.whole.bytes
         blocks = -(-p.n // TILE)
-        self._groups = blocks * p.m * p.whole.count
+        groups = blocks * p.m * p.whole.count
+        cells = cells_of(groups, p.whole.elem)
+        self._counters = 2 + 2 * cells
         self._launch = engine.programs.launch(
             vector_text(p, engine.target),
             "vector",
             {
-                "n": p.n, "m": p.m, "blocks": blocks, "groups": self._groups,
+                "n": p.n, "m": p.m, "blocks": blocks, "groups": groups, "cells": cells,
                 **strides(p.operands), **extents(p.whole.batch),
             },
             [*p.order, "ready"],
             offsets(p.order),
-            (self._groups * _TILE_GROUP,),
+            (groups * _TILE_GROUP,),
             (_TILE_GROUP,),
         )  # fmt: skip
 
     def _buffers(self, state: QueueState, operands: Sequence[Any]) -> Sequence[Any]:
-        ready, _ = state.fold_space(2 + self._groups, 0)
+        ready, _ = state.fold_space(self._counters, 0)
         return *operands, ready
+
+
+def cells_of(blocks: int, elem: Element) -> int:
+    """Cells by which blocks of :data:`TILE` elements are handed on: see ``factor/_vector``."""
+    return blocks * TILE * elem.itemsize // 4
 
 
 _TILE_GROUP = 256

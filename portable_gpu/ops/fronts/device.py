@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import Element
@@ -92,6 +94,28 @@ class DeviceFronts:
         self.kept_bytes = sum(found[name].nbytes for name in TABLES)
         self.tables = [engine.bring(found[name]) for name in TABLES]
 
+    @cached_property
+    def taken(self) -> dict[str, cl.Buffer]:
+        """Which contributions each row of the fronts takes, in the children's order.
+
+        ``taken_start``: where those of row i of front s begin in ``taken``, at first[s] +
+        row_start[s] + i, and their number at the end.  ``taken``: their rows of all contributions.
+        """
+        fronts = self.fronts
+        columns, rows = fronts.columns, fronts.rows
+        begin = np.cumsum(columns + rows) - columns - rows
+        has = fronts.parent >= 0
+        front = np.repeat(np.flatnonzero(has), rows[has])
+        row = np.arange(len(front)) - np.repeat(np.cumsum(rows[has]) - rows[has], rows[has])
+        to = begin[fronts.parent[front]] + fronts.relative[fronts.row_start[front] + row]
+        source = self.started[front] + row
+        counts = np.bincount(to, minlength=int((columns + rows).sum()))
+        found = {
+            "taken_start": np.concatenate([[0], np.cumsum(counts)]),
+            "taken": source[np.argsort(to, kind="stable")],
+        }
+        return {name: self.engine.bring(one.astype(np.int32)) for name, one in found.items()}
+
 
 def panels(fronts: Fronts, elem: Element) -> tuple[_Int64, _Int64, int]:
     """Where panels begin in the factor, elements from row to row of each, and of them all."""
@@ -121,7 +145,7 @@ class FrontsPlan(OneLaunch):
         operands: Sequence[str],
         groups: int,
         size: int,
-        kept: Mapping[str, np.ndarray[Any, Any]] | None = None,
+        kept: Mapping[str, np.ndarray[Any, Any] | cl.Buffer] | None = None,
         scratch: int = 0,
         flop: int = 0,
         counters: int = 0,
@@ -134,7 +158,7 @@ class FrontsPlan(OneLaunch):
             constants: Scalars that stay.
             operands: Names of what calls give.
             groups, size: Work-groups, and work-items of each.
-            kept: Further tables, by their names in the kernel.
+            kept: Further tables, by their names in the kernel; those that the device has are its.
             scratch: Bytes of workspace, the kernel's ``scratch``.
             flop: Operations of the launch.
             counters: How many zeroed counters it needs, the kernel's ``ready``, and leaves at zero.
@@ -142,8 +166,10 @@ class FrontsPlan(OneLaunch):
         kept = kept or {}
         self.flop, self.workspace_bytes, self._counters = flop, scratch, counters
         ready = ["ready"] if counters else []
-        self._tables = [*[device.engine.bring(table) for table in kept.values()], *device.tables]
-        self.kept_bytes = sum(table.nbytes for table in kept.values())
+        bring = device.engine.bring
+        own = [bring(one) if isinstance(one, np.ndarray) else one for one in kept.values()]
+        self._tables = [*own, *device.tables]
+        self.kept_bytes = sum(one.nbytes for one in kept.values() if isinstance(one, np.ndarray))
         self._launch = device.engine.programs.launch(
             text, name, constants,
             [*(["scratch"] if scratch else []), *kept, *TABLES, *operands, *ready],

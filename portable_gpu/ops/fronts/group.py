@@ -12,11 +12,11 @@ from portable_gpu.ops.candidate import best_of
 from portable_gpu.ops.factor import estimates
 from portable_gpu.ops.factor.candidates import cholesky_candidates, parts, solve_candidates
 from portable_gpu.ops.factor.estimates import Sizes
-from portable_gpu.ops.factor.policy import TILE, on_matrix_units
+from portable_gpu.ops.factor.policy import on_matrix_units
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
 from portable_gpu.ops.fronts.device import FACTOR, VALUES, DeviceFronts, FrontsPlan, Of
 from portable_gpu.ops.fronts.large import front_steps
-from portable_gpu.ops.fronts.table import Fronts
+from portable_gpu.ops.fronts.tiling import cuts, tickets
 from portable_gpu.ops.gemm.problem import Operand
 from portable_gpu.runtime.plan import Step
 from portable_gpu.targets import Target
@@ -117,7 +117,7 @@ def _assemble(device: DeviceFronts, tiles: _Table) -> Step:
     text = assemble_text(device.elem, device.engine.target)
     plan = FrontsPlan(
         device, text, "assemble", {}, ["values", "factor", "arena"], len(tiles), _GROUP,
-        {"tiles": tiles},
+        {"tiles": tiles, **cuts(device.fronts, tiles)},
     )  # fmt: skip
     return Step(plan, (VALUES, FACTOR, device.arena))
 
@@ -129,27 +129,6 @@ def _tiles(device: DeviceFronts, which: _Int64, tiles: _Table) -> Step:
         _GROUP, {"tiles": tiles}, flop=flop_of(device, which), counters=2 + len(tiles),
     )  # fmt: skip
     return Step(plan, (FACTOR, device.arena, device.told))
-
-
-def tickets(fronts: Fronts, which: _Int64) -> _Table:
-    """The tiles of fronts: front, s, f, where the front's marks begin.
-
-    A tile comes behind all that it rests on, and what begins a long chain before what begins a
-    short one: first tiles of columns that have many own columns right of them.
-    """
-    c, u = fronts.columns[which], fronts.rows[which]
-    w, own = (u + 1) // 2, -(-c // TILE)
-    blocks = own - (-w // TILE) - (-(u - w) // TILE)
-    front = np.repeat(np.arange(len(which)), blocks)
-    s = np.arange(len(front)) - np.repeat(np.cumsum(blocks) - blocks, blocks)
-    order = np.argsort(-np.maximum(own[front] - s, 0), kind="stable")
-    front, s = front[order], s[order]
-    below = blocks[front] - s
-    f = np.arange(below.sum()) - np.repeat(np.cumsum(below) - below, below) + np.repeat(s, below)
-    counts = blocks * (blocks + 1) // 2
-    marks = (np.cumsum(counts) - counts)[front]
-    listed = [np.repeat(which[front], below), np.repeat(s, below), f, np.repeat(marks, below)]
-    return np.stack(listed, axis=1).astype(np.int32)
 
 
 def small_text(elem: Element, target: Target, shape: tuple[int, int, int]) -> Specialization:

@@ -9,6 +9,7 @@ import numpy as np
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.factor.estimates import Sizes
+from portable_gpu.ops.factor.plan import cells_of
 from portable_gpu.ops.factor.policy import TILE, on_matrix_units
 from portable_gpu.ops.fronts.device import DeviceFronts, FrontsPlan, Of
 from portable_gpu.ops.fronts.table import Fronts
@@ -24,7 +25,7 @@ _FEW = 3
 #: Classes of small fronts: the rows of the largest, and work-items.  A group has one right-hand
 #: side, or as many as 128 bytes hold.
 _NARROW = ((512, 64),)
-_WIDE = ((64, 64), (192, 128))
+_WIDE = ((64, 64), (160, 128))
 _LINE = 128
 
 
@@ -61,6 +62,7 @@ def _stage(
 ) -> list[Step]:
     target, elem, fronts = device.engine.target, device.elem, device.fronts
     names = ["factor", "x", "contributions"][: len(operands)]
+    taken = {} if backward else device.taken
     wide, classes = (1, _NARROW) if count <= _FEW else (_LINE // elem.itemsize, _WIDE)
     rows = fronts.columns[which] + fronts.rows[which]
     is_small = fronts.columns[which] <= _COLUMNS
@@ -74,31 +76,34 @@ def _stage(
             plan = FrontsPlan(
                 device, text, text.name.removeprefix("fronts/"),
                 {"count": count, "pieces": pieces}, names, len(found) * pieces, lanes,
-                {"which": found.astype(np.int32)},
+                {"which": found.astype(np.int32), **taken},
             )  # fmt: skip
             steps.append(Step(plan, operands))
     which = which[~is_small | (rows > least)]
     if which.size:
         listed = tasks(fronts, which.astype(np.int64), backward)
         across = count if count <= _FEW else -(-count // TILE)
-        groups = len(listed) * across
+        groups = counters = len(listed) * across
         constants = {"groups": groups, "count": count}
         if count <= _FEW:
             text = vector_text(elem, target, backward)
+            own = -(-fronts.columns[which] // TILE)
+            constants["cells"] = cells_of(int(own.sum()) * count, elem)
+            counters = 2 * constants["cells"]
         else:
             text = solve_text(elem, target, backward)
             constants["tiles_f"] = across
             names[1] = "x_all"
         plan = FrontsPlan(
             device, text, text.name.removeprefix("fronts/"), constants, names, groups, _GROUP,
-            {"tasks": listed}, counters=2 + groups,
+            {"tasks": listed, **taken}, counters=2 + counters,
         )  # fmt: skip
         steps.append(Step(plan, operands))
     return steps
 
 
 def tasks(fronts: Fronts, which: np.ndarray[Any, np.dtype[np.int64]], backward: bool) -> _Table:
-    """The blocks of fronts: front, block, where the front's marks begin, and 0.
+    """The blocks of fronts: front, block, how many own and how many of all are of fronts before.
 
     A block comes behind all that it rests on, and what begins a long chain before what begins a
     short one.  Backward there are only blocks of own columns.
@@ -109,7 +114,8 @@ def tasks(fronts: Fronts, which: np.ndarray[Any, np.dtype[np.int64]], backward: 
     start = np.repeat(np.cumsum(blocks) - blocks, blocks)
     block = np.arange(len(front)) - start
     order = np.argsort(-np.maximum(own[front] - block, 0), kind="stable")
-    listed = np.stack([which[front], block, start, np.zeros_like(start)], axis=1)
+    owned = np.repeat(np.cumsum(own) - own, blocks)
+    listed = np.stack([which[front], block, owned, start], axis=1)
     return listed[order].astype(np.int32)
 
 
@@ -119,7 +125,7 @@ def small_text(
     """The kernel of small fronts of one class: rows, work-items, right-hand sides of a group."""
     size, lanes, wide = shape
     name = "fronts/small_backward" if backward else "fronts/small_forward"
-    return specialize(name, target, e=elem, size=size, lanes=lanes, wide=wide)
+    return specialize(name, target, e=elem, size=size, columns=_COLUMNS, lanes=lanes, wide=wide)
 
 
 def vector_text(elem: Element, target: Target, backward: bool) -> Specialization:
