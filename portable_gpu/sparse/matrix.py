@@ -244,7 +244,8 @@ def factor_dtype(dtype: Any) -> np.dtype[Any]:
         kind = None
     if kind not in DTYPES or dtype is None:
         accepted = ", ".join(map(str, DTYPES))
-        raise DTypeError(f"dtype is {shown(dtype)}; {accepted} are factorised")
+        given = shown(dtype) if kind is None else kind
+        raise DTypeError(f"dtype is {given}; {accepted} are factorised")
     return kind
 
 
