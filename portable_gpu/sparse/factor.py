@@ -344,10 +344,10 @@ class Factor:
             gflops=flop / self._seconds / 1e9,
             nnz=self.symbolic.nnz,
             factor_bytes=device.size * self.dtype.itemsize,
-            workspace_bytes=self._numeric.workspace_bytes,
+            workspace_bytes=self._numeric.bytes - device.size * self.dtype.itemsize,
             table_bytes=device.kept_bytes,
             fronts=len(self.symbolic.fronts),
-            subtrees=len(self._numeric.schedule.subtrees),
+            subtrees=sum(len(chunk.subtrees) for chunk in self._numeric.schedule.chunks),
         )
 
     def logdet(self) -> float:

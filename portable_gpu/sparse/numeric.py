@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 
-from portable_gpu.dtypes import element
-from portable_gpu.ops.fronts.cpu import SubtreesPlan
-from portable_gpu.ops.fronts.device import DeviceFronts
+from portable_gpu.dtypes import Element, dtype_of, element
+from portable_gpu.errors import DeviceMemoryError
+from portable_gpu.ops.fronts.cpu import SubtreesPlan, scratch_bytes
+from portable_gpu.ops.fronts.device import DeviceFronts, panels
 from portable_gpu.ops.fronts.solve import PermutePlan, TakePlan, backward_steps, forward_steps
 from portable_gpu.ops.fronts.stages import last_step, stage_steps
 from portable_gpu.ops.gemm.problem import Operand
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan, Step, Steps, Temporary
 from portable_gpu.runtime.views import View
-from portable_gpu.sparse.schedule import by_levels, by_subtrees
+from portable_gpu.sparse.schedule import Chunk, Schedule, by_levels, by_subtrees, chunk_ends
 from portable_gpu.sparse.symbolic import Symbolic
+from portable_gpu.targets import Target
 
 _Int64 = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -35,23 +38,35 @@ class Numeric:
         device: Their tables and places.
     """
 
-    def __init__(self, engine: Engine, symbolic: Symbolic, dtype: np.dtype[Any]) -> None:
-        """Bring the tables; nothing is built."""
+    def __init__(
+        self,
+        engine: Engine,
+        symbolic: Symbolic,
+        dtype: np.dtype[Any],
+        limit: int | None = None,
+    ) -> None:
+        """Bring the tables; nothing is built.
+
+        Args:
+            engine, symbolic, dtype: As the attributes.
+            limit: Bytes of the device's memory that a factorisation may take.
+
+        Raises:
+            DeviceMemoryError: The limit is too low.
+        """
         self.engine, self.symbolic, self.dtype = engine, symbolic, dtype
-        target, fronts = engine.target, symbolic.fronts
-        self.schedule = s = (
-            by_subtrees(fronts, target.compute_units, dtype.itemsize)
-            if target.is_cpu
-            else by_levels(fronts)
+        elem = element(dtype)
+        self.schedule, self.bytes = fitting(engine.target, symbolic, elem, limit)
+        s = self.schedule
+        self.device = DeviceFronts(
+            engine, symbolic.fronts, elem, s.update, s.arena, s.started, len(s.chunks) > 1
         )
-        self.device = DeviceFronts(engine, fronts, element(dtype), s.update, s.arena, s.started)
         self._plans: dict[Any, Any] = {}
 
-    @property
-    def workspace_bytes(self) -> int:
-        """Memory that a factorisation takes."""
-        plan: Plan = self.factorise()
-        return plan.workspace_bytes
+    def bounds(self, chunk: Chunk) -> tuple[int, int]:
+        """Where the panels of a chunk begin in the factor, and where they end."""
+        ends = np.append(self.device.panel, self.device.size)
+        return int(ends[chunk.first]), int(ends[chunk.end])
 
     def kept(self, key: Any, make: Callable[[], Any]) -> Any:
         """What was made for ``key`` before, or is made now."""
@@ -124,43 +139,133 @@ class Numeric:
         lies = [Operand(element(one.dtype), one.strides[0], one.strides[-1]) for one in (b, x)]
         return self.kept((system, count, *lies), partial(self._solve, system, count, *lies))
 
+    def factorise_chunk(self, number: int) -> Any:
+        """Operands: as of :meth:`factorise`, with one chunk's panels, the arena, what fronts tell.
+
+        The panels' offset is counted from where the whole factor would begin.
+        """
+        chunks = self.schedule.chunks
+
+        def make() -> Plan:
+            last = [last_step(self.device)] if number == len(chunks) - 1 else []
+            return Steps([*self._chunk_steps(chunks[number]), *last])
+
+        return self.kept(("factorise", number), make)
+
     def _factorise(self) -> Plan:
-        schedule, device = self.schedule, self.device
-        if not len(device.fronts):
-            return Steps([])
+        steps = [step for chunk in self.schedule.chunks for step in self._chunk_steps(chunk)]
+        return Steps([*steps, last_step(self.device)] if steps else [])
+
+    def _chunk_steps(self, chunk: Chunk) -> list[Step]:
+        device, s = self.device, self.schedule
         steps: list[Step] = []
-        if len(schedule.subtrees):
-            plan = SubtreesPlan(device, schedule.subtrees, schedule.stack, schedule.peak)
+        if len(chunk.subtrees):
+            plan = SubtreesPlan(device, chunk.subtrees, s.stack, s.peak)
             steps.append(plan.step(device))
-        for stage in schedule.stages:
-            steps.extend(stage_steps(device, stage))
-        return Steps([*steps, last_step(device)])
+        for is_alone, stages in groupby(range(len(chunk.stages)), chunk.alone.__getitem__):
+            found = [chunk.stages[k] for k in stages]
+            if is_alone:
+                which = np.concatenate(found)
+                each = np.stack([which, which + 1], axis=1)
+                steps.append(SubtreesPlan(device, each, s.stack, s.peak, True).step(device))
+            else:
+                steps.extend(step for stage in found for step in stage_steps(device, stage))
+        return steps
 
     def _solve(self, system: str, count: int, b: Operand, x: Operand) -> Plan:
         factor, given, result = 0, 1, 2
-        n, elem, rows = self.symbolic.n, element(self.dtype), self.schedule.rows
-        work = Temporary("permuted", n * count * elem.itemsize, elem.itemsize)
+        itemsize = self.dtype.itemsize
+        work = Temporary("permuted", self.symbolic.n * count * itemsize, itemsize)
         parts = SYSTEMS[system]
-        permute = partial(PermutePlan, self.engine, n=n, count=count, elem=elem)
-        come = permute(perm=self._perm("P" in parts), b=b, back=False)
-        steps = [Step(come, (given, work))]
-        lists = self._lists()
+        steps = [Step(self.come(system, count, b), (given, work))]
+        rows, lists = self.schedule.rows, self._lists(self.schedule.chunks)
         if "L" in parts:
             steps += forward_steps(self.device, lists, rows, count, factor, work)
         if "H" in parts:
             steps += backward_steps(self.device, lists, rows, count, factor, work)
-        go = permute(perm=self._perm("T" in parts), b=x, back=True)
-        return Steps([*steps, Step(go, (result, work))])
+        return Steps([*steps, Step(self.go(system, count, x), (result, work))])
 
-    def _lists(self) -> list[list[Any]]:
+    def come(self, system: str, count: int, b: Operand) -> Any:
+        """B into the permuted numbering; operands: b and x."""
+        return self._moved("P" in SYSTEMS[system], count, b, False)
+
+    def go(self, system: str, count: int, x: Operand) -> Any:
+        """X out of it; operands: the result and x."""
+        return self._moved("T" in SYSTEMS[system], count, x, True)
+
+    def _moved(self, permutes: bool, count: int, other: Operand, back: bool) -> Any:
+        perm = self._perm(permutes)
+        n, elem = self.symbolic.n, element(self.dtype)
+        return self.kept(
+            ("move", permutes, count, other, back),
+            lambda: PermutePlan(self.engine, perm, n, count, elem, other, back),
+        )
+
+    def substitute_chunk(self, number: int, forward: bool, count: int) -> Any:
+        """A substitution in place; operands: a chunk's panels, X and the contributions."""
+        direction = forward_steps if forward else backward_steps
+
+        def make() -> Plan:
+            lists = self._lists(self.schedule.chunks[number : number + 1])
+            return Steps(direction(self.device, lists, self.schedule.rows, count, 0, 1, 2))
+
+        return self.kept(("substitute", number, forward, count), make)
+
+    def _lists(self, chunks: Sequence[Chunk]) -> list[list[Any]]:
         """Of each stage of a solve the lists of fronts that are gone through in order."""
-        subtrees = [np.arange(low, end, dtype=np.int32) for low, end in self.schedule.subtrees]
-        stages = list(self.schedule.stages)
-        if self.engine.target.is_cpu and stages:
-            stages = [np.concatenate(stages)]
-        return [*([subtrees] if subtrees else []), *([stage] for stage in stages)]
+        found: list[list[Any]] = []
+        for chunk in chunks:
+            subtrees = [np.arange(low, end, dtype=np.int32) for low, end in chunk.subtrees]
+            stages = list(chunk.stages)
+            if self.engine.target.is_cpu and stages:
+                stages = [np.concatenate(stages)]
+            found += [*([subtrees] if subtrees else []), *([stage] for stage in stages)]
+        return found
 
     def _perm(self, permutes: bool) -> Any:
         """The permutation, or the one that changes nothing, on the device."""
         perm = self.symbolic.perm if permutes else np.arange(self.symbolic.n)
         return self.kept(("perm", permutes), lambda: self.engine.bring(perm.astype(np.int32)))
+
+
+def fitting(
+    target: Target, symbolic: Symbolic, elem: Element, limit: int | None
+) -> tuple[Schedule, int]:
+    """The schedule of the fewest chunks that fits a limit, and the bytes that it takes.
+
+    Raises:
+        DeviceMemoryError: The limit is too low.
+    """
+    fronts = symbolic.fronts
+    panel, _, size = panels(fronts, elem)
+    largest = int(np.diff(np.append(panel, size)).max(initial=0))
+    tables = symbolic.memory_estimate(dtype_of(elem.name)).tables
+    budget = size
+    while True:
+        ends = None if budget >= size else chunk_ends(panel, size, budget)
+        schedule = (
+            by_subtrees(fronts, target.compute_units, elem.itemsize, ends)
+            if target.is_cpu
+            else by_levels(fronts, ends)
+        )
+        taken = tables + (schedule.arena + _resident(schedule, panel, size)) * elem.itemsize
+        if target.is_cpu:
+            inside = schedule.stack >= 0
+            for chunk in schedule.chunks:
+                inside[chunk.subtrees[:, 1] - 1] = True
+            columns, rows = fronts.columns[inside], fronts.rows[inside]
+            taken += scratch_bytes(columns, rows, schedule.peak, target, elem)
+        if limit is None or taken <= limit:
+            return schedule, taken
+        if budget <= largest:
+            raise DeviceMemoryError(
+                f"memory_limit is {limit} bytes; this factorisation takes {taken} at least"
+            )
+        budget = max(largest, budget // 2)
+
+
+def _resident(schedule: Schedule, panel: _Int64, size: int) -> int:
+    """Elements of panels that are there at a time: the last chunk, and two of the others."""
+    ends = np.append(panel, size)
+    sizes = [int(ends[chunk.end] - ends[chunk.first]) for chunk in schedule.chunks]
+    return sum(sorted(sizes[:-1])[-1:]) * 2 + sum(sizes[-1:])
