@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from portable_gpu.dtypes import Element, dtype_of, element
+from portable_gpu.dtypes import Element, element
 from portable_gpu.errors import DeviceMemoryError
-from portable_gpu.ops.fronts.cpu import SubtreesPlan, scratch_bytes
+from portable_gpu.ops.fronts.cpu import SubtreesPlan
 from portable_gpu.ops.fronts.device import DeviceFronts, panels
 from portable_gpu.ops.fronts.solve import PermutePlan, TakePlan, backward_steps, forward_steps
 from portable_gpu.ops.fronts.stages import last_step, stage_steps
@@ -19,9 +19,8 @@ from portable_gpu.ops.gemm.problem import Operand
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan, Step, Steps, Temporary
 from portable_gpu.runtime.views import View
-from portable_gpu.sparse.schedule import Chunk, Schedule, by_levels, by_subtrees, chunk_ends
+from portable_gpu.sparse.schedule import Chunk, by_levels, by_subtrees, chunk_ends
 from portable_gpu.sparse.symbolic import Symbolic
-from portable_gpu.targets import Target
 
 _Int64 = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -35,6 +34,7 @@ class Numeric:
     Attributes:
         engine, symbolic, dtype: For what.
         schedule: The order of the fronts.
+        rooms: How many chunks of panels are on the device at a time, the last one apart.
         device: Their tables and places.
     """
 
@@ -49,14 +49,20 @@ class Numeric:
 
         Args:
             engine, symbolic, dtype: As the attributes.
-            limit: Bytes of the device's memory that a factorisation may take.
+            limit: Bytes of the device's memory that parts of L may take while it is made.
 
         Raises:
             DeviceMemoryError: The limit is too low.
         """
         self.engine, self.symbolic, self.dtype = engine, symbolic, dtype
         elem = element(dtype)
-        self.schedule, self.bytes = fitting(engine.target, symbolic, elem, limit)
+        ends, self.rooms = fitting(symbolic, elem, limit)
+        target, fronts = engine.target, symbolic.fronts
+        self.schedule = (
+            by_subtrees(fronts, target.compute_units, dtype.itemsize, ends)
+            if target.is_cpu
+            else by_levels(fronts, ends)
+        )
         s = self.schedule
         self.device = DeviceFronts(
             engine, symbolic.fronts, elem, s.update, s.arena, s.started, len(s.chunks) > 1
@@ -67,6 +73,15 @@ class Numeric:
         """Where the panels of a chunk begin in the factor, and where they end."""
         ends = np.append(self.device.panel, self.device.size)
         return int(ends[chunk.first]), int(ends[chunk.end])
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Memory that a factorisation takes besides L and the tables."""
+        chunks = self.schedule.chunks
+        if len(chunks) == 1:
+            return int(self.factorise().workspace_bytes)
+        most = max(self.factorise_chunk(k).workspace_bytes for k in range(len(chunks)))
+        return int(most) + self.device.arena_bytes + self.device.told_bytes
 
     def kept(self, key: Any, make: Callable[[], Any]) -> Any:
         """What was made for ``key`` before, or is made now."""
@@ -103,14 +118,16 @@ class Numeric:
         elem = element(self.dtype)
 
         def make() -> Plan:
-            fronts, device = self.symbolic.fronts, self.device
-            own = np.arange(self.symbolic.n) - np.repeat(fronts.first[:-1], fronts.columns)
-            start, step = (
-                np.repeat(one, fronts.columns) for one in (device.panel, device.leading + 1)
-            )
-            return TakePlan(self.engine, start + own * step, device.size, elem, elem)
+            return TakePlan(self.engine, self.diagonal_places(), self.device.size, elem, elem)
 
         return self.kept("diagonal", make)
+
+    def diagonal_places(self) -> _Int64:
+        """Where the diagonal's elements lie in the factor."""
+        fronts, device = self.symbolic.fronts, self.device
+        own = np.arange(self.symbolic.n) - np.repeat(fronts.first[:-1], fronts.columns)
+        start = np.repeat(device.panel, fronts.columns)
+        return start + own * np.repeat(device.leading + 1, fronts.columns)
 
     def positions(self) -> tuple[_Int64, _Int64, _Int64]:
         """L by columns: the rows, the columns' pointers, and where in the factor elements lie."""
@@ -136,8 +153,8 @@ class Numeric:
             count: Columns.
             b, x: How they lie.
         """
-        lies = [Operand(element(one.dtype), one.strides[0], one.strides[-1]) for one in (b, x)]
-        return self.kept((system, count, *lies), partial(self._solve, system, count, *lies))
+        lie = lies(b), lies(x)
+        return self.kept((system, count, *lie), partial(self._solve, system, count, *lie))
 
     def factorise_chunk(self, number: int) -> Any:
         """Operands: as of :meth:`factorise`, with one chunk's panels, the arena, what fronts tell.
@@ -228,44 +245,27 @@ class Numeric:
         return self.kept(("perm", permutes), lambda: self.engine.bring(perm.astype(np.int32)))
 
 
-def fitting(
-    target: Target, symbolic: Symbolic, elem: Element, limit: int | None
-) -> tuple[Schedule, int]:
-    """The schedule of the fewest chunks that fits a limit, and the bytes that it takes.
+def lies(view: View) -> Operand:
+    """How a right-hand side lies."""
+    return Operand(element(view.dtype), view.strides[0], view.strides[-1])
+
+
+def fitting(symbolic: Symbolic, elem: Element, limit: int | None) -> tuple[_Int64 | None, int]:
+    """Where chunks of panels end, if they do not all fit, and how many have a room at a time.
 
     Raises:
         DeviceMemoryError: The limit is too low.
     """
-    fronts = symbolic.fronts
-    panel, _, size = panels(fronts, elem)
-    largest = int(np.diff(np.append(panel, size)).max(initial=0))
-    tables = symbolic.memory_estimate(dtype_of(elem.name)).tables
-    budget = size
-    while True:
-        ends = None if budget >= size else chunk_ends(panel, size, budget)
-        schedule = (
-            by_subtrees(fronts, target.compute_units, elem.itemsize, ends)
-            if target.is_cpu
-            else by_levels(fronts, ends)
-        )
-        taken = tables + (schedule.arena + _resident(schedule, panel, size)) * elem.itemsize
-        if target.is_cpu:
-            inside = schedule.stack >= 0
-            for chunk in schedule.chunks:
-                inside[chunk.subtrees[:, 1] - 1] = True
-            columns, rows = fronts.columns[inside], fronts.rows[inside]
-            taken += scratch_bytes(columns, rows, schedule.peak, target, elem)
-        if limit is None or taken <= limit:
-            return schedule, taken
-        if budget <= largest:
-            raise DeviceMemoryError(
-                f"memory_limit is {limit} bytes; this factorisation takes {taken} at least"
-            )
-        budget = max(largest, budget // 2)
-
-
-def _resident(schedule: Schedule, panel: _Int64, size: int) -> int:
-    """Elements of panels that are there at a time: the last chunk, and two of the others."""
-    ends = np.append(panel, size)
-    sizes = [int(ends[chunk.end] - ends[chunk.first]) for chunk in schedule.chunks]
-    return sum(sorted(sizes[:-1])[-1:]) * 2 + sum(sizes[-1:])
+    panel, _, size = panels(symbolic.fronts, elem)
+    if limit is None or size * elem.itemsize <= limit:
+        return None, 1
+    most = max(1, limit // elem.itemsize)
+    for rooms in (2, 1):
+        ends = chunk_ends(panel, size, most // rooms)
+        sizes = np.diff(np.append(panel, size)[np.append(0, ends)])
+        if (sizes[:-1] * rooms <= most).all() and sizes[-1] <= most:
+            return ends, rooms
+    least = int(np.diff(np.append(panel, size)).max()) * elem.itemsize
+    raise DeviceMemoryError(
+        f"memory_limit is {limit} bytes; the largest supernode of this matrix takes {least}"
+    )

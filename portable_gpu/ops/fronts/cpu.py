@@ -63,12 +63,6 @@ class _Scratch:
         self.place = place.astype(np.int32)
 
 
-def scratch_bytes(columns: _Int64, rows: _Int64, peak: int, target: Target, elem: Element) -> int:
-    """Memory of all work-items that make fronts of these columns and rows, with such a stack."""
-    shape = _Scratch(columns, rows, peak, front_policy(target, elem), elem)
-    return target.compute_units * shape.size * elem.itemsize
-
-
 class SubtreesPlan(FrontsPlan):
     """Whole subtrees; operands: the values, the factor, the arena and what fronts tell."""
 
