@@ -36,6 +36,10 @@ def solve(
     dtype: Annotated[
         str | None, typer.Option(help=f"Of the factor: {', '.join(_DTYPES)}; A's by default.")
     ] = None,
+    refine: Annotated[
+        str | None,
+        typer.Option(help="Correct X by its residual: so many times, or auto.", metavar="N|auto"),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option(help="Write X as a Matrix Market file.", metavar="X.mtx")
     ] = None,
@@ -52,6 +56,9 @@ def solve(
             )
     if dtype is not None and dtype not in _DTYPES:
         raise ArgumentError(f"--dtype is {dtype!r}; {', '.join(_DTYPES)} are factorised")
+    if refine not in (None, "auto") and not str(refine).isdigit():
+        raise ArgumentError(f"--refine is {refine!r}; a number or auto is wanted")
+    corrections = int(refine) if refine is not None and refine.isdigit() else refine
     if output is not None:
         check_writable(output)
     import scipy.sparse
@@ -73,7 +80,7 @@ def solve(
     with clock.phase("factorisation"):
         factor = Factor(symbolic, kind, engine, None).refactorize(A)
     with clock.phase("solve"):
-        X = factor.solve(B.astype(kind))
+        X = factor.solve(B, refine=corrections)
     error = _backward_error(A, X, B)
     if output is not None:
         _write(output, X)
@@ -181,7 +188,7 @@ def _print(console: Console, matrix: Path, found: dict[str, Any]) -> None:
     columns = found["right_sides"]
     console.write(
         f"{matrix.name}: {found['rows']:,} x {found['rows']:,}, {found['elements']:,} elements, "
-        f"{found['dtype']}; {found['device']}"
+        f"{found['dtype']} factor; {found['device']}"
     )
     console.write(
         f"ordering  {found['ordering']}: {found['nnz_of_factor']:,} elements of L, "

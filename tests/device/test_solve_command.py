@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from sparse_matrices import grid, random_definite
 
 from portable_gpu.cli import main
+from portable_gpu.runtime.engine import Engine
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def test_solves_and_reports(
     options = ["--ordering", "amd", "--output", str(output), "--json", str(report)]
     assert main(["solve", str(matrix), str(right), *options]) == 0
     printed = capsys.readouterr().out
-    assert "grid.mtx: 72 x 72, 326 elements, float64" in printed
+    assert "grid.mtx: 72 x 72, 326 elements, float64 factor" in printed
     assert re.search(r"amd: [\d,]+ elements of L", printed)
     assert "3 right sides" in " ".join(printed.split())
     X = scipy.io.mmread(output)
@@ -48,6 +49,20 @@ def test_without_a_right_side_x_is_ones(matrix: Path, tmp_path: Path) -> None:
     output = tmp_path / "x.mtx"
     assert main(["solve", str(matrix), "--output", str(output), "--dtype", "float32"]) == 0
     assert np.allclose(scipy.io.mmread(output), 1, atol=1e-5)
+
+
+def test_a_single_factor_refined(
+    engine: Engine, matrix: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if not engine.target.fp64:
+        pytest.skip("the device has no double precision")
+    output = tmp_path / "x.mtx"
+    options = ["--output", str(output), "--dtype", "float32", "--refine", "auto"]
+    assert main(["solve", str(matrix), *options]) == 0
+    assert np.allclose(scipy.io.mmread(output), 1, atol=1e-13)
+    assert "float32 factor" in capsys.readouterr().out
+    assert main(["solve", str(matrix), "--refine", "much"]) == 2
+    assert "--refine is 'much'; a number or auto is wanted" in capsys.readouterr().err
 
 
 def test_a_picture(matrix: Path, tmp_path: Path) -> None:
