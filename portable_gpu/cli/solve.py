@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
+from portable_gpu.arguments import one_of
 from portable_gpu.cli.console import Console
 from portable_gpu.cli.files import check_writable, replacing, write_json
 from portable_gpu.cli.options import DeviceOption, JSONOption, PlotOption
@@ -64,7 +65,9 @@ def solve(
     import scipy.sparse
 
     from portable_gpu.sparse import Factor, analyze, plot_symbolic
+    from portable_gpu.sparse.ordering.choice import METHODS
 
+    one_of(ordering, ("auto", *METHODS), "--ordering")
     engine = Engine(device)
     clock = _Clock(Console(stderr=True))
     with clock.phase("read"):

@@ -87,7 +87,7 @@ def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         ([_written(tmp_path, unsymmetric, "u.mtx")], 2, "A is not symmetric: A[1, 0] is 0.5"),
         ([_written(tmp_path, sp.csr_array((2, 3)), "w.mtx")], 2, "a square matrix is wanted"),
         ([_written(tmp_path, indefinite, "i.mtx")], 1, "not positive definite"),
-        ([good, "--ordering", "sorted"], 2, "ordering is 'sorted'"),
+        ([good, "--ordering", "sorted"], 2, "--ordering is 'sorted'"),
         ([good, "--dtype", "int32"], 2, "--dtype is 'int32'"),
         ([good, _written(tmp_path, np.ones((4, 1)), "b.mtx")], 2, "has 4 rows and"),
         ([good, "--output", str(tmp_path)], 2, "is a folder"),
