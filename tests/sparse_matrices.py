@@ -50,7 +50,11 @@ def filled(pattern: Any, perm: Any) -> Any:
 def read(name: str) -> Any:
     """A matrix of the collection, both triangles."""
     if name.endswith(".tri"):
-        rows, columns, values = np.loadtxt(MATRICES / name, unpack=True)
+        lines = (MATRICES / name).read_text().splitlines()
+        lines = [line for line in lines if not line.startswith("%")]
+        first = int(len(lines[0].split()) == 4)  # then there is a header, and indices are from 1 on
+        rows, columns, values = np.loadtxt(lines[first:], unpack=True)
+        rows, columns = rows - first, columns - first
         lower = scipy.sparse.coo_array((values, (rows.astype(int), columns.astype(int))))
         return scipy.sparse.csr_array(lower + scipy.sparse.tril(lower, -1).T)
     return scipy.sparse.csr_array(scipy.io.mmread(MATRICES / name))

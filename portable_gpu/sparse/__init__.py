@@ -9,6 +9,19 @@ for _package in ("numba", "scipy"):
             name=_package,
         )
 
+from portable_gpu.errors import NotPositiveDefiniteError  # noqa: E402
+from portable_gpu.sparse.factor import Factor  # noqa: E402
+from portable_gpu.sparse.functions import cholesky, spsolve  # noqa: E402
+from portable_gpu.sparse.plot import plot_symbolic  # noqa: E402
 from portable_gpu.sparse.symbolic import MemoryEstimate, Symbolic, analyze  # noqa: E402
 
-__all__ = ["MemoryEstimate", "Symbolic", "analyze"]
+__all__ = [
+    "Factor",
+    "MemoryEstimate",
+    "NotPositiveDefiniteError",
+    "Symbolic",
+    "analyze",
+    "cholesky",
+    "plot_symbolic",
+    "spsolve",
+]

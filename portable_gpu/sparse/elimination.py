@@ -8,14 +8,11 @@ Column k of the permuted matrix is vertex ``perm[k]``, and ``iperm[perm[k]] == k
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from portable_gpu.sparse.compiled import compiled
-
-_Int32 = np.ndarray[Any, np.dtype[np.int32]]
-_Int64 = np.ndarray[Any, np.dtype[np.int64]]
+from portable_gpu.sparse.graph import Int32, Int64
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,10 +26,10 @@ class Elimination:
         counts: How many elements each column of L has, the diagonal's among them.
     """
 
-    iperm: _Int32
-    parent: _Int32
-    postorder: _Int32
-    counts: _Int64
+    iperm: Int32
+    parent: Int32
+    postorder: Int32
+    counts: Int64
 
     @property
     def nnz(self) -> int:
@@ -46,7 +43,7 @@ class Elimination:
         return float(counts @ counts)
 
 
-def eliminate(pointers: _Int64, indices: _Int32, perm: _Int32) -> Elimination:
+def eliminate(pointers: Int64, indices: Int32, perm: Int32) -> Elimination:
     """The tree and the counts of the columns of the permuted matrix, in nearly linear time."""
     iperm = inverse(perm)
     parent = elimination_tree(pointers, indices, perm, iperm)
@@ -56,7 +53,7 @@ def eliminate(pointers: _Int64, indices: _Int32, perm: _Int32) -> Elimination:
     )
 
 
-def inverse(perm: _Int32) -> _Int32:
+def inverse(perm: Int32) -> Int32:
     """The inverse of a permutation."""
     iperm = np.empty_like(perm)
     iperm[perm] = np.arange(len(perm), dtype=perm.dtype)
@@ -64,7 +61,7 @@ def inverse(perm: _Int32) -> _Int32:
 
 
 @compiled
-def elimination_tree(pointers: _Int64, indices: _Int32, perm: _Int32, iperm: _Int32) -> _Int32:
+def elimination_tree(pointers: Int64, indices: Int32, perm: Int32, iperm: Int32) -> Int32:
     """Of each column its parent, or -1.
 
     Source: Liu, ACM TOMS 12(2), 1986, with paths of ancestors compressed.
@@ -86,7 +83,7 @@ def elimination_tree(pointers: _Int64, indices: _Int32, perm: _Int32, iperm: _In
 
 
 @compiled
-def postorder(parent: _Int32) -> _Int32:
+def postorder(parent: Int32) -> Int32:
     """The nodes of a forest, children before parents and subtrees together; siblings ascend."""
     n = len(parent)
     child = np.full(n, -1, np.int32)
@@ -120,13 +117,13 @@ def postorder(parent: _Int32) -> _Int32:
 
 @compiled
 def column_counts(
-    pointers: _Int64,
-    indices: _Int32,
-    perm: _Int32,
-    iperm: _Int32,
-    parent: _Int32,
-    order: _Int32,
-) -> _Int64:
+    pointers: Int64,
+    indices: Int32,
+    perm: Int32,
+    iperm: Int32,
+    parent: Int32,
+    order: Int32,
+) -> Int64:
     """How many elements each column of L has.
 
     Row i of L is a subtree with the root i.  A column counts the rows in whose subtrees it is a

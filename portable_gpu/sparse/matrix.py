@@ -1,8 +1,9 @@
 """The user's matrix: what it stores, brought to one form, and everything that can be wrong with it.
 
 The form is the lower triangle by rows, columns ascending, an element once.  Whatever is stored is
-kept, zeros too.  A :class:`Pattern` remembers where each of its elements comes from, so a matrix
-of the same pattern costs little more than the reading of its values.
+kept, zeros too, but for those with which blocks and diagonals are filled up.  A :class:`Pattern`
+remembers where each of its elements comes from, so a matrix of the same pattern costs little more
+than the reading of its values.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from portable_gpu.arguments import shown
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.sparse.compiled import compiled
+from portable_gpu.sparse.graph import Int32, Int64
 
-_Int32 = np.ndarray[Any, np.dtype[np.int32]]
-_Int64 = np.ndarray[Any, np.dtype[np.int64]]
 _Values = np.ndarray[Any, np.dtype[Any]]
 
 #: What is factorised; integers and booleans become float64.
@@ -45,14 +46,14 @@ class Pattern:
     """
 
     n: int
-    pointers: _Int64
-    columns: _Int32
+    pointers: Int64
+    columns: Int32
     triangle: str
     stored: int
-    order: _Int64 | None
-    starts: _Int64 | None
-    take: _Int64
-    mirror: _Int64 | None
+    order: Int64 | None
+    starts: Int64 | None
+    take: Int64
+    mirror: Int64 | None
     layout: tuple[str, _Values, _Values]
 
     @property
@@ -79,7 +80,7 @@ class Pattern:
                     f"values have the shape {A.shape}; the matrix analysed stores {self.stored} "
                     "values, and they are wanted in its order, as an array of one axis"
                 )
-            return self._lower(_numbers(A))
+            return self._lower(A.astype(_value_dtype(A.dtype, "values have"), copy=False))
         kind, first, second, data = _parts(A)
         if A.shape != (self.n, self.n):
             raise ShapeError(f"A has the shape {A.shape}; {(self.n, self.n)} was analysed")
@@ -121,33 +122,39 @@ class Pattern:
         return int(rows[index]), int(columns[index])
 
     def _check_symmetry(self, data: _Values, lower: _Values) -> None:
+        """Refuse what is not Hermitian beyond rounding; the diagonal's imaginary parts go."""
         rounding = _ROUNDING * np.finfo(lower.dtype).eps
-        diagonal = _diagonal(self.pointers, self.columns, lower)
-        if np.iscomplexobj(diagonal):
-            wrong = np.abs(diagonal.imag) > rounding * np.abs(diagonal.real)
+        rows = np.flatnonzero(np.diff(self.pointers))
+        places = self.pointers[rows + 1] - 1
+        on_diagonal = self.columns[places] == rows
+        rows, places = rows[on_diagonal], places[on_diagonal]
+        if np.iscomplexobj(lower):
+            wrong = np.abs(lower[places].imag) > rounding * np.abs(lower[places].real)
             if wrong.any():
-                i = int(np.argmax(wrong))
+                i = int(rows[np.argmax(wrong)])
+                value = lower[places[np.argmax(wrong)]]
                 raise ArgumentError(
-                    f"A[{i}, {i}] is {diagonal[i]}; the diagonal of a Hermitian matrix is real"
+                    f"A[{i}, {i}] is {value}; the diagonal of a Hermitian matrix is real"
                 )
-        if self.mirror is None:
-            return
-        mirrored = _taken(data, self.mirror).conj()
-        if np.array_equal(lower, mirrored):
-            return
-        magnitude = np.sqrt(np.abs(diagonal))
-        rows = np.repeat(np.arange(self.n), np.diff(self.pointers))
-        scale = magnitude[rows] * magnitude[self.columns]
-        scale = np.maximum(scale, np.maximum(np.abs(lower), np.abs(mirrored)))
-        wrong = np.abs(lower - mirrored) > rounding * scale
-        if wrong.any():
-            k = int(np.argmax(wrong))
-            row, column = int(rows[k]), int(self.columns[k])
-            conjugate = " and not its conjugate" if np.iscomplexobj(lower) else ""
-            raise ArgumentError(
-                f"A is not symmetric: A[{row}, {column}] is {lower[k]}, and A[{column}, {row}] is "
-                f"{mirrored[k].conj()}{conjugate}; scipy.sparse.tril(A) gives one triangle alone"
-            )
+        mirrored = lower if self.mirror is None else _taken(data, self.mirror).conj()
+        if not np.array_equal(lower, mirrored):
+            magnitude = np.zeros(self.n)
+            magnitude[rows] = np.sqrt(np.abs(lower[places]))
+            row = np.repeat(np.arange(self.n), np.diff(self.pointers))
+            scale = magnitude[row] * magnitude[self.columns]
+            scale = np.maximum(scale, np.maximum(np.abs(lower), np.abs(mirrored)))
+            wrong = np.abs(lower - mirrored) > rounding * scale
+            if wrong.any():
+                k = int(np.argmax(wrong))
+                i, j = int(row[k]), int(self.columns[k])
+                conjugate = " and not its conjugate" if np.iscomplexobj(lower) else ""
+                raise ArgumentError(
+                    f"A is not symmetric: A[{i}, {j}] is {lower[k]}, and A[{j}, {i}] is "
+                    f"{mirrored[k].conj()}{conjugate}; scipy.sparse.tril(A) gives one triangle "
+                    "alone"
+                )
+        if np.iscomplexobj(lower):
+            lower[places] = lower[places].real
 
 
 def pattern_of(A: Any) -> Pattern:
@@ -169,9 +176,11 @@ def pattern_of(A: Any) -> Pattern:
         if len(index) and (index.min() < 0 or index.max() >= n):
             wrong = index[(index < 0) | (index >= n)][0]
             raise ArgumentError(f"A has an element in {name} {wrong}; its shape is {A.shape}")
-    rows, columns = rows.astype(np.int32, copy=False), columns.astype(np.int32, copy=False)
+    rows, columns = np.array(rows, np.int32), np.array(columns, np.int32)
     below, above = bool((rows > columns).any()), bool((rows < columns).any())
-    pointers, canonical, order, starts, take, mirror = _canonical(rows, columns, n)
+    pointers, canonical, order, starts, take, mirror, places, sums = _canonical(rows, columns, n)
+    canonical, starts = canonical[:places].copy(), starts[:sums].copy()
+    take, mirror = take[:places].copy(), mirror[:places].copy()
     repeated = len(starts) < len(order)
     if not repeated and len(order):
         take = np.where(take < 0, -1, order[take])
@@ -192,37 +201,54 @@ def pattern_of(A: Any) -> Pattern:
 
 def _parts(A: Any) -> tuple[str, _Values, _Values, _Values]:
     """The format of a matrix, the two arrays of its indices, and its values."""
+    dtype = value_dtype(A)
+    if A.ndim != 2 or A.shape[0] != A.shape[1]:
+        raise ShapeError(f"A has the shape {A.shape}; a square matrix is wanted")
+    if A.format in ("csr", "csc"):
+        stored = int(A.indptr[-1])
+        return A.format, A.indptr, A.indices[:stored], A.data[:stored].astype(dtype, copy=False)
+    padded = A.format in ("bsr", "dia")
+    A = A.tocoo()
+    if padded:
+        A.eliminate_zeros()
+    return "coo", A.row, A.col, A.data.astype(dtype, copy=False)
+
+
+def value_dtype(A: Any) -> np.dtype[Any]:
+    """The dtype of a sparse matrix's values, as they are factorised.
+
+    Raises:
+        DTypeError: `A` is no sparse matrix, or of a dtype that is not factorised.
+    """
     if not scipy.sparse.issparse(A):
         raise DTypeError(
             f"A is {type(A).__name__}; a scipy.sparse array or matrix is wanted "
             "(scipy.sparse.csr_array(A) makes one of a dense array)"
         )
-    if A.ndim != 2 or A.shape[0] != A.shape[1]:
-        raise ShapeError(f"A has the shape {A.shape}; a square matrix is wanted")
-    if A.format in ("csr", "csc"):
-        stored = int(A.indptr[-1])
-        return A.format, A.indptr, A.indices[:stored], _numbers(A.data[:stored])
-    A = A.tocoo()
-    return "coo", A.row, A.col, _numbers(A.data)
+    return _value_dtype(A.dtype, "A has")
 
 
-def _numbers(data: _Values) -> _Values:
-    if data.dtype.kind in "biu":
-        return data.astype(np.float64)
-    if data.dtype.newbyteorder("=") not in DTYPES:
+def _value_dtype(given: np.dtype[Any], who: str) -> np.dtype[Any]:
+    dtype = given.newbyteorder("=")
+    if dtype.kind in "biu":
+        return np.dtype(np.float64)
+    if dtype not in DTYPES:
         accepted = ", ".join(map(str, DTYPES))
-        raise DTypeError(
-            f"A has the dtype {data.dtype}; {accepted} are taken, and integers as float64"
-        )
-    return data.astype(data.dtype.newbyteorder("="), copy=False)
+        raise DTypeError(f"{who} the dtype {given}; {accepted} are taken, and integers as float64")
+    return dtype
 
 
 def factor_dtype(dtype: Any) -> np.dtype[Any]:
     """`dtype` as NumPy's, if it is one that is factorised."""
-    for kind in DTYPES:
-        if kind == dtype:
-            return kind
-    raise DTypeError(f"dtype is {dtype!r}; {', '.join(map(str, DTYPES))} are factorised")
+    try:
+        kind: np.dtype[Any] | None = np.dtype(dtype)
+    except Exception:  # of whatever it raises that is no dtype
+        kind = None
+    if kind not in DTYPES or dtype is None:
+        accepted = ", ".join(map(str, DTYPES))
+        given = shown(dtype) if kind is None else kind
+        raise DTypeError(f"dtype is {given}; {accepted} are factorised")
+    return kind
 
 
 def _expanded(kind: str, first: _Values, second: _Values) -> tuple[_Values, _Values]:
@@ -233,7 +259,7 @@ def _expanded(kind: str, first: _Values, second: _Values) -> tuple[_Values, _Val
     return (line, second) if kind == "csr" else (second, line)
 
 
-def _taken(data: _Values, index: _Int64) -> _Values:
+def _taken(data: _Values, index: Int64) -> _Values:
     if len(index) == 0 or len(data) == 0:
         return np.zeros(len(index), data.dtype)
     taken: _Values = data[index]  # -1 takes the last, and is put right
@@ -243,26 +269,17 @@ def _taken(data: _Values, index: _Int64) -> _Values:
     return taken
 
 
-def _diagonal(pointers: _Int64, columns: _Int32, lower: _Values) -> _Values:
-    n = len(pointers) - 1
-    diagonal = np.zeros(n, lower.dtype)
-    last = pointers[1:] - 1
-    there = pointers[1:] > pointers[:-1]
-    there[there] = columns[last[there]] == np.flatnonzero(there)
-    diagonal[there] = lower[last[there]]
-    return diagonal
-
-
 @compiled
 def _canonical(
-    rows: _Int32, columns: _Int32, n: int
-) -> tuple[_Int64, _Int32, _Int64, _Int64, _Int64, _Int64]:
+    rows: Int32, columns: Int32, n: int
+) -> tuple[Int64, Int32, Int64, Int64, Int64, Int64, int, int]:
     """Stored elements sorted into the lower triangle by rows, those above as their mirror images.
 
     Returns:
         The triangle's pointers and columns; the stored elements by rows, columns and triangles;
         where those of each place and triangle begin; and which of them each element of the
-        triangle, and each mirror image, is, or -1.  A diagonal element is its own image.
+        triangle, and each mirror image, is, or -1.  A diagonal element is its own image.  Then how
+        many elements the triangle has, and how many begin: arrays are longer.
     """
     stored = len(rows)
     begin = np.zeros(n + 2, np.int64)
@@ -290,8 +307,8 @@ def _canonical(
     pointers = np.zeros(n + 1, np.int64)
     canonical = np.empty(stored, np.int32)
     starts = np.empty(stored, np.int64)
-    take = np.full(stored, -1, np.int64)
-    mirror = np.full(stored, -1, np.int64)
+    take = np.empty(stored, np.int64)
+    mirror = np.empty(stored, np.int64)
     above = by_column  # its numbers are no longer wanted
     places = sums = 0
     for i in range(n):
@@ -312,6 +329,7 @@ def _canonical(
                     above[count] = e
                     count += 1
                 k += 1
+            take[places] = mirror[places] = -1
             if write > begin_above:
                 starts[sums] = begin_above
                 take[places] = sums
@@ -327,20 +345,13 @@ def _canonical(
             canonical[places] = j
             places += 1
         pointers[i + 1] = places
-    return (
-        pointers,
-        canonical[:places].copy(),
-        order,
-        starts[:sums].copy(),
-        take[:places].copy(),
-        mirror[:places].copy(),
-    )
+    return pointers, canonical, order, starts, take, mirror, places, sums
 
 
 @compiled
 def _places(
-    pointers: _Int64, columns: _Int32, inner_pointers: _Int64, inner_columns: _Int32
-) -> tuple[_Int64, int, int]:
+    pointers: Int64, columns: Int32, inner_pointers: Int64, inner_columns: Int32
+) -> tuple[Int64, int, int]:
     """Where each element of a triangle stands in another, and the first that it lacks, or -1."""
     place = np.empty(len(inner_columns), np.int64)
     for i in range(len(pointers) - 1):

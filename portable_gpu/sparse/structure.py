@@ -8,16 +8,13 @@ import numpy as np
 
 from portable_gpu.ops.fronts.table import Fronts
 from portable_gpu.sparse.compiled import compiled
+from portable_gpu.sparse.graph import Int32, Int64
 from portable_gpu.sparse.matrix import Pattern
 
-_Int32 = np.ndarray[Any, np.dtype[np.int32]]
-_Int64 = np.ndarray[Any, np.dtype[np.int64]]
 _Bool = np.ndarray[Any, np.dtype[np.bool_]]
 
 
-def structure(
-    pattern: Pattern, iperm: _Int32, first: _Int64, rows: _Int64, parent: _Int32
-) -> Fronts:
+def structure(pattern: Pattern, iperm: Int32, first: Int64, rows: Int64, parent: Int32) -> Fronts:
     """The fronts of a matrix in the order of its supernodes.
 
     Args:
@@ -56,12 +53,12 @@ def structure(
 
 
 @compiled
-def _permuted(pointers: _Int64, columns: _Int32, iperm: _Int32) -> tuple[_Int64, _Int32, _Int64]:
+def _permuted(pointers: Int64, columns: Int32, iperm: Int32) -> tuple[Int64, Int32, Int64]:
     """The lower triangle of the permuted matrix by rows, columns ascending.
 
     Returns:
-        Pointers, columns, and which element of the matrix each is: k, or -1 - k where its mirror
-        image is meant.
+        Pointers (and one number more), columns, and which element of the matrix each is: k, or
+        -1 - k where its mirror image is meant.
     """
     n = len(iperm)
     begin = np.zeros(n + 2, np.int64)
@@ -92,18 +89,18 @@ def _permuted(pointers: _Int64, columns: _Int32, iperm: _Int32) -> tuple[_Int64,
             row_begin[i + 1] += 1
             row_columns[q] = j
             row_sources[q] = sources[p]
-    return row_begin[:-1].copy(), row_columns, row_sources
+    return row_begin, row_columns, row_sources
 
 
 @compiled
 def _rows_and_entries(
-    first: _Int64,
-    row_start: _Int64,
-    parent: _Int32,
-    row_pointers: _Int64,
-    row_columns: _Int32,
-    row_sources: _Int64,
-) -> tuple[_Int32, _Int64, _Int32, _Int32, _Int64, _Bool]:
+    first: Int64,
+    row_start: Int64,
+    parent: Int32,
+    row_pointers: Int64,
+    row_columns: Int32,
+    row_sources: Int64,
+) -> tuple[Int32, Int64, Int32, Int32, Int64, _Bool]:
     """The rows of all fronts and the matrix's elements in them.
 
     Row i of L is a subtree with its root at i's own supernode; its leaves are where the matrix has
@@ -112,7 +109,7 @@ def _rows_and_entries(
     Source: Liu, SIAM J. Matrix Anal. Appl. 11(1), 1990, with supernodes for columns.
     """
     count = len(parent)
-    n = len(row_pointers) - 1
+    n = first[count]
     supernode = np.empty(n, np.int32)
     for s in range(count):
         for k in range(first[s], first[s + 1]):
@@ -128,8 +125,8 @@ def _rows_and_entries(
     entry_source = np.empty(entries, np.int64)
     entry_conj = np.empty(entries, np.bool_)
     row_index = np.empty(row_start[count], np.int32)
-    row_end = row_start[:-1].copy()
-    entry_end = entry_start[:-1].copy()
+    row_end = row_start.copy()
+    entry_end = entry_start.copy()
     reached = np.full(count, -1, np.int32)
     for i in range(n):
         own = supernode[i]
@@ -158,8 +155,8 @@ def _rows_and_entries(
 
 @compiled
 def _relative(
-    first: _Int64, row_start: _Int64, row_index: _Int32, child_start: _Int32, child: _Int32
-) -> _Int32:
+    first: Int64, row_start: Int64, row_index: Int32, child_start: Int32, child: Int32
+) -> Int32:
     """Where each row of each front stands in the parent's front."""
     count = len(first) - 1
     relative = np.full(len(row_index), -1, np.int32)

@@ -19,19 +19,24 @@ import numpy as np
 from portable_gpu.errors import ArgumentError
 from portable_gpu.sparse.compiled import compiled
 from portable_gpu.sparse.elimination import Elimination, postorder
+from portable_gpu.sparse.graph import Int32, Int64
 
-_Int32 = np.ndarray[Any, np.dtype[np.int32]]
-_Int64 = np.ndarray[Any, np.dtype[np.int64]]
 _Float64 = np.ndarray[Any, np.dtype[np.float64]]
 _Bool = np.ndarray[Any, np.dtype[np.bool_]]
 
-#: Up to so many columns a merged supernode may store such a share of zeros.
+#: Up to so many columns a merged supernode may store such a share of zeros: CHOLMOD's figures.
 RELAX: tuple[tuple[float, float], ...] = (
     (4, 1.0),
     (16, 0.8),
     (48, 0.1),
     (float("inf"), 0.05),
 )
+#: Multiplications and additions that merges may cost a front where the tree is a chain, that is
+#: where a supernode has one child.  There nothing is done at the same time, and a GPU waits some
+#: 10 us for each level; a core does so many in 5 us, and saves assemblies.
+_CHAIN = 1e5
+#: The share of zeros that it may store then.
+_CHAIN_SHARE = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,18 +52,20 @@ class Supernodes:
         fundamental: How many there were before merging.
     """
 
-    columns: _Int32
-    first: _Int64
-    rows: _Int64
-    parent: _Int32
+    columns: Int32
+    first: Int64
+    rows: Int64
+    parent: Int32
     static: _Bool
     fundamental: int
 
 
 def supernodes(
-    elimination: Elimination, relax: Sequence[tuple[float, float]] = RELAX
+    elimination: Elimination, relax: Sequence[tuple[float, float]] | None = None
 ) -> Supernodes:
     """Supernodes by the better of two searches, merged where `relax` allows it, in final order.
+
+    Where `relax` is None, :data:`RELAX` says it, and chains of the tree are shortened.
 
     Both searches find equally few chains; the better one has more columns in contiguous ones.  The
     final order is a postorder in which the children of a front come in the order that keeps the
@@ -76,11 +83,13 @@ def supernodes(
     above = parent[last]
     tree = np.where(above < 0, -1, owner[above]).astype(np.int32)
     rows = counts[last] - 1
-    limits, shares = relaxation(relax)
+    limits, shares = relaxation(RELAX if relax is None else relax)
+    chain_work = _CHAIN if relax is None else 0.0
     upwards = postorder(tree)
     by_rows = np.argsort(-rows, kind="stable").astype(np.int32)
-    merged = _merged(tree, upwards, by_rows, np.diff(begin), rows, limits, shares)
-    order, final_parent = _final_order(tree, upwards, merged, rows)
+    merged = _merged(tree, upwards, by_rows, np.diff(begin), rows, limits, shares, chain_work)
+    order, final_parent, left = _final_order(tree, upwards, merged, rows)
+    order, final_parent = order[:left].copy(), final_parent[:left].copy()
     columns, first = _columns(chain, begin, upwards, merged, order)
     static = _contiguous(columns, first)
     return Supernodes(columns, first, rows[order], final_parent, static, count)
@@ -102,7 +111,7 @@ def relaxation(relax: Any) -> tuple[_Float64, _Float64]:
 
 
 @compiled
-def backward(parent: _Int32, counts: _Int64) -> tuple[_Int32, _Int64]:
+def backward(parent: Int32, counts: Int64) -> tuple[Int32, Int64]:
     """Chains from the last column on: each column takes the last child that fits.
 
     Returns:
@@ -137,7 +146,7 @@ def backward(parent: _Int32, counts: _Int64) -> tuple[_Int32, _Int64]:
 
 
 @compiled
-def forward(parent: _Int32, counts: _Int64) -> tuple[_Int32, _Int64]:
+def forward(parent: Int32, counts: Int64) -> tuple[Int32, Int64]:
     """Chains from the first column on: each goes up while the parent fits and is free.
 
     Returns:
@@ -166,7 +175,7 @@ def forward(parent: _Int32, counts: _Int64) -> tuple[_Int32, _Int64]:
 
 
 @compiled
-def _contiguous(columns: _Int32, begin: _Int64) -> _Bool:
+def _contiguous(columns: Int32, begin: Int64) -> _Bool:
     """Of each supernode whether its columns follow each other."""
     static = np.ones(len(begin) - 1, np.bool_)
     for s in range(len(static)):
@@ -177,20 +186,21 @@ def _contiguous(columns: _Int32, begin: _Int64) -> _Bool:
     return static
 
 
-def _contiguous_columns(columns: _Int32, begin: _Int64) -> int:
+def _contiguous_columns(columns: Int32, begin: Int64) -> int:
     return int(np.diff(begin)[_contiguous(columns, begin)].sum())
 
 
 @compiled
 def _merged(
-    parent: _Int32,
-    upwards: _Int32,
-    by_rows: _Int32,
-    columns: _Int64,
-    rows: _Int64,
+    parent: Int32,
+    upwards: Int32,
+    by_rows: Int32,
+    columns: Int64,
+    rows: Int64,
     limits: _Float64,
     shares: _Float64,
-) -> _Int32:
+    chain_work: float,
+) -> Int32:
     """Of each supernode the ancestor that it is merged into, or itself.
 
     From the leaves on, each takes what it may of its children, those with the most rows first: they
@@ -208,6 +218,9 @@ def _merged(
             child[parent[s]] = s
     width = columns.copy()
     zeros = np.zeros(count, np.float64)
+    cost = np.empty(count, np.float64)  # of the fundamental supernodes in each
+    for s in range(count):
+        cost[s] = _work(width[s], rows[s])
     merged = np.arange(count).astype(np.int32)
     for s in upwards:
         c = child[s]
@@ -216,12 +229,18 @@ def _merged(
             missing = width[s] + rows[s] - rows[c]
             more = zeros[c] + zeros[s] + float(width[c]) * float(missing)
             size = together * (together + 1) / 2 + together * float(rows[s])
+            allowed = False
             for t in range(len(limits)):
-                if together <= limits[t] and more <= shares[t] * size:
-                    merged[c] = s
-                    width[s] += width[c]
-                    zeros[s] = more
-                    break
+                allowed = allowed or (together <= limits[t] and more <= shares[t] * size)
+            work = cost[c] + cost[s]
+            whole = _work(width[c] + width[s], rows[s])
+            if c == child[s] and sibling[c] == -1 and more <= _CHAIN_SHARE * size:
+                allowed = allowed or whole - work < chain_work
+            if allowed:
+                merged[c] = s
+                width[s] += width[c]
+                zeros[s] = more
+                cost[s] = work
             c = sibling[c]
     for k in range(count - 1, -1, -1):
         s = upwards[k]
@@ -230,11 +249,19 @@ def _merged(
 
 
 @compiled
+def _work(columns: int, rows: int) -> float:
+    """The sum of the squares of the column counts of a front."""
+    high, low = float(columns + rows), float(rows)
+    return (high * (high + 1) * (2 * high + 1) - low * (low + 1) * (2 * low + 1)) / 6
+
+
+@compiled
 def _final_order(
-    parent: _Int32, upwards: _Int32, merged: _Int32, rows: _Int64
-) -> tuple[_Int32, _Int32]:
+    parent: Int32, upwards: Int32, merged: Int32, rows: Int64
+) -> tuple[Int32, Int32, int]:
     """What merging left, in the order that keeps the stack lowest, and the parents in that order.
 
+    The arrays are longer than what was left, whose number is returned too.
     Of siblings that one comes first whose stack falls most from its peak to what it leaves.
     """
     count = len(parent)
@@ -294,11 +321,11 @@ def _final_order(
         s = order[k]
         if parent[s] != -1:
             final_parent[k] = place[merged[parent[s]]]
-    return order[:done].copy(), final_parent[:done].copy()
+    return order, final_parent, done
 
 
 @compiled
-def _sort_by_fall(siblings: _Int32, peak: _Int64, update: _Int64) -> None:
+def _sort_by_fall(siblings: Int32, peak: Int64, update: Int64) -> None:
     """Shell's sort, by what the stack falls from each one's peak; equal ones ascend."""
     gap = 1
     while gap < len(siblings) // 9:
@@ -321,8 +348,8 @@ def _sort_by_fall(siblings: _Int32, peak: _Int64, update: _Int64) -> None:
 
 @compiled
 def _columns(
-    chain: _Int32, begin: _Int64, upwards: _Int32, merged: _Int32, order: _Int32
-) -> tuple[_Int32, _Int64]:
+    chain: Int32, begin: Int64, upwards: Int32, merged: Int32, order: Int32
+) -> tuple[Int32, Int64]:
     """The columns in the final order, and where each supernode begins."""
     width = np.zeros(len(merged), np.int64)
     for s in range(len(merged)):

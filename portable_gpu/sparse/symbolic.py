@@ -12,34 +12,35 @@ import numpy as np
 from portable_gpu.ops.fronts.table import FIELDS, Fronts
 from portable_gpu.sparse.compiled import compiled
 from portable_gpu.sparse.elimination import eliminate, inverse, postorder
-from portable_gpu.sparse.graph import Graph
+from portable_gpu.sparse.graph import Graph, Int32, Int64
 from portable_gpu.sparse.matrix import Pattern, factor_dtype, pattern_of
 from portable_gpu.sparse.ordering import order
+from portable_gpu.sparse.schedule import by_levels
 from portable_gpu.sparse.structure import structure
-from portable_gpu.sparse.supernodes import RELAX, relaxation, supernodes
+from portable_gpu.sparse.supernodes import relaxation, supernodes
 
-_Int32 = np.ndarray[Any, np.dtype[np.int32]]
-_Int64 = np.ndarray[Any, np.dtype[np.int64]]
 _Bool = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 @dataclass(frozen=True)
 class MemoryEstimate:
-    """Bytes that a factorisation needs on each device.
+    """Bytes that a factorisation needs.
 
     Attributes:
         factor: The panels of L.
-        updates: Update matrices at their peak.
+        updates: Update matrices at their peak, where the tree is worked off level by level.
+        stack: The same front after front: the least that there can be.
         tables: The structure: rows, places, entries, and the matrix's values.
     """
 
     factor: int
     updates: int
+    stack: int
     tables: int
 
     @property
     def total(self) -> int:
-        """All of it."""
+        """All of it, level by level."""
         return self.factor + self.updates + self.tables
 
 
@@ -66,13 +67,13 @@ class Symbolic:
 
     pattern: Pattern
     ordering: str
-    perm: _Int32
-    iperm: _Int32
-    parent: _Int32
-    column_counts: _Int64
+    perm: Int32
+    iperm: Int32
+    parent: Int32
+    column_counts: Int64
     fronts: Fronts
     static_mask: _Bool
-    level: _Int32
+    level: Int32
     fundamental: int
     times: Mapping[str, float]
 
@@ -82,7 +83,7 @@ class Symbolic:
         return self.pattern.n
 
     @property
-    def postorder(self) -> _Int32:
+    def postorder(self) -> Int32:
         """The columns of the permuted matrix, children before parents, subtrees together."""
         return postorder(self.parent)
 
@@ -98,7 +99,7 @@ class Symbolic:
         return float(counts @ counts)
 
     @property
-    def supernodes(self) -> _Int64:
+    def supernodes(self) -> Int64:
         """Where each supernode begins in the permuted matrix, and n at the end."""
         return self.fronts.first
 
@@ -114,7 +115,7 @@ class Symbolic:
         return int((c * (c + 1) // 2 + c * u).sum())
 
     def memory_estimate(self, dtype: Any = np.float64) -> MemoryEstimate:
-        """Bytes of a factorisation in `dtype`, front after front.
+        """Bytes of a factorisation in `dtype`; a device may round a little up.
 
         Raises:
             DTypeError: `dtype` is none that is factorised.
@@ -125,7 +126,8 @@ class Symbolic:
         tables = sum(array.nbytes for array in vars(fronts).values())
         return MemoryEstimate(
             factor=int(((c + u) * c).sum()) * kind.itemsize,
-            updates=_stack_peak(fronts.parent, u * (u + 1) // 2) * kind.itemsize,
+            updates=by_levels(fronts).arena * kind.itemsize if len(fronts) else 0,
+            stack=_stack_peak(fronts.parent, u * (u + 1) // 2) * kind.itemsize,
             tables=tables + len(fronts) * len(FIELDS) * 8 + self.pattern.nnz * kind.itemsize,
         )
 
@@ -147,7 +149,7 @@ class Symbolic:
 
 
 def analyze(
-    A: Any, ordering: Any = "auto", *, relax: Sequence[tuple[float, float]] = RELAX
+    A: Any, ordering: Any = "auto", *, relax: Sequence[tuple[float, float]] | None = None
 ) -> Symbolic:
     """Analyse a sparse symmetric, or Hermitian, matrix for its Cholesky factorisation.
 
@@ -157,11 +159,14 @@ def analyze(
     Args:
         A: A square ``scipy.sparse`` array or matrix of any format, n x n: one triangle, of which
             the other is the mirror image, or both.  Elements that are stored more than once are
-            summed; stored zeros belong to the pattern; rows may be empty.
+            summed; stored zeros belong to the pattern, but for those of ``bsr`` and ``dia``, which
+            fill up; rows may be empty.
         ordering: What keeps L sparse: the name of a method, or a permutation: n integers, of which
             the k-th says which row and column is eliminated k-th.
-        relax: When a supernode is merged with its parent: pairs of columns and a share.  Up to so
-            many columns the two may store such a share of zeros.  ``()`` merges none.
+        relax: When a supernode is merged with its parent, which makes fewer and larger fronts and
+            stores zeros: pairs of columns and a share; up to so many columns the two may store
+            such a share of zeros.  ``()`` merges none.  None: ``((4, 1), (16, 0.8), (48, 0.1),
+            (inf, 0.05))``, and chains of the tree are shortened where that is nearly free.
 
     Raises:
         ShapeError: `A` is not square.
@@ -176,7 +181,8 @@ def analyze(
     Determinism: The same pattern gives the same analysis.
     """
     clock = _Clock()
-    relaxation(relax)
+    if relax is not None:
+        relaxation(relax)
     pattern = pattern_of(A)
     pattern.values(A)
     clock.lap("matrix")
@@ -211,7 +217,7 @@ def analyze(
 
 
 @compiled
-def _levels(parent: _Int32) -> _Int32:
+def _levels(parent: Int32) -> Int32:
     """Of each node its height above the leaves; parents come behind their children."""
     level = np.zeros(len(parent), np.int32)
     for s in range(len(parent)):
@@ -222,7 +228,7 @@ def _levels(parent: _Int32) -> _Int32:
 
 
 @compiled
-def _stack_peak(parent: _Int32, update: _Int64) -> int:
+def _stack_peak(parent: Int32, update: Int64) -> int:
     """Elements of the update matrices that live at once, at most, front after front."""
     left = np.zeros(len(parent), np.int64)  # by the children of each
     live = peak = 0

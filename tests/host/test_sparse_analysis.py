@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from sparse_matrices import MATRICES, filled, grid, random_definite, read
 
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
-from portable_gpu.sparse import Symbolic, analyze
+from portable_gpu.sparse import Symbolic, analyze, plot_symbolic
 from portable_gpu.sparse.elimination import eliminate, postorder
-from portable_gpu.sparse.supernodes import backward, forward
+from portable_gpu.sparse.plot import pattern_image
+from portable_gpu.sparse.supernodes import RELAX, backward, forward
 
 ROOT = Path(__file__).resolve().parents[2]
 FORMATS = ("csr", "csc", "coo", "bsr", "dia", "dok", "lil")
@@ -45,7 +46,7 @@ def front(symbolic: Symbolic, s: int) -> tuple[Any, Any]:
 
 
 @settings(max_examples=60, deadline=None)
-@given(problems(), st.sampled_from([EXACT, ((4, 1.0), (16, 0.8), (48, 0.1), (1e9, 0.05))]))
+@given(problems(), st.sampled_from([EXACT, None, ((8, 0.4),)]))
 def test_elimination_and_fronts(problem: Any, relax: Any) -> None:
     A, perm = problem
     n = len(perm)
@@ -67,6 +68,7 @@ def test_elimination_and_fronts(problem: Any, relax: Any) -> None:
         stored[np.ix_([*own, *rows], own)] = True
         children = fronts.child[fronts.child_start[s] : fronts.child_start[s + 1]]
         assert children.tolist() == np.flatnonzero(fronts.parent == s).tolist()
+        assert symbolic.level[s] == max((symbolic.level[c] + 1 for c in children), default=0)
         if len(rows):
             above, further = front(symbolic, fronts.parent[s])
             place = fronts.relative[fronts.row_start[s] : fronts.row_start[s + 1]]
@@ -151,6 +153,17 @@ def test_merging_makes_fewer_and_keeps_the_share_of_zeros() -> None:
     assert exact.nnz < relaxed.stored <= exact.nnz / 0.95
 
 
+def test_thin_chains_are_shortened() -> None:
+    """A band, eliminated from one end to the other, is one chain."""
+    band = sp.csr_array(
+        sp.diags([1.0] * 21, range(-10, 11), shape=(2000, 2000)) + 30 * sp.eye(2000)
+    )
+    thresholds = analyze(band, "natural", relax=RELAX)
+    chains = analyze(band, "natural")
+    assert chains.levels == len(chains.fronts) < 0.8 * thresholds.levels
+    assert chains.stored < 2.1 * chains.nnz
+
+
 def test_siblings_come_in_the_order_that_keeps_the_stack_low() -> None:
     """Against every order of the children of every front, on small trees."""
 
@@ -174,7 +187,7 @@ def test_siblings_come_in_the_order_that_keeps_the_stack_low() -> None:
         children = [np.flatnonzero(fronts.parent == s).tolist() for s in range(len(fronts))]
         roots = np.flatnonzero(fronts.parent == -1)
         best = max(lowest(root, children, update) for root in roots)
-        assert symbolic.memory_estimate(np.float64).updates == best * 8
+        assert symbolic.memory_estimate(np.float64).stack == best * 8
 
 
 @needs_matrices
@@ -308,7 +321,7 @@ def test_rounding_is_no_asymmetry() -> None:
         analyze(sp.tril(complex_symmetric) + sp.tril(complex_symmetric, -1).T)
 
 
-@pytest.mark.parametrize("relax", [None, 3, [(1, 2, 3)], [(4, -0.1)], [(4, 1.1)], [("a", 1)]])
+@pytest.mark.parametrize("relax", ["auto", 3, [(1, 2, 3)], [(4, -0.1)], [(4, 1.1)], [("a", 1)]])
 def test_wrong_relaxation(relax: Any) -> None:
     with pytest.raises(ArgumentError, match="relax is"):
         analyze(grid(3, 3), relax=relax)
@@ -329,12 +342,34 @@ def test_the_smallest(n: int) -> None:
     assert estimate.factor == 4 * n
 
 
+@given(problems())
+@settings(max_examples=20, deadline=None)
+def test_the_picture_of_the_pattern(problem: Any) -> None:
+    A, perm = problem
+    n = len(perm)
+    symbolic = analyze(A, perm, relax=EXACT)
+    image = pattern_image(symbolic, n)
+    pattern = A.toarray()[np.ix_(symbolic.perm, symbolic.perm)] != 0
+    assert np.array_equal(np.triu(image == 3), np.triu(pattern))
+    assert np.array_equal(np.tril(image != 0), filled(pattern, np.arange(n)))
+
+
+def test_plot(tmp_path: Path) -> None:
+    picture = tmp_path / "analysis.png"
+    figure = plot_symbolic(analyze(grid(12, 12)), picture)
+    assert picture.stat().st_size > 10_000
+    assert "n = 144" in figure.get_suptitle()
+    plot_symbolic(analyze(sp.csr_array((0, 0))))
+
+
 def test_memory_estimate() -> None:
     symbolic = analyze(grid(8, 8), "natural", relax=EXACT)
     fronts = symbolic.fronts
     panels = ((fronts.columns + fronts.rows) * fronts.columns).sum()
     for dtype in (np.float32, "float64", np.complex64, complex):
-        assert symbolic.memory_estimate(dtype).factor == panels * np.dtype(dtype).itemsize
+        estimate = symbolic.memory_estimate(dtype)
+        assert estimate.factor == panels * np.dtype(dtype).itemsize
+        assert 0 < estimate.stack <= estimate.updates < estimate.total
     with pytest.raises(DTypeError, match="int"):
         symbolic.memory_estimate(int)
 

@@ -24,10 +24,12 @@ from portable_gpu.ops.factor.plan import (
     SolvePlan,
     TiledProblem,
     TilesPlan,
+    VectorPlan,
     cholesky_text,
     copy_text,
     solve_text,
     tiles_text,
+    vector_text,
 )
 from portable_gpu.ops.factor.policy import TILE, CholeskyPolicy, SolvePolicy
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
@@ -42,6 +44,8 @@ from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 from portable_gpu.tuning.table import TuningTable
 
+#: Columns of the largest solve that has a way for vectors.
+FEW = 4
 _P = TypeVar("_P", CholeskyProblem, SolveProblem, GemmProblem)
 
 
@@ -140,7 +144,9 @@ def solve_candidates(
             )
         )
     if sizes.tiled:
-        found.append(_tiled_solve(p, source, target))
+        found.append(_tiled_solve(_tiles, p, source, target))
+    if sizes.tiled and p.m <= FEW:
+        found.append(_tiled_solve(_vectors, p, source, target))
     if p.n > sizes.solved or (source is not None and p.n <= sizes.small_solve):
         found.append(
             Candidate(
@@ -209,14 +215,6 @@ def _solve_on_cpu(p: SolveProblem, target: Target, source: Operand | None) -> Ca
 
 def _tiles(problem: TiledProblem, target: Target, starts: tuple[int, ...] = ()) -> Candidate:
     """One launch for all tiles; ``starts``: how many elements further on the operands begin."""
-
-    def bind(engine: Engine) -> Plan:
-        plan = TilesPlan(engine, problem)
-        if not any(starts):
-            return plan
-        places = tuple(Part(at, start) for at, start in enumerate(starts))
-        return Steps([Step(plan, places)])
-
     return Candidate(
         path="tiles",
         way="tiles",
@@ -225,19 +223,46 @@ def _tiles(problem: TiledProblem, target: Target, starts: tuple[int, ...] = ()) 
         launches=1,
         why="a work-group for each tile; groups wait for the tiles that they need",
         texts=lambda: [tiles_text(problem, target)],
-        bind=bind,
+        bind=lambda engine: _begun(TilesPlan(engine, problem), starts),
         details={"tile": TILE},
     )
 
 
-def _tiled_solve(p: SolveProblem, source: Operand | None, target: Target) -> Candidate:
+def _vectors(problem: TiledProblem, target: Target, starts: tuple[int, ...] = ()) -> Candidate:
+    """One launch for few columns; ``starts``: as of :func:`_tiles`."""
+    return Candidate(
+        path="vectors",
+        way="vectors",
+        kind="vectors",
+        device=estimates.vectors(problem.whole, problem.m, target),
+        launches=1,
+        why="a work-group for each 64 rows of a column; groups wait for the rows that they need",
+        texts=lambda: [vector_text(problem, target)],
+        bind=lambda engine: _begun(VectorPlan(engine, problem), starts),
+        details={"rows": TILE},
+    )
+
+
+def _begun(plan: Plan, starts: tuple[int, ...]) -> Plan:
+    """A plan whose operands begin so many elements further on."""
+    if not any(starts):
+        return plan
+    return Steps([Step(plan, tuple(Part(at, start) for at, start in enumerate(starts)))])
+
+
+def _tiled_solve(
+    way: Callable[[TiledProblem, Target, tuple[int, ...]], Candidate],
+    p: SolveProblem,
+    source: Operand | None,
+    target: Target,
+) -> Candidate:
     forwards, lower, rows = p.forwards()
     if source is None:
-        return _tiles(TiledProblem(forwards), target, (lower, rows))
+        return way(TiledProblem(forwards), target, (lower, rows))
     if p.lower:
-        return _tiles(TiledProblem(forwards, source), target)
+        return way(TiledProblem(forwards, source), target, ())
     starts = (lower, (p.n - 1) * source.row, rows)
-    return _tiles(TiledProblem(forwards, replace(source, row=-source.row)), target, starts)
+    return way(TiledProblem(forwards, replace(source, row=-source.row)), target, starts)
 
 
 def _cholesky_by_halves(engine: Engine, problem: CholeskyProblem, sizes: Sizes) -> Plan:

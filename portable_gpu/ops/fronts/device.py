@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import Element
@@ -19,6 +22,8 @@ _Int64 = np.ndarray[Any, np.dtype[np.int64]]
 
 #: The operands of a factorisation by their positions: the matrix's values, the panels, the report.
 VALUES, FACTOR, REPORT = 0, 1, 2
+#: The same of the arena and of what fronts tell, where several plans share them.
+ARENA, TOLD = 3, 4
 #: Bytes that a panel begins at a multiple of, and its rows where they are long.
 ALIGNMENT = 64
 #: The tables by the names that kernels have for them.
@@ -34,6 +39,13 @@ TABLES = (
 )
 
 
+@dataclass(frozen=True)
+class Of:
+    """What the parts of ``factor/tiles`` know of the problem that they work on."""
+
+    elem: Element
+
+
 class DeviceFronts:
     """Fronts, where their numbers lie, and their tables on a device.
 
@@ -44,8 +56,9 @@ class DeviceFronts:
         size: Elements of the factor.
         update: Where each update begins in the arena.
         started: Where the contributions of each to a solve begin, in rows.
-        arena: The arena, a temporary of the factorisation.
+        arena: The arena, a temporary of the factorisation, or an operand.
         told: What each front tells of its pivots, likewise: see :mod:`portable_gpu.runtime.report`.
+        arena_bytes, told_bytes: Their sizes.
         tables: Buffers, in the order of :data:`TABLES`.
         kept_bytes: Their size.
     """
@@ -58,18 +71,24 @@ class DeviceFronts:
         update: _Int64,
         arena: int,
         started: _Int64,
+        is_cut: bool = False,
     ) -> None:
         """Bring the tables.
 
         Args:
             engine, fronts, elem, update, started: As the attributes.
             arena: Elements of the arena.
+            is_cut: Whether several plans share the arena and what fronts tell, as operands.
         """
         self.engine, self.fronts, self.elem = engine, fronts, elem
         self.update, self.started = update, started
         self.panel, self.leading, self.size = panels(fronts, elem)
-        self.arena = Temporary("arena", max(1, arena) * elem.itemsize, elem.itemsize)
-        self.told = Temporary("told", max(1, len(fronts)) * 16, 8)
+        self.arena_bytes, self.told_bytes = max(1, arena) * elem.itemsize, max(1, len(fronts)) * 16
+        self.arena: int | Temporary = ARENA
+        self.told: int | Temporary = TOLD
+        if not is_cut:
+            self.arena = Temporary("arena", self.arena_bytes, elem.itemsize)
+            self.told = Temporary("told", self.told_bytes, 8)
         source = np.where(fronts.entry_conj, ~fronts.entry_source, fronts.entry_source)
         found: dict[str, Any] = {
             "fronts": fronts.table(self.panel, self.leading, update),
@@ -83,6 +102,28 @@ class DeviceFronts:
         }
         self.kept_bytes = sum(found[name].nbytes for name in TABLES)
         self.tables = [engine.bring(found[name]) for name in TABLES]
+
+    @cached_property
+    def taken(self) -> dict[str, cl.Buffer]:
+        """Which contributions each row of the fronts takes, in the children's order.
+
+        ``taken_start``: where those of row i of front s begin in ``taken``, at first[s] +
+        row_start[s] + i, and their number at the end.  ``taken``: their rows of all contributions.
+        """
+        fronts = self.fronts
+        columns, rows = fronts.columns, fronts.rows
+        begin = np.cumsum(columns + rows) - columns - rows
+        has = fronts.parent >= 0
+        front = np.repeat(np.flatnonzero(has), rows[has])
+        row = np.arange(len(front)) - np.repeat(np.cumsum(rows[has]) - rows[has], rows[has])
+        to = begin[fronts.parent[front]] + fronts.relative[fronts.row_start[front] + row]
+        source = self.started[front] + row
+        counts = np.bincount(to, minlength=int((columns + rows).sum()))
+        found = {
+            "taken_start": np.concatenate([[0], np.cumsum(counts)]),
+            "taken": source[np.argsort(to, kind="stable")],
+        }
+        return {name: self.engine.bring(one.astype(np.int32)) for name, one in found.items()}
 
 
 def panels(fronts: Fronts, elem: Element) -> tuple[_Int64, _Int64, int]:
@@ -113,10 +154,10 @@ class FrontsPlan(OneLaunch):
         operands: Sequence[str],
         groups: int,
         size: int,
-        kept: Mapping[str, np.ndarray[Any, Any]] | None = None,
+        kept: Mapping[str, np.ndarray[Any, Any] | cl.Buffer] | None = None,
         scratch: int = 0,
         flop: int = 0,
-        scalars: Sequence[str] = (),
+        counters: int = 0,
     ) -> None:
         """Build the kernel.
 
@@ -126,21 +167,24 @@ class FrontsPlan(OneLaunch):
             constants: Scalars that stay.
             operands: Names of what calls give.
             groups, size: Work-groups, and work-items of each.
-            kept: Further tables, by their names in the kernel.
+            kept: Further tables, by their names in the kernel; those that the device has are its.
             scratch: Bytes of workspace, the kernel's ``scratch``.
             flop: Operations of the launch.
-            scalars: Names of the scalars that calls give.
+            counters: How many zeroed counters it needs, the kernel's ``ready``, and leaves at zero.
         """
         kept = kept or {}
-        self.flop, self.workspace_bytes = flop, scratch
-        self._tables = [*[device.engine.bring(table) for table in kept.values()], *device.tables]
-        self.kept_bytes = sum(table.nbytes for table in kept.values())
-        self._scalars = (0,) * len(scalars)
+        self.flop, self.workspace_bytes, self._counters = flop, scratch, counters
+        ready = ["ready"] if counters else []
+        bring = device.engine.bring
+        own = [bring(one) if isinstance(one, np.ndarray) else one for one in kept.values()]
+        self._tables = [*own, *device.tables]
+        self.kept_bytes = sum(one.nbytes for one in kept.values() if isinstance(one, np.ndarray))
         self._launch = device.engine.programs.launch(
             text, name, constants,
-            [*(["scratch"] if scratch else []), *kept, *TABLES, *operands],
-            [*scalars, *(f"{one}_offset" for one in operands)], (groups * size,), (size,),
+            [*(["scratch"] if scratch else []), *kept, *TABLES, *operands, *ready],
+            [f"{one}_offset" for one in operands], (groups * size,), (size,),
         )  # fmt: skip
 
     def _buffers(self, state: QueueState, operands: Sequence[Any]) -> Sequence[Any]:
-        return super()._buffers(state, (*self._tables, *operands))
+        ready = [state.fold_space(self._counters, 0)[0]] if self._counters else []
+        return super()._buffers(state, (*self._tables, *operands, *ready))

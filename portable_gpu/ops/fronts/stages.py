@@ -7,9 +7,13 @@ from typing import Any
 import numpy as np
 
 from portable_gpu.codegen.specialization import Specialization, specialize
-from portable_gpu.dtypes import Element
+from portable_gpu.ops.factor.candidates import parts
+from portable_gpu.ops.factor.estimates import Sizes
 from portable_gpu.ops.factor.launch import OneLaunch
-from portable_gpu.ops.fronts.device import FACTOR, REPORT, VALUES, DeviceFronts, FrontsPlan
+from portable_gpu.ops.fronts.cpu import assembly_step
+from portable_gpu.ops.fronts.device import REPORT, DeviceFronts
+from portable_gpu.ops.fronts.group import group_steps
+from portable_gpu.ops.fronts.large import front_steps
 from portable_gpu.runtime.plan import Step
 from portable_gpu.targets import Target
 
@@ -22,12 +26,14 @@ def stage_steps(device: DeviceFronts, which: _Which) -> list[Step]:
 
     Operands: see :mod:`portable_gpu.ops.fronts.device`.
     """
-    text = front_text(device.elem, device.engine.target)
-    plan = FrontsPlan(
-        device, text, "front", {"first_of": 0}, ["values", "factor", "arena", "report"],
-        len(which), group_size(device.engine.target), {"which": which.astype(np.int32)},
-    )  # fmt: skip
-    return [Step(plan, (VALUES, FACTOR, device.arena, device.told))]
+    engine = device.engine
+    if not engine.target.is_cpu:
+        return group_steps(device, which)
+    made = parts(engine, Sizes.of(engine.target, device.elem))
+    steps = []
+    for s in which.tolist():
+        steps += [assembly_step(device, s), *front_steps(made, device, s)]
+    return steps
 
 
 def last_step(device: DeviceFronts) -> Step:
@@ -42,7 +48,7 @@ class _FirstFailure(OneLaunch):
         size = group_size(device.engine.target)
         self._table = device.tables[0]
         self._launch = device.engine.programs.launch(
-            specialize("fronts/first_failure", device.engine.target, size=size),
+            first_failure_text(device.engine.target),
             "first_failure",
             {"count": len(device.fronts)},
             ["fronts", "told", "report"],
@@ -55,9 +61,9 @@ class _FirstFailure(OneLaunch):
         return super()._buffers(state, (self._table, *operands))
 
 
-def front_text(elem: Element, target: Target) -> Specialization:
-    """The kernel for fronts of any size."""
-    return specialize("fronts/front", target, e=elem, size=group_size(target))
+def first_failure_text(target: Target) -> Specialization:
+    """The kernel that looks for the first column that failed."""
+    return specialize("fronts/first_failure", target, size=group_size(target))
 
 
 def group_size(target: Target) -> int:
