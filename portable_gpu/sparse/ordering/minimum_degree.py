@@ -125,7 +125,7 @@ def _begin(q: Elements, indptr: Int64, indices: Int32) -> None:
 
 @compiled
 def _form_element(q: Elements, pivot: int, stamp: int) -> int:
-    """Make the pivot an element of the vertices that it reaches: the first so many of ``q.reach``."""
+    """Make the pivot an element; return how many vertices it reaches, the first of ``q.reach``."""
     q.mark[pivot] = stamp
     q.weight[pivot] = _ELEMENT
     count = 0
