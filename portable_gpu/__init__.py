@@ -1,5 +1,8 @@
 """portable_gpu: linear algebra, reductions and expressions of arrays on any OpenCL device."""
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 import portable_gpu.ops.warm_up  # noqa: F401  # it is Engine.warm_up
 from portable_gpu import fft as fft
 from portable_gpu import linalg as linalg
@@ -38,6 +41,9 @@ from portable_gpu.runtime.registry import default_engine
 from portable_gpu.runtime.transfer import asarray, asnumpy
 from portable_gpu.version import __version__
 
+if TYPE_CHECKING:
+    from portable_gpu import sparse as sparse
+
 __all__ = [
     "Array",
     "BinaryOp",
@@ -75,3 +81,10 @@ __all__ = [
     "var",
     "vdot",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """``portable_gpu.sparse``, at its first use: what it needs is imported for those who use it."""
+    if name == "sparse":
+        return importlib.import_module("portable_gpu.sparse")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -116,16 +116,27 @@ class NotPositiveDefiniteError(_MatrixError):
 
     Attributes:
         index: Which matrix of the stack, a number for each batch axis; ``()`` of a single one.
-        column: The first column whose pivot is not a positive number.
+        column: The first column whose pivot is not a positive number; of a sparse matrix that of
+            the permuted one.
         pivot: That pivot: what is left of the diagonal's element there.
+        variable: Of a sparse matrix the column's number in the matrix as it was given; of a dense
+            one the column.
     """
 
-    def __init__(self, message: str, index: tuple[int, ...], column: int, pivot: float) -> None:
+    def __init__(
+        self,
+        message: str,
+        index: tuple[int, ...],
+        column: int,
+        pivot: float,
+        variable: int | None = None,
+    ) -> None:
         super().__init__(message, index, column)
         self.pivot = pivot
+        self.variable = column if variable is None else variable
 
     def __reduce__(self) -> Any:
-        return type(self), (self.args[0], self.index, self.column, self.pivot)
+        return type(self), (self.args[0], self.index, self.column, self.pivot, self.variable)
 
 
 class SingularMatrixError(_MatrixError):

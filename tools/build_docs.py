@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 MODULES = (
     "portable_gpu",
     "portable_gpu.fft",
+    "portable_gpu.sparse",
     "portable_gpu.errors",
     "portable_gpu.targets",
     "portable_gpu.tuning.policy",

@@ -1,9 +1,10 @@
-"""SciPy's own tests of ``scipy.fft``, run with portable_gpu's transforms.
+"""SciPy's own tests of transforms and convolutions, run with portable_gpu's.
 
 ``python tools/scipy_tests.py [pytest's options]`` makes ``portable_gpu.fft.scipy_backend`` SciPy's
 global backend, puts portable_gpu's functions in the place of those that SciPy's tests call past
-the backends, and runs the tests of ``scipy/fft``.  A call that asks for what portable_gpu does not
-have goes to SciPy (``not_offered``).  A test is
+the backends, and runs the tests of ``scipy/fft``, and those of ``scipy/signal`` that convolve or
+correlate.  A call that asks for what portable_gpu does not have goes to SciPy (``not_offered``).
+A test is
 
 * passed, if it called portable_gpu and passed;
 * not applicable, if all that it asked for is not offered, and why;
@@ -28,6 +29,7 @@ import scipy
 import scipy.fft
 import scipy.fft._helper
 import scipy.fft._pocketfft
+import scipy.signal
 
 import portable_gpu as pg
 from portable_gpu.fft.backend import ScipyBackend
@@ -41,6 +43,10 @@ FILES = (
     "fft/tests/test_fftlog.py", "fft/_pocketfft/tests/test_basic.py",
     "fft/_pocketfft/tests/test_real_transforms.py",
 )  # fmt: skip
+#: Those of convolutions: the file, which of its tests, and the functions.
+SIGNAL = "signal/tests/test_signaltools.py"
+CONVOLUTIONS = "onvolve or Correlate"
+CONVOLVE = ("convolve", "correlate", "fftconvolve", "oaconvolve")
 
 #: Tests that fail, by a pattern of their names, and why that is as it should be.
 DIFFERENT = (
@@ -61,12 +67,15 @@ DIFFERENT = (
 
 def not_offered(args: tuple[Any, ...], options: dict[str, Any]) -> str | None:
     """Why a call is beyond what portable_gpu has; ``None`` if it should give SciPy's result."""
-    x = args[0] if args else options.get("x")
-    try:
-        dtype = x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype
-    except Exception:
-        return None
-    return "long doubles" if isinstance(dtype, np.dtype) and dtype.char in "gG" else None
+    arrays = [*args[:2], *(options[name] for name in ("x", "in1", "in2") if name in options)]
+    for x in arrays:
+        try:
+            dtype = x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype
+        except Exception:
+            return None
+        if isinstance(dtype, np.dtype) and dtype.char in "gG":
+            return "long doubles"
+    return None
 
 
 class Exchanged:
@@ -97,6 +106,15 @@ class Tally:
     def called(self, reason: str | None) -> None:
         """A test calls one of the functions, which is done by SciPy for a ``reason``."""
         self.reasons.setdefault(self.test, set()).add(reason)
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Give the tests of convolutions portable_gpu's functions, by the names they call."""
+        for module in {item.module for item in items if isinstance(item, pytest.Function)}:
+            if not module.__name__.endswith("test_signaltools"):
+                continue
+            for name in CONVOLVE:
+                ours = getattr(pg.signal, name)
+                setattr(module, name, Exchanged(getattr(scipy.signal, name), ours, self))
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Note which test runs."""
@@ -177,8 +195,6 @@ def main(options: list[str]) -> int:
     """Run the tests; returns the exit code."""
     folder = Path(scipy.__file__).parent
     files = [str(folder / name) for name in FILES if (folder / name).exists()]
-    if "dct" not in TRANSFORMS:
-        files = [name for name in files if "real_transforms" not in name]
     if not files:
         print("this SciPy has no tests")
         return 1
@@ -186,7 +202,9 @@ def main(options: list[str]) -> int:
     put_in_place(tally)
     quiet = ["-q", "--no-header", "--no-summary", "--tb=short", "-p", "no:cacheprovider"]
     alone = ["-p", "no:xdist", "-p", "no:randomly", f"--rootdir={folder}", "-c", "/dev/null"]
-    pytest.main([*files, *quiet, *alone, f"--confcutdir={folder}", *options], [tally])
+    common = [*quiet, *alone, f"--confcutdir={folder}", *options]
+    pytest.main([*files, *common], [tally])
+    pytest.main([str(folder / SIGNAL), "-k", CONVOLUTIONS, *common], [tally])
     return tally.report()
 
 

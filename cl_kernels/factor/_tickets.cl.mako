@@ -1,4 +1,4 @@
-## Which tile a group has, what it waits for, and how it tells that it is done: see tiles.
+## Which tile a group has, what it waits for, and how it tells that it is done: see tiles and fronts/tiles.
 ##
 ##   ready | next number | groups that are done | marks of each matrix's tiles ...
 
@@ -15,6 +15,8 @@
     const uint marks = (uint)tiles_s * tiles_f;
 % endif
     volatile __global uint *done = ready + 2 + product * marks;
+    const uint groups = marks * (uint)count;
+    const int known_by = s;  // steps of 64 k
 </%def>
 
 ## Whether the tiles that step k of V takes are there.
@@ -34,9 +36,9 @@ LOAD_PUBLISHED(done + ${k} * tiles_f + f)\
         DEVICE_FENCE();
         STORE_PUBLISHED(done + ${"f * (f + 1) / 2 + s, s == f ? 4u : 1u" if factorise else "s * tiles_f + f, 1u"});
         DEVICE_FENCE();
-        number = atomic_inc(ready + 1) == marks * (uint)count - 1u;
+        number = atomic_inc(ready + 1) == groups - 1u;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     if (number)
-        for (uint i = t; i < 2u + marks * (uint)count; i += 256u) STORE_PUBLISHED(ready + i, 0u);
+        for (uint i = t; i < 2u + groups; i += 256u) STORE_PUBLISHED(ready + i, 0u);
 </%def>

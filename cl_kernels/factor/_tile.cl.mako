@@ -2,8 +2,10 @@
 ## 4 R holds the rows R y + i and the columns x + 4 R j of V, v0_0 ... ; R: `depth`, 4 or 8.
 
 <%def name="define()">
-<% e = problem.elem %>\
 #define GIVEN(v) ${"CONJ(v)" if conj else "(v)"}
+${subtraction(problem.elem)}
+</%def>
+<%def name="subtraction(e)">
 % if e.complex:
 #define SUBTRACT(v, p, q) (v.x = v.x - (p).x * (q).x, v.y = v.y - (p).x * (q).y, \
                            v.x = v.x + (p).y * (q).y, v.y = v.y - (p).y * (q).x)
@@ -26,11 +28,16 @@
 % endfor
 </%def>
 
+## In fronts, columns right of an update's middle lie along f.
 ## Rows `from` to `from` + 15 of V to memory; all of them from one on.
 <%def name="out(row, col, value)">${problem.elem.name}_store(v + (s0 + ${row}) * v_row + (f0 + ${col}) * v_col, ${value})</%def>
 <%def name="store_rows(from_row)">\
+<% either = in_fronts and factorise %>\
 {
         const int from = ${from_row};
+% if either:
+        if (v_row == 1) {
+% endif
 % if by_s:
         // By way of local memory, so that neighbours write neighbours.
         __local value_t *stage = from & 16 ? q_part : p_part;
@@ -51,7 +58,11 @@
             }
         }
 % endfor
-% else:
+% endif
+% if either:
+        } else
+% endif
+% if either or not by_s:
         if (y / ${16 // depth} == from / 16) {
 % for i in range(depth):
 % for j in range(16 // depth):

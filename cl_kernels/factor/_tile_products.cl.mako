@@ -4,13 +4,14 @@
 <%namespace name="tickets" file="/factor/_tickets.cl.mako"/>
 
 ## A panel from memory to registers NAME0 ... NAME3, and from there to local memory.  Each work-item has
-## four of its elements.  lines: how many there are; the others are 0.
+## four of its elements.  lines: how many there are; the others are 0.  number: which step is meant by a
+## step's number.
 <%def name="place(along, i)">\
 const int step = ${f"t % 4 + {4 * i}" if along else f"t / 64 + {4 * i}"}, line = ${"t / 4" if along else "t % 64"};\
 </%def>
-<%def name="fetch(name, source, line, step, lines, along, steps='')">\
+<%def name="fetch(name, source, line, step, lines, along, steps='', number='step')">\
 % for i in range(4):
-{ ${place(along, i)} ${name}${i} = line < ${lines}${f" && step < {steps}" if steps else ""} ? ${problem.elem.name}_load(${source} + line * ${line} + step * ${step}) : (value_t)(0); }
+{ ${place(along, i)} ${name}${i} = line < ${lines}${f" && step < {steps}" if steps else ""} ? ${problem.elem.name}_load(${source} + line * ${line} + ${number} * ${step}) : (value_t)(0); }
 % endfor
 </%def>
 <%def name="put(name, part, along, given='')">\
@@ -19,7 +20,9 @@ const int step = ${f"t % 4 + {4 * i}" if along else f"t / 64 + {4 * i}"}, line =
 % endfor
 </%def>
 <%def name="fetch_p(k, steps='')">${fetch("p", f"l + s0 * l_row + ({k}) * l_col", "l_row", "l_col", "left_s", p_along, steps)}</%def>
-<%def name="fetch_q(k)">${fetch("q", f"v + f0 * v_col + ({k}) * v_row", "v_col", "v_row", "left_f", q_along)}</%def>
+<%def name="fetch_q(k, steps='')">\
+<% x, line, step = ("l", "l_row", "l_col") if factorise else ("v", "v_col", "v_row") %>\
+${fetch("q", f"{x} + f0 * {line} + ({k}) * {step}", line, step, "left_f", q_along, steps)}</%def>
 
 ## The elements of one step: NAME0 ... of a work-item's rows, or of its columns.
 <%def name="rows(name, source)">\
@@ -34,18 +37,27 @@ const real4_t ${", ".join(f"{name}s{i} = *(__local const real4_t *)(({source}) +
 const value_t ${", ".join(f"{name}{j} = ({source})[x + {4 * depth * j}]" for j in range(16 // depth))};
 </%def>
 
-## v -= P Q over k from `first` to `last`; the next panels travel while these are multiplied.
-<%def name="products(first, last)">\
+## Of rows below a front's own columns, whose X lies at `row` of all.
+<%def name="fetch_p_below(k, steps)">${fetch("p", f"below + s0 * l_row + ({k}) * leading", "l_row", "leading", "left_s", p_along, steps)}</%def>
+<%def name="fetch_q_below(k, steps)">${fetch("q", "x_all + f0", "v_col", "count", "left_f", q_along, steps, f"row[{k} + step]")}</%def>
+
+## v -= P Q over k from `first` to `last`; the next panels travel while these are multiplied.  Of a front,
+## `last` may lie within a panel.
+<%def name="products(first, last, p=None, q=None)">\
+<%
+p, q = p or fetch_p, q or fetch_q
+left = f"{last} - ({{}})" if in_fronts else ""
+%>\
 value_t p0, p1, p2, p3, q0, q1, q2, q3;
-            ${fetch_p(first)}
-            ${fetch_q(first)}
+            ${p(first, left.format(first))}
+            ${q(first, left.format(first))}
             for (long k = ${first}; k < ${last}; k += 16) {
                 ${put("p", "p_part", p_along, "GIVEN")}
                 ${put("q", "q_part", q_along)}
                 barrier(CLK_LOCAL_MEM_FENCE);
                 if (k + 16 < ${last}) {
-                    ${fetch_p("k + 16")}
-                    ${fetch_q("k + 16")}
+                    ${p("k + 16", left.format("k + 16"))}
+                    ${q("k + 16", left.format("k + 16"))}
                 }
 % if mma:
                 ${matrix.multiply()}
@@ -65,22 +77,28 @@ value_t p0, p1, p2, p3, q0, q1, q2, q3;
             }
 </%def>
 
-## v -= P Q over all k, as far at a time as the tiles that it takes are there.
-<%def name="all()">\
+## v -= P Q over all k, as far at a time as the tiles that it takes are there.  below: over the rows below a
+## front's own columns first.
+<%def name="all(below=False)">\
 % if mma:
 ${matrix.declare()}
 % endif
-    for (int known = 0; known < s;) {
+% if below:
+    {
+        ${products("0", "u", fetch_p_below, fetch_q_below)}
+    }
+% endif
+    for (int known = 0; known < known_by;) {
         if (t == 0) {
             until = known;
-            while (until < s && ${tickets.is_done("until")}) ++until;
+            while (until < known_by && ${tickets.is_done("until")}) ++until;
             DEVICE_FENCE();
         }
         barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
         const int to = until;
         if (to > known) {
             GROUP_FENCE();
-            ${products("64l * known", "64l * to")}
+            ${products("64l * known", "min(64l * to, (long)c)" if in_fronts else "64l * to")}
             known = to;
         }
         barrier(CLK_LOCAL_MEM_FENCE);

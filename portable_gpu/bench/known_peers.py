@@ -8,6 +8,7 @@ from portable_gpu.bench.clblast import CLBlastPeer
 from portable_gpu.bench.frameworks import CuPyPeer, TorchPeer
 from portable_gpu.bench.peers import NumPyPeer, Peer, PyOpenCLPeer
 from portable_gpu.bench.transforms import PyFFTWPeer, SciPyPeer
+from portable_gpu.bench.vkfft import PyVkFFTPeer
 from portable_gpu.errors import UnsupportedError
 from portable_gpu.runtime.engine import Engine
 
@@ -15,7 +16,8 @@ from portable_gpu.runtime.engine import Engine
 def registry() -> dict[str, type[Peer]]:
     """The peers by name."""
     known: tuple[type[Peer], ...] = (
-        NumPyPeer, PyOpenCLPeer, CLBlastPeer, TorchPeer, CuPyPeer, SciPyPeer, PyFFTWPeer
+        NumPyPeer, PyOpenCLPeer, CLBlastPeer, TorchPeer, CuPyPeer, SciPyPeer, PyFFTWPeer,
+        PyVkFFTPeer,
     )  # fmt: skip
     return {peer.name: peer for peer in known}
 

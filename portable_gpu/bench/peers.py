@@ -26,17 +26,30 @@ from portable_gpu.runtime.engine import Engine
 from portable_gpu.version import __version__
 
 
-class Peer(ABC):
-    """A library that does some of the operations.  Opening one that cannot run raises.
+class Library(ABC):
+    """Who is timed.
 
     Attributes:
         name: As it is asked for.
         install: What installs it.
-        operations: Those that it has, where they are few: for others it is not opened unasked.
     """
 
     name: ClassVar[str]
     install: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def version(self) -> str:
+        """Its version."""
+
+
+class Peer(Library):
+    """A library that does some of the operations.  Opening one that cannot run raises.
+
+    Attributes:
+        operations: Those that it has, where they are few: for others it is not opened unasked.
+    """
+
     operations: ClassVar[frozenset[str] | None] = None
 
     @abstractmethod
@@ -47,11 +60,6 @@ class Peer(ABC):
             ImportError: It is not installed.
             UnsupportedError: It does not run on this device.
         """
-
-    @property
-    @abstractmethod
-    def version(self) -> str:
-        """Its version."""
 
     @abstractmethod
     def prepare(self, case: Case, inputs: Sequence[Operands]) -> Prepared | None:

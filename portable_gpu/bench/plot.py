@@ -21,6 +21,7 @@ from portable_gpu.ops.registry import BENCHMARKS
 _STYLES = {
     Ours.name: ("o", "C0"), "numpy": ("s", "C1"), "pyopencl": ("^", "C2"), "clblast": ("D", "C3"),
     "torch": ("v", "C4"), "cupy": ("P", "C5"), "scipy": ("X", "C6"), "pyfftw": ("d", "C7"),
+    "pyvkfft": ("<", "C8"),
 }  # fmt: skip
 
 

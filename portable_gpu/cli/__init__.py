@@ -72,6 +72,7 @@ def _application() -> typer.Typer:
     from portable_gpu.cli.info import info
     from portable_gpu.cli.render import render
     from portable_gpu.cli.selftest import selftest
+    from portable_gpu.cli.solve import solve
     from portable_gpu.cli.tune import tune
     from portable_gpu.cli.version import version
     from portable_gpu.cli.warm_up import warm_up
@@ -82,6 +83,6 @@ def _application() -> typer.Typer:
         pretty_exceptions_enable=False,
         callback=version,
     )
-    for command in (info, explain, render, selftest, bench, tune, check_isa, demo, warm_up):
+    for command in (info, explain, render, selftest, bench, tune, check_isa, demo, solve, warm_up):
         application.command()(command)
     return application

@@ -27,6 +27,8 @@ from portable_gpu.cli.hunt import hunt
 from portable_gpu.cli.options import DeviceOption, JSONOption, PlotOption
 from portable_gpu.cli.path import path_of
 from portable_gpu.cli.progress import each
+from portable_gpu.cli.sparse import SYNTAX as SPARSE_SYNTAX
+from portable_gpu.cli.sparse import sparse
 from portable_gpu.errors import ArgumentError, PortableGPUError
 from portable_gpu.ops.case import Case
 from portable_gpu.ops.registry import BENCHMARKS
@@ -39,21 +41,23 @@ _LEAST_TURNS, _DTYPE = 9, "float32"
 
 def bench(
     operation: Annotated[
-        str, typer.Argument(help=f"{', '.join(GROUPS)}, dispatch or hunt.", metavar="OPERATION")
+        str,
+        typer.Argument(help=f"{', '.join(GROUPS)}, sparse, dispatch or hunt.", metavar="OPERATION"),
     ] = "all",
     dtype: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="Comma list of NumPy names; of gemm also a precision (float32:bf16x6) or the "
-            "result's (float16:float32)."
+            help="Comma list of NumPy names (float32; sparse: one, float64); of gemm also a "
+            "precision (float32:bf16x6) or the result's (float16:float32).",
+            show_default=False,
         ),
-    ] = _DTYPE,
-    sizes: Annotated[str | None, typer.Option(help=SYNTAX)] = None,
+    ] = None,
+    sizes: Annotated[str | None, typer.Option(help=f"{SYNTAX} sparse: {SPARSE_SYNTAX}.")] = None,
     peers: Annotated[
         str | None,
         typer.Option(
-            help="Comma list: numpy, pyopencl, clblast, torch, cupy, scipy, pyfftw; 'none' for "
-            "none."
+            help="Comma list: numpy, pyopencl, clblast, torch, cupy, scipy, pyfftw, pyvkfft; of "
+            "sparse scipy and cholmod; 'none' for none."
         ),
     ] = None,
     device: DeviceOption = None,
@@ -89,6 +93,9 @@ def bench(
             help="dispatch, hunt: time for everything, as 90s or 10m (5m).", metavar="TIME"
         ),
     ] = None,
+    ordering: Annotated[
+        str | None, typer.Option(help="sparse: as --ordering of solve (auto).")
+    ] = None,
     rows: Annotated[
         str | None,
         typer.Option(help="hunt: comma list of words in the rows' names, as 'gemm batch,std'."),
@@ -105,12 +112,26 @@ def bench(
 
     hunt times random work of every kind beside a peer, in line and eager; with --json FILE it goes
     on where it ended.
+
+    sparse times Cholesky factors of sparse matrices and solves with them.
     """
     output, status = Console(), Console(stderr=True)
     if plot is not None and find_spec("matplotlib") is None:
         raise PortableGPUError(
             "--plot needs the package matplotlib: pip install 'portable_gpu[bench]'"
         )
+    if operation == "sparse":
+        if (shapes, seed, budget, rows) != (None,) * 4 or policy or ladder or eager:
+            raise ArgumentError(
+                "sparse takes none of --policy, --ladder, --eager, --shapes, --seed, --budget "
+                "and --rows"
+            )
+        kind, by = dtype or "float64", ordering or "auto"
+        sparse(kind, sizes, peers, by, turns, device, report, plot, output, status)
+        return
+    if ordering is not None:
+        raise ArgumentError(f"--ordering is for sparse, not {operation}")
+    dtype = dtype or _DTYPE
     if operation in ("dispatch", "hunt"):
         seed, budget = 1 if seed is None else seed, "5m" if budget is None else budget
         if sizes or policy or ladder or eager:
@@ -133,7 +154,7 @@ def bench(
         )
     if operation not in GROUPS:
         raise ArgumentError(
-            f"no benchmark {operation!r}; there are: {', '.join(GROUPS)}, dispatch, hunt"
+            f"no benchmark {operation!r}; there are: {', '.join(GROUPS)}, sparse, dispatch, hunt"
         )
     if ladder and (operation not in (*CLIMBED, EVERY) or sizes is not None or plot):
         raise ArgumentError(f"--ladder takes {_CLIMBED} or {EVERY}, and neither --sizes nor --plot")

@@ -14,7 +14,7 @@ from portable_gpu.codegen.operators import BinaryOp
 from portable_gpu.dtypes import check_precision
 from portable_gpu.errors import ArgumentError, NotPositiveDefiniteError, ShapeError
 from portable_gpu.linalg.place import Place, carrying, on_one_side
-from portable_gpu.linalg.refinement import refined
+from portable_gpu.linalg.refinement import corrections, refined
 from portable_gpu.linalg.views import diagonal
 from portable_gpu.ops.factor import cholesky
 from portable_gpu.ops.factor.api import solve_with_factor
@@ -121,7 +121,7 @@ def cho_solve(
     """
     c, lower = _factor(c_and_lower, lower)
     b, overwrite = as_array(b, "b"), flag(overwrite_b, "overwrite_b")
-    refine = _corrections(refine)
+    refine = corrections(refine)
     one_of(check, CHECKS, "check")
     place = Place(engine, queue, wait_for, _known(precision))
     solution_shape(c.shape, b.shape)
@@ -200,7 +200,7 @@ def solve(
     """
     if assume_a != "pos":
         raise ArgumentError(f"assume_a is {shown(assume_a)}; pos is known, and has to be said")
-    lower, refine = flag(lower, "lower"), _corrections(refine)
+    lower, refine = flag(lower, "lower"), corrections(refine)
     one_of(check, CHECKS, "check")
     place = Place(engine, queue, wait_for, _known(precision))
     a, b = square(as_array(a, "a"), "a"), as_array(b, "b")
@@ -301,15 +301,6 @@ def _factor(c_and_lower: Any, lower: bool | None) -> tuple[Any, bool]:
         c_and_lower, lower = c_and_lower
     c = square(as_array(c_and_lower, "c"), "c")
     return c, True if lower is None else flag(lower, "lower")
-
-
-def _corrections(refine: Any) -> str | int | None:
-    is_count = isinstance(refine, (int, np.integer)) and not isinstance(refine, bool)
-    if refine is None or (isinstance(refine, str) and refine == "auto"):
-        return refine
-    if is_count and refine >= 0:
-        return int(refine)
-    raise ArgumentError(f"refine is {shown(refine)}; None, auto or a number of corrections")
 
 
 def _known(precision: str | None) -> str | None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from portable_gpu.arguments import shown
 from portable_gpu.codegen.operators import BinaryOp
+from portable_gpu.errors import ArgumentError
 from portable_gpu.linalg.place import Place
 from portable_gpu.linalg.views import columns, joined, parts, spread, vectors
 from portable_gpu.ops.elementwise import elementwise
@@ -19,6 +21,45 @@ from portable_gpu.ops.reduce.run import converted
 _LEAST_FALL = 10
 #: The larger one, and NaN if there is any.
 _LARGEST = BinaryOp("largest", identity="0", combine="a > b || a != a ? a : b")
+
+
+class System(Protocol):
+    """A matrix whose solutions are refined.
+
+    Attributes:
+        dtype: In which residuals are computed.
+        sums: Of each row the sum of its absolute values: shape (..., n, 1).
+        tolerance: The backward error with which ``auto`` is content.
+    """
+
+    dtype: np.dtype[Any]
+    sums: Any
+    tolerance: float
+
+    def spread(self, b: Any) -> Any:
+        """B, broadcast to the shape of the solution."""
+
+    def residual(self, b: Any, x: Any) -> Any:
+        """``B - A X``, a new array."""
+
+
+class DenseSystem:
+    """A stack of matrices; see :class:`System`."""
+
+    def __init__(self, a: Any, place: Place) -> None:
+        self._a, self._place, self.dtype = a, place, a.dtype
+        self.sums = asum(a, axis=-1, keepdims=True, **place.options)
+        self.tolerance = float(a.shape[-1] ** 0.5 * np.finfo(a.dtype).eps)
+
+    def spread(self, b: Any) -> Any:
+        """See :meth:`System.spread`."""
+        return spread(b, solution_shape(self._a.shape, b.shape))
+
+    def residual(self, b: Any, x: Any) -> Any:
+        """See :meth:`System.residual`."""
+        r = converted(b, b.dtype, **self._place.options)
+        self._place.product(self._a, x, c=r, alpha=-1, beta=1)
+        return r
 
 
 def refined(
@@ -38,10 +79,31 @@ def refined(
     """
     if not b.size or not a.size:
         return solved(b), True
+    return refined_by(DenseSystem(a, place), b, solved, refine, place)
+
+
+def refined_by(
+    system: System, b: Any, solved: Callable[[Any], Any], refine: str | int, place: Place
+) -> tuple[Any, bool]:
+    """The same of any matrix; neither it nor ``b`` is empty, and ``b`` is of its dtype."""
     if b.ndim == 1:
-        x, is_good = refined(a, columns(b), solved, refine, place)
+        x, is_good = refined_by(system, columns(b), solved, refine, place)
         return vectors(x), is_good
-    return _Refinement(a, b, solved, place).run(refine)
+    return _Refinement(system, b, solved, place).run(refine)
+
+
+def corrections(refine: Any) -> str | int | None:
+    """``refine``, if it is ``auto``, a number of corrections, or ``None``.
+
+    Raises:
+        ArgumentError: It is something else.
+    """
+    is_count = isinstance(refine, (int, np.integer)) and not isinstance(refine, bool)
+    if refine is None or (isinstance(refine, str) and refine == "auto"):
+        return refine
+    if is_count and refine >= 0:
+        return int(refine)
+    raise ArgumentError(f"refine is {shown(refine)}; None, auto or a number of corrections")
 
 
 class _Refinement:
@@ -51,18 +113,16 @@ class _Refinement:
     them, and errors have extent 1 along it and along the rows.
     """
 
-    def __init__(self, a: Any, b: Any, solved: Callable[[Any], Any], place: Place) -> None:
-        self.a, self.solved, self.place = a, solved, place
-        self.b = spread(b, solution_shape(a.shape, b.shape))
-        sums = asum(a, axis=-1, keepdims=True, **place.options)
-        self.norm = parts(self._largest(sums, (-2,)))
+    def __init__(self, system: System, b: Any, solved: Callable[[Any], Any], place: Place) -> None:
+        self.system, self.solved, self.place = system, solved, place
+        self.b = system.spread(b)
+        self.norm = parts(self._largest(system.sums, (-2,)))
         self.of_b = self._largest(parts(self.b), (-3, -1))
 
     def run(self, refine: str | int) -> tuple[Any, bool]:
         """The solution, and whether it is good."""
         waits = refine == "auto"
-        n, eps = self.a.shape[-1], np.finfo(self.a.dtype).eps
-        tolerance, before = float(n**0.5 * eps), np.inf
+        tolerance, before = self.system.tolerance, np.inf
         x = self.solved(self.b)
         r, error = self.judged(x)
         for _ in range(64) if waits else range(int(refine)):
@@ -78,8 +138,7 @@ class _Refinement:
 
     def judged(self, x: Any) -> tuple[Any, Any]:
         """The residual, and the backward error of each column."""
-        r = converted(self.b, self.b.dtype, **self.place.options)
-        self.place.product(self.a, x, c=r, alpha=-1, beta=1)
+        r = self.system.residual(self.b, x)
         error = elementwise(
             "r == 0 ? r : r / (a * x + b)",
             r=self._largest(parts(r), (-3, -1)),

@@ -11,14 +11,14 @@ import gc
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 import pytest
+from interruptions import Interrupted, handler, interrupted, stop
 
 import portable_gpu as pg
 from portable_gpu.codegen import source
@@ -30,39 +30,6 @@ from portable_gpu.targets import example_target
 pytestmark = pytest.mark.skipif(
     not hasattr(signal, "setitimer"), reason="this system has no timer that raises a signal"
 )
-
-
-class Interrupted(BaseException):
-    """What the handler raises, as KeyboardInterrupt would be."""
-
-
-def stop(*_: Any) -> None:
-    raise Interrupted
-
-
-@contextmanager
-def handler(of_signal: Callable[..., Any]) -> Iterator[None]:
-    before = signal.signal(signal.SIGALRM, of_signal)
-    try:
-        yield
-    finally:  # a last call of the handler would start the timer again, and that end the process
-        signal.signal(signal.SIGALRM, lambda *_: None)
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
-def interrupted(work: Callable[[], Any], after: float) -> bool:
-    """Whether ``work`` was left by an exception ``after`` seconds."""
-    try:
-        signal.setitimer(signal.ITIMER_REAL, after)
-        try:
-            work()
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-    except Interrupted:
-        return True
-    return False
-
 
 # Results of hundreds of KiB, by kernels that take a few tenths of a millisecond: there is time to
 # leave the call, and memory for others to be given.

@@ -112,8 +112,8 @@ class Stack:
         return found
 
 
-def tiles(engine: Engine, every: list[Candidate]) -> Plan:
-    return next(one for one in every if one.path == "tiles").bind(engine)
+def tiles(engine: Engine, every: list[Candidate], path: str = "tiles") -> Plan:
+    return next(one for one in every if one.path == path).bind(engine)
 
 
 def enqueue(plan: Plan, engine: Engine, arrays: list[Any]) -> None:
@@ -274,7 +274,9 @@ def triangles(count: int, n: int, dtype: Any, unit: bool, lower: bool) -> Array:
     return found.astype(dtype)
 
 
-def check_solve(engine: Engine, case: Solve, n: int, m: int, lower: bool) -> None:
+def check_solve(
+    engine: Engine, case: Solve, n: int, m: int, lower: bool, path: str = "tiles"
+) -> None:
     needs(engine, case.dtype)
     triangle = triangles(2, n, case.dtype, case.unit, lower)
     right = np.random.default_rng(m).uniform(-1, 1, (2, n, m)).astype(case.dtype)
@@ -282,7 +284,7 @@ def check_solve(engine: Engine, case: Solve, n: int, m: int, lower: bool) -> Non
     x = Stack(np.full_like(right, np.nan), case.b) if case.separate else b
     source = b.operand if case.separate else None
     p = solve_problem(l, x, case.unit, lower)
-    plan = tiles(engine, solve_candidates(p, engine.target, engine.table, source))
+    plan = tiles(engine, solve_candidates(p, engine.target, engine.table, source), path)
     stacks = [l, b, x] if case.separate else [l, x]
     arrays = [stack.on(engine.queue) for stack in stacks]
     enqueue(plan, engine, arrays)
@@ -303,6 +305,13 @@ def test_solve(waiting: Engine, case: Solve, n: int, m: int) -> None:
         check_solve(waiting, case, n, m, lower)
 
 
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("case", SOLVES, ids=str)
+def test_solve_of_vectors(waiting: Engine, case: Solve, n: int) -> None:
+    for lower, m in ((True, 1), (False, 3)):
+        check_solve(waiting, case, n, m, lower, "vectors")
+
+
 # -- complex numbers
 
 
@@ -316,3 +325,4 @@ def test_complex(waiting: Engine) -> None:
     check_factor(case, factors[0], a[0])
     assert report[0, 0] == -1
     check_solve(waiting, Solve(C64, "C", "F", False, False), 70, 5, False)
+    check_solve(waiting, Solve(C64, "F", "C", False, True), 70, 2, True, "vectors")

@@ -49,7 +49,12 @@ def words_of_code(path: Path) -> Iterator[tuple[int, str]]:
 
 @pytest.mark.parametrize("path", python_files(), ids=lambda p: str(p.relative_to(ROOT)))
 def test_python_names_no_vendor(path: Path) -> None:
-    found = [f"{line}: {word}" for line, word in words_of_code(path) if _VENDOR.search(word)]
+    words = words_of_code(path)
+    package = ROOT / "portable_gpu"
+    if path.is_relative_to(package / "sparse") or path == package / "cli" / "solve.py":
+        # There it is the ordering by approximate minimum degrees.
+        words = ((line, re.sub(r"\bamd\b", "", word)) for line, word in words)
+    found = [f"{line}: {word}" for line, word in words if _VENDOR.search(word)]
     assert not found, "ask the target for a fact instead (portable_gpu/targets)"
 
 

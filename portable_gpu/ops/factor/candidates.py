@@ -24,10 +24,12 @@ from portable_gpu.ops.factor.plan import (
     SolvePlan,
     TiledProblem,
     TilesPlan,
+    VectorPlan,
     cholesky_text,
     copy_text,
     solve_text,
     tiles_text,
+    vector_text,
 )
 from portable_gpu.ops.factor.policy import TILE, CholeskyPolicy, SolvePolicy
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
@@ -42,6 +44,8 @@ from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 from portable_gpu.tuning.table import TuningTable
 
+#: Columns of the largest solve that has a way for vectors.
+FEW = 4
 _P = TypeVar("_P", CholeskyProblem, SolveProblem, GemmProblem)
 
 
@@ -132,7 +136,9 @@ def solve_candidates(
     if p.n <= sizes.small_solve:
         found.append(_small_solve(p, source, target))
     if sizes.tiled:
-        found.append(_tiled_solve(p, source, target))
+        found.append(_tiled_solve(_tiles, p, source, target))
+    if sizes.tiled and p.m <= FEW:
+        found.append(_tiled_solve(_vectors, p, source, target))
     if p.n > sizes.solved:
         found.append(
             Candidate(
@@ -175,8 +181,8 @@ def _cholesky_on_cpu(p: CholeskyProblem, target: Target) -> Candidate:
 
 def _small_solve(p: SolveProblem, source: Operand | None, target: Target) -> Candidate:
     """One launch, which reads B where it lies."""
-    forwards, turned, places = _forwards(p, source)
-    operands: tuple[int | Part, ...] = (*places, len(places)) if p.reports else places
+    forwards, turned, starts = _forwards(p, source)
+    starts += (0,) if p.reports else ()
     policy = SolvePolicy.for_size(p.n, p.m, target, p.elem)
     return Candidate(
         path="small",
@@ -186,7 +192,7 @@ def _small_solve(p: SolveProblem, source: Operand | None, target: Target) -> Can
         launches=1,
         why=f"local memory holds {policy.rows} columns of L",
         texts=lambda: [solve_text(forwards, policy, target, source=turned)],
-        bind=lambda engine: Steps([Step(SolvePlan(engine, forwards, policy, turned), operands)]),
+        bind=lambda engine: _begun(SolvePlan(engine, forwards, policy, turned), starts),
         policy=policy,
         origin="SolvePolicy.for_size",
         details={"group size": policy.group_size},
@@ -212,7 +218,7 @@ def _searched(one: Candidate, p: SolveProblem, source: Operand | None, target: T
 def _solve_on_cpu(p: SolveProblem, target: Target, source: Operand | None) -> Candidate:
     """One launch, which reads B where it lies."""
     policy = CpuPolicy.default(target, p.elem)
-    forwards, turned, places = _forwards(p, source)
+    forwards, turned, starts = _forwards(p, source)
     return Candidate(
         path="small",
         way="small",
@@ -221,20 +227,15 @@ def _solve_on_cpu(p: SolveProblem, target: Target, source: Operand | None) -> Ca
         launches=1,
         why=f"a triangle of {p.n} columns fits half of the second cache",
         texts=lambda: [cpu.solve_text(forwards, policy, target, turned)],
-        bind=lambda engine: Steps([Step(CpuSolvePlan(engine, forwards, policy, turned), places)]),
+        bind=lambda engine: _begun(CpuSolvePlan(engine, forwards, policy, turned), starts),
         policy=policy,
         origin="CpuPolicy.default",
         details={"block": policy.block},
     )
 
 
-def _tiles(problem: TiledProblem, target: Target, places: tuple[Part, ...] = ()) -> Candidate:
-    """One launch for all tiles; ``places``: where the operands begin, if not at their offsets."""
-
-    def bind(engine: Engine) -> Plan:
-        plan = TilesPlan(engine, problem)
-        return Steps([Step(plan, places)]) if any(part.start for part in places) else plan
-
+def _tiles(problem: TiledProblem, target: Target, starts: tuple[int, ...] = ()) -> Candidate:
+    """One launch for all tiles; ``starts``: how many elements further on the operands begin."""
     return Candidate(
         path="tiles",
         way="tiles",
@@ -243,26 +244,53 @@ def _tiles(problem: TiledProblem, target: Target, places: tuple[Part, ...] = ())
         launches=1,
         why="a work-group for each tile; groups wait for the tiles that they need",
         texts=lambda: [tiles_text(problem, target)],
-        bind=bind,
+        bind=lambda engine: _begun(TilesPlan(engine, problem), starts),
         details={"tile": TILE},
     )
 
 
-def _tiled_solve(p: SolveProblem, source: Operand | None, target: Target) -> Candidate:
-    forwards, turned, places = _forwards(p, source)
-    return _tiles(TiledProblem(forwards, turned), target, places)
+def _vectors(problem: TiledProblem, target: Target, starts: tuple[int, ...] = ()) -> Candidate:
+    """One launch for few columns; ``starts``: as of :func:`_tiles`."""
+    return Candidate(
+        path="vectors",
+        way="vectors",
+        kind="vectors",
+        device=estimates.vectors(problem.whole, problem.m, target),
+        launches=1,
+        why="a work-group for each 64 rows of a column; groups wait for the rows that they need",
+        texts=lambda: [vector_text(problem, target)],
+        bind=lambda engine: _begun(VectorPlan(engine, problem), starts),
+        details={"rows": TILE},
+    )
+
+
+def _begun(plan: Plan, starts: tuple[int, ...]) -> Plan:
+    """A plan whose operands begin so many elements further on."""
+    if not any(starts):
+        return plan
+    return Steps([Step(plan, tuple(Part(at, start) for at, start in enumerate(starts)))])
+
+
+def _tiled_solve(
+    way: Callable[[TiledProblem, Target, tuple[int, ...]], Candidate],
+    p: SolveProblem,
+    source: Operand | None,
+    target: Target,
+) -> Candidate:
+    forwards, turned, starts = _forwards(p, source)
+    return way(TiledProblem(forwards, turned), target, starts)
 
 
 def _forwards(
     p: SolveProblem, source: Operand | None
-) -> tuple[SolveProblem, Operand | None, tuple[Part, ...]]:
-    """The same with a lower triangle, B where it lies, and where the operands of both begin."""
+) -> tuple[SolveProblem, Operand | None, tuple[int, ...]]:
+    """The same with a lower triangle, B where it lies, and how much further on operands begin."""
     forwards, lower, rows = p.forwards()
     if source is None:
-        return forwards, None, (Part(0, lower), Part(1, rows))
-    turned = source if p.lower else replace(source, row=-source.row)
-    first = 0 if p.lower else (p.n - 1) * source.row
-    return forwards, turned, (Part(0, lower), Part(1, first), Part(2, rows))
+        return forwards, None, (lower, rows)
+    if p.lower:
+        return forwards, source, (lower, 0, rows)
+    return forwards, replace(source, row=-source.row), (lower, (p.n - 1) * source.row, rows)
 
 
 def _cholesky_by_halves(engine: Engine, problem: CholeskyProblem, sizes: Sizes) -> Plan:

@@ -17,10 +17,17 @@ from portable_gpu.ops.explanation import Explanation, explanation
 from portable_gpu.ops.factor import packed, ragged
 from portable_gpu.ops.factor.candidates import cholesky_candidates, solve_candidates
 from portable_gpu.ops.factor.estimates import Sizes
-from portable_gpu.ops.factor.plan import CopyProblem, TiledProblem, copy_text, tiles_text
+from portable_gpu.ops.factor.plan import (
+    CopyProblem,
+    TiledProblem,
+    copy_text,
+    tiles_text,
+    vector_text,
+)
 from portable_gpu.ops.factor.policy import SolvePolicy, largest
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
 from portable_gpu.ops.factor.stack import Matrix, stacked
+from portable_gpu.ops.fronts import catalogue as fronts
 from portable_gpu.runtime.views import Shape, View, contiguous_strides
 from portable_gpu.targets import Target
 from portable_gpu.tuning.table import TuningTable
@@ -183,7 +190,8 @@ def cholesky_specializations(target: Target, dtype: DType) -> list[Specializatio
 def solve_specializations(target: Target, dtype: DType) -> list[Specialization]:
     """The kernels of the largest and the smallest block, with B along rows and along columns.
 
-    With them those of tiles, of packed triangles and of matrices of different sizes.
+    With them those of tiles, of packed triangles, of matrices of different sizes and of the fronts
+    of sparse ones.
     """
     _check_compiled("solve_triangular", dtype)
     table = TuningTable.shipped()
@@ -192,9 +200,12 @@ def solve_specializations(target: Target, dtype: DType) -> list[Specialization]:
     large = solve_problem(1000, 1000, dtype)
     inverse = CopyProblem(1000, 1000, (), large.l, large.b, inverse=block)
     found = [copy_text(inverse, target), *packed.typical_texts(target, elem)]
-    found += ragged.typical_texts(target, elem)
+    found += [*ragged.typical_texts(target, elem), *fronts.typical_texts(target, elem)]
     if Sizes.of(target, elem).tiled:
         found += [tiles_text(TiledProblem(large, source), target) for source in (None, large.b)]
+        for trans in ("N", "C"):
+            one = TiledProblem(solve_problem(1000, 1, dtype, trans=trans).forwards()[0])
+            found.append(vector_text(one, target))
     for n, m, trans in ((block, 1000, "N"), (block, 16, "C"), (8, 16, "N")):
         for side in _SIDES:
             problem = solve_problem(n, m, dtype, (10,), side=side, trans=trans)

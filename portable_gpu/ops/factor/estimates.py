@@ -59,8 +59,8 @@ class FactorCosts(Costs):
     Attributes:
         step: Seconds for a column in a group's own matrix.
         resident: Work-items of a compute unit that run at a time.
-        tile: Of ``cholesky`` and ``solve``: seconds that each tile of L's diagonal adds to the
-            longest chain of tiles that wait for each other.
+        tile: Of ``cholesky``, ``solve`` and ``vector``: seconds that each tile of L's diagonal adds
+            to the longest chain of tiles that wait for each other.
         efficiency: The same: of the rate of the best tiles of products, that they reach.
         matrix: How many times as fast matrix units make those of float64.
         products: Of the rate of the best tiles, that products in between reach.
@@ -89,11 +89,24 @@ def small(p: Problem, group_size: int, together: int, target: Target) -> float:
 
 def tiles(p: Problem, target: Target) -> float:
     """Seconds of one launch for all tiles: the chain along the diagonal, beside all products."""
+    return tiles_of(p.flop, p, target)
+
+
+def vectors(p: Problem, m: int, target: Target) -> float:
+    """Seconds of one launch for few columns: the chain of blocks, beside reading L for each."""
+    device, costs = DeviceCosts.of("device", target), FactorCosts.of("factor", target)
+    chain = -(-p.n // TILE) * costs.tile["vector"] * max(1.0, p.count / target.compute_units)
+    moving = p.count * m * p.n * p.n / 2 * p.elem.itemsize
+    return overlapped(chain, moving / (device.bandwidth * target.compute_units))
+
+
+def tiles_of(flop: float, p: Problem, target: Target) -> float:
+    """The same of ``flop`` operations, some of them below the problem's."""
     costs = FactorCosts.of("factor", target)
     kind = "cholesky" if isinstance(p, CholeskyProblem) else "solve"
     chain = -(-p.n // TILE) * costs.tile[kind] * max(1.0, p.count / target.compute_units)
     rate = costs.efficiency[kind] * (costs.matrix if on_matrix_units(p.elem, target) else 1.0)
-    return overlapped(chain, _computing(p.flop, p, target, rate))
+    return overlapped(chain, _computing(flop, p, target, rate))
 
 
 def launches(p: Problem, sizes: Sizes) -> int:
@@ -117,7 +130,7 @@ def cholesky_by_halves(p: CholeskyProblem, sizes: Sizes, target: Target) -> floa
     return (
         cholesky_by_halves(replace(p, n=n1), sizes, target)
         + solve_by_halves(between, sizes, target)
-        + _products(p.count * n2 * n2 * n1, p, target)
+        + products(p.count * n2 * n2 * n1, p, target)
         + cholesky_by_halves(replace(p, n=n2), sizes, target)
     )
 
@@ -129,7 +142,7 @@ def solve_by_halves(p: SolveProblem, sizes: Sizes, target: Target) -> float:
     n1 = half(p.n, sizes.solved)
     return (
         solve_by_halves(replace(p, n=n1), sizes, target)
-        + _products(2 * p.count * (p.n - n1) * n1 * p.m, p, target)
+        + products(2 * p.count * (p.n - n1) * n1 * p.m, p, target)
         + solve_by_halves(replace(p, n=p.n - n1), sizes, target)
     )
 
@@ -138,7 +151,7 @@ def _leaf(p: Problem, sizes: Sizes, target: Target) -> float:
     return tiles(p, target) if sizes.tiled else small(p, 256, 1, target)
 
 
-def _products(flop: int, p: Problem, target: Target) -> float:
+def products(flop: int, p: Problem, target: Target) -> float:
     """Seconds of products of real numbers: ``flop``, in the element type of ``p``."""
     costs = FactorCosts.of("factor", target)
     faster = costs.matrix_products if on_matrix_units(p.elem, target) else 1.0

@@ -8,8 +8,14 @@ from math import prod
 from typing import Any
 
 from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.dtypes import Element
 from portable_gpu.ops.factor.launch import OneLaunch
-from portable_gpu.ops.factor.policy import TILE, CholeskyPolicy, SolvePolicy, on_matrix_units
+from portable_gpu.ops.factor.policy import (
+    TILE,
+    CholeskyPolicy,
+    SolvePolicy,
+    on_matrix_units,
+)
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
 from portable_gpu.ops.gemm.operands import extents, offsets, strides
 from portable_gpu.ops.gemm.problem import Operand, step
@@ -114,6 +120,43 @@ class TilesPlan(OneLaunch):
     def _buffers(self, state: QueueState, operands: Sequence[Any]) -> Sequence[Any]:
         ready, _ = state.fold_space(2 + self._groups, 0)
         return *operands, ready
+
+
+class VectorPlan(OneLaunch):
+    """A solve for few columns in one launch, a work-group for each 64 rows and each column.
+
+    Operands: as of :class:`TilesPlan`.
+    """
+
+    def __init__(self, engine: Engine, problem: TiledProblem) -> None:
+        """Build the kernel."""
+        p = problem
+        self.flop, self.bytes = p.whole.flop, p.whole.bytes
+        blocks = -(-p.n // TILE)
+        groups = blocks * p.m * p.whole.count
+        cells = cells_of(groups, p.whole.elem)
+        self._counters = 2 + 2 * cells
+        self._launch = engine.programs.launch(
+            vector_text(p, engine.target),
+            "vector",
+            {
+                "n": p.n, "m": p.m, "blocks": blocks, "groups": groups, "cells": cells,
+                **strides(p.operands), **extents(p.whole.batch),
+            },
+            [*p.order, "ready"],
+            offsets(p.order),
+            (groups * _TILE_GROUP,),
+            (_TILE_GROUP,),
+        )  # fmt: skip
+
+    def _buffers(self, state: QueueState, operands: Sequence[Any]) -> Sequence[Any]:
+        ready, _ = state.fold_space(self._counters, 0)
+        return *operands, ready
+
+
+def cells_of(blocks: int, elem: Element) -> int:
+    """Cells by which blocks of :data:`TILE` elements are handed on: see ``factor/_vector``."""
+    return blocks * TILE * elem.itemsize // 4
 
 
 _TILE_GROUP = 256
@@ -275,6 +318,7 @@ def tiles_text(problem: TiledProblem, target: Target) -> Specialization:
         target,
         problem=p,
         factorise=problem.factorises,
+        in_fronts=False,
         separate=problem.separate,
         unit=isinstance(p, SolveProblem) and p.unit,
         conj=p.elem.complex and (problem.factorises or p.l.conj),
@@ -283,6 +327,18 @@ def tiles_text(problem: TiledProblem, target: Target) -> Specialization:
         by_s=abs(v.col) <= abs(v.row),
         depth=4 if p.elem.complex else 8,
         mma=on_matrix_units(p.elem, target),
+    )
+
+
+def vector_text(problem: TiledProblem, target: Target) -> Specialization:
+    """The kernel of solves for few columns."""
+    p = problem.whole
+    return specialize(
+        "factor/vector",
+        target,
+        problem=p,
+        separate=problem.separate,
+        along=step(p.l.col, p.n) <= step(p.l.row, p.n),
     )
 
 

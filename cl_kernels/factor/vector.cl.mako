@@ -1,0 +1,67 @@
+## X = L^-1 B of a stack of lower triangles, for few columns of B, in one launch: a work-group for each 64
+## rows and each column, in an order in which they become known.
+##
+##      +----+                   v = b - sum over known blocks of L x;   x = D^-1 v:  see _vector
+##      | D  |
+##      +----+----+              A group takes the next number when it begins, so that all that it waits
+##      |    | D  |              for is of groups that began before.
+##      +----+----+
+## problem     SolveProblem, forwards; X in the place of B       separate   whether B is read elsewhere
+## along       whether L's neighbours along a row are neighbours in memory
+<%namespace name="group" file="/group/group.cl.mako"/>
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
+<%namespace name="operands" file="/gemm/_operands.cl.mako"/>
+<%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
+<%namespace name="tile" file="/factor/_tile.cl.mako"/>
+<%namespace name="parts" file="/factor/_vector.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+e, rank = problem.elem, len(problem.batch)
+given = "CONJ" if problem.l.conj else ""
+b, words = "c" if separate else "v", e.itemsize // 4
+
+def tile_of(k):
+    return f"l + 64l * {k} * l_col", "l_row", "l_col", "left", "64"
+
+def cell(k):
+    return f"cell + {words} * (64 * {k} + t)"
+%>
+${element.scalar(e)}
+${epilogue.arithmetic(e)}
+${numbers.reciprocal(e)}
+${numbers.parts(e)}
+${tile.subtraction(e)}
+${parts.cells(e)}
+<%include file="/subgroup/warp_barrier.cl.mako"/>
+
+__kernel ${group.of_size(256)}
+void vector(long n, long m, int blocks, uint groups, long cells\
+% if separate:
+${operands.parameters("c", e, rank)}\
+% endif
+${operands.parameters("l", e, rank)}${operands.parameters("v", e, rank, "")}, volatile __global uint *ready${operands.batch_parameters(rank)})
+{
+    ${parts.declare(along)}
+    __local uint number;
+    const int t = get_local_id(0);
+    if (t == 0) number = atomic_inc(ready);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const long pairs = groups / blocks, pair = number % pairs, product = pair / m, column = pair % m;
+    const int steps = (int)(number / pairs), first_row = 64 * steps, left = (int)min(n - first_row, 64l);
+    volatile __global ulong *cell = (volatile __global ulong *)ready + 1 + ${64 * words} * pair * blocks;
+${operands.locate((["c"] if separate else []) + ["l", "v"], rank, "product")}
+    l += first_row * l_row;
+    v += column * v_col;
+    value_t own = (value_t)(0);
+    if (t < left) own = ${e.name}_load(${f"c + column * c_col" if separate else "v"} + (first_row + t) * ${b}_row);
+    ${parts.diagonal(e, along, "l + first_row * l_col", "l_row", "l_col", "left", given, problem.unit)}
+    ${parts.known(e, along, given, tile_of, lambda k: "true", cell)}
+    ${parts.subtract(along)}
+    ${parts.substitute()}
+    if (t < left) {
+        publish(${cell("steps")}, own);
+        ${e.name}_store(v + (first_row + t) * v_row, own);
+    }
+    ${parts.tell()}
+}

@@ -1,0 +1,52 @@
+## What kernels read of a front: see portable_gpu/ops/fronts/table.py.
+##
+##   parameters()       the tables, as kernels declare them
+##   front(s, name="")  columns, rows, ... of front s as constants, with `name` before each
+##   place()            packed_place(i, j, u): where (i, j), i >= j, of an update of u rows lies
+##   first_from()       first_from(numbers, count, least): the first of ascending numbers from `least` on
+##   triangle(e, lanes) bring L11, whose elements are TRIANGLE(i, k) then, and the inverse of its diagonal
+<%! from portable_gpu.ops.fronts.table import FIELDS %>
+<%def name="parameters()">__global const long *fronts, __global const int *row_index, __global const int *relative, __global const int *child, __global const int *entry_row, __global const int *entry_column, __global const long *entry_source, __global const long *started</%def>
+
+<%def name="front(s, name='', only=FIELDS)">\
+% for k, field in enumerate(FIELDS):
+% if field in only:
+    const long ${name}${field} = fronts[${len(FIELDS)} * (long)(${s}) + ${k}];
+% endif
+% endfor
+</%def>
+
+<%def name="place()">
+static inline long packed_place(long i, long j, long u)
+{
+    const long w = (u + 1) / 2, e = 1 - u % 2;
+    return j < w ? (i + e) * w + j : (j - w) * w + i - w + 1 - e;
+}
+</%def>
+
+<%def name="first_from()">
+// The first of `count` ascending numbers that is at least `least`; `count` if none is.
+static inline int first_from(__global const int *numbers, int count, int least)
+{
+    int from = 0;
+    while (count > 0) {
+        const int half_ = count / 2;
+        if (numbers[from + half_] < least) {
+            from += half_ + 1;
+            count -= half_ + 1;
+        } else
+            count = half_;
+    }
+    return from;
+}
+</%def>
+
+<%def name="triangle(e, lanes)">\
+for (int at = t; at < c * c; at += ${lanes}) {
+        const int i = at / c, k = at % c;
+        if (k > i) continue;
+        const value_t d = ${e.name}_load(l + i * leading + k);
+        TRIANGLE(i, k) = d;
+        if (k == i) inverse[i] = 1 / REAL(d);
+    }
+</%def>

@@ -1,0 +1,73 @@
+## A front in a CPU's scratch: T = L^H, the upper triangle, in strips of NR columns.
+##
+##      +--+--+--+      strip q has rows 0 .. (q + 1) NR, and room for one more; its row is NR elements
+##      |\ |  |  |      long.  Own columns end at a multiple of R: `pad` columns of the identity stand
+##      +-\|  |  |      before them.  What is left of the diagonal is of no use.
+##         |\ |  |
+##         +-\|  |      blocks of K columns: factorise the square on the diagonal, solve the strips
+##            |\ |      right of it, subtract from the triangle below what these K rows give
+##            +-\|
+##
+## e, policy   as in factor/_rows, whose kernels make rows 0 .. c of T
+##   define(e, policy, K, NB)
+##       strip(q)                                          where strip q begins
+##       factor_front(t, inverse, c, m, failed, pivot)     c, m: with the padding
+<%namespace name="rows" file="/factor/_rows.cl.mako"/>
+
+<%def name="define(e, policy, K, NB)"><%
+    R, NR, NV, V, C = policy.rows, policy.strip(e), policy.vectors, policy.vector, e.components
+    E = f"__global {e.name}_t"
+%>
+static inline long strip(long q) { return ${NR} * (${NR} * q * (q + 1) / 2 + q); }
+
+// R rows of a strip, less what `count` rows above them take: conj(a[k][0 .. R)) b[k].
+static inline void subtract_rows(${E} *left, ${E} *right, ${E} *to_, long count)
+{
+    __global const real_t *a = (__global const real_t *)left, *b = (__global const real_t *)right;
+    __global real_t *to = (__global real_t *)to_;
+% for r, v in [(r, v) for r in range(R) for v in range(NV)]:
+    vec_t c${r}_${v} = VEC(to + ${r * NR * C + v * V})${f", d{r}_{v} = 0" if e.complex else ""};
+% endfor
+    for (long k = 0; k < count; k++, a += ${NR * C}, b += ${NR * C}) {
+        ${" ".join(f"const vec_t b{v} = VEC(b + {v * V});" for v in range(NV))}
+% for r, part in [(r, part) for r in range(R) for part in range(C)]:
+        {
+            const vec_t s = (vec_t)(a[${r * C + part}]);
+            ${" ".join(f"{'cd'[part]}{r}_{v} -= s * b{v};" for v in range(NV))}
+        }
+% endfor
+    }
+% for r, v in [(r, v) for r in range(R) for v in range(NV)]:
+    VEC(to + ${r * NR * C + v * V}) = c${r}_${v}${f" - TIMES_I(d{r}_{v})" if e.complex else ""};
+% endfor
+}
+
+static inline void factor_front(${E} *t, ${E} *inverse, long c, long m, long *failed, real_t *pivot)
+{
+    const long strips = (m + ${NR - 1}) / ${NR};
+    for (long first = 0; first < c; first += ${K}) {
+        const long end = first + ${K} < c ? first + ${K} : c, last = (end - 1) / ${NR};
+        for (long j = first; j < end; j += ${R}) {
+            ${E} *square = t + strip(j / ${NR}) + first * ${NR} + j % ${NR};
+            const bool was = *failed >= 0;
+            factor_rows(square, ${NR}, inverse + first, j - first, end - first, failed, pivot);
+            if (!was && *failed >= 0) *failed += first;
+            for (long q = j / ${NR} + 1; q <= last; q++)
+                solve_rows(square, ${NR}, inverse + first, t + strip(q) + first * ${NR}, ${NR}, j - first);
+        }
+        for (long q = last + 1; q < strips; q++)
+            for (long j = first; j < end; j += ${R})
+                solve_rows(t + strip(j / ${NR}) + first * ${NR} + j % ${NR}, ${NR}, inverse + first,
+                           t + strip(q) + first * ${NR}, ${NR}, j - first);
+        // what is right of them: NB strips stay in the second cache
+        for (long q0 = end / ${NR}; q0 < strips; q0 += ${NB}) {
+            const long q1 = q0 + ${NB} < strips ? q0 + ${NB} : strips;
+            for (long j0 = end / ${NR}; j0 < q1; j0++)
+                for (long q = j0 < q0 ? q0 : j0; q < q1; q++)
+                    for (long j = j0 * ${NR} < end ? end : j0 * ${NR}; j < (j0 + 1) * ${NR} && j < m; j += ${R})
+                        subtract_rows(t + strip(j0) + first * ${NR} + j % ${NR}, t + strip(q) + first * ${NR},
+                                      t + strip(q) + j * ${NR}, end - first);
+        }
+    }
+}
+</%def>

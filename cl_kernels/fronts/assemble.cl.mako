@@ -1,0 +1,107 @@
+## Assemble fronts, a work-group for each tile of 64 x 64 elements, `height` of its rows at a time in local memory.
+##
+##          s ->                           zeros, then the matrix's entries (own columns),
+##      +-----+-----+                      then the children's updates, one after the other: of each those
+##   f  |     |tile |                      of its rows, and columns, whose places in the front lie in
+##   |  +-----+-----+                      the tile, which are neighbours, for places ascend
+##   v                                     (cuts: where those of each block begin)
+## A tile is written once.  All of a child's elements are read, and the tile's written, along memory.
+##
+## tiles     of each group: front, s, f, and a number that others use
+## cuts      from cut_start of a group on: of each child of its front, for each block, and the end, its first
+##           row that lies there or behind
+## height    rows of the part of a tile that local memory has
+<%namespace name="group" file="/group/group.cl.mako"/>
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
+<%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
+<%namespace name="front_" file="/fronts/_front.cl.mako"/>
+<%namespace name="blocks" file="/fronts/_blocks.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+${element.scalar(e)}
+${epilogue.values(e)}
+${numbers.parts(e)}
+${front_.first_from()}
+
+__kernel ${group.of_size(256)}
+void assemble(__global const int4 *tiles, __global const int *cut_start, __global const int *cuts, ${front_.parameters()},
+              __global const ${e.name}_t *restrict values, long values_offset, __global ${e.name}_t *restrict factor, long factor_offset,
+              __global ${e.name}_t *arena, long arena_offset)
+{
+    __local value_t tile[${height * 65}];
+    __local int found[4];
+    const int t = get_local_id(0);
+    const int4 own = tiles[get_group_id(0)];
+    const int s = own.y, f = own.z;
+${front_.front("own.x", only=("columns", "rows", "panel", "leading", "update", "child_start", "child_end", "entry_start", "entry_end"))}
+    ${blocks.sizes()}
+    values += values_offset;
+    factor += factor_offset;
+    arena += arena_offset;
+    ${blocks.tile()}
+    ${blocks.place(e)}
+% if height < 64:
+    for (int from = f0; from < f0 + left_f; from += ${height}) {
+    const int left = min(f0 + left_f - from, ${height});
+% else:
+    const int from = f0, left = left_f;
+% endif
+    for (int k = t; k < ${height * 65}; k += 256) tile[k] = (value_t)(0);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (is_panel) {
+        __global const int *row = entry_row + entry_start;
+        const int entries = (int)(entry_end - entry_start);
+        if (t < 2) found[t] = first_from(row, entries, from + t * left);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        const long start = entry_start, end = start + found[1];
+        for (long k = start + found[0] + t; k < end; k += 256) {
+            const int j = entry_column[k] - s0;
+            if (j >= 0 && j < left_s) {
+                const long source = entry_source[k];
+                const value_t v = ${e.name}_load(values + (source < 0 ? ~source : source));
+                tile[(entry_row[k] - from) * 65 + j] = ${"source < 0 ? CONJ(v) : v" if e.complex else "v"};
+            }
+        }
+    }
+    __global const int *cut = cuts + cut_start[get_group_id(0)];
+    for (long k = child_start; k < child_end; ++k, cut += blocks + 1) {
+        const int i_from = cut[f], i_to = cut[f + 1], j_from = cut[s], j_to = min(cut[s + 1], i_to);
+        if (i_from >= i_to || j_from >= j_to) continue;
+        const int kid = child[k];
+${front_.front("kid", "kid_", ("rows", "update", "row_start"))}
+        const int u_kid = (int)kid_rows, w_kid = (u_kid + 1) / 2, e_kid = 1 - u_kid % 2;
+        __global const int *place = relative + kid_row_start;
+        __global const ${e.name}_t *from_kid = arena + kid_update;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int i = i_from + t / 64; i < i_to; i += 4) {
+            const int row = place[i] - from;
+            ${inside()}
+            for (int j = j_from + t % 64; j < min(min(j_to, w_kid), i + 1); j += 64)
+                tile[row * 65 + place[j] - s0] += ${e.name}_load(from_kid + (long)(i + e_kid) * w_kid + j);
+        }
+        for (int j = max(j_from, w_kid) + t / 64; j < j_to; j += 4)
+            for (int i = max(i_from, j) + t % 64; i < i_to; i += 64) {
+                const int row = place[i] - from;
+                ${inside()}
+                tile[row * 65 + place[j] - s0] += ${e.name}_load(from_kid + (long)(j - w_kid) * w_kid + i - w_kid + 1 - e_kid);
+            }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (v_row == 1) {
+        for (int i = t / 64, j = t % 64; i < left; i += 4)
+            if (j < left_s && s0 + j <= from + i) ${e.name}_store(v + (from + i) * v_col + s0 + j, tile[i * 65 + j]);
+    } else {
+        for (int j = t / 64; j < left_s; j += 4)
+            for (int i = t % 64; i < left; i += 64)
+                if (s0 + j <= from + i) ${e.name}_store(v + from + i + (s0 + j) * v_row, tile[i * 65 + j]);
+    }
+% if height < 64:
+    barrier(CLK_LOCAL_MEM_FENCE);
+    }
+% endif
+}
+<%def name="inside()">\
+% if height < 64:
+if (row < 0 || row >= left) continue;
+% endif
+</%def>

@@ -1,0 +1,42 @@
+## X = L^-H Y of the columns of some fronts, in place of Y: a work-group for each front.
+##
+##      x_c = L11^-H (y - L21^H x_rows)        the rows' x are known: they are columns of ancestors
+##
+## e, size, which, x   as in forward
+<%namespace name="group" file="/group/group.cl.mako"/>
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
+<%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
+<%namespace name="front_" file="/fronts/_front.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+E = f"__global {e.name}_t"
+%>
+${element.scalar(e)}
+${epilogue.values(e)}
+${numbers.parts(e)}
+
+__kernel ${group.of_size(size)}
+void backward(__global const int *which, ${front_.parameters()}, ${E} *factor, ${E} *x, ${E} *contributions, long first_of, long count, long factor_offset, long x_offset, long contributions_offset)
+{
+    const long t = get_local_id(0), s = which[first_of + get_group_id(0)];
+${front_.front("s")}
+    x += x_offset;
+    ${E} *l = factor + factor_offset + panel, *own = x + first * count;
+    __global const int *row = row_index + row_start;
+    for (long at = t; at < columns * count; at += ${size}) {
+        const long k = at / count, r = at % count;
+        value_t sum = own[at];
+        for (long i = 0; i < rows; i++)
+            sum -= MUL(CONJ(l[(columns + i) * leading + k]), x[row[i] * count + r]);
+        own[at] = sum;
+    }
+    for (long k = columns - 1; k >= 0; k--) {
+        barrier(CLK_GLOBAL_MEM_FENCE);
+        const real_t inverse = 1 / REAL(l[k * leading + k]);
+        for (long r = t; r < count; r += ${size}) own[k * count + r] *= inverse;
+        barrier(CLK_GLOBAL_MEM_FENCE);
+        for (long at = t; at < k * count; at += ${size})
+            own[at] -= MUL(CONJ(l[k * leading + at / count]), own[k * count + at % count]);
+    }
+}

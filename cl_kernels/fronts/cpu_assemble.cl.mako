@@ -1,0 +1,80 @@
+## Work-items of a CPU assemble one front in global memory, some rows of it each.
+##
+##        c          w             Rows p0 .. p1 of the panel, and of the packed update what is stored in
+##    +-------+  +--------+        rows q0 .. q1: row i = q - e up to column w, and column j = q + w.
+##    |       |  |j       |        So each element has one owner, and children are added in order.
+##    | panel |  |i       |
+##    +-------+  +--------+
+##
+## e       Element       s   the front       count   work-items
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
+<%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
+<%namespace name="front_" file="/fronts/_front.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+E = f"__global {e.name}_t"
+%>
+${element.scalar(e)}
+${epilogue.values(e)}
+${numbers.parts(e)}
+${front_.place()}
+
+// The first of n ascending numbers that is not below `bound`.
+static inline long first_from(__global const int *numbers, long n, long bound)
+{
+    long low = 0, high = n;
+    while (low < high) {
+        const long middle = (low + high) / 2;
+        if (numbers[middle] < bound) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+// Elements (i, j), j in [from, to), of a packed update of u rows are added to `row`, where `at` says.
+static inline void add_row(${E} *row, __global const int *at, long shift, ${E} *child_, long i, long from, long to, long u)
+{
+    const long w = (u + 1) / 2, e = 1 - u % 2, middle = from > to || to < w ? to : from > w ? from : w;
+    ${E} *line = child_ + (i + e) * w, *across = child_ - w * w + i - w + 1 - e;
+    for (long j = from; j < middle; j++) row[at[j] - shift] += line[j];
+    for (long j = middle; j < to; j++) row[at[j] - shift] += across[j * w];
+}
+
+// The same of elements (i, j), i in [from, u).
+static inline void add_column(${E} *column, __global const int *at, long shift, ${E} *child_, long j, long from, long u)
+{
+    const long w = (u + 1) / 2, e = 1 - u % 2, step = j < w ? w : 1;
+    ${E} *first = j < w ? child_ + e * w + j : child_ + (j - w) * w - w + 1 - e;
+    for (long i = from; i < u; i++) column[at[i] - shift] += first[i * step];
+}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void assemble(${front_.parameters()}, ${E} *values, ${E} *factor, ${E} *arena, long s, long count, long values_offset, long factor_offset, long arena_offset)
+{
+    const long g = get_group_id(0);
+${front_.front("s")}
+    const long m = columns + rows, w = (rows + 1) / 2, e = 1 - rows % 2, stored = rows ? rows + e : 0;
+    const long p0 = m * g / count, p1 = m * (g + 1) / count, q0 = stored * g / count, q1 = stored * (g + 1) / count;
+    ${E} *l = factor + factor_offset + panel, *u = arena + arena_offset + update;
+    for (long at = p0 * leading; at < p1 * leading; at++) l[at] = (value_t)(0);
+    for (long at = q0 * w; at < q1 * w; at++) u[at] = (value_t)(0);
+    for (long k = entry_start; k < entry_end; k++) {
+        const long source = entry_source[k], row = entry_row[k];
+        if (row < p0 || row >= p1) continue;
+        const value_t v = values[values_offset + (source < 0 ? ~source : source)];
+        l[row * leading + entry_column[k]] = source < 0 ? CONJ(v) : v;
+    }
+    for (long k = child_start; k < child_end; k++) {
+${front_.front("child[k]", "child_", ("rows", "update", "row_start"))}
+        __global const int *at = relative + child_row_start;
+        ${E} *from = arena + arena_offset + child_update;
+        const long n = child_rows, own = first_from(at, n, columns), left = first_from(at, n, columns + w);
+        for (long i = first_from(at, n, p0), end = first_from(at, n, p1); i < end; i++)
+            add_row(l + at[i] * leading, at, 0, from, i, 0, i + 1 < own ? i + 1 : own, n);
+        for (long i = first_from(at, n, columns + q0 - e > columns ? columns + q0 - e : columns), end = first_from(at, n, columns + q1 - e); i < end; i++)
+            add_row(u + (at[i] - columns + e) * w, at, columns, from, i, own, i + 1 < left ? i + 1 : left, n);
+        for (long j = first_from(at, n, columns + w + q0), end = first_from(at, n, columns + w + q1); j < end; j++)
+            add_column(u + (at[j] - columns - w) * w, at, columns + w - 1 + e, from, j, j, n);
+    }
+}

@@ -1,0 +1,98 @@
+## Forward or backward substitution on a CPU: a work-item goes through a list of fronts, children before
+## parents or the other way round, with some columns of B.
+##
+##      forward    f = b of the own columns, and the children's contributions     y = L11^-1 f_c
+##                 contribution = f_u - L21 y, which the parent takes
+##      backward   x_c = L11^-H (y - L21^H x_rows)
+##
+## e          Element            direction   "forward" or "backward"
+## which      the fronts; list g is which[list_start[g] .. list_start[g + 1])
+## x          n x count, by rows, in the permuted numbering; a work-item has `columns` of its columns
+## started    of each front: where its contribution begins, in rows of `count`
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
+<%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
+<%namespace name="front_" file="/fronts/_front.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+E = f"__global {e.name}_t"
+%>
+${element.scalar(e)}
+${epilogue.values(e)}
+${numbers.parts(e)}
+
+// y[r] -= a x[r]
+static inline void subtract(${E} *restrict y, const value_t a, ${E} *restrict x, long count)
+{
+    for (long r = 0; r < count; r++) y[r] -= MUL(a, x[r]);
+}
+
+static inline void scale(${E} *x, real_t factor, long count)
+{
+    for (long r = 0; r < count; r++) x[r] *= factor;
+}
+
+// Sums of `length` products of a row of L and a column of Y, four rows at a time.
+static inline void subtract_products(${E} *l, long leading, ${E} *y, ${E} *to, long rows, long length)
+{
+    for (long i = 0; i < rows; i += 4) {
+        value_t s0 = (value_t)(0), s1 = s0, s2 = s0, s3 = s0;
+        ${E} *l0 = l + i * leading, *l1 = l0 + (i + 1 < rows) * leading, *l2 = l1 + (i + 2 < rows) * leading, *l3 = l2 + (i + 3 < rows) * leading;
+        for (long k = 0; k < length; k++) {
+            const value_t v = y[k];
+            s0 += MUL(l0[k], v);
+            s1 += MUL(l1[k], v);
+            s2 += MUL(l2[k], v);
+            s3 += MUL(l3[k], v);
+        }
+        to[i] -= s0;
+        if (i + 1 < rows) to[i + 1] -= s1;
+        if (i + 2 < rows) to[i + 2] -= s2;
+        if (i + 3 < rows) to[i + 3] -= s3;
+    }
+}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void ${direction}(__global const int *which, __global const int *list_start, ${front_.parameters()}, ${E} *factor, ${E} *x, ${E} *contributions, long lists, long count, long share, long factor_offset, long x_offset, long contributions_offset)
+{
+    const long list = get_group_id(0) % lists, r0 = get_group_id(0) / lists * share;
+    const long n = count - r0 < share ? count - r0 : share, begin = list_start[list], end = list_start[list + 1];
+    x += x_offset + r0;
+    contributions += contributions_offset + r0;
+    for (long at = begin; at < end; at++) {
+        const long s = which[${"at" if direction == "forward" else "begin + end - 1 - at"}];
+${front_.front("s")}
+        ${E} *l = factor + factor_offset + panel, *l21 = l + columns * leading, *own = x + first * count;
+% if direction == "forward":
+        ${E} *below = contributions + started[s] * count;
+        for (long i = 0; i < rows; i++)
+            for (long r = 0; r < n; r++) below[i * count + r] = (value_t)(0);
+        for (long k = child_start; k < child_end; k++) {
+            const long one = child[k];
+${front_.front("one", "child_", ("rows", "row_start"))}
+            for (long i = 0; i < child_rows; i++) {
+                const long row = relative[child_row_start + i];
+                ${E} *from = contributions + (started[one] + i) * count, *to = row < columns ? own + row * count : below + (row - columns) * count;
+                for (long r = 0; r < n; r++) to[r] += from[r];
+            }
+        }
+        for (long k = 0; k < columns; k++) {
+            for (long j = 0; j < k; j++) subtract(own + k * count, l[k * leading + j], own + j * count, n);
+            scale(own + k * count, 1 / REAL(l[k * leading + k]), n);
+        }
+        if (count == 1)
+            subtract_products(l21, leading, own, below, rows, columns);
+        else
+            for (long i = 0; i < rows; i++)
+                for (long k = 0; k < columns; k++) subtract(below + i * count, l21[i * leading + k], own + k * count, n);
+% else:
+        __global const int *row = row_index + row_start;
+        for (long i = 0; i < rows; i++)
+            for (long k = 0; k < columns; k++) subtract(own + k * count, CONJ(l21[i * leading + k]), x + row[i] * count, n);
+        for (long k = columns - 1; k >= 0; k--) {
+            scale(own + k * count, 1 / REAL(l[k * leading + k]), n);
+            for (long j = 0; j < k; j++) subtract(own + j * count, CONJ(l[k * leading + j]), own + k * count, n);
+        }
+% endif
+    }
+}

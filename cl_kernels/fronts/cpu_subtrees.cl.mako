@@ -1,0 +1,115 @@
+## Work-items of a CPU go through subtrees in postorder; each takes the next one that nobody has.
+##
+##      scratch of a work-item:   T of the front at hand | 1 / diagonal | places | the stack
+##
+##      assemble T (see _strips): the matrix's entries, then the children's updates off the stack;
+##      factorise its columns; put the panel into the factor, and the update on the stack, by rows:
+##
+##      *****        row k has elements k .. u, one row after the other; the root's update goes to the
+##       ****        arena in the packed form that other kernels read
+##
+## e, policy, K, NB   as in _strips              size, triangle, places   elements of scratch, and where
+## subtree            first front and end of each        stack            where updates lie on the stack
+## place              where column i of row 0 lies in T  ready            zeros, and left so
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
+<%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
+<%namespace name="moves" file="/factor/_moves.cl.mako"/>
+<%namespace name="rows" file="/factor/_rows.cl.mako"/>
+<%namespace name="strips" file="/fronts/_strips.cl.mako"/>
+<%namespace name="front_" file="/fronts/_front.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+E, R, NR, NV, V, C = f"__global {e.name}_t", policy.rows, policy.strip(e), policy.vectors, policy.vector, e.components
+%>
+${element.scalar(e)}
+${epilogue.values(e)}
+${numbers.parts(e)}
+${numbers.root(e)}
+${moves.types(e)}
+${moves.define(e, "move_conj", True)}
+${rows.types(e, policy)}
+${rows.define(e, policy, True)}
+${rows.define_square(e, policy)}
+${strips.define(e, policy, K, NB)}
+${front_.place()}
+
+static inline void clear(${E} *t, long count)
+{
+    __global real_t *to = (__global real_t *)t;
+    for (long at = 0; at < count * ${C}; at += ${V}) VEC(to + at) = (vec_t)(0);
+}
+
+// A child's update, by rows, to where its rows stand: `at` is their places in row 0 of T.
+static inline void add_update(${E} *t, __global int *at, __global const int *place, __global const int *to,
+                              long u, long pad, ${E} *from)
+{
+    for (long i = 0; i < u; i++) at[i] = place[to[i] + pad];
+    for (long k = 0; k < u; from += u - k, k++) {
+        ${E} *row = t + (to[k] + pad) * ${NR};
+        for (long i = k; i < u; i++) row[at[i]] += from[i - k];
+    }
+}
+
+// Rows `pad` .. c of T to the panel, which is by rows of L.
+static inline void put_panel(${E} *t, long pad, long c, long m, ${E} *l, long leading)
+{
+    for (long q = pad / ${NR}; q * ${NR} < m; q++) {
+        const long i0 = q * ${NR} < pad ? pad : q * ${NR}, i1 = (q + 1) * ${NR} < m ? (q + 1) * ${NR} : m;
+        const long to = c < i1 ? c : i1;
+        for (long k = pad; k < to; k += 4)
+            move_conj(t + strip(q) + k * ${NR} + i0 % ${NR}, ${NR}, 1, l + (i0 - pad) * leading + k - pad, 1, leading,
+                      to - k < 4 ? to - k : 4, i1 - i0);
+    }
+}
+
+// The triangle from row c on, by rows, one after the other.
+static inline void put_update(${E} *t, long c, long m, ${E} *to)
+{
+    for (long k = c; k < m; k++)
+        for (long i = k; i < m;) {
+            const long q = i / ${NR}, end = (q + 1) * ${NR} < m ? (q + 1) * ${NR} : m;
+            ${E} *from = t + strip(q) + k * ${NR} - q * ${NR};
+            for (; i < end; i++) *to++ = from[i];
+        }
+}
+
+static inline void put_packed(${E} *t, __global const int *place, long c, long u, ${E} *to)
+{
+    for (long k = 0; k < u; k++)
+        for (long i = k; i < u; i++) to[packed_place(i, k, u)] = CONJ(t[place[c + i] + (c + k) * ${NR}]);
+}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void subtrees(${E} *scratch, __global uint *ready, __global const int *subtree, __global const long *stack, __global const int *place, ${front_.parameters()}, ${E} *values, ${E} *factor, ${E} *arena, __global long *told, long size, long triangle, long places, long count, long values_offset, long factor_offset, long arena_offset, long told_offset)
+{
+    ${E} *t = scratch + get_group_id(0) * size, *inverse = t + triangle;
+    __global int *at = (__global int *)(inverse + places);
+    ${E} *updates = inverse + 2 * places;
+    values += values_offset;
+    for (long one = atomic_inc(ready); one < count; one = atomic_inc(ready))
+        for (long s = subtree[2 * one]; s < subtree[2 * one + 1]; s++) {
+${front_.front("s")}
+            const long c = (columns + ${R - 1}) / ${R} * ${R}, pad = c - columns, m = c + rows;
+            clear(t, strip((m + ${NR - 1}) / ${NR}));
+            for (long k = 0; k < pad; k++) t[place[k] + k * ${NR}] = (value_t)(${"1, 0" if e.complex else "1"});
+            for (long k = entry_start; k < entry_end; k++) {
+                const long source = entry_source[k];
+                const value_t v = values[source < 0 ? ~source : source];
+                t[place[entry_row[k] + pad] + (entry_column[k] + pad) * ${NR}] = source < 0 ? v : CONJ(v);
+            }
+            for (long k = child_start; k < child_end; k++) {
+${front_.front("child[k]", "child_", ("rows", "row_start"))}
+                add_update(t, at, place, relative + child_row_start, child_rows, pad, updates + stack[child[k]]);
+            }
+            long failed = -1;
+            real_t pivot = 0;
+            factor_front(t, inverse, c, m, &failed, &pivot);
+            put_panel(t, pad, c, m, factor + factor_offset + panel, leading);
+            if (s + 1 < subtree[2 * one + 1]) put_update(t, c, m, updates + stack[s]);
+            else if (parent >= 0) put_packed(t, place, c, rows, arena + arena_offset + update);
+            told[told_offset + 2 * s] = failed < 0 ? -1 : failed - pad;
+            told[told_offset + 2 * s + 1] = ${"as_long(pivot)" if e.needs_fp64 else "(long)as_int(pivot)"};
+        }
+    if (atomic_inc(ready + 1) == get_num_groups(0) - 1) ready[0] = ready[1] = 0;
+}

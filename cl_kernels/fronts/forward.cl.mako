@@ -1,0 +1,55 @@
+## Y = L^-1 B of the columns of some fronts, in place of B: a work-group for each front.
+##
+##      f = | b of the own columns | + the children's contributions, one after the other
+##          | 0                    |
+##      y = L11^-1 f_c         contribution = f_u - L21 y, which the parent takes
+##
+## e, size, which   as in front
+## x                n x count, by rows, in the permuted numbering
+## started          of each front: where its contribution begins, in rows of `count`
+<%namespace name="group" file="/group/group.cl.mako"/>
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
+<%namespace name="front_" file="/fronts/_front.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+E = f"__global {e.name}_t"
+%>
+${element.scalar(e)}
+${epilogue.values(e)}
+#define REAL(v) ${"((v).x)" if e.complex else "(v)"}
+
+__kernel ${group.of_size(size)}
+void forward(__global const int *which, ${front_.parameters()}, ${E} *factor, ${E} *x, ${E} *contributions, long first_of, long count, long factor_offset, long x_offset, long contributions_offset)
+{
+    const long t = get_local_id(0), s = which[first_of + get_group_id(0)];
+${front_.front("s")}
+    ${E} *l = factor + factor_offset + panel, *own = x + x_offset + first * count;
+    contributions += contributions_offset;
+    ${E} *below = contributions + started[s] * count;
+    for (long at = t; at < rows * count; at += ${size}) below[at] = (value_t)(0);
+    for (long k = child_start; k < child_end; k++) {
+        barrier(CLK_GLOBAL_MEM_FENCE);
+        const long one = child[k];
+${front_.front("one", "child_", ("rows", "row_start"))}
+        __global const int *to = relative + child_row_start;
+        ${E} *from = contributions + started[one] * count;
+        for (long at = t; at < child_rows * count; at += ${size}) {
+            const long row = to[at / count], r = at % count;
+            if (row < columns) own[row * count + r] += from[at];
+            else below[(row - columns) * count + r] += from[at];
+        }
+    }
+    for (long k = 0; k < columns; k++) {
+        barrier(CLK_GLOBAL_MEM_FENCE);
+        const real_t inverse = 1 / REAL(l[k * leading + k]);
+        for (long r = t; r < count; r += ${size}) own[k * count + r] *= inverse;
+        barrier(CLK_GLOBAL_MEM_FENCE);
+        for (long at = (k + 1) * count + t; at < (columns + rows) * count; at += ${size}) {
+            const long i = at / count, r = at % count;
+            const value_t v = MUL(l[i * leading + k], own[k * count + r]);
+            if (i < columns) own[at] -= v;
+            else below[at - columns * count] -= v;
+        }
+    }
+}

@@ -1,0 +1,37 @@
+## Rows of a right-hand side into the permuted numbering, or back.
+##
+##   gather   x[k] = b[perm[k]]        scatter   b[perm[k]] = x[k]
+##
+## e, other  Elements of x and of b      size   work-items of a group, `run` elements each
+## b         of any strides              x      n x count, by rows
+<%namespace name="group" file="/group/group.cl.mako"/>
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%def name="convert(source, target, v)">\
+% if source.complex:
+(${target.value})((${target.real})${v}.x, (${target.real})${v}.y)\
+% elif target.complex:
+(${target.value})((${target.real})${v}, 0)\
+% else:
+(${target.value})${v}\
+% endif
+</%def>
+% for one in dict.fromkeys((e, other)):
+${element.scalar(one)}
+% endfor
+
+__kernel ${group.of_size(size)}
+void permute(__global const int *perm, __global ${other.name}_t *b, __global ${e.name}_t *x, long n, long count, long b_row, long b_col, long run, long b_offset, long x_offset)
+{
+    const long from = get_global_id(0) * run, end = from + run < n * count ? from + run : n * count;
+    for (long at = from; at < end; at++) {
+        __global ${other.name}_t *one = b + b_offset + perm[at / count] * b_row + at % count * b_col;
+% if back:
+        const ${e.value} v = x[x_offset + at];
+        *one = ${convert(e, other, "v")};
+% else:
+        const ${other.value} v = *one;
+        x[x_offset + at] = ${convert(other, e, "v")};
+% endif
+    }
+}

@@ -1,0 +1,51 @@
+## R = B - A X of a sparse A, of which every row is there; or of each row the sum of its absolute values.
+##
+## a, e    Elements of the matrix, and of X      sums   whether it is the sums, real numbers
+## start, column   the rows, as in CSR           source   which value, ~k where its conjugate is meant
+## b, x    by any strides;   r: n x count, by rows;   a work-item computes `run` elements
+<%namespace name="group" file="/group/group.cl.mako"/>
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+% for one in dict.fromkeys((a, e)):
+${element.scalar(one)}
+% endfor
+${epilogue.values(e)}
+
+__kernel ${group.of_size(size)}
+void residual(__global const long *start, __global const int *column, __global const long *source, __global const ${a.name}_t *values, \
+% if not sums:
+__global const ${e.name}_t *b, __global const ${e.name}_t *x, \
+% endif
+__global ${e.real if sums else e.name + "_t"} *r, long n, long count, long run, \
+% if not sums:
+long b_row, long b_col, long x_row, long x_col, \
+% endif
+long values_offset, ${"" if sums else "long b_offset, long x_offset, "}long r_offset)
+{
+    const long from = get_global_id(0) * run, end = from + run < n * count ? from + run : n * count;
+    for (long at = from; at < end; at++) {
+        const long row = at / count, begin = start[row], last = start[row + 1];
+% if sums:
+        real_t sum = 0;
+        for (long k = begin; k < last; k++) {
+            const ${a.value} v = values[values_offset + (source[k] < 0 ? ~source[k] : source[k])];
+            sum += ${"ABS(v.x) + ABS(v.y)" if a.complex else "ABS(v)"};
+        }
+        r[r_offset + at] = sum;
+% else:
+        const long col = at % count;
+        value_t sum = b[b_offset + row * b_row + col * b_col];
+        for (long k = begin; k < last; k++) {
+            const long found = source[k];
+            ${a.value} v = values[values_offset + (found < 0 ? ~found : found)];
+% if a.complex:
+            if (found < 0) v.y = -v.y;
+% endif
+            const value_t factor = x[x_offset + column[k] * x_row + col * x_col];
+            sum -= ${"MUL((value_t)(v.x, v.y), factor)" if a.complex else "(real_t)v * factor"};
+        }
+        r[r_offset + at] = sum;
+% endif
+    }
+}

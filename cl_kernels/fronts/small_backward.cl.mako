@@ -1,0 +1,79 @@
+## X = L^-H Y of small fronts, in place of Y: a work-group for each front and some right-hand sides.
+##
+##      v = y - L21^H x_rows               `across` columns at a time, `parts` sums of each
+##      x_c = L11^-H v, four rows at a time from the last on:  all that come before solve for the four
+##
+## The other parameters are those of small_forward.
+<%namespace name="group" file="/group/group.cl.mako"/>
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
+<%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
+<%namespace name="tile" file="/factor/_tile.cl.mako"/>
+<%namespace name="front_" file="/fronts/_front.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+step = lanes // wide
+across = min(8, step)
+parts = step // across
+%>
+${element.scalar(e)}
+${epilogue.arithmetic(e)}
+${numbers.parts(e)}
+${tile.subtraction(e)}
+#define TRIANGLE(i, k) triangle[(i) * ((i) + 1) / 2 + (k)]
+
+__kernel ${group.of_size(lanes)}
+void small_backward(__global const int *which, ${front_.parameters()}, long count, long pieces, __global const ${e.name}_t *restrict factor, long factor_offset,
+                    __global ${e.name}_t *x, long x_offset)
+{
+    __local value_t f[${size * wide}], sums[${lanes}], triangle[${columns * (columns + 1) // 2}];
+    __local real_t inverse[${columns}];
+    const int t = get_local_id(0), right = t % ${wide}, first_row = t / ${wide};
+    const long s = which[get_group_id(0) / pieces], r = get_group_id(0) % pieces * ${wide} + right;
+    const bool is_inside = r < count;
+${front_.front("s", only=("columns", "rows", "panel", "leading", "first", "row_start"))}
+    const int c = (int)columns, m = c + (int)rows;
+    __global const ${e.name}_t *l = factor + factor_offset + panel;
+    x += x_offset + r;
+    ${front_.triangle(e, lanes)}
+    for (int i = first_row; i < m; i += ${step}) {
+        const long row = i < c ? first + i : row_index[row_start + i - c];
+        f[i * ${wide} + right] = is_inside ? ${e.name}_load(x + row * count) : (value_t)(0);
+    }
+    for (int from = 0; from < c; from += ${across}) {
+        const int k = from + first_row % ${across};
+        value_t sum = (value_t)(0);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (k < c) {
+#pragma unroll 8
+            for (int i = c + first_row / ${across}; i < m; i += ${parts})
+                MAD(sum, CONJ(${e.name}_load(l + i * leading + k)), f[i * ${wide} + right]);
+        }
+        sums[t] = sum;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (first_row < ${across} && k < c)
+            for (int part = 0; part < ${parts}; ++part) f[k * ${wide} + right] -= sums[t + part * ${across * wide}];
+    }
+    x += first * count;
+    for (int k = (c - 1) / 4 * 4; k >= 0; k -= 4) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+% for j in reversed(range(4)):
+        value_t y${j} = (value_t)(0);
+        if (k + ${j} < c) {
+            y${j} = f[(k + ${j}) * ${wide} + right];
+% for i in range(j + 1, 4):
+            if (k + ${i} < c) SUBTRACT(y${j}, CONJ(TRIANGLE(k + ${i}, k + ${j})), y${i});
+% endfor
+            y${j} *= inverse[k + ${j}];
+            if (first_row == ${j % step} && is_inside) ${e.name}_store(x + (k + ${j}) * count, y${j});
+        }
+% endfor
+        for (int i = first_row; i < k; i += ${step}) {
+            value_t v = f[i * ${wide} + right];
+% for j in range(4):
+            if (k + ${j} < c) SUBTRACT(v, CONJ(TRIANGLE(k + ${j}, i)), y${j});
+% endfor
+            f[i * ${wide} + right] = v;
+        }
+    }
+}

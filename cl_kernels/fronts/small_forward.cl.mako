@@ -1,0 +1,85 @@
+## Y = L^-1 B of small fronts, in place of B: a work-group for each front and some right-hand sides.
+##
+##      f = | b of the own columns | + the children's contributions, in the order of the children
+##          | 0                    |
+##      y = L11^-1 f_c, four rows at a time:  all that come behind solve for the four
+##      contribution = f_u - L21 y
+##
+## f and L11 are in local memory.  Work-item (y, x) has right-hand side x and every so manieth row from y on.
+##
+## size, columns       rows, and own columns, of the largest front
+## lanes, wide         work-items, and right-hand sides, of a group
+## x                   n x count, by rows, in the permuted numbering
+## started             of each front: where its contribution begins, in rows of `count`
+## taken               of each front's row: which contributions it takes, from taken_start on
+<%namespace name="group" file="/group/group.cl.mako"/>
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
+<%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
+<%namespace name="tile" file="/factor/_tile.cl.mako"/>
+<%namespace name="front_" file="/fronts/_front.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<% step = lanes // wide %>
+${element.scalar(e)}
+${epilogue.values(e)}
+${numbers.parts(e)}
+${tile.subtraction(e)}
+#define TRIANGLE(i, k) triangle[(i) * ((i) + 1) / 2 + (k)]
+
+__kernel ${group.of_size(lanes)}
+void small_forward(__global const int *which, __global const int *taken_start, __global const int *taken, ${front_.parameters()}, long count, long pieces, __global const ${e.name}_t *restrict factor, long factor_offset,
+                   __global ${e.name}_t *restrict x, long x_offset, __global ${e.name}_t *contributions, long contributions_offset)
+{
+    __local value_t f[${size * wide}], solved[${columns * wide}], triangle[${columns * (columns + 1) // 2}];
+    __local real_t inverse[${columns}];
+    const int t = get_local_id(0), right = t % ${wide}, first_row = t / ${wide};
+    const long s = which[get_group_id(0) / pieces], r = get_group_id(0) % pieces * ${wide} + right;
+    const bool is_inside = r < count;
+${front_.front("s", only=("columns", "rows", "panel", "leading", "first", "row_start"))}
+    const int c = (int)columns, m = c + (int)rows;
+    __global const ${e.name}_t *l = factor + factor_offset + panel;
+    x += x_offset + first * count + r;
+    contributions += contributions_offset + r;
+    ${front_.triangle(e, lanes)}
+    __global const int *start = taken_start + first + row_start;
+    for (int i = first_row; i < m; i += ${step}) {
+        value_t v = (value_t)(0);
+        if (is_inside) {
+            if (i < c) v = ${e.name}_load(x + i * count);
+            for (int k = start[i]; k < start[i + 1]; ++k) v += ${e.name}_load(contributions + taken[k] * count);
+        }
+        f[i * ${wide} + right] = v;
+    }
+    for (int k = 0; k < c; k += 4) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+% for j in range(4):
+        value_t y${j} = (value_t)(0);
+        if (k + ${j} < c) {
+            y${j} = f[(k + ${j}) * ${wide} + right];
+% for i in range(j):
+            SUBTRACT(y${j}, TRIANGLE(k + ${j}, k + ${i}), y${i});
+% endfor
+            y${j} *= inverse[k + ${j}];
+            if (first_row == ${j % step}) solved[(k + ${j}) * ${wide} + right] = y${j};
+        }
+% endfor
+        for (int i = k + 4 + first_row; i < c; i += ${step}) {
+            value_t v = f[i * ${wide} + right];
+% for j in range(4):
+            SUBTRACT(v, TRIANGLE(i, k + ${j}), y${j});
+% endfor
+            f[i * ${wide} + right] = v;
+        }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (!is_inside) return;
+    for (int i = first_row; i < c; i += ${step}) ${e.name}_store(x + i * count, solved[i * ${wide} + right]);
+    contributions += (started[s] - c) * count;
+    for (int i = c + first_row; i < m; i += ${step}) {
+        __global const ${e.name}_t *row = l + i * leading;
+        value_t v = f[i * ${wide} + right];
+#pragma unroll 8
+        for (int k = 0; k < c; ++k) SUBTRACT(v, ${e.name}_load(row + k), solved[k * ${wide} + right]);
+        ${e.name}_store(contributions + i * count, v);
+    }
+}

@@ -1,0 +1,99 @@
+## Solve with the panels of some fronts, for many right-hand sides, in one launch: a work-group for each
+## tile of 64 rows of a front and 64 right-hand sides.
+##
+##          f ->
+##      +-----+-----+        V = C - sum over known k of P(s, k) Q(k, f), then of own columns V = D^-1 V:
+##    s |  V  |     |        see factor/tiles, whose parts do it; P and D of the panel, Q of X.
+##      +-----+-----+        Blocks, order and directions are those of vector.
+##
+## The other parameters are those of factor/tiles without `factorise`.
+<%namespace name="group" file="/group/group.cl.mako"/>
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
+<%namespace name="matrix" file="/factor/_mma_products.cl.mako"/>
+<%namespace name="products" file="/factor/_tile_products.cl.mako"/>
+<%namespace name="tile" file="/factor/_tile.cl.mako"/>
+<%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
+<%namespace name="solve" file="/factor/_tile_solve.cl.mako"/>
+<%namespace name="tickets" file="/factor/_tickets.cl.mako"/>
+<%namespace name="front_" file="/fronts/_front.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+${element.scalar(e)}
+${epilogue.arithmetic(e)}
+${numbers.reciprocal(e)}
+${numbers.parts(e)}
+% if mma:
+${matrix.define()}
+% endif
+% if not e.complex:
+typedef ${e.real}4 real4_t;
+% endif
+${tile.define()}
+
+__kernel ${group.of_size(256)}
+void solve(__global const int4 *tasks, \
+${"" if backward else "__global const int *taken_start, __global const int *taken, "}${front_.parameters()}, uint groups, long count, int tiles_f, __global const ${e.name}_t *factor, long factor_offset,
+           __global ${e.name}_t *x_all, long x_all_offset, \
+${"" if backward else f"__global {e.name}_t *contributions, long contributions_offset, "}volatile __global uint *ready)
+{
+    __local value_t p_part[${16 * 68}] __attribute__((aligned(32)));
+    __local value_t solved[${2 * depth * 68}] __attribute__((aligned(32)));
+    __local value_t q_part[${16 * 68}] __attribute__((aligned(32)));
+    __local uint number;
+    __local int until;
+    const int t = get_local_id(0), y = t / ${4 * depth}, x = t % ${4 * depth};
+    if (t == 0) number = atomic_inc(ready);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const int4 task = tasks[number / tiles_f];
+    const int s = task.y, f = (int)(number % tiles_f);
+${front_.front("task.x", only=("columns", "rows", "panel", "leading", "row_start", "first"))}
+    const int c = (int)columns, u = (int)rows, blocks = (c + 63) / 64;
+    volatile __global uint *done = ready + 2 + (long)task.w * tiles_f;
+    const bool is_own = s < blocks;
+    const int known_by = min(s, blocks), f0 = 64 * f, s0 = is_own ? 64 * s : c + 64 * (s - blocks);
+    const int left_s = min((is_own ? c : c + u) - s0, 64), left_f = (int)min(count - f0, 64l);
+    factor += factor_offset + panel;
+    x_all += x_all_offset;
+% if backward:
+    const long last = c - 1, l_row = -1, l_col = -leading, v_row = -count, v_col = 1;
+    __global const ${e.name}_t *l = factor + last * (leading + 1), *below = factor + c * leading + last;
+    __global ${e.name}_t *v = x_all + (first + last) * count;
+    __global const int *row = row_index + row_start;
+% else:
+    const long l_row = leading, l_col = 1, v_row = count, v_col = 1;
+    __global const ${e.name}_t *l = factor;
+    __global ${e.name}_t *v = x_all + first * count;
+    contributions += contributions_offset;
+% endif
+    value_t ${", ".join(f"v{i}_{j}" for i in range(depth) for j in range(16 // depth))};
+% for i in range(depth):
+% for j in range(16 // depth):
+    v${i}_${j} = (value_t)(0);
+    if (is_own && ${place(i, j)}) v${i}_${j} = ${e.name}_load(v + (s0 + ${depth} * y + ${i}) * v_row + f0 + x + ${4 * depth * j});
+% endfor
+% endfor
+% if not backward:
+    __global const int *start = taken_start + first + row_start + s0;
+% for i in range(depth):
+    if (${depth} * y + ${i} < left_s) {
+        const int end = start[${depth} * y + ${i + 1}];
+        for (int k = start[${depth} * y + ${i}]; k < end; ++k) {
+            __global const ${e.name}_t *one = contributions + taken[k] * count + f0 + x;
+% for j in range(16 // depth):
+            if (x + ${4 * depth * j} < left_f) v${i}_${j} += ${e.name}_load(one + ${4 * depth * j});
+% endfor
+        }
+    }
+% endfor
+% endif
+    ${products.all(below=backward)}
+    if (is_own) {
+        ${solve.solved()}
+    }
+% if not backward:
+    if (!is_own) v = contributions + (started[task.x] - c) * count;
+% endif
+    ${tile.store("0")}
+    ${tickets.tell()}
+}
+<%def name="place(i, j)">${depth} * y + ${i} < left_s && x + ${4 * depth * j} < left_f</%def>

@@ -1,0 +1,29 @@
+## to[k] = from[index[k]], converted; the conjugate of from[~index[k]] where the index is negative, and 0
+## where it is no place in `from`.
+##
+## source, to_      Elements         size   work-items of a group, `run` elements each
+<%namespace name="group" file="/group/group.cl.mako"/>
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+% for e in dict.fromkeys((source, to_)):
+${element.scalar(e)}
+% endfor
+
+__kernel ${group.of_size(size)}
+void take(__global const long *index, __global const ${source.name}_t *from, __global ${to_.name}_t *to, long count, long most, long run, long from_offset, long to_offset)
+{
+    const long begin = get_global_id(0) * run, end = begin + run < count ? begin + run : count;
+    for (long at = begin; at < end; at++) {
+        const long found = index[at], place = found < 0 ? ~found : found;
+        ${source.value} v = (${source.value})(0);
+        if (place < most) v = from[from_offset + place];
+% if source.complex:
+        if (found < 0) v.y = -v.y;
+        to[to_offset + at] = (${to_.value})((${to_.real})v.x, (${to_.real})v.y);
+% elif to_.complex:
+        to[to_offset + at] = (${to_.value})((${to_.real})v, 0);
+% else:
+        to[to_offset + at] = (${to_.value})v;
+% endif
+    }
+}

@@ -1,0 +1,82 @@
+## Factorise assembled fronts in one launch: a work-group for each tile of 64 x 64 elements.
+##
+##           s ->                   V = F(s, f) - sum over own columns k of L(s, k)^* L(f, k)^T, then for
+##       +-----+                    tiles of own columns V = D^-1 V: see factor/tiles, whose parts do it.
+##    f  | own |                    Other tiles are done with the sum: they are the update's.
+##    |  +-----+-----+
+##    v  |     | U   |              Blocks of rows and columns: see _front
+##       +-----+-----+
+## tiles     of each group in the order in which they begin: front, s, f, and where its front's marks begin;
+##           all that a tile rests on comes before it
+## The other parameters are those of factor/tiles with `factorise`, in place, and of L by rows.
+<%namespace name="group" file="/group/group.cl.mako"/>
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
+<%namespace name="matrix" file="/factor/_mma_products.cl.mako"/>
+<%namespace name="factors" file="/factor/_tile_factor.cl.mako"/>
+<%namespace name="products" file="/factor/_tile_products.cl.mako"/>
+<%namespace name="tile" file="/factor/_tile.cl.mako"/>
+<%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
+<%namespace name="solve" file="/factor/_tile_solve.cl.mako"/>
+<%namespace name="tickets" file="/factor/_tickets.cl.mako"/>
+<%namespace name="front_" file="/fronts/_front.cl.mako"/>
+<%namespace name="blocks" file="/fronts/_blocks.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+${element.scalar(e)}
+${epilogue.arithmetic(e)}
+${numbers.reciprocal(e)}
+${numbers.parts(e)}
+% if mma:
+${matrix.define()}
+% endif
+% if not e.complex:
+typedef ${e.real}4 real4_t;
+% endif
+<%include file="/subgroup/warp_barrier.cl.mako"/>
+${tile.define()}
+
+__kernel ${group.of_size(256)}
+void tiles(uint groups, __global const int4 *tiles, ${front_.parameters()}, __global ${e.name}_t *restrict factor, long factor_offset,
+           __global ${e.name}_t *restrict arena, long arena_offset, volatile __global long *report, long report_offset, volatile __global uint *ready)
+{
+    __local value_t p_part[${16 * 68}] __attribute__((aligned(32)));
+    __local value_t solved[${2 * depth * 68}] __attribute__((aligned(32)));
+    __local value_t q_part[${16 * 68}] __attribute__((aligned(32)));
+    __local uint number;
+    __local int until;
+    __local value_t corner[${depth * depth}];
+    int failed = 64;
+    real_t failing = 0;
+    __local int bad;
+    const int t = get_local_id(0), y = t / ${4 * depth}, x = t % ${4 * depth};
+    if (t == 0) {
+        number = atomic_inc(ready);
+        bad = 64;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const int4 own = tiles[number];
+    const int s = own.y, f = own.z, first = 0;
+${front_.front("own.x", only=("columns", "rows", "panel", "leading", "update"))}
+    ${blocks.sizes()}
+    factor += factor_offset;
+    arena += arena_offset;
+    report += report_offset + 2l * own.x;
+    ${blocks.tile()}
+    ${blocks.place(e)}
+    __global const ${e.name}_t *l = factor + panel;
+    const long l_row = leading, l_col = 1;
+    volatile __global uint *done = ready + 2 + own.w;
+    const int known_by = min(s, blocks_c);
+    value_t ${", ".join(f"v{i}_{j}" for i in range(depth) for j in range(16 // depth))};
+    ${tile.input("v")}
+    ${products.all()}
+    if (is_panel) {
+        if (s == f) {
+            ${factors.factorised()}
+        } else {
+            ${solve.solved()}
+        }
+    }
+    ${tile.store("s == f && is_panel ? 48 : 0")}
+    ${tickets.tell()}
+}

@@ -1,0 +1,117 @@
+## Solve with the panels of some fronts, for few right-hand sides, in one launch: a work-group for each
+## 64 rows of a front and each right-hand side, in an order in which they become known: see factor/_vector.
+##
+##          forward: Y = L^-1 B                         backward: X = L^-H Y
+##      +-----+                                     +-----+
+##   c  | L11 |   f = b + contributions             | L11 |     x_c = L11^-H (y - L21^H x_rows)
+##      +-----+   y = L11^-1 f_c                    +-----+
+##   u  | L21 |   contribution = f_u - L21 y        | L21 |     the rows' x are known: ancestors have them
+##      +-----+                                     +-----+
+## Backward is forward with the columns in reverse order: block 0 has the last ones.
+##
+## tasks          of each: front, block, where its front's cells begin, in blocks
+## x              n x count, by rows, in the permuted numbering
+## contributions  (forward) of each front from row `started` on
+## taken          (forward) of each front's row: which contributions it takes, from taken_start on
+<%namespace name="group" file="/group/group.cl.mako"/>
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
+<%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
+<%namespace name="tile" file="/factor/_tile.cl.mako"/>
+<%namespace name="parts" file="/factor/_vector.cl.mako"/>
+<%namespace name="front_" file="/fronts/_front.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+along, words = not backward, e.itemsize // 4
+given = "CONJ" if backward and e.complex else ""
+
+def tile_of(k):
+    return f"l + first_row * l_row + 64l * {k} * l_col", "l_row", "l_col", "left", f"(c - 64 * {k})"
+
+def below(k):
+    return f"factor + (c + {k}) * leading + last - first_row", "l_row", "leading", "left", f"(u - {k})"
+
+def cell(k):
+    return f"cell + {words} * (64 * {k} + t)"
+
+def there(k):
+    return f"64 * {k} + t < c"
+%>
+${element.scalar(e)}
+${epilogue.arithmetic(e)}
+${numbers.reciprocal(e)}
+${numbers.parts(e)}
+${tile.subtraction(e)}
+${parts.cells(e)}
+<%include file="/subgroup/warp_barrier.cl.mako"/>
+
+__kernel ${group.of_size(256)}
+void vector(__global const int4 *tasks, \
+${"" if backward else "__global const int *taken_start, __global const int *taken, "}${front_.parameters()}, uint groups, long cells, long count,
+            __global const ${e.name}_t *factor, long factor_offset, __global ${e.name}_t *x, long x_offset, \
+${"" if backward else f"__global {e.name}_t *contributions, long contributions_offset, "}volatile __global uint *ready)
+{
+    ${parts.declare(along)}
+    __local uint number;
+    const int t = get_local_id(0);
+    if (t == 0) number = atomic_inc(ready);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const int4 task = tasks[number / count];
+    const long s = task.x, r = number % count;
+    const int block = task.y;
+${front_.front("s", only=("columns", "rows", "panel", "leading", "row_start", "first"))}
+    const int c = (int)columns, u = (int)rows, blocks = (c + 63) / 64, steps = min(block, blocks);
+    volatile __global ulong *cell = (volatile __global ulong *)ready + 1 + ${64 * words} * (task.z * count + r * blocks);
+    factor += factor_offset + panel;
+    x += x_offset + r;
+    value_t own = (value_t)(0);
+% if backward:
+    const int first_row = 64 * block, left = min(c - first_row, 64);
+    const long last = c - 1, l_row = -1, l_col = -leading, y_row = -count;
+    __global const ${e.name}_t *l = factor + last * (leading + 1);
+    __global ${e.name}_t *y = x + (first + last) * count;
+    if (t < left) own = ${e.name}_load(y + (first_row + t) * y_row);
+    ${parts.diagonal(e, along, "l + first_row * (l_row + l_col)", "l_row", "l_col", "left", given, False)}
+    {
+        __global const int *row = row_index + row_start;
+        int at = t < 64 && t + 64 < u ? row[t + 64] : 0;
+        value_t x_next = t < 64 && t < u ? ${e.name}_load(x + row[t] * count) : (value_t)(0);
+        if (u > 0) ${parts.fetch(e, along, *below("0"))}
+        for (int k = 0; k < u; k += 64) {
+            if (t < 64) {
+                xs[(k & 64) + t] = x_next;
+                x_next = k + 64 + t < u ? ${e.name}_load(x + at * count) : (value_t)(0);
+                at = k + 128 + t < u ? row[k + 128 + t] : 0;
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+            ${parts.multiply(along, "xs + (k & 64)", given)}
+            if (k + 64 < u) ${parts.fetch(e, along, *below("(k + 64)"))}
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+% else:
+    contributions += contributions_offset + r;
+    const bool is_own = block < blocks;
+    const int first_row = is_own ? 64 * block : c + 64 * (block - blocks), left = min((is_own ? c : c + u) - first_row, 64);
+    const long l_row = leading, l_col = 1, y_row = count;
+    __global const ${e.name}_t *l = factor;
+    __global ${e.name}_t *y = x + first * count;
+    if (t < left) {
+        if (is_own) own = ${e.name}_load(y + (first_row + t) * y_row);
+        __global const int *start = taken_start + first + row_start + first_row + t;
+        for (int k = start[0]; k < start[1]; ++k) own += ${e.name}_load(contributions + taken[k] * count);
+    }
+    if (is_own) {
+        ${parts.diagonal(e, along, "l + first_row * (l_row + l_col)", "l_row", "l_col", "left", given, False)}
+    } else
+        y = contributions + (started[s] - c) * count;
+% endif
+    ${parts.known(e, along, given, tile_of, there, cell)}
+    ${parts.subtract(along)}
+    ${"if (is_own) " if not backward else ""}${parts.substitute()}
+    if (t < left) {
+        ${"if (is_own) " if not backward else ""}publish(${cell("block")}, own);
+        ${e.name}_store(y + (first_row + t) * y_row, own);
+    }
+    ${parts.tell()}
+}

@@ -1,0 +1,192 @@
+"""Sparse factors and solves: this library and its peers by turns, in the same ordering."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from portable_gpu.bench.measure import alternate, calls_a_turn, ratios, warm_up
+from portable_gpu.bench.prepared import Prepared
+from portable_gpu.bench.sparse_peers import OurFactor, SparsePeer
+from portable_gpu.bench.statistics import Statistic
+from portable_gpu.errors import PortableGPUError, UnsupportedError
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.sparse import Symbolic, analyze
+
+#: Right sides of the solves that are timed.
+COLUMNS = (1, 64)
+#: What ``|A X - B| / (|A| |X| + |B|)`` may be, by the bits of a real number.
+BOUNDS = {32: 1e-6, 64: 1e-14}
+
+
+@dataclass(frozen=True)
+class SparseRow:
+    """What one phase of one system came to, against one peer.
+
+    Attributes:
+        problem: The matrix, by its name.
+        phase: "factorise", or "solve" with the number of right sides.
+        peer: Its name; None where none was timed.
+        ours, theirs: Seconds.
+        ratio: Their time over ours, turn by turn.
+        gflops: Ours, of a factor by the sum of the squares of the column counts.
+        errors: Our backward error, and theirs.
+    """
+
+    problem: str
+    phase: str
+    peer: str | None
+    ours: Statistic
+    theirs: Statistic | None
+    ratio: Statistic | None
+    gflops: float
+    errors: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class SparseRemark:
+    """Why a system was not timed.
+
+    Attributes:
+        problem: Which.
+        who: This library or a peer.
+        text: The reason.
+        wrong: Whether its result was wrong.
+    """
+
+    problem: str
+    who: str
+    text: str
+    wrong: bool = False
+
+
+@dataclass(frozen=True)
+class SparseContest:
+    """Times one system.
+
+    Attributes:
+        engine: Where we run.
+        peers: Against whom.
+        ordering: How all order the matrix.
+        turns: Turns of each side.
+        budget: Seconds that the turns of a row may take; None for no limit.
+        versions: Of those that were timed.
+    """
+
+    engine: Engine
+    peers: Sequence[type[SparsePeer]]
+    ordering: str
+    turns: int
+    budget: float | None
+    versions: dict[str, str] = field(default_factory=dict)
+
+    def run(self, name: str, A: Any) -> Iterator[Symbolic | SparseRow | SparseRemark]:
+        """The analysis, and then a row for each phase and peer; nothing wrong is timed."""
+        symbolic = analyze(A, self.ordering)
+        yield symbolic
+        us = self._admitted(OurFactor, name, A, symbolic)
+        if isinstance(us, SparseRemark):
+            yield us
+            return
+        alone = True
+        for kind in self.peers:
+            them = self._admitted(kind, name, A, symbolic)
+            if isinstance(them, SparseRemark):
+                yield them
+                continue
+            alone = False
+            yield from self._rows(name, symbolic, [us, them])
+        if alone:
+            yield from self._rows(name, symbolic, [us])
+
+    def _admitted(
+        self, kind: type[SparsePeer], name: str, A: Any, symbolic: Symbolic
+    ) -> _Admitted | SparseRemark:
+        """A contestant that solved the system; or why there is none."""
+        try:
+            peer = kind(self.engine, A, symbolic)
+            peer.factor()
+            errors = []
+            for columns in COLUMNS:
+                b = right_sides(A, columns)
+                errors.append(backward_error(A, peer.fetch(peer.solve(peer.bring(b))), b))
+        except ImportError:
+            return SparseRemark(name, kind.name, f"not installed: {kind.install}")
+        except UnsupportedError as error:
+            return SparseRemark(name, kind.name, f"left out: {error}")
+        except (PortableGPUError, RuntimeError, MemoryError, ArithmeticError) as failure:
+            first_line = (str(failure).splitlines() or [type(failure).__name__])[0]
+            return SparseRemark(name, kind.name, f"left out: {first_line}")
+        bound = BOUNDS[64 if np.finfo(A.dtype).bits == 64 else 32]
+        if not max(errors) <= bound:
+            text = f"its backward error is {max(errors):.1e}, and {bound:g} is allowed; not timed"
+            return SparseRemark(name, kind.name, text, wrong=True)
+        self.versions[peer.name] = peer.version
+        return _Admitted(peer, A, max(errors))
+
+    def _rows(
+        self, name: str, symbolic: Symbolic, sides: Sequence[_Admitted]
+    ) -> Iterator[SparseRow | SparseRemark]:
+        phases: list[tuple[str, float, Callable[[_Admitted], Prepared]]] = [
+            ("factorise", symbolic.flops, _Admitted.factors)
+        ]
+        for columns in COLUMNS:
+            work = 4.0 * symbolic.nnz * columns
+            phases.append((f"solve {columns}", work, partial(_Admitted.solves, columns=columns)))
+        peer = sides[1].peer.name if len(sides) > 1 else None
+        for phase, work, prepare in phases:
+            prepared = [prepare(side) for side in sides]
+            once = [warm_up(one) for one in prepared]
+            turns = self.turns
+            if self.budget is not None and sum(once) * turns > self.budget:
+                turns = max(1, int(self.budget / sum(once)))
+            times = alternate(prepared, [calls_a_turn(seconds) for seconds in once], turns)
+            ours = Statistic.of(times[0])
+            yield SparseRow(
+                name,
+                phase,
+                peer,
+                ours,
+                Statistic.of(times[1]) if peer else None,
+                Statistic.of(ratios(*times)) if peer else None,
+                work / ours.median / 1e9,
+                tuple(side.error for side in sides),
+            )
+
+
+@dataclass(frozen=True)
+class _Admitted:
+    """A contestant, and its worst backward error."""
+
+    peer: SparsePeer
+    A: Any
+    error: float
+
+    def factors(self) -> Prepared:
+        return Prepared([self.peer.factor], self.peer.finish)
+
+    def solves(self, columns: int) -> Prepared:
+        b = self.peer.bring(right_sides(self.A, columns))
+        return Prepared([partial(self.peer.solve, b)], self.peer.finish)
+
+
+def right_sides(A: Any, columns: int) -> Any:
+    """Normal numbers: one axis of one column, else two."""
+    rng = np.random.default_rng(columns)
+    shape = (A.shape[0],) if columns == 1 else (A.shape[0], columns)
+    return rng.standard_normal(shape).astype(A.dtype)
+
+
+def backward_error(A: Any, x: Any, b: Any) -> float:
+    """``|A x - b| / (|A| |x| + |b|)`` in the maximum norm, of the worst column."""
+    norm = float(abs(A).sum(axis=1).max())
+    residual = np.abs(A.astype(_wide(A)) @ x - b).max(axis=0)
+    return float(np.max(residual / (norm * np.abs(x).max(axis=0) + np.abs(b).max(axis=0))))
+
+
+def _wide(A: Any) -> Any:
+    return np.result_type(A.dtype, np.float64)

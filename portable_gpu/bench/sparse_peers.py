@@ -1,0 +1,151 @@
+"""Who factorises sparse matrices: this library and its peers, all in the same ordering."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from portable_gpu.bench.peers import Library, Ours
+from portable_gpu.errors import UnsupportedError
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.transfer import asarray, asnumpy
+from portable_gpu.sparse import Factor, Symbolic
+from portable_gpu.version import __version__
+
+
+class SparsePeer(Library):
+    """A library that factorises a matrix, analysed before."""
+
+    @abstractmethod
+    def __init__(self, engine: Engine, A: Any, symbolic: Symbolic) -> None:
+        """Analyse the matrix.
+
+        Args:
+            engine: Where we run.
+            A: Both triangles.
+            symbolic: Our analysis; the peer takes its permutation.
+
+        Raises:
+            ImportError: It is not installed.
+            UnsupportedError: It has not this dtype.
+        """
+
+    @abstractmethod
+    def factor(self) -> Any:
+        """Factorise it."""
+
+    @abstractmethod
+    def solve(self, b: Any) -> Any:
+        """Solve with the last factor; `b` is as :meth:`bring` gave it."""
+
+    def bring(self, b: Any) -> Any:
+        """A right side where this library has it before it is timed."""
+        return b
+
+    def fetch(self, x: Any) -> Any:
+        """A solution as NumPy's, in the order of `A`."""
+        return x
+
+    def finish(self) -> None:
+        """Wait for what was enqueued."""
+
+
+class OurFactor(SparsePeer):
+    """This library; on a GPU values and right sides lie on the device."""
+
+    name, install = Ours.name, Ours.install
+
+    def __init__(self, engine: Engine, A: Any, symbolic: Symbolic) -> None:
+        """See :class:`SparsePeer`."""
+        self._engine = engine
+        self._factor = Factor(symbolic, A.dtype, engine, None)
+        self._values = A if engine.maps_host_memory else self.bring(symbolic.pattern.values(A))
+
+    @property
+    def version(self) -> str:
+        """See :class:`SparsePeer`."""
+        return __version__
+
+    def factor(self) -> Any:
+        """See :class:`SparsePeer`."""
+        return self._factor.refactorize(self._values)
+
+    def solve(self, b: Any) -> Any:
+        """See :class:`SparsePeer`."""
+        return self._factor.solve(b)
+
+    def bring(self, b: Any) -> Any:
+        """See :class:`SparsePeer`."""
+        return b if self._engine.maps_host_memory else asarray(b, queue=self._engine.queue)
+
+    def fetch(self, x: Any) -> Any:
+        """See :class:`SparsePeer`."""
+        return asnumpy(x)
+
+    def finish(self) -> None:
+        """See :class:`SparsePeer`."""
+        self._engine.queue.finish()
+
+
+class SuperLUPeer(SparsePeer):
+    """``scipy.sparse.linalg.splu`` without pivoting: SuperLU, on one core."""
+
+    name, install = "scipy", "pip install scipy"
+
+    def __init__(self, engine: Engine, A: Any, symbolic: Symbolic) -> None:
+        """See :class:`SparsePeer`."""
+        self._perm, self._iperm = symbolic.perm, symbolic.iperm
+        self._permuted = A[self._perm][:, self._perm].tocsc()
+
+    @property
+    def version(self) -> str:
+        """See :class:`SparsePeer`."""
+        return version("scipy")
+
+    def factor(self) -> Any:
+        """See :class:`SparsePeer`."""
+        from scipy.sparse.linalg import splu
+
+        options = {"SymmetricMode": True}
+        self._factor = splu(
+            self._permuted, permc_spec="NATURAL", diag_pivot_thresh=0.0, options=options
+        )
+
+    def solve(self, b: Any) -> Any:
+        """See :class:`SparsePeer`."""
+        return self._factor.solve(b[self._perm])[self._iperm]
+
+
+class CHOLMODPeer(SparsePeer):
+    """CHOLMOD's supernodal factor, by scikit-sparse, on all cores of its BLAS."""
+
+    name, install = "cholmod", "pip install scikit-sparse==0.4.16 (it needs SuiteSparse)"
+
+    def __init__(self, engine: Engine, A: Any, symbolic: Symbolic) -> None:
+        """See :class:`SparsePeer`."""
+        from sksparse.cholmod import analyze
+
+        if A.dtype not in (np.float64, np.complex128):
+            raise UnsupportedError(f"it has no {A.dtype}")
+        self._perm, self._iperm = symbolic.perm, symbolic.iperm
+        self._permuted = A[self._perm][:, self._perm].tocsc()
+        self._factor = analyze(self._permuted, mode="supernodal", ordering_method="natural")
+
+    @property
+    def version(self) -> str:
+        """See :class:`SparsePeer`."""
+        return f"scikit-sparse {version('scikit-sparse')}"
+
+    def factor(self) -> Any:
+        """See :class:`SparsePeer`."""
+        self._factor.cholesky_inplace(self._permuted)
+
+    def solve(self, b: Any) -> Any:
+        """See :class:`SparsePeer`."""
+        return self._factor(b[self._perm])[self._iperm]
+
+
+SPARSE_PEERS: dict[str, type[SparsePeer]] = {peer.name: peer for peer in (SuperLUPeer, CHOLMODPeer)}

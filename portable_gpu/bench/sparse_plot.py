@@ -1,0 +1,55 @@
+"""Pictures of sparse factors and solves beside peers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from portable_gpu.bench.peers import Ours
+from portable_gpu.bench.sparse import SparseRow
+
+
+def plot_sparse(rows: Sequence[SparseRow], device: str, path: Path) -> None:
+    """A panel for each phase: everybody's GFLOP/s on every system.
+
+    We are drawn with each peer beside which we were timed: by turns, so in the same minutes.
+    """
+    from matplotlib.figure import Figure
+
+    phases = list(dict.fromkeys(row.phase for row in rows))
+    problems = list(dict.fromkeys(row.problem for row in rows))
+    peers = list(dict.fromkeys(row.peer for row in rows))
+    figure = Figure(figsize=(11, 1 + 3.2 * len(phases)), layout="constrained", dpi=120)
+    bars = [(peer, side) for peer in peers for side in (0, 1) if peer or side == 0]
+    width = 0.8 / len(bars)
+    for number, phase in enumerate(phases, 1):
+        axes = figure.add_subplot(len(phases), 1, number)
+        for k, (peer, side) in enumerate(bars):
+            speeds = [_speed(rows, problem, phase, peer, side) for problem in problems]
+            beside = f"{Ours.name}, beside {peer}" if peer else Ours.name
+            axes.bar(
+                np.arange(len(problems)) + (k - (len(bars) - 1) / 2) * width,
+                speeds,
+                width,
+                label=peer if side else beside,
+                color=f"C{peers.index(peer)}" if side else f"C{len(peers) + peers.index(peer)}",
+            )
+        axes.set_xticks(np.arange(len(problems)), problems)
+        axes.set_ylabel("GFLOP/s")
+        axes.set_title(phase, loc="left")
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+    figure.suptitle(f"Sparse Cholesky factors on {device}: medians")
+    figure.savefig(path)
+
+
+def _speed(
+    rows: Sequence[SparseRow], problem: str, phase: str, peer: str | None, side: int
+) -> float:
+    for row in rows:
+        if (row.problem, row.phase, row.peer) == (problem, phase, peer):
+            ratio = 1.0 if side == 0 or row.theirs is None else row.ours.median / row.theirs.median
+            return row.gflops * ratio
+    return float("nan")

@@ -1,0 +1,177 @@
+"""``portable-gpu bench sparse``: sparse Cholesky factors and solves beside peers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from portable_gpu.bench.noise import Listener
+from portable_gpu.bench.report import Report
+from portable_gpu.bench.statistics import Statistic
+from portable_gpu.cli.console import TABLE_STYLE, Console
+from portable_gpu.cli.files import replacing, write_json
+from portable_gpu.cli.progress import each
+from portable_gpu.dtypes import dtype_of
+from portable_gpu.errors import ArgumentError, PortableGPUError
+from portable_gpu.runtime.engine import Engine
+
+if TYPE_CHECKING:
+    from portable_gpu.bench.sparse import SparseContest, SparseRemark, SparseRow
+    from portable_gpu.sparse import Symbolic
+
+SYNTAX = "comma list of poisson2d:N (N^2 points), poisson3d:N, elasticity:N (N^3 cubes), FILE.mtx"
+#: Seconds that the turns of a row may take where nobody named sizes.
+_BUDGET = 20.0
+
+
+@dataclass
+class _Found:
+    analyses: dict[str, Symbolic] = field(default_factory=dict)
+    rows: list[SparseRow] = field(default_factory=list)
+    remarks: list[SparseRemark] = field(default_factory=list)
+
+
+def sparse(
+    dtype: str,
+    sizes: str | None,
+    peers: str | None,
+    ordering: str,
+    turns: int,
+    device: str | None,
+    report: Path | None,
+    plot: Path | None,
+    output: Console,
+    status: Console,
+) -> None:
+    """Time factors and solves of several systems.
+
+    Raises:
+        ArgumentError: A size, a peer or the dtype is unknown.
+        Exit: A result was wrong.
+    """
+    for package in ("numba", "scipy"):
+        if find_spec(package) is None:
+            raise PortableGPUError(
+                f"sparse needs the package {package}: pip install 'portable_gpu[sparse]'"
+            )
+    from portable_gpu.bench.sparse import SparseContest
+    from portable_gpu.bench.sparse_peers import SPARSE_PEERS
+    from portable_gpu.bench.sparse_problems import USUAL, problem
+    from portable_gpu.sparse.matrix import factor_dtype
+
+    names = USUAL if sizes is None else tuple(name.strip() for name in sizes.split(","))
+    kind = factor_dtype(dtype_of(dtype))
+    wanted = [] if peers == "none" else (peers or ",".join(SPARSE_PEERS)).split(",")
+    if unknown := [name for name in wanted if name not in SPARSE_PEERS]:
+        raise ArgumentError(
+            f"--peers has {', '.join(map(repr, unknown))}; of sparse there are: "
+            f"{', '.join(SPARSE_PEERS)}; or none"
+        )
+    matrices = {name: problem(name).astype(kind) for name in names}
+    listener, engine = Listener(), Engine(device)
+    rivals = [SPARSE_PEERS[name] for name in wanted]
+    contest = SparseContest(engine, rivals, ordering, turns, None if sizes else _BUDGET)
+    options = ["--dtype", dtype, "--sizes", ",".join(names), "--ordering", ordering]
+    options += ["--peers", ",".join(wanted) or "none", "--turns", str(turns)]
+    options += [] if device is None else ["--device", device]
+    found = _Found()
+    complete = _run(contest, matrices, found, status)
+    head = Report(engine, [], turns, ["bench", "sparse", *options], device)
+    head.noise = listener.noise([row.ours for row in found.rows], engine.maps_host_memory)
+    if report is not None:
+        write_json(report, _content(head, contest, found))
+    if plot is not None and found.rows:
+        from portable_gpu.bench.sparse_plot import plot_sparse
+
+        with replacing(plot) as file:
+            plot_sparse(found.rows, engine.target.facts.name, file)
+    output.write(engine.target.facts.name)
+    for name, symbolic in found.analyses.items():
+        output.print(_table(name, symbolic, [row for row in found.rows if row.problem == name]))
+    for remark in found.remarks:
+        text = f"{remark.problem}: {remark.who}: {remark.text}"
+        status.print(escape(text), soft_wrap=True)
+    if head.noise.warning:
+        output.write(head.noise.warning, indent=0)
+    if not complete:
+        raise KeyboardInterrupt
+    if any(remark.wrong for remark in found.remarks):
+        raise typer.Exit(1)
+
+
+def _run(contest: SparseContest, matrices: dict[str, Any], found: _Found, status: Console) -> bool:
+    """Time every system.  Interrupted, it says so and leaves what was timed until then."""
+    from portable_gpu.bench.sparse import SparseRemark, SparseRow
+
+    try:
+        for name in each(tuple(matrices), status):
+            for one in contest.run(name, matrices[name]):
+                if isinstance(one, SparseRow):
+                    found.rows.append(one)
+                elif isinstance(one, SparseRemark):
+                    found.remarks.append(one)
+                else:
+                    found.analyses[name] = one
+    except KeyboardInterrupt:
+        status.print(f"{len(found.rows)} rows were timed")
+        return False
+    return True
+
+
+def _content(head: Report, contest: SparseContest, found: _Found) -> dict[str, Any]:
+    content = head.to_dict()
+    content["versions"] |= contest.versions
+    content["sparse"] = {
+        "analyses": {
+            name: {
+                "n": symbolic.n,
+                "elements": symbolic.pattern.nnz,
+                "ordering": symbolic.ordering,
+                "nnz_of_factor": symbolic.nnz,
+                "flops": symbolic.flops,
+                "supernodes": len(symbolic.fronts),
+                "levels": symbolic.levels,
+                "seconds": dict(symbolic.times),
+            }
+            for name, symbolic in found.analyses.items()
+        },
+        "rows": [asdict(row) for row in found.rows],
+        "remarks": [asdict(remark) for remark in found.remarks],
+    }
+    return content
+
+
+def _table(name: str, symbolic: Symbolic, rows: Sequence[SparseRow]) -> Table:
+    """It fits 80 columns."""
+    title = (
+        f"{name}: n {symbolic.n:,}, {symbolic.ordering}, nnz(L) {symbolic.nnz:,}, "
+        f"{symbolic.flops:.3g} flop, analysis {sum(symbolic.times.values()):.3g} s"
+    )
+    table = Table(title=escape(title), title_justify="left", **TABLE_STYLE)
+    table.add_column("phase", no_wrap=True)
+    for heading in ("ours ms", "GFLOP/s"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("peer", no_wrap=True)
+    for heading in ("peer ms", "peer / ours"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(
+            row.phase,
+            _with_spread(row.ours, 1e3),
+            f"{row.gflops:.3g}",
+            row.peer or "",
+            "" if row.theirs is None else f"{row.theirs.median * 1e3:.3g}",
+            "" if row.ratio is None else _with_spread(row.ratio),
+        )
+    return table
+
+
+def _with_spread(statistic: Statistic, factor: float = 1.0) -> str:
+    return f"{statistic.median * factor:.3g} ±{statistic.spread:.0%}"

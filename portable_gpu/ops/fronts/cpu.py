@@ -1,0 +1,124 @@
+"""Fronts on a CPU: subtrees by one launch, and the fronts above them by several work-items each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.dtypes import Element
+from portable_gpu.ops.factor.cpu import CpuPolicy
+from portable_gpu.ops.fronts.device import FACTOR, VALUES, DeviceFronts, FrontsPlan
+from portable_gpu.ops.gemm.packed.policy import L2_BYTES, registers
+from portable_gpu.runtime.plan import Step
+from portable_gpu.targets import Target
+
+_Int32 = np.ndarray[Any, np.dtype[np.int32]]
+_Int64 = np.ndarray[Any, np.dtype[np.int64]]
+
+#: Columns that are factorised between two visits of the triangle below, about.
+_BLOCK = 128
+#: Work-items for each compute unit that share an assembly.
+_ITEMS = 4
+
+
+def front_policy(target: Target, elem: Element) -> CpuPolicy:
+    """Tiles that fill the vector registers; a strip has a whole number of them across."""
+    vector = CpuPolicy.default(target, elem).vector
+    wide = registers(target) == 32
+    vectors = 2 if wide and elem.itemsize // elem.components == 4 else 3
+    strip = vectors * vector // elem.components
+    most = (8 if wide else 4) // elem.components
+    rows = max(r for r in range(1, most + 1) if strip % r == 0)
+    return CpuPolicy(vector, rows, vectors, strip * max(1, _BLOCK // strip))
+
+
+def strip_start(q: Any, strip: int) -> Any:
+    """Where strip q of a triangle begins: see ``cl_kernels/fronts/_strips``."""
+    return strip * (strip * q * (q + 1) // 2 + q)
+
+
+class SubtreesPlan(FrontsPlan):
+    """Whole subtrees; operands: the values, the factor, the arena and what fronts tell."""
+
+    def __init__(self, device: DeviceFronts, subtrees: _Int32, stack: _Int64, peak: int) -> None:
+        """Build the kernel.
+
+        Args:
+            device: The fronts.
+            subtrees: First front and end of each, in the order in which they are taken.
+            stack: Where the update of each front lies on a work-item's stack.
+            peak: Elements of the stack.
+        """
+        elem, target = device.elem, device.engine.target
+        policy = front_policy(target, elem)
+        strip, rows = policy.strip(elem), policy.rows
+        fronts = device.fronts
+        inside = np.concatenate([np.arange(a, b) for a, b in subtrees])
+        columns, below = fronts.columns[inside], fronts.rows[inside]
+        most = int((-(-columns // rows) * rows + below).max())
+        strips = -(-most // strip)
+        line = 64 // elem.itemsize
+        triangle = _whole(strip_start(strips, strip), line)
+        places = _whole(most + strip, line)
+        size = triangle + 2 * places + _whole(peak, line)
+        column = np.arange(strips * strip)
+        place = (strip_start(column // strip, strip) + column % strip).astype(np.int32)
+        groups = min(len(subtrees), target.compute_units)
+        super().__init__(
+            device, subtrees_text(elem, target), "subtrees",
+            {"size": size, "triangle": triangle, "places": places, "count": len(subtrees)},
+            ["values", "factor", "arena", "told"], groups, 1,
+            {"subtree": subtrees.astype(np.int32), "stack": stack, "place": place},
+            scratch=groups * size * elem.itemsize, flop=_flop(columns, below, elem),
+            counters=2,
+        )  # fmt: skip
+
+    def step(self, device: DeviceFronts) -> Step:
+        """The step that it is."""
+        return Step(self, (VALUES, FACTOR, device.arena, device.told))
+
+
+def assembly_step(device: DeviceFronts, s: int) -> Step:
+    """The step that assembles a front: its panel, and its update in the arena."""
+    count = _ITEMS * device.engine.target.compute_units
+    plan = FrontsPlan(
+        device, assemble_text(device.elem, device.engine.target), "assemble",
+        {"s": s, "count": count}, ["values", "factor", "arena"], count, 1,
+    )  # fmt: skip
+    return Step(plan, (VALUES, FACTOR, device.arena))
+
+
+def _flop(columns: _Int64, rows: _Int64, elem: Element) -> int:
+    return int(work(columns, rows).sum()) * elem.components**2
+
+
+def work(columns: _Int64, rows: _Int64) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Multiplications and additions of fronts: the sum of the squares of their columns."""
+    c, m = columns.astype(float), (columns + rows).astype(float)
+
+    def squares(k: Any) -> Any:
+        return k * (k + 1) * (2 * k + 1) / 6
+
+    found: np.ndarray[Any, np.dtype[np.float64]] = squares(m) - squares(m - c)
+    return found
+
+
+def subtrees_text(elem: Element, target: Target) -> Specialization:
+    """The kernel of subtrees."""
+    policy = front_policy(target, elem)
+    policy.check(target, elem)
+    together = max(1, L2_BYTES // 2 // (policy.block * policy.strip(elem) * elem.itemsize))
+    return specialize(
+        "fronts/cpu_subtrees", target, e=elem, policy=policy, K=policy.block, NB=together
+    )
+
+
+def assemble_text(elem: Element, target: Target) -> Specialization:
+    """The kernel that assembles one front."""
+    return specialize("fronts/cpu_assemble", target, e=elem)
+
+
+def _whole(n: int, line: int) -> int:
+    return -(-n // line) * line

@@ -1,0 +1,164 @@
+"""A stage's fronts on a GPU: small ones, assembly, tiles in one launch, large ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.dtypes import Element
+from portable_gpu.ops.candidate import best_of
+from portable_gpu.ops.factor import estimates
+from portable_gpu.ops.factor.candidates import cholesky_candidates, parts, solve_candidates
+from portable_gpu.ops.factor.estimates import Sizes
+from portable_gpu.ops.factor.policy import on_matrix_units
+from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
+from portable_gpu.ops.fronts.device import FACTOR, VALUES, DeviceFronts, FrontsPlan, Of
+from portable_gpu.ops.fronts.large import front_steps
+from portable_gpu.ops.fronts.tiling import cuts, tickets
+from portable_gpu.ops.gemm.problem import Operand
+from portable_gpu.runtime.plan import Step
+from portable_gpu.targets import Target
+
+_Table = np.ndarray[Any, np.dtype[np.int32]]
+_Int64 = np.ndarray[Any, np.dtype[np.int64]]
+#: Small fronts: rows of the largest of a class, work-items, and how many of them along a row.
+_CLASSES = ((16, 32, 8), (32, 64, 8), (64, 128, 16), (96, 256, 16))
+_GROUP = 256
+#: Flop below which a front is one of tiles in any case.
+_LARGE = 1e10
+#: Local memory that a group of 256 may take without keeping others away, bytes.
+_LOCAL = 36000
+
+
+def group_steps(device: DeviceFronts, which: _Table | _Int64) -> list[Step]:
+    """The steps of a stage on a GPU; operands as of ``stage_steps``.
+
+    Fronts whose triangle local memory holds are assembled and factorised there, a launch for each
+    class of sizes.  The tiles of all others are assembled in one launch, and those of middle ones
+    factorised in another; large ones have plans of their own.
+    """
+    engine, fronts = device.engine, device.fronts
+    target, elem = engine.target, device.elem
+    which = which.astype(np.int64)
+    size = fronts.columns[which] + fronts.rows[which]
+    steps, least = [], 0
+    for shape in classes(target, elem):
+        found = which[(size > least) & (size <= shape[0])]
+        if found.size:
+            steps.append(_small(device, found, shape))
+        least = shape[0]
+    which = which[size > least]
+    if not which.size:
+        return steps
+    sizes = Sizes.of(target, elem)
+    is_large = np.array([_is_large(device, int(one), sizes) for one in which])
+    middle, large = which[~is_large], which[is_large]
+    if middle.size:
+        tiles = tickets(fronts, middle)
+        steps += [_assemble(device, tiles), _tiles(device, middle, tiles)]
+    made = parts(engine, sizes)
+    if large.size:
+        steps.append(_assemble(device, tickets(fronts, large)))
+    for one in large:
+        steps += front_steps(made, device, int(one))
+    return steps
+
+
+def classes(target: Target, elem: Element) -> list[tuple[int, int, int]]:
+    """The classes of small fronts that a target has: see :data:`_CLASSES`."""
+    found = []
+    for size, least, across in _CLASSES:
+        nbytes = size * (size + 1) // 2 * elem.itemsize + size * (elem.itemsize + 4)
+        lanes = max(least, min(64, target.subgroup_size))
+        if nbytes <= target.local_mem_size and lanes <= target.max_work_group_size:
+            found.append((size, lanes, across))
+    return found
+
+
+def flop_of(device: DeviceFronts, which: _Table | _Int64) -> int:
+    """Operations of factorising some fronts, assembly apart."""
+    c = device.fronts.columns[which].astype(float)
+    u = device.fronts.rows[which].astype(float)
+    real = (c * (c + 1) * (2 * c + 1) / 6 + c * c * u + c * u * (u + 1)).sum()
+    return int(real) * (4 if device.elem.complex else 1)
+
+
+def _is_large(device: DeviceFronts, one: int, sizes: Sizes) -> bool:
+    """Whether plans of its own take less time for a front than tiles in one launch."""
+    if not sizes.tiled:
+        return True
+    flop = flop_of(device, np.array([one]))
+    if flop < _LARGE:
+        return False
+    target, table, elem = device.engine.target, device.engine.table, device.elem
+    c, u = int(device.fronts.columns[one]), int(device.fronts.rows[one])
+    lower = Operand(elem, int(device.leading[one]), 1, aligned_bytes=16)
+    factor = CholeskyProblem(c, (), lower, lower, in_place=True)
+    apart = best_of(cholesky_candidates(factor, target, table, sizes), target).device
+    if u:
+        solve = SolveProblem(c, u, (), lower, Operand(elem, 1, lower.row, aligned_bytes=16))
+        apart += best_of(solve_candidates(solve, target, table, None, sizes), target).device
+        apart += estimates.products(u * (u + 1) * c, factor, target)
+    return apart < estimates.tiles_of(flop, factor, target)
+
+
+def _small(device: DeviceFronts, which: _Table | _Int64, shape: tuple[int, int, int]) -> Step:
+    text = small_text(device.elem, device.engine.target, shape)
+    plan = FrontsPlan(
+        device, text, "small", {}, ["values", "factor", "arena", "report"], len(which), shape[1],
+        {"which": which.astype(np.int32)}, flop=flop_of(device, which),
+    )  # fmt: skip
+    return Step(plan, (VALUES, FACTOR, device.arena, device.told))
+
+
+def _assemble(device: DeviceFronts, tiles: _Table) -> Step:
+    text = assemble_text(device.elem, device.engine.target)
+    plan = FrontsPlan(
+        device, text, "assemble", {}, ["values", "factor", "arena"], len(tiles), _GROUP,
+        {"tiles": tiles, **cuts(device.fronts, tiles)},
+    )  # fmt: skip
+    return Step(plan, (VALUES, FACTOR, device.arena))
+
+
+def _tiles(device: DeviceFronts, which: _Int64, tiles: _Table) -> Step:
+    text = tiles_text(device.elem, device.engine.target)
+    plan = FrontsPlan(
+        device, text, "tiles", {"groups": len(tiles)}, ["factor", "arena", "report"], len(tiles),
+        _GROUP, {"tiles": tiles}, flop=flop_of(device, which), counters=2 + len(tiles),
+    )  # fmt: skip
+    return Step(plan, (FACTOR, device.arena, device.told))
+
+
+def small_text(elem: Element, target: Target, shape: tuple[int, int, int]) -> Specialization:
+    """The kernel of small fronts of one class."""
+    size, lanes, across = shape
+    return specialize("fronts/small", target, e=elem, size=size, lanes=lanes, across=across)
+
+
+def assemble_text(elem: Element, target: Target) -> Specialization:
+    """The kernel that assembles tiles."""
+    most = min(target.local_mem_size, _LOCAL)
+    height = 64 if 64 * 65 * elem.itemsize <= most else 32
+    return specialize("fronts/assemble", target, e=elem, height=height)
+
+
+def tiles_text(elem: Element, target: Target) -> Specialization:
+    """The kernel that factorises by tiles in one launch."""
+    return specialize(
+        "fronts/tiles",
+        target,
+        e=elem,
+        problem=Of(elem),
+        factorise=True,
+        in_fronts=True,
+        separate=False,
+        unit=False,
+        conj=elem.complex,
+        p_along=True,
+        q_along=True,
+        by_s=True,
+        depth=4 if elem.complex else 8,
+        mma=on_matrix_units(elem, target),
+    )

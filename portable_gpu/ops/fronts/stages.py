@@ -1,0 +1,71 @@
+"""The steps of a stage: fronts whose children are all done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.ops.factor.candidates import parts
+from portable_gpu.ops.factor.estimates import Sizes
+from portable_gpu.ops.factor.launch import OneLaunch
+from portable_gpu.ops.fronts.cpu import assembly_step
+from portable_gpu.ops.fronts.device import REPORT, DeviceFronts
+from portable_gpu.ops.fronts.group import group_steps
+from portable_gpu.ops.fronts.large import front_steps
+from portable_gpu.runtime.plan import Step
+from portable_gpu.targets import Target
+
+_Which = np.ndarray[Any, np.dtype[np.int32]]
+_SIZE = 64
+
+
+def stage_steps(device: DeviceFronts, which: _Which) -> list[Step]:
+    """The steps that assemble and factorise some fronts, none an ancestor of another.
+
+    Operands: see :mod:`portable_gpu.ops.fronts.device`.
+    """
+    engine = device.engine
+    if not engine.target.is_cpu:
+        return group_steps(device, which)
+    made = parts(engine, Sizes.of(engine.target, device.elem))
+    steps = []
+    for s in which.tolist():
+        steps += [assembly_step(device, s), *front_steps(made, device, s)]
+    return steps
+
+
+def last_step(device: DeviceFronts) -> Step:
+    """The step that finds the first column that failed."""
+    return Step(_FirstFailure(device), (device.told, REPORT))
+
+
+class _FirstFailure(OneLaunch):
+    """Operands: what the fronts told, and the report."""
+
+    def __init__(self, device: DeviceFronts) -> None:
+        size = group_size(device.engine.target)
+        self._table = device.tables[0]
+        self._launch = device.engine.programs.launch(
+            first_failure_text(device.engine.target),
+            "first_failure",
+            {"count": len(device.fronts)},
+            ["fronts", "told", "report"],
+            ["told_offset", "report_offset"],
+            (size,),
+            (size,),
+        )
+
+    def _buffers(self, state: Any, operands: Any) -> Any:
+        return super()._buffers(state, (self._table, *operands))
+
+
+def first_failure_text(target: Target) -> Specialization:
+    """The kernel that looks for the first column that failed."""
+    return specialize("fronts/first_failure", target, size=group_size(target))
+
+
+def group_size(target: Target) -> int:
+    """Work-items of a group of the plain kernels."""
+    return 1 if target.is_cpu else _SIZE

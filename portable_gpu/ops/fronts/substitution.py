@@ -1,0 +1,162 @@
+"""Forward and backward substitution with a stage's panels on a GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.dtypes import Element
+from portable_gpu.ops.factor.estimates import Sizes
+from portable_gpu.ops.factor.plan import cells_of
+from portable_gpu.ops.factor.policy import TILE, on_matrix_units
+from portable_gpu.ops.fronts.device import DeviceFronts, FrontsPlan, Of
+from portable_gpu.ops.fronts.table import Fronts
+from portable_gpu.runtime.plan import Step, Temporary
+from portable_gpu.targets import Target
+
+_Table = np.ndarray[Any, np.dtype[np.int32]]
+_GROUP = 256
+#: Own columns of the largest small front.
+_COLUMNS = 48
+#: Right-hand sides of a launch that has a work-group for each of them.
+_FEW = 3
+#: Classes of small fronts: the rows of the largest, and work-items.  A group has one right-hand
+#: side, or as many as 128 bytes hold.
+_NARROW = ((512, 64),)
+_WIDE = ((64, 64), (160, 128))
+_LINE = 128
+
+
+def forward_stage(
+    device: DeviceFronts,
+    which: _Table,
+    count: int,
+    factor: int,
+    x: int | Temporary,
+    contributions: Temporary,
+) -> list[Step]:
+    """The steps of one stage of ``Y = L^-1 B``; arguments as of ``forward_steps``."""
+    return _stage(device, which, count, (factor, x, contributions), backward=False)
+
+
+def backward_stage(
+    device: DeviceFronts, which: _Table, count: int, factor: int, x: int | Temporary
+) -> list[Step]:
+    """The steps of one stage of ``X = L^-H Y``; arguments as of ``backward_steps``."""
+    return _stage(device, which, count, (factor, x), backward=True)
+
+
+def takes_stages(target: Target, elem: Element) -> bool:
+    """Whether a target has these kernels: its work-groups wait for each other."""
+    return not target.is_cpu and Sizes.of(target, elem).tiled
+
+
+def _stage(
+    device: DeviceFronts,
+    which: _Table,
+    count: int,
+    operands: tuple[int | Temporary, ...],
+    backward: bool,
+) -> list[Step]:
+    target, elem, fronts = device.engine.target, device.elem, device.fronts
+    names = ["factor", "x", "contributions"][: len(operands)]
+    taken = {} if backward else device.taken
+    wide, classes = (1, _NARROW) if count <= _FEW else (_LINE // elem.itemsize, _WIDE)
+    rows = fronts.columns[which] + fronts.rows[which]
+    is_small = fronts.columns[which] <= _COLUMNS
+    steps, least = [], 0
+    for size, lanes in classes:
+        found = which[is_small & (rows > least) & (rows <= size)]
+        least = size
+        if found.size:
+            pieces = -(-count // wide)
+            text = small_text(elem, target, (size, lanes, wide), backward)
+            plan = FrontsPlan(
+                device, text, text.name.removeprefix("fronts/"),
+                {"count": count, "pieces": pieces}, names, len(found) * pieces, lanes,
+                {"which": found.astype(np.int32), **taken},
+            )  # fmt: skip
+            steps.append(Step(plan, operands))
+    which = which[~is_small | (rows > least)]
+    if which.size:
+        listed = tasks(fronts, which.astype(np.int64), backward)
+        across = count if count <= _FEW else -(-count // TILE)
+        groups = counters = len(listed) * across
+        constants = {"groups": groups, "count": count}
+        if count <= _FEW:
+            text = vector_text(elem, target, backward)
+            own = -(-fronts.columns[which] // TILE)
+            constants["cells"] = cells_of(int(own.sum()) * count, elem)
+            counters = 2 * constants["cells"]
+        else:
+            text = solve_text(elem, target, backward)
+            constants["tiles_f"] = across
+            names[1] = "x_all"
+        plan = FrontsPlan(
+            device, text, text.name.removeprefix("fronts/"), constants, names, groups, _GROUP,
+            {"tasks": listed, **taken}, counters=2 + counters,
+        )  # fmt: skip
+        steps.append(Step(plan, operands))
+    return steps
+
+
+def tasks(fronts: Fronts, which: np.ndarray[Any, np.dtype[np.int64]], backward: bool) -> _Table:
+    """The blocks of fronts: front, block, how many own and how many of all are of fronts before.
+
+    A block comes behind all that it rests on, and what begins a long chain before what begins a
+    short one.  Backward there are only blocks of own columns.
+    """
+    own = -(-fronts.columns[which] // TILE)
+    blocks = own if backward else own - (-fronts.rows[which] // TILE)
+    front = np.repeat(np.arange(len(which)), blocks)
+    start = np.repeat(np.cumsum(blocks) - blocks, blocks)
+    block = np.arange(len(front)) - start
+    order = np.argsort(-np.maximum(own[front] - block, 0), kind="stable")
+    owned = np.repeat(np.cumsum(own) - own, blocks)
+    listed = np.stack([which[front], block, owned, start], axis=1)
+    return listed[order].astype(np.int32)
+
+
+def small_text(
+    elem: Element, target: Target, shape: tuple[int, int, int], backward: bool
+) -> Specialization:
+    """The kernel of small fronts of one class: rows, work-items, right-hand sides of a group."""
+    size, lanes, wide = shape
+    name = "fronts/small_backward" if backward else "fronts/small_forward"
+    return specialize(name, target, e=elem, size=size, columns=_COLUMNS, lanes=lanes, wide=wide)
+
+
+def vector_text(elem: Element, target: Target, backward: bool) -> Specialization:
+    """The kernel of other fronts for few right-hand sides."""
+    return specialize("fronts/vector", target, e=elem, backward=backward)
+
+
+def solve_text(elem: Element, target: Target, backward: bool) -> Specialization:
+    """The kernel of other fronts for many right-hand sides."""
+    return specialize(
+        "fronts/solve",
+        target,
+        e=elem,
+        problem=Of(elem),
+        backward=backward,
+        factorise=False,
+        in_fronts=True,
+        separate=False,
+        unit=False,
+        conj=elem.complex and backward,
+        p_along=not backward,
+        q_along=False,
+        by_s=False,
+        depth=4 if elem.complex else 8,
+        mma=on_matrix_units(elem, target),
+    )
+
+
+def typical_texts(elem: Element, target: Target, backward: bool) -> list[Specialization]:
+    """Kernels of each kind."""
+    found = [vector_text(elem, target, backward), solve_text(elem, target, backward)]
+    for wide, (size, lanes) in ((1, _NARROW[-1]), (_LINE // elem.itemsize, _WIDE[-1])):
+        found.append(small_text(elem, target, (size, lanes, wide), backward))
+    return found

@@ -1,0 +1,27 @@
+"""Sparse Cholesky factors: analysis on the host, numbers on any OpenCL device."""
+
+from importlib.util import find_spec
+
+for _package in ("numba", "scipy"):
+    if find_spec(_package) is None:
+        raise ModuleNotFoundError(
+            f"portable_gpu.sparse needs the package {_package}: pip install 'portable_gpu[sparse]'",
+            name=_package,
+        )
+
+from portable_gpu.errors import NotPositiveDefiniteError  # noqa: E402
+from portable_gpu.sparse.factor import Factor  # noqa: E402
+from portable_gpu.sparse.functions import cholesky, spsolve  # noqa: E402
+from portable_gpu.sparse.plot import plot_symbolic  # noqa: E402
+from portable_gpu.sparse.symbolic import MemoryEstimate, Symbolic, analyze  # noqa: E402
+
+__all__ = [
+    "Factor",
+    "MemoryEstimate",
+    "NotPositiveDefiniteError",
+    "Symbolic",
+    "analyze",
+    "cholesky",
+    "plot_symbolic",
+    "spsolve",
+]

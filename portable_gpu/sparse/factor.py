@@ -1,0 +1,463 @@
+"""Sparse Cholesky factors on a device."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+import scipy.sparse
+
+from portable_gpu.arguments import one_of
+from portable_gpu.dtypes import element
+from portable_gpu.errors import (
+    ArgumentError,
+    DTypeError,
+    NotPositiveDefiniteError,
+    ShapeError,
+    UnsupportedError,
+)
+from portable_gpu.linalg.place import Place
+from portable_gpu.linalg.refinement import corrections, refined_by
+from portable_gpu.linalg.views import joined, parts
+from portable_gpu.ops.elementwise import elementwise
+from portable_gpu.ops.factor.arguments import CHECKS, check_dtype, require_fp64
+from portable_gpu.ops.reduce.run import converted
+from portable_gpu.runtime.call import Call
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.registry import state_for
+from portable_gpu.runtime.report import DTYPE, FIELDS, Report, reports_of
+from portable_gpu.runtime.transfer import asarray, asnumpy
+from portable_gpu.runtime.views import as_array, check_output, new_array
+from portable_gpu.sparse.inverse import inverse_diagonal
+from portable_gpu.sparse.matrix import factor_dtype
+from portable_gpu.sparse.numeric import SYSTEMS, Numeric
+from portable_gpu.sparse.residual import SparseSystem
+from portable_gpu.sparse.symbolic import Symbolic
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What a factor took.
+
+    Attributes:
+        times: Seconds of the phases: those of the analysis, ``plan`` (kernels and tables) and
+            ``factorise``, the last one that was waited for, NaN if none was.
+        flop: Multiplications and additions: the sum of the squares of L's column counts.
+        gflops: A second's, in 1e9, of the last factorisation.
+        nnz: Elements of L.
+        factor_bytes: Memory of L on the device, with what merged supernodes store besides.
+        workspace_bytes: Memory of the device that a factorisation takes besides.
+        table_bytes: Tables that stay on the device.
+        fronts, subtrees: Supernodes, and how many subtrees of them one thread takes as a whole.
+    """
+
+    times: Mapping[str, float]
+    flop: float
+    gflops: float
+    nnz: int
+    factor_bytes: int
+    workspace_bytes: int
+    table_bytes: int
+    fronts: int
+    subtrees: int
+
+
+class Factor:
+    """A Cholesky factor of a sparse matrix, on a device: ``L L^H = A[perm][:, perm]``.
+
+    :func:`portable_gpu.sparse.cholesky` makes it.  Threads may call at once; what comes while
+    one of them factorises anew solves with the one factor or with the other.
+
+    Attributes:
+        symbolic: The analysis that it was made by.
+        dtype: Of L.
+        engine, queue: Where L lies and all calls run.
+    """
+
+    def __init__(
+        self,
+        symbolic: Symbolic,
+        dtype: Any = np.float64,
+        engine: Engine | None = None,
+        queue: cl.CommandQueue | None = None,
+    ) -> None:
+        """Take the memory; there are no values yet.
+
+        Args:
+            symbolic: The analysis.
+            dtype: Of L.
+            engine, queue: Where L is to lie.
+
+        Raises:
+            DTypeError: ``dtype`` is not factorised.
+            UnsupportedError: The device lacks double precision.
+            DeviceMemoryError: The device has no room for L.
+        """
+        start = time.perf_counter()
+        state = state_for([], engine, queue)
+        self.symbolic, self.dtype = symbolic, factor_dtype(dtype)
+        self.engine, self.queue = state.engine, queue or state.engine.queue
+        require_fp64(self.engine, self.dtype)
+        self._numeric = Numeric(self.engine, symbolic, self.dtype)
+        self._factor = new_array(state, self.queue, (self._numeric.device.size,), self.dtype)
+        self._values: Any = None
+        self._report: Report | None = None
+        self._lock = threading.RLock()  # a signal handler may call in the middle of a call
+        self._planned, self._seconds = time.perf_counter() - start, float("nan")
+
+    # -- factorise
+
+    def refactorize(self, values: Any, *, check: str = "late") -> Factor:
+        """Factorise another matrix of the same pattern, in place of the one before.
+
+        Args:
+            values: A ``scipy.sparse`` matrix within the pattern analysed; or the values that the
+                matrix analysed stores, in its order: shape (stored,), of NumPy or on the device.
+                Values on the device are not looked at: the call enqueues, and returns.
+            check: Of values on the device: ``late``, a matrix without a factor is told where
+                somebody looks at a solution's values; ``now``, the call waits.
+
+        Returns:
+            This factor.
+
+        Raises:
+            NotPositiveDefiniteError: The matrix has no factor.  Another may follow.
+            ShapeError, DTypeError, ArgumentError: ``values`` do not fit; L is as it was.
+
+        Cost: ``symbolic.flops`` multiplications and additions; four times as much if complex.
+
+        Accuracy: That of LAPACK's ``potrf``: ``|A - L L^H| <= m eps |L| |L^H|`` by elements, where
+            m is the most elements of a row of L (Higham, Accuracy and Stability, 2002, 10.1).
+
+        Determinism: The same bits on the same target, run after run.
+        """
+        one_of(check, CHECKS, "check")
+        on_device = isinstance(values, cla.Array)
+        self._check_open()
+        start = time.perf_counter()
+        with self._lock:
+            given = self._taken(values) if on_device else self._brought(values)
+            self._report = None
+            self._values = given
+            if given.dtype != self.dtype:
+                given = self._filled(self._numeric.converted(given.dtype), given, self.dtype)
+            call = Call([given, self._factor], None, self.queue)
+            inputs = call.input(given, "values")
+            view = call.output(self._factor.shape, self.dtype, self._factor, "factor", read=True)
+            report, told = call.beside((1, FIELDS), DTYPE)
+            plan = self._numeric.factorise()
+            call.run(plan, (inputs, view, report))
+            self._report = Report(told, self._complain)
+        if not on_device or check == "now":
+            self.check()
+            self._seconds = time.perf_counter() - start
+        return self
+
+    def check(self) -> None:
+        """Wait for the factorisation, and raise what it found.
+
+        Raises:
+            NotPositiveDefiniteError: The matrix has no factor.
+            ArgumentError: Nothing was factorised, or that was interrupted.
+        """
+        self._latest().check()
+
+    def _brought(self, values: Any) -> Any:
+        """The lower triangle's values of a matrix, or of stored values, on the device."""
+        found = self.symbolic.pattern.values(values)
+        self._check_kind(found.dtype)
+        return asarray(found, queue=self.queue)
+
+    def _taken(self, stored: Any) -> Any:
+        """The same of stored values on the device."""
+        pattern = self.symbolic.pattern
+        if tuple(stored.shape) != (pattern.stored,):
+            raise ShapeError(
+                f"values have shape {tuple(stored.shape)}; the matrix analysed stores "
+                f"{pattern.stored}"
+            )
+        check_dtype(stored.dtype, "values")
+        self._check_kind(stored.dtype)
+        if pattern.order is not None:
+            raise UnsupportedError(
+                "values on the device: the matrix analysed stores elements more than once; "
+                "call its sum_duplicates() before analyze"
+            )
+        if stored.size > 1 and stored.strides != (stored.dtype.itemsize,):
+            raise ArgumentError(f"values have strides {stored.strides}; copy them to a dense array")
+        return self._filled(self._numeric.lower(stored.dtype), stored, stored.dtype)
+
+    def _filled(self, plan: Any, given: Any, dtype: np.dtype[Any]) -> Any:
+        """An array of the lower triangle's values, which a plan fills."""
+        call = Call([given], None, self.queue)
+        view = call.input(given, "values")
+        return call.run(plan, (view, call.output((self.symbolic.pattern.nnz,), dtype)))
+
+    def _check_kind(self, dtype: np.dtype[Any]) -> None:
+        if dtype.kind == "c" and self.dtype.kind != "c":
+            raise DTypeError(f"values are {dtype} and the factor is {self.dtype}; make it complex")
+
+    def _complain(self, values: np.ndarray[Any, Any]) -> None:
+        column, bits = (int(v) for v in values[0])
+        if column < 0 or not self.symbolic.n:  # of no fronts nobody writes a report
+            return
+        wide = element(self.dtype).needs_fp64
+        pivot = float(np.int64(bits).view(np.float64) if wide else np.int32(bits).view(np.float32))
+        variable = int(self.perm[column])
+        raise NotPositiveDefiniteError(
+            f"the matrix is not positive definite: the pivot of variable {variable} (column "
+            f"{column} of the permuted matrix) is {pivot:g}",
+            (), column, pivot, variable,
+        )  # fmt: skip
+
+    # -- solve
+
+    def solve(
+        self, b: Any, system: str = "A", *, refine: str | int | None = None, out: Any = None
+    ) -> Any:
+        """Solve ``A X = B``, or with a part of the factorisation.
+
+        Args:
+            b: Shape (n,) or (n, k), of NumPy or on the device, with any strides; not modified.
+            system: ``A``; ``L``: L X = B; ``Lt``: L^H X = B; ``P``: X = B[perm]; ``Pt``:
+                X[perm] = B.
+            refine: Corrections ``X += A^-1 (B - A X)`` of system ``A``, with residuals in the
+                common dtype of A's values and ``b``: their number, or ``auto``: until the backward
+                error of every column is 2 eps, or falls less than tenfold; each step then waits.
+            out: An array for the result.
+
+        Returns:
+            X, of ``b``'s shape and kind, in the common dtype of A's values and ``b``.  Of the
+            device it is enqueued only: a matrix without a factor is told where its values are
+            looked at.
+
+        Raises:
+            NotPositiveDefiniteError: The matrix has no factor.
+            ShapeError, DTypeError, ArgumentError: ``b``, ``refine`` or ``out`` does not fit.
+
+        Cost: 4 multiplications and additions for each element of L and column of B; a correction as
+            much, and a pass over A.
+
+        Accuracy: Refined, the backward error ``|B - A X| / (|A| |X| + |B|)`` (largest elements, and
+            row sums of A) is about eps of the values' dtype, if A's condition number times eps of
+            L's is below 1 (Higham, Accuracy and Stability, 2002, 12.1).
+
+        Determinism: The same bits on the same target, run after run, for the same k.
+        """
+        one_of(system, SYSTEMS, "system")
+        refine = corrections(refine)
+        if refine is not None and system != "A":
+            raise ArgumentError(f"refine is {refine!r}, and system {system!r}; A alone is refined")
+        b = as_array(b, "b")
+        check_dtype(b.dtype, "b")
+        if b.ndim not in (1, 2) or b.shape[0] != self.symbolic.n:
+            n = self.symbolic.n
+            raise ShapeError(f"b has shape {tuple(b.shape)}; ({n},) or ({n}, k) is needed")
+        with self._lock:
+            report, values, factor = self._latest(), self._values, self._factor
+        dtype = np.result_type(values.dtype, b.dtype)
+        host = isinstance(b, np.ndarray)
+        if out is not None:
+            check_output(out, tuple(b.shape), dtype, "out", host)
+        if host:
+            report.check()
+            result = asnumpy(
+                self._found(asarray(b, queue=self.queue), dtype, system, refine, values, factor)
+            )
+            if out is None:
+                return result
+            out[...] = result
+            return out
+        result = self._found(b, dtype, system, refine, values, factor)
+        if out is not None:
+            result = elementwise("x", x=result, out=out, queue=self.queue)
+        result.reports = (*reports_of(b), report)
+        return result
+
+    def __call__(self, b: Any) -> Any:
+        """``solve(b)``."""
+        return self.solve(b)
+
+    def _found(
+        self,
+        b: Any,
+        dtype: np.dtype[Any],
+        system: str,
+        refine: str | int | None,
+        values: Any,
+        factor: Any,
+    ) -> Any:
+        """The solution of an array on the device."""
+        if not b.size:
+            return new_array(state_for([b], None, self.queue), self.queue, tuple(b.shape), dtype)
+        if dtype.kind == "c" and self.dtype.kind != "c":  # each part by itself
+            real = np.empty(0, dtype).real.dtype
+            split = parts(converted(b, dtype, queue=self.queue))
+            pairs = split.reshape(b.shape[0], -1)
+            x = self._found(pairs, real, system, refine, values, factor)
+            return joined(x.reshape(split.shape))
+        if not refine:
+            return self._solved(b, dtype, system, factor)
+        if b.dtype != dtype:
+            b = converted(b, dtype, queue=self.queue)
+        matrix = SparseSystem(self._numeric, values, self.queue, dtype)
+        place = Place(None, self.queue)
+        x, _ = refined_by(
+            matrix, b, lambda r: self._solved(r, dtype, system, factor), refine, place
+        )
+        return x
+
+    def _solved(self, b: Any, dtype: np.dtype[Any], system: str, factor: Any) -> Any:
+        """The same by the factor alone."""
+        call = Call([b, factor], None, self.queue)
+        views = call.input(factor, "factor"), call.input(b, "b"), call.output(tuple(b.shape), dtype)
+        count = 1 if b.ndim == 1 else b.shape[1]
+        return call.run(self._numeric.solve(system, count, *views[1:]), views)
+
+    # -- what is known of L
+
+    @property
+    def perm(self) -> np.ndarray[Any, Any]:
+        """The permutation: row k of the permuted matrix is row ``perm[k]`` of A."""
+        return self.symbolic.perm
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """That of A."""
+        return self.symbolic.n, self.symbolic.n
+
+    @property
+    def stats(self) -> Stats:
+        """What it took."""
+        device, flop = self._numeric.device, self.symbolic.flops
+        times = {**self.symbolic.times, "plan": self._planned, "factorise": self._seconds}
+        return Stats(
+            times=times,
+            flop=flop,
+            gflops=flop / self._seconds / 1e9,
+            nnz=self.symbolic.nnz,
+            factor_bytes=device.size * self.dtype.itemsize,
+            workspace_bytes=self._numeric.workspace_bytes,
+            table_bytes=device.kept_bytes,
+            fronts=len(self.symbolic.fronts),
+            subtrees=len(self._numeric.schedule.subtrees),
+        )
+
+    def logdet(self) -> float:
+        """The natural logarithm of the determinant of A.
+
+        Raises:
+            NotPositiveDefiniteError: The matrix has no factor.
+
+        Cost: The diagonal of L is brought to the host, and its logarithms summed in float64.
+        """
+        return float(2 * np.log(self._diagonal().real.astype(np.float64)).sum())
+
+    def slogdet(self) -> tuple[float, float]:
+        """The sign of the determinant, which is 1, and its logarithm, as :func:`numpy.linalg`."""
+        return 1.0, self.logdet()
+
+    def inv_diag(self) -> np.ndarray[Any, Any]:
+        """The diagonal of A's inverse: the variances of variables whose precision A is.
+
+        It is computed on the host, in double precision, from the elements of L and those of the
+        inverse that have the same places.
+
+        Returns:
+            Shape (n,), real, of the factor's precision.
+
+        Raises:
+            NotPositiveDefiniteError: The matrix has no factor.
+
+        Cost: About twice the multiplications and additions of the factorisation, by NumPy's BLAS;
+        L and the inverses of the fronts on one path to the root are brought or made on the host.
+
+        Accuracy: Relative errors of about the condition of A times a unit of rounding.
+        """
+        self.check()
+        device = self._numeric.device
+        found = inverse_diagonal(
+            self.symbolic.fronts, asnumpy(self._factor), device.panel, device.leading
+        )
+        diagonal = np.empty(self.symbolic.n, np.zeros(0, self.dtype).real.dtype)
+        diagonal[self.perm] = found
+        return diagonal
+
+    def _diagonal(self) -> np.ndarray[Any, Any]:
+        self.check()
+        call = Call([self._factor], None, self.queue)
+        factor = call.input(self._factor, "factor")
+        out = call.output((self.symbolic.n,), self.dtype)
+        plan = self._numeric.diagonal() if self.symbolic.n else None
+        return asnumpy(call.run(plan, (factor, out)))
+
+    def L(self) -> Any:  # noqa: N802  # its name everywhere
+        """L as a ``scipy.sparse.csc_array``, in the permuted numbering.
+
+        Zeros that merged supernodes store are left out.
+
+        Raises:
+            NotPositiveDefiniteError: The matrix has no factor.
+        """
+        self.check()
+        rows, pointers, places = self._numeric.positions()
+        data = asnumpy(self._factor)[places]
+        found = scipy.sparse.csc_array((data, rows, pointers), shape=self.shape)
+        found.eliminate_zeros()
+        return found
+
+    def as_linear_operator(self) -> Any:
+        """A ``scipy.sparse.linalg.LinearOperator`` that multiplies by A's inverse."""
+        from scipy.sparse.linalg import LinearOperator
+
+        return LinearOperator(
+            self.shape, matvec=self.solve, matmat=self.solve, rmatvec=self.solve,
+            rmatmat=self.solve, dtype=self.dtype,
+        )  # fmt: skip
+
+    # -- life
+
+    def close(self) -> None:
+        """Let go of the device's memory; calls that were enqueued still end as they should."""
+        self._factor = self._values = self._report = None
+
+    def __enter__(self) -> Factor:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> Any:
+        raise UnsupportedError(
+            "a Factor lies on a device and cannot be pickled; pickle its symbolic and the values"
+        )
+
+    def __repr__(self) -> str:
+        n, nnz = self.symbolic.n, self.symbolic.nnz
+        state = "closed" if self._factor is None else str(self.dtype)
+        return f"<Factor n={n} nnz(L)={nnz} {state}>"
+
+    def _check_open(self) -> None:
+        if self._factor is None:
+            raise ArgumentError("the factor is closed; make another")
+
+    def _latest(self) -> Report:
+        self._check_open()
+        report = self._report
+        if report is None:
+            raise ArgumentError(
+                "the factor has no values: none were given, or their factorisation was interrupted"
+            )
+        return report

@@ -1,0 +1,81 @@
+"""An ordering by name, or the best of several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from portable_gpu.arguments import one_of, shown
+from portable_gpu.errors import ArgumentError, UnsupportedError
+from portable_gpu.sparse.elimination import eliminate
+from portable_gpu.sparse.graph import Graph, Int32
+from portable_gpu.sparse.ordering.approximate_degree import amd
+from portable_gpu.sparse.ordering.cuthill_mckee import rcm
+
+
+def natural(graph: Graph) -> Int32:
+    """The ordering that the matrix has: 0 .. n-1."""
+    return np.arange(graph.vertices, dtype=np.int32)
+
+
+def metis(graph: Graph) -> Int32:
+    """METIS's nested dissection, by the package pymetis.
+
+    Raises:
+        UnsupportedError: pymetis is not installed.
+    """
+    try:
+        import pymetis
+    except ImportError:
+        raise UnsupportedError(
+            "ordering is 'metis', which needs the package pymetis; 'nd' would do without"
+        ) from None
+    if not len(graph.indices):
+        return natural(graph)
+    perm, _ = pymetis.nested_dissection(pymetis.CSRAdjacency(graph.indptr, graph.indices))
+    return np.array(perm, np.int32)
+
+
+METHODS: dict[str, Callable[[Graph], Int32]] = {
+    "amd": amd,
+    "rcm": rcm,
+    "metis": metis,
+    "natural": natural,
+}
+
+
+def order(graph: Graph, ordering: Any = "auto") -> tuple[Int32, str]:
+    """A permutation that keeps the factor sparse.
+
+    Args:
+        graph: The adjacency structure of the matrix.
+        ordering: ``"auto"``, the name of a method, or a permutation: n integers, the k-th of which
+            is the vertex to eliminate k-th.
+
+    Returns:
+        The permutation, int32, and the name of the method: ``"given"`` of a permutation.
+
+    Raises:
+        ArgumentError: No such method; or it is no permutation of 0 .. n-1.
+        UnsupportedError: ``"metis"`` without the package pymetis.
+    """
+    if not isinstance(ordering, str):
+        return _checked(ordering, graph.vertices), "given"
+    if one_of(ordering, ("auto", *METHODS), "ordering") != "auto":
+        return METHODS[ordering](graph), ordering
+    found = [(METHODS[name](graph), name) for name in ("amd", "rcm")]
+    return min(found, key=lambda one: eliminate(graph.indptr, graph.indices, one[0]).flops)
+
+
+def _checked(ordering: Any, n: int) -> Int32:
+    """A user's permutation as int32, if it is one."""
+    given = np.asarray(ordering)
+    if given.shape != (n,) or given.dtype.kind not in "iu":
+        raise ArgumentError(
+            f"ordering is {shown(ordering)}; the name of a method or {n} integers would do"
+        )
+    if n and (given.min() < 0 or given.max() >= n or np.bincount(given, minlength=n).max() > 1):
+        raise ArgumentError(f"ordering is no permutation of 0 .. {n - 1}")
+    return given.astype(np.int32)

@@ -1,0 +1,254 @@
+"""The analysis of a sparse matrix: all that its factorisation needs but the numbers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from portable_gpu.ops.fronts.table import FIELDS, Fronts
+from portable_gpu.sparse.compiled import compiled
+from portable_gpu.sparse.elimination import eliminate, inverse, postorder
+from portable_gpu.sparse.graph import Graph, Int32, Int64
+from portable_gpu.sparse.matrix import Pattern, factor_dtype, pattern_of
+from portable_gpu.sparse.ordering import order
+from portable_gpu.sparse.schedule import by_levels
+from portable_gpu.sparse.structure import structure
+from portable_gpu.sparse.supernodes import relaxation, supernodes
+
+_Bool = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+@dataclass(frozen=True)
+class MemoryEstimate:
+    """Bytes that a factorisation needs.
+
+    Attributes:
+        factor: The panels of L.
+        updates: Update matrices at their peak, where the tree is worked off level by level.
+        stack: The same front after front: the least that there can be.
+        tables: The structure: rows, places, entries, and the matrix's values.
+    """
+
+    factor: int
+    updates: int
+    stack: int
+    tables: int
+
+    @property
+    def total(self) -> int:
+        """All of it, level by level."""
+        return self.factor + self.updates + self.tables
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Symbolic:
+    """The analysis of a sparse symmetric matrix.
+
+    It holds no values but the pattern, and serves any matrix within it.  It is never changed: its
+    arrays are read-only, threads share it, and pickle keeps it.
+
+    Attributes:
+        pattern: The pattern of the matrix.
+        ordering: The ordering that was taken.
+        perm: The permutation: column k of the permuted matrix is ``perm[k]`` of the matrix.
+        iperm: Its inverse.
+        parent: The elimination tree of the permuted matrix: of each column its parent, or -1.
+        column_counts: How many elements each column of L has, the diagonal's among them.
+        fronts: The supernodes, their rows, and how they are assembled.
+        static_mask: Of each supernode whether its columns were contiguous in the ordering.
+        level: Of each supernode its height above the leaves, from 0 on.
+        fundamental: How many supernodes there were before merging.
+        times: Seconds of the phases.
+    """
+
+    pattern: Pattern
+    ordering: str
+    perm: Int32
+    iperm: Int32
+    parent: Int32
+    column_counts: Int64
+    fronts: Fronts
+    static_mask: _Bool
+    level: Int32
+    fundamental: int
+    times: Mapping[str, float]
+
+    @property
+    def n(self) -> int:
+        """Rows and columns."""
+        return self.pattern.n
+
+    @property
+    def postorder(self) -> Int32:
+        """The columns of the permuted matrix, children before parents, subtrees together."""
+        return postorder(self.parent)
+
+    @property
+    def nnz(self) -> int:
+        """Elements of L, without the zeros that merged supernodes store."""
+        return int(self.column_counts.sum())
+
+    @property
+    def flops(self) -> float:
+        """The sum of the squares of the column counts: the usual measure of a factorisation."""
+        counts = self.column_counts.astype(np.float64)
+        return float(counts @ counts)
+
+    @property
+    def supernodes(self) -> Int64:
+        """Where each supernode begins in the permuted matrix, and n at the end."""
+        return self.fronts.first
+
+    @property
+    def levels(self) -> int:
+        """The height of the supernodes' tree: 1 where no supernode has a parent."""
+        return int(self.level.max(initial=-1)) + 1
+
+    @property
+    def stored(self) -> int:
+        """Elements of L that supernodes store, the zeros of merged ones among them."""
+        c, u = self.fronts.columns, self.fronts.rows
+        return int((c * (c + 1) // 2 + c * u).sum())
+
+    def memory_estimate(self, dtype: Any = np.float64) -> MemoryEstimate:
+        """Bytes of a factorisation in `dtype`; a device may round a little up.
+
+        Raises:
+            DTypeError: `dtype` is none that is factorised.
+        """
+        kind = factor_dtype(dtype)
+        fronts = self.fronts
+        c, u = fronts.columns, fronts.rows
+        tables = sum(array.nbytes for array in vars(fronts).values())
+        return MemoryEstimate(
+            factor=int(((c + u) * c).sum()) * kind.itemsize,
+            updates=by_levels(fronts).arena * kind.itemsize if len(fronts) else 0,
+            stack=_stack_peak(fronts.parent, u * (u + 1) // 2) * kind.itemsize,
+            tables=tables + len(fronts) * len(FIELDS) * 8 + self.pattern.nnz * kind.itemsize,
+        )
+
+    def __post_init__(self) -> None:
+        for holder in (self, self.pattern, self.fronts):
+            for array in vars(holder).values():
+                if isinstance(array, np.ndarray):
+                    array.flags.writeable = False
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.__post_init__()  # pickle forgets what is read-only
+
+    def __repr__(self) -> str:
+        return (
+            f"<Symbolic n={self.n} ordering={self.ordering!r} nnz(L)={self.nnz} "
+            f"flops={self.flops:.3g} supernodes={len(self.fronts)} levels={self.levels}>"
+        )
+
+
+def analyze(
+    A: Any, ordering: Any = "auto", *, relax: Sequence[tuple[float, float]] | None = None
+) -> Symbolic:
+    """Analyse a sparse symmetric, or Hermitian, matrix for its Cholesky factorisation.
+
+    The analysis runs on the host.  It serves every matrix whose elements lie within the pattern of
+    `A`, in any dtype and on any device.
+
+    Args:
+        A: A square ``scipy.sparse`` array or matrix of any format, n x n: one triangle, of which
+            the other is the mirror image, or both.  Elements that are stored more than once are
+            summed; stored zeros belong to the pattern, but for those of ``bsr`` and ``dia``, which
+            fill up; rows may be empty.
+        ordering: What keeps L sparse: the name of a method, or a permutation: n integers, of which
+            the k-th says which row and column is eliminated k-th.
+        relax: When a supernode is merged with its parent, which makes fewer and larger fronts and
+            stores zeros: pairs of columns and a share; up to so many columns the two may store
+            such a share of zeros.  ``()`` merges none.  None: ``((4, 1), (16, 0.8), (48, 0.1),
+            (inf, 0.05))``, and chains of the tree are shortened where that is nearly free.
+
+    Raises:
+        ShapeError: `A` is not square.
+        DTypeError: `A` is no sparse matrix, or neither float32, float64, complex64, complex128 nor
+            of integers (which count as float64).
+        ArgumentError: `A` is not symmetric, beyond rounding; its diagonal is not real; an element
+            is NaN or infinite; `ordering` or `relax` is none of the above.
+
+    Cost: The ordering takes most of it.  The rest is linear in n, the elements of `A` and the rows
+    of the fronts: about a second for a million unknowns.
+
+    Determinism: The same pattern gives the same analysis.
+    """
+    clock = _Clock()
+    if relax is not None:
+        relaxation(relax)
+    pattern = pattern_of(A)
+    pattern.values(A)
+    clock.lap("matrix")
+    graph = Graph.from_pattern(pattern.pointers, pattern.columns)
+    clock.lap("graph")
+    perm, name = order(graph, ordering)
+    clock.lap("ordering")
+    elimination = eliminate(graph.indptr, graph.indices, perm)
+    clock.lap("elimination")
+    found = supernodes(elimination, relax)
+    place = inverse(found.columns)
+    above = elimination.parent[found.columns]
+    parent = np.where(above < 0, -1, place[above]).astype(np.int32)
+    perm = perm[found.columns]
+    clock.lap("supernodes")
+    iperm = inverse(perm)
+    fronts = structure(pattern, iperm, found.first, found.rows, found.parent)
+    clock.lap("structure")
+    return Symbolic(
+        pattern,
+        name,
+        perm,
+        iperm,
+        parent,
+        elimination.counts[found.columns],
+        fronts,
+        found.static,
+        _levels(found.parent),
+        found.fundamental,
+        clock.times,
+    )
+
+
+@compiled
+def _levels(parent: Int32) -> Int32:
+    """Of each node its height above the leaves; parents come behind their children."""
+    level = np.zeros(len(parent), np.int32)
+    for s in range(len(parent)):
+        above = parent[s]
+        if above != -1:
+            level[above] = max(level[above], level[s] + 1)
+    return level
+
+
+@compiled
+def _stack_peak(parent: Int32, update: Int64) -> int:
+    """Elements of the update matrices that live at once, at most, front after front."""
+    left = np.zeros(len(parent), np.int64)  # by the children of each
+    live = peak = 0
+    for s in range(len(parent)):
+        live += update[s]
+        peak = max(peak, live)
+        live -= left[s]
+        if parent[s] != -1:
+            left[parent[s]] += update[s]
+    return peak
+
+
+class _Clock:
+    """Seconds from lap to lap."""
+
+    def __init__(self) -> None:
+        self.times: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.times[name] = now - self._last
+        self._last = now
