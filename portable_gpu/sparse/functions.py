@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,6 +26,8 @@ def cholesky(
     relax: Sequence[tuple[float, float]] | None = None,
     symbolic: Symbolic | None = None,
     dtype: Any = None,
+    memory_limit: int | None = None,
+    spill_dir: str | os.PathLike[str] | None = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
 ) -> Factor:
@@ -40,6 +43,8 @@ def cholesky(
             new one; `ordering` and `relax` are not looked at then.
         dtype: Of the factor: float32, float64, complex64 or complex128; that of `A` by default,
             float64 of integers.
+        memory_limit, spill_dir: As :class:`Factor` takes them: a factor that the device does not
+            hold is written to the disk.
         engine, queue: Where to run.
 
     Raises:
@@ -59,7 +64,8 @@ def cholesky(
     kind = own if dtype is None else factor_dtype(dtype)
     if own.kind == "c" and kind.kind != "c":
         raise ArgumentError(f"dtype is {kind}, and A is {own}: its factor is complex")
-    return Factor(symbolic, kind, engine, queue).refactorize(A)
+    factor = Factor(symbolic, kind, engine, queue, memory_limit=memory_limit, spill_dir=spill_dir)
+    return factor.refactorize(A)
 
 
 def spsolve(
