@@ -18,7 +18,7 @@ const int c = (int)columns, u = (int)rows, m = c + u, w = (u + 1) / 2, e = 1 - u
 ## The tile of column block s and row block f: where they begin, s0 and f0, and how many they have, left_s
 ## and left_f.
 <%def name="tile()">\
-const int blocks_c = (c + 63) / 64, blocks_w = (w + 63) / 64, blocks = blocks_c + blocks_w + (u - w + 63) / 64;
+const int blocks_c = (c + 63) / 64, blocks_w = (w + 63) / 64;
 % for b in "sf":
     const int part_${b} = ${b} < blocks_c ? 0 : ${b} < blocks_c + blocks_w ? 1 : 2;
     const int ${b}0 = part_${b} == 0 ? 64 * ${b} : part_${b} == 1 ? c + 64 * (${b} - blocks_c) : c + w + 64 * (${b} - blocks_c - blocks_w);
