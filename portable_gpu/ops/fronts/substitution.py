@@ -143,6 +143,7 @@ def solve_text(elem: Element, target: Target, backward: bool) -> Specialization:
         backward=backward,
         factorise=False,
         in_fronts=True,
+        adds=False,
         separate=False,
         unit=False,
         conj=elem.complex and backward,
