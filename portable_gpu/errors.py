@@ -68,6 +68,10 @@ class DeviceMemoryError(PortableGPUError, MemoryError):
     """The device cannot hold a buffer of the size that the call needs."""
 
 
+class SpillError(PortableGPUError, OSError):
+    """The disk does not take a factor that memory does not hold, or does not give it back."""
+
+
 class PolicyError(ArgumentError):
     """A policy breaks a limit of the target; the message lists every broken limit."""
 

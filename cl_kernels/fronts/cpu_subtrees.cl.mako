@@ -5,11 +5,11 @@
 ##      assemble T (see _strips): the matrix's entries, then the children's updates off the stack;
 ##      factorise its columns; put the panel into the factor, and the update on the stack, by rows:
 ##
-##      *****        row k has elements k .. u, one row after the other; the root's update goes to the
-##       ****        arena in the packed form that other kernels read
+##      *****        row k has elements k .. u, one row after the other; the update of a root, or of a
+##       ****        front by itself, goes to the arena in the packed form that other kernels read
 ##
 ## e, policy, K, NB   as in _strips              size, triangle, places   elements of scratch, and where
-## subtree            first front and end of each        stack            where updates lie on the stack
+## subtree            first front and end of each        stack            where updates lie on the stack, or -1
 ## place              where column i of row 0 lies in T  ready            zeros, and left so
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
@@ -49,6 +49,15 @@ static inline void add_update(${E} *t, __global int *at, __global const int *pla
         ${E} *row = t + (to[k] + pad) * ${NR};
         for (long i = k; i < u; i++) row[at[i]] += from[i - k];
     }
+}
+
+// The same of an update in the arena.
+static inline void add_packed(${E} *t, __global int *at, __global const int *place, __global const int *to,
+                              long u, long pad, ${E} *from)
+{
+    for (long i = 0; i < u; i++) at[i] = place[to[i] + pad];
+    for (long k = 0; k < u; k++)
+        for (long i = k; i < u; i++) t[(to[k] + pad) * ${NR} + at[i]] += CONJ(from[packed_place(i, k, u)]);
 }
 
 // Rows `pad` .. c of T to the panel, which is by rows of L.
@@ -99,14 +108,16 @@ ${front_.front("s")}
                 t[place[entry_row[k] + pad] + (entry_column[k] + pad) * ${NR}] = source < 0 ? v : CONJ(v);
             }
             for (long k = child_start; k < child_end; k++) {
-${front_.front("child[k]", "child_", ("rows", "row_start"))}
-                add_update(t, at, place, relative + child_row_start, child_rows, pad, updates + stack[child[k]]);
+${front_.front("child[k]", "child_", ("rows", "update", "row_start"))}
+                const long from = stack[child[k]];
+                if (from >= 0) add_update(t, at, place, relative + child_row_start, child_rows, pad, updates + from);
+                else add_packed(t, at, place, relative + child_row_start, child_rows, pad, arena + arena_offset + child_update);
             }
             long failed = -1;
             real_t pivot = 0;
             factor_front(t, inverse, c, m, &failed, &pivot);
             put_panel(t, pad, c, m, factor + factor_offset + panel, leading);
-            if (s + 1 < subtree[2 * one + 1]) put_update(t, c, m, updates + stack[s]);
+            if (stack[s] >= 0) put_update(t, c, m, updates + stack[s]);
             else if (parent >= 0) put_packed(t, place, c, rows, arena + arena_offset + update);
             told[told_offset + 2 * s] = failed < 0 ? -1 : failed - pad;
             told[told_offset + 2 * s + 1] = ${"as_long(pivot)" if e.needs_fp64 else "(long)as_int(pivot)"};

@@ -126,12 +126,13 @@ def bench(
                 "sparse takes none of --policy, --ladder, --eager, --shapes, --seed, --budget "
                 "and --rows"
             )
-        kind, by = dtype or "float64", ordering or "auto"
+        kind = "float64" if dtype is None else dtype
+        by = "auto" if ordering is None else ordering
         sparse(kind, sizes, peers, by, turns, device, report, plot, output, status)
         return
     if ordering is not None:
         raise ArgumentError(f"--ordering is for sparse, not {operation}")
-    dtype = dtype or _DTYPE
+    dtype = _DTYPE if dtype is None else dtype
     if operation in ("dispatch", "hunt"):
         seed, budget = 1 if seed is None else seed, "5m" if budget is None else budget
         if sizes or policy or ladder or eager:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
+from portable_gpu.arguments import one_of
 from portable_gpu.cli.console import Console
 from portable_gpu.cli.files import check_writable, replacing, write_json
 from portable_gpu.cli.options import DeviceOption, JSONOption, PlotOption
@@ -21,6 +23,8 @@ from portable_gpu.version import __version__
 if TYPE_CHECKING:
     from portable_gpu.sparse import Symbolic
 
+_UNITS = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9}
+_UNITS |= {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _DTYPES = ("float32", "float64", "complex64", "complex128")
 
 
@@ -35,6 +39,21 @@ def solve(
     ] = "auto",
     dtype: Annotated[
         str | None, typer.Option(help=f"Of the factor: {', '.join(_DTYPES)}; A's by default.")
+    ] = None,
+    refine: Annotated[
+        str | None,
+        typer.Option(help="Correct X by its residual: so many times, or auto.", metavar="N|auto"),
+    ] = None,
+    memory_limit: Annotated[
+        str | None,
+        typer.Option(
+            help="Of the device's memory for the factor, as 500MB or 4GiB; what is beyond goes to "
+            "the disk.",
+            metavar="SIZE",
+        ),
+    ] = None,
+    spill_dir: Annotated[
+        Path | None, typer.Option(help="The folder for that.", metavar="FOLDER")
     ] = None,
     output: Annotated[
         Path | None, typer.Option(help="Write X as a Matrix Market file.", metavar="X.mtx")
@@ -52,12 +71,20 @@ def solve(
             )
     if dtype is not None and dtype not in _DTYPES:
         raise ArgumentError(f"--dtype is {dtype!r}; {', '.join(_DTYPES)} are factorised")
+    if refine not in (None, "auto") and not str(refine).isdigit():
+        raise ArgumentError(f"--refine is {refine!r}; a number or auto is wanted")
+    corrections = int(refine) if refine is not None and refine.isdigit() else refine
+    limit = None if memory_limit is None else _bytes(memory_limit)
+    if spill_dir is not None and not spill_dir.is_dir():
+        raise ArgumentError(f"there is no folder {spill_dir}")
     if output is not None:
         check_writable(output)
     import scipy.sparse
 
     from portable_gpu.sparse import Factor, analyze, plot_symbolic
+    from portable_gpu.sparse.ordering.choice import METHODS
 
+    one_of(ordering, ("auto", *METHODS), "--ordering")
     engine = Engine(device)
     clock = _Clock(Console(stderr=True))
     with clock.phase("read"):
@@ -71,9 +98,10 @@ def solve(
     if B is None:
         B = A @ np.ones((A.shape[0], 1), A.dtype)
     with clock.phase("factorisation"):
-        factor = Factor(symbolic, kind, engine, None).refactorize(A)
+        factor = Factor(symbolic, kind, engine, memory_limit=limit, spill_dir=spill_dir)
+        factor.refactorize(A)
     with clock.phase("solve"):
-        X = factor.solve(B.astype(kind))
+        X = factor.solve(B, refine=corrections)
     error = _backward_error(A, X, B)
     if output is not None:
         _write(output, X)
@@ -109,6 +137,14 @@ class _Phase:
     def __exit__(self, *exception: object) -> None:
         self._clock.seconds[self._name] = time.perf_counter() - self._begin
         self._shown.stop()
+
+
+def _bytes(text: str) -> int:
+    """A number with a unit: B, kB, MB, GB, KiB, MiB or GiB."""
+    found = re.fullmatch(r"([0-9.]+) ?(|B|kB|MB|GB|KiB|MiB|GiB)", text)
+    if found is None or found[1].count(".") > 1 or found[1] == ".":
+        raise ArgumentError(f"--memory-limit is {text!r}; a size is wanted, as 500MB or 4GiB")
+    return int(float(found[1]) * _UNITS[found[2]])
 
 
 def _read(path: Path) -> Any:
@@ -181,7 +217,7 @@ def _print(console: Console, matrix: Path, found: dict[str, Any]) -> None:
     columns = found["right_sides"]
     console.write(
         f"{matrix.name}: {found['rows']:,} x {found['rows']:,}, {found['elements']:,} elements, "
-        f"{found['dtype']}; {found['device']}"
+        f"{found['dtype']} factor; {found['device']}"
     )
     console.write(
         f"ordering  {found['ordering']}: {found['nnz_of_factor']:,} elements of L, "

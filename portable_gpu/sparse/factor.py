@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 import scipy.sparse
 
-from portable_gpu.arguments import one_of
+from portable_gpu.arguments import one_of, whole
 from portable_gpu.dtypes import element
 from portable_gpu.errors import (
     ArgumentError,
@@ -34,10 +35,11 @@ from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.registry import state_for
 from portable_gpu.runtime.report import DTYPE, FIELDS, Report, reports_of
 from portable_gpu.runtime.transfer import asarray, asnumpy
-from portable_gpu.runtime.views import as_array, check_output, new_array
+from portable_gpu.runtime.views import View, as_array, check_output, new_array
 from portable_gpu.sparse.inverse import inverse_diagonal
 from portable_gpu.sparse.matrix import factor_dtype
 from portable_gpu.sparse.numeric import SYSTEMS, Numeric
+from portable_gpu.sparse.out_of_core import SpilledFactor
 from portable_gpu.sparse.residual import SparseSystem
 from portable_gpu.sparse.symbolic import Symbolic
 
@@ -87,6 +89,9 @@ class Factor:
         dtype: Any = np.float64,
         engine: Engine | None = None,
         queue: cl.CommandQueue | None = None,
+        *,
+        memory_limit: int | None = None,
+        spill_dir: str | os.PathLike[str] | None = None,
     ) -> None:
         """Take the memory; there are no values yet.
 
@@ -94,19 +99,31 @@ class Factor:
             symbolic: The analysis.
             dtype: Of L.
             engine, queue: Where L is to lie.
+            memory_limit: Bytes of the device's memory that L may take while it is made.  If it is
+                larger, it is made part by part, and all parts but the last are written to the disk;
+                calls then wait for what they do.  The bits are the same.  A solve holds the last
+                part and one other.  ``stats`` says what workspace and tables take besides.
+            spill_dir: The folder for that, else the system's for temporary files.  The file has no
+                name there, so nothing is left of it when the process ends, however it does.
 
         Raises:
             DTypeError: ``dtype`` is not factorised.
             UnsupportedError: The device lacks double precision.
-            DeviceMemoryError: The device has no room for L.
+            DeviceMemoryError: The device has no room for L, or ``memory_limit`` is less than the
+                largest supernode takes.
         """
         start = time.perf_counter()
         state = state_for([], engine, queue)
         self.symbolic, self.dtype = symbolic, factor_dtype(dtype)
         self.engine, self.queue = state.engine, queue or state.engine.queue
         require_fp64(self.engine, self.dtype)
-        self._numeric = Numeric(self.engine, symbolic, self.dtype)
-        self._factor = new_array(state, self.queue, (self._numeric.device.size,), self.dtype)
+        limit = None if memory_limit is None else whole(memory_limit, "memory_limit")
+        self._numeric = Numeric(self.engine, symbolic, self.dtype, limit)
+        self._spill_dir = spill_dir
+        self._spilled: SpilledFactor | None = None
+        self._is_cut, self._is_closed = len(self._numeric.schedule.chunks) > 1, False
+        size = 0 if self._is_cut else self._numeric.device.size
+        self._factor = new_array(state, self.queue, (size,), self.dtype)
         self._values: Any = None
         self._report: Report | None = None
         self._lock = threading.RLock()  # a signal handler may call in the middle of a call
@@ -152,13 +169,24 @@ class Factor:
             inputs = call.input(given, "values")
             view = call.output(self._factor.shape, self.dtype, self._factor, "factor", read=True)
             report, told = call.beside((1, FIELDS), DTYPE)
-            plan = self._numeric.factorise()
-            call.run(plan, (inputs, view, report))
+            if self._is_cut:
+                self._spill(call, inputs, report)
+            else:
+                call.run(self._numeric.factorise(), (inputs, view, report))
             self._report = Report(told, self._complain)
         if not on_device or check == "now":
             self.check()
             self._seconds = time.perf_counter() - start
         return self
+
+    def _spill(self, call: Call, values: View, report: View) -> None:
+        if self._spilled is not None:
+            self._spilled.close()
+            self._spilled = None
+        _wait(call)
+        self._spilled = SpilledFactor(
+            self._numeric, call.state, self._spill_dir, values.buffer, report.buffer
+        )
 
     def check(self) -> None:
         """Wait for the factorisation, and raise what it found.
@@ -319,7 +347,14 @@ class Factor:
         call = Call([b, factor], None, self.queue)
         views = call.input(factor, "factor"), call.input(b, "b"), call.output(tuple(b.shape), dtype)
         count = 1 if b.ndim == 1 else b.shape[1]
-        return call.run(self._numeric.solve(system, count, *views[1:]), views)
+        if not self._is_cut:
+            return call.run(self._numeric.solve(system, count, *views[1:]), views)
+        with self._lock:
+            if self._spilled is None:
+                raise ArgumentError("the factor has no values; call refactorize")
+            _wait(call)
+            self._spilled.solve(system, count, *views[1:])
+        return call.run(None)
 
     # -- what is known of L
 
@@ -347,7 +382,7 @@ class Factor:
             workspace_bytes=self._numeric.workspace_bytes,
             table_bytes=device.kept_bytes,
             fronts=len(self.symbolic.fronts),
-            subtrees=len(self._numeric.schedule.subtrees),
+            subtrees=sum(len(chunk.subtrees) for chunk in self._numeric.schedule.chunks),
         )
 
     def logdet(self) -> float:
@@ -383,20 +418,26 @@ class Factor:
         """
         self.check()
         device = self._numeric.device
-        found = inverse_diagonal(
-            self.symbolic.fronts, asnumpy(self._factor), device.panel, device.leading
-        )
+        found = inverse_diagonal(self.symbolic.fronts, self._panels(), device.panel, device.leading)
         diagonal = np.empty(self.symbolic.n, np.zeros(0, self.dtype).real.dtype)
         diagonal[self.perm] = found
         return diagonal
 
     def _diagonal(self) -> np.ndarray[Any, Any]:
         self.check()
+        if self._is_cut:
+            found: np.ndarray[Any, Any] = self._panels()[self._numeric.diagonal_places()]
+            return found
         call = Call([self._factor], None, self.queue)
         factor = call.input(self._factor, "factor")
         out = call.output((self.symbolic.n,), self.dtype)
         plan = self._numeric.diagonal() if self.symbolic.n else None
         return asnumpy(call.run(plan, (factor, out)))
+
+    def _panels(self) -> np.ndarray[Any, Any]:
+        """All panels, on the host."""
+        with self._lock:
+            return asnumpy(self._factor) if self._spilled is None else self._spilled.panels()
 
     def L(self) -> Any:  # noqa: N802  # its name everywhere
         """L as a ``scipy.sparse.csc_array``, in the permuted numbering.
@@ -408,7 +449,7 @@ class Factor:
         """
         self.check()
         rows, pointers, places = self._numeric.positions()
-        data = asnumpy(self._factor)[places]
+        data = self._panels()[places]
         found = scipy.sparse.csc_array((data, rows, pointers), shape=self.shape)
         found.eliminate_zeros()
         return found
@@ -425,8 +466,12 @@ class Factor:
     # -- life
 
     def close(self) -> None:
-        """Let go of the device's memory; calls that were enqueued still end as they should."""
-        self._factor = self._values = self._report = None
+        """Let go of the device's memory, and of a file; what was enqueued ends as it should."""
+        self._is_closed = True
+        with self._lock:
+            if self._spilled is not None:
+                self._spilled.close()
+            self._factor = self._values = self._report = self._spilled = None
 
     def __enter__(self) -> Factor:
         return self
@@ -446,11 +491,11 @@ class Factor:
 
     def __repr__(self) -> str:
         n, nnz = self.symbolic.n, self.symbolic.nnz
-        state = "closed" if self._factor is None else str(self.dtype)
+        state = "closed" if self._is_closed else str(self.dtype)
         return f"<Factor n={n} nnz(L)={nnz} {state}>"
 
     def _check_open(self) -> None:
-        if self._factor is None:
+        if self._is_closed:
             raise ArgumentError("the factor is closed; make another")
 
     def _latest(self) -> Report:
@@ -461,3 +506,9 @@ class Factor:
                 "the factor has no values: none were given, or their factorisation was interrupted"
             )
         return report
+
+
+def _wait(call: Call) -> None:
+    """Wait for what the call's first kernel would have to wait for."""
+    if call.wait_for:
+        cl.wait_for_events(call.wait_for)

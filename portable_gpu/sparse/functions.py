@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
+from portable_gpu.arguments import shown
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.place import check_place
 from portable_gpu.runtime.views import AnyArray, as_array
 from portable_gpu.sparse.factor import Factor
 from portable_gpu.sparse.matrix import factor_dtype, value_dtype
@@ -23,6 +26,8 @@ def cholesky(
     relax: Sequence[tuple[float, float]] | None = None,
     symbolic: Symbolic | None = None,
     dtype: Any = None,
+    memory_limit: int | None = None,
+    spill_dir: str | os.PathLike[str] | None = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
 ) -> Factor:
@@ -38,6 +43,8 @@ def cholesky(
             new one; `ordering` and `relax` are not looked at then.
         dtype: Of the factor: float32, float64, complex64 or complex128; that of `A` by default,
             float64 of integers.
+        memory_limit, spill_dir: As :class:`Factor` takes them: a factor that the device does not
+            hold is written to the disk.
         engine, queue: Where to run.
 
     Raises:
@@ -48,13 +55,17 @@ def cholesky(
 
     Cost: ``symbolic.flops`` multiplications and additions; ``symbolic.memory_estimate(dtype)``.
     """
+    check_place(engine, queue)
     if symbolic is None:
         symbolic = analyze(A, ordering, relax=relax)
+    if not isinstance(symbolic, Symbolic):
+        raise DTypeError(f"symbolic is {shown(symbolic)}; what analyze() returned is wanted")
     own = value_dtype(A)
     kind = own if dtype is None else factor_dtype(dtype)
     if own.kind == "c" and kind.kind != "c":
         raise ArgumentError(f"dtype is {kind}, and A is {own}: its factor is complex")
-    return Factor(symbolic, kind, engine, queue).refactorize(A)
+    factor = Factor(symbolic, kind, engine, queue, memory_limit=memory_limit, spill_dir=spill_dir)
+    return factor.refactorize(A)
 
 
 def spsolve(
@@ -82,6 +93,7 @@ def spsolve(
 
     Accuracy: ``|A X - B| / (|A| |X| + |B|)`` is a few units of rounding.
     """
+    check_place(engine, queue)
     right = as_array(b, "b")
     if right.ndim not in (1, 2):
         raise ShapeError(f"b has the shape {tuple(right.shape)}; one or two axes are wanted")

@@ -41,8 +41,8 @@ def inverse_diagonal(fronts: Fronts, factor: _Values, panel: Int64, leading: Int
         first, end = int(fronts.first[s]), int(fronts.first[s + 1])
         c, u = end - first, int(fronts.row_start[s + 1] - fronts.row_start[s])
         lines = factor[panel[s] : panel[s] + (c + u) * leading[s]].reshape(c + u, leading[s])
-        lower = lines[:, :c].astype(wide)
-        own = np.tril(inverted(lower[:c], lower=1)[0])
+        lower = np.tril(lines[:, :c]).astype(wide)
+        own = inverted(lower[:c], lower=1)[0]
         diagonal[first:end] = (np.abs(own) ** 2).sum(axis=0)
         parent = int(fronts.parent[s])
         further = np.empty((0, 0), wide)

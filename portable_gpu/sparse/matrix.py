@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from portable_gpu.arguments import shown
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.sparse.compiled import compiled
 from portable_gpu.sparse.graph import Int32, Int64
@@ -177,7 +178,9 @@ def pattern_of(A: Any) -> Pattern:
             raise ArgumentError(f"A has an element in {name} {wrong}; its shape is {A.shape}")
     rows, columns = np.array(rows, np.int32), np.array(columns, np.int32)
     below, above = bool((rows > columns).any()), bool((rows < columns).any())
-    pointers, canonical, order, starts, take, mirror = _canonical(rows, columns, n)
+    pointers, canonical, order, starts, take, mirror, places, sums = _canonical(rows, columns, n)
+    canonical, starts = canonical[:places].copy(), starts[:sums].copy()
+    take, mirror = take[:places].copy(), mirror[:places].copy()
     repeated = len(starts) < len(order)
     if not repeated and len(order):
         take = np.where(take < 0, -1, order[take])
@@ -237,10 +240,15 @@ def _value_dtype(given: np.dtype[Any], who: str) -> np.dtype[Any]:
 
 def factor_dtype(dtype: Any) -> np.dtype[Any]:
     """`dtype` as NumPy's, if it is one that is factorised."""
-    for kind in DTYPES:
-        if kind == dtype:
-            return kind
-    raise DTypeError(f"dtype is {dtype!r}; {', '.join(map(str, DTYPES))} are factorised")
+    try:
+        kind: np.dtype[Any] | None = np.dtype(dtype)
+    except Exception:  # of whatever it raises that is no dtype
+        kind = None
+    if kind not in DTYPES or dtype is None:
+        accepted = ", ".join(map(str, DTYPES))
+        given = shown(dtype) if kind is None else kind
+        raise DTypeError(f"dtype is {given}; {accepted} are factorised")
+    return kind
 
 
 def _expanded(kind: str, first: _Values, second: _Values) -> tuple[_Values, _Values]:
@@ -264,13 +272,14 @@ def _taken(data: _Values, index: Int64) -> _Values:
 @compiled
 def _canonical(
     rows: Int32, columns: Int32, n: int
-) -> tuple[Int64, Int32, Int64, Int64, Int64, Int64]:
+) -> tuple[Int64, Int32, Int64, Int64, Int64, Int64, int, int]:
     """Stored elements sorted into the lower triangle by rows, those above as their mirror images.
 
     Returns:
         The triangle's pointers and columns; the stored elements by rows, columns and triangles;
         where those of each place and triangle begin; and which of them each element of the
-        triangle, and each mirror image, is, or -1.  A diagonal element is its own image.
+        triangle, and each mirror image, is, or -1.  A diagonal element is its own image.  Then how
+        many elements the triangle has, and how many begin: arrays are longer.
     """
     stored = len(rows)
     begin = np.zeros(n + 2, np.int64)
@@ -298,8 +307,8 @@ def _canonical(
     pointers = np.zeros(n + 1, np.int64)
     canonical = np.empty(stored, np.int32)
     starts = np.empty(stored, np.int64)
-    take = np.full(stored, -1, np.int64)
-    mirror = np.full(stored, -1, np.int64)
+    take = np.empty(stored, np.int64)
+    mirror = np.empty(stored, np.int64)
     above = by_column  # its numbers are no longer wanted
     places = sums = 0
     for i in range(n):
@@ -320,6 +329,7 @@ def _canonical(
                     above[count] = e
                     count += 1
                 k += 1
+            take[places] = mirror[places] = -1
             if write > begin_above:
                 starts[sums] = begin_above
                 take[places] = sums
@@ -335,14 +345,7 @@ def _canonical(
             canonical[places] = j
             places += 1
         pointers[i + 1] = places
-    return (
-        pointers,
-        canonical[:places].copy(),
-        order,
-        starts[:sums].copy(),
-        take[:places].copy(),
-        mirror[:places].copy(),
-    )
+    return pointers, canonical, order, starts, take, mirror, places, sums
 
 
 @compiled

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 
-from portable_gpu.dtypes import element
+from portable_gpu.dtypes import Element, element
+from portable_gpu.errors import DeviceMemoryError
 from portable_gpu.ops.fronts.cpu import SubtreesPlan
-from portable_gpu.ops.fronts.device import DeviceFronts
+from portable_gpu.ops.fronts.device import DeviceFronts, panels
 from portable_gpu.ops.fronts.solve import PermutePlan, TakePlan, backward_steps, forward_steps
 from portable_gpu.ops.fronts.stages import last_step, stage_steps
 from portable_gpu.ops.gemm.problem import Operand
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan, Step, Steps, Temporary
 from portable_gpu.runtime.views import View
-from portable_gpu.sparse.schedule import by_levels, by_subtrees
+from portable_gpu.sparse.schedule import Chunk, by_levels, by_subtrees, chunk_ends
 from portable_gpu.sparse.symbolic import Symbolic
 
 _Int64 = np.ndarray[Any, np.dtype[np.int64]]
@@ -32,26 +34,54 @@ class Numeric:
     Attributes:
         engine, symbolic, dtype: For what.
         schedule: The order of the fronts.
+        rooms: How many chunks of panels are on the device at a time, the last one apart.
         device: Their tables and places.
     """
 
-    def __init__(self, engine: Engine, symbolic: Symbolic, dtype: np.dtype[Any]) -> None:
-        """Bring the tables; nothing is built."""
+    def __init__(
+        self,
+        engine: Engine,
+        symbolic: Symbolic,
+        dtype: np.dtype[Any],
+        limit: int | None = None,
+    ) -> None:
+        """Bring the tables; nothing is built.
+
+        Args:
+            engine, symbolic, dtype: As the attributes.
+            limit: Bytes of the device's memory that parts of L may take while it is made.
+
+        Raises:
+            DeviceMemoryError: The limit is too low.
+        """
         self.engine, self.symbolic, self.dtype = engine, symbolic, dtype
+        elem = element(dtype)
+        ends, self.rooms = fitting(symbolic, elem, limit)
         target, fronts = engine.target, symbolic.fronts
-        self.schedule = s = (
-            by_subtrees(fronts, target.compute_units, dtype.itemsize)
+        self.schedule = (
+            by_subtrees(fronts, target.compute_units, dtype.itemsize, ends)
             if target.is_cpu
-            else by_levels(fronts)
+            else by_levels(fronts, ends)
         )
-        self.device = DeviceFronts(engine, fronts, element(dtype), s.update, s.arena, s.started)
+        s = self.schedule
+        self.device = DeviceFronts(
+            engine, symbolic.fronts, elem, s.update, s.arena, s.started, len(s.chunks) > 1
+        )
         self._plans: dict[Any, Any] = {}
+
+    def bounds(self, chunk: Chunk) -> tuple[int, int]:
+        """Where the panels of a chunk begin in the factor, and where they end."""
+        ends = np.append(self.device.panel, self.device.size)
+        return int(ends[chunk.first]), int(ends[chunk.end])
 
     @property
     def workspace_bytes(self) -> int:
-        """Memory that a factorisation takes."""
-        plan: Plan = self.factorise()
-        return plan.workspace_bytes
+        """Memory that a factorisation takes besides L and the tables."""
+        chunks = self.schedule.chunks
+        if len(chunks) == 1:
+            return int(self.factorise().workspace_bytes)
+        most = max(self.factorise_chunk(k).workspace_bytes for k in range(len(chunks)))
+        return int(most) + self.device.arena_bytes + self.device.told_bytes
 
     def kept(self, key: Any, make: Callable[[], Any]) -> Any:
         """What was made for ``key`` before, or is made now."""
@@ -88,14 +118,16 @@ class Numeric:
         elem = element(self.dtype)
 
         def make() -> Plan:
-            fronts, device = self.symbolic.fronts, self.device
-            own = np.arange(self.symbolic.n) - np.repeat(fronts.first[:-1], fronts.columns)
-            start, step = (
-                np.repeat(one, fronts.columns) for one in (device.panel, device.leading + 1)
-            )
-            return TakePlan(self.engine, start + own * step, device.size, elem, elem)
+            return TakePlan(self.engine, self.diagonal_places(), self.device.size, elem, elem)
 
         return self.kept("diagonal", make)
+
+    def diagonal_places(self) -> _Int64:
+        """Where the diagonal's elements lie in the factor."""
+        fronts, device = self.symbolic.fronts, self.device
+        own = np.arange(self.symbolic.n) - np.repeat(fronts.first[:-1], fronts.columns)
+        start = np.repeat(device.panel, fronts.columns)
+        return start + own * np.repeat(device.leading + 1, fronts.columns)
 
     def positions(self) -> tuple[_Int64, _Int64, _Int64]:
         """L by columns: the rows, the columns' pointers, and where in the factor elements lie."""
@@ -121,46 +153,119 @@ class Numeric:
             count: Columns.
             b, x: How they lie.
         """
-        lies = [Operand(element(one.dtype), one.strides[0], one.strides[-1]) for one in (b, x)]
-        return self.kept((system, count, *lies), partial(self._solve, system, count, *lies))
+        lie = lies(b), lies(x)
+        return self.kept((system, count, *lie), partial(self._solve, system, count, *lie))
+
+    def factorise_chunk(self, number: int) -> Any:
+        """Operands: as of :meth:`factorise`, with one chunk's panels, the arena, what fronts tell.
+
+        The panels' offset is counted from where the whole factor would begin.
+        """
+        chunks = self.schedule.chunks
+
+        def make() -> Plan:
+            last = [last_step(self.device)] if number == len(chunks) - 1 else []
+            return Steps([*self._chunk_steps(chunks[number]), *last])
+
+        return self.kept(("factorise", number), make)
 
     def _factorise(self) -> Plan:
-        schedule, device = self.schedule, self.device
-        if not len(device.fronts):
-            return Steps([])
+        steps = [step for chunk in self.schedule.chunks for step in self._chunk_steps(chunk)]
+        return Steps([*steps, last_step(self.device)] if steps else [])
+
+    def _chunk_steps(self, chunk: Chunk) -> list[Step]:
+        device, s = self.device, self.schedule
         steps: list[Step] = []
-        if len(schedule.subtrees):
-            plan = SubtreesPlan(device, schedule.subtrees, schedule.stack, schedule.peak)
+        if len(chunk.subtrees):
+            plan = SubtreesPlan(device, chunk.subtrees, s.stack, s.peak)
             steps.append(plan.step(device))
-        for stage in schedule.stages:
-            steps.extend(stage_steps(device, stage))
-        return Steps([*steps, last_step(device)])
+        for is_alone, stages in groupby(range(len(chunk.stages)), chunk.alone.__getitem__):
+            found = [chunk.stages[k] for k in stages]
+            if is_alone:
+                which = np.concatenate(found)
+                each = np.stack([which, which + 1], axis=1)
+                steps.append(SubtreesPlan(device, each, s.stack, s.peak, True).step(device))
+            else:
+                steps.extend(step for stage in found for step in stage_steps(device, stage))
+        return steps
 
     def _solve(self, system: str, count: int, b: Operand, x: Operand) -> Plan:
         factor, given, result = 0, 1, 2
-        n, elem, rows = self.symbolic.n, element(self.dtype), self.schedule.rows
-        work = Temporary("permuted", n * count * elem.itemsize, elem.itemsize)
+        itemsize = self.dtype.itemsize
+        work = Temporary("permuted", self.symbolic.n * count * itemsize, itemsize)
         parts = SYSTEMS[system]
-        permute = partial(PermutePlan, self.engine, n=n, count=count, elem=elem)
-        come = permute(perm=self._perm("P" in parts), b=b, back=False)
-        steps = [Step(come, (given, work))]
-        lists = self._lists()
+        steps = [Step(self.come(system, count, b), (given, work))]
+        rows, lists = self.schedule.rows, self._lists(self.schedule.chunks)
         if "L" in parts:
             steps += forward_steps(self.device, lists, rows, count, factor, work)
         if "H" in parts:
             steps += backward_steps(self.device, lists, rows, count, factor, work)
-        go = permute(perm=self._perm("T" in parts), b=x, back=True)
-        return Steps([*steps, Step(go, (result, work))])
+        return Steps([*steps, Step(self.go(system, count, x), (result, work))])
 
-    def _lists(self) -> list[list[Any]]:
+    def come(self, system: str, count: int, b: Operand) -> Any:
+        """B into the permuted numbering; operands: b and x."""
+        return self._moved("P" in SYSTEMS[system], count, b, False)
+
+    def go(self, system: str, count: int, x: Operand) -> Any:
+        """X out of it; operands: the result and x."""
+        return self._moved("T" in SYSTEMS[system], count, x, True)
+
+    def _moved(self, permutes: bool, count: int, other: Operand, back: bool) -> Any:
+        perm = self._perm(permutes)
+        n, elem = self.symbolic.n, element(self.dtype)
+        return self.kept(
+            ("move", permutes, count, other, back),
+            lambda: PermutePlan(self.engine, perm, n, count, elem, other, back),
+        )
+
+    def substitute_chunk(self, number: int, forward: bool, count: int) -> Any:
+        """A substitution in place; operands: a chunk's panels, X and the contributions."""
+        direction = forward_steps if forward else backward_steps
+
+        def make() -> Plan:
+            lists = self._lists(self.schedule.chunks[number : number + 1])
+            return Steps(direction(self.device, lists, self.schedule.rows, count, 0, 1, 2))
+
+        return self.kept(("substitute", number, forward, count), make)
+
+    def _lists(self, chunks: Sequence[Chunk]) -> list[list[Any]]:
         """Of each stage of a solve the lists of fronts that are gone through in order."""
-        subtrees = [np.arange(low, end, dtype=np.int32) for low, end in self.schedule.subtrees]
-        stages = list(self.schedule.stages)
-        if self.engine.target.is_cpu and stages:
-            stages = [np.concatenate(stages)]
-        return [*([subtrees] if subtrees else []), *([stage] for stage in stages)]
+        found: list[list[Any]] = []
+        for chunk in chunks:
+            subtrees = [np.arange(low, end, dtype=np.int32) for low, end in chunk.subtrees]
+            stages = list(chunk.stages)
+            if self.engine.target.is_cpu and stages:
+                stages = [np.concatenate(stages)]
+            found += [*([subtrees] if subtrees else []), *([stage] for stage in stages)]
+        return found
 
     def _perm(self, permutes: bool) -> Any:
         """The permutation, or the one that changes nothing, on the device."""
         perm = self.symbolic.perm if permutes else np.arange(self.symbolic.n)
         return self.kept(("perm", permutes), lambda: self.engine.bring(perm.astype(np.int32)))
+
+
+def lies(view: View) -> Operand:
+    """How a right-hand side lies."""
+    return Operand(element(view.dtype), view.strides[0], view.strides[-1])
+
+
+def fitting(symbolic: Symbolic, elem: Element, limit: int | None) -> tuple[_Int64 | None, int]:
+    """Where chunks of panels end, if they do not all fit, and how many have a room at a time.
+
+    Raises:
+        DeviceMemoryError: The limit is too low.
+    """
+    panel, _, size = panels(symbolic.fronts, elem)
+    if limit is None or size * elem.itemsize <= limit:
+        return None, 1
+    most = max(1, limit // elem.itemsize)
+    for rooms in (2, 1):
+        ends = chunk_ends(panel, size, most // rooms)
+        sizes = np.diff(np.append(panel, size)[np.append(0, ends)])
+        if (sizes[:-1] * rooms <= most).all() and sizes[-1] <= most:
+            return ends, rooms
+    least = int(np.diff(np.append(panel, size)).max()) * elem.itemsize
+    raise DeviceMemoryError(
+        f"memory_limit is {limit} bytes; the largest supernode of this matrix takes {least}"
+    )

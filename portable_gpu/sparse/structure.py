@@ -57,8 +57,8 @@ def _permuted(pointers: Int64, columns: Int32, iperm: Int32) -> tuple[Int64, Int
     """The lower triangle of the permuted matrix by rows, columns ascending.
 
     Returns:
-        Pointers, columns, and which element of the matrix each is: k, or -1 - k where its mirror
-        image is meant.
+        Pointers (and one number more), columns, and which element of the matrix each is: k, or
+        -1 - k where its mirror image is meant.
     """
     n = len(iperm)
     begin = np.zeros(n + 2, np.int64)
@@ -89,7 +89,7 @@ def _permuted(pointers: Int64, columns: Int32, iperm: Int32) -> tuple[Int64, Int
             row_begin[i + 1] += 1
             row_columns[q] = j
             row_sources[q] = sources[p]
-    return row_begin[:-1].copy(), row_columns, row_sources
+    return row_begin, row_columns, row_sources
 
 
 @compiled
@@ -109,7 +109,7 @@ def _rows_and_entries(
     Source: Liu, SIAM J. Matrix Anal. Appl. 11(1), 1990, with supernodes for columns.
     """
     count = len(parent)
-    n = len(row_pointers) - 1
+    n = first[count]
     supernode = np.empty(n, np.int32)
     for s in range(count):
         for k in range(first[s], first[s + 1]):
@@ -125,8 +125,8 @@ def _rows_and_entries(
     entry_source = np.empty(entries, np.int64)
     entry_conj = np.empty(entries, np.bool_)
     row_index = np.empty(row_start[count], np.int32)
-    row_end = row_start[:-1].copy()
-    entry_end = entry_start[:-1].copy()
+    row_end = row_start.copy()
+    entry_end = entry_start.copy()
     reached = np.full(count, -1, np.int32)
     for i in range(n):
         own = supernode[i]

@@ -88,7 +88,8 @@ def supernodes(
     upwards = postorder(tree)
     by_rows = np.argsort(-rows, kind="stable").astype(np.int32)
     merged = _merged(tree, upwards, by_rows, np.diff(begin), rows, limits, shares, chain_work)
-    order, final_parent = _final_order(tree, upwards, merged, rows)
+    order, final_parent, left = _final_order(tree, upwards, merged, rows)
+    order, final_parent = order[:left].copy(), final_parent[:left].copy()
     columns, first = _columns(chain, begin, upwards, merged, order)
     static = _contiguous(columns, first)
     return Supernodes(columns, first, rows[order], final_parent, static, count)
@@ -255,9 +256,12 @@ def _work(columns: int, rows: int) -> float:
 
 
 @compiled
-def _final_order(parent: Int32, upwards: Int32, merged: Int32, rows: Int64) -> tuple[Int32, Int32]:
+def _final_order(
+    parent: Int32, upwards: Int32, merged: Int32, rows: Int64
+) -> tuple[Int32, Int32, int]:
     """What merging left, in the order that keeps the stack lowest, and the parents in that order.
 
+    The arrays are longer than what was left, whose number is returned too.
     Of siblings that one comes first whose stack falls most from its peak to what it leaves.
     """
     count = len(parent)
@@ -317,7 +321,7 @@ def _final_order(parent: Int32, upwards: Int32, merged: Int32, rows: Int64) -> t
         s = order[k]
         if parent[s] != -1:
             final_parent[k] = place[merged[parent[s]]]
-    return order[:done].copy(), final_parent[:done].copy()
+    return order, final_parent, done
 
 
 @compiled

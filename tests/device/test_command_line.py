@@ -26,16 +26,21 @@ WRONG = {
     "--dtype": ["nope", "", "float31"],
     "--jobs": ["0", "-1", "x"],
     "--json": ["/no/such/folder/x.json", "."],
+    "--memory-limit": ["nope", "", "-1", "1.5.5GB", "1TB"],
+    "--ordering": ["nope", ""],
+    "--output": ["/no/such/folder/x.mtx", "."],
     "--peers": ["nope", "numpy,,"],
     "--picture": ["/no/such/folder/x.png", ".", "x.nope"],
     "--plot": ["/no/such/folder/x.png", ".", "x.nope", "x"],
     "--policy": ["nope=1", "unroll", "unroll=nope", "=3"],
     "--precision": ["nope", ""],
+    "--refine": ["nope", "-1", "1.5"],
     "--rows": ["nope", ""],
     "--seed": ["x"],
     "--shapes": ["0x0x0", "nope", "4x", "-3"],
     "bench --shapes": ["0", "-1", "x"],
     "--sizes": ["0x0x0", "nope", "", "4x4", "-3"],
+    "--spill-dir": ["/no/such/folder", "README.md"],
     "--target": ["nope"],
     "--trans": ["X", "NX"],
     "--turns": ["0", "x", "-5"],
@@ -46,6 +51,7 @@ NEEDS = {
     "render": ["gemm"],
     "bench": ["gemm"],
     "tune": ["gemm"],
+    "solve": ["a.mtx"],
     "bench --shapes": ["dispatch"],
     "bench --seed": ["dispatch"],
     "bench --budget": ["dispatch"],
@@ -77,7 +83,7 @@ def test_a_wrong_value_is_refused_before_the_work(
 
     for name in (
         "bench.measure_roofs", "bench._run", "check_isa.check", "dispatch._run", "hunt._run",
-        "selftest._run", "tune._run",
+        "selftest._run", "solve._read", "tune._run",
     ):  # fmt: skip
         monkeypatch.setattr(f"portable_gpu.cli.{name}", work)
     monkeypatch.setattr("portable_gpu.cli.digits.Digits.load", work)

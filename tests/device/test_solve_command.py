@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from sparse_matrices import grid, random_definite
 
 from portable_gpu.cli import main
+from portable_gpu.runtime.engine import Engine
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def test_solves_and_reports(
     options = ["--ordering", "amd", "--output", str(output), "--json", str(report)]
     assert main(["solve", str(matrix), str(right), *options]) == 0
     printed = capsys.readouterr().out
-    assert "grid.mtx: 72 x 72, 326 elements, float64" in printed
+    assert "grid.mtx: 72 x 72, 326 elements, float64 factor" in printed
     assert re.search(r"amd: [\d,]+ elements of L", printed)
     assert "3 right sides" in " ".join(printed.split())
     X = scipy.io.mmread(output)
@@ -48,6 +49,30 @@ def test_without_a_right_side_x_is_ones(matrix: Path, tmp_path: Path) -> None:
     output = tmp_path / "x.mtx"
     assert main(["solve", str(matrix), "--output", str(output), "--dtype", "float32"]) == 0
     assert np.allclose(scipy.io.mmread(output), 1, atol=1e-5)
+
+
+def test_a_single_factor_refined(
+    engine: Engine, matrix: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if not engine.target.fp64:
+        pytest.skip("the device has no double precision")
+    output = tmp_path / "x.mtx"
+    options = ["--output", str(output), "--dtype", "float32", "--refine", "auto"]
+    assert main(["solve", str(matrix), *options]) == 0
+    assert np.allclose(scipy.io.mmread(output), 1, atol=1e-13)
+    assert "float32 factor" in capsys.readouterr().out
+    assert main(["solve", str(matrix), "--refine", "much"]) == 2
+    assert "--refine is 'much'; a number or auto is wanted" in capsys.readouterr().err
+
+
+def test_out_of_core(tmp_path: Path) -> None:
+    matrix, once, again = (tmp_path / name for name in ("a.mtx", "x.mtx", "y.mtx"))
+    scipy.io.mmwrite(matrix, grid(30, 29), symmetry="symmetric")
+    common = ["solve", str(matrix), "--dtype", "float32", "--ordering", "amd", "--output"]
+    assert main([*common, str(once)]) == 0
+    limits = ["--memory-limit", "16 KiB", "--spill-dir", str(tmp_path)]
+    assert main([*common, str(again), *limits]) == 0
+    assert once.read_bytes() == again.read_bytes()
 
 
 def test_a_picture(matrix: Path, tmp_path: Path) -> None:
@@ -72,9 +97,12 @@ def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         ([_written(tmp_path, unsymmetric, "u.mtx")], 2, "A is not symmetric: A[1, 0] is 0.5"),
         ([_written(tmp_path, sp.csr_array((2, 3)), "w.mtx")], 2, "a square matrix is wanted"),
         ([_written(tmp_path, indefinite, "i.mtx")], 1, "not positive definite"),
-        ([good, "--ordering", "sorted"], 2, "ordering is 'sorted'"),
+        ([good, "--ordering", "sorted"], 2, "--ordering is 'sorted'"),
         ([good, "--dtype", "int32"], 2, "--dtype is 'int32'"),
         ([good, _written(tmp_path, np.ones((4, 1)), "b.mtx")], 2, "has 4 rows and"),
+        ([good, "--memory-limit", "much"], 2, "--memory-limit is 'much'; a size is wanted"),
+        ([good, "--memory-limit", "7B"], 1, "memory_limit is 7 bytes"),
+        ([good, "--spill-dir", good], 2, "there is no folder"),
         ([good, "--output", str(tmp_path)], 2, "is a folder"),
     ):
         assert main(["solve", *arguments]) == status

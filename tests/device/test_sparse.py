@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
+import os
 import pickle
 import threading
 from typing import Any
@@ -22,6 +24,7 @@ from sparse_matrices import MATRICES, grid, random_definite, read
 import portable_gpu as pg
 from portable_gpu.errors import (
     ArgumentError,
+    DeviceMemoryError,
     DTypeError,
     NotPositiveDefiniteError,
     ShapeError,
@@ -29,6 +32,7 @@ from portable_gpu.errors import (
 )
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.sparse import Factor, analyze, cholesky, schedule
+from portable_gpu.sparse.spill import Spill
 
 #: The logarithms of determinants that CHOLMOD found; digits that two orderings agree on.
 LOGDETS = {
@@ -374,6 +378,64 @@ def test_memory_does_not_grow(engine: Engine) -> None:
         factor.solve(b)
     assert held() <= before
     assert not engine.state().in_flight
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex64"])
+def test_out_of_core(tmp_path: Any, dtype: str) -> None:
+    """The same bits; nothing stands in the folder, at no time."""
+    A = sp.csr_array(grid(37, 29), dtype=dtype)
+    symbolic = analyze(A, "amd")
+    b = right(A.shape[0], 3, dtype)
+    whole = Factor(symbolic, dtype).refactorize(A)
+    L, x = whole.L(), whole.solve(b)
+    for share in (0.5, 0.25, 0.15):
+        limit = int(share * whole.stats.factor_bytes)
+        factor = Factor(symbolic, dtype, memory_limit=limit, spill_dir=tmp_path)
+        assert len(factor._numeric.schedule.chunks) > 1
+        for _ in range(2):
+            factor.refactorize(A)
+            assert factor.L().data.tobytes() == L.data.tobytes()
+        assert not list(tmp_path.iterdir())
+        np.testing.assert_array_equal(factor.solve(b), x)
+        np.testing.assert_array_equal(factor.solve(b[:, 0], "L"), whole.solve(b[:, 0], "L"))
+        assert factor.logdet() == pytest.approx(whole.logdet(), rel=1e-12)
+        np.testing.assert_array_equal(factor.inv_diag(), whole.inv_diag())
+        on = pg.asarray(b, queue=factor.queue)
+        np.testing.assert_array_equal(factor.solve(on, refine=1).get(), whole.solve(b, refine=1))
+        broken = A.copy()
+        broken[7, 7] = -1
+        with pytest.raises(NotPositiveDefiniteError) as info:
+            factor.refactorize(broken)
+        assert info.value.variable == 7
+        np.testing.assert_array_equal(factor.refactorize(A).solve(b), x)
+        factor.close()
+
+
+def test_disks_that_are_full(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    A = grid(23, 23)
+    with pytest.raises(DeviceMemoryError, match="largest supernode"):
+        cholesky(A, "amd", memory_limit=1000)
+    limit = cholesky(A, "amd").stats.factor_bytes // 3
+    with pytest.raises(ArgumentError, match="no folder"):
+        cholesky(A, "amd", memory_limit=limit, spill_dir=tmp_path / "none")
+    factor = cholesky(A, "amd", memory_limit=limit, spill_dir=tmp_path)
+    b = np.ones(A.shape[0])
+    x = factor.solve(b)
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for module, name in ((os, "posix_fallocate"), (Spill, "write")):
+        if not hasattr(module, name):
+            continue
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, full)
+            with pytest.raises(OSError, match="No space") as info:
+                factor.refactorize(A)
+        assert info.value.errno == errno.ENOSPC
+        with pytest.raises(ArgumentError, match="no values"):
+            factor.solve(b)
+        np.testing.assert_array_equal(factor.refactorize(A).solve(b), x)
 
 
 def test_threads() -> None:

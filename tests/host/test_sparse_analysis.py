@@ -68,6 +68,7 @@ def test_elimination_and_fronts(problem: Any, relax: Any) -> None:
         stored[np.ix_([*own, *rows], own)] = True
         children = fronts.child[fronts.child_start[s] : fronts.child_start[s + 1]]
         assert children.tolist() == np.flatnonzero(fronts.parent == s).tolist()
+        assert symbolic.level[s] == max((symbolic.level[c] + 1 for c in children), default=0)
         if len(rows):
             above, further = front(symbolic, fronts.parent[s])
             place = fronts.relative[fronts.row_start[s] : fronts.row_start[s + 1]]

@@ -39,39 +39,64 @@ def strip_start(q: Any, strip: int) -> Any:
     return strip * (strip * q * (q + 1) // 2 + q)
 
 
+class _Scratch:
+    """The memory of a work-item that makes fronts.
+
+    Attributes:
+        triangle: Elements of the largest front.
+        places: Those of a number for each of its columns.
+        size: Those of all.
+        place: Where each column of a front's first row lies.
+    """
+
+    def __init__(
+        self, columns: _Int64, rows: _Int64, peak: int, policy: CpuPolicy, elem: Element
+    ) -> None:
+        strip, together = policy.strip(elem), policy.rows
+        most = int((-(-columns // together) * together + rows).max(initial=0))
+        strips, line = -(-most // strip), 64 // elem.itemsize
+        self.triangle = _whole(strip_start(strips, strip), line)
+        self.places = _whole(most + strip, line)
+        self.size = self.triangle + 2 * self.places + _whole(peak, line)
+        column = np.arange(strips * strip)
+        place = strip_start(column // strip, strip) + column % strip
+        self.place = place.astype(np.int32)
+
+
 class SubtreesPlan(FrontsPlan):
     """Whole subtrees; operands: the values, the factor, the arena and what fronts tell."""
 
-    def __init__(self, device: DeviceFronts, subtrees: _Int32, stack: _Int64, peak: int) -> None:
+    def __init__(
+        self,
+        device: DeviceFronts,
+        subtrees: _Int32,
+        stack: _Int64,
+        peak: int,
+        in_order: bool = False,
+    ) -> None:
         """Build the kernel.
 
         Args:
             device: The fronts.
             subtrees: First front and end of each, in the order in which they are taken.
-            stack: Where the update of each front lies on a work-item's stack.
+            stack: Where the update of each front lies on a work-item's stack, or -1: in the arena.
             peak: Elements of the stack.
+            in_order: Whether one work-item takes all, for they need each other.
         """
-        elem, target = device.elem, device.engine.target
-        policy = front_policy(target, elem)
-        strip, rows = policy.strip(elem), policy.rows
-        fronts = device.fronts
-        inside = np.concatenate([np.arange(a, b) for a, b in subtrees])
+        elem, target, fronts = device.elem, device.engine.target, device.fronts
+        inside = np.concatenate([np.arange(low, end) for low, end in subtrees])
         columns, below = fronts.columns[inside], fronts.rows[inside]
-        most = int((-(-columns // rows) * rows + below).max())
-        strips = -(-most // strip)
-        line = 64 // elem.itemsize
-        triangle = _whole(strip_start(strips, strip), line)
-        places = _whole(most + strip, line)
-        size = triangle + 2 * places + _whole(peak, line)
-        column = np.arange(strips * strip)
-        place = (strip_start(column // strip, strip) + column % strip).astype(np.int32)
-        groups = min(len(subtrees), target.compute_units)
+        shape = _Scratch(columns, below, peak, front_policy(target, elem), elem)
+        groups = 1 if in_order else min(len(subtrees), target.compute_units)
         super().__init__(
             device, subtrees_text(elem, target), "subtrees",
-            {"size": size, "triangle": triangle, "places": places, "count": len(subtrees)},
+            {
+                "size": shape.size, "triangle": shape.triangle, "places": shape.places,
+                "count": len(subtrees),
+            },
             ["values", "factor", "arena", "told"], groups, 1,
-            {"subtree": subtrees.astype(np.int32), "stack": stack, "place": place},
-            scratch=groups * size * elem.itemsize, flop=_flop(columns, below, elem),
+            {"subtree": subtrees.astype(np.int32), "stack": stack, "place": shape.place},
+            scratch=groups * shape.size * elem.itemsize, flop=_flop(columns, below, elem),
             counters=2,
         )  # fmt: skip
 

@@ -22,6 +22,8 @@ _Int64 = np.ndarray[Any, np.dtype[np.int64]]
 
 #: The operands of a factorisation by their positions: the matrix's values, the panels, the report.
 VALUES, FACTOR, REPORT = 0, 1, 2
+#: The same of the arena and of what fronts tell, where several plans share them.
+ARENA, TOLD = 3, 4
 #: Bytes that a panel begins at a multiple of, and its rows where they are long.
 ALIGNMENT = 64
 #: The tables by the names that kernels have for them.
@@ -54,8 +56,9 @@ class DeviceFronts:
         size: Elements of the factor.
         update: Where each update begins in the arena.
         started: Where the contributions of each to a solve begin, in rows.
-        arena: The arena, a temporary of the factorisation.
+        arena: The arena, a temporary of the factorisation, or an operand.
         told: What each front tells of its pivots, likewise: see :mod:`portable_gpu.runtime.report`.
+        arena_bytes, told_bytes: Their sizes.
         tables: Buffers, in the order of :data:`TABLES`.
         kept_bytes: Their size.
     """
@@ -68,18 +71,24 @@ class DeviceFronts:
         update: _Int64,
         arena: int,
         started: _Int64,
+        is_cut: bool = False,
     ) -> None:
         """Bring the tables.
 
         Args:
             engine, fronts, elem, update, started: As the attributes.
             arena: Elements of the arena.
+            is_cut: Whether several plans share the arena and what fronts tell, as operands.
         """
         self.engine, self.fronts, self.elem = engine, fronts, elem
         self.update, self.started = update, started
         self.panel, self.leading, self.size = panels(fronts, elem)
-        self.arena = Temporary("arena", max(1, arena) * elem.itemsize, elem.itemsize)
-        self.told = Temporary("told", max(1, len(fronts)) * 16, 8)
+        self.arena_bytes, self.told_bytes = max(1, arena) * elem.itemsize, max(1, len(fronts)) * 16
+        self.arena: int | Temporary = ARENA
+        self.told: int | Temporary = TOLD
+        if not is_cut:
+            self.arena = Temporary("arena", self.arena_bytes, elem.itemsize)
+            self.told = Temporary("told", self.told_bytes, 8)
         source = np.where(fronts.entry_conj, ~fronts.entry_source, fronts.entry_source)
         found: dict[str, Any] = {
             "fronts": fronts.table(self.panel, self.leading, update),

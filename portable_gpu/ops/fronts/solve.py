@@ -27,7 +27,13 @@ _STRIP = 16
 
 
 def forward_steps(
-    device: DeviceFronts, stages: Sequence[Lists], rows: int, count: int, factor: int, x: Place
+    device: DeviceFronts,
+    stages: Sequence[Lists],
+    rows: int,
+    count: int,
+    factor: int,
+    x: Place,
+    left: int | None = None,
 ) -> list[Step]:
     """``X = L^-1 B`` in place.
 
@@ -37,28 +43,35 @@ def forward_steps(
         rows: How many rows all contributions take.
         count: Columns of B.
         factor, x: The panels and B: n x count by rows, in the permuted numbering.
+        left: The contributions, where they are an operand.
     """
     steps: list[Step] = []
-    left = _contributions(device, rows, count)
+    place = _contributions(device, rows, count) if left is None else left
     for lists in stages:
         if takes_stages(device.engine.target, device.elem):
-            steps += forward_stage(device, np.concatenate(lists), count, factor, x, left)
+            steps += forward_stage(device, np.concatenate(lists), count, factor, x, place)
         else:
-            steps.append(_step("forward", device, lists, left, count, factor, x))
+            steps.append(_step("forward", device, lists, place, count, factor, x))
     return steps
 
 
 def backward_steps(
-    device: DeviceFronts, stages: Sequence[Lists], rows: int, count: int, factor: int, x: Place
+    device: DeviceFronts,
+    stages: Sequence[Lists],
+    rows: int,
+    count: int,
+    factor: int,
+    x: Place,
+    left: int | None = None,
 ) -> list[Step]:
     """``X = L^-H Y`` in place; arguments as of :func:`forward_steps`."""
     steps: list[Step] = []
-    left = _contributions(device, rows, count)
+    place = _contributions(device, rows, count) if left is None else left
     for lists in reversed(stages):
         if takes_stages(device.engine.target, device.elem):
             steps += backward_stage(device, np.concatenate(lists), count, factor, x)
         else:
-            steps.append(_step("backward", device, lists, left, count, factor, x))
+            steps.append(_step("backward", device, lists, place, count, factor, x))
     return steps
 
 
@@ -71,7 +84,7 @@ def _step(
     name: str,
     device: DeviceFronts,
     lists: Lists,
-    left: Temporary,
+    left: Place,
     count: int,
     factor: int,
     x: Place,

@@ -35,7 +35,7 @@ def forward_stage(
     count: int,
     factor: int,
     x: int | Temporary,
-    contributions: Temporary,
+    contributions: int | Temporary,
 ) -> list[Step]:
     """The steps of one stage of ``Y = L^-1 B``; arguments as of ``forward_steps``."""
     return _stage(device, which, count, (factor, x, contributions), backward=False)

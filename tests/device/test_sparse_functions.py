@@ -1,0 +1,171 @@
+"""``analyze``, ``cholesky`` and ``spsolve`` as users call them, and what they refuse."""
+
+from __future__ import annotations
+
+import threading
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from device_arrays import on_device
+from sparse_matrices import grid, random_definite
+
+import portable_gpu as pg
+from portable_gpu.errors import (
+    ArgumentError,
+    DTypeError,
+    NotPositiveDefiniteError,
+    PortableGPUError,
+    ShapeError,
+)
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.sparse import analyze, cholesky, spsolve
+
+
+def small(dtype: Any = np.float32, n: int = 40) -> Any:
+    return random_definite(n, 0.1, 1, dtype)
+
+
+@pytest.mark.parametrize("shape", [(40,), (40, 1), (40, 3), (40, 0)])
+def test_spsolve(engine: Engine, shape: tuple[int, ...]) -> None:
+    A, b = small(), np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    kept = b.copy()
+    x = spsolve(A, b, engine=engine)
+    assert isinstance(x, np.ndarray)
+    assert (x.dtype, x.shape) == (np.float32, shape)
+    assert np.array_equal(b, kept)
+    assert np.abs(A @ x - b).max(initial=0) < 1e-5
+    on = spsolve(A, on_device(engine, b), engine=engine)
+    assert isinstance(on, pg.Array)
+    assert np.array_equal(pg.asnumpy(on), x)
+
+
+def test_spsolve_runs_where_the_right_side_lies(engine: Engine) -> None:
+    other = Engine(engine.device)
+    b = on_device(other, np.ones(40, np.float32))
+    assert spsolve(small(), b).queue == b.queue
+
+
+def test_common_dtypes(engine: Engine) -> None:
+    A = sp.csr_array(np.diag([1, 2, 4]))
+    cases = [(np.float32, np.complex64, np.complex64), (np.complex64, np.float32, np.complex64)]
+    if engine.target.fp64:
+        cases += [
+            (np.int64, np.int8, np.float64),
+            (np.float32, np.float64, np.float64),
+            (np.float64, np.complex64, np.complex128),
+            (bool, np.float32, np.float64),
+        ]
+    for of_a, of_b, common in cases:
+        found = spsolve(A.astype(of_a), np.ones(3, of_b), engine=engine)
+        assert found.dtype == common
+        assert np.allclose(found, [1, 1, 1] if of_a is bool else [1, 0.5, 0.25])
+
+
+def test_cholesky_with_an_analysis_and_a_dtype(engine: Engine) -> None:
+    A = small()
+    symbolic = analyze(A)
+    for other in (A, A * 2, sp.tril(A), sp.eye(40, dtype=np.float32)):
+        factor = cholesky(other, symbolic=symbolic, engine=engine)
+        assert factor.symbolic is symbolic
+        both = other + sp.tril(other, -1).T if other.nnz < A.nnz else other
+        assert np.allclose(both @ factor.solve(np.ones(40, np.float32)), 1, atol=1e-5)
+    assert cholesky(A, dtype=np.complex64, engine=engine).dtype == np.complex64
+
+
+def test_what_is_not_positive_definite(engine: Engine) -> None:
+    A = small().tolil()
+    A[17, 17] = -2
+    with pytest.raises(NotPositiveDefiniteError) as caught:
+        spsolve(A.tocsr(), np.ones(40, np.float32), engine=engine)
+    symbolic = analyze(A.tocsr())
+    assert caught.value.column == symbolic.iperm[caught.value.variable]
+    empty_row = sp.csr_array(([1.0, 1.0], ([0, 2], [0, 2])), shape=(3, 3)).astype(np.float32)
+    with pytest.raises(NotPositiveDefiniteError) as caught:
+        cholesky(empty_row, engine=engine)
+    assert (caught.value.variable, caught.value.pivot) == (1, 0)
+
+
+def test_threads_analyse_at_once() -> None:
+    A, found = grid(25, 24), []
+    expected = analyze(A)
+
+    def work() -> None:
+        found.append(analyze(A))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4
+    for one in found:
+        assert np.array_equal(one.perm, expected.perm)
+        assert np.array_equal(one.fronts.row_index, expected.fronts.row_index)
+
+
+class Odd:
+    """Raises something else wherever it is looked at."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> Any:
+        raise LookupError("no comparison")
+
+    def __len__(self) -> int:
+        raise LookupError("no length")
+
+
+OBJECTS: dict[str, Any] = {
+    "bytes": b"N", "dict": {1: 2}, "object": object(), "class": Odd, "lambda": lambda: 0,
+    "odd": Odd(), "set": {1.5}, "texts": ["a", "b"], "objects": np.array([None, "a"], object),
+    "module": np, "decimal": Decimal("NaN"), "text": "text", "nan": float("nan"), "one": 1,
+}  # fmt: skip
+WRONG: dict[str, dict[str, Any]] = {
+    "A": {**OBJECTS, "none": None, "dense": np.eye(40), "list": [[1.0]],
+          "flat": sp.coo_array(np.ones(3)), "long": sp.csr_array((40, 41))},
+    "b": {**OBJECTS, "none": None, "short": np.ones(39), "deep": np.ones((40, 1, 1)),
+          "sparse": sp.csr_array((40, 1)), "dates": np.ones(40, "m8[s]"), "scalar": np.ones(())},
+    "ordering": {**OBJECTS, "none": None, "half": np.arange(40) / 2, "twice": np.zeros(40, int),
+                 "short": np.arange(39), "far": np.arange(40) + 1, "deep": np.ones((40, 1), int)},
+    "relax": {**OBJECTS, "triple": [(1, 2, 3)], "negative": [(4, -0.1)], "above": [(4, 1.1)]},
+    "dtype": {**OBJECTS, "int": np.int64, "half": np.float16, "long": np.longdouble, "U": "U3",
+              "record": "f4,f4"},
+    "symbolic": OBJECTS,
+    "engine": OBJECTS,
+    "queue": OBJECTS,
+}  # fmt: skip
+RIGHT: dict[str, Any] = {"A": small(), "b": np.ones(40, np.float32)}
+FUNCTIONS = {
+    analyze: ("A", "ordering", "relax"),
+    cholesky: ("A", "ordering", "relax", "symbolic", "dtype", "engine", "queue"),
+    spsolve: ("A", "b", "ordering", "engine", "queue"),
+}
+CASES = [
+    pytest.param(function, name, value, id=f"{function.__name__}-{name}-{kind}")
+    for function, names in FUNCTIONS.items()
+    for name in names
+    for kind, value in WRONG[name].items()
+]
+
+
+@pytest.mark.parametrize(("function", "name", "value"), CASES)
+def test_every_wrong_argument_is_refused(function: Any, name: str, value: Any) -> None:
+    arguments = {key: one for key, one in RIGHT.items() if key in FUNCTIONS[function]}
+    with pytest.raises(PortableGPUError) as caught:
+        function(**arguments | {name: value})
+    assert len(str(caught.value)) < 400
+
+
+def test_errors_say_what_would_do() -> None:
+    A = small()
+    with pytest.raises(ShapeError, match="b has 3 rows, and A 40"):
+        spsolve(A, np.ones(3))
+    with pytest.raises(ArgumentError, match="dtype is float32, and A is complex64"):
+        cholesky(small(np.complex64), dtype=np.float32)
+    with pytest.raises(DTypeError, match="symbolic is 3; what analyze"):
+        cholesky(A, symbolic=3)  # type: ignore[arg-type]
+    with pytest.raises(ShapeError, match=r"\(40, 40\); \(9, 9\) was analysed"):
+        cholesky(A, symbolic=analyze(grid(3, 3)))
