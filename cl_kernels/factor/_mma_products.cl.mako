@@ -3,7 +3,8 @@
 ## lane 4 g + q has rows 2g and 2g + 1, columns 2q and 2q + 1.
 <%namespace name="mma" file="/gemm/_mma.cl.mako"/>
 
-<%def name="define()">${mma.instructions(target.matrix_units == 'wgmma')}</%def>
+## wide: by the instruction for 16 steps of k at a time, where there is one.
+<%def name="define(wide=True)">${mma.instructions(wide and target.matrix_units == 'wgmma')}</%def>
 
 <%def name="declare()">\
 const int warp = t / 32, g = t % 32 / 4, quad = t % 4;

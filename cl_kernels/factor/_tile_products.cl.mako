@@ -42,20 +42,20 @@ const value_t ${", ".join(f"{name}{j} = ({source})[x + {4 * depth * j}]" for j i
 <%def name="fetch_q_below(k, steps)">${fetch("q", "x_all + f0", "v_col", "count", "left_f", q_along, steps, f"row[{k} + step]")}</%def>
 
 ## v -= P Q over k from `first` to `last`; the next panels travel while these are multiplied.  Of a front,
-## `last` may lie within a panel.  end: where a group's longest sum ends.
-<%def name="products(first, last, p=None, q=None, end=None)">\
+## `last` may lie within a panel.
+<%def name="products(first, last, p=None, q=None)">\
 <%
-p, q, end = p or fetch_p, q or fetch_q, end or last
+p, q = p or fetch_p, q or fetch_q
 left = f"{last} - ({{}})" if in_fronts else ""
 %>\
 value_t p0, p1, p2, p3, q0, q1, q2, q3;
             ${p(first, left.format(first))}
             ${q(first, left.format(first))}
-            for (long k = ${first}; k < ${end}; k += 16) {
+            for (long k = ${first}; k < ${last}; k += 16) {
                 ${put("p", "p_part", p_along, "GIVEN")}
                 ${put("q", "q_part", q_along)}
                 barrier(CLK_LOCAL_MEM_FENCE);
-                if (k + 16 < ${end}) {
+                if (k + 16 < ${last}) {
                     ${p("k + 16", left.format("k + 16"))}
                     ${q("k + 16", left.format("k + 16"))}
                 }

@@ -6,9 +6,7 @@
 ##       +-----+-----+              Blocks of rows and columns: see _blocks.
 ##    f  | L21 | U   |
 ##       +-----+-----+
-## together    tiles of a group, side by side: so it has the registers of a compute unit, and work while
-##             half of it waits
-## first_tile, count   of `tiles`, the first one, and the end; the other parameters are those of tiles
+## first_tile  of `tiles`, the one of group 0; the other parameters are those of tiles
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
@@ -23,30 +21,28 @@ ${element.scalar(e)}
 ${epilogue.arithmetic(e)}
 ${numbers.parts(e)}
 % if mma:
-${matrix.define()}
+${matrix.define(wide=False)}
 % endif
 % if not e.complex:
 typedef ${e.real}4 real4_t;
 % endif
 ${tile.define()}
 
-__kernel ${group.of_size(256 * together, light=together > 1)}
-void update(int first_tile, int count, __global const int4 *tiles, ${front_.parameters()}, __global ${e.name}_t *restrict factor, long factor_offset,
+__kernel ${group.of_size(256)}
+void update(int first_tile, __global const int4 *tiles, ${front_.parameters()}, __global ${e.name}_t *restrict factor, long factor_offset,
             __global ${e.name}_t *restrict arena, long arena_offset)
 {
-    __local value_t panels[${together * 2 * 16 * 68}] __attribute__((aligned(32)));
-    const int t = get_local_id(0) % 256, which = get_local_id(0) / 256;
-    __local value_t *p_part = panels + which * ${2 * 16 * 68}, *q_part = p_part + ${16 * 68};
+    __local value_t p_part[${16 * 68}] __attribute__((aligned(32)));
+    __local value_t q_part[${16 * 68}] __attribute__((aligned(32)));
+    const int t = get_local_id(0);
 % if not mma:
     const int y = t / ${4 * depth}, x = t % ${4 * depth};
 % endif
-    const int at = first_tile + get_group_id(0) * ${together};
-    const int4 own = tiles[min(at + which, count - 1)];
+    const int4 own = tiles[first_tile + get_group_id(0)];
     const int s = own.y, f = own.z;
 ${front_.front("own.x", only=("columns", "rows", "panel", "leading", "update"))}
     ${blocks.sizes()}
     ${blocks.tile()}
-    const int end = ${end()};
     factor += factor_offset;
     arena += arena_offset;
     ${blocks.place(e)}
@@ -58,19 +54,11 @@ ${front_.front("own.x", only=("columns", "rows", "panel", "leading", "update"))}
     value_t ${", ".join(f"v{i}_{j} = (value_t)(0)" for i in range(depth) for j in range(16 // depth))};
 % endif
     {
-        ${products.products("0", "c", end="end")}
+        ${products.products("0", "c")}
     }
-    if (at + which >= count) return;
 % if mma:
     ${matrix.subtract_in_place()}
 % else:
     ${tile.store("0")}
 % endif
 }
-<%def name="end()">\
-% if together > 1:
-(int)max(columns, fronts[${fields} * (long)tiles[min(at + 1 - which, count - 1)].x])\
-% else:
-c\
-% endif
-</%def>

@@ -16,7 +16,6 @@ from portable_gpu.ops.factor.policy import TILE, on_matrix_units
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
 from portable_gpu.ops.fronts.device import FACTOR, VALUES, DeviceFronts, FrontsPlan, Of
 from portable_gpu.ops.fronts.large import front_steps
-from portable_gpu.ops.fronts.table import FIELDS
 from portable_gpu.ops.fronts.tiling import cuts, tickets
 from portable_gpu.ops.gemm.problem import Operand
 from portable_gpu.runtime.plan import Step
@@ -128,18 +127,17 @@ def _tiles(device: DeviceFronts, which: _Int64, tiles: _Table) -> list[Step]:
     is_own = tiles[:, 1] < -(-fronts.columns[tiles[:, 0]] // TILE)
     own, rest = int(is_own.sum()), int((~is_own).sum())
     kept = {"tiles": device.engine.bring(tiles)}
+    constants = {"groups": own, "marked": len(tiles)}
     plan = FrontsPlan(
-        device, tiles_text(elem, target), "tiles", {"groups": own, "marked": len(tiles)}, ["factor", "report"], own,
-        _GROUP, kept, flop=flop_of(device, which), counters=2 + len(tiles),
+        device, tiles_text(elem, target), "tiles", constants, ["factor", "report"], own, _GROUP,
+        kept, flop=flop_of(device, which), counters=2 + len(tiles),
     )  # fmt: skip
     steps = [Step(plan, (FACTOR, device.told))]
     if rest:
-        together = _together(elem, target)
+        text = update_text(elem, target)
         plan = FrontsPlan(
-            device, update_text(elem, target), "update",
-            {"first_tile": own, "count": len(tiles)}, ["factor", "arena"], -(-rest // together),
-            _GROUP * together, kept,
-        )  # fmt: skip
+            device, text, "update", {"first_tile": own}, ["factor", "arena"], rest, _GROUP, kept
+        )
         steps.append(Step(plan, (FACTOR, device.arena)))
     return steps
 
@@ -159,24 +157,15 @@ def assemble_text(elem: Element, target: Target) -> Specialization:
 
 def tiles_text(elem: Element, target: Target) -> Specialization:
     """The kernel that factorises own columns by tiles in one launch."""
-    return _text("tiles", elem, target)
+    return _text("tiles", elem, target, adds=False)
 
 
 def update_text(elem: Element, target: Target) -> Specialization:
     """The kernel of updates by tiles."""
-    return _text(
-        "update", elem, target, adds=True, fields=len(FIELDS), together=_together(elem, target)
-    )
+    return _text("update", elem, target, adds=True)
 
 
-def _together(elem: Element, target: Target) -> int:
-    """Tiles of updates that a group makes side by side."""
-    return 2 if on_matrix_units(elem, target) else 1
-
-
-def _text(
-    name: str, elem: Element, target: Target, adds: bool = False, **more: int
-) -> Specialization:
+def _text(name: str, elem: Element, target: Target, adds: bool) -> Specialization:
     return specialize(
         f"fronts/{name}",
         target,
@@ -193,5 +182,4 @@ def _text(
         by_s=True,
         depth=4 if elem.complex else 8,
         mma=on_matrix_units(elem, target),
-        **more,
     )
