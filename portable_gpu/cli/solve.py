@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
@@ -22,6 +23,8 @@ from portable_gpu.version import __version__
 if TYPE_CHECKING:
     from portable_gpu.sparse import Symbolic
 
+_UNITS = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9}
+_UNITS |= {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _DTYPES = ("float32", "float64", "complex64", "complex128")
 
 
@@ -40,6 +43,17 @@ def solve(
     refine: Annotated[
         str | None,
         typer.Option(help="Correct X by its residual: so many times, or auto.", metavar="N|auto"),
+    ] = None,
+    memory_limit: Annotated[
+        str | None,
+        typer.Option(
+            help="Of the device's memory for the factor, as 500MB or 4GiB; what is beyond goes to "
+            "the disk.",
+            metavar="SIZE",
+        ),
+    ] = None,
+    spill_dir: Annotated[
+        Path | None, typer.Option(help="The folder for that.", metavar="FOLDER")
     ] = None,
     output: Annotated[
         Path | None, typer.Option(help="Write X as a Matrix Market file.", metavar="X.mtx")
@@ -60,11 +74,14 @@ def solve(
     if refine not in (None, "auto") and not str(refine).isdigit():
         raise ArgumentError(f"--refine is {refine!r}; a number or auto is wanted")
     corrections = int(refine) if refine is not None and refine.isdigit() else refine
+    limit = None if memory_limit is None else _bytes(memory_limit)
+    if spill_dir is not None and not spill_dir.is_dir():
+        raise ArgumentError(f"there is no folder {spill_dir}")
     if output is not None:
         check_writable(output)
     import scipy.sparse
 
-    from portable_gpu.sparse import Factor, analyze, plot_symbolic
+    from portable_gpu.sparse import analyze, cholesky, plot_symbolic
     from portable_gpu.sparse.ordering.choice import METHODS
 
     one_of(ordering, ("auto", *METHODS), "--ordering")
@@ -77,11 +94,17 @@ def solve(
         raise ShapeError(f"{right_side} has {B.shape[0]} rows and {matrix} {A.shape[0]}")
     with clock.phase("analysis"):
         symbolic = analyze(A, ordering)
-    kind = _kind(A.dtype, None if B is None else B.dtype, dtype)
     if B is None:
         B = A @ np.ones((A.shape[0], 1), A.dtype)
     with clock.phase("factorisation"):
-        factor = Factor(symbolic, kind, engine, None).refactorize(A)
+        factor = cholesky(
+            A,
+            symbolic=symbolic,
+            dtype=dtype,
+            memory_limit=limit,
+            spill_dir=spill_dir,
+            engine=engine,
+        )
     with clock.phase("solve"):
         X = factor.solve(B, refine=corrections)
     error = _backward_error(A, X, B)
@@ -90,7 +113,7 @@ def solve(
     if plot is not None:
         with replacing(plot) as file:
             plot_symbolic(symbolic, file)
-    found = _figures(A, B, symbolic, engine, kind, clock.seconds, error)
+    found = _figures(A, B, symbolic, engine, factor.dtype, clock.seconds, error)
     if report is not None:
         write_json(report, {"portable_gpu": __version__, "matrix": str(matrix), **found})
     _print(Console(), matrix, found)
@@ -121,6 +144,14 @@ class _Phase:
         self._shown.stop()
 
 
+def _bytes(text: str) -> int:
+    """A number with a unit: B, kB, MB, GB, KiB, MiB or GiB."""
+    found = re.fullmatch(r"([0-9.]+) ?(|B|kB|MB|GB|KiB|MiB|GiB)", text)
+    if found is None or found[1].count(".") > 1 or found[1] == ".":
+        raise ArgumentError(f"--memory-limit is {text!r}; a size is wanted, as 500MB or 4GiB")
+    return int(float(found[1]) * _UNITS[found[2]])
+
+
 def _read(path: Path) -> Any:
     import scipy.io
 
@@ -141,16 +172,6 @@ def _write(path: Path, X: Any) -> None:
 
 def _dense(B: Any) -> Any:
     return B.toarray() if hasattr(B, "toarray") else B
-
-
-def _kind(of_a: np.dtype[Any], of_b: np.dtype[Any] | None, asked: str | None) -> np.dtype[Any]:
-    """The factor's dtype."""
-    kind = np.result_type(of_a, np.float32 if of_b is None else of_b)
-    if asked is None:
-        return np.dtype(kind)
-    if kind.kind == "c" and np.dtype(asked).kind != "c":
-        raise ArgumentError(f"--dtype is {asked!r}, and the files hold complex numbers")
-    return np.dtype(asked)
 
 
 def _backward_error(A: Any, X: Any, B: Any) -> float:

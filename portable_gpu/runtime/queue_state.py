@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from ctypes import c_void_p
+from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 _POOLED = 1 / 64
 _HELD = 1 / 16
 
+#: References to a list of events that only its array has: that, a name here, and the count's own.
+_ALONE = 3
 _COMPLETE = cl.command_execution_status.COMPLETE
 
 # Arrays that a command on another queue than theirs reads, until it ends.  They outlive the state
@@ -107,11 +110,16 @@ class QueueState:
         """The events of an array that this queue is to write."""
         return [] if self.enqueue_without_event is None else QueueEvents.of(self.queue)
 
-    def cover(self, events: list[cl.Event], event: cl.Event | None) -> None:
-        """Have an array's events cover a launch that wrote it, and came after them."""
-        queue = self.queue
+    def cover(self, array: Any, event: cl.Event | None) -> None:
+        """Have an array's events cover a launch that wrote it, and came after them.
+
+        A list of pyopencl's own that nobody else holds gives way to one that needs no event.
+        """
+        queue, events = self.queue, array.events
         if isinstance(events, QueueEvents) and (events.queue is queue or events.queue == queue):
             events.renew()
+        elif event is None and getrefcount(events) <= _ALONE:
+            array.events = QueueEvents.of(queue)
         else:
             events[:] = [self.event(event)]
 

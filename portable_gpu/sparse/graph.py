@@ -93,7 +93,7 @@ def _symmetrized(indptr: Int64, indices: Int32) -> tuple[Int64, Int32]:
                 begins[indices[p] + 1] += 1
     for v in range(n):
         begins[v + 1] += begins[v]
-    ends = begins[:-1].copy()
+    ends = begins.copy()
     unsorted = np.empty(begins[n], np.int32)
     for v in range(n):
         for p in range(indptr[v], indptr[v + 1]):
@@ -104,7 +104,7 @@ def _symmetrized(indptr: Int64, indices: Int32) -> tuple[Int64, Int32]:
                 unsorted[ends[w]] = v
                 ends[w] += 1
     # The pattern is its own transpose; rows ascend; a duplicate follows its like.
-    ends[:] = begins[:-1]
+    ends = begins.copy()
     neighbours = np.empty(begins[n], np.int32)
     for v in range(n):
         for p in range(begins[v], begins[v + 1]):

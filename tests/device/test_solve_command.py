@@ -65,6 +65,16 @@ def test_a_single_factor_refined(
     assert "--refine is 'much'; a number or auto is wanted" in capsys.readouterr().err
 
 
+def test_out_of_core(tmp_path: Path) -> None:
+    matrix, once, again = (tmp_path / name for name in ("a.mtx", "x.mtx", "y.mtx"))
+    scipy.io.mmwrite(matrix, grid(30, 29), symmetry="symmetric")
+    common = ["solve", str(matrix), "--dtype", "float32", "--ordering", "amd", "--output"]
+    assert main([*common, str(once)]) == 0
+    limits = ["--memory-limit", "16 KiB", "--spill-dir", str(tmp_path)]
+    assert main([*common, str(again), *limits]) == 0
+    assert once.read_bytes() == again.read_bytes()
+
+
 def test_a_picture(matrix: Path, tmp_path: Path) -> None:
     picture = tmp_path / "analysis.png"
     assert main(["solve", str(matrix), "--plot", str(picture)]) == 0
@@ -90,6 +100,9 @@ def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         ([good, "--ordering", "sorted"], 2, "--ordering is 'sorted'"),
         ([good, "--dtype", "int32"], 2, "--dtype is 'int32'"),
         ([good, _written(tmp_path, np.ones((4, 1)), "b.mtx")], 2, "has 4 rows and"),
+        ([good, "--memory-limit", "much"], 2, "--memory-limit is 'much'; a size is wanted"),
+        ([good, "--memory-limit", "7B"], 1, "memory_limit is 7 bytes"),
+        ([good, "--spill-dir", good], 2, "there is no folder"),
         ([good, "--output", str(tmp_path)], 2, "is a folder"),
     ):
         assert main(["solve", *arguments]) == status
@@ -104,5 +117,10 @@ def test_complex_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     output = tmp_path / "x.mtx"
     assert main(["solve", path, "--output", str(output)]) == 0
     assert np.allclose(scipy.io.mmread(output), 1)
+    real = _written(tmp_path, grid(5, 6), "r.mtx")
+    right = _written(tmp_path, grid(5, 6) @ np.full((30, 1), 1 + 2j), "b.mtx")
+    assert main(["solve", real, right, "--output", str(output)]) == 0
+    assert np.allclose(scipy.io.mmread(output), 1 + 2j)
+    assert "float64 factor" in capsys.readouterr().out
     assert main(["solve", path, "--dtype", "float32"]) == 2
-    assert "the files hold complex numbers" in capsys.readouterr().err
+    assert "A is complex128: its factor is complex" in capsys.readouterr().err

@@ -18,11 +18,10 @@ import numpy as np
 
 from portable_gpu.sparse.compiled import compiled
 from portable_gpu.sparse.graph import Graph, Int32, Int64
+from portable_gpu.sparse.ordering.merged import LAST, NONE, expand
 
 #: A vertex with more than max(16, DENSE sqrt(n)) neighbours is put last.
 DENSE = 10.0
-
-_LAST = -2
 
 
 class Quotient(NamedTuple):
@@ -38,7 +37,7 @@ class Quotient(NamedTuple):
     weight: Int32  # of a merged one, all; 0: gone; negative: in the pivot's list
     degree: Int32  # of a vertex: the bound; of an element: the weight of its list
     tag: Int64  # 0: an absorbed element; else a mark that counts upwards
-    into: Int32  # of a merged vertex: what it follows in the order; else -1, or _LAST if dense
+    into: Int32  # of a merged vertex: what it follows in the order; else -1, or LAST if dense
     heads: Int32  # first vertex of each degree; for a moment also of each hash
     following: Int32  # the next of equal degree
     preceding: Int32
@@ -120,7 +119,7 @@ def eliminate(q: Quotient, indptr: Int64, order: Int32) -> None:
         least = min(least, _list_again(q, pivot, left))
         if absorbs:
             free += q.length[pivot]
-    _expand(q, order, pivots)
+    expand(q.into, order, pivots, q.degree, q.following)
 
 
 @compiled
@@ -134,7 +133,7 @@ def _begin(q: Quotient, indptr: Int64, n: int) -> tuple[int, int]:
         q.length[v] = indptr[v + 1] - indptr[v]
         q.elements[v] = 0
         q.tag[v] = 1
-        q.into[v] = -1
+        q.into[v] = NONE
         q.following[v] = -1
         degree = 0
         for p in range(indptr[v], indptr[v + 1]):
@@ -145,7 +144,7 @@ def _begin(q: Quotient, indptr: Int64, n: int) -> tuple[int, int]:
         if q.length[v] > dense:
             q.start[v] = -1
             q.weight[v] = 0
-            q.into[v] = _LAST
+            q.into[v] = LAST
         else:
             left += q.weight[v]
             _insert(q, v)
@@ -375,35 +374,3 @@ def _list_again(q: Quotient, pivot: int, left: int) -> int:
         q.start[pivot] = -1
         q.tag[pivot] = 0
     return least
-
-
-@compiled
-def _expand(q: Quotient, order: Int32, pivots: int) -> None:
-    """Put each merged vertex behind the pivot that it follows, and dense ones last."""
-    n = len(order)
-    rank, place = q.degree, q.following
-    for k in range(pivots):
-        rank[order[k]] = k
-        place[k] = 0
-    for v in range(n):
-        root = v
-        while q.into[root] >= 0:
-            root = q.into[root]
-        w = v
-        while q.into[w] >= 0:  # the whole path shortens
-            next_one = q.into[w]
-            q.into[w] = root
-            w = next_one
-        if q.into[root] != _LAST:
-            place[rank[root]] += 1
-    total = 0
-    for k in range(pivots):
-        total, place[k] = total + place[k], total
-    for v in range(n):
-        root = q.into[v] if q.into[v] >= 0 else v
-        if q.into[root] == _LAST:
-            order[total] = v
-            total += 1
-        else:
-            order[place[rank[root]]] = v
-            place[rank[root]] += 1

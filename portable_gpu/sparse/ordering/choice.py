@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,11 @@ from portable_gpu.sparse.elimination import eliminate
 from portable_gpu.sparse.graph import Graph, Int32
 from portable_gpu.sparse.ordering.approximate_degree import amd
 from portable_gpu.sparse.ordering.cuthill_mckee import rcm
+from portable_gpu.sparse.ordering.dissection import nd
+from portable_gpu.sparse.ordering.minimum_degree import md, mmd
+
+#: Graphs of more vertices are dissected by "auto" too.
+DISSECTED = 4000
 
 
 def natural(graph: Graph) -> Int32:
@@ -40,7 +46,10 @@ def metis(graph: Graph) -> Int32:
 
 METHODS: dict[str, Callable[[Graph], Int32]] = {
     "amd": amd,
+    "nd": nd,
     "rcm": rcm,
+    "mmd": mmd,
+    "md": md,
     "metis": metis,
     "natural": natural,
 }
@@ -51,8 +60,10 @@ def order(graph: Graph, ordering: Any = "auto") -> tuple[Int32, str]:
 
     Args:
         graph: The adjacency structure of the matrix.
-        ordering: ``"auto"``, the name of a method, or a permutation: n integers, the k-th of which
-            is the vertex to eliminate k-th.
+        ordering: ``"amd"``, ``"nd"``, ``"rcm"``, ``"mmd"``, ``"md"``, ``"metis"`` (by the package
+            pymetis) or ``"natural"``; ``"auto"``: of ``"amd"``, ``"rcm"`` and, beyond 4000
+            vertices, ``"nd"``, the one with the fewest flops; or a permutation: n integers, the
+            k-th of which is the vertex to eliminate k-th.
 
     Returns:
         The permutation, int32, and the name of the method: ``"given"`` of a permutation.
@@ -65,8 +76,17 @@ def order(graph: Graph, ordering: Any = "auto") -> tuple[Int32, str]:
         return _checked(ordering, graph.vertices), "given"
     if one_of(ordering, ("auto", *METHODS), "ordering") != "auto":
         return METHODS[ordering](graph), ordering
-    found = [(METHODS[name](graph), name) for name in ("amd", "rcm")]
-    return min(found, key=lambda one: eliminate(graph.indptr, graph.indices, one[0]).flops)
+    names = ["amd", "rcm"] + ["nd"] * (graph.vertices > DISSECTED)
+    with ThreadPoolExecutor(len(names)) as pool:
+        found = list(pool.map(lambda name: _with_flops(graph, name), names))
+    best = min(range(len(names)), key=lambda k: found[k][1])
+    return found[best][0], names[best]
+
+
+def _with_flops(graph: Graph, name: str) -> tuple[Int32, float]:
+    """The ordering of that name, and the flops of the factorisation."""
+    perm = METHODS[name](graph)
+    return perm, eliminate(graph.indptr, graph.indices, perm).flops
 
 
 def _checked(ordering: Any, n: int) -> Int32:

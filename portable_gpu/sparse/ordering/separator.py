@@ -1,0 +1,520 @@
+"""Small sets of vertices whose removal cuts a graph into halves.
+
+The graph is coarsened, and the smallest one is cut by growing a region.  Each finer graph takes the
+separator over, and refines it: vertices of the separator move to a half, and pull their neighbours
+in the other half into the separator.
+
+Source: Fiduccia and Mattheyses, DAC 1982; Karypis and Kumar, SIAM J. Sci. Comput. 20(1), 1998;
+Hendrickson and Rothberg, SIAM J. Sci. Comput. 20(2), 1998.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from portable_gpu.sparse.compiled import compiled
+from portable_gpu.sparse.graph import Int32, Int64
+from portable_gpu.sparse.ordering.coarsening import Int8, Levels, Weighted, coarsen, level, random
+
+Bool = np.ndarray[Any, np.dtype[np.bool_]]
+
+#: What `side` says of a vertex besides the halves 0 and 1.
+SEPARATOR = 2
+
+_COARSEST = 100
+_LARGE = 5000  # graphs of more vertices are cut several times when they are so much smaller:
+_REDUCTION = 16
+_GROWN = 4
+_PASSES = 6
+_PATIENCE = 300
+_HALF = 0.6  # of the weight, at most
+_EVEN = 0.55
+_LITTLE = 4
+_EDGE_PASSES = 4
+_EDGE_PATIENCE = 50
+
+
+class Moves(NamedTuple):
+    """What refinement works in.  Between two, heaps are empty and nothing is locked.
+
+    Each half has a heap of the vertices that may move to it from the separator.
+    """
+
+    heap: Int32  # [half, k]: a vertex, that is no worse than those at 2 k + 1 and 2 k + 2
+    key: Int32  # [half, vertex]: by how much its move makes the separator lighter
+    place: Int32  # [half, vertex]: where it is in the heap, or -1
+    size: Int64  # [half]
+    pull: Int32  # [vertex of the separator, half]: the weight of its neighbours there
+    locked: Bool  # [vertex]: it has moved in this pass
+    journal: Int64  # 4 * vertex + where it was, of each change
+    weights: Int64  # [half or SEPARATOR]
+
+
+def room_for_moves(n: int) -> Moves:
+    """Room to refine separators of graphs of at most n vertices."""
+    return Moves(
+        np.empty((2, n), np.int32),
+        np.empty((2, n), np.int32),
+        np.full((2, n), -1, np.int32),
+        np.zeros(2, np.int64),
+        np.empty((n, 2), np.int32),
+        np.zeros(n, np.bool_),
+        np.empty(3 * n, np.int64),
+        np.zeros(3, np.int64),
+    )
+
+
+@compiled
+def separate(g: Weighted, attempts: int, levels: Levels, moves: Moves) -> Int8:
+    """Of each vertex whether it is in half 0, in half 1, or in the separator between them.
+
+    A large graph is coarsened once to a smaller one.  That is cut several times, coarsened at
+    random, for the lightest separator.
+    """
+    n = len(g.weight)
+    heaviest = 0
+    for v in range(n):
+        heaviest += g.weight[v]
+    heaviest = int(1.5 * heaviest / _COARSEST)
+    coarsest = min(max(n // 8, 40), _COARSEST)
+    state = np.full(1, n, np.int64)
+    levels.vertex[1] = n
+    levels.entry[1] = len(g.indices)
+    top = 0
+    small = n // _REDUCTION if n > _LARGE else n // _LITTLE
+    while levels.vertex[top + 1] - levels.vertex[top] > max(small, coarsest):
+        if not coarsen(level(g, levels, top), levels, top, heaviest, state):
+            break
+        top += 1
+    trial = np.empty(n, np.int8)
+    best = -1
+    for _ in range(attempts if n > _LARGE else 1):
+        k = top
+        while levels.vertex[k + 1] - levels.vertex[k] > coarsest:
+            if not coarsen(level(g, levels, k), levels, k, heaviest, state):
+                break
+            k += 1
+        smallest = level(g, levels, k)
+        least = -1
+        for _ in range(_GROWN):
+            cut = _grow(smallest, trial, random(state, len(smallest.weight)), moves)
+            cut -= _improve(smallest, trial, moves)
+            if least < 0 or cut < least:
+                least = cut
+                _copy(trial, levels.side, levels.vertex[k], len(smallest.weight))
+        while k > top:
+            k -= 1
+            _project(levels, k)
+            least -= _improve(level(g, levels, k), levels.side[levels.vertex[k] :], moves)
+        if best < 0 or least < best:
+            best = least
+            _copy(
+                levels.side[levels.vertex[top] :],
+                levels.best,
+                0,
+                levels.vertex[top + 1] - levels.vertex[top],
+            )
+    _copy(levels.best, levels.side, levels.vertex[top], levels.vertex[top + 1] - levels.vertex[top])
+    small_side = levels.side[levels.vertex[top] : levels.vertex[top + 1]]
+    _cover(level(g, levels, top), small_side)
+    best = refine(level(g, levels, top), small_side, moves)
+    while top > 0:
+        top -= 1
+        _project(levels, top)
+        best = refine(level(g, levels, top), levels.side[levels.vertex[top] :], moves)
+    if _cut_between_levels(g, trial) and refine(g, trial, moves) < best:
+        return trial
+    return levels.side[:n]
+
+
+@compiled
+def _copy(source: Int8, to: Int8, begin: int, count: int) -> None:
+    for v in range(count):
+        to[begin + v] = source[v]
+
+
+@compiled
+def _project(levels: Levels, k: int) -> None:
+    """Level k takes over the separator of level k + 1."""
+    above = levels.vertex[k + 1]
+    for v in range(levels.vertex[k], above):
+        levels.side[v] = levels.side[above + levels.into[v]]
+
+
+@compiled
+def _grow(g: Weighted, side: Int8, start: int, m: Moves) -> int:
+    """Let half 0 grow from a vertex, the one that has most edges into it first, to half the weight.
+
+    Returns how many edges are cut.
+    """
+    n = len(g.weight)
+    total = 0
+    for v in range(n):
+        side[v] = 1
+        total += g.weight[v]
+    _push(m, 0, start, 0)
+    grown = 0
+    unseen = 0
+    cut = 0
+    while 2 * grown < total:
+        if m.size[0] == 0:  # a component is used up
+            while side[unseen] == 0:
+                unseen += 1
+            _push(m, 0, unseen, -_edges(g, unseen))
+        v = m.heap[0, 0]
+        cut -= m.key[0, v]
+        _remove(m, 0, v)
+        side[v] = 0
+        grown += g.weight[v]
+        for p in range(g.indptr[v], g.indptr[v + 1]):
+            u = g.indices[p]
+            if side[u] == 1:
+                if m.place[0, u] < 0:
+                    _push(m, 0, u, -_edges(g, u))
+                _change(m, 0, u, m.key[0, u] + 2 * g.multiplicity[p])
+    _clear(m)
+    return cut
+
+
+@compiled
+def _edges(g: Weighted, v: int) -> int:
+    total = 0
+    for p in range(g.indptr[v], g.indptr[v + 1]):
+        total += g.multiplicity[p]
+    return total
+
+
+@compiled
+def _clear(m: Moves) -> None:
+    """Empty the heaps."""
+    for s in range(2):
+        for k in range(m.size[s]):
+            m.place[s, m.heap[s, k]] = -1
+        m.size[s] = 0
+
+
+@compiled
+def _improve(g: Weighted, side: Int8, m: Moves) -> int:
+    """Move vertices between the halves, so that fewer edges are cut; return the gain."""
+    weights = m.weights
+    weights[0] = weights[1] = 0
+    for v in range(len(g.weight)):
+        weights[side[v]] += g.weight[v]
+    most = int(_EVEN * (weights[0] + weights[1]))
+    gained = 0
+    for _ in range(_EDGE_PASSES):
+        for v in range(len(g.weight)):
+            for p in range(g.indptr[v], g.indptr[v + 1]):
+                if side[g.indices[p]] != side[v]:
+                    _push(m, 1 - side[v], v, _gain(g, side, v))
+                    break
+        gain = 0
+        best = 0
+        length = 0
+        best_length = 0
+        while length - best_length < _EDGE_PATIENCE:
+            to = _next_side(g, most, m)
+            if to < 0:
+                break
+            v = m.heap[to, 0]
+            gain += m.key[to, v]
+            _remove(m, to, v)
+            weights[to] += g.weight[v]
+            weights[1 - to] -= g.weight[v]
+            side[v] = to
+            m.locked[v] = True
+            m.journal[length] = v
+            length += 1
+            for p in range(g.indptr[v], g.indptr[v + 1]):
+                u = g.indices[p]
+                if m.place[0, u] >= 0 or m.place[1, u] >= 0:
+                    s = 1 - side[u]
+                    change = 2 * g.multiplicity[p]
+                    _change(m, s, u, m.key[s, u] + (change if s == to else -change))
+                elif not m.locked[u]:
+                    _push(m, 1 - side[u], u, _gain(g, side, u))
+            if gain > best:
+                best = gain
+                best_length = length
+        _clear(m)
+        for k in range(length):
+            v = m.journal[k]
+            m.locked[v] = False
+            if k >= best_length:
+                weights[side[v]] -= g.weight[v]
+                side[v] = 1 - side[v]
+                weights[side[v]] += g.weight[v]
+        gained += best
+        if best == 0:
+            break
+    return gained
+
+
+@compiled
+def _gain(g: Weighted, side: Int8, v: int) -> int:
+    """How many edges fewer are cut if ``v`` changes its side."""
+    gain = 0
+    for p in range(g.indptr[v], g.indptr[v + 1]):
+        if side[g.indices[p]] == side[v]:
+            gain -= g.multiplicity[p]
+        else:
+            gain += g.multiplicity[p]
+    return gain
+
+
+@compiled
+def _cover(g: Weighted, side: Int8) -> None:
+    """Make a separator of the lighter of the two borders of a cut."""
+    first = second = 0
+    for v in range(len(side)):
+        for p in range(g.indptr[v], g.indptr[v + 1]):
+            if side[g.indices[p]] != side[v]:
+                if side[v] == 0:
+                    first += g.weight[v]
+                else:
+                    second += g.weight[v]
+                break
+    lighter = 0 if first < second else 1
+    for v in range(len(side)):
+        if side[v] == lighter:
+            for p in range(g.indptr[v], g.indptr[v + 1]):
+                if side[g.indices[p]] == 1 - lighter:
+                    side[v] = SEPARATOR
+                    break
+
+
+@compiled
+def _cut_between_levels(g: Weighted, side: Int8) -> bool:
+    """Cut by the vertices at one distance from a vertex at the end of a long path."""
+    n = len(g.weight)
+    queue = np.empty(n, np.int32)
+    distance = np.empty(n, np.int32)
+    start = 0
+    longest = -1
+    for _ in range(4):
+        for v in range(n):
+            distance[v] = -1
+        queue[0] = start
+        distance[start] = 0
+        last = 1
+        k = 0
+        while k < last:
+            v = queue[k]
+            k += 1
+            for p in range(g.indptr[v], g.indptr[v + 1]):
+                w = g.indices[p]
+                if distance[w] < 0:
+                    distance[w] = distance[v] + 1
+                    queue[last] = w
+                    last += 1
+        if distance[queue[last - 1]] <= longest:
+            break
+        longest = distance[queue[last - 1]]
+        k = last - 1
+        start = queue[k]
+        while k >= 0 and distance[queue[k]] == longest:
+            if g.indptr[queue[k] + 1] - g.indptr[queue[k]] < g.indptr[start + 1] - g.indptr[start]:
+                start = queue[k]
+            k -= 1
+    if last < n or longest < 2:
+        return False
+    weights = np.zeros(longest + 1, np.int64)
+    total = 0
+    for v in range(n):
+        weights[distance[v]] += g.weight[v]
+        total += g.weight[v]
+    best = -1
+    below = 0
+    for d in range(longest + 1):
+        above = total - below - weights[d]
+        if max(below, above) <= _HALF * total and (best < 0 or weights[d] < weights[best]):
+            best = d
+        below += weights[d]
+    if best < 0:
+        return False
+    for v in range(n):
+        side[v] = 0 if distance[v] < best else (1 if distance[v] > best else SEPARATOR)
+    return True
+
+
+@compiled
+def refine(g: Weighted, side: Int8, m: Moves) -> int:
+    """Make the separator lighter by passes of moves, each kept up to its best moment.
+
+    Returns the separator's weight.
+    """
+    n = len(g.weight)
+    weights = m.weights
+    for s in range(3):
+        weights[s] = 0
+    for v in range(n):
+        weights[side[v]] += g.weight[v]
+    most = int(_HALF * (weights[0] + weights[1] + weights[2]))
+    for _ in range(_PASSES):
+        count = 0
+        for v in range(n):
+            if side[v] == SEPARATOR:
+                count += 1
+                _weigh_neighbours(g, side, m, v)
+                for s in range(2):
+                    _push(m, s, v, g.weight[v] - m.pull[v, 1 - s])
+        before = weights[2]
+        before_difference = abs(weights[0] - weights[1])
+        best, best_first, best_second = before, weights[0], weights[1]
+        best_difference = before_difference
+        length = 0
+        best_length = 0
+        patience = min(2 * count, _PATIENCE) + 20
+        since = 0
+        while since < patience:
+            to = _next_side(g, most, m)
+            if to < 0:
+                break
+            length = _move(g, side, m, to, length)
+            difference = abs(weights[0] - weights[1])
+            since += 1
+            if weights[2] < best or (weights[2] == best and difference < best_difference):
+                best, best_first, best_second = weights[2], weights[0], weights[1]
+                best_difference = difference
+                best_length = length
+                since = 0
+        _clear(m)
+        for k in range(length - 1, -1, -1):
+            v = m.journal[k] >> 2
+            m.locked[v] = False
+            if k >= best_length:
+                side[v] = m.journal[k] & 3
+        weights[0], weights[1], weights[2] = best_first, best_second, best
+        if best == before and best_difference == before_difference:
+            break
+    return int(weights[2])
+
+
+@compiled
+def _move(g: Weighted, side: Int8, m: Moves, to: int, length: int) -> int:
+    """Move the best vertex to a half; return how long the journal is then."""
+    other = 1 - to
+    v = m.heap[to, 0]
+    m.weights[to] += g.weight[v]
+    m.weights[other] -= m.pull[v, other]
+    m.weights[2] -= m.key[to, v]
+    _remove(m, to, v)
+    if m.place[other, v] >= 0:
+        _remove(m, other, v)
+    side[v] = to
+    m.locked[v] = True
+    m.journal[length] = 4 * v + SEPARATOR
+    length += 1
+    for p in range(g.indptr[v], g.indptr[v + 1]):
+        u = g.indices[p]
+        if side[u] == SEPARATOR:
+            m.pull[u, to] += g.weight[v]
+            if m.place[other, u] >= 0:
+                _change(m, other, u, g.weight[u] - m.pull[u, to])
+        elif side[u] == other:
+            side[u] = SEPARATOR
+            m.journal[length] = 4 * u + other
+            length += 1
+            _weigh_neighbours(g, side, m, u)
+            for r in range(g.indptr[u], g.indptr[u + 1]):
+                x = g.indices[r]
+                if side[x] == SEPARATOR:
+                    m.pull[x, other] -= g.weight[u]
+                    if m.place[to, x] >= 0:
+                        _change(m, to, x, g.weight[x] - m.pull[x, other])
+            if not m.locked[u]:
+                _push(m, to, u, g.weight[u] - m.pull[u, other])
+    return length
+
+
+@compiled
+def _weigh_neighbours(g: Weighted, side: Int8, m: Moves, v: int) -> None:
+    """The weights of the neighbours of ``v`` in each half."""
+    m.pull[v, 0] = 0
+    m.pull[v, 1] = 0
+    for p in range(g.indptr[v], g.indptr[v + 1]):
+        s = side[g.indices[p]]
+        if s != SEPARATOR:
+            m.pull[v, s] += g.weight[g.indices[p]]
+
+
+@compiled
+def _next_side(g: Weighted, most: int, m: Moves) -> int:
+    """The half to which the best move goes, or -1.  What would make a half too heavy is dropped."""
+    for s in range(2):
+        while m.size[s] > 0 and m.weights[s] + g.weight[m.heap[s, 0]] > most:
+            _remove(m, s, m.heap[s, 0])
+    if m.size[0] == 0:
+        return 1 if m.size[1] > 0 else -1
+    if m.size[1] == 0:
+        return 0
+    first, second = m.key[0, m.heap[0, 0]], m.key[1, m.heap[1, 0]]
+    if first == second:
+        return 0 if m.weights[0] < m.weights[1] else 1
+    return 0 if first > second else 1
+
+
+@compiled
+def _push(m: Moves, s: int, v: int, value: int) -> None:
+    m.key[s, v] = value
+    m.place[s, v] = m.size[s]
+    m.heap[s, m.size[s]] = v
+    m.size[s] += 1
+    _rise(m, s, v)
+
+
+@compiled
+def _remove(m: Moves, s: int, v: int) -> None:
+    m.size[s] -= 1
+    last = m.heap[s, m.size[s]]
+    hole = m.place[s, v]
+    m.place[s, v] = -1
+    if last != v:
+        m.heap[s, hole] = last
+        m.place[s, last] = hole
+        _rise(m, s, last)
+        _sink(m, s, last)
+
+
+@compiled
+def _change(m: Moves, s: int, v: int, value: int) -> None:
+    rises = value > m.key[s, v]
+    m.key[s, v] = value
+    if rises:
+        _rise(m, s, v)
+    else:
+        _sink(m, s, v)
+
+
+@compiled
+def _rise(m: Moves, s: int, v: int) -> None:
+    k = int(m.place[s, v])
+    while k > 0:
+        above = (k - 1) // 2
+        if m.key[s, m.heap[s, above]] >= m.key[s, v]:
+            break
+        m.heap[s, k] = m.heap[s, above]
+        m.place[s, m.heap[s, k]] = k
+        k = above
+    m.heap[s, k] = v
+    m.place[s, v] = k
+
+
+@compiled
+def _sink(m: Moves, s: int, v: int) -> None:
+    k = int(m.place[s, v])
+    while True:
+        below = 2 * k + 1
+        if below >= m.size[s]:
+            break
+        if below + 1 < m.size[s] and m.key[s, m.heap[s, below + 1]] > m.key[s, m.heap[s, below]]:
+            below += 1
+        if m.key[s, m.heap[s, below]] <= m.key[s, v]:
+            break
+        m.heap[s, k] = m.heap[s, below]
+        m.place[s, m.heap[s, k]] = k
+        k = below
+    m.heap[s, k] = v
+    m.place[s, v] = k
