@@ -1,16 +1,17 @@
-## X = L^-1 B of a stack of small lower triangles, in place of B, a rectangle of work-items for some
-## columns of each.
+## X = L^-1 B of a stack of small lower triangles, in place of B or beside it, a rectangle of work-items
+## for some columns of each.
 ##
 ##      +--+             +-- group --+         Work-item (y, x) holds rows y + r side_m and columns
 ##      |L | n           |  columns  | n       x + c side_n of its group's part of B.  L is in local
-##      +--+             +-----------+         memory, by its columns, with reciprocals on its diagonal.
-##       n                     m
+##      +--+             +-----------+         memory, by its columns, with reciprocals on its diagonal;
+##       n                     m               they begin in different banks.
 ## For each row: those that have it scale it and write it to local memory; all read it, and subtract it
 ## from what is below.  Rows alternate between two places, so a row costs one barrier.
 ##
 ## policy      SolvePolicy: side_m, item_m, side_n, item_n, together (matrices of a group)
-## problem     SolveProblem
-## by_rows     whether neighbours along a row of B are neighbours in memory
+## problem     SolveProblem               source      how C lies, from which B is read; in its place without it
+## by_rows     whether neighbours along a row of X are neighbours in memory
+## report      of each triangle, the column of the first zero on its diagonal, or -1; and 0: see zeros
 ## ragged      whether a table has n, at most `most`, and m of each pair, and where it lies: see _ragged
 ## n is at most side_m * item_m.
 <%namespace name="group" file="/group/group.cl.mako"/>
@@ -25,31 +26,38 @@ e, p = problem.elem, policy
 rank = len(problem.batch)
 SM, SN, R, C, T = p.side_m, p.side_n, p.item_m, p.item_n, p.together
 N, W, LANES = p.rows, p.columns, p.side_m * p.side_n
+STRIDE = N + 1
 fast = SN if by_rows else SM
+read, names = ("b", ["l", "b"]) if source is None else ("c", ["l", "c", "b"])
 %>
 ${element.scalar(e)}
 ${epilogue.values(e)}
 ${numbers.reciprocal(e)}
 
 __kernel ${group.of_size(p.group_size)}
-void solve(long count, ${"int most, __global const long *table" if ragged else "int n, long m"}, long groups${operands.parameters("l", e, rank)}${operands.parameters("b", e, rank, "")}${operands.batch_parameters(rank)})
+void solve(long count, ${"int most, __global const long *table" if ragged else "int n, long m"}, long groups${operands.parameters("l", e, rank)}${operands.parameters("c", e, rank) if source else ""}${operands.parameters("b", e, rank, "")}${", __global long *report, long report_offset" if problem.reports else ""}${operands.batch_parameters(rank)})
 {
-    __local value_t triangles[${T * N * N}], rows[${2 * T * W}];
+    __local value_t triangles[${T * N * STRIDE}], rows[${2 * T * W}];
     const int t = get_local_id(0) % ${LANES}, which = get_local_id(0) / ${LANES};
     const int ${"x = t % {0}, y = t / {0}".format(fast) if by_rows else "y = t % {0}, x = t / {0}".format(fast)};
     const long own = get_group_id(0) / groups * ${T} + which;
-% if rank or ragged:
+% if rank or ragged or problem.reports:
     const long product = min(own, count - 1);
 % endif
     const long column = get_group_id(0) % groups * ${W} + x;
-    __local value_t *lower = triangles + which * ${N * N}, *row = rows + which * ${W};
-${operands.locate(["l", "b"], rank, "product")}
+    __local value_t *lower = triangles + which * ${N * STRIDE}, *row = rows + which * ${W};
+${operands.locate(names, rank, "product")}
 % if ragged:
 ${ragged_.pair()}
 % if T == 1:
     // No return: OpenCL implementations on CPUs are not to be trusted with barriers behind one.
     if (column - x >= m) n = 0, most = 0;
 % endif
+% endif
+% if problem.reports:
+    __local int zeros[${T}];
+    if (t == 0) zeros[which] = n;
+    barrier(CLK_LOCAL_MEM_FENCE);
 % endif
 <% wide = min(N, LANES)
 inner, outer = ("at", "of") if problem.l.col == 1 else ("of", "at")
@@ -61,19 +69,24 @@ along = {"at": "l_col", "of": "l_row"} %>\
             value_t v = (value_t)(0);
             if (of < n && at <= of) v = ${e.name}_load(from);
 % if not problem.unit:
-            if (of < n && of == at) v = reciprocal(v);
+            if (of < n && of == at) {
+% if problem.reports:
+                if (${"v.x == 0 && v.y == 0" if e.complex else "v == 0"}) atomic_min(zeros + which, ${'of' if problem.reports == 'forwards' else 'n - 1 - of'});
+% endif
+                v = reciprocal(v);
+            }
 % endif
 % if problem.l.conj:
             v.y = -v.y;
 % endif
-            lower[at * ${N} + of] = v;
+            if (at <= of) lower[at * ${STRIDE} + of] = v;
         }
     }
 % for r in range(R):
 % for c in range(C):
     value_t v${r}_${c} = (value_t)(0);
     if (${'own < count && ' if T > 1 else ''}y + ${r * SM} < n && column + ${c * SN} < m)
-        v${r}_${c} = ${e.name}_load(b + (y + ${r * SM}) * b_row + (column + ${c * SN}) * b_col);
+        v${r}_${c} = ${e.name}_load(${read} + (y + ${r * SM}) * ${read}_row + (column + ${c * SN}) * ${read}_col);
 % endfor
 % endfor
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -83,7 +96,7 @@ along = {"at": "l_col", "of": "l_row"} %>\
         if (y == j - ${b * SM}) {
 % for c in range(C):
 % if not problem.unit:
-            v${b}_${c} = MUL(v${b}_${c}, lower[j * ${N + 1}]);
+            v${b}_${c} = MUL(v${b}_${c}, lower[j * ${STRIDE + 1}]);
 % endif
             shared[x + ${c * SN}] = v${b}_${c};
 % endfor
@@ -94,7 +107,7 @@ along = {"at": "l_col", "of": "l_row"} %>\
 % endfor
 % for r in range(b, R):
         ${f"if (y > j - {b * SM}) " if r == b else ""}{
-            const value_t factor = lower[j * ${N} + y + ${r * SM}];
+            const value_t factor = lower[j * ${STRIDE} + y + ${r * SM}];
 % for c in range(C):
             v${r}_${c} -= MUL(factor, above${c});
 % endfor
@@ -103,6 +116,13 @@ along = {"at": "l_col", "of": "l_row"} %>\
     }
 % endfor
     if (own >= count) return;
+% if problem.reports:
+    if (t == 0 && get_group_id(0) % groups == 0) {
+        report += report_offset + 2 * product;
+        report[0] = zeros[which] < n ? zeros[which] : -1;
+        report[1] = 0;
+    }
+% endif
 % for r in range(R):
 % for c in range(C):
     if (y + ${r * SM} < n && column + ${c * SN} < m)

@@ -4,7 +4,8 @@
 ##   goes on as rows                                           (j / N) N R + j % N + r N,  r = 0 .. R-1
 ##
 ## N is the product of the radices before (Stockham).  Number r is multiplied before by exp(-2 pi i (j % N) r / (N R)).
-## Of these roots tables have r = 1, 2, 4, 8; others are products of two.
+## Of these roots tables have r = 1, 2, 4, 8; others are products of two.  Where there is a chirp, which takes registers,
+## each is made just before it is used, of few others.
 ##
 ##   define(plan)     stage0(re, im, w), stage1(re, im, w) ...: a work-item's butterflies, by its roots
 ##   roots(plan, stage)                  w<number>: of the butterflies t, t + items, ... of a stage
@@ -19,17 +20,20 @@ static inline void twist${stage.number}(real_t *re, real_t *im, const pair_t *fo
 % for bit in range((R - 1).bit_length()):
     w[${1 << bit}] = found[${bit}];
 % endfor
-% for r in range(3, R):
+<% together, low = (1, 4 if R > 8 else 2) if plan.chirp else (R, R) %>\
+% for begin in range(0, R, together):
+% for r in range(max(begin, 1), begin + together):
+<% high = r - r % low if r > low and r % low else 1 << (r.bit_length() - 1) %>\
 % if r & (r - 1):
-<% high = 1 << (r.bit_length() - 1) %>\
     w[${r}] = product(w[${high}], w[${r - high}]);
 % endif
 % endfor
-% for r in range(1, R):
+% for r in range(max(begin, 1), begin + together):
     {
         const pair_t v = product((pair_t)(re[${r}], im[${r}]), w[${r}]);
         re[${r}] = v.x, im[${r}] = v.y;
     }
+% endfor
 % endfor
 }
 % endif

@@ -29,7 +29,6 @@ void assemble(__global const int4 *tiles, __global const int *cut_start, __globa
               __global ${e.name}_t *arena, long arena_offset)
 {
     __local value_t tile[${height * 65}];
-    __local int found[4];
     const int t = get_local_id(0);
     const int4 own = tiles[get_group_id(0)];
     const int s = own.y, f = own.z;
@@ -51,10 +50,8 @@ ${front_.front("own.x", only=("columns", "rows", "panel", "leading", "update", "
     if (is_panel) {
         __global const int *row = entry_row + entry_start;
         const int entries = (int)(entry_end - entry_start);
-        if (t < 2) found[t] = first_from(row, entries, from + t * left);
-        barrier(CLK_LOCAL_MEM_FENCE);
-        const long start = entry_start, end = start + found[1];
-        for (long k = start + found[0] + t; k < end; k += 256) {
+        const long start = entry_start, end = start + first_from(row, entries, from + left);
+        for (long k = start + first_from(row, entries, from) + t; k < end; k += 256) {
             const int j = entry_column[k] - s0;
             if (j >= 0 && j < left_s) {
                 const long source = entry_source[k];
@@ -64,6 +61,7 @@ ${front_.front("own.x", only=("columns", "rows", "panel", "leading", "update", "
         }
     }
     __global const int *cut = cuts + cut_start[get_group_id(0)];
+    const int blocks = blocks_c + blocks_w + (u - w + 63) / 64;
     for (long k = child_start; k < child_end; ++k, cut += blocks + 1) {
         const int i_from = cut[f], i_to = cut[f + 1], j_from = cut[s], j_to = min(cut[s + 1], i_to);
         if (i_from >= i_to || j_from >= j_to) continue;

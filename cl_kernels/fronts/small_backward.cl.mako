@@ -54,6 +54,7 @@ ${front_.front("s", only=("columns", "rows", "panel", "leading", "first", "row_s
         if (first_row < ${across} && k < c)
             for (int part = 0; part < ${parts}; ++part) f[k * ${wide} + right] -= sums[t + part * ${across * wide}];
     }
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE); // x was read
     x += first * count;
     for (int k = (c - 1) / 4 * 4; k >= 0; k -= 4) {
         barrier(CLK_LOCAL_MEM_FENCE);

@@ -50,7 +50,7 @@ ${triangle.define(problem, policy)}\
 ${split_k.define()}
 % endif
 __kernel __attribute__((reqd_work_group_size(${group}, 1, 1)))
-void gemm(long m, long n, long k, long k_split, long first_product, int tiles_m, int tiles_n, int splits, int units${triangle.parameters(problem)}${split_k.parameters() if split else ''}\
+void gemm(long m, long n, long k, long k_split, long first_product, int tiles_m, int tiles_n, int splits${', int whole' if split else ''}, int units${triangle.parameters(problem)}${split_k.parameters() if split else ''}\
 ${operands.parameters("a", problem.a.elem, rank)}${operands.parameters("b", problem.b.elem, rank)}\
 ${operands.parameters("c", problem.c.elem, rank, "")}${epilogue.parameters(problem)}, value_t alpha, value_t beta\
 ${operands.batch_parameters(rank)})
@@ -76,7 +76,7 @@ ${units.start_barriers(policy, group, group // 32)}
     const int rows_at = warp / ${policy.warps_n} * ${16 * policy.blocks}, cols_at = warp % ${policy.warps_n} * ${16 * policy.pairs};
     int stage = 0, ahead = 0;
     uint phase = 0, ahead_phase = 1;
-${units.loop(policy, ["a", "b"] + outputs, types, problem, depth, True)}
+${units.loop(policy, ["a", "b"] + outputs, types, problem, depth, True, True)}
             a += k_first * a_col;
             b += k_first * b_row;
 % if tail:
@@ -107,9 +107,11 @@ ${mma.refill(b, forms["b"], f"b{j}", 16 * j)}
                 if (lane == 0) barrier_arrive(empty_base + 8 * used);
             }
 % if split:
-${units.count_products()}
+            if (parts > 1) {
+${units.count_products(True)}
             ${split_k.meet(Sums([f"d{i}_{j}_{r}" for i in range(policy.blocks) for j in range(2 * policy.pairs) for r in range(4)], "double"),
-                           "t", group, f"product * ({capture(triangle.area, problem)}) + tile", "part", "splits")}
+                           "t", group, "product * cut + tile - whole", "part", "splits")}
+            }
 % endif
 ${triangle.store(problem, policy, lambda: output.lines(policy, types['c']) if by_lines else output.store(policy, pair, wide, types['c']), lambda: output.each(policy, problem, types['c']))}
         }

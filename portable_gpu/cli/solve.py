@@ -81,7 +81,7 @@ def solve(
         check_writable(output)
     import scipy.sparse
 
-    from portable_gpu.sparse import Factor, analyze, plot_symbolic
+    from portable_gpu.sparse import analyze, cholesky, plot_symbolic
     from portable_gpu.sparse.ordering.choice import METHODS
 
     one_of(ordering, ("auto", *METHODS), "--ordering")
@@ -94,12 +94,17 @@ def solve(
         raise ShapeError(f"{right_side} has {B.shape[0]} rows and {matrix} {A.shape[0]}")
     with clock.phase("analysis"):
         symbolic = analyze(A, ordering)
-    kind = _kind(A.dtype, None if B is None else B.dtype, dtype)
     if B is None:
         B = A @ np.ones((A.shape[0], 1), A.dtype)
     with clock.phase("factorisation"):
-        factor = Factor(symbolic, kind, engine, memory_limit=limit, spill_dir=spill_dir)
-        factor.refactorize(A)
+        factor = cholesky(
+            A,
+            symbolic=symbolic,
+            dtype=dtype,
+            memory_limit=limit,
+            spill_dir=spill_dir,
+            engine=engine,
+        )
     with clock.phase("solve"):
         X = factor.solve(B, refine=corrections)
     error = _backward_error(A, X, B)
@@ -108,7 +113,7 @@ def solve(
     if plot is not None:
         with replacing(plot) as file:
             plot_symbolic(symbolic, file)
-    found = _figures(A, B, symbolic, engine, kind, clock.seconds, error)
+    found = _figures(A, B, symbolic, engine, factor.dtype, clock.seconds, error)
     if report is not None:
         write_json(report, {"portable_gpu": __version__, "matrix": str(matrix), **found})
     _print(Console(), matrix, found)
@@ -167,16 +172,6 @@ def _write(path: Path, X: Any) -> None:
 
 def _dense(B: Any) -> Any:
     return B.toarray() if hasattr(B, "toarray") else B
-
-
-def _kind(of_a: np.dtype[Any], of_b: np.dtype[Any] | None, asked: str | None) -> np.dtype[Any]:
-    """The factor's dtype."""
-    kind = np.result_type(of_a, np.float32 if of_b is None else of_b)
-    if asked is None:
-        return np.dtype(kind)
-    if kind.kind == "c" and np.dtype(asked).kind != "c":
-        raise ArgumentError(f"--dtype is {asked!r}, and the files hold complex numbers")
-    return np.dtype(asked)
 
 
 def _backward_error(A: Any, X: Any, B: Any) -> float:

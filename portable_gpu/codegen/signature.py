@@ -55,11 +55,13 @@ class Arguments:
         constants: Of what stays, and that.
         buffers: Of the buffers that calls give, in their order.
         scalars: The same of scalars, and their types.
+        kept: Of the buffers that stay, and those.
     """
 
     constants: tuple[tuple[int, Any], ...]
     buffers: tuple[int, ...]
     scalars: tuple[tuple[int, Any], ...]
+    kept: tuple[tuple[int, Any], ...] = ()
 
 
 def arguments(
@@ -69,6 +71,7 @@ def arguments(
     buffers: Sequence[str],
     scalars: Sequence[str],
     as_bits: Collection[str] = (),
+    kept: Mapping[str, Any] | None = None,
 ) -> Arguments:
     """The places of arguments that go by the names of the text's parameters.
 
@@ -77,6 +80,7 @@ def arguments(
         constants: The scalars that stay; ``None`` of a buffer that the kernel leaves alone.
         buffers, scalars: The names of what each call gives, in the order in which it does.
         as_bits: Scalars that calls give as unsigned numbers of the same bits.
+        kept: The buffers that stay.
 
     Raises:
         LookupError: A parameter has no argument, or an argument no parameter of its kind.
@@ -84,12 +88,13 @@ def arguments(
     declared = parameters(text, kernel)
     places = {parameter.name: place for place, parameter in enumerate(declared)}
     are_buffers = sorted(p.name for p in declared if p.scalar is None)
-    given = [*constants, *scalars]
-    every_buffer = sorted([*buffers, *(n for n, value in constants.items() if value is None)])
-    if sorted([*given, *buffers]) != sorted(places) or every_buffer != are_buffers:
+    given, kept = [*constants, *scalars], kept or {}
+    no_buffers = [name for name, value in constants.items() if value is None]
+    every_buffer = sorted([*buffers, *kept, *no_buffers])
+    if sorted([*given, *buffers, *kept]) != sorted(places) or every_buffer != are_buffers:
         raise LookupError(
-            f"kernel {kernel} takes {', '.join(places)}; given were {', '.join(buffers)} as "
-            f"buffers and {', '.join(given)}"
+            f"kernel {kernel} takes {', '.join(places)}; given were "
+            f"{', '.join([*buffers, *kept])} as buffers and {', '.join(given)}"
         )
 
     def typed(name: str) -> tuple[int, Any]:
@@ -101,6 +106,7 @@ def arguments(
         tuple((at, _NULL if value is None else kind(value)) for value, at, kind in fixed),
         tuple(places[name] for name in buffers),
         tuple(typed(name) for name in scalars),
+        tuple((places[name], buffer) for name, buffer in kept.items()),
     )
 
 

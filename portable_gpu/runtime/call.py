@@ -206,7 +206,7 @@ class Call:
                     state.hold(event, self._foreign)
                     state.in_flight.pop(id(self), None)
             for array in (self._result, *self._beside):
-                state.cover(array.events, event)
+                state.cover(array, event)
         return self._result
 
     # -- the pieces
@@ -215,7 +215,7 @@ class Call:
         state = self.state
         event = plan.enqueue(state, *places(views), scalars, self.wait_for)
         for array in self._beside:
-            state.cover(array.events, event)
+            state.cover(array, event)
         if self._download is None:
             state.event(event).wait()
             return

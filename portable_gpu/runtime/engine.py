@@ -34,6 +34,9 @@ _CALLER_BYTES = 5 << 20
 _CALLER_FLOP = 3_000_000
 
 _MOST_PLANS = 4096
+#: Buffers over the caller's memory.
+_READ = cl.mem_flags.READ_ONLY | cl.mem_flags.USE_HOST_PTR
+_WRITTEN = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR
 #: Of the device's memory, what the tables of plans may take: one part of so many.
 _SHARE_OF_TABLES = 32
 _MOST_QUEUES = 64  # of other people's, for which an engine that they name keeps something
@@ -265,15 +268,15 @@ class Engine:
         """What a kernel of a CPU device takes for ``nbytes`` of the caller's contiguous memory."""
         facts = self.target.facts
         # Intel's runtime copies a buffer over memory that it finds badly aligned (2 GB/s).
-        if facts.system_svm or (self.takes_host_pointers and nbytes > facts.max_alloc_size):
+        if facts.system_svm or (nbytes > facts.max_alloc_size and self.takes_host_pointers):
             # No buffer may be as large, but an address is an address.  cl.SVM takes no array that
             # is read-only; the kernel does not write to it.
             if isinstance(memory, np.ndarray) and not memory.flags.writeable:
                 memory = (ctypes.c_char * nbytes).from_address(memory.ctypes.data)
             return cl.SVM(memory)
-        self.check_allocation(nbytes)
-        access = cl.mem_flags.READ_WRITE if writable else cl.mem_flags.READ_ONLY
-        return cl.Buffer(self.context, access | cl.mem_flags.USE_HOST_PTR, hostbuf=memory)
+        if nbytes > facts.max_alloc_size:
+            self.check_allocation(nbytes)
+        return cl.Buffer(self.context, _WRITTEN if writable else _READ, hostbuf=memory)
 
     def check_allocation(self, nbytes: int) -> None:
         """Raise DeviceMemoryError if no buffer of ``nbytes`` can exist on the device."""

@@ -62,6 +62,8 @@ class BoundKernel:
         self._set_scalar = scalar_setter(kernel)
         for index, value in arguments.constants:
             self._set_scalar(index, value)
+        for index, buffer in arguments.kept:
+            kernel.set_arg(index, buffer)
         arrays = [(ctypes.c_size_t * len(size))(*size) for size in sizes]
         pointer, count = ctypes.c_void_p(kernel.int_ptr), ctypes.c_uint
         self.without_event = pointer, count(len(sizes[0])), None, *arrays, count(0), None, None
@@ -184,6 +186,7 @@ class ProgramCache:
         global_size: tuple[int, ...],
         local_size: tuple[int, ...],
         as_bits: Collection[str] = (),
+        kept: Mapping[str, Any] | None = None,
     ) -> Launch:
         """A :class:`Launch` of the kernel ``name`` of the built specialization.
 
@@ -196,12 +199,13 @@ class ProgramCache:
             buffers, scalars: The names of what each call gives, in the order in which it does.
             global_size, local_size: The grid.
             as_bits: Scalars that calls give as unsigned numbers of the same bits.
+            kept: The buffers that stay, which the launch keeps.
 
         Raises:
             BuildError: The driver refused the source.
             LookupError: A parameter has no argument, or an argument no parameter.
         """
-        found = arguments(spec.text, name, constants, buffers, scalars, as_bits)
+        found = arguments(spec.text, name, constants, buffers, scalars, as_bits, kept)
         return Launch(partial(self.kernel, spec, name), found, (global_size, local_size))
 
     def kernel(self, spec: Specialization, name: str) -> cl.Kernel:

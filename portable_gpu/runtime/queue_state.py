@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from ctypes import c_void_p
+from sys import getrefcount
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +31,15 @@ _COMPLETE = cl.command_execution_status.COMPLETE
 # Arrays that a command on another queue than theirs reads, until it ends.  They outlive the state
 # of either queue, and no step below is undone by a call from a signal handler in between.
 _held: dict[int, tuple[cl.Event, list[Any]]] = {}
+
+
+def _holders(array: Any) -> int:
+    """References to an array's list of events, with those of this function."""
+    events = array.events
+    return getrefcount(events)
+
+
+_ALONE = _holders(SimpleNamespace(events=[]))
 
 
 class QueueState:
@@ -107,13 +118,20 @@ class QueueState:
         """The events of an array that this queue is to write."""
         return [] if self.enqueue_without_event is None else QueueEvents.of(self.queue)
 
-    def cover(self, events: list[cl.Event], event: cl.Event | None) -> None:
-        """Have an array's events cover a launch that wrote it, and came after them."""
-        queue = self.queue
+    def cover(self, array: Any, event: cl.Event | None) -> None:
+        """Have an array's events cover a launch that wrote it, and came after them.
+
+        A list of pyopencl's own that nobody else holds gives way to one that needs no event.
+        """
+        queue, events = self.queue, array.events
         if isinstance(events, QueueEvents) and (events.queue is queue or events.queue == queue):
             events.renew()
+            return
+        del events  # it would count as a holder
+        if event is None and _holders(array) <= _ALONE:
+            array.events = QueueEvents.of(queue)
         else:
-            events[:] = [self.event(event)]
+            array.events[:] = [self.event(event)]
 
     def hold(self, event: cl.Event, arrays: Sequence[Any]) -> None:
         """Keep arrays of other queues until ``event``: their pools do not know of this queue."""

@@ -251,7 +251,8 @@ class Replay:
             if beside is not None:
                 result.reports = beside.reports(arrays, own, told, event)
             return result
-        state.cover(out.events, event)
+        del events  # for it counts who has the list
+        state.cover(out, event)
         return out
 
     def _refuse(self, kernels: _Kernels) -> None:

@@ -13,10 +13,12 @@ from portable_gpu.errors import NotPositiveDefiniteError  # noqa: E402
 from portable_gpu.sparse.factor import Factor  # noqa: E402
 from portable_gpu.sparse.functions import cholesky, spsolve  # noqa: E402
 from portable_gpu.sparse.plot import plot_symbolic  # noqa: E402
+from portable_gpu.sparse.stack import FactorStack  # noqa: E402
 from portable_gpu.sparse.symbolic import MemoryEstimate, Symbolic, analyze  # noqa: E402
 
 __all__ = [
     "Factor",
+    "FactorStack",
     "MemoryEstimate",
     "NotPositiveDefiniteError",
     "Symbolic",

@@ -105,10 +105,9 @@ class Pattern:
         """The lower triangle of stored values, checked."""
         finite = np.isfinite(data)
         if not finite.all():
-            row, column = self._coordinates(int(np.argmin(finite)))
-            raise ArgumentError(
-                f"A[{row}, {column}] is {data[np.argmin(finite)]}; all elements must be finite"
-            )
+            first = int(np.argmin(finite))
+            row, column = (int(index[first]) for index in self.coordinates())
+            raise ArgumentError(f"A[{row}, {column}] is {data[first]}; all elements must be finite")
         if self.order is not None and self.starts is not None:
             data = np.add.reduceat(data[self.order], self.starts) if len(data) else data
         lower = _taken(data, self.take)
@@ -117,9 +116,9 @@ class Pattern:
         self._check_symmetry(data, lower)
         return lower
 
-    def _coordinates(self, index: int) -> tuple[int, int]:
-        rows, columns = _expanded(*self.layout)
-        return int(rows[index]), int(columns[index])
+    def coordinates(self) -> tuple[_Values, _Values]:
+        """Row and column of each value that the matrix stored."""
+        return _expanded(*self.layout)
 
     def _check_symmetry(self, data: _Values, lower: _Values) -> None:
         """Refuse what is not Hermitian beyond rounding; the diagonal's imaginary parts go."""

@@ -118,6 +118,29 @@ def test_a_chain_of_calls_makes_no_event(held: Held, markers: list[Any]) -> None
     np.testing.assert_allclose(result.get(), np.var(X @ SUMS), rtol=1e-5)
 
 
+def test_an_array_of_the_caller_s_own(held: Held, markers: list[Any], other: Any) -> None:
+    out = cla.empty(held.queue, 8, np.float32)
+    for _ in range(3):
+        held.sum(out=out)
+    assert not markers
+    held.close()
+    held.sum(held.zeros, out=out)
+    held.sum(out=out)
+    held.check(pg.sum(out, queue=other, engine=held.engine), SUMS.sum())
+
+
+def test_a_view_that_was_there_before(held: Held, markers: list[Any], other: Any) -> None:
+    """It shares the list of events, which must stay the array's."""
+    out = cla.zeros(held.queue, 8, np.float32)
+    view = out[:4]
+    for _ in range(2):
+        held.sum(held.zeros, out=out)
+    held.close()
+    held.sum(out=out)
+    assert len(markers) == 3
+    held.check(pg.sum(view, queue=other, engine=held.engine), SUMS[:4].sum())
+
+
 def test_a_look_is_no_bar_to_the_queue_itself(held: Held, markers: list[Any]) -> None:
     sums = held.sum()
     assert len(sums.events) == 1

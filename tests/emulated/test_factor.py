@@ -6,6 +6,7 @@ Groups run one after the other, in the order of their tickets: what they wait fo
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -155,6 +156,27 @@ def test_small_solves(dtype: str, n: int, m: int) -> None:
     p = solve_problem(n, m, dtype, 3, unit=n == 5)
     policy = SolvePolicy.for_size(n, m, gpu.target, p.elem)
     solve(gpu, SolvePlan(gpu, p, policy), p)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("reports", "first"), [("forwards", 3), ("backwards", 4)])
+def test_small_solves_beside_b_report_the_first_zero(reports: str, first: int) -> None:
+    """Several triangles are a group's, and the last group has fewer; two zeros of nine columns."""
+    gpu = Emulator.of("sm_90", races=True)
+    p = replace(solve_problem(9, 5, "f8", 5), reports=reports)
+    policy = SolvePolicy.for_size(9, 5, gpu.target, p.elem)
+    assert policy.together > 1
+    stack = np.stack([np.eye(9) + np.tri(9, k=-1) / 9] * 5)
+    stack[2, [3, 4], [3, 4]] = 0
+    b = np.random.default_rng(0).uniform(-1, 1, (5, 9, 5))
+    memory, report = framed(np.full_like(b, np.nan)), np.full((5, 2), -7, np.int64)
+    plan = SolvePlan(gpu, p, policy, p.b)  # type: ignore[arg-type]
+    plan.enqueue(gpu, [framed(stack), framed(b), memory, report], (RIM, RIM, RIM, 0))  # type: ignore[arg-type]
+    column = first if reports == "forwards" else 8 - first
+    assert report.tolist() == [[-1, 0], [-1, 0], [column, 0], [-1, 0], [-1, 0]]
+    x = inside(memory, b.shape)
+    for k in (0, 1, 3, 4):
+        error = np.abs(wide(b[k]) - wide(stack[k]) @ wide(x[k]))
+        assert np.all(error <= solve_bound(stack[k], x[k]))
 
 
 #: What is changed in the text, and what the emulator says.

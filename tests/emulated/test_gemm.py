@@ -485,6 +485,15 @@ def test_mma_in_double_precision(
         check(by_matrix_units(early, p, policy, splits), early, p, trans)
 
 
+@pytest.mark.parametrize("triangle", ["", "lower"])
+def test_mma_with_some_tiles_cut(gpu: Emulator, triangle: str) -> None:
+    """The last ones, of a product whose first ones fill the compute units."""
+    policy = MmaPolicy.for_shape_class("small")
+    p = replace(problem(130, 130, 200, F64, "NT"), triangle=triangle)
+    choice = GemmChoice("", policy, 3, whole=4)
+    check(MatrixPlan(gpu, p, choice), gpu, p, "NT")  # type: ignore[arg-type]
+
+
 def test_mma_of_an_a100() -> None:
     gpu = Emulator.of("sm_80")
     p = problem(65, 130, 67, F64, "NT")

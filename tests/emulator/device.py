@@ -121,8 +121,9 @@ class Emulator:
         global_size: tuple[int, ...],
         local_size: tuple[int, ...],
         as_bits: Sequence[str] = (),
+        kept: Mapping[str, Any] | None = None,
     ) -> Callable[..., None]:
-        places = arguments(spec.text, name, constants, buffers, scalars, as_bits)
+        places = arguments(spec.text, name, constants, buffers, scalars, as_bits, kept)
         kernel = read(self.edit(_ptx(spec, self.machine)), name)
         steps = decode(kernel)
         (size, *_), across = local_size, (*global_size[1:], 1)[0]
@@ -131,7 +132,8 @@ class Emulator:
             state: Any, buffers: Sequence[Any], scalars: tuple[Any, ...] = (), wait_for: Any = None
         ) -> None:
             values = dict(places.constants)
-            for place, buffer in zip(places.buffers, buffers, strict=True):
+            given = [*zip(places.buffers, buffers, strict=True), *places.kept]
+            for place, buffer in given:
                 values[place] = np.uint64(self.memory.map(buffer.reshape(-1).view(np.uint8)))
             for (place, kind), value in zip(places.scalars, scalars, strict=True):
                 values[place] = kind(value)

@@ -30,9 +30,11 @@ class Recorder:
         self.programs = SimpleNamespace(launch=self._launch)
         self.names: list[str] = []
 
-    def _launch(self, spec: Any, kernel: str, *given: Any, as_bits: Any = ()) -> Any:
+    def _launch(
+        self, spec: Any, kernel: str, *given: Any, as_bits: Any = (), kept: Any = None
+    ) -> Any:
         constants, buffers, scalars, *_ = given
-        arguments(spec.text, kernel, constants, buffers, scalars, as_bits)
+        arguments(spec.text, kernel, constants, buffers, scalars, as_bits, kept)
         if spec.name not in self.names[-1:]:  # slabs launch the same text over and over
             self.names.append(spec.name)
         return lambda *_: None

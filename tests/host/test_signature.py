@@ -57,6 +57,14 @@ def test_arguments_go_by_name() -> None:
     assert found == Arguments(((4, np.uint32(3)),), (2, 0), scalars)
 
 
+def test_buffers_that_stay() -> None:
+    counters = object()
+    found = arguments(
+        TEXT, "work", {"parts": 3}, ["x_in"], ["alpha", "x_offset"], kept={"counters": counters}
+    )
+    assert (found.buffers, found.kept) == ((0,), ((2, counters),))
+
+
 @pytest.mark.parametrize(
     ("constants", "buffers", "scalars"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -346,13 +347,12 @@ def _solve_plan(
     steps: list[Step] = []
     for trans in solves:
         problem, source = _solve_problem(engine, a, others, trans, lower, unit, side, precision)
-        if not steps and not unit:
-            zeros = ZerosPlan(engine, problem.n, problem.batch, problem.l, "dense")
-            steps.append(Step(zeros, (0, report)))
         operands = (0, x) if source is None else (0, 1, x)
+        if not steps and not unit:
+            problem, operands = replace(problem, reports="forwards"), (*operands, report)
         steps.append(Step(make_solve(engine, problem, source), operands))
         others = others[-1:]
-    return Steps(steps)
+    return Steps(steps) if len(steps) > 1 else steps[0].plan
 
 
 def _solve_problem(

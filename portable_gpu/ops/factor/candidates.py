@@ -15,7 +15,7 @@ from portable_gpu.ops.candidate import Candidate, best_of, bind_best
 from portable_gpu.ops.factor import cpu, estimates
 from portable_gpu.ops.factor.cpu import CpuCholeskyPlan, CpuLanesPlan, CpuPolicy, CpuSolvePlan
 from portable_gpu.ops.factor.estimates import Sizes
-from portable_gpu.ops.factor.packed import PackPlan, ZerosPlan
+from portable_gpu.ops.factor.packed import PackPlan, ZerosPlan, lanes, zeros_text
 from portable_gpu.ops.factor.packed_steps import PackedParts
 from portable_gpu.ops.factor.plan import (
     CholeskyPlan,
@@ -118,36 +118,28 @@ def solve_candidates(
     source: Operand | None = None,
     sizes: Sizes | None = None,
 ) -> list[Candidate]:
-    """Every way to solve: by one launch for small triangles, by tiles in one launch, by halves."""
+    """Every way to solve: by one launch for small triangles, by tiles in one launch, by halves.
+
+    Small triangles are looked at for zeros where they are solved with, others by a launch before.
+    """
     p, sizes = problem, sizes or Sizes.of(target, problem.elem)
+    if p.reports:
+        silent = solve_candidates(replace(p, reports=""), target, table, source, sizes)
+        small = not target.is_cpu and p.n <= sizes.small_solve
+        found = [_small_solve(p, source, target)] if small else []
+        return found + [
+            _searched(one, p, source, target) for one in silent if not small or one.path != "small"
+        ]
     if target.is_cpu and p.n <= sizes.small_solve:
         return [_solve_on_cpu(p, target, source)]
     found = []
-    if p.n <= sizes.small_solve and source is None:
-        forwards, lower, rows = p.forwards()
-        policy = SolvePolicy.for_size(p.n, p.m, target, p.elem)
-        found.append(
-            Candidate(
-                path="small",
-                way="small",
-                kind="small",
-                device=estimates.small(p, policy.group_size, policy.together, target),
-                launches=1,
-                why=f"local memory holds {policy.rows} columns of L",
-                texts=lambda: [solve_text(forwards, policy, target)],
-                bind=lambda engine: Steps(
-                    [Step(SolvePlan(engine, forwards, policy), (Part(0, lower), Part(1, rows)))]
-                ),
-                policy=policy,
-                origin="SolvePolicy.for_size",
-                details={"group size": policy.group_size},
-            )
-        )
+    if p.n <= sizes.small_solve:
+        found.append(_small_solve(p, source, target))
     if sizes.tiled:
         found.append(_tiled_solve(_tiles, p, source, target))
     if sizes.tiled and p.m <= FEW:
         found.append(_tiled_solve(_vectors, p, source, target))
-    if p.n > sizes.solved or (source is not None and p.n <= sizes.small_solve):
+    if p.n > sizes.solved:
         found.append(
             Candidate(
                 path="by halves",
@@ -187,15 +179,46 @@ def _cholesky_on_cpu(p: CholeskyProblem, target: Target) -> Candidate:
     )
 
 
+def _small_solve(p: SolveProblem, source: Operand | None, target: Target) -> Candidate:
+    """One launch, which reads B where it lies."""
+    forwards, turned, starts = _forwards(p, source)
+    starts += (0,) if p.reports else ()
+    policy = SolvePolicy.for_size(p.n, p.m, target, p.elem)
+    return Candidate(
+        path="small",
+        way="small",
+        kind="small",
+        device=estimates.small(p, policy.group_size, policy.together, target),
+        launches=1,
+        why=f"local memory holds {policy.rows} columns of L",
+        texts=lambda: [solve_text(forwards, policy, target, source=turned)],
+        bind=lambda engine: _begun(SolvePlan(engine, forwards, policy, turned), starts),
+        policy=policy,
+        origin="SolvePolicy.for_size",
+        details={"group size": policy.group_size},
+    )
+
+
+def _searched(one: Candidate, p: SolveProblem, source: Operand | None, target: Target) -> Candidate:
+    """A way to solve, after a launch that looks for zeros on the diagonals."""
+    operands = (0, 1) if source is None else (0, 1, 2)
+
+    def bind(engine: Engine) -> Plan:
+        zeros = ZerosPlan(engine, p.n, p.batch, p.l, "dense")
+        return Steps([Step(zeros, (0, len(operands))), Step(one.bind(engine), operands)])
+
+    return replace(
+        one,
+        launches=1 + one.launches,
+        texts=lambda: [zeros_text(p.batch, p.l, target, "dense", lanes(p.n, target)), *one.texts()],
+        bind=bind,
+    )
+
+
 def _solve_on_cpu(p: SolveProblem, target: Target, source: Operand | None) -> Candidate:
     """One launch, which reads B where it lies."""
     policy = CpuPolicy.default(target, p.elem)
-    forwards, lower, rows = p.forwards()
-    turned, places = source, [Part(0, lower), Part(1, rows)]
-    if source is not None:
-        turned = source if p.lower else replace(source, row=-source.row)
-        first = 0 if p.lower else (p.n - 1) * source.row
-        places = [Part(0, lower), Part(1, first), Part(2, rows)]
+    forwards, turned, starts = _forwards(p, source)
     return Candidate(
         path="small",
         way="small",
@@ -204,9 +227,7 @@ def _solve_on_cpu(p: SolveProblem, target: Target, source: Operand | None) -> Ca
         launches=1,
         why=f"a triangle of {p.n} columns fits half of the second cache",
         texts=lambda: [cpu.solve_text(forwards, policy, target, turned)],
-        bind=lambda engine: Steps(
-            [Step(CpuSolvePlan(engine, forwards, policy, turned), tuple(places))]
-        ),
+        bind=lambda engine: _begun(CpuSolvePlan(engine, forwards, policy, turned), starts),
         policy=policy,
         origin="CpuPolicy.default",
         details={"block": policy.block},
@@ -256,13 +277,20 @@ def _tiled_solve(
     source: Operand | None,
     target: Target,
 ) -> Candidate:
+    forwards, turned, starts = _forwards(p, source)
+    return way(TiledProblem(forwards, turned), target, starts)
+
+
+def _forwards(
+    p: SolveProblem, source: Operand | None
+) -> tuple[SolveProblem, Operand | None, tuple[int, ...]]:
+    """The same with a lower triangle, B where it lies, and how much further on operands begin."""
     forwards, lower, rows = p.forwards()
     if source is None:
-        return way(TiledProblem(forwards), target, (lower, rows))
+        return forwards, None, (lower, rows)
     if p.lower:
-        return way(TiledProblem(forwards, source), target, ())
-    starts = (lower, (p.n - 1) * source.row, rows)
-    return way(TiledProblem(forwards, replace(source, row=-source.row)), target, starts)
+        return forwards, source, (lower, 0, rows)
+    return forwards, replace(source, row=-source.row), (lower, (p.n - 1) * source.row, rows)
 
 
 def _cholesky_by_halves(engine: Engine, problem: CholeskyProblem, sizes: Sizes) -> Plan:

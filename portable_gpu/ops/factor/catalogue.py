@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -131,7 +132,7 @@ def explain_solve(
 ) -> Explanation:
     """Which kernels the solve of C-ordered (n, n) and (n, m) arrays takes, and why.
 
-    Zeros on the diagonal are looked for by a kernel of their own before it.
+    Zeros on the diagonal are looked for before, or where small triangles are in local memory.
 
     Args:
         operation: ``solve_triangular``.
@@ -153,6 +154,8 @@ def explain_solve(
         n, m, dtype, batch, trans=trans, lower=flag(lower, "lower"),
         unit=flag(unit_diagonal, "unit_diagonal"), side=side, precision=check_precision(precision),
     )  # fmt: skip
+    if not unit_diagonal:
+        problem = replace(problem, reports="forwards")
     triangle = "lower" if lower else "upper"
     named = (
         f"{operation} of {_stack(batch)}({n} x {n} {triangle} ({trans}), {m} columns) {dtype} "
@@ -206,7 +209,9 @@ def solve_specializations(target: Target, dtype: DType) -> list[Specialization]:
     for n, m, trans in ((block, 1000, "N"), (block, 16, "C"), (8, 16, "N")):
         for side in _SIDES:
             problem = solve_problem(n, m, dtype, (10,), side=side, trans=trans)
-            found += best_of(solve_candidates(problem, target, table), target).texts()
+            reporting = replace(problem, reports="forwards")
+            for p, source in ((problem, None), (reporting, problem.b)):
+                found += best_of(solve_candidates(p, target, table, source), target).texts()
     return _unique(found)
 
 

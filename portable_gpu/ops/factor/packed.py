@@ -29,6 +29,7 @@ from portable_gpu.dtypes import Element
 from portable_gpu.ops.factor.launch import OneLaunch
 from portable_gpu.ops.gemm.operands import extents, offsets, strides
 from portable_gpu.ops.gemm.problem import Operand
+from portable_gpu.powers_of_two import ceil_power_of_two
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
@@ -189,15 +190,16 @@ class ZerosPlan(OneLaunch):
         layout: str = "packed",
     ) -> None:
         """Build the kernel; ``layout``: ``packed`` or ``dense``."""
-        size = 1 if engine.target.is_cpu else SEARCHERS
-        self.bytes = prod(batch) * n * triangle.elem.itemsize
+        size, count = 1 if engine.target.is_cpu else SEARCHERS, prod(batch)
+        own = lanes(n, engine.target) if layout == "dense" else size
+        self.bytes = count * n * triangle.elem.itemsize
         self._launch = engine.programs.launch(
-            zeros_text(batch, triangle, engine.target, layout),
+            zeros_text(batch, triangle, engine.target, layout, own),
             "zeros",
-            {"n": n, **strides({"triangle": triangle}), **extents(batch)},
+            {"n": n, "count": count, **strides({"triangle": triangle}), **extents(batch)},
             ["triangle", "report"],
             ["triangle_offset", "report_offset"],
-            (prod(batch) * size,),
+            (-(-count * own // size) * size,),
             (size,),
         )
 
@@ -215,10 +217,22 @@ def pack_text(problem: PackProblem, target: Target) -> Specialization:
     )
 
 
+def lanes(n: int, target: Target) -> int:
+    """Work-items that look for zeros on a diagonal of n; a group has several small ones."""
+    return 1 if target.is_cpu else min(SEARCHERS, ceil_power_of_two(n))
+
+
 def zeros_text(
-    batch: tuple[int, ...], triangle: Operand, target: Target, layout: str
+    batch: tuple[int, ...], triangle: Operand, target: Target, layout: str, own: int = 0
 ) -> Specialization:
-    """The kernel that looks for zeros; ``layout``: ``dense``, ``packed`` or ``table``."""
+    """The kernel that looks for zeros.
+
+    Args:
+        batch, triangle, target: Which triangles, and where.
+        layout: ``dense``, ``packed`` or ``table``.
+        own: Work-items of a triangle; a group without it.
+    """
+    size = 1 if target.is_cpu else SEARCHERS
     return specialize(
         "factor/zeros",
         target,
@@ -226,7 +240,8 @@ def zeros_text(
         rank=len(batch),
         layout=layout,
         block=BLOCK,
-        size=1 if target.is_cpu else SEARCHERS,
+        size=size,
+        lanes=own or size,
     )
 
 

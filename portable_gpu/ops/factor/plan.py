@@ -56,21 +56,32 @@ class CholeskyPlan(OneLaunch):
 
 
 class SolvePlan(OneLaunch):
-    """A solve with small triangles; operands: L and B."""
+    """A solve with small triangles.
 
-    def __init__(self, engine: Engine, problem: SolveProblem, policy: SolvePolicy) -> None:
+    Operands: L, B where X is not to be in its place, X, and the report if there is one.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        problem: SolveProblem,
+        policy: SolvePolicy,
+        source: Operand | None = None,
+    ) -> None:
         """Build the kernel; triangles have at most ``policy.rows`` columns."""
         p = problem
         self.flop, self.bytes = p.flop, p.bytes
         groups, stacks = -(-p.m // policy.columns), -(-p.count // policy.together)
         size = policy.group_size
         constants = {"n": p.n, "m": p.m, "groups": groups, "count": p.count, **extents(p.batch)}
+        operands = {"l": p.l} | ({} if source is None else {"c": source}) | {"b": p.b}
+        buffers = [*operands, *(["report"] if p.reports else [])]
         self._launch = engine.programs.launch(
-            solve_text(p, policy, engine.target),
+            solve_text(p, policy, engine.target, source=source),
             "solve",
-            constants | strides({"l": p.l, "b": p.b}),
-            ["l", "b"],
-            offsets(["l", "b"]),
+            constants | strides(operands),
+            buffers,
+            offsets(buffers),
             (groups * stacks * size,),
             (size,),
         )
@@ -270,14 +281,30 @@ def cholesky_text(
 
 
 def solve_text(
-    problem: SolveProblem, policy: SolvePolicy, target: Target, ragged: bool = False
+    problem: SolveProblem,
+    policy: SolvePolicy,
+    target: Target,
+    ragged: bool = False,
+    source: Operand | None = None,
 ) -> Specialization:
-    """The kernel of solves with small triangles; ``ragged``: of sizes and places out of a table."""
+    """The kernel of solves with small triangles.
+
+    Args:
+        problem, policy, target: What is solved, and how.
+        ragged: Whether a table has sizes and places.
+        source: How B lies, where X is not to be in its place.
+    """
     policy.check(target, problem.elem)
     b = problem.b
     by_rows = step(b.col, problem.m) <= step(b.row, problem.n)
     return specialize(
-        "factor/solve", target, problem=problem, policy=policy, by_rows=by_rows, ragged=ragged
+        "factor/solve",
+        target,
+        problem=problem,
+        policy=policy,
+        by_rows=by_rows,
+        ragged=ragged,
+        source=source,
     )
 
 
@@ -292,6 +319,7 @@ def tiles_text(problem: TiledProblem, target: Target) -> Specialization:
         problem=p,
         factorise=problem.factorises,
         in_fronts=False,
+        adds=False,
         separate=problem.separate,
         unit=isinstance(p, SolveProblem) and p.unit,
         conj=p.elem.complex and (problem.factorises or p.l.conj),

@@ -58,6 +58,9 @@ class CholeskyProblem:
         return self.count * (triangle + written) * self.elem.itemsize
 
 
+_REVERSED = {"": "", "forwards": "backwards", "backwards": "forwards"}
+
+
 @dataclass(frozen=True)
 class SolveProblem:
     """``X = L^-1 B`` in place of B, for a stack of triangles L.
@@ -73,6 +76,8 @@ class SolveProblem:
         b: B, and X in its place.
         lower: Whether it is the lower triangle.
         unit: Whether L's diagonal is taken as ones, and not read.
+        reports: From which end columns are counted, ``forwards`` or ``backwards``, where zeros on
+            the diagonal are told of, in a report that is one more operand; empty: they are not.
         precision, aligned: As of :class:`CholeskyProblem`.
     """
 
@@ -83,6 +88,7 @@ class SolveProblem:
     b: Operand
     lower: bool = True
     unit: bool = False
+    reports: str = ""
     precision: str = "ieee"
     aligned: bool = True
 
@@ -105,6 +111,7 @@ class SolveProblem:
             l=replace(triangle, row=-triangle.row, col=-triangle.col),
             b=replace(b, row=-b.row),
             lower=True,
+            reports=_REVERSED[self.reports],
         )
         return reversed_, last * (triangle.row + triangle.col), last * b.row
 

@@ -166,7 +166,8 @@ def ragged_zeros(engine: Engine, a: RaggedMatrices) -> Step:
     count, size = len(a.rows), 1 if engine.target.is_cpu else SEARCHERS
     matrix = Operand(a.elem, 1, 1)
     text = zeros_text((), matrix, engine.target, "table")
-    kernel = _Kernel(text, "zeros", strides({"triangle": matrix}), count, size)
+    constants = {"count": count, **strides({"triangle": matrix})}
+    kernel = _Kernel(text, "zeros", constants, count, size)
     table = _matrices(a, np.arange(count), False)
     return Step(_TablePlan(engine, kernel, table, ["triangle", "report"]), (0, 2))
 

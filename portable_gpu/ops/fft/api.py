@@ -164,8 +164,13 @@ def whole_numbers(values: Any, name: str) -> tuple[int, ...] | None:
     """Integers but bools, or one of them, as a tuple; ``None`` as it is."""
     if values is None:
         return None
-    if type(values) is int and abs(values) <= _LONGEST:  # at once, for short calls are many
+    # At once, for short calls are many.
+    if type(values) is int and abs(values) <= _LONGEST:
         return (values,)
+    if type(values) is tuple and len(values) == 1:
+        (one,) = values
+        if type(one) is int and abs(one) <= _LONGEST:
+            return values
     if isinstance(values, np.ndarray):
         values = values.tolist()
     several = values if isinstance(values, (tuple, list, range)) else (values,)

@@ -144,16 +144,17 @@ class CpuPassPlan(Plan):
         constants |= times_arguments(last.target.times, rank)
         operands = ["x", "t", "y"] if last.target.times else ["x", "y"]
         constants |= {f"batch{d}_size": n for d, n in enumerate(filled(first.batch, rank, 1))}
-        self._tables = [engine.bring(table) for table in tables.values()]
+        held = {name: engine.bring(table) for name, table in tables.items()}
         self.kept_bytes = sum(table.nbytes for table in tables.values())
         self._launch = engine.programs.launch(
             text(runs, policy, engine.target),
             "fft",
             {"size": size, "strips": count, "run": each, "flip": int(first.inverse), **constants},
-            ["scratch", *["between"] * both, *tables, *operands],
+            ["scratch", *["between"] * both, *operands],
             ["scale", *(f"{name}_offset" for name in operands)],
             (items,),
             (1,),
+            kept=held,
         )
 
     def enqueue(
@@ -169,7 +170,7 @@ class CpuPassPlan(Plan):
         *others, at = offsets
         return self._launch(
             state,
-            (*rooms, *self._tables, *buffers),
+            (*rooms, *buffers),
             (*scalars, *others, at - self._shift),
             wait_for,
         )

@@ -90,9 +90,8 @@ class GroupPassPlan(Plan):
         for name, table in zip(("x_factor", "y_factor"), factors, strict=True):
             if table is not None:
                 tables[name] = table
-        held = [as_components(table, run.real.real) for table in tables.values()]
-        self._tables = [engine.bring(table) for table in held]
-        self.kept_bytes = sum(table.nbytes for table in held)
+        parts = {name: as_components(table, run.real.real) for name, table in tables.items()}
+        self.kept_bytes = sum(table.nbytes for table in parts.values())
         rank = rank_of(run)
         operands = ["x_in", "t_in", "y_in"] if run.target.times else ["x_in", "y_in"]
         self._launch = engine.programs.launch(
@@ -105,10 +104,11 @@ class GroupPassPlan(Plan):
                 **times_arguments(run.target.times, rank),
                 **{f"batch{d}_size": n for d, n in enumerate(filled(run.batch, rank, 1))},
             },
-            [*tables, *operands],
+            operands,
             ["scale", *(f"{name[0]}_offset" for name in operands)],
             (groups(run, plan) * plan.group,),
             (plan.group,),
+            kept={name: engine.bring(table) for name, table in parts.items()},
         )  # fmt: skip
 
     def enqueue(
@@ -122,7 +122,7 @@ class GroupPassPlan(Plan):
         """See :meth:`Plan.enqueue`."""
         *others, at = offsets
         places = (*scalars, *others, at - self._shift)
-        return self._launch(state, (*self._tables, *buffers), places, wait_for)
+        return self._launch(state, buffers, places, wait_for)
 
 
 def _stage_roots(plan: GroupPlan) -> Table:

@@ -73,7 +73,8 @@ def estimates(
             tiles = p.batch_size * computed.tiles(policy.tile_m, policy.tile_n)
             steps = -(-p.k // form.depth)
             area = policy.tile_m * policy.tile_n / largest
-            for splits, whole in _cuts(p, steps, tiles, target.compute_units, kernel):
+            size = policy.tile_m * policy.tile_n
+            for splits, whole in _cuts(p, steps, tiles, size, target.compute_units, kernel):
                 turns = -(-(tiles - whole) * splits // target.compute_units)
                 first = whole // target.compute_units  # turns of whole tiles
                 copying = costs.copy + costs.outside * _lines_outside(policy, computed, form)
@@ -193,25 +194,29 @@ def fitting(
 
 
 def _cuts(
-    p: GemmProblem, steps: int, tiles: int, units: int, kernel: str
+    p: GemmProblem, steps: int, tiles: int, size: int, units: int, kernel: str
 ) -> Iterator[tuple[int, int]]:
-    """Ways to cut k: into how many parts, and how many tiles stay whole.
+    """Ways to cut k: into how many parts, and how many tiles of so many elements stay whole.
 
     Those that stay fill the compute units by themselves, some times over.
     """
-    for splits in _splits(p, steps, tiles, units):
+    elements = p.batch_size * p.m * p.n
+    for splits in _splits(steps, tiles, elements, units):
         yield splits, 0
     whole = tiles // units * units
-    if kernel == "wgmma" and p.batch_size == 1 and 0 < whole < tiles:
-        for splits in _splits(p, steps, tiles - whole, units)[1:]:
+    if kernel != "mfma" and p.batch_size == 1 and 0 < whole < tiles:
+        left = tiles - whole
+        # Of wgmma, cuts of large products were not timed: groups go on from tile to tile there.
+        room = left * size if kernel == "mma" else elements
+        for splits in _splits(steps, left, room, units)[1:]:
             yield splits, whole
 
 
-def _splits(p: GemmProblem, steps: int, tiles: int, units: int) -> list[int]:
+def _splits(steps: int, tiles: int, elements: int, units: int) -> list[int]:
     """Ways to cut k that give idle compute units work; none is empty."""
     found, splits = [1], 2
     while steps >= 4 * splits and tiles * splits <= 4 * units:
-        if splits * p.batch_size * p.m * p.n * 4 > WORKSPACE:
+        if splits * elements * 4 > WORKSPACE:
             break
         if -(-steps // -(-steps // splits)) == splits:
             found.append(splits)

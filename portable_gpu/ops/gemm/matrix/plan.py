@@ -79,7 +79,7 @@ class MatrixPlan(Plan):
             area = policy.tile_m * policy.tile_n
             self._space = SplitSpace.of(p.batch_size * cut, splits, area, p.compute)
             buffers = ["partial", "counters", *buffers]
-            constants |= {"whole": choice.whole} if isinstance(policy, WgmmaPolicy) else {}
+            constants |= {} if isinstance(policy, MfmaPolicy) else {"whole": choice.whole}
         self.workspace_bytes = plan.nbytes + (self._space.nbytes if self._space else 0)
         groups = min(units, policy.groups(engine.target)) if splits == 1 else units
         self._product = engine.programs.launch(

@@ -1,0 +1,262 @@
+"""Many matrices of one pattern, factorised and solved with together.
+
+They are the blocks of one block-diagonal matrix: its tree is as many trees, whose levels are worked
+off side by side.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from portable_gpu.arguments import shown, whole
+from portable_gpu.errors import ArgumentError, DTypeError, NotPositiveDefiniteError, ShapeError
+from portable_gpu.ops.fronts.table import Fronts
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.views import AnyArray, as_array
+from portable_gpu.sparse.factor import Factor, Stats
+from portable_gpu.sparse.matrix import Pattern
+from portable_gpu.sparse.symbolic import Symbolic
+
+
+class FactorStack:
+    """Cholesky factors of many sparse matrices of one pattern, on a device.
+
+    Attributes:
+        symbolic: The analysis of one of them.
+        count: How many there are.
+    """
+
+    def __init__(
+        self,
+        symbolic: Symbolic,
+        count: int,
+        dtype: Any = np.float64,
+        engine: Engine | None = None,
+        queue: cl.CommandQueue | None = None,
+    ) -> None:
+        """Take the memory; there are no values yet.
+
+        Args:
+            symbolic: The analysis of one matrix.
+            count: How many follow, at least 1.
+            dtype, engine, queue: As :class:`Factor` takes them.
+
+        Raises:
+            DTypeError, UnsupportedError, DeviceMemoryError: As of :class:`Factor`.
+            ArgumentError: ``count`` is less than 1, or there are 2^31 - 1 rows in all.
+        """
+        if not isinstance(symbolic, Symbolic):
+            raise DTypeError(f"symbolic is {shown(symbolic)}; what analyze() returned is wanted")
+        self.symbolic, self.count = symbolic, whole(count, "count")
+        if self.count < 1 or self.count * symbolic.n >= 2**31 - 1:
+            raise ArgumentError(
+                f"count is {count}; 1 or more, and fewer than 2^31 - 1 rows in all, are wanted"
+            )
+        self._blocks = _Blocks(
+            self.symbolic.n, repeated(symbolic, self.count), dtype, engine, queue
+        )
+
+    def refactorize(self, values: AnyArray) -> FactorStack:
+        """Factorise other matrices in place of those before.
+
+        Args:
+            values: Shape (count, stored): what each matrix stores, in the order of the one that was
+                analysed; of NumPy, or in C order on the device, where they are not looked at.
+
+        Returns:
+            This stack.
+
+        Raises:
+            NotPositiveDefiniteError: A matrix has no factor; ``.index`` says which, as ``(i,)``.
+                Of values on the device it is raised where a solution is looked at.
+            ShapeError, DTypeError, ArgumentError: ``values`` do not fit.
+
+        Cost: ``count * symbolic.flops`` multiplications and additions.
+        """
+        values = as_array(values, "values")
+        pattern = self.symbolic.pattern
+        if tuple(values.shape) != (self.count, pattern.stored):
+            raise ShapeError(
+                f"values have the shape {tuple(values.shape)}; {(self.count, pattern.stored)} is "
+                "wanted"
+            )
+        try:
+            self._blocks.refactorize(_joined(values, "values"))
+        except ArgumentError:
+            for i in range(self.count if isinstance(values, np.ndarray) else 0):
+                try:
+                    pattern.values(values[i])
+                except ArgumentError as error:
+                    raise ArgumentError(f"matrix {i} of the stack: {error}") from None
+            raise
+        return self
+
+    def check(self) -> None:
+        """Wait for the factorisation, and raise what it found."""
+        self._blocks.check()
+
+    def solve(self, b: AnyArray, system: str = "A", *, refine: str | int | None = None) -> Any:
+        """Solve ``A_i X_i = B_i`` for every i, or with a part of the factorisations.
+
+        Args:
+            b: Shape (count, n) or (count, n, k), of NumPy, or in C order on the device.
+            system: As :meth:`Factor.solve` takes it.
+            refine: Likewise; ``auto`` goes on until the worst of all columns is right.
+
+        Returns:
+            The solutions, of ``b``'s shape and kind.
+
+        Raises:
+            NotPositiveDefiniteError: A matrix has no factor.
+            ShapeError, DTypeError, ArgumentError: ``b``, ``system`` or ``refine`` does not fit.
+        """
+        b = as_array(b, "b")
+        n = self.symbolic.n
+        if b.ndim not in (2, 3) or tuple(b.shape[:2]) != (self.count, n):
+            raise ShapeError(
+                f"b has the shape {tuple(b.shape)}; {(self.count, n)} or ({self.count}, {n}, k) is "
+                "wanted"
+            )
+        found = self._blocks.solve(_joined(b, "b"), system, refine=refine)
+        return found.reshape(b.shape)
+
+    def logdet(self) -> np.ndarray[Any, Any]:
+        """The natural logarithms of the determinants, shape (count,).
+
+        Raises:
+            NotPositiveDefiniteError: A matrix has no factor.
+        """
+        return self._blocks.logdets(self.count)
+
+    def inv_diag(self) -> np.ndarray[Any, Any]:
+        """The diagonals of the inverses, shape (count, n): see :meth:`Factor.inv_diag`.
+
+        Raises:
+            NotPositiveDefiniteError: A matrix has no factor.
+        """
+        return self._blocks.inv_diag().reshape(self.count, self.symbolic.n)
+
+    @property
+    def stats(self) -> Stats:
+        """What all of them took."""
+        return self._blocks.stats
+
+    def close(self) -> None:
+        """Let go of the device's memory."""
+        self._blocks.close()
+
+    def __enter__(self) -> FactorStack:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<FactorStack of {self.count}: {self._blocks!r}>"
+
+
+class _Blocks(Factor):
+    """The factor of the block-diagonal matrix, whose errors name the block."""
+
+    def __init__(self, block: int, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._block = block
+
+    def _complain(self, values: np.ndarray[Any, Any]) -> None:
+        try:
+            super()._complain(values)
+        except NotPositiveDefiniteError as error:
+            n = self._block
+            i, variable, column = error.variable // n, error.variable % n, error.column % n
+            raise NotPositiveDefiniteError(
+                f"matrix {i} of the stack is not positive definite: the pivot of variable "
+                f"{variable} (column {column} of the permuted matrix) is {error.pivot:g}",
+                (i,), column, error.pivot, variable,
+            ) from None  # fmt: skip
+
+    def logdets(self, count: int) -> np.ndarray[Any, Any]:
+        logarithms = np.log(self._diagonal().real.astype(np.float64))
+        return np.asarray(2 * logarithms.reshape(count, self._block).sum(axis=1))
+
+
+def _joined(array: Any, name: str) -> Any:
+    """The first two axes as one."""
+    if isinstance(array, cla.Array) and not array.flags.c_contiguous:
+        raise ArgumentError(f"{name} on the device is not in C order; copy it")
+    rows = array.shape[0] * array.shape[1]
+    return array.reshape((rows, *array.shape[2:]))
+
+
+def repeated(symbolic: Symbolic, count: int) -> Symbolic:
+    """The analysis of a block-diagonal matrix of as many matrices, one after the other."""
+    n = symbolic.n
+    return replace(
+        symbolic,
+        pattern=_repeated_pattern(symbolic.pattern, count),
+        perm=_shifted(symbolic.perm, count, n),
+        iperm=_shifted(symbolic.iperm, count, n),
+        parent=_shifted(symbolic.parent, count, n),
+        column_counts=np.tile(symbolic.column_counts, count),
+        fronts=_repeated_fronts(symbolic.fronts, count, n, symbolic.pattern.nnz),
+        static_mask=np.tile(symbolic.static_mask, count),
+        level=np.tile(symbolic.level, count),
+        fundamental=symbolic.fundamental * count,
+    )
+
+
+def _repeated_pattern(pattern: Pattern, count: int) -> Pattern:
+    sums = pattern.stored if pattern.starts is None else len(pattern.starts)
+    rows, columns = (_shifted(index, count, pattern.n) for index in pattern.coordinates())
+    return Pattern(
+        n=pattern.n * count,
+        pointers=_starts(pattern.pointers, count),
+        columns=_shifted(pattern.columns, count, pattern.n),
+        triangle=pattern.triangle,
+        stored=pattern.stored * count,
+        order=None if pattern.order is None else _shifted(pattern.order, count, pattern.stored),
+        starts=None if pattern.starts is None else _shifted(pattern.starts, count, pattern.stored),
+        take=_shifted(pattern.take, count, sums),
+        mirror=None if pattern.mirror is None else _shifted(pattern.mirror, count, sums),
+        layout=("coo", rows, columns),
+    )
+
+
+def _repeated_fronts(fronts: Fronts, count: int, n: int, nnz: int) -> Fronts:
+    return Fronts(
+        first=_starts(fronts.first, count),
+        parent=_shifted(fronts.parent, count, len(fronts)),
+        row_start=_starts(fronts.row_start, count),
+        row_index=_shifted(fronts.row_index, count, n),
+        relative=np.tile(fronts.relative, count),
+        child_start=_starts(fronts.child_start, count),
+        child=_shifted(fronts.child, count, len(fronts)),
+        entry_start=_starts(fronts.entry_start, count),
+        entry_row=np.tile(fronts.entry_row, count),
+        entry_column=np.tile(fronts.entry_column, count),
+        entry_source=_shifted(fronts.entry_source, count, nnz),
+        entry_conj=np.tile(fronts.entry_conj, count),
+    )
+
+
+def _shifted(numbers: Any, count: int, step: int) -> Any:
+    """Copies one after the other, each greater by `step`; what is negative stays."""
+    shifts = np.arange(count, dtype=np.int64)[:, None] * step
+    return np.where(numbers < 0, numbers, numbers + shifts).astype(numbers.dtype).reshape(-1)
+
+
+def _starts(starts: Any, count: int) -> Any:
+    """The same of where things begin, with the end of all at the end."""
+    return np.append(_shifted(starts[:-1], count, int(starts[-1])), starts[-1] * count).astype(
+        starts.dtype
+    )
