@@ -20,9 +20,8 @@ from portable_gpu.sparse.ordering.separator import (
     separate,
 )
 
-_LEAF = 200  # parts of so many vertices are ordered by degree
+_LEAF = 60  # parts of so many vertices are ordered by degree
 _ALONE = 20_000  # parts of more are cut, and their halves left to any thread
-_MANY, _FEW = 5, 2  # attempts at a part of more, and of fewer, vertices than that
 
 
 def nd(graph: Graph) -> Int32:
@@ -37,7 +36,7 @@ def nd(graph: Graph) -> Int32:
     Vertices with the same neighbours count as one; those with more than ``max(16, 10 sqrt(n))``
     come last.  A part is cut by the lighter of two separators: one of a multilevel bisection, and
     one of the levels of a breadth-first search; both are refined.  On grids of 7 points the latter
-    are diagonal, and a quarter smaller than planes.  Parts of at most 200 vertices are ordered by
+    are diagonal, and a quarter smaller than planes.  Parts of at most 60 vertices are ordered by
     approximate minimum degree.
 
     Cost: O(m log n) time for m edges; some 120 (n + m) bytes.  Halves of large parts run on all
@@ -94,7 +93,7 @@ def _order_part(pool: Executor, part: Part, order: Int32) -> list[Future[Any]]:
     todo = [(part, order)]
     while todo:
         part, order = todo.pop()
-        halves = _halves(part, order, _FEW if alone else _MANY, room)
+        halves = _halves(part, order, room)
         if not halves:
             _order_by_degree(part, order, room.quotient)
         elif alone:
@@ -104,7 +103,7 @@ def _order_part(pool: Executor, part: Part, order: Int32) -> list[Future[Any]]:
     return []
 
 
-def _halves(part: Part, order: Int32, attempts: int, room: _Room) -> list[tuple[Part, Int32]]:
+def _halves(part: Part, order: Int32, room: _Room) -> list[tuple[Part, Int32]]:
     """Put a separator last; return the halves with their places in the order, if it is a good one.
 
     It is not if a half is empty, or if it holds more than half of the vertices itself.
@@ -114,7 +113,7 @@ def _halves(part: Part, order: Int32, attempts: int, room: _Room) -> list[tuple[
         return []
     ones = room.ones[: len(part.indices)]
     g = Weighted(part.indptr, part.indices, ones, part.weight)
-    first, second, separator = _split(part, separate(g, attempts, room.levels, room.moves))
+    first, second, separator = _split(part, separate(g, room.levels, room.moves))
     middle, end = len(first.weight), n - len(separator)
     if not 0 < middle < end or 2 * end < n:
         return []
