@@ -128,8 +128,13 @@ class Timed:
         whole = (last.profile.end - first.profile.start) * 1e-6
         busy = sum(map(sum, found.values()))
         rows = sorted(found.items(), key=lambda item: -sum(item[1]))
-        lines = [f"{name} {len(each)} x: {sum(each):.3f}" for name, each in rows]
+        lines = [f"{name} {len(each)} x: {sum(each):.3f} {_listed(each)}" for name, each in rows]
         return f"{whole:.2f} ms, between launches {whole - busy:.2f}; " + ", ".join(lines)
+
+
+def _listed(each: list[float]) -> str:
+    """Microseconds of a kernel's launches, if they are few."""
+    return f"({' '.join(f'{1e3 * one:.0f}' for one in each)} us)" if 1 < len(each) < 50 else ""
 
 
 def best(call: Callable[[], Any], wait: Callable[[], Any], runs: int = 5) -> float:

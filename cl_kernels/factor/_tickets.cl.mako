@@ -15,7 +15,7 @@
     const uint marks = (uint)tiles_s * tiles_f;
 % endif
     volatile __global uint *done = ready + 2 + product * marks;
-    const uint groups = marks * (uint)count;
+    const uint groups = marks * (uint)count, marked = groups;
     const int known_by = s;  // steps of 64 k
 </%def>
 
@@ -40,5 +40,5 @@ LOAD_PUBLISHED(done + ${k} * tiles_f + f)\
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     if (number)
-        for (uint i = t; i < 2u + groups; i += 256u) STORE_PUBLISHED(ready + i, 0u);
+        for (uint i = t; i < 2u + marked; i += 256u) STORE_PUBLISHED(ready + i, 0u);
 </%def>

@@ -30,7 +30,10 @@ ${subtraction(problem.elem)}
 
 ## In fronts, columns right of an update's middle lie along f.
 ## Rows `from` to `from` + 15 of V to memory; all of them from one on.
-<%def name="out(row, col, value)">${problem.elem.name}_store(v + (s0 + ${row}) * v_row + (f0 + ${col}) * v_col, ${value})</%def>
+<%def name="out(row, col, value)">\
+<% at = f"v + (s0 + {row}) * v_row + (f0 + {col}) * v_col" %>\
+${problem.elem.name}_store(${at}, ${f"{problem.elem.name}_load({at}) + " if adds else ""}${value})\
+</%def>
 <%def name="store_rows(from_row)">\
 <% either = in_fronts and factorise %>\
 {

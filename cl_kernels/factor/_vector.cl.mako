@@ -53,7 +53,8 @@ static inline bool is_taken(volatile __global ulong *cell, value_t *v)
 
 ## Local memory, and sums.
 <%def name="declare(along)">\
-__local value_t triangle[${64 * 65 // 2}], inverse[64], below[${64 * (9 if along else 4)}], xs[128], shown[64], solved[64];
+__local value_t triangle[${64 * 65 // 2}], inverse[64], below[${64 * (9 if along else 4)}], xs[128], shown[64];
+    value_t own = (value_t)(0), own0 = (value_t)(0), own1 = (value_t)(0);
     value_t ${", ".join(f"l{j} = (value_t)(0)" for j in range(16))}, ${", ".join(f"sum{i} = (value_t)(0)" for i in sums(along))};
 </%def>
 
@@ -121,44 +122,43 @@ if (t < 64) {
     }
 </%def>
 
-## solved = D^-1 own, eight at a time: of one sub-group all that come behind solve for the eight.
+## Work-items t < 32 get rows t and t + 32 of D^-1 v as own0 and own1, eight rows at a time: all of one
+## sub-group solve for the eight, and subtract from their own rows what these give.  What they read is read
+## before they compute.
 <%def name="substitute()">\
-{
-        if (t < 64) shown[t] = MUL(own, inverse[t]);
+if (t < 64) shown[t] = MUL(own, inverse[t]);
         barrier(CLK_LOCAL_MEM_FENCE);
-        __local const value_t *d0 = triangle + t * (t + 1) / 2, *d1 = triangle + (t + 32) * (t + 33) / 2;
-        value_t own0 = (value_t)(0), own1 = (value_t)(0);
         if (t < 32) {
             own0 = shown[t];
             own1 = shown[t + 32];
         }
-        for (int q = 0; q < 64; q += 8) {
-            if (t < 32) {
-                __local const value_t *d = triangle + q * (q + 1) / 2 + q;
-% for i in range(8):
-                value_t x${i} = shown[q + ${i}];
-% endfor
-% for i in range(8):
-% for k in range(i):
-                SUBTRACT(x${i}, d[${k}], x${k});
-% endfor
-                if (t == ${i}) solved[q + ${i}] = x${i};
-                d += q + ${i + 1};
-% endfor
-% for i, ahead in enumerate((0, 32)):
-                if (t + ${ahead} >= q + 8) {
+% for q in range(0, 64, 8):
+        if (t < 32) {
+            const value_t ${", ".join(f"d{i}_{k} = triangle[{(q + i) * (q + i + 1) // 2 + q + k}]" for i in range(1, 8) for k in range(i))};
+            value_t ${", ".join(f"x{i} = shown[{q + i}]" for i in range(8))};
 % for k in range(8):
-                    SUBTRACT(own${i}, d${i}[q + ${k}], x${k});
+% for i in range(k + 1, 8):
+            SUBTRACT(x${i}, d${i}_${k}, x${k});
 % endfor
-                    if (t + ${ahead} < q + 16) shown[t + ${ahead}] = own${i};
-                }
 % endfor
+% for h, first in enumerate((0, 32)):
+% if first + 32 > q:
+            if (t >= ${q - first}) {
+                __local const value_t *d = triangle + (t + ${first}) * (t + ${first + 1}) / 2 + ${q};
+% for k in range(8):
+                ${f"if (t > {q - first + k}) " if first <= q + k else ""}SUBTRACT(own${h}, d[${k}], x${k});
+% endfor
+% if q < 56:
+                if (t >= ${q + 8 - first} && t < ${q + 16 - first}) shown[t + ${first}] = own${h};
+% endif
             }
-            SUBGROUP_SYNC();
+% endif
+% endfor
         }
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (t < 64) own = solved[t];
-    }
+% if q < 56:
+        SUBGROUP_SYNC();
+% endif
+% endfor
 </%def>
 
 ## Subtract what known blocks give: tiles 0 to `steps` of columns.  tile(k): where tile k begins, with its

@@ -24,7 +24,7 @@
 ## p_along, q_along      whether neighbours along k are neighbours in memory    by_s  likewise, of V along s
 ## mma         whether products are made by matrix instructions (float64)
 ## depth       rows of V that a work-item has: see _tile
-## in_fronts   False: see fronts/tiles, which is made of the same parts
+## in_fronts, adds   False: see fronts/tiles and fronts/update, which are made of the same parts
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>

@@ -53,15 +53,16 @@ ${operands.parameters("l", e, rank)}${operands.parameters("v", e, rank, "")}, vo
 ${operands.locate((["c"] if separate else []) + ["l", "v"], rank, "product")}
     l += first_row * l_row;
     v += column * v_col;
-    value_t own = (value_t)(0);
     if (t < left) own = ${e.name}_load(${f"c + column * c_col" if separate else "v"} + (first_row + t) * ${b}_row);
     ${parts.diagonal(e, along, "l + first_row * l_col", "l_row", "l_col", "left", given, problem.unit)}
     ${parts.known(e, along, given, tile_of, lambda k: "true", cell)}
     ${parts.subtract(along)}
     ${parts.substitute()}
-    if (t < left) {
-        publish(${cell("steps")}, own);
-        ${e.name}_store(v + (first_row + t) * v_row, own);
+% for h in range(2):
+    if (t < 32 && t + ${32 * h} < left) {
+        publish(${cell("steps")} + ${32 * h * words}, own${h});
+        ${e.name}_store(v + (first_row + t + ${32 * h}) * v_row, own${h});
     }
+% endfor
     ${parts.tell()}
 }

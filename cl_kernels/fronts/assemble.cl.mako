@@ -61,6 +61,7 @@ ${front_.front("own.x", only=("columns", "rows", "panel", "leading", "update", "
         }
     }
     __global const int *cut = cuts + cut_start[get_group_id(0)];
+    const int blocks = blocks_c + blocks_w + (u - w + 63) / 64;
     for (long k = child_start; k < child_end; ++k, cut += blocks + 1) {
         const int i_from = cut[f], i_to = cut[f + 1], j_from = cut[s], j_to = min(cut[s + 1], i_to);
         barrier(CLK_LOCAL_MEM_FENCE);  // of every child: PoCL loses one that only some turns meet

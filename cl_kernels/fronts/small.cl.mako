@@ -35,6 +35,7 @@ void small(__global const int *which, ${front_.parameters()},
     const int t = get_local_id(0), x = t % ${across}, y = t / ${across}, number = which[get_group_id(0)];
 ${front_.front("number", only=("columns", "rows", "panel", "leading", "update", "child_start", "child_end", "entry_start", "entry_end"))}
     ${blocks.sizes()}
+    const int e = 1 - u % 2;
     values += values_offset;
     factor += factor_offset + panel;
     arena += arena_offset;

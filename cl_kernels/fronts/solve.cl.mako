@@ -52,6 +52,7 @@ ${front_.front("task.x", only=("columns", "rows", "panel", "leading", "row_start
     const bool is_own = s < blocks;
     const int known_by = min(s, blocks), f0 = 64 * f, s0 = is_own ? 64 * s : c + 64 * (s - blocks);
     const int left_s = min((is_own ? c : c + u) - s0, 64), left_f = (int)min(count - f0, 64l);
+    const uint marked = groups;
     factor += factor_offset + panel;
     x_all += x_all_offset;
 % if backward:

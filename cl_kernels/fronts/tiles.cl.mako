@@ -1,11 +1,13 @@
-## Factorise assembled fronts in one launch: a work-group for each tile of 64 x 64 elements.
+## Factorise the own columns of assembled fronts in one launch: a work-group for each tile of 64 x 64
+## elements.
 ##
-##           s ->                   V = F(s, f) - sum over own columns k of L(s, k)^* L(f, k)^T, then for
-##       +-----+                    tiles of own columns V = D^-1 V: see factor/tiles, whose parts do it.
-##    f  | own |                    Other tiles are done with the sum: they are the update's.
-##    |  +-----+-----+
-##    v  |     | U   |              Blocks of rows and columns: see _front
-##       +-----+-----+
+##           s ->                   V = F(s, f) - sum over own columns k < s of L(s, k)^* L(f, k)^T,
+##       +-----+                    V = D^-1 V:  see factor/tiles, whose parts do it.
+##    f  | own |
+##    |  +-----+                    Blocks of rows and columns: see _blocks
+##    v  |     |
+##       +-----+
+## groups, marked   groups, and marks, of all fronts
 ## tiles     of each group in the order in which they begin: front, s, f, and where its front's marks begin;
 ##           all that a tile rests on comes before it
 ## The other parameters are those of factor/tiles with `factorise`, in place, and of L by rows.
@@ -36,8 +38,8 @@ typedef ${e.real}4 real4_t;
 ${tile.define()}
 
 __kernel ${group.of_size(256)}
-void tiles(uint groups, __global const int4 *tiles, ${front_.parameters()}, __global ${e.name}_t *restrict factor, long factor_offset,
-           __global ${e.name}_t *restrict arena, long arena_offset, volatile __global long *report, long report_offset, volatile __global uint *ready)
+void tiles(uint groups, uint marked, __global const int4 *tiles, ${front_.parameters()}, __global ${e.name}_t *restrict factor, long factor_offset,
+           volatile __global long *report, long report_offset, volatile __global uint *ready)
 {
     __local value_t p_part[${16 * 68}] __attribute__((aligned(32)));
     __local value_t solved[${2 * depth * 68}] __attribute__((aligned(32)));
@@ -56,27 +58,24 @@ void tiles(uint groups, __global const int4 *tiles, ${front_.parameters()}, __gl
     barrier(CLK_LOCAL_MEM_FENCE);
     const int4 own = tiles[number];
     const int s = own.y, f = own.z, first = 0;
-${front_.front("own.x", only=("columns", "rows", "panel", "leading", "update"))}
+${front_.front("own.x", only=("columns", "rows", "panel", "leading"))}
     ${blocks.sizes()}
     factor += factor_offset;
-    arena += arena_offset;
     report += report_offset + 2l * own.x;
     ${blocks.tile()}
-    ${blocks.place(e)}
-    __global const ${e.name}_t *l = factor + panel;
-    const long l_row = leading, l_col = 1;
+    __global ${e.name}_t *v = factor + panel;
+    __global const ${e.name}_t *l = v;
+    const long l_row = leading, l_col = 1, v_row = 1, v_col = leading;
     volatile __global uint *done = ready + 2 + own.w;
-    const int known_by = min(s, blocks_c);
+    const int known_by = s;
     value_t ${", ".join(f"v{i}_{j}" for i in range(depth) for j in range(16 // depth))};
     ${tile.input("v")}
     ${products.all()}
-    if (is_panel) {
-        if (s == f) {
-            ${factors.factorised()}
-        } else {
-            ${solve.solved()}
-        }
+    if (s == f) {
+        ${factors.factorised()}
+    } else {
+        ${solve.solved()}
     }
-    ${tile.store("s == f && is_panel ? 48 : 0")}
+    ${tile.store("s == f ? 48 : 0")}
     ${tickets.tell()}
 }

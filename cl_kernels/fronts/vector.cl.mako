@@ -64,7 +64,6 @@ ${front_.front("s", only=("columns", "rows", "panel", "leading", "row_start", "f
     volatile __global ulong *cell = (volatile __global ulong *)ready + 1 + ${64 * words} * (task.z * count + r * blocks);
     factor += factor_offset + panel;
     x += x_offset + r;
-    value_t own = (value_t)(0);
 % if backward:
     const int first_row = 64 * block, left = min(c - first_row, 64);
     const long last = c - 1, l_row = -1, l_col = -leading, y_row = -count;
@@ -108,10 +107,19 @@ ${front_.front("s", only=("columns", "rows", "panel", "leading", "row_start", "f
 % endif
     ${parts.known(e, along, given, tile_of, there, cell)}
     ${parts.subtract(along)}
-    ${"if (is_own) " if not backward else ""}${parts.substitute()}
-    if (t < left) {
-        ${"if (is_own) " if not backward else ""}publish(${cell("block")}, own);
-        ${e.name}_store(y + (first_row + t) * y_row, own);
+% if not backward:
+    if (!is_own) {
+        if (t < left) ${e.name}_store(y + (first_row + t) * y_row, own);
+    } else
+% endif
+    {
+        ${parts.substitute()}
+% for h in range(2):
+        if (t < 32 && t + ${32 * h} < left) {
+            publish(${cell("block")} + ${32 * h * words}, own${h});
+            ${e.name}_store(y + (first_row + t + ${32 * h}) * y_row, own${h});
+        }
+% endfor
     }
     ${parts.tell()}
 }

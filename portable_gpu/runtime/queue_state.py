@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from ctypes import c_void_p
 from sys import getrefcount
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,13 +26,20 @@ if TYPE_CHECKING:
 _POOLED = 1 / 64
 _HELD = 1 / 16
 
-#: References to a list of events that only its array has: that, a name here, and the count's own.
-_ALONE = 3
 _COMPLETE = cl.command_execution_status.COMPLETE
 
 # Arrays that a command on another queue than theirs reads, until it ends.  They outlive the state
 # of either queue, and no step below is undone by a call from a signal handler in between.
 _held: dict[int, tuple[cl.Event, list[Any]]] = {}
+
+
+def _holders(array: Any) -> int:
+    """References to an array's list of events, with those of this function."""
+    events = array.events
+    return getrefcount(events)
+
+
+_ALONE = _holders(SimpleNamespace(events=[]))
 
 
 class QueueState:
@@ -118,10 +126,12 @@ class QueueState:
         queue, events = self.queue, array.events
         if isinstance(events, QueueEvents) and (events.queue is queue or events.queue == queue):
             events.renew()
-        elif event is None and getrefcount(events) <= _ALONE:
+            return
+        del events  # it would count as a holder
+        if event is None and _holders(array) <= _ALONE:
             array.events = QueueEvents.of(queue)
         else:
-            events[:] = [self.event(event)]
+            array.events[:] = [self.event(event)]
 
     def hold(self, event: cl.Event, arrays: Sequence[Any]) -> None:
         """Keep arrays of other queues until ``event``: their pools do not know of this queue."""

@@ -50,7 +50,7 @@ def test_every_kernel_is_in_the_catalogue() -> None:
     shown = {
         spec.name
         for name, build in CATALOGUE.items()
-        for target in ("cpu", "gcn", "nvidia-sm90")
+        for target in ("cpu", "gcn", "generic", "nvidia-sm90")
         for dtype in (np.float16, np.float32, np.float64)
         if dtype != np.float16 or FAMILY_OF[name] not in ("factor", "fft")
         for spec in build(example_target(target), np.dtype(dtype))

@@ -319,6 +319,7 @@ def tiles_text(problem: TiledProblem, target: Target) -> Specialization:
         problem=p,
         factorise=problem.factorises,
         in_fronts=False,
+        adds=False,
         separate=problem.separate,
         unit=isinstance(p, SolveProblem) and p.unit,
         conj=p.elem.complex and (problem.factorises or p.l.conj),

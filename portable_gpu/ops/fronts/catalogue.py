@@ -22,7 +22,7 @@ def typical_texts(target: Target, elem: Element) -> list[Specialization]:
         found += [cpu.subtrees_text(elem, target), cpu.assemble_text(elem, target)]
     if not substitution.takes_stages(target, elem):
         return [*found, *(solve_text(name, elem, target) for name in ("forward", "backward"))]
-    found.append(group.tiles_text(elem, target))
+    found += [group.tiles_text(elem, target), group.update_text(elem, target)]
     for backward in directions:
         found += substitution.typical_texts(elem, target, backward)
     return found

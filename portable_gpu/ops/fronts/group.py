@@ -12,7 +12,7 @@ from portable_gpu.ops.candidate import best_of
 from portable_gpu.ops.factor import estimates
 from portable_gpu.ops.factor.candidates import cholesky_candidates, parts, solve_candidates
 from portable_gpu.ops.factor.estimates import Sizes
-from portable_gpu.ops.factor.policy import on_matrix_units
+from portable_gpu.ops.factor.policy import TILE, on_matrix_units
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
 from portable_gpu.ops.fronts.device import FACTOR, VALUES, DeviceFronts, FrontsPlan, Of
 from portable_gpu.ops.fronts.large import front_steps
@@ -36,8 +36,8 @@ def group_steps(device: DeviceFronts, which: _Table | _Int64) -> list[Step]:
     """The steps of a stage on a GPU; operands as of ``stage_steps``.
 
     Fronts whose triangle local memory holds are assembled and factorised there, a launch for each
-    class of sizes.  The tiles of all others are assembled in one launch, and those of middle ones
-    factorised in another; large ones have plans of their own.
+    class of sizes.  The tiles of middle ones are assembled in one launch, those of own columns
+    factorised in another, and updates made in a third.  Large ones have plans of their own.
     """
     engine, fronts = device.engine, device.fronts
     target, elem = engine.target, device.elem
@@ -57,7 +57,7 @@ def group_steps(device: DeviceFronts, which: _Table | _Int64) -> list[Step]:
     middle, large = which[~is_large], which[is_large]
     if middle.size:
         tiles = tickets(fronts, middle)
-        steps += [_assemble(device, tiles), _tiles(device, middle, tiles)]
+        steps += [_assemble(device, tiles), *_tiles(device, middle, tiles)]
     made = parts(engine, sizes)
     if large.size:
         steps.append(_assemble(device, tickets(fronts, large)))
@@ -122,13 +122,24 @@ def _assemble(device: DeviceFronts, tiles: _Table) -> Step:
     return Step(plan, (VALUES, FACTOR, device.arena))
 
 
-def _tiles(device: DeviceFronts, which: _Int64, tiles: _Table) -> Step:
-    text = tiles_text(device.elem, device.engine.target)
+def _tiles(device: DeviceFronts, which: _Int64, tiles: _Table) -> list[Step]:
+    fronts, target, elem = device.fronts, device.engine.target, device.elem
+    is_own = tiles[:, 1] < -(-fronts.columns[tiles[:, 0]] // TILE)
+    own, rest = int(is_own.sum()), int((~is_own).sum())
+    kept = {"tiles": device.engine.bring(tiles)}
+    constants = {"groups": own, "marked": len(tiles)}
     plan = FrontsPlan(
-        device, text, "tiles", {"groups": len(tiles)}, ["factor", "arena", "report"], len(tiles),
-        _GROUP, {"tiles": tiles}, flop=flop_of(device, which), counters=2 + len(tiles),
+        device, tiles_text(elem, target), "tiles", constants, ["factor", "report"], own, _GROUP,
+        kept, flop=flop_of(device, which), counters=2 + len(tiles),
     )  # fmt: skip
-    return Step(plan, (FACTOR, device.arena, device.told))
+    steps = [Step(plan, (FACTOR, device.told))]
+    if rest:
+        text = update_text(elem, target)
+        plan = FrontsPlan(
+            device, text, "update", {"first_tile": own}, ["factor", "arena"], rest, _GROUP, kept
+        )
+        steps.append(Step(plan, (FACTOR, device.arena)))
+    return steps
 
 
 def small_text(elem: Element, target: Target, shape: tuple[int, int, int]) -> Specialization:
@@ -145,14 +156,24 @@ def assemble_text(elem: Element, target: Target) -> Specialization:
 
 
 def tiles_text(elem: Element, target: Target) -> Specialization:
-    """The kernel that factorises by tiles in one launch."""
+    """The kernel that factorises own columns by tiles in one launch."""
+    return _text("tiles", elem, target, adds=False)
+
+
+def update_text(elem: Element, target: Target) -> Specialization:
+    """The kernel of updates by tiles."""
+    return _text("update", elem, target, adds=True)
+
+
+def _text(name: str, elem: Element, target: Target, adds: bool) -> Specialization:
     return specialize(
-        "fronts/tiles",
+        f"fronts/{name}",
         target,
         e=elem,
         problem=Of(elem),
         factorise=True,
         in_fronts=True,
+        adds=adds,
         separate=False,
         unit=False,
         conj=elem.complex,

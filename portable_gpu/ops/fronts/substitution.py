@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,14 @@ from portable_gpu.runtime.plan import Step, Temporary
 from portable_gpu.targets import Target
 
 _Table = np.ndarray[Any, np.dtype[np.int32]]
+_Operands = tuple[int | Temporary, ...]
+#: Of a class of small fronts: rows and own columns of the largest; work-items and right-hand sides
+#: of a group.
+_Shape = tuple[int, int, int, int]
 _GROUP = 256
-#: Own columns of the largest small front.
-_COLUMNS = 48
+#: Own columns of the largest small front of a launch whose triangles take little local memory, and
+#: of any.
+_COLUMNS = 24, 48
 #: Right-hand sides of a launch that has a work-group for each of them.
 _FEW = 3
 #: Classes of small fronts: the rows of the largest, and work-items.  A group has one right-hand
@@ -57,49 +63,77 @@ def _stage(
     device: DeviceFronts,
     which: _Table,
     count: int,
-    operands: tuple[int | Temporary, ...],
+    operands: _Operands,
     backward: bool,
 ) -> list[Step]:
-    target, elem, fronts = device.engine.target, device.elem, device.fronts
-    names = ["factor", "x", "contributions"][: len(operands)]
-    taken = {} if backward else device.taken
+    elem, fronts = device.elem, device.fronts
+    tables = {} if backward else device.taken
     wide, classes = (1, _NARROW) if count <= _FEW else (_LINE // elem.itemsize, _WIDE)
     rows = fronts.columns[which] + fronts.rows[which]
-    is_small = fronts.columns[which] <= _COLUMNS
+    is_small = fronts.columns[which] <= _COLUMNS[-1]
     steps, least = [], 0
     for size, lanes in classes:
         found = which[is_small & (rows > least) & (rows <= size)]
         least = size
         if found.size:
-            pieces = -(-count // wide)
-            text = small_text(elem, target, (size, lanes, wide), backward)
-            plan = FrontsPlan(
-                device, text, text.name.removeprefix("fronts/"),
-                {"count": count, "pieces": pieces}, names, len(found) * pieces, lanes,
-                {"which": found.astype(np.int32), **taken},
-            )  # fmt: skip
-            steps.append(Step(plan, operands))
+            columns = int(fronts.columns[found].max())
+            shape = size, next(most for most in _COLUMNS if columns <= most), lanes, wide
+            steps.append(_small(device, found, count, operands, shape, tables, backward))
     which = which[~is_small | (rows > least)]
     if which.size:
-        listed = tasks(fronts, which.astype(np.int64), backward)
-        across = count if count <= _FEW else -(-count // TILE)
-        groups = counters = len(listed) * across
-        constants = {"groups": groups, "count": count}
-        if count <= _FEW:
-            text = vector_text(elem, target, backward)
-            own = -(-fronts.columns[which] // TILE)
-            constants["cells"] = cells_of(int(own.sum()) * count, elem)
-            counters = 2 * constants["cells"]
-        else:
-            text = solve_text(elem, target, backward)
-            constants["tiles_f"] = across
-            names[1] = "x_all"
-        plan = FrontsPlan(
-            device, text, text.name.removeprefix("fronts/"), constants, names, groups, _GROUP,
-            {"tasks": listed, **taken}, counters=2 + counters,
-        )  # fmt: skip
-        steps.append(Step(plan, operands))
+        steps.append(_long(device, which, count, operands, tables, backward))
     return steps
+
+
+def _small(
+    device: DeviceFronts,
+    which: _Table,
+    count: int,
+    operands: _Operands,
+    shape: _Shape,
+    tables: Mapping[str, Any],
+    backward: bool,
+) -> Step:
+    """A launch for fronts of one class."""
+    *_, lanes, wide = shape
+    pieces = -(-count // wide)
+    text = small_text(device.elem, device.engine.target, shape, backward)
+    plan = FrontsPlan(
+        device, text, text.name.removeprefix("fronts/"), {"count": count, "pieces": pieces},
+        ["factor", "x", "contributions"][: len(operands)], len(which) * pieces, lanes,
+        {"which": which.astype(np.int32), **tables},
+    )  # fmt: skip
+    return Step(plan, operands)
+
+
+def _long(
+    device: DeviceFronts,
+    which: _Table,
+    count: int,
+    operands: _Operands,
+    tables: Mapping[str, Any],
+    backward: bool,
+) -> Step:
+    """A launch for all other fronts."""
+    target, elem, fronts = device.engine.target, device.elem, device.fronts
+    listed = tasks(fronts, which.astype(np.int64), backward)
+    names = ["factor", "x", "contributions"][: len(operands)]
+    if count <= _FEW:
+        groups = len(listed) * count
+        text = vector_text(elem, target, backward)
+        cells = cells_of(int((-(-fronts.columns[which] // TILE)).sum()) * count, elem)
+        constants, counters = {"groups": groups, "count": count, "cells": cells}, 2 * cells
+    else:
+        across = -(-count // TILE)
+        groups = counters = len(listed) * across
+        text = solve_text(elem, target, backward)
+        constants = {"groups": groups, "count": count, "tiles_f": across}
+        names[1] = "x_all"
+    plan = FrontsPlan(
+        device, text, text.name.removeprefix("fronts/"), constants, names, groups, _GROUP,
+        {"tasks": listed, **tables}, counters=2 + counters,
+    )  # fmt: skip
+    return Step(plan, operands)
 
 
 def tasks(fronts: Fronts, which: np.ndarray[Any, np.dtype[np.int64]], backward: bool) -> _Table:
@@ -119,13 +153,11 @@ def tasks(fronts: Fronts, which: np.ndarray[Any, np.dtype[np.int64]], backward: 
     return listed[order].astype(np.int32)
 
 
-def small_text(
-    elem: Element, target: Target, shape: tuple[int, int, int], backward: bool
-) -> Specialization:
-    """The kernel of small fronts of one class: rows, work-items, right-hand sides of a group."""
-    size, lanes, wide = shape
+def small_text(elem: Element, target: Target, shape: _Shape, backward: bool) -> Specialization:
+    """The kernel of small fronts of one class."""
+    size, columns, lanes, wide = shape
     name = "fronts/small_backward" if backward else "fronts/small_forward"
-    return specialize(name, target, e=elem, size=size, columns=_COLUMNS, lanes=lanes, wide=wide)
+    return specialize(name, target, e=elem, size=size, columns=columns, lanes=lanes, wide=wide)
 
 
 def vector_text(elem: Element, target: Target, backward: bool) -> Specialization:
@@ -143,6 +175,7 @@ def solve_text(elem: Element, target: Target, backward: bool) -> Specialization:
         backward=backward,
         factorise=False,
         in_fronts=True,
+        adds=False,
         separate=False,
         unit=False,
         conj=elem.complex and backward,
@@ -158,5 +191,5 @@ def typical_texts(elem: Element, target: Target, backward: bool) -> list[Special
     """Kernels of each kind."""
     found = [vector_text(elem, target, backward), solve_text(elem, target, backward)]
     for wide, (size, lanes) in ((1, _NARROW[-1]), (_LINE // elem.itemsize, _WIDE[-1])):
-        found.append(small_text(elem, target, (size, lanes, wide), backward))
+        found.append(small_text(elem, target, (size, _COLUMNS[-1], lanes, wide), backward))
     return found

@@ -1,0 +1,64 @@
+## The updates of factorised fronts: a work-group for each tile of 64 x 64 elements of U - L21 L21^H.
+##
+##           s ->                   U(s, f) - sum over own columns k of L(s, k)^* L(f, k)^T: the products
+##       +-----+                    of factor/tiles.
+##       | L11 |
+##       +-----+-----+              Blocks of rows and columns: see _blocks.
+##    f  | L21 | U   |
+##       +-----+-----+
+## first_tile  of `tiles`, the one of group 0; the other parameters are those of tiles
+<%namespace name="group" file="/group/group.cl.mako"/>
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
+<%namespace name="matrix" file="/factor/_mma_products.cl.mako"/>
+<%namespace name="products" file="/factor/_tile_products.cl.mako"/>
+<%namespace name="tile" file="/factor/_tile.cl.mako"/>
+<%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
+<%namespace name="front_" file="/fronts/_front.cl.mako"/>
+<%namespace name="blocks" file="/fronts/_blocks.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+${element.scalar(e)}
+${epilogue.arithmetic(e)}
+${numbers.parts(e)}
+% if mma:
+${matrix.define(wide=False)}
+% endif
+% if not e.complex:
+typedef ${e.real}4 real4_t;
+% endif
+${tile.define()}
+
+__kernel ${group.of_size(256)}
+void update(int first_tile, __global const int4 *tiles, ${front_.parameters()}, __global ${e.name}_t *restrict factor, long factor_offset,
+            __global ${e.name}_t *restrict arena, long arena_offset)
+{
+    __local value_t p_part[${16 * 68}] __attribute__((aligned(32)));
+    __local value_t q_part[${16 * 68}] __attribute__((aligned(32)));
+    const int t = get_local_id(0);
+% if not mma:
+    const int y = t / ${4 * depth}, x = t % ${4 * depth};
+% endif
+    const int4 own = tiles[first_tile + get_group_id(0)];
+    const int s = own.y, f = own.z;
+${front_.front("own.x", only=("columns", "rows", "panel", "leading", "update"))}
+    ${blocks.sizes()}
+    ${blocks.tile()}
+    factor += factor_offset;
+    arena += arena_offset;
+    ${blocks.place(e)}
+    __global const ${e.name}_t *l = factor + panel;
+    const long l_row = leading, l_col = 1;
+% if mma:
+    ${matrix.declare()}
+% else:
+    value_t ${", ".join(f"v{i}_{j} = (value_t)(0)" for i in range(depth) for j in range(16 // depth))};
+% endif
+    {
+        ${products.products("0", "c")}
+    }
+% if mma:
+    ${matrix.subtract_in_place()}
+% else:
+    ${tile.store("0")}
+% endif
+}
