@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from portable_gpu.bench.noise import Listener
 from portable_gpu.bench.report import Report
@@ -97,7 +97,7 @@ def sparse(
         output.print(_table(name, symbolic, [row for row in found.rows if row.problem == name]))
     for remark in found.remarks:
         text = f"{remark.problem}: {remark.who}: {remark.text}"
-        status.print(escape(text), soft_wrap=True)
+        status.print(Text(text), soft_wrap=True)
     if head.noise.warning:
         output.write(head.noise.warning, indent=0)
     if not complete:
@@ -154,7 +154,7 @@ def _table(name: str, symbolic: Symbolic, rows: Sequence[SparseRow]) -> Table:
         f"{name}: n {symbolic.n:,}, {symbolic.ordering}, nnz(L) {symbolic.nnz:,}, "
         f"{symbolic.flops:.3g} flop, analysis {sum(symbolic.times.values()):.3g} s"
     )
-    table = Table(title=escape(title), title_justify="left", **TABLE_STYLE)
+    table = Table(title=Text(title), title_justify="left", **TABLE_STYLE)
     table.add_column("phase", no_wrap=True)
     for heading in ("ours ms", "GFLOP/s"):
         table.add_column(heading, justify="right", no_wrap=True)

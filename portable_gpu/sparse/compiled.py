@@ -13,4 +13,7 @@ R = TypeVar("R")
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
     """`function` in machine code, kept on disk; threads run it at once, for it needs no lock."""
-    return cast("Callable[P, R]", numba.njit(cache=True, nogil=True)(function))
+    try:
+        return cast("Callable[P, R]", numba.njit(cache=True, nogil=True)(function))
+    except RuntimeError:  # there is no folder to keep it in: each process compiles
+        return cast("Callable[P, R]", numba.njit(nogil=True)(function))

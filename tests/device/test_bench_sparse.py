@@ -19,13 +19,14 @@ from portable_gpu.errors import ArgumentError
 
 
 def test_a_table_a_file_and_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    matrix, report, picture = (tmp_path / name for name in ("a.mtx", "r.json", "p.png"))
+    matrix, report, picture = (tmp_path / name for name in ("a:100:.mtx", "r.json", "p.png"))
     scipy.io.mmwrite(matrix, grid(7, 6), symmetry="symmetric")
     sizes = f"poisson2d:8,{matrix}"
     options = ["--peers", "scipy", "--ordering", "amd", "--json", str(report)]
     assert main(["bench", "sparse", "--sizes", sizes, *options, "--plot", str(picture)]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "poisson2d:8: n 64, amd" in printed
+    assert "a:100:.mtx" in printed  # rich would make a picture of it
     content = json.loads(report.read_text())
     found = content["sparse"]
     assert found["analyses"]["poisson2d:8"]["nnz_of_factor"] > 64

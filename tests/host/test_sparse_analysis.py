@@ -394,3 +394,15 @@ def test_an_extra_that_is_not_installed_is_named() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert "needs the package numba: pip install 'portable_gpu[sparse]'" in run.stderr
+
+
+def test_without_a_folder_to_keep_machine_code_in() -> None:
+    code = (
+        "import numba.core.caching as caching\n"
+        "kept = getattr(caching, 'CacheImpl', None) or caching._CacheImpl\n"  # its older name
+        "kept._locator_classes = []\n"  # as where nothing can be written
+        "from portable_gpu.sparse.elimination import postorder\n"
+        "import numpy as np\n"
+        "assert postorder(np.array([2, 2, -1], np.int32)).tolist() == [0, 1, 2]"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
