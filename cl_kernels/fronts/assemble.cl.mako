@@ -64,25 +64,26 @@ ${front_.front("own.x", only=("columns", "rows", "panel", "leading", "update", "
     const int blocks = blocks_c + blocks_w + (u - w + 63) / 64;
     for (long k = child_start; k < child_end; ++k, cut += blocks + 1) {
         const int i_from = cut[f], i_to = cut[f + 1], j_from = cut[s], j_to = min(cut[s + 1], i_to);
-        if (i_from >= i_to || j_from >= j_to) continue;
-        const int kid = child[k];
+        barrier(CLK_LOCAL_MEM_FENCE);  // of every child: PoCL loses one that only some turns meet
+        if (i_from < i_to && j_from < j_to) {
+            const int kid = child[k];
 ${front_.front("kid", "kid_", ("rows", "update", "row_start"))}
-        const int u_kid = (int)kid_rows, w_kid = (u_kid + 1) / 2, e_kid = 1 - u_kid % 2;
-        __global const int *place = relative + kid_row_start;
-        __global const ${e.name}_t *from_kid = arena + kid_update;
-        barrier(CLK_LOCAL_MEM_FENCE);
-        for (int i = i_from + t / 64; i < i_to; i += 4) {
-            const int row = place[i] - from;
-            ${inside()}
-            for (int j = j_from + t % 64; j < min(min(j_to, w_kid), i + 1); j += 64)
-                tile[row * 65 + place[j] - s0] += ${e.name}_load(from_kid + (long)(i + e_kid) * w_kid + j);
-        }
-        for (int j = max(j_from, w_kid) + t / 64; j < j_to; j += 4)
-            for (int i = max(i_from, j) + t % 64; i < i_to; i += 64) {
+            const int u_kid = (int)kid_rows, w_kid = (u_kid + 1) / 2, e_kid = 1 - u_kid % 2;
+            __global const int *place = relative + kid_row_start;
+            __global const ${e.name}_t *from_kid = arena + kid_update;
+            for (int i = i_from + t / 64; i < i_to; i += 4) {
                 const int row = place[i] - from;
                 ${inside()}
-                tile[row * 65 + place[j] - s0] += ${e.name}_load(from_kid + (long)(j - w_kid) * w_kid + i - w_kid + 1 - e_kid);
+                for (int j = j_from + t % 64; j < min(min(j_to, w_kid), i + 1); j += 64)
+                    tile[row * 65 + place[j] - s0] += ${e.name}_load(from_kid + (long)(i + e_kid) * w_kid + j);
             }
+            for (int j = max(j_from, w_kid) + t / 64; j < j_to; j += 4)
+                for (int i = max(i_from, j) + t % 64; i < i_to; i += 64) {
+                    const int row = place[i] - from;
+                    ${inside()}
+                    tile[row * 65 + place[j] - s0] += ${e.name}_load(from_kid + (long)(j - w_kid) * w_kid + i - w_kid + 1 - e_kid);
+                }
+        }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     if (v_row == 1) {
