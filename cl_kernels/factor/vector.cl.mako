@@ -49,10 +49,10 @@ ${operands.parameters("l", e, rank)}${operands.parameters("v", e, rank, "")}, vo
     const int t = get_local_id(0);
     if (t == 0) number = atomic_inc(ready);
     barrier(CLK_LOCAL_MEM_FENCE);
-    const long pairs = groups / blocks, pair = number % pairs, product = pair / m, column = pair % m;
+    const long pairs = groups / blocks, pair = number % pairs, column = pair % m;
     const int steps = (int)(number / pairs), first_row = 64 * steps, left = (int)min(n - first_row, 64l);
     volatile __global ulong *cell = (volatile __global ulong *)ready + 1 + ${64 * words} * pair * blocks;
-${operands.locate((["c"] if separate else []) + ["l", "v"], rank, "product")}
+${operands.locate((["c"] if separate else []) + ["l", "v"], rank, "pair / m")}
     l += first_row * l_row;
     v += column * v_col;
     if (t < left) own = ${e.name}_load(${f"c + column * c_col" if separate else "v"} + (first_row + t) * ${b}_row);
