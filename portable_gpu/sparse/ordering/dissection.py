@@ -20,10 +20,8 @@ from portable_gpu.sparse.ordering.separator import (
     separate,
 )
 
-_LEAF = 200  # parts of so many vertices are ordered by degree
+_LEAF = 60  # parts of so many vertices are ordered by degree
 _ALONE = 20_000  # parts of more are cut, and their halves left to any thread
-_MANY, _FEW = 5, 2  # attempts at a part of more, and of fewer, vertices than that
-_DEPTH = 128
 
 
 def nd(graph: Graph) -> Int32:
@@ -38,7 +36,7 @@ def nd(graph: Graph) -> Int32:
     Vertices with the same neighbours count as one; those with more than ``max(16, 10 sqrt(n))``
     come last.  A part is cut by the lighter of two separators: one of a multilevel bisection, and
     one of the levels of a breadth-first search; both are refined.  On grids of 7 points the latter
-    are diagonal, and a quarter smaller than planes.  Parts of at most 200 vertices are ordered by
+    are diagonal, and a quarter smaller than planes.  Parts of at most 60 vertices are ordered by
     approximate minimum degree.
 
     Cost: O(m log n) time for m edges; some 120 (n + m) bytes.  Halves of large parts run on all
@@ -64,28 +62,6 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def _order_part(pool: Executor, part: Part, order: Int32) -> list[Future[Any]]:
-    """Order a small part; cut a large one, and return the tasks that order its halves."""
-    n, entries = len(part.weight), len(part.indices)
-    levels, moves = room_for_levels(n, entries), room_for_moves(n)
-    ones = np.ones(entries, np.int32)
-    if n > _ALONE:
-        g = Weighted(part.indptr, part.indices, ones, part.weight)
-        side = separate(g, _MANY, levels, moves)
-        first, second = _half(part, side, 0), _half(part, side, 1)
-        middle, end = len(first.weight), len(first.weight) + len(second.weight)
-        if _divides(first, second, n):
-            order[end:] = part.labels[side == SEPARATOR]
-            halves = (first, order[:middle]), (second, order[middle:end])
-            return [pool.submit(_order_part, pool, *half) for half in halves]
-    q = quotient(n, entries, int(part.weight.sum()))
-    if n > _ALONE:
-        _by_degree(part, order, q)
-    else:
-        _dissect(part, order, ones, levels, moves, q)
-    return []
-
-
 class Part(NamedTuple):
     """A part of a graph, and which vertices of the whole its vertices are."""
 
@@ -95,91 +71,90 @@ class Part(NamedTuple):
     labels: Int32
 
 
-@compiled
-def _dissect(
-    part: Part, order: Int32, ones: Int32, levels: Levels, moves: Moves, q: Quotient
-) -> None:
-    """Order a part, which is overwritten by the parts that it falls into."""
+class _Room(NamedTuple):
+    """What parts are ordered in, one after another."""
+
+    ones: Int32
+    levels: Levels
+    moves: Moves
+    quotient: Quotient
+
+
+def _order_part(pool: Executor, part: Part, order: Int32) -> list[Future[Any]]:
+    """Order a small part; cut a large one, and return the tasks that order its halves."""
+    n, entries = len(part.weight), len(part.indices)
+    room = _Room(
+        np.ones(entries, np.int32),
+        room_for_levels(n, entries),
+        room_for_moves(n),
+        quotient(n, entries, int(part.weight.sum())),
+    )
+    alone = n <= _ALONE
+    todo = [(part, order)]
+    while todo:
+        part, order = todo.pop()
+        halves = _halves(part, order, room)
+        if not halves:
+            _order_by_degree(part, order, room.quotient)
+        elif alone:
+            todo += halves
+        else:
+            return [pool.submit(_order_part, pool, *half) for half in halves]
+    return []
+
+
+def _halves(part: Part, order: Int32, room: _Room) -> list[tuple[Part, Int32]]:
+    """Put a separator last; return the halves with their places in the order, if it is a good one.
+
+    It is not if a half is empty, or if it holds more than half of the vertices itself.
+    """
     n = len(part.weight)
-    vertex = np.zeros(_DEPTH, np.int64)  # where the vertices of each part to do begin
-    entry = np.zeros(_DEPTH, np.int64)
-    place = np.zeros(_DEPTH, np.int64)  # in the order
-    indptr = np.empty(n + _DEPTH, np.int64)
-    _store(part, part, indptr, vertex, entry, 0)
-    k = 0
-    while k >= 0:
-        a, b, c, d = vertex[k], vertex[k + 1], entry[k], entry[k + 1]
-        this = Part(
-            indptr[a + k : b + k + 1], part.indices[c:d], part.weight[a:b], part.labels[a:b]
-        )
-        first = second = this
-        if b - a > _LEAF and k + 2 < _DEPTH:
-            g = Weighted(this.indptr, this.indices, ones[: d - c], this.weight)
-            side = separate(g, _FEW, levels, moves)
-            first, second = _half(this, side, 0), _half(this, side, 1)
-        middle, end = len(first.weight), len(first.weight) + len(second.weight)
-        if not _divides(first, second, b - a):
-            _by_degree(this, order[place[k] : place[k] + b - a], q)
-            k -= 1
-            continue
-        end += place[k]
-        for v in range(b - a):
-            if side[v] == SEPARATOR:
-                order[end] = this.labels[v]
-                end += 1
-        place[k + 1] = place[k] + middle
-        _store(first, part, indptr, vertex, entry, k)
-        _store(second, part, indptr, vertex, entry, k + 1)
-        k += 1
+    if n <= _LEAF:
+        return []
+    ones = room.ones[: len(part.indices)]
+    g = Weighted(part.indptr, part.indices, ones, part.weight)
+    first, second, separator = _split(part, separate(g, room.levels, room.moves))
+    middle, end = len(first.weight), n - len(separator)
+    if not 0 < middle < end or 2 * end < n:
+        return []
+    order[end:] = separator
+    return [(first, order[:middle]), (second, order[middle:end])]
 
 
 @compiled
-def _divides(first: Part, second: Part, n: int) -> bool:
-    """Whether these are two parts of n vertices with a separator of no more than half of them."""
-    a, b = len(first.weight), len(second.weight)
-    return a > 0 and b > 0 and a + b <= n <= 2 * (a + b)
-
-
-@compiled
-def _store(part: Part, room: Part, indptr: Int64, vertex: Int64, entry: Int64, k: int) -> None:
-    """Put a part into the room as the k-th."""
-    a, c = vertex[k], entry[k]
-    n = len(part.weight)
-    for v in range(n):
-        indptr[a + k + v] = part.indptr[v]
-        room.weight[a + v] = part.weight[v]
-        room.labels[a + v] = part.labels[v]
-    indptr[a + k + n] = part.indptr[n]
-    for p in range(part.indptr[n]):
-        room.indices[c + p] = part.indices[p]
-    vertex[k + 1] = a + n
-    entry[k + 1] = c + part.indptr[n]
-
-
-@compiled
-def _half(part: Part, side: Int8, which: int) -> Part:
-    """What lies on one side."""
+def _split(part: Part, side: Int8) -> tuple[Part, Part, Int32]:
+    """The halves, and the labels of the separator."""
     place = np.empty(len(side), np.int32)
+    count = np.zeros(3, np.int64)
+    for v in range(len(side)):
+        place[v] = count[side[v]]
+        count[side[v]] += 1
+    separator = np.empty(count[SEPARATOR], np.int32)
+    for v in range(len(side)):
+        if side[v] == SEPARATOR:
+            separator[place[v]] = part.labels[v]
+    return _half(part, side, place, 0, count[0]), _half(part, side, place, 1, count[1]), separator
+
+
+@compiled
+def _half(part: Part, side: Int8, place: Int32, which: int, count: int) -> Part:
+    """What lies on one side, where ``place`` says which vertex of it each is."""
     entries = 0
-    count = 0
     for v in range(len(side)):
         if side[v] == which:
-            place[v] = count
-            count += 1
             entries += part.indptr[v + 1] - part.indptr[v]
     indptr = np.empty(count + 1, np.int64)
     indices = np.empty(entries, np.int32)
     weight = np.empty(count, np.int32)
     labels = np.empty(count, np.int32)
     end = 0
-    c = 0
     for v in range(len(side)):
         if side[v] != which:
             continue
+        c = place[v]
         indptr[c] = end
         weight[c] = part.weight[v]
         labels[c] = part.labels[v]
-        c += 1
         for p in range(part.indptr[v], part.indptr[v + 1]):
             w = part.indices[p]
             if side[w] == which:
@@ -189,16 +164,11 @@ def _half(part: Part, side: Int8, which: int) -> Part:
     return Part(indptr, indices[:end], weight, labels)
 
 
-@compiled
-def _by_degree(part: Part, order: Int32, q: Quotient) -> None:
-    n = len(part.weight)
-    for v in range(n):
-        q.weight[v] = part.weight[v]
-    for p in range(part.indptr[n]):
-        q.lists[p] = part.indices[p]
+def _order_by_degree(part: Part, order: Int32, q: Quotient) -> None:
+    q.weight[: len(part.weight)] = part.weight
+    q.lists[: len(part.indices)] = part.indices
     eliminate(q, part.indptr, order)
-    for k in range(n):
-        order[k] = part.labels[order[k]]
+    order[:] = part.labels[order]
 
 
 @compiled

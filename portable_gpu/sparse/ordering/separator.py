@@ -23,17 +23,15 @@ Bool = np.ndarray[Any, np.dtype[np.bool_]]
 #: What `side` says of a vertex besides the halves 0 and 1.
 SEPARATOR = 2
 
-_COARSEST = 100
-_LARGE = 5000  # graphs of more vertices are cut several times when they are so much smaller:
-_REDUCTION = 16
-_GROWN = 4
-_PASSES = 6
-_PATIENCE = 300
-_HALF = 0.6  # of the weight, at most
-_EVEN = 0.55
-_LITTLE = 4
-_EDGE_PASSES = 4
-_EDGE_PATIENCE = 50
+# Each number is near the best of a few measured (docs/experiments/sparse.md).
+_COARSEST = 100  # vertices of the smallest graph: an eighth of those of the largest, but 40 to 100
+_LARGE = 5000  # graphs of more vertices are cut ...
+_ATTEMPTS = 3  # ... so often, for the fewest edges
+_REDUCED, _LITTLE = 16, 4  # how much smaller a large graph, and another, is when edges are counted
+_GROWN = 4  # regions
+_EVEN, _HALF = 0.55, 0.6  # the weight of a half, at most: by edges, and with a separator
+_EDGE_PASSES, _PASSES = 3, 5
+_EDGE_PATIENCE, _PATIENCE = 50, 150  # moves without a gain
 
 
 class Moves(NamedTuple):
@@ -67,11 +65,12 @@ def room_for_moves(n: int) -> Moves:
 
 
 @compiled
-def separate(g: Weighted, attempts: int, levels: Levels, moves: Moves) -> Int8:
+def separate(g: Weighted, levels: Levels, moves: Moves) -> Int8:
     """Of each vertex whether it is in half 0, in half 1, or in the separator between them.
 
-    A large graph is coarsened once to a smaller one.  That is cut several times, coarsened at
-    random, for the lightest separator.
+    The graph is coarsened, and a coarse one is cut, for fewest edges.  Of a large graph this is
+    done several times from the level where the result becomes a separator.  Levels of a search are
+    tried besides.  What is returned may lie in ``levels``.
     """
     n = len(g.weight)
     heaviest = 0
@@ -82,15 +81,16 @@ def separate(g: Weighted, attempts: int, levels: Levels, moves: Moves) -> Int8:
     state = np.full(1, n, np.int64)
     levels.vertex[1] = n
     levels.entry[1] = len(g.indices)
-    top = 0
-    small = n // _REDUCTION if n > _LARGE else n // _LITTLE
+    top = 0  # the level at which the cut becomes a separator
+    small = n // _REDUCED if n > _LARGE else n // _LITTLE
     while levels.vertex[top + 1] - levels.vertex[top] > max(small, coarsest):
         if not coarsen(level(g, levels, top), levels, top, heaviest, state):
             break
         top += 1
+    small_side = levels.side[levels.vertex[top] : levels.vertex[top + 1]]
     trial = np.empty(n, np.int8)
     best = -1
-    for _ in range(attempts if n > _LARGE else 1):
+    for _ in range(_ATTEMPTS if n > _LARGE else 1):
         k = top
         while levels.vertex[k + 1] - levels.vertex[k] > coarsest:
             if not coarsen(level(g, levels, k), levels, k, heaviest, state):
@@ -110,14 +110,8 @@ def separate(g: Weighted, attempts: int, levels: Levels, moves: Moves) -> Int8:
             least -= _improve(level(g, levels, k), levels.side[levels.vertex[k] :], moves)
         if best < 0 or least < best:
             best = least
-            _copy(
-                levels.side[levels.vertex[top] :],
-                levels.best,
-                0,
-                levels.vertex[top + 1] - levels.vertex[top],
-            )
-    _copy(levels.best, levels.side, levels.vertex[top], levels.vertex[top + 1] - levels.vertex[top])
-    small_side = levels.side[levels.vertex[top] : levels.vertex[top + 1]]
+            _copy(small_side, levels.best, 0, len(small_side))
+    _copy(levels.best, small_side, 0, len(small_side))
     _cover(level(g, levels, top), small_side)
     best = refine(level(g, levels, top), small_side, moves)
     while top > 0:
@@ -154,7 +148,7 @@ def _grow(g: Weighted, side: Int8, start: int, m: Moves) -> int:
     for v in range(n):
         side[v] = 1
         total += g.weight[v]
-    _push(m, 0, start, 0)
+    _push(m, 0, start, -_edges(g, start))
     grown = 0
     unseen = 0
     cut = 0
@@ -366,7 +360,7 @@ def refine(g: Weighted, side: Int8, m: Moves) -> int:
         best_difference = before_difference
         length = 0
         best_length = 0
-        patience = min(2 * count, _PATIENCE) + 20
+        patience = min(count, _PATIENCE) + 20
         since = 0
         while since < patience:
             to = _next_side(g, most, m)
