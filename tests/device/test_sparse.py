@@ -144,6 +144,16 @@ def test_factor_and_solve(name: str) -> None:
     assert factor.slogdet() == (sign, pytest.approx(log, rel=1e-12, abs=1e-12))
 
 
+@pytest.mark.tiny
+@pytest.mark.usefixtures("cuts")
+def test_tiny(unoptimised: Engine) -> None:
+    A = random_definite(13, 0.3, 4, "float32")
+    factor = cholesky(A, engine=unoptimised)
+    b = right(13, 2, "float32")
+    assert backward_error(A, factor.solve(b), b) <= 1e-6
+    assert backward_error(A, factor.solve(b[:, 0]), b[:, 0]) <= 1e-6
+
+
 @pytest.mark.parametrize("dtype", ["float32", "complex64", "complex128"])
 @pytest.mark.usefixtures("cuts")
 def test_dtypes(engine: Engine, dtype: str) -> None:
