@@ -14,6 +14,7 @@ from portable_gpu.targets import Target
 def typical_texts(target: Target, elem: Element) -> list[Specialization]:
     """Kernels of each kind."""
     found = [permute_text(elem, elem, target, back=True), first_failure_text(target)]
+    found += [residual_text(elem, elem, target, sums) for sums in (False, True)]
     found.append(take_text(elem, elem, target))
     found += [residual_text(elem, elem, target, sums) for sums in (False, True)]
     directions = False, True
