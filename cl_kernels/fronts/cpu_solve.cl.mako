@@ -6,12 +6,14 @@
 ##      backward   x_c = L11^-H (y - L21^H x_rows)
 ##
 ## e          Element            direction   "forward" or "backward"
+## policy     of the vectors: see _cpu_products
 ## which      the fronts; list g is which[list_start[g] .. list_start[g + 1])
 ## x          n x count, by rows, in the permuted numbering; a work-item has `columns` of its columns
 ## started    of each front: where its contribution begins, in rows of `count`
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
+<%namespace name="rows" file="/factor/_rows.cl.mako"/>
 <%namespace name="products" file="/fronts/_cpu_products.cl.mako"/>
 <%namespace name="front_" file="/fronts/_front.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
@@ -22,7 +24,9 @@ ${element.scalar(e)}
 ${epilogue.values(e)}
 ${numbers.parts(e)}
 
+${rows.types(e, policy)}
 ${products.define(e)}
+${products.define_strips(e, policy)}
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void ${direction}(__global const int *which, __global const int *list_start, ${front_.parameters()}, ${E} *factor, ${E} *x, ${E} *contributions, long lists, long count, long share, long factor_offset, long x_offset, long contributions_offset)
@@ -60,8 +64,7 @@ ${front_.front("one", "child_", ("rows", "row_start"))}
             for (long j = 0; j < k; j++) subtract(own + k * count, l[k * leading + j], own + j * count, n);
             scale(own + k * count, 1 / REAL(l[k * leading + k]), n);
         }
-        for (long i = 0; i < rows; i++)
-            for (long k = 0; k < columns; k++) subtract(below + i * count, l21[i * leading + k], own + k * count, n);
+        subtract_forward(below, l21, leading, own, count, n, rows, columns);
 % else:
         __global const int *row = row_index + row_start;
         if (count == 1) {
@@ -72,8 +75,7 @@ ${front_.front("one", "child_", ("rows", "row_start"))}
             }
             continue;
         }
-        for (long i = 0; i < rows; i++)
-            for (long k = 0; k < columns; k++) subtract(own + k * count, CONJ(l21[i * leading + k]), x + row[i] * count, n);
+        subtract_backward(own, l21, leading, x, row, count, n, rows, columns);
         for (long k = columns - 1; k >= 0; k--) {
             scale(own + k * count, 1 / REAL(l[k * leading + k]), n);
             for (long j = 0; j < k; j++) subtract(own + j * count, CONJ(l[k * leading + j]), own + k * count, n);
