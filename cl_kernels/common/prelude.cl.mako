@@ -79,9 +79,16 @@
 #if defined(__NV_CL_C_VERSION) || defined(__NVPTX__)
 #define LOAD_PUBLISHED(p) (*(p))
 #define STORE_PUBLISHED(p, v) (*(p) = (v))
+#define LOAD_PUBLISHED_LONG(p) (*(p))
+#define STORE_PUBLISHED_LONG(p, v) (*(p) = (v))
 #else
+#ifdef cl_khr_int64_base_atomics
+#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
+#endif
 #define LOAD_PUBLISHED(p) atomic_or(p, 0u)
 #define STORE_PUBLISHED(p, v) atomic_xchg(p, v)
+#define LOAD_PUBLISHED_LONG(p) atom_add(p, 0ul)
+#define STORE_PUBLISHED_LONG(p, v) atom_xchg(p, v)
 #endif
 
 // A __local array of a kernel, as it is to be passed to a function.  LLVM moves an address that

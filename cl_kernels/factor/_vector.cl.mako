@@ -6,12 +6,8 @@
 ##      +----+----+
 ##   64 |    | D  |                   v = b - sum over k of L(., k) x(k);   x = D^-1 v
 ##      +----+----+
-## A tile of 64 x 64 elements of L is in registers, l0 to l15, before the x is there that it waits for.  Rows
-## of D are divided by their diagonal elements, whose reciprocals v is multiplied by.
-##
-## ready | next number | groups that are done | cells ...
-## An element of X has cells of 64 bits: 32 of its own, and 32 that say that they are there.  So whoever waits
-## for it reads it with one access, and needs no fence.
+## A tile of 64 x 64 elements of L is in registers, l0 to l15, before the x is there that it waits for.  _cells
+## hands x on, and _vector_diagonal makes it of v.
 <%!
 def row(along, j):
     return f"(t / 8 + {j // 8 * 32})" if along else "t % 64"
@@ -22,34 +18,6 @@ def step(along, j):
 def sums(along):
     return range(2 if along else 1)
 %>
-
-## publish(cell, v), and is_taken(cell, &v): whether it was there.
-<%def name="cells(e)">
-<% words = e.itemsize // 4 %>\
-#if defined(__NV_CL_C_VERSION) || defined(__NVPTX__)
-#define LOAD_CELL(p) (*(p))
-#define STORE_CELL(p, v) (*(p) = (v))
-#else
-#ifdef cl_khr_int64_base_atomics
-#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
-#endif
-#define LOAD_CELL(p) atom_add(p, 0ul)
-#define STORE_CELL(p, v) atom_xchg(p, v)
-#endif
-static inline void publish(volatile __global ulong *cell, value_t v)
-{
-    const uint${words if words > 1 else ""} bits = as_uint${words if words > 1 else ""}(v);
-% for w in range(words):
-    STORE_CELL(cell + ${w}, 1ul << 32 | bits${f".s{w}" if words > 1 else ""});
-% endfor
-}
-static inline bool is_taken(volatile __global ulong *cell, value_t *v)
-{
-    const ulong ${", ".join(f"w{w} = LOAD_CELL(cell + {w})" for w in range(words))};
-    *v = as_${e.value}((uint${words if words > 1 else ""})(${", ".join(f"(uint)w{w}" for w in range(words))}));
-    return (${" & ".join(f"w{w}" for w in range(words))}) >> 32;
-}
-</%def>
 
 ## Local memory, and sums.
 <%def name="declare(along)">\
@@ -102,65 +70,6 @@ __local value_t triangle[${64 * 65 // 2}], inverse[64], below[${64 * (9 if along
         for (int j = 0; j < ${8 if along else 4}; ++j) own -= below[${"t * 9 + j" if along else "64 * j + t"}];
 </%def>
 
-## Bring D, whose first element is at `l`, by rows without what is above the diagonal; from row `rows` on it
-## goes on as the unit matrix.
-<%def name="diagonal(e, along, l, l_row, l_col, rows, given, unit)">\
-if (t < 64) {
-% if unit:
-        inverse[t] = AS_VALUE(1);
-% else:
-        inverse[t] = t < ${rows} ? reciprocal(${given}(${e.name}_load(${l} + t * (${l_row} + ${l_col})))) : AS_VALUE(1);
-% endif
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (int slow = t / 64; slow < 64; slow += 4) {
-        const int row = ${"slow" if along else "t % 64"}, col = ${"t % 64" if along else "slow"};
-        if (col < row) {
-            const value_t d = row < ${rows} ? ${given}(${e.name}_load(${l} + row * ${l_row} + col * ${l_col})) : (value_t)(0);
-            triangle[row * (row + 1) / 2 + col] = MUL(d, inverse[row]);
-        }
-    }
-</%def>
-
-## Work-items t < 32 get rows t and t + 32 of D^-1 v as own0 and own1, eight rows at a time: all of one
-## sub-group solve for the eight, and subtract from their own rows what these give.  What they read is read
-## before they compute.
-<%def name="substitute()">\
-if (t < 64) shown[t] = MUL(own, inverse[t]);
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (t < 32) {
-            own0 = shown[t];
-            own1 = shown[t + 32];
-        }
-% for q in range(0, 64, 8):
-        if (t < 32) {
-            const value_t ${", ".join(f"d{i}_{k} = triangle[{(q + i) * (q + i + 1) // 2 + q + k}]" for i in range(1, 8) for k in range(i))};
-            value_t ${", ".join(f"x{i} = shown[{q + i}]" for i in range(8))};
-% for k in range(8):
-% for i in range(k + 1, 8):
-            SUBTRACT(x${i}, d${i}_${k}, x${k});
-% endfor
-% endfor
-% for h, first in enumerate((0, 32)):
-% if first + 32 > q:
-            if (t >= ${q - first}) {
-                __local const value_t *d = triangle + (t + ${first}) * (t + ${first + 1}) / 2 + ${q};
-% for k in range(8):
-                ${f"if (t > {q - first + k}) " if first <= q + k else ""}SUBTRACT(own${h}, d[${k}], x${k});
-% endfor
-% if q < 56:
-                if (t >= ${q + 8 - first} && t < ${q + 16 - first}) shown[t + ${first}] = own${h};
-% endif
-            }
-% endif
-% endfor
-        }
-% if q < 56:
-        SUBGROUP_SYNC();
-% endif
-% endfor
-</%def>
-
 ## Subtract what known blocks give: tiles 0 to `steps` of columns.  tile(k): where tile k begins, with its
 ## strides, rows and k; there(k): whether work-item t has an x in it; cell(k): that x's cell.
 <%def name="known(e, along, given, tile, there, cell)">\
@@ -183,17 +92,24 @@ if (t < 64) shown[t] = MUL(own, inverse[t]);
     }
 </%def>
 
-## The group is done.  The last of all, of `groups`, leaves `ready` at 0, with its `cells` cells.
-<%def name="tell()">\
-GROUP_FENCE();
-    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    if (t == 0) {
-        DEVICE_FENCE();
-        number = atomic_inc(ready + 1) == groups - 1u;
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (number) {
-        for (long i = t; i < cells; i += 256) STORE_CELL((volatile __global ulong *)ready + 1 + i, 0ul);
-        if (t < 2) STORE_PUBLISHED(ready + t, 0u);
+## Subtract what the u rows below a front's own columns give, whose x are known: that of row k is number
+## row_index[row_start + k] of all.  tile(k): where the 64 rows from k on begin, with strides, rows and k.
+<%def name="below(e, along, given, tile)">\
+{
+        __global const int *row = row_index + row_start;
+        int at = t < 64 && t + 64 < u ? row[t + 64] : 0;
+        value_t x_next = t < 64 && t < u ? ${e.name}_load(x + row[t] * count) : (value_t)(0);
+        if (u > 0) ${fetch(e, along, *tile("0"))}
+        for (int k = 0; k < u; k += 64) {
+            if (t < 64) {
+                xs[(k & 64) + t] = x_next;
+                x_next = k + 64 + t < u ? ${e.name}_load(x + at * count) : (value_t)(0);
+                at = k + 128 + t < u ? row[k + 128 + t] : 0;
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+            ${multiply(along, "xs + (k & 64)", given)}
+            if (k + 64 < u) ${fetch(e, along, *tile("(k + 64)"))}
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
     }
 </%def>

@@ -14,6 +14,8 @@
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
 <%namespace name="tile" file="/factor/_tile.cl.mako"/>
+<%namespace name="cells" file="/factor/_cells.cl.mako"/>
+<%namespace name="diagonal" file="/factor/_vector_diagonal.cl.mako"/>
 <%namespace name="parts" file="/factor/_vector.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
@@ -32,7 +34,7 @@ ${epilogue.arithmetic(e)}
 ${numbers.reciprocal(e)}
 ${numbers.parts(e)}
 ${tile.subtraction(e)}
-${parts.cells(e)}
+${cells.define(e)}
 <%include file="/subgroup/warp_barrier.cl.mako"/>
 
 __kernel ${group.of_size(256)}
@@ -47,22 +49,22 @@ ${operands.parameters("l", e, rank)}${operands.parameters("v", e, rank, "")}, vo
     const int t = get_local_id(0);
     if (t == 0) number = atomic_inc(ready);
     barrier(CLK_LOCAL_MEM_FENCE);
-    const long pairs = groups / blocks, pair = number % pairs, product = pair / m, column = pair % m;
+    const long pairs = groups / blocks, pair = number % pairs, column = pair % m;
     const int steps = (int)(number / pairs), first_row = 64 * steps, left = (int)min(n - first_row, 64l);
     volatile __global ulong *cell = (volatile __global ulong *)ready + 1 + ${64 * words} * pair * blocks;
-${operands.locate((["c"] if separate else []) + ["l", "v"], rank, "product")}
+${operands.locate((["c"] if separate else []) + ["l", "v"], rank, "pair / m")}
     l += first_row * l_row;
     v += column * v_col;
     if (t < left) own = ${e.name}_load(${f"c + column * c_col" if separate else "v"} + (first_row + t) * ${b}_row);
-    ${parts.diagonal(e, along, "l + first_row * l_col", "l_row", "l_col", "left", given, problem.unit)}
+    ${diagonal.bring(e, along, "l + first_row * l_col", "l_row", "l_col", "left", given, problem.unit)}
     ${parts.known(e, along, given, tile_of, lambda k: "true", cell)}
     ${parts.subtract(along)}
-    ${parts.substitute()}
+    ${diagonal.substitute()}
 % for h in range(2):
     if (t < 32 && t + ${32 * h} < left) {
         publish(${cell("steps")} + ${32 * h * words}, own${h});
         ${e.name}_store(v + (first_row + t + ${32 * h}) * v_row, own${h});
     }
 % endfor
-    ${parts.tell()}
+    ${cells.tell()}
 }

@@ -53,7 +53,7 @@ __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void assemble(${front_.parameters()}, ${E} *values, ${E} *factor, ${E} *arena, long s, long count, long values_offset, long factor_offset, long arena_offset)
 {
     const long g = get_group_id(0);
-${front_.front("s")}
+${front_.front("s", only=("columns", "rows", "panel", "leading", "update", "child_start", "child_end", "entry_start", "entry_end"))}
     const long m = columns + rows, w = (rows + 1) / 2, e = 1 - rows % 2, stored = rows ? rows + e : 0;
     const long p0 = m * g / count, p1 = m * (g + 1) / count, q0 = stored * g / count, q1 = stored * (g + 1) / count;
     ${E} *l = factor + factor_offset + panel, *u = arena + arena_offset + update;

@@ -6,12 +6,15 @@
 ##      backward   x_c = L11^-H (y - L21^H x_rows)
 ##
 ## e          Element            direction   "forward" or "backward"
+## policy     of the vectors: see _cpu_products
 ## which      the fronts; list g is which[list_start[g] .. list_start[g + 1])
 ## x          n x count, by rows, in the permuted numbering; a work-item has `columns` of its columns
 ## started    of each front: where its contribution begins, in rows of `count`
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
+<%namespace name="rows" file="/factor/_rows.cl.mako"/>
+<%namespace name="products" file="/fronts/_cpu_products.cl.mako"/>
 <%namespace name="front_" file="/fronts/_front.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
@@ -21,36 +24,9 @@ ${element.scalar(e)}
 ${epilogue.values(e)}
 ${numbers.parts(e)}
 
-// y[r] -= a x[r]
-static inline void subtract(${E} *restrict y, const value_t a, ${E} *restrict x, long count)
-{
-    for (long r = 0; r < count; r++) y[r] -= MUL(a, x[r]);
-}
-
-static inline void scale(${E} *x, real_t factor, long count)
-{
-    for (long r = 0; r < count; r++) x[r] *= factor;
-}
-
-// Sums of `length` products of a row of L and a column of Y, four rows at a time.
-static inline void subtract_products(${E} *l, long leading, ${E} *y, ${E} *to, long rows, long length)
-{
-    for (long i = 0; i < rows; i += 4) {
-        value_t s0 = (value_t)(0), s1 = s0, s2 = s0, s3 = s0;
-        ${E} *l0 = l + i * leading, *l1 = l0 + (i + 1 < rows) * leading, *l2 = l1 + (i + 2 < rows) * leading, *l3 = l2 + (i + 3 < rows) * leading;
-        for (long k = 0; k < length; k++) {
-            const value_t v = y[k];
-            s0 += MUL(l0[k], v);
-            s1 += MUL(l1[k], v);
-            s2 += MUL(l2[k], v);
-            s3 += MUL(l3[k], v);
-        }
-        to[i] -= s0;
-        if (i + 1 < rows) to[i + 1] -= s1;
-        if (i + 2 < rows) to[i + 2] -= s2;
-        if (i + 3 < rows) to[i + 3] -= s3;
-    }
-}
+${rows.types(e, policy)}
+${products.define(e)}
+${products.define_strips(e, policy)}
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void ${direction}(__global const int *which, __global const int *list_start, ${front_.parameters()}, ${E} *factor, ${E} *x, ${E} *contributions, long lists, long count, long share, long factor_offset, long x_offset, long contributions_offset)
@@ -76,19 +52,30 @@ ${front_.front("one", "child_", ("rows", "row_start"))}
                 for (long r = 0; r < n; r++) to[r] += from[r];
             }
         }
+        if (count == 1) {
+            for (long k = 0; k < columns; k++) {
+                subtract_products(l + k * leading, leading, own, own + k, 1, k);
+                own[k] *= 1 / REAL(l[k * leading + k]);
+            }
+            subtract_products(l21, leading, own, below, rows, columns);
+            continue;
+        }
         for (long k = 0; k < columns; k++) {
             for (long j = 0; j < k; j++) subtract(own + k * count, l[k * leading + j], own + j * count, n);
             scale(own + k * count, 1 / REAL(l[k * leading + k]), n);
         }
-        if (count == 1)
-            subtract_products(l21, leading, own, below, rows, columns);
-        else
-            for (long i = 0; i < rows; i++)
-                for (long k = 0; k < columns; k++) subtract(below + i * count, l21[i * leading + k], own + k * count, n);
+        subtract_forward(below, l21, leading, own, count, n, rows, columns);
 % else:
         __global const int *row = row_index + row_start;
-        for (long i = 0; i < rows; i++)
-            for (long k = 0; k < columns; k++) subtract(own + k * count, CONJ(l21[i * leading + k]), x + row[i] * count, n);
+        if (count == 1) {
+            subtract_transposed(own, l21, leading, x, row, rows, columns);
+            for (long k = columns - 1; k >= 0; k--) {
+                own[k] *= 1 / REAL(l[k * leading + k]);
+                subtract_row(own, l + k * leading, own[k], k);
+            }
+            continue;
+        }
+        subtract_backward(own, l21, leading, x, row, count, n, rows, columns);
         for (long k = columns - 1; k >= 0; k--) {
             scale(own + k * count, 1 / REAL(l[k * leading + k]), n);
             for (long j = 0; j < k; j++) subtract(own + j * count, CONJ(l[k * leading + j]), own + k * count, n);

@@ -98,7 +98,7 @@ void subtrees(${E} *scratch, __global uint *ready, __global const int *subtree, 
     values += values_offset;
     for (long one = atomic_inc(ready); one < count; one = atomic_inc(ready))
         for (long s = subtree[2 * one]; s < subtree[2 * one + 1]; s++) {
-${front_.front("s")}
+${front_.front("s", only=("columns", "rows", "panel", "leading", "update", "child_start", "child_end", "entry_start", "entry_end", "parent"))}
             const long c = (columns + ${R - 1}) / ${R} * ${R}, pad = c - columns, m = c + rows;
             clear(t, strip((m + ${NR - 1}) / ${NR}));
             for (long k = 0; k < pad; k++) t[place[k] + k * ${NR}] = (value_t)(${"1, 0" if e.complex else "1"});

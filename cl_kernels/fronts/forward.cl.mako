@@ -23,7 +23,7 @@ __kernel ${group.of_size(size)}
 void forward(__global const int *which, ${front_.parameters()}, ${E} *factor, ${E} *x, ${E} *contributions, long first_of, long count, long factor_offset, long x_offset, long contributions_offset)
 {
     const long t = get_local_id(0), s = which[first_of + get_group_id(0)];
-${front_.front("s")}
+${front_.front("s", only=("columns", "rows", "panel", "leading", "first", "child_start", "child_end"))}
     ${E} *l = factor + factor_offset + panel, *own = x + x_offset + first * count;
     contributions += contributions_offset;
     ${E} *below = contributions + started[s] * count;

@@ -18,6 +18,8 @@
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
 <%namespace name="tile" file="/factor/_tile.cl.mako"/>
+<%namespace name="cells" file="/factor/_cells.cl.mako"/>
+<%namespace name="diagonal" file="/factor/_vector_diagonal.cl.mako"/>
 <%namespace name="parts" file="/factor/_vector.cl.mako"/>
 <%namespace name="front_" file="/fronts/_front.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
@@ -42,7 +44,7 @@ ${epilogue.arithmetic(e)}
 ${numbers.reciprocal(e)}
 ${numbers.parts(e)}
 ${tile.subtraction(e)}
-${parts.cells(e)}
+${cells.define(e)}
 <%include file="/subgroup/warp_barrier.cl.mako"/>
 
 __kernel ${group.of_size(256)}
@@ -70,24 +72,8 @@ ${front_.front("s", only=("columns", "rows", "panel", "leading", "row_start", "f
     __global const ${e.name}_t *l = factor + last * (leading + 1);
     __global ${e.name}_t *y = x + (first + last) * count;
     if (t < left) own = ${e.name}_load(y + (first_row + t) * y_row);
-    ${parts.diagonal(e, along, "l + first_row * (l_row + l_col)", "l_row", "l_col", "left", given, False)}
-    {
-        __global const int *row = row_index + row_start;
-        int at = t < 64 && t + 64 < u ? row[t + 64] : 0;
-        value_t x_next = t < 64 && t < u ? ${e.name}_load(x + row[t] * count) : (value_t)(0);
-        if (u > 0) ${parts.fetch(e, along, *below("0"))}
-        for (int k = 0; k < u; k += 64) {
-            if (t < 64) {
-                xs[(k & 64) + t] = x_next;
-                x_next = k + 64 + t < u ? ${e.name}_load(x + at * count) : (value_t)(0);
-                at = k + 128 + t < u ? row[k + 128 + t] : 0;
-            }
-            barrier(CLK_LOCAL_MEM_FENCE);
-            ${parts.multiply(along, "xs + (k & 64)", given)}
-            if (k + 64 < u) ${parts.fetch(e, along, *below("(k + 64)"))}
-        }
-        barrier(CLK_LOCAL_MEM_FENCE);
-    }
+    ${diagonal.bring(e, along, "l + first_row * (l_row + l_col)", "l_row", "l_col", "left", given, False)}
+    ${parts.below(e, along, given, below)}
 % else:
     contributions += contributions_offset + r;
     const bool is_own = block < blocks;
@@ -101,7 +87,7 @@ ${front_.front("s", only=("columns", "rows", "panel", "leading", "row_start", "f
         for (int k = start[0]; k < start[1]; ++k) own += ${e.name}_load(contributions + taken[k] * count);
     }
     if (is_own) {
-        ${parts.diagonal(e, along, "l + first_row * (l_row + l_col)", "l_row", "l_col", "left", given, False)}
+        ${diagonal.bring(e, along, "l + first_row * (l_row + l_col)", "l_row", "l_col", "left", given, False)}
     } else
         y = contributions + (started[s] - c) * count;
 % endif
@@ -113,7 +99,7 @@ ${front_.front("s", only=("columns", "rows", "panel", "leading", "row_start", "f
     } else
 % endif
     {
-        ${parts.substitute()}
+        ${diagonal.substitute()}
 % for h in range(2):
         if (t < 32 && t + ${32 * h} < left) {
             publish(${cell("block")} + ${32 * h * words}, own${h});
@@ -121,5 +107,5 @@ ${front_.front("s", only=("columns", "rows", "panel", "leading", "row_start", "f
         }
 % endfor
     }
-    ${parts.tell()}
+    ${cells.tell()}
 }

@@ -30,6 +30,8 @@ from portable_gpu.errors import (
     ShapeError,
     UnsupportedError,
 )
+from portable_gpu.ops.factor.cpu import CpuPolicy
+from portable_gpu.ops.fronts import cpu
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.sparse import Factor, analyze, cholesky, schedule
 from portable_gpu.sparse.spill import Spill
@@ -130,7 +132,7 @@ def test_factor_and_solve(name: str) -> None:
     n = A.shape[0]
     factor = cholesky(A)
     check_factor(factor, A)
-    for k in (None, 1, 5, 0):
+    for k in (None, 1, 21, 0):
         b = right(n, k, np.float64)
         for given_b in (b, np.asfortranarray(b), b[::-1].copy()[::-1]):
             before = given_b.copy()
@@ -142,6 +144,16 @@ def test_factor_and_solve(name: str) -> None:
     assert factor.slogdet() == (sign, pytest.approx(log, rel=1e-12, abs=1e-12))
 
 
+@pytest.mark.tiny
+@pytest.mark.usefixtures("cuts")
+def test_tiny(unoptimised: Engine) -> None:
+    A = random_definite(13, 0.3, 4, "float32")
+    factor = cholesky(A, engine=unoptimised)
+    b = right(13, 2, "float32")
+    assert backward_error(A, factor.solve(b), b) <= 1e-6
+    assert backward_error(A, factor.solve(b[:, 0]), b[:, 0]) <= 1e-6
+
+
 @pytest.mark.parametrize("dtype", ["float32", "complex64", "complex128"])
 @pytest.mark.usefixtures("cuts")
 def test_dtypes(engine: Engine, dtype: str) -> None:
@@ -150,7 +162,7 @@ def test_dtypes(engine: Engine, dtype: str) -> None:
     factor = cholesky(A)
     assert factor.dtype == dtype
     check_factor(factor, A)
-    b = right(150, 3, dtype)
+    b = right(150, 19, dtype)
     x = factor.solve(b)
     assert x.dtype == dtype
     assert backward_error(A, x, b) <= tolerance
@@ -193,11 +205,34 @@ def test_random(n: int, density: float, seed: int, merged: bool) -> None:
 @pytest.mark.parametrize("name", LOGDETS)
 def test_matrices(optimised: Engine, name: str) -> None:
     A = read(name)
+    target = optimised.target
+    if target.facts.type == "cpu" and not target.is_cpu and A.shape[0] > 1200:
+        pytest.skip("a GPU's way, forced on a CPU, takes minutes")
     factor = cholesky(A, "amd", engine=optimised)
     b = right(A.shape[0], 2, np.float64)
     assert backward_error(A, factor.solve(b), b) <= 1e-14
     digits = 8 if name != "ex9.mtx" else 7
     assert factor.logdet() == pytest.approx(LOGDETS[name], rel=10.0**-digits)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [CpuPolicy(8, 8, 3, 120), CpuPolicy(2, 3, 3, 6), CpuPolicy(4, 4, 1, 4), CpuPolicy(2, 1, 1, 4)],
+    ids=lambda policy: f"{policy.rows} rows of {policy.vectors} x {policy.vector}",
+)
+def test_other_vectors(engine: Engine, policy: CpuPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What wider and narrower vectors than this processor's would take."""
+    if not engine.target.is_cpu:
+        pytest.skip("a CPU's kernel")
+    monkeypatch.setattr(cpu, "front_policy", lambda target, elem: policy)
+    A = PROBLEMS["elastic"]
+    factor = cholesky(A, "amd")
+    check_factor(factor, A)
+    broken = A.copy()
+    broken[100, 100] = -5
+    with pytest.raises(NotPositiveDefiniteError) as info:
+        factor.refactorize(broken)
+    assert info.value.variable == 100
 
 
 @needs_matrices

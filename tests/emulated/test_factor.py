@@ -18,7 +18,13 @@ from reference import factor_bound, solve_bound
 
 from portable_gpu.dtypes import element
 from portable_gpu.isa.compilers import find_compilers
-from portable_gpu.ops.factor.plan import CholeskyPlan, SolvePlan, TiledProblem, TilesPlan
+from portable_gpu.ops.factor.plan import (
+    CholeskyPlan,
+    SolvePlan,
+    TiledProblem,
+    TilesPlan,
+    VectorPlan,
+)
 from portable_gpu.ops.factor.policy import CholeskyPolicy, SolvePolicy, on_matrix_units
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
 from portable_gpu.ops.gemm.problem import Operand
@@ -133,6 +139,14 @@ def test_tiles_of_a_solve(dtype: str, unit: bool) -> None:
     gpu = Emulator.of("sm_90", races=True)
     p = solve_problem(N, 70, dtype, unit=unit)
     solve(gpu, TilesPlan(gpu, TiledProblem(p)), p)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("sm_90", "f8"), ("sm_60", "f4")])
+def test_vectors_of_a_solve(name: str, dtype: str) -> None:
+    gpu = Emulator.of(name, races=True)
+    p = solve_problem(N, 3, dtype, count=2)
+    solve(gpu, VectorPlan(gpu, TiledProblem(p)), p)  # type: ignore[arg-type]
+    assert gpu.launches == ["factor/vector"]
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])

@@ -41,7 +41,7 @@ def on(gpu: Emulator, fronts: Problem) -> tuple[DeviceFronts, Schedule]:
 
 @pytest.mark.parametrize(("name", "dtype"), [("sm_90", F64), ("sm_80", F64), ("sm_60", F32)])
 def test_factor(name: str, dtype: Any) -> None:
-    gpu, given = Emulator.of(name), problem(dtype)
+    gpu, given = Emulator.of(name, races=True), problem(dtype)
     device, schedule = on(gpu, given)
     assert on_matrix_units(device.elem, gpu.target) == (dtype == F64)
     steps = [step for stage in schedule.stages for step in stage_steps(device, stage)]
@@ -59,7 +59,7 @@ def test_factor(name: str, dtype: Any) -> None:
 @pytest.mark.parametrize(("name", "dtype"), [("sm_90", F64), ("sm_60", F32)])
 @pytest.mark.parametrize(("count", "kernel"), [(2, "vector"), (5, "solve")])
 def test_substitution(name: str, dtype: Any, count: int, kernel: str) -> None:
-    gpu, given = Emulator.of(name), problem(dtype)
+    gpu, given = Emulator.of(name, races=True), problem(dtype)
     device, schedule = on(gpu, given)
     triangle = np.linalg.cholesky(given.dense)
     factor = place(device, triangle)

@@ -10,6 +10,7 @@ import numpy as np
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.factor.launch import OneLaunch
+from portable_gpu.ops.fronts.cpu import front_policy
 from portable_gpu.ops.fronts.device import DeviceFronts, FrontsPlan
 from portable_gpu.ops.fronts.stages import group_size
 from portable_gpu.ops.fronts.substitution import backward_stage, forward_stage, takes_stages
@@ -181,7 +182,8 @@ def take_text(source: Element, to: Element, target: Target) -> Specialization:
 def solve_text(name: str, elem: Element, target: Target) -> Specialization:
     """The kernel of a direction: ``forward`` or ``backward``."""
     if target.is_cpu:
-        return specialize("fronts/cpu_solve", target, e=elem, direction=name)
+        policy = front_policy(target, elem)
+        return specialize("fronts/cpu_solve", target, e=elem, policy=policy, direction=name)
     return specialize(f"fronts/{name}", target, e=elem, size=_SIZE)
 
 

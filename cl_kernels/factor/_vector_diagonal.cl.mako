@@ -1,0 +1,61 @@
+## x = D^-1 v of 64 elements, D in local memory: see _vector.  Rows of D are divided by their diagonal elements,
+## whose reciprocals v is multiplied by.
+
+## Bring D, whose first element is at `l`, by rows without what is above the diagonal; from row `rows` on it
+## goes on as the unit matrix.
+<%def name="bring(e, along, l, l_row, l_col, rows, given, unit)">\
+if (t < 64) {
+% if unit:
+        inverse[t] = AS_VALUE(1);
+% else:
+        inverse[t] = t < ${rows} ? reciprocal(${given}(${e.name}_load(${l} + t * (${l_row} + ${l_col})))) : AS_VALUE(1);
+% endif
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int slow = t / 64; slow < 64; slow += 4) {
+        const int row = ${"slow" if along else "t % 64"}, col = ${"t % 64" if along else "slow"};
+        if (col < row) {
+            const value_t d = row < ${rows} ? ${given}(${e.name}_load(${l} + row * ${l_row} + col * ${l_col})) : (value_t)(0);
+            triangle[row * (row + 1) / 2 + col] = MUL(d, inverse[row]);
+        }
+    }
+</%def>
+
+## Work-items t < 32 get rows t and t + 32 of D^-1 v as own0 and own1, eight rows at a time: all of one
+## sub-group solve for the eight, and subtract from their own rows what these give.  What they read is read
+## before they compute.
+<%def name="substitute()">\
+if (t < 64) shown[t] = MUL(own, inverse[t]);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (t < 32) {
+            own0 = shown[t];
+            own1 = shown[t + 32];
+        }
+% for q in range(0, 64, 8):
+        if (t < 32) {
+            const value_t ${", ".join(f"d{i}_{k} = triangle[{(q + i) * (q + i + 1) // 2 + q + k}]" for i in range(1, 8) for k in range(i))};
+            value_t ${", ".join(f"x{i} = shown[{q + i}]" for i in range(8))};
+% for k in range(8):
+% for i in range(k + 1, 8):
+            SUBTRACT(x${i}, d${i}_${k}, x${k});
+% endfor
+% endfor
+% for h, first in enumerate((0, 32)):
+% if first + 32 > q:
+            if (t >= ${q - first}) {
+                __local const value_t *d = triangle + (t + ${first}) * (t + ${first + 1}) / 2 + ${q};
+% for k in range(8):
+                ${f"if (t > {q - first + k}) " if first <= q + k else ""}SUBTRACT(own${h}, d[${k}], x${k});
+% endfor
+% if q < 56:
+                if (t >= ${q + 8 - first} && t < ${q + 16 - first}) shown[t + ${first}] = own${h};
+% endif
+            }
+% endif
+% endfor
+        }
+% if q < 56:
+        SUBGROUP_SYNC();
+% endif
+% endfor
+</%def>
