@@ -11,7 +11,7 @@ thread reads the next.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -71,6 +71,7 @@ class SpilledFactor:
     def _factorise(self, operands: list[Any]) -> None:
         last, rooms = len(self._bounds) - 1, self._rooms(self._numeric.rooms)
         writing: list[Future[None]] = []
+        wait_for: Sequence[cl.Event] | None = None
         with ThreadPoolExecutor(1) as writer:
             for k, (first, end) in enumerate(self._bounds):
                 if k == last:
@@ -83,7 +84,8 @@ class SpilledFactor:
                         writing[k - len(rooms)].result()  # its room is free again
                     operands[1] = rooms[k % len(rooms)]
                 plan = self._numeric.factorise_chunk(k)
-                event = plan.enqueue(self._state, operands, (0, -first, 0, 0, 0))
+                event = plan.enqueue(self._state, operands, (0, -first, 0, 0, 0), wait_for=wait_for)
+                wait_for = self._state.after(event)
                 if k < last:
                     values = np.empty(end - first, self._numeric.dtype)
                     copied = self._copy(values, operands[1], event)
@@ -111,38 +113,38 @@ class SpilledFactor:
         left = state.workspace(max(1, numeric.schedule.rows * count * itemsize))
         come, go = numeric.come(system, count, lies(b)), numeric.go(system, count, lies(x))
         try:
-            come.enqueue(state, [b.buffer, work], (b.offset, 0))
+            event = come.enqueue(state, [b.buffer, work], (b.offset, 0))
             for direction in SYSTEMS[system]:
                 if direction in "LH":
-                    self._substitute(direction == "L", count, work, left)
-            go.enqueue(state, [x.buffer, work], (x.offset, 0))
+                    event = self._substitute(direction == "L", count, work, left, event)
+            after = state.after(event)
+            go.enqueue(state, [x.buffer, work], (x.offset, 0), wait_for=after)
         finally:
             state.finish()
 
-    def _substitute(self, forward: bool, count: int, work: Any, left: Any) -> None:
-        last = len(self._bounds) - 1
+    def _substitute(
+        self, forward: bool, count: int, work: Any, left: Any, event: cl.Event | None
+    ) -> cl.Event | None:
+        """One substitution; while a chunk is at work the next one is read."""
+        state, last = self._state, len(self._bounds) - 1
         order = range(last + 1) if forward else range(last, -1, -1)
-        for k, panels in self._brought([k for k in order if k < last], order):
-            first, _ = self._bounds[k]
-            plan = self._numeric.substitute_chunk(k, forward, count)
-            plan.enqueue(self._state, [panels, work, left], (-first, 0, 0))
-
-    def _brought(self, from_disk: Sequence[int], order: Sequence[int]) -> Iterator[tuple[int, Any]]:
-        """Each chunk's number and panels; the next one is read while one is at work."""
+        from_disk = iter([k for k in order if k < last])
         [room] = self._rooms(1)
         with ThreadPoolExecutor(1) as reader:
-            coming = {k: reader.submit(self._read, k) for k in from_disk[:1]}
+            coming = reader.submit(self._read, next(from_disk))
             for k in order:
-                if k not in from_disk:
-                    yield k, self._last
-                    continue
-                values = coming.pop(k).result()
-                place = list(from_disk).index(k) + 1
-                if place < len(from_disk):
-                    coming[from_disk[place]] = reader.submit(self._read, from_disk[place])
-                # in order after the kernels that read the room before
-                cl.enqueue_copy(self._state.queue, room, values, is_blocking=True)
-                yield k, room
+                panels = self._last
+                if k < last:
+                    values, panels = coming.result(), room
+                    following = next(from_disk, None)
+                    if following is not None:
+                        coming = reader.submit(self._read, following)
+                    cl.enqueue_copy(state.queue, room, values, wait_for=state.after(event))
+                plan = self._numeric.substitute_chunk(k, forward, count)
+                after = state.after(event)
+                offsets = (-self._bounds[k][0], 0, 0)
+                event = plan.enqueue(state, [panels, work, left], offsets, wait_for=after)
+        return event
 
     def _read(self, number: int) -> _Values:
         first, end = self._bounds[number]

@@ -11,6 +11,7 @@ import threading
 from typing import Any
 
 import numpy as np
+import pyopencl as cl
 import pytest
 import scipy.io
 import scipy.linalg
@@ -444,6 +445,25 @@ def test_out_of_core(tmp_path: Any, dtype: str) -> None:
         assert info.value.variable == 7
         np.testing.assert_array_equal(factor.refactorize(A).solve(b), x)
         factor.close()
+
+
+@pytest.mark.parametrize("kind", ["OUT_OF_ORDER_EXEC_MODE_ENABLE", "PROFILING_ENABLE"])
+def test_queues(engine: Engine, kind: str) -> None:
+    A = grid(20, 11)
+    values = getattr(cl.command_queue_properties, kind)
+    queue = cl.CommandQueue(engine.context, engine.device, values)
+    b = right(220, 7, np.float64)
+    want = cholesky(A, "amd").solve(b, refine=1)
+    factor = cholesky(A, "amd", queue=queue)
+    limit = factor.stats.factor_bytes // 3
+    for one in (factor, cholesky(A, "amd", queue=queue, memory_limit=limit)):
+        for _ in range(5):
+            one.refactorize(pg.asarray(A.data, queue=queue))
+            x = one.solve(pg.asarray(b, queue=queue), refine=1)
+            np.testing.assert_array_equal(x.get(), want)
+        x = one.solve(pg.asarray(b), refine=1)  # of another queue
+        assert x.queue == queue
+        np.testing.assert_array_equal(x.get(), want)
 
 
 def test_disks_that_are_full(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,6 @@ def typical_texts(target: Target, elem: Element) -> list[Specialization]:
     found = [permute_text(elem, elem, target, back=True), first_failure_text(target)]
     found += [residual_text(elem, elem, target, sums) for sums in (False, True)]
     found.append(take_text(elem, elem, target))
-    found += [residual_text(elem, elem, target, sums) for sums in (False, True)]
     directions = False, True
     if not target.is_cpu:
         found += [group.small_text(elem, target, one) for one in group.classes(target, elem)]
