@@ -191,7 +191,7 @@ def ours(A: Array, symbolic: Symbolic, dtype: Any) -> None:
 
 
 def cudss(path: str, A: Array) -> None:
-    """Print times of cuDSS, by ctypes; sums of its figures are those of its header."""
+    """Print times of cuDSS, called by ctypes: its numbers for words are those of cudss.h."""
     import cupy as cp
 
     lib = ctypes.CDLL(path)

@@ -28,9 +28,9 @@ _COARSEST = 100  # vertices of the smallest graph: an eighth of those of the lar
 _LARGE = 5000  # graphs of more vertices are cut ...
 _ATTEMPTS = 3  # ... so often, for the fewest edges
 _REDUCED, _LITTLE = 16, 4  # how much smaller a large graph, and another, is when edges are counted
-_GROWN = 4  # regions
+_GROWN = 3  # regions
 _EVEN, _HALF = 0.55, 0.6  # the weight of a half, at most: by edges, and with a separator
-_EDGE_PASSES, _PASSES = 3, 5
+_EDGE_PASSES, _PASSES = 2, 4
 _EDGE_PATIENCE, _PATIENCE = 50, 150  # moves without a gain
 
 
