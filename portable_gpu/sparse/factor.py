@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
@@ -24,12 +22,9 @@ from portable_gpu.errors import (
     ShapeError,
     UnsupportedError,
 )
-from portable_gpu.linalg.place import Place
-from portable_gpu.linalg.refinement import corrections, refined_by
-from portable_gpu.linalg.views import joined, parts
+from portable_gpu.linalg.refinement import corrections
 from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.factor.arguments import CHECKS, check_dtype, require_fp64
-from portable_gpu.ops.reduce.run import converted
 from portable_gpu.runtime.call import Call
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.registry import state_for
@@ -40,35 +35,9 @@ from portable_gpu.sparse.inverse import inverse_diagonal
 from portable_gpu.sparse.matrix import factor_dtype
 from portable_gpu.sparse.numeric import SYSTEMS, Numeric
 from portable_gpu.sparse.out_of_core import SpilledFactor
-from portable_gpu.sparse.residual import SparseSystem
+from portable_gpu.sparse.solution import Held, wait
+from portable_gpu.sparse.stats import Stats
 from portable_gpu.sparse.symbolic import Symbolic
-
-
-@dataclass(frozen=True)
-class Stats:
-    """What a factor took.
-
-    Attributes:
-        times: Seconds of the phases: those of the analysis, ``plan`` (kernels and tables) and
-            ``factorise``, the last one that was waited for, NaN if none was.
-        flop: Multiplications and additions: the sum of the squares of L's column counts.
-        gflops: A second's, in 1e9, of the last factorisation.
-        nnz: Elements of L.
-        factor_bytes: Memory of L on the device, with what merged supernodes store besides.
-        workspace_bytes: Memory of the device that a factorisation takes besides.
-        table_bytes: Tables that stay on the device.
-        fronts, subtrees: Supernodes, and how many subtrees of them one thread takes as a whole.
-    """
-
-    times: Mapping[str, float]
-    flop: float
-    gflops: float
-    nnz: int
-    factor_bytes: int
-    workspace_bytes: int
-    table_bytes: int
-    fronts: int
-    subtrees: int
 
 
 class Factor:
@@ -183,7 +152,7 @@ class Factor:
         if self._spilled is not None:
             self._spilled.close()
             self._spilled = None
-        _wait(call)
+        wait(call)
         self._spilled = SpilledFactor(
             self._numeric, call.state, self._spill_dir, values.buffer, report.buffer
         )
@@ -288,22 +257,23 @@ class Factor:
         if b.ndim not in (1, 2) or b.shape[0] != self.symbolic.n:
             n = self.symbolic.n
             raise ShapeError(f"b has shape {tuple(b.shape)}; ({n},) or ({n}, k) is needed")
-        with self._lock:
-            report, values, factor = self._latest(), self._values, self._factor
-        dtype = np.result_type(values.dtype, b.dtype)
         host = isinstance(b, np.ndarray)
-        if out is not None:
-            check_output(out, tuple(b.shape), dtype, "out", host)
+        with self._lock:  # of one factor, with its values
+            report = self._latest()
+            dtype = np.result_type(self._values.dtype, b.dtype)
+            if out is not None:
+                check_output(out, tuple(b.shape), dtype, "out", host)
+            if host:
+                report.check()
+            held = Held(self._numeric, self.queue, self._values, self._factor, self._spilled)
+            given = asarray(b, queue=self.queue) if host else b
+            result = held.solve(given, dtype, system, refine)
         if host:
-            report.check()
-            result = asnumpy(
-                self._found(asarray(b, queue=self.queue), dtype, system, refine, values, factor)
-            )
+            found = asnumpy(result)
             if out is None:
-                return result
-            out[...] = result
+                return found
+            out[...] = found
             return out
-        result = self._found(b, dtype, system, refine, values, factor)
         if out is not None:
             result = elementwise("x", x=result, out=out, queue=self.queue)
         result.reports = (*reports_of(b), report)
@@ -312,49 +282,6 @@ class Factor:
     def __call__(self, b: Any) -> Any:
         """``solve(b)``."""
         return self.solve(b)
-
-    def _found(
-        self,
-        b: Any,
-        dtype: np.dtype[Any],
-        system: str,
-        refine: str | int | None,
-        values: Any,
-        factor: Any,
-    ) -> Any:
-        """The solution of an array on the device."""
-        if not b.size:
-            return new_array(state_for([b], None, self.queue), self.queue, tuple(b.shape), dtype)
-        if dtype.kind == "c" and self.dtype.kind != "c":  # each part by itself
-            real = np.empty(0, dtype).real.dtype
-            split = parts(converted(b, dtype, queue=self.queue))
-            pairs = split.reshape(b.shape[0], -1)
-            x = self._found(pairs, real, system, refine, values, factor)
-            return joined(x.reshape(split.shape))
-        if not refine:
-            return self._solved(b, dtype, system, factor)
-        if b.dtype != dtype:
-            b = converted(b, dtype, queue=self.queue)
-        matrix = SparseSystem(self._numeric, values, self.queue, dtype)
-        place = Place(None, self.queue)
-        x, _ = refined_by(
-            matrix, b, lambda r: self._solved(r, dtype, system, factor), refine, place
-        )
-        return x
-
-    def _solved(self, b: Any, dtype: np.dtype[Any], system: str, factor: Any) -> Any:
-        """The same by the factor alone."""
-        call = Call([b, factor], None, self.queue)
-        views = call.input(factor, "factor"), call.input(b, "b"), call.output(tuple(b.shape), dtype)
-        count = 1 if b.ndim == 1 else b.shape[1]
-        if not self._is_cut:
-            return call.run(self._numeric.solve(system, count, *views[1:]), views)
-        with self._lock:
-            if self._spilled is None:
-                raise ArgumentError("the factor has no values; call refactorize")
-            _wait(call)
-            self._spilled.solve(system, count, *views[1:])
-        return call.run(None)
 
     # -- what is known of L
 
@@ -506,9 +433,3 @@ class Factor:
                 "the factor has no values: none were given, or their factorisation was interrupted"
             )
         return report
-
-
-def _wait(call: Call) -> None:
-    """Wait for what the call's first kernel would have to wait for."""
-    if call.wait_for:
-        cl.wait_for_events(call.wait_for)

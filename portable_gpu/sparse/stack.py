@@ -19,8 +19,9 @@ from portable_gpu.errors import ArgumentError, DTypeError, NotPositiveDefiniteEr
 from portable_gpu.ops.fronts.table import Fronts
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import AnyArray, as_array
-from portable_gpu.sparse.factor import Factor, Stats
+from portable_gpu.sparse.factor import Factor
 from portable_gpu.sparse.matrix import Pattern
+from portable_gpu.sparse.stats import Stats
 from portable_gpu.sparse.symbolic import Symbolic
 
 

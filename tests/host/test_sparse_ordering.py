@@ -23,7 +23,8 @@ from portable_gpu.sparse.ordering import amd, dissection, md, mmd, nd, order, rc
 from portable_gpu.sparse.ordering.coarsening import Weighted, room_for_levels
 from portable_gpu.sparse.ordering.compression import NONE, compressed
 from portable_gpu.sparse.ordering.minimum_degree import elements
-from portable_gpu.sparse.ordering.separator import SEPARATOR, room_for_moves, separate
+from portable_gpu.sparse.ordering.moves import room_for_moves
+from portable_gpu.sparse.ordering.separator import SEPARATOR, separate
 
 METHODS = (amd, md, mmd, nd, rcm)
 DEGREE = (amd, md, mmd)

@@ -12,6 +12,9 @@ import numpy as np
 from portable_gpu.sparse.compiled import compiled
 from portable_gpu.sparse.graph import Int32, Int64
 
+#: Vertices are visited at random within so many neighbours in memory.
+_WINDOW = 256
+
 Int8 = np.ndarray[Any, np.dtype[np.int8]]
 
 
@@ -135,11 +138,11 @@ def _matched(g: Weighted, heaviest: int, state: Int64) -> Int32:
 
 @compiled
 def _visits(g: Weighted, state: Int64) -> Int32:
-    """The vertices by their number of neighbours, up to a bound, and else at random."""
+    """The vertices by their number of neighbours, up to a bound; at random within a window."""
     n = len(g.weight)
     shuffled = np.empty(n, np.int32)
     for v in range(n):
-        k = random(state, v + 1)
+        k = v - random(state, v % _WINDOW + 1)
         shuffled[v] = shuffled[k]
         shuffled[k] = v
     bound = int(0.7 * len(g.indices) / n) + 1

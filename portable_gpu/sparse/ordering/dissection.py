@@ -13,12 +13,8 @@ from portable_gpu.sparse.graph import Graph, Int32, Int64
 from portable_gpu.sparse.ordering.approximate_degree import Quotient, eliminate, quotient
 from portable_gpu.sparse.ordering.coarsening import Int8, Levels, Weighted, room_for_levels
 from portable_gpu.sparse.ordering.compression import NONE, compressed
-from portable_gpu.sparse.ordering.separator import (
-    SEPARATOR,
-    Moves,
-    room_for_moves,
-    separate,
-)
+from portable_gpu.sparse.ordering.moves import Moves, room_for_moves
+from portable_gpu.sparse.ordering.separator import SEPARATOR, separate
 
 _LEAF = 60  # parts of so many vertices are ordered by degree
 _ALONE = 20_000  # parts of more are cut, and their halves left to any thread

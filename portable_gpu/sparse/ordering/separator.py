@@ -10,15 +10,11 @@ Hendrickson and Rothberg, SIAM J. Sci. Comput. 20(2), 1998.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import numpy as np
 
 from portable_gpu.sparse.compiled import compiled
-from portable_gpu.sparse.graph import Int32, Int64
 from portable_gpu.sparse.ordering.coarsening import Int8, Levels, Weighted, coarsen, level, random
-
-Bool = np.ndarray[Any, np.dtype[np.bool_]]
+from portable_gpu.sparse.ordering.moves import Moves, change, clear, push, remove
 
 #: What `side` says of a vertex besides the halves 0 and 1.
 SEPARATOR = 2
@@ -28,40 +24,10 @@ _COARSEST = 100  # vertices of the smallest graph: an eighth of those of the lar
 _LARGE = 5000  # graphs of more vertices are cut ...
 _ATTEMPTS = 3  # ... so often, for the fewest edges
 _REDUCED, _LITTLE = 16, 4  # how much smaller a large graph, and another, is when edges are counted
-_GROWN = 4  # regions
+_GROWN = 3  # regions
 _EVEN, _HALF = 0.55, 0.6  # the weight of a half, at most: by edges, and with a separator
-_EDGE_PASSES, _PASSES = 3, 5
+_EDGE_PASSES, _PASSES = 2, 4
 _EDGE_PATIENCE, _PATIENCE = 50, 150  # moves without a gain
-
-
-class Moves(NamedTuple):
-    """What refinement works in.  Between two, heaps are empty and nothing is locked.
-
-    Each half has a heap of the vertices that may move to it from the separator.
-    """
-
-    heap: Int32  # [half, k]: a vertex, that is no worse than those at 2 k + 1 and 2 k + 2
-    key: Int32  # [half, vertex]: by how much its move makes the separator lighter
-    place: Int32  # [half, vertex]: where it is in the heap, or -1
-    size: Int64  # [half]
-    pull: Int32  # [vertex of the separator, half]: the weight of its neighbours there
-    locked: Bool  # [vertex]: it has moved in this pass
-    journal: Int64  # 4 * vertex + where it was, of each change
-    weights: Int64  # [half or SEPARATOR]
-
-
-def room_for_moves(n: int) -> Moves:
-    """Room to refine separators of graphs of at most n vertices."""
-    return Moves(
-        np.empty((2, n), np.int32),
-        np.empty((2, n), np.int32),
-        np.full((2, n), -1, np.int32),
-        np.zeros(2, np.int64),
-        np.empty((n, 2), np.int32),
-        np.zeros(n, np.bool_),
-        np.empty(3 * n, np.int64),
-        np.zeros(3, np.int64),
-    )
 
 
 @compiled
@@ -148,7 +114,7 @@ def _grow(g: Weighted, side: Int8, start: int, m: Moves) -> int:
     for v in range(n):
         side[v] = 1
         total += g.weight[v]
-    _push(m, 0, start, -_edges(g, start))
+    push(m, 0, start, -_edges(g, start))
     grown = 0
     unseen = 0
     cut = 0
@@ -156,19 +122,19 @@ def _grow(g: Weighted, side: Int8, start: int, m: Moves) -> int:
         if m.size[0] == 0:  # a component is used up
             while side[unseen] == 0:
                 unseen += 1
-            _push(m, 0, unseen, -_edges(g, unseen))
+            push(m, 0, unseen, -_edges(g, unseen))
         v = m.heap[0, 0]
         cut -= m.key[0, v]
-        _remove(m, 0, v)
+        remove(m, 0, v)
         side[v] = 0
         grown += g.weight[v]
         for p in range(g.indptr[v], g.indptr[v + 1]):
             u = g.indices[p]
             if side[u] == 1:
                 if m.place[0, u] < 0:
-                    _push(m, 0, u, -_edges(g, u))
-                _change(m, 0, u, m.key[0, u] + 2 * g.multiplicity[p])
-    _clear(m)
+                    push(m, 0, u, -_edges(g, u))
+                change(m, 0, u, m.key[0, u] + 2 * g.multiplicity[p])
+    clear(m)
     return cut
 
 
@@ -178,15 +144,6 @@ def _edges(g: Weighted, v: int) -> int:
     for p in range(g.indptr[v], g.indptr[v + 1]):
         total += g.multiplicity[p]
     return total
-
-
-@compiled
-def _clear(m: Moves) -> None:
-    """Empty the heaps."""
-    for s in range(2):
-        for k in range(m.size[s]):
-            m.place[s, m.heap[s, k]] = -1
-        m.size[s] = 0
 
 
 @compiled
@@ -202,7 +159,7 @@ def _improve(g: Weighted, side: Int8, m: Moves) -> int:
         for v in range(len(g.weight)):
             for p in range(g.indptr[v], g.indptr[v + 1]):
                 if side[g.indices[p]] != side[v]:
-                    _push(m, 1 - side[v], v, _gain(g, side, v))
+                    push(m, 1 - side[v], v, _gain(g, side, v))
                     break
         gain = 0
         best = 0
@@ -214,7 +171,7 @@ def _improve(g: Weighted, side: Int8, m: Moves) -> int:
                 break
             v = m.heap[to, 0]
             gain += m.key[to, v]
-            _remove(m, to, v)
+            remove(m, to, v)
             weights[to] += g.weight[v]
             weights[1 - to] -= g.weight[v]
             side[v] = to
@@ -225,14 +182,14 @@ def _improve(g: Weighted, side: Int8, m: Moves) -> int:
                 u = g.indices[p]
                 if m.place[0, u] >= 0 or m.place[1, u] >= 0:
                     s = 1 - side[u]
-                    change = 2 * g.multiplicity[p]
-                    _change(m, s, u, m.key[s, u] + (change if s == to else -change))
+                    twice = 2 * g.multiplicity[p]
+                    change(m, s, u, m.key[s, u] + (twice if s == to else -twice))
                 elif not m.locked[u]:
-                    _push(m, 1 - side[u], u, _gain(g, side, u))
+                    push(m, 1 - side[u], u, _gain(g, side, u))
             if gain > best:
                 best = gain
                 best_length = length
-        _clear(m)
+        clear(m)
         for k in range(length):
             v = m.journal[k]
             m.locked[v] = False
@@ -353,7 +310,7 @@ def refine(g: Weighted, side: Int8, m: Moves) -> int:
                 count += 1
                 _weigh_neighbours(g, side, m, v)
                 for s in range(2):
-                    _push(m, s, v, g.weight[v] - m.pull[v, 1 - s])
+                    push(m, s, v, g.weight[v] - m.pull[v, 1 - s])
         before = weights[2]
         before_difference = abs(weights[0] - weights[1])
         best, best_first, best_second = before, weights[0], weights[1]
@@ -374,7 +331,7 @@ def refine(g: Weighted, side: Int8, m: Moves) -> int:
                 best_difference = difference
                 best_length = length
                 since = 0
-        _clear(m)
+        clear(m)
         for k in range(length - 1, -1, -1):
             v = m.journal[k] >> 2
             m.locked[v] = False
@@ -394,9 +351,9 @@ def _move(g: Weighted, side: Int8, m: Moves, to: int, length: int) -> int:
     m.weights[to] += g.weight[v]
     m.weights[other] -= m.pull[v, other]
     m.weights[2] -= m.key[to, v]
-    _remove(m, to, v)
+    remove(m, to, v)
     if m.place[other, v] >= 0:
-        _remove(m, other, v)
+        remove(m, other, v)
     side[v] = to
     m.locked[v] = True
     m.journal[length] = 4 * v + SEPARATOR
@@ -406,7 +363,7 @@ def _move(g: Weighted, side: Int8, m: Moves, to: int, length: int) -> int:
         if side[u] == SEPARATOR:
             m.pull[u, to] += g.weight[v]
             if m.place[other, u] >= 0:
-                _change(m, other, u, g.weight[u] - m.pull[u, to])
+                change(m, other, u, g.weight[u] - m.pull[u, to])
         elif side[u] == other:
             side[u] = SEPARATOR
             m.journal[length] = 4 * u + other
@@ -417,9 +374,9 @@ def _move(g: Weighted, side: Int8, m: Moves, to: int, length: int) -> int:
                 if side[x] == SEPARATOR:
                     m.pull[x, other] -= g.weight[u]
                     if m.place[to, x] >= 0:
-                        _change(m, to, x, g.weight[x] - m.pull[x, other])
+                        change(m, to, x, g.weight[x] - m.pull[x, other])
             if not m.locked[u]:
-                _push(m, to, u, g.weight[u] - m.pull[u, other])
+                push(m, to, u, g.weight[u] - m.pull[u, other])
     return length
 
 
@@ -439,7 +396,7 @@ def _next_side(g: Weighted, most: int, m: Moves) -> int:
     """The half to which the best move goes, or -1.  What would make a half too heavy is dropped."""
     for s in range(2):
         while m.size[s] > 0 and m.weights[s] + g.weight[m.heap[s, 0]] > most:
-            _remove(m, s, m.heap[s, 0])
+            remove(m, s, m.heap[s, 0])
     if m.size[0] == 0:
         return 1 if m.size[1] > 0 else -1
     if m.size[1] == 0:
@@ -448,67 +405,3 @@ def _next_side(g: Weighted, most: int, m: Moves) -> int:
     if first == second:
         return 0 if m.weights[0] < m.weights[1] else 1
     return 0 if first > second else 1
-
-
-@compiled
-def _push(m: Moves, s: int, v: int, value: int) -> None:
-    m.key[s, v] = value
-    m.place[s, v] = m.size[s]
-    m.heap[s, m.size[s]] = v
-    m.size[s] += 1
-    _rise(m, s, v)
-
-
-@compiled
-def _remove(m: Moves, s: int, v: int) -> None:
-    m.size[s] -= 1
-    last = m.heap[s, m.size[s]]
-    hole = m.place[s, v]
-    m.place[s, v] = -1
-    if last != v:
-        m.heap[s, hole] = last
-        m.place[s, last] = hole
-        _rise(m, s, last)
-        _sink(m, s, last)
-
-
-@compiled
-def _change(m: Moves, s: int, v: int, value: int) -> None:
-    rises = value > m.key[s, v]
-    m.key[s, v] = value
-    if rises:
-        _rise(m, s, v)
-    else:
-        _sink(m, s, v)
-
-
-@compiled
-def _rise(m: Moves, s: int, v: int) -> None:
-    k = int(m.place[s, v])
-    while k > 0:
-        above = (k - 1) // 2
-        if m.key[s, m.heap[s, above]] >= m.key[s, v]:
-            break
-        m.heap[s, k] = m.heap[s, above]
-        m.place[s, m.heap[s, k]] = k
-        k = above
-    m.heap[s, k] = v
-    m.place[s, v] = k
-
-
-@compiled
-def _sink(m: Moves, s: int, v: int) -> None:
-    k = int(m.place[s, v])
-    while True:
-        below = 2 * k + 1
-        if below >= m.size[s]:
-            break
-        if below + 1 < m.size[s] and m.key[s, m.heap[s, below + 1]] > m.key[s, m.heap[s, below]]:
-            below += 1
-        if m.key[s, m.heap[s, below]] <= m.key[s, v]:
-            break
-        m.heap[s, k] = m.heap[s, below]
-        m.place[s, m.heap[s, k]] = k
-        k = below
-    m.heap[s, k] = v
-    m.place[s, v] = k

@@ -1,0 +1,118 @@
+"""Vertices that may move between halves, best first."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from portable_gpu.sparse.compiled import compiled
+from portable_gpu.sparse.graph import Int32, Int64
+
+Bool = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+class Moves(NamedTuple):
+    """What refinement works in.  Between two, heaps are empty and nothing is locked.
+
+    Each half has a heap of the vertices that may move to it from the separator.
+    """
+
+    heap: Int32  # [half, k]: a vertex, that is no worse than those at 2 k + 1 and 2 k + 2
+    key: Int32  # [half, vertex]: by how much its move makes the separator lighter
+    place: Int32  # [half, vertex]: where it is in the heap, or -1
+    size: Int64  # [half]
+    pull: Int32  # [vertex of the separator, half]: the weight of its neighbours there
+    locked: Bool  # [vertex]: it has moved in this pass
+    journal: Int64  # 4 * vertex + where it was, of each change
+    weights: Int64  # [half or SEPARATOR]
+
+
+def room_for_moves(n: int) -> Moves:
+    """Room to refine separators of graphs of at most n vertices."""
+    return Moves(
+        np.empty((2, n), np.int32),
+        np.empty((2, n), np.int32),
+        np.full((2, n), -1, np.int32),
+        np.zeros(2, np.int64),
+        np.empty((n, 2), np.int32),
+        np.zeros(n, np.bool_),
+        np.empty(3 * n, np.int64),
+        np.zeros(3, np.int64),
+    )
+
+
+@compiled
+def clear(m: Moves) -> None:
+    """Empty the heaps."""
+    for s in range(2):
+        for k in range(m.size[s]):
+            m.place[s, m.heap[s, k]] = -1
+        m.size[s] = 0
+
+
+@compiled
+def push(m: Moves, s: int, v: int, value: int) -> None:
+    """Let ``v`` move to a half, for that gain."""
+    m.key[s, v] = value
+    m.place[s, v] = m.size[s]
+    m.heap[s, m.size[s]] = v
+    m.size[s] += 1
+    _rise(m, s, v)
+
+
+@compiled
+def remove(m: Moves, s: int, v: int) -> None:
+    """Let ``v`` move to that half no longer."""
+    m.size[s] -= 1
+    last = m.heap[s, m.size[s]]
+    hole = m.place[s, v]
+    m.place[s, v] = -1
+    if last != v:
+        m.heap[s, hole] = last
+        m.place[s, last] = hole
+        _rise(m, s, last)
+        _sink(m, s, last)
+
+
+@compiled
+def change(m: Moves, s: int, v: int, value: int) -> None:
+    """Give the move of ``v`` another gain."""
+    rises = value > m.key[s, v]
+    m.key[s, v] = value
+    if rises:
+        _rise(m, s, v)
+    else:
+        _sink(m, s, v)
+
+
+@compiled
+def _rise(m: Moves, s: int, v: int) -> None:
+    k = int(m.place[s, v])
+    while k > 0:
+        above = (k - 1) // 2
+        if m.key[s, m.heap[s, above]] >= m.key[s, v]:
+            break
+        m.heap[s, k] = m.heap[s, above]
+        m.place[s, m.heap[s, k]] = k
+        k = above
+    m.heap[s, k] = v
+    m.place[s, v] = k
+
+
+@compiled
+def _sink(m: Moves, s: int, v: int) -> None:
+    k = int(m.place[s, v])
+    while True:
+        below = 2 * k + 1
+        if below >= m.size[s]:
+            break
+        if below + 1 < m.size[s] and m.key[s, m.heap[s, below + 1]] > m.key[s, m.heap[s, below]]:
+            below += 1
+        if m.key[s, m.heap[s, below]] <= m.key[s, v]:
+            break
+        m.heap[s, k] = m.heap[s, below]
+        m.place[s, m.heap[s, k]] = k
+        k = below
+    m.heap[s, k] = v
+    m.place[s, v] = k
