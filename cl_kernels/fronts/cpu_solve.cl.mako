@@ -37,7 +37,7 @@ void ${direction}(__global const int *which, __global const int *list_start, ${f
     contributions += contributions_offset + r0;
     for (long at = begin; at < end; at++) {
         const long s = which[${"at" if direction == "forward" else "begin + end - 1 - at"}];
-${front_.front("s")}
+${front_.front("s", only=("columns", "rows", "panel", "leading", "first", *(("child_start", "child_end") if direction == "forward" else ("row_start",))))}
         ${E} *l = factor + factor_offset + panel, *l21 = l + columns * leading, *own = x + first * count;
 % if direction == "forward":
         ${E} *below = contributions + started[s] * count;
