@@ -54,34 +54,6 @@ ${ragged_.pair()}
     if (column - x >= m) n = 0, most = 0;
 % endif
 % endif
-% if problem.reports:
-    __local int zeros[${T}];
-    if (t == 0) zeros[which] = n;
-    barrier(CLK_LOCAL_MEM_FENCE);
-% endif
-<% wide = min(N, LANES)
-inner, outer = ("at", "of") if problem.l.col == 1 else ("of", "at")
-along = {"at": "l_col", "of": "l_row"} %>\
-    for (int ${inner} = t % ${wide}; ${inner} < ${N}; ${inner} += ${wide}) {
-        __global const ${e.name}_t *from = l + ${inner} * ${along[inner]} + t / ${wide} * ${along[outer]};
-        const long step = ${LANES // wide} * ${along[outer]};
-        for (int ${outer} = t / ${wide}; ${outer} < ${N}; ${outer} += ${LANES // wide}, from += step) {
-            value_t v = (value_t)(0);
-            if (of < n && at <= of) v = ${e.name}_load(from);
-% if not problem.unit:
-            if (of < n && of == at) {
-% if problem.reports:
-                if (${"v.x == 0 && v.y == 0" if e.complex else "v == 0"}) atomic_min(zeros + which, ${'of' if problem.reports == 'forwards' else 'n - 1 - of'});
-% endif
-                v = reciprocal(v);
-            }
-% endif
-% if problem.l.conj:
-            v.y = -v.y;
-% endif
-            if (at <= of) lower[at * ${STRIDE} + of] = v;
-        }
-    }
 % for r in range(R):
 % for c in range(C):
     value_t v${r}_${c} = (value_t)(0);
@@ -89,7 +61,37 @@ along = {"at": "l_col", "of": "l_row"} %>\
         v${r}_${c} = ${e.name}_load(${read} + (y + ${r * SM}) * ${read}_row + (column + ${c * SN}) * ${read}_col);
 % endfor
 % endfor
+% if problem.reports:
+    __local int zeros[${T}];
+    if (t == 0) zeros[which] = n;
+% endif
+<% wide = min(N, LANES)
+inner, outer = ("at", "of") if problem.l.col == 1 else ("of", "at")
+along = {"at": "l_col", "of": "l_row"} %>\
+    for (int ${inner} = t % ${wide}; ${inner} < ${N}; ${inner} += ${wide}) {
+        __global const ${e.name}_t *from = l + ${inner} * ${along[inner]} + t / ${wide} * ${along[outer]};
+        const long step = ${LANES // wide} * ${along[outer]};
+#pragma unroll ${min(8, N * wide // LANES)}
+        for (int ${outer} = t / ${wide}; ${outer} < ${N}; ${outer} += ${LANES // wide}, from += step) {
+            value_t v = (value_t)(0);
+            if (of < n && at <= of) v = ${e.name}_load(from);
+% if problem.l.conj:
+            v.y = -v.y;
+% endif
+            if (at <= of) lower[at * ${STRIDE} + of] = v;
+        }
+    }
     barrier(CLK_LOCAL_MEM_FENCE);
+% if not problem.unit:
+    for (int i = t; i < n; i += ${LANES}) {
+        const value_t v = lower[i * ${STRIDE + 1}];
+% if problem.reports:
+        if (${"v.x == 0 && v.y == 0" if e.complex else "v == 0"}) atomic_min(zeros + which, ${'i' if problem.reports == 'forwards' else 'n - 1 - i'});
+% endif
+        lower[i * ${STRIDE + 1}] = reciprocal(v);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+% endif
 % for b in range(R):
     for (int j = ${b * SM}; j < min(${"most" if ragged else "n"}, ${(b + 1) * SM}); ++j) {
         __local value_t *shared = row + (j & 1) * ${T * W};

@@ -16,6 +16,8 @@ TILE = 64
 #: Work-items of a group that has several small matrices.  H200, 10000 of them: solves of 4 x 4 in
 #: 3.8 us, by groups of 32 in 6.0; factors of 8 x 8 in float32 in 5.6 us, and 6.6.
 _GROUP = 128
+#: Work-items along B, at least: more bring a triangle sooner.
+_LOADERS = 4
 #: Registers of pointers, places and counts, beside those of elements.
 _PLACES = 27
 
@@ -114,7 +116,9 @@ class SolvePolicy(Policy):
         rows = max(4, min(ceil_power_of_two(n), most))
         columns = max(1, min(ceil_power_of_two(m), 64))
         item_m, item_n = _items(rows), _items(columns)
-        side_m, side_n = rows // item_m, columns // item_n
+        side_m = rows // item_m
+        # Work-items beyond the columns help to bring L.
+        side_n = max(columns // item_n, _LOADERS if rows > 4 else 1)
         lanes, room = side_m * side_n, target.local_mem_size // _solve_bytes(rows, columns, elem)
         together = max(1, min(16, min(_GROUP, target.max_work_group_size) // lanes, room))
         return cls(side_m, item_m, side_n, item_n, together)
