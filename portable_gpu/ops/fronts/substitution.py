@@ -22,16 +22,14 @@ _Operands = tuple[int | Temporary, ...]
 #: Of a class of small fronts: rows and own columns of the largest; work-items and right-hand sides
 #: of a group.
 _Shape = tuple[int, int, int, int]
+_Classes = tuple[tuple[int, ...], tuple[tuple[int, int], ...]]
 _GROUP = 256
-#: Own columns of the largest small front of a launch whose triangles take little local memory, and
-#: of any.
-_COLUMNS = 24, 48
 #: Right-hand sides of a launch that has a work-group for each of them.
 _FEW = 3
-#: Classes of small fronts: the rows of the largest, and work-items.  A group has one right-hand
-#: side, or as many as 128 bytes hold.
-_NARROW = ((512, 64),)
-_WIDE = ((64, 64), (160, 128))
+#: Small fronts, whose groups have one right-hand side, or as many as 128 bytes hold: own columns of
+#: the largest of a launch, in classes of local memory; and classes of rows, with work-items.
+_NARROW: _Classes = (24,), ((512, 256),)
+_WIDE: _Classes = (24, 48), ((64, 64), (160, 128))
 _LINE = 128
 
 
@@ -68,16 +66,16 @@ def _stage(
 ) -> list[Step]:
     elem, fronts = device.elem, device.fronts
     tables = {} if backward else device.taken
-    wide, classes = (1, _NARROW) if count <= _FEW else (_LINE // elem.itemsize, _WIDE)
+    wide, (widths, classes) = (1, _NARROW) if count <= _FEW else (_LINE // elem.itemsize, _WIDE)
     rows = fronts.columns[which] + fronts.rows[which]
-    is_small = fronts.columns[which] <= _COLUMNS[-1]
+    is_small = fronts.columns[which] <= widths[-1]
     steps, least = [], 0
     for size, lanes in classes:
         found = which[is_small & (rows > least) & (rows <= size)]
         least = size
         if found.size:
             columns = int(fronts.columns[found].max())
-            shape = size, next(most for most in _COLUMNS if columns <= most), lanes, wide
+            shape = size, next(most for most in widths if columns <= most), lanes, wide
             steps.append(_small(device, found, count, operands, shape, tables, backward))
     which = which[~is_small | (rows > least)]
     if which.size:
@@ -190,6 +188,7 @@ def solve_text(elem: Element, target: Target, backward: bool) -> Specialization:
 def typical_texts(elem: Element, target: Target, backward: bool) -> list[Specialization]:
     """Kernels of each kind."""
     found = [vector_text(elem, target, backward), solve_text(elem, target, backward)]
-    for wide, (size, lanes) in ((1, _NARROW[-1]), (_LINE // elem.itemsize, _WIDE[-1])):
-        found.append(small_text(elem, target, (size, _COLUMNS[-1], lanes, wide), backward))
+    for wide, (widths, classes) in ((1, _NARROW), (_LINE // elem.itemsize, _WIDE)):
+        size, lanes = classes[-1]
+        found.append(small_text(elem, target, (size, widths[-1], lanes, wide), backward))
     return found
