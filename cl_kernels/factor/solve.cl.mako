@@ -71,7 +71,7 @@ along = {"at": "l_col", "of": "l_row"} %>\
     for (int ${inner} = t % ${wide}; ${inner} < ${N}; ${inner} += ${wide}) {
         __global const ${e.name}_t *from = l + ${inner} * ${along[inner]} + t / ${wide} * ${along[outer]};
         const long step = ${LANES // wide} * ${along[outer]};
-#pragma unroll ${min(8, N * wide // LANES)}
+#pragma unroll ${min(8, max(1, N * wide // LANES))}
         for (int ${outer} = t / ${wide}; ${outer} < ${N}; ${outer} += ${LANES // wide}, from += step) {
             value_t v = (value_t)(0);
             if (of < n && at <= of) v = ${e.name}_load(from);
