@@ -83,7 +83,12 @@ along = {"at": "l_col", "of": "l_row"} %>\
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 % if not problem.unit:
+% if N <= LANES:
+    const int i = t;
+    if (i < n) {
+% else:
     for (int i = t; i < n; i += ${LANES}) {
+% endif
         const value_t v = lower[i * ${STRIDE + 1}];
 % if problem.reports:
         if (${"v.x == 0 && v.y == 0" if e.complex else "v == 0"}) atomic_min(zeros + which, ${'i' if problem.reports == 'forwards' else 'n - 1 - i'});

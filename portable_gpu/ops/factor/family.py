@@ -88,5 +88,18 @@ FACTOR = Family(
     kernels={
         "factor/cholesky": Compiled(shown="cholesky", fma_share=lambda policy: 0.0),
         "factor/solve": Compiled(shown="solve_triangular"),
+        # Vectors are read once, and what fronts gather lies at numbers out of tables times `count`.
+        **dict.fromkeys(
+            (
+                "factor/vector",
+                "fronts/permute",
+                "fronts/residual",
+                "fronts/small",
+                "fronts/small_backward",
+                "fronts/small_forward",
+                "fronts/vector",
+            ),
+            Compiled(strided=True),
+        ),
     },
 )
