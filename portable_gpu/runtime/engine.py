@@ -9,7 +9,6 @@ import threading
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -19,6 +18,7 @@ from portable_gpu.arguments import flag, of_kind
 from portable_gpu.dtypes import check_precision
 from portable_gpu.errors import ArgumentError, DeviceMemoryError
 from portable_gpu.runtime import fork, pocl
+from portable_gpu.runtime.closing import Closing
 from portable_gpu.runtime.devices import CLASS_VARIABLE, choose_device, query_facts
 from portable_gpu.runtime.disk_cache import DiskCache
 from portable_gpu.runtime.exchange import checked
@@ -59,7 +59,7 @@ class WarmUp:
     seconds: float
 
 
-class Engine:
+class Engine(Closing):
     """Runs kernels on one device.  Safe to use from several threads.
 
     Fresh results lie in memory of a pool that belongs to their queue, as with pyopencl's
@@ -163,17 +163,6 @@ class Engine:
 
     def __repr__(self) -> str:
         return f"<Engine {self.target.facts.name!r} as {self.target.device_class}>"
-
-    def __enter__(self) -> Engine:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Drop the engine's plans, programs and memory.

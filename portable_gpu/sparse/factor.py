@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from portable_gpu.linalg.refinement import corrections
 from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.factor.arguments import CHECKS, check_dtype, require_fp64
 from portable_gpu.runtime.call import Call
+from portable_gpu.runtime.closing import Closing
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.registry import state_for
 from portable_gpu.runtime.report import DTYPE, FIELDS, Report, reports_of
@@ -40,7 +40,7 @@ from portable_gpu.sparse.stats import Stats
 from portable_gpu.sparse.symbolic import Symbolic
 
 
-class Factor:
+class Factor(Closing):
     """A Cholesky factor of a sparse matrix, on a device: ``L L^H = A[perm][:, perm]``.
 
     :func:`portable_gpu.sparse.cholesky` makes it.  Threads may call at once; what comes while
@@ -399,17 +399,6 @@ class Factor:
             if self._spilled is not None:
                 self._spilled.close()
             self._factor = self._values = self._report = self._spilled = None
-
-    def __enter__(self) -> Factor:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __reduce__(self) -> Any:
         raise UnsupportedError(

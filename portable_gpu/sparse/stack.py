@@ -7,7 +7,6 @@ off side by side.
 from __future__ import annotations
 
 from dataclasses import replace
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ import pyopencl.array as cla
 from portable_gpu.arguments import shown, whole
 from portable_gpu.errors import ArgumentError, DTypeError, NotPositiveDefiniteError, ShapeError
 from portable_gpu.ops.fronts.table import Fronts
+from portable_gpu.runtime.closing import Closing
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import AnyArray, as_array
 from portable_gpu.sparse.factor import Factor
@@ -25,7 +25,7 @@ from portable_gpu.sparse.stats import Stats
 from portable_gpu.sparse.symbolic import Symbolic
 
 
-class FactorStack:
+class FactorStack(Closing):
     """Cholesky factors of many sparse matrices of one pattern, on a device.
 
     Attributes:
@@ -151,17 +151,6 @@ class FactorStack:
     def close(self) -> None:
         """Let go of the device's memory."""
         self._blocks.close()
-
-    def __enter__(self) -> FactorStack:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<FactorStack of {self.count}: {self._blocks!r}>"
