@@ -416,6 +416,17 @@ def test_memory_does_not_grow(engine: Engine) -> None:
     assert not engine.state().in_flight
 
 
+def test_a_quarter_of_a_factor_of_three_dimensions(engine: Engine) -> None:
+    if not (engine.target.fp64 and engine.target.is_cpu):
+        pytest.skip("large fronts take minutes by forced classes")
+    A = grid(24, 24, 24)
+    whole = cholesky(A, "nd")
+    limit = whole.stats.factor_bytes // 4
+    b = right(A.shape[0], 2, "float64")
+    with cholesky(A, "nd", memory_limit=limit) as factor:
+        np.testing.assert_array_equal(factor.solve(b), whole.solve(b))
+
+
 @pytest.mark.parametrize("dtype", ["float64", "complex64"])
 def test_out_of_core(tmp_path: Any, dtype: str) -> None:
     """The same bits; nothing stands in the folder, at no time."""
