@@ -254,17 +254,18 @@ class Engine(Closing):
         return self._others.get(queue.int_ptr)
 
     def in_place(self, memory: Any, nbytes: int, writable: bool) -> Any:
-        """What a kernel of a CPU device takes for ``nbytes`` of the caller's contiguous memory."""
-        facts = self.target.facts
-        # Intel's runtime copies a buffer over memory that it finds badly aligned (2 GB/s).
-        if facts.system_svm or (nbytes > facts.max_alloc_size and self.takes_host_pointers):
-            # No buffer may be as large, but an address is an address.  cl.SVM takes no array that
-            # is read-only; the kernel does not write to it.
-            if isinstance(memory, np.ndarray) and not memory.flags.writeable:
-                memory = (ctypes.c_char * nbytes).from_address(memory.ctypes.data)
-            return cl.SVM(memory)
-        if nbytes > facts.max_alloc_size:
-            self.check_allocation(nbytes)
+        """What a kernel of a CPU device takes for ``nbytes`` of the caller's contiguous memory.
+
+        An address where it takes any: a new buffer costs a call 0.4 us more on PoCL, Intel's
+        runtime copies one over memory that it finds badly aligned (2 GB/s), and no buffer is
+        larger than the device's limit.
+        """
+        if self.takes_host_pointers:
+            try:
+                return cl.SVM(memory)
+            except ValueError:  # it is read-only, and so the kernel does not write to it
+                return cl.SVM((ctypes.c_char * nbytes).from_address(memory.ctypes.data))
+        self.check_allocation(nbytes)
         return cl.Buffer(self.context, _WRITTEN if writable else _READ, hostbuf=memory)
 
     def check_allocation(self, nbytes: int) -> None:

@@ -41,6 +41,15 @@ def scalar_setter(kernel: cl.Kernel) -> Callable[[int, Any], None]:
     return setter
 
 
+def address_setter(kernel: cl.Kernel) -> Callable[[int, Any], None]:
+    """What ``set_arg`` calls for shared virtual memory, once it knows.
+
+    It tries first what it was last given, a buffer or such memory, and 2 us go by if it is the other.
+    """
+    setter: Callable[[int, Any], None] = kernel._set_arg_svm  # type: ignore[attr-defined]
+    return setter
+
+
 def find_enqueue() -> Callable[..., int] | None:
     """``clEnqueueNDRangeKernel`` of the OpenCL loader that pyopencl has loaded, if accessible.
 

@@ -19,7 +19,7 @@ from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.errors import BuildError, DeviceMemoryError
 from portable_gpu.runtime.compiler import CompilerError, compiled
 from portable_gpu.runtime.disk_cache import DiskCache
-from portable_gpu.runtime.inside_pyopencl import scalar_setter
+from portable_gpu.runtime.inside_pyopencl import address_setter, scalar_setter
 from portable_gpu.runtime.notice import compiling
 from portable_gpu.runtime.pocl_processor import version
 from portable_gpu.runtime.retarget import is_marked, retarget
@@ -43,12 +43,14 @@ class BoundKernel:
 
     Attributes:
         kernel, sizes: What is enqueued.
-        set_argument: Sets a buffer by the place of its parameter.
+        set_argument, set_address: Set a buffer, and shared virtual memory, by the place of the
+            parameter.
         without_event: What ``clEnqueueNDRangeKernel`` takes after the queue.
     """
 
     __slots__ = (
-        "_given", "_places", "_set_scalar", "kernel", "set_argument", "sizes", "without_event"
+        "_given", "_places", "_set_scalar", "kernel", "set_address", "set_argument", "sizes",
+        "without_event",
     )  # fmt: skip
 
     def __init__(
@@ -58,7 +60,7 @@ class BoundKernel:
         sizes: tuple[tuple[int, ...], tuple[int, ...]],
     ) -> None:
         self.kernel, self.sizes = kernel, sizes
-        self.set_argument = kernel.set_arg
+        self.set_argument, self.set_address = kernel.set_arg, address_setter(kernel)
         self._set_scalar = scalar_setter(kernel)
         for index, value in arguments.constants:
             self._set_scalar(index, value)
@@ -138,10 +140,10 @@ class Launch:
         except IndexError:  # all are in the middle of a call
             bound = self.bind()
         # A call that raises does not put its object back: who knows which arguments it has.
-        set_argument = bound.set_argument
+        set_argument, set_address = bound.set_argument, bound.set_address
         try:
             for index, buffer in zip(self.places, buffers, strict=True):
-                set_argument(index, buffer)
+                (set_address if type(buffer) is cl.SVM else set_argument)(index, buffer)
             bound.set_scalars(scalars)
             enqueue = state.enqueue_without_event
             event = None

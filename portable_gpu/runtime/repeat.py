@@ -15,7 +15,7 @@ from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.runtime.registry import STATE, known_home
-from portable_gpu.runtime.replay import BesideReplay, Replay
+from portable_gpu.runtime.replay import BesideReplay, Kernels, Recording, Replay
 from portable_gpu.runtime.views import Shape, View, new_array, overlap
 
 Key = tuple[Any, ...]
@@ -61,28 +61,37 @@ class Beside:
     look: Callable[[np.ndarray[Any, Any]], None]
 
 
-@dataclass(slots=True)
 class _OnHost:
     """A call on NumPy arrays without gaps, which a CPU device works on in place.
 
-    Attributes:
-        state: Where it runs: the engine's own queue, or its caller's.
-        plan, scalars: What is enqueued.
-        shape, dtype: Of the result.
-        offsets: Of the arrays in their memory.
-        orders: Of each array's axes, in which its memory is contiguous; ``()`` where it is so as it
-            is.  The result's is last.
-        beside: What is written beside the result, if anything is.
+    Its launches are recorded once and repeated, as those of :class:`Replay`.
     """
 
-    state: QueueState
-    plan: Plan
-    scalars: tuple[Any, ...]
-    shape: Shape
-    dtype: np.dtype[Any]
-    offsets: tuple[int, ...]
-    orders: list[tuple[int, ...]]
-    beside: Beside | None
+    __slots__ = ("_beside", "_dtype", "_idle", "_orders", "_plan", "_scalars", "_shape", "_state")
+
+    def __init__(
+        self,
+        state: QueueState,
+        plan: Plan,
+        scalars: tuple[Any, ...],
+        result: View,
+        orders: Sequence[tuple[int, ...]],
+        beside: Beside | None,
+    ) -> None:
+        """Note what stays.
+
+        Args:
+            state: Where it runs: the engine's own queue, or its caller's.
+            plan, scalars: What is enqueued.
+            result: What the result is like.
+            orders: Of each array's axes, in which its memory is contiguous; ``()`` where it is so
+                as it is.  The result's is last.
+            beside: What is written beside the result, if anything is.
+        """
+        self._state, self._plan, self._scalars = state, plan, scalars
+        self._shape, self._dtype = result.shape, result.dtype
+        self._orders, self._beside = tuple(orders), beside
+        self._idle: list[Kernels] = []
 
     def run(
         self,
@@ -94,36 +103,67 @@ class _OnHost:
         """See :class:`Repeat`."""
         if out is not None and (not out.flags.behaved or overlap(out, arrays)):
             return None
-        state = self.state
-        in_place = state.engine.in_place
+        state = self._state
+        try:
+            kernels = self._idle.pop()
+        except IndexError:  # all are in the middle of a call
+            kernels = self._kernels(scalars)
+        # A call that raises does not put them back: who knows which arguments they have.
+        if scalars != kernels.scalars or 0 in scalars:  # whose sign may be another
+            kernels.move(*self._recorded(scalars))
+        in_place, places = state.engine.in_place, kernels.places
         buffers = []
-        for array, order in zip(arrays, self.orders, strict=False):
+        k = 0
+        for array in arrays:
             if not array.flags.aligned:
+                self._idle.append(kernels)
                 return None
+            order = self._orders[k]
             lies = array.transpose(order) if order else array
-            buffers.append(in_place(lies, array.nbytes, False))
-        result = np.empty(self.shape, self.dtype) if out is None else out
-        order = self.orders[-1]
-        lies = result.transpose(order) if order else result
-        buffers.append(in_place(lies, result.nbytes, True))
-        beside, values = self.beside, None
+            buffer = in_place(lies, array.nbytes, False)
+            for set_argument, index in places[k]:
+                set_argument(index, buffer)
+            buffers.append(buffer)
+            k += 1
+        result = np.empty(self._shape, self._dtype) if out is None else out
+        order = self._orders[-1]
+        buffer = in_place(result.transpose(order) if order else result, result.nbytes, True)
+        for set_argument, index in places[k]:
+            set_argument(index, buffer)
+        buffers.append(buffer)
+        beside, values = self._beside, None
         if beside is not None:
             values = np.empty(beside.shape, beside.dtype)
-            buffers.append(in_place(values, values.nbytes, True))
+            buffer = in_place(values, values.nbytes, True)
+            for set_argument, index in places[-1]:
+                set_argument(index, buffer)
+            buffers.append(buffer)
         memory, in_flight = (arrays, result, values, buffers), state.in_flight
         key = id(memory)
         try:  # as run_to_the_end, which costs a call more
             in_flight[key] = memory
-            event = self.plan.enqueue(state, buffers, self.offsets, scalars or self.scalars)
+            rooms = kernels.take_rooms(state)
+            event = kernels.enqueue(state)
             (event or state.event(None)).wait()
-            del in_flight[key]
+            del in_flight[key], rooms
         except BaseException:
             state.finish()
             in_flight.pop(key, None)
             raise
+        self._idle.append(kernels)
         if beside is not None and values is not None:
             beside.look(values)
-        return result if self.shape or out is not None else result[()]
+        return result if self._shape or out is not None else result[()]
+
+    def _kernels(self, scalars: tuple[Any, ...]) -> Kernels:
+        by_address = self._state.engine.takes_host_pointers
+        return Kernels(self._state, *self._recorded(scalars), by_address)
+
+    def _recorded(self, scalars: tuple[Any, ...]) -> tuple[Recording, list[int], tuple[Any, ...]]:
+        """The launches, where the operands begin in their memory, and the scalars."""
+        offsets = [0] * (len(self._orders) + (self._beside is not None))
+        recorded = Recording.of(self._plan, self._state, tuple(offsets), scalars or self._scalars)
+        return recorded, offsets, scalars
 
 
 def signature(arrays: Sequence[Any]) -> Key | None:
@@ -256,8 +296,7 @@ def _repeat(
     if len(orders) < len(everything) or not all(map(View.is_of, views, everything)):
         return None
     orders += [()] if out is None else []
-    offsets = (0,) * (len(views) + (beside is not None))
-    return _OnHost(state, plan, scalars, result.shape, result.dtype, offsets, orders, beside)
+    return _OnHost(state, plan, scalars, result, orders, beside)
 
 
 def _contiguous_order(array: np.ndarray[Any, Any]) -> tuple[int, ...] | None:

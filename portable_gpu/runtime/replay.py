@@ -1,4 +1,4 @@
-"""Calls on device arrays done again: the launches of a plan, noted once and then repeated.
+"""Calls done again: the launches of a plan, noted once and then repeated.
 
 What a plan enqueues depends on where its arrays lie, and on its scalars.  So it enqueues once to a
 :class:`Recording`, which notes its launches.  Each gets a kernel object that has all its arguments;
@@ -66,7 +66,7 @@ class Recording(QueueState):
         return recording
 
 
-class _Kernels:
+class Kernels:
     """A kernel object for each launch of a call; one caller uses them at a time.
 
     Attributes:
@@ -85,6 +85,7 @@ class _Kernels:
         recorded: Recording,
         offsets: list[int],
         given: tuple[Any, ...],
+        by_address: bool = False,
     ) -> None:
         self.launches: list[tuple[BoundKernel, tuple[Any, ...]]] = []
         # Kernels do not keep their buffers: a state's room to fold in may give way to a larger one.
@@ -96,11 +97,11 @@ class _Kernels:
             bound.set_scalars(scalars)
             self.launches.append((bound, (state.pointer, *bound.without_event)))
             for index, buffer in zip(launch.places, buffers, strict=True):
-                place = bound.set_argument, index
                 if isinstance(buffer, int):
-                    self.places[buffer].append(place)
+                    setter = bound.set_address if by_address else bound.set_argument
+                    self.places[buffer].append((setter, index))
                 elif isinstance(buffer, _Room):
-                    places[buffer].append(place)
+                    places[buffer].append((bound.set_argument, index))
                 else:
                     bound.set_argument(index, buffer)
                     self._staying.append(buffer)
@@ -115,6 +116,32 @@ class _Kernels:
         ):
             bound.set_scalars(scalars)
         self.offsets, self.scalars = offsets, given
+
+    def take_rooms(self, state: QueueState) -> list[Any]:
+        """Workspace of the queue's pool, set; all of it, so that no two are the same memory."""
+        rooms = []
+        for nbytes, places in self.rooms:
+            room = state.from_pool(nbytes)
+            rooms.append(room)
+            for set_argument, index in places:
+                set_argument(index, room)
+        return rooms
+
+    def enqueue(self, state: QueueState) -> cl.Event | None:
+        """Enqueue the launches; the last one's event, or ``None`` where it asks for none.
+
+        Raises:
+            DeviceMemoryError: A buffer that was promised turns out not to fit.
+        """
+        enqueue, queue, event = state.enqueue_without_event, state.queue, None
+        try:
+            for bound, without_event in self.launches:
+                event = None
+                if enqueue is None or enqueue(*without_event):
+                    event = cl.enqueue_nd_range_kernel(queue, bound.kernel, *bound.sizes)
+        except cl.MemoryError as error:
+            raise DeviceMemoryError(f"the device is out of memory: {error}") from error
+        return event
 
 
 class BesideReplay:
@@ -173,7 +200,7 @@ class Replay:
         self._itemsizes = [array.dtype.itemsize for array in arrays]
         self._inside: list[Sequence[cl.Event]] = [() for _ in arrays]
         self._make, self._nbytes = maker_like(blank), blank.nbytes
-        self._idle: list[_Kernels] = []
+        self._idle: list[Kernels] = []
 
     def run(
         self,
@@ -187,7 +214,7 @@ class Replay:
         try:
             kernels = self._idle.pop()
         except IndexError:  # all are in the middle of a call
-            kernels = _Kernels(state, *self._recorded(state, everything, out, scalars))
+            kernels = Kernels(state, *self._recorded(state, everything, out, scalars))
         # A call that raises does not put them back: who knows which arguments they have.
         own, memories, offsets = state.queue, kernels.memories, kernels.offsets
         moved = scalars != kernels.scalars or 0 in scalars  # whose sign may be another
@@ -230,20 +257,9 @@ class Replay:
             told = state.allocate(beside.nbytes)
             for set_argument, index in kernels.places[-1]:
                 set_argument(index, told)
-        rooms = []  # all of them, so that no two are the same memory
-        for nbytes, places in kernels.rooms:
-            room = state.from_pool(nbytes)
-            rooms.append(room)
-            for set_argument, index in places:
-                set_argument(index, room)
-        enqueue, event = state.enqueue_without_event, None
-        try:
-            for bound, without_event in kernels.launches:
-                event = None
-                if enqueue is None or enqueue(*without_event):
-                    event = cl.enqueue_nd_range_kernel(own, bound.kernel, *bound.sizes)
-        except cl.MemoryError as error:
-            raise DeviceMemoryError(f"the device is out of memory: {error}") from error
+        rooms = kernels.take_rooms(state)
+        event = kernels.enqueue(state)
+        del rooms
         self._idle.append(kernels)
         if out is None:
             events = QueueEvents.of(own) if event is None else [event]
@@ -255,7 +271,7 @@ class Replay:
         state.cover(out, event)
         return out
 
-    def _refuse(self, kernels: _Kernels) -> None:
+    def _refuse(self, kernels: Kernels) -> None:
         """Put kernel objects back, for a next call that looks for overlaps: this one may not."""
         kernels.memories[-1] = _NONE
         self._idle.append(kernels)

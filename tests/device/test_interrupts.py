@@ -25,6 +25,7 @@ from portable_gpu.codegen import source
 from portable_gpu.ops.registry import CATALOGUE
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.program import Launch
+from portable_gpu.runtime.replay import Kernels
 from portable_gpu.targets import example_target
 
 pytestmark = pytest.mark.skipif(
@@ -84,17 +85,19 @@ def test_a_second_exception_while_the_first_waits(
     """Ctrl-C twice: the wait for the kernels is left as well, and the memory stays."""
     call, want = CALLS["matmul"]
     np.testing.assert_array_equal(call(), want)
-    state, launch = engine.state(), Launch.__call__
+    state = engine.state()
+    owner, name = (Kernels, "enqueue") if is_known else (Launch, "__call__")
+    launch = getattr(owner, name)
 
-    def launch_and_stop(self: Launch, *arguments: Any) -> None:
-        launch(self, *arguments)
+    def launch_and_stop(*arguments: Any) -> None:
+        launch(*arguments)
         raise Interrupted
 
     for turn in range(40):
         if not is_known:
             state.known.clear()
         with monkeypatch.context() as planted:
-            planted.setattr(Launch, "__call__", launch_and_stop)
+            planted.setattr(owner, name, launch_and_stop)
             planted.setattr(state, "finish", stop)
             with pytest.raises(Interrupted):
                 call()
