@@ -1,9 +1,9 @@
 ## cpu_rows: y = alpha * A x + beta * y on a CPU, where A is contiguous along the summed axis.
 ##
 ##            | V | V | V | tail |        V elements fill the vector registers' lanes
-##   row 0    | s0 ...           |        side_by_side: R rows share each load of x; else one after the
-##   row 1    | s1 ...           |        other, in the order of memory, several vectors in flight
-##   ...
+##   row 0    | s0 ...           |        side_by_side: R rows share each load of x, or R / 2 at the end;
+##   row 1    | s1 ...           |        else one after the other, in the order of memory, several vectors
+##   ...      |                  |        in flight
 ##   row R-1  | s7 ...           |
 ## The lane sums of R rows become one vector of R sums by log2(R) blends and permutations
 ## (a transposition in registers), not by R horizontal sums.
@@ -24,6 +24,7 @@
 <%namespace name="meeting" file="/group/meeting.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
+    together = [R, R // 2, 1] if side_by_side and R > 2 else list(dict.fromkeys([R, 1]))
     left = ", left, fresh, x_left" if tail != "none" else ""
     left += ", whole" if tail == "across" else ""
 %>
@@ -37,7 +38,7 @@ ${gemv.gather(elem, real, V)}
 ${meeting.define()}
 % endif
 ${outputs.define(elem, real, C, y_unit, finish)}
-% for rows in dict.fromkeys([R, 1]):
+% for rows in together:
 // sums[0 .. ${rows * P}) = the sums over lanes.
 static inline void fold_lanes_${rows}(const ${T} *lanes, ${real} *sums)
 {
@@ -50,9 +51,9 @@ static inline void fold_lanes_${rows}(const ${T} *lanes, ${real} *sums)
 % if tail == "across":
 ${dots.across_ends()}
 % endif
-% if side_by_side and R > 1:
-${dots.lane_sums(R, U)}
-% endif
+% for rows in together[:-1] if side_by_side else []:
+${dots.lane_sums(rows, U)}
+% endfor
 ${dots.lane_sums(1, 1 if whole else 4 // P)}
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
@@ -79,18 +80,23 @@ ${dots.left_over()}\
 % endif
     long i = first_row;
 % if side_by_side:
-    while (i < last_row) {
-        if (i + ${R} > last_row) {
+% for rows in together[:-1]:
+    while (last_row - i > ${rows // 2}) {
+        if (i + ${rows} > last_row) {
             // The last rows once more as far as they are known, for as many at a time are sooner done.
-            if (reads_y || last_row - ${R} < first_row) break;
-            i = last_row - ${R};
+            if (reads_y || last_row - ${rows} < first_row) break;
+            i = last_row - ${rows};
         }
+${sums_of(rows)}\
+        i += ${rows};
+    }
+% endfor
 % else:
     while (i + ${R} <= last_row) {
-% endif
 ${sums_of(R)}\
         i += ${R};
     }
+% endif
 % if R > 1:
     for (; i < last_row; ++i) {
 ${sums_of(1)}\

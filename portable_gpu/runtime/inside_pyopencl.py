@@ -44,7 +44,7 @@ def scalar_setter(kernel: cl.Kernel) -> Callable[[int, Any], None]:
 def address_setter(kernel: cl.Kernel) -> Callable[[int, Any], None]:
     """What ``set_arg`` calls for shared virtual memory, once it knows.
 
-    It tries first what it was last given, a buffer or such memory, and 2 us go by if it is the other.
+    It tries first what it was last given, a buffer or such memory; if it is the other, 2 us go by.
     """
     setter: Callable[[int, Any], None] = kernel._set_arg_svm  # type: ignore[attr-defined]
     return setter

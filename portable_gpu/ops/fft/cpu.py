@@ -10,6 +10,7 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.ops.caches import L2_BYTES
 from portable_gpu.ops.fft.memory import filled, rank_of, side_arguments, times_arguments
 from portable_gpu.ops.fft.passes import Pass, Side, moved
 from portable_gpu.ops.fft.policy import CpuFftPolicy
@@ -24,7 +25,6 @@ from portable_gpu.ops.fft.tables import (
     stage_roots,
 )
 from portable_gpu.ops.fft.ways import Way
-from portable_gpu.ops.gemm.packed.policy import L2_BYTES
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from portable_gpu.dtypes import Element
+from portable_gpu.ops.caches import L2_BYTES
 from portable_gpu.ops.fft.passes import Reach
-from portable_gpu.ops.gemm.packed.policy import L2_BYTES
 from portable_gpu.powers_of_two import floor_power_of_two
 from portable_gpu.targets import Target
 from portable_gpu.tuning.policy import Policy, Range

@@ -8,9 +8,10 @@ import numpy as np
 
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
+from portable_gpu.ops.caches import L2_BYTES
 from portable_gpu.ops.factor.cpu import CpuPolicy
 from portable_gpu.ops.fronts.device import FACTOR, VALUES, DeviceFronts, FrontsPlan
-from portable_gpu.ops.gemm.packed.policy import L2_BYTES, registers
+from portable_gpu.ops.gemm.packed.policy import registers
 from portable_gpu.runtime.plan import Step
 from portable_gpu.targets import Target
 

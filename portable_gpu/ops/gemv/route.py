@@ -8,6 +8,7 @@ from typing import Any
 
 from portable_gpu.codegen.operators import Accumulator, Field, vector
 from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.ops.caches import L2_BYTES, PAGE_BYTES
 from portable_gpu.ops.gemv.policy import (
     ColumnPolicy,
     RowPolicy,
@@ -22,9 +23,10 @@ from portable_gpu.tuning.table import Choice, TuningTable
 
 _MOST_PARTS = 4096
 # CPU.  Rows within a page are read one after the other: side by side, the hardware sees no stream
-# to prefetch; but a few bytes of each are one stream all the same.  Parts of a block are added by
-# one thread.  Few vectors without a tail are written out, not looped.
-_PAGE, _SHORT = 4096, 256
+# to prefetch; but a few bytes of each are one stream all the same, and what lies in the second
+# cache needs none.  Parts of a block are added by one thread.  Few vectors without a tail are
+# written out, not looped.
+_SHORT = 256
 _CPU_PARTS = 16
 _WRITTEN_OUT = 16
 # Loads of each work-item from which on a work-group has a row to itself: 16384 x 4096 and
@@ -223,8 +225,9 @@ def _cpu_rows(p: GemvProblem, target: Target, choice: Choice[RowPolicy]) -> Rout
     enough = min(wanted // blocks, p.n // (64 * V)) if 2 * blocks <= wanted else 1
     parts, part_size = _parts(p.n, enough, V)
     nbytes = p.n * p.elem.itemsize
+    is_near = p.m * nbytes <= L2_BYTES
     whole = p.n // V if unit and p.n % V == 0 and p.n // V <= _WRITTEN_OUT else 0
-    side_by_side = not whole and (not unit or not _SHORT < nbytes <= _PAGE)
+    side_by_side = not whole and (not unit or is_near or not _SHORT < nbytes <= PAGE_BYTES)
     context = {
         **_context(p, V, R, unit, parts > 1), "U": policy.unroll, "side_by_side": side_by_side,
         "tail": "none" if V == 1 or whole else "across" if p.n < V else "inside",
@@ -245,7 +248,7 @@ def _cpu_columns(p: GemvProblem, target: Target, choice: Choice[ColumnPolicy]) -
     policy = choice.policy
     unit = p.a_out == 1
     V, U, R = (policy.vector, policy.unroll, policy.rows) if unit else (1, 1, policy.rows)
-    if unit and p.m > U * V and p.m * p.elem.itemsize <= _PAGE:
+    if unit and p.m > U * V and p.m * p.elem.itemsize <= PAGE_BYTES:
         R, U = 1, 4 * U
     most = policy.block_bytes // (p.elem.components * real_bytes(p.elem))
     wanted = _groups(p, target, policy)

@@ -8,7 +8,8 @@ from itertools import product
 from typing import Any
 
 from portable_gpu.dtypes import Element
-from portable_gpu.ops.gemm.packed.policy import L2_BYTES, PAGE_BYTES, PackedPolicy
+from portable_gpu.ops.caches import L2_BYTES, PAGE_BYTES
+from portable_gpu.ops.gemm.packed.policy import PackedPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import DeviceCosts, multiply_adds, overlapped, stride_waste

@@ -10,9 +10,10 @@ import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
+from portable_gpu.ops.caches import PAGE_BYTES
 from portable_gpu.ops.gemm.operands import extents, extras, offsets, strides
 from portable_gpu.ops.gemm.packed.choice import PackedChoice, in_place, is_small
-from portable_gpu.ops.gemm.packed.policy import PAGE_BYTES, PackedPolicy
+from portable_gpu.ops.gemm.packed.policy import PackedPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan

@@ -11,16 +11,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from portable_gpu.dtypes import Element
+from portable_gpu.ops.caches import L1_BYTES, L2_BYTES
 from portable_gpu.targets import Target
 from portable_gpu.tuning.policy import Policy, Range
-
-#: OpenCL tells the size of one cache level only.  Assumed of the ones below: L2 holds a block of A
-#: while panels of B pass by, L1 half a panel of B (recent cores of x86 and Arm: 0.5 to 2 MiB of
-#: L2, 32 to 64 KiB of L1).
-L2_BYTES = 1 << 20
-L1_BYTES = 32 << 10
-#: Memory is read in runs of at least this length where panels lie across it.
-PAGE_BYTES = 4 << 10
 
 
 @dataclass(frozen=True)
