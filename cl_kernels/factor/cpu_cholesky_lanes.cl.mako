@@ -13,7 +13,7 @@
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
-<%namespace name="moves" file="/factor/_moves.cl.mako"/>
+<%namespace name="moves" file="/common/moves.cl.mako"/>
 <%namespace name="rows" file="/factor/_rows.cl.mako"/>
 <%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>

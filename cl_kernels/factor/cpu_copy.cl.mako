@@ -9,7 +9,7 @@
 ## source, triangle, by_rows, rank   as in copy      length, count   of lines: of the target's rows if by_rows
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
-<%namespace name="moves" file="/factor/_moves.cl.mako"/>
+<%namespace name="moves" file="/common/moves.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
 e = source.elem

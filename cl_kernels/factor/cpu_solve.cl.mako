@@ -15,7 +15,7 @@
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
-<%namespace name="moves" file="/factor/_moves.cl.mako"/>
+<%namespace name="moves" file="/common/moves.cl.mako"/>
 <%namespace name="rows" file="/factor/_rows.cl.mako"/>
 <%namespace name="ragged_" file="/factor/_ragged.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>

@@ -13,7 +13,8 @@ from sampling import dealt
 
 from portable_gpu.codegen.epilogue import Epilogue, Stage
 from portable_gpu.dtypes import BFLOAT16, element, is_float16_like
-from portable_gpu.ops.gemm.packed import choice, policy
+from portable_gpu.ops.gemm import matmul
+from portable_gpu.ops.gemm.packed import choice, lanes, policy
 from portable_gpu.ops.gemm.packed import plan as packed
 from portable_gpu.ops.gemm.packed.choice import choose_packed
 from portable_gpu.ops.gemm.packed.plan import PackedPlan
@@ -324,6 +325,56 @@ def test_batches(cpu: Engine, forced: str, monkeypatch: pytest.MonkeyPatch) -> N
     c = np.empty((37, 33, 35), np.float32)
     product(cpu, a, b, c, stages=(Stage("bias", "v + e", "row"),), extras=(bias,))
     np.testing.assert_allclose(c, a @ b + bias, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.int64])
+@pytest.mark.parametrize(
+    "shape", [(1, 1, 1), (2, 9, 4), (5, 3, 6), (4, 8, 4), (3, 0, 2), (7, 5, 1)]
+)
+def test_small_products_side_by_side(
+    cpu: Engine, shape: tuple[int, int, int], dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every layout, an operand for all products, blocks that are not full, C that is read."""
+    m, k, n = shape
+    texts, text = [], lanes.text
+    monkeypatch.setattr(lanes, "text", lambda *given: texts.append(text(*given)) or texts[-1])
+    monkeypatch.setattr(lanes, "gain", lambda *_: 1e9)
+    rng = np.random.default_rng(m + 10 * n)
+    layouts = ["C", "F", "strided", "reversed"]
+    for turn, count in enumerate((16, 17, 35, 300)):
+        with Engine(cpu.device, caller=turn % 2 == 0) as engine:
+            a, b = values(rng, (count, m, k), dtype), values(rng, (count, k, n), dtype)
+            a, b = laid_out(a, layouts[turn]), laid_out(b, layouts[(turn + 1) % 4])
+            if turn == 1:
+                a = np.broadcast_to(a[:1], a.shape)
+            if turn == 2:
+                b = b[0]
+            room = np.full((count, 2 * m + 1, 3 * n + 2), CANARY, dtype)
+            into = room[:, 1::2, 2::3]
+            matmul(a, b, out=into, engine=engine)
+            check(into, a, b)
+            into[...] = CANARY
+            assert (room == CANARY).all()
+            c = laid_out(values(rng, (count, m, n), dtype), layouts[(turn + 2) % 4])
+            before = c.copy()
+            if np.dtype(dtype).kind == "f":
+                scaled(engine, a, b, c)
+                check(c, a, b, 2, 3, before)
+    assert texts
+
+
+def scaled(engine: Engine, a: Array, b: Array, c: Array) -> None:
+    """2 a @ b + 3 c in the place of c."""
+    call = Call([], engine, None)
+    views = [call.input(np.broadcast_to(x, (len(c), *x.shape[-2:])), "x") for x in (a, b)]
+    into = call.output(c.shape, c.dtype, c, read=True)
+    of = element(c.dtype)
+    problem = GemmProblem(
+        *c.shape[1:], a.shape[-1], c.shape[:1],
+        operand(views[0], 1), operand(views[1], 1), operand(into, 1), of, True,
+    )  # fmt: skip
+    row = PackedPolicy.default(engine.target, of)
+    call.run(lanes.LanesPlan(engine, problem, row), (*views, into), (2, 3))
 
 
 @pytest.mark.parametrize("layout", ["C", "F"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,7 +16,13 @@ from portable_gpu.ops.gemm.matrix.check import works, works_in_pairs
 from portable_gpu.ops.gemm.matrix.format import Format, format_of
 from portable_gpu.ops.gemm.matrix.policy import WgmmaPolicy
 from portable_gpu.ops.gemm.mirror import filled
-from portable_gpu.ops.gemm.packed.choice import PackedChoice, packed_estimates, shape_class
+from portable_gpu.ops.gemm.packed import lanes
+from portable_gpu.ops.gemm.packed.choice import (
+    PackedChoice,
+    packed_estimates,
+    row_of,
+    shape_class,
+)
 from portable_gpu.ops.gemm.packed.plan import PackedPlan
 from portable_gpu.ops.gemm.packed.plan import specialization_of as packed_text
 from portable_gpu.ops.gemm.problem import GemmProblem
@@ -58,7 +64,8 @@ def _ways(problem: GemmProblem, target: Target, table: TuningTable) -> list[Cand
     """Those of one product, or of a triangle of it."""
     found = list(skinny.candidates(problem, target, table))
     if target.is_cpu:
-        return [*found, *_packed(problem, target, table)]
+        packed = list(_packed(problem, target, table))
+        return [*found, *packed, *_lanes(problem, target, table, packed)]
     found += _by_matrix_units(problem, target, table)
     if problem.k:
         found += _tiled(problem, target, table)
@@ -92,6 +99,28 @@ def _packed(problem: GemmProblem, target: Target, table: TuningTable) -> Iterato
                 **_costs(problem),
             },
         )  # fmt: skip
+
+
+def _lanes(
+    problem: GemmProblem, target: Target, table: TuningTable, others: Sequence[Candidate]
+) -> Iterator[Candidate]:
+    """Small products side by side, each in a lane of a CPU's vectors; ``others``: one by one."""
+    row = row_of(problem, target, table)
+    if lanes.takes(problem, row.policy):
+        yield Candidate(
+            path="packed, side by side",
+            way="side by side",
+            kind="side by side",
+            device=min(one.device for one in others) / lanes.gain(problem, row.policy, target),
+            launches=1,
+            why="a CPU: small products, each in a lane of every vector",
+            texts=lambda: [lanes.text(problem, row.policy, target)],
+            bind=partial(lanes.LanesPlan, problem=problem, policy=row.policy),
+            policy=row.policy,
+            origin=row.origin,
+            evidence=row.evidence,
+            details=_costs(problem),
+        )
 
 
 def _packed_texts(

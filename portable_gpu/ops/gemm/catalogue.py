@@ -22,6 +22,7 @@ from portable_gpu.ops.gemm.matrix.estimates import fitting
 from portable_gpu.ops.gemm.matrix.format import format_of
 from portable_gpu.ops.gemm.matrix.policy import WgmmaPolicy, is_odd
 from portable_gpu.ops.gemm.mirror import specialization_of as mirrored_text
+from portable_gpu.ops.gemm.packed import lanes
 from portable_gpu.ops.gemm.packed import plan as packed
 from portable_gpu.ops.gemm.packed.choice import PackedChoice
 from portable_gpu.ops.gemm.packed.policy import PackedPolicy
@@ -123,7 +124,7 @@ def specializations(target: Target, dtype: np.dtype[Any]) -> list[Specialization
     if target.is_cpu:
         vectors = (replace(problem, n=1), replace(problem, m=1).transpose())
         by_gemv = [gemv.specialization_of(as_gemv(one), target) for one in vectors]
-        return [*_packed(problem, target), *by_gemv, mirror]
+        return [*_packed(problem, target), *_side_by_side(dtype, target), *by_gemv, mirror]
     choices = [choice for _, choice in direct_estimates(problem, target)]
     shipped = TuningTable.shipped()
     for name in SHAPE_CLASSES:
@@ -193,6 +194,12 @@ def _packed(problem: GemmProblem, target: Target) -> list[Specialization]:
     policy = PackedPolicy.default(target, problem.compute)
     choices = [PackedChoice(policy, False, whole, True, True) for whole in (False, True)]
     return [packed.specialization_of(problem, choice, target) for choice in choices]
+
+
+def _side_by_side(dtype: np.dtype[Any], target: Target) -> list[Specialization]:
+    problem = contiguous(4, 4, 4, dtype, (1000,))
+    policy = PackedPolicy.default(target, problem.compute)
+    return [lanes.text(problem, policy, target)] if lanes.takes(problem, policy) else []
 
 
 def contiguous(

@@ -90,7 +90,7 @@ class PackedChoice:
 
 def choose_packed(problem: GemmProblem, target: Target, table: TuningTable) -> PackedChoice:
     """The row of the table, the product's extents and its strides decide."""
-    row = _row(problem, target, table)
+    row = row_of(problem, target, table)
     transposed = prefers_transpose(problem, row.policy, target.compute_units)
     core = problem.transpose() if transposed else problem
     policy = row.policy.fit(core.m, core.n, core.k, core.compute)
@@ -109,7 +109,7 @@ def packed_choices(
     problem: GemmProblem, target: Target, table: TuningTable
 ) -> Iterator[PackedChoice]:
     """Every choice that the kernels can carry out with the table's policy."""
-    row = _row(problem, target, table)
+    row = row_of(problem, target, table)
     for transposed in (False, True):
         core = problem.transpose() if transposed else problem
         policy = row.policy.fit(core.m, core.n, core.k, core.compute)
@@ -153,7 +153,7 @@ def packed_estimates(
         yield seconds if choice == wanted else _UNWANTED * whole, choice.launches, choice
 
 
-def _row(problem: GemmProblem, target: Target, table: TuningTable) -> Choice[PackedPolicy]:
+def row_of(problem: GemmProblem, target: Target, table: TuningTable) -> Choice[PackedPolicy]:
     """The policy before it is fitted to the extents."""
     return table.choose("gemm_packed", PackedPolicy, target, problem.compute, shape_class(problem))
 

@@ -1,0 +1,98 @@
+## gemm of many small products on a CPU, V at a time: each has a lane of every vector.
+##
+##      scratch: element (i, p) of V matrices A is a vector,      c[r][s] += a[i + r][p] * b[p][j + s]
+##      and likewise those of B and of C                          for R x S vectors of C at a time
+##
+## A work-item makes `run` blocks of V products, one after the other.  Where a matrix has no gaps it is one
+## line of elements.  Scratch has the order of axes that each operand has in memory.
+## once_a, once_b: the operand is the same for every product, and brought once.
+##
+## problem: of one batch axis; a, b and c are of one real element.  V: lanes of a vector.
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
+<%namespace name="moves" file="/common/moves.cl.mako"/>
+<%namespace name="operands" file="/gemm/_operands.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+    e = problem.compute
+    E = f"__global {e.name}_t"
+    sides = [(R, S) for R in (4, 1) for S in (4, 1)]
+%>
+${element.scalar(e)}
+${epilogue.values(e)}
+${moves.types(e)}
+${moves.define(e)}
+typedef ${e.real}${V} vec_t;
+typedef ${e.real}${V} vec_u __attribute__((aligned(${e.itemsize})));
+#define VEC(p) (*(__global vec_u *)(p))
+
+// A block of matrices to scratch: `lines` of `length` elements, `step` apart, or all as one line.
+static inline void take(const ${E} *from, long line, long step, long apart, ${E} *to, long lines, long length, long lanes)
+{
+    if (line == length * step) length *= lines, lines = 1;
+    for (long w = 0; w < lanes; w += 4)
+        for (long i = 0; i < lines; i++)
+            move(from + w * apart + i * line, apart, step, to + i * length * ${V} + w, 1, ${V}, lanes - w < 4 ? lanes - w : 4, length);
+}
+
+// And back.
+static inline void put(const ${E} *from, ${E} *to, long line, long step, long apart, long lines, long length, long lanes)
+{
+    if (line == length * step) length *= lines, lines = 1;
+    for (long w = 0; w < lanes; w += 4)
+        for (long i = 0; i < lines; i++)
+            move(from + i * length * ${V} + w, 1, ${V}, to + w * apart + i * line, apart, step, lanes - w < 4 ? lanes - w : 4, length);
+}
+% for R, S in sides:
+
+static inline void tile_${R}_${S}(const ${E} *a, long a_row, long a_col, const ${E} *b, long b_row, long b_col,
+                            ${E} *c, long c_row, long c_col, long steps, value_t alpha, value_t beta)
+{
+    vec_t ${", ".join(f"c{r}_{s} = 0" for r in range(R) for s in range(S))};
+    for (long p = 0; p < steps; p++, a += a_col, b += b_row) {
+        ${" ".join(f"const vec_t b{s} = VEC(b{f' + {s} * b_col' if s else ''});" for s in range(S))}
+% for r in range(R):
+        { const vec_t v = VEC(a${f" + {r} * a_row" if r else ""}); ${" ".join(f"c{r}_{s} += v * b{s};" for s in range(S))} }
+% endfor
+    }
+% for r, s in [(r, s) for r in range(R) for s in range(S)]:
+<% at = f"VEC(c + {r} * c_row + {s} * c_col)" %>\
+    ${at} = alpha * c${r}_${s}${f" + beta * {at}" if problem.reads_c else ""};
+% endfor
+}
+% endfor
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void lanes(__global ${e.name}_t *scratch, long m, long n, long steps, long run, long count, int once_a, int once_b,
+           value_t alpha, value_t beta${operands.parameters("a", e, 1)}${operands.parameters("b", e, 1)}${operands.parameters("c", e, 1, "")}${operands.batch_parameters(1)})
+{
+% for x, rows, cols in (("a", "m", "steps"), ("b", "steps", "n"), ("c", "m", "n")):
+    const bool ${x}_by_rows = (${x}_col < 0 ? -${x}_col : ${x}_col) <= (${x}_row < 0 ? -${x}_row : ${x}_row);
+    const long ${x}_lines = ${x}_by_rows ? ${rows} : ${cols}, ${x}_length = ${x}_by_rows ? ${cols} : ${rows};
+    const long ${x}_line = ${x}_by_rows ? ${x}_row : ${x}_col, ${x}_step = ${x}_by_rows ? ${x}_col : ${x}_row;
+    const long ${x}r = ${x}_by_rows ? ${x}_length * ${V} : ${V}, ${x}c = ${x}_by_rows ? ${V} : ${x}_length * ${V};
+% endfor
+    ${E} *ta = scratch + get_group_id(0) * (m * steps + steps * n + m * n) * ${V};
+    ${E} *tb = ta + m * steps * ${V}, *tc = tb + steps * n * ${V};
+    const long start = get_group_id(0) * run * ${V}, end = start + run * ${V} < count ? start + run * ${V} : count;
+    for (long product = start; product < end; product += ${V}) {
+        const long lanes = end - product < ${V} ? end - product : ${V};
+% for x in "ab":
+        if (!once_${x} || product == start)
+            take(${x} + ${x}_offset + product * ${x}_batch0, ${x}_line, ${x}_step, ${x}_batch0, t${x}, ${x}_lines, ${x}_length, lanes);
+% endfor
+        ${E} *to = c + c_offset + product * c_batch0;
+% if problem.reads_c:
+        take(to, c_line, c_step, c_batch0, tc, c_lines, c_length, lanes);
+% endif
+        for (long i = 0; i < m; i += m - i < 4 ? 1 : 4)
+            for (long j = 0; j < n; j += n - j < 4 ? 1 : 4) {
+                ${E} *pa = ta + i * ar, *pb = tb + j * bc, *pc = tc + i * cr + j * cc;
+% for R, S in sides:
+                ${"if" if (R, S) == (4, 4) else "else if" if (R, S) != (1, 1) else "else"} ${f"({'m - i >= 4' if R == 4 else 'm - i < 4'} && {'n - j >= 4' if S == 4 else 'n - j < 4'})" if (R, S) != (1, 1) else ""}
+                    tile_${R}_${S}(pa, ar, ac, pb, br, bc, pc, cr, cc, steps, alpha, beta);
+% endfor
+            }
+        put(tc, to, c_line, c_step, c_batch0, c_lines, c_length, lanes);
+    }
+}

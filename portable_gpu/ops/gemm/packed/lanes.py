@@ -1,0 +1,142 @@
+"""Many small products on a CPU: each has a lane of every vector."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyopencl as cl
+
+from portable_gpu.codegen.specialization import Specialization, specialize
+from portable_gpu.ops.caches import L2_BYTES
+from portable_gpu.ops.gemm.operands import extents, offsets, strides
+from portable_gpu.ops.gemm.packed.choice import in_place
+from portable_gpu.ops.gemm.packed.policy import PackedPolicy
+from portable_gpu.ops.gemm.problem import GemmProblem
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.plan import Plan
+from portable_gpu.runtime.queue_state import QueueState
+from portable_gpu.targets import Target
+from portable_gpu.tuning.costs import Costs
+
+#: Work-items for each compute unit, where there are several; rows and columns of a tile.
+ITEMS, TILE = 16, 4
+
+
+def text(problem: GemmProblem, policy: PackedPolicy, target: Target) -> Specialization:
+    """The kernel for a problem."""
+    return specialize("gemm/packed_lanes", target, problem=problem, V=policy.vector)
+
+
+def takes(problem: GemmProblem, policy: PackedPolicy) -> bool:
+    """Whether the kernel can make the products: plain ones, of which a cache holds a block."""
+    p = problem
+    return (
+        len(p.batch) == 1
+        and p.batch_size >= policy.vector
+        and not (p.epilogue or p.triangle or p.compute.boolean or p.compute.complex)
+        and in_place(p.a, p.compute)
+        and in_place(p.b, p.compute)
+        and p.c.elem == p.compute
+        and p.compute.itemsize in (4, 8)
+        and _elements(p) * policy.vector * p.compute.itemsize <= L2_BYTES // 2
+    )
+
+
+@dataclass(frozen=True)
+class SmallCosts(Costs):
+    """Seconds that many small products take on one thread, by what they consist of.
+
+    Attributes:
+        moved, byte: Side by side: of an element that goes to scratch or back, and of its bytes.
+        load: Side by side: of a vector that a tile reads, which counts for V products.
+        product: One after the other: of a product.
+        step, tile_step: Of a step of k beside a vector of columns, and for each four rows.
+        row: Of a vector of C.
+        packed: Of an element of A.
+    """
+
+    moved: float
+    byte: float
+    load: float
+    product: float
+    step: float
+    tile_step: float
+    row: float
+    packed: float
+
+    def side_by_side(self, p: GemmProblem, vector: int) -> float:
+        """Seconds of the products of this module."""
+        elements, blocks = _elements(p), -(-p.batch_size // vector)
+        rows, columns = divmod(p.m, TILE), divmod(p.n, TILE)
+        loads = p.k * sum(
+            i * j * (high + wide)
+            for i, high in zip(rows, (TILE, 1), strict=True)
+            for j, wide in zip(columns, (TILE, 1), strict=True)
+        )
+        each = self.moved + self.byte * p.compute.itemsize
+        return blocks * (elements * vector * each + loads * self.load)
+
+    def one_by_one(self, p: GemmProblem, vector: int) -> float:
+        """Seconds of the same by ``gemm/packed_whole``."""
+        vectors = -(-p.n // vector)
+        steps = p.k * vectors * (self.step + -(-p.m // TILE) * self.tile_step)
+        each = self.product + steps + p.m * (vectors * self.row + p.k * self.packed)
+        return p.batch_size * each
+
+
+def gain(problem: GemmProblem, policy: PackedPolicy, target: Target) -> float:
+    """How many times as fast products side by side are as those one after the other, estimated."""
+    costs = SmallCosts.of("gemm_small", target)
+    one_by_one = costs.one_by_one(problem, policy.vector)
+    return one_by_one / costs.side_by_side(problem, policy.vector)
+
+
+class LanesPlan(Plan):
+    """Small products bound to an engine: one launch.
+
+    Workspace: V products' operands for each work-item.
+    Order: along k, one step after the other.
+    """
+
+    def __init__(self, engine: Engine, problem: GemmProblem, policy: PackedPolicy) -> None:
+        """Build the kernel."""
+        p = problem
+        self.flop, self.bytes = p.flop, p.bytes
+        units = engine.target.compute_units
+        blocks = -(-p.batch_size // policy.vector)
+        run = -(-blocks // (1 if units == 1 else ITEMS * units))
+        items = -(-blocks // run)
+        self.workspace_bytes = items * _elements(p) * policy.vector * p.compute.itemsize
+        operands = {"a": p.a, "b": p.b, "c": p.c}
+        self._launch = engine.programs.launch(
+            text(p, policy, engine.target),
+            "lanes",
+            {
+                "m": p.m, "n": p.n, "steps": p.k, "run": run, "count": p.batch_size,
+                "once_a": not any(p.a.batch), "once_b": not any(p.b.batch),
+                **strides(operands), **extents(p.batch),
+            },
+            ["scratch", *operands],
+            ["alpha", "beta", *offsets(operands)],
+            (items, 1, 1),
+            (1, 1, 1),
+        )  # fmt: skip
+
+    def enqueue(
+        self,
+        state: QueueState,
+        buffers: Sequence[Any],
+        offsets: tuple[int, ...],
+        scalars: tuple[Any, ...] = (),
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> cl.Event | None:
+        """See :meth:`Plan.enqueue`: of a, b and c, and by alpha and beta."""
+        scratch = state.workspace(self.workspace_bytes)
+        return self._launch(state, (scratch, *buffers), (*scalars, *offsets), wait_for)
+
+
+def _elements(p: GemmProblem) -> int:
+    """Those of all operands of a product."""
+    return p.m * p.k + p.k * p.n + p.m * p.n
