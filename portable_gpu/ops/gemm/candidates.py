@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,7 +19,9 @@ from portable_gpu.ops.gemm.mirror import filled
 from portable_gpu.ops.gemm.packed import lanes
 from portable_gpu.ops.gemm.packed.choice import (
     PackedChoice,
+    choose_packed,
     packed_estimates,
+    packed_seconds,
     row_of,
     shape_class,
 )
@@ -64,8 +66,7 @@ def _ways(problem: GemmProblem, target: Target, table: TuningTable) -> list[Cand
     """Those of one product, or of a triangle of it."""
     found = list(skinny.candidates(problem, target, table))
     if target.is_cpu:
-        packed = list(_packed(problem, target, table))
-        return [*found, *packed, *_lanes(problem, target, table, packed)]
+        return [*found, *_packed(problem, target, table), *_lanes(problem, target, table)]
     found += _by_matrix_units(problem, target, table)
     if problem.k:
         found += _tiled(problem, target, table)
@@ -101,26 +102,26 @@ def _packed(problem: GemmProblem, target: Target, table: TuningTable) -> Iterato
         )  # fmt: skip
 
 
-def _lanes(
-    problem: GemmProblem, target: Target, table: TuningTable, others: Sequence[Candidate]
-) -> Iterator[Candidate]:
-    """Small products side by side, each in a lane of a CPU's vectors; ``others``: one by one."""
+def _lanes(problem: GemmProblem, target: Target, table: TuningTable) -> Iterator[Candidate]:
+    """Small products side by side, each in a lane of a CPU's vectors."""
     row = row_of(problem, target, table)
-    if lanes.takes(problem, row.policy):
-        yield Candidate(
-            path="packed, side by side",
-            way="side by side",
-            kind="side by side",
-            device=min(one.device for one in others) / lanes.gain(problem, row.policy, target),
-            launches=1,
-            why="a CPU: small products, each in a lane of every vector",
-            texts=lambda: [lanes.text(problem, row.policy, target)],
-            bind=partial(lanes.LanesPlan, problem=problem, policy=row.policy),
-            policy=row.policy,
-            origin=row.origin,
-            evidence=row.evidence,
-            details=_costs(problem),
-        )
+    if not lanes.takes(problem, row.policy):
+        return
+    other = choose_packed(problem, target, table)
+    yield Candidate(
+        path="packed, side by side",
+        way="side by side",
+        kind="side by side",
+        device=packed_seconds(problem, target) / lanes.gain(problem, row.policy, other, target),
+        launches=1,
+        why="a CPU: small products, each in a lane of every vector",
+        texts=lambda: [lanes.text(problem, row.policy, target)],
+        bind=partial(lanes.LanesPlan, problem=problem, policy=row.policy),
+        policy=row.policy,
+        origin=row.origin,
+        evidence=row.evidence,
+        details=_costs(problem),
+    )
 
 
 def _packed_texts(

@@ -141,16 +141,21 @@ def packed_estimates(
     The rules, which were measured, say which form is best; what the others lose by is not known to
     a per cent.
     """
-    costs = DeviceCosts.of("device", target)
+    seconds = packed_seconds(problem, target)
     wanted = choose_packed(problem, target, table)
+    whole = DeviceCosts.of("device", target).seconds(seconds, wanted.launches)
+    for choice in packed_choices(problem, target, table):
+        yield seconds if choice == wanted else _UNWANTED * whole, choice.launches, choice
+
+
+def packed_seconds(problem: GemmProblem, target: Target) -> float:
+    """Seconds of the best choice, estimated."""
+    costs = DeviceCosts.of("device", target)
     p, units = problem, target.compute_units
     products = p.batch_size * p.area * p.k * multiply_adds(p.compute)
     waste = max(stride_waste(min(abs(one.row), abs(one.col))) for one in (p.a, p.b))
     computing = products / (costs.multiply_adds * units)
-    seconds = overlapped(computing, waste * p.moving(costs, units))
-    whole = costs.seconds(seconds, wanted.launches)
-    for choice in packed_choices(problem, target, table):
-        yield seconds if choice == wanted else _UNWANTED * whole, choice.launches, choice
+    return overlapped(computing, waste * p.moving(costs, units))
 
 
 def row_of(problem: GemmProblem, target: Target, table: TuningTable) -> Choice[PackedPolicy]:
