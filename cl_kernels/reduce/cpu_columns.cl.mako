@@ -28,6 +28,9 @@ ${stream.define_centres()}
 ${element.vector_store(r.result, HALVES, False)}
 typedef float${HALVES} values_u __attribute__((aligned(4)));
 % endif
+% if r.of_vectors:
+typedef ${vector(r.result.value, V)} result_u __attribute__((aligned(${r.result.itemsize})));
+% endif
 ${meeting.define()}
 ${meeting.accumulators(r.acc)}
 
@@ -53,6 +56,16 @@ ${part.bounds()}\
 ${stream.load_centres()}\
 % endif
 ${fold_part()}\
+    __global ${r.result.name}_t *result = out + (${part.module.place(kept, "out")} + column * out_column);
+% if r.of_vectors:
+    if (parts == 1 && out_column == 1 && before == 0) {
+        for (int j = 0; j < used; j++) {
+            const ${acc} a = total[j];
+            *(__global result_u *)(result + ${stream.place()}) = ${r.of_vectors};
+        }
+        return;
+    }
+% endif
     // From vectors to one accumulator for each column.
 ${to_columns()}\
     if (parts > 1) {
@@ -64,7 +77,6 @@ ${across_groups(r.acc.bytes // 4)}\
         ${r.totals}
         values[j] = ${r.value};
     }
-    __global ${r.result.name}_t *result = out + (${part.module.place(kept, "out")} + column * out_column);
 ${store()}\
 }
 

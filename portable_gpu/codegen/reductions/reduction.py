@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -100,6 +101,15 @@ class Reduction:
         if self.result.boolean:
             return f"({self.finish}) != 0"
         return f"({self.result.value})({self.finish})"
+
+    @property
+    def of_vectors(self) -> str:
+        """``finish`` for whole vectors of fields, where it is a sum of them; else empty."""
+        declared = re.fullmatch(r"const \w+ (\w+) = ([^;]*);", self.totals)
+        text = declared[2] if declared and declared[1] == self.finish else self.finish
+        kinds = {(field.ctype, field.bytes) for field in self.acc.fields}
+        stored = kinds == {(self.result.value, self.result.itemsize)}
+        return text if stored and re.fullmatch(r"a\.\w+( \+ a\.\w+)*", text) else ""
 
     @property
     def needs_fp64(self) -> bool:
