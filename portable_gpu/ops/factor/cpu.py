@@ -9,11 +9,11 @@ from typing import Annotated, Any
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.caches import L1_BYTES, L2_BYTES
-from portable_gpu.ops.factor.launch import OneLaunch
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
 from portable_gpu.ops.gemm.operands import extents, offsets, strides
 from portable_gpu.ops.gemm.packed.policy import registers
 from portable_gpu.ops.gemm.problem import Operand
+from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import Target
 from portable_gpu.tuning.policy import Policy, Range

@@ -26,9 +26,9 @@ import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
-from portable_gpu.ops.factor.launch import OneLaunch
 from portable_gpu.ops.gemm.operands import extents, offsets, strides
 from portable_gpu.ops.gemm.problem import Operand
+from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.powers_of_two import ceil_power_of_two
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan

@@ -9,7 +9,6 @@ from typing import Any
 
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
-from portable_gpu.ops.factor.launch import OneLaunch
 from portable_gpu.ops.factor.policy import (
     TILE,
     CholeskyPolicy,
@@ -19,6 +18,7 @@ from portable_gpu.ops.factor.policy import (
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
 from portable_gpu.ops.gemm.operands import extents, offsets, strides
 from portable_gpu.ops.gemm.problem import Operand, step
+from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target

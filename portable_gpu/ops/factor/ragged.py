@@ -18,7 +18,6 @@ from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.factor import cpu
 from portable_gpu.ops.factor.cpu import CpuPolicy
-from portable_gpu.ops.factor.launch import OneLaunch
 from portable_gpu.ops.factor.packed import SEARCHERS, aligned, zeros_text
 from portable_gpu.ops.factor.plan import cholesky_text, solve_text
 from portable_gpu.ops.factor.policy import CholeskyPolicy, SolvePolicy
@@ -26,6 +25,7 @@ from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
 from portable_gpu.ops.factor.recursive import Parts
 from portable_gpu.ops.gemm.operands import offsets, strides
 from portable_gpu.ops.gemm.problem import Operand
+from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Part, Step
 from portable_gpu.runtime.queue_state import QueueState

@@ -12,8 +12,8 @@ import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import Element
-from portable_gpu.ops.factor.launch import OneLaunch
 from portable_gpu.ops.fronts.table import Fronts
+from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Temporary
 from portable_gpu.runtime.queue_state import QueueState

@@ -9,9 +9,9 @@ import numpy as np
 
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
-from portable_gpu.ops.factor.launch import OneLaunch
 from portable_gpu.ops.fronts.stages import group_size
 from portable_gpu.ops.gemm.problem import Operand
+from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target

@@ -9,12 +9,12 @@ import numpy as np
 
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
-from portable_gpu.ops.factor.launch import OneLaunch
 from portable_gpu.ops.fronts.cpu import front_policy
 from portable_gpu.ops.fronts.device import DeviceFronts, FrontsPlan
 from portable_gpu.ops.fronts.stages import group_size
 from portable_gpu.ops.fronts.substitution import backward_stage, forward_stage, takes_stages
 from portable_gpu.ops.gemm.problem import Operand
+from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Step, Temporary
 from portable_gpu.runtime.queue_state import QueueState

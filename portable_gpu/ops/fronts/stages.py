@@ -9,11 +9,11 @@ import numpy as np
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.factor.candidates import parts
 from portable_gpu.ops.factor.estimates import Sizes
-from portable_gpu.ops.factor.launch import OneLaunch
 from portable_gpu.ops.fronts.cpu import assembly_step
 from portable_gpu.ops.fronts.device import REPORT, DeviceFronts
 from portable_gpu.ops.fronts.group import group_steps
 from portable_gpu.ops.fronts.large import front_steps
+from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.runtime.plan import Step
 from portable_gpu.targets import Target
 

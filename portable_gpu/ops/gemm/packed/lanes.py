@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.caches import L1_BYTES
@@ -14,9 +10,8 @@ from portable_gpu.ops.gemm.operands import extents, offsets, strides
 from portable_gpu.ops.gemm.packed.choice import PackedChoice, in_place
 from portable_gpu.ops.gemm.packed.policy import PackedPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem
+from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.plan import Plan
-from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import Costs
 
@@ -91,12 +86,15 @@ def gain(problem: GemmProblem, policy: PackedPolicy, other: PackedChoice, target
     return one_by_one / (SURE * costs.side_by_side(problem, policy.vector))
 
 
-class LanesPlan(Plan):
+class LanesPlan(OneLaunch):
     """Small products bound to an engine: one launch.
 
+    Operands: a, b and c; scalars: alpha and beta.
     Workspace: V products' operands for each work-item.
     Order: along k, one step after the other.
     """
+
+    _scalars = (1, 0)
 
     def __init__(self, engine: Engine, problem: GemmProblem, policy: PackedPolicy) -> None:
         """Build the kernel."""
@@ -121,18 +119,6 @@ class LanesPlan(Plan):
             (items, 1, 1),
             (1, 1, 1),
         )  # fmt: skip
-
-    def enqueue(
-        self,
-        state: QueueState,
-        buffers: Sequence[Any],
-        offsets: tuple[int, ...],
-        scalars: tuple[Any, ...] = (),
-        wait_for: Sequence[cl.Event] | None = None,
-    ) -> cl.Event | None:
-        """See :meth:`Plan.enqueue`: of a, b and c, and by alpha and beta."""
-        scratch = state.workspace(self.workspace_bytes)
-        return self._launch(state, (scratch, *buffers), (*scalars, *offsets), wait_for)
 
 
 def _elements(p: GemmProblem) -> int:
