@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -96,13 +98,14 @@ def solve(
         symbolic = analyze(A, ordering)
     if B is None:
         B = A @ np.ones((A.shape[0], 1), A.dtype)
-    with clock.phase("factorisation"):
+    with clock.phase("factorisation", shown=False):
         factor = cholesky(
             A,
             symbolic=symbolic,
             dtype=dtype,
             memory_limit=limit,
             spill_dir=spill_dir,
+            progress=True,
             engine=engine,
         )
     with clock.phase("solve"):
@@ -121,27 +124,17 @@ def solve(
 
 @dataclass
 class _Clock:
-    """Seconds of phases; on a terminal the one at work is shown."""
+    """Seconds of phases; on a terminal the one at work is shown, but for one that does so itself."""
 
     status: Console
     seconds: dict[str, float] = field(default_factory=dict)
 
-    def phase(self, name: str) -> Any:
-        return _Phase(self, name)
-
-
-class _Phase:
-    def __init__(self, clock: _Clock, name: str) -> None:
-        self._clock, self._name = clock, name
-        self._shown = clock.status.status(f"{name} ...")
-
-    def __enter__(self) -> None:
-        self._shown.start()
-        self._begin = time.perf_counter()
-
-    def __exit__(self, *exception: object) -> None:
-        self._clock.seconds[self._name] = time.perf_counter() - self._begin
-        self._shown.stop()
+    @contextmanager
+    def phase(self, name: str, shown: bool = True) -> Iterator[None]:
+        begin = time.perf_counter()
+        with self.status.status(f"{name} ...") if shown else nullcontext():
+            yield
+        self.seconds[name] = time.perf_counter() - begin
 
 
 def _bytes(text: str) -> int:

@@ -28,6 +28,7 @@ def cholesky(
     dtype: Any = None,
     memory_limit: int | None = None,
     spill_dir: str | os.PathLike[str] | None = None,
+    progress: Any = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
 ) -> Factor:
@@ -45,13 +46,15 @@ def cholesky(
             float64 of integers.
         memory_limit, spill_dir: As :class:`Factor` takes them: a factor that the device does not
             hold is written to the disk.
+        progress: As :meth:`Factor.refactorize` takes it: True shows a bar on a terminal.
         engine, queue: Where to run.
 
     Raises:
         NotPositiveDefiniteError: The factor does not exist; ``.variable`` is the row of `A`.
         ShapeError, DTypeError, ArgumentError: As of :func:`analyze`; or `dtype` is real and `A`
             complex.
-        UnsupportedError: The device has no float64.
+        UnsupportedError: The device has no float64; or `progress` is True on a terminal, without
+            the package rich.
 
     Cost: ``symbolic.flops`` multiplications and additions; ``symbolic.memory_estimate(dtype)``.
     """
@@ -65,7 +68,7 @@ def cholesky(
     if own.kind == "c" and kind.kind != "c":
         raise ArgumentError(f"dtype is {kind}, and A is {own}: its factor is complex")
     factor = Factor(symbolic, kind, engine, queue, memory_limit=memory_limit, spill_dir=spill_dir)
-    return factor.refactorize(A)
+    return factor.refactorize(A, progress=progress)
 
 
 def spsolve(

@@ -64,9 +64,7 @@ class Numeric:
             else by_levels(fronts, ends)
         )
         s = self.schedule
-        self.device = DeviceFronts(
-            engine, symbolic.fronts, elem, s.update, s.arena, s.started, len(s.chunks) > 1
-        )
+        self.device = DeviceFronts(engine, symbolic.fronts, elem, s.update, s.arena, s.started)
         self._plans: dict[Any, Any] = {}
 
     def bounds(self, chunk: Chunk) -> tuple[int, int]:
@@ -77,20 +75,22 @@ class Numeric:
     @property
     def workspace_bytes(self) -> int:
         """Memory that a factorisation takes besides L and the tables."""
-        chunks = self.schedule.chunks
-        if len(chunks) == 1:
-            return int(self.factorise().workspace_bytes)
-        most = max(self.factorise_chunk(k).workspace_bytes for k in range(len(chunks)))
-        return int(most) + self.device.arena_bytes + self.device.told_bytes
+        most = max(plan.workspace_bytes for plan in self.factorisation)
+        return most + self.device.arena_bytes + self.device.told_bytes
+
+    @property
+    def factorisation(self) -> list[Steps]:
+        """The plans of all chunks, one after the other.
+
+        Operands: the values, in L's dtype, the panels, the report, the arena and what fronts tell.
+        The panels' offset is counted from where the whole factor would begin.
+        """
+        return [self._factorise_chunk(k) for k in range(len(self.schedule.chunks))]
 
     def kept(self, key: Any, make: Callable[[], Any]) -> Any:
         """What was made for ``key`` before, or is made now."""
         found = self._plans.get(key)
         return self._plans.setdefault(key, make()) if found is None else found
-
-    def factorise(self) -> Any:
-        """Operands: the values, in L's dtype, the factor and the report."""
-        return self.kept("factorise", self._factorise)
 
     def converted(self, dtype: np.dtype[Any]) -> Any:
         """The lower triangle's values in L's dtype; operands: these of ``dtype``, and those."""
@@ -156,35 +156,29 @@ class Numeric:
         lie = lies(b), lies(x)
         return self.kept((system, count, *lie), partial(self._solve, system, count, *lie))
 
-    def factorise_chunk(self, number: int) -> Any:
-        """Operands: as of :meth:`factorise`, with one chunk's panels, the arena, what fronts tell.
-
-        The panels' offset is counted from where the whole factor would begin.
-        """
+    def _factorise_chunk(self, number: int) -> Steps:
         chunks = self.schedule.chunks
 
-        def make() -> Plan:
-            last = [last_step(self.device)] if number == len(chunks) - 1 else []
+        def make() -> Steps:
+            is_last = number == len(chunks) - 1 and self.symbolic.n > 0
+            last = [last_step(self.device)] if is_last else []
             return Steps([*self._chunk_steps(chunks[number]), *last])
 
-        return self.kept(("factorise", number), make)
-
-    def _factorise(self) -> Plan:
-        steps = [step for chunk in self.schedule.chunks for step in self._chunk_steps(chunk)]
-        return Steps([*steps, last_step(self.device)] if steps else [])
+        found: Steps = self.kept(("factorise", number), make)
+        return found
 
     def _chunk_steps(self, chunk: Chunk) -> list[Step]:
         device, s = self.device, self.schedule
         steps: list[Step] = []
         if len(chunk.subtrees):
             plan = SubtreesPlan(device, chunk.subtrees, s.stack, s.peak)
-            steps.append(plan.step(device))
+            steps.append(plan.step())
         for is_alone, stages in groupby(range(len(chunk.stages)), chunk.alone.__getitem__):
             found = [chunk.stages[k] for k in stages]
             if is_alone:
                 which = np.concatenate(found)
                 each = np.stack([which, which + 1], axis=1)
-                steps.append(SubtreesPlan(device, each, s.stack, s.peak, True).step(device))
+                steps.append(SubtreesPlan(device, each, s.stack, s.peak, True).step())
             else:
                 steps.extend(step for stage in found for step in stage_steps(device, stage))
         return steps

@@ -47,7 +47,10 @@ def test_factor(name: str, dtype: Any) -> None:
     steps = [step for stage in schedule.stages for step in stage_steps(device, stage)]
     factor, report = np.full(device.size, np.nan, dtype), np.full(2, -7, np.int64)
     state: Any = gpu
-    Steps([*steps, last_step(device)]).enqueue(state, [given.values, factor, report], (0, 0, 0))
+    arena = np.full(device.arena_bytes // factor.itemsize, np.nan, dtype)
+    told = np.full(device.told_bytes // 8, -7, np.int64)
+    buffers = [given.values, factor, report, arena, told]
+    Steps([*steps, last_step(device)]).enqueue(state, buffers, (0,) * len(buffers))
     assert {"fronts/small", "fronts/assemble", "fronts/tiles"} <= set(gpu.launches)
     assert not gpu.counters.any()
     assert report[0] == -1
