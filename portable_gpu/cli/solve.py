@@ -124,7 +124,7 @@ def solve(
 
 @dataclass
 class _Clock:
-    """Seconds of phases; on a terminal the one at work is shown, but for one that does so itself."""
+    """Seconds of phases; on a terminal the one at work is shown, if it does not do so itself."""
 
     status: Console
     seconds: dict[str, float] = field(default_factory=dict)

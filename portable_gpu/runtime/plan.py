@@ -135,10 +135,10 @@ class Steps(Plan):
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event | None:
         """See :meth:`Plan.enqueue`."""
-        event: cl.Event | None = None
+        last: cl.Event | None = None
         for _, event in self.enqueued(state, buffers, offsets, scalars, wait_for):
-            pass
-        return event
+            last = event
+        return last
 
     def enqueued(
         self,

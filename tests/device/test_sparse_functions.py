@@ -134,13 +134,14 @@ WRONG: dict[str, dict[str, Any]] = {
     "dtype": {**OBJECTS, "int": np.int64, "half": np.float16, "long": np.longdouble, "U": "U3",
               "record": "f4,f4"},
     "symbolic": OBJECTS,
+    "progress": {kind: value for kind, value in OBJECTS.items() if not callable(value)},
     "engine": OBJECTS,
     "queue": OBJECTS,
 }  # fmt: skip
 RIGHT: dict[str, Any] = {"A": small(), "b": np.ones(40, np.float32)}
 FUNCTIONS = {
     analyze: ("A", "ordering", "relax"),
-    cholesky: ("A", "ordering", "relax", "symbolic", "dtype", "engine", "queue"),
+    cholesky: ("A", "ordering", "relax", "symbolic", "dtype", "progress", "engine", "queue"),
     spsolve: ("A", "b", "ordering", "engine", "queue"),
 }
 CASES = [
