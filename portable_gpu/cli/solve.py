@@ -116,7 +116,7 @@ def solve(
     if plot is not None:
         with replacing(plot) as file:
             plot_symbolic(symbolic, file)
-    found = _figures(A, B, symbolic, engine, factor.dtype, clock.seconds, error)
+    found = _figures(A, B, symbolic, engine, factor.dtype, limit, clock.seconds, error)
     if report is not None:
         write_json(report, {"portable_gpu": __version__, "matrix": str(matrix), **found})
     _print(Console(), matrix, found)
@@ -178,9 +178,16 @@ def _backward_error(A: Any, X: Any, B: Any) -> float:
 
 
 def _figures(
-    A: Any, B: Any, symbolic: Symbolic, engine: Engine, kind: Any, seconds: Any, error: float
+    A: Any,
+    B: Any,
+    symbolic: Symbolic,
+    engine: Engine,
+    kind: Any,
+    limit: int | None,
+    seconds: Any,
+    error: float,
 ) -> dict[str, Any]:
-    estimate = symbolic.memory_estimate(kind)
+    [memory] = symbolic.memory_estimate(kind, engine, limit).devices
     return {
         "device": engine.target.facts.name,
         "driver": engine.target.facts.driver_version,
@@ -194,7 +201,7 @@ def _figures(
         "flops": symbolic.flops,
         "supernodes": len(symbolic.fronts),
         "levels": symbolic.levels,
-        "bytes": {"total": estimate.total, **asdict(estimate)},
+        "bytes": {"total": memory.total, **asdict(memory)},
         "seconds": {**seconds, **{f"analysis: {k}": v for k, v in symbolic.times.items()}},
         "backward_error": error,
     }
@@ -213,7 +220,12 @@ def _print(console: Console, matrix: Path, found: dict[str, Any]) -> None:
         f"{found['supernodes']:,} supernodes in {found['levels']} levels",
         indent=10,
     )
-    console.write(f"memory    {found['bytes']['total'] / 2**20:,.1f} MiB", indent=10)
+    console.write(
+        f"memory    {found['bytes']['total'] / 2**20:,.1f} MiB, of which L "
+        f"{found['bytes']['panels'] / 2**20:,.1f}, update matrices "
+        f"{found['bytes']['updates'] / 2**20:,.1f}",
+        indent=10,
+    )
     console.write(
         f"time      read {_time(seconds['read'])}, analysis {_time(seconds['analysis'])} (ordering "
         f"{_time(seconds['analysis: ordering'])}), factor {_time(seconds['factorisation'])}, solve "

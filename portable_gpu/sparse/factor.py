@@ -349,7 +349,7 @@ class Factor(Closing):
             nnz=self.symbolic.nnz,
             factor_bytes=device.size * self.dtype.itemsize,
             workspace_bytes=self._numeric.workspace_bytes,
-            table_bytes=device.kept_bytes,
+            table_bytes=self._numeric.table_bytes,
             fronts=len(self.symbolic.fronts),
             subtrees=sum(len(chunk.subtrees) for chunk in self._numeric.schedule.chunks),
         )

@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from portable_gpu.dtypes import Element, element
-from portable_gpu.errors import DeviceMemoryError
+from portable_gpu.dtypes import element
 from portable_gpu.ops.fronts.cpu import SubtreesPlan
-from portable_gpu.ops.fronts.device import DeviceFronts, panels
+from portable_gpu.ops.fronts.device import DeviceFronts
 from portable_gpu.ops.fronts.solve import PermutePlan, TakePlan, backward_steps, forward_steps
 from portable_gpu.ops.fronts.stages import last_step, stage_steps
 from portable_gpu.ops.gemm.problem import Operand
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan, Step, Steps, Temporary
 from portable_gpu.runtime.views import View
-from portable_gpu.sparse.schedule import Chunk, by_levels, by_subtrees, chunk_ends
+from portable_gpu.sparse.memory import memory_on, scheduled
+from portable_gpu.sparse.schedule import Chunk
 from portable_gpu.sparse.symbolic import Symbolic
 
 _Int64 = np.ndarray[Any, np.dtype[np.int64]]
@@ -52,18 +52,14 @@ class Numeric:
             limit: Bytes of the device's memory that parts of L may take while it is made.
 
         Raises:
-            DeviceMemoryError: The limit is too low.
+            DeviceMemoryError: The limit is too low, or the device is too small.
         """
         self.engine, self.symbolic, self.dtype = engine, symbolic, dtype
         elem = element(dtype)
-        ends, self.rooms = fitting(symbolic, elem, limit)
         target, fronts = engine.target, symbolic.fronts
-        self.schedule = (
-            by_subtrees(fronts, target.compute_units, dtype.itemsize, ends)
-            if target.is_cpu
-            else by_levels(fronts, ends)
-        )
+        self.schedule, self.rooms = scheduled(fronts, target, elem, limit)
         s = self.schedule
+        memory_on(target, fronts, elem, symbolic.pattern.nnz, s, self.rooms).check()
         self.device = DeviceFronts(engine, symbolic.fronts, elem, s.update, s.arena, s.started)
         self._plans: dict[Any, Any] = {}
 
@@ -77,6 +73,11 @@ class Numeric:
         """Memory that a factorisation takes besides L and the tables."""
         most = max(plan.workspace_bytes for plan in self.factorisation)
         return most + self.device.arena_bytes + self.device.told_bytes
+
+    @property
+    def table_bytes(self) -> int:
+        """Tables of a factorisation that stay on the device."""
+        return self.device.kept_bytes + sum(plan.kept_bytes for plan in self.factorisation)
 
     @property
     def factorisation(self) -> list[Steps]:
@@ -242,24 +243,3 @@ class Numeric:
 def lies(view: View) -> Operand:
     """How a right-hand side lies."""
     return Operand(element(view.dtype), view.strides[0], view.strides[-1])
-
-
-def fitting(symbolic: Symbolic, elem: Element, limit: int | None) -> tuple[_Int64 | None, int]:
-    """Where chunks of panels end, if they do not all fit, and how many have a room at a time.
-
-    Raises:
-        DeviceMemoryError: The limit is too low.
-    """
-    panel, _, size = panels(symbolic.fronts, elem)
-    if limit is None or size * elem.itemsize <= limit:
-        return None, 1
-    most = max(1, limit // elem.itemsize)
-    for rooms in (2, 1):
-        ends = chunk_ends(panel, size, most // rooms)
-        sizes = np.diff(np.append(panel, size)[np.append(0, ends)])
-        if (sizes[:-1] * rooms <= most).all() and sizes[-1] <= most:
-            return ends, rooms
-    least = int(np.diff(np.append(panel, size)).max()) * elem.itemsize
-    raise DeviceMemoryError(
-        f"memory_limit is {limit} bytes; the largest supernode of this matrix takes {least}"
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.factor.cpu import CpuPolicy
 from portable_gpu.ops.fronts.device import ARENA, FACTOR, TOLD, VALUES, DeviceFronts, FrontsPlan
+from portable_gpu.ops.fronts.table import Fronts
 from portable_gpu.ops.gemm.packed.policy import L2_BYTES, registers
 from portable_gpu.runtime.plan import Step
 from portable_gpu.targets import Target
@@ -92,7 +94,7 @@ class SubtreesPlan(FrontsPlan):
         columns, below = fronts.columns[self.fronts], fronts.rows[self.fronts]
         self.flops = work(columns, below) * elem.components**2
         shape = _Scratch(columns, below, peak, front_policy(target, elem), elem)
-        groups = 1 if in_order else min(len(subtrees), target.compute_units)
+        groups = _threads(len(subtrees), target, in_order)
         super().__init__(
             device, subtrees_text(elem, target), "subtrees",
             {
@@ -108,6 +110,25 @@ class SubtreesPlan(FrontsPlan):
     def step(self) -> Step:
         """The step that it is."""
         return Step(self, (VALUES, FACTOR, ARENA, TOLD))
+
+
+def subtrees_scratch(
+    fronts: Fronts,
+    subtrees: Sequence[Sequence[int]],
+    peak: int,
+    target: Target,
+    elem: Element,
+    in_order: bool,
+) -> int:
+    """Bytes that all work-items of a :class:`SubtreesPlan` take for the fronts at hand."""
+    inside = np.concatenate([np.arange(low, end) for low, end in subtrees])
+    policy = front_policy(target, elem)
+    shape = _Scratch(fronts.columns[inside], fronts.rows[inside], peak, policy, elem)
+    return _threads(len(subtrees), target, in_order) * shape.size * elem.itemsize
+
+
+def _threads(subtrees: int, target: Target, in_order: bool) -> int:
+    return 1 if in_order else min(subtrees, target.compute_units)
 
 
 def assembly_step(device: DeviceFronts, s: int) -> Step:

@@ -13,7 +13,7 @@ import pyopencl as cl
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.factor.launch import OneLaunch
-from portable_gpu.ops.fronts.table import Fronts
+from portable_gpu.ops.fronts.table import FIELDS, Fronts
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.queue_state import QueueState
 
@@ -77,7 +77,7 @@ class DeviceFronts:
         self.engine, self.fronts, self.elem = engine, fronts, elem
         self.update, self.started = update, started
         self.panel, self.leading, self.size = panels(fronts, elem)
-        self.arena_bytes, self.told_bytes = max(1, arena) * elem.itemsize, max(1, len(fronts)) * 16
+        self.arena_bytes, self.told_bytes = arena_bytes(arena, elem), told_bytes(fronts)
         source = np.where(fronts.entry_conj, ~fronts.entry_source, fronts.entry_source)
         found: dict[str, Any] = {
             "fronts": fronts.table(self.panel, self.leading, update),
@@ -89,7 +89,7 @@ class DeviceFronts:
             "entry_source": source.astype(np.int64),
             "started": started,
         }
-        self.kept_bytes = sum(found[name].nbytes for name in TABLES)
+        self.kept_bytes = table_bytes(fronts)
         self.tables = [engine.bring(found[name]) for name in TABLES]
 
     @cached_property
@@ -123,6 +123,23 @@ def panels(fronts: Fronts, elem: Element) -> tuple[_Int64, _Int64, int]:
     taken = -(-(columns + rows) * leading // line) * line
     ends = np.cumsum(taken)
     return ends - taken, leading, int(ends[-1]) if len(ends) else 0
+
+
+def arena_bytes(arena: int, elem: Element) -> int:
+    """Bytes of the arena of so many elements."""
+    return max(1, arena) * elem.itemsize
+
+
+def told_bytes(fronts: Fronts) -> int:
+    """Bytes of what fronts tell."""
+    return max(1, len(fronts)) * 16
+
+
+def table_bytes(fronts: Fronts) -> int:
+    """Bytes of the tables that a factorisation has on the device."""
+    numbers = len(FIELDS) + 1  # of each front, with where it has started
+    lists = fronts.row_index, fronts.relative, fronts.child, fronts.entry_row, fronts.entry_column
+    return 8 * (numbers * len(fronts) + len(fronts.entry_source)) + sum(a.nbytes for a in lists)
 
 
 def update_sizes(fronts: Fronts) -> _Int64:
