@@ -12,6 +12,7 @@ import numpy as np
 from portable_gpu.dtypes import element
 from portable_gpu.ops.fronts.cpu import SubtreesPlan
 from portable_gpu.ops.fronts.device import DeviceFronts
+from portable_gpu.ops.fronts.inverse import inverse_steps, square_sizes
 from portable_gpu.ops.fronts.solve import PermutePlan, TakePlan, backward_steps, forward_steps
 from portable_gpu.ops.fronts.stages import last_step, stage_steps
 from portable_gpu.ops.gemm.problem import Operand
@@ -19,7 +20,7 @@ from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan, Step, Steps, Temporary
 from portable_gpu.runtime.views import View
 from portable_gpu.sparse.memory import memory_on, scheduled
-from portable_gpu.sparse.schedule import Chunk
+from portable_gpu.sparse.schedule import Chunk, from_the_roots
 from portable_gpu.sparse.symbolic import Symbolic
 
 _Int64 = np.ndarray[Any, np.dtype[np.int64]]
@@ -113,6 +114,42 @@ class Numeric:
             return TakePlan(self.engine, take, pattern.stored, elem, elem)
 
         return self.kept(("lower", dtype), make) if pattern.nnz else None
+
+    @property
+    def inverse_bytes(self) -> int:
+        """Bytes of the squares of an inverse."""
+        return max(1, self._squares[2]) * self.dtype.itemsize
+
+    def inverse(self, number: int) -> Plan:
+        """The inverse where a chunk has elements, after those of the chunks behind it.
+
+        Operands: the chunk's panels, the inverse's diagonal, in L's dtype, and its squares.
+        """
+        stages, places, _ = self._squares
+
+        def make() -> Plan:
+            at = self.kept("squares' places", lambda: self.engine.bring(places))
+            return Steps([
+                step
+                for stage in stages[number]
+                if len(stage)
+                for step in inverse_steps(self.device, stage, places, at)
+            ])
+
+        found: Plan = self.kept(("inverse", number), make)
+        return found
+
+    @property
+    def _squares(self) -> tuple[list[list[_Int64]], _Int64, int]:
+        """Stages of an inverse, places of its squares, and their room."""
+        fronts, target = self.symbolic.fronts, self.engine.target
+
+        def make() -> Any:
+            sizes = square_sizes(fronts, target, self.device.elem)
+            return from_the_roots(fronts, self.schedule.chunks, sizes)
+
+        found: tuple[list[list[_Int64]], _Int64, int] = self.kept("squares", make)
+        return found
 
     def diagonal(self) -> Any:
         """The diagonal of L; operands: the factor and that."""
