@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
-from portable_gpu.arguments import of_kind, shown
+from portable_gpu.arguments import shown
 from portable_gpu.dtypes import Element
 from portable_gpu.errors import DeviceMemoryError, DTypeError
 from portable_gpu.ops.fronts.cpu import subtrees_scratch
@@ -114,7 +113,9 @@ def targets_of(devices: Any) -> list[Target]:
     if isinstance(devices, (Engine, cl.Device, str)):
         devices = [devices]
     found = []
-    for one in of_kind(devices, Sequence, "devices", "an engine, a device, or a list of them"):
+    if not isinstance(devices, (list, tuple)):
+        raise DTypeError(f"devices is {shown(devices)}; an engine, a device or a list would do")
+    for one in devices:
         if isinstance(one, Engine):
             found.append(one.target)
         elif isinstance(one, (cl.Device, str)):

@@ -129,12 +129,14 @@ class Numeric:
 
         def make() -> Plan:
             at = self.kept("squares' places", lambda: self.engine.bring(places))
-            return Steps([
-                step
-                for stage in stages[number]
-                if len(stage)
-                for step in inverse_steps(self.device, stage, places, at)
-            ])
+            return Steps(
+                [
+                    step
+                    for stage in stages[number]
+                    if len(stage)
+                    for step in inverse_steps(self.device, stage, places, at)
+                ]
+            )
 
         found: Plan = self.kept(("inverse", number), make)
         return found

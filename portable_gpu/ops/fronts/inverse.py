@@ -157,9 +157,18 @@ def _front(device: DeviceFronts, number: int, start: int) -> list[Step]:
     ) -> Plan:  # fmt: skip
         return product(
             GemmProblem(
-                m=rows, n=columns, k=inner, batch=(), a=a, b=b, c=to, compute=elem, reads_c=adds,
-                aligned=is_aligned, triangle=triangle,
-            )  # fmt: skip
+                m=rows,
+                n=columns,
+                k=inner,
+                batch=(),
+                a=a,
+                b=b,
+                c=to,
+                compute=elem,
+                reads_c=adds,
+                aligned=is_aligned,
+                triangle=triangle,
+            )
         )
 
     corner, below = operand(m, 1, start), start + c * m
