@@ -71,15 +71,16 @@ class Factor(Closing):
             memory_limit: Bytes of the device's memory that L may take while it is made.  If it is
                 larger, it is made part by part, and all parts but the last are written to the disk;
                 calls then wait for what they do.  The bits are the same.  A solve holds the last
-                part and one other.  ``stats`` says what workspace and tables take besides.
+                part as well, at most twice as much.  ``symbolic.memory_estimate`` says what update
+                matrices, scratch and tables take besides.
             spill_dir: The folder for that, else the system's for temporary files.  The file has no
                 name there, so nothing is left of it when the process ends, however it does.
 
         Raises:
             DTypeError: ``dtype`` is not factorised.
             UnsupportedError: The device lacks double precision.
-            DeviceMemoryError: The device has no room for L, or ``memory_limit`` is less than the
-                largest supernode takes.
+            DeviceMemoryError: The device has no room, with the figures and before anything is
+                allocated; or ``memory_limit`` is less than the largest supernode takes.
         """
         start = time.perf_counter()
         state = state_for([], engine, queue)
@@ -382,8 +383,8 @@ class Factor(Closing):
             DeviceMemoryError: There is no room for the inverses of the fronts.
 
         Cost: About 2.5 times the multiplications and additions of the factorisation; the inverses
-            of the fronts of two levels of the tree lie on the device besides: up to 1.3 times the
-            memory of L where the problem has three dimensions, half as much where L is on the disk.
+            of the fronts of two levels of the tree lie on the device besides: where the problem has
+            three dimensions 1.2 times the memory of L, 0.7 times where L is on the disk.
 
         Accuracy: Relative errors of about the condition of A times a unit of rounding.
 
