@@ -95,7 +95,7 @@ def solve(
     if B is not None and B.shape[0] != A.shape[0]:
         raise ShapeError(f"{right_side} has {B.shape[0]} rows and {matrix} {A.shape[0]}")
     with clock.phase("analysis"):
-        symbolic = analyze(A, ordering)
+        symbolic = analyze(A, ordering, engine=engine)
     if B is None:
         B = A @ np.ones((A.shape[0], 1), A.dtype)
     with clock.phase("factorisation", shown=False):

@@ -13,6 +13,7 @@ from portable_gpu.arguments import shown
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.place import check_place
+from portable_gpu.runtime.registry import state_for
 from portable_gpu.runtime.views import AnyArray, as_array
 from portable_gpu.sparse.factor import Factor
 from portable_gpu.sparse.matrix import factor_dtype, value_dtype
@@ -39,7 +40,7 @@ def cholesky(
 
     Args:
         A: The matrix, as :func:`analyze` takes it.
-        ordering, relax: As :func:`analyze` takes them.
+        ordering, relax: As :func:`analyze` takes them, with the engine that is used.
         symbolic: The analysis of a matrix in whose pattern the elements of `A` lie, in place of a
             new one; `ordering` and `relax` are not looked at then.
         dtype: Of the factor: float32, float64, complex64 or complex128; that of `A` by default,
@@ -60,7 +61,7 @@ def cholesky(
     """
     check_place(engine, queue)
     if symbolic is None:
-        symbolic = analyze(A, ordering, relax=relax)
+        symbolic = analyze(A, ordering, relax=relax, engine=state_for([], engine, queue).engine)
     if not isinstance(symbolic, Symbolic):
         raise DTypeError(f"symbolic is {shown(symbolic)}; what analyze() returned is wanted")
     own = value_dtype(A)
@@ -100,7 +101,8 @@ def spsolve(
     right = as_array(b, "b")
     if right.ndim not in (1, 2):
         raise ShapeError(f"b has the shape {tuple(right.shape)}; one or two axes are wanted")
-    symbolic = analyze(A, ordering)
+    own = [right] if not isinstance(right, np.ndarray) else []
+    symbolic = analyze(A, ordering, engine=state_for(own, engine, queue).engine)
     if right.shape[0] != symbolic.n:
         raise ShapeError(f"b has {right.shape[0]} rows, and A {symbolic.n}")
     kind = factor_dtype(np.result_type(value_dtype(A), right.dtype))

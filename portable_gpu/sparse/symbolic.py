@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from portable_gpu.arguments import whole
+from portable_gpu.arguments import of_kind, whole
 from portable_gpu.dtypes import element
 from portable_gpu.ops.fronts.table import FIELDS, Fronts
+from portable_gpu.runtime.engine import Engine
 from portable_gpu.sparse.compiled import compiled
-from portable_gpu.sparse.elimination import eliminate, inverse, postorder
+from portable_gpu.sparse.elimination import eliminate, inverse, levels, postorder
 from portable_gpu.sparse.graph import Graph, Int32, Int64
 from portable_gpu.sparse.matrix import Pattern, factor_dtype, pattern_of
 from portable_gpu.sparse.memory import MemoryEstimate, memory_on, scheduled, targets_of
@@ -148,7 +149,11 @@ class Symbolic:
 
 
 def analyze(
-    A: Any, ordering: Any = "auto", *, relax: Sequence[tuple[float, float]] | None = None
+    A: Any,
+    ordering: Any = "auto",
+    *,
+    relax: Sequence[tuple[float, float]] | None = None,
+    engine: Engine | None = None,
 ) -> Symbolic:
     """Analyse a sparse symmetric, or Hermitian, matrix for its Cholesky factorisation.
 
@@ -166,20 +171,24 @@ def analyze(
             stores zeros: pairs of columns and a share; up to so many columns the two may store
             such a share of zeros.  ``()`` merges none.  None: ``((4, 1), (16, 0.8), (48, 0.1),
             (inf, 0.05))``, and chains of the tree are shortened where that is nearly free.
+        engine: Where factorisations are to run; ``"auto"`` takes it into account.  A GPU waits at
+            each level of the tree, so that low trees are worth some flops there.
 
     Raises:
         ShapeError: `A` is not square.
         DTypeError: `A` is no sparse matrix, or neither float32, float64, complex64, complex128 nor
             of integers (which count as float64).
+        DTypeError: `engine` is none.
         ArgumentError: `A` is not symmetric, beyond rounding; its diagonal is not real; an element
             is NaN or infinite; `ordering` or `relax` is none of the above.
 
     Cost: The ordering takes most of it.  The rest is linear in n, the elements of `A` and the rows
     of the fronts: about a second for a million unknowns.
 
-    Determinism: The same pattern gives the same analysis.
+    Determinism: The same pattern gives the same analysis, on a GPU or on a CPU.
     """
     clock = _Clock()
+    waits = engine is not None and not of_kind(engine, Engine, "engine").target.is_cpu
     if relax is not None:
         relaxation(relax)
     pattern = pattern_of(A)
@@ -187,7 +196,7 @@ def analyze(
     clock.lap("matrix")
     graph = Graph.from_pattern(pattern.pointers, pattern.columns)
     clock.lap("graph")
-    perm, name = order(graph, ordering)
+    perm, name = order(graph, ordering, waits)
     clock.lap("ordering")
     elimination = eliminate(graph.indptr, graph.indices, perm)
     clock.lap("elimination")
@@ -209,21 +218,10 @@ def analyze(
         elimination.counts[found.columns],
         fronts,
         found.static,
-        _levels(found.parent),
+        levels(found.parent),
         found.fundamental,
         clock.times,
     )
-
-
-@compiled
-def _levels(parent: Int32) -> Int32:
-    """Of each node its height above the leaves; parents come behind their children."""
-    level = np.zeros(len(parent), np.int32)
-    for s in range(len(parent)):
-        above = parent[s]
-        if above != -1:
-            level[above] = max(level[above], level[s] + 1)
-    return level
 
 
 @compiled

@@ -140,7 +140,7 @@ WRONG: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 RIGHT: dict[str, Any] = {"A": small(), "b": np.ones(40, np.float32)}
 FUNCTIONS = {
-    analyze: ("A", "ordering", "relax"),
+    analyze: ("A", "ordering", "relax", "engine"),
     cholesky: ("A", "ordering", "relax", "symbolic", "dtype", "progress", "engine", "queue"),
     spsolve: ("A", "b", "ordering", "engine", "queue"),
 }
@@ -170,3 +170,11 @@ def test_errors_say_what_would_do() -> None:
         cholesky(A, symbolic=3)  # type: ignore[arg-type]
     with pytest.raises(ShapeError, match=r"\(40, 40\); \(9, 9\) was analysed"):
         cholesky(A, symbolic=analyze(grid(3, 3)))
+
+
+def test_auto_goes_by_the_device(engine: Engine) -> None:
+    A = grid(200, 3).astype(np.float32)
+    expected = "amd" if engine.target.is_cpu else "nd"
+    assert analyze(A, engine=engine).ordering == expected
+    assert cholesky(A, engine=engine).symbolic.ordering == expected
+    assert analyze(A).ordering == "amd"
