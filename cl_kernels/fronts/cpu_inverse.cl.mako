@@ -19,7 +19,7 @@ ${element.scalar(e)}
 ${epilogue.values(e)}
 ${numbers.parts(e)}
 ${rows_.types(e, policy)}
-${products.define(e)}
+${products.define(e, policy)}
 ${products.define_strips(e, policy)}
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
