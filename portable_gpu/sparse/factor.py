@@ -379,7 +379,6 @@ class Factor(Closing):
 
         Raises:
             NotPositiveDefiniteError: The matrix has no factor.
-
             DeviceMemoryError: There is no room for the inverses of the fronts.
 
         Cost: About 2.5 times the multiplications and additions of the factorisation; the inverses

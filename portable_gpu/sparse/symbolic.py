@@ -177,8 +177,7 @@ def analyze(
     Raises:
         ShapeError: `A` is not square.
         DTypeError: `A` is no sparse matrix, or neither float32, float64, complex64, complex128 nor
-            of integers (which count as float64).
-        DTypeError: `engine` is none.
+            of integers (which count as float64); `engine` is no engine.
         ArgumentError: `A` is not symmetric, beyond rounding; its diagonal is not real; an element
             is NaN or infinite; `ordering` or `relax` is none of the above.
 
