@@ -470,7 +470,9 @@ def test_queues(engine: Engine, kind: str) -> None:
     values = getattr(cl.command_queue_properties, kind)
     queue = cl.CommandQueue(engine.context, engine.device, values)
     b = right(220, 7, np.float64)
-    want = cholesky(A, "amd").solve(b, refine=1)
+    usual = cholesky(A, "amd")
+    want, inverse = usual.solve(b, refine=1), usual.inv_diag()
+    told: list[float] = []
     factor = cholesky(A, "amd", queue=queue)
     limit = factor.stats.factor_bytes // 3
     for one in (factor, cholesky(A, "amd", queue=queue, memory_limit=limit)):
@@ -478,6 +480,9 @@ def test_queues(engine: Engine, kind: str) -> None:
             one.refactorize(pg.asarray(A.data, queue=queue))
             x = one.solve(pg.asarray(b, queue=queue), refine=1)
             np.testing.assert_array_equal(x.get(), want)
+            np.testing.assert_array_equal(one.inv_diag(), inverse)
+        one.refactorize(A, progress=lambda done, total: told.append(done / total))
+        assert told[-1] == 1
         x = one.solve(pg.asarray(b), refine=1)  # of another queue
         assert x.queue == queue
         np.testing.assert_array_equal(x.get(), want)
