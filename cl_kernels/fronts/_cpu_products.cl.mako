@@ -1,7 +1,7 @@
 ## Products of rows of L with columns of B, on CPUs: of several columns, which are adjacent, and of one.
 ##
 ##       subtract, scale        several     subtract_products, subtract_row, subtract_transposed   one
-<%def name="define(e)"><% E = f"__global {e.name}_t" %>
+<%def name="define(e, policy)"><% E, V = f"__global {e.name}_t", policy.vector %>
 // y[r] -= a x[r]
 static inline void subtract(${E} *restrict y, const value_t a, ${E} *restrict x, long count)
 {
@@ -13,13 +13,27 @@ static inline void scale(${E} *x, real_t factor, long count)
     for (long r = 0; r < count; r++) x[r] *= factor;
 }
 
-// Sums of `length` products of a row of L and a column of Y, four rows at a time.
+// Sums of `length` products of a row of L and a column of Y, four rows at a time, real ones by vectors.
 static inline void subtract_products(${E} *l, long leading, ${E} *y, ${E} *to, long rows, long length)
 {
     for (long i = 0; i < rows; i += 4) {
         value_t s0 = (value_t)(0), s1 = s0, s2 = s0, s3 = s0;
         ${E} *l0 = l + i * leading, *l1 = l0 + (i + 1 < rows) * leading, *l2 = l1 + (i + 2 < rows) * leading, *l3 = l2 + (i + 3 < rows) * leading;
-        for (long k = 0; k < length; k++) {
+        long k = 0;
+% if not e.complex:
+        vec_t v0 = 0, v1 = 0, v2 = 0, v3 = 0;
+        for (; k + ${V} <= length; k += ${V}) {
+            const vec_t v = VEC(y + k);
+            v0 += VEC(l0 + k) * v;
+            v1 += VEC(l1 + k) * v;
+            v2 += VEC(l2 + k) * v;
+            v3 += VEC(l3 + k) * v;
+        }
+% for r in range(4):
+        s${r} = ${" + ".join(f"v{r}.s{v:x}" for v in range(V))};
+% endfor
+% endif
+        for (; k < length; k++) {
             const value_t v = y[k];
             s0 += MUL(l0[k], v);
             s1 += MUL(l1[k], v);

@@ -25,7 +25,7 @@ ${epilogue.values(e)}
 ${numbers.parts(e)}
 
 ${rows.types(e, policy)}
-${products.define(e)}
+${products.define(e, policy)}
 ${products.define_strips(e, policy)}
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))

@@ -86,7 +86,7 @@ class SparseContest:
 
     def run(self, name: str, A: Any) -> Iterator[Symbolic | SparseRow | SparseRemark]:
         """The analysis, and then a row for each phase and peer; nothing wrong is timed."""
-        symbolic = analyze(A, self.ordering)
+        symbolic = analyze(A, self.ordering, engine=self.engine)
         yield symbolic
         us = self._admitted(OurFactor, name, A, symbolic)
         if isinstance(us, SparseRemark):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -93,16 +95,17 @@ def solve(
     if B is not None and B.shape[0] != A.shape[0]:
         raise ShapeError(f"{right_side} has {B.shape[0]} rows and {matrix} {A.shape[0]}")
     with clock.phase("analysis"):
-        symbolic = analyze(A, ordering)
+        symbolic = analyze(A, ordering, engine=engine)
     if B is None:
         B = A @ np.ones((A.shape[0], 1), A.dtype)
-    with clock.phase("factorisation"):
+    with clock.phase("factorisation", shown=False):
         factor = cholesky(
             A,
             symbolic=symbolic,
             dtype=dtype,
             memory_limit=limit,
             spill_dir=spill_dir,
+            progress=True,
             engine=engine,
         )
     with clock.phase("solve"):
@@ -113,7 +116,7 @@ def solve(
     if plot is not None:
         with replacing(plot) as file:
             plot_symbolic(symbolic, file)
-    found = _figures(A, B, symbolic, engine, factor.dtype, clock.seconds, error)
+    found = _figures(A, B, symbolic, engine, factor.dtype, limit, clock.seconds, error)
     if report is not None:
         write_json(report, {"portable_gpu": __version__, "matrix": str(matrix), **found})
     _print(Console(), matrix, found)
@@ -121,27 +124,17 @@ def solve(
 
 @dataclass
 class _Clock:
-    """Seconds of phases; on a terminal the one at work is shown."""
+    """Seconds of phases; on a terminal the one at work is shown, if it does not do so itself."""
 
     status: Console
     seconds: dict[str, float] = field(default_factory=dict)
 
-    def phase(self, name: str) -> Any:
-        return _Phase(self, name)
-
-
-class _Phase:
-    def __init__(self, clock: _Clock, name: str) -> None:
-        self._clock, self._name = clock, name
-        self._shown = clock.status.status(f"{name} ...")
-
-    def __enter__(self) -> None:
-        self._shown.start()
-        self._begin = time.perf_counter()
-
-    def __exit__(self, *exception: object) -> None:
-        self._clock.seconds[self._name] = time.perf_counter() - self._begin
-        self._shown.stop()
+    @contextmanager
+    def phase(self, name: str, shown: bool = True) -> Iterator[None]:
+        begin = time.perf_counter()
+        with self.status.status(f"{name} ...") if shown else nullcontext():
+            yield
+        self.seconds[name] = time.perf_counter() - begin
 
 
 def _bytes(text: str) -> int:
@@ -185,9 +178,16 @@ def _backward_error(A: Any, X: Any, B: Any) -> float:
 
 
 def _figures(
-    A: Any, B: Any, symbolic: Symbolic, engine: Engine, kind: Any, seconds: Any, error: float
+    A: Any,
+    B: Any,
+    symbolic: Symbolic,
+    engine: Engine,
+    kind: Any,
+    limit: int | None,
+    seconds: Any,
+    error: float,
 ) -> dict[str, Any]:
-    estimate = symbolic.memory_estimate(kind)
+    [memory] = symbolic.memory_estimate(kind, engine, limit).devices
     return {
         "device": engine.target.facts.name,
         "driver": engine.target.facts.driver_version,
@@ -201,7 +201,7 @@ def _figures(
         "flops": symbolic.flops,
         "supernodes": len(symbolic.fronts),
         "levels": symbolic.levels,
-        "bytes": {"total": estimate.total, **asdict(estimate)},
+        "bytes": {"total": memory.total, **asdict(memory)},
         "seconds": {**seconds, **{f"analysis: {k}": v for k, v in symbolic.times.items()}},
         "backward_error": error,
     }
@@ -220,7 +220,12 @@ def _print(console: Console, matrix: Path, found: dict[str, Any]) -> None:
         f"{found['supernodes']:,} supernodes in {found['levels']} levels",
         indent=10,
     )
-    console.write(f"memory    {found['bytes']['total'] / 2**20:,.1f} MiB", indent=10)
+    console.write(
+        f"memory    {found['bytes']['total'] / 2**20:,.1f} MiB, of which L "
+        f"{found['bytes']['panels'] / 2**20:,.1f}, update matrices "
+        f"{found['bytes']['updates'] / 2**20:,.1f}",
+        indent=10,
+    )
     console.write(
         f"time      read {_time(seconds['read'])}, analysis {_time(seconds['analysis'])} (ordering "
         f"{_time(seconds['analysis: ordering'])}), factor {_time(seconds['factorisation'])}, solve "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -135,8 +135,21 @@ class Steps(Plan):
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event | None:
         """See :meth:`Plan.enqueue`."""
+        last: cl.Event | None = None
+        for _, event in self.enqueued(state, buffers, offsets, scalars, wait_for):
+            last = event
+        return last
+
+    def enqueued(
+        self,
+        state: QueueState,
+        buffers: Sequence[Any],
+        offsets: tuple[int, ...],
+        scalars: tuple[Any, ...] = (),
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> Iterator[tuple[Step, cl.Event | None]]:
+        """As :meth:`enqueue`: each step once it is enqueued, with its event."""
         space = state.workspace(self._nbytes) if self._nbytes else None
-        event: cl.Event | None = None
         for step, operands in zip(self.steps, self._operands, strict=True):
             event = step.plan.enqueue(
                 state,
@@ -146,7 +159,7 @@ class Steps(Plan):
                 wait_for,
             )
             wait_for = state.after(event)
-        return event
+            yield step, event
 
 
 def _located(

@@ -67,7 +67,7 @@ class _OnHost:
     Its launches are recorded once and repeated, as those of :class:`Replay`.
     """
 
-    __slots__ = ("_beside", "_dtype", "_idle", "_orders", "_plan", "_scalars", "_shape", "_state")
+    __slots__ = ("_beside", "_dtype", "_idle", "_orders", "_plan", "_scalars", "_shape", "state")
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class _OnHost:
                 as it is.  The result's is last.
             beside: What is written beside the result, if anything is.
         """
-        self._state, self._plan, self._scalars = state, plan, scalars
+        self.state, self._plan, self._scalars = state, plan, scalars
         self._shape, self._dtype = result.shape, result.dtype
         self._orders, self._beside = tuple(orders), beside
         self._idle: list[Kernels] = []
@@ -103,7 +103,7 @@ class _OnHost:
         """See :class:`Repeat`."""
         if out is not None and (not out.flags.behaved or overlap(out, arrays)):
             return None
-        state = self._state
+        state = self.state
         try:
             kernels = self._idle.pop()
         except IndexError:  # all are in the middle of a call
@@ -156,13 +156,13 @@ class _OnHost:
         return result if self._shape or out is not None else result[()]
 
     def _kernels(self, scalars: tuple[Any, ...]) -> Kernels:
-        by_address = self._state.engine.takes_host_pointers
-        return Kernels(self._state, *self._recorded(scalars), by_address)
+        by_address = self.state.engine.takes_host_pointers
+        return Kernels(self.state, *self._recorded(scalars), by_address)
 
     def _recorded(self, scalars: tuple[Any, ...]) -> tuple[Recording, list[int], tuple[Any, ...]]:
         """The launches, where the operands begin in their memory, and the scalars."""
         offsets = [0] * (len(self._orders) + (self._beside is not None))
-        recorded = Recording.of(self._plan, self._state, tuple(offsets), scalars or self._scalars)
+        recorded = Recording.of(self._plan, self.state, tuple(offsets), scalars or self._scalars)
         return recorded, offsets, scalars
 
 

@@ -12,11 +12,13 @@ for _package in ("numba", "scipy"):
 from portable_gpu.errors import NotPositiveDefiniteError  # noqa: E402
 from portable_gpu.sparse.factor import Factor  # noqa: E402
 from portable_gpu.sparse.functions import cholesky, spsolve  # noqa: E402
+from portable_gpu.sparse.memory import DeviceMemory, MemoryEstimate  # noqa: E402
 from portable_gpu.sparse.plot import plot_symbolic  # noqa: E402
 from portable_gpu.sparse.stack import FactorStack  # noqa: E402
-from portable_gpu.sparse.symbolic import MemoryEstimate, Symbolic, analyze  # noqa: E402
+from portable_gpu.sparse.symbolic import Symbolic, analyze  # noqa: E402
 
 __all__ = [
+    "DeviceMemory",
     "Factor",
     "FactorStack",
     "MemoryEstimate",

@@ -61,6 +61,17 @@ def inverse(perm: Int32) -> Int32:
 
 
 @compiled
+def levels(parent: Int32) -> Int32:
+    """Of each node its height above the leaves; parents come behind their children."""
+    level = np.zeros(len(parent), np.int32)
+    for s in range(len(parent)):
+        above = parent[s]
+        if above != -1:
+            level[above] = max(level[above], level[s] + 1)
+    return level
+
+
+@compiled
 def elimination_tree(pointers: Int64, indices: Int32, perm: Int32, iperm: Int32) -> Int32:
     """Of each column its parent, or -1.
 

@@ -24,17 +24,17 @@ from portable_gpu.errors import (
 from portable_gpu.linalg.refinement import corrections
 from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.factor.arguments import CHECKS, check_dtype, require_fp64
-from portable_gpu.runtime.call import Call
+from portable_gpu.runtime.call import Call, run_to_the_end
 from portable_gpu.runtime.closing import Closing
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.registry import state_for
 from portable_gpu.runtime.report import DTYPE, FIELDS, Report, reports_of
 from portable_gpu.runtime.transfer import asarray, asnumpy
 from portable_gpu.runtime.views import View, as_array, check_output, new_array
-from portable_gpu.sparse.inverse import inverse_diagonal
 from portable_gpu.sparse.matrix import factor_dtype
 from portable_gpu.sparse.numeric import SYSTEMS, Numeric
 from portable_gpu.sparse.out_of_core import SpilledFactor
+from portable_gpu.sparse.progress import UNTOLD, Tell, Watch, told_to
 from portable_gpu.sparse.solution import Held, wait
 from portable_gpu.sparse.stats import Stats
 from portable_gpu.sparse.symbolic import Symbolic
@@ -71,15 +71,16 @@ class Factor(Closing):
             memory_limit: Bytes of the device's memory that L may take while it is made.  If it is
                 larger, it is made part by part, and all parts but the last are written to the disk;
                 calls then wait for what they do.  The bits are the same.  A solve holds the last
-                part and one other.  ``stats`` says what workspace and tables take besides.
+                part as well, at most twice as much.  ``symbolic.memory_estimate`` says what update
+                matrices, scratch and tables take besides.
             spill_dir: The folder for that, else the system's for temporary files.  The file has no
                 name there, so nothing is left of it when the process ends, however it does.
 
         Raises:
             DTypeError: ``dtype`` is not factorised.
             UnsupportedError: The device lacks double precision.
-            DeviceMemoryError: The device has no room for L, or ``memory_limit`` is less than the
-                largest supernode takes.
+            DeviceMemoryError: The device has no room, with the figures and before anything is
+                allocated; or ``memory_limit`` is less than the largest supernode takes.
         """
         start = time.perf_counter()
         state = state_for([], engine, queue)
@@ -100,7 +101,7 @@ class Factor(Closing):
 
     # -- factorise
 
-    def refactorize(self, values: Any, *, check: str = "late") -> Factor:
+    def refactorize(self, values: Any, *, check: str = "late", progress: Any = None) -> Factor:
         """Factorise another matrix of the same pattern, in place of the one before.
 
         Args:
@@ -109,6 +110,11 @@ class Factor(Closing):
                 Values on the device are not looked at: the call enqueues, and returns.
             check: Of values on the device: ``late``, a matrix without a factor is told where
                 somebody looks at a solution's values; ``now``, the call waits.
+            progress: True shows a bar, where stderr is a terminal (by the package rich); a function
+                is called as ``progress(done, total)`` with the operations that are done and all of
+                them, those with merged supernodes' zeros among them, from 0 up to the end.  The
+                call waits then.  What counts is what the queue has finished, step by step; on a CPU
+                front by front.
 
         Returns:
             This factor.
@@ -116,6 +122,7 @@ class Factor(Closing):
         Raises:
             NotPositiveDefiniteError: The matrix has no factor.  Another may follow.
             ShapeError, DTypeError, ArgumentError: ``values`` do not fit; L is as it was.
+            UnsupportedError: ``progress`` is True on a terminal, without the package rich.
 
         Cost: ``symbolic.flops`` multiplications and additions; four times as much if complex.
 
@@ -128,7 +135,7 @@ class Factor(Closing):
         on_device = isinstance(values, cla.Array)
         self._check_open()
         start = time.perf_counter()
-        with self._lock:
+        with self._lock, told_to(progress) as tell:
             given = self._taken(values) if on_device else self._brought(values)
             self._report = None
             self._values = given
@@ -137,25 +144,60 @@ class Factor(Closing):
             call = Call([given, self._factor], None, self.queue)
             inputs = call.input(given, "values")
             view = call.output(self._factor.shape, self.dtype, self._factor, "factor", read=True)
-            report, told = call.beside((1, FIELDS), DTYPE)
-            if self._is_cut:
-                self._spill(call, inputs, report)
-            else:
-                call.run(self._numeric.factorise(), (inputs, view, report))
-            self._report = Report(told, self._complain)
+            report, found = call.beside((1, FIELDS), DTYPE)
+            self._run(call, (inputs, view, report), tell)
+            self._report = Report(found, self._complain)
         if not on_device or check == "now":
             self.check()
             self._seconds = time.perf_counter() - start
         return self
 
-    def _spill(self, call: Call, values: View, report: View) -> None:
-        if self._spilled is not None:
-            self._spilled.close()
-            self._spilled = None
-        wait(call)
-        self._spilled = SpilledFactor(
-            self._numeric, call.state, self._spill_dir, values.buffer, report.buffer
-        )
+    def _run(self, call: Call, views: tuple[View, View, View], tell: Tell | None) -> None:
+        """Factorise; with somebody to tell, wait.
+
+        Args:
+            call: The call.
+            views: Of the values, the panels and the report.
+            tell: Whom to tell of the progress.
+        """
+        numeric, state = self._numeric, call.state
+        arena = state.workspace(numeric.device.arena_bytes)
+        if tell is None:
+            self._enqueue(call, views, arena, state.workspace(numeric.device.told_bytes), None)
+            return
+        seen = None
+        told: Any = None
+        if self.engine.maps_host_memory:
+            seen = np.full((max(1, len(self.symbolic.fronts)), FIELDS), UNTOLD, DTYPE)
+            told = self.engine.in_place(seen, seen.nbytes, writable=True)
+        else:
+            told = state.workspace(numeric.device.told_bytes)
+
+        def work() -> None:
+            flop = sum(plan.flop for plan in numeric.factorisation)
+            watch = Watch(flop, tell, seen)
+            self._enqueue(call, views, arena, told, watch)
+            watch.wait()
+
+        run_to_the_end(state, [seen], work)
+
+    def _enqueue(
+        self, call: Call, views: tuple[View, View, View], arena: Any, told: Any, watch: Watch | None
+    ) -> None:
+        """Enqueue the factorisation, or do it part by part."""
+        numeric, (values, _, report) = self._numeric, views
+        if self._is_cut:
+            if self._spilled is not None:
+                self._spilled.close()
+                self._spilled = None
+            wait(call)
+            operands = [values.buffer, report.buffer, arena, told]
+            self._spilled = SpilledFactor(numeric, call.state, self._spill_dir, operands, watch)
+            return
+        [plan] = numeric.factorisation
+        whole = View(arena, 0, (numeric.device.arena_bytes,), (1,), np.dtype(np.uint8))
+        lists = View(told, 0, (len(self.symbolic.fronts), FIELDS), (FIELDS, 1), DTYPE)
+        call.run(plan if watch is None else watch.over(plan), (*views, whole, lists))
 
     def check(self) -> None:
         """Wait for the factorisation, and raise what it found.
@@ -307,7 +349,7 @@ class Factor(Closing):
             nnz=self.symbolic.nnz,
             factor_bytes=device.size * self.dtype.itemsize,
             workspace_bytes=self._numeric.workspace_bytes,
-            table_bytes=device.kept_bytes,
+            table_bytes=self._numeric.table_bytes,
             fronts=len(self.symbolic.fronts),
             subtrees=sum(len(chunk.subtrees) for chunk in self._numeric.schedule.chunks),
         )
@@ -329,25 +371,47 @@ class Factor(Closing):
     def inv_diag(self) -> np.ndarray[Any, Any]:
         """The diagonal of A's inverse: the variances of variables whose precision A is.
 
-        It is computed on the host, in double precision, from the elements of L and those of the
-        inverse that have the same places.
+        It is computed on the device, in the factor's precision, from the elements of L and those
+        of the inverse that have the same places.
 
         Returns:
             Shape (n,), real, of the factor's precision.
 
         Raises:
             NotPositiveDefiniteError: The matrix has no factor.
+            DeviceMemoryError: There is no room for the inverses of the fronts.
 
-        Cost: About twice the multiplications and additions of the factorisation, by NumPy's BLAS;
-        L and the inverses of the fronts on one path to the root are brought or made on the host.
+        Cost: About 2.5 times the multiplications and additions of the factorisation; the inverses
+            of the fronts of two levels of the tree lie on the device besides: where the problem has
+            three dimensions 1.2 times the memory of L, 0.7 times where L is on the disk.
 
         Accuracy: Relative errors of about the condition of A times a unit of rounding.
+
+        Determinism: The same bits on the same target, run after run.
         """
         self.check()
-        device = self._numeric.device
-        found = inverse_diagonal(self.symbolic.fronts, self._panels(), device.panel, device.leading)
-        diagonal = np.empty(self.symbolic.n, np.zeros(0, self.dtype).real.dtype)
-        diagonal[self.perm] = found
+        n, numeric = self.symbolic.n, self._numeric
+        diagonal = np.empty(n, np.zeros(0, self.dtype).real.dtype)
+        if not n:
+            return diagonal
+        with self._lock:
+            call = Call([self._factor], None, self.queue)
+            factor = call.input(self._factor, "factor")
+            out = call.output((n,), self.dtype)
+            squares = call.state.workspace(numeric.inverse_bytes)
+            if self._spilled is None:
+                place = View(squares, 0, (numeric.inverse_bytes,), (1,), np.dtype(np.uint8))
+                found = call.run(numeric.inverse(0), (factor, out, place))
+            else:
+                wait(call)
+                last = len(numeric.schedule.chunks) - 1
+                others = [out.buffer, squares]
+                try:
+                    self._spilled.visit(range(last, -1, -1), numeric.inverse, others, None)
+                finally:
+                    call.state.finish()
+                found = call.run(None)
+        diagonal[self.perm] = asnumpy(found).real
         return diagonal
 
     def _diagonal(self) -> np.ndarray[Any, Any]:

@@ -13,6 +13,7 @@ from portable_gpu.arguments import shown
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.place import check_place
+from portable_gpu.runtime.registry import state_for
 from portable_gpu.runtime.views import AnyArray, as_array
 from portable_gpu.sparse.factor import Factor
 from portable_gpu.sparse.matrix import factor_dtype, value_dtype
@@ -28,6 +29,7 @@ def cholesky(
     dtype: Any = None,
     memory_limit: int | None = None,
     spill_dir: str | os.PathLike[str] | None = None,
+    progress: Any = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
 ) -> Factor:
@@ -38,26 +40,28 @@ def cholesky(
 
     Args:
         A: The matrix, as :func:`analyze` takes it.
-        ordering, relax: As :func:`analyze` takes them.
+        ordering, relax: As :func:`analyze` takes them, with the engine that is used.
         symbolic: The analysis of a matrix in whose pattern the elements of `A` lie, in place of a
             new one; `ordering` and `relax` are not looked at then.
         dtype: Of the factor: float32, float64, complex64 or complex128; that of `A` by default,
             float64 of integers.
         memory_limit, spill_dir: As :class:`Factor` takes them: a factor that the device does not
             hold is written to the disk.
+        progress: As :meth:`Factor.refactorize` takes it: True shows a bar on a terminal.
         engine, queue: Where to run.
 
     Raises:
         NotPositiveDefiniteError: The factor does not exist; ``.variable`` is the row of `A`.
         ShapeError, DTypeError, ArgumentError: As of :func:`analyze`; or `dtype` is real and `A`
             complex.
-        UnsupportedError: The device has no float64.
+        UnsupportedError: The device has no float64; or `progress` is True on a terminal, without
+            the package rich.
 
     Cost: ``symbolic.flops`` multiplications and additions; ``symbolic.memory_estimate(dtype)``.
     """
     check_place(engine, queue)
     if symbolic is None:
-        symbolic = analyze(A, ordering, relax=relax)
+        symbolic = analyze(A, ordering, relax=relax, engine=state_for([], engine, queue).engine)
     if not isinstance(symbolic, Symbolic):
         raise DTypeError(f"symbolic is {shown(symbolic)}; what analyze() returned is wanted")
     own = value_dtype(A)
@@ -65,7 +69,7 @@ def cholesky(
     if own.kind == "c" and kind.kind != "c":
         raise ArgumentError(f"dtype is {kind}, and A is {own}: its factor is complex")
     factor = Factor(symbolic, kind, engine, queue, memory_limit=memory_limit, spill_dir=spill_dir)
-    return factor.refactorize(A)
+    return factor.refactorize(A, progress=progress)
 
 
 def spsolve(
@@ -97,7 +101,8 @@ def spsolve(
     right = as_array(b, "b")
     if right.ndim not in (1, 2):
         raise ShapeError(f"b has the shape {tuple(right.shape)}; one or two axes are wanted")
-    symbolic = analyze(A, ordering)
+    own = [right] if not isinstance(right, np.ndarray) else []
+    symbolic = analyze(A, ordering, engine=state_for(own, engine, queue).engine)
     if right.shape[0] != symbolic.n:
         raise ShapeError(f"b has {right.shape[0]} rows, and A {symbolic.n}")
     kind = factor_dtype(np.result_type(value_dtype(A), right.dtype))

@@ -9,17 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from portable_gpu.dtypes import Element, element
-from portable_gpu.errors import DeviceMemoryError
+from portable_gpu.dtypes import element
 from portable_gpu.ops.fronts.cpu import SubtreesPlan
-from portable_gpu.ops.fronts.device import DeviceFronts, panels
+from portable_gpu.ops.fronts.device import DeviceFronts
+from portable_gpu.ops.fronts.inverse import inverse_steps, square_sizes
 from portable_gpu.ops.fronts.solve import PermutePlan, TakePlan, backward_steps, forward_steps
 from portable_gpu.ops.fronts.stages import last_step, stage_steps
 from portable_gpu.ops.gemm.problem import Operand
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan, Step, Steps, Temporary
 from portable_gpu.runtime.views import View
-from portable_gpu.sparse.schedule import Chunk, by_levels, by_subtrees, chunk_ends
+from portable_gpu.sparse.memory import memory_on, scheduled
+from portable_gpu.sparse.schedule import Chunk, from_the_roots
 from portable_gpu.sparse.symbolic import Symbolic
 
 _Int64 = np.ndarray[Any, np.dtype[np.int64]]
@@ -52,21 +53,15 @@ class Numeric:
             limit: Bytes of the device's memory that parts of L may take while it is made.
 
         Raises:
-            DeviceMemoryError: The limit is too low.
+            DeviceMemoryError: The limit is too low, or the device is too small.
         """
         self.engine, self.symbolic, self.dtype = engine, symbolic, dtype
         elem = element(dtype)
-        ends, self.rooms = fitting(symbolic, elem, limit)
         target, fronts = engine.target, symbolic.fronts
-        self.schedule = (
-            by_subtrees(fronts, target.compute_units, dtype.itemsize, ends)
-            if target.is_cpu
-            else by_levels(fronts, ends)
-        )
+        self.schedule, self.rooms = scheduled(fronts, target, elem, limit)
         s = self.schedule
-        self.device = DeviceFronts(
-            engine, symbolic.fronts, elem, s.update, s.arena, s.started, len(s.chunks) > 1
-        )
+        memory_on(target, fronts, elem, symbolic.pattern.nnz, s, self.rooms).check()
+        self.device = DeviceFronts(engine, symbolic.fronts, elem, s.update, s.arena, s.started)
         self._plans: dict[Any, Any] = {}
 
     def bounds(self, chunk: Chunk) -> tuple[int, int]:
@@ -77,20 +72,27 @@ class Numeric:
     @property
     def workspace_bytes(self) -> int:
         """Memory that a factorisation takes besides L and the tables."""
-        chunks = self.schedule.chunks
-        if len(chunks) == 1:
-            return int(self.factorise().workspace_bytes)
-        most = max(self.factorise_chunk(k).workspace_bytes for k in range(len(chunks)))
-        return int(most) + self.device.arena_bytes + self.device.told_bytes
+        most = max(plan.workspace_bytes for plan in self.factorisation)
+        return most + self.device.arena_bytes + self.device.told_bytes
+
+    @property
+    def table_bytes(self) -> int:
+        """Tables of a factorisation that stay on the device."""
+        return self.device.kept_bytes + sum(plan.kept_bytes for plan in self.factorisation)
+
+    @property
+    def factorisation(self) -> list[Steps]:
+        """The plans of all chunks, one after the other.
+
+        Operands: the values, in L's dtype, the panels, the report, the arena and what fronts tell.
+        The panels' offset is counted from where the whole factor would begin.
+        """
+        return [self._factorise_chunk(k) for k in range(len(self.schedule.chunks))]
 
     def kept(self, key: Any, make: Callable[[], Any]) -> Any:
         """What was made for ``key`` before, or is made now."""
         found = self._plans.get(key)
         return self._plans.setdefault(key, make()) if found is None else found
-
-    def factorise(self) -> Any:
-        """Operands: the values, in L's dtype, the factor and the report."""
-        return self.kept("factorise", self._factorise)
 
     def converted(self, dtype: np.dtype[Any]) -> Any:
         """The lower triangle's values in L's dtype; operands: these of ``dtype``, and those."""
@@ -112,6 +114,44 @@ class Numeric:
             return TakePlan(self.engine, take, pattern.stored, elem, elem)
 
         return self.kept(("lower", dtype), make) if pattern.nnz else None
+
+    @property
+    def inverse_bytes(self) -> int:
+        """Bytes of the squares of an inverse."""
+        return max(1, self._squares[2]) * self.dtype.itemsize
+
+    def inverse(self, number: int) -> Plan:
+        """The inverse where a chunk has elements, after those of the chunks behind it.
+
+        Operands: the chunk's panels, the inverse's diagonal, in L's dtype, and its squares.
+        """
+        stages, places, _ = self._squares
+
+        def make() -> Plan:
+            at = self.kept("squares' places", lambda: self.engine.bring(places))
+            return Steps(
+                [
+                    step
+                    for stage in stages[number]
+                    if len(stage)
+                    for step in inverse_steps(self.device, stage, places, at)
+                ]
+            )
+
+        found: Plan = self.kept(("inverse", number), make)
+        return found
+
+    @property
+    def _squares(self) -> tuple[list[list[_Int64]], _Int64, int]:
+        """Stages of an inverse, places of its squares, and their room."""
+        fronts, target = self.symbolic.fronts, self.engine.target
+
+        def make() -> Any:
+            sizes = square_sizes(fronts, target, self.device.elem)
+            return from_the_roots(fronts, self.schedule.chunks, sizes)
+
+        found: tuple[list[list[_Int64]], _Int64, int] = self.kept("squares", make)
+        return found
 
     def diagonal(self) -> Any:
         """The diagonal of L; operands: the factor and that."""
@@ -156,35 +196,29 @@ class Numeric:
         lie = lies(b), lies(x)
         return self.kept((system, count, *lie), partial(self._solve, system, count, *lie))
 
-    def factorise_chunk(self, number: int) -> Any:
-        """Operands: as of :meth:`factorise`, with one chunk's panels, the arena, what fronts tell.
-
-        The panels' offset is counted from where the whole factor would begin.
-        """
+    def _factorise_chunk(self, number: int) -> Steps:
         chunks = self.schedule.chunks
 
-        def make() -> Plan:
-            last = [last_step(self.device)] if number == len(chunks) - 1 else []
+        def make() -> Steps:
+            is_last = number == len(chunks) - 1 and self.symbolic.n > 0
+            last = [last_step(self.device)] if is_last else []
             return Steps([*self._chunk_steps(chunks[number]), *last])
 
-        return self.kept(("factorise", number), make)
-
-    def _factorise(self) -> Plan:
-        steps = [step for chunk in self.schedule.chunks for step in self._chunk_steps(chunk)]
-        return Steps([*steps, last_step(self.device)] if steps else [])
+        found: Steps = self.kept(("factorise", number), make)
+        return found
 
     def _chunk_steps(self, chunk: Chunk) -> list[Step]:
         device, s = self.device, self.schedule
         steps: list[Step] = []
         if len(chunk.subtrees):
             plan = SubtreesPlan(device, chunk.subtrees, s.stack, s.peak)
-            steps.append(plan.step(device))
+            steps.append(plan.step())
         for is_alone, stages in groupby(range(len(chunk.stages)), chunk.alone.__getitem__):
             found = [chunk.stages[k] for k in stages]
             if is_alone:
                 which = np.concatenate(found)
                 each = np.stack([which, which + 1], axis=1)
-                steps.append(SubtreesPlan(device, each, s.stack, s.peak, True).step(device))
+                steps.append(SubtreesPlan(device, each, s.stack, s.peak, True).step())
             else:
                 steps.extend(step for stage in found for step in stage_steps(device, stage))
         return steps
@@ -248,24 +282,3 @@ class Numeric:
 def lies(view: View) -> Operand:
     """How a right-hand side lies."""
     return Operand(element(view.dtype), view.strides[0], view.strides[-1])
-
-
-def fitting(symbolic: Symbolic, elem: Element, limit: int | None) -> tuple[_Int64 | None, int]:
-    """Where chunks of panels end, if they do not all fit, and how many have a room at a time.
-
-    Raises:
-        DeviceMemoryError: The limit is too low.
-    """
-    panel, _, size = panels(symbolic.fronts, elem)
-    if limit is None or size * elem.itemsize <= limit:
-        return None, 1
-    most = max(1, limit // elem.itemsize)
-    for rooms in (2, 1):
-        ends = chunk_ends(panel, size, most // rooms)
-        sizes = np.diff(np.append(panel, size)[np.append(0, ends)])
-        if (sizes[:-1] * rooms <= most).all() and sizes[-1] <= most:
-            return ends, rooms
-    least = int(np.diff(np.append(panel, size)).max()) * elem.itemsize
-    raise DeviceMemoryError(
-        f"memory_limit is {limit} bytes; the largest supernode of this matrix takes {least}"
-    )

@@ -274,21 +274,30 @@ def _fitted(fronts: Fronts) -> Any:
     def place(groups: Any, sizes: _Int64) -> tuple[_Int64, int]:
         ends = np.cumsum([len(group) for group in groups]).astype(np.int64)
         order = np.concatenate(groups).astype(np.int64) if groups else np.zeros(0, np.int64)
-        return _first_fit(order, ends, fronts.parent, sizes)
+        number = numbered(fronts, groups)
+        last = np.where(fronts.parent < 0, number, number[fronts.parent])
+        return _first_fit(order, ends, last, sizes)
 
     return place
 
 
+def numbered(fronts: Fronts, groups: Any) -> _Int64:
+    """In which group each front is."""
+    number = np.zeros(len(fronts), np.int64)
+    for k, group in enumerate(groups):
+        number[group] = k
+    return number
+
+
 @compiled
-def _first_fit(order: _Int64, ends: _Int64, parent: _Int32, sizes: _Int64) -> tuple[_Int64, int]:
-    """Places of things that live from their own group until their parent's, and the room.
+def _first_fit(order: _Int64, ends: _Int64, last: _Int64, sizes: _Int64) -> tuple[_Int64, int]:
+    """Places of things that live from their own group until their last one, and the room.
 
     Each gets the lowest place that is free.
     """
-    places, room = np.zeros(len(parent), np.int64), 0
-    done = np.zeros(len(parent), np.bool_)
+    places, room = np.zeros(len(sizes), np.int64), 0
     live, count, first = np.empty(len(order), np.int64), 0, 0  # by their places
-    for end in ends:
+    for number, end in enumerate(ends):
         for k in range(first, end):
             s, start, at = order[k], 0, 0
             if sizes[s] == 0:
@@ -302,17 +311,44 @@ def _first_fit(order: _Int64, ends: _Int64, parent: _Int32, sizes: _Int64) -> tu
             count += 1
             places[s] = start
             room = max(room, start + sizes[s])
-        for k in range(first, end):
-            done[order[k]] = True
         kept = 0
         for q in range(count):
-            above = parent[live[q]]
-            if above >= 0 and not done[above]:
+            if last[live[q]] > number:
                 live[kept] = live[q]
                 kept += 1
         count = kept
         first = end
     return places, room
+
+
+def from_the_roots(
+    fronts: Fronts, chunks: tuple[Chunk, ...], sizes: _Int64
+) -> tuple[list[list[_Int64]], _Int64, int]:
+    """Fronts in stages, parents first, with places of what their children read.
+
+    Args:
+        fronts: The fronts.
+        chunks: Which of them are there at a time; the last ones come first.
+        sizes: Elements that each keeps until its last child is done.
+
+    Returns:
+        The stages of each chunk, in the order of the chunks; the places; and the room.
+    """
+    depth = depths(fronts.parent)
+    found: list[list[_Int64]] = []
+    for chunk in chunks:
+        inside = np.arange(chunk.first, chunk.end)
+        order = inside[np.argsort(depth[inside], kind="stable")]
+        found.append(np.split(order, np.flatnonzero(np.diff(depth[order])) + 1))
+    groups = [stage for stages in reversed(found) for stage in stages if len(stage)]
+    if len(chunks) == 1:
+        return found, *two_ends(groups, sizes)
+    number = numbered(fronts, groups)
+    last = number.copy()
+    has = fronts.parent >= 0
+    np.maximum.at(last, fronts.parent[has], number[has])
+    ends = np.cumsum([len(group) for group in groups]).astype(np.int64)
+    return found, *_first_fit(np.concatenate(groups), ends, last, sizes)
 
 
 def two_ends(stages: Any, sizes: _Int64) -> tuple[_Int64, int]:

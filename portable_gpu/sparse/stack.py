@@ -63,12 +63,13 @@ class FactorStack(Closing):
             self.symbolic.n, repeated(symbolic, self.count), dtype, engine, queue
         )
 
-    def refactorize(self, values: AnyArray) -> FactorStack:
+    def refactorize(self, values: AnyArray, *, progress: Any = None) -> FactorStack:
         """Factorise other matrices in place of those before.
 
         Args:
             values: Shape (count, stored): what each matrix stores, in the order of the one that was
                 analysed; of NumPy, or in C order on the device, where they are not looked at.
+            progress: As :meth:`Factor.refactorize` takes it, of all matrices together.
 
         Returns:
             This stack.
@@ -88,7 +89,7 @@ class FactorStack(Closing):
                 "wanted"
             )
         try:
-            self._blocks.refactorize(_joined(values, "values"))
+            self._blocks.refactorize(_joined(values, "values"), progress=progress)
         except ArgumentError:
             for i in range(self.count if isinstance(values, np.ndarray) else 0):
                 try:

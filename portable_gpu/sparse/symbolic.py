@@ -9,39 +9,21 @@ from typing import Any
 
 import numpy as np
 
+from portable_gpu.arguments import of_kind, whole
+from portable_gpu.dtypes import element
 from portable_gpu.ops.fronts.table import FIELDS, Fronts
+from portable_gpu.runtime.engine import Engine
 from portable_gpu.sparse.compiled import compiled
-from portable_gpu.sparse.elimination import eliminate, inverse, postorder
+from portable_gpu.sparse.elimination import eliminate, inverse, levels, postorder
 from portable_gpu.sparse.graph import Graph, Int32, Int64
 from portable_gpu.sparse.matrix import Pattern, factor_dtype, pattern_of
+from portable_gpu.sparse.memory import MemoryEstimate, memory_on, scheduled, targets_of
 from portable_gpu.sparse.ordering import order
 from portable_gpu.sparse.schedule import by_levels
 from portable_gpu.sparse.structure import structure
 from portable_gpu.sparse.supernodes import relaxation, supernodes
 
 _Bool = np.ndarray[Any, np.dtype[np.bool_]]
-
-
-@dataclass(frozen=True)
-class MemoryEstimate:
-    """Bytes that a factorisation needs.
-
-    Attributes:
-        factor: The panels of L.
-        updates: Update matrices at their peak, where the tree is worked off level by level.
-        stack: The same front after front: the least that there can be.
-        tables: The structure: rows, places, entries, and the matrix's values.
-    """
-
-    factor: int
-    updates: int
-    stack: int
-    tables: int
-
-    @property
-    def total(self) -> int:
-        """All of it, level by level."""
-        return self.factor + self.updates + self.tables
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -114,21 +96,39 @@ class Symbolic:
         c, u = self.fronts.columns, self.fronts.rows
         return int((c * (c + 1) // 2 + c * u).sum())
 
-    def memory_estimate(self, dtype: Any = np.float64) -> MemoryEstimate:
+    def memory_estimate(
+        self, dtype: Any = np.float64, devices: Any = None, memory_limit: int | None = None
+    ) -> MemoryEstimate:
         """Bytes of a factorisation in `dtype`; a device may round a little up.
 
+        Args:
+            dtype: Of L.
+            devices: Engines, pyopencl devices or names of devices, as :class:`portable_gpu.Engine`
+                takes them, or one of these.  A factorisation runs on one device; of each of these
+                ``.devices`` says what it would hold there by the way that it takes there, and
+                whether that ``fits``.
+            memory_limit: As :class:`Factor` takes it.
+
         Raises:
-            DTypeError: `dtype` is none that is factorised.
+            DTypeError: `dtype` is none that is factorised, or `devices` are none.
+            DeviceNotFoundError: No device has such a name.
+            DeviceMemoryError: `memory_limit` is less than the largest supernode takes.
         """
         kind = factor_dtype(dtype)
-        fronts = self.fronts
+        elem, fronts = element(kind), self.fronts
+        limit = None if memory_limit is None else whole(memory_limit, "memory_limit")
         c, u = fronts.columns, fronts.rows
         tables = sum(array.nbytes for array in vars(fronts).values())
+        found = [] if devices is None else targets_of(devices)
         return MemoryEstimate(
             factor=int(((c + u) * c).sum()) * kind.itemsize,
             updates=by_levels(fronts).arena * kind.itemsize if len(fronts) else 0,
             stack=_stack_peak(fronts.parent, u * (u + 1) // 2) * kind.itemsize,
             tables=tables + len(fronts) * len(FIELDS) * 8 + self.pattern.nnz * kind.itemsize,
+            devices=tuple(
+                memory_on(one, fronts, elem, self.pattern.nnz, *scheduled(fronts, one, elem, limit))
+                for one in found
+            ),
         )
 
     def __post_init__(self) -> None:
@@ -149,7 +149,11 @@ class Symbolic:
 
 
 def analyze(
-    A: Any, ordering: Any = "auto", *, relax: Sequence[tuple[float, float]] | None = None
+    A: Any,
+    ordering: Any = "auto",
+    *,
+    relax: Sequence[tuple[float, float]] | None = None,
+    engine: Engine | None = None,
 ) -> Symbolic:
     """Analyse a sparse symmetric, or Hermitian, matrix for its Cholesky factorisation.
 
@@ -167,20 +171,23 @@ def analyze(
             stores zeros: pairs of columns and a share; up to so many columns the two may store
             such a share of zeros.  ``()`` merges none.  None: ``((4, 1), (16, 0.8), (48, 0.1),
             (inf, 0.05))``, and chains of the tree are shortened where that is nearly free.
+        engine: Where factorisations are to run; ``"auto"`` takes it into account.  A GPU waits at
+            each level of the tree, so that low trees are worth some flops there.
 
     Raises:
         ShapeError: `A` is not square.
         DTypeError: `A` is no sparse matrix, or neither float32, float64, complex64, complex128 nor
-            of integers (which count as float64).
+            of integers (which count as float64); `engine` is no engine.
         ArgumentError: `A` is not symmetric, beyond rounding; its diagonal is not real; an element
             is NaN or infinite; `ordering` or `relax` is none of the above.
 
     Cost: The ordering takes most of it.  The rest is linear in n, the elements of `A` and the rows
     of the fronts: about a second for a million unknowns.
 
-    Determinism: The same pattern gives the same analysis.
+    Determinism: The same pattern gives the same analysis, on a GPU or on a CPU.
     """
     clock = _Clock()
+    waits = engine is not None and not of_kind(engine, Engine, "engine").target.is_cpu
     if relax is not None:
         relaxation(relax)
     pattern = pattern_of(A)
@@ -188,7 +195,7 @@ def analyze(
     clock.lap("matrix")
     graph = Graph.from_pattern(pattern.pointers, pattern.columns)
     clock.lap("graph")
-    perm, name = order(graph, ordering)
+    perm, name = order(graph, ordering, waits)
     clock.lap("ordering")
     elimination = eliminate(graph.indptr, graph.indices, perm)
     clock.lap("elimination")
@@ -210,21 +217,10 @@ def analyze(
         elimination.counts[found.columns],
         fronts,
         found.static,
-        _levels(found.parent),
+        levels(found.parent),
         found.fundamental,
         clock.times,
     )
-
-
-@compiled
-def _levels(parent: Int32) -> Int32:
-    """Of each node its height above the leaves; parents come behind their children."""
-    level = np.zeros(len(parent), np.int32)
-    for s in range(len(parent)):
-        above = parent[s]
-        if above != -1:
-            level[above] = max(level[above], level[s] + 1)
-    return level
 
 
 @compiled

@@ -86,7 +86,11 @@ def factorise(engine: Engine, problem: Problem) -> tuple[Array, Array]:
     steps = [step for stage in schedule.stages for step in stage_steps(device, stage)]
     factor = np.full(device.size, CANARY, problem.values.dtype)
     report = np.full(2, -7, np.int64)
-    _, factor, report = enqueue(engine, [*steps, last_step(device)], problem.values, factor, report)
+    arena = np.full(device.arena_bytes // factor.itemsize, CANARY, factor.dtype)
+    told = np.full(device.told_bytes // 8, -7, np.int64)
+    _, factor, report, *_ = enqueue(
+        engine, [*steps, last_step(device)], problem.values, factor, report, arena, told
+    )
     found, taken = lower(device, factor)
     above = np.zeros_like(taken)
     for s in range(len(problem.fronts)):

@@ -12,6 +12,7 @@ import pytest
 import scipy.io
 import scipy.sparse as sp
 from sparse_matrices import grid, random_definite
+from terminal import on_terminal
 
 from portable_gpu.cli import main
 from portable_gpu.runtime.engine import Engine
@@ -73,6 +74,17 @@ def test_out_of_core(tmp_path: Path) -> None:
     limits = ["--memory-limit", "16 KiB", "--spill-dir", str(tmp_path)]
     assert main([*common, str(again), *limits]) == 0
     assert once.read_bytes() == again.read_bytes()
+
+
+def test_a_bar_on_a_terminal(matrix: Path) -> None:
+    arguments = ["solve", str(matrix), "--dtype", "float32"]
+    written = on_terminal(
+        "import os; os.environ['TERM'] = 'xterm'; os.environ['COLUMNS'] = '120'\n"
+        f"from portable_gpu.cli import main; assert main({arguments}) == 0"
+    )
+    assert "factorisation" in written
+    assert "100 %" in written
+    assert "flop" in written
 
 
 def test_a_picture(matrix: Path, tmp_path: Path) -> None:

@@ -29,12 +29,14 @@ from portable_gpu.errors import (
     DTypeError,
     NotPositiveDefiniteError,
     ShapeError,
+    SpillError,
     UnsupportedError,
 )
 from portable_gpu.ops.factor.cpu import CpuPolicy
 from portable_gpu.ops.fronts import cpu
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.sparse import Factor, analyze, cholesky, schedule
+from portable_gpu.sparse.out_of_core import SpilledFactor
 from portable_gpu.sparse.spill import Spill
 
 #: The logarithms of determinants that CHOLMOD found; digits that two orderings agree on.
@@ -419,12 +421,13 @@ def test_memory_does_not_grow(engine: Engine) -> None:
 def test_a_quarter_of_a_factor_of_three_dimensions(engine: Engine) -> None:
     if not (engine.target.fp64 and engine.target.is_cpu):
         pytest.skip("large fronts take minutes by forced classes")
-    A = grid(24, 24, 24)
-    whole = cholesky(A, "nd")
-    limit = whole.stats.factor_bytes // 4
-    b = right(A.shape[0], 2, "float64")
-    with cholesky(A, "nd", memory_limit=limit) as factor:
-        np.testing.assert_array_equal(factor.solve(b), whole.solve(b))
+    for n in (12, 24):
+        A = grid(n, n, n)
+        whole = cholesky(A, "nd")
+        limit = whole.stats.factor_bytes // 4
+        b = right(A.shape[0], 2, "float64")
+        with cholesky(A, "nd", memory_limit=limit) as factor:
+            np.testing.assert_array_equal(factor.solve(b), whole.solve(b))
 
 
 @pytest.mark.parametrize("dtype", ["float64", "complex64"])
@@ -467,7 +470,9 @@ def test_queues(engine: Engine, kind: str) -> None:
     values = getattr(cl.command_queue_properties, kind)
     queue = cl.CommandQueue(engine.context, engine.device, values)
     b = right(220, 7, np.float64)
-    want = cholesky(A, "amd").solve(b, refine=1)
+    usual = cholesky(A, "amd")
+    want, inverse = usual.solve(b, refine=1), usual.inv_diag()
+    told: list[float] = []
     factor = cholesky(A, "amd", queue=queue)
     limit = factor.stats.factor_bytes // 3
     for one in (factor, cholesky(A, "amd", queue=queue, memory_limit=limit)):
@@ -475,6 +480,9 @@ def test_queues(engine: Engine, kind: str) -> None:
             one.refactorize(pg.asarray(A.data, queue=queue))
             x = one.solve(pg.asarray(b, queue=queue), refine=1)
             np.testing.assert_array_equal(x.get(), want)
+            np.testing.assert_array_equal(one.inv_diag(), inverse)
+        one.refactorize(A, progress=lambda done, total: told.append(done / total))
+        assert told[-1] == 1
         x = one.solve(pg.asarray(b), refine=1)  # of another queue
         assert x.queue == queue
         np.testing.assert_array_equal(x.get(), want)
@@ -505,6 +513,53 @@ def test_disks_that_are_full(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> 
         with pytest.raises(ArgumentError, match="no values"):
             factor.solve(b)
         np.testing.assert_array_equal(factor.refactorize(A).solve(b), x)
+
+
+@pytest.mark.parametrize("at", [0, 1, 3])
+def test_a_disk_that_gives_nothing_back(at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever part it is, nothing is left behind, and the factor is as it was."""
+    A = grid(23, 23)
+    whole = cholesky(A, "amd")
+    factor = cholesky(A, "amd", memory_limit=whole.stats.factor_bytes // 5)
+    assert len(factor._numeric.schedule.chunks) > 4
+    b = np.ones(A.shape[0])
+    own, calls = Spill.read, []
+
+    def broken(self: Spill, *arguments: Any) -> None:
+        calls.append(arguments)
+        if len(calls) > at:
+            raise SpillError(errno.EIO, "Input/output error")
+        own(self, *arguments)
+
+    for use in (lambda: factor.solve(b), factor.inv_diag, factor.L):
+        calls.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(Spill, "read", broken)
+            if use != factor.L or not at:
+                with pytest.raises(SpillError):
+                    use()
+    np.testing.assert_array_equal(factor.solve(b), whole.solve(b))
+    np.testing.assert_array_equal(factor.inv_diag(), whole.inv_diag())
+
+
+def test_parts_come_while_the_device_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No part waits until the one before it is done with, only for the room of one before."""
+    A = grid(23, 23)
+    factor = cholesky(A, "amd", memory_limit=cholesky(A, "amd").stats.factor_bytes // 3)
+    chunks, rooms = len(factor._numeric.schedule.chunks), factor._numeric.rooms
+    assert chunks > 3
+    assert rooms == 2
+    copies: list[int] = []
+    own = SpilledFactor._copy
+
+    def copy(self: SpilledFactor, to: Any, source: Any, *after: Any) -> Any:
+        copies.append(len(after))
+        assert self._state.engine.own_queue != self._state.queue
+        return own(self, to, source, *after)
+
+    monkeypatch.setattr(SpilledFactor, "_copy", copy)
+    factor.solve(np.ones(A.shape[0]), "L")
+    assert copies == [0] * rooms + [1] * (chunks - 1 - rooms)
 
 
 def test_threads() -> None:

@@ -134,13 +134,14 @@ WRONG: dict[str, dict[str, Any]] = {
     "dtype": {**OBJECTS, "int": np.int64, "half": np.float16, "long": np.longdouble, "U": "U3",
               "record": "f4,f4"},
     "symbolic": OBJECTS,
+    "progress": {kind: value for kind, value in OBJECTS.items() if not callable(value)},
     "engine": OBJECTS,
     "queue": OBJECTS,
 }  # fmt: skip
 RIGHT: dict[str, Any] = {"A": small(), "b": np.ones(40, np.float32)}
 FUNCTIONS = {
-    analyze: ("A", "ordering", "relax"),
-    cholesky: ("A", "ordering", "relax", "symbolic", "dtype", "engine", "queue"),
+    analyze: ("A", "ordering", "relax", "engine"),
+    cholesky: ("A", "ordering", "relax", "symbolic", "dtype", "progress", "engine", "queue"),
     spsolve: ("A", "b", "ordering", "engine", "queue"),
 }
 CASES = [
@@ -169,3 +170,11 @@ def test_errors_say_what_would_do() -> None:
         cholesky(A, symbolic=3)  # type: ignore[arg-type]
     with pytest.raises(ShapeError, match=r"\(40, 40\); \(9, 9\) was analysed"):
         cholesky(A, symbolic=analyze(grid(3, 3)))
+
+
+def test_auto_goes_by_the_device(engine: Engine) -> None:
+    A = grid(200, 3).astype(np.float32)
+    expected = "amd" if engine.target.is_cpu else "nd"
+    assert analyze(A, engine=engine).ordering == expected
+    assert cholesky(A, engine=engine).symbolic.ordering == expected
+    assert analyze(A).ordering == "amd"

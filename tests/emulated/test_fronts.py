@@ -14,10 +14,11 @@ from portable_gpu.dtypes import element
 from portable_gpu.isa.compilers import find_compilers
 from portable_gpu.ops.factor.policy import on_matrix_units
 from portable_gpu.ops.fronts.device import DeviceFronts
+from portable_gpu.ops.fronts.inverse import inverse_steps, square_sizes
 from portable_gpu.ops.fronts.solve import backward_steps, forward_steps
 from portable_gpu.ops.fronts.stages import last_step, stage_steps
 from portable_gpu.runtime.plan import Steps
-from portable_gpu.sparse.schedule import Schedule, by_levels
+from portable_gpu.sparse.schedule import Schedule, by_levels, from_the_roots
 
 missing = find_compilers().missing.get("NVIDIA")
 pytestmark = pytest.mark.skipif(missing is not None, reason=str(missing))
@@ -47,7 +48,10 @@ def test_factor(name: str, dtype: Any) -> None:
     steps = [step for stage in schedule.stages for step in stage_steps(device, stage)]
     factor, report = np.full(device.size, np.nan, dtype), np.full(2, -7, np.int64)
     state: Any = gpu
-    Steps([*steps, last_step(device)]).enqueue(state, [given.values, factor, report], (0, 0, 0))
+    arena = np.full(device.arena_bytes // factor.itemsize, np.nan, dtype)
+    told = np.full(device.told_bytes // 8, -7, np.int64)
+    buffers = [given.values, factor, report, arena, told]
+    Steps([*steps, last_step(device)]).enqueue(state, buffers, (0,) * len(buffers))
     assert {"fronts/small", "fronts/assemble", "fronts/tiles"} <= set(gpu.launches)
     assert not gpu.counters.any()
     assert report[0] == -1
@@ -74,3 +78,23 @@ def test_substitution(name: str, dtype: Any, count: int, kernel: str) -> None:
         error = np.abs(wider(whole) @ wider(x) - wider(b))
         assert np.all(error <= solve_bound(whole, x))
     assert f"fronts/{kernel}" in gpu.launches
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("sm_90", F64), ("sm_60", F32)])
+def test_inverse(name: str, dtype: Any) -> None:
+    gpu, given = Emulator.of(name, races=True), problem(dtype)
+    device, schedule = on(gpu, given)
+    factor = place(device, np.linalg.cholesky(given.dense))
+    sizes = square_sizes(given.fronts, gpu.target, device.elem)
+    stages, places, room = from_the_roots(given.fronts, schedule.chunks, sizes)
+    at = gpu.bring(places)
+    steps = [step for stage in stages[0] for step in inverse_steps(device, stage, places, at)]
+    diagonal, squares = np.full(len(given.dense), np.nan, dtype), np.full(room, np.nan, dtype)
+    state: Any = gpu
+    Steps(steps).enqueue(state, [factor, diagonal, squares], (0, 0, 0))
+    assert "fronts/inverse" in gpu.launches
+    inverse = np.linalg.inv(given.dense.astype(F64))
+    n, norm = len(inverse), np.linalg.norm(given.dense, 2)
+    condition = norm * np.linalg.norm(inverse, 2)
+    bound = 4 * n * np.finfo(dtype).eps * condition * np.abs(inverse).max()
+    assert np.all(np.abs(diagonal - np.diag(inverse)) <= bound)

@@ -17,9 +17,10 @@ from sparse_matrices import MATRICES, grid, read
 
 from portable_gpu.bench.sparse_problems import elasticity
 from portable_gpu.errors import ArgumentError, ShapeError, UnsupportedError
+from portable_gpu.sparse import analyze
 from portable_gpu.sparse.elimination import eliminate
 from portable_gpu.sparse.graph import Graph
-from portable_gpu.sparse.ordering import amd, dissection, md, mmd, nd, order, rcm
+from portable_gpu.sparse.ordering import amd, choice, dissection, md, mmd, nd, order, rcm
 from portable_gpu.sparse.ordering.coarsening import Weighted, room_for_levels
 from portable_gpu.sparse.ordering.compression import NONE, compressed
 from portable_gpu.sparse.ordering.minimum_degree import elements
@@ -291,3 +292,18 @@ def test_without_metis(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pymetis", None)
     with pytest.raises(UnsupportedError, match="package pymetis"):
         order(graph_of(grid(3, 3)), "metis")
+
+
+@pytest.mark.parametrize(("shape", "usual"), [((300, 3, 3), "amd"), ((60, 60), "amd")])
+def test_auto_counts_levels_where_the_device_waits(shape: tuple[int, ...], usual: str) -> None:
+    """The estimate of what was chosen is the least, with levels and without."""
+    A = grid(*shape)
+    graph = graph_of(A)
+    assert order(graph)[1] == usual
+    _, name = order(graph, waits=True)
+    found = {one: analyze(A, one) for one in ("amd", "rcm", "nd")}
+    cost = {one: s.flops + choice.LEVEL * s.levels for one, s in found.items()}
+    assert cost[name] == min(cost.values())
+    assert found["nd"].levels < found[usual].levels
+    assert name == "nd"
+    assert order(graph_of(grid(20, 20)), waits=True)[1] != "nd"

@@ -92,6 +92,8 @@ FACTOR = Family(
         **dict.fromkeys(
             (
                 "factor/vector",
+                "fronts/inverse",
+                "fronts/inverse_rows",
                 "fronts/permute",
                 "fronts/residual",
                 "fronts/small",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.caches import L2_BYTES
 from portable_gpu.ops.factor.cpu import CpuPolicy
-from portable_gpu.ops.fronts.device import FACTOR, VALUES, DeviceFronts, FrontsPlan
+from portable_gpu.ops.fronts.device import ARENA, FACTOR, TOLD, VALUES, DeviceFronts, FrontsPlan
+from portable_gpu.ops.fronts.table import Fronts
 from portable_gpu.ops.gemm.packed.policy import registers
 from portable_gpu.runtime.plan import Step
 from portable_gpu.targets import Target
@@ -65,7 +67,11 @@ class _Scratch:
 
 
 class SubtreesPlan(FrontsPlan):
-    """Whole subtrees; operands: the values, the factor, the arena and what fronts tell."""
+    """Whole subtrees; operands: the values, the factor, the arena and what fronts tell.
+
+    Attributes:
+        fronts, flops: Which fronts, and the operations of each.
+    """
 
     def __init__(
         self,
@@ -85,10 +91,11 @@ class SubtreesPlan(FrontsPlan):
             in_order: Whether one work-item takes all, for they need each other.
         """
         elem, target, fronts = device.elem, device.engine.target, device.fronts
-        inside = np.concatenate([np.arange(low, end) for low, end in subtrees])
-        columns, below = fronts.columns[inside], fronts.rows[inside]
+        self.fronts = np.concatenate([np.arange(low, end) for low, end in subtrees])
+        columns, below = fronts.columns[self.fronts], fronts.rows[self.fronts]
+        self.flops = work(columns, below) * elem.components**2
         shape = _Scratch(columns, below, peak, front_policy(target, elem), elem)
-        groups = 1 if in_order else min(len(subtrees), target.compute_units)
+        groups = _threads(len(subtrees), target, in_order)
         super().__init__(
             device, subtrees_text(elem, target), "subtrees",
             {
@@ -97,13 +104,32 @@ class SubtreesPlan(FrontsPlan):
             },
             ["values", "factor", "arena", "told"], groups, 1,
             {"subtree": subtrees.astype(np.int32), "stack": stack, "place": shape.place},
-            scratch=groups * shape.size * elem.itemsize, flop=_flop(columns, below, elem),
+            scratch=groups * shape.size * elem.itemsize, flop=int(self.flops.sum()),
             counters=2,
         )  # fmt: skip
 
-    def step(self, device: DeviceFronts) -> Step:
+    def step(self) -> Step:
         """The step that it is."""
-        return Step(self, (VALUES, FACTOR, device.arena, device.told))
+        return Step(self, (VALUES, FACTOR, ARENA, TOLD))
+
+
+def subtrees_scratch(
+    fronts: Fronts,
+    subtrees: Sequence[Sequence[int]],
+    peak: int,
+    target: Target,
+    elem: Element,
+    in_order: bool,
+) -> int:
+    """Bytes that all work-items of a :class:`SubtreesPlan` take for the fronts at hand."""
+    inside = np.concatenate([np.arange(low, end) for low, end in subtrees])
+    policy = front_policy(target, elem)
+    shape = _Scratch(fronts.columns[inside], fronts.rows[inside], peak, policy, elem)
+    return _threads(len(subtrees), target, in_order) * shape.size * elem.itemsize
+
+
+def _threads(subtrees: int, target: Target, in_order: bool) -> int:
+    return 1 if in_order else min(subtrees, target.compute_units)
 
 
 def assembly_step(device: DeviceFronts, s: int) -> Step:
@@ -113,11 +139,7 @@ def assembly_step(device: DeviceFronts, s: int) -> Step:
         device, assemble_text(device.elem, device.engine.target), "assemble",
         {"s": s, "count": count}, ["values", "factor", "arena"], count, 1,
     )  # fmt: skip
-    return Step(plan, (VALUES, FACTOR, device.arena))
-
-
-def _flop(columns: _Int64, rows: _Int64, elem: Element) -> int:
-    return int(work(columns, rows).sum()) * elem.components**2
+    return Step(plan, (VALUES, FACTOR, ARENA))
 
 
 def work(columns: _Int64, rows: _Int64) -> np.ndarray[Any, np.dtype[np.float64]]:

@@ -12,18 +12,16 @@ import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import Element
-from portable_gpu.ops.fronts.table import Fronts
+from portable_gpu.ops.fronts.table import FIELDS, Fronts
 from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.plan import Temporary
 from portable_gpu.runtime.queue_state import QueueState
 
 _Int64 = np.ndarray[Any, np.dtype[np.int64]]
 
-#: The operands of a factorisation by their positions: the matrix's values, the panels, the report.
-VALUES, FACTOR, REPORT = 0, 1, 2
-#: The same of the arena and of what fronts tell, where several plans share them.
-ARENA, TOLD = 3, 4
+#: The operands of a factorisation by their positions: the matrix's values, the panels, the report,
+#: the arena, and what each front tells of its pivots (see :mod:`portable_gpu.runtime.report`).
+VALUES, FACTOR, REPORT, ARENA, TOLD = range(5)
 #: Bytes that a panel begins at a multiple of, and its rows where they are long.
 ALIGNMENT = 64
 #: The tables by the names that kernels have for them.
@@ -56,9 +54,7 @@ class DeviceFronts:
         size: Elements of the factor.
         update: Where each update begins in the arena.
         started: Where the contributions of each to a solve begin, in rows.
-        arena: The arena, a temporary of the factorisation, or an operand.
-        told: What each front tells of its pivots, likewise: see :mod:`portable_gpu.runtime.report`.
-        arena_bytes, told_bytes: Their sizes.
+        arena_bytes, told_bytes: Sizes of the arena, and of what fronts tell.
         tables: Buffers, in the order of :data:`TABLES`.
         kept_bytes: Their size.
     """
@@ -71,24 +67,17 @@ class DeviceFronts:
         update: _Int64,
         arena: int,
         started: _Int64,
-        is_cut: bool = False,
     ) -> None:
         """Bring the tables.
 
         Args:
             engine, fronts, elem, update, started: As the attributes.
             arena: Elements of the arena.
-            is_cut: Whether several plans share the arena and what fronts tell, as operands.
         """
         self.engine, self.fronts, self.elem = engine, fronts, elem
         self.update, self.started = update, started
         self.panel, self.leading, self.size = panels(fronts, elem)
-        self.arena_bytes, self.told_bytes = max(1, arena) * elem.itemsize, max(1, len(fronts)) * 16
-        self.arena: int | Temporary = ARENA
-        self.told: int | Temporary = TOLD
-        if not is_cut:
-            self.arena = Temporary("arena", self.arena_bytes, elem.itemsize)
-            self.told = Temporary("told", self.told_bytes, 8)
+        self.arena_bytes, self.told_bytes = arena_bytes(arena, elem), told_bytes(fronts)
         source = np.where(fronts.entry_conj, ~fronts.entry_source, fronts.entry_source)
         found: dict[str, Any] = {
             "fronts": fronts.table(self.panel, self.leading, update),
@@ -100,7 +89,7 @@ class DeviceFronts:
             "entry_source": source.astype(np.int64),
             "started": started,
         }
-        self.kept_bytes = sum(found[name].nbytes for name in TABLES)
+        self.kept_bytes = table_bytes(fronts)
         self.tables = [engine.bring(found[name]) for name in TABLES]
 
     @cached_property
@@ -134,6 +123,23 @@ def panels(fronts: Fronts, elem: Element) -> tuple[_Int64, _Int64, int]:
     taken = -(-(columns + rows) * leading // line) * line
     ends = np.cumsum(taken)
     return ends - taken, leading, int(ends[-1]) if len(ends) else 0
+
+
+def arena_bytes(arena: int, elem: Element) -> int:
+    """Bytes of the arena of so many elements."""
+    return max(1, arena) * elem.itemsize
+
+
+def told_bytes(fronts: Fronts) -> int:
+    """Bytes of what fronts tell."""
+    return max(1, len(fronts)) * 16
+
+
+def table_bytes(fronts: Fronts) -> int:
+    """Bytes of the tables that a factorisation has on the device."""
+    numbers = len(FIELDS) + 1  # of each front, with where it has started
+    lists = fronts.row_index, fronts.relative, fronts.child, fronts.entry_row, fronts.entry_column
+    return 8 * (numbers * len(fronts) + len(fronts.entry_source)) + sum(a.nbytes for a in lists)
 
 
 def update_sizes(fronts: Fronts) -> _Int64:

@@ -14,7 +14,7 @@ from portable_gpu.ops.factor.candidates import cholesky_candidates, parts, solve
 from portable_gpu.ops.factor.estimates import Sizes
 from portable_gpu.ops.factor.policy import TILE, on_matrix_units
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
-from portable_gpu.ops.fronts.device import FACTOR, VALUES, DeviceFronts, FrontsPlan, Of
+from portable_gpu.ops.fronts.device import ARENA, FACTOR, TOLD, VALUES, DeviceFronts, FrontsPlan, Of
 from portable_gpu.ops.fronts.large import front_steps
 from portable_gpu.ops.fronts.tiling import cuts, tickets
 from portable_gpu.ops.gemm.problem import Operand
@@ -110,7 +110,7 @@ def _small(device: DeviceFronts, which: _Table | _Int64, shape: tuple[int, int, 
         device, text, "small", {}, ["values", "factor", "arena", "report"], len(which), shape[1],
         {"which": which.astype(np.int32)}, flop=flop_of(device, which),
     )  # fmt: skip
-    return Step(plan, (VALUES, FACTOR, device.arena, device.told))
+    return Step(plan, (VALUES, FACTOR, ARENA, TOLD))
 
 
 def _assemble(device: DeviceFronts, tiles: _Table) -> Step:
@@ -119,7 +119,7 @@ def _assemble(device: DeviceFronts, tiles: _Table) -> Step:
         device, text, "assemble", {}, ["values", "factor", "arena"], len(tiles), _GROUP,
         {"tiles": tiles, **cuts(device.fronts, tiles)},
     )  # fmt: skip
-    return Step(plan, (VALUES, FACTOR, device.arena))
+    return Step(plan, (VALUES, FACTOR, ARENA))
 
 
 def _tiles(device: DeviceFronts, which: _Int64, tiles: _Table) -> list[Step]:
@@ -128,17 +128,20 @@ def _tiles(device: DeviceFronts, which: _Int64, tiles: _Table) -> list[Step]:
     own, rest = int(is_own.sum()), int((~is_own).sum())
     kept = {"tiles": device.engine.bring(tiles)}
     constants = {"groups": own, "marked": len(tiles)}
+    c, u = fronts.columns[which], fronts.rows[which]
+    updates = int((c * u * (u + 1)).sum()) * elem.components**2
     plan = FrontsPlan(
         device, tiles_text(elem, target), "tiles", constants, ["factor", "report"], own, _GROUP,
-        kept, flop=flop_of(device, which), counters=2 + len(tiles),
+        kept, flop=flop_of(device, which) - updates, counters=2 + len(tiles),
     )  # fmt: skip
-    steps = [Step(plan, (FACTOR, device.told))]
+    steps = [Step(plan, (FACTOR, TOLD))]
     if rest:
         text = update_text(elem, target)
         plan = FrontsPlan(
-            device, text, "update", {"first_tile": own}, ["factor", "arena"], rest, _GROUP, kept
-        )
-        steps.append(Step(plan, (FACTOR, device.arena)))
+            device, text, "update", {"first_tile": own}, ["factor", "arena"], rest, _GROUP, kept,
+            flop=updates,
+        )  # fmt: skip
+        steps.append(Step(plan, (FACTOR, ARENA)))
     return steps
 
 

@@ -8,7 +8,7 @@ from math import gcd
 from portable_gpu.ops.factor.packed import aligned
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
 from portable_gpu.ops.factor.recursive import Parts
-from portable_gpu.ops.fronts.device import FACTOR, DeviceFronts
+from portable_gpu.ops.fronts.device import ARENA, FACTOR, TOLD, DeviceFronts
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.runtime.plan import Part, Step
 
@@ -42,7 +42,7 @@ def front_steps(parts: Parts, device: DeviceFronts, number: int) -> list[Step]:
 
     lower = operand(leading, 1, panel)
     factor = CholeskyProblem(c, (), lower, lower, in_place=True, aligned=is_aligned)
-    steps = [Step(parts.cholesky(factor), (Part(FACTOR, panel), Part(device.told, 2 * number)))]
+    steps = [Step(parts.cholesky(factor), (Part(FACTOR, panel), Part(TOLD, 2 * number)))]
     if not u:
         return steps
     below = panel + c * leading
@@ -61,7 +61,7 @@ def front_steps(parts: Parts, device: DeviceFronts, number: int) -> list[Step]:
             c=operand(row, col, update + start), compute=elem, reads_c=True, aligned=is_aligned,
             triangle="lower" if i == j else "",
         )  # fmt: skip
-        places = (Part(FACTOR, left), Part(FACTOR, right), Part(device.arena, update + start))
+        places = (Part(FACTOR, left), Part(FACTOR, right), Part(ARENA, update + start))
         steps.append(Step(parts.product(problem), places, scalars=(-1.0, 1.0)))
 
     w, e = (u + 1) // 2, 1 - u % 2

@@ -10,15 +10,20 @@ import numpy as np
 
 from portable_gpu.arguments import one_of, shown
 from portable_gpu.errors import ArgumentError, UnsupportedError
-from portable_gpu.sparse.elimination import eliminate
+from portable_gpu.sparse.elimination import eliminate, levels
 from portable_gpu.sparse.graph import Graph, Int32
 from portable_gpu.sparse.ordering.approximate_degree import amd
 from portable_gpu.sparse.ordering.cuthill_mckee import rcm
 from portable_gpu.sparse.ordering.dissection import nd
 from portable_gpu.sparse.ordering.minimum_degree import md, mmd
+from portable_gpu.sparse.supernodes import supernodes
 
-#: Graphs of more vertices are dissected by "auto" too.
-DISSECTED = 4000
+#: Graphs of more vertices are dissected by "auto" too: anywhere, and for devices that wait.
+DISSECTED, DISSECTED_IF_WAITING = 4000, 500
+#: What a level of the tree costs a GPU, in flops: some 20 us for the launches of a factorisation
+#: and of a solve; an H200 does 1e8 of a middle-sized problem meanwhile (7 points, 60^3: 7e12 a
+#: second).
+LEVEL = 1e8
 
 
 def natural(graph: Graph) -> Int32:
@@ -55,7 +60,7 @@ METHODS: dict[str, Callable[[Graph], Int32]] = {
 }
 
 
-def order(graph: Graph, ordering: Any = "auto") -> tuple[Int32, str]:
+def order(graph: Graph, ordering: Any = "auto", waits: bool = False) -> tuple[Int32, str]:
     """A permutation that keeps the factor sparse.
 
     Args:
@@ -64,6 +69,9 @@ def order(graph: Graph, ordering: Any = "auto") -> tuple[Int32, str]:
             pymetis) or ``"natural"``; ``"auto"``: of ``"amd"``, ``"rcm"`` and, beyond 4000
             vertices, ``"nd"``, the one with the fewest flops; or a permutation: n integers, the
             k-th of which is the vertex to eliminate k-th.
+        waits: Whether the device waits at each level of the supernodes' tree, as a GPU does.  Then
+            ``"auto"`` counts levels too, and ``"nd"``, whose trees are the lowest, is tried beyond
+            500 vertices.
 
     Returns:
         The permutation, int32, and the name of the method: ``"given"`` of a permutation.
@@ -76,17 +84,23 @@ def order(graph: Graph, ordering: Any = "auto") -> tuple[Int32, str]:
         return _checked(ordering, graph.vertices), "given"
     if one_of(ordering, ("auto", *METHODS), "ordering") != "auto":
         return METHODS[ordering](graph), ordering
-    names = ["amd", "rcm"] + ["nd"] * (graph.vertices > DISSECTED)
+    names = ["amd", "rcm"] + ["nd"] * (
+        graph.vertices > (DISSECTED_IF_WAITING if waits else DISSECTED)
+    )
     with ThreadPoolExecutor(len(names)) as pool:
-        found = list(pool.map(lambda name: _with_flops(graph, name), names))
+        found = list(pool.map(lambda name: _with_cost(graph, name, waits), names))
     best = min(range(len(names)), key=lambda k: found[k][1])
     return found[best][0], names[best]
 
 
-def _with_flops(graph: Graph, name: str) -> tuple[Int32, float]:
-    """The ordering of that name, and the flops of the factorisation."""
+def _with_cost(graph: Graph, name: str, waits: bool) -> tuple[Int32, float]:
+    """The ordering of that name, and the flops of the factorisation, with those of its levels."""
     perm = METHODS[name](graph)
-    return perm, eliminate(graph.indptr, graph.indices, perm).flops
+    elimination = eliminate(graph.indptr, graph.indices, perm)
+    if not waits:
+        return perm, elimination.flops
+    height = int(levels(supernodes(elimination).parent).max(initial=-1)) + 1
+    return perm, elimination.flops + LEVEL * height
 
 
 def _checked(ordering: Any, n: int) -> Int32:

@@ -1,0 +1,75 @@
+## The inverse Z of the matrix where small fronts have elements: a CPU's work-item takes some of them.
+##
+##      X = L11^-1,  V = -L21 X,  P = -Z22 V,  Z21 = -P,  Z11 = X^H X - V^H P       see fronts/inverse
+##
+## policy    of the vectors: see _cpu_products; rows of X and P are filled up to whole strips of them
+## index     0, 1, ..           scratch   [X; V] | [-X; P] | Z11 | a leaf's Z22
+## The other parameters are those of inverse.
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
+<%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
+<%namespace name="rows_" file="/factor/_rows.cl.mako"/>
+<%namespace name="products" file="/fronts/_cpu_products.cl.mako"/>
+<%namespace name="front_" file="/fronts/_front.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+E = f"__global {e.name}_t"
+%>
+${element.scalar(e)}
+${epilogue.values(e)}
+${numbers.parts(e)}
+${rows_.types(e, policy)}
+${products.define(e, policy)}
+${products.define_strips(e, policy)}
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void inverse(${E} *scratch, __global const int *which, __global const long *at, __global const int *index, ${front_.parameters()}, long count, long size, long most, long square,
+             ${E} *factor, ${E} *diagonal, ${E} *z, long factor_offset, long diagonal_offset, long z_offset)
+{
+    ${E} *x = scratch + get_group_id(0) * size, *y = x + most, *corner = y + most;
+    for (long one = get_group_id(0); one < count; one += get_num_groups(0)) {
+        const long s = which[one];
+${front_.front("s", only=("columns", "rows", "panel", "leading", "row_start", "first", "child_start", "child_end", "parent"))}
+        const long c = columns, u = rows, m = c + u, n = (c + ${strip - 1}) / ${strip} * ${strip};
+        const bool stays = child_end > child_start;
+        ${E} *l = factor + factor_offset + panel, *own = z + z_offset + at[s];
+        ${E} *rest = stays ? own + c * m + c : corner + square, *v = x + c * n, *p = y + c * n;
+        const long step = stays ? m : u;
+        for (long k = 0; k < m * n; k++) x[k] = y[k] = (value_t)(0);
+        for (long i = 0; i < c; i++) {
+            x[i * n + i] = AS_VALUE(1);
+            for (long k = 0; k < i; k++) subtract(x + i * n, l[i * leading + k], x + k * n, k + 1);
+            scale(x + i * n, 1 / REAL(l[i * leading + i]), i + 1);
+            for (long k = 0; k <= i; k++) y[i * n + k] = -x[i * n + k];
+        }
+        if (u) {
+${front_.front("parent", "parent_", ("columns", "rows"))}
+            const long line = parent_columns + parent_rows;
+            __global const int *place = relative + row_start;
+            ${E} *whole = z + z_offset + at[parent];
+            for (long i = 0; i < u; i++)
+                for (long j = 0; j <= i; j++) {
+                    const value_t d = whole[place[i] * line + place[j]];
+                    rest[i * step + j] = d;
+                    rest[j * step + i] = i == j ? d : CONJ(d);
+                }
+            subtract_forward(v, l + c * leading, leading, x, n, n, u, c);
+            subtract_forward(p, rest, step, v, n, n, u, u);
+        }
+        if (!stays) {
+            for (long k = 0; k < c; k++) corner[k] = (value_t)(0);
+            for (long i = 0; i < m; i++)
+                for (long k = 0; k < c; k++) corner[k] -= MUL(CONJ(x[i * n + k]), y[i * n + k]);
+            for (long k = 0; k < c; k++) diagonal[diagonal_offset + first + k] = corner[k];
+            continue;
+        }
+        for (long k = 0; k < c * n; k++) corner[k] = (value_t)(0);
+        subtract_backward(corner, x, n, y, index, n, n, m, c);
+        for (long i = 0; i < c; i++) {
+            for (long k = 0; k <= i; k++) own[i * m + k] = corner[i * n + k];
+            diagonal[diagonal_offset + first + i] = corner[i * n + i];
+        }
+        for (long i = 0; i < u; i++)
+            for (long k = 0; k < c; k++) own[(c + i) * m + k] = -p[i * n + k];
+    }
+}

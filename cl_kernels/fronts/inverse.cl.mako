@@ -1,0 +1,98 @@
+## The inverse Z of the matrix where small fronts have elements; a work-group takes some of them, parents first.
+##
+##        c     u           X = L11^-1,  W = L21 X                     of each column: one work-item
+##      +-----+             Z22: where the rows stand in the parent's Z
+##   c  | Z11 |             P = Z22 W,  Z21 = -P
+##      +-----+-----+       Z11 = X^H X + W^H P
+##   u  | Z21 | Z22 |
+##      +-----+-----+       A leaf keeps the diagonal alone.
+##
+## z, at     squares m x m by rows, of which the lower triangle is right, and where that of each front begins
+## which     the fronts          scratch    X, W | P of m x c, and a leaf's Z22
+## diagonal  that of Z11         lanes      work-items of a group
+<%namespace name="group" file="/group/group.cl.mako"/>
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
+<%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
+<%namespace name="front_" file="/fronts/_front.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+E = f"__global {e.name}_t"
+%>
+${element.scalar(e)}
+${epilogue.arithmetic(e)}
+${numbers.parts(e)}
+
+__kernel ${group.of_size(lanes)}
+void inverse(${E} *scratch, __global const int *which, __global const long *at, ${front_.parameters()}, long count, long size, long most,
+             __global const ${e.name}_t *factor, ${E} *diagonal, ${E} *z, long factor_offset, long diagonal_offset, long z_offset)
+{
+    const int t = get_local_id(0);
+    ${E} *x = scratch + get_group_id(0) * size, *p = x + most;
+    for (long one = get_group_id(0); one < count; one += get_num_groups(0)) {
+        const long s = which[one];
+${front_.front("s", only=("columns", "rows", "panel", "leading", "row_start", "first", "child_start", "child_end", "parent"))}
+        const int c = (int)columns, u = (int)rows, m = c + u, above = parent < 0 ? 0 : (int)parent;
+${front_.front("above", "parent_", ("columns", "rows"))}
+        const bool stays = child_end > child_start;
+        const long line = parent_columns + parent_rows;
+        __global const ${e.name}_t *l = factor + factor_offset + panel;
+        __global const ${e.name}_t *whole = z + z_offset + at[above];
+        __global const int *place = relative + row_start;
+        ${E} *own = z + z_offset + at[s], *rest = stays ? own + (long)c * m + c : p + most;
+        const int step = stays ? m : u;
+        for (int k = t; k < u * u; k += ${lanes}) {
+            const int i = k / u, j = k % u;
+            if (j > i) continue;
+            const value_t v = ${e.name}_load(whole + place[i] * line + place[j]);
+            ${e.name}_store(rest + (long)i * step + j, v);
+            if (j < i) ${e.name}_store(rest + (long)j * step + i, CONJ(v));
+        }
+        for (int j = t; j < c; j += ${lanes})
+            for (int i = 0; i < c; ++i) {
+                value_t v = i == j ? AS_VALUE(1) : (value_t)(0), sum = (value_t)(0);
+                for (int k = j; k < i; ++k) MAD(sum, ${e.name}_load(l + i * leading + k), ${e.name}_load(x + k * c + j));
+                v -= sum;
+                ${e.name}_store(x + i * c + j, v * (1 / REAL(${e.name}_load(l + i * leading + i))));
+            }
+        barrier(CLK_GLOBAL_MEM_FENCE);
+        for (int k = t; k < u * c; k += ${lanes}) {
+            const int i = c + k / c, j = k % c;
+            value_t sum = (value_t)(0);
+            for (int r = j; r < c; ++r) MAD(sum, ${e.name}_load(l + i * leading + r), ${e.name}_load(x + r * c + j));
+            ${e.name}_store(x + i * c + j, sum);
+        }
+        barrier(CLK_GLOBAL_MEM_FENCE);
+        for (int k = t; k < (u + 3) / 4 * c; k += ${lanes}) {
+            const int i = k / c * 4, j = k % c;
+% for r in range(4):
+            value_t sum${r} = (value_t)(0);
+            __global const ${e.name}_t *row${r} = rest + (long)min(i + ${r}, u - 1) * step;
+% endfor
+            for (int r = 0; r < u; ++r) {
+                const value_t w = ${e.name}_load(x + (c + r) * c + j);
+% for r in range(4):
+                MAD(sum${r}, ${e.name}_load(row${r} + r), w);
+% endfor
+            }
+% for r in range(4):
+            if (i + ${r} < u) {
+                ${e.name}_store(p + (i + ${r}) * c + j, sum${r});
+                if (stays) ${e.name}_store(own + (long)(c + i + ${r}) * m + j, -sum${r});
+            }
+% endfor
+        }
+        barrier(CLK_GLOBAL_MEM_FENCE);
+        const int pairs = stays ? c * c : c;
+        for (int k = t; k < pairs; k += ${lanes}) {
+            const int i = stays ? k / c : k, j = stays ? k % c : k;
+            if (j > i) continue;
+            value_t sum = (value_t)(0);
+            for (int r = i; r < c; ++r) MAD(sum, CONJ(${e.name}_load(x + r * c + i)), ${e.name}_load(x + r * c + j));
+            for (int r = 0; r < u; ++r) MAD(sum, CONJ(${e.name}_load(x + (c + r) * c + i)), ${e.name}_load(p + r * c + j));
+            if (stays) ${e.name}_store(own + (long)i * m + j, sum);
+            if (i == j) ${e.name}_store(diagonal + diagonal_offset + first + i, sum);
+        }
+        barrier(CLK_GLOBAL_MEM_FENCE);
+    }
+}

@@ -1,0 +1,91 @@
+"""What an analysis says of a device's memory, against what a factor takes of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from sparse_matrices import grid
+
+from portable_gpu.errors import DeviceMemoryError, DeviceNotFoundError, DTypeError
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.sparse import Factor, analyze, cholesky, numeric, schedule
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex64"])
+@pytest.mark.parametrize("share", [None, 0.6, 0.25])
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_what_a_factor_holds(
+    engine: Engine, dtype: str, share: float | None, is_cut: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if is_cut:  # CPUs: small trees would have no fronts above their subtrees
+        monkeypatch.setattr(schedule, "_LAUNCHES", 0.0)
+    A = grid(31, 30).astype(dtype)
+    symbolic = analyze(A, "amd")
+    whole = Factor(symbolic, dtype, engine).stats.factor_bytes
+    limit = None if share is None else int(share * whole)
+    allocated: list[int] = []
+    own = Engine.allocate
+    monkeypatch.setattr(
+        Engine, "allocate", lambda self, size: allocated.append(size) or own(self, size)
+    )
+    factor = Factor(symbolic, dtype, engine, memory_limit=limit).refactorize(A)
+    estimate = symbolic.memory_estimate(dtype, engine, limit)
+    [found] = estimate.devices
+    assert found.device == engine.target.facts.name
+    assert found.fits
+    assert found.available == engine.target.facts.global_mem_size
+    assert found.total == sum(
+        (found.panels, found.updates, found.scratch, found.tables, found.values)
+    )
+    if limit is None:
+        assert found.panels == whole
+    else:
+        assert found.panels <= limit
+        rooms, last = allocated[:-1], allocated[-1]
+        assert found.panels == max(sum(rooms), last)
+    stats = factor.stats
+    told = 16 * stats.fronts
+    least = found.updates + found.scratch + told
+    assert least <= stats.workspace_bytes <= 1.05 * least + 2**16  # kernels of dense matrices
+    kept = found.tables - told
+    assert kept <= stats.table_bytes <= 1.1 * kept + 2**16  # tables of launches
+    assert found.values == symbolic.pattern.nnz * np.dtype(dtype).itemsize
+    plain = symbolic.memory_estimate(dtype)
+    assert plain == replace(estimate, devices=())
+
+
+def test_several_devices(engine: Engine) -> None:
+    symbolic = analyze(grid(9, 8))
+    name = engine.target.facts.name
+    for devices in ([engine, engine.device, name], engine.device, name):
+        found = symbolic.memory_estimate("float32", devices).devices
+        assert len(found) == (3 if isinstance(devices, list) else 1)
+        assert len(set(found)) == 1 or engine.target.facts.type == "cpu"  # a class may be forced
+    assert symbolic.memory_estimate().devices == ()
+    for wrong, error in ((3, DTypeError), ([3], DTypeError), ("no such", DeviceNotFoundError)):
+        with pytest.raises(error):
+            symbolic.memory_estimate(devices=wrong)
+
+
+@pytest.mark.parametrize("change", [{"available": 7000}, {"largest_available": 5000}])
+def test_a_device_that_is_too_small(
+    engine: Engine, change: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error has the figures, and nothing is allocated before it."""
+    own = numeric.memory_on
+
+    def small(*arguments: Any) -> Any:
+        return replace(own(*arguments), **change)
+
+    A = grid(20, 20).astype(np.float32)
+    symbolic = analyze(A)
+    [found] = symbolic.memory_estimate("float32", engine).devices
+    monkeypatch.setattr(numeric, "memory_on", small)
+    monkeypatch.setattr(Engine, "allocate", lambda *_: pytest.fail("it was not looked at before"))
+    monkeypatch.setattr(Engine, "bring", lambda *_: pytest.fail("it was not looked at before"))
+    message = f"takes {found.total} bytes of .*{found.panels} for L, {found.updates} for update"
+    with pytest.raises(DeviceMemoryError, match=message):
+        cholesky(A, symbolic=symbolic, engine=engine)
