@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -67,6 +68,19 @@ def group_plan(run: Pass, policy: GroupFftPolicy, target: Target) -> GroupPlan:
                 return plan
         slots //= 2
     return plan
+
+
+def group_plans(
+    runs: Sequence[Pass], policy: GroupFftPolicy, target: Target
+) -> tuple[GroupPlan, ...]:
+    """Those of one pass, or of two that share a launch: with groups of one size, if they can be."""
+    plans = tuple(group_plan(run, policy, target) for run in runs)
+    for group in sorted({plan.group for plan in plans}, reverse=True):
+        same = replace(policy, group=group)
+        found = tuple(group_plan(run, same, target) for run in runs)
+        if {plan.group for plan in found} == {group}:
+            return found
+    return plans
 
 
 def _held(run: Pass, across: bool, policy: GroupFftPolicy, target: Target) -> list[tuple[int, int]]:

@@ -129,6 +129,10 @@ class Pass:
         source, target: What it reads and writes.
         whole: Length of the transform of which this is the first of two passes, else 0: then row k
             of lane l is multiplied by the root ``k l / whole`` of one.
+        by_batch: Whether that l is the place on the last batch axis, in the stead of the lane.
+        parts: Of a pass that shares its launch with another one: into how many parts the leading
+            batch axes cut both.  A part of the second pass reads what the first one made of it.
+        part_size: Numbers of such a part between the two passes; 0 where they lie in the target.
     """
 
     n: int
@@ -139,6 +143,9 @@ class Pass:
     source: Rows
     target: Rows
     whole: int = 0
+    by_batch: bool = False
+    parts: int = 1
+    part_size: int = 0
 
     @property
     def paired(self) -> bool:
