@@ -37,22 +37,44 @@ static inline uint2 task_of(uint ticket, uint parts, uint groups0, uint groups1,
 }
 </%def>
 
-<%def name="take()">
+<%def name="take(ids)">
+% if ids:
+    const uint2 task = task_of(get_group_id(0), parts, groups0, groups1, lag);
+% else:
     __local uint2 taken;
+    if (id == 0)
+        taken = task_of(atomic_inc(ready), parts, groups0, groups1, lag);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const uint2 task = taken;
+% endif
+    const bool second = task.x;
+    const uint number = task.y, part = number / (second ? groups1 : groups0);
+    volatile __global uint *made = ready + 2 + 2 * part, *is_read = made + 1;
+</%def>
+
+<%def name="wait(place, count)">
     if (id == 0) {
-        const uint2 task = task_of(atomic_inc(ready), parts, groups0, groups1, lag);
-        const uint part = task.y / (task.x ? groups1 : groups0);
-        if (task.x)
-            while (LOAD_PUBLISHED(ready + 2 + 2 * part) < groups0);
-        else if (part >= ring)
-            while (LOAD_PUBLISHED(ready + 3 + 2 * (part - ring)) < groups1);
+        while (LOAD_PUBLISHED(${place}) < ${count});
         DEVICE_FENCE();
-        taken = task;
     }
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    const bool second = taken.x;
-    const uint number = taken.y;
-    const uint part = number / (second ? groups1 : groups0);
+</%def>
+
+<%def name="has_read(first)">
+% if first:
+    if (part >= ring) {
+    ${wait("is_read - 2 * ring", "groups1")}
+    }
+% else:
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+    if (id == 0) {
+        DEVICE_FENCE();
+        atomic_inc(is_read);
+        DEVICE_FENCE();
+        if (atomic_inc(ready + 1) == parts * groups1 - 1)
+            for (uint i = 0; i < 2 + 2 * parts; ++i) STORE_PUBLISHED(ready + i, 0u);
+    }
+% endif
 </%def>
 
 <%def name="between(side)">
@@ -65,11 +87,6 @@ static inline uint2 task_of(uint ticket, uint parts, uint groups0, uint groups1,
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
     if (id == 0) {
         DEVICE_FENCE();
-        atomic_inc(ready + 2 + 2 * part + second);
-        DEVICE_FENCE();
-        taken.x = second && atomic_inc(ready + 1) == parts * groups1 - 1;
+        atomic_inc(made);
     }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (taken.x)
-        for (uint i = id; i < 2 + 2 * parts; i += get_local_size(0)) STORE_PUBLISHED(ready + i, 0u);
 </%def>

@@ -20,6 +20,7 @@
 ##                     times the chirp
 ##   early     whether the roots of a stage are on their way while numbers are exchanged
 ##   all_in, all_out   whether every row of every lane is there
+##   cut       whether blocks of lanes, of which the last has fewer, are an axis of the batch
 ##   tag       behind its functions and parameters
 ## rank      batch axes besides the lanes
 ## A group reads all rows of its transforms before it writes one, so the source may be the target.
@@ -65,16 +66,17 @@ ${tickets.parameters()}\
     const uint id = get_local_id(0);
     const real_t sign = flip ? -1 : 1;
 % if joined:
-${tickets.take()}
+${tickets.take(ids)}
     if (second) {
+        ${tickets.wait("made", "groups0")}
 ${tickets.between("x")}\
-${one.branch(passes[1], rank, "number")}\
+${one.branch(passes[1], rank, "number", capture(tickets.has_read, False))}\
     } else {
         const real_t scale = 1;
 ${tickets.between("y")}\
-${one.branch(passes[0], rank, "number")}\
+${one.branch(passes[0], rank, "number", capture(tickets.has_read, True))}\
+        ${tickets.tell()}
     }
-${tickets.tell()}
 % else:
 ${one.body(passes[0], rank, "(uint)get_group_id(0)")}\
 % endif

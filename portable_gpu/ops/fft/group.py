@@ -28,6 +28,11 @@ from portable_gpu.targets import Target
 _FEW_GROUPS = 2
 
 
+import os
+_ONCE = int(os.environ.get("PG_ONCE", "0"))
+_IDS = int(os.environ.get("PG_IDS", "0"))
+
+
 @dataclass(frozen=True)
 class _Shown:
     """What the kernel's text shows of a pass; see ``cl_kernels/fft/group``."""
@@ -42,6 +47,7 @@ class _Shown:
     all_in: bool
     all_out: bool
     twisted: str
+    cut: bool
 
 
 def text(runs: Sequence[Pass], policy: GroupFftPolicy, target: Target) -> Specialization:
@@ -53,6 +59,8 @@ def text(runs: Sequence[Pass], policy: GroupFftPolicy, target: Target) -> Specia
         target,
         policy=policy,
         real=runs[0].real,
+        once=_ONCE,
+        ids=_IDS,
         passes=[
             _Shown(
                 tag,
@@ -65,6 +73,7 @@ def text(runs: Sequence[Pass], policy: GroupFftPolicy, target: Target) -> Specia
                 run.source.is_whole(run.n, run.lanes),
                 run.target.is_whole(run.n, run.lanes),
                 ("batch" if run.by_batch else "lane") if run.whole else "",
+                run.cut % run.lanes > 0,
             )
             for run, plan, tag, between in zip(runs, plans, tags, "yx", strict=False)
         ],
@@ -184,6 +193,8 @@ def _given(run: Pass, plan: GroupPlan, rank: int) -> tuple[dict[str, Table], dic
         **times_arguments(run.target.times, rank),
         **{f"batch{d}_size": n for d, n in enumerate(filled(run.batch, rank, 1))},
     }  # fmt: skip
+    if run.cut % run.lanes:
+        constants["cut"] = run.cut
     if plan.chirp:
         constants["n"] = run.n
         tables["chirp"] = chirp(run.n, False, run.n)

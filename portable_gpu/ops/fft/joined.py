@@ -27,10 +27,12 @@ from portable_gpu.targets import Target
 
 #: Bytes of what the first pass makes, for each compute unit, before the second one begins: as many
 #: as its groups hold that run at once, so that nobody waits.
-_AHEAD = 64 << 10
+import os
+_AHEAD = int(os.environ.get("PG_AHEAD", "64")) << 10
 #: The largest part, and the most parts: each has two counters.
 _LARGEST, _MOST = 8 << 20, 1 << 14
 #: Lanes of a part of columns.
+_LEAST_LINES = 2
 _BESIDE = 64
 #: What nothing lies between.
 _NOWHERE = Temporary("what a launch keeps to itself", 0, 1)
@@ -88,7 +90,7 @@ def _halves(n: int, policy: GroupFftPolicy) -> tuple[int, int] | None:
 
 def _lines(line: Line, policy: GroupFftPolicy) -> list[Way]:
     pair = _halves(line.n, policy)
-    if pair is None or not 1 < line.lines <= _MOST:
+    if pair is None or not _LEAST_LINES <= line.lines <= _MOST:
         return []
     legs = two_passes(line, *pair, _NOWHERE.name)
     batch = len(line.others)
@@ -158,11 +160,11 @@ def _columns(line: Line, policy: GroupFftPolicy) -> list[Way]:
     ):
         return []
     beside = [axis for axis in line.others if axis.strides[:2] == (1, 1)]
-    if line.times is not None or not beside or beside[0].size % _BESIDE:
+    if line.times is not None or not beside or beside[0].size < _BESIDE:
         return []
     lanes = beside[0]
     others = [axis for axis in line.others if axis is not lanes]
-    (n1, n2), n, blocks = pair, line.n, lanes.size // _BESIDE
+    (n1, n2), n, blocks = pair, line.n, -(-lanes.size // _BESIDE)
     batch = (*(axis.size for axis in others), blocks)
     zeros = (0,) * len(batch)
     steps = [(*(axis.strides[side] for axis in others), _BESIDE) for side in (0, 1)]
@@ -172,12 +174,12 @@ def _columns(line: Line, policy: GroupFftPolicy) -> list[Way]:
         n1, line.inverse, line.real, _BESIDE, (*batch, n2),
         Rows("complex", n1, n2 * x, 1, (*steps[0], x)),
         Rows("complex", n1, n2 * _BESIDE, 1, (*zeros, _BESIDE)),
-        whole=n, by_batch=True, parts=parts, part_size=n * _BESIDE,
+        whole=n, by_batch=True, cut=lanes.size, parts=parts, part_size=n * _BESIDE,
     )  # fmt: skip
     second = Pass(
         n2, line.inverse, line.real, _BESIDE, (*batch, n1),
         Rows("complex", n2, _BESIDE, 1, (*zeros, n2 * _BESIDE)),
-        Rows("complex", n2, n1 * y, 1, (*steps[1], y)), parts=parts,
+        Rows("complex", n2, n1 * y, 1, (*steps[1], y)), cut=lanes.size, parts=parts,
     )  # fmt: skip
     return [_way("two passes", first, second)] if _small(first) else []
 

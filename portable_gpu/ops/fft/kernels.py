@@ -15,6 +15,7 @@ from portable_gpu.ops.fft.passes import Pass, moved
 from portable_gpu.ops.fft.policy import CpuFftPolicy, GroupFftPolicy
 from portable_gpu.ops.fft.problem import Line
 from portable_gpu.ops.fft.shape import GroupPlan
+from portable_gpu.ops.fft.tables import largest_prime
 from portable_gpu.ops.fft.ways import Way
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.targets import Target
@@ -116,13 +117,19 @@ def _group_seconds(
     return overlapped(one + two, overlapped(read + written, cached))
 
 
+def _each(radix: int) -> float:
+    """Multiply-adds of a butterfly, for each number: large primes take half of the direct sum."""
+    prime = largest_prime(radix)
+    return 2.5 * log2(max(2, radix)) if prime <= 13 else (prime - 1) ** 2 / prime
+
+
 def _group_parts(
     run: Pass, plan: GroupPlan, target: Target, costs: DeviceCosts
 ) -> tuple[float, float, float]:
     """Seconds of computing, of reading and of writing, each by itself."""
-    each = group.groups(run, plan)
-    units = min(each, target.compute_units)
-    numbers = each * plan.slots * plan.length * (2 if plan.chirp else 1)
+    count = group.groups(run, plan)
+    units = min(count, target.compute_units)
+    numbers = count * plan.slots * plan.length * (2 if plan.chirp else 1)
     itemsize = run.real.itemsize
     moving = []
     for rows, across in ((run.source, plan.source_across), (run.target, plan.target_across)):
@@ -133,7 +140,8 @@ def _group_parts(
         waste = -(-used // _SECTOR) * _SECTOR / used
         moved = waste * size * rows.rows * run.count
         moving.append(moved / (costs.bandwidth * units))
-    butterflies = numbers * 2.5 * log2(max(2, plan.length)) / (_rate(run, costs) * units)
+    each = sum(_each(stage.radix) for stage in plan.stages)
+    butterflies = numbers * each / (_rate(run, costs) * units)
     trips = len(plan.stages) - 1 + plan.staged_source + plan.staged_target
     exchanged = numbers * 4 * itemsize * trips / (_LOCAL_BYTES * costs.multiply_adds * units)
     return butterflies + exchanged, moving[0], moving[1]

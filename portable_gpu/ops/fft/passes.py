@@ -8,7 +8,7 @@ from typing import Literal
 
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.fft.problem import Form
-from portable_gpu.ops.fft.tables import chirp_length, is_smooth
+from portable_gpu.ops.fft.tables import chirp_length, largest_prime
 from portable_gpu.runtime.views import Shape
 
 #: ``across``: lanes lie side by side.  ``along``: the rows of a lane do.
@@ -130,6 +130,8 @@ class Pass:
         whole: Length of the transform of which this is the first of two passes, else 0: then row k
             of lane l is multiplied by the root ``k l / whole`` of one.
         by_batch: Whether that l is the place on the last batch axis, in the stead of the lane.
+        cut: If not 0, the last axis but one of the batch cuts so many lanes into blocks of ``lanes``,
+            of which the last one may have fewer.
         parts: Of a pass that shares its launch with another one: into how many parts the leading
             batch axes cut both.  A part of the second pass reads what the first one made of it.
         part_size: Numbers of such a part between the two passes; 0 where they lie in the target.
@@ -144,6 +146,7 @@ class Pass:
     target: Rows
     whole: int = 0
     by_batch: bool = False
+    cut: int = 0
     parts: int = 1
     part_size: int = 0
 
@@ -187,15 +190,17 @@ class Reach:
         lanes: Transforms that a pass wants side by side: of a vector, or of a run of memory.
         broad: The longest transform of which a pass takes enough side by side.
         chirps: Whether a pass makes transforms of lengths with other primes, by a convolution.
+        prime: The largest prime that has a butterfly.
     """
 
     most: int
     lanes: int
     broad: int
     chirps: bool = False
+    prime: int = 13
 
     def takes(self, n: int) -> bool:
         """Whether one pass makes transforms of this length."""
-        if is_smooth(n):
+        if largest_prime(n) <= self.prime:
             return n <= self.most
         return self.chirps and chirp_length(n) <= self.most
