@@ -8,7 +8,7 @@ from portable_gpu.ops.fft.cases import bound_of
 from portable_gpu.ops.fft.policy import GroupFftPolicy
 from portable_gpu.ops.candidate import ranked
 from portable_gpu.tuning.costs import DeviceCosts
-begin = time.time(); LIMIT = float(sys.argv[1])
+begin = time.time(); LIMIT = float(sys.argv[1]) - begin; print("limit", LIMIT)
 engine = Engine(); q = engine.queue; dev = torch.device("cuda")
 costs = DeviceCosts.of("device", engine.target)
 print(engine.target.facts.name, engine.target.facts.driver_version, torch.__version__, flush=True)
@@ -51,13 +51,13 @@ def case(kind, b, s, axis, dt, trials, copies=1):
     seen = set(); checked = {}
     for label, flags, choose in trials:
         if time.time() - begin > LIMIT: break
-        group._ONCE, group._STAY, joined._AHEAD = flags.get("once", 0), flags.get("stay", 0), flags.get("ahead", 64) << 10
+        group._ONCE, group._IDS, joined._AHEAD = flags.get("once", 1), flags.get("ids", 1), flags.get("ahead", 32) << 10
         joined._LEAST_LINES = flags.get("lines", 2)
         old = GroupFftPolicy.__dict__["default"]
-        if "group" in flags:
-            def default(cls, target, elem, n=flags["group"]):
+        if "policy" in flags:
+            def default(cls, target, elem, n=flags["policy"]):
                 import dataclasses
-                return dataclasses.replace(old.__func__(cls, target, elem), group=n)
+                return dataclasses.replace(old.__func__(cls, target, elem), **n)
             GroupFftPolicy.default = classmethod(default)
         try:
             found = [c for c in ranked(cand.candidates(p, engine.target, engine.table), costs) if choose in c.way]
@@ -85,33 +85,33 @@ J = "at once"
 base = ("base", {}, "")
 no = [("no join", {}, "")]
 def plain(c): return c
-ALL = [("joined", {}, J), ("once", {"once": 1}, J), ("stay", {"stay": 6}, J), ("stay once", {"stay": 6, "once": 1}, J), ("ahead 32", {"ahead": 32}, J), ("ahead 128", {"ahead": 128}, J), ("ahead 128 once", {"ahead": 128, "once": 1}, J)]
-FEW = [("joined", {"most": 3}, J), ("once", {"once": 1, "most": 3}, J)]
+B8 = {"beside": 8}
+J1 = ("joined 32", {}, J)
+def ahead(*n, **more): return [(f"ahead {k} {more or ''}", {"ahead": k, **more}, J) for k in n]
+V = [*ahead(8, 16, 32, 64), ("tickets", {"ids": 0}, J), ("plain loads", {"once": 0}, J), *ahead(16, 32, policy=B8)]
 def main():
-    case("c2c", (64,), (1 << 18,), 0, C, [("two", {}, "two passes: "), *ALL])
-    case("c2c", (), (256, 256, 256), None, C, [("one", {}, "one pass: "), *ALL])
-    case("c2c", (), (999999,), 0, C, [base, ("base 256", {"group": 256}, "")], 8)
-    case("c2c", (1024,), (16384,), 0, C, [("one", {}, "one pass"), *ALL[:4]])
-    case("c2c", (), (4096, 4096), 0, C, [("one", {}, "one pass"), *ALL[:4]])
-    case("c2c", (), (1 << 24,), 0, C, [("three", {}, "three passes: "), *FEW, ("stay once", {"stay": 6, "once": 1, "most": 2}, J)])
-    case("c2c", (), (1 << 22,), 0, C, [("two", {}, "two passes: "), *FEW], 4)
-    case("c2c", (), (4096, 4096), None, C, [("base", {}, J), ("once", {"once": 1}, J)])
-    case("r2c", (), (4096, 4096), None, F, [("base", {}, J), ("once", {"once": 1}, J)])
-    case("c2c", (), (1 << 20,), 0, C, [("two", {}, "two passes: "), ("joined", {"lines": 1}, "two passes at once"), ("three", {}, "three passes at once")], 8)
-    case("c2c", (), (1 << 18,), 0, C, [("two", {}, "two passes: "), ("joined", {"lines": 1}, "two passes at once")], 8)
-    case("c2c", (16384,), (1000,), 0, C, [base, ("group 256", {"group": 256}, ""), ("group 512", {"group": 512}, "")])
-    case("c2c", (), (512, 512, 512), None, C, [("one", {}, "one pass: "), ("joined", {}, J), ("once", {"once": 1}, J)])
-    case("r2c", (), (512, 512, 512), None, F, [("one", {}, "one pass: "), ("joined", {}, J), ("once", {"once": 1}, J)])
-    case("c2c", (), (1 << 26,), 0, C, [("three", {}, "three passes: "), *FEW[:1], ("once", {"once": 1}, J)])
-    case("r2c", (), (256, 256, 256), None, F, [("one", {}, "one pass: "), ("joined", {}, J), ("once", {"once": 1}, J)])
-    case("r2c", (64,), (1 << 18,), 0, F, [("two", {}, "two passes: "), ("joined", {}, J), ("once", {"once": 1}, J)])
-    case("r2c", (1024,), (1 << 14,), 0, F, [("one", {}, "one pass"), ("joined", {}, J)])
-    case("c2c", (64,), (1 << 18,), 0, Z, [("two", {}, "two passes: "), ("joined", {}, J), ("once", {"once": 1}, J)])
-    case("c2c", (), (256, 256, 256), None, Z, [("one", {}, "one pass: "), ("joined", {}, J), ("once", {"once": 1}, J)])
-    case("c2c", (), (1 << 24,), 0, Z, [("three", {}, "three passes: "), *FEW])
-    case("c2c", (1024,), (16384,), 0, Z, [("one", {}, "one pass"), ("joined", {}, J), ("once", {"once": 1}, J)])
-    case("c2c", (), (4096, 4096), 0, Z, [("one", {}, "one pass"), ("joined", {}, J), ("once", {"once": 1}, J)])
-    case("r2c", (), (4096, 4096), None, D, [("base", {}, J)])
-    case("r2c", (), (256, 256, 256), None, D, [("joined", {}, J)])
+    case("c2c", (64,), (1 << 18,), 0, C, [("two", {}, "two passes: "), *V])
+    case("c2c", (), (256, 256, 256), None, C, [("one", {}, "one pass: "), *V])
+    case("c2c", (), (1 << 24,), 0, C, [("three", {}, "three passes: "), *ahead(8, 16, 32, most=3), *ahead(8, 16, 32, most=3, policy=B8)])
+    case("c2c", (), (4096, 4096), 0, C, [("one", {}, "one pass"), *V[:6]])
+    case("c2c", (1024,), (16384,), 0, C, [("one", {}, "one pass"), *ahead(8, 16, 32)])
+    case("c2c", (), (512, 512, 512), None, C, [("one", {}, "one pass: "), *ahead(16, 32, 64), *ahead(16, 32, policy=B8)])
+    case("r2c", (), (512, 512, 512), None, F, [("one", {}, "one pass: "), *ahead(16, 32, 64), *ahead(16, 32, policy=B8)])
+    case("c2c", (), (1 << 26,), 0, C, [("three", {}, "three passes: "), *ahead(16, 32), *ahead(16, 32, policy=B8)])
+    case("c2c", (), (1 << 22,), 0, C, [("two", {}, "two passes: "), *ahead(8, 16, most=3)], 4)
+    case("c2c", (), (999999,), 0, C, [("base", {}, "")], 8)
+    case("c2c", (64,), (1 << 18,), 0, Z, [("two", {}, "two passes: "), *ahead(16, 32, 64)])
+    case("c2c", (), (256, 256, 256), None, Z, [("one", {}, "one pass: "), *ahead(32, 64)])
+    case("c2c", (), (1 << 24,), 0, Z, [("three", {}, "three passes: "), *ahead(16, 32, most=3)])
+    case("r2c", (), (256, 256, 256), None, F, [("one", {}, "one pass: "), *ahead(16, 32)])
+    case("r2c", (64,), (1 << 18,), 0, F, [("two", {}, "two passes: "), *ahead(8, 16, 32)])
+    case("r2c", (1024,), (16384,), 0, F, [("one", {}, "one pass"), *ahead(16)])
+    case("c2c", (), (4096, 4096), None, C, [J1])
+    case("r2c", (), (4096, 4096), None, F, [J1])
+    case("c2c", (1024,), (16384,), 0, Z, [("one", {}, "one pass"), *ahead(16, 32)])
+    case("r2c", (), (256, 256, 256), None, D, [("one", {}, "one pass: "), J1])
+    case("r2c", (), (512, 512, 512), None, D, [("one", {}, "one pass: "), J1])
+    case("c2c", (), (1 << 20,), 0, C, [("two", {}, "two passes: "), ("joined", {"lines": 1}, "two passes at once")], 8)
+    case("c2c", (16384,), (1000,), 0, C, [("base", {}, ""), ("group 256", {"policy": {"group": 256}}, "")])
 main()
 say("seconds", time.time() - begin)

@@ -20,9 +20,9 @@ static inline pair_t element${tag}(__global const real_t *x, long i, long lane${
         return (pair_t)(0, 0);
 % endif
 % if source.form == "real":
-    pair_t v = (pair_t)(${"load_real_once(x)" if once else "*x"}, 0);
+    pair_t v = (pair_t)(${"load_real_once(x)" if once == "once" else "*x"}, 0);
 % else:
-    pair_t v = ${"load_once((__global const pair_in_memory_t *)x)" if once else "*(__global const pair_in_memory_t *)x"};
+    pair_t v = ${f"load_{once}((__global const pair_in_memory_t *)x)" if once else "*(__global const pair_in_memory_t *)x"};
 % endif
 % endif
 % if source.factor:

@@ -44,7 +44,7 @@ def listed(p, rank):
 <%namespace name="local" file="/fft/_group_exchange.cl.mako"/>
 <%def name="define(p)">
 ${stages.define(p.plan, p.tag)}
-${source_rows.bring(p.source, p.planes, p.all_in, p.tag, once and p.tag == "0")}
+${source_rows.bring(p.source, p.planes, p.all_in, p.tag, {"0": "once" if once else "", "1": "shared"}.get(p.tag))}
 ${result_rows.put(p.result, p.planes, bool(p.twisted) and p.plan.staged_target, p.all_out, p.tag, once and p.tag == "1")}
 </%def>
 

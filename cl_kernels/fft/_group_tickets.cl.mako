@@ -52,29 +52,31 @@ static inline uint2 task_of(uint ticket, uint parts, uint groups0, uint groups1,
     volatile __global uint *made = ready + 2 + 2 * part, *is_read = made + 1;
 </%def>
 
-<%def name="wait(place, count)">
-    if (id == 0) {
-        while (LOAD_PUBLISHED(${place}) < ${count});
-        DEVICE_FENCE();
-    }
-    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+<%def name="wait()">
+        if (id == 0) {
+            while (LOAD_PUBLISHED(made) < groups0) continue;
+            SHARED_FENCE();
+        }
+        barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
 </%def>
 
-<%def name="has_read(first)">
-% if first:
+<%def name="look()">
+        volatile __global uint *before = is_read - 2 * ring;
+        const uint seen = id == 0 && part >= ring ? LOAD_PUBLISHED(before) : groups1;
+</%def>
+
+<%def name="is_free()">
     if (part >= ring) {
-    ${wait("is_read - 2 * ring", "groups1")}
+        if (seen < groups1)
+            while (LOAD_PUBLISHED(before) < groups1) continue;
+        barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
     }
-% else:
+</%def>
+
+<%def name="has_read()">
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    if (id == 0) {
-        DEVICE_FENCE();
+    if (id == 0)
         atomic_inc(is_read);
-        DEVICE_FENCE();
-        if (atomic_inc(ready + 1) == parts * groups1 - 1)
-            for (uint i = 0; i < 2 + 2 * parts; ++i) STORE_PUBLISHED(ready + i, 0u);
-    }
-% endif
 </%def>
 
 <%def name="between(side)">
@@ -83,10 +85,19 @@ static inline uint2 task_of(uint ticket, uint parts, uint groups0, uint groups1,
 </%def>
 
 <%def name="tell()">
-    GROUP_FENCE();
-    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    if (id == 0) {
-        DEVICE_FENCE();
-        atomic_inc(made);
-    }
+        GROUP_FENCE();
+        barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+        if (id == 0) {
+            DEVICE_FENCE();
+            atomic_inc(made);
+        }
+</%def>
+
+<%def name="finish()">
+        if (number == parts * groups1 - 1) {
+            for (uint i = id; i < parts; i += get_local_size(0))
+                while (LOAD_PUBLISHED(ready + 3 + 2 * i) < groups1) continue;
+            barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+            for (uint i = id; i < 2 + 2 * parts; i += get_local_size(0)) STORE_PUBLISHED(ready + i, 0u);
+        }
 </%def>

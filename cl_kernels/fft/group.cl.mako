@@ -68,14 +68,16 @@ ${tickets.parameters()}\
 % if joined:
 ${tickets.take(ids)}
     if (second) {
-        ${tickets.wait("made", "groups0")}
+${tickets.wait()}\
 ${tickets.between("x")}\
-${one.branch(passes[1], rank, "number", capture(tickets.has_read, False))}\
+${one.branch(passes[1], rank, "number", capture(tickets.has_read))}\
+${tickets.finish()}\
     } else {
         const real_t scale = 1;
+${tickets.look()}\
 ${tickets.between("y")}\
-${one.branch(passes[0], rank, "number", capture(tickets.has_read, True))}\
-        ${tickets.tell()}
+${one.branch(passes[0], rank, "number", capture(tickets.is_free))}\
+${tickets.tell()}\
     }
 % else:
 ${one.body(passes[0], rank, "(uint)get_group_id(0)")}\
