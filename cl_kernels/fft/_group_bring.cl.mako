@@ -6,7 +6,7 @@
 ## are positive sign is -1, and numbers are conjugated.  Of the form half two rows are brought, i and n - i.  Other
 ## forms, limits and factors as in _cpu_bring; all as in _group_places.
 <%namespace name="rows" file="/fft/_group_places.cl.mako"/>
-<%def name="bring(source, planes, all, tag, once)">
+<%def name="bring(source, planes, all, tag)">
 <% half = source.form == "half" %>
 static inline pair_t element${tag}(__global const real_t *x, long i, long lane${rows.parameters(source, all)})
 {
@@ -20,9 +20,9 @@ static inline pair_t element${tag}(__global const real_t *x, long i, long lane${
         return (pair_t)(0, 0);
 % endif
 % if source.form == "real":
-    pair_t v = (pair_t)(${"load_real_once(x)" if once == "once" else "*x"}, 0);
+    pair_t v = (pair_t)(*x, 0);
 % else:
-    pair_t v = ${f"load_{once}((__global const pair_in_memory_t *)x)" if once else "*(__global const pair_in_memory_t *)x"};
+    pair_t v = *(__global const pair_in_memory_t *)x;
 % endif
 % endif
 % if source.factor:

@@ -10,38 +10,6 @@ typedef real_t vec_t;
 typedef ${real.real}2 pair_t;
 typedef pair_t pair_in_memory_t __attribute__((aligned(${nbytes})));
 
-#if (defined(__NV_CL_C_VERSION) || defined(__NVPTX__)) && CUDA_SM >= 70
-#define SHARED_FENCE()
-static inline pair_t load_shared(__global const pair_in_memory_t *p)
-{
-    pair_t v;
-    asm volatile("ld.global.cg.v2.${"f64" if real.needs_fp64 else "f32"} {%0, %1}, [%2];" : "=${"d" if real.needs_fp64 else "f"}"(v.x), "=${"d" if real.needs_fp64 else "f"}"(v.y) : "l"(p) : "memory");
-    return v;
-}
-static inline pair_t load_once(__global const pair_in_memory_t *p)
-{
-    pair_t v;
-    asm volatile("ld.global.cs.v2.${"f64" if real.needs_fp64 else "f32"} {%0, %1}, [%2];" : "=${"d" if real.needs_fp64 else "f"}"(v.x), "=${"d" if real.needs_fp64 else "f"}"(v.y) : "l"(p) : "memory");
-    return v;
-}
-static inline real_t load_real_once(__global const real_t *p)
-{
-    real_t v;
-    asm volatile("ld.global.cs.${"f64" if real.needs_fp64 else "f32"} %0, [%1];" : "=${"d" if real.needs_fp64 else "f"}"(v) : "l"(p) : "memory");
-    return v;
-}
-static inline void store_once(__global pair_in_memory_t *p, pair_t v)
-{
-    asm volatile("st.global.cs.v2.${"f64" if real.needs_fp64 else "f32"} [%0], {%1, %2};" : : "l"(p), "${"d" if real.needs_fp64 else "f"}"(v.x), "${"d" if real.needs_fp64 else "f"}"(v.y) : "memory");
-}
-#else
-#define SHARED_FENCE() DEVICE_FENCE()
-#define load_shared(p) (*(p))
-#define load_once(p) (*(p))
-#define load_real_once(p) (*(p))
-#define store_once(p, v) (*(p) = (v))
-#endif
-
 static inline pair_t product(pair_t a, pair_t b)
 {
     return (pair_t)(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);

@@ -17,8 +17,6 @@ def listed(p, rank):
     found = [(TABLE, "roots"), ("long ", "lanes")]
     if p.plan.chirp:
         found += [("uint ", "n"), (TABLE, "chirp"), (TABLE, "filter")]
-    if p.cut:
-        found += [("long ", "cut")]
     if p.twisted:
         found += [(TABLE, "coarse"), (TABLE, "fine"), ("int ", "shift")]
     for name, side in (("x", p.source), ("y", p.result)):
@@ -44,15 +42,15 @@ def listed(p, rank):
 <%namespace name="local" file="/fft/_group_exchange.cl.mako"/>
 <%def name="define(p)">
 ${stages.define(p.plan, p.tag)}
-${source_rows.bring(p.source, p.planes, p.all_in, p.tag, {"0": "once" if once else "", "1": "shared"}.get(p.tag))}
-${result_rows.put(p.result, p.planes, bool(p.twisted) and p.plan.staged_target, p.all_out, p.tag, once and p.tag == "1")}
+${source_rows.bring(p.source, p.planes, p.all_in, p.tag)}
+${result_rows.put(p.result, p.planes, p.twisted and p.plan.staged_target, p.all_out, p.tag)}
 </%def>
 
 <%def name="parameters(p, rank)">${"".join(f", {kind}{name}{p.tag}" for kind, name in listed(p, rank))}</%def>
 
-<%def name="branch(p, rank, number, loaded)">
+<%def name="branch(p, rank, number)">
 <%
-text = capture(body, p, rank, number, loaded)
+text = capture(body, p, rank, number)
 read = set(re.findall(r"\w+", text))
 %>\
 % for kind, name in listed(p, rank):
@@ -63,11 +61,10 @@ read = set(re.findall(r"\w+", text))
 ${text}\
 </%def>
 
-<%def name="transform(p, used, loaded='')">
+<%def name="transform(p, used)">
 <% plan = p.plan %>\
     {
     stage0${p.tag}(re, im);
-${loaded}\
 % for before, stage in zip(plan.stages, plan.stages[1:]):
 % if p.early:
 ${stages.roots(plan, stage)}\
@@ -81,7 +78,7 @@ ${stages.roots(plan, stage)}\
     }
 </%def>
 
-<%def name="body(p, rank, number, loaded='')">
+<%def name="body(p, rank, number)">
 <%
 plan, planes, sides = p.plan, p.planes, {"x": p.source, "y": p.result}
 first, last = plan.stages[0], plan.stages[-1]
@@ -96,12 +93,7 @@ given["y"] += ("" if p.all_out else ", y_first, y_begin") + (", times, t_row, t_
     const uint across = (lanes + ${plan.slots * planes - 1}) / ${plan.slots * planes};
     const uint batch_item = ${number} / across;
     const long lane0 = (long)(${number} % across) * ${plan.slots * planes};
-% if p.cut:
-    const long lanes_of_block = min(lanes, cut - batch_item / batch${rank - 1}_size % batch${rank - 2}_size * lanes);
-    const uint lanes_here = clamp(lanes_of_block - lane0, 0l, ${plan.slots * planes}l);
-% else:
     const uint lanes_here = min(lanes - lane0, ${plan.slots * planes}l);
-% endif
 % for name, side in sides.items():
     __global ${"const " if name == "x" else ""}real_t *${name} = ${name}_in + ${side.components} * (${name}_offset\
 ${"".join(f" + {at} * {name}_batch{d}" for d, at in enumerate(axes.digits("batch", rank, "batch_item")))});
@@ -109,12 +101,9 @@ ${"".join(f" + {at} * {name}_batch{d}" for d, at in enumerate(axes.digits("batch
 % if p.result.times:
     __global const pair_in_memory_t *times = t_in + t_offset${"".join(f" + {at} * t_batch{d}" for d, at in enumerate(axes.digits("batch", rank, "batch_item")))};
 % endif
-% if p.twisted == "batch":
-    const uint last_batch_size = batch${rank - 1}_size;
-% endif
     real_t re[${plan.held}], im[${plan.held}];
 ${side_in.read(plan, p.source, planes, given["x"], p.tag)}\
-${transform(p, plan.staged_source, loaded)}\
+${transform(p, plan.staged_source)}\
 % if plan.chirp:
 ${chirps.filtered(plan)}\
 ${local.bring_back(plan)}\

@@ -7,7 +7,7 @@
 ## `first` and in row k lanes before begin - k * limit_row are not stored.  times: numbers are multiplied by those of t.
 ## twisted: row k of lane l is multiplied by exp(-2 pi i k l / whole).
 <%namespace name="rows" file="/fft/_group_places.cl.mako"/>
-<%def name="put(result, planes, twisted, all, tag, once)">
+<%def name="put(result, planes, twisted, all, tag)">
 <%
 given = capture(rows.arguments, result, all) + (", first, begin" if not all else "")
 given += (", t, t_row, t_lane, t_conjugate" if result.times else "") + (", root" if twisted else "")
@@ -40,7 +40,7 @@ static inline void put_element${tag}(__global real_t *y, long k, long lane, pair
 % if result.times:
     v = product(v, conjugate_if(t[k * t_row + lane * t_lane], t_conjugate));
 % endif
-    ${"store_once((__global pair_in_memory_t *)y, v)" if once else "*(__global pair_in_memory_t *)y = v"};
+    *(__global pair_in_memory_t *)y = v;
 % endif
 }
 

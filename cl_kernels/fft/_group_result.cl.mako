@@ -24,14 +24,14 @@ ${local.write(plan, last, layout, ("re", "im"))}\
 % endif
 % if twisted:
 % for p in range(planes):
-        const pair_t root${p} = with_sign(root_of((ulong)i * (ulong)${"min(lane + %d, lanes - 1)" % p if twisted == "lane" else "(batch_item % last_batch_size)"}, coarse, fine, shift), sign);
+        const pair_t root${p} = with_sign(root_of((ulong)i * (ulong)min(lane + ${p}, lanes - 1), coarse, fine, shift), sign);
 % endfor
 % endif
         put${tag}(${rows.place("y", result, "i", "lane")}, i, lane, ${live}, sign, scale${given}, v${", mirror" if half else ""}${"".join(f", root{p}" for p in range(planes)) if twisted else ""});
     }
 % else:
 % if twisted:
-${stages.twist_all(plan, last, f"(ulong)min(lane0 + {planes} * {last.slot}, lanes - 1)" if twisted == "lane" else "(ulong)(batch_item % last_batch_size)")}\
+${stages.twist_all(plan, last, planes)}\
 % endif
 <% lane, live = f"lane0 + {planes} * {last.slot}", f"left({planes} * {last.slot}, lanes_here)" %>\
     __global real_t *y_at = ${rows.place("y", result, last.item, lane)};

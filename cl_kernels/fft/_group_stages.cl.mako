@@ -9,7 +9,7 @@
 ##
 ##   define(plan, tag)     stage0(re, im, w), stage1(re, im, w) ...: a work-item's butterflies, by its roots
 ##   roots(plan, stage)                  w<number>: of the butterflies t, t + items, ... of a stage
-##   twist_all(plan, stage, other)       a stage's results, row k of lane l, times exp(-2 pi i k l / whole); other: l
+##   twist_all(plan, stage, planes)      a stage's results, row k of lane l, times exp(-2 pi i k l / whole)
 <%def name="define(plan, tag)">
 % for stage in plan.stages:
 <% R, N = stage.radix, stage.before %>\
@@ -58,10 +58,10 @@ static inline void stage${stage.number}${tag}(real_t *re, real_t *im${", const p
     };
 </%def>
 
-<%def name="twist_all(plan, stage, other)">
+<%def name="twist_all(plan, stage, planes)">
 <% R, M = plan.wanted, stage.count %>\
     {
-        const ulong l = ${other};
+        const ulong l = (ulong)min(lane0 + ${planes} * ${stage.slot}, lanes - 1);
 % for bit in range((R - 1).bit_length()):
         const pair_t w${1 << bit} = root_of(${(1 << bit) * M}ul * l, coarse, fine, shift);
 % endfor

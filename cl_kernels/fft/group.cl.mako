@@ -14,13 +14,11 @@
 ##   plan      GroupPlan of ops/fft/group: items, slots, stages, layouts       planes    lanes of a slot
 ##   source, result      Side: the form of a row, factors
 ##                       result.times: an array t that results are multiplied by, number by number
-##   twisted   whether rows are multiplied by roots of one, between two passes of a long transform: "lane", or
-##             "batch" where the place on the last batch axis is the other number of such a root
+##   twisted   whether rows are multiplied by roots of one, between two passes of a long transform
 ##   plan.chirp        a transform of n is a convolution of a longer one: times the chirp, there, times the filter, back,
 ##                     times the chirp
 ##   early     whether the roots of a stage are on their way while numbers are exchanged
 ##   all_in, all_out   whether every row of every lane is there
-##   cut       whether blocks of lanes, of which the last has fewer, are an axis of the batch
 ##   tag       behind its functions and parameters
 ## rank      batch axes besides the lanes
 ## A group reads all rows of its transforms before it writes one, so the source may be the target.
@@ -66,17 +64,16 @@ ${tickets.parameters()}\
     const uint id = get_local_id(0);
     const real_t sign = flip ? -1 : 1;
 % if joined:
-${tickets.take(ids)}
+${tickets.take()}
     if (second) {
 ${tickets.wait()}\
-${tickets.between("x")}\
-${one.branch(passes[1], rank, "number", capture(tickets.has_read))}\
+${tickets.between(passes[1], "x")}\
+${one.branch(passes[1], rank, "number")}\
 ${tickets.finish()}\
     } else {
         const real_t scale = 1;
-${tickets.look()}\
-${tickets.between("y")}\
-${one.branch(passes[0], rank, "number", capture(tickets.is_free))}\
+${tickets.between(passes[1], "y")}\
+${one.branch(passes[0], rank, "number")}\
 ${tickets.tell()}\
     }
 % else:

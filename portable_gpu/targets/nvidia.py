@@ -42,7 +42,7 @@ def _derive(facts: DeviceFacts, out: Derivation) -> None:
     else:
         out.exchange("warp_volatile", 32, "derived", "no shuffle before SM 30")
     shared = _SHARED_MIB.get(sm, 0) << 20
-    out.set("shared_cache", shared, "derived", "second cache of the GPUs that are known to be large")
+    out.set("shared_cache", shared, "derived", "the second cache, where it is large")
     rate = 2 if sm in _FULL_DOUBLES else 64 if sm >= 80 else 32
     out.set("double_rate", rate, "derived", "float64 units of a multiprocessor (CUDA's guide)")
     registers, unit = (255, _LOCAL_KIB.get(sm, 96 if sm >= 50 else 48)) if sm >= 35 else (63, 48)

@@ -72,7 +72,7 @@ def candidates(
     names = (f"between{k}" for k in count())
     found = _lines(problem)
     each = [
-        (operands, kernels.more_ways(ways(line, choice.policy.reach, names), line, choice.policy, target))
+        (operands, kernels.more_ways(ways(line, choice.policy.reach, names), line))
         for line, operands in found
     ]
 
@@ -87,13 +87,14 @@ def candidates(
 
     chosen = [own if len(each) == 1 else [min(own, key=cost)] for _, own in each]
     every = [(combined, [own for own, _ in each]) for combined in product(*chosen)]
-    for k, ((one, source), (two, target_of)) in enumerate(pairwise(found)):
+    for k, ((one, places), (two, others)) in enumerate(pairwise(found)):
         way = kernels.joined_axes(one, two, choice.policy, target)
-        if way is not None:
-            others = [*((min(own, key=cost)) for _, own in each)]
-            places = [own for own, _ in each]
-            both = (source[0], target_of[1])
-            every.append(((*others[:k], way, *others[k + 2 :]), [*places[:k], both, *places[k + 2 :]]))
+        if way is not None and places[1] == others[1]:  # the planes lie where both write
+            best = [min(own, key=cost) for _, own in each]
+            best[k : k + 2] = [way]
+            operands = [own for own, _ in each]
+            operands[k : k + 2] = [(places[0], others[1])]
+            every.append((tuple(best), operands))
     return [
         _candidate(problem, combined, places, choice, sum(map(seconds, combined)), target)
         for combined, places in every

@@ -57,9 +57,7 @@ def _strips_across(run: Pass, policy: CpuFftPolicy) -> int:
     return -(-run.lanes // (policy.vector * run.planes))
 
 
-def with_joined(
-    found: Sequence[Way], line: Line, policy: CpuFftPolicy, target: Target
-) -> list[Way]:
+def with_joined(found: Sequence[Way], line: Line) -> list[Way]:
     """Ways, and those whose two passes one launch can make: a cache holds a line in between."""
     more = [
         replace(way, legs=_joined(way.legs))

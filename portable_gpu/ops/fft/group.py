@@ -11,7 +11,7 @@ import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.fft.grouping import group_plans
-from portable_gpu.ops.fft.joined import meeting_of
+from portable_gpu.ops.fft.joined import lag
 from portable_gpu.ops.fft.memory import filled, rank_of, side_arguments, times_arguments
 from portable_gpu.ops.fft.passes import Pass, Side, moved
 from portable_gpu.ops.fft.policy import GroupFftPolicy
@@ -28,11 +28,6 @@ from portable_gpu.targets import Target
 _FEW_GROUPS = 2
 
 
-import os
-_ONCE = int(os.environ.get("PG_ONCE", "0"))
-_IDS = int(os.environ.get("PG_IDS", "0"))
-
-
 @dataclass(frozen=True)
 class _Shown:
     """What the kernel's text shows of a pass; see ``cl_kernels/fft/group``."""
@@ -46,8 +41,7 @@ class _Shown:
     planes: int
     all_in: bool
     all_out: bool
-    twisted: str
-    cut: bool
+    twisted: bool
 
 
 def text(runs: Sequence[Pass], policy: GroupFftPolicy, target: Target) -> Specialization:
@@ -59,8 +53,6 @@ def text(runs: Sequence[Pass], policy: GroupFftPolicy, target: Target) -> Specia
         target,
         policy=policy,
         real=runs[0].real,
-        once=_ONCE,
-        ids=_IDS,
         passes=[
             _Shown(
                 tag,
@@ -72,8 +64,7 @@ def text(runs: Sequence[Pass], policy: GroupFftPolicy, target: Target) -> Specia
                 run.planes,
                 run.source.is_whole(run.n, run.lanes),
                 run.target.is_whole(run.n, run.lanes),
-                ("batch" if run.by_batch else "lane") if run.whole else "",
-                run.cut % run.lanes > 0,
+                bool(run.whole),
             )
             for run, plan, tag, between in zip(runs, plans, tags, "yx", strict=False)
         ],
@@ -132,33 +123,23 @@ class GroupPassPlan(Plan):
             if table is not None:
                 tables[name] = table
         operands = names if last.target.times else [names[0], names[2]]
-        count, more = groups(first, plans[0]), []
-        self._room, self._counters = 0, 0
+        each = [groups(run, plan) for run, plan in zip(runs, plans, strict=True)]
+        self._counters = 0
         if len(runs) == 2:
-            meeting = meeting_of(runs, engine.target)
+            self._counters = 2 + first.parts
             constants |= {
-                "parts": first.parts, "groups0": count // first.parts,
-                "groups1": groups(last, plans[1]) // first.parts, "lag": meeting.lag,
-                "ring": meeting.ring, "part_size": meeting.part_size,
+                "parts": first.parts, "lag": lag(first, engine.target),
+                **{f"groups{k}": count // first.parts for k, count in enumerate(each)},
             }  # fmt: skip
-            count += groups(last, plans[1])
-            self._counters = 2 + 2 * first.parts
-            self._room = meeting.ring * meeting.part_size * 2 * first.real.itemsize
-            self.workspace_bytes = self._room
-            more = ["between", "ready"]
         parts = {name: as_components(table, first.real.real) for name, table in tables.items()}
         self.kept_bytes = sum(table.nbytes for table in parts.values())
         self._launch = engine.programs.launch(
             text(runs, policy, engine.target),
             "fft",
             constants,
-            [*operands, *more],
-            [
-                "scale",
-                *(f"{name.replace('in', 'offset')}" for name in operands),
-                *(["between_offset"] if more else []),
-            ],
-            (count * plans[0].group,),
+            [*operands, *(["ready"] if self._counters else [])],
+            ["scale", *(name.replace("in", "offset") for name in operands)],
+            (sum(each) * plans[0].group,),
             (plans[0].group,),
             kept={name: engine.bring(table) for name, table in parts.items()},
         )
@@ -175,10 +156,7 @@ class GroupPassPlan(Plan):
         *others, at = offsets
         places = (*scalars, *others, at - self._shift)
         if self._counters:
-            ready, _ = state.fold_space(self._counters, 0)
-            between = state.workspace(self._room) if self._room else buffers[-1]
-            buffers = (*buffers, between, ready)
-            places = (*places, 0 if self._room else at)
+            buffers = (*buffers, state.fold_space(self._counters, 0)[0])
         return self._launch(state, buffers, places, wait_for)
 
 
@@ -193,8 +171,6 @@ def _given(run: Pass, plan: GroupPlan, rank: int) -> tuple[dict[str, Table], dic
         **times_arguments(run.target.times, rank),
         **{f"batch{d}_size": n for d, n in enumerate(filled(run.batch, rank, 1))},
     }  # fmt: skip
-    if run.cut % run.lanes:
-        constants["cut"] = run.cut
     if plan.chirp:
         constants["n"] = run.n
         tables["chirp"] = chirp(run.n, False, run.n)

@@ -103,6 +103,12 @@ def fills_unit(plan: GroupPlan, run: Pass, target: Target) -> bool:
     return words >= _SIMDS * target.subgroup_size * min(target.resident_registers, 254)
 
 
+def is_alone(plan: GroupPlan, run: Pass, target: Target) -> bool:
+    """Whether a compute unit has no registers for a second group."""
+    words = 2 * plan.held * run.real.itemsize // 4 + 2 * _PLACES
+    return plan.group * words > _SIMDS * target.subgroup_size * min(target.resident_registers, 254)
+
+
 def _fits(plan: GroupPlan, run: Pass, target: Target) -> bool:
     """Whether a group of the plan has work-items, local memory and registers enough."""
     words = run.real.itemsize // 4

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.ops.fft import cpu, group
-from portable_gpu.ops.fft.grouping import fills_unit, group_plans
-from portable_gpu.ops.fft.joined import joined_axes, joined_ways
+from portable_gpu.ops.fft.grouping import fills_unit, group_plans, is_alone
+from portable_gpu.ops.fft.joined import joined_axes
 from portable_gpu.ops.fft.passes import Pass, moved
 from portable_gpu.ops.fft.policy import CpuFftPolicy, GroupFftPolicy
 from portable_gpu.ops.fft.problem import Line
@@ -37,10 +37,12 @@ class JoinedCosts(Costs):
     """Of two passes in one launch.
 
     Attributes:
-        cache: The rate of the cache that all units share, in that of memory.
+        cache: The rate at which groups reach the cache that all units share, in that of memory.
+        alone: What of it is left where a compute unit has room for one group.
     """
 
     cache: float
+    alone: float
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ class PassKernels:
     text: Callable[[Sequence[Pass], Any, Target], Specialization]
     plan: Callable[..., Plan]
     seconds: Callable[[Sequence[Pass], Any, Target, DeviceCosts], float]
-    more_ways: Callable[[Sequence[Way], Line, Any, Target], list[Way]]
+    more_ways: Callable[[Sequence[Way], Line], list[Way]]
     joined_axes: Callable[[Line, Line, Any, Target], Way | None]
     orders: bool
 
@@ -113,7 +115,9 @@ def _group_seconds(
     (one, read, kept), (two, again, written) = (
         _group_parts(run, plan, target, costs) for run, plan in zip(runs, plans, strict=True)
     )
-    cached = (read + kept + again + written) / JoinedCosts.of("joined", target).cache
+    figures = JoinedCosts.of("joined", target)
+    alone = any(is_alone(plan, run, target) for plan, run in zip(plans, runs, strict=True))
+    cached = (read + kept + again + written) / figures.cache / (figures.alone if alone else 1)
     return overlapped(one + two, overlapped(read + written, cached))
 
 
@@ -163,7 +167,7 @@ _GROUP = PassKernels(
     group.text,
     group.GroupPassPlan,
     _group_seconds,
-    joined_ways,
+    lambda found, _: [*found],
     joined_axes,
     False,
 )

@@ -129,12 +129,8 @@ class Pass:
         source, target: What it reads and writes.
         whole: Length of the transform of which this is the first of two passes, else 0: then row k
             of lane l is multiplied by the root ``k l / whole`` of one.
-        by_batch: Whether that l is the place on the last batch axis, in the stead of the lane.
-        cut: If not 0, the last axis but one of the batch cuts so many lanes into blocks of ``lanes``,
-            of which the last one may have fewer.
         parts: Of a pass that shares its launch with another one: into how many parts the leading
             batch axes cut both.  A part of the second pass reads what the first one made of it.
-        part_size: Numbers of such a part between the two passes; 0 where they lie in the target.
     """
 
     n: int
@@ -145,10 +141,7 @@ class Pass:
     source: Rows
     target: Rows
     whole: int = 0
-    by_batch: bool = False
-    cut: int = 0
     parts: int = 1
-    part_size: int = 0
 
     @property
     def paired(self) -> bool:

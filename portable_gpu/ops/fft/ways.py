@@ -103,10 +103,10 @@ def ways(line: Line, reach: Reach, names: Iterator[str]) -> list[Way]:
         found.append(Way("one pass", (_one(line),)))
     if not whole or (line.n >= 4 * reach.lanes and line.lines < 2 * reach.lanes):
         pairs = _splits(line.n, reach)
-        found += [Way("two passes", two_passes(line, *pair, next(names))) for pair in pairs]
+        found += [Way("two passes", _two(line, *pair, next(names))) for pair in pairs]
         if not whole and not (pairs and max(pairs[0]) <= reach.broad):
             found += [
-                Way("three passes", three_passes(line, *factors, names))
+                Way("three passes", _three(line, *factors, names))
                 for factors in _three_factors(line.n, reach)
             ]
     return found or _by_chirp(line, reach, names)
@@ -186,7 +186,7 @@ def _between(name: str, line: Line, rows: int, lanes: int) -> tuple[Temporary, t
     return Temporary(name, size * itemsize, itemsize), tuple(reversed(strides))
 
 
-def two_passes(line: Line, n1: int, n2: int, name: str) -> tuple[Leg, ...]:
+def _two(line: Line, n1: int, n2: int, name: str) -> tuple[Leg, ...]:
     """Two passes."""
     paired = line.source.form, line.target.form
     if paired == ("half", "real"):
@@ -225,11 +225,11 @@ def _times_of_rows(line: Line, n1: int) -> Times | None:
     return Times(n1 * step, step, batch, line.times.conjugate)
 
 
-def three_passes(line: Line, n1: int, n2: int, n3: int, names: Iterator[str]) -> tuple[Leg, ...]:
+def _three(line: Line, n1: int, n2: int, n3: int, names: Iterator[str]) -> tuple[Leg, ...]:
     """Three passes, and one more that copies where not all of the result is wanted."""
     if line.source.form == "half":
         count = line.source.count
-        return _weighted(line, count, three_passes(_as_complex(line), n1, n2, n3, names))
+        return _weighted(line, count, _three(_as_complex(line), n1, n2, n3, names))
     if line.target.count < line.n or line.target.first:
         return _three_of_all(line, n1, n2, n3, names)
     batch = tuple(axis.size for axis in line.others)
@@ -271,7 +271,7 @@ def _three_of_all(line: Line, n1: int, n2: int, n3: int, names: Iterator[str]) -
         for axis, step in zip(line.others, between, strict=True)
     )
     whole = replace(line, target=End("complex", line.n, 1), others=others)
-    legs = three_passes(whole, n1, n2, n3, names)
+    legs = _three(whole, n1, n2, n3, names)
     target = line.target
     copy = Pass(
         1, line.inverse, line.real, target.count, tuple(axis.size for axis in line.others),
@@ -308,7 +308,7 @@ def _two_to_real(line: Line, n1: int, n2: int, name: str) -> tuple[Leg, ...]:
 
 def _two_of_some(line: Line, n1: int, n2: int, name: str) -> tuple[Leg, ...]:
     """The same where the half ends early: the real part of its transform, doubled."""
-    return _weighted(line, line.source.count, two_passes(_as_complex(line), n1, n2, name))
+    return _weighted(line, line.source.count, _two(_as_complex(line), n1, n2, name))
 
 
 def _as_complex(line: Line) -> Line:
