@@ -186,7 +186,7 @@ def _compiled(dtype: DType) -> DType:
 
 def _built(problems: Sequence[FftProblem], target: Target) -> list[Specialization]:
     table = TuningTable.shipped()
-    found = []
+    found: list[Specialization] = []
     for p in problems:
         every = candidates(p, target, table)
         both = [one for one in every if one.kind.startswith("two axes")]

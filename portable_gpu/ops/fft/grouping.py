@@ -39,7 +39,7 @@ _SMALL_RADIX, _SMALL_ITEM, _FEW = 8, 13, 4096
 
 def stage_length(n: int, policy: GroupFftPolicy) -> int:
     """The length of which the stages of a transform of n are."""
-    return n if largest_prime(n) <= policy.prime else chirp_length(n)
+    return n if policy.reach.has_butterflies(n) else chirp_length(n)
 
 
 def group_plan(run: Pass, policy: GroupFftPolicy, target: Target) -> GroupPlan:

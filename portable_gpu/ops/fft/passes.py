@@ -183,7 +183,7 @@ class Reach:
         lanes: Transforms that a pass wants side by side: of a vector, or of a run of memory.
         broad: The longest transform of which a pass takes enough side by side.
         chirps: Whether a pass makes transforms of lengths with other primes, by a convolution.
-        prime: The largest prime that has a butterfly.
+        prime: The largest prime that has a butterfly in a quarter of the longest transform.
     """
 
     most: int
@@ -194,6 +194,11 @@ class Reach:
 
     def takes(self, n: int) -> bool:
         """Whether one pass makes transforms of this length."""
-        if largest_prime(n) <= self.prime:
+        if self.has_butterflies(n):
             return n <= self.most
         return self.chirps and chirp_length(n) <= self.most
+
+    def has_butterflies(self, n: int) -> bool:
+        """Whether a length is made of butterflies: large ones leave registers for few work-items."""
+        prime = largest_prime(n)
+        return prime <= 13 or (prime <= self.prime and n <= self.most // 4)
