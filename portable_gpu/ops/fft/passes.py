@@ -199,6 +199,6 @@ class Reach:
         return self.chirps and chirp_length(n) <= self.most
 
     def has_butterflies(self, n: int) -> bool:
-        """Whether a length is made of butterflies: large ones leave registers for few work-items."""
+        """Whether a length is made of butterflies; large ones have registers for few work-items."""
         prime = largest_prime(n)
         return prime <= 13 or (prime <= self.prime and n <= self.most // 4)
