@@ -1,19 +1,19 @@
 ## Rows of a result, stored in global memory.
 ##
-##   put(result, planes, twisted, all)     put(y, k, lane, live, sign, scale, ..., v): v becomes row k of a lane, or of the
+##   put(result, planes, twisted, all, tag)     put(y, k, lane, live, sign, scale, ..., v): v becomes row k of a lane, or of the
 ##                                         real lanes that are one
 ##
 ## Arguments as in _group_bring; of the form half two rows are put, k and n - k.  Of a result that is cropped, rows before
 ## `first` and in row k lanes before begin - k * limit_row are not stored.  times: numbers are multiplied by those of t.
 ## twisted: row k of lane l is multiplied by exp(-2 pi i k l / whole).
 <%namespace name="rows" file="/fft/_group_places.cl.mako"/>
-<%def name="put(result, planes, twisted, all)">
+<%def name="put(result, planes, twisted, all, tag)">
 <%
 given = capture(rows.arguments, result, all) + (", first, begin" if not all else "")
 given += (", t, t_row, t_lane, t_conjugate" if result.times else "") + (", root" if twisted else "")
 more = (", long first, long begin" if not all else "") + (", __global const pair_in_memory_t *t, long t_row, long t_lane, int t_conjugate" if result.times else "")
 %>
-static inline void put_element(__global real_t *y, long k, long lane, pair_t v${rows.parameters(result, all)}${more}${", pair_t root" if twisted else ""})
+static inline void put_element${tag}(__global real_t *y, long k, long lane, pair_t v${rows.parameters(result, all)}${more}${", pair_t root" if twisted else ""})
 {
 % if result.form != "folded" and not all:
     if (k < first || k >= rows || k * limit_row + lane < begin || k * limit_row + lane >= limit)
@@ -44,7 +44,7 @@ static inline void put_element(__global real_t *y, long k, long lane, pair_t v${
 % endif
 }
 
-static inline void put(__global real_t *y, long k, long lane, uint live, real_t sign, real_t scale${rows.parameters(result, all)}${more}, pair_t v${", pair_t mirror" if result.form == "half" else ""}${(", pair_t root, pair_t second" if planes == 2 and result.form == "half" else ", pair_t root") if twisted else ""})
+static inline void put${tag}(__global real_t *y, long k, long lane, uint live, real_t sign, real_t scale${rows.parameters(result, all)}${more}, pair_t v${", pair_t mirror" if result.form == "half" else ""}${(", pair_t root, pair_t second" if planes == 2 and result.form == "half" else ", pair_t root") if twisted else ""})
 {
     v = with_sign(v, sign) * scale;
 % if result.form == "half":
@@ -53,10 +53,10 @@ static inline void put(__global real_t *y, long k, long lane, uint live, real_t 
     const pair_t b = (pair_t)(v.y + mirror.y, mirror.x - v.x) / 2;
 % endif
     if (live > 0)
-        put_element(y, k, lane, ${"a" if result.form == "half" else "v"}${given});
+        put_element${tag}(y, k, lane, ${"a" if result.form == "half" else "v"}${given});
 % if planes == 2 and result.form in ("half", "real"):
     if (live > 1)
-        put_element(y + ${result.components} * lane_step, k, lane + 1, ${"b" if result.form == "half" else "v.yx"}${given.replace(", root", ", second") if result.form == "half" else given});
+        put_element${tag}(y + ${result.components} * lane_step, k, lane + 1, ${"b" if result.form == "half" else "v.yx"}${given.replace(", root", ", second") if result.form == "half" else given});
 % endif
 }
 </%def>

@@ -1,10 +1,10 @@
 ## From the registers of the last stage to a target, the same way.
 ##
-##   write(plan, result, planes, twisted, given)     given: arguments of put
+##   write(plan, result, planes, twisted, given, tag)     given: arguments of put
 <%namespace name="local" file="/fft/_group_exchange.cl.mako"/>
 <%namespace name="rows" file="/fft/_group_places.cl.mako"/>
 <%namespace name="stages" file="/fft/_group_stages.cl.mako"/>
-<%def name="write(plan, result, planes, twisted, given)">
+<%def name="write(plan, result, planes, twisted, given, tag)">
 <% last, half = plan.stages[-1], result.form == "half" %>\
 % if plan.staged_target:
 <% count, layout, live = plan.rows(result.form), plan.natural, f"left({planes} * s, lanes_here)" %>
@@ -27,7 +27,7 @@ ${local.write(plan, last, layout, ("re", "im"))}\
         const pair_t root${p} = with_sign(root_of((ulong)i * (ulong)min(lane + ${p}, lanes - 1), coarse, fine, shift), sign);
 % endfor
 % endif
-        put(${rows.place("y", result, "i", "lane")}, i, lane, ${live}, sign, scale${given}, v${", mirror" if half else ""}${"".join(f", root{p}" for p in range(planes)) if twisted else ""});
+        put${tag}(${rows.place("y", result, "i", "lane")}, i, lane, ${live}, sign, scale${given}, v${", mirror" if half else ""}${"".join(f", root{p}" for p in range(planes)) if twisted else ""});
     }
 % else:
 % if twisted:
@@ -39,7 +39,7 @@ ${stages.twist_all(plan, last, planes)}\
     ${local.guard(plan, last, b)}{
 % for r in range(plan.wanted):
 <% further = b * plan.items + r * last.count %>\
-        ${f"if ({last.item} + {further} < n) " if plan.chirp else ""}put(${rows.place("y_at", result, further, 0)}, ${last.item} + ${further}, ${lane}, ${live}, sign, scale${given}, (pair_t)(re[${b * last.radix + r}], im[${b * last.radix + r}]));
+        ${f"if ({last.item} + {further} < n) " if plan.chirp else ""}put${tag}(${rows.place("y_at", result, further, 0)}, ${last.item} + ${further}, ${lane}, ${live}, sign, scale${given}, (pair_t)(re[${b * last.radix + r}], im[${b * last.radix + r}]));
 % endfor
     }
 % endfor

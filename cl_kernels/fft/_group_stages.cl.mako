@@ -7,14 +7,14 @@
 ## Of these roots tables have r = 1, 2, 4, 8; others are products of two.  Where there is a chirp, which takes registers,
 ## each is made just before it is used, of few others.
 ##
-##   define(plan)     stage0(re, im, w), stage1(re, im, w) ...: a work-item's butterflies, by its roots
+##   define(plan, tag)     stage0(re, im, w), stage1(re, im, w) ...: a work-item's butterflies, by its roots
 ##   roots(plan, stage)                  w<number>: of the butterflies t, t + items, ... of a stage
 ##   twist_all(plan, stage, planes)      a stage's results, row k of lane l, times exp(-2 pi i k l / whole)
-<%def name="define(plan)">
+<%def name="define(plan, tag)">
 % for stage in plan.stages:
 <% R, N = stage.radix, stage.before %>\
 % if N > 1:
-static inline void twist${stage.number}(real_t *re, real_t *im, const pair_t *found)
+static inline void twist${stage.number}${tag}(real_t *re, real_t *im, const pair_t *found)
 {
     pair_t w[${R}];
 % for bit in range((R - 1).bit_length()):
@@ -37,11 +37,11 @@ static inline void twist${stage.number}(real_t *re, real_t *im, const pair_t *fo
 % endfor
 }
 % endif
-static inline void stage${stage.number}(real_t *re, real_t *im${", const pair_t *w" if N > 1 else ""})
+static inline void stage${stage.number}${tag}(real_t *re, real_t *im${", const pair_t *w" if N > 1 else ""})
 {
 % for b in range(stage.butterflies):
 % if N > 1:
-    twist${stage.number}(re + ${b * R}, im + ${b * R}, w + ${b * (R - 1).bit_length()});
+    twist${stage.number}${tag}(re + ${b * R}, im + ${b * R}, w + ${b * (R - 1).bit_length()});
 % endif
     butterfly${R}(re + ${b * R}, im + ${b * R});
 % endfor

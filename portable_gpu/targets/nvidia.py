@@ -11,6 +11,9 @@ from portable_gpu.targets.target import DeviceFacts, MatrixUnits, Source
 _LOCAL_KIB = {50: 64, 53: 64, 60: 64, 62: 64, 75: 64, 80: 164, 86: 100, 87: 164, 89: 100,
               90: 228, 100: 228, 103: 228, 120: 100}  # fmt: skip
 
+#: The second cache of data centres' GPUs, MiB (NVIDIA's white papers of A100, H100 and B200).
+_SHARED_MIB = {80: 40, 90: 50, 100: 126}
+
 _CUDA_12_7 = 565  # the first driver of CUDA 12.7
 
 
@@ -38,6 +41,8 @@ def _derive(facts: DeviceFacts, out: Derivation) -> None:
         out.exchange("warp_shuffle", 32, "derived", why)
     else:
         out.exchange("warp_volatile", 32, "derived", "no shuffle before SM 30")
+    shared = _SHARED_MIB.get(sm, 0) << 20
+    out.set("shared_cache", shared, "derived", "the second cache, where it is large")
     rate = 2 if sm in _FULL_DOUBLES else 64 if sm >= 80 else 32
     out.set("double_rate", rate, "derived", "float64 units of a multiprocessor (CUDA's guide)")
     registers, unit = (255, _LOCAL_KIB.get(sm, 96 if sm >= 50 else 48)) if sm >= 35 else (63, 48)

@@ -96,6 +96,8 @@ class Target:
             numbers among them.
         tensor_maps: Whether kernels can tell the copy engine (SM 90) of tensors.
         groups_wait: Whether a work-group may wait for one that began before it: both go on.
+        shared_cache: Cache of global memory that all compute units share, bytes, where it is known
+            to hold more than they have in registers; else 0.
         launch_events: Whether a launch costs the device no more when an event is asked for.
         memory_channels: Channels over which memory is interleaved; 0 if not known.
         channel_bytes: Adjacent bytes that belong to one channel.
@@ -134,6 +136,7 @@ class Target:
     dot2: bool
     tensor_maps: bool
     groups_wait: bool
+    shared_cache: int
     launch_events: bool
     memory_channels: int
     channel_bytes: int

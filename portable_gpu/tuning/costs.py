@@ -1,9 +1,9 @@
 """What work costs on a device: the figures from which ways to compute are estimated.
 
-The figures are rows of ``data/costs/*.json``, each for a device class or for any device, with the
-evidence that they rest on.  A row for a class was measured on one device of it.  The row for any
-device serves classes that nobody has measured: its figures order the ways of one problem, and say
-little about seconds.
+The figures are rows of ``data/costs/*.json``, each for a device by its name, for a device class or
+for any device, with the evidence that they rest on.  A row for a class was measured on one device
+of it.  The row for any device serves classes that nobody has measured: its figures order the ways
+of one problem, and say little about seconds.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ class Costs:
 
     @classmethod
     def of(cls: type[C], name: str, target: Target) -> C:
-        """The figures ``name`` of a target's class, or else of any device."""
+        """The figures ``name`` of a target by its name, of its class, or else of any device."""
         rows = _rows()
-        values = rows.get((name, f"class:{target.device_class}")) or rows[name, ANY]
+        devices = target.facts.name, f"class:{target.device_class}", ANY
+        values = next(rows[name, one] for one in devices if (name, one) in rows)
         return cls(**{field.name: values[field.name] for field in fields(cls)})
 
 

@@ -6,7 +6,7 @@ their arguments.  Policies are small, so that all that a kernel does occurs at s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,11 @@ from sampling import needs
 
 from portable_gpu import Engine
 from portable_gpu.fft import fft, fftn, ifft, irfft, irfftn, rfft, rfftn
+from portable_gpu.ops.candidate import best_of
+from portable_gpu.ops.fft import joined
+from portable_gpu.ops.fft.candidates import candidates
+from portable_gpu.ops.fft.catalogue import problem
+from portable_gpu.ops.fft.kernels import JoinedCosts
 from portable_gpu.ops.fft.policy import GroupFftPolicy
 from portable_gpu.ops.fft.tables import is_smooth
 
@@ -51,16 +56,17 @@ def numbers(shape: Any, dtype: Any, seed: int = 0) -> Array:
 
 @dataclass(frozen=True)
 class Small:
-    """A policy: numbers of a work-item, work-items, lanes side by side, the longest pass."""
+    """A policy: numbers of a work-item, work-items, lanes beside, the longest pass, prime."""
 
     item: int = 16
     group: int = 32
     beside: int = 4
     most: int = 4096
+    prime: int = 13
 
     def on(self, monkeypatch: pytest.MonkeyPatch, engine: Engine) -> Engine:
         """An engine whose groups are so."""
-        policy = GroupFftPolicy(self.item, self.group, self.beside, self.most)
+        policy = GroupFftPolicy(self.item, self.group, self.beside, self.most, self.prime)
         monkeypatch.setattr(GroupFftPolicy, "default", classmethod(lambda *_: policy))
         return Engine(queue=engine.queue)
 
@@ -166,6 +172,36 @@ def test_padding_and_axes(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> No
     back = irfftn(half, (8, 5, 8), engine=own)
     assert error(back[:4, :5, :6], x) <= bound(C64, 64)
     assert np.all(np.abs(back[4:]) < 1e-6)
+
+
+def test_two_axes_in_one_launch(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups of the second pass wait for those of the first; bits repeat; in place too."""
+    monkeypatch.setattr(joined, "_AHEAD", 256)
+    monkeypatch.setattr(JoinedCosts, "of", classmethod(lambda *_: JoinedCosts(100.0, 1.0)))
+    own = Small(group=64).on(monkeypatch, engine)
+    own.target = replace(own.target, groups_wait=True, shared_cache=1 << 26)
+    plane = problem("c2c", (9, 16, 16), np.dtype(C64))
+    assert "two axes" in best_of(candidates(plane, own.target, own.table), own.target).path
+    x = numbers((2, 9, 16, 16), C64)
+    for axes in ((1, 2, 3), (2, 3)):
+        seen = [fftn(x, axes=axes, engine=own) for _ in range(2)]
+        np.testing.assert_array_equal(*seen)
+        assert error(seen[0], np.fft.fftn(x, axes=axes)) <= bound(C64, 16**3)
+        memory = cla.to_device(engine.queue, x)
+        got = fftn(memory, axes=axes, overwrite_x=True, engine=own).get()
+        np.testing.assert_array_equal(got, seen[0])
+    y = numbers((9, 16, 64), F32)
+    half = rfftn(y, engine=own)
+    assert error(half, np.fft.rfftn(y)) <= bound(C64, 16**3)
+    assert error(irfftn(half, y.shape, engine=own), y) <= bound(C64, 16**3)
+
+
+@pytest.mark.parametrize("n", [37, 17 * 8, 23 * 19])
+def test_primes_with_butterflies(engine: Engine, monkeypatch: pytest.MonkeyPatch, n: int) -> None:
+    own = Small(prime=37).on(monkeypatch, engine)
+    x = numbers((3, n), C64)
+    assert error(fft(x, engine=own), np.fft.fft(x)) <= bound(C64, n)
+    assert error(ifft(x, engine=own), np.fft.ifft(x)) <= bound(C64, n)
 
 
 @pytest.mark.tiny

@@ -14,9 +14,13 @@ from emulator.memory import Fault
 
 from portable_gpu.dtypes import element
 from portable_gpu.isa.compilers import find_compilers
-from portable_gpu.ops.fft import group
+from portable_gpu.ops.candidate import Candidate
+from portable_gpu.ops.fft import group, joined
+from portable_gpu.ops.fft.candidates import candidates
+from portable_gpu.ops.fft.catalogue import problem
 from portable_gpu.ops.fft.passes import Pass, Rows
 from portable_gpu.ops.fft.policy import GroupFftPolicy
+from portable_gpu.ops.fft.problem import FftProblem, Kind
 
 missing = find_compilers().missing.get("NVIDIA")
 pytestmark = pytest.mark.skipif(missing is not None, reason=str(missing))
@@ -63,12 +67,14 @@ def close(got: Any, wanted: Any) -> None:
         ("sm_90", 256, "float64", True, True),
         ("sm_60", 30, "float32", True, False),
         ("sm_90", 101, "float32", False, True),  # by a chirp
+        ("sm_90", 74, "float32", True, False),  # 37 x 2
     ],
 )
 def test_complex(name: str, n: int, dtype: str, across: bool, inverse: bool) -> None:
     x = _numbers((2, n, LANES) if across else (2, LANES, n), dtype)
     run = complex_pass(n, dtype, across, inverse=inverse)
-    got = transform(run, x, Emulator.of(name, races=True)).reshape(x.shape)
+    policy = replace(SMALL, prime=37 if n == 74 else 13)
+    got = transform(run, x, Emulator.of(name, races=True), policy).reshape(x.shape)
     kept = np.fft.ifft(x, axis=1 if across else 2) * n if inverse else None
     close(got, np.fft.fft(x, axis=1 if across else 2) if kept is None else kept)
 
@@ -98,6 +104,48 @@ def test_warps_that_do_not_wait_for_each_other(real: bool) -> None:
         close(got.reshape(2, LANES, 257), np.fft.rfft(x.real))
     else:
         close(transform(run, x, gpu, warps).reshape(x.shape), np.fft.fft(x))
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "dtype"),
+    [
+        ("c2c", (5, 16, 16), "complex64"),
+        ("c2c", (5, 16, 16), "complex128"),
+        ("r2c", (5, 16, 64), "float32"),
+    ],
+)
+def test_two_axes_in_one_launch(
+    kind: Kind, shape: tuple[int, ...], dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planes of the first pass take turns with those of the second one; counters end at 0."""
+    monkeypatch.setattr(joined, "_AHEAD", 64)
+    gpu = Emulator.of("sm_90", races=True)
+    way, p = planes(gpu, kind, shape, dtype)
+    x = _numbers(shape, "float64" if p.real.needs_fp64 else "float32")
+    out = np.full(p.shape_out, np.nan, x.dtype)
+    x = x.real.copy() if kind == "r2c" else x
+    way.bind(gpu).enqueue(gpu, [x, out], (0, 0), (1.0,))  # type: ignore[arg-type]
+    assert gpu.launches == ["fft/group"] * 2
+    assert not gpu.counters.any()
+    close(out, np.fft.rfftn(x) if kind == "r2c" else np.fft.fftn(x))
+
+
+def test_a_plane_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group, "lag", lambda *_: 0)  # the second pass would come first
+    gpu = Emulator.of("sm_90")
+    way, p = planes(gpu, "c2c", (5, 16, 16), "complex64")
+    x, out = _numbers(p.shape_in, "float32"), np.zeros(p.shape_out, np.complex64)
+    with pytest.raises(Fault, match="for ever"):
+        way.bind(gpu).enqueue(gpu, [x, out], (0, 0), (1.0,))  # type: ignore[arg-type]
+
+
+def planes(
+    gpu: Emulator, kind: Kind, shape: tuple[int, ...], dtype: str
+) -> tuple[Candidate, FftProblem]:
+    """The way of an array that has two axes in one launch."""
+    p = problem(kind, shape, np.dtype(dtype))
+    (way,) = (c for c in candidates(p, gpu.target, gpu.table) if "two axes at once" in c.path)
+    return way, p
 
 
 def test_a_missing_barrier_is_seen() -> None:

@@ -42,7 +42,7 @@ def operations(radix: int) -> tuple[int, int]:
     return additions, products
 
 
-@pytest.mark.parametrize("radix", sorted({*RADICES, *range(2, 17)}))
+@pytest.mark.parametrize("radix", sorted({*RADICES, *range(2, 17), 17, 19, 23, 27, 29, 31, 37}))
 def test_the_direct_sum(radix: int) -> None:
     units = np.eye(radix) * (1 + 0j)
     rng = np.random.default_rng(radix)
@@ -60,7 +60,7 @@ def test_how_many_operations(radix: int, additions: int, products: int) -> None:
     assert operations(radix) == (additions, products)
 
 
-@pytest.mark.parametrize("radix", [3, 5, 7, 11, 13])
+@pytest.mark.parametrize("radix", [3, 5, 7, 11, 13, 17, 37])
 def test_odd_primes_take_half_of_the_products(radix: int) -> None:
     half = (radix - 1) // 2
     assert operations(radix)[1] == 4 * half**2

@@ -18,10 +18,17 @@ import pytest
 
 from portable_gpu.codegen.axes import Axis
 from portable_gpu.dtypes import dtype_of, element
+from portable_gpu.ops.candidate import best_of
+from portable_gpu.ops.fft.candidates import candidates
+from portable_gpu.ops.fft.catalogue import problem
+from portable_gpu.ops.fft.joined import joined_axes
 from portable_gpu.ops.fft.passes import Pass, Reach, Rows
+from portable_gpu.ops.fft.policy import GroupFftPolicy
 from portable_gpu.ops.fft.problem import End, Line
 from portable_gpu.ops.fft.ways import Way, ways
 from portable_gpu.runtime.plan import Part, Temporary
+from portable_gpu.targets import example_target
+from portable_gpu.tuning.table import TuningTable
 
 Array = np.ndarray[Any, Any]
 REAL = element(dtype_of("float64"))
@@ -281,3 +288,41 @@ def test_the_interpreter_notices(change: Callable[[Pass], Pass]) -> None:
     np.testing.assert_allclose(result(way), np.fft.fft(x, 60), atol=1e-12)
     with pytest.raises(AssertionError):
         np.testing.assert_allclose(result(spoilt(way, change)), np.fft.fft(x, 60), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("device", "planes"), [("NVIDIA H200", False), ("NVIDIA H100 80GB HBM3", True)]
+)
+def test_planes_take_one_launch_where_that_was_measured(device: str, planes: bool) -> None:
+    own = example_target("nvidia")
+    target = replace(own, facts=replace(own.facts, name=device))
+    cube = problem("c2c", (256, 256, 256), np.dtype(np.complex64))
+    found = candidates(cube, target, TuningTable.shipped())
+    assert any("two axes" in one.path for one in found)
+    assert ("two axes" in best_of(found, target).path) == planes
+
+
+def test_planes_lie_where_both_passes_write() -> None:
+    """A real result has no room for the numbers between its last two axes."""
+    target = example_target("nvidia")
+    cube = problem("c2r", (64, 64, 64), np.dtype(np.float32), inverse=True)
+    found = candidates(cube, target, TuningTable.shipped())
+    assert [one.path for one in found] == ["one pass"]
+
+
+def test_planes_of_a_strided_array_are_found_or_left() -> None:
+    """The middle axis of three lies apart from the others, and planes need not be close."""
+    policy, target = GroupFftPolicy(16, 128, 16, 16384), example_target("nvidia")
+
+    def line(count: int, step: int, *others: Axis) -> Line:
+        end = End("complex", count, step)
+        return Line(count, False, element(dtype_of("float32")), end, end, others)
+
+    first = line(32, 40, Axis(5, (2000, 2000)), Axis(32, (1, 1)))
+    second = line(32, 1, Axis(5, (2000, 2000)), Axis(32, (40, 40)))
+    way = joined_axes(first, second, policy, target)
+    assert way is not None
+    assert [leg.run.batch for leg in way.legs] == [(5,), (5,)]
+    assert [leg.run.source.lane for leg in way.legs] == [1, 40]
+    elsewhere = line(32, 1, Axis(5, (2000, 2000)), Axis(32, (44, 44)))
+    assert joined_axes(first, elsewhere, policy, target) is None

@@ -106,6 +106,13 @@ def test_groups_wait_for_each_other_where_all_that_run_go_on(name: str) -> None:
     assert target.provenance["groups_wait"].why
 
 
+@pytest.mark.parametrize("name", class_names())
+def test_a_shared_cache_is_known_of_data_centres_gpus(name: str) -> None:
+    target = example_target(name)
+    assert target.shared_cache == (50 << 20 if name == "nvidia" else 0)
+    assert target.provenance["shared_cache"].why
+
+
 def test_forced_nvidia_launches_without_events() -> None:
     assert not detect(POCL, "nvidia").launch_events
     assert detect(H200, "generic").launch_events

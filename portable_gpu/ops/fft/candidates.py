@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import count, product
+from itertools import count, pairwise, product
 from math import prod
 from typing import TypeAlias
 
@@ -70,9 +70,10 @@ def candidates(
     choice: Choice[FftPolicy] = table.choose(kernels.name, kernels.policy, target, elem)
     costs = DeviceCosts.of("device", target)
     names = (f"between{k}" for k in count())
+    found = _lines(problem)
     each = [
         (operands, kernels.more_ways(ways(line, choice.policy.reach, names), line))
-        for line, operands in _lines(problem)
+        for line, operands in found
     ]
 
     def seconds(way: Way) -> float:
@@ -85,16 +86,18 @@ def candidates(
         return costs.seconds(seconds(way), len(way.launches))
 
     chosen = [own if len(each) == 1 else [min(own, key=cost)] for _, own in each]
+    every = [(combined, [own for own, _ in each]) for combined in product(*chosen)]
+    for k, ((one, places), (two, others)) in enumerate(pairwise(found)):
+        way = kernels.joined_axes(one, two, choice.policy, target)
+        if way is not None and places[1] == others[1]:  # the planes lie where both write
+            best = [min(own, key=cost) for _, own in each]
+            best[k : k + 2] = [way]
+            operands = [own for own, _ in each]
+            operands[k : k + 2] = [(places[0], others[1])]
+            every.append((tuple(best), operands))
     return [
-        _candidate(
-            problem,
-            combined,
-            [operands for operands, _ in each],
-            choice,
-            sum(map(seconds, combined)),
-            target,
-        )
-        for combined in product(*chosen)
+        _candidate(problem, combined, places, choice, sum(map(seconds, combined)), target)
+        for combined, places in every
     ]
 
 
@@ -150,6 +153,7 @@ _WHY = {
     "one pass": "scratch or a group holds a line, so memory is read and written once for each axis",
     "two passes": "columns, then rows: for lines too long for one pass, or too few",
     "three passes": "columns, and two passes of the rest: for lines too long for two",
+    "two axes": "one launch transforms planes along both, so that a cache holds them in between",
     "chirp": "the length has a prime beyond 13: a convolution with a chirp",
 }
 
@@ -194,7 +198,7 @@ def lines(problem: FftProblem) -> list[tuple[Line, tuple[_Operand, _Operand]]]:
     if not p.axes:
         return [(_nothing(p), (0, 1))]
     lengths = dict(zip(p.axes, p.lengths, strict=True))
-    order = [p.axes[-1], *p.axes[:-1]] if p.kind == "r2c" else list(p.axes)
+    order = [*reversed(p.axes)] if p.kind == "r2c" else list(p.axes)
     real = order[-1] if p.kind == "c2r" else order[0] if p.kind == "r2c" else None
     shape = [min(n, lengths.get(axis, n)) for axis, n in enumerate(p.shape_in)]
     if p.kind == "c2r":

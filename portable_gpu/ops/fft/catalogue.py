@@ -131,6 +131,8 @@ class _Typical:
 
 
 _TWO_PASSES = _Typical((1 << 20,))
+#: Of two axes, which some devices transform in one launch.
+_PLANES = _Typical((256, 256), (64,))
 #: A power of two and mixed lengths in stacks, along strided axes, by two passes, with a prime.
 _COMPLEX = (
     _Typical((1024,), (1000,)),
@@ -140,9 +142,10 @@ _COMPLEX = (
     _Typical((512, 512)),
     _TWO_PASSES,
     _Typical((1009,), (1000,)),
+    _PLANES,
 )
 _REAL: dict[Kind, tuple[_Typical, ...]] = {
-    "r2c": (_COMPLEX[0], _COMPLEX[1], _COMPLEX[3], _TWO_PASSES),
+    "r2c": (_COMPLEX[0], _COMPLEX[1], _COMPLEX[3], _TWO_PASSES, _PLANES),
     "c2r": (_COMPLEX[0], _COMPLEX[3], _TWO_PASSES),
 }
 
@@ -183,7 +186,10 @@ def _compiled(dtype: DType) -> DType:
 
 def _built(problems: Sequence[FftProblem], target: Target) -> list[Specialization]:
     table = TuningTable.shipped()
-    found = [
-        spec for p in problems for spec in best_of(candidates(p, target, table), target).texts()
-    ]
+    found: list[Specialization] = []
+    for p in problems:
+        every = candidates(p, target, table)
+        both = [one for one in every if one.kind.startswith("two axes")]
+        for one in (best_of(every, target), *both):
+            found += one.texts()
     return list({spec.key: spec for spec in found}.values())

@@ -24,7 +24,7 @@ from portable_gpu.ops.fft.tables import (
     radices,
     stage_roots,
 )
-from portable_gpu.ops.fft.ways import Way
+from portable_gpu.ops.fft.ways import Leg, Way
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
@@ -60,12 +60,21 @@ def _strips_across(run: Pass, policy: CpuFftPolicy) -> int:
 def with_joined(found: Sequence[Way], line: Line) -> list[Way]:
     """Ways, and those whose two passes one launch can make: a cache holds a line in between."""
     more = [
-        replace(way, joined=True)
+        replace(way, legs=_joined(way.legs))
         for way in found
         if any(leg.run.whole for leg in way.legs)
         and max(leg.run.whole for leg in way.legs) * 2 * line.real.itemsize <= L2_BYTES // 4
     ]
     return [*found, *more]
+
+
+def _joined(legs: Sequence[Leg]) -> tuple[Leg, ...]:
+    """The legs, the second of each two of a line joined to the first."""
+    found: list[Leg] = []
+    for leg in legs:
+        after = bool(found) and bool(found[-1].run.whole) and not found[-1].joined
+        found.append(replace(leg, joined=after))
+    return tuple(found)
 
 
 def text(runs: Sequence[Pass], policy: CpuFftPolicy, target: Target) -> Specialization:

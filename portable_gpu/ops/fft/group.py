@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization, specialize
-from portable_gpu.ops.fft.grouping import group_plan
+from portable_gpu.ops.fft.grouping import group_plans
+from portable_gpu.ops.fft.joined import lag
 from portable_gpu.ops.fft.memory import filled, rank_of, side_arguments, times_arguments
-from portable_gpu.ops.fft.passes import Pass
+from portable_gpu.ops.fft.passes import Pass, Side, moved
 from portable_gpu.ops.fft.policy import GroupFftPolicy
 from portable_gpu.ops.fft.shape import GroupPlan
 from portable_gpu.ops.fft.tables import Table, as_components, chirp, chirp_filter, roots
@@ -26,24 +28,47 @@ from portable_gpu.targets import Target
 _FEW_GROUPS = 2
 
 
+@dataclass(frozen=True)
+class _Shown:
+    """What the kernel's text shows of a pass; see ``cl_kernels/fft/group``."""
+
+    tag: str
+    between: str
+    plan: GroupPlan
+    early: bool
+    source: Side
+    result: Side
+    planes: int
+    all_in: bool
+    all_out: bool
+    twisted: bool
+
+
 def text(runs: Sequence[Pass], policy: GroupFftPolicy, target: Target) -> Specialization:
-    """The kernel of a pass."""
-    (run,) = runs
-    plan = group_plan(run, policy, target)
+    """The kernel of a pass, or of two that share a launch."""
+    plans = group_plans(runs, policy, target)
+    tags = ("0", "1") if len(runs) == 2 else ("",)
     return specialize(
         "fft/group",
         target,
         policy=policy,
-        plan=plan,
-        early=_reads_early(run, plan, target),
-        real=run.real,
-        source=run.source.side,
-        result=run.target.side,
-        planes=run.planes,
-        all_in=run.source.is_whole(run.n, run.lanes),
-        all_out=run.target.is_whole(run.n, run.lanes),
-        twisted=bool(run.whole),
-        rank=rank_of(run),
+        real=runs[0].real,
+        passes=[
+            _Shown(
+                tag,
+                between if len(runs) == 2 else "",
+                plan,
+                _reads_early(run, plan, target),
+                run.source.side,
+                run.target.side,
+                run.planes,
+                run.source.is_whole(run.n, run.lanes),
+                run.target.is_whole(run.n, run.lanes),
+                bool(run.whole),
+            )
+            for run, plan, tag, between in zip(runs, plans, tags, "yx", strict=False)
+        ],
+        rank=max(map(rank_of, runs)),
     )
 
 
@@ -60,7 +85,7 @@ def _reads_early(run: Pass, plan: GroupPlan, target: Target) -> bool:
 
 
 class GroupPassPlan(Plan):
-    """A pass by work-groups.
+    """A pass by work-groups, or two of which a part of the second follows one of the first.
 
     Operands: what it reads, what results are multiplied by, if anything, and what it writes, which
     may be what it reads; the scalar is the scale.
@@ -73,43 +98,51 @@ class GroupPassPlan(Plan):
         policy: GroupFftPolicy,
         factors: tuple[Table | None, Table | None] = (None, None),
     ) -> None:
-        """Build the kernel of the one pass, and bring its tables to the device."""
-        (run,) = runs
-        self._shift = run.target.shift
-        self.bytes = run.bytes
-        plan = group_plan(run, policy, engine.target)
-        tables = {"roots": _stage_roots(plan)}
-        constants = {"lanes": run.lanes, "flip": int(run.inverse)}
-        if plan.chirp:
-            constants["n"] = run.n
-            tables["chirp"] = chirp(run.n, False, run.n)
-            tables["filter"] = chirp_filter(run.n, False, plan.length).conj()
-        if run.whole:
-            constants["shift"] = (run.whole.bit_length() + 1) // 2
-            tables |= _roots_of_all(run.whole, constants["shift"])
-        for name, table in zip(("x_factor", "y_factor"), factors, strict=True):
+        """Build the kernel, and bring its tables to the device.
+
+        Args:
+            engine: The device.
+            runs: One pass, or two of which the second reads what the first one wrote.
+            policy: How.
+            factors: What the source of the first and the target of the last are multiplied by.
+        """
+        first, last = runs[0], runs[-1]
+        self._shift = last.target.shift
+        self.bytes = moved(runs)
+        plans = group_plans(runs, policy, engine.target)
+        rank = max(map(rank_of, runs))
+        tags = ("0", "1") if len(runs) == 2 else ("",)
+        constants: dict[str, int] = {"flip": int(first.inverse)}
+        tables: dict[str, Table] = {}
+        for run, plan, tag in zip(runs, plans, tags, strict=True):
+            own_tables, own_constants = _given(run, plan, rank)
+            tables |= {f"{name}{tag}": table for name, table in own_tables.items()}
+            constants |= {f"{name}{tag}": value for name, value in own_constants.items()}
+        names = [f"x_in{tags[0]}", f"t_in{tags[-1]}", f"y_in{tags[-1]}"]
+        for name, table in zip((f"x_factor{tags[0]}", f"y_factor{tags[-1]}"), factors, strict=True):
             if table is not None:
                 tables[name] = table
-        parts = {name: as_components(table, run.real.real) for name, table in tables.items()}
+        operands = names if last.target.times else [names[0], names[2]]
+        each = [groups(run, plan) for run, plan in zip(runs, plans, strict=True)]
+        self._counters = 0
+        if len(runs) == 2:
+            self._counters = 2 + first.parts
+            constants |= {
+                "parts": first.parts, "lag": lag(first, engine.target),
+                **{f"groups{k}": count // first.parts for k, count in enumerate(each)},
+            }  # fmt: skip
+        parts = {name: as_components(table, first.real.real) for name, table in tables.items()}
         self.kept_bytes = sum(table.nbytes for table in parts.values())
-        rank = rank_of(run)
-        operands = ["x_in", "t_in", "y_in"] if run.target.times else ["x_in", "y_in"]
         self._launch = engine.programs.launch(
             text(runs, policy, engine.target),
             "fft",
-            {
-                **constants, **side_arguments("x", run.source, rank),
-                **side_arguments("y", run.target, rank),
-                "y_first": run.target.first_row, "y_begin": run.target.begin,
-                **times_arguments(run.target.times, rank),
-                **{f"batch{d}_size": n for d, n in enumerate(filled(run.batch, rank, 1))},
-            },
-            operands,
-            ["scale", *(f"{name[0]}_offset" for name in operands)],
-            (groups(run, plan) * plan.group,),
-            (plan.group,),
+            constants,
+            [*operands, *(["ready"] if self._counters else [])],
+            ["scale", *(name.replace("in", "offset") for name in operands)],
+            (sum(each) * plans[0].group,),
+            (plans[0].group,),
             kept={name: engine.bring(table) for name, table in parts.items()},
-        )  # fmt: skip
+        )
 
     def enqueue(
         self,
@@ -122,7 +155,30 @@ class GroupPassPlan(Plan):
         """See :meth:`Plan.enqueue`."""
         *others, at = offsets
         places = (*scalars, *others, at - self._shift)
+        if self._counters:
+            buffers = (*buffers, state.fold_space(self._counters, 0)[0])
         return self._launch(state, buffers, places, wait_for)
+
+
+def _given(run: Pass, plan: GroupPlan, rank: int) -> tuple[dict[str, Table], dict[str, int]]:
+    """The tables and the numbers that a kernel is given of a pass."""
+    tables = {"roots": _stage_roots(plan)}
+    constants = {
+        "lanes": run.lanes,
+        **side_arguments("x", run.source, rank),
+        **side_arguments("y", run.target, rank),
+        "y_first": run.target.first_row, "y_begin": run.target.begin,
+        **times_arguments(run.target.times, rank),
+        **{f"batch{d}_size": n for d, n in enumerate(filled(run.batch, rank, 1))},
+    }  # fmt: skip
+    if plan.chirp:
+        constants["n"] = run.n
+        tables["chirp"] = chirp(run.n, False, run.n)
+        tables["filter"] = chirp_filter(run.n, False, plan.length).conj()
+    if run.whole:
+        constants["shift"] = (run.whole.bit_length() + 1) // 2
+        tables |= _roots_of_all(run.whole, constants["shift"])
+    return tables, constants
 
 
 def _stage_roots(plan: GroupPlan) -> Table:

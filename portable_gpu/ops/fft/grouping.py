@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
 from portable_gpu.ops.fft.passes import Pass, Rows
 from portable_gpu.ops.fft.policy import GroupFftPolicy
 from portable_gpu.ops.fft.shape import GroupPlan, Layout, Stage
-from portable_gpu.ops.fft.tables import chirp_length, is_smooth
+from portable_gpu.ops.fft.tables import chirp_length, largest_prime
 from portable_gpu.powers_of_two import ceil_power_of_two, floor_power_of_two, is_power_of_two
 from portable_gpu.targets import Target
 
@@ -19,6 +20,8 @@ _RUN = 64
 #: Words beside those of numbers that a work-item has in registers, by AMD's and NVIDIA's compilers;
 #: and those of roots between two passes.  Odd radices take as many as numbers, and 4.
 _PLACES, _PLACES_OF_ROOTS = 28, 20
+#: Up to which prime that is said of: 37 complex64 numbers take 167 registers in all.
+_SMALL_PRIMES = 13
 #: Of a compute unit, each with registers for two sub-groups at the least.
 _SIMDS = 4
 #: Bytes that memory hands out at once, and how many of the compute units should have a group.
@@ -34,9 +37,9 @@ _RADIX, _LARGE_RADIX, _MANY_STAGES = 16, 32, 4
 _SMALL_RADIX, _SMALL_ITEM, _FEW = 8, 13, 4096
 
 
-def stage_length(n: int) -> int:
+def stage_length(n: int, policy: GroupFftPolicy) -> int:
     """The length of which the stages of a transform of n are."""
-    return n if is_smooth(n) else chirp_length(n)
+    return n if policy.reach.has_butterflies(n) else chirp_length(n)
 
 
 def group_plan(run: Pass, policy: GroupFftPolicy, target: Target) -> GroupPlan:
@@ -47,7 +50,8 @@ def group_plan(run: Pass, policy: GroupFftPolicy, target: Target) -> GroupPlan:
     """
     across = _across(run.source), _across(run.target)
     held = _held(run, any(across), policy, target)
-    items = _items(stage_length(run.n), *held[0])[1]
+    length = stage_length(run.n, policy)
+    items = _items(length, *held[0])[1]
     wanted = max(1, policy.group // items)
     sides = zip((run.source, run.target), across, strict=True)
     wanted = max(wanted, *(_wanted(side, own, run, policy) for side, own in sides))
@@ -62,16 +66,29 @@ def group_plan(run: Pass, policy: GroupFftPolicy, target: Target) -> GroupPlan:
         slots //= 2
     while slots:
         for item, radix in held:
-            plan = _plan(run, item, radix, target, slots, *across)
+            plan = _plan(run, length, item, radix, target, slots, *across)
             if _fits(plan, run, target):
                 return plan
         slots //= 2
     return plan
 
 
+def group_plans(
+    runs: Sequence[Pass], policy: GroupFftPolicy, target: Target
+) -> tuple[GroupPlan, ...]:
+    """Those of one pass, or of two that share a launch: with groups of one size, if they can be."""
+    plans = tuple(group_plan(run, policy, target) for run in runs)
+    for group in sorted({plan.group for plan in plans}, reverse=True):
+        same = replace(policy, group=group)
+        found = tuple(group_plan(run, same, target) for run in runs)
+        if {plan.group for plan in found} == {group}:
+            return found
+    return plans
+
+
 def _held(run: Pass, across: bool, policy: GroupFftPolicy, target: Target) -> list[tuple[int, int]]:
     """Numbers of a work-item and the largest radix: the best, then what there may be room for."""
-    length = stage_length(run.n)
+    length = stage_length(run.n, policy)
     found = [(policy.item, _RADIX), (2 * policy.item, _RADIX)]
     if run.count * length <= _FEW * target.compute_units or (run.real.needs_fp64 and not across):
         found.insert(0, (_SMALL_ITEM, _SMALL_RADIX))
@@ -86,11 +103,20 @@ def fills_unit(plan: GroupPlan, run: Pass, target: Target) -> bool:
     return words >= _SIMDS * target.subgroup_size * min(target.resident_registers, 254)
 
 
+def is_alone(plan: GroupPlan, run: Pass, target: Target) -> bool:
+    """Whether a compute unit has no registers for a second group."""
+    words = 2 * plan.held * run.real.itemsize // 4 + 2 * _PLACES
+    return plan.group * words > _SIMDS * target.subgroup_size * min(target.resident_registers, 254)
+
+
 def _fits(plan: GroupPlan, run: Pass, target: Target) -> bool:
     """Whether a group of the plan has work-items, local memory and registers enough."""
     words = run.real.itemsize // 4
     odd = not is_power_of_two(*(stage.radix for stage in plan.stages))
     places = _PLACES + (2 * plan.held + 4 if odd else 0) + (_PLACES_OF_ROOTS if run.whole else 0)
+    prime = max(largest_prime(stage.radix) for stage in plan.stages)
+    if prime > _SMALL_PRIMES:
+        places = _PLACES + 7 * prime // 4
     needed = words * (2 * plan.held + places)
     on_simd = -(-plan.group // (_SIMDS * target.subgroup_size))
     available = min(target.registers, 2 * target.resident_registers // on_simd)
@@ -110,6 +136,7 @@ def _wanted(side: Rows, across: bool, run: Pass, policy: GroupFftPolicy) -> int:
 
 def _plan(
     run: Pass,
+    length: int,
     item: int,
     largest: int,
     target: Target,
@@ -117,7 +144,6 @@ def _plan(
     source: bool,
     target_across: bool,
 ) -> GroupPlan:
-    length = stage_length(run.n)
     radices, items = _items(length, item, largest)
     if length != run.n:
         radices = _turning(radices)
@@ -207,6 +233,7 @@ def _items(n: int, most: int, largest: int) -> tuple[tuple[int, ...], int]:
     The work-items are such that few of them idle in any stage.
     """
     radices = _factors(n, min(most, largest))
+    most = max(most, *radices)
     found = []
     for items in sorted({-(-n // radix // b) for radix in radices for b in range(1, most + 1)}):
         each = [-(-n // radix // items) * radix for radix in radices]
@@ -244,7 +271,7 @@ def _factors(n: int, most: int) -> tuple[int, ...]:
             if rest % radix == 0:
                 go(rest // radix, radix, (*chosen, radix))
 
-    go(n, max(13, most), ())
+    go(n, max(13, most, min(n, largest_prime(n))), ())
     if best is None:
         raise ValueError(f"{n} has no butterfly")
     return best[1] or (1,)

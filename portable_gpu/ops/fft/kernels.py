@@ -9,14 +9,17 @@ from typing import Any, TypeAlias
 
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.ops.fft import cpu, group
-from portable_gpu.ops.fft.grouping import fills_unit, group_plan
+from portable_gpu.ops.fft.grouping import fills_unit, group_plans, is_alone
+from portable_gpu.ops.fft.joined import joined_axes
 from portable_gpu.ops.fft.passes import Pass, moved
 from portable_gpu.ops.fft.policy import CpuFftPolicy, GroupFftPolicy
 from portable_gpu.ops.fft.problem import Line
+from portable_gpu.ops.fft.shape import GroupPlan
+from portable_gpu.ops.fft.tables import largest_prime
 from portable_gpu.ops.fft.ways import Way
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.targets import Target
-from portable_gpu.tuning.costs import DeviceCosts, overlapped
+from portable_gpu.tuning.costs import Costs, DeviceCosts, overlapped
 
 FftPolicy: TypeAlias = CpuFftPolicy | GroupFftPolicy
 #: Of the rate of products in registers, what butterflies in scratch reach.
@@ -30,6 +33,19 @@ _LOCAL_BYTES = 1.0
 
 
 @dataclass(frozen=True)
+class JoinedCosts(Costs):
+    """Of two passes in one launch.
+
+    Attributes:
+        cache: The rate at which groups reach the cache that all units share, in that of memory.
+        alone: What of it is left where a compute unit has room for one group.
+    """
+
+    cache: float
+    alone: float
+
+
+@dataclass(frozen=True)
 class PassKernels:
     """How passes are computed: one by a launch, or the two of a line.
 
@@ -40,6 +56,7 @@ class PassKernels:
         plan: Class of its plan: of an engine, passes, a policy and factors of both sides.
         seconds: Its estimate for passes, without the launch.
         more_ways: Ways, and others that it has besides.
+        joined_axes: A way that makes two lines of an array at once, if it has one.
         orders: Whether it has the forms ``ordered`` and ``turned``, of cosine transforms.
     """
 
@@ -49,6 +66,7 @@ class PassKernels:
     plan: Callable[..., Plan]
     seconds: Callable[[Sequence[Pass], Any, Target, DeviceCosts], float]
     more_ways: Callable[[Sequence[Way], Line], list[Way]]
+    joined_axes: Callable[[Line, Line, Any, Target], Way | None]
     orders: bool
 
 
@@ -85,33 +103,63 @@ def _group_seconds(
     """Whole sectors are moved, numbers go through local memory between two stages.
 
     Other groups compute while one waits for memory, unless it fills a compute unit (H200: 2^24
-    numbers in two passes of 4096 take 118 us each, of which memory takes 67).
+    numbers in two passes of 4096 take 118 us each, of which memory takes 67).  What lies between
+    two passes of a launch goes through the cache.
     """
-    (run,) = runs
-    plan = group_plan(run, policy, target)
-    each = group.groups(run, plan)
-    units = min(each, target.compute_units)
-    numbers = each * plan.slots * plan.length * (2 if plan.chirp else 1)
+    plans = group_plans(runs, policy, target)
+    if len(runs) == 1:
+        computing, read, written = _group_parts(runs[0], plans[0], target, costs)
+        if fills_unit(plans[0], runs[0], target):
+            return computing + read + written
+        return overlapped(computing, read + written)
+    (one, read, kept), (two, again, written) = (
+        _group_parts(run, plan, target, costs) for run, plan in zip(runs, plans, strict=True)
+    )
+    figures = JoinedCosts.of("joined", target)
+    alone = any(is_alone(plan, run, target) for plan, run in zip(plans, runs, strict=True))
+    cached = (read + kept + again + written) / figures.cache / (figures.alone if alone else 1)
+    return overlapped(one + two, overlapped(read + written, cached))
+
+
+def _each(radix: int) -> float:
+    """Multiply-adds of a butterfly, for each number: large primes take half of the direct sum."""
+    prime = largest_prime(radix)
+    return 2.5 * log2(max(2, radix)) if prime <= 13 else (prime - 1) ** 2 / prime
+
+
+def _group_parts(
+    run: Pass, plan: GroupPlan, target: Target, costs: DeviceCosts
+) -> tuple[float, float, float]:
+    """Seconds of computing, of reading and of writing, each by itself."""
+    count = group.groups(run, plan)
+    units = min(count, target.compute_units)
+    numbers = count * plan.slots * plan.length * (2 if plan.chirp else 1)
     itemsize = run.real.itemsize
-    moving = 0.0
+    moving = []
     for rows, across in ((run.source, plan.source_across), (run.target, plan.target_across)):
         size = rows.side.components * itemsize
         step, beside = (rows.lane, plan.slots * run.planes) if across else (rows.row, rows.rows)
         together = min(beside, run.lanes) if across else beside
         used = size * together if abs(step) == 1 else size
         waste = -(-used // _SECTOR) * _SECTOR / used
-        moving += waste * size * rows.rows * run.count
-    butterflies = numbers * 2.5 * log2(max(2, plan.length)) / (_rate(run, costs) * units)
+        moved = waste * size * rows.rows * run.count
+        moving.append(moved / (costs.bandwidth * units))
+    each = sum(_each(stage.radix) for stage in plan.stages)
+    butterflies = numbers * each / (_rate(run, costs) * units)
     trips = len(plan.stages) - 1 + plan.staged_source + plan.staged_target
     exchanged = numbers * 4 * itemsize * trips / (_LOCAL_BYTES * costs.multiply_adds * units)
-    computing, moving = butterflies + exchanged, moving / (costs.bandwidth * units)
-    if fills_unit(plan, run, target):
-        return computing + moving
-    return overlapped(computing, moving)
+    return butterflies + exchanged, moving[0], moving[1]
 
 
 _CPU = PassKernels(
-    "fft/cpu", CpuFftPolicy, cpu.text, cpu.CpuPassPlan, _cpu_seconds, cpu.with_joined, True
+    "fft/cpu",
+    CpuFftPolicy,
+    cpu.text,
+    cpu.CpuPassPlan,
+    _cpu_seconds,
+    cpu.with_joined,
+    lambda *_: None,
+    True,
 )
 _GROUP = PassKernels(
     "fft/group",
@@ -120,5 +168,6 @@ _GROUP = PassKernels(
     group.GroupPassPlan,
     _group_seconds,
     lambda found, _: [*found],
+    joined_axes,
     False,
 )

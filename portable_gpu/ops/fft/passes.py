@@ -8,7 +8,7 @@ from typing import Literal
 
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.fft.problem import Form
-from portable_gpu.ops.fft.tables import chirp_length, is_smooth
+from portable_gpu.ops.fft.tables import chirp_length, largest_prime
 from portable_gpu.runtime.views import Shape
 
 #: ``across``: lanes lie side by side.  ``along``: the rows of a lane do.
@@ -129,6 +129,8 @@ class Pass:
         source, target: What it reads and writes.
         whole: Length of the transform of which this is the first of two passes, else 0: then row k
             of lane l is multiplied by the root ``k l / whole`` of one.
+        parts: Of a pass that shares its launch with another one: into how many parts the leading
+            batch axes cut both.  A part of the second pass reads what the first one made of it.
     """
 
     n: int
@@ -139,6 +141,7 @@ class Pass:
     source: Rows
     target: Rows
     whole: int = 0
+    parts: int = 1
 
     @property
     def paired(self) -> bool:
@@ -180,15 +183,22 @@ class Reach:
         lanes: Transforms that a pass wants side by side: of a vector, or of a run of memory.
         broad: The longest transform of which a pass takes enough side by side.
         chirps: Whether a pass makes transforms of lengths with other primes, by a convolution.
+        prime: The largest prime that has a butterfly in a quarter of the longest transform.
     """
 
     most: int
     lanes: int
     broad: int
     chirps: bool = False
+    prime: int = 13
 
     def takes(self, n: int) -> bool:
         """Whether one pass makes transforms of this length."""
-        if is_smooth(n):
+        if self.has_butterflies(n):
             return n <= self.most
         return self.chirps and chirp_length(n) <= self.most
+
+    def has_butterflies(self, n: int) -> bool:
+        """Whether a length is made of butterflies; large ones have registers for few work-items."""
+        prime = largest_prime(n)
+        return prime <= 13 or (prime <= self.prime and n <= self.most // 4)

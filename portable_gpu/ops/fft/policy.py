@@ -61,12 +61,14 @@ class GroupFftPolicy(Policy):
         group: Work-items of a group, where a transform has no more.
         beside: Lanes that a group takes where they lie side by side.
         most: The longest transform of one pass.
+        prime: The largest prime that has a butterfly.
     """
 
     item: Annotated[int, Range(13, 32)]
     group: Annotated[int, Range(16, 1024)]
     beside: Annotated[int, Range(1, 16)]
     most: Annotated[int, Range(16, 65536)]
+    prime: Annotated[int, Range(13, 37)] = 13
 
     @classmethod
     def default(cls, target: Target, elem: Element) -> GroupFftPolicy:
@@ -78,7 +80,9 @@ class GroupFftPolicy(Policy):
         # H200: 512 x 512 x 512 complex64 in 1655 us, by runs of 64 bytes 1818; 256 x 256 x 256
         # complex128 in 414 us, by groups of 128 work-items 452.
         group = min(128 if elem.itemsize < 16 else 256, target.max_work_group_size)
-        return cls(item, group, min(16, 128 // elem.itemsize), most)
+        # A butterfly of 37 complex64 numbers takes some 170 registers.
+        prime = 37 if elem.itemsize < 16 and target.registers > 200 else 13
+        return cls(item, group, min(16, 128 // elem.itemsize), most, prime)
 
     @classmethod
     def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
@@ -93,7 +97,8 @@ class GroupFftPolicy(Policy):
     @property
     def reach(self) -> Reach:
         """How far a pass goes: what a group holds is half of the wanted lanes, or one line."""
-        return Reach(self.most, self.beside, max(16, 2 * self.most // self.beside), chirps=True)
+        broad = max(16, 2 * self.most // self.beside)
+        return Reach(self.most, self.beside, broad, chirps=True, prime=self.prime)
 
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
         """See :meth:`Policy.limits`."""

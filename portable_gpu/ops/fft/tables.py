@@ -17,11 +17,19 @@ _PI = 4 * np.arctan(np.longdouble(1))
 
 
 def is_smooth(n: int) -> bool:
-    """Whether a transform of n is made of butterflies."""
-    for prime in (2, 3, 5, 7, 11, 13):
+    """Whether a transform of n is made of butterflies, on any device."""
+    return largest_prime(n) <= 13
+
+
+@lru_cache(maxsize=1024)
+def largest_prime(n: int) -> int:
+    """The largest prime factor of n; of those beyond 37, only that there is one."""
+    found = 1
+    for prime in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37):
         while n % prime == 0:
             n //= prime
-    return n == 1
+            found = prime
+    return found if n == 1 else max(n, 38)
 
 
 def fast_length(least: int) -> int:

@@ -48,6 +48,7 @@ class Leg:
         run: The pass.
         source, target: Where it reads and writes.
         source_factors, target_factors: Make the tables that its sides are multiplied by.
+        joined: Whether the launch of the leg before makes it too.
     """
 
     run: Pass
@@ -55,6 +56,7 @@ class Leg:
     target: Place
     source_factors: Callable[[], Table] | None = None
     target_factors: Callable[[], Table] | None = None
+    joined: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,24 +66,23 @@ class Way:
     Attributes:
         name: What tells it apart.
         legs: The passes.
-        joined: Whether the two passes of a line are made by one launch.
     """
 
     name: str
     legs: tuple[Leg, ...]
-    joined: bool = False
 
     @property
     def path(self) -> str:
         """Its name, and whether passes are joined."""
-        return f"{self.name} at once" if self.joined else self.name
+        joined = any(leg.joined for leg in self.legs)
+        return f"{self.name} at once" if joined else self.name
 
     @property
     def launches(self) -> list[tuple[Leg, ...]]:
         """The legs of each launch."""
         found: list[tuple[Leg, ...]] = []
         for leg in self.legs:
-            if self.joined and found and len(found[-1]) == 1 and found[-1][0].run.whole:
+            if leg.joined:
                 found[-1] += (leg,)
             else:
                 found.append((leg,))

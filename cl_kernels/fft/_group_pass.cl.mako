@@ -1,0 +1,114 @@
+## One pass of a kernel of group.
+##
+##   define(p)                 its functions
+##   parameters(p, rank)       of the kernel, with the pass's tag
+##   body(p, rank, number)     the transforms of its work-group `number`
+##   branch(p, rank, number)   the same, and before it those of the parameters that it reads, by their own names
+<%!
+import re
+
+from portable_gpu.codegen import axes
+
+CONST, OUT = "__global const real_t *", "__global real_t *"
+TABLE = "__global const pair_t *"
+
+def listed(p, rank):
+    """Types and names of a pass's parameters."""
+    found = [(TABLE, "roots"), ("long ", "lanes")]
+    if p.plan.chirp:
+        found += [("uint ", "n"), (TABLE, "chirp"), (TABLE, "filter")]
+    if p.twisted:
+        found += [(TABLE, "coarse"), (TABLE, "fine"), ("int ", "shift")]
+    for name, side in (("x", p.source), ("y", p.result)):
+        if name not in p.between:
+            found += [(CONST if name == "x" else OUT, f"{name}_in"), ("long ", f"{name}_offset")]
+        found += [("long ", f"{name}_{what}") for what in ("rows", "row", "lane", "limit", "limit_row")]
+        found += [("long ", f"{name}_batch{d}") for d in range(rank)]
+        if side.factor:
+            found += [(TABLE, f"{name}_factor")]
+    found += [("long ", "y_first"), ("long ", "y_begin")]
+    if p.result.times:
+        found += [("__global const pair_in_memory_t *", "t_in"), ("long ", "t_offset"), ("long ", "t_row")]
+        found += [("long ", "t_lane"), ("int ", "t_conjugate"), *(("long ", f"t_batch{d}") for d in range(rank))]
+    return [*found, *(("uint ", f"batch{d}_size") for d in range(rank))]
+%>
+<%namespace name="rows" file="/fft/_group_places.cl.mako"/>
+<%namespace name="source_rows" file="/fft/_group_bring.cl.mako"/>
+<%namespace name="result_rows" file="/fft/_group_put.cl.mako"/>
+<%namespace name="side_in" file="/fft/_group_source.cl.mako"/>
+<%namespace name="side_out" file="/fft/_group_result.cl.mako"/>
+<%namespace name="stages" file="/fft/_group_stages.cl.mako"/>
+<%namespace name="chirps" file="/fft/_group_chirps.cl.mako"/>
+<%namespace name="local" file="/fft/_group_exchange.cl.mako"/>
+<%def name="define(p)">
+${stages.define(p.plan, p.tag)}
+${source_rows.bring(p.source, p.planes, p.all_in, p.tag)}
+${result_rows.put(p.result, p.planes, p.twisted and p.plan.staged_target, p.all_out, p.tag)}
+</%def>
+
+<%def name="parameters(p, rank)">${"".join(f", {kind}{name}{p.tag}" for kind, name in listed(p, rank))}</%def>
+
+<%def name="branch(p, rank, number)">
+<%
+text = capture(body, p, rank, number)
+read = set(re.findall(r"\w+", text))
+%>\
+% for kind, name in listed(p, rank):
+% if name in read:
+        ${kind if kind.endswith("*") else f"const {kind}"}${name} = ${name}${p.tag};
+% endif
+% endfor
+${text}\
+</%def>
+
+<%def name="transform(p, used)">
+<% plan = p.plan %>\
+    {
+    stage0${p.tag}(re, im);
+% for before, stage in zip(plan.stages, plan.stages[1:]):
+% if p.early:
+${stages.roots(plan, stage)}\
+% endif
+${local.exchange(plan, before, stage, used or before.number > 0)}\
+% if not p.early:
+${stages.roots(plan, stage)}\
+% endif
+    stage${stage.number}${p.tag}(re, im, w${stage.number});
+% endfor
+    }
+</%def>
+
+<%def name="body(p, rank, number)">
+<%
+plan, planes, sides = p.plan, p.planes, {"x": p.source, "y": p.result}
+first, last = plan.stages[0], plan.stages[-1]
+all = {"x": p.all_in, "y": p.all_out}
+given = {name: capture(rows.given, name, side, all[name]) for name, side in sides.items()}
+given["y"] += ("" if p.all_out else ", y_first, y_begin") + (", times, t_row, t_lane, t_conjugate" if p.result.times else "")
+%>\
+    const uint ${plan.order(plan.before, first)};
+% if len(plan.stages) > 1:
+    const uint ${plan.order(plan.after, last)};
+% endif
+    const uint across = (lanes + ${plan.slots * planes - 1}) / ${plan.slots * planes};
+    const uint batch_item = ${number} / across;
+    const long lane0 = (long)(${number} % across) * ${plan.slots * planes};
+    const uint lanes_here = min(lanes - lane0, ${plan.slots * planes}l);
+% for name, side in sides.items():
+    __global ${"const " if name == "x" else ""}real_t *${name} = ${name}_in + ${side.components} * (${name}_offset\
+${"".join(f" + {at} * {name}_batch{d}" for d, at in enumerate(axes.digits("batch", rank, "batch_item")))});
+% endfor
+% if p.result.times:
+    __global const pair_in_memory_t *times = t_in + t_offset${"".join(f" + {at} * t_batch{d}" for d, at in enumerate(axes.digits("batch", rank, "batch_item")))};
+% endif
+    real_t re[${plan.held}], im[${plan.held}];
+${side_in.read(plan, p.source, planes, given["x"], p.tag)}\
+${transform(p, plan.staged_source)}\
+% if plan.chirp:
+${chirps.filtered(plan)}\
+${local.bring_back(plan)}\
+${transform(p, True)}\
+${chirps.wanted(plan)}\
+% endif
+${side_out.write(plan, p.result, planes, p.twisted, given["y"], p.tag)}\
+</%def>
