@@ -1,16 +1,26 @@
-## Tiles of wgmma whose k is split (see _split_k): the last group of a tile brings what the others have left by
-## asynchronous copies to local memory, where its steps of k were.  Registers would hold too few loads at a time.
+## Tiles of wgmma whose steps of k are shared: after the first `whole` tiles, the steps of all others, one tile after
+## the other, are cut into as many equal shares as there are groups.  So all groups have the same work.
 ##
-##   partial | part 0 of tile 0 | part 1 | ... | part 0 of tile 1 | ...
-##             | words 0 to 3 of work-items 0, 1, ... | words 4 to 7 of work-items 0, 1, ... |
+##   group     0           1           2           3           A group works from the end of its share to the
+##        +-----------+-----------+-----------+-----------+    beginning.  So the first part of a tile is done
+##   tile |  0   |   1   |   2   |   3   |   4   |   5    |    early, and the group that has a tile's last part
+##        +-----------+-----------+-----------+-----------+    comes to it last: it adds what the others have
+##                                                             left, in one order, and stores the tile.
+## A group waits for such as took a lower number when they began, and which wait for none but lower ones.
 ##
-## A work-item copies and reads its own words only, in chunks of 8, and so waits for no other.
-<%namespace name="meeting" file="/group/meeting.cl.mako"/>
+##   partial  | what group 0 has left | group 1 | ...
+##              | words 0 to 3 of work-items 0, 1, ... | words 4 to 7 of work-items 0, 1, ... |
+##   counters | next number | whether group 0 has left its part | group 1 | ...         0 between launches
+##
+## Parts come by asynchronous copies to local memory, where steps of k were, because registers would hold too few
+## loads at a time.  A work-item copies and reads its own words only, in chunks of 8.
+<%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
+<%namespace name="units" file="/gemm/_units.cl.mako"/>
 
-<%def name="parameters()">, int whole, volatile __global uint *partial, volatile __global uint *counters</%def>
+## share: steps of each group, one more of the first `longer` groups.
+<%def name="parameters()">, int whole, int share, int longer, volatile __global uint *partial, volatile __global uint *counters</%def>
 
 <%def name="define()">
-${meeting.define()}
 #define COPY_PART(to, from) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(from) : "memory")
 #define COMMIT_PARTS() asm volatile("cp.async.commit_group;" ::: "memory")
 #define WAIT_FOR_PARTS(pending) asm volatile("cp.async.wait_group " #pending ";" ::: "memory")
@@ -22,28 +32,89 @@ static inline float4 part_read(uint at)
 }
 </%def>
 
-## The tiles of a product after the first `whole` are cut, into `splits` parts.  All consumers run this; those of the last group continue with the sums of all parts, the others return.
-## names: of a work-item's sums.  slot: the tile's number.
-<%def name="meet(policy, names, slot)"><%
+## The group takes its number.  A barrier of all work-items follows.
+<%def name="take_number()">
+    if (t == 0) {
+        number = (int)atomic_inc(counters);
+        if (number == (int)get_num_groups(0) - 1) STORE_PUBLISHED(counters, 0u);
+    }
+</%def>
+
+## The head of the loop over a group's tiles and parts of tiles, as `loop` of _units is; until: the step of k after
+## the last, all: steps of a tile.  copies: whether operands are copied there,
+## tail: by work-items that look where k ends.
+<%def name="loop(policy, names, types, problem, depth, copies=False, tail=False)">
+${units.pointers(names, types)}\
+        const int group = number, all = (int)((k + ${depth - 1}) / ${depth});
+        const int low = group * share + min(group, longer);
+        int high = low + share + (group < longer);
+        for (int unit = group; unit < whole || low < high; unit += get_num_groups(0)) {
+            int number_of_all = unit, from = 0, until = all;
+            if (unit >= whole) {
+                const int last = (uint)(high - 1) / (uint)all;
+                from = max(low - last * all, 0);
+                until = high - last * all;
+                high -= until - from;
+                number_of_all = whole + last;
+            }
+% if problem.batch:
+            const int tile = number_of_all % (${triangle.area(problem)});
+% else:
+            const int tile = number_of_all;
+% endif
+${units.place(policy, problem)}\
+% if copies:
+            const long k_first = from * ${depth}l;
+% endif
+% if tail:
+            const long length = min((until - from) * ${depth}l, k - k_first);
+% endif
+            const int steps = until - from;
+${units.begin(names, types, problem, f"first_product + number_of_all / ({capture(triangle.area, problem)})")}
+</%def>
+
+## All consumers run this.  A part that is not the last one of its tile is left for another group; to the last one the
+## others are added.  names: of a work-item's sums.
+<%def name="meet(policy, names)"><%
 items = 128 * policy.consumers
 fours, chunks = len(names) // 4, len(names) // 8
 of_a = min(chunks, policy.part_room[0])
 places = [f"of_a + {32 * items * i}" for i in range(of_a)] + [f"of_b + {32 * items * i}" for i in range(chunks - of_a)]
+wait = f'asm volatile("bar.sync 1, {items};" ::: "memory");'
 %>\
-            {
-                __global uint4 *at = (__global uint4 *)partial + (${slot}) * (long)splits * ${fours * items} + t;
+            if (until < all) {
+                __global uint4 *at = (__global uint4 *)partial + group * ${fours * items}l + t;
 % for i in range(fours):
-                at[part * ${fours * items}l + ${items * i}] = as_uint4((float4)(${", ".join(names[4 * i:4 * i + 4])}));
+                at[${items * i}] = as_uint4((float4)(${", ".join(names[4 * i:4 * i + 4])}));
 % endfor
-${meeting.arrive("counters + " + slot, "splits", "t == 0", wait=f'asm volatile("bar.sync 1, {items};" ::: "memory")')}\
-                if (!is_last) return;
+                GROUP_FENCE();
+                ${wait}
+                if (t == 0) {
+                    DEVICE_FENCE();
+                    STORE_PUBLISHED(counters + 1 + group, 1u);
+                }
+                continue;
+            }
+            if (from > 0) {
+                // The group that has the tile's first step.
+                const int start = low - from, of_longer = longer * (share + 1);
+                const int begin = start < of_longer ? (uint)start / (uint)(share + 1) : longer + (uint)(start - of_longer) / (uint)share;
+                if (t == 0) {
+                    for (int other = begin; other < group; ++other) {
+                        while (!LOAD_PUBLISHED(counters + 1 + other)) {}
+                        STORE_PUBLISHED(counters + 1 + other, 0u);
+                    }
+                    DEVICE_FENCE();
+                }
+                ${wait}
+                GROUP_FENCE();
+                __global const uint4 *at = (__global const uint4 *)partial + begin * ${fours * items}l + t;
                 const uint of_a = a_base + 16 * t${", of_b = b_base + 16 * t" if of_a < chunks else ""};
 % for i, place in enumerate(places):
                 ${copy(i, place, items)}
                 COMMIT_PARTS();
 % endfor
-                ${" = ".join(names)} = 0;
-                for (int p = 1; p <= splits; ++p) {
+                for (int other = begin + 1; other <= group; ++other) {
                     at += ${fours * items};
 % for i, place in enumerate(places):
                     WAIT_FOR_PARTS(${chunks - 1});
@@ -55,7 +126,7 @@ ${meeting.arrive("counters + " + slot, "splits", "t == 0", wait=f'asm volatile("
 % endfor
                     }
 % endfor
-                    if (p < splits) {
+                    if (other < group) {
                         ${copy(i, place, items)}
                     }
                     COMMIT_PARTS();

@@ -128,7 +128,10 @@ def either(request: pytest.FixtureRequest) -> Emulator:
 def by_matrix_units(
     gpu: Emulator, p: GemmProblem, policy: Any, splits: int = 1, transposed: bool = False
 ) -> MatrixPlan:
-    return MatrixPlan(gpu, p, GemmChoice("", policy, splits, transposed=transposed))  # type: ignore[arg-type]
+    choice = GemmChoice("", policy, splits, transposed=transposed)
+    if splits > 1 and isinstance(policy, WgmmaPolicy):
+        choice = replace(choice, splits=1, shares=splits)
+    return MatrixPlan(gpu, p, choice)  # type: ignore[arg-type]
 
 
 @pytest.fixture(params=COPIES, ids=["lines", "boxes"])

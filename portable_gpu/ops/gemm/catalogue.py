@@ -165,12 +165,12 @@ def _matrix_specializations(
                 odd = is_odd(row.policy)
                 if trans == "NT" and form.kind != "tf32" and not odd:
                     continue
-                ways = [(False, 1), (False, 2)]
-                if form.transposes(p) or (trans == "NT" and odd):
-                    ways += [(True, 1), (True, 2)]
+                cuts = {}, {"shares" if form.kernel == "wgmma" else "splits": 2}
+                turned = form.transposes(p) or (trans == "NT" and odd)
+                ways = [(way, cut) for way in (False, True)[: 1 + turned] for cut in cuts]
                 choices = [
-                    GemmChoice(form.kernel, row.policy, splits, transposed=transposed)
-                    for transposed, splits in ways
+                    GemmChoice(form.kernel, row.policy, transposed=transposed, **cut)
+                    for transposed, cut in ways
                 ]
                 if isinstance(row.policy, WgmmaPolicy) and row.policy.bulk:
                     by_lines = replace(row.policy, bulk=False)
@@ -178,7 +178,7 @@ def _matrix_specializations(
                 for choice in choices:
                     found += matrix.specializations_of(p, choice, target)
                 if form.gathers(p.a, "a") is not None and not is_odd(row.policy):
-                    gathered = replace(choices[-1], splits=1, gather=True)
+                    gathered = replace(choices[-1], splits=1, shares=0, gather=True)
                     found += matrix.specializations_of(_off_the_grid(p), gathered, target)
     return found
 

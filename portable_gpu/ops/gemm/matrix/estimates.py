@@ -74,32 +74,66 @@ def estimates(
             steps = -(-p.k // form.depth)
             area = policy.tile_m * policy.tile_n / largest
             size = policy.tile_m * policy.tile_n
-            for splits, whole in _cuts(p, steps, tiles, size, target.compute_units, kernel):
-                turns = -(-(tiles - whole) * splits // target.compute_units)
-                first = whole // target.compute_units  # turns of whole tiles
-                copying = costs.copy + costs.outside * _lines_outside(policy, computed, form)
-                step = max(area / efficiency * form.work, copying)
-                step = max(step, costs.gather * gathered * form.depth)
-                time = turns * (step * -(-steps // splits) + costs.store * area)
-                time += first * (step * steps + costs.store * area)
-                time += costs.fixed * (first + turns - 1)
-                if splits > 1:
-                    time += costs.meeting + costs.sum * area * (splits + turns)
+            copying = costs.copy + costs.outside * _lines_outside(policy, computed, form)
+            step = max(area / efficiency * form.work, copying)
+            step = max(step, costs.gather * gathered * form.depth)
+            for cut in _cuts(p, policy, steps, tiles, target, kernel):
                 choice = GemmChoice(
-                    path=kernel if splits == 1 else f"{kernel}, split-k",
+                    path=f"{kernel}, split-k" if cut.is_cut else kernel,
                     policy=policy,
-                    splits=splits,
-                    whole=whole,
+                    splits=cut.splits,
+                    whole=cut.whole,
+                    shares=cut.shares,
                     transposed=transposed,
                     gather=gathered > 0,
                     shape_class=shape_class,
                     origin=row.origin,
-                    why=f"{whole + (tiles - whole) * splits} tiles on {target.compute_units} "
-                    "compute units with matrix units: the least estimate; checked on the device "
-                    "before the first use",
+                    why=f"{cut.groups(tiles)} groups on {target.compute_units} compute units with "
+                    "matrix units: the least estimate; checked on the device before the first use",
                     evidence=row.evidence,
                 )
+                time = _steps_of(cut, tiles, steps, step, area, costs, target.compute_units)
                 yield overlapped(time * costs.step, moving) + costs.start, choice
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How k is cut: see :class:`GemmChoice`."""
+
+    splits: int = 1
+    whole: int = 0
+    shares: int = 0
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether parts of tiles meet."""
+        return self.splits > 1 or self.shares > 0
+
+    def groups(self, tiles: int) -> int:
+        """Groups, or tiles of persistent ones."""
+        return self.shares or self.whole + (tiles - self.whole) * self.splits
+
+
+def _steps_of(
+    cut: Cut, tiles: int, steps: int, step: float, area: float, costs: MatrixCosts, units: int
+) -> float:
+    """What a product takes, in steps of the large tile."""
+    if cut.shares:
+        beside = -(-cut.shares // units)  # groups of a compute unit
+        share = (tiles - cut.whole) * steps / cut.shares
+        first = cut.whole // cut.shares
+        each = first * (step * steps + costs.store * area + costs.fixed)
+        parts = -(-steps // share)
+        each += step * -(-share // 1) + costs.store * area + costs.sum * area * (1 + parts)
+        return beside * each + costs.meeting
+    turns = -(-(tiles - cut.whole) * cut.splits // units)
+    first = cut.whole // units  # turns of whole tiles
+    time = turns * (step * -(-steps // cut.splits) + costs.store * area)
+    time += first * (step * steps + costs.store * area)
+    time += costs.fixed * (first + turns - 1)
+    if cut.splits > 1:
+        time += costs.meeting + costs.sum * area * (cut.splits + turns)
+    return time
 
 
 def _lines_outside(policy: MatrixPolicy, computed: GemmProblem, form: Format) -> float:
@@ -194,22 +228,45 @@ def fitting(
 
 
 def _cuts(
-    p: GemmProblem, steps: int, tiles: int, size: int, units: int, kernel: str
-) -> Iterator[tuple[int, int]]:
-    """Ways to cut k: into how many parts, and how many tiles of so many elements stay whole.
-
-    Those that stay fill the compute units by themselves, some times over.
-    """
+    p: GemmProblem, policy: MatrixPolicy, steps: int, tiles: int, target: Target, kernel: str
+) -> Iterator[Cut]:
+    """Ways to cut k: of all tiles, or of those beyond what fills the compute units some times."""
+    units, size = target.compute_units, policy.tile_m * policy.tile_n
+    if kernel == "wgmma":
+        yield Cut()
+        for shares, whole in _shares(policy, steps, tiles, target):
+            if 4 * shares * size <= WORKSPACE:
+                yield Cut(shares=shares, whole=whole)
+        return
     elements = p.batch_size * p.m * p.n
     for splits in _splits(steps, tiles, elements, units):
-        yield splits, 0
+        yield Cut(splits)
     whole = tiles // units * units
-    if kernel != "mfma" and p.batch_size == 1 and 0 < whole < tiles:
+    if kernel == "mma" and p.batch_size == 1 and 0 < whole < tiles:
         left = tiles - whole
-        # Of wgmma, cuts of large products were not timed: groups go on from tile to tile there.
-        room = left * size if kernel == "mma" else elements
-        for splits in _splits(steps, left, room, units)[1:]:
-            yield splits, whole
+        for splits in _splits(steps, left, left * size, units)[1:]:
+            yield Cut(splits, whole)
+
+
+def _shares(
+    policy: MatrixPolicy, steps: int, tiles: int, target: Target
+) -> Iterator[tuple[int, int]]:
+    """How many groups share the steps of tiles, and how many tiles stay whole before these.
+
+    Some groups for each tile; or all that run at a time, one or more a compute unit.
+    """
+    running = policy.groups(target)
+    for parts in range(2, steps // _LEAST_SHARE + 1):
+        if parts * tiles > running:
+            break
+        yield parts * tiles, 0
+    for shares in range(target.compute_units, running + 1, target.compute_units):
+        if tiles % shares and tiles * steps >= _LEAST_SHARE * shares:
+            yield shares, max(0, tiles // shares - 1) * shares
+
+
+#: Steps of a share at least.
+_LEAST_SHARE = 3
 
 
 def _splits(steps: int, tiles: int, elements: int, units: int) -> list[int]:
