@@ -7,6 +7,8 @@
 ##        +-----------+-----------+-----------+-----------+    comes to it last: it adds what the others have
 ##                                                             left, in one order, and stores the tile.
 ## A group waits for such as took a lower number when they began, and which wait for none but lower ones.
+## `lanes` groups have the same share of as many adjacent tiles each, so that they read what these have in common at
+## the same time: of lanes and shares, group number `share * lanes + lane`.
 ##
 ##   partial  | what group 0 has left | group 1 | ...
 ##              | words 0 to 3 of work-items 0, 1, ... | words 4 to 7 of work-items 0, 1, ... |
@@ -17,8 +19,8 @@
 <%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
 <%namespace name="units" file="/gemm/_units.cl.mako"/>
 
-## share: steps of each group, one more of the first `longer` groups.
-<%def name="parameters()">, int whole, int share, int longer, volatile __global uint *partial, volatile __global uint *counters</%def>
+## share: steps of each group, one more of the first `longer` shares.
+<%def name="parameters()">, int whole, int share, int longer, int lanes, volatile __global uint *partial, volatile __global uint *counters</%def>
 
 <%def name="define()">
 #define COPY_PART(to, from) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(from) : "memory")
@@ -45,17 +47,17 @@ static inline float4 part_read(uint at)
 ## tail: by work-items that look where k ends.
 <%def name="loop(policy, names, types, problem, depth, copies=False, tail=False)">
 ${units.pointers(names, types)}\
-        const int group = number, all = (int)((k + ${depth - 1}) / ${depth});
-        const int low = group * share + min(group, longer);
-        int high = low + share + (group < longer);
-        for (int unit = group; unit < whole || low < high; unit += get_num_groups(0)) {
+        const int rank = (uint)number / (uint)lanes, beside_lane = number - rank * lanes, all = (int)((k + ${depth - 1}) / ${depth});
+        const int low = rank * share + min(rank, longer);
+        int high = low + share + (rank < longer);
+        for (int unit = number; unit < whole || low < high; unit += get_num_groups(0)) {
             int number_of_all = unit, from = 0, until = all;
             if (unit >= whole) {
                 const int last = (uint)(high - 1) / (uint)all;
                 from = max(low - last * all, 0);
                 until = high - last * all;
                 high -= until - from;
-                number_of_all = whole + last;
+                number_of_all = whole + last * lanes + beside_lane;
             }
 % if problem.batch:
             const int tile = number_of_all % (${triangle.area(problem)});
@@ -83,7 +85,7 @@ places = [f"of_a + {32 * items * i}" for i in range(of_a)] + [f"of_b + {32 * ite
 wait = f'asm volatile("bar.sync 1, {items};" ::: "memory");'
 %>\
             if (until < all) {
-                __global uint4 *at = (__global uint4 *)partial + group * ${fours * items}l + t;
+                __global uint4 *at = (__global uint4 *)partial + number * ${fours * items}l + t;
 % for i in range(fours):
                 at[${items * i}] = as_uint4((float4)(${", ".join(names[4 * i:4 * i + 4])}));
 % endfor
@@ -91,31 +93,32 @@ wait = f'asm volatile("bar.sync 1, {items};" ::: "memory");'
                 ${wait}
                 if (t == 0) {
                     DEVICE_FENCE();
-                    STORE_PUBLISHED(counters + 1 + group, 1u);
+                    STORE_PUBLISHED(counters + 1 + number, 1u);
                 }
                 continue;
             }
             if (from > 0) {
-                // The group that has the tile's first step.
+                // The share that has the tile's first step.
                 const int start = low - from, of_longer = longer * (share + 1);
                 const int begin = start < of_longer ? (uint)start / (uint)(share + 1) : longer + (uint)(start - of_longer) / (uint)share;
-                if (t == 0) {
-                    for (int other = begin; other < group; ++other) {
-                        while (!LOAD_PUBLISHED(counters + 1 + other)) {}
-                        STORE_PUBLISHED(counters + 1 + other, 0u);
+                if (begin + t < rank) {
+                    for (int other = begin + t; other < rank; other += ${items}) {
+                        volatile __global uint *left = counters + 1 + other * lanes + beside_lane;
+                        while (!LOAD_PUBLISHED(left)) {}
+                        STORE_PUBLISHED(left, 0u);
                     }
                     DEVICE_FENCE();
                 }
                 ${wait}
                 GROUP_FENCE();
-                __global const uint4 *at = (__global const uint4 *)partial + begin * ${fours * items}l + t;
+                __global const uint4 *at = (__global const uint4 *)partial + (begin * lanes + beside_lane) * ${fours * items}l + t;
                 const uint of_a = a_base + 16 * t${", of_b = b_base + 16 * t" if of_a < chunks else ""};
 % for i, place in enumerate(places):
                 ${copy(i, place, items)}
                 COMMIT_PARTS();
 % endfor
-                for (int other = begin + 1; other <= group; ++other) {
-                    at += ${fours * items};
+                for (int other = begin + 1; other <= rank; ++other) {
+                    at += lanes * ${fours * items}l;
 % for i, place in enumerate(places):
                     WAIT_FOR_PARTS(${chunks - 1});
 % for half in range(2):
@@ -126,7 +129,7 @@ wait = f'asm volatile("bar.sync 1, {items};" ::: "memory");'
 % endfor
                     }
 % endfor
-                    if (other < group) {
+                    if (other < rank) {
                         ${copy(i, place, items)}
                     }
                     COMMIT_PARTS();

@@ -24,6 +24,7 @@ class GemmChoice:
             compute units anyway.
         shares: Groups that share the steps of k of all other tiles equally, a tile's between two
             or more of them; 0 where tiles are whole, or cut into ``splits``.
+        lanes: Of these groups, how many have the same share, each of another tile.
         transposed: Whether ``C' = B' A'`` is computed.
         gather: Whether operands that matrix units cannot take as they lie are copied element by
             element, rather than repacked by a first pass.
@@ -38,6 +39,7 @@ class GemmChoice:
     splits: int = 1
     whole: int = 0
     shares: int = 0
+    lanes: int = 1
     transposed: bool = False
     gather: bool = False
     shape_class: str = "any"
@@ -54,6 +56,7 @@ class GemmChoice:
         parts += ["transposed"] if self.transposed else []
         parts += [f"{self.splits} splits"] if self.splits > 1 else []
         parts += [f"{self.shares} shares"] if self.shares else []
+        parts += [f"{self.lanes} lanes"] if self.lanes > 1 else []
         parts += ["of the last tiles"] if self.whole else []
         return ", ".join(parts)
 

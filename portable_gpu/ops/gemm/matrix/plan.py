@@ -82,10 +82,12 @@ class MatrixPlan(Plan):
             self._space = SplitSpace.of(cut, cut * splits, area, p.compute)
             constants |= {} if isinstance(policy, MfmaPolicy) else {"whole": choice.whole}
         if choice.shares:
-            steps = (units - choice.whole) * -(-p.k // plan.depth)
-            share, longer = divmod(steps, choice.shares)
+            steps = (units - choice.whole) // choice.lanes * -(-p.k // plan.depth)
+            share, longer = divmod(steps, choice.shares // choice.lanes)
             self._space = SplitSpace.of(1 + choice.shares, choice.shares, area, p.compute)
-            constants |= {"whole": choice.whole, "share": share, "longer": longer}
+            constants |= {
+                "whole": choice.whole, "share": share, "longer": longer, "lanes": choice.lanes,
+            }  # fmt: skip
         if self._space is not None:
             buffers = ["partial", "counters", *buffers]
         self.workspace_bytes = plan.nbytes + (self._space.nbytes if self._space else 0)
