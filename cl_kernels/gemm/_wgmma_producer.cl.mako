@@ -59,7 +59,7 @@ ${by_lines.place(b, "first_col", "n")}
 </%def>
 
 <%def name="boxes()">
-        if (t > ${128 * policy.consumers}) return;
+        if (t == ${128 * policy.consumers}) {
         map_acquire(a_map);
         map_acquire(b_map);
 ${parted.loop(policy, ["a", "b"], types, problem, a.depth, True) if split else units.loop(policy, ["a", "b"], types, problem, a.depth, False)}
@@ -74,4 +74,8 @@ ${parted.loop(policy, ["a", "b"], types, problem, a.depth, True) if split else u
 % endfor
             }
         }
+        }
+% if split:
+        WARP_BARRIER();
+% endif
 </%def>

@@ -69,6 +69,8 @@ ${operands.batch_parameters(rank)})
     const uint full_base = local_address(full), empty_base = local_address(empty);
 % if split:
     __local int number;
+    __local ulong left[1], here[1];
+    const uint left_base = local_address(left), here_base = local_address(here);
 % endif
 % if width == "lines":
 ${output.scratch(policy)}
@@ -76,16 +78,22 @@ ${output.scratch(policy)}
     const int t = get_local_id(0);
 ${units.start_barriers(policy, 1 if policy.bulk else 256 if a.by_registers != b.by_registers else 128, 4 * policy.consumers)}
 % if split:
-${parted.take_number()}
+${parted.take_number(policy)}
 % endif
 % if policy.bulk:
     barriers_shown();
 % endif
     barrier(CLK_LOCAL_MEM_FENCE);
+% if split:
+${parted.share(depth)}
+% endif
     int stage = 0;
     uint phase = 0;
     if (t >= ${128 * policy.consumers}) {
 ${producer.boxes() if policy.bulk else producer.lines()}
+% if split:
+${parted.tell(128 * policy.consumers, policy.copiers)}
+% endif
     } else {
         const int lane = t % 32, above = t / 128 * ${policy.blocks};
 ${held.place() if registers else ''}

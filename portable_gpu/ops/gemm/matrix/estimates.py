@@ -28,14 +28,16 @@ class MatrixCosts(Costs):
 
     Attributes:
         step: Seconds of a step of the large tile.
-        fixed: Filling the stages, per tile of a group after the first.
+        fixed: Filling the stages, per tile of a group after the first (not of warpgroups: per
+            large tile of a compute unit).
         store: Storing a large tile.
         meeting: The parts of a tile wait for each other.
         sum: A part of a large tile, written and read.
         efficiency: Of the large tile's rate, that the tiles of each shape class reach.
+        alone: Of that, what a group reaches that has a compute unit for itself; 1 if not named.
         gather: An element that is copied by itself.
-        copy: A step of a tile whose products take next to no time.
-        outside: A line of zeros, beyond a matrix, that the copy engine brings.
+        latency: From the request of a stage to its use: all stages are filled once in that time.
+        line: A line of 128 bytes on its way to the compute units, of which one way serves all.
         start: Seconds of a product of next to no steps.
         stores: How many times as long C's elements take to write as to read.
     """
@@ -46,63 +48,28 @@ class MatrixCosts(Costs):
     meeting: float
     sum: float
     efficiency: Mapping[str, float]
+    alone: Mapping[str, float]
     gather: float
-    copy: float
-    outside: float
+    latency: float
+    line: float
     start: float
     stores: float
 
 
-def estimates(
-    problem: GemmProblem, target: Target, table: TuningTable
-) -> Iterator[tuple[float, GemmChoice]]:
-    """Every class of tiles and cut of k, with its seconds; none where matrix units do not apply."""
-    p, form = problem, format_of(problem, target)
-    if form is None or p.k == 0 or p.batch_size > MOST_BATCH:
-        return
-    kernel = form.kernel
-    largest = 128 * 256 if kernel == "wgmma" else 128 * 128
-    costs = MatrixCosts.of(kernel if form.parts == 1 else f"{kernel} of pieces", target)
-    device = DeviceCosts.of("device", target)
-    moving = p.moving(device, target.compute_units, costs.stores)
-    for shape_class, row in fitting(p, form, target, table):
-        efficiency = costs.efficiency[shape_class]
-        transposed = form.transposes(p, is_odd(row.policy))
-        computed = p.transpose() if transposed else p
-        for policy, gathered in _ways_of_copying(row.policy, computed, form):
-            tiles = p.batch_size * computed.tiles(policy.tile_m, policy.tile_n)
-            steps = -(-p.k // form.depth)
-            area = policy.tile_m * policy.tile_n / largest
-            size = policy.tile_m * policy.tile_n
-            copying = costs.copy + costs.outside * _lines_outside(policy, computed, form)
-            step = max(area / efficiency * form.work, copying)
-            step = max(step, costs.gather * gathered * form.depth)
-            for cut in _cuts(p, policy, steps, tiles, target, kernel):
-                choice = GemmChoice(
-                    path=f"{kernel}, split-k" if cut.is_cut else kernel,
-                    policy=policy,
-                    splits=cut.splits,
-                    whole=cut.whole,
-                    shares=cut.shares,
-                    transposed=transposed,
-                    gather=gathered > 0,
-                    shape_class=shape_class,
-                    origin=row.origin,
-                    why=f"{cut.groups(tiles)} groups on {target.compute_units} compute units with "
-                    "matrix units: the least estimate; checked on the device before the first use",
-                    evidence=row.evidence,
-                )
-                time = _steps_of(cut, tiles, steps, step, area, costs, target.compute_units)
-                yield overlapped(time * costs.step, moving) + costs.start, choice
-
-
 @dataclass(frozen=True)
 class Cut:
-    """How k is cut: see :class:`GemmChoice`."""
+    """How k is cut: see :class:`GemmChoice`.
+
+    Attributes:
+        splits, whole, shares, lanes: As there.
+        band: Of the policy, where adjacent tiles must be those of a row; 0 for any.
+    """
 
     splits: int = 1
     whole: int = 0
     shares: int = 0
+    lanes: int = 1
+    band: int = 0
 
     @property
     def is_cut(self) -> bool:
@@ -114,41 +81,112 @@ class Cut:
         return self.shares or self.whole + (tiles - self.whole) * self.splits
 
 
-def _steps_of(
-    cut: Cut, tiles: int, steps: int, step: float, area: float, costs: MatrixCosts, units: int
-) -> float:
-    """What a product takes, in steps of the large tile."""
-    if cut.shares:
-        beside = -(-cut.shares // units)  # groups of a compute unit
-        share = (tiles - cut.whole) * steps / cut.shares
-        first = cut.whole // cut.shares
-        each = first * (step * steps + costs.store * area + costs.fixed)
-        parts = -(-steps // share)
-        each += step * -(-share // 1) + costs.store * area + costs.sum * area * (1 + parts)
-        return beside * each + costs.meeting
-    turns = -(-(tiles - cut.whole) * cut.splits // units)
-    first = cut.whole // units  # turns of whole tiles
-    time = turns * (step * -(-steps // cut.splits) + costs.store * area)
-    time += first * (step * steps + costs.store * area)
-    time += costs.fixed * (first + turns - 1)
-    if cut.splits > 1:
-        time += costs.meeting + costs.sum * area * (cut.splits + turns)
-    return time
+@dataclass(frozen=True)
+class Work:
+    """What compute units have to do for a product, in steps of the large tile.
 
-
-def _lines_outside(policy: MatrixPolicy, computed: GemmProblem, form: Format) -> float:
-    """Lines of a tile, in the mean, that the copy engine fills with zeros: beyond the matrices.
-
-    A single tile's boxes have no more lines than there are, unless k runs across them.
+    Attributes:
+        tiles, steps: Of all products; of a tile.
+        step: A step of a tile that waits for nothing.
+        waiting: A step of a tile that waits for memory, as long as others fill the time.
+        area: Of a tile, of that of the large one.
+        lines: Lines that come to local memory in a step of a tile.
+        units, beside: Compute units, and how many groups run on one of them at a time.
     """
-    if not (isinstance(policy, WgmmaPolicy) and policy.bulk):
-        return 0.0
-    extents, tiles = (computed.m, computed.n), (policy.tile_m, policy.tile_n)
-    return sum(
-        tile - extent / -(-extent // tile)
-        for side, extent, tile in zip(SIDES, extents, tiles, strict=True)
-        if extent > tile or form.layout(computed, side, bulk=True).across
-    )
+
+    tiles: int
+    steps: int
+    step: float
+    waiting: float
+    area: float
+    lines: int
+    units: int
+    beside: int
+
+
+def estimates(
+    problem: GemmProblem, target: Target, table: TuningTable
+) -> Iterator[tuple[float, GemmChoice]]:
+    """Every class of tiles and cut of k, with its seconds; none where matrix units do not apply."""
+    p, form = problem, format_of(problem, target)
+    if form is None or p.k == 0 or p.batch_size > MOST_BATCH:
+        return
+    kernel, units = form.kernel, target.compute_units
+    largest = 128 * 256 if kernel == "wgmma" else 128 * 128
+    costs = MatrixCosts.of(kernel if form.parts == 1 else f"{kernel} of pieces", target)
+    device = DeviceCosts.of("device", target)
+    moving = p.moving(device, units, costs.stores)
+    for shape_class, row in fitting(p, form, target, table):
+        efficiency = costs.efficiency[shape_class]
+        transposed = form.transposes(p, is_odd(row.policy))
+        computed = p.transpose() if transposed else p
+        for policy, gathered in _ways_of_copying(row.policy, computed, form):
+            area = policy.tile_m * policy.tile_n / largest
+            step = area / efficiency * form.work
+            work = Work(
+                tiles=p.batch_size * computed.tiles(policy.tile_m, policy.tile_n),
+                steps=-(-p.k // form.depth),
+                step=max(step, costs.gather * gathered * form.depth),
+                waiting=costs.latency / policy.stages if isinstance(policy, WgmmaPolicy) else 0.0,
+                area=area,
+                lines=min(computed.m, policy.tile_m) + min(computed.n, policy.tile_n),
+                units=units,
+                beside=max(1, policy.groups(target) // units) if kernel == "wgmma" else 1,
+            )
+            for cut in _cuts(computed, policy, work, target, kernel):
+                choice = GemmChoice(
+                    path=f"{kernel}, split-k" if cut.is_cut else kernel,
+                    policy=replace(policy, band=cut.band or policy.band),
+                    splits=cut.splits,
+                    whole=cut.whole,
+                    shares=cut.shares,
+                    lanes=cut.lanes,
+                    transposed=transposed,
+                    gather=gathered > 0,
+                    shape_class=shape_class,
+                    origin=row.origin,
+                    why=f"{cut.groups(work.tiles)} groups on {units} compute units with matrix "
+                    "units: the least estimate; checked on the device before the first use",
+                    evidence=row.evidence,
+                )
+                if kernel == "wgmma":
+                    time, after = _of_warpgroups(cut, work, costs)
+                else:
+                    time, after = _of_tiles(cut, work, costs, costs.alone.get(shape_class, 1.0)), 0
+                seconds = overlapped(time * costs.step, moving) + after * costs.step + costs.start
+                yield seconds, choice
+
+
+def _of_warpgroups(cut: Cut, work: Work, costs: MatrixCosts) -> tuple[float, float]:
+    """What persistent groups take while they multiply, and after the last step."""
+    w, storing = work, costs.store * work.area
+    if cut.shares:
+        beside, share = -(-cut.shares // w.units), (w.tiles - cut.whole) * w.steps / cut.shares
+        first, step = cut.whole // cut.shares, max(-(-cut.shares // w.units) * w.step, w.waiting)
+        time = first * (step * w.steps + beside * storing + costs.fixed) + step * -(-share // 1)
+        # Of whole tiles before, a group's share is longer than a tile, and one other has a part.
+        parts = 1.0 if cut.whole else -(-w.steps // max(1.0, share)) - (cut.lanes == w.tiles)
+        after = beside * (storing + costs.sum * w.area * (0.5 + parts)) + costs.meeting
+    else:
+        turns, waits = -(-w.tiles // w.units), -(-w.tiles // (w.units * w.beside))
+        time = max(turns * w.step, waits * w.waiting) * w.steps
+        time += (turns - 1) * (storing + costs.fixed)
+        after = storing
+    return overlapped(time, w.tiles * w.steps * w.lines * costs.line), after
+
+
+def _of_tiles(cut: Cut, work: Work, costs: MatrixCosts, alone: float) -> float:
+    """What groups of a tile each, or of a part of one, take."""
+    w = work
+    turns = -(-(w.tiles - cut.whole) * cut.splits // w.units)
+    first = cut.whole // w.units  # turns of whole tiles
+    step = w.step / (alone if first + turns == 1 else 1.0)
+    time = turns * (step * -(-w.steps // cut.splits) + costs.store * w.area)
+    time += first * (step * w.steps + costs.store * w.area)
+    time += costs.fixed * w.area * (first + turns - 1)
+    if cut.splits > 1:
+        time += costs.meeting + costs.sum * w.area * (cut.splits + turns)
+    return time
 
 
 def _ways_of_copying(
@@ -186,15 +224,18 @@ class RepackCosts(Costs):
 
     Attributes:
         start: Seconds.
+        rate: Of memory's rate, what a pass reaches.
     """
 
     start: float
+    rate: float
 
 
 def repack_seconds(nbytes: list[int], target: Target) -> float:
     """Of first passes that move so many bytes each."""
     device, costs = DeviceCosts.of("device", target), RepackCosts.of("repack", target)
-    return sum(costs.start + n / (device.bandwidth * target.compute_units) for n in nbytes)
+    bandwidth = costs.rate * device.bandwidth * target.compute_units
+    return sum(costs.start + n / bandwidth for n in nbytes)
 
 
 def fitting(
@@ -228,18 +269,21 @@ def fitting(
 
 
 def _cuts(
-    p: GemmProblem, policy: MatrixPolicy, steps: int, tiles: int, target: Target, kernel: str
+    p: GemmProblem, policy: MatrixPolicy, work: Work, target: Target, kernel: str
 ) -> Iterator[Cut]:
-    """Ways to cut k: of all tiles, or of those beyond what fills the compute units some times."""
-    units, size = target.compute_units, policy.tile_m * policy.tile_n
+    """Ways to cut k: of all tiles, or of those beyond what fills the compute units some times.
+
+    ``p`` is the problem the way round in which it is computed.
+    """
+    units, size, tiles, steps = work.units, policy.tile_m * policy.tile_n, work.tiles, work.steps
+    yield Cut()
     if kernel == "wgmma":
-        yield Cut()
-        for shares, whole in _shares(policy, steps, tiles, target):
-            if 4 * shares * size <= WORKSPACE:
-                yield Cut(shares=shares, whole=whole)
+        rows, cols = -(-p.m // policy.tile_m), -(-p.n // policy.tile_n)
+        for cut in _shares(p, policy, rows, cols, work, policy.groups(target)):
+            if 4 * cut.shares * size <= WORKSPACE:
+                yield cut
         return
-    elements = p.batch_size * p.m * p.n
-    for splits in _splits(steps, tiles, elements, units):
+    for splits in _splits(steps, tiles, p.batch_size * p.m * p.n, units)[1:]:
         yield Cut(splits)
     whole = tiles // units * units
     if kernel == "mma" and p.batch_size == 1 and 0 < whole < tiles:
@@ -249,24 +293,30 @@ def _cuts(
 
 
 def _shares(
-    policy: MatrixPolicy, steps: int, tiles: int, target: Target
-) -> Iterator[tuple[int, int]]:
-    """How many groups share the steps of tiles, and how many tiles stay whole before these.
+    p: GemmProblem, policy: MatrixPolicy, rows: int, cols: int, work: Work, running: int
+) -> Iterator[Cut]:
+    """How groups share the steps of tiles.
 
-    Some groups for each tile; or all that run at a time, one or more a compute unit.
+    Some groups for each tile; or one for each compute unit.  Then groups with the same share have
+    the tiles of a row, or of a column, if these are few.
     """
-    running = policy.groups(target)
+    units, tiles, steps = work.units, work.tiles, work.steps
     for parts in range(2, steps // _LEAST_SHARE + 1):
         if parts * tiles > running:
             break
-        yield parts * tiles, 0
-    for shares in range(target.compute_units, running + 1, target.compute_units):
-        if tiles % shares and tiles * steps >= _LEAST_SHARE * shares:
-            yield shares, max(0, tiles // shares - 1) * shares
+        if -(-steps // -(-steps // parts)) == parts:
+            yield Cut(shares=parts * tiles, lanes=tiles)
+    few = min(rows, cols)
+    lanes = few if few <= _FEW and not p.triangle else 1
+    shares = units // lanes * lanes
+    whole = max(0, tiles // shares - 1) * shares
+    if shares and tiles % shares and (tiles - whole) * steps >= _LEAST_SHARE * shares:
+        beside = rows == lanes and rows <= policy.band  # adjacent tiles are those of a column
+        yield Cut(shares=shares, whole=whole, lanes=lanes, band=0 if beside or lanes == 1 else 1)
 
 
-#: Steps of a share at least.
-_LEAST_SHARE = 3
+#: Steps of a share at least; tiles of a row, or of a column, that are worked on side by side.
+_LEAST_SHARE, _FEW = 3, 12
 
 
 def _splits(steps: int, tiles: int, elements: int, units: int) -> list[int]:
