@@ -31,6 +31,7 @@ class MatrixCosts(Costs):
         fixed: Filling the stages, per tile of a group after the first (not of warpgroups: per
             large tile of a compute unit).
         store: Storing a large tile.
+        turned: Of a tile that C's rows run across: a factor.
         meeting: The parts of a tile wait for each other.
         sum: A part of a large tile, written and read.
         efficiency: Of the large tile's rate, that the tiles of each shape class reach.
@@ -45,6 +46,7 @@ class MatrixCosts(Costs):
     step: float
     fixed: float
     store: float
+    turned: float
     meeting: float
     sum: float
     efficiency: Mapping[str, float]
@@ -90,6 +92,7 @@ class Work:
         step: A step of a tile that waits for nothing.
         waiting: A step of a tile that waits for memory, as long as others fill the time.
         area: Of a tile, of that of the large one.
+        storing: Storing a tile.
         lines: Lines that come to local memory in a step of a tile.
         units, beside: Compute units, and how many groups run on one of them at a time.
     """
@@ -99,6 +102,7 @@ class Work:
     step: float
     waiting: float
     area: float
+    storing: float
     lines: int
     units: int
     beside: int
@@ -129,6 +133,7 @@ def estimates(
                 step=max(step, costs.gather * gathered * form.depth),
                 waiting=costs.latency / policy.stages if isinstance(policy, WgmmaPolicy) else 0.0,
                 area=area,
+                storing=costs.store * area * (costs.turned if computed.c.col != 1 else 1.0),
                 lines=min(computed.m, policy.tile_m) + min(computed.n, policy.tile_n),
                 units=units,
                 beside=max(1, policy.groups(target) // units) if kernel == "wgmma" else 1,
@@ -159,7 +164,7 @@ def estimates(
 
 def _of_warpgroups(cut: Cut, work: Work, costs: MatrixCosts) -> tuple[float, float]:
     """What persistent groups take while they multiply, and after the last step."""
-    w, storing = work, costs.store * work.area
+    w, storing = work, work.storing
     if cut.shares:
         beside, share = -(-cut.shares // w.units), (w.tiles - cut.whole) * w.steps / cut.shares
         first, step = cut.whole // cut.shares, max(-(-cut.shares // w.units) * w.step, w.waiting)
@@ -181,8 +186,8 @@ def _of_tiles(cut: Cut, work: Work, costs: MatrixCosts, alone: float) -> float:
     turns = -(-(w.tiles - cut.whole) * cut.splits // w.units)
     first = cut.whole // w.units  # turns of whole tiles
     step = w.step / (alone if first + turns == 1 else 1.0)
-    time = turns * (step * -(-w.steps // cut.splits) + costs.store * w.area)
-    time += first * (step * w.steps + costs.store * w.area)
+    time = turns * (step * -(-w.steps // cut.splits) + w.storing)
+    time += first * (step * w.steps + w.storing)
     time += costs.fixed * w.area * (first + turns - 1)
     if cut.splits > 1:
         time += costs.meeting + costs.sum * w.area * (cut.splits + turns)
@@ -213,7 +218,11 @@ def takes(policy: MatrixPolicy, computed: GemmProblem, form: Format, gather: boo
         form: What the matrix units are given.
         gather: Whether what is off the grid is copied by elements.
     """
-    if not (isinstance(policy, WgmmaPolicy) and is_odd(policy)):
+    if not isinstance(policy, WgmmaPolicy):
+        return True
+    if gather and policy.consumers > 2 and policy.tile_n < 128:
+        return False  # 192 x 64 takes 1.27 of the time of 192 x 128
+    if not is_odd(policy):
         return True
     return not form.layout(computed, "b", policy.bulk, gather).across
 
