@@ -165,7 +165,8 @@ def _matrix_specializations(
                 odd = is_odd(row.policy)
                 if trans == "NT" and form.kind != "tf32" and not odd:
                     continue
-                cuts = {}, {"shares" if form.kernel == "wgmma" else "splits": 2}
+                kind_of_cut = "shares" if form.kernel == "wgmma" else "splits"
+                cuts: tuple[dict[str, Any], ...] = ({}, {kind_of_cut: 2})
                 turned = form.transposes(p) or (trans == "NT" and odd)
                 ways = [(way, cut) for way in (False, True)[: 1 + turned] for cut in cuts]
                 choices = [

@@ -138,7 +138,7 @@ def estimates(
                 units=units,
                 beside=max(1, policy.groups(target) // units) if kernel == "wgmma" else 1,
             )
-            for cut in _cuts(computed, policy, work, target, kernel):
+            for cut in _cuts(computed, policy, work, target, form):
                 choice = GemmChoice(
                     path=f"{kernel}, split-k" if cut.is_cut else kernel,
                     policy=replace(policy, band=cut.band or policy.band),
@@ -278,7 +278,7 @@ def fitting(
 
 
 def _cuts(
-    p: GemmProblem, policy: MatrixPolicy, work: Work, target: Target, kernel: str
+    p: GemmProblem, policy: MatrixPolicy, work: Work, target: Target, form: Format
 ) -> Iterator[Cut]:
     """Ways to cut k: of all tiles, or of those beyond what fills the compute units some times.
 
@@ -286,16 +286,18 @@ def _cuts(
     """
     units, size, tiles, steps = work.units, policy.tile_m * policy.tile_n, work.tiles, work.steps
     yield Cut()
-    if kernel == "wgmma":
+    if form.kernel == "wgmma":
         rows, cols = -(-p.m // policy.tile_m), -(-p.n // policy.tile_n)
         for cut in _shares(p, policy, rows, cols, work, policy.groups(target)):
-            if 4 * cut.shares * size <= WORKSPACE:
+            # Of tf32 and of pieces nobody has timed shares of several tiles.
+            timed = form.elem.itemsize == 2 and form.parts == 1
+            if 4 * cut.shares * size <= WORKSPACE and (timed or cut.lanes == tiles):
                 yield cut
         return
     for splits in _splits(steps, tiles, p.batch_size * p.m * p.n, units)[1:]:
         yield Cut(splits)
     whole = tiles // units * units
-    if kernel == "mma" and p.batch_size == 1 and 0 < whole < tiles:
+    if form.kernel == "mma" and p.batch_size == 1 and 0 < whole < tiles:
         left = tiles - whole
         for splits in _splits(steps, left, left * size, units)[1:]:
             yield Cut(splits, whole)
@@ -318,14 +320,18 @@ def _shares(
     few = min(rows, cols)
     lanes = few if few <= _FEW and not p.triangle else 1
     shares = units // lanes * lanes
+    if not shares:
+        return
     whole = max(0, tiles // shares - 1) * shares
-    if shares and tiles % shares and (tiles - whole) * steps >= _LEAST_SHARE * shares:
+    few_turns = whole <= _MOST_TURNS * shares
+    if few_turns and tiles % shares and (tiles - whole) * steps >= _LEAST_SHARE * shares:
         beside = rows == lanes and rows <= policy.band  # adjacent tiles are those of a column
         yield Cut(shares=shares, whole=whole, lanes=lanes, band=0 if beside or lanes == 1 else 1)
 
 
-#: Steps of a share at least; tiles of a row, or of a column, that are worked on side by side.
-_LEAST_SHARE, _FEW = 3, 12
+#: Steps of a share at least; tiles of a row, or of a column, that are worked on side by side; turns
+#: of whole tiles before: with more (8192 float16, 14) there is next to nothing to gain.
+_LEAST_SHARE, _FEW, _MOST_TURNS = 3, 12, 8
 
 
 def _splits(steps: int, tiles: int, elements: int, units: int) -> list[int]:
