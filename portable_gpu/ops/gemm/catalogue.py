@@ -18,7 +18,7 @@ from portable_gpu.ops.gemm.binding import compute_element
 from portable_gpu.ops.gemm.candidates import candidates
 from portable_gpu.ops.gemm.choice import GemmChoice
 from portable_gpu.ops.gemm.matrix import plan as matrix
-from portable_gpu.ops.gemm.matrix.estimates import fitting
+from portable_gpu.ops.gemm.matrix.estimates import fitting, shares_fit
 from portable_gpu.ops.gemm.matrix.format import format_of
 from portable_gpu.ops.gemm.matrix.policy import WgmmaPolicy, is_odd
 from portable_gpu.ops.gemm.mirror import specialization_of as mirrored_text
@@ -167,6 +167,8 @@ def _matrix_specializations(
                     continue
                 kind_of_cut = "shares" if form.kernel == "wgmma" else "splits"
                 cuts: tuple[dict[str, Any], ...] = ({}, {kind_of_cut: 2})
+                if isinstance(row.policy, WgmmaPolicy) and not shares_fit(row.policy, form):
+                    cuts = ({},)
                 turned = form.transposes(p) or (trans == "NT" and odd)
                 ways = [(way, cut) for way in (False, True)[: 1 + turned] for cut in cuts]
                 choices = [

@@ -286,7 +286,9 @@ def _cuts(
     """
     units, size, tiles, steps = work.units, policy.tile_m * policy.tile_n, work.tiles, work.steps
     yield Cut()
-    if form.kernel == "wgmma":
+    if isinstance(policy, WgmmaPolicy):
+        if not shares_fit(policy, form):
+            return
         rows, cols = -(-p.m // policy.tile_m), -(-p.n // policy.tile_n)
         for cut in _shares(p, policy, rows, cols, work, policy.groups(target)):
             # Of tf32 and of pieces nobody has timed shares of several tiles.
@@ -301,6 +303,11 @@ def _cuts(
         left = tiles - whole
         for splits in _splits(steps, left, left * size, units)[1:]:
             yield Cut(splits, whole)
+
+
+def shares_fit(policy: WgmmaPolicy, form: Format) -> bool:
+    """Whether registers are left for shares: of tf32 and 192 x 192, ptxas spills 24 bytes."""
+    return form.elem.itemsize == 2 or policy.registers - policy.sums >= 40
 
 
 def _shares(
