@@ -50,10 +50,7 @@ static inline uint packed_pair(float v, float w)
 ## has as a kernel argument; these come first.
 ## Tiles are numbered down bands of `band` tile rows, so that groups that run together share lines.
 <%def name="loop(policy, names, types, problem, depth, once, some=False)">
-<%namespace name="operands" file="/gemm/_operands.cl.mako"/>
-% for name in names:
-        __global ${types[name]} *const ${name}_whole = ${name} + ${name}_offset;
-% endfor
+${pointers(names, types)}\
 % if once:
         {
             const int unit = get_group_id(0);
@@ -69,6 +66,21 @@ static inline uint packed_pair(float v, float w)
 % else:
             const int tile = unit, part = 0;
 % endif
+${place(policy, problem)}\
+            const long k_first = part * k_split;
+            const long length = min(${"parts == 1 ? k : k_split" if split and some else "k_split"}, k - k_first);
+            const int steps = (int)((length + ${depth - 1}) / ${depth});
+${begin(names, types, problem, "first_product + " + capture(product, problem, split and some))}
+</%def>
+
+## The parts of a loop's head: where the products' operands begin, the tile's first row and column, and pointers
+## at the operands of a product by its number.
+<%def name="pointers(names, types)">\
+% for name in names:
+        __global ${types[name]} *const ${name}_whole = ${name} + ${name}_offset;
+% endfor
+</%def>
+<%def name="place(policy, problem)">\
 % if problem.triangle:
 ${triangle.locate(problem, policy)}\
 % else:
@@ -78,13 +90,13 @@ ${triangle.locate(problem, policy)}\
             const long first_row = ${policy.tile_m}l * (band * ${policy.band} + in_band - beside * rows);
             const long first_col = ${policy.tile_n}l * beside;
 % endif
-            const long k_first = part * k_split;
-            const long length = min(${"parts == 1 ? k : k_split" if split and some else "k_split"}, k - k_first);
-            const int steps = (int)((length + ${depth - 1}) / ${depth});
+</%def>
+<%def name="begin(names, types, problem, number)">\
+<%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 % for name in names:
             __global ${types[name]} *${name} = ${name}_whole;
 % endfor
-${operands.walk(names, len(problem.batch), "first_product + " + capture(product, problem, split and some))}
+${operands.walk(names, len(problem.batch), number)}
 </%def>
 
 ## Declares the number of a unit's product in the launch, for those whose k is split.

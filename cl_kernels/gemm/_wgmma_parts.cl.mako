@@ -1,19 +1,39 @@
-## Tiles of wgmma whose k is split (see _split_k): the last group of a tile brings what the others have left by
-## asynchronous copies to local memory, where its steps of k were.  Registers would hold too few loads at a time.
+## Tiles of wgmma whose steps of k are shared: after the first `whole` tiles, the steps of all others, one tile after
+## the other, are cut into as many equal shares as there are groups.  So all groups have the same work.
 ##
-##   partial | part 0 of tile 0 | part 1 | ... | part 0 of tile 1 | ...
-##             | words 0 to 3 of work-items 0, 1, ... | words 4 to 7 of work-items 0, 1, ... |
+##   group     0           1           2           3           A group works from the end of its share to the
+##        +-----------+-----------+-----------+-----------+    beginning.  So the first part of a tile is done
+##   tile |  0   |   1   |   2   |   3   |   4   |   5    |    early, and the group that has a tile's last part
+##        +-----------+-----------+-----------+-----------+    comes to it last: it adds what the others have
+##                                                             left, in one order, and stores the tile.
+## A group waits for such as took a lower number when they began, and which wait for none but lower ones.
+## `lanes` groups have the same share of as many adjacent tiles each, so that they read what these have in common at
+## the same time: of lanes and shares, group number `share * lanes + lane`.
 ##
-## A work-item copies and reads its own words only, in chunks of 8, and so waits for no other.
-<%namespace name="meeting" file="/group/meeting.cl.mako"/>
+##   partial  | what group 0 has left | group 1 | ...
+##              | words 0 to 3 of work-items 0, 1, ... | words 4 to 7 of work-items 0, 1, ... |
+##   counters | next number | whether group 0 has left its part | group 1 | ...         0 between launches
+##
+## The copiers tell when the group's part is there, and wait for those of others: they come to that before the tile's
+## last steps are multiplied.  Barriers: `left`, all consumers have stored their part; `here`, all others' are there.
+## Parts come by asynchronous copies to local memory, where steps of k were, because registers would hold too few
+## loads at a time.  A work-item copies and reads its own words only, in chunks of 8.
+<%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
+<%namespace name="units" file="/gemm/_units.cl.mako"/>
 
-<%def name="parameters()">, int whole, volatile __global uint *partial, volatile __global uint *counters</%def>
+## share: steps of each group, one more of the first `longer` shares.
+<%def name="parameters()">, int whole, int share, int longer, int lanes, volatile __global uint *partial, volatile __global uint *counters</%def>
 
 <%def name="define()">
-${meeting.define()}
 #define COPY_PART(to, from) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(from) : "memory")
 #define COMMIT_PARTS() asm volatile("cp.async.commit_group;" ::: "memory")
 #define WAIT_FOR_PARTS(pending) asm volatile("cp.async.wait_group " #pending ";" ::: "memory")
+// The share that has a step.
+static inline int share_of(int step, int share, int longer)
+{
+    const int of_longer = longer * (share + 1);
+    return step < of_longer ? (uint)step / (uint)(share + 1) : longer + (uint)(step - of_longer) / (uint)share;
+}
 static inline float4 part_read(uint at)
 {
     float4 v;
@@ -22,29 +42,98 @@ static inline float4 part_read(uint at)
 }
 </%def>
 
-## The tiles of a product after the first `whole` are cut, into `splits` parts.  All consumers run this; those of the last group continue with the sums of all parts, the others return.
-## names: of a work-item's sums.  slot: the tile's number.
-<%def name="meet(policy, names, slot)"><%
+## The group takes its number; its barriers.  A barrier of all work-items follows.
+<%def name="take_number(policy)">
+    if (t == 0) {
+        barrier_init(left_base, ${128 * policy.consumers});
+        barrier_init(here_base, ${policy.copiers});
+        number = (int)atomic_inc(counters);
+        if (number == (int)get_num_groups(0) - 1) STORE_PUBLISHED(counters, 0u);
+    }
+</%def>
+
+## The group's share: steps `low` to `end` of its lane; all: steps of a tile.
+<%def name="share(depth)">\
+    const int rank = (uint)number / (uint)lanes, lane_of_share = number - rank * lanes, all = (int)((k + ${depth - 1}) / ${depth});
+    const int low = rank * share + min(rank, longer), end = low + share + (rank < longer);
+</%def>
+
+## The head of the loop over a group's tiles and parts of tiles, as `loop` of _units is; until: the step of k after
+## the last.  copies: whether operands are copied there, tail: by work-items that look where k ends.
+<%def name="loop(policy, names, types, problem, depth, copies=False, tail=False)">
+${units.pointers(names, types)}\
+        int high = end;
+        for (int unit = number; unit < whole || low < high; unit += get_num_groups(0)) {
+            int number_of_all = unit, from = 0, until = all;
+            if (unit >= whole) {
+                const int last = (uint)(high - 1) / (uint)all;
+                from = max(low - last * all, 0);
+                until = high - last * all;
+                high -= until - from;
+                number_of_all = whole + last * lanes + lane_of_share;
+            }
+% if problem.batch:
+            const int tile = number_of_all % (${triangle.area(problem)});
+% else:
+            const int tile = number_of_all;
+% endif
+${units.place(policy, problem)}\
+% if copies:
+            const long k_first = from * ${depth}l;
+% endif
+% if tail:
+            const long length = min((until - from) * ${depth}l, k - k_first);
+% endif
+            const int steps = until - from;
+${units.begin(names, types, problem, f"first_product + number_of_all / ({capture(triangle.area, problem)})")}
+</%def>
+
+## All copiers run this when they have nothing more to copy; first: the number of the first one.
+<%def name="tell(first, copiers)">
+        if (end % all && t == ${first}) {
+            barrier_wait(left_base, 0);
+            DEVICE_FENCE();
+            STORE_PUBLISHED(counters + 1 + number, 1u);
+        }
+        if (low % all && low / all * all + all <= end) {
+            for (int other = share_of(low / all * all, share, longer) + t - ${first}; other < rank; other += ${copiers}) {
+                volatile __global uint *done = counters + 1 + other * lanes + lane_of_share;
+                while (!LOAD_PUBLISHED(done)) {}
+                STORE_PUBLISHED(done, 0u);
+            }
+            DEVICE_FENCE();
+            barrier_arrive(here_base);
+        }
+</%def>
+
+## All consumers run this.  A part that is not the last one of its tile is left for another group; to the last one the
+## others are added.  names: of a work-item's sums.
+<%def name="meet(policy, names)"><%
 items = 128 * policy.consumers
 fours, chunks = len(names) // 4, len(names) // 8
 of_a = min(chunks, policy.part_room[0])
 places = [f"of_a + {32 * items * i}" for i in range(of_a)] + [f"of_b + {32 * items * i}" for i in range(chunks - of_a)]
 %>\
-            {
-                __global uint4 *at = (__global uint4 *)partial + (${slot}) * (long)splits * ${fours * items} + t;
+            if (until < all) {
+                __global uint4 *at = (__global uint4 *)partial + number * ${fours * items}l + t;
 % for i in range(fours):
-                at[part * ${fours * items}l + ${items * i}] = as_uint4((float4)(${", ".join(names[4 * i:4 * i + 4])}));
+                at[${items * i}] = as_uint4((float4)(${", ".join(names[4 * i:4 * i + 4])}));
 % endfor
-${meeting.arrive("counters + " + slot, "splits", "t == 0", wait=f'asm volatile("bar.sync 1, {items};" ::: "memory")')}\
-                if (!is_last) return;
+                barrier_arrive(left_base);
+                continue;
+            }
+            if (from > 0) {
+                barrier_wait(here_base, 0);
+                asm volatile("bar.sync 1, ${items};" ::: "memory");  // all are through with the stages
+                const int begin = share_of(low - from, share, longer);
+                __global const uint4 *at = (__global const uint4 *)partial + (begin * lanes + lane_of_share) * ${fours * items}l + t;
                 const uint of_a = a_base + 16 * t${", of_b = b_base + 16 * t" if of_a < chunks else ""};
 % for i, place in enumerate(places):
                 ${copy(i, place, items)}
                 COMMIT_PARTS();
 % endfor
-                ${" = ".join(names)} = 0;
-                for (int p = 1; p <= splits; ++p) {
-                    at += ${fours * items};
+                for (int other = begin + 1; other <= rank; ++other) {
+                    at += lanes * ${fours * items}l;
 % for i, place in enumerate(places):
                     WAIT_FOR_PARTS(${chunks - 1});
 % for half in range(2):
@@ -55,7 +144,7 @@ ${meeting.arrive("counters + " + slot, "splits", "t == 0", wait=f'asm volatile("
 % endfor
                     }
 % endfor
-                    if (p < splits) {
+                    if (other < rank) {
                         ${copy(i, place, items)}
                     }
                     COMMIT_PARTS();

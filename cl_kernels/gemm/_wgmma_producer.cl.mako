@@ -6,6 +6,7 @@
 ##   boxes()   one work-item starts copies by the copy engine (see _boxes)
 <%namespace name="by_boxes" file="/gemm/_boxes.cl.mako"/>
 <%namespace name="by_lines" file="/gemm/_lines.cl.mako"/>
+<%namespace name="parted" file="/gemm/_wgmma_parts.cl.mako"/>
 <%namespace name="units" file="/gemm/_units.cl.mako"/>
 
 ## What went through registers has to be shown to the matrix unit; its work-items arrive on their own.
@@ -22,7 +23,7 @@
 <%def name="lines()">
         const int chunk = t % 8, line = t / 8 % 16;
         const uint place = line * 128 + ((chunk ^ (line & 7)) << 4);
-${units.loop(policy, ["a", "b"], types, problem, a.depth, split, True)}
+${parted.loop(policy, ["a", "b"], types, problem, a.depth, True, tail) if split else units.loop(policy, ["a", "b"], types, problem, a.depth, False)}
             a += k_first * a_col;
             b += k_first * b_row;
 % if tail:
@@ -58,10 +59,10 @@ ${by_lines.place(b, "first_col", "n")}
 </%def>
 
 <%def name="boxes()">
-        if (t > ${128 * policy.consumers}) return;
+        if (t == ${128 * policy.consumers}) {
         map_acquire(a_map);
         map_acquire(b_map);
-${units.loop(policy, ["a", "b"], types, problem, a.depth, split, True)}
+${parted.loop(policy, ["a", "b"], types, problem, a.depth, True) if split else units.loop(policy, ["a", "b"], types, problem, a.depth, False)}
             const int k_last = (int)k_first + steps * ${a.depth};
             for (int at = (int)k_first; at < k_last; at += ${a.depth}) {
 % for part in range(parts):
@@ -73,4 +74,8 @@ ${units.loop(policy, ["a", "b"], types, problem, a.depth, split, True)}
 % endfor
             }
         }
+        }
+% if split:
+        WARP_BARRIER();
+% endif
 </%def>

@@ -15,7 +15,7 @@
 ## products  which pieces of A and of B are multiplied after one, two ... of them have arrived
 ## flush   steps of k after which the matrix unit's sums, which truncate, are added to float registers,
 ##         which round; 0: never
-## split   whether k is split (see _wgmma_parts)
+## split   whether groups share the steps of k of tiles (see _wgmma_parts)
 ## tail    whether k (of some split) is no multiple of a step      pair, wide, by_lines  how C is stored (see _wgmma_output)
 ## registers  whether A goes through registers (see _wgmma_registers)
 <%namespace name="element" file="/common/element.cl.mako"/>
@@ -68,21 +68,32 @@ ${operands.batch_parameters(rank)})
     const uint a_base = local_address(a_local), b_base = local_address(b_local);
     const uint full_base = local_address(full), empty_base = local_address(empty);
 % if split:
-    __local uint is_last;
+    __local int number;
+    __local ulong left[1], here[1];
+    const uint left_base = local_address(left), here_base = local_address(here);
 % endif
 % if width == "lines":
 ${output.scratch(policy)}
 % endif
     const int t = get_local_id(0);
 ${units.start_barriers(policy, 1 if policy.bulk else 256 if a.by_registers != b.by_registers else 128, 4 * policy.consumers)}
+% if split:
+${parted.take_number(policy)}
+% endif
 % if policy.bulk:
     barriers_shown();
 % endif
     barrier(CLK_LOCAL_MEM_FENCE);
+% if split:
+${parted.share(depth)}
+% endif
     int stage = 0;
     uint phase = 0;
     if (t >= ${128 * policy.consumers}) {
 ${producer.boxes() if policy.bulk else producer.lines()}
+% if split:
+${parted.tell(128 * policy.consumers, policy.copiers)}
+% endif
     } else {
         const int lane = t % 32, above = t / 128 * ${policy.blocks};
 ${held.place() if registers else ''}
@@ -90,7 +101,7 @@ ${held.place() if registers else ''}
 % if flush:
         float ${", ".join(f"s{i}" for i in sums)};
 % endif
-${units.loop(policy, outputs, types, problem, depth, split, True)}
+${parted.loop(policy, outputs, types, problem, depth) if split else units.loop(policy, outputs, types, problem, depth, False)}
             int used = stage;
 % if flush:
             ${" = ".join(f"s{i}" for i in sums)} = 0;
@@ -106,10 +117,7 @@ ${units.loop(policy, outputs, types, problem, depth, split, True)}
             }
             ${steps.release()}
 % if split:
-            if (parts > 1) {
-${units.count_products(True)}
-${parted.meet(policy, [totals + i for i in sums], "product * cut + tile - whole")}
-            }
+${parted.meet(policy, [totals + i for i in sums])}
 % endif
 ${triangle.store(problem, policy, lambda: output.store(policy, totals, width, types['c'], registers, pair), lambda: output.each(policy, problem, totals, types['c'], registers))}
         }

@@ -128,7 +128,14 @@ def either(request: pytest.FixtureRequest) -> Emulator:
 def by_matrix_units(
     gpu: Emulator, p: GemmProblem, policy: Any, splits: int = 1, transposed: bool = False
 ) -> MatrixPlan:
-    return MatrixPlan(gpu, p, GemmChoice("", policy, splits, transposed=transposed))  # type: ignore[arg-type]
+    return MatrixPlan(gpu, p, cut(policy, splits, transposed=transposed))  # type: ignore[arg-type]
+
+
+def cut(policy: Any, parts: int, **fields: Any) -> GemmChoice:
+    """A choice that cuts k: each tile's, or of warpgroups' tiles the steps of all, into shares."""
+    if isinstance(policy, WgmmaPolicy):
+        return GemmChoice("", policy, shares=parts if parts > 1 else 0, **fields)
+    return GemmChoice("", policy, parts, **fields)
 
 
 @pytest.fixture(params=COPIES, ids=["lines", "boxes"])
@@ -185,7 +192,7 @@ def test_operands_off_the_grid_are_gathered(
     m, n, k, batch, splits = size
     for policy in policies:
         p = problem(m, n, k, elem, trans, batch=batch)
-        choice = GemmChoice("", policy, splits, gather=True)
+        choice = cut(policy, splits, gather=True)
         path = MatrixPlan(gpu, p, choice)  # type: ignore[arg-type]
         check(path, gpu, p, trans)
         assert not any("repack" in name for name in gpu.launches)
@@ -366,8 +373,42 @@ def test_wgmma_with_k_cut_of_the_last_tiles(
     policy = replace(WgmmaPolicy.for_shape_class(name), bulk=bulk)
     trans = "NT" if is_odd(policy) else trans
     p = problem(200, 264, 500 if batch else 712, F16, trans, batch=batch)
-    path = MatrixPlan(either, p, GemmChoice("", policy, 3, whole=3))  # type: ignore[arg-type]
+    path = MatrixPlan(either, p, cut(policy, 3, whole=3))  # type: ignore[arg-type]
     check(path, either, p, trans)
+
+
+@pytest.mark.parametrize(
+    ("name", "shares", "batch", "either", "bulk"),
+    in_pairs(
+        ("large", "small", "128x176"),
+        ("one for several tiles", "many for each tile", "a row", "a column", "some tiles whole"),
+        (0, 2), TIMES, COPIES,
+    ),
+    indirect=["either"],
+)  # fmt: skip
+def test_wgmma_shares_of_steps(
+    either: Emulator, name: str, shares: str, batch: int, bulk: bool
+) -> None:
+    """More and fewer groups than tiles; groups side by side whose tiles share lines; twice.
+
+    The parts of a share are a tile's end, whole tiles and a tile's beginning, or a tile's middle.
+    """
+    policy = replace(WgmmaPolicy.for_shape_class(name), bulk=bulk)
+    p = problem(200, 264, 500 if batch else 712, F16, "NT", batch=batch)
+    rows, cols = -(-p.m // policy.tile_m), -(-p.n // policy.tile_n)
+    tiles = rows * cols * (batch or 1)
+    fields = {
+        "one for several tiles": {"shares": max(2, tiles // 2 + 1)},
+        "many for each tile": {"shares": 3 * tiles, "lanes": tiles},
+        "a row": {"shares": 3 * cols, "lanes": cols},
+        "a column": {"shares": 3 * rows, "lanes": rows},
+        "some tiles whole": {"shares": max(2, tiles // 4), "whole": tiles // 4 * 2},
+    }[shares]
+    band = 1 if shares == "a row" else 16
+    choice = GemmChoice("", replace(policy, band=band), **fields)  # type: ignore[arg-type]
+    path = MatrixPlan(either, p, choice)  # type: ignore[arg-type]
+    for _ in range(2):
+        check(path, either, p, "NT")
 
 
 def test_tiles_are_numbered_down_bands(gpu: Emulator, bulk: bool) -> None:
@@ -416,20 +457,20 @@ def test_wgmma_of_a_triangle_by_odd_widths(
 
 
 @pytest.mark.parametrize(
-    ("cut", "name", "triangle", "bulk"),
+    ("sizes", "name", "triangle", "bulk"),
     in_pairs(
         ((712, 0, 0), (712, 0, 3), (500, 2, 2)), ("small", "128x240"), ("lower", "upper"), COPIES
     ),
     ids=str,
 )
 def test_wgmma_of_a_triangle_with_k_cut(
-    gpu: Emulator, cut: tuple[int, int, int], name: str, triangle: str, bulk: bool
+    gpu: Emulator, sizes: tuple[int, int, int], name: str, triangle: str, bulk: bool
 ) -> None:
     """Of all tiles, or of the last ones; of single products and of a batch; with a tail of k."""
     policy = replace(WgmmaPolicy.for_shape_class(name), band=2, bulk=bulk)
-    k, batch, whole = cut
+    k, batch, whole = sizes
     p = replace(problem(264, 264, k, F16, "NT", batch=batch), triangle=triangle)
-    choice = GemmChoice("", policy, 3, whole=whole)
+    choice = cut(policy, 3, whole=whole)
     check(MatrixPlan(gpu, p, choice), gpu, p, "NT")  # type: ignore[arg-type]
 
 

@@ -256,7 +256,7 @@ def test_choices() -> None:
     assert isinstance(small.policy, WgmmaPolicy)
     assert small.policy.tile_m * small.policy.tile_n < 128 * 256
     deep = least(estimates(problem(64, 64, 100000, F16), HOPPER, TABLE))
-    assert deep.splits > 1
+    assert deep.shares > 1
     assert not list(estimates(problem(64, 64, 64, F32), HOPPER, TABLE))
     assert not list(estimates(problem(64, 64, 64, F16), example_target("rdna"), TABLE))
 
@@ -349,8 +349,8 @@ def test_tiles_of_a_triangle_are_counted(triangle: str) -> None:
         assert isinstance(choice.policy, WgmmaPolicy)
         computed = p.transpose() if choice.transposed else p
         tiles = computed.tiles(choice.policy.tile_m, choice.policy.tile_n)
-        units = choice.whole + (tiles - choice.whole) * choice.splits
-        assert choice.why.startswith(f"{units} tiles on 132 ")
+        assert choice.why.startswith(f"{choice.shares or tiles} groups on 132 ")
+        assert choice.whole < tiles
 
 
 def test_boxes_have_no_more_lines_than_their_operand() -> None:

@@ -229,6 +229,7 @@ def _details(problem: GemmProblem, choice: GemmChoice) -> dict[str, Any]:
     return {
         "shape class": choice.shape_class,
         "splits of k": choice.splits,
+        **({"groups that share k": choice.shares} if choice.shares else {}),
         "transposed": choice.transposed,
         "group size": choice.policy.group_size,
         "local memory": choice.policy.local_bytes(problem.compute),

@@ -18,7 +18,7 @@ from portable_gpu.ops.gemm.binding import compute_element
 from portable_gpu.ops.gemm.candidates import candidates
 from portable_gpu.ops.gemm.choice import GemmChoice
 from portable_gpu.ops.gemm.matrix import plan as matrix
-from portable_gpu.ops.gemm.matrix.estimates import fitting
+from portable_gpu.ops.gemm.matrix.estimates import fitting, shares_fit
 from portable_gpu.ops.gemm.matrix.format import format_of
 from portable_gpu.ops.gemm.matrix.policy import WgmmaPolicy, is_odd
 from portable_gpu.ops.gemm.mirror import specialization_of as mirrored_text
@@ -166,12 +166,15 @@ def _matrix_specializations(
                 odd = is_odd(row.policy)
                 if trans == "NT" and form.kind != "tf32" and not odd:
                     continue
-                ways = [(False, 1), (False, 2)]
-                if form.transposes(p) or (trans == "NT" and odd):
-                    ways += [(True, 1), (True, 2)]
+                kind_of_cut = "shares" if form.kernel == "wgmma" else "splits"
+                cuts: tuple[dict[str, Any], ...] = ({}, {kind_of_cut: 2})
+                if isinstance(row.policy, WgmmaPolicy) and not shares_fit(row.policy, form):
+                    cuts = ({},)
+                turned = form.transposes(p) or (trans == "NT" and odd)
+                ways = [(way, cut) for way in (False, True)[: 1 + turned] for cut in cuts]
                 choices = [
-                    GemmChoice(form.kernel, row.policy, splits, transposed=transposed)
-                    for transposed, splits in ways
+                    GemmChoice(form.kernel, row.policy, transposed=transposed, **cut)
+                    for transposed, cut in ways
                 ]
                 if isinstance(row.policy, WgmmaPolicy) and row.policy.bulk:
                     by_lines = replace(row.policy, bulk=False)
@@ -179,7 +182,7 @@ def _matrix_specializations(
                 for choice in choices:
                     found += matrix.specializations_of(p, choice, target)
                 if form.gathers(p.a, "a") is not None and not is_odd(row.policy):
-                    gathered = replace(choices[-1], splits=1, gather=True)
+                    gathered = replace(choices[-1], splits=1, shares=0, gather=True)
                     found += matrix.specializations_of(_off_the_grid(p), gathered, target)
     return found
 

@@ -20,7 +20,11 @@ class GemmChoice:
         policy: Tile sizes; ``None`` for the direct path.
         splits: Parts that k is cut into, each computed by groups of its own; of the direct path,
             by adjacent work-items.
-        whole: Tiles of each product whose k is not cut: they fill the compute units anyway.
+        whole: Tiles of each product (``shares``: of all products) whose k is not cut: they fill the
+            compute units anyway.
+        shares: Groups that share the steps of k of all other tiles equally, a tile's between two
+            or more of them; 0 where tiles are whole, or cut into ``splits``.
+        lanes: Of these groups, how many have the same share, each of another tile.
         transposed: Whether ``C' = B' A'`` is computed.
         gather: Whether operands that matrix units cannot take as they lie are copied element by
             element, rather than repacked by a first pass.
@@ -34,6 +38,8 @@ class GemmChoice:
     policy: GemmPolicy | MatrixPolicy | None = None
     splits: int = 1
     whole: int = 0
+    shares: int = 0
+    lanes: int = 1
     transposed: bool = False
     gather: bool = False
     shape_class: str = "any"
@@ -49,8 +55,15 @@ class GemmChoice:
         parts = [self.path, self.shape_class]
         parts += ["transposed"] if self.transposed else []
         parts += [f"{self.splits} splits"] if self.splits > 1 else []
+        parts += [f"{self.shares} shares"] if self.shares else []
+        parts += [f"{self.lanes} lanes"] if self.lanes > 1 else []
         parts += ["of the last tiles"] if self.whole else []
         return ", ".join(parts)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether parts of tiles meet."""
+        return self.splits > 1 or self.shares > 0
 
     def fit(self, k: int) -> GemmChoice:
         """The same with as few splits as its parts need: none is empty."""

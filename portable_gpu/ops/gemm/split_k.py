@@ -15,17 +15,17 @@ class SplitSpace:
     """Room in which the parts of tiles meet, for one launch.
 
     Attributes:
-        tiles: Tiles whose k is split.
-        nbytes: Of what their groups leave.
+        counters: How many words are 0 between launches.
+        nbytes: Of what groups leave.
     """
 
-    tiles: int
+    counters: int
     nbytes: int
 
     @classmethod
-    def of(cls, tiles: int, splits: int, area: int, compute: Element) -> SplitSpace:
-        """For tiles of ``area`` elements whose k is cut into ``splits``."""
-        return cls(tiles, tiles * splits * area * max(value_bytes(compute), 4))
+    def of(cls, counters: int, parts: int, area: int, compute: Element) -> SplitSpace:
+        """For so many parts of tiles of ``area`` elements."""
+        return cls(counters, parts * area * max(value_bytes(compute), 4))
 
     def allocate(self, state: QueueState) -> tuple[Any, Any]:
         """The buffers ``partial`` and ``counters``.
@@ -33,5 +33,5 @@ class SplitSpace:
         Raises:
             DeviceMemoryError: The device has no such room.
         """
-        counters, _ = state.fold_space(self.tiles, 0)
+        counters, _ = state.fold_space(self.counters, 0)
         return state.workspace(self.nbytes), counters

@@ -28,14 +28,17 @@ class MatrixCosts(Costs):
 
     Attributes:
         step: Seconds of a step of the large tile.
-        fixed: Filling the stages, per tile of a group after the first.
+        fixed: Filling the stages, per tile of a group after the first (not of warpgroups: per
+            large tile of a compute unit).
         store: Storing a large tile.
+        turned: Of a tile that C's rows run across: a factor.
         meeting: The parts of a tile wait for each other.
         sum: A part of a large tile, written and read.
         efficiency: Of the large tile's rate, that the tiles of each shape class reach.
+        alone: Of that, what a group reaches that has a compute unit for itself; 1 if not named.
         gather: An element that is copied by itself.
-        copy: A step of a tile whose products take next to no time.
-        outside: A line of zeros, beyond a matrix, that the copy engine brings.
+        latency: From the request of a stage to its use: all stages are filled once in that time.
+        line: A line of 128 bytes on its way to the compute units, of which one way serves all.
         start: Seconds of a product of next to no steps.
         stores: How many times as long C's elements take to write as to read.
     """
@@ -43,14 +46,66 @@ class MatrixCosts(Costs):
     step: float
     fixed: float
     store: float
+    turned: float
     meeting: float
     sum: float
     efficiency: Mapping[str, float]
+    alone: Mapping[str, float]
     gather: float
-    copy: float
-    outside: float
+    latency: float
+    line: float
     start: float
     stores: float
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How k is cut: see :class:`GemmChoice`.
+
+    Attributes:
+        splits, whole, shares, lanes: As there.
+        band: Of the policy, where adjacent tiles must be those of a row; 0 for any.
+    """
+
+    splits: int = 1
+    whole: int = 0
+    shares: int = 0
+    lanes: int = 1
+    band: int = 0
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether parts of tiles meet."""
+        return self.splits > 1 or self.shares > 0
+
+    def groups(self, tiles: int) -> int:
+        """Groups, or tiles of persistent ones."""
+        return self.shares or self.whole + (tiles - self.whole) * self.splits
+
+
+@dataclass(frozen=True)
+class Work:
+    """What compute units have to do for a product, in steps of the large tile.
+
+    Attributes:
+        tiles, steps: Of all products; of a tile.
+        step: A step of a tile that waits for nothing.
+        waiting: A step of a tile that waits for memory, as long as others fill the time.
+        area: Of a tile, of that of the large one.
+        storing: Storing a tile.
+        lines: Lines that come to local memory in a step of a tile.
+        units, beside: Compute units, and how many groups run on one of them at a time.
+    """
+
+    tiles: int
+    steps: int
+    step: float
+    waiting: float
+    area: float
+    storing: float
+    lines: int
+    units: int
+    beside: int
 
 
 def estimates(
@@ -60,61 +115,83 @@ def estimates(
     p, form = problem, format_of(problem, target)
     if form is None or p.k == 0 or p.batch_size > MOST_BATCH:
         return
-    kernel = form.kernel
+    kernel, units = form.kernel, target.compute_units
     largest = 128 * 256 if kernel == "wgmma" else 128 * 128
     costs = MatrixCosts.of(kernel if form.parts == 1 else f"{kernel} of pieces", target)
     device = DeviceCosts.of("device", target)
-    moving = p.moving(device, target.compute_units, costs.stores)
+    moving = p.moving(device, units, costs.stores)
     for shape_class, row in fitting(p, form, target, table):
         efficiency = costs.efficiency[shape_class]
         transposed = form.transposes(p, is_odd(row.policy))
         computed = p.transpose() if transposed else p
         for policy, gathered in _ways_of_copying(row.policy, computed, form):
-            tiles = p.batch_size * computed.tiles(policy.tile_m, policy.tile_n)
-            steps = -(-p.k // form.depth)
             area = policy.tile_m * policy.tile_n / largest
-            size = policy.tile_m * policy.tile_n
-            for splits, whole in _cuts(p, steps, tiles, size, target.compute_units, kernel):
-                turns = -(-(tiles - whole) * splits // target.compute_units)
-                first = whole // target.compute_units  # turns of whole tiles
-                copying = costs.copy + costs.outside * _lines_outside(policy, computed, form)
-                step = max(area / efficiency * form.work, copying)
-                step = max(step, costs.gather * gathered * form.depth)
-                time = turns * (step * -(-steps // splits) + costs.store * area)
-                time += first * (step * steps + costs.store * area)
-                time += costs.fixed * (first + turns - 1)
-                if splits > 1:
-                    time += costs.meeting + costs.sum * area * (splits + turns)
+            step = area / efficiency * form.work
+            work = Work(
+                tiles=p.batch_size * computed.tiles(policy.tile_m, policy.tile_n),
+                steps=-(-p.k // form.depth),
+                step=max(step, costs.gather * gathered * form.depth),
+                waiting=costs.latency / policy.stages if isinstance(policy, WgmmaPolicy) else 0.0,
+                area=area,
+                storing=costs.store * area * (costs.turned if computed.c.col != 1 else 1.0),
+                lines=min(computed.m, policy.tile_m) + min(computed.n, policy.tile_n),
+                units=units,
+                beside=max(1, policy.groups(target) // units) if kernel == "wgmma" else 1,
+            )
+            for cut in _cuts(computed, policy, work, target, form):
                 choice = GemmChoice(
-                    path=kernel if splits == 1 else f"{kernel}, split-k",
-                    policy=policy,
-                    splits=splits,
-                    whole=whole,
+                    path=f"{kernel}, split-k" if cut.is_cut else kernel,
+                    policy=replace(policy, band=cut.band or policy.band),
+                    splits=cut.splits,
+                    whole=cut.whole,
+                    shares=cut.shares,
+                    lanes=cut.lanes,
                     transposed=transposed,
                     gather=gathered > 0,
                     shape_class=shape_class,
                     origin=row.origin,
-                    why=f"{whole + (tiles - whole) * splits} tiles on {target.compute_units} "
-                    "compute units with matrix units: the least estimate; checked on the device "
-                    "before the first use",
+                    why=f"{cut.groups(work.tiles)} groups on {units} compute units with matrix "
+                    "units: the least estimate; checked on the device before the first use",
                     evidence=row.evidence,
                 )
-                yield overlapped(time * costs.step, moving) + costs.start, choice
+                if kernel == "wgmma":
+                    time, after = _of_warpgroups(cut, work, costs)
+                else:
+                    time, after = _of_tiles(cut, work, costs, costs.alone.get(shape_class, 1.0)), 0
+                seconds = overlapped(time * costs.step, moving) + after * costs.step + costs.start
+                yield seconds, choice
 
 
-def _lines_outside(policy: MatrixPolicy, computed: GemmProblem, form: Format) -> float:
-    """Lines of a tile, in the mean, that the copy engine fills with zeros: beyond the matrices.
+def _of_warpgroups(cut: Cut, work: Work, costs: MatrixCosts) -> tuple[float, float]:
+    """What persistent groups take while they multiply, and after the last step."""
+    w, storing = work, work.storing
+    if cut.shares:
+        beside, share = -(-cut.shares // w.units), (w.tiles - cut.whole) * w.steps / cut.shares
+        first, step = cut.whole // cut.shares, max(-(-cut.shares // w.units) * w.step, w.waiting)
+        time = first * (step * w.steps + beside * storing + costs.fixed) + step * -(-share // 1)
+        # Of whole tiles before, a group's share is longer than a tile, and one other has a part.
+        parts = 1.0 if cut.whole else -(-w.steps // max(1.0, share)) - (cut.lanes == w.tiles)
+        after = beside * (storing + costs.sum * w.area * (0.5 + parts)) + costs.meeting
+    else:
+        turns, waits = -(-w.tiles // w.units), -(-w.tiles // (w.units * w.beside))
+        time = max(turns * w.step, waits * w.waiting) * w.steps
+        time += (turns - 1) * (storing + costs.fixed)
+        after = storing
+    return overlapped(time, w.tiles * w.steps * w.lines * costs.line), after
 
-    A single tile's boxes have no more lines than there are, unless k runs across them.
-    """
-    if not (isinstance(policy, WgmmaPolicy) and policy.bulk):
-        return 0.0
-    extents, tiles = (computed.m, computed.n), (policy.tile_m, policy.tile_n)
-    return sum(
-        tile - extent / -(-extent // tile)
-        for side, extent, tile in zip(SIDES, extents, tiles, strict=True)
-        if extent > tile or form.layout(computed, side, bulk=True).across
-    )
+
+def _of_tiles(cut: Cut, work: Work, costs: MatrixCosts, alone: float) -> float:
+    """What groups of a tile each, or of a part of one, take."""
+    w = work
+    turns = -(-(w.tiles - cut.whole) * cut.splits // w.units)
+    first = cut.whole // w.units  # turns of whole tiles
+    step = w.step / (alone if first + turns == 1 else 1.0)
+    time = turns * (step * -(-w.steps // cut.splits) + w.storing)
+    time += first * (step * w.steps + w.storing)
+    time += costs.fixed * w.area * (first + turns - 1)
+    if cut.splits > 1:
+        time += costs.meeting + costs.sum * w.area * (cut.splits + turns)
+    return time
 
 
 def _ways_of_copying(
@@ -141,7 +218,11 @@ def takes(policy: MatrixPolicy, computed: GemmProblem, form: Format, gather: boo
         form: What the matrix units are given.
         gather: Whether what is off the grid is copied by elements.
     """
-    if not (isinstance(policy, WgmmaPolicy) and is_odd(policy)):
+    if not isinstance(policy, WgmmaPolicy):
+        return True
+    if gather and policy.consumers > 2 and policy.tile_n < 128:
+        return False  # 192 x 64 takes 1.27 of the time of 192 x 128
+    if not is_odd(policy):
         return True
     return not form.layout(computed, "b", policy.bulk, gather).across
 
@@ -152,15 +233,18 @@ class RepackCosts(Costs):
 
     Attributes:
         start: Seconds.
+        rate: Of memory's rate, what a pass reaches.
     """
 
     start: float
+    rate: float
 
 
 def repack_seconds(nbytes: list[int], target: Target) -> float:
     """Of first passes that move so many bytes each."""
     device, costs = DeviceCosts.of("device", target), RepackCosts.of("repack", target)
-    return sum(costs.start + n / (device.bandwidth * target.compute_units) for n in nbytes)
+    bandwidth = costs.rate * device.bandwidth * target.compute_units
+    return sum(costs.start + n / bandwidth for n in nbytes)
 
 
 def fitting(
@@ -194,22 +278,67 @@ def fitting(
 
 
 def _cuts(
-    p: GemmProblem, steps: int, tiles: int, size: int, units: int, kernel: str
-) -> Iterator[tuple[int, int]]:
-    """Ways to cut k: into how many parts, and how many tiles of so many elements stay whole.
+    p: GemmProblem, policy: MatrixPolicy, work: Work, target: Target, form: Format
+) -> Iterator[Cut]:
+    """Ways to cut k: of all tiles, or of those beyond what fills the compute units some times.
 
-    Those that stay fill the compute units by themselves, some times over.
+    ``p`` is the problem the way round in which it is computed.
     """
-    elements = p.batch_size * p.m * p.n
-    for splits in _splits(steps, tiles, elements, units):
-        yield splits, 0
+    units, size, tiles, steps = work.units, policy.tile_m * policy.tile_n, work.tiles, work.steps
+    yield Cut()
+    if isinstance(policy, WgmmaPolicy):
+        if not shares_fit(policy, form):
+            return
+        rows, cols = -(-p.m // policy.tile_m), -(-p.n // policy.tile_n)
+        for cut in _shares(p, policy, rows, cols, work, policy.groups(target)):
+            # Of tf32 and of pieces nobody has timed shares of several tiles.
+            timed = form.elem.itemsize == 2 and form.parts == 1
+            if 4 * cut.shares * size <= WORKSPACE and (timed or cut.lanes == tiles):
+                yield cut
+        return
+    for splits in _splits(steps, tiles, p.batch_size * p.m * p.n, units)[1:]:
+        yield Cut(splits)
     whole = tiles // units * units
-    if kernel != "mfma" and p.batch_size == 1 and 0 < whole < tiles:
+    if form.kernel == "mma" and p.batch_size == 1 and 0 < whole < tiles:
         left = tiles - whole
-        # Of wgmma, cuts of large products were not timed: groups go on from tile to tile there.
-        room = left * size if kernel == "mma" else elements
-        for splits in _splits(steps, left, room, units)[1:]:
-            yield splits, whole
+        for splits in _splits(steps, left, left * size, units)[1:]:
+            yield Cut(splits, whole)
+
+
+def shares_fit(policy: WgmmaPolicy, form: Format) -> bool:
+    """Whether registers are left for shares: of tf32 and 192 x 192, ptxas spills 24 bytes."""
+    return form.elem.itemsize == 2 or policy.registers - policy.sums >= 40
+
+
+def _shares(
+    p: GemmProblem, policy: MatrixPolicy, rows: int, cols: int, work: Work, running: int
+) -> Iterator[Cut]:
+    """How groups share the steps of tiles.
+
+    Some groups for each tile; or one for each compute unit.  Then groups with the same share have
+    the tiles of a row, or of a column, if these are few.
+    """
+    units, tiles, steps = work.units, work.tiles, work.steps
+    for parts in range(2, steps // _LEAST_SHARE + 1):
+        if parts * tiles > running:
+            break
+        if -(-steps // -(-steps // parts)) == parts:
+            yield Cut(shares=parts * tiles, lanes=tiles)
+    few = min(rows, cols)
+    lanes = few if few <= _FEW and not p.triangle else 1
+    shares = units // lanes * lanes
+    if not shares:
+        return
+    whole = max(0, tiles // shares - 1) * shares
+    few_turns = whole <= _MOST_TURNS * shares
+    if few_turns and tiles % shares and (tiles - whole) * steps >= _LEAST_SHARE * shares:
+        beside = rows == lanes and rows <= policy.band  # adjacent tiles are those of a column
+        yield Cut(shares=shares, whole=whole, lanes=lanes, band=0 if beside or lanes == 1 else 1)
+
+
+#: Steps of a share at least; tiles of a row, or of a column, that are worked on side by side; turns
+#: of whole tiles before: with more (8192 float16, 14) there is next to nothing to gain.
+_LEAST_SHARE, _FEW, _MOST_TURNS = 3, 12, 8
 
 
 def _splits(steps: int, tiles: int, elements: int, units: int) -> list[int]:

@@ -61,8 +61,9 @@ class MatrixPlan(Plan):
         self.flop, self.bytes = problem.flop, problem.bytes
         tiles_m, tiles_n = -(-p.m // policy.tile_m), -(-p.n // policy.tile_n)
         tiles = p.tiles(policy.tile_m, policy.tile_n)
-        cut = tiles - choice.whole
-        units = p.batch_size * (choice.whole + splits * cut)
+        units = p.batch_size * (choice.whole + splits * (tiles - choice.whole))
+        if choice.shares:
+            units = p.batch_size * tiles
         length = split_length(p.k, splits, plan.depth)
         operands = {"a": p.a, "b": p.b, "c": p.c, **extras(p)}
         constants = {
@@ -75,13 +76,24 @@ class MatrixPlan(Plan):
         self._places: dict[Side, int] = {"a": given.index("a"), "b": given.index("b")}
         buffers = [*(["a_map", "b_map"] if self._maps else []), *given]
         self._space: SplitSpace | None = None
+        area = policy.tile_m * policy.tile_n
         if splits > 1:
-            area = policy.tile_m * policy.tile_n
-            self._space = SplitSpace.of(p.batch_size * cut, splits, area, p.compute)
-            buffers = ["partial", "counters", *buffers]
+            cut = p.batch_size * (tiles - choice.whole)
+            self._space = SplitSpace.of(cut, cut * splits, area, p.compute)
             constants |= {} if isinstance(policy, MfmaPolicy) else {"whole": choice.whole}
+        if choice.shares:
+            steps = (units - choice.whole) // choice.lanes * -(-p.k // plan.depth)
+            share, longer = divmod(steps, choice.shares // choice.lanes)
+            self._space = SplitSpace.of(1 + choice.shares, choice.shares, area, p.compute)
+            constants |= {
+                "whole": choice.whole, "share": share, "longer": longer, "lanes": choice.lanes,
+            }  # fmt: skip
+        if self._space is not None:
+            buffers = ["partial", "counters", *buffers]
         self.workspace_bytes = plan.nbytes + (self._space.nbytes if self._space else 0)
-        groups = min(units, policy.groups(engine.target)) if splits == 1 else units
+        groups = choice.shares or units
+        if self._space is None:
+            groups = min(units, policy.groups(engine.target))
         self._product = engine.programs.launch(
             plan.spec,
             "gemm",
@@ -201,7 +213,7 @@ def arrange(problem: GemmProblem, choice: GemmChoice, target: Target) -> Arrange
         parts=form.parts,
         products=form.products,
         flush=policy.flush,
-        split=choice.splits > 1,
+        split=choice.is_cut,
         tail=problem.k % form.depth != 0,
         pair=_pairs(problem, two_rows),
         wide=wide,

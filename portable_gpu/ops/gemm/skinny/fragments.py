@@ -115,9 +115,11 @@ class FewColumnsCosts(Costs):
 
     Attributes:
         start: Seconds.
+        again: For each byte of the few columns that a group reads, though others do as well.
     """
 
     start: float
+    again: float
 
 
 def takes(problem: GemmProblem, target: Target) -> bool:
@@ -197,12 +199,14 @@ def candidate(problem: GemmProblem, target: Target, table: TuningTable) -> Candi
     """The way of an upright product that the path :func:`takes`."""
     route = choose(problem, target, table)
     p, policy = problem, route.policy.policy
+    costs = FewColumnsCosts.of("few columns", target)
     bandwidth = DeviceCosts.of("device", target).bandwidth * target.compute_units
+    again = route.blocks * p.n * p.k * p.b.elem.itemsize
     return Candidate(
         path="skinny",
         way="skinny",
         kind="skinny",
-        device=p.bytes / bandwidth + FewColumnsCosts.of("few columns", target).start,
+        device=p.bytes / bandwidth + again * costs.again + costs.start,
         launches=1,
         why=f"{p.n} column(s) for matrix instructions of warps, which read A as it lies",
         texts=lambda: [route.spec],

@@ -81,6 +81,8 @@ def estimates(
             for splits, whole in _cuts(p, policy, groups, units):
                 used = policy.at_edges(target, p.compute, p.k, splits)
                 rounds, steps = -(-(groups - whole) * splits // units), -(-p.k // splits)
+                if splits == 1:
+                    rounds = _rounds(groups, units, policy.resident(target, p.compute))
                 busy = work * (steps * taken(rounds) + p.k * taken(whole // units))
                 waits = latency * (p.k if whole else steps)
                 time = turned * ((busy**3 + waits**3) ** (1 / 3) + 0.01 * busy)
@@ -181,6 +183,16 @@ def _taken(policy: GemmPolicy, target: Target, elem: Element, alone: float, grou
     most, lost = policy.resident(target, elem), alone * 4 * target.subgroup_size
     rounds = -(-groups // most)
     return groups + rounds * lost / policy.group_size
+
+
+def _rounds(groups: int, units: int, most: int) -> int:
+    """How many groups, of whole tiles, a compute unit has that has most of them.
+
+    At first each unit gets one, then each another.  Those that run side by side end together, and
+    so the groups after them are given out as many at a time.
+    """
+    full, rest = divmod(groups, units * most)
+    return full * most + min(most, rest) if full else -(-groups // units)
 
 
 def _cuts(

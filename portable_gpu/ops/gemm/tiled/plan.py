@@ -123,9 +123,9 @@ class TiledPlan(Plan):
         constants |= triangle_tiles(p, units)
         if choice.splits > 1:
             cut, area = units - choice.whole, policy.tile_m * policy.tile_n
-            one = SplitSpace.of(cut, choice.splits, area, p.compute)
+            one = SplitSpace.of(cut, cut * choice.splits, area, p.compute)
             chunk = max(1, min(chunk, WORKSPACE // one.nbytes))
-            self._space = SplitSpace.of(chunk * cut, choice.splits, area, p.compute)
+            self._space = SplitSpace.of(chunk * cut, chunk * cut * choice.splits, area, p.compute)
             self.workspace_bytes = self._space.nbytes
             units += cut * (choice.splits - 1)
             length = split_length(p.k, choice.splits, policy.tile_k)
