@@ -291,7 +291,8 @@ def test_the_interpreter_notices(change: Callable[[Pass], Pass]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("device", "planes"), [("NVIDIA H200", False), ("NVIDIA H100 80GB HBM3", True)]
+    ("device", "planes"),
+    [("NVIDIA A100", False), ("NVIDIA H200", True), ("NVIDIA H100 80GB HBM3", True)],
 )
 def test_planes_take_one_launch_where_that_was_measured(device: str, planes: bool) -> None:
     own = example_target("nvidia")
