@@ -7,6 +7,7 @@ other module uses such names, so a new version is checked here.
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -30,6 +31,27 @@ def build(program: Any, options: str) -> cl.Program:
 def spare_its_cache() -> None:
     """Turn pyopencl's cache of invokers off."""
     cl._PYOPENCL_NO_CACHE = True
+
+
+_making = threading.local()
+
+
+def new_kernel(program: cl.Program, name: str) -> cl.Kernel:
+    """A kernel object.
+
+    pyopencl looks for its invoker on disk, under a lock that its own thread cannot take twice.  So
+    a signal handler or finalizer that wants a kernel in the middle of this does without that cache.
+    """
+    is_nested, before = getattr(_making, "is_at_it", False), cl._PYOPENCL_NO_CACHE
+    _making.is_at_it = True
+    try:
+        if is_nested:
+            cl._PYOPENCL_NO_CACHE = True
+        return cl.Kernel(program, name)
+    finally:
+        if is_nested:
+            cl._PYOPENCL_NO_CACHE = before
+        _making.is_at_it = is_nested
 
 
 def scalar_setter(kernel: cl.Kernel) -> Callable[[int, Any], None]:

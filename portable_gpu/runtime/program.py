@@ -19,7 +19,7 @@ from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.errors import BuildError, DeviceMemoryError
 from portable_gpu.runtime.compiler import CompilerError, compiled
 from portable_gpu.runtime.disk_cache import DiskCache
-from portable_gpu.runtime.inside_pyopencl import address_setter, scalar_setter
+from portable_gpu.runtime.inside_pyopencl import address_setter, new_kernel, scalar_setter
 from portable_gpu.runtime.notice import compiling
 from portable_gpu.runtime.pocl_processor import version
 from portable_gpu.runtime.retarget import is_marked, retarget
@@ -309,7 +309,7 @@ _COMPILER_VARIABLES = (
 
 
 def _kernel(program: cl.Program, name: str) -> cl.Kernel:
-    kernel = cl.Kernel(program, name)
+    kernel = new_kernel(program, name)
     _ = kernel.num_args  # some drivers say only now that there is none of this name
     return kernel
 

@@ -21,6 +21,7 @@ from portable_gpu.errors import BuildError
 from portable_gpu.runtime import program as programs
 from portable_gpu.runtime.disk_cache import DiskCache
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.inside_pyopencl import new_kernel
 from portable_gpu.runtime.program import ProgramCache
 
 OUTER, INNER = np.full(1000, 3, np.int32), np.full(1000, 5, np.int32)
@@ -275,3 +276,30 @@ def test_filters_of_an_application_stay_as_they_are(engine: Engine) -> None:
         own = [one for one in caught if "application's own" in str(one.message)]
         assert len(own) == sent
         assert not [one for one in caught if issubclass(one.category, cl.CompilerWarning)]
+
+
+def test_a_kernel_wanted_in_the_middle_of_making_one(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pyopencl's cache of invokers has a lock that its thread cannot take twice."""
+    program = cl.Program(engine.context, "kernel void one(global int *x) { *x = 1; }").build()
+    lock, made = threading.Lock(), []
+
+    class Cache:
+        def __getitem__(self, key: Any) -> Any:
+            assert lock.acquire(timeout=5)
+            try:
+                made.append(new_kernel(program, "one"))
+            finally:
+                lock.release()
+            raise KeyError(key)
+
+        def store_if_not_present(self, key: Any, value: Any) -> None:
+            pass
+
+    monkeypatch.setattr(cl, "_PYOPENCL_NO_CACHE", False)
+    monkeypatch.setattr("pyopencl.invoker.invoker_cache", Cache(), raising=False)
+    kernel = new_kernel(program, "one")
+    assert len(made) == 1
+    assert kernel.num_args == made[0].num_args == 1
+    assert not cl._PYOPENCL_NO_CACHE
