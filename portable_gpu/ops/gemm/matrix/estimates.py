@@ -306,8 +306,12 @@ def _cuts(
 
 
 def shares_fit(policy: WgmmaPolicy, form: Format) -> bool:
-    """Whether registers are left for shares: of tf32 and 192 x 192, ptxas spills 24 bytes."""
-    return form.elem.itemsize == 2 or policy.registers - policy.sums >= 40
+    """Whether registers are left for shares.
+
+    ptxas spills 24 bytes of tf32 and 192 x 192, 16 to 32 of pieces (tf32x3, bf16x6) and 128 x 128.
+    """
+    least = 40 if form.parts == 1 else 64
+    return form.elem.itemsize == 2 or policy.registers - policy.sums >= least
 
 
 def _shares(
