@@ -263,7 +263,9 @@ class Engine(Closing):
         if self.takes_host_pointers:
             try:
                 return cl.SVM(memory)
-            except ValueError:  # it is read-only, and so the kernel does not write to it
+            except ValueError:  # it is read-only
+                if writable:
+                    raise
                 return cl.SVM((ctypes.c_char * nbytes).from_address(memory.ctypes.data))
         self.check_allocation(nbytes)
         return cl.Buffer(self.context, _WRITTEN if writable else _READ, hostbuf=memory)
