@@ -308,10 +308,10 @@ def _cuts(
 def shares_fit(policy: WgmmaPolicy, form: Format) -> bool:
     """Whether registers are left for shares.
 
-    ptxas spills 24 bytes of tf32 and 192 x 192, 16 to 32 of pieces (tf32x3, bf16x6) and 128 x 128.
+    Of 4-byte elements ptxas spills 16 to 32 bytes where they are 64 or fewer: of tf32 in tiles of
+    192 x 128 and 192 x 192, of pieces (tf32x3, bf16x6) in tiles of 128 x 128.
     """
-    least = 40 if form.parts == 1 else 64
-    return form.elem.itemsize == 2 or policy.registers - policy.sums >= least
+    return form.elem.itemsize == 2 or policy.registers - policy.sums > 64
 
 
 def _shares(
