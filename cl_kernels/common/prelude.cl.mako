@@ -28,6 +28,12 @@
 #define SUBGROUP_KERNEL
 #endif
 
+// Grids may begin at another group than the first, and be enqueued in several parts.
+#ifdef FIRST_GROUP
+#define get_group_id(axis) (get_global_offset(axis) / get_local_size(axis) + get_group_id(axis) - FIRST_GROUP)
+#define get_global_id(axis) (get_global_id(axis) - FIRST_GROUP * get_local_size(axis))
+#endif
+
 // On kernels whose group size the compiler is not told: the size, for whoever reads the text.
 #define UNBOUND_GROUP(size)
 

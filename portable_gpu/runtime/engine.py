@@ -8,7 +8,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -22,6 +22,7 @@ from portable_gpu.runtime.closing import Closing
 from portable_gpu.runtime.devices import CLASS_VARIABLE, choose_device, query_facts
 from portable_gpu.runtime.disk_cache import DiskCache
 from portable_gpu.runtime.exchange import checked
+from portable_gpu.runtime.partner import Partner
 from portable_gpu.runtime.program import ProgramCache
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target, detect
@@ -29,9 +30,9 @@ from portable_gpu.tuning.table import TuningTable
 
 T = TypeVar("T")
 
-# Work that one thread does sooner than two, of which the second has to be woken (PoCL, 25 us).
-_CALLER_BYTES = 5 << 20
-_CALLER_FLOP = 3_000_000
+_BYTES_PER_SECOND, _FLOP_PER_SECOND = 30e9, 50e9
+_LEAST_PAIR = 15e-6
+_WAKE = 45e-6
 
 _MOST_PLANS = 4096
 #: Buffers over the caller's memory.
@@ -137,19 +138,28 @@ class Engine(Closing):
             if queue is None
             else cl.CommandQueue.from_int_ptr(queue.int_ptr, retain=True)
         )
-        self.programs = ProgramCache(self.context, self.device, DiskCache.default())
         target = detect(query_facts(self.device), forced)
+        # A grid that begins elsewhere is another one for PoCL, which compiles its kernel again.
+        first_group = int(target.is_cpu and pocl.runs_on_calling_thread(self.device))
+        self.programs = ProgramCache(
+            self.context, self.device, DiskCache.default(), first_group
+        )
         self.target: Target = checked(target, self.context, self.device, self.programs)
         #: A CPU device works on NumPy memory in place, whatever path is forced on it.
         self.maps_host_memory = self.target.facts.type == "cpu"
         #: Whether its kernels take any host address, so that NumPy arrays may be of any size.
         self.takes_host_pointers = self.maps_host_memory and self.target.facts.svm
         self.caller: Engine | None = None
+        self.pair: Engine | None = None
+        self.partner: Partner | None = None
         twin = pocl.calling_thread_device(self.device) if caller and queue is None else None
         if twin is not None:
             self.caller = Engine(
                 twin, device_class=forced, table=self.table, precision=precision, caller=False
             )
+            self.pair = self.caller._with_partner(self.target.compute_units)
+        units = self.target.compute_units
+        self._most_alone = 2 * units * _WAKE / (units - 2) if units > 2 else 1.5e-3
         self._plans: dict[Hashable, Any] = {}
         self._kept_bytes = 0
         self._lock = threading.RLock()
@@ -180,8 +190,24 @@ class Engine(Closing):
         for state in states:
             if state is not None:
                 state.forget()
-        if self.caller is not None:
-            self.caller.close()
+        for engine in (self.caller, self.pair):
+            if engine is not None:
+                engine.close()
+
+    def _with_partner(self, processors: int) -> Engine | None:
+        """An engine on the same device for launches that a second thread helps with."""
+        partner = Partner.of(self.device) if self.target.is_cpu and processors > 1 else None
+        if partner is None:
+            return None
+        engine = Engine(
+            queue=cl.CommandQueue(self.context, self.device),
+            device_class=self.target.device_class if self.target.forced else None,
+            table=self.table,
+            precision=self.precision,
+        )
+        engine.programs, engine.partner = self.programs, partner
+        engine.target = replace(self.target, compute_units=2, launch_events=False)
+        return engine
 
     @property
     def precision(self) -> str:
@@ -189,9 +215,11 @@ class Engine(Closing):
         return self._precision
 
     def for_host_work(self, nbytes: int, flop: int = 0) -> Engine:
-        """The engine of a call on NumPy arrays: itself, or :attr:`caller` for little work."""
-        small = nbytes <= _CALLER_BYTES and flop <= _CALLER_FLOP
-        return self.caller if small and self.caller is not None else self
+        """The engine of a call on NumPy arrays: :attr:`caller` for little work, :attr:`pair`."""
+        seconds = nbytes / _BYTES_PER_SECOND + flop / _FLOP_PER_SECOND
+        if self.caller is None or seconds > self._most_alone:
+            return self
+        return self.caller if self.pair is None or seconds < _LEAST_PAIR else self.pair
 
     @property
     def own_queue(self) -> cl.CommandQueue:

@@ -70,7 +70,7 @@ class Kernels:
     """A kernel object for each launch of a call; one caller uses them at a time.
 
     Attributes:
-        launches: Kernel objects, and what enqueues them without an event.
+        launches: Kernel objects.
         places: Of each operand, where it goes.
         rooms: Bytes of each piece of workspace, and where it goes.
         memories: Of each operand, what is known of its last buffer.
@@ -87,7 +87,7 @@ class Kernels:
         given: tuple[Any, ...],
         by_address: bool = False,
     ) -> None:
-        self.launches: list[tuple[BoundKernel, tuple[Any, ...]]] = []
+        self.launches: list[BoundKernel] = []
         # Kernels do not keep their buffers: a state's room to fold in may give way to a larger one.
         self._staying: list[Any] = []
         self.places: list[_Places] = [[] for _ in offsets]
@@ -95,7 +95,7 @@ class Kernels:
         for launch, buffers, scalars in recorded.recording or ():
             bound = launch.bind()
             bound.set_scalars(scalars)
-            self.launches.append((bound, (state.pointer, *bound.without_event)))
+            self.launches.append(bound)
             for index, buffer in zip(launch.places, buffers, strict=True):
                 if isinstance(buffer, int):
                     setter = bound.set_address if by_address else bound.set_argument
@@ -111,9 +111,7 @@ class Kernels:
 
     def move(self, recorded: Recording, offsets: list[int], given: tuple[Any, ...]) -> None:
         """Have the scalars of another recording."""
-        for (bound, _), (_, _, scalars) in zip(
-            self.launches, recorded.recording or (), strict=True
-        ):
+        for bound, (_, _, scalars) in zip(self.launches, recorded.recording or (), strict=True):
             bound.set_scalars(scalars)
         self.offsets, self.scalars = offsets, given
 
@@ -133,12 +131,12 @@ class Kernels:
         Raises:
             DeviceMemoryError: A buffer that was promised turns out not to fit.
         """
-        enqueue, queue, event = state.enqueue_without_event, state.queue, None
+        event = None
         try:
-            for bound, without_event in self.launches:
+            for bound in self.launches:
                 event = None
-                if enqueue is None or enqueue(*without_event):
-                    event = cl.enqueue_nd_range_kernel(queue, bound.kernel, *bound.sizes)
+                if state.enqueue(bound):
+                    event = cl.enqueue_nd_range_kernel(state.queue, bound.kernel, *bound.sizes)
         except cl.MemoryError as error:
             raise DeviceMemoryError(f"the device is out of memory: {error}") from error
         return event
