@@ -30,8 +30,9 @@
 
 // Grids may begin at another group than the first, and be enqueued in several parts.
 #ifdef FIRST_GROUP
-#define get_group_id(axis) (get_global_offset(axis) / get_local_size(axis) + get_group_id(axis) - FIRST_GROUP)
-#define get_global_id(axis) (get_global_id(axis) - FIRST_GROUP * get_local_size(axis))
+#define BEFORE(axis) ((axis) == 0 ? FIRST_GROUP * get_local_size(0) : 0)
+#define get_group_id(axis) (get_group_id(axis) + (get_global_offset(axis) - BEFORE(axis)) / get_local_size(axis))
+#define get_global_id(axis) (get_global_id(axis) - BEFORE(axis))
 #endif
 
 // On kernels whose group size the compiler is not told: the size, for whoever reads the text.
@@ -81,8 +82,8 @@
 #endif
 
 // Words that work-groups leave for each other: atomics are coherent on every device, and on NVIDIA's
-// so are volatile accesses, which are many times as fast.
-#if defined(__NV_CL_C_VERSION) || defined(__NVPTX__)
+// and on CPUs so are volatile accesses, which are many times as fast.
+#if defined(__NV_CL_C_VERSION) || defined(__NVPTX__) || DEVICE == CPU_DEVICE
 #define LOAD_PUBLISHED(p) (*(p))
 #define STORE_PUBLISHED(p, v) (*(p) = (v))
 #define LOAD_PUBLISHED_LONG(p) (*(p))

@@ -30,9 +30,12 @@ from portable_gpu.tuning.table import TuningTable
 
 T = TypeVar("T")
 
-_BYTES_PER_SECOND, _FLOP_PER_SECOND = 30e9, 50e9
-_LEAST_PAIR = 15e-6
-_WAKE = 45e-6
+# What one thread of a CPU does in a second, roughly: where a call runs is estimated by it.
+_BYTES = 30e9
+_FLOP = 50e9
+_LEAST_OF_A_PAIR = 40e-6  # seconds of one thread that a partner is worth
+_WAKING = 45e-6  # seconds that PoCL's worker threads take to begin and to report
+_MOST_OF_A_PAIR = 5e-3  # where there are no more than two threads anyway: workers share more evenly
 
 _MOST_PLANS = 4096
 #: Buffers over the caller's memory.
@@ -82,6 +85,9 @@ class Engine(Closing):
         reason: Why this device was chosen.
         caller: Where worker threads take long to wake, an engine that runs kernels on the calling
             thread; small problems in NumPy arrays go there.
+        pair: The same with a second thread (:mod:`portable_gpu.runtime.partner`), for problems of
+            middle size.
+        partner: The second thread, if this is the engine of a pair.
     """
 
     def __init__(
@@ -141,9 +147,7 @@ class Engine(Closing):
         target = detect(query_facts(self.device), forced)
         # A grid that begins elsewhere is another one for PoCL, which compiles its kernel again.
         first_group = int(target.is_cpu and pocl.runs_on_calling_thread(self.device))
-        self.programs = ProgramCache(
-            self.context, self.device, DiskCache.default(), first_group
-        )
+        self.programs = ProgramCache(self.context, self.device, DiskCache.default(), first_group)
         self.target: Target = checked(target, self.context, self.device, self.programs)
         #: A CPU device works on NumPy memory in place, whatever path is forced on it.
         self.maps_host_memory = self.target.facts.type == "cpu"
@@ -157,9 +161,7 @@ class Engine(Closing):
             self.caller = Engine(
                 twin, device_class=forced, table=self.table, precision=precision, caller=False
             )
-            self.pair = self.caller._with_partner(self.target.compute_units)
-        units = self.target.compute_units
-        self._most_alone = 2 * units * _WAKE / (units - 2) if units > 2 else 1.5e-3
+            self.pair = self.caller.with_partner(self.target.compute_units)
         self._plans: dict[Hashable, Any] = {}
         self._kept_bytes = 0
         self._lock = threading.RLock()
@@ -194,9 +196,10 @@ class Engine(Closing):
             if engine is not None:
                 engine.close()
 
-    def _with_partner(self, processors: int) -> Engine | None:
+    def with_partner(self, processors: int) -> Engine | None:
         """An engine on the same device for launches that a second thread helps with."""
-        partner = Partner.of(self.device) if self.target.is_cpu and processors > 1 else None
+        several = min(processors, _processors()) > 1
+        partner = Partner.of(self.device) if self.target.is_cpu and several else None
         if partner is None:
             return None
         engine = Engine(
@@ -215,11 +218,24 @@ class Engine(Closing):
         return self._precision
 
     def for_host_work(self, nbytes: int, flop: int = 0) -> Engine:
-        """The engine of a call on NumPy arrays: :attr:`caller` for little work, :attr:`pair`."""
-        seconds = nbytes / _BYTES_PER_SECOND + flop / _FLOP_PER_SECOND
-        if self.caller is None or seconds > self._most_alone:
+        """The engine of a call on NumPy arrays.
+
+        One thread does little work, two do more of it, and all, which have to be woken, the rest.
+        """
+        seconds = max(nbytes / _BYTES, flop / _FLOP)
+        if self.caller is None or seconds > self._most_of_few:
             return self
-        return self.caller if self.pair is None or seconds < _LEAST_PAIR else self.pair
+        if self.pair is None or seconds < _LEAST_OF_A_PAIR:
+            return self.caller
+        return self.pair
+
+    @property
+    def _most_of_few(self) -> float:
+        """Seconds of one thread up to which a pair, or one thread, is done before all would be."""
+        few, all_units = 1 if self.pair is None else 2, self.target.compute_units
+        if all_units <= few:
+            return _MOST_OF_A_PAIR
+        return _WAKING / (1 / few - 1 / all_units)
 
     @property
     def own_queue(self) -> cl.CommandQueue:
@@ -364,6 +380,12 @@ class Engine(Closing):
 
 
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+def _processors() -> int:
+    """Those that this process may use."""
+    allowed = getattr(os, "sched_getaffinity", None)
+    return (os.cpu_count() or 1) if allowed is None else len(allowed(0))
 
 
 def _check_arguments(device: Any, queue: Any, device_class: Any, table: Any, caller: Any) -> None:

@@ -35,6 +35,7 @@ _LEAST = 24e-6
 _DELAY = 5e-6
 #: How long the partner stays awake, in seconds.
 _AWAKE = 250e-6
+_TURNS = 1000  # by which that is measured
 # Words, each in a cache line of its own: the number of the last job, the one that the partner has
 # seen, and the last one that it was given and has finished.
 _RUNG, _SEEN, _GIVEN, _DONE = 0, 8, 16, 24
@@ -128,34 +129,18 @@ class Partner:
     """
 
     def __init__(self, device: cl.Device) -> None:
-        self._context = cl.Context([device])
-        program = cl.Program(self._context, _TEXT).build()
-        self._words = (ctypes.c_uint64 * 64)()
-        self._memory = cl.Buffer(  # which kernels do not keep
-            self._context,
-            cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR,
-            hostbuf=memoryview(self._words).cast("B"),
-        )
-        self._kernels = [new_kernel(program, name) for name in ("stay_awake", "await_job")]
-        self._queues = [cl.CommandQueue(self._context) for _ in self._kernels]
-        one = (ctypes.c_size_t * 1)(1)
-        self._stay_awake, self._await_job = (
-            (ctypes.c_void_p(queue.int_ptr), ctypes.c_void_p(kernel.int_ptr), ctypes.c_uint(1),
-             None, one, one, ctypes.c_uint(0), None, None)
-            for queue, kernel in zip(self._queues, self._kernels, strict=True)
-        )  # fmt: skip
-        for kernel in self._kernels:
-            kernel.set_arg(0, self._memory)
-            kernel.set_arg(1, np.uint64(1000))
+        self._device = device
+        self._words = (ctypes.c_uint64 * 32)()
         self._lock = threading.RLock()
         self._job: _Job | None = None
         self._bell: SimpleQueue[None] = SimpleQueue()
-        self._is_asleep = self._is_ending = False
+        self._is_ready = self._is_asleep = self._is_ending = False
         self._thread: threading.Thread | None = None
+        self._await_job: _Arguments = ()
 
     @classmethod
     def of(cls, device: cl.Device) -> Partner | None:
-        """The process's; ``None`` where launches cannot be enqueued without pyopencl."""
+        """The process's; ``None`` where launches are enqueued by pyopencl alone."""
         global _partner
         if _partner is None and enqueue_without_event is not None:
             _partner = cls(device)
@@ -168,19 +153,22 @@ class Partner:
             share = bound.share = Share(state, bound)
         run, words = enqueue_without_event, self._words
         assert run is not None
+        if threading.current_thread() is self._thread:  # a finalizer: its caller waits for nobody
+            return run(state.pointer, *bound.without_event)
         with self._lock:
             if self._job is not None:  # a signal handler broke into its launch
                 self.settle()
             pieces = share.pieces()
+            if pieces is not None and not self._is_ready:
+                self._begin()
+                pieces = None
             start = time.perf_counter()
             if pieces is None:
                 status = run(state.pointer, *bound.without_event)
                 share.note(time.perf_counter() - start, alone=True)
                 return status
             own, piece, alone = pieces
-            if self._thread is None:
-                self._begin()
-            elif self._is_asleep:
+            if self._is_asleep:
                 self._is_asleep = False
                 self._bell.put(None)
             number = words[_RUNG] + 1
@@ -193,23 +181,29 @@ class Partner:
 
     def settle(self) -> int:
         """Have the partner's piece of a launch run, if there is one; OpenCL's status."""
-        job, run, status = self._job, enqueue_without_event, 0
-        if job is None or run is None:
-            return 0
-        if job.owner.setdefault(0, _CALLER) is _PARTNER:
-            while self._words[_DONE] < job.number:
-                run(*self._await_job)
-            status = job.status
-        elif not job.is_run:
-            job.is_run = True
-            status = run(*job.alone)
-        self._job = None
-        return status
+        with self._lock:
+            job, run, status = self._job, enqueue_without_event, 0
+            if job is None or run is None:
+                return 0
+            if job.owner.setdefault(0, _CALLER) is _PARTNER:
+                while self._words[_DONE] < job.number:
+                    run(*self._await_job)
+                status = job.status
+            elif not job.is_run:
+                job.is_run = True
+                status = run(*job.alone)
+            self._job = None
+            return status
+
+    # -- the thread
 
     def _begin(self) -> None:
-        self._thread = threading.Thread(target=self._work, name="portable_gpu partner", daemon=True)
-        self._thread.start()
-        atexit.register(self._end)
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._work, name="portable_gpu partner", daemon=True
+            )
+            self._thread.start()
+            atexit.register(self._end)
 
     def _end(self) -> None:
         self._is_ending = True
@@ -221,11 +215,28 @@ class Partner:
     def _work(self) -> None:
         words, run, last = self._words, enqueue_without_event, 0
         assert run is not None
-        run(*self._stay_awake)  # PoCL compiles it
+        context = cl.Context([self._device])
+        program = cl.Program(context, _TEXT).build()
+        memory = cl.Buffer(
+            context,
+            cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR,
+            hostbuf=memoryview(words).cast("B"),
+        )
+        kernels = [new_kernel(program, name) for name in ("stay_awake", "await_job")]
+        queues = [cl.CommandQueue(context) for _ in kernels]
+        one, none = (ctypes.c_size_t * 1)(1), ctypes.c_uint(0)
+        calls: list[_Arguments] = []
+        for kernel, queue in zip(kernels, queues, strict=True):
+            kernel.set_args(memory, np.uint64(_TURNS))
+            objects = ctypes.c_void_p(queue.int_ptr), ctypes.c_void_p(kernel.int_ptr)
+            calls.append((*objects, ctypes.c_uint(1), None, one, one, none, None, None))
+            run(*calls[-1])  # PoCL compiles it
+        stay_awake, self._await_job = calls
         start = time.perf_counter()
-        run(*self._stay_awake)
-        turns = int(1000 * _AWAKE / (time.perf_counter() - start))
-        self._kernels[0].set_arg(1, np.uint64(max(1, turns)))
+        run(*stay_awake)
+        turns = int(_TURNS * _AWAKE / (time.perf_counter() - start))
+        kernels[0].set_arg(1, np.uint64(max(1, turns)))
+        self._is_ready = True
         while not self._is_ending:
             seen, job = words[_RUNG], self._job
             if job is not None and job.number > last:
@@ -235,7 +246,7 @@ class Partner:
                     words[_GIVEN] = last
             del job
             words[_SEEN] = seen
-            run(*self._stay_awake)
+            run(*stay_awake)
             if words[_RUNG] == seen:
                 self._is_asleep = True
                 if words[_RUNG] == seen:

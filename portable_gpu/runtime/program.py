@@ -235,7 +235,7 @@ class ProgramCache:
             LookupError: A parameter has no argument, or an argument no parameter.
         """
         found = arguments(spec.text, name, constants, buffers, scalars, as_bits, kept)
-        origin = tuple(self._first_group * size for size in local_size)
+        origin = (self._first_group * local_size[0], *(0 for _ in local_size[1:]))
         may_be_cut = _WHOLE_GRID.search(spec.text) is None
         sizes = global_size, local_size, origin
         return Launch(partial(self.kernel, spec, name), found, sizes, may_be_cut)

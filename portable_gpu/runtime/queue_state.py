@@ -123,6 +123,13 @@ class QueueState:
         """The event of a launch; where it asked for none, of all that the queue has been given."""
         return marker(self.queue) if event is None else event
 
+    def wait(self, event: cl.Event | None) -> None:
+        """Wait for a launch by its event; without one, for all that the queue has been given."""
+        if event is not None:
+            event.wait()
+        elif self.partner is None:  # who has waited already
+            marker(self.queue).wait()
+
     def after(self, *launches: cl.Event | None) -> list[cl.Event]:
         """What a command of this queue has to wait for, to come after launches on it."""
         return [] if self.in_order else [self.event(event) for event in launches]
