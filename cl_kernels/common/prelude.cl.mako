@@ -83,11 +83,17 @@
 
 // Words that work-groups leave for each other: atomics are coherent on every device, and on NVIDIA's
 // and on CPUs so are volatile accesses, which are many times as fast.
-#if defined(__NV_CL_C_VERSION) || defined(__NVPTX__) || DEVICE == CPU_DEVICE
+<%def name="published()" filter="trim">
 #define LOAD_PUBLISHED(p) (*(p))
 #define STORE_PUBLISHED(p, v) (*(p) = (v))
 #define LOAD_PUBLISHED_LONG(p) (*(p))
 #define STORE_PUBLISHED_LONG(p, v) (*(p) = (v))
+</%def>\
+% if target.is_cpu:
+${published()}
+% else:
+#if defined(__NV_CL_C_VERSION) || defined(__NVPTX__)
+${published()}
 #else
 #ifdef cl_khr_int64_base_atomics
 #pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
@@ -97,6 +103,7 @@
 #define LOAD_PUBLISHED_LONG(p) atom_add(p, 0ul)
 #define STORE_PUBLISHED_LONG(p, v) atom_xchg(p, v)
 #endif
+% endif
 
 // A __local array of a kernel, as it is to be passed to a function.  LLVM moves an address that
 // is the same in every call into the function, and there PoCL 3.0 takes the array for a static one:

@@ -220,22 +220,16 @@ class Engine(Closing):
     def for_host_work(self, nbytes: int, flop: int = 0) -> Engine:
         """The engine of a call on NumPy arrays.
 
-        One thread does little work, two do more of it, and all, which have to be woken, the rest.
+        The calling thread does little work, two threads do more, and all of them, which have to be
+        woken, the rest.
         """
-        seconds = max(nbytes / _BYTES, flop / _FLOP)
-        if self.caller is None or seconds > self._most_of_few:
+        if self.caller is None:
             return self
-        if self.pair is None or seconds < _LEAST_OF_A_PAIR:
-            return self.caller
-        return self.pair
-
-    @property
-    def _most_of_few(self) -> float:
-        """Seconds of one thread up to which a pair, or one thread, is done before all would be."""
-        few, all_units = 1 if self.pair is None else 2, self.target.compute_units
-        if all_units <= few:
-            return _MOST_OF_A_PAIR
-        return _WAKING / (1 / few - 1 / all_units)
+        if self.pair is None:
+            worth = threads_worth(nbytes, flop, self.target.compute_units, few=1)
+            return self.caller if worth == 1 else self
+        worth = threads_worth(nbytes, flop, self.target.compute_units)
+        return {1: self.caller, 2: self.pair}.get(worth, self)
 
     @property
     def own_queue(self) -> cl.CommandQueue:
@@ -380,6 +374,21 @@ class Engine(Closing):
 
 
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+def threads_worth(nbytes: int, flop: int, units: int, few: int = 2) -> int:
+    """How many threads of a CPU are done first: 1, ``few`` that are awake, or 0 for all of them.
+
+    Args:
+        nbytes, flop: What the work moves and computes.
+        units: How many there are.
+        few: How many are awake.
+    """
+    seconds = max(nbytes / _BYTES, flop / _FLOP)  # of one thread
+    most = _WAKING / (1 / few - 1 / units) if units > few else _MOST_OF_A_PAIR
+    if seconds > most:
+        return 0
+    return 1 if seconds < _LEAST_OF_A_PAIR else few
 
 
 def _processors() -> int:
