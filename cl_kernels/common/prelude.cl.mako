@@ -81,15 +81,15 @@
 #define GROUP_FENCE() DEVICE_FENCE()
 #endif
 
-// Words that work-groups leave for each other: atomics are coherent on every device, and on NVIDIA's
-// and on CPUs so are volatile accesses, which are many times as fast.
+// Words that work-groups leave for each other: atomics are coherent on every device.  On NVIDIA's, and
+// where the target says so, volatile accesses are too, which are many times as fast.
 <%def name="published()" filter="trim">
 #define LOAD_PUBLISHED(p) (*(p))
 #define STORE_PUBLISHED(p, v) (*(p) = (v))
 #define LOAD_PUBLISHED_LONG(p) (*(p))
 #define STORE_PUBLISHED_LONG(p, v) (*(p) = (v))
 </%def>\
-% if target.is_cpu:
+% if target.volatile_is_shared:
 ${published()}
 % else:
 #if defined(__NV_CL_C_VERSION) || defined(__NVPTX__)
