@@ -22,7 +22,7 @@ from portable_gpu.runtime.closing import Closing
 from portable_gpu.runtime.devices import CLASS_VARIABLE, choose_device, query_facts
 from portable_gpu.runtime.disk_cache import DiskCache
 from portable_gpu.runtime.exchange import checked
-from portable_gpu.runtime.partner import Partner
+from portable_gpu.runtime.partner import Partner, processors
 from portable_gpu.runtime.program import ProgramCache
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target, detect
@@ -196,9 +196,9 @@ class Engine(Closing):
             if engine is not None:
                 engine.close()
 
-    def with_partner(self, processors: int) -> Engine | None:
+    def with_partner(self, units: int) -> Engine | None:
         """An engine on the same device for launches that a second thread helps with."""
-        several = min(processors, _processors()) > 1
+        several = min(units, len(processors())) > 1
         partner = Partner.of(self.device) if self.target.is_cpu and several else None
         if partner is None:
             return None
@@ -389,12 +389,6 @@ def threads_worth(nbytes: int, flop: int, units: int, few: int = 2) -> int:
     if seconds > most:
         return 0
     return 1 if seconds < _LEAST_OF_A_PAIR else few
-
-
-def _processors() -> int:
-    """Those that this process may use."""
-    allowed = getattr(os, "sched_getaffinity", None)
-    return (os.cpu_count() or 1) if allowed is None else len(allowed(0))
 
 
 def _check_arguments(device: Any, queue: Any, device_class: Any, table: Any, caller: Any) -> None:

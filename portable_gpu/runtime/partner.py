@@ -13,10 +13,13 @@ lock, the caller runs them too.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
+import os
 import threading
 import time
-from _queue import SimpleQueue
+from collections.abc import Callable
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -56,6 +59,22 @@ __kernel void await_job(volatile __global ulong *words, ulong turns) {{
 _partner: Partner | None = None
 _CALLER, _PARTNER = "caller", "partner"
 _Arguments = tuple[Any, ...]  # of clEnqueueNDRangeKernel
+
+
+def processors() -> set[int]:
+    """Those that this process may use."""
+    allowed = getattr(os, "sched_getaffinity", None)
+    return set(range(os.cpu_count() or 1)) if allowed is None else set(allowed(0))
+
+
+def _find_processor() -> Callable[[], int] | None:
+    """What tells the processor of the calling thread, where threads can be bound to some."""
+    if not hasattr(os, "sched_setaffinity"):
+        return None
+    return getattr(ctypes.CDLL(None), "sched_getcpu", None)
+
+
+_processor = _find_processor()
 
 
 class Share:
@@ -137,6 +156,8 @@ class Partner:
         self._is_ready = self._is_asleep = self._is_ending = False
         self._thread: threading.Thread | None = None
         self._await_job: _Arguments = ()
+        self._processors = processors()
+        self._apart_from = -1
 
     @classmethod
     def of(cls, device: cl.Device) -> Partner | None:
@@ -168,14 +189,17 @@ class Partner:
                 share.note(time.perf_counter() - start, alone=True)
                 return status
             own, piece, alone = pieces
+            self._keep_apart()
             if self._is_asleep:
                 self._is_asleep = False
                 self._bell.put(None)
+            state.queue.finish()  # a copy of the caller's may wait for that of another thread
             number = words[_RUNG] + 1
             job = _Job(number, piece, alone, bound)
             self._job = job
             words[_RUNG] = number
             status = run(*own)
+            state.queue.finish()
             share.note(time.perf_counter() - start, alone=False)
             return status or self.settle()
 
@@ -204,6 +228,23 @@ class Partner:
             )
             self._thread.start()
             atexit.register(self._end)
+
+    def _keep_apart(self) -> None:
+        """Keep the second thread off the processor of this one.
+
+        A thread that is woken often begins on the processor of the one that wakes it, and stays
+        there behind it for milliseconds, while another processor is idle.
+        """
+        thread = self._thread
+        if thread is None or _processor is None:
+            return
+        own = _processor()
+        if own != self._apart_from:
+            others = self._processors - {own}
+            if others and thread.native_id is not None:
+                with contextlib.suppress(OSError):  # the process may no longer use those
+                    os.sched_setaffinity(thread.native_id, others)
+            self._apart_from = own
 
     def _end(self) -> None:
         self._is_ending = True

@@ -127,7 +127,9 @@ class QueueState:
         """Wait for a launch by its event; without one, for all that the queue has been given."""
         if event is not None:
             event.wait()
-        elif self.partner is None:  # who has waited already
+        elif self.partner is not None:
+            self.queue.finish()  # costs less, where kernels are done when they are enqueued
+        else:
             marker(self.queue).wait()
 
     def after(self, *launches: cl.Event | None) -> list[cl.Event]:

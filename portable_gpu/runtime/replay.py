@@ -70,7 +70,7 @@ class Kernels:
     """A kernel object for each launch of a call; one caller uses them at a time.
 
     Attributes:
-        launches: Kernel objects.
+        launches: Kernel objects, and what enqueues them without an event.
         places: Of each operand, where it goes.
         rooms: Bytes of each piece of workspace, and where it goes.
         memories: Of each operand, what is known of its last buffer.
@@ -87,7 +87,7 @@ class Kernels:
         given: tuple[Any, ...],
         by_address: bool = False,
     ) -> None:
-        self.launches: list[BoundKernel] = []
+        self.launches: list[tuple[BoundKernel, tuple[Any, ...]]] = []
         # Kernels do not keep their buffers: a state's room to fold in may give way to a larger one.
         self._staying: list[Any] = []
         self.places: list[_Places] = [[] for _ in offsets]
@@ -95,7 +95,7 @@ class Kernels:
         for launch, buffers, scalars in recorded.recording or ():
             bound = launch.bind()
             bound.set_scalars(scalars)
-            self.launches.append(bound)
+            self.launches.append((bound, (state.pointer, *bound.without_event)))
             for index, buffer in zip(launch.places, buffers, strict=True):
                 if isinstance(buffer, int):
                     setter = bound.set_address if by_address else bound.set_argument
@@ -111,7 +111,9 @@ class Kernels:
 
     def move(self, recorded: Recording, offsets: list[int], given: tuple[Any, ...]) -> None:
         """Have the scalars of another recording."""
-        for bound, (_, _, scalars) in zip(self.launches, recorded.recording or (), strict=True):
+        for (bound, _), (_, _, scalars) in zip(
+            self.launches, recorded.recording or (), strict=True
+        ):
             bound.set_scalars(scalars)
         self.offsets, self.scalars = offsets, given
 
@@ -131,12 +133,17 @@ class Kernels:
         Raises:
             DeviceMemoryError: A buffer that was promised turns out not to fit.
         """
-        event = None
+        enqueue, queue, event = state.enqueue_without_event, state.queue, None
+        partner = state.partner
         try:
-            for bound in self.launches:
+            for bound, without_event in self.launches:
                 event = None
-                if state.enqueue(bound):
-                    event = cl.enqueue_nd_range_kernel(state.queue, bound.kernel, *bound.sizes)
+                if partner is not None:
+                    fails = partner.enqueue(state, bound)
+                else:
+                    fails = enqueue is None or enqueue(*without_event)
+                if fails:
+                    event = cl.enqueue_nd_range_kernel(queue, bound.kernel, *bound.sizes)
         except cl.MemoryError as error:
             raise DeviceMemoryError(f"the device is out of memory: {error}") from error
         return event

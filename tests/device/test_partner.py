@@ -68,7 +68,7 @@ def cuts(pair: Engine) -> list[int]:
     calls = registry.default_engine().state().known.values()
     assert {call.state.engine for call in calls} == {pair}
     idle = [kernels for call in calls for kernels in call._idle]
-    return [bound.share._cut for kernels in idle for bound in kernels.launches if bound.share]
+    return [bound.share._cut for kernels in idle for bound, _ in kernels.launches if bound.share]
 
 
 def test_middle_sizes_are_shared(pair: Engine) -> None:
