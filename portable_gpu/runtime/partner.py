@@ -275,8 +275,10 @@ class Partner:
         stay_awake, self._await_job = calls
         start = time.perf_counter()
         run(*stay_awake)
-        turns = int(_TURNS * _AWAKE / (time.perf_counter() - start))
-        kernels[0].set_arg(1, np.uint64(max(1, turns)))
+        second = _TURNS / (time.perf_counter() - start)
+        kernels[0].set_arg(1, np.uint64(_AWAKE * second))
+        # A caller that came back for Python's lock again and again would keep this thread from it.
+        kernels[1].set_arg(1, np.uint64(second))
         self._is_ready = True
         while not self._is_ending:
             seen, job = words[_RUNG], self._job
