@@ -29,7 +29,7 @@ from portable_gpu.runtime.events import enqueue_without_event
 from portable_gpu.runtime.inside_pyopencl import new_kernel
 
 if TYPE_CHECKING:
-    from portable_gpu.runtime.program import BoundKernel
+    from portable_gpu.runtime.program import BoundKernel, Sizes
     from portable_gpu.runtime.queue_state import QueueState
 
 #: Launches that take less, in seconds, are the caller's alone.
@@ -80,16 +80,18 @@ _processor = _find_processor()
 class Share:
     """What is known of a launch that may be cut: how long a group takes, and the pieces."""
 
-    __slots__ = ("_axis", "_cut", "_groups", "_pieces", "_seconds", "_state", "bound")
+    __slots__ = ("_axis", "_bound", "_cut", "_groups", "_pieces", "_seconds", "sizes", "state")
 
     def __init__(self, state: QueueState, bound: BoundKernel) -> None:
-        self.bound, self._state = bound, state
+        self.state, self._bound = state, bound
         counts = [size // local for size, local in zip(*bound.sizes[:2], strict=True)]
         self._groups = max(counts) if bound.may_be_cut else 1
         self._axis = counts.index(max(counts))
         self._seconds = 0.0  # of a group; 0 before the first launch
         self._cut = 0
         self._pieces: tuple[_Arguments, _Arguments, _Arguments] = ((), (), ())
+        #: Of the caller's piece, and of the partner's.
+        self.sizes: tuple[Sizes, Sizes] = (bound.sizes, bound.sizes)
 
     def pieces(self) -> tuple[_Arguments, _Arguments, _Arguments] | None:
         """Arguments of the caller's piece, of the partner's, and of that for the caller.
@@ -101,9 +103,10 @@ class Share:
             return None
         cut = groups - max(1, int((groups - _DELAY / each) / 2 + 0.5))
         if cut != self._cut:
-            queue, other = self._state.pointer, self._state.partners_pointer
-            rest = self._piece(cut, groups - cut)
-            self._pieces = (queue, *self._piece(0, cut)), (other, *rest), (queue, *rest)
+            queue, other = self.state.pointer, self.state.partners_pointer
+            self.sizes = self._piece(0, cut), self._piece(cut, groups - cut)
+            own, rest = (self._bound.enqueued_as(*sizes) for sizes in self.sizes)
+            self._pieces = (queue, *own), (other, *rest), (queue, *rest)
             self._cut = cut
         return self._pieces
 
@@ -113,12 +116,12 @@ class Share:
         known = self._seconds
         self._seconds = each if each < known or not known else (7 * known + each) / 8
 
-    def _piece(self, first: int, count: int) -> _Arguments:
-        """What ``clEnqueueNDRangeKernel`` takes after the queue, for some groups along the axis."""
-        grid, group, origin = (list(sizes) for sizes in self.bound.sizes)
+    def _piece(self, first: int, count: int) -> Sizes:
+        """The sizes of some groups along the axis."""
+        grid, group, origin = (list(sizes) for sizes in self._bound.sizes)
         grid[self._axis] = count * group[self._axis]
         origin[self._axis] += first * group[self._axis]
-        return self.bound.enqueued_as(grid, group, origin)
+        return tuple(grid), tuple(group), tuple(origin)
 
 
 class _Job:
@@ -170,7 +173,7 @@ class Partner:
     def enqueue(self, state: QueueState, bound: BoundKernel) -> int:
         """Run a kernel to its end, with the partner if that is worth it; OpenCL's status."""
         share = bound.share
-        if share is None:
+        if share is None or share.state is not state:
             share = bound.share = Share(state, bound)
         run, words = enqueue_without_event, self._words
         assert run is not None
@@ -201,7 +204,10 @@ class Partner:
             status = run(*own)
             state.queue.finish()
             share.note(time.perf_counter() - start, alone=False)
-            return status or self.settle()
+            for failed, sizes in zip((status, self.settle()), share.sizes, strict=True):
+                if failed:  # pyopencl frees what it can and tries again, or says why
+                    cl.enqueue_nd_range_kernel(state.queue, bound.kernel, *sizes).wait()
+            return 0
 
     def settle(self) -> int:
         """Have the partner's piece of a launch run, if there is one; OpenCL's status."""
@@ -247,7 +253,7 @@ class Partner:
             self._apart_from = own
 
     def _end(self) -> None:
-        self._is_ending = True
+        self._is_ready, self._is_ending = False, True
         self._words[_RUNG] += 1
         self._bell.put(None)
         if self._thread is not None:

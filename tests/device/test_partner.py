@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import portable_gpu as pg
+from portable_gpu.runtime import partner as partner_module
 from portable_gpu.runtime import registry
 from portable_gpu.runtime.engine import Engine
 
@@ -183,3 +184,26 @@ def test_the_process_ends_while_the_second_thread_is_awake(pair: Engine) -> None
         [sys.executable, "-c", ENDING], capture_output=True, text=True, timeout=120
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("fails", [1, 2], ids=["the caller's", "either"])
+def test_pieces_that_fail_are_enqueued_again(
+    pair: Engine, fails: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = numbers()
+    for _ in range(3):
+        assert pg.sum(x) == x.sum()
+    real, left = partner_module.enqueue_without_event, [fails]
+
+    def enqueue(*arguments: object) -> int:
+        if left[0] and len(arguments) == 9 and arguments[0] in queues:
+            left[0] -= 1
+            return -6  # CL_OUT_OF_HOST_MEMORY
+        return real(*arguments)
+
+    state = pair.state()
+    queues = (state.pointer, state.partners_pointer)
+    monkeypatch.setattr(partner_module, "enqueue_without_event", enqueue)
+    assert pg.sum(x) == x.sum()
+    assert pg.sum(x) == x.sum()
+    assert not left[0]
