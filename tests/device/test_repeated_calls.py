@@ -64,6 +64,15 @@ def test_strides_that_are_no_whole_elements(engine: Engine) -> None:
         np.testing.assert_array_equal(pg.sum(y, axis=0), x.sum(axis=0)[None])
 
 
+@pytest.mark.filterwarnings("error")
+def test_nothing_says_that_inputs_may_be_written(engine: Engine) -> None:
+    """NumPy warns of whatever may write to what ``broadcast_arrays`` gives."""
+    row = np.arange(5, dtype=np.float32)
+    for _ in range(3):
+        x, _ = np.broadcast_arrays(row, np.zeros((1, 5)))
+        np.testing.assert_array_equal(pg.sum(x, axis=0), row)
+
+
 def test_plans_of_arrays_that_are_converted(engine: Engine) -> None:
     a, b = fortran((5, 5), 4), fortran((5, 5), 5)
     plan = pg.plan_gemm(misaligned(a), b)
@@ -242,3 +251,14 @@ def test_stacks_of_transposed_matrices_are_remembered(engine: Engine) -> None:
         np.testing.assert_allclose(
             pg.sum(turned, axis=(0, 2), engine=engine), turned.sum(axis=(0, 2)), rtol=1e-5
         )
+
+
+def test_a_result_that_is_not_aligned(engine: Engine) -> None:
+    """A CPU device writes the caller's memory itself."""
+    x, out = fortran((5, 5), 1), misaligned(np.zeros(5, np.float32))
+    for _ in range(2):
+        if engine.maps_host_memory:
+            with pytest.raises(ArgumentError, match="out is not aligned for float32"):
+                pg.sum(x, axis=0, out=out)
+        else:
+            np.testing.assert_array_equal(pg.sum(x, axis=0, out=out), x.sum(axis=0))
