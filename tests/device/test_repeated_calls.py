@@ -174,6 +174,7 @@ def test_random_calls_in_random_order(engine: Engine) -> None:
         lambda a, b: (pg.gemm(a, b), a.astype("f4") @ b.astype("f4")),
         lambda a, b: (pg.gemv(a, b[0]), a.astype("f4") @ b[0].astype("f4")),
         lambda a, b: (pg.vdot(a, b), np.vdot(a.astype("f4"), b.astype("f4"))),
+        lambda a, b: (pg.elementwise("a - 2 * b", a=a, b=b), a.astype("f4") - 2 * b.astype("f4")),
     ]
     for turn in range(1500):
         a, b = lie((6, 6)), lie((6, 6))
