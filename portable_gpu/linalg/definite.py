@@ -120,7 +120,8 @@ def cho_solve(
     Source: LAPACK's dsposv; Carson and Higham, SIAM J. Sci. Comput. 40(2), 2018.
     """
     c, lower = _factor(c_and_lower, lower)
-    b, overwrite = as_array(b, "b"), flag(overwrite_b, "overwrite_b")
+    overwrite = flag(overwrite_b, "overwrite_b")
+    b = as_array(b, "b", overwrite)
     refine = corrections(refine)
     one_of(check, CHECKS, "check")
     place = Place(engine, queue, wait_for, _known(precision))

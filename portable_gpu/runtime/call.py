@@ -259,8 +259,12 @@ class Call:
             return View(self.state.empty_buffer, 0, array.shape, zeros, array.dtype)
         regular = array.flags.aligned and not any(s % itemsize for s in array.strides)
         if not self.engine.maps_host_memory or not regular:
-            if writable:
+            if writable and array.flags.aligned:
                 raise ArgumentError(f"{name} has strides {array.strides} bytes, not whole elements")
+            if writable:
+                raise ArgumentError(
+                    f"{name} is not aligned for {array.dtype}; pass an array that is"
+                )
             array = packed(array)
             if not self.engine.maps_host_memory:
                 return whole(self._upload(array), array)

@@ -156,12 +156,17 @@ class Engine(Closing):
         self.caller: Engine | None = None
         self.pair: Engine | None = None
         self.partner: Partner | None = None
+        #: Who remembers its calls on NumPy arrays: itself, or the engine whose caller or pair it is.
+        self._remembering = weakref.ref(self)
         twin = pocl.calling_thread_device(self.device) if caller and queue is None else None
         if twin is not None:
             self.caller = Engine(
                 twin, device_class=forced, table=self.table, precision=precision, caller=False
             )
             self.pair = self.caller.with_partner(self.target.compute_units)
+            for engine in (self.caller, self.pair):
+                if engine is not None:
+                    engine._remembering = self._remembering
         self._plans: dict[Hashable, Any] = {}
         self._kept_bytes = 0
         self._lock = threading.RLock()
@@ -256,7 +261,8 @@ class Engine(Closing):
         """Drop all plans, and the remembered calls that would keep their tables."""
         self._plans.clear()
         self._kept_bytes = 0
-        for state in (self.home, *list(self._others.values())):
+        remembering = self._remembering() or self
+        for state in (remembering.home, self.home, *list(self._others.values())):
             if state is not None:
                 state.known.clear()
 
@@ -301,7 +307,7 @@ class Engine(Closing):
         if self.takes_host_pointers:
             try:
                 return cl.SVM(memory)
-            except ValueError:  # it is read-only
+            except (ValueError, DeprecationWarning):  # read-only, or NumPy warns of a write
                 if writable:
                     raise
                 return cl.SVM((ctypes.c_char * nbytes).from_address(memory.ctypes.data))

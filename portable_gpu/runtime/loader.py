@@ -32,13 +32,14 @@ def platforms() -> list[cl.Platform]:
     global _is_told
     with _lock, contextlib.ExitStack() as stack:
         if not _is_told:
-            _is_told = True
             with contextlib.suppress(OSError):  # no room for small files: keep the list
                 stack.enter_context(_list_of_libraries())
         try:
-            return cl.get_platforms()
+            found = cl.get_platforms()
         except cl.LogicError:  # PLATFORM_NOT_FOUND_KHR: the loader found no implementation
-            return []
+            found = []
+        _is_told = True  # not before: an exception of a signal handler may come
+        return found
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import sys
+import threading
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,6 +27,10 @@ from portable_gpu.runtime.pocl_cache import cache_variable, warn_of_no_folder
 _VERSION = re.compile(r"PoCL (\d+)")
 _LINKER = Path(__file__).parent / "linker"
 _FOLDERS = ("/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64")
+_lock = threading.RLock()
+# What variables were that are set for the moment: by this thread, by another, or by a call that a
+# signal handler's exception has ended.  Whoever is done first restores them: PoCL has read them.
+_before: dict[str, str | None] = {}
 _LIBRARIES = ("libgcc.a", "libgcc_s.so", "libc.so")
 
 
@@ -74,18 +79,22 @@ def opening() -> Iterator[bool]:
     wanted = {"POCL_DEVICES": "pthread basic"}
     if _may_use_all_processors():
         wanted["POCL_AFFINITY"] = "1"
-    ours = {name: value for name, value in wanted.items() if name not in os.environ}
-    ours |= cache_variable() or {}
-    before = {name: os.environ.get(name) for name in ours}
-    os.environ.update(ours)
+    with _lock:
+        ours = {n: value for n, value in wanted.items() if n in _before or n not in os.environ}
+        ours |= cache_variable() or {}
+        for name, value in ours.items():
+            _before.setdefault(name, os.environ.get(name))
+            os.environ[name] = value
     try:
         yield "POCL_DEVICES" in ours
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        with _lock:
+            for name, before in list(_before.items()):
+                if before is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = before
+                _before.pop(name, None)
 
 
 def calling_thread_device(device: cl.Device) -> cl.Device | None:

@@ -117,12 +117,13 @@ class View:
         return address & -address
 
 
-def as_array(value: AnyArray, name: str) -> Any:
+def as_array(value: AnyArray, name: str, overwrite: bool = False) -> Any:
     """``value`` as a NumPy or pyopencl array of a supported dtype, never copied needlessly.
 
-    Of a subclass of ``numpy.ndarray`` the memory counts, and the result is a plain array.
+    Of a subclass of ``numpy.ndarray`` the memory counts.
 
     Raises:
+        ArgumentError: It is to be overwritten, and has another byte order.
         DTypeError: ``value`` cannot be an array, is a masked one, or has an unsupported dtype.
     """
     if not isinstance(value, (np.ndarray, cla.Array)):
@@ -135,6 +136,11 @@ def as_array(value: AnyArray, name: str) -> Any:
     _refuse_masked(value, name)
     try:
         if isinstance(value, np.ndarray) and not value.dtype.isnative:
+            if overwrite:
+                raise ArgumentError(
+                    f"{name} has another byte order ({value.dtype.str}) and is to be overwritten; "
+                    "convert it first"
+                )
             value = value.astype(value.dtype.newbyteorder("="))
         element(value.dtype)
     except DTypeError as error:

@@ -47,6 +47,16 @@ def test_more_work_goes_to_the_workers(both: Engine) -> None:
     assert states(both) == {both}
 
 
+def test_plans_are_forgotten_by_who_remembers_their_calls(
+    both: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or else their tables would stay."""
+    monkeypatch.setattr("portable_gpu.runtime.engine._MOST_PLANS", 2)
+    for n in range(1, 6):
+        assert pg.sum(np.ones(n)) == n
+        assert len(both.state().known) <= 2
+
+
 def test_a_queue_or_events_keep_the_call_where_they_are(both: Engine) -> None:
     x = np.arange(10.0)
     for place in ({"queue": both.queue}, {"queue": both.queue, "engine": both}):

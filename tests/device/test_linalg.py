@@ -39,7 +39,7 @@ from portable_gpu.errors import (
     ShapeError,
     SingularMatrixError,
 )
-from portable_gpu.linalg import cholesky, inv_triangular, solve_triangular
+from portable_gpu.linalg import cho_solve, cholesky, inv_triangular, packed, solve_triangular
 from portable_gpu.ops.factor.estimates import Sizes
 from portable_gpu.ops.factor.policy import largest
 from portable_gpu.runtime.engine import Engine
@@ -463,3 +463,14 @@ def test_arrays_that_cannot_be_overwritten(fast: Engine) -> None:
         )
     with pytest.raises(ShapeError):
         solve_triangular(np.ones((2, 3, 3)), np.ones((3, 1)), overwrite_b=True, engine=fast)
+    eye, swapped = np.eye(3), np.eye(3).astype(np.dtype(float).newbyteorder())
+    line = packed.pack(eye).astype(swapped.dtype)
+    for call in (
+        lambda: cholesky(swapped, overwrite=True, engine=fast),
+        lambda: cho_solve((eye, True), swapped, overwrite_b=True, engine=fast),
+        lambda: solve_triangular(eye, swapped, overwrite_b=True, engine=fast),
+        lambda: packed.cholesky(line, overwrite=True, engine=fast),
+        lambda: packed.solve_triangular(line, swapped, overwrite_b=True, engine=fast),
+    ):
+        with pytest.raises(ArgumentError, match="byte order"):
+            call()

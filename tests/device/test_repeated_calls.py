@@ -12,7 +12,9 @@ import pytest
 from numpy.lib.stride_tricks import as_strided
 
 import portable_gpu as pg
+from portable_gpu import fft
 from portable_gpu.errors import ArgumentError, OverlapError
+from portable_gpu.linalg import solve_triangular
 from portable_gpu.runtime.engine import Engine
 
 
@@ -62,6 +64,15 @@ def test_strides_that_are_no_whole_elements(engine: Engine) -> None:
     y = as_strided(x, (5, 1, 3), (4, 7, 20))
     for _ in range(3):
         np.testing.assert_array_equal(pg.sum(y, axis=0), x.sum(axis=0)[None])
+
+
+@pytest.mark.filterwarnings("error")
+def test_nothing_says_that_inputs_may_be_written(engine: Engine) -> None:
+    """NumPy warns of whatever may write to what ``broadcast_arrays`` gives."""
+    row = np.arange(5, dtype=np.float32)
+    for _ in range(3):
+        x, _ = np.broadcast_arrays(row, np.zeros((1, 5)))
+        np.testing.assert_array_equal(pg.sum(x, axis=0), row)
 
 
 def test_plans_of_arrays_that_are_converted(engine: Engine) -> None:
@@ -165,11 +176,23 @@ def test_random_calls_in_random_order(engine: Engine) -> None:
         lambda a, b: (pg.gemm(a, b), a.astype("f4") @ b.astype("f4")),
         lambda a, b: (pg.gemv(a, b[0]), a.astype("f4") @ b[0].astype("f4")),
         lambda a, b: (pg.vdot(a, b), np.vdot(a.astype("f4"), b.astype("f4"))),
+        lambda a, b: (pg.elementwise("a - 2 * b", a=a, b=b), a.astype("f4") - 2 * b.astype("f4")),
+        lambda a, b: (solve_triangular(a, b, lower=True, unit_diagonal=True), forwards(a, b)),
+        lambda a, b: (fft.fft(a), np.fft.fft(a.astype("f8"))),
     ]
+    error = 32 * 6 * 9 * 2.0**-24  # of transforms; all else is whole, and so are its sums
     for turn in range(1500):
         a, b = lie((6, 6)), lie((6, 6))
         ours, numpys = calls[rng.integers(len(calls))](a, b)
-        np.testing.assert_array_equal(ours, numpys, err_msg=f"call {turn}")
+        np.testing.assert_allclose(ours, numpys, rtol=0, atol=error, err_msg=f"call {turn}")
+
+
+def forwards(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """What X solves A X = B, by a lower triangle with ones on the diagonal."""
+    x = b.astype(np.float64)
+    for k in range(len(x)):
+        x[k] -= a[k, :k].astype(np.float64) @ x[:k]
+    return x
 
 
 @pytest.fixture
@@ -242,3 +265,14 @@ def test_stacks_of_transposed_matrices_are_remembered(engine: Engine) -> None:
         np.testing.assert_allclose(
             pg.sum(turned, axis=(0, 2), engine=engine), turned.sum(axis=(0, 2)), rtol=1e-5
         )
+
+
+def test_a_result_that_is_not_aligned(engine: Engine) -> None:
+    """A CPU device writes the caller's memory itself."""
+    x, out = fortran((5, 5), 1), misaligned(np.zeros(5, np.float32))
+    for _ in range(2):
+        if engine.maps_host_memory:
+            with pytest.raises(ArgumentError, match="out is not aligned for float32"):
+                pg.sum(x, axis=0, out=out)
+        else:
+            np.testing.assert_array_equal(pg.sum(x, axis=0, out=out), x.sum(axis=0))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import time
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -62,3 +65,29 @@ def test_none_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_pocls_drivers_by_version(version: str, drivers: tuple[str, str] | None) -> None:
     platform = SimpleNamespace(name="Portable Computing Language", version=version)
     assert pocl.drivers(platform) == drivers
+
+
+def test_threads_list_devices_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None takes for the user's own what another has set for the moment."""
+    monkeypatch.delenv("POCL_DEVICES", raising=False)
+    before = dict(os.environ)
+
+    def asked(_: int) -> bool:
+        with pocl.opening() as found:
+            time.sleep(0.01)
+        return found
+
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(asked, range(8)))
+    assert dict(os.environ) == before
+
+
+def test_a_list_of_devices_that_was_left_by_an_exception(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a signal handler's, before the variables had been restored."""
+    monkeypatch.delenv("POCL_DEVICES", raising=False)
+    before = dict(os.environ)
+    left = pocl.opening()
+    assert left.__enter__()
+    with pocl.opening() as asked:
+        assert asked
+    assert dict(os.environ) == before

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,6 +69,25 @@ def test_unreadable_files_are_left_out(machine: Path) -> None:
     (machine / "system" / "broken.icd").write_bytes(b"\xff\xfe")
     (machine / "system" / "folder.icd").mkdir()
     assert listed() == ["libgpu.so.1", str(machine / "env/lib/libmade_up.so")]
+
+
+def test_a_signal_before_the_loader_has_read_the_list(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[bool] = []
+
+    def get_platforms() -> list[Any]:
+        read.append(VARIABLE in os.environ)
+        if len(read) == 1:
+            raise KeyboardInterrupt
+        return []
+
+    monkeypatch.setattr(loader, "_is_told", False)
+    monkeypatch.setattr("pyopencl.get_platforms", get_platforms)
+    with pytest.raises(KeyboardInterrupt):
+        loader.platforms()
+    assert loader.platforms() == loader.platforms() == []
+    assert read == [True, True, False]
 
 
 @pytest.mark.skipif(

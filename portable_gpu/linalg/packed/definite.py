@@ -68,7 +68,8 @@ def cholesky(
     Raises:
         NotPositiveDefiniteError: As :func:`portable_gpu.linalg.cholesky`.
         ShapeError: The length of the last axis is that of no triangle.
-        ArgumentError: With ``overwrite``, if elements of a triangle are not adjacent.
+        ArgumentError: With ``overwrite``, if elements of a triangle are not adjacent, or of another
+            byte order.
         DTypeError, OverlapError, ReadOnlyError, UnsupportedError, DeviceMemoryError: As
             :func:`portable_gpu.linalg.cholesky`.
 
@@ -80,7 +81,7 @@ def cholesky(
     """
     overwrite = flag(overwrite, "overwrite")
     one_of(check, CHECKS, "check")
-    ap, n = packed_array(ap)
+    ap, n = packed_array(ap, overwrite)
     if overwrite:
         check_adjacent(ap, "ap")
     batch, dtype = ap.shape[:-1], ap.dtype
@@ -208,7 +209,7 @@ def _solve(
     one_of(side, ("left", "right"), "side")
     one_of(check, CHECKS, "check")
     ap, n = packed_array(ap)
-    b = as_array(b, "b")
+    b = as_array(b, "b", overwrite)
     shape = solution_shape((*ap.shape[:-1], n, n), b.shape, side)
     dtype = common_dtype(ap.dtype, b.dtype)
     if overwrite:

@@ -121,9 +121,9 @@ def _moved(
 # -- arrays of packed triangles
 
 
-def packed_array(value: Any) -> tuple[Any, int]:
+def packed_array(value: Any, overwrite: bool = False) -> tuple[Any, int]:
     """The array, and how many rows its triangles have."""
-    ap = as_array(value, "ap")
+    ap = as_array(value, "ap", overwrite)
     check_dtype(ap.dtype, "ap")
     if ap.ndim == 0:
         raise ShapeError("ap is one number; packed triangles have an axis of n (n + 1) / 2")

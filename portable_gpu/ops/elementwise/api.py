@@ -171,7 +171,7 @@ def _checked(
     values = tuple(numbers.values())
     result = call.run(plan, views, values)
     if all(arrays[name] is out for name in updated):  # or else the key counts more arrays
-        remember(key, list(fresh.values()), call, views, plan, values, out)
+        remember(key, [inputs[name] for name in fresh], call, views, plan, values, out)
     return result[()] if call.host and out is None and not shape else result
 
 

@@ -101,7 +101,7 @@ def cholesky(
         result, key = again(("cholesky", lower, check, precision), given, into, engine)
         if result is not None:
             return result
-    a = square(as_array(a, "a"), "a")
+    a = square(as_array(a, "a", overwrite), "a")
     call = Call((a,), engine, queue, events_of(wait_for), flop=_cholesky_flop(a))
     require_fp64(call.engine, a.dtype)
     precision = precision_of(precision, call.engine)
@@ -221,7 +221,7 @@ def _solve(
         result, key = again(head, given, into, engine)
         if result is not None:
             return result
-    a, b = square(as_array(a, "a"), "a"), as_array(b, "b")
+    a, b = square(as_array(a, "a"), "a"), as_array(b, "b", overwrite)
     shape = solution_shape(a.shape, b.shape, side)
     dtype = common_dtype(a.dtype, b.dtype)
     if overwrite:
