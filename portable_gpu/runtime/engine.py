@@ -156,7 +156,7 @@ class Engine(Closing):
         self.caller: Engine | None = None
         self.pair: Engine | None = None
         self.partner: Partner | None = None
-        #: Who remembers its calls on NumPy arrays: itself, or the engine whose caller or pair it is.
+        #: Who remembers its calls on NumPy arrays: itself, or whose caller or pair it is.
         self._remembering = weakref.ref(self)
         twin = pocl.calling_thread_device(self.device) if caller and queue is None else None
         if twin is not None:
