@@ -83,17 +83,11 @@
 
 // Words that work-groups leave for each other: atomics are coherent on every device.  On NVIDIA's, and
 // where the target says so, volatile accesses are too, which are many times as fast.
-<%def name="published()" filter="trim">
+#if ${int(target.volatile_is_shared)} || defined(__NV_CL_C_VERSION) || defined(__NVPTX__)
 #define LOAD_PUBLISHED(p) (*(p))
 #define STORE_PUBLISHED(p, v) (*(p) = (v))
 #define LOAD_PUBLISHED_LONG(p) (*(p))
 #define STORE_PUBLISHED_LONG(p, v) (*(p) = (v))
-</%def>\
-% if target.volatile_is_shared:
-${published()}
-% else:
-#if defined(__NV_CL_C_VERSION) || defined(__NVPTX__)
-${published()}
 #else
 #ifdef cl_khr_int64_base_atomics
 #pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
@@ -103,7 +97,6 @@ ${published()}
 #define LOAD_PUBLISHED_LONG(p) atom_add(p, 0ul)
 #define STORE_PUBLISHED_LONG(p, v) atom_xchg(p, v)
 #endif
-% endif
 
 // A __local array of a kernel, as it is to be passed to a function.  LLVM moves an address that
 // is the same in every call into the function, and there PoCL 3.0 takes the array for a static one:
