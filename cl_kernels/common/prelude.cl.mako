@@ -28,6 +28,13 @@
 #define SUBGROUP_KERNEL
 #endif
 
+// Grids may begin at another group than the first, and be enqueued in several parts.
+#ifdef FIRST_GROUP
+#define BEFORE(axis) ((axis) == 0 ? FIRST_GROUP * get_local_size(0) : 0)
+#define get_group_id(axis) (get_group_id(axis) + (get_global_offset(axis) - BEFORE(axis)) / get_local_size(axis))
+#define get_global_id(axis) (get_global_id(axis) - BEFORE(axis))
+#endif
+
 // On kernels whose group size the compiler is not told: the size, for whoever reads the text.
 #define UNBOUND_GROUP(size)
 
@@ -74,13 +81,19 @@
 #define GROUP_FENCE() DEVICE_FENCE()
 #endif
 
-// Words that work-groups leave for each other: atomics are coherent on every device, and on NVIDIA's
-// so are volatile accesses, which are many times as fast.
-#if defined(__NV_CL_C_VERSION) || defined(__NVPTX__)
+// Words that work-groups leave for each other: atomics are coherent on every device.  On NVIDIA's, and
+// where the target says so, volatile accesses are too, which are many times as fast.
+<%def name="published()" filter="trim">
 #define LOAD_PUBLISHED(p) (*(p))
 #define STORE_PUBLISHED(p, v) (*(p) = (v))
 #define LOAD_PUBLISHED_LONG(p) (*(p))
 #define STORE_PUBLISHED_LONG(p, v) (*(p) = (v))
+</%def>\
+% if target.volatile_is_shared:
+${published()}
+% else:
+#if defined(__NV_CL_C_VERSION) || defined(__NVPTX__)
+${published()}
 #else
 #ifdef cl_khr_int64_base_atomics
 #pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
@@ -90,6 +103,7 @@
 #define LOAD_PUBLISHED_LONG(p) atom_add(p, 0ul)
 #define STORE_PUBLISHED_LONG(p, v) atom_xchg(p, v)
 #endif
+% endif
 
 // A __local array of a kernel, as it is to be passed to a function.  LLVM moves an address that
 // is the same in every call into the function, and there PoCL 3.0 takes the array for a static one:

@@ -30,6 +30,7 @@ ${numbers.root(e)}
 ${moves.types(e)}
 ${moves.define(e)}
 ${rows.types(e, policy)}
+${rows.define_clear(e)}
 ${rows.define(e, policy, True)}
 ${rows.define_square(e, policy)}
 
@@ -71,6 +72,7 @@ ${operands.parameters("a", e, rank)}\
 ${operands.parameters("l", e, rank, "")}, __global long *report, long report_offset${operands.batch_parameters(rank)})
 {
     ${E} *t = scratch + get_group_id(0) * size;
+    clear(t, size);
 % if ragged:
     const long start = get_group_id(0), end = count, step = get_num_groups(0);
 % else:

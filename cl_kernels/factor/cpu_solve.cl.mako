@@ -32,6 +32,7 @@ ${moves.types(e)}
 ${moves.define(e)}
 ${moves.define(e, "move_triangle", not problem.l.conj)}
 ${rows.types(e, policy)}
+${rows.define_clear(e)}
 ${rows.define(e, policy, False)}
 
 // The triangle, and the reciprocals of its diagonal.
@@ -81,6 +82,7 @@ ${operands.parameters("from", e, rank)}\
 ${operands.batch_parameters(rank)})
 {
     ${E} *t = scratch + get_group_id(0) * size;
+    clear(t, size);
     const long group = get_group_id(0) % groups;
 % if ragged:
     const long start = get_group_id(0) / groups, end = count, step = get_num_groups(0) / groups;

@@ -20,7 +20,7 @@ void whole(__global real_t *scratch, long m, long n, int steps, long products, l
 {
     const long panels_a = (m + ${MR - 1}) / ${MR}, panels_b = (n + ${NR - 1}) / ${NR};
     const long size_a = panels_a * steps * ${MR * C}, size_b = strip * steps * ${NR * C};
-    const long part = get_global_id(1) * get_global_size(0) + get_global_id(0);
+    const long part = get_global_id(1) * ((products + run - 1) / run) + get_global_id(0);
     __global real_t *packed_a = scratch + part * (a_packed * size_a + b_packed * size_b);
     __global real_t *packed_b = packed_a + a_packed * size_a;
     const long first = get_global_id(1) * strip, last = LEAST(panels_b, first + strip);

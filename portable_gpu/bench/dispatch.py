@@ -125,24 +125,27 @@ class Contest:
         lengths = np.max([_lengths(case) for case in cases], axis=0)
         dtype = dtype_of(cases[0].dtype)
         rng = np.random.default_rng(1)
-        for one in (engine, *([] if engine.caller is None else [engine.caller])):
+        for one in filter(None, (engine, engine.caller, engine.pair)):
             self._buffers[one] = [one.allocate(int(n) * dtype.itemsize) for n in lengths]
             for buffer, length in zip(self._buffers[one][:2], lengths, strict=False):
                 cl.enqueue_copy(one.queue, buffer, uniform(rng, (int(length),), dtype))
 
+    def _threads(self, engine: Engine) -> str:
+        if engine is self._engine:
+            return "worker threads"
+        return "calling thread" if engine is self._engine.caller else "two threads"
+
     def run(self, case: Case) -> Standing:
         """Build every way of a product, then time them by turns."""
-        engine, problem = self._engine, problem_of(case)
-        elsewhere = engine.caller
-        if elsewhere is not None and engine.for_host_work(problem.bytes, problem.flop) is elsewhere:
-            engine, elsewhere = elsewhere, engine
+        problem = problem_of(case)
+        engine = self._engine.for_host_work(problem.bytes, problem.flop)
+        others = [other for other in self._buffers if other is not engine]
         every = candidates(problem, engine.target, engine.table)
         choice, plan = chosen(engine, every)
         ways = {one.way: (one, engine) for one in (*spread(every), choice)}
-        if elsewhere is not None:
-            threads = "calling thread" if elsewhere is self._engine.caller else "worker threads"
-            best = best_of(candidates(problem, elsewhere.target, elsewhere.table), elsewhere.target)
-            ways[f"its choice, {threads}"] = best, elsewhere
+        for other in others:
+            best = best_of(candidates(problem, other.target, other.table), other.target)
+            ways[f"its choice, {self._threads(other)}"] = best, other
         rivals, left_out = {}, {}
         for name, (way, where) in ways.items():
             try:

@@ -217,7 +217,7 @@ class Call:
         for array in self._beside:
             state.cover(array, event)
         if self._download is None:
-            state.event(event).wait()
+            state.wait(event)
             return
         buffer, target = self._download
         packed = target.flags.c_contiguous

@@ -144,7 +144,7 @@ class _OnHost:
             in_flight[key] = memory
             rooms = kernels.take_rooms(state)
             event = kernels.enqueue(state)
-            (event or state.event(None)).wait()
+            state.wait(event)
             del in_flight[key], rooms
         except BaseException:
             state.finish()

@@ -29,9 +29,11 @@ def _derive(facts: DeviceFacts, out: Derivation) -> None:
     out.exchange("serial", 1, "derived", "a work-item is its own sub-group")
     out.set("lockstep", False, "derived", "nothing to exchange")
     out.set("double_rate", 2, "derived", "vectors hold half as many")
+    compiled_for = _POCL_X86.search(facts.version)
+    if compiled_for or facts.platform_name == RUNTIMES[1]:
+        out.set("volatile_is_shared", True, "derived", "x86 keeps the order of a thread's stores")
     width = power_of_two_in(4 * facts.native_float_width, 16, 64, 16)
     out.set("vector_bytes", width, "queried", "NATIVE_VECTOR_WIDTH_FLOAT")
-    compiled_for = _POCL_X86.search(facts.version)
     if width == 64 and compiled_for and not _AVX512.fullmatch(compiled_for[1]):
         # PoCL reports the width of the processor, but compiles for the processor that LLVM
         # recognises, which may be an older one: LLVM 14 takes a Zen 4 with AVX-512 for a Zen 3.

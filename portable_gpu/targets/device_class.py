@@ -59,6 +59,7 @@ class Derivation:
         self.set("tensor_maps", False, "assumed", "none that kernels can reach")
         self.set("groups_wait", False, "assumed", "OpenCL promises no progress of groups")
         self.set("shared_cache", 0, "assumed", "no larger than what groups hold")
+        self.set("volatile_is_shared", False, "assumed", "OpenCL promises it of atomics alone")
         self.set("launch_events", True, "assumed", "events cost nothing worth mentioning")
         self.set("memory_channels", 0, "assumed", "not known, or addresses are hashed")
         self.set("channel_bytes", 0, "assumed", "as memory_channels")

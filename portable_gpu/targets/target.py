@@ -98,6 +98,7 @@ class Target:
         groups_wait: Whether a work-group may wait for one that began before it: both go on.
         shared_cache: Cache of global memory that all compute units share, bytes, where it is known
             to hold more than they have in registers; else 0.
+        volatile_is_shared: Whether other work-groups see volatile stores, in their order.
         launch_events: Whether a launch costs the device no more when an event is asked for.
         memory_channels: Channels over which memory is interleaved; 0 if not known.
         channel_bytes: Adjacent bytes that belong to one channel.
@@ -137,6 +138,7 @@ class Target:
     tensor_maps: bool
     groups_wait: bool
     shared_cache: int
+    volatile_is_shared: bool
     launch_events: bool
     memory_channels: int
     channel_bytes: int

@@ -203,6 +203,7 @@ def _pinned(engine: Engine, key: RowKey, policy: Policy) -> Engine:
     own.programs = ProgramCache(own.context, own.device, DiskCache(None))
     if engine.caller is not None:
         own.caller = _pinned(engine.caller, key, policy)
+        own.pair = own.caller.with_partner(own.target.compute_units)
     return own
 
 
@@ -218,5 +219,5 @@ def _by_turns(first: Contestant, second: Contestant, turns: int) -> tuple[list[f
 
 
 def _was_used(engine: Engine) -> bool:
-    tables = [engine.table] + ([] if engine.caller is None else [engine.caller.table])
+    tables = [one.table for one in (engine, engine.caller, engine.pair) if one is not None]
     return any(isinstance(table, Pinned) and table.used for table in tables)

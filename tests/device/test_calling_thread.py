@@ -43,8 +43,7 @@ def test_results_first_and_repeated(both: Engine) -> None:
 
 
 def test_more_work_goes_to_the_workers(both: Engine) -> None:
-    assert pg.sum(np.ones(1 << 20)) == 1 << 20
-    np.testing.assert_array_equal(pg.matmul(np.ones((200, 200)), np.ones((200, 200))), 200)
+    np.testing.assert_array_equal(pg.matmul(np.ones((700, 700)), np.ones((700, 700))), 700)
     assert states(both) == {both}
 
 

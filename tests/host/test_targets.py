@@ -243,3 +243,10 @@ def test_products_of_pairs(name: str, there: bool) -> None:
 def test_the_example_of_another_generation_is_not_the_measured_device() -> None:
     assert example_target("nvidia-sm90").facts.name == example_target("nvidia").facts.name
     assert example_target("nvidia-sm60").facts.name == "NVIDIA Corporation sm_60"
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_volatile_words_are_trusted_on_x86_alone(name: str) -> None:
+    target = detect(RECORDED[name][0])
+    x86 = "x86_64" in target.facts.version or target.facts.platform_name == "Intel(R) OpenCL"
+    assert target.volatile_is_shared == (target.is_cpu and x86)

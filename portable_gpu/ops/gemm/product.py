@@ -24,6 +24,9 @@ from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.repeat import Bound
 from portable_gpu.runtime.views import Shape, View, as_array, check_no_overlap
 
+#: What a CPU could do in the time that it takes to begin with another product of a stack.
+_FLOP_OF_A_BEGINNING = 3000
+
 
 @dataclass(frozen=True)
 class Product:
@@ -74,7 +77,9 @@ def bind_product(
     if p.out is not None:
         inputs = [(p.a, "a"), (p.b, "b"), *((x, "epilogue") for x in arrays)]
         check_no_overlap(p.out, p.out_name, inputs)
-    call = Call((p.a, p.b, p.out, *arrays), engine, queue, wait_for, flop=p.flop)
+    products = math.prod(p.shape[:-2])
+    flop = p.flop + _FLOP_OF_A_BEGINNING * products
+    call = Call((p.a, p.b, p.out, *arrays), engine, queue, wait_for, flop=flop)
     if p.out is None:
         call.engine.check_allocation(math.prod(p.shape) * p.dtype.itemsize)
     va, vb = call.input(p.a, "a"), call.input(p.b, "b")
