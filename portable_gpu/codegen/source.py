@@ -98,6 +98,11 @@ def render(name: str, **context: Any) -> str:
     try:
         text = _templates.get_template(f"/{name}.cl.mako").render(**context)
     except Exception as error:
+        stop: BaseException | None = error
+        while isinstance(stop, IndexError):  # Mako cleans up what it had not begun
+            stop = stop.__context__
+        if stop is not None and not isinstance(stop, Exception):
+            raise stop from None  # of a signal handler
         raise RenderError(f"template {name} failed: {_describe(error)}") from error
     return _squeeze(str(text))
 

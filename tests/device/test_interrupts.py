@@ -213,6 +213,13 @@ def test_templates_compiled_in_the_midst_of_templates() -> None:
     assert all(seen)
 
 
+def test_an_exception_of_a_handler_in_a_template(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mako's clean-up fails then, and its error is not what comes out."""
+    monkeypatch.setattr("mako.runtime.Context._push_buffer", stop)
+    with pytest.raises(Interrupted):
+        assert CATALOGUE["sum"](example_target("gcn"), np.dtype(np.float32))[0].text
+
+
 def test_an_exception_of_a_handler_comes_through(engine: Engine) -> None:
     """It is not taken for one of an argument's."""
 
