@@ -10,8 +10,6 @@
 ## Scratch has L^H, `ld` elements from row to row.  In a factorisation it is X too, further right; there
 ## `define_square` finds D.
 ##
-##   define_clear(e)
-##       clear(t, size)                                     all scratch, before the first matrix
 ##   define(e, policy, real_diagonal)
 ##       solve_rows(t, ld, inverse, x, ldx, j)              t, x: row 0, the first column of D and strip
 ##   define_square(e, policy)
@@ -24,16 +22,6 @@ typedef ${e.real}${V} vec_t;
 typedef ${e.real}${V} vec_u __attribute__((aligned(${e.itemsize // e.components})));
 #define VEC(p) (*(__global vec_u *)(p))
 #define TIMES_I(v) ((v).s${swapped} * (vec_t)(${", ".join(["-1", "1"] * (V // 2))}))
-</%def>
-
-<%def name="define_clear(e)">
-// What stood in memory before is multiplied too, where a vector or the last R rows reach beyond the matrix:
-// nobody uses that, but numbers below the normal range would take 10 to 60 times as long.
-static inline void clear(__global ${e.name}_t *t, long size)
-{
-    __global uint *words = (__global uint *)t;
-    for (long i = 0; i < size * ${e.itemsize // 4}; i++) words[i] = 0;
-}
 </%def>
 
 ## The R rows, less what the rows above take from them: c, of which `to` is the place.

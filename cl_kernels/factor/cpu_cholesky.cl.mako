@@ -28,9 +28,9 @@ ${element.scalar(e)}
 ${epilogue.values(e)}
 ${numbers.root(e)}
 ${moves.types(e)}
+${moves.define_clear(e)}
 ${moves.define(e)}
 ${rows.types(e, policy)}
-${rows.define_clear(e)}
 ${rows.define(e, policy, True)}
 ${rows.define_square(e, policy)}
 

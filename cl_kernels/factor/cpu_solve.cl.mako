@@ -29,10 +29,10 @@ ${element.scalar(e)}
 ${epilogue.values(e)}
 ${numbers.reciprocal(e)}
 ${moves.types(e)}
+${moves.define_clear(e)}
 ${moves.define(e)}
 ${moves.define(e, "move_triangle", not problem.l.conj)}
 ${rows.types(e, policy)}
-${rows.define_clear(e)}
 ${rows.define(e, policy, False)}
 
 // The triangle, and the reciprocals of its diagonal.

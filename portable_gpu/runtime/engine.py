@@ -33,9 +33,10 @@ T = TypeVar("T")
 # What one thread of a CPU does in a second, roughly: where a call runs is estimated by it.
 _BYTES = 30e9
 _FLOP = 50e9
-_LEAST_OF_A_PAIR = 40e-6  # seconds of one thread that a partner is worth
+_LEAST_OF_A_PAIR = 40e-6  # a second thread helps where one would take so many seconds
 _WAKING = 45e-6  # seconds that PoCL's worker threads take to begin and to report
-_MOST_OF_A_PAIR = 5e-3  # where there are no more than two threads anyway: workers share more evenly
+# Of two threads in all, PoCL's workers share longer work more evenly than a pair does.
+_MOST_OF_A_PAIR = 5e-3
 
 _MOST_PLANS = 4096
 #: Buffers over the caller's memory.
@@ -163,7 +164,7 @@ class Engine(Closing):
             self.caller = Engine(
                 twin, device_class=forced, table=self.table, precision=precision, caller=False
             )
-            self.pair = self.caller.with_partner(self.target.compute_units)
+            self.pair = paired(self.caller, self.target.compute_units)
             for engine in (self.caller, self.pair):
                 if engine is not None:
                     engine._remembering = self._remembering
@@ -200,22 +201,6 @@ class Engine(Closing):
         for engine in (self.caller, self.pair):
             if engine is not None:
                 engine.close()
-
-    def with_partner(self, units: int) -> Engine | None:
-        """An engine on the same device for launches that a second thread helps with."""
-        several = min(units, len(processors())) > 1
-        partner = Partner.of(self.device) if self.target.is_cpu and several else None
-        if partner is None:
-            return None
-        engine = Engine(
-            queue=cl.CommandQueue(self.context, self.device),
-            device_class=self.target.device_class if self.target.forced else None,
-            table=self.table,
-            precision=self.precision,
-        )
-        engine.programs, engine.partner = self.programs, partner
-        engine.target = replace(self.target, compute_units=2, launch_events=False)
-        return engine
 
     @property
     def precision(self) -> str:
@@ -380,6 +365,26 @@ class Engine(Closing):
 
 
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+def paired(caller: Engine, units: int) -> Engine | None:
+    """An engine on the device of ``caller``, whose launches a second thread helps with.
+
+    ``None`` where this process has one of the device's ``units``, or kernels are not of a CPU.
+    """
+    several = min(units, len(processors())) > 1
+    partner = Partner.of(caller.device) if caller.target.is_cpu and several else None
+    if partner is None:
+        return None
+    engine = Engine(
+        queue=cl.CommandQueue(caller.context, caller.device),
+        device_class=caller.target.device_class if caller.target.forced else None,
+        table=caller.table,
+        precision=caller.precision,
+    )
+    engine.programs, engine.partner = caller.programs, partner
+    engine.target = replace(caller.target, compute_units=2, launch_events=False)
+    return engine
 
 
 def threads_worth(nbytes: int, flop: int, units: int, few: int = 2) -> int:
