@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
 from statistics import geometric_mean, median
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from portable_gpu.bench.cases import cases
 from portable_gpu.bench.measure import (
+    ALONE,
     Bench,
     Contestant,
     Remark,
@@ -37,6 +40,7 @@ from portable_gpu.runtime.engine import Engine
 
 TURNS = 5  # of each side
 _MOST_CALLS = 200  # of a turn
+LINE_TURN = 1e-3  # seconds of a turn on a GPU: nothing disturbs calls in line
 _APART = 64  # elements: operands begin at multiples
 
 
@@ -170,40 +174,65 @@ def random_cases(
 
 
 @dataclass(frozen=True)
-class _Ready:
-    """This library with calls that are prepared."""
+class First:
+    """Our first call of a case.
 
-    prepared: Prepared
-    name: str = Ours.name
+    Attributes:
+        seconds: That it took, with the programs that it built.
+        programs: How many it built.
+    """
 
-    def prepare(self, case: Case, inputs: Sequence[Operands]) -> Prepared:
-        """See :meth:`Contender.prepare`."""
-        return self.prepared
+    seconds: float
+    programs: int
+
+
+Found: TypeAlias = list[Trial | Remark]
+Times: TypeAlias = tuple[float, float]
 
 
 class Hunt:
     """Times random cases on one engine."""
 
-    def __init__(self, engine: Engine, peers: Sequence[Peer]) -> None:
-        self._engine, self._bench, self._ours = engine, Bench(engine, peers), Ours(engine)
+    def __init__(
+        self,
+        engine: Engine,
+        peers: Sequence[Peer],
+        device: AbstractContextManager[Any] = ALONE,
+    ) -> None:
+        """``device`` is held while the device is used, but for first calls."""
+        self._engine, self._ours = engine, Ours(engine)
+        self._turn = None if engine.maps_host_memory else LINE_TURN
+        self._bench = Bench(engine, peers, turn=self._turn, device=device)
         self._numbers: dict[str, Array] = {}
 
-    def run(self, row: Kind, case: Case) -> list[Trial | Remark]:
-        """Time one case beside each peer that has it; nothing is timed whose result is wrong."""
-        try:
-            return list(self._trials(row, case))
-        except (PortableGPUError, RuntimeError, MemoryError) as failure:
-            first_line = (str(failure).splitlines() or [type(failure).__name__])[0]
-            return [Remark(case, Ours.name, f"left out: {first_line}")]
+    def over(self, cases: Iterable[tuple[Kind, Case]]) -> Iterator[Found]:
+        """What there is to tell of each case, one after the other."""
+        for row, case in cases:
+            yield self.run(str(row), case, self.first(case))
 
-    def _trials(self, row: Kind, case: Case) -> Iterator[Trial | Remark]:
+    def first(self, case: Case) -> First | Remark:
+        """Call the library once; it builds what it has not yet built."""
+        built = self._built()
+        try:
+            prepared = self._ours.prepare(case, [self._operands(case)])
+            seconds = prepared.eager().seconds(0, 1)
+        except (PortableGPUError, RuntimeError, MemoryError) as failure:
+            return left_out(case, failure)
+        return First(seconds, self._built() - built)
+
+    def run(self, row: str, case: Case, first: First | Remark) -> Found:
+        """Time a case of a row beside each peer that has it, but nothing whose result is wrong."""
+        if isinstance(first, Remark):
+            return [first]
+        try:
+            return list(self._trials(row, case, first))
+        except (PortableGPUError, RuntimeError, MemoryError) as failure:
+            return [left_out(case, failure)]
+
+    def _trials(self, row: str, case: Case, first: First) -> Iterator[Trial | Remark]:
         inputs = [self._operands(case)]
         judge = oracle(case, inputs[0])
-        ours = _Ready(self._ours.prepare(case, inputs))
-        built = self._built()
-        first = ours.prepared.eager().seconds(0, 1)
-        programs = self._built() - built
-        us = self._bench.admit(ours, case, inputs, judge)
+        us = self._bench.admit(self._ours, case, inputs, judge)
         if not isinstance(us, Contestant):
             if us is not None:
                 yield us
@@ -213,14 +242,19 @@ class Hunt:
             if isinstance(them, Remark):
                 yield them
             elif them is not None:
-                line = self._times(us.prepared, them.prepared)
-                eager = line
-                if not self._engine.maps_host_memory:
-                    eager = self._times(us.prepared.eager(), them.prepared.eager())
-                yield Trial(
-                    str(row), case.operation, case.type, case.size, case.flop, peer.name,
-                    *line, *eager, first, programs,
-                )  # fmt: skip
+                yield self._trial(row, case, first, us, them)
+
+    def _trial(self, row: str, case: Case, first: First, us: Contestant, them: Contestant) -> Trial:
+        with self._bench.device:
+            line = self._times((us.prepared, us.once), (them.prepared, them.once))
+            eager = line
+            if not self._engine.maps_host_memory:
+                sides = us.prepared.eager(), them.prepared.eager()
+                eager = self._times(*((side, warm_up(side, self._turn)) for side in sides))
+        return Trial(
+            row, case.operation, case.type, case.size, case.flop, them.name,
+            *line, *eager, first.seconds, first.programs,
+        )  # fmt: skip
 
     def _operands(self, case: Case) -> Operands:
         """Parts of one row of random numbers for each dtype, or what is made of them."""
@@ -241,20 +275,25 @@ class Hunt:
         engines = (self._engine, self._engine.caller)
         return sum(len(engine.programs) for engine in engines if engine is not None)
 
-    def _times(self, ours: Prepared, theirs: Prepared) -> tuple[float, float]:
-        """Seconds of a call of each side, in the median of turns.
+    def _times(self, ours: tuple[Prepared, float], theirs: tuple[Prepared, float]) -> Times:
+        """Seconds of a call of each side, in the median of turns; each with those of one call.
 
         As in :func:`~portable_gpu.bench.measure.alternate`, a turn of several calls starts with one
         that does not count.
         """
-        sides = ours, theirs
-        calls = [min(_MOST_CALLS, calls_a_turn(warm_up(side))) for side in sides]
         found: tuple[list[float], list[float]] = [], []
         for _ in range(TURNS):
-            for side, count, times in zip(sides, calls, found, strict=True):
+            for (side, once), times in zip((ours, theirs), found, strict=True):
+                count = min(_MOST_CALLS, calls_a_turn(once, self._turn))
                 if self._engine.maps_host_memory:
                     fall_silent()
                 if count > 1:
                     side.seconds(0, 1)
                 times.append(side.seconds(0, count) / count)
         return median(found[0]), median(found[1])
+
+
+def left_out(case: Case, failure: Exception) -> Remark:
+    """Why one of our calls was not timed."""
+    first_line = (str(failure).splitlines() or [type(failure).__name__])[0]
+    return Remark(case, Ours.name, f"left out: {first_line}")

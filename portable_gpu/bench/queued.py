@@ -34,7 +34,7 @@ class Queued(Prepared):
     def __init__(self, engine: Engine, calls: Sequence[Call]) -> None:
         """``calls`` give arrays on the device, or nothing that is asked for."""
         super().__init__(calls, engine.queue.finish, lambda result: np.asarray(result.get()))
-        self._hold = engine.plan("hold the device", lambda: Hold(engine))
+        self._hold = hold_of(engine)
         self._length = _LEAST
         self._calls = LINE
 
@@ -70,6 +70,11 @@ class Queued(Prepared):
                 return seconds
             self._length = max(4 * self._length, 2 * enqueued)
         raise PortableGPUError(NOT_HELD)
+
+
+def hold_of(engine: Engine) -> Hold:
+    """The engine's own; its first call calibrates it, which takes the device a second or less."""
+    return engine.plan("hold the device", lambda: Hold(engine))
 
 
 class Hold:

@@ -118,7 +118,7 @@ class Report:
             ],
             "ladders": [asdict(ladder) for ladder in self.ladders],
             "dispatch": None if not self.standings else _dispatch(self.standings),
-            "hunt": None if not self.trials else _hunt(self.trials),
+            "hunt": None if not self.trials else _hunt(self.trials, self.engine),
         }
 
     def _row(self, row: Row) -> dict[str, Any]:
@@ -169,9 +169,10 @@ def _dispatch(standings: Sequence[Standing]) -> dict[str, Any]:
     }
 
 
-def _hunt(trials: Sequence[Trial]) -> dict[str, Any]:
+def _hunt(trials: Sequence[Trial], engine: Engine) -> dict[str, Any]:
+    turn = TURN if engine.maps_host_memory else hunt.LINE_TURN
     return {
-        "turns": {"turns": hunt.TURNS, "turn_seconds": TURN},
+        "turns": {"turns": hunt.TURNS, "turn_seconds": turn},
         "rows": [asdict(summary) for summary in hunt.summaries(trials)],
         "trials": [asdict(trial) for trial in trials],
     }

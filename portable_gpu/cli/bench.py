@@ -100,6 +100,12 @@ def bench(
         str | None,
         typer.Option(help="hunt: comma list of words in the rows' names, as 'gemm batch,std'."),
     ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            help="hunt, on a GPU: processes that build and check; one at a time uses it (1).", min=1
+        ),
+    ] = None,
 ) -> None:
     """Time the library and its peers by turns, and compare with the device's measured roofs.
 
@@ -111,7 +117,7 @@ def bench(
     library's own choice takes twice the time of the best.
 
     hunt times random work of every kind beside a peer, in line and eager; with --json FILE it goes
-    on where it ended.
+    on where it ended, and with --jobs it does in minutes what takes an hour.
 
     sparse times Cholesky factors of sparse matrices and solves with them.
     """
@@ -121,10 +127,10 @@ def bench(
             "--plot needs the package matplotlib: pip install 'portable_gpu[bench]'"
         )
     if operation == "sparse":
-        if (shapes, seed, budget, rows) != (None,) * 4 or policy or ladder or eager:
+        if (shapes, seed, budget, rows, jobs) != (None,) * 5 or policy or ladder or eager:
             raise ArgumentError(
-                "sparse takes none of --policy, --ladder, --eager, --shapes, --seed, --budget "
-                "and --rows"
+                "sparse takes none of --policy, --ladder, --eager, --shapes, --seed, --budget, "
+                "--rows and --jobs"
             )
         kind = "float64" if dtype is None else dtype
         by = "auto" if ordering is None else ordering
@@ -142,16 +148,18 @@ def bench(
                 raise ArgumentError("hunt takes neither --dtype nor --turns; --rows chooses dtypes")
             count = 100 if shapes is None else shapes
             beside = _peer_names(peers)
-            hunt(rows, beside, count, seed, budget, device, report, plot, output, status)
+            crew = 1 if jobs is None else jobs
+            hunt(rows, beside, count, seed, budget, crew, device, report, plot, output, status)
             return
-        if peers or plot or rows:
-            raise ArgumentError("dispatch takes none of --peers, --plot and --rows")
+        if peers or plot or rows or jobs:
+            raise ArgumentError("dispatch takes none of --peers, --plot, --rows and --jobs")
         count = 500 if shapes is None else shapes
         dispatch(dtype, count, seed, budget, device, report, output, status)
         return
-    if (shapes, seed, budget, rows) != (None, None, None, None):
+    if (shapes, seed, budget, rows, jobs) != (None,) * 5:
         raise ArgumentError(
-            f"--shapes, --seed, --budget and --rows are for dispatch and hunt, not {operation}"
+            "--shapes, --seed, --budget, --rows and --jobs are for dispatch and hunt, not "
+            f"{operation}"
         )
     if operation not in GROUPS:
         raise ArgumentError(

@@ -13,6 +13,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from portable_gpu.bench.crew import Crew
 from portable_gpu.bench.hunt import TURNS, Hunt, Kind, Trial, kinds, random_cases, summaries
 from portable_gpu.bench.known_peers import open_peers
 from portable_gpu.bench.measure import Remark
@@ -36,20 +37,23 @@ def hunt(
     count: int,
     seed: int,
     budget: str,
+    jobs: int,
     device: str | None,
     report: Path | None,
     plot: Path | None,
     output: Console,
     status: Console,
 ) -> None:
-    """Time as much of ``count`` cases a row as the budget allows.
+    """Time as much of ``count`` cases a row as the budget allows, by ``jobs`` processes.
 
     Raises:
-        ArgumentError: ``rows`` or ``budget`` cannot be, or the file is of another hunt.
+        ArgumentError: ``rows``, ``budget`` or ``jobs`` cannot be, or the file is of another hunt.
         Exit: A result was wrong, or nothing was timed.
     """
     deadline = time.monotonic() + seconds_of(budget)
     listener, engine = Listener(), Engine(device)
+    if jobs > 1 and engine.maps_host_memory:
+        raise ArgumentError(f"--jobs is {jobs}; on a CPU one process times alone")
     chosen = _chosen(rows, kinds(engine))
     default = ["numpy"] if engine.maps_host_memory else ["torch"]
     opened, skipped = open_peers(default if peers is None else peers, engine)
@@ -59,8 +63,10 @@ def hunt(
         raise PortableGPUError("there is no peer to hunt beside; see the lines above")
     options = ["--shapes", str(count), "--seed", str(seed)]
     options += [] if rows is None else ["--rows", rows]
-    options += ["--peers", ",".join(peer.name for peer in opened)]
+    peer_names = [peer.name for peer in opened]
+    options += ["--peers", ",".join(peer_names)]
     options += [] if device is None else ["--device", device]
+    options += [] if jobs == 1 else ["--jobs", str(jobs)]
     found = Report(engine, opened, TURNS, ["bench", "hunt", *options], device)
     found.trials = _resumed(report, found)
     every = random_cases(chosen, count, seed, engine.maps_host_memory)
@@ -68,7 +74,8 @@ def hunt(
     left = [(row, case) for row, case in every if (str(row), case.size) not in known]
     if len(left) < len(every):
         status.print(f"{len(every) - len(left)} cases were timed before")
-    complete = _run(Hunt(engine, opened), left, deadline, found, report, status)
+    hunters = Hunt(engine, opened) if jobs == 1 else Crew(jobs, device, peer_names)
+    complete = _run(hunters, left, deadline, found, report, status)
     found.noise = listener.noise([], engine.maps_host_memory)
     if report is not None:
         write_json(report, found.to_dict())
@@ -139,7 +146,7 @@ def _resumed(path: Path | None, present: Report) -> list[Trial]:
 
 
 def _run(
-    hunted: Hunt,
+    hunters: Hunt | Crew,
     cases: Sequence[tuple[Kind, Case]],
     deadline: float,
     found: Report,
@@ -149,8 +156,8 @@ def _run(
     """Time cases until the time is up.  Interrupted, it leaves what was timed until then."""
     saved = time.monotonic()
     try:
-        for row, case in each(cases, status, deadline, itemgetter(1)):
-            for one in hunted.run(row, case):
+        for told in hunters.over(each(cases, status, deadline, itemgetter(1))):
+            for one in told:
                 if isinstance(one, Remark):
                     found.remarks.append(one)
                 else:

@@ -18,12 +18,15 @@ from sampling import compile_fast
 from portable_gpu.bench import dispatch, measure, roofs
 from portable_gpu.bench.altered import Altered
 from portable_gpu.bench.cases import cases
+from portable_gpu.bench.crew import Crew
+from portable_gpu.bench.hunt import Hunt, Kind, Trial, kinds, random_cases
 from portable_gpu.bench.known_peers import open_peers, registry
 from portable_gpu.bench.ladder import LadderTimes, climb, ladders
 from portable_gpu.bench.measure import Bench, Remark, Row
 from portable_gpu.bench.operands import operands
 from portable_gpu.bench.oracle import oracle
 from portable_gpu.bench.peers import NumPyPeer, Ours, PyOpenCLPeer
+from portable_gpu.bench.prepared import Prepared
 from portable_gpu.bench.queued import Hold, Queued
 from portable_gpu.bench.roofs import measure_roofs
 from portable_gpu.cli import main
@@ -31,7 +34,7 @@ from portable_gpu.errors import PortableGPUError
 from portable_gpu.ops.case import Case
 from portable_gpu.ops.gemm import random_sizes
 from portable_gpu.ops.registry import OPERATIONS
-from portable_gpu.ops.sizes import parse_sizes
+from portable_gpu.ops.sizes import Size, parse_sizes
 from portable_gpu.runtime.engine import Engine
 
 
@@ -274,6 +277,54 @@ def test_dispatch(
         assert product["ratio"] >= 1
         assert product["own_seconds"] > 0
         assert min(product["ways"].values()) == product["ways"][product["best"]] > 0
+
+
+def test_a_hunt_holds_the_device_while_it_times(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Held:
+        now = False
+
+        def __enter__(self) -> None:
+            assert not self.now
+            self.now = True
+
+        def __exit__(self, *_: object) -> None:
+            self.now = False
+
+    held, peer = Held(), NumPyPeer(engine)
+    hunt = Hunt(engine, [peer], held)
+    ((row, case),) = random_cases(few_rows(engine), 1, 3, on_cpu=True)
+    first = hunt.first(case)
+    assert not held.now
+    times = Prepared.seconds
+
+    def seconds(self: Prepared, *which: int) -> float:
+        assert held.now
+        return times(self, *which)
+
+    monkeypatch.setattr(Prepared, "seconds", seconds)
+    (trial,) = hunt.run(str(row), case, first)
+    assert isinstance(trial, Trial)
+    assert not held.now
+
+
+def test_a_crew_tells_of_cases_in_their_order(engine: Engine) -> None:
+    """As one process does, but for times.  On a GPU the command takes it."""
+    cases = random_cases(few_rows(engine), 3, 4, on_cpu=True)
+    crew = Crew(2, engine.target.facts.name, ["numpy"])
+    told = list(crew.over(cases))
+    assert [trial.size for (trial,) in told if isinstance(trial, Trial)] == [
+        c.size for _, c in cases
+    ]
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        next(crew.over(cases))
+
+
+def few_rows(engine: Engine) -> list[Kind]:
+    """Small cases of one kind that NumPy has."""
+    (row,) = (row for row in kinds(engine) if str(row) == "sum, of all, float32")
+    return [replace(row, sizes=replace(row.sizes, draw=lambda rng, _: Size((rng.randint(1, 99),))))]
 
 
 def test_a_hunt_goes_on_where_it_ended(
