@@ -7,24 +7,22 @@ device the two are the same.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
 from statistics import geometric_mean, median
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from portable_gpu.bench.cases import cases
 from portable_gpu.bench.measure import (
-    ALONE,
-    Bench,
-    Contestant,
     Remark,
     calls_a_turn,
+    checked,
     fall_silent,
+    left_out,
     warm_up,
 )
 from portable_gpu.bench.oracle import oracle
@@ -40,7 +38,7 @@ from portable_gpu.runtime.engine import Engine
 
 TURNS = 5  # of each side
 _MOST_CALLS = 200  # of a turn
-LINE_TURN = 1e-3  # seconds of a turn on a GPU: nothing disturbs calls in line
+LINE_TURN, _LINE_CALLS = 1e-3, 64  # on a GPU: seconds of a turn, and its most calls
 _APART = 64  # elements: operands begin at multiples
 
 
@@ -174,86 +172,91 @@ def random_cases(
 
 
 @dataclass(frozen=True)
-class First:
-    """Our first call of a case.
+class Ready:
+    """A case that is to be timed: results were found right, and programs are built.
 
     Attributes:
-        seconds: That it took, with the programs that it built.
+        row, case: Which.
+        first: Seconds of our first call, with the programs that it built.
         programs: How many it built.
+        ours: Our calls.
+        peers: Those of the peers that have it, by name.
+        remarks: Why someone is missing.
     """
 
-    seconds: float
+    row: str
+    case: Case
+    first: float
     programs: int
+    ours: Prepared
+    peers: Mapping[str, Prepared]
+    remarks: Sequence[Remark]
 
 
 Found: TypeAlias = list[Trial | Remark]
-Times: TypeAlias = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class _OurCalls:
+    """This library with calls that are prepared."""
+
+    prepared: Prepared
+    name: str = Ours.name
+
+    def prepare(self, case: Case, inputs: Sequence[Operands]) -> Prepared:
+        """See :meth:`Contender.prepare`."""
+        return self.prepared
 
 
 class Hunt:
     """Times random cases on one engine."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        peers: Sequence[Peer],
-        device: AbstractContextManager[Any] = ALONE,
-    ) -> None:
-        """``device`` is held while the device is used, but for first calls."""
-        self._engine, self._ours = engine, Ours(engine)
-        self._turn = None if engine.maps_host_memory else LINE_TURN
-        self._bench = Bench(engine, peers, turn=self._turn, device=device)
+    def __init__(self, engine: Engine, peers: Sequence[Peer]) -> None:
+        self._engine, self._peers, self._ours = engine, peers, Ours(engine)
         self._numbers: dict[str, Array] = {}
 
     def over(self, cases: Iterable[tuple[Kind, Case]]) -> Iterator[Found]:
         """What there is to tell of each case, one after the other."""
         for row, case in cases:
-            yield self.run(str(row), case, self.first(case))
+            yield self.time(self.prepare(str(row), case))
 
-    def first(self, case: Case) -> First | Remark:
-        """Call the library once; it builds what it has not yet built."""
-        built = self._built()
+    def prepare(self, row: str, case: Case) -> Ready | Remark:
+        """Build and check a case of a row; nothing is to be timed whose result is wrong."""
         try:
-            prepared = self._ours.prepare(case, [self._operands(case)])
-            seconds = prepared.eager().seconds(0, 1)
+            inputs, built = [self._operands(case)], self._built()
+            ours = self._ours.prepare(case, inputs)
+            first = ours.eager().seconds(0, 1)
+            programs, judge = self._built() - built, oracle(case, inputs[0])
+            us = checked(_OurCalls(ours), case, inputs, judge)
+            if isinstance(us, Remark):
+                return us
+            found = {peer.name: checked(peer, case, inputs, judge) for peer in self._peers}
         except (PortableGPUError, RuntimeError, MemoryError) as failure:
-            return left_out(case, failure)
-        return First(seconds, self._built() - built)
+            return left_out(case, Ours.name, failure)
+        peers = {name: one[0] for name, one in found.items() if isinstance(one, tuple)}
+        remarks = [one for one in found.values() if isinstance(one, Remark)]
+        return Ready(row, case, first, programs, ours, peers, remarks)
 
-    def run(self, row: str, case: Case, first: First | Remark) -> Found:
-        """Time a case of a row beside each peer that has it, but nothing whose result is wrong."""
-        if isinstance(first, Remark):
-            return [first]
-        try:
-            return list(self._trials(row, case, first))
-        except (PortableGPUError, RuntimeError, MemoryError) as failure:
-            return [left_out(case, failure)]
+    def time(self, ready: Ready | Remark) -> Found:
+        """Time a case beside each of its peers."""
+        if isinstance(ready, Remark):
+            return [ready]
+        found: Found = [*ready.remarks]
+        for name, theirs in ready.peers.items():
+            try:
+                found.append(self._trial(ready, name, theirs))
+            except (PortableGPUError, RuntimeError, MemoryError) as failure:
+                found.append(left_out(ready.case, name, failure))
+        return found
 
-    def _trials(self, row: str, case: Case, first: First) -> Iterator[Trial | Remark]:
-        inputs = [self._operands(case)]
-        judge = oracle(case, inputs[0])
-        us = self._bench.admit(self._ours, case, inputs, judge)
-        if not isinstance(us, Contestant):
-            if us is not None:
-                yield us
-            return
-        for peer in self._bench.peers:
-            them = self._bench.admit(peer, case, inputs, judge)
-            if isinstance(them, Remark):
-                yield them
-            elif them is not None:
-                yield self._trial(row, case, first, us, them)
-
-    def _trial(self, row: str, case: Case, first: First, us: Contestant, them: Contestant) -> Trial:
-        with self._bench.device:
-            line = self._times((us.prepared, us.once), (them.prepared, them.once))
-            eager = line
-            if not self._engine.maps_host_memory:
-                sides = us.prepared.eager(), them.prepared.eager()
-                eager = self._times(*((side, warm_up(side, self._turn)) for side in sides))
+    def _trial(self, ready: Ready, name: str, theirs: Prepared) -> Trial:
+        case, ours = ready.case, ready.ours
+        eager = line = self._times(ours, theirs)
+        if not self._engine.maps_host_memory:
+            eager = self._times(ours.eager(), theirs.eager())
         return Trial(
-            row, case.operation, case.type, case.size, case.flop, them.name,
-            *line, *eager, first.seconds, first.programs,
+            ready.row, case.operation, case.type, case.size, case.flop, name,
+            *line, *eager, ready.first, ready.programs,
         )  # fmt: skip
 
     def _operands(self, case: Case) -> Operands:
@@ -275,25 +278,31 @@ class Hunt:
         engines = (self._engine, self._engine.caller)
         return sum(len(engine.programs) for engine in engines if engine is not None)
 
-    def _times(self, ours: tuple[Prepared, float], theirs: tuple[Prepared, float]) -> Times:
-        """Seconds of a call of each side, in the median of turns; each with those of one call.
+    def _times(self, ours: Prepared, theirs: Prepared) -> tuple[float, float]:
+        """Seconds of a call of each side, in the median of turns.
 
         As in :func:`~portable_gpu.bench.measure.alternate`, a turn of several calls starts with one
-        that does not count.
+        that does not count; but on a GPU nobody's threads are to be woken.
         """
+        sides, on_cpu = (ours, theirs), self._engine.maps_host_memory
+        calls = [_calls_on_cpu(side) if on_cpu else _calls_in_line(side) for side in sides]
         found: tuple[list[float], list[float]] = [], []
         for _ in range(TURNS):
-            for (side, once), times in zip((ours, theirs), found, strict=True):
-                count = min(_MOST_CALLS, calls_a_turn(once, self._turn))
-                if self._engine.maps_host_memory:
+            for side, count, times in zip(sides, calls, found, strict=True):
+                if on_cpu:
                     fall_silent()
-                if count > 1:
-                    side.seconds(0, 1)
+                    if count > 1:
+                        side.seconds(0, 1)
                 times.append(side.seconds(0, count) / count)
         return median(found[0]), median(found[1])
 
 
-def left_out(case: Case, failure: Exception) -> Remark:
-    """Why one of our calls was not timed."""
-    first_line = (str(failure).splitlines() or [type(failure).__name__])[0]
-    return Remark(case, Ours.name, f"left out: {first_line}")
+def _calls_on_cpu(side: Prepared) -> int:
+    return min(_MOST_CALLS, calls_a_turn(warm_up(side)))
+
+
+def _calls_in_line(side: Prepared) -> int:
+    once, few = side.seconds(0, 1), 8
+    if few * once < LINE_TURN:
+        once = side.seconds(0, few) / few
+    return max(1, min(_LINE_CALLS, round(LINE_TURN / once)))

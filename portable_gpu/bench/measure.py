@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from portable_gpu.bench.operands import copies, operands
 from portable_gpu.bench.oracle import oracle
@@ -23,8 +22,6 @@ from portable_gpu.runtime.engine import Engine
 TURN = 0.005
 #: Seconds that the turns of a default case may take in all.
 BUDGET = 20.0
-#: Where no other process uses the device.
-ALONE = nullcontext()
 _LONG = 0.5  # seconds after which we no longer wait for the process to fall silent
 
 
@@ -107,8 +104,6 @@ class Bench:
         turns: Turns of each side.
         budget: Seconds that a case's turns may take; ``None`` for no limit.
         eager: Whether calls are timed as they are made, and not the device by itself (on a GPU).
-        turn: Seconds that a turn lasts at least; :data:`TURN` without it.
-        device: What is held while the device is used: other processes may wait for it.
     """
 
     engine: Engine
@@ -116,8 +111,6 @@ class Bench:
     turns: int = 9
     budget: float | None = BUDGET
     eager: bool = False
-    turn: float | None = None
-    device: AbstractContextManager[Any] = ALONE
 
     def run(self, case: Case) -> Iterator[Row | Remark]:
         """Time one case against each peer that has it; nothing is timed whose result is wrong."""
@@ -163,22 +156,15 @@ class Bench:
         Returns:
             ``None`` where it lacks the operation; a remark where it failed or takes too long.
         """
+        found = checked(peer, case, inputs, judge)
+        if found is None or isinstance(found, Remark):
+            return found
+        prepared, error = found
+        prepared = prepared.eager() if self.eager else prepared
         try:
-            with self.device:
-                prepared = peer.prepare(case, inputs)
-                if prepared is None:
-                    return None
-                prepared = prepared.eager() if self.eager else prepared
-                result = prepared.result()
-            error = judge(result)
-            if not error <= 1:  # or NaN
-                text = f"its result is {error:.3g} times its bound off; not timed"
-                return Remark(case, peer.name, text, wrong=True)
-            with self.device:
-                once = warm_up(prepared, self.turn)
+            once = warm_up(prepared)
         except (PortableGPUError, RuntimeError, MemoryError) as failure:
-            first_line = (str(failure).splitlines() or [type(failure).__name__])[0]
-            return Remark(case, peer.name, f"left out: {first_line}")
+            return left_out(case, peer.name, failure)
         if self.budget is not None and once * self.turns > self.budget:
             text = f"left out: a call takes {once:.3g} s, and all turns may take {self.budget:g} s"
             return Remark(case, peer.name, text)
@@ -186,7 +172,7 @@ class Bench:
 
     def _row(self, case: Case, count: int, us: Contestant, them: Contestant | None) -> Row:
         sides = [us] if them is None else [us, them]
-        calls = tuple(calls_a_turn(side.once, self.turn) for side in sides)
+        calls = tuple(calls_a_turn(side.once) for side in sides)
         times = alternate([side.prepared for side in sides], calls, self.turns)
         return Row(
             case=case,
@@ -200,21 +186,47 @@ class Bench:
         )
 
 
-def warm_up(prepared: Prepared, turn: float | None = None) -> float:
+def checked(
+    peer: Contender, case: Case, inputs: Sequence[Operands], judge: Oracle
+) -> tuple[Prepared, float] | Remark | None:
+    """The calls of someone whose result is right, and its error in units of the bound.
+
+    Returns:
+        ``None`` where it lacks the operation; a remark where it failed or its result is wrong.
+    """
+    try:
+        prepared = peer.prepare(case, inputs)
+        if prepared is None:
+            return None
+        error = judge(prepared.result())
+    except (PortableGPUError, RuntimeError, MemoryError) as failure:
+        return left_out(case, peer.name, failure)
+    if not error <= 1:  # or NaN
+        text = f"its result is {error:.3g} times its bound off; not timed"
+        return Remark(case, peer.name, text, wrong=True)
+    return prepared, error
+
+
+def left_out(case: Case, who: str, failure: Exception) -> Remark:
+    """Why someone's calls were not timed."""
+    first_line = (str(failure).splitlines() or [type(failure).__name__])[0]
+    return Remark(case, who, f"left out: {first_line}")
+
+
+def warm_up(prepared: Prepared) -> float:
     """Call each copy once, then give the seconds of one call."""
     copies_ = len(prepared.calls)
     prepared.seconds(0, copies_)
     once = prepared.seconds(0, 1)
-    if once < (TURN if turn is None else turn):  # one call is too short for the clock
-        count = calls_a_turn(once, turn)
+    if once < TURN:  # one call is too short for the clock
+        count = calls_a_turn(once)
         once = prepared.seconds(0, count) / count
     return once
 
 
-def calls_a_turn(once: float, turn: float | None = None) -> int:
+def calls_a_turn(once: float) -> int:
     """Calls that make a turn last."""
-    seconds = TURN if turn is None else turn
-    return max(1, min(10_000, round(seconds / max(once, 1e-9) + 0.5)))
+    return max(1, min(10_000, round(TURN / max(once, 1e-9) + 0.5)))
 
 
 def alternate(

@@ -34,7 +34,7 @@ class Queued(Prepared):
     def __init__(self, engine: Engine, calls: Sequence[Call]) -> None:
         """``calls`` give arrays on the device, or nothing that is asked for."""
         super().__init__(calls, engine.queue.finish, lambda result: np.asarray(result.get()))
-        self._hold = hold_of(engine)
+        self._engine = engine
         self._length = _LEAST
         self._calls = LINE
 
@@ -56,8 +56,9 @@ class Queued(Prepared):
             if attempt == TRIES // 2 and len(calls) > 1:
                 self._calls = len(calls) // 2
                 return self._line(calls[: self._calls]) + self._line(calls[self._calls :])
+            hold = self._engine.plan("hold the device", lambda: Hold(self._engine))
             begin = time.perf_counter()
-            held = self._hold(self._length)
+            held = hold(self._length)
             for call in calls:
                 call()
             enqueued = time.perf_counter() - begin
@@ -70,11 +71,6 @@ class Queued(Prepared):
                 return seconds
             self._length = max(4 * self._length, 2 * enqueued)
         raise PortableGPUError(NOT_HELD)
-
-
-def hold_of(engine: Engine) -> Hold:
-    """The engine's own; its first call calibrates it, which takes the device a second or less."""
-    return engine.plan("hold the device", lambda: Hold(engine))
 
 
 class Hold:

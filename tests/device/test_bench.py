@@ -19,14 +19,13 @@ from portable_gpu.bench import dispatch, measure, roofs
 from portable_gpu.bench.altered import Altered
 from portable_gpu.bench.cases import cases
 from portable_gpu.bench.crew import Crew
-from portable_gpu.bench.hunt import Hunt, Kind, Trial, kinds, random_cases
+from portable_gpu.bench.hunt import Kind, Trial, kinds, random_cases
 from portable_gpu.bench.known_peers import open_peers, registry
 from portable_gpu.bench.ladder import LadderTimes, climb, ladders
 from portable_gpu.bench.measure import Bench, Remark, Row
 from portable_gpu.bench.operands import operands
 from portable_gpu.bench.oracle import oracle
 from portable_gpu.bench.peers import NumPyPeer, Ours, PyOpenCLPeer
-from portable_gpu.bench.prepared import Prepared
 from portable_gpu.bench.queued import Hold, Queued
 from portable_gpu.bench.roofs import measure_roofs
 from portable_gpu.cli import main
@@ -277,36 +276,6 @@ def test_dispatch(
         assert product["ratio"] >= 1
         assert product["own_seconds"] > 0
         assert min(product["ways"].values()) == product["ways"][product["best"]] > 0
-
-
-def test_a_hunt_holds_the_device_while_it_times(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Held:
-        now = False
-
-        def __enter__(self) -> None:
-            assert not self.now
-            self.now = True
-
-        def __exit__(self, *_: object) -> None:
-            self.now = False
-
-    held, peer = Held(), NumPyPeer(engine)
-    hunt = Hunt(engine, [peer], held)
-    ((row, case),) = random_cases(few_rows(engine), 1, 3, on_cpu=True)
-    first = hunt.first(case)
-    assert not held.now
-    times = Prepared.seconds
-
-    def seconds(self: Prepared, *which: int) -> float:
-        assert held.now
-        return times(self, *which)
-
-    monkeypatch.setattr(Prepared, "seconds", seconds)
-    (trial,) = hunt.run(str(row), case, first)
-    assert isinstance(trial, Trial)
-    assert not held.now
 
 
 def test_a_crew_tells_of_cases_in_their_order(engine: Engine) -> None:
