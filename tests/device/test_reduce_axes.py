@@ -168,6 +168,7 @@ def test_alignment_of_reversed_rows(engine: Engine, start: int) -> None:
     assert_within(pg.sum(pairs, axis=0, engine=engine), add(pairs, 0), sum_bound(pairs, "f4", 0))
 
 
+MANY = 1 << 20  # rows, so that bandwidth counts and not latency
 PEELED = 0  # of whatever alignment, whole vectors after the first elements of a row
 
 
@@ -186,14 +187,15 @@ def test_vector_loads_need_aligned_rows() -> None:
         return PEELED if layout.peel else layout.vector
 
     assert vector((1000,), (1,), {0}) == 4
-    assert vector((15,), (1,), {0}, alignment=8) == 2
-    assert vector((16,), (1,), {0}, alignment=8) == PEELED
-    assert vector((14,), (-1,), {0}) == 1  # its last element, where it now starts, is not aligned
+    assert vector((64,), (1,), {0}) == 1  # a sub-group has an element a lane
+    assert vector((65,), (1,), {0}, alignment=8) == PEELED
+    assert vector((MANY, 14), (14, 1), {1}, alignment=8) == 2
+    assert vector((MANY, 14), (14, -1), {1}) == 1  # where it now starts, at its last element
     assert vector((1001,), (-1,), {0}) == 4
     assert vector((1000,), (-1,), {0}) == PEELED
     assert vector((9, 400), (404, 1), {1}) == 4
-    assert vector((9, 14), (14, 1), {1}) == 2
-    assert vector((9, 15), (15, 1), {1}) == 1
+    assert vector((MANY, 14), (14, 1), {1}) == 2
+    assert vector((MANY, 15), (15, 1), {1}) == 1
     assert vector((9, 400), (403, 1), {1}) == PEELED
     assert vector((400, 256), (256, 1), {0}) == 4
     assert vector((400, 254), (256, 1), {0}) == 2  # the last block is moved back by two

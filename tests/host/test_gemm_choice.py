@@ -17,6 +17,8 @@ from portable_gpu.ops.candidate import Candidate, best_of
 from portable_gpu.ops.case import Case
 from portable_gpu.ops.gemm.candidates import candidates as candidates_of
 from portable_gpu.ops.gemm.catalogue import contiguous
+from portable_gpu.ops.gemm.matrix.policy import WGMMA_CLASSES, WgmmaPolicy
+from portable_gpu.ops.gemm.matrix.stores import by_lines, with_room
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.skinny import fragments
 from portable_gpu.ops.gemm.skinny.vectors import candidates, is_skinny, upright
@@ -66,7 +68,7 @@ def test_only_tiles_that_take_all_registers_do() -> None:
 @pytest.mark.parametrize(
     ("m", "k", "n", "trans", "warps", "blocks"),
     [
-        (8, 4096, 4096, "T", 16, 1),
+        (8, 4096, 4096, "T", 8, 1),
         (8, 512, 4096, "T", 4, 1),
         (8, 32, 4096, "T", 1, 1),
         (8, 4096, 4096, "N", 8, 2),
@@ -164,3 +166,31 @@ def test_rows_upside_down_or_all_the_same_have_texts(m: int, n: int, k: int, pit
     asked = replace(asked, b=replace(asked.b, row=pitch))
     for one in candidates_of(asked, H200, SHIPPED):
         assert one.texts()
+
+
+@pytest.mark.parametrize("shape_class", WGMMA_CLASSES)
+@pytest.mark.parametrize(("n", "off"), [(3840, False), (3833, True), (3834, True)])
+def test_rows_of_c_that_begin_anywhere_have_room_to_leave_by_warps(
+    shape_class: str, n: int, off: bool
+) -> None:
+    """Single elements, and pairs of 16-bit floats, take two to four times as long."""
+    policy = WgmmaPolicy.for_shape_class(shape_class)
+    p = problem_of(Case("gemm", (3065, 64, n), "float16", trans="NT"))
+    fewer = with_room(policy, p, H200)
+    assert by_lines(p, fewer, H200) == (off and policy.tile_n % 32 == 0)
+    assert policy.stages - 1 <= fewer.stages <= policy.stages
+    assert replace(fewer, stages=policy.stages) == policy
+    assert all(fewer.limits(H200, p.compute).values())
+
+
+@pytest.mark.parametrize(
+    ("size", "dtype", "repacked"),
+    [((2792, 1, 1877), "float32", True), ((2792, 1, 1876), "float32", False),
+     ((2792, 100, 1877), "float32", False), ((100, 1, 301), "float32", False)],
+)  # fmt: skip
+def test_outer_products_whose_rows_begin_anywhere_leave_by_neighbours(
+    size: tuple[int, int, int], dtype: str, repacked: bool
+) -> None:
+    choice = least(estimates(problem_of(Case("gemm", size, dtype, trans="TT")), H200, SHIPPED))
+    assert isinstance(choice.policy, GemmPolicy)
+    assert choice.policy.repack == repacked

@@ -22,21 +22,39 @@ _CPU_COLUMNS = 1024
 _CPU_ROWS = 8
 # The last group adds what all others found: with less than so many bytes for each of them, no more
 # groups than are resident at once.  On an H200 2^22 float32 take 1.3 of the time otherwise.
-_PLENTY, _FEW = 1 << 19, 3
+_PLENTY, _FEW_GROUPS = 1 << 19, 3
+# Elements for each lane of a sub-group on each compute unit, up to which latency counts alone.
+_FEW = 64
 # Rows of each compute unit from which on sub-groups have one each.
 _MANY = 12
 # Columns in fewer steps than this wait longer for their parts to meet than they take; and so many
 # of their rows a work-item is to have (on an H200, 8 x 154280: 7.8 us, and 3.5 with all 8).
 _LEAST_STEPS, _LEAST_ROWS = 8, 8
 _COLUMN_GROUPS = 2
+# Results of more than so many blocks a compute unit have work-items enough: then no two share a
+# column, unless it has many rows (H200: 42 x 193735 float16 9 us, 15 with four; 271 rows lose 7 %).
+_PLENTY_OF_BLOCKS, _MANY_ROWS = 4, 128
+# Columns of so few rows are folded by one work-item each, all rows on their way at once.
+_FEW_ROWS = 8
+# Of float32 and 16-bit floats, groups of moments along columns of many rows have twice the
+# work-items: registers leave no room for a third group (H200: 53846 x 645 float16 112 us, and 57).
+_TALL, _TALL_SIZE = 512, 512
 # Lanes side by side along columns that no vectors fit, by the bytes of an element: a group reads
-# 1024 and 256 bytes of a row (docs/experiments/reduce.md).
+# 1024 and 256 bytes of a row; 512 where columns are many (docs/experiments/reduce.md).
 _OFF_THE_GRID = {8: 128, 4: 64}
+_MANY_COLUMNS, _MOST_OFF_THE_GRID = 4096, 64
 # Lanes of a row of few vectors have so many each, and read so many bytes side by side, where a
 # compute unit has so many work-items all the same (docs/experiments/reduce.md).
 _MANY_STEPS, _LINE, _FULL = 2, 128, 2048
 # Rows off the grid of vectors that have so many of them are read by vectors all the same.
 _LEAST_VECTORS = 4
+# Bytes of a row that one group folds sooner than several do, which have to meet; twice as many of
+# moments, or where rows keep half of the compute units at work.
+_ALONE = 3 << 15
+# Vectors of a row for each work-item of a group, where rows keep half of the compute units at work.
+_ROW_STEPS = 16
+# Steps of a sub-group along a row, so that vectors of moments are worth folding to one at the end.
+_MOMENT_STEPS = 8
 # Bytes of a work-item that are to be on their way, and steps for them at most: single elements of
 # columns that lie off the grid of vectors have 0.3 of the bandwidth otherwise (H200, 8113 x 435).
 _IN_FLIGHT, _MOST_STEPS = 32, 8
@@ -158,35 +176,10 @@ def _rows(
     unit: bool,
 ) -> tuple[Layout, Deal]:
     elem, n, rows = reduction.inputs[0], geometry.inner.size, geometry.rows
-    size, vector, aligned, peel = policy.group_size, 1, False, False
+    vector, aligned, peel = 1, False, False
     if unit and reduction.vectorizable:
-        vector = min(_widest(policy, reduction), floor_power_of_two(max(1, n)))
-        if len(reduction.folds[0].lane.fields) > 1 and reduction.inputs[0].itemsize <= 4:
-            vector = max(1, vector // 2)  # measured on an H200: docs/experiments/reduce.md
-        while vector > 1 and not _fits(policy, target, reduction, vector):
-            vector //= 2
-        widest = vector
-        vector, aligned = _aligned_vector(vector, reduction, geometry, alignment, geometry.inner)
-        # Each of a row's lanes has one of the elements before, or behind, the vectors.
-        single = len(reduction.streamed) == 1 and not elem.complex
-        single &= widest <= target.subgroup_size
-        if single and vector < widest and n >= _LEAST_VECTORS * widest:
-            vector, aligned, peel = widest, True, True
-    lanes = ceil_power_of_two(max(1, -(-n // (2 * vector))))
-    if lanes > 1 and not peel and 2 * (n % (lanes // 2 * vector)) < n % (lanes * vector):
-        lanes //= 2  # fewer lanes are without work in the last step
-    # Measured on an H200: sub-groups that have a row each take 0.2 to 0.95 of the time of groups
-    # that have one, from 15 rows a compute unit on (docs/experiments/reduce.md).
-    many = rows >= _MANY * target.compute_units
-    wide = lanes > 4 * target.subgroup_size or rows * min(lanes, size) < size * wanted
-    lanes = size if wide and not many else min(lanes, target.subgroup_size)
-    if lanes <= target.subgroup_size and not target.is_cpu:
-        # Measured on an H200: where rows are many, lanes with more of a row spend less on meeting.
-        line = max(1, _LINE // (vector * elem.itemsize))
-        while lanes > line and n < _MANY_STEPS * lanes * vector:
-            if rows * lanes < 2 * _FULL * target.compute_units:
-                break
-            lanes //= 2
+        vector, aligned, peel = _row_vector(policy, target, reduction, geometry, alignment)
+    size, lanes = _row_lanes(policy, target, geometry, elem.itemsize, vector, wanted, peel)
     if peel:
         lanes = max(lanes, vector)
     unroll = 1
@@ -197,13 +190,7 @@ def _rows(
         own = replace(policy, unroll=1) if plain else policy
         unroll = _unroll(own, target, reduction, vector, n // (lanes * vector))
     group_rows = size // lanes
-    parts = -(-wanted // max(1, rows)) if lanes == size else 1
-    nbytes = n * geometry.outer_count * elem.itemsize
-    if nbytes < parts * _PLENTY:
-        few = min(_FEW, policy.groups_per_unit) * target.compute_units
-        parts = min(parts, -(-few // max(1, rows)))
-    if rows >= target.compute_units:  # which have work anyway
-        parts = min(parts, max(1, nbytes // (4 * policy.work_per_group)))
+    parts = _row_parts(policy, target, reduction, geometry, wanted) if lanes == size else 1
     inner, outer, inner_span, outer_span = _split(parts, geometry, lanes * vector * unroll)
     if inner * outer > 1:
         tiles, rows_per_group = rows, 1
@@ -217,6 +204,100 @@ def _rows(
         len(geometry.kept), len(geometry.outer), peel=peel,
     )  # fmt: skip
     return layout, Deal(tiles, inner, outer, inner_span, outer_span, rows_per_group)
+
+
+def _row_vector(
+    policy: ReducePolicy,
+    target: Target,
+    reduction: Reduction,
+    geometry: Geometry,
+    alignment: int,
+) -> tuple[int, bool, bool]:
+    """Elements of a load along rows, whether it is aligned, and whether rows begin anywhere."""
+    elem, n, lanes = reduction.inputs[0], geometry.inner.size, target.subgroup_size
+    if n <= lanes and _are_few(geometry, target):
+        return 1, False, False
+    vector = min(_widest(policy, reduction), floor_power_of_two(max(1, n)))
+    if len(reduction.folds[0].lane.fields) > 1 and elem.itemsize <= 4:
+        vector = max(1, vector // 2)  # measured on an H200: docs/experiments/reduce.md
+    while vector > 1 and not _fits(policy, target, reduction, vector):
+        vector //= 2
+    if reduction.name == "moment":
+        while vector > 1 and lanes * vector <= n < _MOMENT_STEPS * lanes * vector:
+            vector //= 2
+    widest = vector
+    vector, aligned = _aligned_vector(vector, reduction, geometry, alignment, geometry.inner)
+    # Each of a row's lanes has one of the elements before, or behind, the vectors.
+    single = len(reduction.streamed) == 1 and not elem.complex
+    single &= widest <= target.subgroup_size
+    if single and vector < widest and n >= _LEAST_VECTORS * widest:
+        return widest, True, True
+    return vector, aligned, False
+
+
+def _row_lanes(
+    policy: ReducePolicy,
+    target: Target,
+    geometry: Geometry,
+    itemsize: int,
+    vector: int,
+    wanted: int,
+    peel: bool,
+) -> tuple[int, int]:
+    """Work-items of a group, and of a row: a whole group, or a sub-group at most."""
+    n, rows, units = geometry.inner.size, geometry.rows, target.compute_units
+    size, most = policy.group_size, target.subgroup_size
+    if n <= vector * most and _are_few(geometry, target):
+        return size, ceil_power_of_two(max(1, -(-n // vector)))
+    lanes = ceil_power_of_two(max(1, -(-n // (2 * vector))))
+    if lanes > 1 and not peel and 2 * (n % (lanes // 2 * vector)) < n % (lanes * vector):
+        lanes //= 2  # fewer lanes are without work in the last step
+    # Measured on an H200: sub-groups that have a row each take 0.2 to 0.95 of the time of groups
+    # that have one, from 15 rows a compute unit on (docs/experiments/reduce.md).
+    many = rows >= _MANY * units
+    wide = lanes > 4 * most or rows * min(lanes, size) < size * wanted
+    if wide and not many:
+        if 2 * rows >= units:
+            enough = ceil_power_of_two(-(-n // (vector * _ROW_STEPS)))
+            size = max(2 * most, min(size, enough))
+        return size, size
+    lanes = min(lanes, most)
+    # Measured on an H200: where rows are many, lanes with more of a row spend less on meeting.
+    line = max(1, _LINE // (vector * itemsize))
+    while lanes > line and n < _MANY_STEPS * lanes * vector:
+        if rows * lanes < 2 * _FULL * units:
+            break
+        lanes //= 2
+    return size, lanes
+
+
+def _are_few(geometry: Geometry, target: Target) -> bool:
+    """Whether there is so little to fold that latency counts alone."""
+    elements = geometry.rows * geometry.inner.size
+    return (
+        geometry.outer_count == 1 and elements <= _FEW * target.subgroup_size * target.compute_units
+    )
+
+
+def _row_parts(
+    policy: ReducePolicy,
+    target: Target,
+    reduction: Reduction,
+    geometry: Geometry,
+    wanted: int,
+) -> int:
+    """Into how many parts each row is cut at most, a group each."""
+    rows, units = geometry.rows, target.compute_units
+    nbytes = geometry.count * reduction.inputs[0].itemsize
+    dear = reduction.name == "moment" or 2 * rows >= units
+    if nbytes < _ALONE * (2 if dear else 1):
+        return 1
+    parts = -(-wanted // max(1, rows))
+    if nbytes < parts * _PLENTY:
+        parts = min(parts, -(-min(_FEW_GROUPS, policy.groups_per_unit) * units // max(1, rows)))
+    if rows >= units:  # which have work anyway
+        parts = min(parts, max(1, nbytes // (4 * policy.work_per_group)))
+    return parts
 
 
 def _cpu_rows(
@@ -253,7 +334,7 @@ def _columns(
     alignment: int,
     wanted: int,
 ) -> tuple[Layout, Deal]:
-    columns, size = geometry.kept[-1].size, policy.group_size
+    columns, size, count = geometry.kept[-1].size, policy.group_size, geometry.count
     vector, widest, aligned = 1, 1, False
     if reduction.vectorizable:
         vector = min(_widest(policy, reduction), floor_power_of_two(columns))
@@ -273,22 +354,33 @@ def _columns(
     # Measured on an H200: 1.2 of the speed of eight a unit at 2^20 x 100, 1.1 at 8192 x 8192.
     wanted = min(wanted, _COLUMN_GROUPS * target.compute_units)
     lanes = policy.column_lanes
+    if reduction.name == "moment" and itemsize <= 4 and count >= _TALL:
+        size = max(size, min(_TALL_SIZE, target.max_work_group_size))
     if vector == 1 < widest:
-        lanes = min(size, max(lanes, _OFF_THE_GRID.get(itemsize, 1)))
+        beside = _OFF_THE_GRID.get(itemsize, 1)
+        if columns > _MANY_COLUMNS:
+            beside = min(beside, _MOST_OFF_THE_GRID)
+        lanes = min(size, max(lanes, beside))
     lanes = min(lanes, ceil_power_of_two(-(-columns // (vector * vectors))))
     # Few rows are soon folded: work-items go side by side rather than share columns.
-    lanes = max(lanes, size // ceil_power_of_two(max(1, geometry.count)))
+    few = count <= _FEW_ROWS and not geometry.outer and not reduction.indexed
+    lanes = size if few else max(lanes, size // ceil_power_of_two(max(1, count)))
     block = lanes * vector * vectors
-    most = min(size, _LEAST_ROWS * size // max(1, geometry.count))
-    while lanes < most and columns > 2 * block * target.compute_units:
+    most = min(size, _LEAST_ROWS * size // max(1, count))
+    while lanes < size and columns > block * target.compute_units * (
+        2 if lanes < most else _PLENTY_OF_BLOCKS if count <= _MANY_ROWS else columns
+    ):
         lanes, block = 2 * lanes, 2 * block
     tiles = -(-columns // block) * (geometry.rows // columns)
     unroll = _in_flight(
         max(1, policy.unroll // vectors), policy, target, reduction, vector * vectors,
         most=geometry.inner.size * lanes // size,
     )  # fmt: skip
+    if few:
+        all_rows = ceil_power_of_two(count)
+        unroll = _doubled(unroll, all_rows, policy, target, reduction, vector * vectors)
     step = size // lanes * unroll
-    parts = -(-wanted // tiles) if geometry.count >= _LEAST_STEPS * step else 1
+    parts = -(-wanted // tiles) if count >= _LEAST_STEPS * step else 1
     inner, outer, inner_span, outer_span = _split(parts, geometry, step)
     kept, outer_axes = len(geometry.kept) - 1, len(geometry.outer)
     split = inner * outer > 1

@@ -14,12 +14,16 @@ from portable_gpu.ops.gemm.matrix.policy import (
     classes_of,
     is_odd,
 )
+from portable_gpu.ops.gemm.matrix.stores import by_lines, off_the_grid, with_room
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import Costs, DeviceCosts, overlapped
 from portable_gpu.tuning.table import Choice, TuningTable
 
 MOST_BATCH = 65535
+# C of 3065 x 64 x 3833 float16 on an H200, beside 3840 columns: stored by warps, and by elements.
+_BY_LINES, _BY_ELEMENTS = 2.5, 12.0
+_WIDEST_GATHERED = 192
 
 
 @dataclass(frozen=True)
@@ -133,12 +137,12 @@ def estimates(
                 step=max(step, costs.gather * gathered * form.depth),
                 waiting=costs.latency / policy.stages if isinstance(policy, WgmmaPolicy) else 0.0,
                 area=area,
-                storing=costs.store * area * (costs.turned if computed.c.col != 1 else 1.0),
+                storing=costs.store * area * _storing(computed, policy, target, costs),
                 lines=min(computed.m, policy.tile_m) + min(computed.n, policy.tile_n),
                 units=units,
                 beside=max(1, policy.groups(target) // units) if kernel == "wgmma" else 1,
             )
-            for cut in _cuts(computed, policy, work, target, form):
+            for cut in _cuts(computed, policy, work, target, form, gathered > 0):
                 choice = GemmChoice(
                     path=f"{kernel}, split-k" if cut.is_cut else kernel,
                     policy=replace(policy, band=cut.band or policy.band),
@@ -160,6 +164,14 @@ def estimates(
                     time, after = _of_tiles(cut, work, costs, costs.alone.get(shape_class, 1.0)), 0
                 seconds = overlapped(time * costs.step, moving) + after * costs.step + costs.start
                 yield seconds, choice
+
+
+def _storing(p: GemmProblem, policy: MatrixPolicy, target: Target, costs: MatrixCosts) -> float:
+    """How many times as long a tile of C takes to store as one whose rows lie on the grid."""
+    turned = p.c.col != 1
+    if isinstance(policy, WgmmaPolicy) and off_the_grid(p.transpose() if turned else p):
+        return _BY_LINES if by_lines(p, policy, target) else _BY_ELEMENTS
+    return costs.turned if turned else 1.0
 
 
 def _of_warpgroups(cut: Cut, work: Work, costs: MatrixCosts) -> tuple[float, float]:
@@ -273,12 +285,19 @@ def fitting(
                 continue
             if (narrow and form.kind == "tf32") or not takes(policy, computed, form):
                 continue  # of tf32 nobody has timed narrow tiles
+            if form.parts == 1:
+                policy = with_room(policy, computed, target)
         if all(policy.limits(target, form.elem).values()):
             yield shape_class, replace(row, policy=policy, origin=origin)
 
 
 def _cuts(
-    p: GemmProblem, policy: MatrixPolicy, work: Work, target: Target, form: Format
+    p: GemmProblem,
+    policy: MatrixPolicy,
+    work: Work,
+    target: Target,
+    form: Format,
+    gathered: bool,
 ) -> Iterator[Cut]:
     """Ways to cut k: of all tiles, or of those beyond what fills the compute units some times.
 
@@ -289,6 +308,8 @@ def _cuts(
     if isinstance(policy, WgmmaPolicy):
         if not shares_fit(policy, form):
             return
+        if gathered and policy.tile_n >= _WIDEST_GATHERED and off_the_grid(p):
+            return  # ptxas spills 8 to 40 bytes
         rows, cols = -(-p.m // policy.tile_m), -(-p.n // policy.tile_n)
         for cut in _shares(p, policy, rows, cols, work, policy.groups(target)):
             # Of tf32 and of pieces nobody has timed shares of several tiles.

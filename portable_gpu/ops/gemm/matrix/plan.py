@@ -11,6 +11,7 @@ import pyopencl as cl
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.errors import PolicyError
 from portable_gpu.ops.gemm.choice import GemmChoice, split_length
+from portable_gpu.ops.gemm.matrix import stores
 from portable_gpu.ops.gemm.matrix.format import Format, Side, format_of
 from portable_gpu.ops.gemm.matrix.lines import Lines
 from portable_gpu.ops.gemm.matrix.policy import MatrixPolicy, MfmaPolicy, WgmmaPolicy, is_odd
@@ -197,7 +198,7 @@ def arrange(problem: GemmProblem, choice: GemmChoice, target: Target) -> Arrange
     types["c"] = f"{problem.c.elem.name}_t"
     types |= {f"e{i}": f"const {e.elem.name}_t" for i, e in enumerate(problem.extras)}
     registers = form.through_registers(problem, by_engine, choice.gather)
-    wide = _stores_wide(problem)
+    wide = stores.wide(problem)
     if wide == "columns" and (form.kernel != "wgmma" or registers):
         wide = ""
     two_rows = form.kernel == "mma" or registers or wide == "columns"
@@ -215,9 +216,9 @@ def arrange(problem: GemmProblem, choice: GemmChoice, target: Target) -> Arrange
         flush=policy.flush,
         split=choice.is_cut,
         tail=problem.k % form.depth != 0,
-        pair=_pairs(problem, two_rows),
+        pair=stores.pairs(problem, two_rows),
         wide=wide,
-        by_lines=not registers and _stores_lines(problem, policy, target),
+        by_lines=not registers and stores.by_lines(problem, policy, target),
         registers=registers,
         types=types,
     )
@@ -237,43 +238,6 @@ def repacked_bytes(
             each = operand.elem.itemsize + form.parts * form.elem.itemsize
             found.append(products * extent * p.k * each)
     return found
-
-
-def _pairs(problem: GemmProblem, two_rows: bool) -> str:
-    """Where C's elements may be stored two at a time: along its ``rows``, ``columns``, or not.
-
-    Args:
-        problem: Whose C.
-        two_rows: Whether a work-item of the kernel has two rows of a column side by side.
-    """
-    c = problem.c
-    if c.aligned_bytes % (2 * c.elem.itemsize) or c.elem.complex:
-        return ""
-    if c.col == 1 and problem.n % 2 == 0:
-        return "rows"
-    return "columns" if two_rows and c.row == 1 and problem.m % 2 == 0 else ""
-
-
-def _stores_wide(problem: GemmProblem) -> str:
-    """Where C's elements may be stored in 16 bytes: along its ``rows``, ``columns``, or not.
-
-    Arrays that are read as well are read an element at a time.
-    """
-    c = problem.c
-    if c.aligned_bytes < 16 or c.elem.complex or problem.reads_c or problem.extras:
-        return ""
-    if c.col == 1 and problem.n * c.elem.itemsize % 16 == 0:
-        return "rows"
-    return "columns" if c.row == 1 and problem.m * c.elem.itemsize % 16 == 0 else ""
-
-
-def _stores_lines(problem: GemmProblem, policy: MatrixPolicy, target: Target) -> bool:
-    """Whether rows of C that begin anywhere are stored by whole warps, by way of local memory."""
-    if isinstance(policy, MfmaPolicy) or policy.tile_n % 32 or problem.c.elem.complex:
-        return False
-    room = target.static_local_mem - policy.local_bytes(problem.compute)
-    fits = policy.scratch_bytes <= room
-    return fits and problem.c.col == 1 and not _pairs(problem, two_rows=False)
 
 
 def specializations_of(

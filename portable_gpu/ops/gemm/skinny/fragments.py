@@ -84,7 +84,7 @@ class SkinnyPolicy(Policy):
 
 #: The kinds of product that have policies of their own: how k runs through A's lines, and whether
 #: blocks of 64 rows are at least half as many as compute units; measured on one H200.
-SKINNY_CLASSES = {"along": (16, 4, 1, 1), "across": (16, 2, 4, 1), "across, few rows": (8, 2, 2, 4)}
+SKINNY_CLASSES = {"along": (8, 4, 1, 1), "across": (16, 2, 4, 1), "across, few rows": (8, 2, 2, 4)}
 
 
 @dataclass(frozen=True)

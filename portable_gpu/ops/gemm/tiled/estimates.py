@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from portable_gpu.dtypes import Element
@@ -15,6 +15,10 @@ from portable_gpu.tuning.costs import Costs, DeviceCosts, multiply_adds, overlap
 from portable_gpu.tuning.table import TuningTable
 
 _LEAST_DEPTH = 128  # of a part
+# Of an H200: 2792 x 1 x 1877 float32 takes 38 us by elements of work-items, and 21 by neighbours
+# (memory 5); 3515 x 14 x 3268 float16 76.  With k of 100 or more neighbours lose up to 10 %.
+_SHALLOW, _LARGE_RESULT = 32, 1 << 18
+_BY_ELEMENTS, _BY_NEIGHBOURS = 10.0, 1.4
 _MOST_ROUNDS = 4  # of parts on a compute unit: no more of some tiles are resident
 _PARTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 
@@ -60,7 +64,6 @@ def estimates(
     p, units = problem, target.compute_units
     costs = TileCosts.of("tiles", target)
     device, slow = DeviceCosts.of("device", target), multiply_adds(p.compute)
-    moving = p.moving(device, units, costs.stores)
     # C's rows should lie along its unit stride; the other way costs a little, not much.
     upright = step(p.c.col, p.n) <= step(p.c.row, p.m)
     tried: list[GemmPolicy] = []
@@ -75,6 +78,8 @@ def estimates(
         taken = partial(_taken, policy, target, p.compute, costs.alone)
         for transposed in (False, True):
             computed = p.transpose() if transposed else p
+            policy, stores = _stored(row.policy, computed, costs.stores)
+            moving = p.moving(device, units, stores)
             groups = p.batch_size * computed.tiles(policy.tile_m, policy.tile_n)
             work = policy.tile_m * policy.tile_n / costs.efficiency[shape_class]
             turned = 1.0 if transposed != upright else costs.turned
@@ -107,6 +112,27 @@ def estimates(
                 others = max(0, -(-(whole + (groups - whole) * splits) // at_once) - 1)
                 seconds = overlapped(computing, moving) + costs.start + others * costs.group
                 yield seconds, choice.fit(p.k)
+
+
+def _stored(policy: GemmPolicy, p: GemmProblem, stores: float) -> tuple[GemmPolicy, float]:
+    """The policy by which C leaves, and how many times as long as a read that takes.
+
+    Where work-items would store single elements of some columns each, and storing is most of the
+    work, C leaves through local memory, so that neighbours store neighbours.
+    """
+    c = p.c
+    vectors = c.elem.storage == p.compute.real and p.n % policy.vector == 0
+    vectors &= c.aligned_bytes % (policy.vector * c.elem.itemsize) == 0
+    if c.elem.complex or c.elem.itemsize > 4 or (vectors and c.col == 1):
+        return policy, stores
+    if (
+        c.col == 1
+        and p.k <= _SHALLOW
+        and p.n >= 2 * policy.tile_n
+        and p.batch_size * p.area >= _LARGE_RESULT
+    ):
+        return replace(policy, repack=True), stores * _BY_NEIGHBOURS
+    return policy, stores * _BY_ELEMENTS / c.elem.itemsize
 
 
 #: Work-items that share an element of the direct path, where elements are few.
