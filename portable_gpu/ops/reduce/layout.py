@@ -355,7 +355,9 @@ def _columns(
     wanted = min(wanted, _COLUMN_GROUPS * target.compute_units)
     lanes = policy.column_lanes
     if reduction.name == "moment" and itemsize <= 4 and count >= _TALL:
-        size = max(size, min(_TALL_SIZE, target.max_work_group_size))
+        tall = replace(policy, group_size=min(_TALL_SIZE, target.max_work_group_size))
+        if _fits(tall, target, reduction, vector * vectors, shared=vector):
+            size = max(size, tall.group_size)
     if vector == 1 < widest:
         beside = _OFF_THE_GRID.get(itemsize, 1)
         if columns > _MANY_COLUMNS:
