@@ -11,7 +11,7 @@
 ##         off the grid of pairs
 ##         "columns": 8 bytes at a time where C's rows are adjacent in memory
 <%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
-<%namespace name="warps" file="/gemm/_warp_exchange.cl.mako"/>
+<%namespace name="pieces" file="/gemm/_wgmma_pieces.cl.mako"/>
 <%namespace name="turned" file="/gemm/_wgmma_columns.cl.mako"/>
 <%def name="store(policy, sums, width, type, registers, pair)">
 % if width == "lines":
@@ -86,7 +86,7 @@ done = rest + 4 * half_line
                 __global ${type} *wide_line = c + (row - ${twice}upper) * c_row + at;
 % for j in range(0, rest, at_a_time):
                 {
-                    ${whole_lines(width, sums, r, h, j)}
+                    ${pieces.whole_lines(width, sums, r, h, j)}
                     if (row - ${twice}upper < m && ${8 * j} < wide_columns) *(__global uint4 *)(wide_line + ${8 * j}) = x;
                     if (row - ${twice}upper + ${next} < m && ${8 * j} < wide_columns) *(__global uint4 *)(wide_line + ${twice}c_row + ${8 * j}) = y;
                 }
@@ -94,7 +94,7 @@ done = rest + 4 * half_line
 % endif
 % if half_line:
                 {
-                    const uint4 x = ${piece(width, sums, r, h, rest)};
+                    const uint4 x = ${pieces.piece(width, sums, r, h, rest)};
                     if (row < m && half_at < n) *(__global uint4 *)(c + row * c_row + half_at) = x;
                 }
 % endif
@@ -126,48 +126,4 @@ ${triangle.line(problem, type)}\
 % endfor
             }
 % endfor
-</%def>
-
-<%def name="two(sums, r, h, j)"><%
-return ", ".join(f"RESULT({sums}{r}_{4 * j + 2 * h + e}, row, first_col + lane % 4 * 2 + {8 * j + e})" for e in range(2))
-%></%def>
-
-## 16 bytes of a row, of a quad's 32 halves or a pair's 8 floats from the j-th eight columns on.
-<%def name="piece(width, sums, r, h, j)"><%
-if width == "octets":
-    return "quad_transpose((uint4)(" + ", ".join(f"packed_pair({two(sums, r, h, j + i)})" for i in range(4)) + "), lane)"
-return "as_uint4(pair_transpose((float4)(" + ", ".join(two(sums, r, h, j + i) for i in range(2)) + "), lane))"
-%></%def>
-
-## x and y: 16 bytes each of two rows, in lines of 32 floats or 64 halves.
-<%def name="whole_lines(width, sums, r, h, j)">
-                    uint4 x = ${piece(width, sums, r, h, j)};
-                    uint4 y = ${piece(width, sums, r, h, j + (4 if width == "octets" else 2))};
-                    share_pieces(&x, &y, upper, 4);
-</%def>
-
-## See _warp_exchange; and quad_transpose(w, lane): a lane's component i goes to the i-th lane of its quad;
-## pair_transpose(v, lane): a lane's half i goes to the i-th lane of its pair; share_words: as share_pieces.
-<%def name="exchange()">
-${warps.define()}
-static inline uint4 quad_transpose(uint4 w, int lane)
-{
-    const bool odd = lane & 1, high = lane & 2;
-    const uint p = exchanged(odd ? w.x : w.y, 1), q = exchanged(odd ? w.z : w.w, 1);
-    w = odd ? (uint4)(p, w.y, q, w.w) : (uint4)(w.x, p, w.z, q);
-    const uint r = exchanged(high ? w.x : w.z, 2), s = exchanged(high ? w.y : w.w, 2);
-    return high ? (uint4)(r, s, w.z, w.w) : (uint4)(w.x, w.y, r, s);
-}
-static inline void share_words(uint *v, uint *w, int upper, uint distance)
-{
-    const uint theirs = exchanged(upper ? *v : *w, distance);
-    if (upper) *v = theirs;
-    else *w = theirs;
-}
-static inline float4 pair_transpose(float4 v, int lane)
-{
-    const bool odd = lane & 1;
-    const float p = as_float(exchanged(as_uint(odd ? v.x : v.z), 1)), q = as_float(exchanged(as_uint(odd ? v.y : v.w), 1));
-    return odd ? (float4)(p, q, v.z, v.w) : (float4)(v.x, v.y, p, q);
-}
 </%def>

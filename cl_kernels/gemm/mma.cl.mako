@@ -18,6 +18,7 @@
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="split_k" file="/gemm/_split_k.cl.mako"/>
+<%namespace name="barriers" file="/gemm/_barriers.cl.mako"/>
 <%namespace name="units" file="/gemm/_units.cl.mako"/>
 <%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
 <%namespace name="warps" file="/gemm/_warp_exchange.cl.mako"/>
@@ -38,7 +39,7 @@ ${element.scalar(e)}
 % endfor
 ${epilogue.arithmetic(problem.compute)}
 ${units.define(problem, pair)}
-${units.barriers()}
+${barriers.define()}
 ${mma.instructions(target.matrix_units == 'wgmma')}
 ${lines.define()}
 % if wide or by_lines:
@@ -67,7 +68,7 @@ ${operands.batch_parameters(rank)})
 ${output.scratch(policy)}
 % endif
     const int t = get_local_id(0), lane = t % 32, warp = t / 32, g = lane / 4, q = lane % 4;
-${units.start_barriers(policy, group, group // 32)}
+${barriers.start(policy, group, group // 32)}
     barrier(CLK_LOCAL_MEM_FENCE);
     const int chunk = t % 8, line = t / 8;
 % for name, form in forms.items():

@@ -21,12 +21,15 @@
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
+<%namespace name="barriers" file="/gemm/_barriers.cl.mako"/>
 <%namespace name="units" file="/gemm/_units.cl.mako"/>
 <%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
 <%namespace name="lines" file="/gemm/_lines.cl.mako"/>
 <%namespace name="boxes" file="/gemm/_boxes.cl.mako"/>
 <%namespace name="output" file="/gemm/_wgmma_output.cl.mako"/>
+<%namespace name="pieces" file="/gemm/_wgmma_pieces.cl.mako"/>
 <%namespace name="producer" file="/gemm/_wgmma_producer.cl.mako"/>
+<%namespace name="meeting" file="/gemm/_wgmma_meeting.cl.mako"/>
 <%namespace name="parted" file="/gemm/_wgmma_parts.cl.mako"/>
 <%namespace name="steps" file="/gemm/_wgmma_steps.cl.mako"/>
 <%namespace name="wgmma" file="/gemm/_wgmma.cl.mako"/>
@@ -45,8 +48,8 @@ ${element.scalar(e)}
 % endfor
 ${epilogue.arithmetic(problem.compute)}
 ${units.define(problem, pair)}
-${units.barriers()}
-${output.exchange()}
+${barriers.define()}
+${pieces.exchange()}
 ${wgmma.instructions(policy, kind, int(a.across), int(b.across))}
 ${held.define(policy, kind) if registers else ''}
 ${boxes.define() if policy.bulk else lines.define()}
@@ -76,7 +79,7 @@ ${operands.batch_parameters(rank)})
 ${output.scratch(policy)}
 % endif
     const int t = get_local_id(0);
-${units.start_barriers(policy, 1 if policy.bulk else 256 if a.by_registers != b.by_registers else 128, 4 * policy.consumers)}
+${barriers.start(policy, 1 if policy.bulk else 256 if a.by_registers != b.by_registers else 128, 4 * policy.consumers)}
 % if split:
 ${parted.take_number(policy)}
 % endif
@@ -117,7 +120,7 @@ ${parted.loop(policy, outputs, types, problem, depth) if split else units.loop(p
             }
             ${steps.release()}
 % if split:
-${parted.meet(policy, [totals + i for i in sums])}
+${meeting.meet(policy, [totals + i for i in sums])}
 % endif
 ${triangle.store(problem, policy, lambda: output.store(policy, totals, width, types['c'], registers, pair), lambda: output.each(policy, problem, totals, types['c'], registers))}
         }

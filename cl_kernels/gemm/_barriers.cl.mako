@@ -1,0 +1,30 @@
+## Barriers in local memory that count arrivals; a phase ends when all have arrived.
+<%def name="define()">
+static inline uint local_address(const __local void *p) { return (uint)(size_t)p; }
+static inline void barrier_init(uint at, uint arrivals)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(at), "r"(arrivals) : "memory");
+}
+static inline void barrier_arrive(uint at)
+{
+    asm volatile("{ .reg .b64 state; mbarrier.arrive.shared::cta.b64 state, [%0]; }" :: "r"(at) : "memory");
+}
+static inline void barrier_wait(uint at, uint parity)
+{
+    uint done;
+    do {
+        asm volatile("{ .reg .pred p; mbarrier.${"try_wait" if target.matrix_units == "wgmma" else "test_wait"}.parity.shared::cta.b64 p, [%1], %2; selp.b32 %0, 1, 0, p; }"
+                     : "=r"(done) : "r"(at), "r"(parity) : "memory");
+    } while (!done);
+}
+</%def>
+
+## Initialise the barriers of all stages, at full_base and empty_base.  Each warp initialises a stage's,
+## because work-items of one warp would do it one after the other.
+<%def name="start(policy, full, empty)">
+    for (int i = t / 32; i < ${policy.stages}; i += ${policy.group_size // 32}) {
+        if (t % 32) break;
+        barrier_init(full_base + 8 * i, ${full});
+        barrier_init(empty_base + 8 * i, ${empty});
+    }
+</%def>

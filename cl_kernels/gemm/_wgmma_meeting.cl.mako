@@ -1,0 +1,49 @@
+## Where the parts of a tile of wgmma come together (see _wgmma_parts).
+## All consumers run this.  A part that is not the last one of its tile is left for another group; to the last one the
+## others are added.  names: of a work-item's sums.
+<%def name="meet(policy, names)"><%
+items = 128 * policy.consumers
+fours, chunks = len(names) // 4, len(names) // 8
+of_a = min(chunks, policy.part_room[0])
+places = [f"of_a + {32 * items * i}" for i in range(of_a)] + [f"of_b + {32 * items * i}" for i in range(chunks - of_a)]
+%>\
+            if (until < all) {
+                __global uint4 *at = (__global uint4 *)partial + number * ${fours * items}l + t;
+% for i in range(fours):
+                at[${items * i}] = as_uint4((float4)(${", ".join(names[4 * i:4 * i + 4])}));
+% endfor
+                barrier_arrive(left_base);
+                continue;
+            }
+            if (from > 0) {
+                barrier_wait(here_base, 0);
+                asm volatile("bar.sync 1, ${items};" ::: "memory");  // all are through with the stages
+                const int begin = share_of(low - from, share, longer);
+                __global const uint4 *at = (__global const uint4 *)partial + (begin * lanes + lane_of_share) * ${fours * items}l + t;
+                const uint of_a = a_base + 16 * t${", of_b = b_base + 16 * t" if of_a < chunks else ""};
+% for i, place in enumerate(places):
+                ${copy(i, place, items)}
+                COMMIT_PARTS();
+% endfor
+                for (int other = begin + 1; other <= rank; ++other) {
+                    at += lanes * ${fours * items}l;
+% for i, place in enumerate(places):
+                    WAIT_FOR_PARTS(${chunks - 1});
+% for half in range(2):
+                    {
+                        const float4 v = part_read(${place} + ${16 * items * half});
+% for e in range(4):
+                        ${names[8 * i + 4 * half + e]} += v.${"xyzw"[e]};
+% endfor
+                    }
+% endfor
+                    if (other < rank) {
+                        ${copy(i, place, items)}
+                    }
+                    COMMIT_PARTS();
+% endfor
+                }
+            }
+</%def>
+
+<%def name="copy(i, place, items)">COPY_PART(${place}, at + ${2 * items * i}); COPY_PART(${place} + ${16 * items}, at + ${2 * items * i + items});</%def>
