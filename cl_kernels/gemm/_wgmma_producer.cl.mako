@@ -60,8 +60,6 @@ ${by_lines.place(b, "first_col", "n")}
 
 <%def name="boxes()">
         if (t == ${128 * policy.consumers}) {
-        map_acquire(a_map);
-        map_acquire(b_map);
 ${parted.loop(policy, ["a", "b"], types, problem, a.depth, True) if split else units.loop(policy, ["a", "b"], types, problem, a.depth, False)}
             const int k_last = (int)k_first + steps * ${a.depth};
             for (int at = (int)k_first; at < k_last; at += ${a.depth}) {

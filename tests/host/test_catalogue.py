@@ -213,7 +213,7 @@ def test_lanes_of_columns_off_the_grid(dtype: str, columns: int, lanes: int) -> 
 
 @pytest.mark.parametrize(
     ("rows", "columns", "lanes", "parts"),
-    [(3, 1 << 20, 256, 1), (8, 154_280, 256, 1), (24, 170_832, 128, 1), (8, 2360, 256, 1),
+    [(3, 1 << 20, 256, 1), (8, 154_280, 256, 1), (24, 170_832, 128, 1), (8, 2360, 32, 1),
      (104, 2672, 32, 1), (8192, 8192, 32, 5)],
 )  # fmt: skip
 def test_columns_of_few_rows_are_not_shared(

@@ -24,7 +24,7 @@ _CPU_ROWS = 8
 # groups than are resident at once.  On an H200 2^22 float32 take 1.3 of the time otherwise.
 _PLENTY, _FEW_GROUPS = 1 << 19, 3
 # Elements for each lane of a sub-group on each compute unit, up to which latency counts alone.
-_FEW = 64
+_FEW = 4
 # Rows of each compute unit from which on sub-groups have one each.
 _MANY = 12
 # Columns in fewer steps than this wait longer for their parts to meet than they take; and so many
@@ -40,9 +40,8 @@ _FEW_ROWS = 8
 # work-items: registers leave no room for a third group (H200: 53846 x 645 float16 112 us, and 57).
 _TALL, _TALL_SIZE = 512, 512
 # Lanes side by side along columns that no vectors fit, by the bytes of an element: a group reads
-# 1024 and 256 bytes of a row; 512 where columns are many (docs/experiments/reduce.md).
-_OFF_THE_GRID = {8: 128, 4: 64}
-_MANY_COLUMNS, _MOST_OFF_THE_GRID = 4096, 64
+# 1024 and 256 bytes of a row; of 2 bytes where columns are many (docs/experiments/reduce.md).
+_OFF_THE_GRID, _MANY_COLUMNS, _OFF_WIDE_GRID = {8: 128, 4: 64}, 4096, 64
 # Lanes of a row of few vectors have so many each, and read so many bytes side by side, where a
 # compute unit has so many work-items all the same (docs/experiments/reduce.md).
 _MANY_STEPS, _LINE, _FULL = 2, 128, 2048
@@ -352,21 +351,23 @@ def _columns(
     while vectors > 1 and not _fits(policy, target, reduction, vector * vectors, shared=vector):
         vectors //= 2
     # Measured on an H200: 1.2 of the speed of eight a unit at 2^20 x 100, 1.1 at 8192 x 8192.
+    shared_by_all = wanted >= _COLUMN_GROUPS * target.compute_units
     wanted = min(wanted, _COLUMN_GROUPS * target.compute_units)
     lanes = policy.column_lanes
-    if reduction.name == "moment" and itemsize <= 4 and count >= _TALL:
+    if reduction.name == "moment" and itemsize <= 4 and count >= _TALL and shared_by_all:
         tall = replace(policy, group_size=min(_TALL_SIZE, target.max_work_group_size))
         if _fits(tall, target, reduction, vector * vectors, shared=vector):
             size = max(size, tall.group_size)
     if vector == 1 < widest:
-        beside = _OFF_THE_GRID.get(itemsize, 1)
-        if columns > _MANY_COLUMNS:
-            beside = min(beside, _MOST_OFF_THE_GRID)
+        beside = _OFF_THE_GRID.get(itemsize, _OFF_WIDE_GRID if columns > _MANY_COLUMNS else 1)
         lanes = min(size, max(lanes, beside))
     lanes = min(lanes, ceil_power_of_two(-(-columns // (vector * vectors))))
     # Few rows are soon folded: work-items go side by side rather than share columns.
     few = count <= _FEW_ROWS and not geometry.outer and not reduction.indexed
-    lanes = size if few else max(lanes, size // ceil_power_of_two(max(1, count)))
+    if few:
+        alone = -(-columns // (vector * vectors * target.compute_units))
+        lanes = size = max(target.subgroup_size, min(size, ceil_power_of_two(alone)))
+    lanes = max(lanes, size // ceil_power_of_two(max(1, count)))
     block = lanes * vector * vectors
     most = min(size, _LEAST_ROWS * size // max(1, count))
     while lanes < size and columns > block * target.compute_units * (
@@ -382,7 +383,9 @@ def _columns(
         all_rows = ceil_power_of_two(count)
         unroll = _doubled(unroll, all_rows, policy, target, reduction, vector * vectors)
     step = size // lanes * unroll
-    parts = -(-wanted // tiles) if count >= _LEAST_STEPS * step else 1
+    # Of 528 x 31997 float64 an H200 makes one part each in 36 us, and two in 66.
+    shared = count >= _LEAST_STEPS * step and 2 * wanted > 3 * tiles
+    parts = -(-wanted // tiles) if shared else 1
     inner, outer, inner_span, outer_span = _split(parts, geometry, step)
     kept, outer_axes = len(geometry.kept) - 1, len(geometry.outer)
     split = inner * outer > 1
