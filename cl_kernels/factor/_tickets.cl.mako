@@ -5,24 +5,36 @@
 ## The tile of number `task`: s and f; `done`: the marks of its matrix.
 <%def name="tile()">\
 % if factorise:
+% if paired:
+    // Group 0 has the first tile of the diagonal alone: it begins with none of column -1.
+    int s = (int)task - 1, f = (int)task;
+    if (task > 1) {
+        int col = 0, i = (int)task - 2;
+        while (i >= tiles_s - 1 - col) i -= tiles_s - 1 - col++;
+        s = i == 1 ? col + 1 : col;
+        f = i < 2 ? col + 2 : col + 1 + i;
+    }
+    const bool leads = f == s + 1;
+% else:
     int s = 0;
     long before = 0;  // tiles of the columns before
     while (before + tiles_s - s <= task) before += tiles_s - s++;
     const int f = s + (int)(task - before);
+% endif
     const uint marks = (uint)tiles_s * (tiles_s + 1) / 2;
 % else:
     const int s = (int)(task / tiles_f), f = (int)(task % tiles_f);
     const uint marks = (uint)tiles_s * tiles_f;
 % endif
     volatile __global uint *done = ready + 2 + product * marks;
-    const uint groups = marks * (uint)count, marked = groups;
+    const uint groups = ${"(marks - (uint)tiles_s + 1u)" if paired else "marks"} * (uint)count, marked = marks * (uint)count;
     const int known_by = s;  // steps of 64 k
 </%def>
 
 ## Whether the tiles that step k of V takes are there.
 <%def name="is_done(k)">\
 % if factorise:
-LOAD_PUBLISHED(done + f * (f + 1) / 2 + ${k}) && LOAD_PUBLISHED(done + s * (s + 1) / 2 + ${k})\
+LOAD_PUBLISHED(done + f * (f + 1) / 2 + ${k}) & LOAD_PUBLISHED(done + s * (s + 1) / 2 + ${k})\
 % else:
 LOAD_PUBLISHED(done + ${k} * tiles_f + f)\
 % endif
@@ -34,8 +46,15 @@ LOAD_PUBLISHED(done + ${k} * tiles_f + f)\
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
     if (t == 0) {
         DEVICE_FENCE();
-        STORE_PUBLISHED(done + ${"f * (f + 1) / 2 + s, s == f ? 4u : 1u" if factorise else "s * tiles_f + f, 1u"});
+% if factorise:
+        if (s < f) {
+            STORE_PUBLISHED(done + f * (f + 1) / 2 + s, 1u);
+            DEVICE_FENCE();
+        }
+% else:
+        STORE_PUBLISHED(done + s * tiles_f + f, 1u);
         DEVICE_FENCE();
+% endif
         number = atomic_inc(ready + 1) == groups - 1u;
     }
     barrier(CLK_LOCAL_MEM_FENCE);

@@ -1,11 +1,12 @@
 ## The diagonal tile: see tiles and _tile.
 <%namespace name="solve" file="/factor/_tile_solve.cl.mako"/>
-<%namespace name="tile" file="/factor/_tile.cl.mako"/>
+<%namespace name="panel" file="/factor/_panels.cl.mako"/>
+<%namespace name="memory" file="/factor/_tile_store.cl.mako"/>
 
 ## V is made L's diagonal tile, R columns at a time.  All that have them factorise the R x R elements of
 ## the corner, which are of one sub-group.
 <%def name="factorised()">\
-for (int q = 0; q < ${64 // depth}; ++q) {
+for (int q = 0; ${depth} * q < left_s; ++q) {
             __local value_t *shown = solved + (q & 1) * ${68 * depth};
             if (y == q && x / ${depth} == q % 4) {
 % for part in range(16 // depth):
@@ -19,7 +20,12 @@ for (int q = 0; q < ${64 // depth}; ++q) {
             SUBGROUP_SYNC();
             if (y == q) {
 % for i in range(depth):
+% if problem.elem.complex:
                 value_t ${", ".join(f"c{i}_{j} = corner[{depth * i + j}]" for j in range(i, depth))};
+% else:
+                const real4_t ${", ".join(f"c{i}s{j} = *(__local const real4_t *)(corner + {depth * i + 4 * j})" for j in range(i // 4, depth // 4))};
+                value_t ${", ".join(f"c{i}_{j} = c{i}s{j // 4}.s{j % 4}" for j in range(i, depth))};
+% endif
 % endfor
 % for k in range(depth):
                 const real_t pivot${k} = REAL(c${k}_${k});
@@ -42,20 +48,24 @@ for (int q = 0; q < ${64 // depth}; ++q) {
             }
             barrier(CLK_LOCAL_MEM_FENCE);
             if (y > q) {
-                ${solve.subtract("shown", "CONJ")}
+                ${panel.subtract("v", "shown", "shown", depth, "CONJ")}
             }
-            if ((q + 1) % ${16 // depth} == 0 && q + 1 < ${64 // depth}) {
-                ${tile.store_rows(f"(q + 1) * {depth} - 16")}
+            if (y == q) {
+                ${memory.store_own(True)}
                 GROUP_FENCE();
-                barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-                if (t == 255) {
-                    DEVICE_FENCE();
-                    STORE_PUBLISHED(done + f * (f + 1) / 2 + s, (uint)(q + 1) / ${16 // depth});
-                }
+            }
+            // The rows of the phases before; work-item 0 has nothing else to do from phase 1 on.
+            if (t == 0 && q > 0 && q % ${16 // depth} == 0) {
+                DEVICE_FENCE();
+                STORE_PUBLISHED(done + f * (f + 1) / 2 + f, (uint)q / ${16 // depth});
             }
         }
         if (failed < 64 && x == 0) atomic_min(&bad, failed);
-        barrier(CLK_LOCAL_MEM_FENCE);
+        barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+        if (t == 0) {
+            DEVICE_FENCE();
+            STORE_PUBLISHED(done + f * (f + 1) / 2 + f, 4u);
+        }
         const bool tells = failed < 64 ? failed == bad && (first + s0 == 0 || report[0] < 0) : t == 0 && bad == 64 && first + s0 == 0;
         if (x == 0 && tells) {
             report[0] = bad < 64 ? first + s0 + bad : -1;

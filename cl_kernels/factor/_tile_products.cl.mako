@@ -1,97 +1,101 @@
-## The products of a tile: see tiles and _tile.  Panels of P and Q in local memory have 16 steps of k, and
-## 68 places for the 64 lines of each.
-<%namespace name="matrix" file="/factor/_mma_products.cl.mako"/>
+## The products of a tile: see tiles, _tile and _panels.
+<%namespace name="panel" file="/factor/_panels.cl.mako"/>
+<%namespace name="sums" file="/factor/_sums.cl.mako"/>
+<%namespace name="tile" file="/factor/_tile.cl.mako"/>
 <%namespace name="tickets" file="/factor/_tickets.cl.mako"/>
-
-## A panel from memory to registers NAME0 ... NAME3, and from there to local memory.  Each work-item has
-## four of its elements.  lines: how many there are; the others are 0.  number: which step is meant by a
-## step's number.
-<%def name="place(along, i)">\
-const int step = ${f"t % 4 + {4 * i}" if along else f"t / 64 + {4 * i}"}, line = ${"t / 4" if along else "t % 64"};\
-</%def>
-<%def name="fetch(name, source, line, step, lines, along, steps='', number='step')">\
-% for i in range(4):
-{ ${place(along, i)} ${name}${i} = line < ${lines}${f" && step < {steps}" if steps else ""} ? ${problem.elem.name}_load(${source} + line * ${line} + ${number} * ${step}) : (value_t)(0); }
-% endfor
-</%def>
-<%def name="put(name, part, along, given='')">\
-% for i in range(4):
-{ ${place(along, i)} ${part}[step * 68 + line] = ${given}(${name}${i}); }
-% endfor
-</%def>
-<%def name="fetch_p(k, steps='')">${fetch("p", f"l + s0 * l_row + ({k}) * l_col", "l_row", "l_col", "left_s", p_along, steps)}</%def>
-<%def name="fetch_q(k, steps='')">\
-<% x, line, step = ("l", "l_row", "l_col") if factorise else ("v", "v_col", "v_row") %>\
-${fetch("q", f"{x} + f0 * {line} + ({k}) * {step}", line, step, "left_f", q_along, steps)}</%def>
-
-## The elements of one step: NAME0 ... of a work-item's rows, or of its columns.
-<%def name="rows(name, source)">\
-% if problem.elem.complex:
-const value_t ${", ".join(f"{name}{i} = ({source})[{depth} * y + {i}]" for i in range(depth))};
-% else:
-const real4_t ${", ".join(f"{name}s{i} = *(__local const real4_t *)(({source}) + {depth} * y + {4 * i})" for i in range(depth // 4))};
-                const value_t ${", ".join(f"{name}{i} = {name}s{i // 4}.s{i % 4}" for i in range(depth))};
-% endif
-</%def>
-<%def name="columns(name, source)">\
-const value_t ${", ".join(f"{name}{j} = ({source})[x + {4 * depth * j}]" for j in range(16 // depth))};
-</%def>
-
-## Of rows below a front's own columns, whose X lies at `row` of all.
-<%def name="fetch_p_below(k, steps)">${fetch("p", f"below + s0 * l_row + ({k}) * leading", "l_row", "leading", "left_s", p_along, steps)}</%def>
-<%def name="fetch_q_below(k, steps)">${fetch("q", "x_all + f0", "v_col", "count", "left_f", q_along, steps, f"row[{k} + step]")}</%def>
 
 ## v -= P Q over k from `first` to `last`; the next panels travel while these are multiplied.  Of a front,
 ## `last` may lie within a panel.
 <%def name="products(first, last, p=None, q=None)">\
 <%
-p, q = p or fetch_p, q or fetch_q
+p, q = p or panel.fetch_p, q or panel.fetch_q
 left = f"{last} - ({{}})" if in_fronts else ""
 %>\
 value_t p0, p1, p2, p3, q0, q1, q2, q3;
             ${p(first, left.format(first))}
             ${q(first, left.format(first))}
             for (long k = ${first}; k < ${last}; k += 16) {
-                ${put("p", "p_part", p_along, "GIVEN")}
-                ${put("q", "q_part", q_along)}
+                // Of two panels the one before is in use until the next barrier.
+                __local value_t *p_now = p_part${" + 68 * (int)(k & 16)" if panels == 2 else ""};
+                __local value_t *q_now = q_part${" + 68 * (int)(k & 16)" if panels == 2 else ""};
+                ${panel.put("p", "p_now", p_along, "GIVEN")}
+                ${panel.put("q", "q_now", q_along)}
                 barrier(CLK_LOCAL_MEM_FENCE);
                 if (k + 16 < ${last}) {
                     ${p("k + 16", left.format("k + 16"))}
                     ${q("k + 16", left.format("k + 16"))}
                 }
-% if mma:
-                ${matrix.multiply()}
-% else:
-#pragma unroll 4
-                for (int step = 0; step < 16; ++step) {
-                    ${rows("a", "p_part + step * 68")}
-                    ${columns("b", "q_part + step * 68")}
-% for i in range(depth):
-% for j in range(16 // depth):
-                    SUBTRACT(v${i}_${j}, a${i}, b${j});
-% endfor
-% endfor
+% if not problem.elem.complex:
+                ${sums.multiply()}
+% if paired:
+                if (leads) {
+                    ${sums.multiply("e", "q_now")}
                 }
 % endif
+% else:
+                ${panel.subtract("v", "p_now", "q_now", 16, unroll=4)}
+% if paired:
+                if (leads) {
+                    ${panel.subtract("w", "q_now", "q_now", 16, "CONJ", 4)}
+                }
+% endif
+% endif
+% if panels == 1:
                 barrier(CLK_LOCAL_MEM_FENCE);
+% endif
             }
+% if panels == 2:
+            barrier(CLK_LOCAL_MEM_FENCE);
+% endif
+</%def>
+
+## v = C; of a pair's second tile w.
+<%def name="input(source)">\
+% if not problem.elem.complex:
+${sums.declare()}
+    ${sums.sums("d")}
+% if paired:
+    ${sums.sums("e")}
+    if (leads) {
+        ${sums.input(source, "e", "f")}
+    }
+    if (s >= 0)
+% endif
+    {
+        ${sums.input(source)}
+    }
+% else:
+% if paired:
+if (leads) {
+        ${tile.input(source, "w", "f")}
+    }
+    if (s >= 0)
+% endif
+    {
+        ${tile.input(source)}
+    }
+% endif
 </%def>
 
 ## v -= P Q over all k, as far at a time as the tiles that it takes are there.  below: over the rows below a
 ## front's own columns first.
-<%def name="all(below=False)">\
-% if mma:
-${matrix.declare()}
-% endif
+<%def name="all(below=False, held=False)">\
 % if below:
     {
-        ${products("0", "u", fetch_p_below, fetch_q_below)}
+        ${products("0", "u", panel.fetch_p_below, panel.fetch_q_below)}
     }
 % endif
     for (int known = 0; known < known_by;) {
-        if (t == 0) {
-            until = known;
-            while (until < known_by && ${tickets.is_done("until")}) ++until;
+        if (t == 0) until = min(known + 256, known_by);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (known + t < known_by) {
+            // The next step is waited for; of others it is seen whether they are there as well.
+            while (!(${tickets.is_done("(known + t)")})) {
+                if (t) {
+                    atomic_min(&until, known + t);
+                    break;
+                }
+            }
             DEVICE_FENCE();
         }
         barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
@@ -103,7 +107,7 @@ ${matrix.declare()}
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }
-% if mma:
-    ${matrix.subtract_sums()}
+% if not problem.elem.complex:
+    ${sums.subtract_sums(held=held)}
 % endif
 </%def>

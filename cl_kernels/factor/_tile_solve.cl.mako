@@ -1,5 +1,7 @@
 ## V = D^-1 V: see tiles and _tile.
-<%namespace name="products" file="/factor/_tile_products.cl.mako"/>
+<%namespace name="pair" file="/factor/_pair.cl.mako"/>
+<%namespace name="panel" file="/factor/_panels.cl.mako"/>
+<%namespace name="memory" file="/factor/_tile_store.cl.mako"/>
 
 ## The rows of a work-item: X = D^-1 X; d(i, k): D's elements, with reciprocals on the diagonal.
 <%def name="substitute(d)">\
@@ -16,7 +18,7 @@
 % endfor
 </%def>
 
-## Show the rows that a work-item has to all others; subtract their products from the rows below.
+## Show the rows that a work-item has to all others.
 <%def name="show()">\
 % for i in range(depth):
 % for j in range(16 // depth):
@@ -24,31 +26,19 @@
 % endfor
 % endfor
 </%def>
-<%def name="subtract(d, given='')">\
-#pragma unroll
-                for (int k = 0; k < ${depth}; ++k) {
-                    ${products.rows("d", f"{d} + k * 68")}
-                    ${products.columns("b", "shown + k * 68")}
-% for i in range(depth):
-% for j in range(16 // depth):
-                    SUBTRACT(v${i}_${j}, ${given}(d${i}), b${j});
-% endfor
-% endfor
-                }
-</%def>
 
 ## V = D^-1 V: R rows at a time, of sixteen columns of D at a time.
 <%def name="solved()">\
 {
             value_t p0, p1, p2, p3;
             bool is_fetched = false;
-            int have = ${"0" if factorise else "4"};  // parts of D that are done
+            int have = ${"0" if factorise else "64"};  // columns of D that are done
             for (int from = 0; from < left_s; from += 16) {
 % if factorise:
-                if (from / 16 >= have) {
+                if (have < min(from + 16, left_s)) {
                     if (t == 0) {
                         volatile __global uint *parts = done + s * (s + 1) / 2 + s;
-                        while ((until = (int)LOAD_PUBLISHED(parts)) <= from / 16) {}
+                        while ((until = 16 * (int)LOAD_PUBLISHED(parts)) < min(from + 16, left_s)) {}
                         DEVICE_FENCE();
                     }
                     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
@@ -57,15 +47,18 @@
                 }
 % endif
                 if (!is_fetched) {
-                    ${products.fetch_p("s0 + from", "left_s - from")}
+                    ${panel.fetch_p("s0 + from", "left_s - from")}
                 }
                 barrier(CLK_LOCAL_MEM_FENCE);
-                ${products.put("p", "p_part", p_along, "GIVEN")}
+                ${panel.put("p", "p_part", p_along, "GIVEN")}
                 barrier(CLK_LOCAL_MEM_FENCE);
-                is_fetched = from + 16 < left_s && from / 16 + 1 < have;
+                is_fetched = from + 16 < left_s && have >= min(from + 32, left_s);
                 if (is_fetched) {
-                    ${products.fetch_p("s0 + from + 16", "left_s - from - 16")}
+                    ${panel.fetch_p("s0 + from + 16", "left_s - from - 16")}
                 }
+% if paired and not mma:
+                if (t == 0 && is_fetched) atomic_min(&late_from, from);
+% endif
                 if (t < 16) {
                     __local value_t *d = p_part + t * 68 + from + t;
 % if unit:
@@ -77,7 +70,7 @@
                 }
                 barrier(CLK_LOCAL_MEM_FENCE);
                 for (int q = from / ${depth}; q < (from + 16) / ${depth}; ++q) {
-                    __local value_t *shown = solved + (q & 1) * ${68 * depth};
+                    __local value_t *shown = solved + q * ${depth} % ${16 if paired else 2 * depth} * 68;
                     __local const value_t *d = p_part + (${depth} * q - from) * 68;
                     if (y == q) {
                         ${substitute(lambda i, k: f"d[{k} * 68 + {depth} * q + {i}]")}
@@ -85,9 +78,19 @@
                     }
                     barrier(CLK_LOCAL_MEM_FENCE);
                     if (y > q) {
-                        ${subtract("d")}
+                        ${panel.subtract("v", "d", "shown", depth)}
                     }
+% if paired:
+                    if (y == q) {
+                        ${memory.store_own(False)}
+                    }
+% endif
                 }
+% if paired:
+                if (leads${"" if mma else " && late_from == 64"}) {
+                    ${pair.more()}
+                }
+% endif
             }
         }
 </%def>

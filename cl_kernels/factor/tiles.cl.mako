@@ -7,29 +7,32 @@
 ##     +-----+                        +-----+-----+                  V = D^-1 V
 ##   f |  0  |                      s |  0  |  1  |
 ##   | +-----+-----+                | +-----+-----+
-##   v |  1  |  3  |                v |  2  |  3  |
+##   v |  1  |  1  |                v |  2  |  3  |
 ##     +-----+-----+-----+            +-----+-----+
-##     |  2  |  4  |  5  |          P: L's rows s         Q: X's columns f
+##     |  2  |  3  |  3  |          P: L's rows s         Q: X's columns f
 ##     +-----+-----+-----+          D: L's diagonal tile s
 ##   P, Q: L's rows s, conjugated, and rows f
 ##   D: L's diagonal tile s, conjugated; where s = f it is made of V
 ##
-## A group takes the next number when it begins.  All that its tile rests on are tiles of groups that
-## began before, so it may wait for them.  `ready` says which are done, and stands at 0 between launches;
-## of tiles of the diagonal, how many of their four parts of 16 columns, for those below go on with these.
+## A group takes the next number when it begins, and with it a tile, or a pair of them (_pair).  All that
+## these rest on are tiles of groups that began before, so it may wait for them.  `ready` says which are
+## done, and stands at 0 between launches; of tiles of the diagonal, how many of their four parts of 16
+## columns, for those below go on with these.
 ##
 ## problem     CholeskyProblem or SolveProblem (forwards)     factorise   which of the two
 ## separate    whether C is read elsewhere than V is written; zeros then stand above L
 ## unit, conj  of SolveProblem, and whether P and D are conjugated
 ## p_along, q_along      whether neighbours along k are neighbours in memory    by_s  likewise, of V along s
-## mma         whether products are made by matrix instructions (float64)
-## depth       rows of V that a work-item has: see _tile
+## mma         whether products are made by matrix instructions (float64)    paired   whether there are pairs
+## depth       rows of V that a work-item has: see _tile    panels   1 or 2 of each operand in local memory
 ## in_fronts, adds   False: see fronts/tiles and fronts/update, which are made of the same parts
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="matrix" file="/factor/_mma_products.cl.mako"/>
+<%namespace name="pair" file="/factor/_pair.cl.mako"/>
+<%namespace name="memory" file="/factor/_tile_store.cl.mako"/>
 <%namespace name="factor" file="/factor/_tile_factor.cl.mako"/>
 <%namespace name="products" file="/factor/_tile_products.cl.mako"/>
 <%namespace name="tile" file="/factor/_tile.cl.mako"/>
@@ -68,25 +71,7 @@ ${operands.parameters("v", e, rank, "")}\
 % endif
 , volatile __global uint *ready${operands.batch_parameters(rank)})
 {
-    __local value_t p_part[${16 * 68}] __attribute__((aligned(32)));
-    __local value_t solved[${2 * depth * 68}] __attribute__((aligned(32)));
-    __local value_t q_part[${16 * 68}] __attribute__((aligned(32)));
-    __local uint number;
-    __local int until;
-% if factorise:
-    __local value_t corner[${depth * depth}];
-    int failed = 64;
-    real_t failing = 0;
-    __local int bad;
-% endif
-    const int t = get_local_id(0), y = t / ${4 * depth}, x = t % ${4 * depth};
-    if (t == 0) {
-        number = atomic_inc(ready);
-% if factorise:
-        bad = 64;
-% endif
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
+    ${tile.memory()}
     const long product = number % count, task = number / count;
     ${tickets.tile()}
 ${operands.locate(names, rank, "product")}
@@ -103,20 +88,31 @@ ${operands.locate(names, rank, "product")}
     c_col = c_step;
 % endif
 % endif
-    const long s0 = 64l * s, f0 = 64l * f;
-    const int left_s = (int)min(n - s0, 64l), left_f = (int)min(m - f0, 64l);
+    ${"" if paired else "const "}long s0 = 64l * s;
+    const long f0 = 64l * f;
+    ${"" if paired else "const "}int left_s = (int)min(n - s0, 64l);
+    const int left_f = (int)min(m - f0, 64l);
     value_t ${", ".join(f"v{i}_{j}" for i in range(depth) for j in range(16 // depth))};
-    ${tile.input("c" if separate else "v")}
+% if paired:
+    value_t ${", ".join(f"w{i}_{j}" for i in range(depth) for j in range(16 // depth))};
+% endif
+% if factorise and separate:
+    ${memory.zeros(*(("max(s0, 0l)", "leads ? f0 + 64 : s0 + 64") if paired else ("s0", "s0 + 64")))}
+% endif
+    ${products.input("c" if separate else "v")}
     ${products.all()}
+% if paired:
+    ${pair.solved_and_factorised()}
+% else:
 % if factorise:
     if (s == f) {
         ${factor.factorised()}
-    } else {
-        ${solve.solved()}
-    }
-% else:
-    ${solve.solved()}
+    } else
 % endif
-    ${tile.store("s == f ? 48 : 0" if factorise else "0")}
+    {
+        ${solve.solved()}
+        ${memory.store()}
+    }
+% endif
     ${tickets.tell()}
 }

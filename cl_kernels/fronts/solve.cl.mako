@@ -11,6 +11,8 @@
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="matrix" file="/factor/_mma_products.cl.mako"/>
+<%namespace name="sums" file="/factor/_sums.cl.mako"/>
+<%namespace name="memory" file="/factor/_tile_store.cl.mako"/>
 <%namespace name="products" file="/factor/_tile_products.cl.mako"/>
 <%namespace name="tile" file="/factor/_tile.cl.mako"/>
 <%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
@@ -36,9 +38,9 @@ ${"" if backward else "__global const int *taken_start, __global const int *take
            __global ${e.name}_t *x_all, long x_all_offset, \
 ${"" if backward else f"__global {e.name}_t *contributions, long contributions_offset, "}volatile __global uint *ready)
 {
-    __local value_t p_part[${16 * 68}] __attribute__((aligned(32)));
+    __local value_t p_part[${16 * 68 * panels}] __attribute__((aligned(32)));
     __local value_t solved[${2 * depth * 68}] __attribute__((aligned(32)));
-    __local value_t q_part[${16 * 68}] __attribute__((aligned(32)));
+    __local value_t q_part[${16 * 68 * panels}] __attribute__((aligned(32)));
     __local uint number;
     __local int until;
     const int t = get_local_id(0), y = t / ${4 * depth}, x = t % ${4 * depth};
@@ -87,14 +89,18 @@ ${front_.front("task.x", only=("columns", "rows", "panel", "leading", "row_start
     }
 % endfor
 % endif
-    ${products.all(below=backward)}
+% if not e.complex:
+    ${sums.declare()}
+    ${sums.sums()}
+% endif
+    ${products.all(below=backward, held=True)}
     if (is_own) {
         ${solve.solved()}
     }
 % if not backward:
     if (!is_own) v = contributions + (started[task.x] - c) * count;
 % endif
-    ${tile.store("0")}
+    ${memory.store()}
     ${tickets.tell()}
 }
 <%def name="place(i, j)">${depth} * y + ${i} < left_s && x + ${4 * depth * j} < left_f</%def>

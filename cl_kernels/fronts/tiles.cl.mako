@@ -20,6 +20,7 @@
 <%namespace name="tile" file="/factor/_tile.cl.mako"/>
 <%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
 <%namespace name="solve" file="/factor/_tile_solve.cl.mako"/>
+<%namespace name="memory" file="/factor/_tile_store.cl.mako"/>
 <%namespace name="tickets" file="/factor/_tickets.cl.mako"/>
 <%namespace name="front_" file="/fronts/_front.cl.mako"/>
 <%namespace name="blocks" file="/fronts/_blocks.cl.mako"/>
@@ -41,21 +42,7 @@ __kernel ${group.of_size(256)}
 void tiles(uint groups, uint marked, __global const int4 *tiles, ${front_.parameters()}, __global ${e.name}_t *restrict factor, long factor_offset,
            volatile __global long *report, long report_offset, volatile __global uint *ready)
 {
-    __local value_t p_part[${16 * 68}] __attribute__((aligned(32)));
-    __local value_t solved[${2 * depth * 68}] __attribute__((aligned(32)));
-    __local value_t q_part[${16 * 68}] __attribute__((aligned(32)));
-    __local uint number;
-    __local int until;
-    __local value_t corner[${depth * depth}];
-    int failed = 64;
-    real_t failing = 0;
-    __local int bad;
-    const int t = get_local_id(0), y = t / ${4 * depth}, x = t % ${4 * depth};
-    if (t == 0) {
-        number = atomic_inc(ready);
-        bad = 64;
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
+    ${tile.memory()}
     const int4 own = tiles[number];
     const int s = own.y, f = own.z, first = 0;
 ${front_.front("own.x", only=("columns", "rows", "panel", "leading"))}
@@ -69,13 +56,13 @@ ${front_.front("own.x", only=("columns", "rows", "panel", "leading"))}
     volatile __global uint *done = ready + 2 + own.w;
     const int known_by = s;
     value_t ${", ".join(f"v{i}_{j}" for i in range(depth) for j in range(16 // depth))};
-    ${tile.input("v")}
+    ${products.input("v")}
     ${products.all()}
     if (s == f) {
         ${factors.factorised()}
     } else {
         ${solve.solved()}
+        ${memory.store()}
     }
-    ${tile.store("s == f ? 48 : 0")}
     ${tickets.tell()}
 }

@@ -11,6 +11,9 @@
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="matrix" file="/factor/_mma_products.cl.mako"/>
+<%namespace name="sums" file="/factor/_sums.cl.mako"/>
+<%namespace name="in_place" file="/fronts/_mma_in_place.cl.mako"/>
+<%namespace name="memory" file="/factor/_tile_store.cl.mako"/>
 <%namespace name="products" file="/factor/_tile_products.cl.mako"/>
 <%namespace name="tile" file="/factor/_tile.cl.mako"/>
 <%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
@@ -32,8 +35,8 @@ __kernel ${group.of_size(256)}
 void update(int first_tile, __global const int4 *tiles, ${front_.parameters()}, __global ${e.name}_t *restrict factor, long factor_offset,
             __global ${e.name}_t *restrict arena, long arena_offset)
 {
-    __local value_t p_part[${16 * 68}] __attribute__((aligned(32)));
-    __local value_t q_part[${16 * 68}] __attribute__((aligned(32)));
+    __local value_t p_part[${16 * 68 * panels}] __attribute__((aligned(32)));
+    __local value_t q_part[${16 * 68 * panels}] __attribute__((aligned(32)));
     const int t = get_local_id(0);
 % if not mma:
     const int y = t / ${4 * depth}, x = t % ${4 * depth};
@@ -48,17 +51,22 @@ ${front_.front("own.x", only=("columns", "rows", "panel", "leading", "update"))}
     ${blocks.place(e)}
     __global const ${e.name}_t *l = factor + panel;
     const long l_row = leading, l_col = 1;
-% if mma:
-    ${matrix.declare()}
-% else:
+% if not mma:
     value_t ${", ".join(f"v{i}_{j} = (value_t)(0)" for i in range(depth) for j in range(16 // depth))};
+% endif
+% if not e.complex:
+    ${sums.declare()}
+    ${sums.sums()}
 % endif
     {
         ${products.products("0", "c")}
     }
 % if mma:
-    ${matrix.subtract_in_place()}
+    ${in_place.subtract_in_place()}
 % else:
-    ${tile.store("0")}
+% if not e.complex:
+    ${sums.subtract_sums()}
+% endif
+    ${memory.store()}
 % endif
 }

@@ -87,7 +87,10 @@ class Compilers:
         name = f"{machine.architecture.name}{'a' if is_marked(spec.text) else ''}"
         file = folder / f"{spec.key}-{machine.name}.ptx"
         file.write_text(text, encoding="utf-8")
-        command = [self.ptxas, f"-arch={name}", "-v", str(file), "-o", os.devnull]
+        limit = [
+            one.replace(_LIMIT, "-maxrregcount=") for one in spec.options if one.startswith(_LIMIT)
+        ]
+        command = [self.ptxas, f"-arch={name}", "-v", *limit, str(file), "-o", os.devnull]
         try:
             done = subprocess.run(command, capture_output=True, text=True)
         finally:
@@ -115,6 +118,10 @@ def find_compilers() -> Compilers:
         lacks["NVIDIA"] = "pip install 'portable_gpu[offline]'"
     missing = {family: MissingCompiler(family, install) for family, install in lacks.items()}
     return Compilers(ptxas or "", missing)
+
+
+#: The driver's option for the most registers of a work-item, which ptxas has by another name.
+_LIMIT = "-cl-nv-maxrregcount="
 
 
 def group_size_of(spec: Specialization) -> int:
@@ -178,7 +185,8 @@ def _compiled(command: list[str], spec: Specialization, machine: Machine, folder
     name = f"{spec.key}-{machine.name}"  # machines may share a text
     source, assembly = folder / f"{name}.cl", folder / f"{name}.s"
     source.write_text(spec.text, encoding="utf-8")
-    command = [*command, *spec.options, "-o", str(assembly), str(source)]
+    options = [one for one in spec.options if not one.startswith(_LIMIT)]
+    command = [*command, *options, "-o", str(assembly), str(source)]
     try:
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:

@@ -150,6 +150,14 @@ class Target:
         """Whether the CPU path is taken: one work-item a group, explicit vectors."""
         return self.exchange == "serial"
 
+    def register_limit(self, registers: int) -> tuple[str, ...]:
+        """Options that give a work-item at most so many registers, if the compiler takes them.
+
+        Not before SM 80, for which ptxas spills what it does not spill for later ones.
+        """
+        takes = self.cuda_sm >= 80 and not self.forced
+        return (f"-cl-nv-maxrregcount={registers}",) if takes else ()
+
     @property
     def options(self) -> tuple[str, ...]:
         """The ``-D`` options that tell the OpenCL source what the device is."""

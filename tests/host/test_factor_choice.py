@@ -8,6 +8,7 @@ from recorded_devices import H200
 from portable_gpu.dtypes import element
 from portable_gpu.ops.candidate import best_of
 from portable_gpu.ops.factor.candidates import cholesky_candidates, solve_candidates
+from portable_gpu.ops.factor.plan import TiledProblem, tiles_text
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
 from portable_gpu.ops.gemm.problem import Operand
 from portable_gpu.targets import class_names, detect, example_target
@@ -60,3 +61,25 @@ def test_only_groups_that_wait_take_tiles(name: str, dtype: str) -> None:
             solve_candidates(p, target, TABLE, p.b),
         ):
             assert ("tiles" in {one.path for one in every}) == target.groups_wait
+
+
+@pytest.mark.parametrize(
+    ("n", "dtype", "batch", "limited"),
+    [
+        (2048, "f4", (), False),
+        (4096, "f4", (), True),
+        (512, "f4", (100,), True),
+        (4096, "f8", (), False),
+    ],
+)
+def test_registers_are_limited_where_groups_crowd_the_device(
+    n: int, dtype: str, batch: tuple[int, ...], limited: bool
+) -> None:
+    options = tiles_text(TiledProblem(cholesky(n, dtype, *batch)), GPU).options
+    assert ("-cl-nv-maxrregcount=128" in options) == limited
+
+
+def test_a_group_has_a_tile_of_the_diagonal_and_the_one_before() -> None:
+    five = TiledProblem(cholesky(5 * 64, "f4", 3))
+    assert (five.tiles, five.groups) == (15, 3 * 11)
+    assert TiledProblem(cholesky(5 * 64, "c16", 3)).groups == 3 * 15

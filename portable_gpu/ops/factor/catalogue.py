@@ -179,8 +179,8 @@ def cholesky_specializations(target: Target, dtype: DType) -> list[Specializatio
     found = [copy_text(triangle, target)]
     if Sizes.of(target, elem).tiled:
         found += [
-            tiles_text(TiledProblem(cholesky_problem(1000, dtype, overwrite=overwrite)), target)
-            for overwrite in (False, True)
+            tiles_text(TiledProblem(cholesky_problem(n, dtype, overwrite=overwrite)), target)
+            for n, overwrite in ((1000, False), (1000, True), (4096, False))
         ]
     for problem in problems:
         found += best_of(cholesky_candidates(problem, target, table), target).texts()

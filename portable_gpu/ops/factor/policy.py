@@ -16,7 +16,8 @@ TILE = 64
 #: Work-items of a group that has several small matrices.  H200, 10000 of them: solves of 4 x 4 in
 #: 3.8 us, by groups of 32 in 6.0; factors of 8 x 8 in float32 in 5.6 us, and 6.6.
 _GROUP = 128
-#: Work-items along B, at least: more bring a triangle sooner.
+#: Work-items along B, at least: more bring a triangle sooner.  Of a large triangle and one column
+#: twice as many (H200, 2000 of 64: 53.5 us of float64 and 24.1 of float32, with 4 76.5 and 36.6).
 _LOADERS = 4
 #: Registers of pointers, places and counts, beside those of elements.
 _PLACES = 27
@@ -116,9 +117,12 @@ class SolvePolicy(Policy):
         rows = max(4, min(ceil_power_of_two(n), most))
         columns = max(1, min(ceil_power_of_two(m), 64))
         item_m, item_n = _items(rows), _items(columns)
+        if rows == columns == 16 and elem.itemsize == 4:
+            item_m = 4  # H200, 10000 of them: 13.1 us, with 2 16.9; of float64 nobody timed these
         side_m = rows // item_m
         # Work-items beyond the columns help to bring L.
-        side_n = max(columns // item_n, _LOADERS if rows > 4 else 1)
+        loaders = 2 * _LOADERS if rows == 64 and columns == 1 else _LOADERS
+        side_n = max(columns // item_n, loaders if rows > 4 else 1)
         lanes, room = side_m * side_n, target.local_mem_size // _solve_bytes(rows, columns, elem)
         together = max(1, min(16, min(_GROUP, target.max_work_group_size) // lanes, room))
         return cls(side_m, item_m, side_n, item_n, together)
@@ -177,6 +181,11 @@ def tile_registers(elem: Element) -> int:
 def on_matrix_units(elem: Element, target: Target) -> bool:
     """Whether tiles make their products by matrix instructions."""
     return elem.name == "f64" and target.matrix_units in ("mma", "wgmma") and not target.forced
+
+
+def panels(elem: Element, target: Target) -> int:
+    """How many panels of each operand of tiles are in local memory: with two, one barrier less."""
+    return 2 if elem.itemsize == 4 or on_matrix_units(elem, target) else 1
 
 
 def _most_items(target: Target, elem: Element) -> int:

@@ -12,7 +12,7 @@ from portable_gpu.ops.candidate import best_of
 from portable_gpu.ops.factor import estimates
 from portable_gpu.ops.factor.candidates import cholesky_candidates, parts, solve_candidates
 from portable_gpu.ops.factor.estimates import Sizes
-from portable_gpu.ops.factor.policy import TILE, on_matrix_units
+from portable_gpu.ops.factor.policy import TILE, on_matrix_units, panels
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
 from portable_gpu.ops.fronts.device import ARENA, FACTOR, TOLD, VALUES, DeviceFronts, FrontsPlan, Of
 from portable_gpu.ops.fronts.large import front_steps
@@ -176,6 +176,8 @@ def _text(name: str, elem: Element, target: Target, adds: bool) -> Specializatio
         problem=Of(elem),
         factorise=True,
         in_fronts=True,
+        paired=False,
+        panels=panels(elem, target),
         adds=adds,
         separate=False,
         unit=False,

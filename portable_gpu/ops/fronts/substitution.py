@@ -11,7 +11,7 @@ from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.factor.estimates import Sizes
 from portable_gpu.ops.factor.plan import cells_of
-from portable_gpu.ops.factor.policy import TILE, on_matrix_units
+from portable_gpu.ops.factor.policy import TILE, on_matrix_units, panels
 from portable_gpu.ops.fronts.device import DeviceFronts, FrontsPlan, Of
 from portable_gpu.ops.fronts.table import Fronts
 from portable_gpu.runtime.plan import Step, Temporary
@@ -173,6 +173,8 @@ def solve_text(elem: Element, target: Target, backward: bool) -> Specialization:
         backward=backward,
         factorise=False,
         in_fronts=True,
+        paired=False,
+        panels=panels(elem, target),
         adds=False,
         separate=False,
         unit=False,

@@ -1,0 +1,53 @@
+## The products of a tile of real numbers without a matrix instruction: see _tile and _sums.  Work-item
+## (y, x) of 16 x 16 sums rows 4y ... and columns 4x ... of V, so that it reads as few words of a step as 16
+## sums allow: 8, of two vectors.
+<%namespace name="matrix" file="/factor/_mma_products.cl.mako"/>
+<%def name="declare()">\
+const int sum_row = t / 16 * 4, sum_col = t % 16 * 4;
+</%def>
+<%def name="sums(d)">\
+value_t ${", ".join(f"{d}{i}_{j} = 0" for i in range(4) for j in range(4))};
+</%def>
+<%def name="input(source, d, s)">\
+% for i in range(4):
+% for j in range(4):
+    {
+        const int row = sum_row + ${i}, col = sum_col + ${j};
+        ${d}${i}_${j} = ${begun(s)};
+        if (row < left_${s} && col < left_f${inside(s)})
+            ${d}${i}_${j} = -${source}[(${s}0 + row) * ${source}_row + (f0 + col) * ${source}_col];
+    }
+% endfor
+% endfor
+</%def>
+## The element of -V beyond the matrix, and where V has one: see _tile's input.
+<%def name="begun(s)">${"0" if not factorise else "row == col ? (real_t)-1 : (real_t)0" if s == "f" else "s == f && row == col ? (real_t)-1 : (real_t)0"}</%def>
+<%def name="inside(s)">${"" if not factorise else " && row <= col" if s == "f" else " && (s < f || row <= col)"}</%def>
+
+<%def name="multiply(d, p, q)">\
+#pragma unroll 4
+                for (int step = 0; step < 16; ++step) {
+                    const real4_t a = *(__local const real4_t *)(${p} + step * 68 + sum_row);
+                    const real4_t b = *(__local const real4_t *)(${q} + step * 68 + sum_col);
+% for i in range(4):
+% for j in range(4):
+                    ${d}${i}_${j} += a.s${i} * b.s${j};
+% endfor
+% endfor
+                }
+</%def>
+
+## v less the sums: as of _mma_products.
+<%def name="subtract_sums(v, d, held)">\
+<% lines = 16 * panels %>\
+for (int from = 0; from < 64; from += ${2 * lines}) {
+        const int row = sum_row - from;
+        if (row >= 0 && row < ${2 * lines}) {
+            __local value_t *to = (row < ${lines} ? p_part + row * 68 : q_part + (row - ${lines}) * 68) + sum_col;
+% for i in range(4):
+            *(__local real4_t *)(to + ${68 * i}) = (real4_t)(${", ".join(f"{d}{i}_{j}" for j in range(4))});
+% endfor
+        }
+        ${matrix.taken(v, held)}
+    }
+</%def>

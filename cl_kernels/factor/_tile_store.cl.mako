@@ -1,0 +1,107 @@
+## A tile's way to memory: see tiles and _tile.  In fronts, columns right of an update's middle lie along f.
+
+## The rows of a work-item to memory: vectors where neighbours along s are neighbours there.
+<%def name="store_own(diagonal)">\
+<% e, wide = problem.elem, 16 // problem.elem.itemsize %>\
+% for j in range(16 // depth):
+                {
+                    const int col = x + ${4 * depth * j};
+                    __global ${e.name}_t *to = v + (s0 + ${depth} * y) * v_row + (f0 + col) * v_col;
+                    const int rows = col < left_f ? left_s - ${depth} * y : 0;
+% if not e.complex:
+                    if (v_row == 1 && rows >= ${depth}${f" && {depth} * y + {depth - 1} <= col" if diagonal else ""} && ((ulong)to & 15) == 0) {
+% for i in range(0, depth, wide):
+                        *(__global ${e.real}${wide} *)(to + ${i}) = (${e.real}${wide})(${", ".join(f"v{i + k}_{j}" for k in range(wide))});
+% endfor
+                    } else
+% endif
+                    {
+% for i in range(depth):
+<%
+value = f"v{i}_{j}"
+if diagonal and e.complex:
+    value = f"({depth} * y + {i} == col ? AS_VALUE(REAL({value})) : {value})"
+%>\
+                        if (${i} < rows${f" && {depth} * y + {i} <= col" if diagonal else ""}) ${e.name}_store(to, ${value});
+                        to += v_row;
+% endfor
+                    }
+                }
+% endfor
+</%def>
+
+## Zeros above L's diagonal, in columns f of rows from one to the other.
+<%def name="zeros(begin, end)">\
+for (long i = 64 * (${begin}) + t; i < 64 * (${end}); i += 256) {
+        const long row = i / 64, col = f0 + i % 64;
+        if (row < col && col < m) ${problem.elem.name}_store(v + col * v_row + row * v_col, (value_t)(0));
+    }
+</%def>
+
+## Rows `from` to `from` + 15 of V to memory; all of them from one on.
+<%def name="out(row, col, value)">\
+<% at = f"v + (s0 + {row}) * v_row + (f0 + {col}) * v_col" %>\
+${problem.elem.name}_store(${at}, ${f"{problem.elem.name}_load({at}) + " if adds else ""}${value})\
+</%def>
+<%def name="store_rows(from_row)">\
+<% either = in_fronts and factorise %>\
+{
+        const int from = ${from_row};
+% if either:
+        if (v_row == 1) {
+% endif
+% if by_s:
+        // By way of local memory, so that neighbours write neighbours.
+        __local value_t *stage = from & 16 ? q_part : p_part;
+        if (y / ${16 // depth} == from / 16) {
+% for i in range(depth):
+% for j in range(16 // depth):
+            stage[(x + ${4 * depth * j}) * 17 + ${depth} * y % 16 + ${i}] = v${i}_${j};
+% endfor
+% endfor
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+% for i in range(4):
+        {
+            const int row = from + t % 16, col = t / 16 + ${16 * i};
+            if (row < left_s && col < left_f) {
+                const value_t w = stage[col * 17 + t % 16];
+                ${stored("w")}
+            }
+        }
+% endfor
+% endif
+% if either:
+        } else
+% endif
+% if either or not by_s:
+        if (y / ${16 // depth} == from / 16) {
+% for i in range(depth):
+% for j in range(16 // depth):
+            {
+                const int row = ${depth} * y + ${i}, col = x + ${4 * depth * j};
+                if (row < left_s && col < left_f) {
+                    ${stored(f"v{i}_{j}")}
+                }
+            }
+% endfor
+% endfor
+        }
+% endif
+    }
+</%def>
+<%def name="store()">\
+barrier(CLK_LOCAL_MEM_FENCE);
+    for (int rows = 0; rows < left_s; rows += 16) ${store_rows("rows")}
+</%def>
+<%def name="stored(value)">\
+<%
+if factorise and problem.elem.complex:  # L's diagonal is real
+    value = f"(s == f && row == col ? AS_VALUE(REAL({value})) : {value})"
+%>\
+% if not factorise:
+${out("row", "col", value)};
+% else:
+if (s < f || row <= col) ${out("row", "col", value)};
+% endif
+</%def>

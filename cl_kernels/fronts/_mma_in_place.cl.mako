@@ -1,0 +1,34 @@
+## The products of an update's tile in double precision, by the matrix instruction: see factor/_mma_products.
+
+## C less the sums, where they are; C has neighbours along s, or along f, next to each other.
+<%def name="subtract_in_place()">\
+const int right = left_f - mma_col - 2 * quad, down = left_s - mma_row;
+    const int below = f0 + mma_col + 2 * quad - s0 - mma_row;  // how far below the diagonal
+    if (v_row == 1) {
+% for j in range(2):
+% for h in range(2):
+        if (${8 * j + h} < right) {
+            __global double *to = v + s0 + mma_row + (f0 + mma_col + 2 * quad + ${8 * j + h}) * v_col;
+% for i in range(2):
+% for r in range(2):
+            if (${16 * i + r} < down && ${16 * i + r} <= below + ${8 * j + h}) to[${16 * i + r}] -= d${i}_${j}_${2 * r + h};
+% endfor
+% endfor
+        }
+% endfor
+% endfor
+    } else {
+% for i in range(2):
+% for r in range(2):
+        if (${16 * i + r} < down) {
+            __global double *to = v + (s0 + mma_row + ${16 * i + r}) * v_row + f0 + mma_col + 2 * quad;
+% for j in range(2):
+% for h in range(2):
+            if (${8 * j + h} < right && ${16 * i + r} <= below + ${8 * j + h}) to[${8 * j + h}] -= d${i}_${j}_${2 * r + h};
+% endfor
+% endfor
+        }
+% endfor
+% endfor
+    }
+</%def>
