@@ -1,4 +1,4 @@
-## The rows of a source, brought to scratch.
+## The rows of a source, brought to scratch (_cpu_put).
 ##
 ##   define(source, V, planes, k)    bring<k>(s, n, flip, a, rows, row, lane_step, lane, live, limit, limit_row, factors)
 ##
@@ -10,6 +10,7 @@
 ##   half      the rows 0 .. n/2 of two transforms of real sequences
 ##   folded    complex numbers of which those behind the middle are to be found, conjugated, before it:
 ##             number i * limit_row + lane of 0 .. limit - 1
+<%namespace name="row" file="/fft/_cpu_put.cl.mako"/>
 <%def name="define(source, V, planes, k)">
 <%
 form, size = source.form, source.components
@@ -17,41 +18,7 @@ complex_rows = size == 2
 sides = range(planes)
 factors = ", __global const real_t *factors" if source.factor else ""
 %>
-// The values of one row become those of scratch.
-static inline void put${k}(__global vec_t *s, long i, long n, int flip, const vec_t *re, const vec_t *im)
-{
-% if form == "half":
-    const bool own = i == 0 || 2 * i == n;  // both are real there
-    s[2 * i + flip] = own ? re[0] : re[0] - im[1];
-    s[2 * i + 1 - flip] = own ? re[1] : im[0] + re[1];
-    if (!own) {
-        s[2 * (n - i) + flip] = re[0] + im[1];
-        s[2 * (n - i) + 1 - flip] = re[1] - im[0];
-    }
-% else:
-% if form == "ordered":
-    i = i % 2 ? n - 1 - i / 2 : i / 2;
-% endif
-    s[2 * i + flip] = re[0];
-    s[2 * i + 1 - flip] = ${"re[1]" if form in ("real", "ordered") and planes == 2 else "im[0]"};
-% endif
-}
-
-% if source.factor:
-static inline void multiply${k}(vec_t *re, vec_t *im, __global const real_t *factor)
-{
-% if source.factor == "lanes":
-    vec_t c, d;
-    load_complex(factor, &c, &d);
-% else:
-    const real_t c = factor[0], d = factor[1];
-% endif
-    const vec_t kept = *re;
-    *re = kept * c - *im * d;
-    *im = kept * d + *im * c;
-}
-% endif
-
+${row.define(source, planes, k)}\
 // Row i, number by number: the first `live` lanes have some.
 static inline void bring_some${k}(__global const real_t *a, long i, long row, long lane_step, long lane, long live, long limit, long limit_row, vec_t *re, vec_t *im)
 {

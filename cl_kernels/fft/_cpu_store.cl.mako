@@ -1,19 +1,14 @@
-## The rows of a result, fetched from scratch and stored.
+## The rows of a result, fetched from scratch (_cpu_fetch) and stored.
 ##
 ##   define(target, V, planes, twisted, number)
 ##       store<number>(s, place, n, flip, scale, b, rows, row, lane_step, lane, live, limit, limit_row, first, begin,
 ##             factors, t, t_row, t_lane, t_conjugate, fine, coarse)
-## turned: rows of two transforms of real sequences, of which the real parts are stored, once multiplied by factors.
 ##
 ## Rows before `first` are not stored, nor in row k the lanes before begin - k * limit_row: a result that is cropped.
-## times: the numbers that are stored are multiplied by those of t, which lie as t_row and t_lane say.
 ##
 ## Arguments and forms as of _cpu_bring.  Of a folded row the numbers behind the middle are stored, conjugated,
 ## before it, but for those of lanes that hold both of such a pair.
-##
-## twisted: row k of lane l is multiplied by exp(-2 pi i k l / whole), a product of two roots from tables: coarse
-## has that of the strip's first lane, fine what lies between it and the others.
-<%namespace name="times" file="/fft/_cpu_times.cl.mako"/>
+<%namespace name="fetched" file="/fft/_cpu_fetch.cl.mako"/>
 <%def name="define(target, V, planes, twisted, number)">
 <%
 form, size = target.form, target.components
@@ -23,68 +18,7 @@ more = (", __global const real_t *factors" if target.factor else "") + \
     (", __global const real_t *t, long t_row, long t_lane, int t_conjugate" if target.times else "") + (", __global const real_t *fine, __global const real_t *coarse" if twisted else "")
 given = (", factors" if target.factor else "") + (", t, t_row, t_lane, t_conjugate" if target.times else "") + (", fine, coarse" if twisted else "")
 %>
-% if target.times:
-${times.define(target, V, planes)}
-% endif
-
-// Row k of each transform; its first number is number `at`.
-static inline void fetch${number}(__global const vec_t *s, __global const int *place, long k, long n, int flip, real_t scale, long live, long at, long limit, vec_t *re, vec_t *im${more})
-{
-    __global const vec_t *p = s + 2 * place[k];
-% if form in ("half", "turned"):
-    __global const vec_t *q = s + 2 * place[k ? n - k : 0];
-    const real_t half_scale = scale / 2;
-    re[0] = (p[flip] + q[flip]) * half_scale;
-    im[0] = (p[1 - flip] - q[1 - flip]) * half_scale;
-    re[1] = (p[1 - flip] + q[1 - flip]) * half_scale;
-    im[1] = (q[flip] - p[flip]) * half_scale;
-% elif form == "real" and planes == 2:
-    re[0] = p[flip] * scale;
-    re[1] = p[1 - flip] * scale;
-% else:
-    re[0] = p[flip] * scale;
-    im[0] = p[1 - flip] * scale;
-% endif
-% if twisted:
-    const real_t c = coarse[2 * k], d = flip ? -coarse[2 * k + 1] : coarse[2 * k + 1];
-    __global const vec_t *f = (__global const vec_t *)fine + ${2 * planes} * k;
-% for l in sides:
-    {
-        const vec_t e = f[${2 * l}], g = flip ? -f[${2 * l + 1}] : f[${2 * l + 1}];
-        const vec_t u = e * c - g * d, v = e * d + g * c, kept = re[${l}];
-        re[${l}] = kept * u - im[${l}] * v;
-        im[${l}] = kept * v + im[${l}] * u;
-    }
-% endfor
-% endif
-% if target.factor:
-    {
-% if target.factor == "lanes":
-        vec_t u, v;
-        load_complex(factors + 2 * at, &u, &v);
-% else:
-        const real_t u = factors[2 * k], v = factors[2 * k + 1];
-% endif
-% for l in sides:
-        const vec_t kept${l} = re[${l}];
-        re[${l}] = kept${l} * u - im[${l}] * v;
-        im[${l}] = kept${l} * v + im[${l}] * u;
-% endfor
-    }
-% endif
-% if target.times:
-    vec_t c[${planes}], d[${planes}];
-    load_times(t, k, t_row, t_lane, live, at, limit, c, d);
-% for l in sides:
-    {
-        const vec_t e = t_conjugate ? -d[${l}] : d[${l}], kept = re[${l}];
-        re[${l}] = kept * c[${l}] - im[${l}] * e;
-        im[${l}] = kept * e + im[${l}] * c[${l}];
-    }
-% endfor
-% endif
-}
-
+${fetched.define(target, planes, V, twisted, number, more)}\
 // The lanes of row k from `skip` on, number by number.
 static inline void store_some${number}(__global real_t *b, long k, long row, long lane_step, long lane, long skip, long live, long limit, long limit_row, const vec_t *re, const vec_t *im)
 {

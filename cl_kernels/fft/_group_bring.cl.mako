@@ -1,12 +1,13 @@
 ## Rows of a source in global memory, brought as numbers (re, im).
 ##
-##   bring(source, planes, all, tag)  bring(x, i, lane, live, sign, ...): row i of a lane, or of the real lanes that are one
+##   bring(source, planes, all, sure, tag)  bring(x, i, lane, live, sign, ...): row i of a lane, or of the real lanes that are one
 ##
-## x: the place of the row.  Of `live` lanes from this one on there are numbers.  Where the exponents of the transform
+## x: the place of the row.  Of `live` lanes from this one on there are numbers.
+## sure: the lane has numbers, and is read twice where there is no second one: loads have no condition.  Where the exponents of the transform
 ## are positive sign is -1, and numbers are conjugated.  Of the form half two rows are brought, i and n - i.  Other
 ## forms, limits and factors as in _cpu_bring; all as in _group_places.
 <%namespace name="rows" file="/fft/_group_places.cl.mako"/>
-<%def name="bring(source, planes, all, tag)">
+<%def name="bring(source, planes, all, sure, tag)">
 <% half = source.form == "half" %>
 static inline pair_t element${tag}(__global const real_t *x, long i, long lane${rows.parameters(source, all)})
 {
@@ -33,9 +34,17 @@ static inline pair_t element${tag}(__global const real_t *x, long i, long lane${
 
 static inline pair_t bring${tag}(__global const real_t *x, long i, long lane, uint live, real_t sign${rows.parameters(source, all)}${", long n, pair_t *mirror" if half else ""})
 {
+% if sure:
+    pair_t v = element${tag}(x, i, lane${rows.arguments(source, all)});
+% else:
     pair_t v = live > 0 ? element${tag}(x, i, lane${rows.arguments(source, all)}) : (pair_t)(0, 0);
+% endif
 % if planes == 2 and source.form != "folded":
+% if sure:
+    const pair_t w = element${tag}(x + ${source.components} * (live > 1 ? lane_step : 0), i, lane + (live > 1)${rows.arguments(source, all)});
+% else:
     const pair_t w = live > 1 ? element${tag}(x + ${source.components} * lane_step, i, lane + 1${rows.arguments(source, all)}) : (pair_t)(0, 0);
+% endif
 % if half:
     const bool own = i == 0 || 2 * i == n;  // both are real there
     *mirror = with_sign((pair_t)(v.x + w.y, w.x - v.y), sign);

@@ -9,20 +9,25 @@
 ## lost terms.
 <%def name="given(plan)">
 <% first = plan.stages[0] %>\
+    {
+        pair_t c[${plan.given}];
 % for b in range(first.butterflies):
+% for r in range(plan.given):
+        c[${r}] = chirp[min(${first.item} + ${b * plan.items + r * first.count}, n - 1)];
+% endfor
 % for r in range(first.radix):
 <% at, k = f"{first.item} + {b * plan.items + r * first.count}", b * first.radix + r %>\
 % if r < plan.given:
-    if (${at} < n) {
-        const pair_t v = product((pair_t)(re[${k}], im[${k}]), chirp[${at}]);
-        re[${k}] = v.x, im[${k}] = v.y;
-    } else
-        re[${k}] = im[${k}] = 0;
+        {
+            const pair_t v = product((pair_t)(re[${k}], im[${k}]), c[${r}]);
+            re[${k}] = ${at} < n ? v.x : 0, im[${k}] = ${at} < n ? v.y : 0;
+        }
 % else:
-    re[${k}] = im[${k}] = 0;
+        re[${k}] = im[${k}] = 0;
 % endif
 % endfor
 % endfor
+    }
 </%def>
 
 <%def name="filtered(plan)">

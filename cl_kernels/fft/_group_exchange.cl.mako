@@ -14,7 +14,7 @@
 <% R, N = stage.radix, stage.before %>\
 % for b in range(stage.butterflies):
     ${guard(plan, stage, b)}{
-        const uint j = ${stage.item} + ${b * plan.items};
+        const uint j = ${stage.butterfly(b, plan.items)};
         __local real_t *p = numbers + ${layout.place(f"(j / {N} * {N * R} + j % {N})" if N > 1 else f"(j * {R})", stage.slot)};
 % for r in range(R):
 % for part in parts:
@@ -29,7 +29,7 @@
 <% R, M = stage.radix, stage.count %>\
 % for b in range(stage.butterflies):
     ${guard(plan, stage, b)}{
-        const uint j = ${stage.item} + ${b * plan.items};
+        const uint j = ${stage.butterfly(b, plan.items)};
 % if layout.even(M):
         __local const real_t *p = numbers + ${layout.place("j", stage.slot)};
 % endif

@@ -17,6 +17,8 @@ def listed(p, rank):
     found = [(TABLE, "roots"), ("long ", "lanes")]
     if p.plan.chirp:
         found += [("uint ", "n"), (TABLE, "chirp"), (TABLE, "filter")]
+    if p.result.form == "split":
+        found += [(TABLE, "halves")]
     if p.twisted:
         found += [(TABLE, "coarse"), (TABLE, "fine"), ("int ", "shift")]
     for name, side in (("x", p.source), ("y", p.result)):
@@ -37,13 +39,19 @@ def listed(p, rank):
 <%namespace name="result_rows" file="/fft/_group_put.cl.mako"/>
 <%namespace name="side_in" file="/fft/_group_source.cl.mako"/>
 <%namespace name="side_out" file="/fft/_group_result.cl.mako"/>
+<%namespace name="split" file="/fft/_group_split.cl.mako"/>
 <%namespace name="stages" file="/fft/_group_stages.cl.mako"/>
 <%namespace name="chirps" file="/fft/_group_chirps.cl.mako"/>
 <%namespace name="local" file="/fft/_group_exchange.cl.mako"/>
 <%def name="define(p)">
 ${stages.define(p.plan, p.tag)}
-${source_rows.bring(p.source, p.planes, p.all_in, p.tag)}
+% if p.source.form != "packed":
+${source_rows.bring(p.source, p.planes, p.all_in, p.sure, p.tag)}
+% endif
 ${result_rows.put(p.result, p.planes, p.twisted and p.plan.staged_target, p.all_out, p.tag)}
+% if p.result.form == "split":
+${split.define(p.result, p.all_out, p.tag)}
+% endif
 </%def>
 
 <%def name="parameters(p, rank)">${"".join(f", {kind}{name}{p.tag}" for kind, name in listed(p, rank))}</%def>
@@ -102,13 +110,13 @@ ${"".join(f" + {at} * {name}_batch{d}" for d, at in enumerate(axes.digits("batch
     __global const pair_in_memory_t *times = t_in + t_offset${"".join(f" + {at} * t_batch{d}" for d, at in enumerate(axes.digits("batch", rank, "batch_item")))};
 % endif
     real_t re[${plan.held}], im[${plan.held}];
-${side_in.read(plan, p.source, planes, given["x"], p.tag)}\
-${transform(p, plan.staged_source)}\
+${side_in.read(plan, p.source, planes, given["x"], p.tag, p.sure, rank if p.ahead else 0)}\
+${transform(p, plan.staged_source or p.ahead)}\
 % if plan.chirp:
 ${chirps.filtered(plan)}\
 ${local.bring_back(plan)}\
 ${transform(p, True)}\
 ${chirps.wanted(plan)}\
 % endif
-${side_out.write(plan, p.result, planes, p.twisted, given["y"], p.tag)}\
+${side_out.write(plan, p.result, planes, p.twisted, given["y"], p.tag, f"(ulong)(batch_item % batch{rank - 1}_size)" if p.by_batch else "")}\
 </%def>

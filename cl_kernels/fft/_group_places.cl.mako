@@ -6,7 +6,7 @@
 ##   parameters(side, all), arguments(side, all)     the same as they are declared, and handed on, inside of both
 ##
 ## all: every row of every lane is there, so that none is compared with a limit.
-<%def name="step(name, side, axis)">${"1" if (side.layout, axis) in (("along", "row"), ("across", "lane")) else f"{name}_{axis}"}</%def>
+<%def name="step(name, side, axis)">${"2" if side.form == "packed" and axis == "row" else "1" if (side.layout, axis) in (("along", "row"), ("across", "lane")) else f"{name}_{axis}"}</%def>
 <%def name="place(name, side, row, lane)">\
 <% own = name[0] %>\
 % if side.form == "folded":

@@ -3,47 +3,83 @@
 ##   read(plan, source, planes, given, tag)     re, im; given: arguments of bring
 ##
 ## Rows go straight to the work-items of their butterflies, or, staged, in order to local memory and from there.
+<%namespace name="ahead" file="/fft/_group_ahead.cl.mako"/>
 <%namespace name="chirps" file="/fft/_group_chirps.cl.mako"/>
 <%namespace name="local" file="/fft/_group_exchange.cl.mako"/>
+<%namespace name="split" file="/fft/_group_split.cl.mako"/>
 <%namespace name="rows" file="/fft/_group_places.cl.mako"/>
-<%def name="read(plan, source, planes, given, tag)">
+<%def name="read(plan, source, planes, given, tag, sure, ahead_rank)">
 <% first = plan.stages[0] %>\
 % if plan.staged_source:
-<% count, layout, lane, live = plan.rows(source.form), plan.natural, f"lane0 + {planes} * s", f"left({planes} * s, lanes_here)" %>
-    for (uint e = id; e < ${count} * ${plan.slots}; e += ${plan.group}) {
-        const uint ${plan.walk(plan.source_across, count)};
-% if source.form == "half":
-        pair_t mirror;
-        const pair_t v = bring${tag}(${rows.place("x", source, "i", lane)}, i, ${lane}, ${live}, sign${given}, ${plan.n_in_text}, &mirror);
-        if (i > 0 && 2 * i < ${plan.n_in_text}) {
-            const uint m = ${layout.place(f"({plan.n_in_text} - i)", "s")};
-            numbers[m] = mirror.x, numbers[m + ${layout.size}] = mirror.y;
+<%
+count, layout, live = plan.rows(source.form), plan.natural, f"left({planes} * s, lanes_here)"
+lane, total = f"lane0 + {planes} * s", f"{count} * {plan.slots}"
+%>\
+    for (uint begin = id; begin < ${total}; begin += ${plan.at_once(source.form) * plan.group}) {
+        uint at[${plan.at_once(source.form)}];
+        pair_t v[${plan.at_once(source.form)}]${f", mirror[{plan.at_once(source.form)}]" if source.form == "half" else ""};
+        #pragma unroll
+        for (uint u = 0; u < ${plan.at_once(source.form)}; u++) {
+            const uint e = begin + u * ${plan.group};
+            const uint ${plan.walk(plan.source_across, count)};
+            at[u] = ${layout.place("i", "s")};
+            v[u] = bring${tag}(${rows.place("x", source, "i", lane)}, i, ${lane}, e < ${total} ? ${live} : 0, sign${given}${f", {plan.n_in_text}, &mirror[u]" if source.form == "half" else ""});
         }
-% else:
-        const pair_t v = bring${tag}(${rows.place("x", source, "i", lane)}, i, ${lane}, ${live}, sign${given});
+        #pragma unroll
+        for (uint u = 0; u < ${plan.at_once(source.form)}; u++) {
+            const uint e = begin + u * ${plan.group};
+            if (e >= ${total})
+                break;
+            numbers[at[u]] = v[u].x, numbers[at[u] + ${layout.size}] = v[u].y;
+% if source.form == "half":
+            const uint ${plan.walk(plan.source_across, count)};
+            if (i > 0 && 2 * i < ${plan.n_in_text}) {
+                const uint m = ${layout.place(f"({plan.n_in_text} - i)", "s")};
+                numbers[m] = mirror[u].x, numbers[m + ${layout.size}] = mirror[u].y;
+            }
 % endif
-        const uint at = ${layout.place("i", "s")};
-        numbers[at] = v.x, numbers[at + ${layout.size}] = v.y;
+        }
     }
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
 ${local.read(plan, first, layout, ("re", "im"))}\
 % if plan.chirp:
 ${chirps.given(plan)}\
 % endif
+% elif source.form == "packed":
+${split.read(plan, source)}\
 % else:
-<% lane, live = f"lane0 + {planes} * {first.slot}", f"left({planes} * {first.slot}, lanes_here)" %>\
+<%
+lane, live = f"lane0 + {planes} * {first.slot}", f"left({planes} * {first.slot}, lanes_here)"
+lane = f"min({lane}, lanes - 1)" if sure and plan.slots > 1 else lane
+%>\
     __global const real_t *x_at = ${rows.place("x", source, first.item, lane)};
+% if ahead_rank:
+${ahead.bring(plan, ahead_rank)}\
+% elif source.form == "half":
+% for r in range(plan.n // 2 + 1):
+    {
+        pair_t mirror;
+        const pair_t v = bring${tag}(${rows.place("x_at", source, r, 0)}, ${r}, ${lane}, ${live}, sign${given}, ${plan.n}, &mirror);
+        re[${r}] = v.x, im[${r}] = v.y;
+% if 0 < r < plan.n - r:
+        re[${plan.n - r}] = mirror.x, im[${plan.n - r}] = mirror.y;
+% endif
+    }
+% endfor
+% else:
 % for b in range(first.butterflies):
     ${local.guard(plan, first, b)}{
 % for r in range(plan.given):
 <% further = b * plan.items + r * first.count %>\
-        const pair_t v${r} = ${f"{first.item} + {further} >= n ? (pair_t)(0, 0) : " if plan.chirp else ""}bring${tag}(${rows.place("x_at", source, further, 0)}, ${first.item} + ${further}, ${lane}, ${live}, sign${given});
+<% row = f"min({first.item} + {further}, n - 1)" if plan.chirp else f"{first.item} + {further}" %>\
+        const pair_t v${r} = bring${tag}(${rows.place("x_at", source, f"(int){row} - (int){first.item}" if plan.chirp else further, 0)}, ${row}, ${lane}, ${live}, sign${given});
 % endfor
 % for r in range(plan.given):
         re[${b * first.radix + r}] = v${r}.x, im[${b * first.radix + r}] = v${r}.y;
 % endfor
     }
 % endfor
+% endif
 % if plan.chirp:
 ${chirps.given(plan)}\
 % endif

@@ -9,7 +9,7 @@
 ##
 ##   define(plan, tag)     stage0(re, im, w), stage1(re, im, w) ...: a work-item's butterflies, by its roots
 ##   roots(plan, stage)                  w<number>: of the butterflies t, t + items, ... of a stage
-##   twist_all(plan, stage, planes)      a stage's results, row k of lane l, times exp(-2 pi i k l / whole)
+##   twist_all(plan, stage, number)      a stage's results, row k of lane l, times exp(-2 pi i k l / whole); number: l
 <%def name="define(plan, tag)">
 % for stage in plan.stages:
 <% R, N = stage.radix, stage.before %>\
@@ -53,15 +53,15 @@ static inline void stage${stage.number}${tag}(real_t *re, real_t *im${", const p
 <% bits = (stage.radix - 1).bit_length() %>\
     const pair_t w${stage.number}[${bits * stage.butterflies}] = {
 % for b in range(stage.butterflies):
-        ${", ".join(f"roots[{stage.table + bit * stage.before} + ({stage.item} + {b * plan.items}) % {stage.before}]" for bit in range(bits))},
+        ${", ".join(f"roots[{stage.table + bit * stage.before} + ({stage.butterfly(b, plan.items)}) % {stage.before}]" for bit in range(bits))},
 % endfor
     };
 </%def>
 
-<%def name="twist_all(plan, stage, planes)">
+<%def name="twist_all(plan, stage, number)">
 <% R, M = plan.wanted, stage.count %>\
     {
-        const ulong l = (ulong)min(lane0 + ${planes} * ${stage.slot}, lanes - 1);
+        const ulong l = ${number};
 % for bit in range((R - 1).bit_length()):
         const pair_t w${1 << bit} = root_of(${(1 << bit) * M}ul * l, coarse, fine, shift);
 % endfor

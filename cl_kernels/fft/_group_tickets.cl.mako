@@ -14,9 +14,10 @@
 ##   parameters()          of the kernel
 ##   take()                second, number, made
 ##   wait()                until the part is made
-##   between(p, side)      the target of the second pass p as that side of a pass
+##   between(side)         what lies between both passes as that side of one
 ##   tell()                the group of the first pass is done
 ##   finish()              the last group of all leaves `ready` at 0
+<%def name="between_parameters()">, __global real_t *between_in, long between_offset</%def>
 <%def name="parameters()">, volatile __global uint *ready, uint parts, uint groups0, uint groups1, uint lag</%def>
 
 <%def name="define()">
@@ -56,9 +57,9 @@ static inline uint2 task_of(uint ticket, uint parts, uint groups0, uint groups1,
         barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
 </%def>
 
-<%def name="between(p, side)">
-        __global ${"const " if side == "x" else ""}real_t *${side}_in = y_in${p.tag};
-        const long ${side}_offset = y_offset${p.tag};
+<%def name="between(side)">
+        __global ${"const " if side == "x" else ""}real_t *${side}_in = between_in;
+        const long ${side}_offset = between_offset;
 </%def>
 
 <%def name="tell()">

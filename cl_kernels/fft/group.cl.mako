@@ -9,12 +9,16 @@
 ## through it in order whatever the butterflies: where the runs of rows are short, and for rows that need
 ## their mirror image (form half).
 ##
+## alone     whether a group makes both of two passes of a part
 ## passes    one, or two of which a part of the second one follows the same part of the first: see _group_tickets.
 ##           Each has
 ##   plan      GroupPlan of ops/fft/group: items, slots, stages, layouts       planes    lanes of a slot
 ##   source, result      Side: the form of a row, factors
 ##                       result.times: an array t that results are multiplied by, number by number
 ##   twisted   whether rows are multiplied by roots of one, between two passes of a long transform
+##   by_batch  whether these are of a number along the last batch axis, not of the lane's
+##   sure      whether loads have no condition, as some drivers let each that has one wait for that before it
+##   ahead     whether the copy engine brings a group's next line: see _group_ahead
 ##   plan.chirp        a transform of n is a convolution of a longer one: times the chirp, there, times the filter, back,
 ##                     times the chirp
 ##   early     whether the roots of a stage are on their way while numbers are exchanged
@@ -23,17 +27,18 @@
 ## rank      batch axes besides the lanes
 ## A group reads all rows of its transforms before it writes one, so the source may be the target.
 ##
-## Two real transforms are one complex one: see cpu.  The other direction is the conjugate of this one of conjugates.
+## Two real transforms are one complex one: see cpu; or one is one of half its length: see _group_split.  The other direction is the conjugate of this one of conjugates.
 <%namespace name="butterflies" file="/fft/_butterflies.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="numbers" file="/fft/_group_numbers.cl.mako"/>
 <%namespace name="one" file="/fft/_group_pass.cl.mako"/>
+<%namespace name="ahead" file="/fft/_group_ahead.cl.mako"/>
 <%namespace name="tickets" file="/fft/_group_tickets.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%include file="/subgroup/warp_barrier.cl.mako"/>
 <%
 suffix = "" if real.needs_fp64 else "f"
-joined = len(passes) == 2
+joined = len(passes) == 2 and not alone
 local = [p.plan.local_numbers for p in passes if len(p.plan.stages) > 1 or p.plan.staged_source or p.plan.staged_target]
 %>
 ${numbers.types(real)}
@@ -47,14 +52,23 @@ ${one.define(p)}
 % if joined:
 ${tickets.define()}
 % endif
+% if passes[0].ahead:
+${ahead.define()}
+% endif
 
 __kernel ${group.of_size(passes[0].plan.group)}
 void fft(int flip, real_t scale\
 % for p in passes:
 ${one.parameters(p, rank)}\
 % endfor
+% if len(passes) == 2:
+${tickets.between_parameters()}\
+% endif
 % if joined:
 ${tickets.parameters()}\
+% endif
+% if passes[0].ahead:
+, uint groups\
 % endif
 )
 {
@@ -67,14 +81,30 @@ ${tickets.parameters()}\
 ${tickets.take()}
     if (second) {
 ${tickets.wait()}\
-${tickets.between(passes[1], "x")}\
+${tickets.between("x")}\
 ${one.branch(passes[1], rank, "number")}\
 ${tickets.finish()}\
     } else {
         const real_t scale = 1;
-${tickets.between(passes[1], "y")}\
+${tickets.between("y")}\
 ${one.branch(passes[0], rank, "number")}\
 ${tickets.tell()}\
+    }
+% elif alone:
+    {
+        const real_t scale = 1;
+${tickets.between("y")}\
+${one.branch(passes[0], rank, "(uint)get_group_id(0)")}\
+    }
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+    {
+${tickets.between("x")}\
+${one.branch(passes[1], rank, "(uint)get_group_id(0)")}\
+    }
+% elif passes[0].ahead:
+${ahead.begin(passes[0], rank)}\
+    for (uint number = get_group_id(0); number < groups; number += get_num_groups(0)) {
+${one.body(passes[0], rank, "number")}\
     }
 % else:
 ${one.body(passes[0], rank, "(uint)get_group_id(0)")}\

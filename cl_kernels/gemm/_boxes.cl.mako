@@ -10,18 +10,26 @@
 ## written.  box_bytes: of all boxes of a step.
 <%def name="parameters()">, int box_bytes, __global const uint *a_map, __global const uint *b_map</%def>
 
-<%def name="define()">
+## For the engine: barriers are there, and one will count so many bytes.
+<%def name="show()">
 static inline void barriers_shown(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+</%def>
+<%def name="expect()">
+static inline void barrier_expect(uint at, uint bytes)
+{
+    asm volatile("{ .reg .b64 state; mbarrier.arrive.expect_tx.shared::cta.b64 state, [%0], %1; }" :: "r"(at), "r"(bytes) : "memory");
+}
+</%def>
+
+<%def name="define()">
+${capture(show).strip()}
 static inline void map_acquire(__global const uint *map)
 {
     asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" :: "l"(map) : "memory");
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");  // else ptxas has nothing wait for it
     asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
-static inline void barrier_expect(uint at, uint bytes)
-{
-    asm volatile("{ .reg .b64 state; mbarrier.arrive.expect_tx.shared::cta.b64 state, [%0], %1; }" :: "r"(at), "r"(bytes) : "memory");
-}
+${capture(expect).strip()}
 static inline void copy_box(uint to, __global const uint *map, int along, int line, ulong matrix, uint barrier)
 {
     const int near = (int)(matrix >> 4 & 0x7fffffff), far = (int)(matrix >> 35);

@@ -17,7 +17,7 @@ from sampling import needs
 from portable_gpu import Engine
 from portable_gpu.fft import fft, fftn, ifft, irfft, irfftn, rfft, rfftn
 from portable_gpu.ops.candidate import best_of
-from portable_gpu.ops.fft import joined
+from portable_gpu.ops.fft import grouping, joined
 from portable_gpu.ops.fft.candidates import candidates
 from portable_gpu.ops.fft.catalogue import problem
 from portable_gpu.ops.fft.kernels import JoinedCosts
@@ -176,6 +176,7 @@ def test_padding_and_axes(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_two_axes_in_one_launch(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Groups of the second pass wait for those of the first; bits repeat; in place too."""
+    monkeypatch.setattr(grouping, "_own_plans", lambda *_: None)
     monkeypatch.setattr(joined, "_AHEAD", 256)
     monkeypatch.setattr(JoinedCosts, "of", classmethod(lambda *_: JoinedCosts(100.0, 1.0)))
     own = Small(group=64).on(monkeypatch, engine)
@@ -194,6 +195,35 @@ def test_two_axes_in_one_launch(engine: Engine, monkeypatch: pytest.MonkeyPatch)
     half = rfftn(y, engine=own)
     assert error(half, np.fft.rfftn(y)) <= bound(C64, 16**3)
     assert error(irfftn(half, y.shape, engine=own), y) <= bound(C64, 16**3)
+
+
+def test_planes_of_one_group(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both axes by the same group, whose work-items differ in number from one to the other."""
+    monkeypatch.setattr(JoinedCosts, "of", classmethod(lambda *_: JoinedCosts(100.0, 1.0)))
+    own = Small().on(monkeypatch, engine)
+    for shape in ((32, 8), (3, 4, 16)):
+        plane = problem("c2c", shape[-2:], np.dtype(C64), shape[:-2])
+        chosen = best_of(candidates(plane, own.target, own.table), own.target)
+        assert (chosen.path, chosen.launches) == ("two axes at once", 1)
+        x = numbers(shape, C64)
+        wanted = np.fft.fftn(x, axes=(-2, -1))
+        assert error(fftn(x, axes=(-2, -1), engine=own), wanted) <= bound(C64, 200)
+        memory = cla.to_device(engine.queue, x)
+        got = fftn(memory, axes=(-2, -1), overwrite_x=True, engine=own).get()
+        assert error(got, wanted) <= bound(C64, 200)
+
+
+@pytest.mark.parametrize(("n", "dtype"), [(48, F32), (6, F64), (1000, F32), (512, F32)])
+def test_real_lines_that_begin_anywhere(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, n: int, dtype: Any
+) -> None:
+    """Lines of even length are read in pairs where these are aligned."""
+    needs(engine, dtype)
+    own = Small().on(monkeypatch, engine)
+    host = numbers((5, n + 1), dtype)
+    memory = cla.to_device(engine.queue, host)[:, 1:]
+    got = rfft(memory, engine=own).get()
+    assert error(got, np.fft.rfft(host[:, 1:].astype(np.float64))) <= bound(dtype, n)
 
 
 @pytest.mark.parametrize("n", [37, 17 * 8, 23 * 19])

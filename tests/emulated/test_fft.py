@@ -14,10 +14,10 @@ from emulator.memory import Fault
 
 from portable_gpu.dtypes import element
 from portable_gpu.isa.compilers import find_compilers
-from portable_gpu.ops.candidate import Candidate
-from portable_gpu.ops.fft import group, joined
+from portable_gpu.ops.fft import columns, group, grouping, joined
 from portable_gpu.ops.fft.candidates import candidates
 from portable_gpu.ops.fft.catalogue import problem
+from portable_gpu.ops.fft.grouping import packed
 from portable_gpu.ops.fft.passes import Pass, Rows
 from portable_gpu.ops.fft.policy import GroupFftPolicy
 from portable_gpu.ops.fft.problem import FftProblem, Kind
@@ -93,6 +93,36 @@ def test_two_real_lines_as_one() -> None:
     close(got.reshape(2, LANES, 25), np.fft.rfft(x))
 
 
+@pytest.mark.parametrize(("n", "offset"), [(6, 0), (48, 1), (96, 0), (1024, 0), (512, 1)])
+def test_a_real_line_as_a_complex_one_of_half_the_length(n: int, offset: int) -> None:
+    """Of one stage, of several; where a line begins at no multiple of a pair."""
+    gpu = Emulator.of("sm_90", races=True)
+    run = packed(real_pass(n), SMALL, gpu.target)
+    assert run.source.form == "packed"
+    x = _numbers((2 * LANES * n + offset,), "float32").real.copy()
+    out = np.full(2 * LANES * run.target.rows, np.nan, np.complex64)
+    group.GroupPassPlan(gpu, [run], SMALL).enqueue(gpu, [x, out], (offset, 0))  # type: ignore[arg-type]
+    wanted = np.fft.rfft(x[offset:].reshape(2, LANES, n))
+    close(out.reshape(wanted.shape), wanted)
+
+
+@pytest.mark.parametrize(("n", "offset"), [(512, 0), (1024, 1)])
+def test_lines_that_the_copy_engine_brings(
+    n: int, offset: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two groups have three lines each; lines that begin at no multiple of 16 bytes are read."""
+    monkeypatch.setattr(group, "fills_unit", lambda *_: True)
+    gpu = Emulator.of("sm_90", races=True)
+    gpu.target = replace(gpu.target, compute_units=2)
+    run = complex_pass(n, "float32", False)
+    assert "cp.async.bulk" in group.text([run], SMALL, gpu.target).text
+    x = _numbers((2 * LANES * n + offset,), "float32")
+    out = np.full(2 * LANES * n, np.nan, np.complex64)
+    group.GroupPassPlan(gpu, [run], SMALL).enqueue(gpu, [x, out], (offset, 0))  # type: ignore[arg-type]
+    wanted = np.fft.fft(x[offset:].reshape(2, LANES, n))
+    close(out.reshape(wanted.shape), wanted)
+
+
 @pytest.mark.parametrize("real", [False, True], ids=["complex", "real"])
 def test_warps_that_do_not_wait_for_each_other(real: bool) -> None:
     """Each warp has a slot; it goes on to the next layout while another one still reads."""
@@ -107,45 +137,81 @@ def test_warps_that_do_not_wait_for_each_other(real: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "shape", "dtype"),
+    ("kind", "shape", "dtype", "own"),
     [
-        ("c2c", (5, 16, 16), "complex64"),
-        ("c2c", (5, 16, 16), "complex128"),
-        ("r2c", (5, 16, 64), "float32"),
+        ("c2c", (5, 32, 32), "complex64", False),
+        ("c2c", (5, 32, 32), "complex128", False),
+        ("r2c", (5, 32, 64), "float32", False),
+        ("c2c", (32, 7), "complex64", True),
+        ("r2c", (3, 6, 10), "float32", True),
     ],
 )
 def test_two_axes_in_one_launch(
+    kind: Kind, shape: tuple[int, ...], dtype: str, own: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group has its own planes, or those of both passes take turns; counters end at 0."""
+    if not own:
+        small_groups(monkeypatch)
+    p = problem(kind, shape, np.dtype(dtype))
+    assert at_once(p, "two axes") == ["fft/group"] * max(1, len(shape) - 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "dtype"),
+    [
+        ("c2c", (64, 16), "complex64"),  # columns first
+        ("r2c", (2, 64, 30), "float32"),  # rows first; 16 columns
+        ("c2c", (2, 64, 16), "complex128"),
+    ],
+)
+def test_columns_in_two_passes(
     kind: Kind, shape: tuple[int, ...], dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Planes of the first pass take turns with those of the second one; counters end at 0."""
+    """One of them shares a launch with the rows."""
+    monkeypatch.setattr(columns, "_LEAST", 64)
     monkeypatch.setattr(joined, "_AHEAD", 64)
-    gpu = Emulator.of("sm_90", races=True)
-    way, p = planes(gpu, kind, shape, dtype)
-    x = _numbers(shape, "float64" if p.real.needs_fp64 else "float32")
-    out = np.full(p.shape_out, np.nan, x.dtype)
-    x = x.real.copy() if kind == "r2c" else x
-    way.bind(gpu).enqueue(gpu, [x, out], (0, 0), (1.0,))  # type: ignore[arg-type]
-    assert gpu.launches == ["fft/group"] * 2
-    assert not gpu.counters.any()
-    close(out, np.fft.rfftn(x) if kind == "r2c" else np.fft.fftn(x))
+    assert at_once(problem(kind, shape[-2:], np.dtype(dtype), shape[:-2]), "two axes", 3)
+
+
+@pytest.mark.parametrize(("kind", "dtype"), [("c2c", "complex64"), ("r2c", "float32")])
+def test_lines_in_two_passes_of_one_launch(
+    kind: Kind, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(joined, "_AHEAD", 64)
+    short = replace(SMALL, most=16)
+    monkeypatch.setattr(GroupFftPolicy, "default", classmethod(lambda *_: short))
+    assert at_once(problem(kind, (256,), np.dtype(dtype), (3,)), "two passes") == ["fft/group"]
 
 
 def test_a_plane_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    small_groups(monkeypatch)
     monkeypatch.setattr(group, "lag", lambda *_: 0)  # the second pass would come first
-    gpu = Emulator.of("sm_90")
-    way, p = planes(gpu, "c2c", (5, 16, 16), "complex64")
-    x, out = _numbers(p.shape_in, "float32"), np.zeros(p.shape_out, np.complex64)
     with pytest.raises(Fault, match="for ever"):
-        way.bind(gpu).enqueue(gpu, [x, out], (0, 0), (1.0,))  # type: ignore[arg-type]
+        at_once(problem("c2c", (5, 32, 32), np.dtype("complex64")), "two axes")
 
 
-def planes(
-    gpu: Emulator, kind: Kind, shape: tuple[int, ...], dtype: str
-) -> tuple[Candidate, FftProblem]:
-    """The way of an array that has two axes in one launch."""
-    p = problem(kind, shape, np.dtype(dtype))
-    (way,) = (c for c in candidates(p, gpu.target, gpu.table) if "two axes at once" in c.path)
-    return way, p
+def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several groups share a plane."""
+    monkeypatch.setattr(grouping, "_own_plans", lambda *_: None)
+    monkeypatch.setattr(GroupFftPolicy, "default", classmethod(lambda *_: SMALL))
+    monkeypatch.setattr(joined, "_AHEAD", 64)
+
+
+def at_once(p: FftProblem, name: str, passes: int = 0) -> list[str]:
+    """Transform numbers by the way of that name whose passes share a launch; its launches."""
+    gpu = Emulator.of("sm_90", races=True)
+    (way,) = (
+        one
+        for one in candidates(p, gpu.target, gpu.table)
+        if f"{name} at once" in one.path and passes in (0, one.details["passes"])
+    )
+    x = _numbers(p.shape_in, "float64" if p.real.needs_fp64 else "float32")
+    out = np.full(p.shape_out, np.nan, x.dtype)
+    x = x.real.copy() if p.kind == "r2c" else x
+    way.bind(gpu).enqueue(gpu, [x, out], (0, 0), (1.0,))  # type: ignore[arg-type]
+    assert not gpu.counters.any()
+    close(out, (np.fft.rfftn if p.kind == "r2c" else np.fft.fftn)(x, axes=p.axes))
+    return gpu.launches
 
 
 def test_a_missing_barrier_is_seen() -> None:

@@ -168,13 +168,41 @@ def _show(group: Group, threads: Any) -> None:
     group.unshown[:] = False
 
 
+def _run_of_bytes(i: Instruction) -> Step:
+    """``cp.async.bulk`` of neighbouring bytes to shared memory."""
+    assert "mbarrier::complete_tx::bytes" in i.modifiers, i.text
+    target, source = address(i.operands[0], "u32"), address(i.operands[1])
+    sizes, announce = reader(i.operands[2], "u32"), address(i.operands[3], "u32")
+
+    def step(group: Group, threads: Any) -> None:
+        for thread in numbers(threads):
+            one = slice(thread, thread + 1)
+            to, at, size, where = (
+                int(np.atleast_1d(get(group, one))[0]) for get in (target, source, sizes, announce)
+            )
+            if where not in group.shown:
+                raise Fault("the copy engine was not shown the barrier")
+            if to % 16 or at % 16 or size % 16:
+                raise Fault("a bulk copy of what is not aligned")
+
+            def work(to: int = to, at: int = at, size: int = size, where: int = where) -> None:
+                places = at + np.arange(size, dtype=np.int64)
+                group.shared[to : to + size] = group.grid.memory.load(places, np.dtype("u1"))
+                _barrier(group, where).change(brought=size)
+
+            group.later(np.array([thread]), work)
+
+    return step
+
+
 def bulk_copy(i: Instruction) -> Step | None:
     """``cp.async.bulk.tensor``: a box of a tensor to shared memory, by each thread that asks."""
     if i.name != "cp" or "bulk" not in i.modifiers:
         return None
     if "commit_group" in i.modifiers or "wait_group" in i.modifiers:
         return lambda group, threads: None  # of copies that write; there are none
-    assert "tensor" in i.modifiers, i.text
+    if "tensor" not in i.modifiers:
+        return _run_of_bytes(i)
     assert "mbarrier::complete_tx::bytes" in i.modifiers, i.text
     to, source, where = i.operands[0], i.operands[1], i.operands[2]
     assert isinstance(source, tuple)

@@ -21,7 +21,7 @@ from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.ops.candidate import best_of
 from portable_gpu.ops.fft.candidates import candidates
 from portable_gpu.ops.fft.catalogue import problem
-from portable_gpu.ops.fft.joined import joined_axes
+from portable_gpu.ops.fft.joined import of_two_axes
 from portable_gpu.ops.fft.passes import Pass, Reach, Rows
 from portable_gpu.ops.fft.policy import GroupFftPolicy
 from portable_gpu.ops.fft.problem import End, Line
@@ -321,9 +321,8 @@ def test_planes_of_a_strided_array_are_found_or_left() -> None:
 
     first = line(32, 40, Axis(5, (2000, 2000)), Axis(32, (1, 1)))
     second = line(32, 1, Axis(5, (2000, 2000)), Axis(32, (40, 40)))
-    way = joined_axes(first, second, policy, target)
-    assert way is not None
+    (way,) = of_two_axes(first, second, policy, target, iter("a"))
     assert [leg.run.batch for leg in way.legs] == [(5,), (5,)]
     assert [leg.run.source.lane for leg in way.legs] == [1, 40]
     elsewhere = line(32, 1, Axis(5, (2000, 2000)), Axis(32, (44, 44)))
-    assert joined_axes(first, elsewhere, policy, target) is None
+    assert not of_two_axes(first, elsewhere, policy, target, iter("a"))

@@ -72,7 +72,10 @@ def candidates(
     names = (f"between{k}" for k in count())
     found = _lines(problem)
     each = [
-        (operands, kernels.more_ways(ways(line, choice.policy.reach, names), line))
+        (
+            operands,
+            kernels.more_ways(ways(line, choice.policy.reach, names), line, choice.policy, target),
+        )
         for line, operands in found
     ]
 
@@ -88,8 +91,9 @@ def candidates(
     chosen = [own if len(each) == 1 else [min(own, key=cost)] for _, own in each]
     every = [(combined, [own for own, _ in each]) for combined in product(*chosen)]
     for k, ((one, places), (two, others)) in enumerate(pairwise(found)):
-        way = kernels.joined_axes(one, two, choice.policy, target)
-        if way is not None and places[1] == others[1]:  # the planes lie where both write
+        if places[1] != others[1]:  # the planes lie where both write
+            continue
+        for way in kernels.joined_axes(one, two, choice.policy, target, names):
             best = [min(own, key=cost) for _, own in each]
             best[k : k + 2] = [way]
             operands = [own for own, _ in each]
@@ -121,7 +125,7 @@ def _candidate(
     names = list(dict.fromkeys(way.name for way in chosen))
     paths = list(dict.fromkeys(way.path for way in chosen))
     launches: list[_Step] = [
-        (legs, _operands(legs, own))
+        (legs, _operands(legs, own, kernels.between))
         for way, own in zip(chosen, operands, strict=True)
         for legs in way.launches
     ]
@@ -180,12 +184,19 @@ def _bind(
     return whole
 
 
-def _operands(legs: tuple[Leg, ...], line: tuple[_Operand, ...]) -> tuple[_Operand, ...]:
-    """What a launch reads, multiplies by and writes, given a line's source, target and factors."""
+def _operands(
+    legs: tuple[Leg, ...], line: tuple[_Operand, ...], told: bool
+) -> tuple[_Operand, ...]:
+    """What a launch reads, has between its passes, multiplies by and writes.
+
+    Of a line's source, target and factors; ``told`` as in :class:`PassKernels`.
+    """
     first, last = legs[0], legs[-1]
     source = line[0] if isinstance(first.source, str) else first.source
     target = line[1] if isinstance(last.target, str) else last.target
-    return source, *(line[2:] if last.run.target.times else ()), target
+    inner = legs[:-1] if told else ()
+    between = [line[1] if isinstance(leg.target, str) else leg.target for leg in inner]
+    return source, *between, *(line[2:] if last.run.target.times else ()), target
 
 
 def lines(problem: FftProblem) -> list[tuple[Line, tuple[_Operand, _Operand]]]:

@@ -10,7 +10,7 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization, specialize
-from portable_gpu.ops.fft.grouping import group_plans
+from portable_gpu.ops.fft.grouping import fills_unit, group_plans, groups, has_own_parts
 from portable_gpu.ops.fft.joined import lag
 from portable_gpu.ops.fft.memory import filled, rank_of, side_arguments, times_arguments
 from portable_gpu.ops.fft.passes import Pass, Side, moved
@@ -26,6 +26,12 @@ from portable_gpu.targets import Target
 #: which other roots take registers.  H200, complex64: 2^20 in 15 us, late in 16.5; but 64 lines of
 #: 2^18 in 177 us, late in 161, and 2^26 in 1.03 ms, late in 0.92.
 _FEW_GROUPS = 2
+#: Larger groups have no registers for all loads at once.  H200, complex64: 4096 of 4093 in 270 us,
+#: with conditions 280, 65536 of 101 in 57 and 75; but 2^26 by passes of 512 in 945 and 920, and
+#: 131072 real lines of 256, several pairs in a group, in 82 and 77.
+_SMALL_GROUP = 256
+#: Bytes of local memory beside numbers where lines come ahead: a barrier, and places in line.
+_BARRIERS = 256
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,9 @@ class _Shown:
     all_in: bool
     all_out: bool
     twisted: bool
+    by_batch: bool
+    sure: bool
+    ahead: bool
 
 
 def text(runs: Sequence[Pass], policy: GroupFftPolicy, target: Target) -> Specialization:
@@ -65,16 +74,41 @@ def text(runs: Sequence[Pass], policy: GroupFftPolicy, target: Target) -> Specia
                 run.source.is_whole(run.n, run.lanes),
                 run.target.is_whole(run.n, run.lanes),
                 bool(run.whole),
+                run.by_batch,
+                _loads_at_once(run, plan),
+                len(runs) == 1 and _comes_ahead(run, plan, target),
             )
             for run, plan, tag, between in zip(runs, plans, tags, "yx", strict=False)
         ],
         rank=max(map(rank_of, runs)),
+        alone=has_own_parts(runs, plans),
     )
 
 
-def groups(run: Pass, plan: GroupPlan) -> int:
-    """How many work-groups a pass has."""
-    return run.count // run.lanes * -(-run.lanes // (plan.slots * run.planes))
+def _loads_at_once(run: Pass, plan: GroupPlan) -> bool:
+    """Whether loads have no condition: drivers let each that has one wait for that before it."""
+    paired = run.planes > 1 and plan.slots > 1 and not plan.source_across
+    small = plan.group <= _SMALL_GROUP and not (plan.staged_source or paired)
+    return small and run.source.is_whole(run.n, run.lanes)
+
+
+def _comes_ahead(run: Pass, plan: GroupPlan, target: Target) -> bool:
+    """Whether the copy engine brings a group's next line while it transforms one.
+
+    That is of use to groups that fill a compute unit, whose neighbours do not compute meanwhile.
+    """
+    rows = run.source
+    straight = rows.form == "complex" and rows.row == 1 and rows.is_whole(run.n, run.lanes)
+    several = groups(run, plan) > target.compute_units and fills_unit(plan, run, target)
+    room = (plan.local_numbers + 2 * run.n) * run.real.itemsize + _BARRIERS
+    return (
+        target.matrix_units == "wgmma"  # devices with that engine
+        and straight
+        and several
+        and plan.slots == 1
+        and not (plan.chirp or plan.staged_source or rows.factor)
+        and room <= target.static_local_mem
+    )
 
 
 def _reads_early(run: Pass, plan: GroupPlan, target: Target) -> bool:
@@ -87,8 +121,9 @@ def _reads_early(run: Pass, plan: GroupPlan, target: Target) -> bool:
 class GroupPassPlan(Plan):
     """A pass by work-groups, or two of which a part of the second follows one of the first.
 
-    Operands: what it reads, what results are multiplied by, if anything, and what it writes, which
-    may be what it reads; the scalar is the scale.
+    Operands: what it reads; what lies between two passes, if there are two; what results are
+    multiplied by, if anything; what it writes, which may be what it reads.  The scalar is the
+    scale.
     """
 
     def __init__(
@@ -123,14 +158,22 @@ class GroupPassPlan(Plan):
             if table is not None:
                 tables[name] = table
         operands = names if last.target.times else [names[0], names[2]]
+        if len(runs) == 2:
+            operands.insert(1, "between_in")
         each = [groups(run, plan) for run, plan in zip(runs, plans, strict=True)]
         self._counters = 0
-        if len(runs) == 2:
+        if has_own_parts(runs, plans):
+            each = each[:1]
+        elif len(runs) == 2:
             self._counters = 2 + first.parts
             constants |= {
                 "parts": first.parts, "lag": lag(first, engine.target),
                 **{f"groups{k}": count // first.parts for k, count in enumerate(each)},
             }  # fmt: skip
+        total = sum(each)
+        if len(runs) == 1 and _comes_ahead(first, plans[0], engine.target):
+            constants["groups"] = total
+            total = min(total, engine.target.compute_units)
         parts = {name: as_components(table, first.real.real) for name, table in tables.items()}
         self.kept_bytes = sum(table.nbytes for table in parts.values())
         self._launch = engine.programs.launch(
@@ -139,7 +182,7 @@ class GroupPassPlan(Plan):
             constants,
             [*operands, *(["ready"] if self._counters else [])],
             ["scale", *(name.replace("in", "offset") for name in operands)],
-            (sum(each) * plans[0].group,),
+            (total * plans[0].group,),
             (plans[0].group,),
             kept={name: engine.bring(table) for name, table in parts.items()},
         )
@@ -171,6 +214,8 @@ def _given(run: Pass, plan: GroupPlan, rank: int) -> tuple[dict[str, Table], dic
         **times_arguments(run.target.times, rank),
         **{f"batch{d}_size": n for d, n in enumerate(filled(run.batch, rank, 1))},
     }  # fmt: skip
+    if run.target.form == "split":
+        tables["halves"] = roots(np.arange(run.n), 2 * run.n)
     if plan.chirp:
         constants["n"] = run.n
         tables["chirp"] = chirp(run.n, False, run.n)

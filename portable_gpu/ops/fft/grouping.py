@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
+from math import lcm
 
 from portable_gpu.ops.fft.passes import Pass, Rows
 from portable_gpu.ops.fft.policy import GroupFftPolicy
+from portable_gpu.ops.fft.radices import mirrored, spread, turning
 from portable_gpu.ops.fft.shape import GroupPlan, Layout, Stage
 from portable_gpu.ops.fft.tables import chirp_length, largest_prime
 from portable_gpu.powers_of_two import ceil_power_of_two, floor_power_of_two, is_power_of_two
@@ -17,6 +18,10 @@ from portable_gpu.targets import Target
 _BANKS = 32
 #: Bytes of a run of rows that neighbours read at once, below which a side is staged.
 _RUN = 64
+#: And of results of real lines as complex ones of half their length, which run both ways.  H200:
+#: 2048 of 8192 float32 in 43 us, two as one in 49; but 4096 of 4096 in 42.6 and 41.2, 65536 of 512
+#: in 105 and 76.
+_LONG_RUN = 2048
 #: Words beside those of numbers that a work-item has in registers, by AMD's and NVIDIA's compilers;
 #: and those of roots between two passes.  Odd radices take as many as numbers, and 4.
 _PLACES, _PLACES_OF_ROOTS = 28, 20
@@ -51,7 +56,7 @@ def group_plan(run: Pass, policy: GroupFftPolicy, target: Target) -> GroupPlan:
     across = _across(run.source), _across(run.target)
     held = _held(run, any(across), policy, target)
     length = stage_length(run.n, policy)
-    items = _items(length, *held[0])[1]
+    items = _radices(run, length, *held[0])[1]
     wanted = max(1, policy.group // items)
     sides = zip((run.source, run.target), across, strict=True)
     wanted = max(wanted, *(_wanted(side, own, run, policy) for side, own in sides))
@@ -77,7 +82,14 @@ def group_plans(
     runs: Sequence[Pass], policy: GroupFftPolicy, target: Target
 ) -> tuple[GroupPlan, ...]:
     """Those of one pass, or of two that share a launch: with groups of one size, if they can be."""
+    if len(runs) == 2 and (own := _own_plans(runs, policy, target)):
+        return own
     plans = tuple(group_plan(run, policy, target) for run in runs)
+    if len(runs) == 2 and any(
+        is_alone(plan, run, target) for plan, run in zip(plans, runs, strict=True)
+    ):
+        policy = replace(policy, beside=max(1, policy.beside // 2))
+        plans = tuple(group_plan(run, policy, target) for run in runs)
     for group in sorted({plan.group for plan in plans}, reverse=True):
         same = replace(policy, group=group)
         found = tuple(group_plan(run, same, target) for run in runs)
@@ -86,13 +98,51 @@ def group_plans(
     return plans
 
 
+def has_own_parts(runs: Sequence[Pass], plans: Sequence[GroupPlan]) -> bool:
+    """Whether each group makes both passes of a part."""
+    return len(runs) == 2 and all(
+        groups(run, plan) == run.parts for run, plan in zip(runs, plans, strict=True)
+    )
+
+
+def _own_plans(
+    runs: Sequence[Pass], policy: GroupFftPolicy, target: Target
+) -> tuple[GroupPlan, ...] | None:
+    """Those of two passes of which a group makes a whole part, if it can."""
+    if any(run.count != run.parts * run.lanes for run in runs):
+        return None
+    shapes = []
+    for run in runs:
+        length = stage_length(run.n, policy)
+        across = _across(run.source), _across(run.target)
+        item, radix = _held(run, any(across), policy, target)[0]
+        shapes.append((length, item, radix, across, _radices(run, length, item, radix)[1]))
+    step = lcm(*(items for *_, items in shapes))
+    wanted = max(
+        items * -(-run.lanes // run.planes) for run, (*_, items) in zip(runs, shapes, strict=True)
+    )
+    group = -(-wanted // step) * step
+    if group > target.max_work_group_size:
+        return None
+    plans = tuple(
+        _plan(run, length, item, radix, target, group // items, *across)
+        for run, (length, item, radix, across, items) in zip(runs, shapes, strict=True)
+    )
+    return plans if all(map(_fits, plans, runs, [target] * 2)) else None
+
+
+def groups(run: Pass, plan: GroupPlan) -> int:
+    """How many work-groups a pass has."""
+    return run.count // run.lanes * -(-run.lanes // (plan.slots * run.planes))
+
+
 def _held(run: Pass, across: bool, policy: GroupFftPolicy, target: Target) -> list[tuple[int, int]]:
     """Numbers of a work-item and the largest radix: the best, then what there may be room for."""
     length = stage_length(run.n, policy)
     found = [(policy.item, _RADIX), (2 * policy.item, _RADIX)]
     if run.count * length <= _FEW * target.compute_units or (run.real.needs_fp64 and not across):
         found.insert(0, (_SMALL_ITEM, _SMALL_RADIX))
-    elif len(_items(length, *found[0])[0]) >= _MANY_STAGES and not run.real.needs_fp64:
+    elif len(spread(length, *found[0])[0]) >= _MANY_STAGES and not run.real.needs_fp64:
         found.insert(0, (max(policy.item, _LARGE_RADIX), _LARGE_RADIX))
     return found
 
@@ -113,7 +163,11 @@ def _fits(plan: GroupPlan, run: Pass, target: Target) -> bool:
     """Whether a group of the plan has work-items, local memory and registers enough."""
     words = run.real.itemsize // 4
     odd = not is_power_of_two(*(stage.radix for stage in plan.stages))
-    places = _PLACES + (2 * plan.held + 4 if odd else 0) + (_PLACES_OF_ROOTS if run.whole else 0)
+    places = (
+        _PLACES
+        + (2 * plan.held + 4 if odd else 0)
+        + (_PLACES_OF_ROOTS if run.whole or run.target.form == "split" else 0)
+    )
     prime = max(largest_prime(stage.radix) for stage in plan.stages)
     if prime > _SMALL_PRIMES:
         places = _PLACES + 7 * prime // 4
@@ -144,33 +198,44 @@ def _plan(
     source: bool,
     target_across: bool,
 ) -> GroupPlan:
-    radices, items = _items(length, item, largest)
+    radices, items = _radices(run, length, item, largest)
     if length != run.n:
-        radices = _turning(radices)
+        radices = turning(radices)
     pair = 2 * run.real.itemsize
+    few = run.count * length <= _FEW * target.compute_units
     staged = []
     for side, across, radix in (
         (run.source, source, radices[0]), (run.target, target_across, radices[-1])
     ):  # fmt: skip
         runs = min(items, length // radix) * pair
-        staged.append(side.form == "half" or (not across and runs < min(_RUN, run.n * pair)))
+        turned = side.form == "half" and (len(radices) > 1 or length != run.n or bool(run.whole))
+        short = not across and not few and runs < min(_RUN, run.n * pair)
+        staged.append(turned or short)
     if len(radices) == 1 and source != target_across and not any(staged):
         staged[0] = True
     after = source if staged[1] else target_across
     before = after if staged[0] else source
     banks = _BANKS * 4 // run.real.itemsize
+    alone = items if 2 * items <= banks else banks  # the banks of a slot among others
     layouts = [Layout(length, slots, before and after, length, 0)]
     done = 1
     for number, radix in enumerate(radices[:-1], 1):
         beside = after and (before or number > 1)
-        layouts.append(_layout(length, slots, beside, done, radix, banks))
+        own = banks // slots if beside else banks if before != after else alone
+        layouts.append(_layout(length, slots, beside, done, radix, max(1, own)))
         done *= radix
-    layouts = _with_one_stride(layouts, banks)
+    together = slots if before != after else min(slots, max(1, banks // items))
+    layouts = _with_one_stride(layouts, banks, together)
     stages: list[Stage] = []
     done, table = 1, 0
     for number, (radix, layout) in enumerate(zip(radices, layouts, strict=True)):
         count = length // radix
-        stages.append(Stage(number, radix, done, count, -(-count // items), table, layout))
+        stages.append(
+            Stage(
+                number, radix, done, count, -(-count // items), table, layout,
+                mirrored=run.target.form == "split" and 0 < number == len(radices) - 1,
+            )
+        )  # fmt: skip
         if done > 1:
             table += (radix - 1).bit_length() * done
         done *= radix
@@ -195,83 +260,75 @@ def _plan(
     return both if both.local_numbers * run.real.itemsize <= room else made((("re",), ("im",)))
 
 
+def _radices(run: Pass, length: int, most: int, largest: int) -> tuple[tuple[int, ...], int]:
+    """Radices of the stages, and work-items of a transform."""
+    if run.target.form == "split":
+        found = mirrored(length, min(most, largest))
+        assert found is not None, "such passes are not packed"
+        return found
+    return spread(length, most, largest)
+
+
+def packed(run: Pass, policy: GroupFftPolicy, target: Target) -> Pass:
+    """A pass of real lines as one of complex lines of half their length, where it is faster.
+
+    Results go straight from registers to memory then, so work-items side by side have whole runs
+    of them, or the numbers are few.
+    """
+    n, source, result = run.n, run.source, run.target
+    forms = source.form, result.form, source.factor, result.factor
+    whole = source.row == 1 and source.rows >= n and source.limit >= n and not source.limit_row
+    if forms != ("real", "half", "", "") or not whole or run.whole or result.times or n % 2:
+        return run
+    if largest_prime(n) > _SMALL_PRIMES or mirrored(n // 2, _SMALL_RADIX) is None:
+        return run
+    half = replace(
+        run,
+        n=n // 2,
+        source=replace(source, form="packed", rows=n // 2, row=2),
+        target=replace(result, form="split"),
+    )
+    plan = group_plan(half, policy, target)
+    few = half.count * half.n <= _FEW * target.compute_units
+    beside = few or plan.items * 2 * run.real.itemsize >= _LONG_RUN
+    return half if beside and plan.held <= policy.item and _fits(plan, half, target) else run
+
+
 def _layout(n: int, slots: int, beside: bool, run: int, radix: int, banks: int) -> Layout:
     """Of rows written by butterflies of a radix, in runs of so many.
 
-    Gaps let the runs that a stage writes go on in the next banks.
+    Gaps let the runs that a stage writes go on in the next banks, of so many that each slot has;
+    or nearly so, where they would be as long as what lies between them.
     """
-    period = run * radix
-    wide = max(1, banks // slots) if beside else banks
-    if run >= wide or period % 2:
+    period, gap = run * radix, (run - run * radix) % banks
+    if run >= banks or period % 2:
         return Layout(n, slots, beside, n, 0)
-    return Layout(n, slots, beside, -(-wide // period) * period, run)
+    if run == 1:
+        return Layout(n, slots, beside, lcm(period, banks), run)
+    if 4 * gap > period:
+        return Layout(n, slots, beside, -(-banks // period) * period, run)
+    return Layout(n, slots, beside, period, gap)
 
 
-def _with_one_stride(layouts: list[Layout], banks: int) -> list[Layout]:
+def _with_one_stride(layouts: list[Layout], banks: int, together: int) -> list[Layout]:
     """The layouts with a stride for all of them.
 
     Each slot keeps to its own part of local memory then: its work-items need not wait for those
-    of others that still read by the previous layout.  Slots begin in different banks.
+    of others that still read by the previous layout.  Slots of which so many are served together
+    begin in different banks.
     """
     length, slots = max(layout.length for layout in layouts), layouts[0].slots
-    apart = max(1, banks // slots)
-    stride = length if slots == 1 else -(-(length - apart) // banks) * banks + apart
+    apart = max(1, banks // together)
+    stride = -(-(length - apart) // banks) * banks + apart
+    if slots == 1 or apart == 1:
+        stride = length | (slots > 1)  # odd ones take slots to all banks
     return [replace(layout, stride=stride) for layout in layouts]
 
 
 def _across(side: Rows) -> bool:
     """Whether neighbours go along lanes: the axis whose numbers lie nearer to each other."""
+    if side.form == "packed":
+        return False
     if side.lane == 1 or side.row == 1:
         return side.lane == 1
     return abs(side.lane) < abs(side.row)
-
-
-@lru_cache(maxsize=1024)
-def _items(n: int, most: int, largest: int) -> tuple[tuple[int, ...], int]:
-    """The radices of a transform, and its work-items, which hold at most ``most`` numbers each.
-
-    The work-items are such that few of them idle in any stage.
-    """
-    radices = _factors(n, min(most, largest))
-    most = max(most, *radices)
-    found = []
-    for items in sorted({-(-n // radix // b) for radix in radices for b in range(1, most + 1)}):
-        each = [-(-n // radix // items) * radix for radix in radices]
-        if max(each) <= most:
-            found.append((sum(each) * items, items))
-    return radices, min(found)[1]
-
-
-def _turning(radices: tuple[int, ...]) -> tuple[int, ...]:
-    """The radices, with equal ones at both ends if two are equal: the way back begins at once."""
-    twice = [radix for radix in radices if radices.count(radix) > 1 and radix % 2 == 0]
-    if not twice:
-        return radices
-    inner = list(radices)
-    inner.remove(twice[0])
-    inner.remove(twice[0])
-    return (twice[0], *inner, twice[0])
-
-
-@lru_cache(maxsize=1024)
-def _factors(n: int, most: int) -> tuple[int, ...]:
-    """Few radices up to ``most`` whose product is n, as equal as can be; the largest ones first."""
-    best: tuple[tuple[int, int], tuple[int, ...]] | None = None
-
-    def go(rest: int, limit: int, chosen: tuple[int, ...]) -> None:
-        nonlocal best
-        if rest == 1:
-            worth = len(chosen), sum(chosen)
-            if best is None or worth < best[0]:
-                best = worth, chosen
-            return
-        if best is not None and len(chosen) >= best[0][0]:
-            return
-        for radix in range(min(limit, rest), 1, -1):
-            if rest % radix == 0:
-                go(rest // radix, radix, (*chosen, radix))
-
-    go(n, max(13, most, min(n, largest_prime(n))), ())
-    if best is None:
-        raise ValueError(f"{n} has no butterfly")
-    return best[1] or (1,)

@@ -1,17 +1,19 @@
-"""Two axes in one launch on a GPU: planes stay in the cache of all units between their two passes.
+"""Two passes in one launch on a GPU, so that what lies between them stays in a cache.
 
-Both passes are cut into parts, a plane each, which lie in the target in between.  The second pass
-takes a plane soon after the first one made it, so memory is read once and written once.
+Both passes are cut into parts: planes of two axes, or lines.  If a group holds a part, it makes
+both passes of it.  Else the second pass takes a part soon after groups of the first one made it,
+so memory is read once and written once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import prod
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
 
-from portable_gpu.codegen.axes import Axis
-from portable_gpu.ops.fft.grouping import group_plans
-from portable_gpu.ops.fft.passes import Pass, Rows
+from portable_gpu.ops.fft.columns import Plane, columns_in_two, joined
+from portable_gpu.ops.fft.grouping import group_plans, has_own_parts, packed
+from portable_gpu.ops.fft.passes import Pass
 from portable_gpu.ops.fft.policy import GroupFftPolicy
 from portable_gpu.ops.fft.problem import Line
 from portable_gpu.ops.fft.ways import Leg, Way
@@ -35,55 +37,57 @@ def part_bytes(first: Pass) -> int:
     return first.count // first.parts * first.target.rows * 2 * first.real.itemsize
 
 
-def joined_axes(first: Line, second: Line, policy: GroupFftPolicy, target: Target) -> Way | None:
-    """The transforms along two axes of an array, each by a pass, where a device is good at it.
+def of_one_line(
+    found: Sequence[Way], line: Line, policy: GroupFftPolicy, target: Target
+) -> list[Way]:
+    """Ways, real lines packed where that is faster, and those whose two passes share a launch."""
+    more = []
+    for way in found:
+        if way.name == "one pass":
+            way = replace(way, legs=tuple(_packed(leg, policy, target) for leg in way.legs))
+        more.append(way)
+        if way.name == "two passes" and line.lines > 1 and not line.times:
+            one, two = (replace(leg, run=replace(leg.run, parts=line.lines)) for leg in way.legs)
+            if _share(one.run, two.run, policy, target):
+                more.append(Way(way.name, (one, replace(two, joined=True))))
+    return more
+
+
+def of_two_axes(
+    first: Line, second: Line, policy: GroupFftPolicy, target: Target, names: Iterator[str]
+) -> list[Way]:
+    """Ways along two axes of an array in fewer launches, where a device is good at it.
 
     Args:
         first: Along one axis; its target is where the second one reads, and writes.
         second: Along the other one.
         policy, target: How, and on what device.
+        names: Of temporaries.
     """
-    if not (target.groups_wait and target.shared_cache) or first.times or second.times:
-        return None
+    plane = Plane.of(first, second)
+    if plane is None or first.times or second.times:
+        return []
     if not all(policy.reach.takes(line.n) for line in (first, second)):
-        return None
-    rows = _split(second, 0, first.target.step, first.target.count)
-    lanes = _split(first, 1, second.source.step, second.source.count)
-    if rows is None or lanes is None:
-        return None
-    batch = [axis.size for axis in lanes[1]]
-    between = [axis.strides[1] for axis in lanes[1]]
-    if batch != [axis.size for axis in rows[1]] or between != [a.strides[0] for a in rows[1]]:
-        return None
-    runs = []
-    for line, (beside, others) in ((first, lanes), (second, rows)):
-        source, result = (_rows(line, side, beside, others) for side in (0, 1))
-        runs.append(
-            Pass(
-                line.n, line.inverse, line.real, beside.size, tuple(batch), source, result,
-                parts=prod(batch),
-            )
-        )  # fmt: skip
-    alike = len({plan.group for plan in group_plans(runs, policy, target)}) == 1
-    if not alike or not 1 < runs[0].parts <= _MOST or part_bytes(runs[0]) > _LARGEST:
-        return None
-    legs = Leg(runs[0], "source", "target"), Leg(runs[1], "target", "target", joined=True)
-    return Way("two axes", legs)
+        return []
+    one, two = (packed(run, policy, target) for run in plane.passes())
+    found = []
+    plans = group_plans((one, two), policy, target)
+    if has_own_parts((one, two), plans) or _share(one, two, policy, target):
+        found.append(Way("two axes", (Leg(one, "source", "target"), joined(two, "target"))))
+    legs = [_packed(leg, policy, target) for leg in columns_in_two(plane, policy.reach, names)]
+    for leg, after in pairwise(legs):
+        if after.joined and _share(leg.run, after.run, policy, target):
+            found.append(Way("two axes", tuple(legs)))
+    return found
 
 
-def _rows(line: Line, side: int, lanes: Axis, batch: Sequence[Axis]) -> Rows:
-    end = (line.source, line.target)[side]
-    strides = tuple(axis.strides[side] for axis in batch)
-    return Rows(end.form, end.end, end.step, lanes.strides[side], strides, first=end.first)
+def _packed(leg: Leg, policy: GroupFftPolicy, target: Target) -> Leg:
+    return replace(leg, run=packed(leg.run, policy, target))
 
 
-def _split(line: Line, side: int, step: int, count: int) -> tuple[Axis, list[Axis]] | None:
-    """The axis of a line's others that has this step and extent, and what is left of them."""
-    for k, axis in enumerate(line.others):
-        if axis.strides[side] != step or axis.size % count:
-            continue
-        rest = [*line.others]
-        far = Axis(axis.size // count, tuple(count * one for one in axis.strides))
-        rest[k : k + 1] = [far] if far.size > 1 else []
-        return Axis(count, axis.strides), rest
-    return None
+def _share(one: Pass, two: Pass, policy: GroupFftPolicy, target: Target) -> bool:
+    """Whether groups of both may run at once, and a cache holds the parts between them."""
+    if not (target.groups_wait and target.shared_cache):
+        return False
+    alike = len({plan.group for plan in group_plans((one, two), policy, target)}) == 1
+    return alike and 1 < one.parts <= _MOST and part_bytes(one) <= _LARGEST

@@ -34,9 +34,14 @@ class Side:
     times: Literal["", "across", "same", "any"] = ""
 
     @property
+    def reals(self) -> int:
+        """Real numbers of a row."""
+        return 2 if self.form == "packed" else self.components
+
+    @property
     def components(self) -> int:
         """Real numbers of an element."""
-        return 1 if self.form in ("real", "ordered", "turned") else 2
+        return 1 if self.form in ("real", "ordered", "turned", "packed") else 2
 
 
 @dataclass(frozen=True)
@@ -99,14 +104,19 @@ class Rows:
 
     def is_whole(self, n: int, lanes: int) -> bool:
         """Whether each lane has every row that a transform of n has."""
-        wanted = n // 2 + 1 if self.form == "half" else n
+        wanted = {"half": n // 2 + 1, "split": n + 1}.get(self.form, n)
         there = self.rows >= wanted and self.limit >= (wanted - 1) * self.limit_row + lanes
         return there and not self.first
 
     @property
+    def unit(self) -> int:
+        """From a row to the next one, where rows lie side by side."""
+        return 2 if self.form == "packed" else 1
+
+    @property
     def side(self) -> Side:
         """What a kernel is rendered for."""
-        layout: Layout = "across" if self.lane == 1 else "along" if self.row == 1 else "any"
+        layout: Layout = "across" if self.lane == 1 else "along" if self.row == self.unit else "any"
         if self.times is None:
             return Side(self.form, layout, self.factor)
         step = self.times.lane
@@ -129,6 +139,7 @@ class Pass:
         source, target: What it reads and writes.
         whole: Length of the transform of which this is the first of two passes, else 0: then row k
             of lane l is multiplied by the root ``k l / whole`` of one.
+        by_batch: Whether l of these roots is the number along the last batch axis instead.
         parts: Of a pass that shares its launch with another one: into how many parts the leading
             batch axes cut both.  A part of the second pass reads what the first one made of it.
     """
@@ -142,6 +153,7 @@ class Pass:
     target: Rows
     whole: int = 0
     parts: int = 1
+    by_batch: bool = False
 
     @property
     def paired(self) -> bool:
@@ -170,7 +182,7 @@ class Pass:
 def moved(runs: Sequence[Pass]) -> int:
     """Bytes that a launch of these passes reads and writes, but for what lies between them."""
     ends = ((runs[0], runs[0].source), (runs[-1], runs[-1].target))
-    numbers = sum(run.count * side.rows * side.side.components for run, side in ends)
+    numbers = sum(run.count * side.rows * side.side.reals for run, side in ends)
     return runs[0].real.itemsize * numbers
 
 

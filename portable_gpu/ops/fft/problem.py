@@ -16,7 +16,7 @@ Kind = Literal["c2c", "r2c", "c2r"]
 #: to n // 2.  ``folded``: complex, those behind the middle being conjugates of those before it.
 #: ``ordered``: real, of a source: the even rows, and then the odd ones from the end.  ``turned``:
 #: real, of a target: the real parts of all rows of two transforms of real sequences, times factors.
-Form = Literal["complex", "real", "half", "folded", "ordered", "turned"]
+Form = Literal["complex", "real", "half", "folded", "ordered", "turned", "packed", "split"]
 
 
 @dataclass(frozen=True)

@@ -72,6 +72,8 @@ class Stage:
         butterflies: Those of a work-item.
         table: Where its roots begin.
         layout: Of its rows in local memory.
+        mirrored: Whether work-items have butterflies j and count - j, the first of them 0 and
+            count / 2.
     """
 
     number: int
@@ -81,6 +83,18 @@ class Stage:
     butterflies: int
     table: int
     layout: Layout
+    mirrored: bool = False
+
+    def butterfly(self, b: int, items: int) -> str:
+        """C expression of the number of a work-item's butterfly b."""
+        if not self.mirrored:
+            return f"{self.item} + {b * items}"
+        from_start = b // 2 * items
+        if b % 2 == 0:
+            return f"{self.item} + {from_start}"
+        if from_start:
+            return f"{self.count - from_start} - {self.item}"
+        return f"({self.item} ? {self.count} - {self.item} : {self.count // 2})"
 
     @property
     def item(self) -> str:
@@ -141,6 +155,12 @@ class GroupPlan:
         if form == "half":
             return "(n / 2 + 1)" if self.chirp else str(self.n // 2 + 1)
         return self.n_in_text
+
+    def at_once(self, form: Form) -> int:
+        """Numbers of a staged side that are on their way at once, of a work-item."""
+        rows = self.n // 2 + 1 if form == "half" else self.n
+        most = self.held // 2 if form == "half" else self.held
+        return max(1, min(most, -(-rows * self.slots // self.group)))
 
     @property
     def given(self) -> int:

@@ -102,7 +102,7 @@ def ways(line: Line, reach: Reach, names: Iterator[str]) -> list[Way]:
     if whole:
         found.append(Way("one pass", (_one(line),)))
     if not whole or (line.n >= 4 * reach.lanes and line.lines < 2 * reach.lanes):
-        pairs = _splits(line.n, reach)
+        pairs = splits(line.n, reach)
         found += [Way("two passes", _two(line, *pair, next(names))) for pair in pairs]
         if not whole and not (pairs and max(pairs[0]) <= reach.broad):
             found += [
@@ -145,7 +145,7 @@ def _lanes(line: Line) -> tuple[Axis, tuple[Axis, ...]]:
     return lanes, tuple(axis for axis in line.others if axis is not lanes)
 
 
-def _splits(n: int, reach: Reach) -> list[tuple[int, int]]:
+def splits(n: int, reach: Reach) -> list[tuple[int, int]]:
     """Factors of n, both in reach: the most equal ones, and of those multiples of lanes.
 
     Where n is smooth and beyond reach and has none so small, the most equal ones are as small as
@@ -172,7 +172,7 @@ def _splits(n: int, reach: Reach) -> list[tuple[int, int]]:
 def _three_factors(n: int, reach: Reach) -> list[tuple[int, int, int]]:
     """Factors of n, each in reach: those of which the largest is the least."""
     first = [d for d in range(2, min(reach.most, n // 4) + 1) if n % d == 0 and reach.takes(d)]
-    found = [(d, *pair) for d in first for pair in _splits(n // d, reach)]
+    found = [(d, *pair) for d in first for pair in splits(n // d, reach)]
     return sorted(found, key=lambda factors: (max(factors), sum(factors)))[:1]
 
 

@@ -1,0 +1,75 @@
+## Lines that the copy engine brings to local memory while the group transforms the line before.
+##
+##   lines of a group      0 engine ─▶ local ─▶ registers, transform, store
+##                                  1 engine ────────────────▶ local ─▶ registers, transform, store
+##
+##   define()             barriers that count bytes (see gemm), copies of a line
+##   begin(p, rank)       the group's first line is on its way
+##   bring(plan, rank)    the line in registers; the next one is on its way
+##
+## Lines whose place is no multiple of 16 bytes are read by the work-items.  A launch has a group for each compute
+## unit, of which each takes a line, and the one that lies as many groups further on: `groups` are those of all lines.
+<%!
+from portable_gpu.codegen import axes
+%>
+<%namespace name="boxes" file="/gemm/_boxes.cl.mako"/>
+<%namespace name="barriers" file="/gemm/_barriers.cl.mako"/>
+<%def name="define()">
+${barriers.define()}
+${boxes.show()}${boxes.expect()}\
+static inline void copy_line(uint to, __global const real_t *from, uint bytes, uint barrier)
+{
+    barrier_expect(barrier, bytes);
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+                 :: "r"(to), "l"(from), "r"(bytes), "r"(barrier) : "memory");
+}
+static inline bool engine_takes(__global const real_t *from) { return (ulong)from % 16 == 0; }
+</%def>
+
+<%def name="line(rank, number)">x_in + 2 * (x_offset + (long)(${number} % lanes) * x_lane${"".join(f" + {at} * x_batch{d}" for d, at in enumerate(axes.digits("batch", rank, f"({number} / (uint)lanes)")))})</%def>
+
+<%def name="begin(p, rank)">
+    __local real_t line[${2 * p.plan.n}] __attribute__((aligned(128)));
+    __local ulong brought[1];
+    const uint barrier_at = local_address(brought);
+    uint parity = 0;
+    if (id == 0) {
+        barrier_init(barrier_at, 1);
+        barriers_shown();
+        __global const real_t *next = ${line(rank, "(uint)get_group_id(0)")};
+        if (engine_takes(next))
+            copy_line(local_address(line), next, ${2 * p.plan.n} * sizeof(real_t), barrier_at);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+</%def>
+
+<%def name="bring(plan, rank)">
+<% first = plan.stages[0] %>\
+    if (engine_takes(x_at - 2 * (long)${first.item})) {
+        barrier_wait(barrier_at, parity);
+        parity ^= 1;
+% for b in range(first.butterflies):
+% for r in range(first.radix):
+        {
+            const pair_t v = with_sign(((__local const pair_t *)line)[${first.item} + ${b * plan.items + r * first.count}], sign);
+            re[${b * first.radix + r}] = v.x, im[${b * first.radix + r}] = v.y;
+        }
+% endfor
+% endfor
+    } else {
+% for b in range(first.butterflies):
+% for r in range(first.radix):
+        {
+            const pair_t v = with_sign(*(__global const pair_in_memory_t *)(x_at + ${2 * (b * plan.items + r * first.count)}), sign);
+            re[${b * first.radix + r}] = v.x, im[${b * first.radix + r}] = v.y;
+        }
+% endfor
+% endfor
+    }
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+    if (id == 0 && number + get_num_groups(0) < groups) {
+        __global const real_t *next = ${line(rank, "(number + (uint)get_num_groups(0))")};
+        if (engine_takes(next))
+            copy_line(local_address(line), next, ${2 * plan.n} * sizeof(real_t), barrier_at);
+    }
+</%def>

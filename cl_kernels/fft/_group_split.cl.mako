@@ -1,0 +1,96 @@
+## Real lines of even length as complex ones of half that length: number j is x[2 j] + i x[2 j + 1].
+##
+## Of the transform Z of n such numbers, result k of the real line is E + w O and result n - k is conj(E - w O), where
+## E = (Z[k] + conj Z[n - k]) / 2, O = (Z[k] - conj Z[n - k]) / 2i, w = exp(-pi i k / n).
+##
+##   read(plan, source)                   those of the first stage; all of them are there.  A line may begin anywhere
+##   define(result, all, tag)             split(...): stores both results of a pair
+##   write(plan, result, given, tag)      those of the last stage, whose work-items hold butterflies j and M - j, the
+##                                        first one 0 and M / 2: rows j + r M and n - j - r M are in one work-item
+<%namespace name="local" file="/fft/_group_exchange.cl.mako"/>
+<%namespace name="rows" file="/fft/_group_places.cl.mako"/>
+<%def name="read(plan, source)">
+<%
+first = plan.stages[0]
+places = [(b, r, 2 * (b * plan.items + r * first.count)) for b in range(first.butterflies) for r in range(first.radix)]
+%>\
+    __global const real_t *x_at = ${rows.place("x", source, first.item, f"min(lane0 + {first.slot}, lanes - 1)")};
+% for whole in (True, False):
+    ${"if ((ulong)x_at % (2 * sizeof(real_t)) == 0) {" if whole else "} else {"}
+% for b, r, place in places:
+<% k = b * first.radix + r %>\
+% if whole:
+        ${local.guard(plan, first, b)}{
+            const pair_t v = *(__global const pair_in_memory_t *)(x_at + ${place});
+            re[${k}] = v.x, im[${k}] = v.y;
+        }
+% else:
+        ${local.guard(plan, first, b)}re[${k}] = x_at[${place}], im[${k}] = x_at[${place + 1}];
+% endif
+% endfor
+% endfor
+    }
+</%def>
+
+<%def name="define(result, all, tag)">
+<% given = capture(rows.arguments, result, all) + (", first, begin" if not all else "") %>
+static inline void split${tag}(__global real_t *y, long row_step, uint k, uint n, long lane, bool live, real_t sign, real_t scale${rows.parameters(result, all)}${", long first, long begin" if not all else ""}, pair_t a, pair_t b, pair_t w)
+{
+    scale /= 2;
+    const pair_t even = (pair_t)(a.x + b.x, a.y - b.y) * scale;
+    const pair_t odd = product((pair_t)(a.y + b.y, b.x - a.x) * scale, w);
+    if (live) {
+        put_element${tag}(y + 2 * (long)k * row_step, k, lane, with_sign(even + odd, sign)${given});
+        if (2 * k != n)
+            put_element${tag}(y + 2 * (long)(n - k) * row_step, n - k, lane, with_sign((pair_t)(even.x - odd.x, odd.y - even.y), sign)${given});
+    }
+}
+</%def>
+
+<%def name="write(plan, result, given, tag)">
+<%
+last, n = plan.stages[-1], plan.n
+R, M, lane = last.radix, last.count, f"lane0 + {last.slot}"
+step = capture(rows.step, "y", result, "row")
+
+def number(b, r):
+    return f"(pair_t)(re[{b * R + r}], im[{b * R + r}])"
+
+def pair(k, a, b):
+    return f"split{tag}(y_at, {step}, {k}, {n}, {lane}, left({last.slot}, lanes_here) > 0, sign, scale{given}, {a}, {b}, halves[{k}]);"
+%>\
+    __global real_t *y_at = ${rows.place("y", result, 0, lane)};
+% if M == 1:
+% for k in range(n // 2 + 1):
+    ${pair(k, number(0, k), number(0, -k % n))}
+% endfor
+% else:
+% for c in range(last.butterflies // 2):
+% for r in range(R):
+<%
+one, other = number(2 * c, r), number(2 * c + 1, R - 1 - r)
+k = f"{last.item} + {c * plan.items + r * M}"
+%>\
+% if c == 0:
+<%
+half = r >= R // 2
+own = r - R // 2 if half else r
+k0, a0, b0 = own * M + half * M // 2, number(half, own), number(half, R - 1 - own if half else -own % R)
+%>\
+    {
+        const bool alone = ${last.item} == 0;
+        const uint k = alone ? ${k0} : ${k};
+        ${pair("k", f"alone ? {a0} : {one}", f"alone ? {b0} : {other}")}
+    }
+% else:
+    {
+        const uint k = ${k};
+        ${pair("k", one, other)}
+    }
+% endif
+% endfor
+% endfor
+    if (${last.item} == 0)
+        ${pair(n // 2, number(0, R // 2), number(0, R // 2))}
+% endif
+</%def>

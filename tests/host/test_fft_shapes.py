@@ -1,0 +1,104 @@
+"""Shapes of a GPU's passes: where numbers lie in local memory, and lengths of chirps."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+import pytest
+
+from portable_gpu.dtypes import dtype_of, element
+from portable_gpu.ops.fft.grouping import group_plan, packed
+from portable_gpu.ops.fft.passes import Pass, Rows
+from portable_gpu.ops.fft.policy import GroupFftPolicy
+from portable_gpu.ops.fft.shape import GroupPlan, Layout
+from portable_gpu.ops.fft.tables import chirp_length
+from portable_gpu.targets import example_target
+
+WARP, BANKS = 32, 32
+LINES = 1 << 18  # more than few
+H200 = example_target("nvidia")
+POLICY = GroupFftPolicy.default(H200, element(dtype_of("complex64")))
+
+
+def shape(n: int, real: bool = False, turned: bool = False) -> GroupPlan:
+    """Of lines of complex64, or of float32, one after the other; results perhaps side by side."""
+    along = Rows("complex", n, 1, n)
+    rows = along, Rows("complex", n, LINES, 1) if turned else along
+    if real:
+        rows = Rows("real", n, 1, n), Rows("half", n // 2 + 1, 1, n // 2 + 1)
+    run = Pass(n, False, element(dtype_of("float32")), LINES, (), *rows)
+    return group_plan(packed(run, POLICY, H200), POLICY, H200)
+
+
+def accesses(plan: GroupPlan) -> Iterator[tuple[Layout, list[int], list[int]]]:
+    """Rows and slots that a warp's work-items write, or read, at once: of the first warp."""
+    warp = range(min(WARP, plan.group))
+    for before, after in zip(plan.stages, plan.stages[1:], strict=False):
+        for stage, written in ((before, True), (after, False)):
+            across = plan.after if stage.number else plan.before
+            own = [
+                (item % plan.slots, item // plan.slots) if across else divmod(item, plan.items)
+                for item in warp
+            ]
+            for b in range(stage.butterflies):
+                scope = [{stage.item: t} for _, t in own]
+                numbers = [
+                    eval(stage.butterfly(b, plan.items).replace("?", "and").replace(":", "or"), one)
+                    for one in scope
+                ]
+                some = [(j, slot) for j, (slot, _) in zip(numbers, own, strict=True)]
+                some = [(j, slot) for j, slot in some if j < stage.count]
+                N, R = stage.before, stage.radix
+                for r in range(R):
+                    rows = [
+                        j // N * N * R + j % N + r * N if written else j + r * stage.count
+                        for j, _ in some
+                    ]
+                    yield after.layout, rows, [slot for _, slot in some]
+
+
+def in_one_bank(layout: Layout, rows: list[int], slots: list[int]) -> int:
+    """The most places that lie in the same bank."""
+    found = defaultdict(set)
+    for row, slot in zip(rows, slots, strict=True):
+        place = eval(layout.place("row", "slot").replace("/", "//"), {"row": row, "slot": slot})
+        found[place % BANKS].add(place)
+    return max(map(len, found.values()), default=0)
+
+
+@pytest.mark.parametrize(
+    ("n", "real", "most"),
+    [
+        (64, False, 1), (128, False, 1), (256, False, 1), (1024, False, 1), (4096, False, 1),
+        (16384, False, 1), (4093, False, 1),
+        (1000, False, 2), (3000, False, 2), (100, False, 3), (27, False, 3),
+        (512, True, 1), (8192, True, 1),
+    ],
+)  # fmt: skip
+def test_neighbours_find_different_banks(n: int, real: bool, most: int) -> None:
+    assert max(in_one_bank(*access) for access in accesses(shape(n, real))) <= most
+
+
+@pytest.mark.parametrize("n", [256, 512])
+def test_so_they_do_where_lanes_are_side_by_side_from_the_exchange_on(n: int) -> None:
+    plan = shape(n, turned=True)
+    assert (plan.before, plan.after) == (False, True)
+    assert max(in_one_bank(*access) for access in accesses(plan)) <= 2
+
+
+def test_gaps_take_little_room() -> None:
+    for n in (12, 24, 48, 96, 360, 1000, 3072):
+        assert shape(n).local_numbers <= 2.9 * shape(n).slots * n, n
+
+
+@pytest.mark.parametrize(("n", "real", "form"), [(8192, True, "packed"), (512, True, "real")])
+def test_real_lines_are_packed_where_runs_are_long(n: int, real: bool, form: str) -> None:
+    assert shape(n, real).n == (n // 2 if form == "packed" else n)
+
+
+@pytest.mark.parametrize(
+    ("n", "length"), [(3107, 8192), (4093, 8192), (1531, 4096), (257, 576), (101, 256)]
+)
+def test_chirps_have_lengths_that_were_fast(n: int, length: int) -> None:
+    assert chirp_length(n) == length
