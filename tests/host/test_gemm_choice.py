@@ -194,3 +194,10 @@ def test_outer_products_whose_rows_begin_anywhere_leave_by_neighbours(
     choice = least(estimates(problem_of(Case("gemm", size, dtype, trans="TT")), H200, SHIPPED))
     assert isinstance(choice.policy, GemmPolicy)
     assert choice.policy.repack == repacked
+
+
+@pytest.mark.parametrize("size", [(444, 18, 3778), (2458, 5, 885), (3515, 14, 3268)])
+def test_shallow_products_of_16_bits_take_matrix_units(size: tuple[int, int, int]) -> None:
+    """Tiles of SIMD units store single elements of 16 bits, which takes twice the time."""
+    p = problem_of(Case("gemm", size, "float16", trans="NN"))
+    assert best_of(candidates_of(p, H200, SHIPPED), H200).way.startswith("wgmma")

@@ -16,9 +16,10 @@ from portable_gpu.tuning.table import TuningTable
 
 _LEAST_DEPTH = 128  # of a part
 # Of an H200: 2792 x 1 x 1877 float32 takes 38 us by elements of work-items, and 21 by neighbours
-# (memory 5); 3515 x 14 x 3268 float16 76.  With k of 100 or more neighbours lose up to 10 %.
+# (memory 5); 3515 x 14 x 3268 float16 76, and neighbours help not: 444 x 18 x 3778 took 16 (PyTorch
+# 6).  With k of 100 or more neighbours lose up to 10 %.
 _SHALLOW, _LARGE_RESULT = 32, 1 << 18
-_BY_ELEMENTS, _BY_NEIGHBOURS = 10.0, 1.4
+_BY_ELEMENTS, _BY_NEIGHBOURS = 10.0, 2.2
 _MOST_ROUNDS = 4  # of parts on a compute unit: no more of some tiles are resident
 _PARTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 
