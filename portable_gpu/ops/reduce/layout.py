@@ -52,7 +52,8 @@ _LEAST_VECTORS = 4
 _ALONE = 3 << 15
 # Vectors of a row for each work-item of a group, where rows keep half of the compute units at work.
 _ROW_STEPS = 16
-# Steps of a sub-group along a row, so that vectors of moments are worth folding to one at the end.
+# Steps of a sub-group along a row, so that vectors of moments of 16-bit floats are worth folding to
+# one at the end.
 _MOMENT_STEPS = 8
 # Bytes of a work-item that are to be on their way, and steps for them at most: single elements of
 # columns that lie off the grid of vectors have 0.3 of the bandwidth otherwise (H200, 8113 x 435).
@@ -221,7 +222,7 @@ def _row_vector(
         vector = max(1, vector // 2)  # measured on an H200: docs/experiments/reduce.md
     while vector > 1 and not _fits(policy, target, reduction, vector):
         vector //= 2
-    if reduction.name == "moment":
+    if reduction.name == "moment" and elem.itemsize < 4:
         while vector > 1 and lanes * vector <= n < _MOMENT_STEPS * lanes * vector:
             vector //= 2
     widest = vector
