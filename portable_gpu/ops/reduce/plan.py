@@ -13,8 +13,9 @@ from portable_gpu.codegen.reductions import Reduction, Request, reduction
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import element
 from portable_gpu.errors import UnsupportedError
+from portable_gpu.ops.reduce.deal import Deal, Layout
 from portable_gpu.ops.reduce.geometry import Geometry
-from portable_gpu.ops.reduce.layout import Deal, Layout, is_unit, lay_out, render_layout
+from portable_gpu.ops.reduce.layout import is_unit, lay_out, render_layout
 from portable_gpu.ops.reduce.policy import ReducePolicy
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan

@@ -1,0 +1,169 @@
+"""Rows on a GPU: how many work-items share one, and into how many parts it is cut."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from portable_gpu.codegen.reductions import Reduction
+from portable_gpu.ops.reduce.deal import Deal, Layout, cut
+from portable_gpu.ops.reduce.geometry import Geometry
+from portable_gpu.ops.reduce.policy import ReducePolicy
+from portable_gpu.ops.reduce.vectors import aligned_vector, fits, unrolled, widest_vector
+from portable_gpu.powers_of_two import ceil_power_of_two, floor_power_of_two
+from portable_gpu.targets import Target
+
+# The last group adds what all others found: with less than so many bytes for each of them, no more
+# groups than are resident at once.  On an H200 2^22 float32 take 1.3 of the time otherwise.
+_PLENTY, _FEW_GROUPS = 1 << 19, 3
+# Elements for each lane of a sub-group on each compute unit, up to which latency counts alone.
+_FEW = 4
+# Rows of each compute unit from which on sub-groups have one each.
+_MANY = 12
+# Lanes of a row of few vectors have so many each, and read so many bytes side by side, where a
+# compute unit has so many work-items all the same (docs/experiments/reduce.md).
+_MANY_STEPS, _LINE, _FULL = 2, 128, 2048
+# Rows off the grid of vectors that have so many of them are read by vectors all the same.
+_LEAST_VECTORS = 4
+# Bytes of a row that one group folds sooner than several do, which have to meet; twice as many of
+# moments, or where rows keep half of the compute units at work.
+_ALONE = 3 << 15
+# Vectors of a row for each work-item of a group, where rows keep half of the compute units at work.
+_ROW_STEPS = 16
+# Steps of a sub-group along a row, so that vectors of moments of 16-bit floats are worth folding to
+# one at the end.
+_MOMENT_STEPS = 8
+
+
+def gpu_rows(
+    policy: ReducePolicy,
+    target: Target,
+    reduction: Reduction,
+    geometry: Geometry,
+    alignment: int,
+    wanted: int,
+    unit: bool,
+) -> tuple[Layout, Deal]:
+    """Sub-groups or groups that have a row each, or groups that share one."""
+    elem, n, rows = reduction.inputs[0], geometry.inner.size, geometry.rows
+    vector, aligned, peel = 1, False, False
+    if unit and reduction.vectorizable:
+        vector, aligned, peel = _row_vector(policy, target, reduction, geometry, alignment)
+    size, lanes = _row_lanes(policy, target, geometry, elem.itemsize, vector, wanted, peel)
+    if peel:
+        lanes = max(lanes, vector)
+    unroll = 1
+    if n * geometry.outer_count > lanes * vector:
+        # Measured on an H200: in rows that share a group the other rows hide the latency, and
+        # in what carries indices the registers count for more (docs/experiments/reduce.md).
+        plain = lanes < size or reduction.indexed
+        own = replace(policy, unroll=1) if plain else policy
+        unroll = unrolled(own, target, reduction, vector, n // (lanes * vector))
+    group_rows = size // lanes
+    parts = _row_parts(policy, target, reduction, geometry, wanted) if lanes == size else 1
+    inner, outer, inner_span, outer_span = cut(parts, geometry, lanes * vector * unroll)
+    if inner * outer > 1:
+        tiles, rows_per_group = rows, 1
+    else:
+        most = 8 * target.compute_units * policy.groups_per_unit
+        groups = max(1, min(most, -(-rows // group_rows)))
+        rows_per_group = -(-rows // (groups * group_rows)) * group_rows
+        tiles = -(-rows // rows_per_group)
+    layout = Layout(
+        "rows", size, lanes, vector, 1, unroll, aligned, unit, inner * outer > 1,
+        len(geometry.kept), len(geometry.outer), peel=peel,
+    )  # fmt: skip
+    return layout, Deal(tiles, inner, outer, inner_span, outer_span, rows_per_group)
+
+
+def _row_vector(
+    policy: ReducePolicy,
+    target: Target,
+    reduction: Reduction,
+    geometry: Geometry,
+    alignment: int,
+) -> tuple[int, bool, bool]:
+    """Elements of a load along rows, whether it is aligned, and whether rows begin anywhere."""
+    elem, n, lanes = reduction.inputs[0], geometry.inner.size, target.subgroup_size
+    if n <= lanes and _are_few(geometry, target):
+        return 1, False, False
+    vector = min(widest_vector(policy, reduction), floor_power_of_two(max(1, n)))
+    if len(reduction.folds[0].lane.fields) > 1 and elem.itemsize <= 4:
+        vector = max(1, vector // 2)  # measured on an H200: docs/experiments/reduce.md
+    while vector > 1 and not fits(policy, target, reduction, vector):
+        vector //= 2
+    if reduction.name == "moment" and elem.itemsize < 4:
+        while vector > 1 and lanes * vector <= n < _MOMENT_STEPS * lanes * vector:
+            vector //= 2
+    widest = vector
+    vector, aligned = aligned_vector(vector, reduction, geometry, alignment, geometry.inner)
+    # Each of a row's lanes has one of the elements before, or behind, the vectors.
+    single = len(reduction.streamed) == 1 and not elem.complex
+    single &= widest <= target.subgroup_size
+    if single and vector < widest and n >= _LEAST_VECTORS * widest:
+        return widest, True, True
+    return vector, aligned, False
+
+
+def _row_lanes(
+    policy: ReducePolicy,
+    target: Target,
+    geometry: Geometry,
+    itemsize: int,
+    vector: int,
+    wanted: int,
+    peel: bool,
+) -> tuple[int, int]:
+    """Work-items of a group, and of a row: a whole group, or a sub-group at most."""
+    n, rows, units = geometry.inner.size, geometry.rows, target.compute_units
+    size, most = policy.group_size, target.subgroup_size
+    if n <= vector * most and _are_few(geometry, target):
+        return size, ceil_power_of_two(max(1, -(-n // vector)))
+    lanes = ceil_power_of_two(max(1, -(-n // (2 * vector))))
+    if lanes > 1 and not peel and 2 * (n % (lanes // 2 * vector)) < n % (lanes * vector):
+        lanes //= 2  # fewer lanes are without work in the last step
+    # Measured on an H200: sub-groups that have a row each take 0.2 to 0.95 of the time of groups
+    # that have one, from 15 rows a compute unit on (docs/experiments/reduce.md).
+    many = rows >= _MANY * units
+    wide = lanes > 4 * most or rows * min(lanes, size) < size * wanted
+    if wide and not many:
+        if 2 * rows >= units:
+            enough = ceil_power_of_two(-(-n // (vector * _ROW_STEPS)))
+            size = max(2 * most, min(size, enough))
+        return size, size
+    lanes = min(lanes, most)
+    # Measured on an H200: where rows are many, lanes with more of a row spend less on meeting.
+    line = max(1, _LINE // (vector * itemsize))
+    while lanes > line and n < _MANY_STEPS * lanes * vector:
+        if rows * lanes < 2 * _FULL * units:
+            break
+        lanes //= 2
+    return size, lanes
+
+
+def _are_few(geometry: Geometry, target: Target) -> bool:
+    """Whether there is so little to fold that latency counts alone."""
+    elements = geometry.rows * geometry.inner.size
+    return (
+        geometry.outer_count == 1 and elements <= _FEW * target.subgroup_size * target.compute_units
+    )
+
+
+def _row_parts(
+    policy: ReducePolicy,
+    target: Target,
+    reduction: Reduction,
+    geometry: Geometry,
+    wanted: int,
+) -> int:
+    """Into how many parts each row is cut at most, a group each."""
+    rows, units = geometry.rows, target.compute_units
+    nbytes = geometry.count * reduction.inputs[0].itemsize
+    dear = reduction.name == "moment" or 2 * rows >= units
+    if nbytes < _ALONE * (2 if dear else 1):
+        return 1
+    parts = -(-wanted // max(1, rows))
+    if nbytes < parts * _PLENTY:
+        parts = min(parts, -(-min(_FEW_GROUPS, policy.groups_per_unit) * units // max(1, rows)))
+    if rows >= units:  # which have work anyway
+        parts = min(parts, max(1, nbytes // (4 * policy.work_per_group)))
+    return parts
