@@ -10,12 +10,13 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from itertools import cycle, islice
 
 from portable_gpu.bench.hunt import Found, Hunt, Kind, Ready
 from portable_gpu.bench.known_peers import open_peers
 from portable_gpu.bench.measure import Remark
+from portable_gpu.errors import PortableGPUError
 from portable_gpu.ops.case import Case
 from portable_gpu.runtime.engine import Engine
 
@@ -34,7 +35,11 @@ class Crew:
         ]
 
     def over(self, cases: Iterable[tuple[Kind, Case]]) -> Iterator[Found]:
-        """What there is to tell of each case, in their order; many are taken at a time."""
+        """What there is to tell of each case, in their order; many are taken at a time.
+
+        Raises:
+            PortableGPUError: A process ended by itself.
+        """
         left = iter(cases)
         try:
             while block := list(islice(left, len(self._members) * _CASES)):
@@ -44,6 +49,11 @@ class Crew:
                     future.result()
                 for one, _ in pairs:
                     yield one.submit(_time).result()
+        except BrokenExecutor:
+            raise PortableGPUError(
+                f"one of {len(self._members)} processes of the hunt ended by itself, for want of "
+                "memory perhaps; fewer --jobs may do"
+            ) from None
         finally:
             for one in self._members:
                 one.shutdown(cancel_futures=True)

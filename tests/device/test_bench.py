@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,7 +16,7 @@ import pyopencl.array as cla
 import pytest
 from sampling import compile_fast
 
-from portable_gpu.bench import dispatch, measure, roofs
+from portable_gpu.bench import crew, dispatch, measure, roofs
 from portable_gpu.bench.altered import Altered
 from portable_gpu.bench.cases import cases
 from portable_gpu.bench.crew import Crew
@@ -281,13 +282,22 @@ def test_dispatch(
 def test_a_crew_tells_of_cases_in_their_order(engine: Engine) -> None:
     """As one process does, but for times.  On a GPU the command takes it."""
     cases = random_cases(few_rows(engine), 3, 4, on_cpu=True)
-    crew = Crew(2, engine.target.facts.name, ["numpy"])
-    told = list(crew.over(cases))
-    assert [trial.size for (trial,) in told if isinstance(trial, Trial)] == [
-        c.size for _, c in cases
-    ]
+    members = Crew(2, engine.target.facts.name, ["numpy"])
+    trials = [trial for (trial,) in members.over(cases) if isinstance(trial, Trial)]
+    assert [trial.size for trial in trials] == [case.size for _, case in cases]
     with pytest.raises(RuntimeError, match="after shutdown"):
-        next(crew.over(cases))
+        next(members.over(cases))
+
+
+def test_a_crew_says_that_a_process_ended(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crew, "_CASES", 1)
+    members = Crew(2, engine.target.facts.name, ["numpy"])
+    told = members.over(random_cases(few_rows(engine), 4, 4, on_cpu=True))
+    next(told)
+    for process in [*members._members[1]._processes]:
+        os.kill(process, signal.SIGKILL)
+    with pytest.raises(PortableGPUError, match="one of 2 processes of the hunt ended by itself"):
+        list(told)
 
 
 def few_rows(engine: Engine) -> list[Kind]:
