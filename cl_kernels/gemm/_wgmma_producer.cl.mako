@@ -4,6 +4,7 @@
 ##
 ##   lines()   a warpgroup copies, 16 bytes a work-item (see _lines)
 ##   boxes()   one work-item starts copies by the copy engine (see _boxes)
+##   look_at_maps(policy)   before anything else, for it takes time: that work-item sees what the maps hold
 <%namespace name="by_boxes" file="/gemm/_boxes.cl.mako"/>
 <%namespace name="by_lines" file="/gemm/_lines.cl.mako"/>
 <%namespace name="parted" file="/gemm/_wgmma_parts.cl.mako"/>
@@ -75,5 +76,14 @@ ${parted.loop(policy, ["a", "b"], types, problem, a.depth, True) if split else u
         }
 % if split:
         WARP_BARRIER();
+% endif
+</%def>
+
+<%def name="look_at_maps(policy)">\
+% if policy.bulk:
+    if (t == ${128 * policy.consumers}) {
+        map_acquire(a_map);
+        map_acquire(b_map);
+    }
 % endif
 </%def>

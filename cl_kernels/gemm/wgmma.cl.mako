@@ -79,12 +79,7 @@ ${operands.batch_parameters(rank)})
 ${output.scratch(policy)}
 % endif
     const int t = get_local_id(0);
-% if policy.bulk:
-    if (t == ${128 * policy.consumers}) {
-        map_acquire(a_map);
-        map_acquire(b_map);
-    }
-% endif
+${producer.look_at_maps(policy)}\
 ${barriers.start(policy, 1 if policy.bulk else 256 if a.by_registers != b.by_registers else 128, 4 * policy.consumers)}
 % if split:
 ${parted.take_number(policy)}

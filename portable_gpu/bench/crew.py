@@ -24,7 +24,10 @@ _CASES = 12  # that a process prepares at a time
 
 
 class Crew:
-    """Processes that time random cases on one device."""
+    """Processes that time random cases on one device.
+
+    The device holds the arrays of a dozen cases of each process, and of as many of each peer.
+    """
 
     def __init__(self, jobs: int, device: str | None, peers: Sequence[str]) -> None:
         """Start ``jobs`` processes."""

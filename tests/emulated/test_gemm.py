@@ -316,6 +316,31 @@ def test_tf32_where_c_and_a_bias_are_read(gpu: Emulator, trans: str, bulk: bool)
 
 
 @pytest.mark.parametrize(
+    ("elem", "consumers", "tile_n", "size", "bulk"),
+    [(F16, 1, 64, (75, 38, 20), True), (BF16, 2, 96, (140, 100, 66), False),
+     (F16, 2, 128, (20, 131, 9), True)],
+)  # fmt: skip
+def test_wgmma_adds_to_c_whose_rows_begin_anywhere(
+    gpu: Emulator, elem: Element, consumers: int, tile_n: int, size: Any, bulk: bool
+) -> None:
+    """Rows leave by warps, also those of an even length, and C is read so."""
+    policy = WgmmaPolicy(consumers, 1, tile_n, 4, bulk=bulk)
+    m, n, k = size
+    c = replace(operand(elem, m, n, "N", 0), aligned_bytes=gcd(16, 2 * n))
+    a, b, before = (whole_numbers(shape, s) for s, shape in enumerate(((m, k), (k, n), (m, n)), 1))
+    memory = np.full(m * n + 64, CANARY, np.float16 if elem == F16 else np.uint16)
+    memory[32:-32] = stored(before, elem, "N").ravel()
+    buffers = [stored(a, elem, "N"), stored(b, elem, "T"), memory]
+    path = by_matrix_units(
+        gpu, replace(problem(m, n, k, elem, "NT"), c=c, reads_c=True), policy, transposed=False
+    )
+    path.enqueue(gpu, buffers, (0, 0, 32), (1.0, 1.0))  # type: ignore[arg-type]
+    np.testing.assert_array_equal(memory[32:-32].reshape(m, n), narrowed(a @ b + before, elem))
+    assert np.all(memory[:32] == CANARY)
+    assert np.all(memory[-32:] == CANARY)
+
+
+@pytest.mark.parametrize(
     ("tile_n", "size", "transposed", "elem", "bulk"),
     in_pairs(
         (64, 112, 160, 256), ((67, 72, 72), (130, 264, 72), (65, 70, 72), (65, 71, 72)),

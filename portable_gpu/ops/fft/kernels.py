@@ -144,15 +144,9 @@ def _group_parts(
     moving = []
     for rows, across in ((run.source, plan.source_across), (run.target, plan.target_across)):
         size = rows.side.reals * itemsize
-        step, beside = (
-            (rows.lane, plan.slots * run.planes)
-            if across
-            else (
-                rows.row // rows.unit,
-                rows.rows,
-            )
-        )
-        together = min(beside, run.lanes) if across else beside
+        step, together = rows.row // rows.unit, rows.rows
+        if across:
+            step, together = rows.lane, min(plan.slots * run.planes, run.lanes)
         used = size * together if abs(step) == 1 else size
         waste = -(-used // _SECTOR) * _SECTOR / used
         if across and rows.row * size % _SECTOR:

@@ -73,12 +73,8 @@ def gpu_columns(
         alone = -(-columns // (vector * vectors * target.compute_units))
         lanes = size = max(target.subgroup_size, min(size, ceil_power_of_two(alone)))
     lanes = max(lanes, size // ceil_power_of_two(max(1, count)))
+    lanes = _lanes_of_many(columns, vector * vectors, count, lanes, size, target)
     block = lanes * vector * vectors
-    most = min(size, _LEAST_ROWS * size // max(1, count))
-    while lanes < size and columns > block * target.compute_units * (
-        2 if lanes < most else _PLENTY_OF_BLOCKS if count <= _MANY_ROWS else columns
-    ):
-        lanes, block = 2 * lanes, 2 * block
     tiles = -(-columns // block) * (geometry.rows // columns)
     unroll = in_flight(
         max(1, policy.unroll // vectors), policy, target, reduction, vector * vectors,
@@ -98,3 +94,18 @@ def gpu_columns(
         "columns", size, lanes, vector, vectors, unroll, aligned, False, split, kept, outer_axes
     )
     return layout, Deal(tiles, inner, outer, inner_span, outer_span, 1)
+
+
+def _lanes_of_many(
+    columns: int, each: int, count: int, lanes: int, size: int, target: Target
+) -> int:
+    """Work-items side by side, of ``each`` columns, where columns fill the device by themselves."""
+    most = min(size, _LEAST_ROWS * size // max(1, count))
+    while lanes < size:
+        if lanes >= most and count > _MANY_ROWS:
+            break
+        blocks = 2 if lanes < most else _PLENTY_OF_BLOCKS
+        if columns <= blocks * lanes * each * target.compute_units:
+            break
+        lanes *= 2
+    return lanes

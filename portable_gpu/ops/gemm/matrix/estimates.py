@@ -23,7 +23,9 @@ from portable_gpu.tuning.table import Choice, TuningTable
 MOST_BATCH = 65535
 # C of 3065 x 64 x 3833 float16 on an H200, beside 3840 columns: stored by warps, and by elements.
 _BY_LINES, _BY_ELEMENTS = 2.5, 12.0
-_WIDEST_GATHERED = 192
+# Columns of tiles from which on ptxas spills 8 to 40 bytes where k is shared, operands are gathered
+# and C is stored by warps.
+_WIDE = 192
 
 
 @dataclass(frozen=True)
@@ -308,8 +310,8 @@ def _cuts(
     if isinstance(policy, WgmmaPolicy):
         if not shares_fit(policy, form):
             return
-        if gathered and policy.tile_n >= _WIDEST_GATHERED and off_the_grid(p):
-            return  # ptxas spills 8 to 40 bytes
+        if gathered and policy.tile_n >= _WIDE and off_the_grid(p):
+            return
         rows, cols = -(-p.m // policy.tile_m), -(-p.n // policy.tile_n)
         for cut in _shares(p, policy, rows, cols, work, policy.groups(target)):
             # Of tf32 and of pieces nobody has timed shares of several tiles.
