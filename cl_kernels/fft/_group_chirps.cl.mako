@@ -1,8 +1,8 @@
 ## A transform of any length n as a convolution with a chirp, c(j) = exp(-pi i j^2 / n) (Bluestein):
 ##
 ##   given(plan)       rows of the first stage, times the chirp; zeros from row n on
-##   filtered(plan)    results of the last stage, conjugated, times the conjugate transform of the conjugate chirp: the
-##                     same stages transform them back
+##   filtered(plan)    results of the last stage there, conjugated, times the conjugate transform of the conjugate
+##                     chirp: stages of the same transform take them back
 ##   wanted(plan)      those of the way back, conjugated again, times the chirp
 ##
 ## Numbers are conjugated before they are multiplied: of a negated sum of products Intel's OpenCL for CPUs (2026.2)
@@ -44,7 +44,7 @@
 </%def>
 
 <%def name="wanted(plan)">
-<% last = plan.stages[-1] %>\
+<% last = plan.final %>\
 % for b in range(last.butterflies):
 % for r in range(plan.wanted):
 <% at, k = f"{last.item} + {b * plan.items + r * last.count}", b * last.radix + r %>\

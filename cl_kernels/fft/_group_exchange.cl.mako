@@ -4,7 +4,6 @@
 ##   read(plan, stage, layout, parts)     the rows of a stage's butterflies
 ##   exchange(plan, first, second)        from the registers of one stage to those of the next; used: local memory
 ##                                        was, before
-##   bring_back(plan)                     from those of the last stage to those of the first
 ##
 ## A layout says where row i of slot s lies: side by side by slots, or by rows, with gaps so that neighbouring
 ## work-items find different banks.  Both parts go at once, or re before im where that is all that fits.
@@ -52,10 +51,4 @@ ${write(plan, first, second.layout, parts)}\
     ${plan.barrier if first.number or plan.within_subgroup else "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)"};
 ${read(plan, second, second.layout, parts)}\
 % endfor
-</%def>
-
-<%def name="bring_back(plan)">
-% if not plan.comes_back:
-${exchange(plan, plan.stages[-1], plan.stages[0], True)}\
-% endif
 </%def>

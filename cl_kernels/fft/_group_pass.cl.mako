@@ -17,6 +17,8 @@ def listed(p, rank):
     found = [(TABLE, "roots"), ("long ", "lanes")]
     if p.plan.chirp:
         found += [("uint ", "n"), (TABLE, "chirp"), (TABLE, "filter")]
+    if p.plan.cyclic:
+        found += [("__global const uint *", "powers"), (TABLE, "filter")]
     if p.result.form == "split":
         found += [(TABLE, "halves")]
     if p.twisted:
@@ -41,6 +43,7 @@ def listed(p, rank):
 <%namespace name="side_out" file="/fft/_group_result.cl.mako"/>
 <%namespace name="split" file="/fft/_group_split.cl.mako"/>
 <%namespace name="stages" file="/fft/_group_stages.cl.mako"/>
+<%namespace name="cyclic" file="/fft/_group_cyclic.cl.mako"/>
 <%namespace name="chirps" file="/fft/_group_chirps.cl.mako"/>
 <%namespace name="local" file="/fft/_group_exchange.cl.mako"/>
 <%def name="define(p)">
@@ -69,15 +72,15 @@ read = set(re.findall(r"\w+", text))
 ${text}\
 </%def>
 
-<%def name="transform(p, used)">
+<%def name="transform(p, passed, used)">
 <% plan = p.plan %>\
     {
-    stage0${p.tag}(re, im);
-% for before, stage in zip(plan.stages, plan.stages[1:]):
+    stage${passed[0].number}${p.tag}(re, im);
+% for before, stage in zip(passed, passed[1:]):
 % if p.early:
 ${stages.roots(plan, stage)}\
 % endif
-${local.exchange(plan, before, stage, used or before.number > 0)}\
+${local.exchange(plan, before, stage, used or before is not passed[0])}\
 % if not p.early:
 ${stages.roots(plan, stage)}\
 % endif
@@ -89,13 +92,13 @@ ${stages.roots(plan, stage)}\
 <%def name="body(p, rank, number)">
 <%
 plan, planes, sides = p.plan, p.planes, {"x": p.source, "y": p.result}
-first, last = plan.stages[0], plan.stages[-1]
+first, last = plan.stages[0], plan.final
 all = {"x": p.all_in, "y": p.all_out}
 given = {name: capture(rows.given, name, side, all[name]) for name, side in sides.items()}
 given["y"] += ("" if p.all_out else ", y_first, y_begin") + (", times, t_row, t_lane, t_conjugate" if p.result.times else "")
 %>\
     const uint ${plan.order(plan.before, first)};
-% if len(plan.stages) > 1:
+% if last.number > 0:
     const uint ${plan.order(plan.after, last)};
 % endif
     const uint across = (lanes + ${plan.slots * planes - 1}) / ${plan.slots * planes};
@@ -111,11 +114,15 @@ ${"".join(f" + {at} * {name}_batch{d}" for d, at in enumerate(axes.digits("batch
 % endif
     real_t re[${plan.held}], im[${plan.held}];
 ${side_in.read(plan, p.source, planes, given["x"], p.tag, p.sure, rank if p.ahead else 0)}\
-${transform(p, plan.staged_source or p.ahead)}\
+% if plan.cyclic:
+${cyclic.kept(plan)}\
+% endif
+${transform(p, plan.stages, plan.staged_source or p.ahead)}\
+% if plan.back:
+${(cyclic if plan.cyclic else chirps).filtered(plan)}\
+${transform(p, plan.back, True)}\
+% endif
 % if plan.chirp:
-${chirps.filtered(plan)}\
-${local.bring_back(plan)}\
-${transform(p, True)}\
 ${chirps.wanted(plan)}\
 % endif
 ${side_out.write(plan, p.result, planes, p.twisted, given["y"], p.tag, f"(ulong)(batch_item % batch{rank - 1}_size)" if p.by_batch else "")}\

@@ -1,18 +1,23 @@
 ## From the registers of the last stage to a target, the same way.
 ##
 ##   write(plan, result, planes, twisted, given, tag, number)     given: arguments of put; number: l of the roots, if not the lane's
+<%namespace name="cyclic" file="/fft/_group_cyclic.cl.mako"/>
 <%namespace name="local" file="/fft/_group_exchange.cl.mako"/>
 <%namespace name="rows" file="/fft/_group_places.cl.mako"/>
 <%namespace name="split" file="/fft/_group_split.cl.mako"/>
 <%namespace name="stages" file="/fft/_group_stages.cl.mako"/>
 <%def name="write(plan, result, planes, twisted, given, tag, number)">
-<% last, half = plan.stages[-1], result.form == "half" %>\
+<% last, half = plan.final, result.form == "half" %>\
 % if plan.staged_target:
 <% count, layout, live = plan.rows(result.form), plan.natural, f"left({planes} * s, lanes_here)" %>
 % if len(plan.stages) > 1 or plan.staged_source:
     ${plan.barrier};
 % endif
+% if plan.cyclic:
+${cyclic.wanted(plan)}\
+% else:
 ${local.write(plan, last, layout, ("re", "im"))}\
+% endif
     barrier(CLK_LOCAL_MEM_FENCE);
 <% total, at_once = f"{count} * {plan.slots}", plan.at_once(result.form) %>\
     for (uint begin = id; begin < ${total}; begin += ${at_once * plan.group}) {

@@ -1,10 +1,12 @@
-## From a source to the registers of the first stage, times the chirp if there is one.
+## From a source to the registers of the first stage, times the chirp if there is one, or in the order of a cyclic
+## convolution.
 ##
 ##   read(plan, source, planes, given, tag)     re, im; given: arguments of bring
 ##
 ## Rows go straight to the work-items of their butterflies, or, staged, in order to local memory and from there.
 <%namespace name="ahead" file="/fft/_group_ahead.cl.mako"/>
 <%namespace name="chirps" file="/fft/_group_chirps.cl.mako"/>
+<%namespace name="cyclic" file="/fft/_group_cyclic.cl.mako"/>
 <%namespace name="local" file="/fft/_group_exchange.cl.mako"/>
 <%namespace name="split" file="/fft/_group_split.cl.mako"/>
 <%namespace name="rows" file="/fft/_group_places.cl.mako"/>
@@ -41,7 +43,11 @@ lane, total = f"lane0 + {planes} * s", f"{count} * {plan.slots}"
         }
     }
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+% if plan.cyclic:
+${cyclic.given(plan)}\
+% else:
 ${local.read(plan, first, layout, ("re", "im"))}\
+% endif
 % if plan.chirp:
 ${chirps.given(plan)}\
 % endif

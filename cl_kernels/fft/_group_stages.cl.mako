@@ -4,14 +4,14 @@
 ##   goes on as rows                                           (j / N) N R + j % N + r N,  r = 0 .. R-1
 ##
 ## N is the product of the radices before (Stockham).  Number r is multiplied before by exp(-2 pi i (j % N) r / (N R)).
-## Of these roots tables have r = 1, 2, 4, 8; others are products of two.  Where there is a chirp, which takes registers,
+## Of these roots tables have r = 1, 2, 4, 8; others are products of two.  In a convolution, which takes registers,
 ## each is made just before it is used, of few others.
 ##
 ##   define(plan, tag)     stage0(re, im, w), stage1(re, im, w) ...: a work-item's butterflies, by its roots
 ##   roots(plan, stage)                  w<number>: of the butterflies t, t + items, ... of a stage
 ##   twist_all(plan, stage, number)      a stage's results, row k of lane l, times exp(-2 pi i k l / whole); number: l
 <%def name="define(plan, tag)">
-% for stage in plan.stages:
+% for stage in (*plan.stages, *plan.back):
 <% R, N = stage.radix, stage.before %>\
 % if N > 1:
 static inline void twist${stage.number}${tag}(real_t *re, real_t *im, const pair_t *found)
@@ -20,7 +20,7 @@ static inline void twist${stage.number}${tag}(real_t *re, real_t *im, const pair
 % for bit in range((R - 1).bit_length()):
     w[${1 << bit}] = found[${bit}];
 % endfor
-<% together, low = (1, 4 if R > 8 else 2) if plan.chirp else (R, R) %>\
+<% together, low = (1, 4 if R > 8 else 2) if plan.back else (R, R) %>\
 % for begin in range(0, R, together):
 % for r in range(max(begin, 1), begin + together):
 <% high = r - r % low if r > low and r % low else 1 << (r.bit_length() - 1) %>\

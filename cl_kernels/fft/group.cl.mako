@@ -19,8 +19,7 @@
 ##   by_batch  whether these are of a number along the last batch axis, not of the lane's
 ##   sure      whether loads have no condition, as some drivers let each that has one wait for that before it
 ##   ahead     whether the copy engine brings a group's next line: see _group_ahead
-##   plan.chirp        a transform of n is a convolution of a longer one: times the chirp, there, times the filter, back,
-##                     times the chirp
+##   plan.back         a transform of n is a convolution: there, times a filter, back.  See _group_chirps and _group_cyclic
 ##   early     whether the roots of a stage are on their way while numbers are exchanged
 ##   all_in, all_out   whether every row of every lane is there
 ##   tag       behind its functions and parameters
@@ -45,7 +44,7 @@ ${numbers.types(real)}
 % if any(p.twisted for p in passes):
 ${numbers.roots()}
 % endif
-${butterflies.define(sorted({stage.radix for p in passes for stage in p.plan.stages}), suffix)}
+${butterflies.define(sorted({stage.radix for p in passes for stage in (*p.plan.stages, *p.plan.back)}), suffix)}
 % for p in passes:
 ${one.define(p)}
 % endfor

@@ -16,7 +16,15 @@ from portable_gpu.ops.fft.memory import filled, rank_of, side_arguments, times_a
 from portable_gpu.ops.fft.passes import Pass, Side, moved
 from portable_gpu.ops.fft.policy import GroupFftPolicy
 from portable_gpu.ops.fft.shape import GroupPlan
-from portable_gpu.ops.fft.tables import Table, as_components, chirp, chirp_filter, roots
+from portable_gpu.ops.fft.tables import (
+    Table,
+    as_components,
+    chirp,
+    chirp_filter,
+    powers_of_generator,
+    rader_filter,
+    roots,
+)
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
@@ -106,7 +114,7 @@ def _comes_ahead(run: Pass, plan: GroupPlan, target: Target) -> bool:
         and straight
         and several
         and plan.slots == 1
-        and not (plan.chirp or plan.staged_source or rows.factor)
+        and not (plan.back or plan.staged_source or rows.factor)
         and room <= target.static_local_mem
     )
 
@@ -174,7 +182,10 @@ class GroupPassPlan(Plan):
         if len(runs) == 1 and _comes_ahead(first, plans[0], engine.target):
             constants["groups"] = total
             total = min(total, engine.target.compute_units)
-        parts = {name: as_components(table, first.real.real) for name, table in tables.items()}
+        parts = {
+            name: table if table.dtype.kind == "u" else as_components(table, first.real.real)
+            for name, table in tables.items()
+        }
         self.kept_bytes = sum(table.nbytes for table in parts.values())
         self._launch = engine.programs.launch(
             text(runs, policy, engine.target),
@@ -220,6 +231,9 @@ def _given(run: Pass, plan: GroupPlan, rank: int) -> tuple[dict[str, Table], dic
         constants["n"] = run.n
         tables["chirp"] = chirp(run.n, False, run.n)
         tables["filter"] = chirp_filter(run.n, False, plan.length).conj()
+    if plan.cyclic:
+        tables["powers"] = powers_of_generator(run.n).astype(np.uint32)
+        tables["filter"] = rader_filter(run.n).conj()
     if run.whole:
         constants["shift"] = (run.whole.bit_length() + 1) // 2
         tables |= _roots_of_all(run.whole, constants["shift"])
@@ -227,9 +241,9 @@ def _given(run: Pass, plan: GroupPlan, rank: int) -> tuple[dict[str, Table], dic
 
 
 def _stage_roots(plan: GroupPlan) -> Table:
-    """Of each stage but the first: exp(-2 pi i k r / (N R)) for r = 1, 2, 4 ... and k < N."""
+    """Of stages but the first of a way: exp(-2 pi i k r / (N R)) for r = 1, 2, 4 ... and k < N."""
     found = [np.zeros(0, complex)]
-    for stage in plan.stages[1:]:
+    for stage in (*plan.stages[1:], *plan.back[1:]):
         powers = [1 << bit for bit in range((stage.radix - 1).bit_length())]
         found.append(
             roots(np.outer(powers, np.arange(stage.before)), stage.before * stage.radix).ravel()

@@ -8,9 +8,9 @@ from math import lcm
 
 from portable_gpu.ops.fft.passes import Pass, Rows
 from portable_gpu.ops.fft.policy import GroupFftPolicy
-from portable_gpu.ops.fft.radices import mirrored, spread, turning
+from portable_gpu.ops.fft.radices import mirrored, spread
 from portable_gpu.ops.fft.shape import GroupPlan, Layout, Stage
-from portable_gpu.ops.fft.tables import chirp_length, largest_prime
+from portable_gpu.ops.fft.tables import largest_prime
 from portable_gpu.powers_of_two import ceil_power_of_two, floor_power_of_two, is_power_of_two
 from portable_gpu.targets import Target
 
@@ -42,11 +42,6 @@ _RADIX, _LARGE_RADIX, _MANY_STAGES = 16, 32, 4
 _SMALL_RADIX, _SMALL_ITEM, _FEW = 8, 13, 4096
 
 
-def stage_length(n: int, policy: GroupFftPolicy) -> int:
-    """The length of which the stages of a transform of n are."""
-    return n if policy.reach.has_butterflies(n) else chirp_length(n)
-
-
 def group_plan(run: Pass, policy: GroupFftPolicy, target: Target) -> GroupPlan:
     """How groups make the transforms of a pass.
 
@@ -55,7 +50,7 @@ def group_plan(run: Pass, policy: GroupFftPolicy, target: Target) -> GroupPlan:
     """
     across = _across(run.source), _across(run.target)
     held = _held(run, any(across), policy, target)
-    length = stage_length(run.n, policy)
+    length = policy.reach.stage_length(run.n)
     items = _radices(run, length, *held[0])[1]
     wanted = max(1, policy.group // items)
     sides = zip((run.source, run.target), across, strict=True)
@@ -113,7 +108,7 @@ def _own_plans(
         return None
     shapes = []
     for run in runs:
-        length = stage_length(run.n, policy)
+        length = policy.reach.stage_length(run.n)
         across = _across(run.source), _across(run.target)
         item, radix = _held(run, any(across), policy, target)[0]
         shapes.append((length, item, radix, across, _radices(run, length, item, radix)[1]))
@@ -138,7 +133,7 @@ def groups(run: Pass, plan: GroupPlan) -> int:
 
 def _held(run: Pass, across: bool, policy: GroupFftPolicy, target: Target) -> list[tuple[int, int]]:
     """Numbers of a work-item and the largest radix: the best, then what there may be room for."""
-    length = stage_length(run.n, policy)
+    length = policy.reach.stage_length(run.n)
     found = [(policy.item, _RADIX), (2 * policy.item, _RADIX)]
     if run.count * length <= _FEW * target.compute_units or (run.real.needs_fp64 and not across):
         found.insert(0, (_SMALL_ITEM, _SMALL_RADIX))
@@ -199,8 +194,6 @@ def _plan(
     target_across: bool,
 ) -> GroupPlan:
     radices, items = _radices(run, length, item, largest)
-    if length != run.n:
-        radices = turning(radices)
     pair = 2 * run.real.itemsize
     few = run.count * length <= _FEW * target.compute_units
     staged = []
@@ -210,41 +203,46 @@ def _plan(
         runs = min(items, length // radix) * pair
         turned = side.form == "half" and (len(radices) > 1 or length != run.n or bool(run.whole))
         short = not across and not few and runs < min(_RUN, run.n * pair)
-        staged.append(turned or short)
+        staged.append(turned or short or length < run.n)
     if len(radices) == 1 and source != target_across and not any(staged):
         staged[0] = True
     after = source if staged[1] else target_across
     before = after if staged[0] else source
     banks = _BANKS * 4 // run.real.itemsize
-    alone = items if 2 * items <= banks else banks  # the banks of a slot among others
-    layouts = [Layout(length, slots, before and after, length, 0)]
-    done = 1
-    for number, radix in enumerate(radices[:-1], 1):
-        beside = after and (before or number > 1)
-        own = banks // slots if beside else banks if before != after else alone
-        layouts.append(_layout(length, slots, beside, done, radix, max(1, own)))
-        done *= radix
+    rows = max(length, run.n)
+    layouts = [Layout(rows, slots, before and after, rows, 0)]
+    layouts += _exchanged(radices, length, slots, items, (before, after), banks)
+    ways = [radices]
+    if length != run.n:
+        ways.append(radices[::-1])
+        layouts += _exchanged(radices[::-1], length, slots, items, (after, after), banks)
     together = slots if before != after else min(slots, max(1, banks // items))
-    layouts = _with_one_stride(layouts, banks, together)
-    stages: list[Stage] = []
-    done, table = 1, 0
-    for number, (radix, layout) in enumerate(zip(radices, layouts, strict=True)):
-        count = length // radix
-        stages.append(
-            Stage(
-                number, radix, done, count, -(-count // items), table, layout,
-                mirrored=run.target.form == "split" and 0 < number == len(radices) - 1,
-            )
-        )  # fmt: skip
-        if done > 1:
-            table += (radix - 1).bit_length() * done
-        done *= radix
+    natural, *own = _with_one_stride(layouts, banks, together)
+    stages = [list[Stage]() for _ in range(2)]
+    table = 0
+    for way, (found, radices) in enumerate(zip(stages, ways, strict=False)):
+        done = 1
+        for k, radix in enumerate(radices):
+            number = way * len(radices) + k
+            count = length // radix
+            layout = own[way * (len(radices) - 1) + k - 1] if k else natural
+            last = k == len(radices) - 1
+            found.append(
+                Stage(
+                    number, radix, done, count, -(-count // items), table, layout,
+                    mirrored=run.target.form == "split" and last and k > 0,
+                )
+            )  # fmt: skip
+            if done > 1:
+                table += (radix - 1).bit_length() * done
+            done *= radix
 
     def made(rounds: tuple[tuple[str, ...], ...]) -> GroupPlan:
         return GroupPlan(
             run.n,
             length,
-            tuple(stages),
+            tuple(stages[0]),
+            tuple(stages[1]),
             items,
             slots,
             rounds,
@@ -252,12 +250,32 @@ def _plan(
             target_across,
             staged[0],
             staged[1],
-            layouts[0],
+            natural,
         )
 
     both = made((("re", "im"),))
     room = min(target.static_local_mem, target.local_mem_per_unit // 2)
     return both if both.local_numbers * run.real.itemsize <= room else made((("re",), ("im",)))
+
+
+def _exchanged(
+    radices: tuple[int, ...],
+    length: int,
+    slots: int,
+    items: int,
+    across: tuple[bool, bool],
+    banks: int,
+) -> list[Layout]:
+    """Of what stages hand on; ``across``: whether neighbours go along slots before, and after."""
+    before, after = across
+    alone = items if 2 * items <= banks else banks  # the banks of a slot among others
+    found, done = [], 1
+    for number, radix in enumerate(radices[:-1], 1):
+        beside = after and (before or number > 1)
+        own = banks // slots if beside else banks if before != after else alone
+        found.append(_layout(length, slots, beside, done, radix, max(1, own)))
+        done *= radix
+    return found
 
 
 def _radices(run: Pass, length: int, most: int, largest: int) -> tuple[tuple[int, ...], int]:

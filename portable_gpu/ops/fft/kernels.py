@@ -139,7 +139,7 @@ def _group_parts(
     """Seconds of computing, of reading and of writing, each by itself."""
     count = groups(run, plan)
     units = min(count, target.compute_units)
-    numbers = count * plan.slots * plan.length * (2 if plan.chirp else 1)
+    numbers = count * plan.slots * plan.length * (2 if plan.back else 1)
     itemsize = run.real.itemsize
     moving = []
     for rows, across in ((run.source, plan.source_across), (run.target, plan.target_across)):

@@ -8,7 +8,7 @@ from typing import Literal
 
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.fft.problem import Form
-from portable_gpu.ops.fft.tables import chirp_length, largest_prime
+from portable_gpu.ops.fft.tables import chirp_length, is_prime, largest_prime
 from portable_gpu.runtime.views import Shape
 
 #: ``across``: lanes lie side by side.  ``along``: the rows of a lane do.
@@ -194,7 +194,8 @@ class Reach:
         most: The longest transform by butterflies.
         lanes: Transforms that a pass wants side by side: of a vector, or of a run of memory.
         broad: The longest transform of which a pass takes enough side by side.
-        chirps: Whether a pass makes transforms of lengths with other primes, by a convolution.
+        chirps: Whether a pass makes transforms of lengths with other primes, by a convolution: see
+            :meth:`stage_length`.
         prime: The largest prime that has a butterfly in a quarter of the longest transform.
     """
 
@@ -208,7 +209,17 @@ class Reach:
         """Whether one pass makes transforms of this length."""
         if self.has_butterflies(n):
             return n <= self.most
-        return self.chirps and chirp_length(n) <= self.most
+        return self.chirps and self.stage_length(n) <= self.most
+
+    def stage_length(self, n: int) -> int:
+        """The length of which the stages of a transform of n are.
+
+        Of a prime n it is n - 1, if that has butterflies: a convolution of as many numbers (Rader).
+        Others are convolutions with a chirp, of at least 2 n - 1 numbers (Bluestein).
+        """
+        if self.has_butterflies(n):
+            return n
+        return n - 1 if is_prime(n) and self.has_butterflies(n - 1) else chirp_length(n)
 
     def has_butterflies(self, n: int) -> bool:
         """Whether a length is made of butterflies; large ones have registers for few work-items."""

@@ -47,17 +47,6 @@ def mirrored(n: int, most: int) -> tuple[tuple[int, ...], int] | None:
     return min(found)[1:] if found else None
 
 
-def turning(radices: tuple[int, ...]) -> tuple[int, ...]:
-    """The radices, with equal ones at both ends if two are equal: the way back begins at once."""
-    twice = [radix for radix in radices if radices.count(radix) > 1 and radix % 2 == 0]
-    if not twice:
-        return radices
-    inner = list(radices)
-    inner.remove(twice[0])
-    inner.remove(twice[0])
-    return (twice[0], *inner, twice[0])
-
-
 @lru_cache(maxsize=1024)
 def factors(n: int, most: int) -> tuple[int, ...]:
     """Few radices up to ``most`` whose product is n, as equal as can be; the largest ones first."""

@@ -1,7 +1,8 @@
 """The shape of a work-group's transforms: stages, work-items, and places in local memory.
 
-A transform whose length has primes without a butterfly is a convolution with a chirp: a transform
-of a longer length there, and one back, by the same stages.
+A transform whose length has primes without a butterfly is a convolution: a transform of another
+length there, and one back by the same stages in the other order, so that it begins where the
+results of the way there are.
 """
 
 from __future__ import annotations
@@ -113,8 +114,10 @@ class GroupPlan:
 
     Attributes:
         n: Length, which is also the number of rows.
-        length: Of what the stages transform: n, or where there is a chirp at least 2 n - 1.
+        length: Of what the stages transform: n, or where there is a chirp at least 2 n - 1, or
+            n - 1 of a cyclic convolution.
         stages: Of the transform.
+        back: Of a convolution, those of the way back.
         items: Work-items of a transform.
         slots: Transforms, or pairs of real ones, of a group.
         rounds: Parts that go through local memory at once.
@@ -126,6 +129,7 @@ class GroupPlan:
     n: int
     length: int
     stages: tuple[Stage, ...]
+    back: tuple[Stage, ...]
     items: int
     slots: int
     rounds: tuple[tuple[str, ...], ...]
@@ -143,7 +147,17 @@ class GroupPlan:
     @property
     def chirp(self) -> bool:
         """Whether transforms are convolutions with a chirp."""
-        return self.length != self.n
+        return self.length > self.n
+
+    @property
+    def cyclic(self) -> bool:
+        """Whether transforms, of a prime length, are cyclic convolutions of their rows but one."""
+        return self.length < self.n
+
+    @property
+    def final(self) -> Stage:
+        """The last stage."""
+        return (self.back or self.stages)[-1]
 
     @property
     def n_in_text(self) -> str:
@@ -174,13 +188,8 @@ class GroupPlan:
     @property
     def wanted(self) -> int:
         """Numbers of a butterfly of the last stage that may be wanted."""
-        radix = self.stages[-1].radix
+        radix = self.final.radix
         return -(-radix // 2) if self.chirp else radix
-
-    @property
-    def comes_back(self) -> bool:
-        """Whether results of the last stage are where the first one wants them."""
-        return self.stages[0].radix == self.stages[-1].radix and self.before == self.after
 
     @property
     def after(self) -> bool:
@@ -201,8 +210,8 @@ class GroupPlan:
     def local_numbers(self) -> int:
         """Real numbers in local memory."""
         parts = len(self.rounds[0])
-        back = self.chirp and not self.comes_back
-        sizes = [1, *(parts * stage.layout.size for stage in self.stages[0 if back else 1 :])]
+        reached = (*self.stages[1:], *self.back[1:])
+        sizes = [1, *(parts * stage.layout.size for stage in reached)]
         if self.staged_source or self.staged_target:
             sizes.append(2 * self.natural.size)
         return max(sizes)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from math import isqrt
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,12 @@ def largest_prime(n: int) -> int:
             n //= prime
             found = prime
     return found if n == 1 else max(n, 38)
+
+
+@lru_cache(maxsize=1024)
+def is_prime(n: int) -> bool:
+    """Whether n has no factor but itself and 1."""
+    return n > 1 and all(n % d for d in range(2, isqrt(n) + 1))
 
 
 def fast_length(least: int) -> int:
@@ -133,6 +140,36 @@ def chirp_filter(n: int, inverse: bool, m: int) -> Table:
     if n > 1:
         wrapped[m - n + 1 :] = own[:0:-1]
     found: Table = np.fft.fft(wrapped) / m
+    return found
+
+
+@lru_cache(maxsize=1024)
+def generator(p: int) -> int:
+    """The least g whose powers are all numbers from 1 to p - 1, modulo a prime p > 2."""
+    order, rest, primes = p - 1, p - 1, []
+    for d in range(2, p):
+        if d * d > rest:
+            break
+        if rest % d == 0:
+            primes.append(d)
+        while rest % d == 0:
+            rest //= d
+    if rest > 1:
+        primes.append(rest)
+    return next(g for g in range(2, p) if all(pow(g, order // q, p) != 1 for q in primes))
+
+
+def powers_of_generator(p: int) -> Table:
+    """g^m modulo p for m = 0 ... p - 1: the first one is the last one too."""
+    g, found = generator(p), np.ones(p, np.int64)
+    for m in range(1, p):
+        found[m] = found[m - 1] * g % p
+    return found
+
+
+def rader_filter(p: int) -> Table:
+    """The transform of the roots that Rader's method folds with, over p - 1."""
+    found: Table = np.fft.fft(roots(powers_of_generator(p)[:0:-1], p)) / (p - 1)
     return found
 
 
