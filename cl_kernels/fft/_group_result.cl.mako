@@ -9,45 +9,21 @@
 <%def name="write(plan, result, planes, twisted, given, tag, number)">
 <% last, half = plan.final, result.form == "half" %>\
 % if plan.staged_target:
-<% count, layout, live = plan.rows(result.form), plan.natural, f"left({planes} * s, lanes_here)" %>
 % if len(plan.stages) > 1 or plan.staged_source:
     ${plan.barrier};
 % endif
 % if plan.cyclic:
 ${cyclic.wanted(plan)}\
 % else:
-${local.write(plan, last, layout, ("re", "im"))}\
+${local.write(plan, last, plan.natural, ("re", "im"))}\
 % endif
     barrier(CLK_LOCAL_MEM_FENCE);
-<% total, at_once = f"{count} * {plan.slots}", plan.at_once(result.form) %>\
-    for (uint begin = id; begin < ${total}; begin += ${at_once * plan.group}) {
-        pair_t v[${at_once}]${f", mirror[{at_once}]" if half else ""};
-        #pragma unroll
-        for (uint u = 0; u < ${at_once}; u++) {
-            const uint e = min(begin + u * ${plan.group}, ${total} - 1u);
-            const uint ${plan.walk(plan.target_across, count)};
-            const uint at = ${layout.place("i", "s")};
-            v[u] = (pair_t)(numbers[at], numbers[at + ${layout.size}]);
-% if half:
-            const uint m = ${layout.place(f"(i ? {plan.n_in_text} - i : 0)", "s")};
-            mirror[u] = (pair_t)(numbers[m], numbers[m + ${layout.size}]);
-% endif
-        }
-        #pragma unroll
-        for (uint u = 0; u < ${at_once}; u++) {
-            const uint e = begin + u * ${plan.group};
-            if (e >= ${total})
-                break;
-            const uint ${plan.walk(plan.target_across, count)};
-            const long lane = lane0 + ${planes} * s;
-% if twisted:
-% for p in range(planes):
-            const pair_t root${p} = with_sign(root_of((ulong)i * ${number or f"(ulong)min(lane + {p}, lanes - 1)"}, coarse, fine, shift), sign);
-% endfor
-% endif
-            put${tag}(${rows.place("y", result, "i", "lane")}, i, lane, ${live}, sign, scale${given}, v[u]${", mirror[u]" if half else ""}${"".join(f", root{p}" for p in range(planes)) if twisted else ""});
-        }
+    __global real_t *y_at = ${rows.place("y", result, 0, "lane0")};
+% for all_here in (True, False)[: planes * plan.slots]:
+    ${f"if (lanes_here == {planes * plan.slots})" if all_here else "else"} {
+${staged(plan, result, planes, twisted, given, tag, number, all_here)}\
     }
+% endfor
 % elif result.form == "split":
 ${split.write(plan, result, given, tag)}\
 % else:
@@ -72,4 +48,36 @@ ${stages.twist_all(plan, last, number or f"(ulong)min(lane0 + {planes} * {last.s
 % endfor
 % endif
 % endif
+</%def>
+
+<%def name="staged(plan, result, planes, twisted, given, tag, number, all_here)">
+<%
+count, layout, half = plan.rows(result.form), plan.natural, result.form == "half"
+numbers = range(plan.at_once(result.form))
+there = [plan.there(plan.target_across, count, u) for u in numbers]
+%>\
+% for u in numbers:
+        const uint ${plan.walk(plan.target_across, count, u)};
+<%
+i = f"min(i{u}, {count} - 1u)" if "i" in there[u] else f"i{u}"
+s = f"min(s{u}, {plan.slots - 1}u)" if "s" in there[u] else f"s{u}"
+%>\
+        const uint at${u} = ${layout.place(i, s)};
+        const pair_t v${u} = (pair_t)(numbers[at${u}], numbers[at${u} + ${layout.size}]);
+% if half:
+        const uint m${u} = ${layout.place(f"(i{u} ? {plan.n_in_text} - {i} : 0)", s)};
+        const pair_t mirror${u} = (pair_t)(numbers[m${u}], numbers[m${u} + ${layout.size}]);
+% endif
+% endfor
+% for u in numbers:
+        ${f"if ({there[u]}) " if there[u] else ""}{
+            const long lane = lane0 + ${planes} * s${u};
+% if twisted:
+% for p in range(planes):
+            const pair_t root${p} = with_sign(root_of((ulong)i${u} * ${number or f"(ulong)min(lane + {p}, lanes - 1)"}, coarse, fine, shift), sign);
+% endfor
+% endif
+            put${tag}(${rows.staged_place("y_at", plan, result, planes, u)}, i${u}, lane, ${planes if all_here else f"left({planes} * s{u}, lanes_here)"}, sign, scale${given}, v${u}${f", mirror{u}" if half else ""}${"".join(f", root{p}" for p in range(planes)) if twisted else ""});
+        }
+% endfor
 </%def>

@@ -13,40 +13,17 @@
 <%def name="read(plan, source, planes, given, tag, sure, ahead_rank)">
 <% first = plan.stages[0] %>\
 % if plan.staged_source:
-<%
-count, layout, live = plan.rows(source.form), plan.natural, f"left({planes} * s, lanes_here)"
-lane, total = f"lane0 + {planes} * s", f"{count} * {plan.slots}"
-%>\
-    for (uint begin = id; begin < ${total}; begin += ${plan.at_once(source.form) * plan.group}) {
-        uint at[${plan.at_once(source.form)}];
-        pair_t v[${plan.at_once(source.form)}]${f", mirror[{plan.at_once(source.form)}]" if source.form == "half" else ""};
-        #pragma unroll
-        for (uint u = 0; u < ${plan.at_once(source.form)}; u++) {
-            const uint e = begin + u * ${plan.group};
-            const uint ${plan.walk(plan.source_across, count)};
-            at[u] = ${layout.place("i", "s")};
-            v[u] = bring${tag}(${rows.place("x", source, "i", lane)}, i, ${lane}, e < ${total} ? ${live} : 0, sign${given}${f", {plan.n_in_text}, &mirror[u]" if source.form == "half" else ""});
-        }
-        #pragma unroll
-        for (uint u = 0; u < ${plan.at_once(source.form)}; u++) {
-            const uint e = begin + u * ${plan.group};
-            if (e >= ${total})
-                break;
-            numbers[at[u]] = v[u].x, numbers[at[u] + ${layout.size}] = v[u].y;
-% if source.form == "half":
-            const uint ${plan.walk(plan.source_across, count)};
-            if (i > 0 && 2 * i < ${plan.n_in_text}) {
-                const uint m = ${layout.place(f"({plan.n_in_text} - i)", "s")};
-                numbers[m] = mirror[u].x, numbers[m + ${layout.size}] = mirror[u].y;
-            }
-% endif
-        }
+    __global const real_t *x_at = ${rows.place("x", source, 0, "lane0")};
+% for all_here in (True, False)[: planes * plan.slots]:
+    ${f"if (lanes_here == {planes * plan.slots})" if all_here else "else"} {
+${staged(plan, source, planes, given, tag, all_here)}\
     }
+% endfor
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
 % if plan.cyclic:
 ${cyclic.given(plan)}\
 % else:
-${local.read(plan, first, layout, ("re", "im"))}\
+${local.read(plan, first, plan.natural, ("re", "im"))}\
 % endif
 % if plan.chirp:
 ${chirps.given(plan)}\
@@ -90,4 +67,32 @@ ${ahead.bring(plan, ahead_rank)}\
 ${chirps.given(plan)}\
 % endif
 % endif
+</%def>
+
+<%def name="staged(plan, source, planes, given, tag, all_here)">
+<%
+count, layout, half = plan.rows(source.form), plan.natural, source.form == "half"
+numbers = range(plan.at_once(source.form))
+there = [plan.there(plan.source_across, count, u) for u in numbers]
+%>\
+% for u in numbers:
+        const uint ${plan.walk(plan.source_across, count, u)};
+% if half:
+        pair_t mirror${u};
+% endif
+<% live = planes if all_here else f"left({planes} * s{u}, lanes_here)" %>\
+        const pair_t v${u} = bring${tag}(${rows.staged_place("x_at", plan, source, planes, u)}, i${u}, lane0 + ${planes} * s${u}, ${f"{there[u]} ? {live} : 0" if there[u] else live}, sign${given}${f", {plan.n_in_text}, &mirror{u}" if half else ""});
+% endfor
+% for u in numbers:
+        ${f"if ({there[u]}) " if there[u] else ""}{
+            const uint at = ${layout.place(f"i{u}", f"s{u}")};
+            numbers[at] = v${u}.x, numbers[at + ${layout.size}] = v${u}.y;
+% if half:
+            if (i${u} > 0 && 2 * i${u} < ${plan.n_in_text}) {
+                const uint m = ${layout.place(f"({plan.n_in_text} - i{u})", f"s{u}")};
+                numbers[m] = mirror${u}.x, numbers[m + ${layout.size}] = mirror${u}.y;
+            }
+% endif
+        }
+% endfor
 </%def>

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.fft.grouping import fills_unit, group_plans, groups, has_own_parts
 from portable_gpu.ops.fft.joined import lag
 from portable_gpu.ops.fft.memory import filled, rank_of, side_arguments, times_arguments
-from portable_gpu.ops.fft.passes import Pass, Side, moved
+from portable_gpu.ops.fft.passes import Pass, Rows, Side, moved
 from portable_gpu.ops.fft.policy import GroupFftPolicy
 from portable_gpu.ops.fft.shape import GroupPlan
 from portable_gpu.ops.fft.tables import (
@@ -76,8 +76,8 @@ def text(runs: Sequence[Pass], policy: GroupFftPolicy, target: Target) -> Specia
                 between if len(runs) == 2 else "",
                 plan,
                 _reads_early(run, plan, target),
-                run.source.side,
-                run.target.side,
+                _side(run, run.source, plan.staged_source, plan),
+                _side(run, run.target, plan.staged_target, plan),
                 run.planes,
                 run.source.is_whole(run.n, run.lanes),
                 run.target.is_whole(run.n, run.lanes),
@@ -91,6 +91,12 @@ def text(runs: Sequence[Pass], policy: GroupFftPolicy, target: Target) -> Specia
         rank=max(map(rank_of, runs)),
         alone=has_own_parts(runs, plans),
     )
+
+
+def _side(run: Pass, rows: Rows, staged: bool, plan: GroupPlan) -> Side:
+    """What the text is for: staged lines without gaps are gone through number by number."""
+    dense = staged and not plan.chirp and rows.is_whole(run.n, run.lanes)
+    return replace(rows.side, dense=rows.dense if dense else 0)
 
 
 def _loads_at_once(run: Pass, plan: GroupPlan) -> bool:

@@ -26,12 +26,14 @@ class Side:
             row and lane.
         times: How the lanes of an array lie that its numbers are multiplied by, if there is one:
             ``same`` if all have one number.
+        dense: Numbers of a lane, if the next one follows without a gap and a text is for that.
     """
 
     form: Form
     layout: Layout
     factor: Literal["", "rows", "lanes"] = ""
     times: Literal["", "across", "same", "any"] = ""
+    dense: int = 0
 
     @property
     def reals(self) -> int:
@@ -107,6 +109,11 @@ class Rows:
         wanted = {"half": n // 2 + 1, "split": n + 1}.get(self.form, n)
         there = self.rows >= wanted and self.limit >= (wanted - 1) * self.limit_row + lanes
         return there and not self.first
+
+    @property
+    def dense(self) -> int:
+        """Numbers of a lane, if the next one follows without a gap, else 0."""
+        return self.rows if self.row == 1 and self.lane == self.rows else 0
 
     @property
     def unit(self) -> int:

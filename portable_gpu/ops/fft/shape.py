@@ -171,10 +171,10 @@ class GroupPlan:
         return self.n_in_text
 
     def at_once(self, form: Form) -> int:
-        """Numbers of a staged side that are on their way at once, of a work-item."""
-        rows = self.n // 2 + 1 if form == "half" else self.n
-        most = self.held // 2 if form == "half" else self.held
-        return max(1, min(most, -(-rows * self.slots // self.group)))
+        """Numbers of a staged side that a work-item has, at most."""
+        n = (self.length + 1) // 2 if self.chirp else self.n
+        rows = n // 2 + 1 if form == "half" else n
+        return -(-rows // self.items)
 
     @property
     def given(self) -> int:
@@ -236,10 +236,19 @@ class GroupPlan:
             return f"{t} = id / {self.slots}, {slot} = id % {self.slots}"
         return f"{t} = id % {self.items}, {slot} = id / {self.items}"
 
-    def walk(self, across: bool, rows: str) -> str:
-        """Declarators of the row and the slot of number e of a staged side."""
+    def walk(self, across: bool, rows: str, u: int) -> str:
+        """Declarators of the slot and the row of a work-item's number u of a staged side."""
+        e = f"id + {u * self.group}"
         if self.slots == 1:
-            return "i = e, s = 0"
+            return f"s{u} = 0, i{u} = {e}"
         if across:
-            return f"i = e / {self.slots}, s = e % {self.slots}"
-        return f"i = e % {rows}, s = e / {rows}"
+            return f"s{u} = id % {self.slots}, i{u} = id / {self.slots} + {u * self.items}"
+        if rows.isdigit() and self.group % int(rows) == 0:
+            return f"s{u} = id / {rows} + {u * self.group // int(rows)}, i{u} = id % {rows}"
+        return f"s{u} = ({e}) / {rows}, i{u} = {e} - s{u} * {rows}"
+
+    def there(self, across: bool, rows: str, u: int) -> str:
+        """C condition that a staged side has a work-item's number u, or nothing if it always has."""
+        if rows.isdigit() and (u + 1) * self.group <= int(rows) * self.slots:
+            return ""
+        return f"i{u} < {rows}" if across or self.slots == 1 else f"s{u} < {self.slots}"
