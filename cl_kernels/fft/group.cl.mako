@@ -23,6 +23,7 @@
 ##   early     whether the roots of a stage are on their way while numbers are exchanged
 ##   all_in, all_out   whether every row of every lane is there
 ##   tag       behind its functions and parameters
+## inverse   whether exponents are positive
 ## rank      batch axes besides the lanes
 ## A group reads all rows of its transforms before it writes one, so the source may be the target.
 ##
@@ -56,7 +57,7 @@ ${ahead.define()}
 % endif
 
 __kernel ${group.of_size(passes[0].plan.group)}
-void fft(int flip, real_t scale\
+void fft(real_t scale\
 % for p in passes:
 ${one.parameters(p, rank)}\
 % endfor
@@ -75,7 +76,7 @@ ${tickets.parameters()}\
     __local real_t numbers[${max(local)}];
 % endif
     const uint id = get_local_id(0);
-    const real_t sign = flip ? -1 : 1;
+    const real_t sign = ${-1 if inverse else 1};
 % if joined:
 ${tickets.take()}
     if (second) {

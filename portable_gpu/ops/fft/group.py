@@ -88,6 +88,7 @@ def text(runs: Sequence[Pass], policy: GroupFftPolicy, target: Target) -> Specia
             )
             for run, plan, tag, between in zip(runs, plans, tags, "yx", strict=False)
         ],
+        inverse=runs[0].inverse,
         rank=max(map(rank_of, runs)),
         alone=has_own_parts(runs, plans),
     )
@@ -161,7 +162,7 @@ class GroupPassPlan(Plan):
         plans = group_plans(runs, policy, engine.target)
         rank = max(map(rank_of, runs))
         tags = ("0", "1") if len(runs) == 2 else ("",)
-        constants: dict[str, int] = {"flip": int(first.inverse)}
+        constants: dict[str, int] = {}
         tables: dict[str, Table] = {}
         for run, plan, tag in zip(runs, plans, tags, strict=True):
             own_tables, own_constants = _given(run, plan, rank)
