@@ -33,13 +33,14 @@
 <%def name="filtered(plan)">
 <% last = plan.stages[-1] %>\
 % for b in range(last.butterflies):
-% for r in range(last.radix):
-<% at, k = f"min({last.item} + {b * plan.items}, {last.count - 1}u) + {r * last.count}", b * last.radix + r %>\
     {
-        const pair_t v = product((pair_t)(re[${k}], -im[${k}]), filter[${at}]);
-        re[${k}] = v.x, im[${k}] = v.y;
-    }
+        __global const pair_t *factor = filter + min(${last.item} + ${b * plan.items}, ${last.count - 1}u);
+% for r in range(last.radix):
+<% k = b * last.radix + r %>\
+        const pair_t v${r} = product((pair_t)(re[${k}], -im[${k}]), factor[${r * last.count}]);
+        re[${k}] = v${r}.x, im[${k}] = v${r}.y;
 % endfor
+    }
 % endfor
 </%def>
 

@@ -14,8 +14,9 @@
 <% first, layout = plan.stages[0], plan.natural %>\
 % for b in range(first.butterflies):
     ${local.guard(plan, first, b)}{
+        __global const uint *row = powers + ${first.item};
 % for r in range(first.radix):
-        const uint at${r} = ${layout.place(f"powers[{first.item} + {b * plan.items + r * first.count}]", first.slot)};
+        const uint at${r} = ${layout.place(f"row[{b * plan.items + r * first.count}]", first.slot)};
         re[${b * first.radix + r}] = numbers[at${r}], im[${b * first.radix + r}] = numbers[at${r} + ${layout.size}];
 % endfor
     }
@@ -32,9 +33,10 @@
     const pair_t total = zeroth + (pair_t)(re[0], im[0]);
 % for b in range(last.butterflies):
     ${local.guard(plan, last, b)}{
+        __global const pair_t *factor = filter + ${last.item};
 % for r in range(last.radix):
-<% at, k = f"{last.item} + {b * plan.items + r * last.count}", b * last.radix + r %>\
-        const pair_t v${r} = product((pair_t)(re[${k}], -im[${k}]), filter[${at}]);
+<% k = b * last.radix + r %>\
+        const pair_t v${r} = product((pair_t)(re[${k}], -im[${k}]), factor[${b * plan.items + r * last.count}]);
         re[${k}] = v${r}.x, im[${k}] = v${r}.y;
 % endfor
     }
@@ -47,8 +49,9 @@
 <% last, layout = plan.final, plan.natural %>\
 % for b in range(last.butterflies):
     ${local.guard(plan, last, b)}{
+        __global const uint *row = powers + (${plan.length} - ${last.item});
 % for r in range(last.radix):
-        const uint at${r} = ${layout.place(f"powers[{plan.length - b * plan.items - r * last.count} - {last.item}]", last.slot)};
+        const uint at${r} = ${layout.place(f"row[-{b * plan.items + r * last.count}]", last.slot)};
         numbers[at${r}] = re[${b * last.radix + r}], numbers[at${r} + ${layout.size}] = -im[${b * last.radix + r}];
 % endfor
     }

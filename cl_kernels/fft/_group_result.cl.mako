@@ -53,9 +53,11 @@ ${stages.twist_all(plan, last, number or f"(ulong)min(lane0 + {planes} * {last.s
 <%def name="staged(plan, result, planes, twisted, given, tag, number, all_here)">
 <%
 count, layout, half = plan.rows(result.form), plan.natural, result.form == "half"
-numbers = range(plan.at_once(result.form))
-there = [plan.there(plan.target_across, count, u) for u in numbers]
+every = range(plan.at_once(result.form))
+there = [plan.there(plan.target_across, count, u) for u in every]
 %>\
+% for begin in every[:: plan.together]:
+<% numbers = every[begin : begin + plan.together] %>\
 % for u in numbers:
         const uint ${plan.walk(plan.target_across, count, u)};
 <%
@@ -79,5 +81,6 @@ s = f"min(s{u}, {plan.slots - 1}u)" if "s" in there[u] else f"s{u}"
 % endif
             put${tag}(${rows.staged_place("y_at", plan, result, planes, u)}, i${u}, lane, ${planes if all_here else f"left({planes} * s{u}, lanes_here)"}, sign, scale${given}, v${u}${f", mirror{u}" if half else ""}${"".join(f", root{p}" for p in range(planes)) if twisted else ""});
         }
+% endfor
 % endfor
 </%def>

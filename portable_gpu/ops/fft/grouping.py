@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from math import lcm
+
+import numpy as np
 
 from portable_gpu.ops.fft.passes import Pass, Rows
 from portable_gpu.ops.fft.policy import GroupFftPolicy
@@ -39,7 +42,10 @@ _RADIX, _LARGE_RADIX, _MANY_STAGES = 16, 32, 4
 #: complex64 in 2.3 us, and 4.2), and in double precision where rows lie along the transform.
 #: H200, complex128: 65536 x 256 in 133 us, by 16 in 141; 4096 x 4096 in 145 and 151; but across,
 #: 256 x 256 x 256 in 434 and 412.
+#: So do short lines: 64 complex64 in 68.3 us (by 16 69.1), 128 in 68.4 (70), real lines of 64 in 70.6
+#: (73.9), of 128 in 70.8 (73.8); but real ones of 16 in 44.7 (40.6), which one work-item has.
 _SMALL_RADIX, _SMALL_ITEM, _FEW = 8, 13, 4096
+_SHORT = 16, 256
 
 
 def group_plan(run: Pass, policy: GroupFftPolicy, target: Target) -> GroupPlan:
@@ -135,6 +141,8 @@ def _held(run: Pass, across: bool, policy: GroupFftPolicy, target: Target) -> li
     """Numbers of a work-item and the largest radix: the best, then what there may be room for."""
     length = policy.reach.stage_length(run.n)
     found = [(policy.item, _RADIX), (2 * policy.item, _RADIX)]
+    if _SHORT[0] < run.n < _SHORT[1] and not across:
+        return [(_SMALL_ITEM, _SMALL_RADIX), *found]
     if run.count * length <= _FEW * target.compute_units or (run.real.needs_fp64 and not across):
         found.insert(0, (_SMALL_ITEM, _SMALL_RADIX))
     elif len(spread(length, *found[0])[0]) >= _MANY_STAGES and not run.real.needs_fp64:
@@ -273,7 +281,10 @@ def _exchanged(
     for number, radix in enumerate(radices[:-1], 1):
         beside = after and (before or number > 1)
         own = banks // slots if beside else banks if before != after else alone
-        found.append(_layout(length, slots, beside, done, radix, max(1, own)))
+        layout = _layout(length, slots, beside, done, radix, max(1, own))
+        if not (beside or layout.even(length // radices[number])):
+            layout = _even(length, slots, done, radices[number - 1 : number + 1], items, banks)
+        found.append(layout)
         done *= radix
     return found
 
@@ -326,6 +337,29 @@ def _layout(n: int, slots: int, beside: bool, run: int, radix: int, banks: int) 
     if 4 * gap > period:
         return Layout(n, slots, beside, -(-banks // period) * period, run)
     return Layout(n, slots, beside, period, gap)
+
+
+@lru_cache(maxsize=1024)
+def _even(
+    n: int, slots: int, run: int, radices: tuple[int, int], items: int, banks: int
+) -> Layout:
+    """Of rows from one radix to the next, whose butterflies step over whole blocks.
+
+    Then a work-item has one place and steps that the text knows.  Few neighbours meet in a bank.
+    """
+    period, count = run * radices[0], n // radices[1]
+    t = np.arange(min(items, banks))
+    sides = t // run * period + t % run, t
+
+    def worth(layout: Layout) -> tuple[int, int]:
+        places = (rows + rows // layout.block * layout.gap for rows in sides)
+        return sum(int(np.bincount(at % banks).max()) for at in places), layout.length
+
+    blocks = [period * d for d in range(1, count // period + 1) if count % (period * d) == 0]
+    return min(
+        (Layout(n, slots, False, block, gap) for block in blocks for gap in range(banks)),
+        key=worth,
+    )
 
 
 def _with_one_stride(layouts: list[Layout], banks: int, together: int) -> list[Layout]:

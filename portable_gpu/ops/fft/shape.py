@@ -14,6 +14,7 @@ from portable_gpu.powers_of_two import is_power_of_two
 
 #: Work-items that exchange by a barrier of a sub-group; see ``cl_kernels/subgroup/warp_barrier``.
 _WARP = 32
+_TOGETHER = 32
 
 
 @dataclass(frozen=True)
@@ -235,6 +236,11 @@ class GroupPlan:
         if across:
             return f"{t} = id / {self.slots}, {slot} = id % {self.slots}"
         return f"{t} = id % {self.items}, {slot} = id / {self.items}"
+
+    @property
+    def together(self) -> int:
+        """Numbers of a staged target that a work-item has in registers at once."""
+        return _TOGETHER
 
     def walk(self, across: bool, rows: str, u: int) -> str:
         """Declarators of the slot and the row of a work-item's number u of a staged side."""
