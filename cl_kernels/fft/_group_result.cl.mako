@@ -56,8 +56,8 @@ count, layout, half = plan.rows(result.form), plan.natural, result.form == "half
 every = range(plan.at_once(result.form))
 there = [plan.there(plan.target_across, count, u) for u in every]
 %>\
-% for begin in every[:: plan.together]:
-<% numbers = every[begin : begin + plan.together] %>\
+% for begin in every[:: plan.together(result.form)]:
+<% numbers = every[begin : begin + plan.together(result.form)] %>\
 % for u in numbers:
         const uint ${plan.walk(plan.target_across, count, u)};
 <%

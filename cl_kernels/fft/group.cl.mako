@@ -22,6 +22,7 @@
 ##   plan.back         a transform of n is a convolution: there, times a filter, back.  See _group_chirps and _group_cyclic
 ##   early     whether the roots of a stage are on their way while numbers are exchanged
 ##   all_in, all_out   whether every row of every lane is there
+##   scaled    whether results are multiplied by a scale
 ##   tag       behind its functions and parameters
 ## inverse   whether exponents are positive
 ## rank      batch axes besides the lanes
@@ -57,26 +58,16 @@ ${ahead.define()}
 % endif
 
 __kernel ${group.of_size(passes[0].plan.group)}
-void fft(real_t scale\
-% for p in passes:
-${one.parameters(p, rank)}\
-% endfor
-% if len(passes) == 2:
-${tickets.between_parameters()}\
-% endif
-% if joined:
-${tickets.parameters()}\
-% endif
-% if passes[0].ahead:
-, uint groups\
-% endif
-)
+void fft(${capture(parameters).removeprefix(", ")})
 {
 % if local:
     __local real_t numbers[${max(local)}];
 % endif
     const uint id = get_local_id(0);
     const real_t sign = ${-1 if inverse else 1};
+% if not passes[-1].scaled:
+    const real_t scale = 1;
+% endif
 % if joined:
 ${tickets.take()}
     if (second) {
@@ -110,3 +101,20 @@ ${one.body(passes[0], rank, "number")}\
 ${one.body(passes[0], rank, "(uint)get_group_id(0)")}\
 % endif
 }
+<%def name="parameters()">\
+% if passes[-1].scaled:
+, real_t scale\
+% endif
+% for p in passes:
+${one.parameters(p, rank)}\
+% endfor
+% if len(passes) == 2:
+${tickets.between_parameters()}\
+% endif
+% if joined:
+${tickets.parameters()}\
+% endif
+% if passes[0].ahead:
+, uint groups\
+% endif
+</%def>

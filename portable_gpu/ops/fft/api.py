@@ -88,7 +88,7 @@ def transform(
     view_out = call.output(tuple(shape), dtype, out, read=out is not None)
     problem = FftProblem(
         kind, kind == "c2c" and array.dtype.kind != "c", inverse, element(real), places, lengths,
-        view.shape, view_out.shape, view.strides, view_out.strides,
+        view.shape, view_out.shape, view.strides, view_out.strides, scale != 1,
     )  # fmt: skip
     if problem.real.needs_fp64 and not call.engine.target.fp64:
         raise UnsupportedError(

@@ -129,6 +129,10 @@ def _candidate(
         for way, own in zip(chosen, operands, strict=True)
         for legs in way.launches
     ]
+    launches = [
+        (_with_scale(legs, problem.scaled and _ends(k, launches)), own)
+        for k, (legs, own) in enumerate(launches)
+    ]
     lengths = [leg.run.n for legs, _ in launches for leg in legs]
     path = " and ".join(paths)
     return Candidate(
@@ -172,8 +176,7 @@ def _bind(
     steps = []
     for k, (legs, operands) in enumerate(launches):
         first, final = legs[0], legs[-1]
-        # Convolutions by blocks write several parts of the result, each scaled by itself.
-        last = k == len(launches) - 1 or isinstance(operands[-1], Part)
+        last = _ends(k, launches)
         runs = [leg.run for leg in legs]
         factors = tuple(make and make() for make in (first.source_factors, final.target_factors))
         plan = kernels.plan(engine, runs, policy, (factors[0], factors[1]))
@@ -182,6 +185,17 @@ def _bind(
     whole = steps[0].plan if [step.operands for step in steps] == [(0, 1)] else Steps(steps)
     whole.flop, whole.bytes = problem.flop, problem.bytes
     return whole
+
+
+def _ends(k: int, launches: list[_Step]) -> bool:
+    """Whether a launch writes results: convolutions by blocks write several parts of them."""
+    return k == len(launches) - 1 or isinstance(launches[k][1][-1], Part)
+
+
+def _with_scale(legs: tuple[Leg, ...], scaled: bool) -> tuple[Leg, ...]:
+    """The passes of a launch, the last of which multiplies its results by a scale, or does not."""
+    *before, last = legs
+    return (*before, replace(last, run=replace(last.run, scaled=scaled)))
 
 
 def _operands(

@@ -60,6 +60,7 @@ def problem(
         kind, kind == "c2c" and dtype.kind != "c", inverse, element(real_of(dtype)),
         tuple(rank + place for place in places), tuple(lengths[place] for place in places),
         shape_in, shape_out, contiguous_strides(shape_in), contiguous_strides(shape_out),
+        scaled=inverse,
     )  # fmt: skip
 
 

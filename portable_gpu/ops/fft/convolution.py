@@ -82,6 +82,11 @@ class ConvolutionProblem:
     pieces: tuple[Piece, ...]
 
     @property
+    def scaled(self) -> bool:
+        """Results are multiplied by the scale of the way back."""
+        return True
+
+    @property
     def by_halves(self) -> bool:
         """Whether transforms are of real sequences."""
         return all(self.of_real)

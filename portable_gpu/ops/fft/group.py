@@ -57,6 +57,7 @@ class _Shown:
     all_out: bool
     twisted: bool
     by_batch: bool
+    scaled: bool
     sure: bool
     ahead: bool
 
@@ -83,6 +84,7 @@ def text(runs: Sequence[Pass], policy: GroupFftPolicy, target: Target) -> Specia
                 run.target.is_whole(run.n, run.lanes),
                 bool(run.whole),
                 run.by_batch,
+                run.scaled,
                 _loads_at_once(run, plan),
                 len(runs) == 1 and _comes_ahead(run, plan, target),
             )
@@ -157,7 +159,7 @@ class GroupPassPlan(Plan):
             factors: What the source of the first and the target of the last are multiplied by.
         """
         first, last = runs[0], runs[-1]
-        self._shift = last.target.shift
+        self._shift, self._scaled = last.target.shift, last.scaled
         self.bytes = moved(runs)
         plans = group_plans(runs, policy, engine.target)
         rank = max(map(rank_of, runs))
@@ -199,7 +201,7 @@ class GroupPassPlan(Plan):
             "fft",
             constants,
             [*operands, *(["ready"] if self._counters else [])],
-            ["scale", *(name.replace("in", "offset") for name in operands)],
+            [*(["scale"] if last.scaled else []), *(name.replace("in", "offset") for name in operands)],
             (total * plans[0].group,),
             (plans[0].group,),
             kept={name: engine.bring(table) for name, table in parts.items()},
@@ -215,7 +217,7 @@ class GroupPassPlan(Plan):
     ) -> cl.Event | None:
         """See :meth:`Plan.enqueue`."""
         *others, at = offsets
-        places = (*scalars, *others, at - self._shift)
+        places = (*(scalars if self._scaled else ()), *others, at - self._shift)
         if self._counters:
             buffers = (*buffers, state.fold_space(self._counters, 0)[0])
         return self._launch(state, buffers, places, wait_for)

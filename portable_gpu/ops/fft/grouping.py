@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from math import lcm
+from math import lcm, log2
 
 import numpy as np
 
@@ -46,6 +46,14 @@ _RADIX, _LARGE_RADIX, _MANY_STAGES = 16, 32, 4
 #: (73.9), of 128 in 70.8 (73.8); but real ones of 16 in 44.7 (40.6), which one work-item has.
 _SMALL_RADIX, _SMALL_ITEM, _FEW = 8, 13, 4096
 _SHORT = 16, 256
+#: Numbers of a work-item where butterflies are of large primes: as many as leave few lanes idle.
+#: H200, complex64: 4096 x 4093 (31 x 12 x 11) by 132 work-items in 228 us, by 186 248; 4096 x 1531
+#: (17 x 10 x 9) by 90 in 62, by 170 69, by 45 73.
+_PRIME_ITEMS, _FULL = (40, 32), 0.8
+#: What a group of twice the size costs where it has several transforms, against lanes that idle.
+#: H200, complex64: 500 (50 work-items each) by 1, 2 or 4 71.7, 75 and 73.7 us; 360 (36) by 1, 2 or 4
+#: 89, 78 and 74; 101 (10) by 4, 8 or 16 58, 50 and 47; 257 (16) by 4, 8 or 16 51, 53 and 61.
+_LARGE_GROUP = 0.08
 
 
 def group_plan(run: Pass, policy: GroupFftPolicy, target: Target) -> GroupPlan:
@@ -58,7 +66,7 @@ def group_plan(run: Pass, policy: GroupFftPolicy, target: Target) -> GroupPlan:
     held = _held(run, any(across), policy, target)
     length = policy.reach.stage_length(run.n)
     items = _radices(run, length, *held[0])[1]
-    wanted = max(1, policy.group // items)
+    wanted = max(1, policy.group // items if any(across) else _beside(items, policy, target))
     sides = zip((run.source, run.target), across, strict=True)
     wanted = max(wanted, *(_wanted(side, own, run, policy) for side, own in sides))
     slots = min(floor_power_of_two(wanted), ceil_power_of_two(-(-run.lanes // run.planes)))
@@ -77,6 +85,17 @@ def group_plan(run: Pass, policy: GroupFftPolicy, target: Target) -> GroupPlan:
                 return plan
         slots //= 2
     return plan
+
+
+def _beside(items: int, policy: GroupFftPolicy, target: Target) -> int:
+    """How many transforms of so few work-items a group makes: some that leave few lanes idle."""
+    lanes, found = target.subgroup_size, []
+    for slots in (1 << bit for bit in range(policy.group.bit_length() + 1)):
+        group = slots * items
+        if policy.group <= 2 * group <= 4 * policy.group:
+            idle = -(-group // lanes) * lanes / group
+            found.append((idle * (1 + _LARGE_GROUP * log2(group / lanes)), slots))
+    return min(found)[1] if items < policy.group // 2 and found else policy.group // items
 
 
 def group_plans(
@@ -141,8 +160,14 @@ def _held(run: Pass, across: bool, policy: GroupFftPolicy, target: Target) -> li
     """Numbers of a work-item and the largest radix: the best, then what there may be room for."""
     length = policy.reach.stage_length(run.n)
     found = [(policy.item, _RADIX), (2 * policy.item, _RADIX)]
-    if _SHORT[0] < run.n < _SHORT[1] and not across:
+    if _SHORT[0] < length < _SHORT[1] and length == run.n and not across:
         return [(_SMALL_ITEM, _SMALL_RADIX), *found]
+    if largest_prime(length) > _SMALL_PRIMES:
+        lanes = target.subgroup_size
+        for most in _PRIME_ITEMS:
+            items = spread(length, most, _RADIX)[1]
+            if items >= _FULL * -(-items // lanes) * lanes:
+                return [(most, _RADIX), *found]
     if run.count * length <= _FEW * target.compute_units or (run.real.needs_fp64 and not across):
         found.insert(0, (_SMALL_ITEM, _SMALL_RADIX))
     elif len(spread(length, *found[0])[0]) >= _MANY_STAGES and not run.real.needs_fp64:

@@ -149,6 +149,7 @@ class Pass:
         by_batch: Whether l of these roots is the number along the last batch axis instead.
         parts: Of a pass that shares its launch with another one: into how many parts the leading
             batch axes cut both.  A part of the second pass reads what the first one made of it.
+        scaled: Whether results are multiplied by a scale.
     """
 
     n: int
@@ -161,6 +162,7 @@ class Pass:
     whole: int = 0
     parts: int = 1
     by_batch: bool = False
+    scaled: bool = True
 
     @property
     def paired(self) -> bool:

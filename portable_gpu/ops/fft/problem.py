@@ -32,6 +32,7 @@ class FftProblem:
         lengths: Of the transform along each.
         shape_in, shape_out: Of the arrays.
         strides_in, strides_out: Likewise, in elements.
+        scaled: Whether results are multiplied by a scale.
     """
 
     kind: Kind
@@ -44,6 +45,7 @@ class FftProblem:
     shape_out: Shape
     strides_in: Shape
     strides_out: Shape
+    scaled: bool = False
 
     @property
     def size(self) -> int:
