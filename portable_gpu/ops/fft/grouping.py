@@ -56,17 +56,26 @@ _PRIME_ITEMS, _FULL = (40, 32), 0.8
 _LARGE_GROUP = 0.08
 
 
-def group_plan(run: Pass, policy: GroupFftPolicy, target: Target) -> GroupPlan:
+def group_plan(
+    run: Pass, policy: GroupFftPolicy, target: Target, group: int | None = None
+) -> GroupPlan:
     """How groups make the transforms of a pass.
 
     As many slots as bring whole runs of lanes, and fill a group; fewer where local memory ends, or
     where compute units would have no group: as many then as a sector of memory holds.
+
+    Args:
+        run, policy, target: The pass, how, and for what device.
+        group: Work-items of a group, where another pass of the launch asks for so many.
     """
     across = _across(run.source), _across(run.target)
     held = _held(run, any(across), policy, target)
     length = policy.reach.stage_length(run.n)
     items = _radices(run, length, *held[0])[1]
-    wanted = max(1, policy.group // items if any(across) else _beside(items, policy, target))
+    fitting = (group or policy.group) // items
+    if not (group or any(across)):
+        fitting = _beside(items, policy, target)
+    wanted = max(1, fitting)
     sides = zip((run.source, run.target), across, strict=True)
     wanted = max(wanted, *(_wanted(side, own, run, policy) for side, own in sides))
     slots = min(floor_power_of_two(wanted), ceil_power_of_two(-(-run.lanes // run.planes)))
@@ -111,8 +120,7 @@ def group_plans(
         policy = replace(policy, beside=max(1, policy.beside // 2))
         plans = tuple(group_plan(run, policy, target) for run in runs)
     for group in sorted({plan.group for plan in plans}, reverse=True):
-        same = replace(policy, group=group)
-        found = tuple(group_plan(run, same, target) for run in runs)
+        found = tuple(group_plan(run, policy, target, group) for run in runs)
         if {plan.group for plan in found} == {group}:
             return found
     return plans
