@@ -93,6 +93,7 @@ ${stages.roots(plan, stage)}\
 <%
 plan, planes, sides = p.plan, p.planes, {"x": p.source, "y": p.result}
 first, last = plan.stages[0], plan.final
+number_of_lane = f"(ulong)(batch_item % batch{rank - 1}_size)" if p.by_batch else ""
 all = {"x": p.all_in, "y": p.all_out}
 given = {name: capture(rows.given, name, side, all[name]) for name, side in sides.items()}
 given["y"] += ("" if p.all_out else ", y_first, y_begin") + (", times, t_row, t_lane, t_conjugate" if p.result.times else "")
@@ -114,6 +115,9 @@ ${"".join(f" + {at} * {name}_batch{d}" for d, at in enumerate(axes.digits("batch
 % endif
     real_t re[${plan.held}], im[${plan.held}];
 ${side_in.read(plan, p.source, planes, given["x"], p.tag, p.sure, rank if p.ahead else 0)}\
+% if p.twists:
+${stages.bring_twists(plan, lambda slot: number_of_lane or f"(ulong)min(lane0 + {planes} * {slot}, lanes - 1)")}\
+% endif
 % if plan.cyclic:
 ${cyclic.kept(plan)}\
 % endif
@@ -125,5 +129,5 @@ ${transform(p, plan.back, True)}\
 % if plan.chirp:
 ${chirps.wanted(plan)}\
 % endif
-${side_out.write(plan, p.result, planes, p.twisted, given["y"], p.tag, f"(ulong)(batch_item % batch{rank - 1}_size)" if p.by_batch else "")}\
+${side_out.write(plan, p.result, planes, p.twisted, given["y"], p.tag, number_of_lane)}\
 </%def>

@@ -28,7 +28,7 @@ ${staged(plan, result, planes, twisted, given, tag, number, all_here)}\
 ${split.write(plan, result, given, tag)}\
 % else:
 % if twisted:
-${stages.twist_all(plan, last, number or f"(ulong)min(lane0 + {planes} * {last.slot}, lanes - 1)")}\
+${stages.twist_all(plan)}\
 % endif
 <% lane, live = f"lane0 + {planes} * {last.slot}", f"left({planes} * {last.slot}, lanes_here)" %>\
     __global real_t *y_at = ${rows.place("y", result, last.item, lane)};

@@ -9,7 +9,10 @@
 ##
 ##   define(plan, tag)     stage0(re, im, w), stage1(re, im, w) ...: a work-item's butterflies, by its roots
 ##   roots(plan, stage)                  w<number>: of the butterflies t, t + items, ... of a stage
-##   twist_all(plan, stage, number)      a stage's results, row k of lane l, times exp(-2 pi i k l / whole); number: l
+##   bring_twists(plan, lane)            twists: what the last stage's results, row k of lane l, are multiplied by, which is
+##                                       exp(-2 pi i k l / whole), for the first row of each butterfly, and for steps from
+##                                       row to row; lane(slot): l.  So they are there when they are wanted
+##   twist_all(plan)                     results times these
 <%def name="define(plan, tag)">
 % for stage in (*plan.stages, *plan.back):
 <% R, N = stage.radix, stage.before %>\
@@ -58,24 +61,35 @@ static inline void stage${stage.number}${tag}(real_t *re, real_t *im${", const p
     };
 </%def>
 
-<%def name="twist_all(plan, stage, number)">
-<% R, M = plan.wanted, stage.count %>\
-    {
-        const ulong l = ${number};
-% for bit in range((R - 1).bit_length()):
-        const pair_t w${1 << bit} = root_of(${(1 << bit) * M}ul * l, coarse, fine, shift);
+<%def name="bring_twists(plan, lane)">
+<% last, M = plan.final, plan.final.count %>\
+    for (uint e = id; e < ${plan.steps * plan.slots}; e += ${plan.group})
+        twists[e] = root_of(((ulong)${M} << e / ${plan.slots}) * ${lane(f"(e % {plan.slots})")}, coarse, fine, shift);
+% for b in range(last.butterflies):
+    twists[${plan.steps * plan.slots + b * plan.group} + id] = root_of((ulong)min(${last.item} + ${b * plan.items}, ${M - 1}u) * ${lane(last.slot)}, coarse, fine, shift);
 % endfor
-% for b in range(stage.butterflies):
+% if len(plan.stages) == 1 or plan.within_subgroup:
+    barrier(CLK_LOCAL_MEM_FENCE);
+% endif
+</%def>
+
+<%def name="twist_all(plan)">
+<% last, R = plan.final, plan.wanted %>\
+    {
+% for bit in range(plan.steps):
+        const pair_t w${1 << bit} = twists[${bit * plan.slots} + ${last.slot}];
+% endfor
+% for b in range(last.butterflies):
         pair_t w_of${b}[${R}];
-        w_of${b}[0] = root_of((ulong)min(${stage.item} + ${b * plan.items}, ${M - 1}u) * l, coarse, fine, shift);
+        w_of${b}[0] = twists[${plan.steps * plan.slots + b * plan.group} + id];
 % for r in range(1, R):
 <% high = 1 << (r.bit_length() - 1) %>\
         w_of${b}[${r}] = product(w_of${b}[${r - high}], w${high});
 % endfor
 % for r in range(R):
         {
-            const pair_t v = product((pair_t)(re[${b * stage.radix + r}], im[${b * stage.radix + r}]), w_of${b}[${r}]);
-            re[${b * stage.radix + r}] = v.x, im[${b * stage.radix + r}] = v.y;
+            const pair_t v = product((pair_t)(re[${b * last.radix + r}], im[${b * last.radix + r}]), w_of${b}[${r}]);
+            re[${b * last.radix + r}] = v.x, im[${b * last.radix + r}] = v.y;
         }
 % endfor
 % endfor

@@ -56,6 +56,7 @@ class _Shown:
     all_in: bool
     all_out: bool
     twisted: bool
+    twists: int
     by_batch: bool
     scaled: bool
     sure: bool
@@ -83,6 +84,7 @@ def text(runs: Sequence[Pass], policy: GroupFftPolicy, target: Target) -> Specia
                 run.source.is_whole(run.n, run.lanes),
                 run.target.is_whole(run.n, run.lanes),
                 bool(run.whole),
+                plan.twists if run.whole and not plan.staged_target else 0,
                 run.by_batch,
                 run.scaled,
                 _loads_at_once(run, plan),
@@ -201,7 +203,7 @@ class GroupPassPlan(Plan):
             "fft",
             constants,
             [*operands, *(["ready"] if self._counters else [])],
-            [*(["scale"] if last.scaled else []), *(name.replace("in", "offset") for name in operands)],
+            [*["scale"] * last.scaled, *(name.replace("in", "offset") for name in operands)],
             (total * plans[0].group,),
             (plans[0].group,),
             kept={name: engine.bring(table) for name, table in parts.items()},

@@ -42,8 +42,8 @@ _RADIX, _LARGE_RADIX, _MANY_STAGES = 16, 32, 4
 #: complex64 in 2.3 us, and 4.2), and in double precision where rows lie along the transform.
 #: H200, complex128: 65536 x 256 in 133 us, by 16 in 141; 4096 x 4096 in 145 and 151; but across,
 #: 256 x 256 x 256 in 434 and 412.
-#: So do short lines: 64 complex64 in 68.3 us (by 16 69.1), 128 in 68.4 (70), real lines of 64 in 70.6
-#: (73.9), of 128 in 70.8 (73.8); but real ones of 16 in 44.7 (40.6), which one work-item has.
+#: So do short lines: 64 complex64 in 68.3 us (by 16 69.1), 128 in 68.4 (70), real lines of 64 in
+#: 70.6 (73.9), of 128 in 70.8 (73.8); but real ones of 16 in 44.7 (40.6), which one work-item has.
 _SMALL_RADIX, _SMALL_ITEM, _FEW = 8, 13, 4096
 _SHORT = 16, 256
 #: Numbers of a work-item where butterflies are of large primes: as many as leave few lanes idle.
@@ -51,8 +51,8 @@ _SHORT = 16, 256
 #: (17 x 10 x 9) by 90 in 62, by 170 69, by 45 73.
 _PRIME_ITEMS, _FULL = (40, 32), 0.8
 #: What a group of twice the size costs where it has several transforms, against lanes that idle.
-#: H200, complex64: 500 (50 work-items each) by 1, 2 or 4 71.7, 75 and 73.7 us; 360 (36) by 1, 2 or 4
-#: 89, 78 and 74; 101 (10) by 4, 8 or 16 58, 50 and 47; 257 (16) by 4, 8 or 16 51, 53 and 61.
+#: H200, complex64: 500 (50 work-items each) by 1, 2 or 4 71.7, 75 and 73.7 us; 360 (36) by 1, 2 or
+#: 4 89, 78 and 74; 101 (10) by 4, 8 or 16 58, 50 and 47; 257 (16) by 4, 8 or 16 51, 53 and 61.
 _LARGE_GROUP = 0.08
 
 
@@ -373,9 +373,7 @@ def _layout(n: int, slots: int, beside: bool, run: int, radix: int, banks: int) 
 
 
 @lru_cache(maxsize=1024)
-def _even(
-    n: int, slots: int, run: int, radices: tuple[int, int], items: int, banks: int
-) -> Layout:
+def _even(n: int, slots: int, run: int, radices: tuple[int, int], items: int, banks: int) -> Layout:
     """Of rows from one radix to the next, whose butterflies step over whole blocks.
 
     Then a work-item has one place and steps that the text knows.  Few neighbours meet in a bank.

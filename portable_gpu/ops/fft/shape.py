@@ -220,6 +220,16 @@ class GroupPlan:
         return max(sizes)
 
     @property
+    def steps(self) -> int:
+        """Powers of two up to the last row of a butterfly of the last stage."""
+        return (self.wanted - 1).bit_length()
+
+    @property
+    def twists(self) -> int:
+        """Roots between two passes that a group has in local memory."""
+        return self.steps * self.slots + self.final.butterflies * self.group
+
+    @property
     def within_subgroup(self) -> bool:
         """Whether the work-items of a transform are in one run of 32."""
         alone = not self.before and not self.after and is_power_of_two(self.items)
@@ -255,7 +265,7 @@ class GroupPlan:
         return f"s{u} = ({e}) / {rows}, i{u} = {e} - s{u} * {rows}"
 
     def there(self, across: bool, rows: str, u: int) -> str:
-        """C condition that a staged side has a work-item's number u, or nothing if it always has."""
+        """C condition that a staged side has a work-item's number u; nothing if it always has."""
         if rows.isdigit() and (u + 1) * self.group <= int(rows) * self.slots:
             return ""
         return f"i{u} < {rows}" if across or self.slots == 1 else f"s{u} < {self.slots}"
