@@ -104,6 +104,8 @@ def test_complex(
         (280, 1, F32, Small(most=8)),  # three
         (34, 1, F32, Small()),  # a chirp, two lines as one
         (51, 0, F64, Small()),
+        (31, 1, F32, Small()),  # a cyclic convolution
+        (71, 0, F64, Small(beside=2)),
         (136, 1, F32, Small(most=64)),  # 8 x 17
     ],
 )
@@ -129,6 +131,8 @@ def test_real(
         (306, 64, C64),  # 17 x 18
         (19, 16, C128),
         (53, 8, C64),
+        (211, 256, C64),  # a prime whose convolution is cyclic: 210 numbers
+        (139, 512, C128),  # and one of which 138 has a large prime: a chirp
     ],
 )
 def test_several_passes_and_chirps(

@@ -66,25 +66,32 @@ def close(got: Any, wanted: Any) -> None:
         ("sm_90", 64, "float32", False, False),
         ("sm_90", 256, "float64", True, True),
         ("sm_60", 30, "float32", True, False),
-        ("sm_90", 101, "float32", False, True),  # by a chirp
+        ("sm_90", 103, "float32", False, True),  # by a chirp
+        ("sm_90", 101, "float32", False, True),  # by a cyclic convolution
+        ("sm_60", 61, "float64", True, False),
+        ("sm_90", 311, "float32", False, False),  # of 31 x 10 numbers
         ("sm_90", 74, "float32", True, False),  # 37 x 2
     ],
 )
 def test_complex(name: str, n: int, dtype: str, across: bool, inverse: bool) -> None:
     x = _numbers((2, n, LANES) if across else (2, LANES, n), dtype)
     run = complex_pass(n, dtype, across, inverse=inverse)
-    policy = replace(SMALL, prime=37 if n == 74 else 13)
+    policy = replace(SMALL, prime=37 if n in (74, 311) else 13)
     got = transform(run, x, Emulator.of(name, races=True), policy).reshape(x.shape)
     kept = np.fft.ifft(x, axis=1 if across else 2) * n if inverse else None
     close(got, np.fft.fft(x, axis=1 if across else 2) if kept is None else kept)
 
 
-def test_roots_between_two_passes() -> None:
-    n, whole = 32, 32 * LANES
-    x = _numbers((2, n, LANES), "float32")
-    got = transform(complex_pass(n, "float32", True, whole), x, Emulator.of("sm_90", races=True))
+@pytest.mark.parametrize(("n", "across", "group"), [(32, True, 32), (8, True, 32), (256, False, 64)])
+def test_roots_between_two_passes(n: int, across: bool, group: int) -> None:
+    """Of two stages, of one, and where transforms exchange within the sub-groups of a group."""
+    whole = n * LANES
+    x = _numbers((2, n, LANES) if across else (2, LANES, n), "float32")
+    run = complex_pass(n, "float32", across, whole)
+    gpu = Emulator.of("sm_90", races=True)
+    got = transform(run, x, gpu, replace(SMALL, group=group)).reshape(x.shape)
     roots = np.exp(-2j * np.pi * np.outer(np.arange(n), np.arange(LANES)) / whole)
-    close(got.reshape(x.shape), np.fft.fft(x, axis=1) * roots)
+    close(got, np.fft.fft(x, axis=1) * roots if across else np.fft.fft(x) * roots.T)
 
 
 def test_two_real_lines_as_one() -> None:

@@ -15,8 +15,11 @@ from portable_gpu.ops.fft.tables import (
     chirp_filter,
     coarse_roots,
     fine_roots,
+    is_prime,
     is_smooth,
     places,
+    powers_of_generator,
+    rader_filter,
     radices,
     roots,
     stage_roots,
@@ -160,6 +163,29 @@ def test_chirps(n: int, inverse: bool) -> None:
 def test_chirps_of_lengths_beyond_32_bits(n: int) -> None:
     for j, value in enumerate(chirp(n, False, 70)):
         assert off(complex(value), j * j, 2 * n) <= 1
+
+
+@pytest.mark.parametrize("p", [3, 5, 17, 101, 257, 4093, 65537])
+def test_powers_of_a_generator_are_all_numbers_but_zero(p: int) -> None:
+    powers = powers_of_generator(p)
+    assert (len(powers), powers[0], powers[-1]) == (p, 1, 1)
+    np.testing.assert_array_equal(np.sort(powers[:-1]), np.arange(1, p))
+    np.testing.assert_array_equal(powers[1:], powers[:-1] * powers[1] % p)
+
+
+@pytest.mark.parametrize("p", [3, 5, 17, 101, 1009])
+def test_a_cyclic_convolution_is_a_transform_of_a_prime_length(p: int) -> None:
+    powers, rng = powers_of_generator(p), np.random.default_rng(p)
+    x = rng.standard_normal(p) + 1j * rng.standard_normal(p)
+    folded = np.fft.fft(x[powers[:-1]]) * rader_filter(p)
+    got = np.full(p, x.sum())
+    got[powers[:0:-1]] = x[0] + np.fft.ifft(folded) * (p - 1)
+    np.testing.assert_allclose(got, np.fft.fft(x), atol=1e-13 * p)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 4, 1369, 4093, 4087, 999983])
+def test_primes(n: int) -> None:
+    assert is_prime(n) == (n in (2, 3, 4093, 999983))
 
 
 @pytest.mark.parametrize("inverse", [False, True])
