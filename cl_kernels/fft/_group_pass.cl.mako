@@ -78,11 +78,11 @@ ${text}\
     stage${passed[0].number}${p.tag}(re, im);
 % for before, stage in zip(passed, passed[1:]):
 % if p.early:
-${stages.roots(plan, stage)}\
+${stages.roots(plan, stage, p.table)}\
 % endif
 ${local.exchange(plan, before, stage, used or before is not passed[0])}\
 % if not p.early:
-${stages.roots(plan, stage)}\
+${stages.roots(plan, stage, p.table)}\
 % endif
     stage${stage.number}${p.tag}(re, im, w${stage.number});
 % endfor
@@ -115,6 +115,9 @@ ${"".join(f" + {at} * {name}_batch{d}" for d, at in enumerate(axes.digits("batch
 % endif
     real_t re[${plan.held}], im[${plan.held}];
 ${side_in.read(plan, p.source, planes, given["x"], p.tag, p.sure, rank if p.ahead else 0)}\
+% if p.table != "roots":
+${stages.bring_roots(plan)}\
+% endif
 % if p.twists:
 ${stages.bring_twists(plan, lambda slot: number_of_lane or f"(ulong)min(lane0 + {planes} * {slot}, lanes - 1)")}\
 % endif

@@ -52,13 +52,17 @@ static inline void stage${stage.number}${tag}(real_t *re, real_t *im${", const p
 % endfor
 </%def>
 
-<%def name="roots(plan, stage)">
+<%def name="roots(plan, stage, table)">
 <% bits = (stage.radix - 1).bit_length() %>\
     const pair_t w${stage.number}[${bits * stage.butterflies}] = {
 % for b in range(stage.butterflies):
-        ${", ".join(f"roots[{stage.table + bit * stage.before} + ({stage.butterfly(b, plan.items)}) % {stage.before}]" for bit in range(bits))},
+        ${", ".join(f"{table}[{stage.table + bit * stage.before} + ({stage.butterfly(b, plan.items)}) % {stage.before}]" for bit in range(bits))},
 % endfor
     };
+</%def>
+
+<%def name="bring_roots(plan)">
+    for (uint e = id; e < ${plan.roots}; e += ${plan.group}) roots_here[e] = roots[e];
 </%def>
 
 <%def name="bring_twists(plan, lane)">

@@ -43,6 +43,7 @@ suffix = "" if real.needs_fp64 else "f"
 joined = len(passes) == 2 and not alone
 local = [p.plan.local_numbers for p in passes if len(p.plan.stages) > 1 or p.plan.staged_source or p.plan.staged_target]
 twists = [p.twists for p in passes if p.twists]
+here = [p.plan.roots for p in passes if p.table != "roots"]
 %>
 ${numbers.types(real)}
 % if any(p.twisted for p in passes):
@@ -64,6 +65,9 @@ void fft(${capture(parameters).removeprefix(", ")})
 {
 % if local:
     __local real_t numbers[${max(local)}];
+% endif
+% if here:
+    __local pair_t roots_here[${max(here)}];
 % endif
 % if twists:
     __local pair_t twists[${max(twists)}];

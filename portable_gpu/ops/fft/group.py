@@ -38,6 +38,7 @@ _FEW_GROUPS = 2
 #: with conditions 280, 65536 of 101 in 57 and 75; but 2^26 by passes of 512 in 945 and 920, and
 #: 131072 real lines of 256, several pairs in a group, in 82 and 77.
 _SMALL_GROUP = 256
+_LOCAL_ROOTS = 2
 #: Bytes of local memory beside numbers where lines come ahead: a barrier, and places in line.
 _BARRIERS = 256
 
@@ -57,6 +58,7 @@ class _Shown:
     all_out: bool
     twisted: bool
     twists: int
+    table: str
     by_batch: bool
     scaled: bool
     sure: bool
@@ -85,6 +87,7 @@ def text(runs: Sequence[Pass], policy: GroupFftPolicy, target: Target) -> Specia
                 run.target.is_whole(run.n, run.lanes),
                 bool(run.whole),
                 plan.twists if run.whole and not plan.staged_target else 0,
+                "roots_here" if _has_roots_here(run, plan) else "roots",
                 run.by_batch,
                 run.scaled,
                 _loads_at_once(run, plan),
@@ -102,6 +105,10 @@ def _side(run: Pass, rows: Rows, staged: bool, plan: GroupPlan) -> Side:
     """What the text is for: staged lines without gaps are gone through number by number."""
     dense = staged and not plan.chirp and rows.is_whole(run.n, run.lanes)
     return replace(rows.side, dense=rows.dense if dense else 0)
+
+
+def _has_roots_here(run: Pass, plan: GroupPlan) -> bool:
+    return bool(run.whole) and len(plan.stages) > 1 and plan.roots <= _LOCAL_ROOTS * plan.group
 
 
 def _loads_at_once(run: Pass, plan: GroupPlan) -> bool:
