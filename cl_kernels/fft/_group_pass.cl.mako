@@ -78,11 +78,11 @@ ${text}\
     stage${passed[0].number}${p.tag}(re, im);
 % for before, stage in zip(passed, passed[1:]):
 % if p.early:
-${stages.roots(plan, stage, p.table)}\
+${stages.roots(plan, stage)}\
 % endif
 ${local.exchange(plan, before, stage, used or before is not passed[0])}\
 % if not p.early:
-${stages.roots(plan, stage, p.table)}\
+${stages.roots(plan, stage)}\
 % endif
     stage${stage.number}${p.tag}(re, im, w${stage.number});
 % endfor
@@ -93,7 +93,11 @@ ${stages.roots(plan, stage, p.table)}\
 <%
 plan, planes, sides = p.plan, p.planes, {"x": p.source, "y": p.result}
 first, last = plan.stages[0], plan.final
-number_of_lane = f"(ulong)(batch_item % batch{rank - 1}_size)" if p.by_batch else ""
+
+def number_of(slot, plane=0):
+    """C expression of l of the roots between two passes."""
+    own = f"{planes} * {slot} + {plane}" if plane else f"{planes} * {slot}"
+    return f"(ulong)(batch_item % batch{rank - 1}_size)" if p.by_batch else f"(ulong)min(lane0 + {own}, lanes - 1)"
 all = {"x": p.all_in, "y": p.all_out}
 given = {name: capture(rows.given, name, side, all[name]) for name, side in sides.items()}
 given["y"] += ("" if p.all_out else ", y_first, y_begin") + (", times, t_row, t_lane, t_conjugate" if p.result.times else "")
@@ -115,11 +119,8 @@ ${"".join(f" + {at} * {name}_batch{d}" for d, at in enumerate(axes.digits("batch
 % endif
     real_t re[${plan.held}], im[${plan.held}];
 ${side_in.read(plan, p.source, planes, given["x"], p.tag, p.sure, rank if p.ahead else 0)}\
-% if p.table != "roots":
-${stages.bring_roots(plan)}\
-% endif
 % if p.twists:
-${stages.bring_twists(plan, lambda slot: number_of_lane or f"(ulong)min(lane0 + {planes} * {slot}, lanes - 1)")}\
+${stages.bring_twists(plan, number_of)}\
 % endif
 % if plan.cyclic:
 ${cyclic.kept(plan)}\
@@ -132,5 +133,5 @@ ${transform(p, plan.back, True)}\
 % if plan.chirp:
 ${chirps.wanted(plan)}\
 % endif
-${side_out.write(plan, p.result, planes, p.twisted, given["y"], p.tag, number_of_lane)}\
+${side_out.write(plan, p.result, planes, number_of if p.twisted else None, p.twists, given["y"], p.tag)}\
 </%def>

@@ -12,7 +12,7 @@
 ##   bring_twists(plan, lane)            twists: what the last stage's results, row k of lane l, are multiplied by, which is
 ##                                       exp(-2 pi i k l / whole), for the first row of each butterfly, and for steps from
 ##                                       row to row; lane(slot): l.  So they are there when they are wanted
-##   twist_all(plan)                     results times these
+##   twist_all(plan, lane, brought)      results times these, which may be read from their tables
 <%def name="define(plan, tag)">
 % for stage in (*plan.stages, *plan.back):
 <% R, N = stage.radix, stage.before %>\
@@ -52,17 +52,13 @@ static inline void stage${stage.number}${tag}(real_t *re, real_t *im${", const p
 % endfor
 </%def>
 
-<%def name="roots(plan, stage, table)">
+<%def name="roots(plan, stage)">
 <% bits = (stage.radix - 1).bit_length() %>\
     const pair_t w${stage.number}[${bits * stage.butterflies}] = {
 % for b in range(stage.butterflies):
-        ${", ".join(f"{table}[{stage.table + bit * stage.before} + ({stage.butterfly(b, plan.items)}) % {stage.before}]" for bit in range(bits))},
+        ${", ".join(f"roots[{stage.table + bit * stage.before} + ({stage.butterfly(b, plan.items)}) % {stage.before}]" for bit in range(bits))},
 % endfor
     };
-</%def>
-
-<%def name="bring_roots(plan)">
-    for (uint e = id; e < ${plan.roots}; e += ${plan.group}) roots_here[e] = roots[e];
 </%def>
 
 <%def name="bring_twists(plan, lane)">
@@ -77,15 +73,15 @@ static inline void stage${stage.number}${tag}(real_t *re, real_t *im${", const p
 % endif
 </%def>
 
-<%def name="twist_all(plan)">
-<% last, R = plan.final, plan.wanted %>\
+<%def name="twist_all(plan, lane, brought)">
+<% last, R, M = plan.final, plan.wanted, plan.final.count %>\
     {
 % for bit in range(plan.steps):
-        const pair_t w${1 << bit} = twists[${bit * plan.slots} + ${last.slot}];
+        const pair_t w${1 << bit} = ${f"twists[{bit * plan.slots} + {last.slot}]" if brought else f"root_of({M << bit}ul * {lane(last.slot)}, coarse, fine, shift)"};
 % endfor
 % for b in range(last.butterflies):
         pair_t w_of${b}[${R}];
-        w_of${b}[0] = twists[${plan.steps * plan.slots + b * plan.group} + id];
+        w_of${b}[0] = ${f"twists[{plan.steps * plan.slots + b * plan.group} + id]" if brought else f"root_of((ulong)min({last.item} + {b * plan.items}, {M - 1}u) * {lane(last.slot)}, coarse, fine, shift)"};
 % for r in range(1, R):
 <% high = 1 << (r.bit_length() - 1) %>\
         w_of${b}[${r}] = product(w_of${b}[${r - high}], w${high});

@@ -16,7 +16,7 @@
 ##   source, result      Side: the form of a row, factors
 ##                       result.times: an array t that results are multiplied by, number by number
 ##   twisted   whether rows are multiplied by roots of one, between two passes of a long transform
-##   twists    how many of these roots are in local memory; none if results are staged
+##   twists    how many of these roots are in local memory, if any
 ##   by_batch  whether these are of a number along the last batch axis, not of the lane's
 ##   sure      whether loads have no condition, as some drivers let each that has one wait for that before it
 ##   ahead     whether the copy engine brings a group's next line: see _group_ahead
@@ -43,7 +43,6 @@ suffix = "" if real.needs_fp64 else "f"
 joined = len(passes) == 2 and not alone
 local = [p.plan.local_numbers for p in passes if len(p.plan.stages) > 1 or p.plan.staged_source or p.plan.staged_target]
 twists = [p.twists for p in passes if p.twists]
-here = [p.plan.roots for p in passes if p.table != "roots"]
 %>
 ${numbers.types(real)}
 % if any(p.twisted for p in passes):
@@ -65,9 +64,6 @@ void fft(${capture(parameters).removeprefix(", ")})
 {
 % if local:
     __local real_t numbers[${max(local)}];
-% endif
-% if here:
-    __local pair_t roots_here[${max(here)}];
 % endif
 % if twists:
     __local pair_t twists[${max(twists)}];

@@ -38,7 +38,11 @@ _FEW_GROUPS = 2
 #: with conditions 280, 65536 of 101 in 57 and 75; but 2^26 by passes of 512 in 945 and 920, and
 #: 131072 real lines of 256, several pairs in a group, in 82 and 77.
 _SMALL_GROUP = 256
-_LOCAL_ROOTS = 2
+#: The longest columns whose roots between two passes are brought to local memory.  H200, us, read
+#: where they are wanted in brackets: 2^24 as 256 x 256 x 256 222 (225), in complex128 414 (420), 256
+#: lines of 2^16 125 (129); but 64 lines of 2^18 as 512 x 512 152 (147), 8 of 2^20 in complex128 192
+#: (182).
+_BROUGHT = 256
 #: Bytes of local memory beside numbers where lines come ahead: a barrier, and places in line.
 _BARRIERS = 256
 
@@ -58,7 +62,6 @@ class _Shown:
     all_out: bool
     twisted: bool
     twists: int
-    table: str
     by_batch: bool
     scaled: bool
     sure: bool
@@ -86,8 +89,7 @@ def text(runs: Sequence[Pass], policy: GroupFftPolicy, target: Target) -> Specia
                 run.source.is_whole(run.n, run.lanes),
                 run.target.is_whole(run.n, run.lanes),
                 bool(run.whole),
-                plan.twists if run.whole and not plan.staged_target else 0,
-                "roots_here" if _has_roots_here(run, plan) else "roots",
+                plan.twists if _brings_twists(run, plan) else 0,
                 run.by_batch,
                 run.scaled,
                 _loads_at_once(run, plan),
@@ -107,8 +109,9 @@ def _side(run: Pass, rows: Rows, staged: bool, plan: GroupPlan) -> Side:
     return replace(rows.side, dense=rows.dense if dense else 0)
 
 
-def _has_roots_here(run: Pass, plan: GroupPlan) -> bool:
-    return bool(run.whole) and len(plan.stages) > 1 and plan.roots <= _LOCAL_ROOTS * plan.group
+def _brings_twists(run: Pass, plan: GroupPlan) -> bool:
+    """Whether roots between two passes go through local memory on their way."""
+    return bool(run.whole) and run.n <= _BROUGHT and not plan.staged_target
 
 
 def _loads_at_once(run: Pass, plan: GroupPlan) -> bool:

@@ -220,12 +220,6 @@ class GroupPlan:
         return max(sizes)
 
     @property
-    def roots(self) -> int:
-        """Those of all stages but the first of a way."""
-        reached = (*self.stages[1:], *self.back[1:])
-        return sum((stage.radix - 1).bit_length() * stage.before for stage in reached)
-
-    @property
     def steps(self) -> int:
         """Powers of two up to the last row of a butterfly of the last stage."""
         return (self.wanted - 1).bit_length()
