@@ -39,7 +39,7 @@ _FEW_GROUPS = 2
 #: 131072 real lines of 256, several pairs in a group, in 82 and 77.
 _SMALL_GROUP = 256
 #: The longest columns whose roots between two passes are brought to local memory.  H200, us, read
-#: where they are wanted in brackets: 2^24 as 256 x 256 x 256 222 (225), in complex128 414 (420), 256
+#: where they are wanted in brackets: 2^24 as 256 x 256 x 256 222 (225), complex128 414 (420), 256
 #: lines of 2^16 125 (129); but 64 lines of 2^18 as 512 x 512 152 (147), 8 of 2^20 in complex128 192
 #: (182).
 _BROUGHT = 256
