@@ -34,8 +34,8 @@ from portable_gpu.runtime.program import Launch
 #: Kinds of SASS instructions, by how their names begin.
 KINDS = {
     "float": r"FADD|FMUL|FFMA|DADD|DMUL|DFMA|HADD|HMUL|HFMA|HGMMA|HMMA|MUFU",
-    "global": r"LDG|STG|LD\.|ST\.|ATOM|RED|UBLKCP|UTMALDG",
     "local": r"LDS|STS|ATOMS",
+    "global": r"LDG|STG|LD\.|ST\.|ATOM|RED|UBLKCP|UTMALDG",
     "barrier": r"BAR|SYNCS|WARPSYNC|BSYNC|BSSY",
     "branch": r"BRA|EXIT|CALL|RET",
     "compare": r"ISETP|FSETP|SEL|FSEL|PLOP|UISETP|USEL|VIMNMX|IMNMX",

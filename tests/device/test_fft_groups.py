@@ -15,7 +15,7 @@ import pytest
 from sampling import needs
 
 from portable_gpu import Engine
-from portable_gpu.fft import fft, fftn, ifft, irfft, irfftn, rfft, rfftn
+from portable_gpu.fft import dctn, fft, fftn, idctn, ifft, irfft, irfftn, rfft, rfftn
 from portable_gpu.ops.candidate import best_of
 from portable_gpu.ops.fft import grouping, joined
 from portable_gpu.ops.fft.candidates import candidates
@@ -145,6 +145,43 @@ def test_several_passes_and_chirps(
     chirp = not is_smooth(n)
     assert error(fft(x, engine=own), np.fft.fft(x)) <= bound(dtype, n, chirp)
     assert error(ifft(x, engine=own), np.fft.ifft(x)) <= bound(dtype, n, chirp)
+
+
+@pytest.mark.parametrize("norm", ["backward", "ortho", "forward"])
+@pytest.mark.parametrize("n", [12, 17])
+def test_scales(engine: Engine, monkeypatch: pytest.MonkeyPatch, n: int, norm: str) -> None:
+    """A scale of 1 is left out of the text; any other is not."""
+    own = Small().on(monkeypatch, engine)
+    x, y = numbers((3, n), C64), numbers((3, n), F32)
+    half = np.fft.rfft(y).astype(C64)
+    for got, want in (
+        (fft(x, norm=norm, engine=own), np.fft.fft(x, norm=norm)),
+        (ifft(x, norm=norm, engine=own), np.fft.ifft(x, norm=norm)),
+        (rfft(y, norm=norm, engine=own), np.fft.rfft(y, norm=norm)),
+        (irfft(half, n, norm=norm, engine=own), np.fft.irfft(half, n, norm=norm)),
+        (fftn(x, norm=norm, engine=own), np.fft.fftn(x, norm=norm)),
+    ):
+        assert error(got, want) <= bound(C64, n, not is_smooth(n))
+
+
+@pytest.mark.parametrize("kind", [1, 2, 3, 4])
+def test_scales_of_cosine_transforms(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, kind: int
+) -> None:
+    """There and back, by the definition's scale: of one axis, and of two of which one has it."""
+    own = Small().on(monkeypatch, engine)
+    x = numbers((4, 9), F32)
+    for axes in ((1,), (0, 1)):
+        back = idctn(dctn(x, kind, axes=axes, engine=own), kind, axes=axes, engine=own)
+        assert error(back, x) <= 2 * bound(F32, 36, chirp=True)
+
+
+def test_a_plan_without_a_scale_takes_none(engine: Engine) -> None:
+    found = candidates(problem("c2c", (16,), np.dtype(C64)), engine.target, engine.table)
+    plan = best_of(found, engine.target).bind(engine)
+    x, y = (cla.zeros(engine.queue, 16, C64) for _ in range(2))
+    with pytest.raises(ValueError, match="without one"):
+        plan.enqueue(engine.state(), [x.data, y.data], (0, 0), (0.5,))
 
 
 def test_any_layout_in_place(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -222,7 +222,7 @@ def _line_steps(
     fourier = FftProblem(
         "c2r" if to_real else "c2c" if of_complex else "r2c", False, to_real, p.real,
         (axis,), (length,), inside, outside, contiguous_strides(inside),
-        contiguous_strides(outside),
+        contiguous_strides(outside), scaled=last,
     )  # fmt: skip
     edges = _edges(p)
     mirrored = p.sine and p.type in (3, 4)

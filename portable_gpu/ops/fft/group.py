@@ -229,7 +229,11 @@ class GroupPassPlan(Plan):
     ) -> cl.Event | None:
         """See :meth:`Plan.enqueue`."""
         *others, at = offsets
-        places = (*(scalars if self._scaled else ()), *others, at - self._shift)
+        if not self._scaled:
+            if scalars != (1.0,):
+                raise ValueError(f"the scale is {scalars}; this plan was made without one")
+            scalars = ()
+        places = (*scalars, *others, at - self._shift)
         if self._counters:
             buffers = (*buffers, state.fold_space(self._counters, 0)[0])
         return self._launch(state, buffers, places, wait_for)

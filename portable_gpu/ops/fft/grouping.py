@@ -72,10 +72,10 @@ def group_plan(
     held = _held(run, any(across), policy, target)
     length = policy.reach.stage_length(run.n)
     items = _radices(run, length, *held[0])[1]
-    fitting = (group or policy.group) // items
-    if not (group or any(across)):
-        fitting = _beside(items, policy, target)
-    wanted = max(1, fitting)
+    if group or any(across):
+        wanted = max(1, (group or policy.group) // items)
+    else:
+        wanted = _beside(items, policy, target)
     sides = zip((run.source, run.target), across, strict=True)
     wanted = max(wanted, *(_wanted(side, own, run, policy) for side, own in sides))
     slots = min(floor_power_of_two(wanted), ceil_power_of_two(-(-run.lanes // run.planes)))
@@ -97,14 +97,22 @@ def group_plan(
 
 
 def _beside(items: int, policy: GroupFftPolicy, target: Target) -> int:
-    """How many transforms of so few work-items a group makes: some that leave few lanes idle."""
-    lanes, found = target.subgroup_size, []
-    for slots in (1 << bit for bit in range(policy.group.bit_length() + 1)):
+    """How many transforms of so many work-items a group makes.
+
+    One of many work-items; else as many as fill a half to twice of the policy's group, by the lanes
+    that idle and by the size.
+    """
+    if 2 * items >= policy.group:
+        return max(1, policy.group // items)
+    lanes = target.subgroup_size
+
+    def worth(slots: int) -> float:
         group = slots * items
-        if policy.group <= 2 * group <= 4 * policy.group:
-            idle = -(-group // lanes) * lanes / group
-            found.append((idle * (1 + _LARGE_GROUP * log2(group / lanes)), slots))
-    return min(found)[1] if items < policy.group // 2 and found else policy.group // items
+        idle = -(-group // lanes) * lanes / group
+        return idle * (1 + _LARGE_GROUP * log2(group / lanes))
+
+    powers = (1 << bit for bit in range(policy.group.bit_length() + 1))
+    return min((s for s in powers if policy.group <= 2 * s * items <= 4 * policy.group), key=worth)
 
 
 def group_plans(
@@ -253,37 +261,24 @@ def _plan(
     rows = max(length, run.n)
     layouts = [Layout(rows, slots, before and after, rows, 0)]
     layouts += _exchanged(radices, length, slots, items, (before, after), banks)
-    ways = [radices]
     if length != run.n:
-        ways.append(radices[::-1])
         layouts += _exchanged(radices[::-1], length, slots, items, (after, after), banks)
     together = slots if before != after else min(slots, max(1, banks // items))
     natural, *own = _with_one_stride(layouts, banks, together)
-    stages = [list[Stage]() for _ in range(2)]
-    table = 0
-    for way, (found, radices) in enumerate(zip(stages, ways, strict=False)):
-        done = 1
-        for k, radix in enumerate(radices):
-            number = way * len(radices) + k
-            count = length // radix
-            layout = own[way * (len(radices) - 1) + k - 1] if k else natural
-            last = k == len(radices) - 1
-            found.append(
-                Stage(
-                    number, radix, done, count, -(-count // items), table, layout,
-                    mirrored=run.target.form == "split" and last and k > 0,
-                )
-            )  # fmt: skip
-            if done > 1:
-                table += (radix - 1).bit_length() * done
-            done *= radix
+    there = [natural, *own[: len(radices) - 1]]
+    stages = _stages(radices, length, items, there, 0, 0, run.target.form == "split")
+    back: tuple[Stage, ...] = ()
+    if length != run.n:
+        table = stages[-1].table + stages[-1].roots
+        from_there = [natural, *own[len(radices) - 1 :]]
+        back = _stages(radices[::-1], length, items, from_there, len(radices), table)
 
     def made(rounds: tuple[tuple[str, ...], ...]) -> GroupPlan:
         return GroupPlan(
             run.n,
             length,
-            tuple(stages[0]),
-            tuple(stages[1]),
+            stages,
+            back,
             items,
             slots,
             rounds,
@@ -297,6 +292,30 @@ def _plan(
     both = made((("re", "im"),))
     room = min(target.static_local_mem, target.local_mem_per_unit // 2)
     return both if both.local_numbers * run.real.itemsize <= room else made((("re",), ("im",)))
+
+
+def _stages(
+    radices: tuple[int, ...],
+    length: int,
+    items: int,
+    layouts: Sequence[Layout],
+    number: int,
+    table: int,
+    split: bool = False,
+) -> tuple[Stage, ...]:
+    """Stages of one way, numbered from ``number`` on, whose roots begin at ``table``."""
+    found: list[Stage] = []
+    done = 1
+    for k, (radix, layout) in enumerate(zip(radices, layouts, strict=True)):
+        count = length // radix
+        stage = Stage(
+            number + k, radix, done, count, -(-count // items), table, layout,
+            mirrored=split and 0 < k == len(radices) - 1,
+        )  # fmt: skip
+        found.append(stage)
+        table += stage.roots
+        done *= radix
+    return tuple(found)
 
 
 def _exchanged(

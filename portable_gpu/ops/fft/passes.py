@@ -26,7 +26,8 @@ class Side:
             row and lane.
         times: How the lanes of an array lie that its numbers are multiplied by, if there is one:
             ``same`` if all have one number.
-        dense: Numbers of a lane, if the next one follows without a gap and a text is for that.
+        dense: From a lane to the next one, where a text is for lanes without gaps between them;
+            else 0.
     """
 
     form: Form
@@ -112,7 +113,7 @@ class Rows:
 
     @property
     def dense(self) -> int:
-        """Numbers of a lane, if the next one follows without a gap, else 0."""
+        """From a lane to the next one, if there is no gap between them, else 0."""
         return self.rows if self.row == 1 and self.lane == self.rows else 0
 
     @property
@@ -228,7 +229,7 @@ class Reach:
         """
         if self.has_butterflies(n):
             return n
-        return n - 1 if is_prime(n) and self.has_butterflies(n - 1) else chirp_length(n)
+        return n - 1 if self.has_butterflies(n - 1) and is_prime(n) else chirp_length(n)
 
     def has_butterflies(self, n: int) -> bool:
         """Whether a length is made of butterflies; large ones have registers for few work-items."""

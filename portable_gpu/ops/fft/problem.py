@@ -45,7 +45,7 @@ class FftProblem:
     shape_out: Shape
     strides_in: Shape
     strides_out: Shape
-    scaled: bool = False
+    scaled: bool = True
 
     @property
     def size(self) -> int:

@@ -89,6 +89,11 @@ class Stage:
     layout: Layout
     mirrored: bool = False
 
+    @property
+    def roots(self) -> int:
+        """How many its table has: none of the first stage of a way."""
+        return (self.radix - 1).bit_length() * self.before if self.before > 1 else 0
+
     def butterfly(self, b: int, items: int) -> str:
         """C expression of the number of a work-item's butterfly b."""
         if not self.mirrored:

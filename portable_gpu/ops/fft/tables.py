@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import accumulate
 from math import isqrt
 from typing import Any
 
@@ -143,28 +144,14 @@ def chirp_filter(n: int, inverse: bool, m: int) -> Table:
     return found
 
 
-@lru_cache(maxsize=1024)
-def generator(p: int) -> int:
-    """The least g whose powers are all numbers from 1 to p - 1, modulo a prime p > 2."""
-    order, rest, primes = p - 1, p - 1, []
-    for d in range(2, p):
-        if d * d > rest:
-            break
-        if rest % d == 0:
-            primes.append(d)
-        while rest % d == 0:
-            rest //= d
-    if rest > 1:
-        primes.append(rest)
-    return next(g for g in range(2, p) if all(pow(g, order // q, p) != 1 for q in primes))
-
-
 def powers_of_generator(p: int) -> Table:
-    """g^m modulo p for m = 0 ... p - 1: the first one is the last one too."""
-    g, found = generator(p), np.ones(p, np.int64)
-    for m in range(1, p):
-        found[m] = found[m - 1] * g % p
-    return found
+    """g^m modulo a prime p > 2 for m = 0 ... p - 1, which are all numbers but 0, and 1 once more.
+
+    g is the least one whose powers are all of them.
+    """
+    primes = [q for q in range(2, p) if (p - 1) % q == 0 and is_prime(q)]
+    g = next(g for g in range(2, p) if all(pow(g, (p - 1) // q, p) != 1 for q in primes))
+    return np.array(list(accumulate(range(1, p), lambda power, _: power * g % p, initial=1)))
 
 
 def rader_filter(p: int) -> Table:
