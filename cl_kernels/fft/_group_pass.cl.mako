@@ -1,41 +1,12 @@
 ## One pass of a kernel of group.
 ##
 ##   define(p)                 its functions
-##   parameters(p, rank)       of the kernel, with the pass's tag
 ##   body(p, rank, number)     the transforms of its work-group `number`
 ##   branch(p, rank, number)   the same, and before it those of the parameters that it reads, by their own names
 <%!
-import re
-
 from portable_gpu.codegen import axes
-
-CONST, OUT = "__global const real_t *", "__global real_t *"
-TABLE = "__global const pair_t *"
-
-def listed(p, rank):
-    """Types and names of a pass's parameters."""
-    found = [(TABLE, "roots"), ("long ", "lanes")]
-    if p.plan.chirp:
-        found += [("uint ", "n"), (TABLE, "chirp"), (TABLE, "filter")]
-    if p.plan.cyclic:
-        found += [("__global const uint *", "powers"), (TABLE, "filter")]
-    if p.result.form == "split":
-        found += [(TABLE, "halves")]
-    if p.twisted:
-        found += [(TABLE, "coarse"), (TABLE, "fine"), ("int ", "shift")]
-    for name, side in (("x", p.source), ("y", p.result)):
-        if name not in p.between:
-            found += [(CONST if name == "x" else OUT, f"{name}_in"), ("long ", f"{name}_offset")]
-        found += [("long ", f"{name}_{what}") for what in ("rows", "row", "lane", "limit", "limit_row")]
-        found += [("long ", f"{name}_batch{d}") for d in range(rank)]
-        if side.factor:
-            found += [(TABLE, f"{name}_factor")]
-    found += [("long ", "y_first"), ("long ", "y_begin")]
-    if p.result.times:
-        found += [("__global const pair_in_memory_t *", "t_in"), ("long ", "t_offset"), ("long ", "t_row")]
-        found += [("long ", "t_lane"), ("int ", "t_conjugate"), *(("long ", f"t_batch{d}") for d in range(rank))]
-    return [*found, *(("uint ", f"batch{d}_size") for d in range(rank))]
 %>
+<%namespace name="taken" file="/fft/_group_parameters.cl.mako"/>
 <%namespace name="rows" file="/fft/_group_places.cl.mako"/>
 <%namespace name="source_rows" file="/fft/_group_bring.cl.mako"/>
 <%namespace name="result_rows" file="/fft/_group_put.cl.mako"/>
@@ -57,19 +28,9 @@ ${split.define(p.result, p.all_out, p.tag)}
 % endif
 </%def>
 
-<%def name="parameters(p, rank)">${"".join(f", {kind}{name}{p.tag}" for kind, name in listed(p, rank))}</%def>
-
 <%def name="branch(p, rank, number)">
-<%
-text = capture(body, p, rank, number)
-read = set(re.findall(r"\w+", text))
-%>\
-% for kind, name in listed(p, rank):
-% if name in read:
-        ${kind if kind.endswith("*") else f"const {kind}"}${name} = ${name}${p.tag};
-% endif
-% endfor
-${text}\
+<% text = capture(body, p, rank, number) %>\
+${taken.named(p, rank, text)}${text}\
 </%def>
 
 <%def name="transform(p, passed, used)">
@@ -93,14 +54,14 @@ ${stages.roots(plan, stage)}\
 <%
 plan, planes, sides = p.plan, p.planes, {"x": p.source, "y": p.result}
 first, last = plan.stages[0], plan.final
-
-def number_of(slot, plane=0):
-    """C expression of l of the roots between two passes."""
-    own = f"{planes} * {slot} + {plane}" if plane else f"{planes} * {slot}"
-    return f"(ulong)(batch_item % batch{rank - 1}_size)" if p.by_batch else f"(ulong)min(lane0 + {own}, lanes - 1)"
 all = {"x": p.all_in, "y": p.all_out}
 given = {name: capture(rows.given, name, side, all[name]) for name, side in sides.items()}
 given["y"] += ("" if p.all_out else ", y_first, y_begin") + (", times, t_row, t_lane, t_conjugate" if p.result.times else "")
+
+def number_of(slot, plane=0):
+    """C expression of l of the roots between two passes."""
+    lane = f"min(lane0 + {planes} * {slot} + {plane}, lanes - 1)"
+    return f"(ulong)(batch_item % batch{rank - 1}_size)" if p.by_batch else f"(ulong){lane}"
 %>\
     const uint ${plan.order(plan.before, first)};
 % if last.number > 0:

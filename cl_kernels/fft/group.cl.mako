@@ -34,6 +34,7 @@
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="numbers" file="/fft/_group_numbers.cl.mako"/>
 <%namespace name="one" file="/fft/_group_pass.cl.mako"/>
+<%namespace name="taken" file="/fft/_group_parameters.cl.mako"/>
 <%namespace name="ahead" file="/fft/_group_ahead.cl.mako"/>
 <%namespace name="tickets" file="/fft/_group_tickets.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
@@ -60,7 +61,7 @@ ${ahead.define()}
 % endif
 
 __kernel ${group.of_size(passes[0].plan.group)}
-void fft(${capture(parameters).removeprefix(", ")})
+void fft(${taken.of_kernel(passes, rank, joined)})
 {
 % if local:
     __local real_t numbers[${max(local)}];
@@ -106,20 +107,3 @@ ${one.body(passes[0], rank, "number")}\
 ${one.body(passes[0], rank, "(uint)get_group_id(0)")}\
 % endif
 }
-<%def name="parameters()">\
-% if passes[-1].scaled:
-, real_t scale\
-% endif
-% for p in passes:
-${one.parameters(p, rank)}\
-% endfor
-% if len(passes) == 2:
-${tickets.between_parameters()}\
-% endif
-% if joined:
-${tickets.parameters()}\
-% endif
-% if passes[0].ahead:
-, uint groups\
-% endif
-</%def>

@@ -88,6 +88,7 @@ def test_so_they_do_where_lanes_are_side_by_side_from_the_exchange_on(n: int) ->
 
 
 def test_gaps_take_little_room() -> None:
+    """Two parts of each number, and gaps of up to half: slots of 48 rows are 72 apart."""
     for n in (12, 24, 48, 96, 360, 1000, 3072):
         assert shape(n).local_numbers <= 3 * shape(n).slots * n, n
 
@@ -102,3 +103,32 @@ def test_real_lines_are_packed_where_runs_are_long(n: int, real: bool, form: str
 )
 def test_chirps_have_lengths_that_were_fast(n: int, length: int) -> None:
     assert chirp_length(n) == length
+
+
+@pytest.mark.parametrize(
+    ("n", "items", "slots"),
+    [(125, 25, 8), (360, 36, 4), (101, 10, 16), (257, 16, 4), (64, 8, 8), (1000, 100, 1)],
+)
+def test_groups_leave_few_lanes_idle(n: int, items: int, slots: int) -> None:
+    assert (shape(n).items, shape(n).slots) == (items, slots)
+
+
+@pytest.mark.parametrize(("n", "items", "held"), [(4093, 132, 36), (1531, 90, 20)])
+def test_work_items_of_large_primes_hold_what_was_fast(n: int, items: int, held: int) -> None:
+    assert (shape(n).cyclic, shape(n).items, shape(n).held) == (True, items, held)
+
+
+@pytest.mark.parametrize("n", [100, 125, 360, 500, 900, 1000, 1009, 2000, 3000, 4093, 16384])
+def test_butterflies_step_over_whole_blocks(n: int) -> None:
+    plan = shape(n)
+    for stage in (*plan.stages[1:], *plan.back[1:]):
+        assert stage.layout.even(stage.count), stage
+
+
+def test_the_way_back_begins_where_the_way_there_ends() -> None:
+    for n in (101, 103, 1009, 3107, 4093):
+        plan = shape(n)
+        assert [s.radix for s in plan.back] == [s.radix for s in reversed(plan.stages)]
+        tables = [(s.table, s.roots) for s in (*plan.stages, *plan.back) if s.roots]
+        ends = [0, *(at + count for at, count in tables)]
+        assert [at for at, _ in tables] == ends[:-1]

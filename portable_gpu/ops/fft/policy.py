@@ -58,7 +58,7 @@ class GroupFftPolicy(Policy):
 
     Attributes:
         item: Numbers that a work-item holds, at most.
-        group: Work-items of a group, where a transform has no more.
+        group: Work-items of a group, where a transform has no more; some lines need half or twice.
         beside: Lanes that a group takes where they lie side by side.
         most: The longest transform of one pass.
         prime: The largest prime that has a butterfly.
