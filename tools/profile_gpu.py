@@ -6,8 +6,9 @@
     python tools/profile_gpu.py report FOLDER
 
 NVIDIA's profiler knows CUDA alone.  So ``record`` keeps the PTX that the driver made of each
-launch of a call, and its arguments, and ``replay`` launches them by cupy, once each; without ncu
-it prints their times.  ``report`` prints a warp's instructions by kind, and what warps wait for.
+launch of a call, and its arguments, and ``replay`` launches them by cupy, once each, and prints
+their times, which are those of cold caches.  ``report`` prints a warp's instructions by kind, and
+what warps wait for.
 """
 
 from __future__ import annotations
