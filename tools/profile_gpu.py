@@ -72,16 +72,13 @@ def record(folder: Path, operation: str, sizes: str, dtype: str) -> None:
 
 def _described(engine: Engine, launch: Launch, buffers: Any, scalars: Any) -> tuple[Any, ...]:
     """The kernel's name, its grid, and its arguments by place: values, tables, sizes of rooms."""
-    own, found = launch._arguments, dict[int, Any]()
-    for place, value in own.constants:
-        found[place] = np.uint64(0) if value is None else value
+    own = launch._arguments
+    found = own.passed(scalars)
     for place, table in own.kept:
         found[place] = np.empty(table.size, np.uint8)
         cl.enqueue_copy(engine.queue, found[place], table)
     for place, buffer in zip(launch.places, buffers, strict=True):
         found[place] = ("room", int(buffer.size), int(buffer.int_ptr))
-    for (place, kind), value in zip(own.scalars, scalars, strict=True):
-        found[place] = kind(value)
     return launch.bind().kernel.function_name, launch._sizes, found
 
 
@@ -105,7 +102,9 @@ def replay(folder: Path) -> None:
             if isinstance(value, tuple):
                 _, nbytes, address = value
                 value = rooms.setdefault(address, cupy.zeros(nbytes, cupy.uint8))
-            given.append(cupy.asarray(value) if isinstance(value, np.ndarray) else value)
+            given.append(
+                cupy.asarray(value) if isinstance(value, np.ndarray) and value.ndim else value
+            )
         begin, end = cupy.cuda.Event(), cupy.cuda.Event()
         begin.record()
         launch(tuple(a // b for a, b in zip(grid, group, strict=True)), group, tuple(given))

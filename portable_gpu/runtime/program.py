@@ -12,6 +12,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyopencl as cl
 
 from portable_gpu.codegen.signature import Arguments, arguments
@@ -56,8 +57,8 @@ class BoundKernel:
     """
 
     __slots__ = (
-        "_given", "_places", "_set_scalar", "kernel", "may_be_cut", "set_address", "set_argument",
-        "share", "sizes", "without_event",
+        "_given", "_integers", "_place", "_places", "_set_scalar", "kernel", "may_be_cut",
+        "set_address", "set_argument", "share", "sizes", "without_event",
     )  # fmt: skip
 
     def __init__(
@@ -71,8 +72,13 @@ class BoundKernel:
         self.share: Share | None = None
         self.set_argument, self.set_address = kernel.set_arg, address_setter(kernel)
         self._set_scalar = scalar_setter(kernel)
+        place, dtype = arguments.integers or (-1, np.dtype([]))
+        self._integers, self._place = np.zeros((), dtype), place
         for index, value in arguments.constants:
-            self._set_scalar(index, value)
+            if isinstance(index, str):
+                self._integers[index] = value
+            else:
+                self._set_scalar(index, value)
         for index, buffer in arguments.kept:
             kernel.set_arg(index, buffer)
         self.without_event = self.enqueued_as(*sizes)
@@ -95,9 +101,17 @@ class BoundKernel:
         given = self._given
         if values == given:
             return
+        changed = given is None and self._place >= 0
         for k, ((index, kind), value) in enumerate(zip(self._places, values, strict=True)):
-            if given is None or value != given[k]:
+            if given is not None and value == given[k]:
+                continue
+            if isinstance(index, str):
+                self._integers[index] = kind(value)
+                changed = True
+            else:
                 self._set_scalar(index, kind(value))
+        if changed:
+            self._set_scalar(self._place, self._integers)
         self._given = values
 
 

@@ -131,12 +131,10 @@ class Emulator:
         def launch(
             state: Any, buffers: Sequence[Any], scalars: tuple[Any, ...] = (), wait_for: Any = None
         ) -> None:
-            values = dict(places.constants)
+            values = places.passed(scalars)
             given = [*zip(places.buffers, buffers, strict=True), *places.kept]
             for place, buffer in given:
                 values[place] = np.uint64(self.memory.map(buffer.reshape(-1).view(np.uint8)))
-            for (place, kind), value in zip(places.scalars, scalars, strict=True):
-                values[place] = kind(value)
             passed = {}
             for place, (argument, nbytes) in enumerate(kernel.parameters):
                 bits = np.atleast_1d(values.pop(place)).view(np.uint8)

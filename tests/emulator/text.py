@@ -99,7 +99,8 @@ def read(ptx: str, name: str) -> Kernel:
     for array in _SHARED.finditer(ptx[: entry.start()]):  # of the module, not of the function
         _place(kernel, array)
     scopes: list[dict[str, str]] = [{}]
-    for count, (kind, text) in enumerate(_statements(ptx[entry.end() :])):
+    body = _by_names(ptx[entry.end() :], [one for one, _ in kernel.parameters])
+    for count, (kind, text) in enumerate(_statements(body)):
         if kind == "open":
             scopes.append({})
         elif kind == "close":
@@ -113,6 +114,18 @@ def read(ptx: str, name: str) -> Kernel:
         elif not text.startswith("."):
             kernel.code.append(_instruction(text, scopes))
     return kernel
+
+
+def _by_names(body: str, parameters: list[str]) -> str:
+    """The text, where parameters are read by their names and not by addresses in registers."""
+    places = {name: name for name in parameters}
+    for move in re.finditer(r"mov\.[bu]64\s+(%rd\d+), (\S+);", body):
+        register, place = move.groups()
+        if place in places:
+            places[register] = places[place]
+            body = body.replace(move[0], "")
+    loads = re.compile(r"(ld\.param\.\S+\s+[^\[;]*\[)(%rd\d+)")
+    return loads.sub(lambda load: load[1] + places.get(load[2], load[2]), body)
 
 
 def _statements(body: str) -> Iterator[tuple[str, str]]:

@@ -1,0 +1,40 @@
+"""Kernels whose integers are one struct: what a call changes, what stays, how it lies."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyopencl.array as cla
+
+from portable_gpu import Engine
+from portable_gpu.codegen.integers import BYTES, gathered
+from portable_gpu.codegen.signature import SCALARS
+from portable_gpu.codegen.specialization import Specialization
+
+_NAMES = [f"{ctype}_{k}" for k, ctype in enumerate((*reversed(BYTES), *BYTES, "char"))]
+_TEXT = f"""
+__kernel void noted(__global long *x, {", ".join(f"{n.split('_')[0]} {n}" for n in _NAMES)})
+{{
+    if (get_global_id(0) == 0) {{
+{"".join(f"        x[{k}] = {name};" for k, name in enumerate(_NAMES))}
+    }}
+}}
+"""
+
+
+def test_integers_of_every_type(engine: Engine) -> None:
+    text = gathered(_TEXT)
+    assert "noted_integers_t integers)" in text
+    spec = Specialization("test/integers", text, engine.target.options)
+    kinds = [SCALARS[name.split("_")[0]] for name in _NAMES]
+    values = [int(np.iinfo(kind).max) - k for k, kind in enumerate(kinds)]
+    least = [int(np.iinfo(kind).min) + k for k, kind in enumerate(kinds)]
+    changing = ["long_1", "uchar_9", "char_8"]
+    constants = {n: v for n, v in zip(_NAMES, values, strict=True) if n not in changing}
+    assert set(changing) < set(_NAMES)
+    launch = engine.programs.launch(spec, "noted", constants, ["x"], changing, (1,), (1,))
+    x = cla.zeros(engine.queue, len(_NAMES), np.int64)
+    places = [_NAMES.index(name) for name in changing]
+    for given in (values, least, least, values):
+        launch(engine.state(), (x.base_data,), tuple(given[place] for place in places))
+        wanted = [given[k] if k in places else value for k, value in enumerate(values)]
+        assert x.get().view(np.uint64).tolist() == [value % 2**64 for value in wanted]
