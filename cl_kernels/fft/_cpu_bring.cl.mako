@@ -78,7 +78,7 @@ static void bring${k}(__global vec_t *s, long n, int flip, __global const real_t
 % if form == "folded":
         const long some = live;
 % else:
-        const long some = min(live, limit - i * limit_row - lane);
+        const long some = least(live, limit - i * limit_row - lane);
 % endif
 % if source.layout == "across":
         if (some == ${V * planes}${" && 2 * (i * limit_row + lane + live - 1) <= limit" if form == "folded" else ""}) {

@@ -2,25 +2,27 @@
 ##
 ##   define(target, V, planes, twisted, number)
 ##       store<number>(s, place, n, flip, scale, b, rows, row, lane_step, lane, live, limit, limit_row, first, begin,
-##             factors, t, t_row, t_lane, t_conjugate, fine, coarse)
+##             limit_batch, factors, t, t_row, t_lane, t_conjugate, fine, coarse)
 ##
 ## Rows before `first` are not stored, nor in row k the lanes before begin - k * limit_row: a result that is cropped.
 ##
 ## Arguments and forms as of _cpu_bring.  Of a folded row the numbers behind the middle are stored, conjugated,
-## before it, but for those of lanes that hold both of such a pair.
+## before it, but for those of lanes that hold both of such a pair: 0, and half of limit_row (or of limit_batch, where
+## there is one: then limit and begin count from the number of row 0 of lane 0, once or of folded rows twice).
 <%namespace name="fetched" file="/fft/_cpu_fetch.cl.mako"/>
 <%def name="define(target, V, planes, twisted, number)">
 <%
 form, size = target.form, target.components
 complex_rows = size == 2
 sides = range(planes)
+step = ", long limit_batch" if target.stepped else ""
 more = (", __global const real_t *factors" if target.factor else "") + \
     (", __global const real_t *t, long t_row, long t_lane, int t_conjugate" if target.times else "") + (", __global const real_t *fine, __global const real_t *coarse" if twisted else "")
 given = (", factors" if target.factor else "") + (", t, t_row, t_lane, t_conjugate" if target.times else "") + (", fine, coarse" if twisted else "")
 %>
 ${fetched.define(target, planes, V, twisted, number, more)}\
 // The lanes of row k from `skip` on, number by number.
-static inline void store_some${number}(__global real_t *b, long k, long row, long lane_step, long lane, long skip, long live, long limit, long limit_row, const vec_t *re, const vec_t *im)
+static inline void store_some${number}(__global real_t *b, long k, long row, long lane_step, long lane, long skip, long live, long limit, long limit_row${step}, const vec_t *re, const vec_t *im)
 {
     real_t r[${V * planes}]${f", m[{V * planes}]" if complex_rows else ""};
 % for p in sides:
@@ -33,7 +35,7 @@ static inline void store_some${number}(__global real_t *b, long k, long row, lon
     for (int l = 0; l < live; l++) {
         const long at = k * limit_row + lane + l;
         const bool mirrored = 2 * at > limit;
-        if (mirrored && (lane + l == 0 || 2 * (lane + l) == limit_row))
+        if (mirrored && (lane + l == 0 || 2 * (lane + l) == ${"limit_batch" if target.stepped else "limit_row"}))
             continue;
         __global real_t *p = b + 2 * ((mirrored ? limit - at : at) - lane) * lane_step;
         p[0] = r[l], p[1] = mirrored ? -m[l] : m[l];
@@ -46,7 +48,7 @@ static inline void store_some${number}(__global real_t *b, long k, long row, lon
 % endif
 }
 
-static void store${number}(__global const vec_t *s, __global const int *place, long n, int flip, real_t scale, __global real_t *b, long rows, long row, long lane_step, long lane, long live, long limit, long limit_row, long first, long begin${more})
+static void store${number}(__global const vec_t *s, __global const int *place, long n, int flip, real_t scale, __global real_t *b, long rows, long row, long lane_step, long lane, long live, long limit, long limit_row, long first, long begin${step}${more})
 {
     long k = first;
     vec_t re[${planes}], im[${planes}];
@@ -72,12 +74,12 @@ static void store${number}(__global const vec_t *s, __global const int *place, l
         }
 % endif
     for (; k < rows; k++) {
-        const long at = k * limit_row + lane, skip = max(begin - at, 0L);
+        const long at = k * limit_row + lane, skip = -least(at - begin, 0);
         fetch${number}(s, place, k, n, flip, scale, live, at, limit, re, im${given});
 % if form == "folded":
         const long some = live;
 % else:
-        const long some = min(live, limit - at);
+        const long some = least(live, limit - at);
 % endif
 % if target.layout == "across":
         if (some == ${V * planes} && skip == 0${" && 2 * (at + live - 1) <= limit" if form == "folded" else ""}) {
@@ -86,7 +88,7 @@ static void store${number}(__global const vec_t *s, __global const int *place, l
 % endfor
         } else
 % endif
-            store_some${number}(b, k, row, lane_step, lane, skip, some, limit, limit_row, re, im);
+            store_some${number}(b, k, row, lane_step, lane, skip, some, limit, limit_row${", limit_batch" if target.stepped else ""}, re, im);
     }
 }
 </%def>

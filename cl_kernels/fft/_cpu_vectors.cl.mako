@@ -10,6 +10,12 @@ typedef ${real.real}${2 * V} pairs_t;
 typedef ${real.real}${2 * V} pairs_in_memory_t __attribute__((aligned(${real.itemsize})));
 #define ORDER_AT 64  // where the places of rows begin, behind the stages' radices
 
+// min(), which PoCL calls as a function: all vectors of a loop leave their registers then.
+static inline long least(long a, long b)
+{
+    return a < b ? a : b;
+}
+
 static inline vec_t load(__global const real_t *p)
 {
     return *(__global const vec_in_memory_t *)p;

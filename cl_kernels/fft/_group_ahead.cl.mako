@@ -51,7 +51,7 @@ static inline bool engine_takes(__global const real_t *from) { return (ulong)fro
 % for b in range(first.butterflies):
 % for r in range(first.radix):
         {
-            const pair_t v = with_sign(((__local const pair_t *)line)[${first.item} + ${b * plan.items + r * first.count}], sign);
+            const pair_t v = exchanged(((__local const pair_t *)line)[${first.item} + ${b * plan.items + r * first.count}], sign);
             re[${b * first.radix + r}] = v.x, im[${b * first.radix + r}] = v.y;
         }
 % endfor
@@ -60,7 +60,7 @@ static inline bool engine_takes(__global const real_t *from) { return (ulong)fro
 % for b in range(first.butterflies):
 % for r in range(first.radix):
         {
-            const pair_t v = with_sign(*(__global const pair_in_memory_t *)(x_at + ${2 * (b * plan.items + r * first.count)}), sign);
+            const pair_t v = exchanged(*(__global const pair_in_memory_t *)(x_at + ${2 * (b * plan.items + r * first.count)}), sign);
             re[${b * first.radix + r}] = v.x, im[${b * first.radix + r}] = v.y;
         }
 % endfor

@@ -2,19 +2,21 @@
 ##
 ##   bring(source, planes, all, sure, tag)  bring(x, i, lane, live, sign, ...): row i of a lane, or of the real lanes that are one
 ##
-## x: the place of the row.  Of `live` lanes from this one on there are numbers.
-## sure: the lane has numbers, and is read twice where there is no second one: loads have no condition.  Where the exponents of the transform
-## are positive sign is -1, and numbers are conjugated.  Of the form half two rows are brought, i and n - i.  Other
-## forms, limits and factors as in _cpu_bring; all as in _group_places.
+## x: the place of the row; of the form folded, if it is mirrored (which is told then), of the number that it is found
+## in.  Of `live` lanes from this one on there are numbers.  sure: the lane has numbers, and is read twice where there is
+## no second one: loads have no condition.  Where the exponents of the transform are positive sign is -1, and the parts of
+## numbers are exchanged.  Of the form half two rows are brought, i and n - i.  Other forms, limits and factors as in
+## _cpu_bring; all as in _group_places.
 <%namespace name="rows" file="/fft/_group_places.cl.mako"/>
 <%def name="bring(source, planes, all, sure, tag)">
-<% half = source.form == "half" %>
-static inline pair_t element${tag}(__global const real_t *x, long i, long lane${rows.parameters(source, all)})
+<%
+half = source.form == "half"
+told, tells = (", bool mirrored", ", mirrored") if source.form == "folded" else ("", "")
+%>
+static inline pair_t element${tag}(__global const real_t *x, long i, long lane${told}${rows.parameters(source, all)})
 {
 % if source.form == "folded":
-    const long at = i * limit_row + lane;
-    const bool mirrored = 2 * at > limit;
-    pair_t v = conjugate_if(*(__global const pair_in_memory_t *)(x + 2 * (mirrored ? limit - at : at) * lane_step), mirrored);
+    pair_t v = conjugate_if(*(__global const pair_in_memory_t *)x, mirrored);
 % else:
 % if not all:
     if (i >= rows || i * limit_row + lane >= limit)
@@ -32,12 +34,12 @@ static inline pair_t element${tag}(__global const real_t *x, long i, long lane${
     return v;
 }
 
-static inline pair_t bring${tag}(__global const real_t *x, long i, long lane, uint live, real_t sign${rows.parameters(source, all)}${", long n, pair_t *mirror" if half else ""})
+static inline pair_t bring${tag}(__global const real_t *x, long i, long lane${told}, uint live, real_t sign${rows.parameters(source, all)}${", long n, pair_t *mirror" if half else ""})
 {
 % if sure:
-    pair_t v = element${tag}(x, i, lane${rows.arguments(source, all)});
+    pair_t v = element${tag}(x, i, lane${tells}${rows.arguments(source, all)});
 % else:
-    pair_t v = live > 0 ? element${tag}(x, i, lane${rows.arguments(source, all)}) : (pair_t)(0, 0);
+    pair_t v = live > 0 ? element${tag}(x, i, lane${tells}${rows.arguments(source, all)}) : (pair_t)(0, 0);
 % endif
 % if planes == 2 and source.form != "folded":
 % if sure:
@@ -47,12 +49,12 @@ static inline pair_t bring${tag}(__global const real_t *x, long i, long lane, ui
 % endif
 % if half:
     const bool own = i == 0 || 2 * i == n;  // both are real there
-    *mirror = with_sign((pair_t)(v.x + w.y, w.x - v.y), sign);
+    *mirror = exchanged((pair_t)(v.x + w.y, w.x - v.y), sign);
     v = own ? (pair_t)(v.x, w.x) : (pair_t)(v.x - w.y, v.y + w.x);
 % else:
     v.y = w.x;
 % endif
 % endif
-    return with_sign(v, sign);
+    return exchanged(v, sign);
 }
 </%def>

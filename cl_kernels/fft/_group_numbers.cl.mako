@@ -1,6 +1,6 @@
 ## Complex numbers as pairs, of a group's transforms.
 ##
-##   types(real)     real_t, pair_t, vec_t; products of pairs
+##   types(real)     real_t, pair_t, vec_t; products of pairs; exchanged: for the other direction
 ##   roots()         root_of(p, ...): exp(-2 pi i p / whole), a root of the coarse table times one of the fine one, of which
 ##                   p has so many bits as `shift` says
 <%def name="types(real)">
@@ -18,6 +18,11 @@ static inline pair_t product(pair_t a, pair_t b)
 static inline pair_t with_sign(pair_t v, real_t sign)
 {
     return (pair_t)(v.x, v.y * sign);
+}
+
+static inline pair_t exchanged(pair_t v, real_t sign)
+{
+    return sign < 0 ? v.yx : v;
 }
 
 // How many of `here` there are from number i on.

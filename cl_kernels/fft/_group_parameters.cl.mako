@@ -24,6 +24,8 @@ def listed(p, rank):
             found += [(CONST if name == "x" else OUT, f"{name}_in"), ("long ", f"{name}_offset")]
         found += [("long ", f"{name}_{what}") for what in ("rows", "row", "lane", "limit", "limit_row")]
         found += [("long ", f"{name}_batch{d}") for d in range(rank)]
+        if side.stepped:
+            found += [("long ", f"{name}_limit_batch")]
         if side.factor:
             found += [(TABLE, f"{name}_factor")]
     found += [("long ", "y_first"), ("long ", "y_begin")]

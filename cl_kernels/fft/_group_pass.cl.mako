@@ -56,12 +56,14 @@ plan, planes, sides = p.plan, p.planes, {"x": p.source, "y": p.result}
 first, last = plan.stages[0], plan.final
 all = {"x": p.all_in, "y": p.all_out}
 given = {name: capture(rows.given, name, side, all[name]) for name, side in sides.items()}
-given["y"] += ("" if p.all_out else ", y_first, y_begin") + (", times, t_row, t_lane, t_conjugate" if p.result.times else "")
+given["y"] += ("" if p.all_out else ", y_first, y_begin - y_number" if p.result.stepped else ", y_first, y_begin") + (", times, t_row, t_lane, t_conjugate" if p.result.times else "")
 
 def number_of(slot, plane=0):
     """C expression of l of the roots between two passes."""
     lane = f"min(lane0 + {planes} * {slot} + {plane}, lanes - 1)"
-    return f"(ulong)(batch_item % batch{rank - 1}_size)" if p.by_batch else f"(ulong){lane}"
+    if p.by_batch:
+        return f"(ulong)(batch_item % batch{rank - 1}_size)"
+    return f"(ulong)(x_number + {lane})" if p.source.stepped else f"(ulong){lane}"
 %>\
     const uint ${plan.order(plan.before, first)};
 % if last.number > 0:
@@ -72,6 +74,9 @@ def number_of(slot, plane=0):
     const long lane0 = (long)(${number} % across) * ${plan.slots * planes};
     const uint lanes_here = min(lanes - lane0, ${plan.slots * planes}l);
 % for name, side in sides.items():
+% if side.stepped:
+    const long ${name}_number = (long)(batch_item % batch${rank - 1}_size) * ${name}_limit_batch;
+% endif
     __global ${"const " if name == "x" else ""}real_t *${name} = ${name}_in + ${side.components} * (${name}_offset\
 ${"".join(f" + {at} * {name}_batch{d}" for d, at in enumerate(axes.digits("batch", rank, "batch_item")))});
 % endfor
@@ -81,7 +86,7 @@ ${"".join(f" + {at} * {name}_batch{d}" for d, at in enumerate(axes.digits("batch
     real_t re[${plan.held}], im[${plan.held}];
 ${side_in.read(plan, p.source, planes, given["x"], p.tag, p.sure, rank if p.ahead else 0)}\
 % if p.twists:
-${stages.bring_twists(plan, number_of)}\
+${stages.bring_twists(plan, p.result.form, number_of)}\
 % endif
 % if plan.cyclic:
 ${cyclic.kept(plan)}\

@@ -1,44 +1,85 @@
 ## Where the rows of a side lie in global memory, and what bring and put are told of it.
 ##
-##   place(name, side, row, lane)     where a row of a lane lies; of the form folded, where the first one does
-##   staged_place(name, plan, side, planes, u)     where number u of a work-item lies; name: the group's first lane
-##   given(name, side, all)           the arguments of bring and put that do not change
+##   place(name, side, row, lane)     where a row of a lane lies
+##   begin(name, side, row, lane)     <name>_at: that place; of the form folded also <name>_end, which is as far before the
+##                                    end of the sequence as <name>_at is behind its first number
+##   further(name, side, row, mirrored)            so many rows from there
+##   staged_place(name, plan, side, planes, u, mirrored)     where number u of a work-item lies; row 0 of its group began
+##   half(plan, stage, r)             whether number r of a stage's butterflies, of a folded side, is in the half of the
+##                                    sequence that is not there, but found mirrored: "false", "true", or "" if one cannot say
+##   mirrored(name, side, row, lane)  C expression of whether a row is
+##   given(name, side, all)           the arguments of bring and put that do not change; of a stepped side number
+##                                    <name>_number is row 0 of lane 0, from which limits count
 ##   factor(side, row)                what a row's number is multiplied by
 ##   parameters(side, all), arguments(side, all)     the same as they are declared, and handed on, inside of both
 ##
 ## all: every row of every lane is there, so that none is compared with a limit.
+<%!
+def half(plan, stage, r):
+    if plan.chirp or plan.cyclic or 2 * r < stage.radix < 2 * (r + 1):
+        return ""
+    return "true" if 2 * r >= stage.radix else "false"
+
+def mirrored(name, side, row, lane):
+    return f"2 * ((long)({row}) * {name}_limit_row + {lane}) > {limit(name, side)}"
+
+def limit(name, side):
+    """Where the numbers of a side end, from that on which is row 0 of lane 0."""
+    ends = 2 if side.form == "folded" else 1
+    return f"({name}_limit - {ends} * {name}_number)" if side.stepped else f"{name}_limit"
+
+def pairs(side):
+    """Whether the limit of rows does not tell which lanes hold pairs of a folded sequence."""
+    return side.form == "folded" and side.stepped
+%>
 <%def name="step(name, side, axis)">${"2" if side.form == "packed" and axis == "row" else "1" if (side.layout, axis) in (("along", "row"), ("across", "lane")) else str(side.dense) if side.dense and axis == "lane" else f"{name}_{axis}"}</%def>
-<%def name="place(name, side, row, lane)">\
-<% own = name[0] %>\
+<%def name="place(name, side, row, lane)">${name} + ${away(name[0], side, row, lane)}</%def>
+<%def name="away(name, side, row, lane)">${side.components} * ((long)(${row}) * ${step(name, side, "row")} + (long)(${lane}) * ${step(name, side, "lane")})</%def>
+<%def name="begin(name, side, row, lane)">\
+    __global ${"const " if name == "x" else ""}real_t *${name}_at = ${place(name, side, row, lane)};
 % if side.form == "folded":
-${name}\
-% else:
-${name} + ${side.components} * ((long)(${row}) * ${step(own, side, "row")} + (long)(${lane}) * ${step(own, side, "lane")})\
+    __global ${"const " if name == "x" else ""}real_t *${name}_end = ${name} + 2 * ${limit(name, side)} * ${step(name, side, "lane")} - ${away(name, side, row, lane)};
 % endif
 </%def>
-<%def name="staged_place(name, plan, side, planes, u)">\
-% if side.dense:
-${name} + ${side.components} * (id + ${u * plan.group}${f" + s{u} * {side.dense}" if planes == 2 and plan.slots > 1 else ""})\
+<%def name="further(name, side, row, lane, mirrored)">\
+% if mirrored in ("", "false"):
+${name}_at + ${away(name, side, row, lane)}\
+% elif mirrored == "true":
+${name}_end - ${away(name, side, row, lane)}\
 % else:
-${place(name, side, f"i{u}", f"{planes} * s{u}")}\
+(${mirrored} ? ${further(name, side, row, lane, "true")} : ${further(name, side, row, lane, "false")})\
+% endif
+</%def>
+<%def name="staged_place(name, plan, side, planes, u, mirrored)">\
+% if side.dense:
+${name}_at + ${side.components} * (id + ${u * plan.group}${f" + s{u} * {side.dense}" if planes == 2 and plan.slots > 1 else ""})\
+% else:
+${further(name, side, f"i{u}", f"{planes} * s{u}", mirrored)}\
 % endif
 </%def>
 <%def name="given(name, side, all)">\
 , ${step(name, side, "lane")}\
 % if not all or side.form == "folded" or side.factor:
-, ${name}_limit, ${name}_limit_row\
+, ${limit(name, side)}, ${name}_limit_row\
+% endif
+% if pairs(side):
+, ${name}_limit_batch\
 % endif
 % if not all:
 , ${name}_rows\
 % endif
 % if side.factor:
-, ${name}_factor\
+, ${name}_factor${f" + {name}_number" if side.stepped and side.factor == "lanes" else ""}\
 % endif
 </%def>
+
 <%def name="parameters(side, all)">\
 , long lane_step\
 % if not all or side.form == "folded" or side.factor:
 , long limit, long limit_row\
+% endif
+% if pairs(side):
+, long limit_batch\
 % endif
 % if not all:
 , long rows\
@@ -51,6 +92,9 @@ ${place(name, side, f"i{u}", f"{planes} * s{u}")}\
 , lane_step\
 % if not all or side.form == "folded" or side.factor:
 , limit, limit_row\
+% endif
+% if pairs(side):
+, limit_batch\
 % endif
 % if not all:
 , rows\

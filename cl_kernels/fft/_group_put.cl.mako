@@ -4,16 +4,18 @@
 ##                                         real lanes that are one
 ##
 ## Arguments as in _group_bring; of the form half two rows are put, k and n - k.  Of a result that is cropped, rows before
-## `first` and in row k lanes before begin - k * limit_row are not stored.  times: numbers are multiplied by those of t.
+## `first` and in row k lanes before begin - k * limit_row are not stored.  Of a folded one y is, if the row is mirrored (which
+## is told then), the place of the number that its conjugate is.  times: numbers are multiplied by those of t.
 ## twisted: row k of lane l is multiplied by exp(-2 pi i k l / whole).
 <%namespace name="rows" file="/fft/_group_places.cl.mako"/>
 <%def name="put(result, planes, twisted, all, tag)">
 <%
+told, tells = (", bool mirrored", ", mirrored") if result.form == "folded" else ("", "")
 given = capture(rows.arguments, result, all) + (", first, begin" if not all else "")
 given += (", t, t_row, t_lane, t_conjugate" if result.times else "") + (", root" if twisted else "")
 more = (", long first, long begin" if not all else "") + (", __global const pair_in_memory_t *t, long t_row, long t_lane, int t_conjugate" if result.times else "")
 %>
-static inline void put_element${tag}(__global real_t *y, long k, long lane, pair_t v${rows.parameters(result, all)}${more}${", pair_t root" if twisted else ""})
+static inline void put_element${tag}(__global real_t *y, long k, long lane${told}, pair_t v${rows.parameters(result, all)}${more}${", pair_t root" if twisted else ""})
 {
 % if result.form != "folded" and not all:
     if (k < first || k >= rows || k * limit_row + lane < begin || k * limit_row + lane >= limit)
@@ -27,13 +29,12 @@ static inline void put_element${tag}(__global real_t *y, long k, long lane, pair
 % endif
 % if result.form == "folded":
     const long at = k * limit_row + lane;
-    const bool mirrored = 2 * at > limit;
-    if (mirrored && (lane == 0 || 2 * lane == limit_row))
+    if (mirrored && 2 * at != limit && (lane == 0 || 2 * lane == ${"limit_batch" if result.stepped else "limit_row"}))
         return;  // the lane holds both of such a pair
 % if result.times:
     v = product(v, conjugate_if(t[(mirrored ? limit - at : at) * t_lane], mirrored != (bool)t_conjugate));
 % endif
-    *(__global pair_in_memory_t *)(y + 2 * (mirrored ? limit - at : at) * lane_step) = conjugate_if(v, mirrored);
+    *(__global pair_in_memory_t *)y = conjugate_if(v, mirrored);
 % elif result.form == "real":
     *y = v.x;
 % else:
@@ -44,16 +45,16 @@ static inline void put_element${tag}(__global real_t *y, long k, long lane, pair
 % endif
 }
 
-static inline void put${tag}(__global real_t *y, long k, long lane, uint live, real_t sign, real_t scale${rows.parameters(result, all)}${more}, pair_t v${", pair_t mirror" if result.form == "half" else ""}${(", pair_t root, pair_t second" if planes == 2 and result.form == "half" else ", pair_t root") if twisted else ""})
+static inline void put${tag}(__global real_t *y, long k, long lane${told}, uint live, real_t sign, real_t scale${rows.parameters(result, all)}${more}, pair_t v${", pair_t mirror" if result.form == "half" else ""}${(", pair_t root, pair_t second" if planes == 2 and result.form == "half" else ", pair_t root") if twisted else ""})
 {
-    v = with_sign(v, sign) * scale;
+    v = exchanged(v, sign) * scale;
 % if result.form == "half":
-    mirror = with_sign(mirror, sign) * scale;
+    mirror = exchanged(mirror, sign) * scale;
     const pair_t a = (pair_t)(v.x + mirror.x, v.y - mirror.y) / 2;
     const pair_t b = (pair_t)(v.y + mirror.y, mirror.x - v.x) / 2;
 % endif
     if (live > 0)
-        put_element${tag}(y, k, lane, ${"a" if result.form == "half" else "v"}${given});
+        put_element${tag}(y, k, lane${tells}, ${"a" if result.form == "half" else "v"}${given});
 % if planes == 2 and result.form in ("half", "real"):
     if (live > 1)
         put_element${tag}(y + ${result.components} * lane_step, k, lane + 1, ${"b" if result.form == "half" else "v.yx"}${given.replace(", root", ", second") if result.form == "half" else given});

@@ -8,7 +8,7 @@
 <%namespace name="split" file="/fft/_group_split.cl.mako"/>
 <%namespace name="stages" file="/fft/_group_stages.cl.mako"/>
 <%def name="write(plan, result, planes, number_of, brought, given, tag)">
-<% last, half = plan.final, result.form == "half" %>\
+<% last, half, folded = plan.final, result.form == "half", result.form == "folded" %>\
 % if plan.staged_target:
 % if len(plan.stages) > 1 or plan.staged_source:
     ${plan.barrier};
@@ -19,10 +19,10 @@ ${cyclic.wanted(plan)}\
 ${local.write(plan, last, plan.natural, ("re", "im"))}\
 % endif
     barrier(CLK_LOCAL_MEM_FENCE);
-    __global real_t *y_at = ${rows.place("y", result, 0, "lane0")};
+${rows.begin("y", result, 0, "lane0")}\
 % for all_here in (True, False)[: planes * plan.slots]:
     ${f"if (lanes_here == {planes * plan.slots})" if all_here else "else"} {
-${staged(plan, result, planes, number_of, given, tag, all_here)}\
+${staged(plan, result, planes, number_of, brought, given, tag, all_here)}\
     }
 % endfor
 % elif result.form == "split":
@@ -32,18 +32,22 @@ ${split.write(plan, result, given, tag)}\
 ${stages.twist_all(plan, number_of, brought)}\
 % endif
 <% lane, live = f"lane0 + {planes} * {last.slot}", f"left({planes} * {last.slot}, lanes_here)" %>\
-    __global real_t *y_at = ${rows.place("y", result, last.item, lane)};
+${rows.begin("y", result, last.item, lane)}\
 % if half:
 % for r in range(plan.n // 2 + 1):
 <% mirror = -r % plan.n %>\
-    put${tag}(${rows.place("y_at", result, r, 0)}, ${r}, ${lane}, ${live}, sign, scale${given}, (pair_t)(re[${r}], im[${r}]), (pair_t)(re[${mirror}], im[${mirror}])${"".join(f", root{p}" for p in range(planes)) if number_of else ""});
+    put${tag}(${rows.further("y", result, r, 0, "")}, ${r}, ${lane}, ${live}, sign, scale${given}, (pair_t)(re[${r}], im[${r}]), (pair_t)(re[${mirror}], im[${mirror}])${"".join(f", root{p}" for p in range(planes)) if number_of else ""});
 % endfor
 % else:
 % for b in range(last.butterflies):
     ${local.guard(plan, last, b)}{
 % for r in range(plan.wanted):
-<% further = b * plan.items + r * last.count %>\
-        ${f"if ({last.item} + {further} < n) " if plan.chirp else ""}put${tag}(${rows.place("y_at", result, further, 0)}, ${last.item} + ${further}, ${lane}, ${live}, sign, scale${given}, (pair_t)(re[${b * last.radix + r}], im[${b * last.radix + r}]));
+<%
+further = b * plan.items + r * last.count
+row = f"{last.item} + {further}"
+mirrored = (rows.module.half(plan, last, r) or rows.module.mirrored("y", result, row, lane)) if folded else ""
+%>\
+        ${f"if ({row} < n) " if plan.chirp else ""}put${tag}(${rows.further("y", result, further, 0, mirrored)}, ${row}, ${lane}${", " * folded}${mirrored}, ${live}, sign, scale${given}, (pair_t)(re[${b * last.radix + r}], im[${b * last.radix + r}]));
 % endfor
     }
 % endfor
@@ -51,9 +55,30 @@ ${stages.twist_all(plan, number_of, brought)}\
 % endif
 </%def>
 
-<%def name="staged(plan, result, planes, number_of, given, tag, all_here)">
+<%def name="twist(plan, form, planes, number_of, brought, u)">
+% if brought:
+<%
+steps = plan.steps(form)
+bits = [bit for bit in range(steps) if u >> bit & 1]
+root = f"twists[{steps * plan.slots} + id]"
+for bit in bits:
+    root = f"product({root}, twists[{bit * plan.slots} + s{u}])"
+%>\
+            const pair_t root0 = with_sign(${root}, sign);
+% if planes == 2:
+            const pair_t root1 = product(root0, with_sign(root_of((ulong)i${u}, coarse, fine, shift), sign));
+% endif
+% else:
+% for p in range(planes):
+            const pair_t root${p} = with_sign(root_of((ulong)i${u} * ${number_of(f"s{u}", p)}, coarse, fine, shift), sign);
+% endfor
+% endif
+</%def>
+
+<%def name="staged(plan, result, planes, number_of, brought, given, tag, all_here)">
 <%
 count, layout, half = plan.rows(result.form), plan.natural, result.form == "half"
+folded = result.form == "folded"
 every = range(plan.at_once(result.form))
 there = [plan.there(plan.target_across, count, u) for u in every]
 %>\
@@ -75,12 +100,11 @@ s = f"min(s{u}, {plan.slots - 1}u)" if "s" in there[u] else f"s{u}"
 % for u in numbers:
         ${f"if ({there[u]}) " if there[u] else ""}{
             const long lane = lane0 + ${planes} * s${u};
+<% mirrored = rows.module.mirrored("y", result, f"i{u}", "lane") if folded else "" %>\
 % if number_of:
-% for p in range(planes):
-            const pair_t root${p} = with_sign(root_of((ulong)i${u} * ${number_of(f"s{u}", p)}, coarse, fine, shift), sign);
-% endfor
+${twist(plan, result.form, planes, number_of, brought, u)}\
 % endif
-            put${tag}(${rows.staged_place("y_at", plan, result, planes, u)}, i${u}, lane, ${planes if all_here else f"left({planes} * s{u}, lanes_here)"}, sign, scale${given}, v${u}${f", mirror{u}" if half else ""}${"".join(f", root{p}" for p in range(planes)) if number_of else ""});
+            put${tag}(${rows.staged_place("y", plan, result, planes, u, mirrored)}, i${u}, lane${", " * folded}${mirrored}, ${planes if all_here else f"left({planes} * s{u}, lanes_here)"}, sign, scale${given}, v${u}${f", mirror{u}" if half else ""}${"".join(f", root{p}" for p in range(planes)) if number_of else ""});
         }
 % endfor
 % endfor

@@ -11,9 +11,9 @@
 <%namespace name="split" file="/fft/_group_split.cl.mako"/>
 <%namespace name="rows" file="/fft/_group_places.cl.mako"/>
 <%def name="read(plan, source, planes, given, tag, sure, ahead_rank)">
-<% first = plan.stages[0] %>\
+<% first, folded = plan.stages[0], source.form == "folded" %>\
 % if plan.staged_source:
-    __global const real_t *x_at = ${rows.place("x", source, 0, "lane0")};
+${rows.begin("x", source, 0, "lane0")}\
 % for all_here in (True, False)[: planes * plan.slots]:
     ${f"if (lanes_here == {planes * plan.slots})" if all_here else "else"} {
 ${staged(plan, source, planes, given, tag, all_here)}\
@@ -35,14 +35,14 @@ ${split.read(plan, source)}\
 lane, live = f"lane0 + {planes} * {first.slot}", f"left({planes} * {first.slot}, lanes_here)"
 lane = f"min({lane}, lanes - 1)" if sure and plan.slots > 1 else lane
 %>\
-    __global const real_t *x_at = ${rows.place("x", source, first.item, lane)};
+${rows.begin("x", source, first.item, lane)}\
 % if ahead_rank:
 ${ahead.bring(plan, ahead_rank)}\
 % elif source.form == "half":
 % for r in range(plan.n // 2 + 1):
     {
         pair_t mirror;
-        const pair_t v = bring${tag}(${rows.place("x_at", source, r, 0)}, ${r}, ${lane}, ${live}, sign${given}, ${plan.n}, &mirror);
+        const pair_t v = bring${tag}(${rows.further("x", source, r, 0, "")}, ${r}, ${lane}, ${live}, sign${given}, ${plan.n}, &mirror);
         re[${r}] = v.x, im[${r}] = v.y;
 % if 0 < r < plan.n - r:
         re[${plan.n - r}] = mirror.x, im[${plan.n - r}] = mirror.y;
@@ -55,7 +55,11 @@ ${ahead.bring(plan, ahead_rank)}\
 % for r in range(plan.given):
 <% further = b * plan.items + r * first.count %>\
 <% row = f"min({first.item} + {further}, n - 1)" if plan.chirp else f"{first.item} + {further}" %>\
-        const pair_t v${r} = bring${tag}(${rows.place("x_at", source, f"(int){row} - (int){first.item}" if plan.chirp else further, 0)}, ${row}, ${lane}, ${live}, sign${given});
+<%
+far = f"(int){row} - (int){first.item}" if plan.chirp else further
+mirrored = (rows.module.half(plan, first, r) or rows.module.mirrored("x", source, row, lane)) if folded else ""
+%>\
+        const pair_t v${r} = bring${tag}(${rows.further("x", source, far, 0, mirrored)}, ${row}, ${lane}${", " * folded}${mirrored}, ${live}, sign${given});
 % endfor
 % for r in range(plan.given):
         re[${b * first.radix + r}] = v${r}.x, im[${b * first.radix + r}] = v${r}.y;
@@ -72,6 +76,7 @@ ${chirps.given(plan)}\
 <%def name="staged(plan, source, planes, given, tag, all_here)">
 <%
 count, layout, half = plan.rows(source.form), plan.natural, source.form == "half"
+folded = source.form == "folded"
 numbers = range(plan.at_once(source.form))
 there = [plan.there(plan.source_across, count, u) for u in numbers]
 %>\
@@ -80,8 +85,11 @@ there = [plan.there(plan.source_across, count, u) for u in numbers]
 % if half:
         pair_t mirror${u};
 % endif
-<% live = planes if all_here else f"left({planes} * s{u}, lanes_here)" %>\
-        const pair_t v${u} = bring${tag}(${rows.staged_place("x_at", plan, source, planes, u)}, i${u}, lane0 + ${planes} * s${u}, ${f"{there[u]} ? {live} : 0" if there[u] else live}, sign${given}${f", {plan.n_in_text}, &mirror{u}" if half else ""});
+<%
+live = planes if all_here else f"left({planes} * s{u}, lanes_here)"
+mirrored = rows.module.mirrored("x", source, f"i{u}", f"lane0 + {planes} * s{u}") if folded else ""
+%>\
+        const pair_t v${u} = bring${tag}(${rows.staged_place("x", plan, source, planes, u, mirrored)}, i${u}, lane0 + ${planes} * s${u}${", " * folded}${mirrored}, ${f"{there[u]} ? {live} : 0" if there[u] else live}, sign${given}${f", {plan.n_in_text}, &mirror{u}" if half else ""});
 % endfor
 % for u in numbers:
         ${f"if ({there[u]}) " if there[u] else ""}{

@@ -9,9 +9,10 @@
 ##
 ##   define(plan, tag)     stage0(re, im, w), stage1(re, im, w) ...: a work-item's butterflies, by its roots
 ##   roots(plan, stage)                  w<number>: of the butterflies t, t + items, ... of a stage
-##   bring_twists(plan, lane)            twists: what the last stage's results, row k of lane l, are multiplied by, which is
-##                                       exp(-2 pi i k l / whole), for the first row of each butterfly, and for steps from
-##                                       row to row; lane(slot): l.  So they are there when they are wanted
+##   bring_twists(plan, form, lane)      twists: what the last stage's results, row k of lane l, are multiplied by, which is
+##                                       exp(-2 pi i k l / whole), for the first row of each butterfly, or of those that a
+##                                       work-item has of a staged target, and for steps from row to row; lane(slot): l.
+##                                       So they are there when they are wanted
 ##   twist_all(plan, lane, brought)      results times these, which may be read from their tables
 <%def name="define(plan, tag)">
 % for stage in (*plan.stages, *plan.back):
@@ -61,27 +62,37 @@ static inline void stage${stage.number}${tag}(real_t *re, real_t *im${", const p
     };
 </%def>
 
-<%def name="bring_twists(plan, lane)">
-<% last, M = plan.final, plan.final.count %>\
-    for (uint e = id; e < ${plan.steps * plan.slots}; e += ${plan.group})
-        twists[e] = root_of(((ulong)${M} << e / ${plan.slots}) * ${lane(f"(e % {plan.slots})")}, coarse, fine, shift);
+<%def name="bring_twists(plan, form, lane)">
+<%
+last, M, steps = plan.final, plan.final.count, plan.steps(form) * plan.slots
+step = plan.items if plan.staged_target else M
+%>\
+    for (uint e = id; e < ${steps}; e += ${plan.group})
+        twists[e] = root_of(((ulong)${step} << e / ${plan.slots}) * ${lane(f"(e % {plan.slots})")}, coarse, fine, shift);
+% if plan.staged_target:
+    twists[${steps} + id] = root_of((ulong)(id / ${plan.slots}) * ${lane(f"(id % {plan.slots})")}, coarse, fine, shift);
+% else:
 % for b in range(last.butterflies):
-    twists[${plan.steps * plan.slots + b * plan.group} + id] = root_of((ulong)min(${last.item} + ${b * plan.items}, ${M - 1}u) * ${lane(last.slot)}, coarse, fine, shift);
+    twists[${steps + b * plan.group} + id] = root_of((ulong)min(${last.item} + ${b * plan.items}, ${M - 1}u) * ${lane(last.slot)}, coarse, fine, shift);
 % endfor
-% if len(plan.stages) == 1 or plan.within_subgroup:
+% endif
+% if not plan.staged_target and (len(plan.stages) == 1 or plan.within_subgroup):
     barrier(CLK_LOCAL_MEM_FENCE);
 % endif
 </%def>
 
 <%def name="twist_all(plan, lane, brought)">
-<% last, R, M = plan.final, plan.wanted, plan.final.count %>\
+<%
+last, R, M = plan.final, plan.wanted, plan.final.count
+bits = (R - 1).bit_length()
+%>\
     {
-% for bit in range(plan.steps):
+% for bit in range(bits):
         const pair_t w${1 << bit} = ${f"twists[{bit * plan.slots} + {last.slot}]" if brought else f"root_of({M << bit}ul * {lane(last.slot)}, coarse, fine, shift)"};
 % endfor
 % for b in range(last.butterflies):
         pair_t w_of${b}[${R}];
-        w_of${b}[0] = ${f"twists[{plan.steps * plan.slots + b * plan.group} + id]" if brought else f"root_of((ulong)min({last.item} + {b * plan.items}, {M - 1}u) * {lane(last.slot)}, coarse, fine, shift)"};
+        w_of${b}[0] = ${f"twists[{bits * plan.slots + b * plan.group} + id]" if brought else f"root_of((ulong)min({last.item} + {b * plan.items}, {M - 1}u) * {lane(last.slot)}, coarse, fine, shift)"};
 % for r in range(1, R):
 <% high = 1 << (r.bit_length() - 1) %>\
         w_of${b}[${r}] = product(w_of${b}[${r - high}], w${high});

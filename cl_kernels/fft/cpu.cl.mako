@@ -52,6 +52,9 @@ void fft(__global real_t *scratch, long size, long strips, long run, int flip, r
 % endfor
 % for name, side in (outer | inner).items():
 , long ${name}_rows, long ${name}_row, long ${name}_lane, long ${name}_limit, long ${name}_limit_row\
+% if side.stepped:
+, long ${name}_limit_batch\
+% endif
 % endfor
 , long y_first, long y_begin\
 % if times:
@@ -73,19 +76,25 @@ ${''.join(f', long batch{d}_size' for d in range(rank))})
 % else:
     const long across = (lanes0 + ${V * passes[0].planes - 1}) / ${V * passes[0].planes};
 % endif
-    for (long one = first; one < min(strips, first + run); one++) {
+    for (long one = first; one < least(strips, first + run); one++) {
         const long batch_item = one${"" if both else " / across"};
         __global const real_t *x0 = x + ${outer["x"].components} * (x_offset${"".join(f" + {at} * x_batch{d}" for d, at in enumerate(batch))});
 % if times:
         __global const real_t *t0 = t + 2 * (t_offset${"".join(f" + {at} * t_batch{d}" for d, at in enumerate(batch))});
 % endif
         __global real_t *y0 = y + ${outer["y"].components} * (y_offset${"".join(f" + {at} * y_batch{d}" for d, at in enumerate(batch))});
+% if outer["y"].stepped:
+        const long y_number = ${batch[-1]} * y_limit_batch;
+% endif
 % for k, pass_ in enumerate(passes):
 <%
 a, b = names[k]
 W = V * pass_.planes
 given_a = f"{a}_rows, {a}_row, {a}_lane, lane, live, {a}_limit, {a}_limit_row" + (f", {a}_factor" if pass_.source.factor else "")
-given_b = f"{b}_rows, {b}_row, {b}_lane, lane, live, {b}_limit, {b}_limit_row" + (", y_first, y_begin" if b == "y" else ", 0, 0") + (f", {b}_factor" if pass_.result.factor else "")
+result, number = pass_.result, " - y_number" if pass_.result.stepped else ""
+limit = f"{b}_limit{2 * number if result.form == 'folded' else number}"
+given_b = f"{b}_rows, {b}_row, {b}_lane, lane, live, {limit}, {b}_limit_row" + (f", y_first, y_begin{number}" if b == "y" else ", 0, 0")
+given_b += (", y_limit_batch" if result.stepped else "") + (f", {b}_factor" if result.factor else "")
 given_b += ", t0 + 2 * lane * t_lane, t_row, t_lane, t_conjugate" if pass_.result.times else ""
 given_b += f", fine{k}, coarse{k} + lane / {W} * 2 * n{k}" if pass_.twisted else ""
 %>
@@ -95,7 +104,7 @@ given_b += f", fine{k}, coarse{k} + lane / {W} * 2 * n{k}" if pass_.twisted else
         {
             const long lane = one % across * ${W};
 % endif
-            const long live = min(lanes${k} - lane, (long)${W});
+            const long live = least(lanes${k} - lane, ${W});
             bring${k}(s, n${k}, flip, ${a}${"0" if a == "x" else ""} + ${pass_.source.components} * lane * ${a}_lane, ${given_a});
             transform(s, roots${k}, order${k}, n${k});
             store${k}(s, order${k} + ORDER_AT, n${k}, flip, ${"scale" if k + 1 == len(passes) else "1"}, ${b}${"0" if b == "y" else ""} + ${pass_.result.components} * lane * ${b}_lane, ${given_b});

@@ -29,7 +29,8 @@
 ## rank      batch axes besides the lanes
 ## A group reads all rows of its transforms before it writes one, so the source may be the target.
 ##
-## Two real transforms are one complex one: see cpu; or one is one of half its length: see _group_split.  The other direction is the conjugate of this one of conjugates.
+## Two real transforms are one complex one: see cpu; or one is one of half its length: see _group_split.  The other direction
+## is this one of numbers whose parts are exchanged, exchanged again.
 <%namespace name="butterflies" file="/fft/_butterflies.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="numbers" file="/fft/_group_numbers.cl.mako"/>

@@ -23,6 +23,8 @@ from portable_gpu.ops.fft.catalogue import problem
 from portable_gpu.ops.fft.kernels import JoinedCosts
 from portable_gpu.ops.fft.policy import GroupFftPolicy
 from portable_gpu.ops.fft.tables import is_smooth
+from portable_gpu.ops.fft.ways import Way, ways
+from portable_gpu.signal import fftconvolve
 
 pytestmark = pytest.mark.path
 Array = Any
@@ -101,7 +103,7 @@ def test_complex(
         (15, 0, F64, Small()),
         (96, 1, F32, Small(most=16)),  # two passes, roots and conjugates between them
         (96, 0, F64, Small(most=16, beside=2)),
-        (280, 1, F32, Small(most=8)),  # three
+        (280, 1, F32, Small(most=8)),
         (34, 1, F32, Small()),  # a chirp, two lines as one
         (51, 0, F64, Small()),
         (31, 1, F32, Small()),  # a cyclic convolution
@@ -145,6 +147,47 @@ def test_several_passes_and_chirps(
     chirp = not is_smooth(n)
     assert error(fft(x, engine=own), np.fft.fft(x)) <= bound(dtype, n, chirp)
     assert error(ifft(x, engine=own), np.fft.ifft(x)) <= bound(dtype, n, chirp)
+
+
+def in_three_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the estimates say."""
+
+    def only_three(*given: Any) -> list[Way]:
+        return [one for one in ways(*given) if one.name == "three passes"]
+
+    monkeypatch.setattr("portable_gpu.ops.fft.candidates.ways", only_three)
+
+
+@pytest.mark.parametrize(
+    ("n", "axis", "dtype", "small"),
+    [(280, 1, F32, Small(most=8)), (315, 0, F64, Small(most=9, beside=2))],
+)
+def test_three_passes_of_real_lines(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, n: int, axis: int, dtype: Any, small: Small
+) -> None:
+    """Of even and odd factors; half of the rows lies between them."""
+    needs(engine, dtype)
+    own = small.on(monkeypatch, engine)
+    in_three_passes(monkeypatch)
+    x = numbers((5, n) if axis else (n, 5), dtype)
+    half = np.fft.rfft(x.astype(np.float64), axis=axis)
+    assert error(rfft(x, axis=axis, engine=own), half) <= bound(dtype, n)
+    half = half.astype(C64 if dtype == F32 else C128)
+    assert error(irfft(half, n, axis, engine=own), x) <= bound(dtype, n)
+
+
+@pytest.mark.parametrize("mode", ["full", "same", "valid"])
+@pytest.mark.parametrize("dtype", [F32, C64, C128])
+def test_some_of_the_results_of_three_passes(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, dtype: Any, mode: str
+) -> None:
+    """Of a convolution by transforms of 320 to 512 numbers: from the first on, or in the middle."""
+    needs(engine, dtype)
+    own = Small(most=8).on(monkeypatch, engine)
+    in_three_passes(monkeypatch)
+    x, h = numbers(300, dtype), numbers(210, dtype, 1)
+    wanted = np.convolve(x.astype(C128), h.astype(C128), mode)
+    assert error(fftconvolve(x, h, mode, engine=own), wanted) <= 4 * bound(dtype, 512)
 
 
 @pytest.mark.parametrize("norm", ["backward", "ortho", "forward"])
@@ -267,12 +310,18 @@ def test_real_lines_that_begin_anywhere(
     assert error(got, np.fft.rfft(host[:, 1:].astype(np.float64))) <= bound(dtype, n)
 
 
-@pytest.mark.parametrize("n", [37, 17 * 8, 23 * 19])
-def test_primes_with_butterflies(engine: Engine, monkeypatch: pytest.MonkeyPatch, n: int) -> None:
-    own = Small(prime=37).on(monkeypatch, engine)
-    x = numbers((3, n), C64)
-    assert error(fft(x, engine=own), np.fft.fft(x)) <= bound(C64, n)
-    assert error(ifft(x, engine=own), np.fft.ifft(x)) <= bound(C64, n)
+@pytest.mark.parametrize(
+    ("n", "dtype", "prime"),
+    [(37, C64, 37), (17 * 8, C64, 37), (23 * 19, C64, 37), (23 * 4, C128, 23), (23, C128, 23)],
+)
+def test_primes_with_butterflies(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, n: int, dtype: Any, prime: int
+) -> None:
+    needs(engine, dtype)
+    own = Small(prime=prime).on(monkeypatch, engine)
+    x = numbers((3, n), dtype)
+    assert error(fft(x, engine=own), np.fft.fft(x)) <= bound(dtype, n)
+    assert error(ifft(x, engine=own), np.fft.ifft(x)) <= bound(dtype, n)
 
 
 @pytest.mark.tiny

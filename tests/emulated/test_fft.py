@@ -226,6 +226,7 @@ def at_once(p: FftProblem, name: str, passes: int = 0) -> list[str]:
 
 def test_a_missing_barrier_is_seen() -> None:
     gpu = Emulator.of("sm_90", races=True)
+    gpu.target = replace(gpu.target, compute_units=1)  # which has several warps in a group
     gpu.edit = partial(re.sub, r"bar\.sync\s+\d+;", "", count=1)
     x = _numbers((2, 256, LANES), "float32")
     with pytest.raises(Fault, match="no barrier between them"):

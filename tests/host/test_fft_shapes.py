@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -132,3 +133,25 @@ def test_the_way_back_begins_where_the_way_there_ends() -> None:
         tables = [(s.table, s.roots) for s in (*plan.stages, *plan.back) if s.roots]
         ends = [0, *(at + count for at, count in tables)]
         assert [at for at, _ in tables] == ends[:-1]
+
+
+@pytest.mark.parametrize(
+    ("n", "across", "length"),
+    [(23, True, 23), (23, False, 22), (92, False, 92), (391, False, 391), (47, False, 96)],
+)
+def test_stages_of_primes_in_double_precision(n: int, across: bool, length: int) -> None:
+    """Butterflies of primes to 23, but of a lone prime where rows go through local memory."""
+    policy = GroupFftPolicy.default(H200, element(dtype_of("complex128")))
+    rows = Rows("complex", n, LINES, 1) if across else Rows("complex", n, 1, n)
+    run = Pass(n, False, element(dtype_of("float64")), LINES, (), rows, rows)
+    assert group_plan(run, policy, H200).length == length
+
+
+@pytest.mark.parametrize(("n", "lanes", "slots"), [(1873, 14, 1), (584, 105, 1), (512, 4096, 16)])
+def test_few_columns_are_one_in_a_group(n: int, lanes: int, slots: int) -> None:
+    """So that compute units have some; the first of two passes keeps whole sectors."""
+    rows = Rows("complex", n, lanes, 1)
+    run = Pass(n, False, element(dtype_of("float32")), lanes, (), rows, rows)
+    assert group_plan(run, POLICY, H200).slots == slots
+    first = replace(run, whole=n * lanes)
+    assert group_plan(first, POLICY, H200).slots == max(slots, 4)

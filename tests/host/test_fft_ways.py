@@ -51,21 +51,30 @@ class Memory:
         self.writes[place] += 1
 
 
-def is_there(side: Rows, row: int, lane: int) -> bool:
-    return side.form == "folded" or row * side.limit_row + lane < side.limit
+def number_of(side: Rows, row: int, lane: int, batch: tuple[int, ...]) -> int:
+    """The number that is row `row` of a lane."""
+    return row * side.limit_row + lane + (batch[-1] * side.limit_batch if side.limit_batch else 0)
 
 
-def read_lane(run: Pass, memory: Memory, base: int, lane: int, factors: Array | None) -> Array:
+def is_there(side: Rows, row: int, at: int) -> bool:
+    first = side.first <= (at if side.limit_row else row)
+    return side.form == "folded" or (first and at < side.limit)
+
+
+def read_lane(
+    run: Pass, memory: Memory, base: int, batch: tuple[int, ...], lane: int, factors: Array | None
+) -> Array:
     """The n numbers that a transform is made from."""
     side, n = run.source, run.n
     x = np.zeros(n, complex)
     for row in range(side.rows):
-        if not is_there(side, row, lane):
+        at = number_of(side, row, lane, batch)
+        if not is_there(side, row, at):
             continue
-        at = row * side.limit_row + lane
         if side.form == "folded":  # number `at` of a sequence of which half is there
             mirrored = 2 * at > side.limit
-            value = memory.read(base + (side.limit - at if mirrored else at) * side.lane)
+            zero = base - number_of(side, 0, 0, batch) * side.lane
+            value = memory.read(zero + (side.limit - at if mirrored else at) * side.lane)
             value = np.conj(value) if mirrored else value
         else:
             value = memory.read(base + row * side.row + lane * side.lane)
@@ -82,25 +91,33 @@ def read_lane(run: Pass, memory: Memory, base: int, lane: int, factors: Array | 
 
 
 def write_lane(
-    run: Pass, memory: Memory, base: int, lane: int, found: Array, factors: Array | None
+    run: Pass,
+    memory: Memory,
+    base: int,
+    batch: tuple[int, ...],
+    lane: int,
+    found: Array,
+    factors: Array | None,
 ) -> None:
     """Store what there is room for."""
     side = run.target
+    zero = base - number_of(side, 0, 0, batch) * side.lane
     for row in range(side.rows):
-        if not is_there(side, row, lane):
+        at = number_of(side, row, lane, batch)
+        if not is_there(side, row, at):
             continue
-        at = row * side.limit_row + lane
         value = found[row]
         if side.factor:
             assert factors is not None
             value = value * factors[at if side.factor == "lanes" else row]
         if side.form != "folded":
             value = value.real if side.form == "real" else value
-            memory.write(base + row * side.row + lane * side.lane, value)
+            memory.write(base - side.shift + row * side.row + lane * side.lane, value)
         elif 2 * at <= side.limit:
-            memory.write(base + at * side.lane, value)
-        elif lane and 2 * lane != side.limit_row:  # lanes that hold both of a pair store one
-            memory.write(base + (side.limit - at) * side.lane, np.conj(value))
+            memory.write(zero + at * side.lane, value)
+        elif lane and 2 * lane != (side.limit_batch or side.limit_row):
+            # lanes that hold both of a pair store one
+            memory.write(zero + (side.limit - at) * side.lane, np.conj(value))
 
 
 def interpret(
@@ -114,21 +131,26 @@ def interpret(
     """What one pass does, of a source from ``start`` on; all that it reads is read first."""
     j = np.outer(np.arange(run.n), np.arange(run.n)) % run.n
     matrix = np.exp((2j if run.inverse else -2j) * np.pi * j / run.n)
-    stores: list[tuple[int, int, Array]] = []
+    stores: list[tuple[int, tuple[int, ...], int, Array]] = []
     for batch in product(*map(range, run.batch)):
         bases = [
             begin + sum(i * step for i, step in zip(batch, side.batch, strict=True))
             for side, begin in ((run.source, start), (run.target, 0))
         ]
         for lane in range(run.lanes):
-            found = matrix @ read_lane(run, source, bases[0], lane, factors[0])
+            found = matrix @ read_lane(run, source, bases[0], batch, lane, factors[0])
             found = found * scale
             if run.whole:
                 sign = 2j if run.inverse else -2j
-                found = found * np.exp(sign * np.pi * lane * np.arange(run.n) / run.whole)
-            stores.append((bases[1], lane, found))
-    for base, lane, found in stores:
-        write_lane(run, target, base, lane, found, factors[1])
+                number = lane
+                if run.by_batch:
+                    number = batch[-1]
+                elif run.source.limit_batch:
+                    number = number_of(run.source, 0, lane, batch)
+                found = found * np.exp(sign * np.pi * number * np.arange(run.n) / run.whole)
+            stores.append((bases[1], batch, lane, found))
+    for base, batch, lane, found in stores:
+        write_lane(run, target, base, batch, lane, found, factors[1])
 
 
 def follow(way: Way, source: Memory, target: Memory, scale: float) -> None:
@@ -163,14 +185,20 @@ class Drawn:
     bases: tuple[tuple[int, ...], tuple[int, ...]]
 
 
-def draw(rng: random.Random, n: int, forms: tuple[str, str] | None = None) -> Drawn:
-    """A line of random layout: axes in any order, with gaps, the line's own among them."""
+def draw(
+    rng: random.Random, n: int, forms: tuple[str, str] | None = None, cropped: bool = False
+) -> Drawn:
+    """A line of random layout: axes in any order, with gaps, the line's own among them.
+
+    ``cropped``: of its results but the half of a transform, some in the middle are wanted.
+    """
     source, target = rng.choice(FORMS) if forms is None else forms
     extents = [rng.choice((1, 2, 3, 5, 9)) for _ in range(rng.choice((0, 1, 1, 2)))]
     whole = n // 2 + 1 if source == "half" else n
+    first = rng.randint(0, n - 1) if cropped and target != "half" else 0
     counts = (
         whole if rng.random() < 0.6 else rng.randint(1, whole),
-        n // 2 + 1 if target == "half" else n,
+        n // 2 + 1 if target == "half" else rng.randint(1, n - first) if cropped else n,
     )
     steps, sizes = [], []
     for own in counts:
@@ -192,9 +220,13 @@ def draw(rng: random.Random, n: int, forms: tuple[str, str] | None = None) -> Dr
         for side in (0, 1)
     ]
     line = Line(
-        n, rng.random() < 0.5, REAL,
-        End(source, counts[0], steps[0][0]), End(target, counts[1], steps[1][0]), others,  # type: ignore[arg-type]
-    )  # fmt: skip
+        n,
+        rng.random() < 0.5,
+        REAL,
+        End(source, counts[0], steps[0][0]),  # type: ignore[arg-type]
+        End(target, counts[1], steps[1][0], first),  # type: ignore[arg-type]
+        others,
+    )
     return Drawn(line, (sizes[0], sizes[1]), (bases[0], bases[1]))
 
 
@@ -203,18 +235,19 @@ def wanted(line: Line, x: Array) -> Array:
     whole = np.zeros(line.n // 2 + 1 if line.source.form == "half" else line.n, complex)
     whole[: len(x)] = x
     if line.source.form == "half":
-        return np.fft.irfft(whole if line.inverse else whole.conj(), line.n) * line.n
-    found = np.fft.ifft(whole) * line.n if line.inverse else np.fft.fft(whole)
-    return found[: line.target.count]
+        found = np.fft.irfft(whole if line.inverse else whole.conj(), line.n) * line.n
+    else:
+        found = np.fft.ifft(whole) * line.n if line.inverse else np.fft.fft(whole)
+    return found[line.target.first : line.target.end]
 
 
-def check(drawn: Drawn, most: int, vector: int) -> Iterator[str]:
+def check(drawn: Drawn, reach: Reach) -> Iterator[str]:
     """Follow every way of a line; yields their names."""
     line, rng = drawn.line, np.random.default_rng(drawn.line.n)
     values = rng.standard_normal(drawn.sizes[0])
     if line.source.form != "real":
         values = values + 1j * rng.standard_normal(drawn.sizes[0])
-    found = ways(line, Reach(most, vector, most), (f"room{k}" for k in count()))
+    found = ways(line, reach, (f"room{k}" for k in count()))
     assert found, f"no way for {line}"
     places = [
         {base + i * end.step for base in bases for i in range(end.count)}
@@ -238,7 +271,8 @@ def test_random_lines(seed: int) -> None:
     for _ in range(12):
         n = rng.choice((rng.randint(1, 12), rng.randint(13, 60), rng.randint(61, 144)))
         drawn = draw(rng, n)
-        seen.update(check(drawn, rng.choice((13, 16, 64, 1024)), rng.choice((2, 4, 8))))
+        most = rng.choice((13, 16, 64, 1024))
+        seen.update(check(drawn, Reach(most, rng.choice((2, 4, 8)), most)))
     assert {"one pass", "two passes", "chirp"} <= set(seen), f"only {seen}"
 
 
@@ -247,14 +281,37 @@ def test_random_lines(seed: int) -> None:
 def test_two_passes_of_lone_lines(n: int, forms: tuple[str, str]) -> None:
     """Even and odd factors, for pairs in the middle of a folded sequence."""
     rng = random.Random(n)
-    names = [name for _ in range(4) for name in check(draw(rng, n, forms), 16, 2)]
+    names = [name for _ in range(4) for name in check(draw(rng, n, forms), Reach(16, 2, 16))]
     assert set(names) == {"two passes"}
+
+
+@pytest.mark.parametrize("by_batch", [False, True])
+@pytest.mark.parametrize("forms", FORMS, ids="-".join)
+@pytest.mark.parametrize("n", [120, 210, 231, 256, 315])
+def test_three_passes(n: int, forms: tuple[str, str], by_batch: bool) -> None:
+    """Whole and cut lines, of even and odd factors."""
+    rng, reach = random.Random(n), Reach(16, 2, 4, by_batch=by_batch)
+    names = [name for k in range(4) for name in check(draw(rng, n, forms, k % 2 > 0), reach)]
+    assert "three passes" in names
+
+
+@pytest.mark.parametrize("forms", [("real", "half"), ("half", "real")], ids="-".join)
+def test_real_lines_keep_half_of_the_rows_between_three_passes(forms: tuple[str, str]) -> None:
+    source, target = (End(form, 129 if form == "half" else 256, 1) for form in forms)  # type: ignore[arg-type]
+    found = ways(
+        Line(256, False, REAL, source, target, ()), Reach(16, 2, 4, by_batch=True), iter("abc")
+    )
+    (three,) = (way for way in found if way.name == "three passes")
+    columns = three.legs[0 if forms[0] == "real" else -1].run.n
+    for place in (three.legs[0].target, three.legs[-1].source):
+        assert isinstance(place, Temporary)
+        assert place.nbytes == 16 * (columns // 2 + 1) * 256 // columns
 
 
 @pytest.mark.parametrize("n", [2 * 3**5, 2**9, 7**3, 11**2 * 2, 13**3])
 def test_lengths_whose_factors_are_no_good_fit(n: int) -> None:
     """What no two lengths within a pass's make is transformed nonetheless."""
-    names = [*check(draw(random.Random(n), n, ("complex", "complex")), 16, 2)]
+    names = [*check(draw(random.Random(n), n, ("complex", "complex")), Reach(16, 2, 16))]
     assert names
     assert set(names) <= {"two passes", "three passes"}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -58,11 +59,15 @@ def _strips_across(run: Pass, policy: CpuFftPolicy) -> int:
 
 
 def with_joined(found: Sequence[Way], line: Line) -> list[Way]:
-    """Ways, and those whose two passes one launch can make: a cache holds a line in between."""
+    """Ways, and those whose two passes one launch can make: a cache holds a line in between.
+
+    Not of three passes, whose transforms are no lines of the same array.
+    """
     more = [
         replace(way, legs=_joined(way.legs))
         for way in found
         if any(leg.run.whole for leg in way.legs)
+        and not any(one.run.whole and two.run.whole for one, two in pairwise(way.legs))
         and max(leg.run.whole for leg in way.legs) * 2 * line.real.itemsize <= L2_BYTES // 4
     ]
     return [*found, *more]
@@ -93,6 +98,56 @@ def text(runs: Sequence[Pass], policy: CpuFftPolicy, target: Target) -> Speciali
     )
 
 
+@dataclass(frozen=True)
+class _Work:
+    """How a launch is shared among work-items.
+
+    Attributes:
+        items: Work-items.
+        count: Strips of lanes, or of two passes whole transforms.
+        each: Those of a work-item, at most.
+        size: Real numbers of a work-item's scratch.
+        between: And of what it has between two passes, if there are two.
+    """
+
+    items: int
+    count: int
+    each: int
+    size: int
+    between: int
+
+    @classmethod
+    def of(cls, runs: Sequence[Pass], policy: CpuFftPolicy, target: Target) -> _Work:
+        first, last = runs[0], runs[-1]
+        both = len(runs) == 2
+        count = first.count // first.lanes if both else strips(first, policy)
+        each = -(-count // min(count, _ITEMS * target.compute_units))
+        size = max(2 * policy.vector * run.n for run in runs)
+        # Rows of what lies between may be lanes of the second pass.
+        between = 2 * max(first.target.rows * first.lanes, last.source.rows * last.lanes)
+        return cls(-(-count // each), count, each, size, between if both else 0)
+
+
+def _numbers(runs: Sequence[Pass], work: _Work) -> dict[str, int]:
+    """What stays the same in all calls, by the names that the kernel has for it."""
+    first, last, rank = runs[0], runs[-1], rank_of(runs[0])
+    found = {"size": work.size, "strips": work.count, "run": work.each, "flip": int(first.inverse)}
+    for k, run in enumerate(runs):
+        found |= {f"n{k}": run.n, f"lanes{k}": run.lanes}
+    if work.between:
+        found["between_size"] = work.between
+        for name, side in (("v", first.target), ("u", last.source)):
+            found |= side_arguments(name, replace(side, batch=()), 0)
+    for name, side in (("x", first.source), ("y", last.target)):
+        found |= side_arguments(name, side, rank)
+    return {
+        **found,
+        "y_first": last.target.first_row, "y_begin": last.target.begin,
+        **times_arguments(last.target.times, rank),
+        **{f"batch{d}_size": n for d, n in enumerate(filled(first.batch, rank, 1))},
+    }  # fmt: skip
+
+
 class CpuPassPlan(Plan):
     """A pass by strips of lanes, or two by whole transforms, in one launch.
 
@@ -116,52 +171,32 @@ class CpuPassPlan(Plan):
             factors: What the source of the first and the target of the last are multiplied by.
         """
         first, last = runs[0], runs[-1]
-        both = len(runs) == 2
-        count = first.count // first.lanes if both else strips(first, policy)
-        items = min(count, _ITEMS * engine.target.compute_units)
-        each = -(-count // items)
-        items = -(-count // each)
+        work = _Work.of(runs, policy, engine.target)
         itemsize = first.real.itemsize
-        size = max(2 * policy.vector * run.n for run in runs)
-        # Rows of what lies between may be lanes of the second pass.
-        between = 2 * max(first.target.rows * first.lanes, last.source.rows * last.lanes)
-        self._rooms = [items * size * itemsize] + [items * between * itemsize] * both
+        self._rooms = [work.items * size * itemsize for size in (work.size, work.between) if size]
         self.workspace_bytes = sum(self._rooms)
         self._shift = last.target.shift
         self.bytes = moved(runs)
         tables: dict[str, Table] = {}
-        constants: dict[str, int] = {}
         for k, run in enumerate(runs):
             tables |= {f"{name}{k}": table for name, table in _tables(run, policy).items()}
-            constants |= {f"n{k}": run.n, f"lanes{k}": run.lanes}
-        sides = {"x": first.source, "y": last.target}
-        for (name, side), table in zip(sides.items(), factors, strict=True):
+        for name, side, table in zip("xy", (first.source, last.target), factors, strict=True):
             if table is not None:  # whole vectors of lanes are read, of numbers that are not there
                 padded = np.zeros(
                     side.rows * max(1, side.limit_row) + policy.vector * first.planes, complex
                 )
                 padded[: len(table)] = table
                 tables[f"{name}_factor"] = as_components(padded, first.real.real)
-        rank = rank_of(first)
-        if both:
-            constants |= {"between_size": between}
-            for name, side in (("v", first.target), ("u", last.source)):
-                constants |= side_arguments(name, replace(side, batch=()), 0)
-        for name, side in sides.items():
-            constants |= side_arguments(name, side, rank)
-        constants |= {"y_first": last.target.first_row, "y_begin": last.target.begin}
-        constants |= times_arguments(last.target.times, rank)
         operands = ["x", "t", "y"] if last.target.times else ["x", "y"]
-        constants |= {f"batch{d}_size": n for d, n in enumerate(filled(first.batch, rank, 1))}
         held = {name: engine.bring(table) for name, table in tables.items()}
         self.kept_bytes = sum(table.nbytes for table in tables.values())
         self._launch = engine.programs.launch(
             text(runs, policy, engine.target),
             "fft",
-            {"size": size, "strips": count, "run": each, "flip": int(first.inverse), **constants},
-            ["scratch", *["between"] * both, *operands],
+            _numbers(runs, work),
+            ["scratch", *["between"] * bool(work.between), *operands],
             ["scale", *(f"{name}_offset" for name in operands)],
-            (items,),
+            (work.items,),
             (1,),
             kept=held,
         )

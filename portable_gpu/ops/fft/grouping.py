@@ -62,7 +62,8 @@ def group_plan(
     """How groups make the transforms of a pass.
 
     As many slots as bring whole runs of lanes, and fill a group; fewer where local memory ends, or
-    where compute units would have no group: as many then as a sector of memory holds.
+    where compute units would have no group: as many then as a sector of memory holds, or one where
+    both sides of few columns are read in pieces all the same.
 
     Args:
         run, policy, target: The pass, how, and for what device.
@@ -70,7 +71,7 @@ def group_plan(
     """
     across = _across(run.source), _across(run.target)
     held = _held(run, any(across), policy, target)
-    length = policy.reach.stage_length(run.n)
+    length = policy.reach.stage_length(run.n, not any(across))
     items = _radices(run, length, *held[0])[1]
     if group or any(across):
         wanted = max(1, (group or policy.group) // items)
@@ -79,7 +80,8 @@ def group_plan(
     sides = zip((run.source, run.target), across, strict=True)
     wanted = max(wanted, *(_wanted(side, own, run, policy) for side, own in sides))
     slots = min(floor_power_of_two(wanted), ceil_power_of_two(-(-run.lanes // run.planes)))
-    least = _SECTOR // (2 * run.real.itemsize) if any(across) else 1
+    alone = not any(across) or (all(across) and not run.whole)
+    least = 1 if alone else _SECTOR // (2 * run.real.itemsize)
     busy = _BUSY * target.compute_units
     while (
         slots > least
@@ -149,8 +151,8 @@ def _own_plans(
         return None
     shapes = []
     for run in runs:
-        length = policy.reach.stage_length(run.n)
         across = _across(run.source), _across(run.target)
+        length = policy.reach.stage_length(run.n, not any(across))
         item, radix = _held(run, any(across), policy, target)[0]
         shapes.append((length, item, radix, across, _radices(run, length, item, radix)[1]))
     step = lcm(*(items for *_, items in shapes))
@@ -174,7 +176,7 @@ def groups(run: Pass, plan: GroupPlan) -> int:
 
 def _held(run: Pass, across: bool, policy: GroupFftPolicy, target: Target) -> list[tuple[int, int]]:
     """Numbers of a work-item and the largest radix: the best, then what there may be room for."""
-    length = policy.reach.stage_length(run.n)
+    length = policy.reach.stage_length(run.n, not across)
     found = [(policy.item, _RADIX), (2 * policy.item, _RADIX)]
     if _SHORT[0] < length < _SHORT[1] and length == run.n and not across:
         return [(_SMALL_ITEM, _SMALL_RADIX), *found]

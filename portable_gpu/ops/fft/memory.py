@@ -23,6 +23,7 @@ def side_arguments(name: str, rows: Rows, rank: int) -> dict[str, int]:
     return {
         f"{name}_rows": rows.rows, f"{name}_row": rows.row, f"{name}_lane": rows.lane,
         f"{name}_limit": rows.limit, f"{name}_limit_row": rows.limit_row,
+        **({f"{name}_limit_batch": rows.limit_batch} if rows.limit_batch else {}),
         **{f"{name}_batch{d}": step for d, step in enumerate(filled(rows.batch, rank, 0))},
     }  # fmt: skip
 

@@ -28,6 +28,7 @@ class Side:
             ``same`` if all have one number.
         dense: From a lane to the next one, where a text is for lanes without gaps between them;
             else 0.
+        stepped: Whether the numbers of rows depend on the last batch axis.
     """
 
     form: Form
@@ -35,6 +36,7 @@ class Side:
     factor: Literal["", "rows", "lanes"] = ""
     times: Literal["", "across", "same", "any"] = ""
     dense: int = 0
+    stepped: bool = False
 
     @property
     def reals(self) -> int:
@@ -70,12 +72,13 @@ class Rows:
         form: Of a row.
         rows: Those that are there.
         row, lane, batch: Strides, in elements.
-        limit: In row i, lanes from ``limit - i * limit_row`` on are not there.  Of a folded side
-            the length of the sequence whose number ``i * limit_row + lane`` is row i of a lane.
-        limit_row: See there.
-        factor: See :class:`Side`; of lanes, that of row i is number ``i * limit_row + lane``.
-        first: Of a target, the number ``i * limit_row + lane`` (the row i, if ``limit_row`` is 0)
-            that is the first to be there, and lies where number 0 would without it.
+        limit: Row i of a lane is number ``i * limit_row + b * limit_batch + lane``, b being that
+            along the last batch axis; numbers from ``limit`` on are not there.  Of a folded side it
+            is the length of the sequence.
+        limit_row, limit_batch: See there.
+        factor: See :class:`Side`; of lanes, the number says which.
+        first: Of a target, the number (the row, if ``limit_row`` is 0) that is the first to be
+            there, and lies where number 0 would without it.
         times: What the numbers of a complex target are multiplied by.
     """
 
@@ -86,6 +89,7 @@ class Rows:
     batch: Shape = ()
     limit: int = 1 << 62
     limit_row: int = 0
+    limit_batch: int = 0
     factor: Literal["", "rows", "lanes"] = ""
     first: int = 0
     times: Times | None = None
@@ -97,7 +101,7 @@ class Rows:
 
     @property
     def begin(self) -> int:
-        """In row i, lanes before ``begin - i * limit_row`` are not there."""
+        """Numbers before it are not there."""
         return self.first if self.limit_row else 0
 
     @property
@@ -108,8 +112,10 @@ class Rows:
     def is_whole(self, n: int, lanes: int) -> bool:
         """Whether each lane has every row that a transform of n has."""
         wanted = {"half": n // 2 + 1, "split": n + 1}.get(self.form, n)
-        there = self.rows >= wanted and self.limit >= (wanted - 1) * self.limit_row + lanes
-        return there and not self.first
+        last = (wanted - 1) * self.limit_row + lanes
+        if self.limit_batch:
+            last += self.limit_row - self.limit_batch
+        return self.rows >= wanted and self.limit >= last and not self.first
 
     @property
     def dense(self) -> int:
@@ -125,13 +131,11 @@ class Rows:
     def side(self) -> Side:
         """What a kernel is rendered for."""
         layout: Layout = "across" if self.lane == 1 else "along" if self.row == self.unit else "any"
-        if self.times is None:
-            return Side(self.form, layout, self.factor)
-        step = self.times.lane
-        return Side(
-            self.form, layout, self.factor,
-            "same" if step == 0 else "across" if step == 1 else "any",
-        )  # fmt: skip
+        times: Literal["", "across", "same", "any"] = ""
+        if self.times is not None:
+            step = self.times.lane
+            times = "same" if step == 0 else "across" if step == 1 else "any"
+        return Side(self.form, layout, self.factor, times, stepped=bool(self.limit_batch))
 
 
 @dataclass(frozen=True)
@@ -146,7 +150,8 @@ class Pass:
         batch: Extents of the other axes.
         source, target: What it reads and writes.
         whole: Length of the transform of which this is the first of two passes, else 0: then row k
-            of lane l is multiplied by the root ``k l / whole`` of one.
+            of lane l is multiplied by the root ``k l / whole`` of one.  If the source has a
+            ``limit_batch``, l is the number of its row 0.
         by_batch: Whether l of these roots is the number along the last batch axis instead.
         parts: Of a pass that shares its launch with another one: into how many parts the leading
             batch axes cut both.  A part of the second pass reads what the first one made of it.
@@ -207,6 +212,8 @@ class Reach:
         chirps: Whether a pass makes transforms of lengths with other primes, by a convolution: see
             :meth:`stage_length`.
         prime: The largest prime that has a butterfly in a quarter of the longest transform.
+        cyclic: The largest prime that has one in a cyclic convolution.
+        by_batch: Whether roots between passes may be those of a number along a batch axis.
     """
 
     most: int
@@ -214,6 +221,8 @@ class Reach:
     broad: int
     chirps: bool = False
     prime: int = 13
+    cyclic: int = 13
+    by_batch: bool = False
 
     def takes(self, n: int) -> bool:
         """Whether one pass makes transforms of this length."""
@@ -221,15 +230,21 @@ class Reach:
             return n <= self.most
         return self.chirps and self.stage_length(n) <= self.most
 
-    def stage_length(self, n: int) -> int:
+    def stage_length(self, n: int, along: bool = False) -> int:
         """The length of which the stages of a transform of n are.
 
         Of a prime n it is n - 1, if that has butterflies: a convolution of as many numbers (Rader).
         Others are convolutions with a chirp, of at least 2 n - 1 numbers (Bluestein).
+
+        Args:
+            n: The length.
+            along: Whether rows lie side by side on both sides.  They go through local memory then,
+                and a prime beyond ``cyclic`` is a convolution though it has a butterfly.
         """
-        if self.has_butterflies(n):
+        convolved = is_prime(n) and largest_prime(n - 1) <= self.cyclic
+        if self.has_butterflies(n) and not (along and convolved and n > self.cyclic):
             return n
-        return n - 1 if self.has_butterflies(n - 1) and is_prime(n) else chirp_length(n)
+        return n - 1 if convolved and self.has_butterflies(n - 1) else chirp_length(n)
 
     def has_butterflies(self, n: int) -> bool:
         """Whether a length is made of butterflies; large ones have registers for few work-items."""

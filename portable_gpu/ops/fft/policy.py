@@ -13,6 +13,12 @@ from portable_gpu.powers_of_two import floor_power_of_two
 from portable_gpu.targets import Target
 from portable_gpu.tuning.policy import Policy, Range
 
+#: The largest prime with a butterfly in double precision.  H200, complex128, us, as a convolution
+#: in brackets: 85496 lines of 92 78 (157), 40000 of 34 17 (31), 4000 of 391 19 (49), 284 columns of
+#: 23 2.8 (3.9).  But 20000 lines of 23 13 (8), of 17 9.9 (6.5), of 47 (46 as 2 x 23 and a chirp) 29
+#: (23): so convolutions are of smaller primes, and lines of such a length are convolutions.
+_DOUBLE = 23
+
 
 @dataclass(frozen=True)
 class CpuFftPolicy(Policy):
@@ -80,8 +86,8 @@ class GroupFftPolicy(Policy):
         # H200: 512 x 512 x 512 complex64 in 1655 us, by runs of 64 bytes 1818; 256 x 256 x 256
         # complex128 in 414 us, by groups of 128 work-items 452.
         group = min(128 if elem.itemsize < 16 else 256, target.max_work_group_size)
-        # A butterfly of 37 complex64 numbers takes some 170 registers.
-        prime = 37 if elem.itemsize < 16 and target.registers > 200 else 13
+        # A butterfly of 37 complex64 numbers takes some 170 registers, of 23 complex128 ones too.
+        prime = (37 if elem.itemsize < 16 else _DOUBLE) if target.registers > 200 else 13
         return cls(item, group, min(16, 128 // elem.itemsize), most, prime)
 
     @classmethod
@@ -98,7 +104,16 @@ class GroupFftPolicy(Policy):
     def reach(self) -> Reach:
         """How far a pass goes: what a group holds is half of the wanted lanes, or one line."""
         broad = max(16, 2 * self.most // self.beside)
-        return Reach(self.most, self.beside, broad, chirps=True, prime=self.prime)
+        cyclic = self.prime if self.prime > _DOUBLE else 13
+        return Reach(
+            self.most,
+            self.beside,
+            broad,
+            chirps=True,
+            prime=self.prime,
+            cyclic=cyclic,
+            by_batch=True,
+        )
 
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
         """See :meth:`Policy.limits`."""

@@ -224,15 +224,15 @@ class GroupPlan:
             sizes.append(2 * self.natural.size)
         return max(sizes)
 
-    @property
-    def steps(self) -> int:
-        """Powers of two up to the last row of a butterfly of the last stage."""
-        return (self.wanted - 1).bit_length()
+    def steps(self, form: Form) -> int:
+        """Powers of two up to the last row of a butterfly, or of a work-item's staged rows."""
+        rows = self.at_once(form) if self.staged_target else self.wanted
+        return (rows - 1).bit_length()
 
-    @property
-    def twists(self) -> int:
+    def twists(self, form: Form) -> int:
         """Roots between two passes that a group has in local memory."""
-        return self.steps * self.slots + self.final.butterflies * self.group
+        first = 1 if self.staged_target else self.final.butterflies
+        return self.steps(form) * self.slots + first * self.group
 
     @property
     def within_subgroup(self) -> bool:

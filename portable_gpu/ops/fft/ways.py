@@ -5,7 +5,7 @@
   Tukey).  With numbers j = j2 + n2 j1 and results k = k1 + n1 k2 the first pass has the lanes j2
   and the rows j1, the second one the lanes k1 and the rows j2.
 * **three passes**: n = n1 n2 n3; columns of n1, then each of the lines of n2 n3 by two, of which
-  the first is in place.
+  the first is in place.  A real line has n1 / 2 + 1 of n1 rows between them, too.
 * **chirp**: lengths with other primes, as a convolution with exp(-pi i j^2 / n) by transforms of a
   length of at least 2 n - 1 that has none (Bluestein).
 
@@ -106,7 +106,7 @@ def ways(line: Line, reach: Reach, names: Iterator[str]) -> list[Way]:
         found += [Way("two passes", _two(line, *pair, next(names))) for pair in pairs]
         if not whole and not (pairs and max(pairs[0]) <= reach.broad):
             found += [
-                Way("three passes", _three(line, *factors, names))
+                Way("three passes", _three(line, *factors, names, reach.by_batch))
                 for factors in _three_factors(line.n, reach)
             ]
     return found or _by_chirp(line, reach, names)
@@ -225,33 +225,76 @@ def _times_of_rows(line: Line, n1: int) -> Times | None:
     return Times(n1 * step, step, batch, line.times.conjugate)
 
 
-def _three(line: Line, n1: int, n2: int, n3: int, names: Iterator[str]) -> tuple[Leg, ...]:
-    """Three passes, and one more that copies where not all of the result is wanted."""
+def _three(
+    line: Line, n1: int, n2: int, n3: int, names: Iterator[str], by_batch: bool
+) -> tuple[Leg, ...]:
+    """Three passes; ``by_batch`` as of :class:`Reach`."""
     if line.source.form == "half":
         count = line.source.count
-        return _weighted(line, count, _three(_as_complex(line), n1, n2, n3, names))
-    if line.target.count < line.n or line.target.first:
-        return _three_of_all(line, n1, n2, n3, names)
+        if by_batch and count == line.n // 2 + 1:
+            return _three_to_real(line, n1, n2, n3, next(names))
+        return _weighted(line, count, _three(_as_complex(line), n1, n2, n3, names, by_batch))
     batch = tuple(axis.size for axis in line.others)
     sources = tuple(axis.strides[0] for axis in line.others)
     targets = tuple(axis.strides[1] for axis in line.others)
-    m = n2 * n3
-    place, between = _between(next(names), line, n1, m)
+    half, m = line.target.form == "half", n2 * n3
+    rows = n1 // 2 + 1 if half else n1
+    place, between = _between(next(names), line, rows, m)
     source, target = line.source, line.target
     count = min(source.count, line.n)
     first = Pass(
         n1, line.inverse, line.real, m, batch,
         Rows(source.form, -(-count // m), m * source.step, source.step, sources, count, m),
-        Rows("complex", n1, m, 1, between),
+        Rows("half" if half else "complex", rows, m, 1, between),
         whole=line.n,
     )  # fmt: skip
     middle = Rows("complex", n2, n3, 1, (*between, m))
-    second = Pass(n2, line.inverse, line.real, n3, (*batch, n1), middle, middle, whole=m)
+    second = Pass(n2, line.inverse, line.real, n3, (*batch, rows), middle, middle, whole=m)
+    results = Rows(
+        target.form, n3, n1 * n2 * target.step, target.step, (*targets, n1 * target.step),
+        times=_times_of_three(line, n1, n2),
+    )  # fmt: skip
+    numbered = replace(results, limit=line.n, limit_row=n1 * n2, limit_batch=n1)
+    if half:
+        results = replace(numbered, form="folded")
+    elif target.count < line.n or target.first:
+        there = -(-target.end // (n1 * n2))
+        results = replace(numbered, rows=there, limit=target.end, first=target.first)
     third = Pass(
-        n3, line.inverse, line.real, n1, (*batch, n2),
+        n3, line.inverse, line.real, rows, (*batch, n2),
+        Rows("complex", n3, 1, m, (*between, n3)), results,
+    )  # fmt: skip
+    return Leg(first, "source", place), Leg(second, place, place), Leg(third, place, "target")
+
+
+def _three_to_real(line: Line, n1: int, n2: int, n3: int, name: str) -> tuple[Leg, ...]:
+    """Three passes from the half of a transform to a real sequence: of k3 first, then k2 and k1.
+
+    With numbers k = k1 + n1 k2 + n1 n2 k3 and results j = j3 + n3 j2 + n2 n3 j1.
+    """
+    batch = tuple(axis.size for axis in line.others)
+    sources = tuple(axis.strides[0] for axis in line.others)
+    targets = tuple(axis.strides[1] for axis in line.others)
+    rows, m = n1 // 2 + 1, n2 * n3
+    place, between = _between(name, line, rows, m)
+    source, target = line.source, line.target
+    first = Pass(
+        n3, line.inverse, line.real, rows, (*batch, n2),
+        Rows("folded", n3, n1 * n2 * source.step, source.step, (*sources, n1 * source.step),
+             line.n, n1 * n2, n1),
         Rows("complex", n3, 1, m, (*between, n3)),
-        Rows(target.form, n3, n1 * n2 * target.step, target.step, (*targets, n1 * target.step),
-             times=_times_of_three(line, n1, n2)),
+        whole=line.n,
+    )  # fmt: skip
+    middle = Rows("complex", n2, n3, 1, (*between, m))
+    second = Pass(
+        n2, line.inverse, line.real, n3, (*batch, rows), middle, middle,
+        whole=n1 * n2, by_batch=True,
+    )  # fmt: skip
+    third = Pass(
+        n1, line.inverse, line.real, m, batch,
+        Rows("half", rows, m, 1, between),
+        Rows("real", -(-target.end // m), m * target.step, target.step, targets,
+             target.end, m, first=target.first),
     )  # fmt: skip
     return Leg(first, "source", place), Leg(second, place, place), Leg(third, place, "target")
 
@@ -261,26 +304,6 @@ def _times_of_three(line: Line, n1: int, n2: int) -> Times | None:
         return None
     step, batch = line.times.step, tuple(axis.strides[2] for axis in line.others)
     return Times(n1 * n2 * step, step, (*batch, n1 * step), line.times.conjugate)
-
-
-def _three_of_all(line: Line, n1: int, n2: int, n3: int, names: Iterator[str]) -> tuple[Leg, ...]:
-    """The whole result beside, and what is wanted of it: by transforms of one number."""
-    place, between = _between(next(names), line, 1, line.n)
-    others = tuple(
-        Axis(axis.size, (axis.strides[0], step))
-        for axis, step in zip(line.others, between, strict=True)
-    )
-    whole = replace(line, target=End("complex", line.n, 1), others=others)
-    legs = _three(whole, n1, n2, n3, names)
-    target = line.target
-    copy = Pass(
-        1, line.inverse, line.real, target.count, tuple(axis.size for axis in line.others),
-        Rows("complex", 1, 0, 1, between),
-        Rows("real" if target.form == "real" else "complex", 1, 0, target.step,
-             tuple(axis.strides[1] for axis in line.others)),
-    )  # fmt: skip
-    wanted = Part(place, target.first)
-    return (*legs[:-1], replace(legs[-1], target=place), Leg(copy, wanted, "target"))
 
 
 def _two_to_real(line: Line, n1: int, n2: int, name: str) -> tuple[Leg, ...]:
