@@ -23,7 +23,10 @@ _SEVERAL = 2
 
 
 def gathered(text: str) -> str:
-    """The text, each of whose kernels takes its integers as ``integers``, a struct of its own."""
+    """The text, each of whose kernels takes its integers as ``integers``, a struct of its own.
+
+    Those whose names its body has are declared in it; parts of bodies may have their own of a name.
+    """
     macros = {name: set(re.findall(r"\w+", meaning)) for name, meaning in _MACRO.findall(text)}
     found, end = list[str](), 0
     for head in _HEAD.finditer(text):
@@ -35,8 +38,8 @@ def gathered(text: str) -> str:
         fields.sort(key=lambda field: -BYTES[field[0]])
         struct = f"{head[1]}_integers_t"
         others = [one for one, match in declared if not match]
-        body = set(re.findall(r"\w+", text[head.end() : _end_of_block(text, head.end())]))
-        read = _with_macros(body, macros)
+        body = text[head.end() : _end_of_block(text, head.end())]
+        read = _with_macros(set(re.findall(r"\w+", body)), macros)
         found += [
             text[end : head.start()],
             "typedef struct {\n",
@@ -45,7 +48,7 @@ def gathered(text: str) -> str:
             ", ".join([*others, f"const {struct} integers"]),
             ")\n{",
             *(
-                f"\n    {ctype} {name} = integers.{name};" + f" (void){name};" * (name not in body)
+                f"\n    {ctype} {name} = integers.{name}; (void){name};"
                 for ctype, name in fields
                 if name in read
             ),

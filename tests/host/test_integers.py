@@ -33,7 +33,7 @@ def test_what_a_body_reads_is_declared_in_it() -> None:
     body = found[head : found.index("__kernel void rest")]
     assert "(__global float *x, float alpha, const work_integers_t integers)\n{\n" in body
     assert [line.strip() for line in body.splitlines()[2:4]] == [
-        "long row = integers.row;",
+        "long row = integers.row; (void)row;",
         "uint start = integers.start; (void)start;",
     ]
     assert body.count("integers.") == 2
