@@ -56,7 +56,8 @@ plan, planes, sides = p.plan, p.planes, {"x": p.source, "y": p.result}
 first, last = plan.stages[0], plan.final
 all = {"x": p.all_in, "y": p.all_out}
 given = {name: capture(rows.given, name, side, all[name]) for name, side in sides.items()}
-given["y"] += ("" if p.all_out else ", y_first, y_begin - y_number" if p.result.stepped else ", y_first, y_begin") + (", times, t_row, t_lane, t_conjugate" if p.result.times else "")
+begin = "y_begin - y_number" if p.result.stepped else "y_begin"
+given["y"] += ("" if p.all_out else f", y_first, {begin}") + (", times, t_row, t_lane, t_conjugate" if p.result.times else "")
 
 def number_of(slot, plane=0):
     """C expression of l of the roots between two passes."""

@@ -1,13 +1,14 @@
 ## Where the rows of a side lie in global memory, and what bring and put are told of it.
 ##
 ##   place(name, side, row, lane)     where a row of a lane lies
-##   begin(name, side, row, lane)     <name>_at: that place; of the form folded also <name>_end, which is as far before the
-##                                    end of the sequence as <name>_at is behind its first number
-##   further(name, side, row, mirrored)            so many rows from there
-##   staged_place(name, plan, side, planes, u, mirrored)     where number u of a work-item lies; row 0 of its group began
-##   half(plan, stage, r)             whether number r of a stage's butterflies, of a folded side, is in the half of the
-##                                    sequence that is not there, but found mirrored: "false", "true", or "" if one cannot say
-##   mirrored(name, side, row, lane)  C expression of whether a row is
+##   begin(name, side, row, lane)     declares <name>_at, that place; of the form folded also <name>_end, which is as far
+##                                    before the end of the sequence as <name>_at is behind its first number
+##   further(name, side, row, lane, mirrored)     where the row lies that is so many rows and lanes further on; mirrored:
+##                                    whether it is in the half of a folded sequence that is found as conjugates
+##   staged_place(name, plan, side, planes, u, mirrored)     the same of number u of a work-item, from the group's first row
+##   half(plan, stage, r)             `mirrored` of number r of a stage's butterflies: "false", "true", or "" where the text
+##                                    does not know it
+##   mirrored(name, side, row, lane)  C expression of it
 ##   given(name, side, all)           the arguments of bring and put that do not change; of a stepped side number
 ##                                    <name>_number is row 0 of lane 0, from which limits count
 ##   factor(side, row)                what a row's number is multiplied by

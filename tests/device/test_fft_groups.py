@@ -65,10 +65,11 @@ class Small:
     beside: int = 4
     most: int = 4096
     prime: int = 13
+    cyclic: int = 13
 
     def on(self, monkeypatch: pytest.MonkeyPatch, engine: Engine) -> Engine:
         """An engine whose groups are so."""
-        policy = GroupFftPolicy(self.item, self.group, self.beside, self.most, self.prime)
+        policy = GroupFftPolicy(**vars(self))
         monkeypatch.setattr(GroupFftPolicy, "default", classmethod(lambda *_: policy))
         return Engine(queue=engine.queue)
 
@@ -311,14 +312,21 @@ def test_real_lines_that_begin_anywhere(
 
 
 @pytest.mark.parametrize(
-    ("n", "dtype", "prime"),
-    [(37, C64, 37), (17 * 8, C64, 37), (23 * 19, C64, 37), (23 * 4, C128, 23), (23, C128, 23)],
+    ("n", "dtype", "small"),
+    [
+        (37, C64, Small(prime=37, cyclic=37)),
+        (47, C64, Small(prime=37, cyclic=37)),  # a convolution of 2 x 23 numbers
+        (17 * 8, C64, Small(prime=37, cyclic=37)),
+        (23 * 19, C64, Small(prime=37, cyclic=37)),
+        (23 * 4, C128, Small(prime=23)),
+        (23, C128, Small(prime=23)),  # a convolution of 22, though it has a butterfly
+    ],
 )
 def test_primes_with_butterflies(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch, n: int, dtype: Any, prime: int
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, n: int, dtype: Any, small: Small
 ) -> None:
     needs(engine, dtype)
-    own = Small(prime=prime).on(monkeypatch, engine)
+    own = small.on(monkeypatch, engine)
     x = numbers((3, n), dtype)
     assert error(fft(x, engine=own), np.fft.fft(x)) <= bound(dtype, n)
     assert error(ifft(x, engine=own), np.fft.ifft(x)) <= bound(dtype, n)

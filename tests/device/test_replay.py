@@ -15,7 +15,7 @@ import portable_gpu as pg
 from portable_gpu.errors import ArgumentError, OverlapError
 from portable_gpu.runtime import replay
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.replay import Recording
+from portable_gpu.runtime.replay import Kernels, Recording
 from portable_gpu.runtime.views import memory_of
 
 RNG = np.random.default_rng(0)
@@ -168,3 +168,19 @@ def test_calls_that_were_made_on_another_queue(own: Engine) -> None:
         moved = first.with_queue(queues[(turn + 1) % 3])
         assert moved.queue is not first.queue
         np.testing.assert_allclose(pg.max(moved, engine=own).get(), data[k].sum(axis=0).max())
+
+
+def test_small_workspace_stays_with_kernel_objects(engine: Engine) -> None:
+    """And calls in the middle of each other have kernel objects, so workspace, of their own."""
+    state, kept = engine.state(), 16 << 10
+    found = []
+    for nbytes in (kept, kept + 1):
+        recorded = Recording(state)
+        recorded.recording = []
+        recorded.workspace(nbytes)
+        found.append([Kernels(state, recorded, [], ()) for _ in range(2)])
+    small, large = found
+    assert [kernels.rooms for kernels in small] == [[], []]
+    assert [kernels.rooms for kernels in large] == [[(kept + 1, [])]] * 2
+    (one,), (other,) = (kernels._staying for kernels in small)
+    assert one.int_ptr != other.int_ptr

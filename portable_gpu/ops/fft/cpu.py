@@ -61,7 +61,7 @@ def _strips_across(run: Pass, policy: CpuFftPolicy) -> int:
 def with_joined(found: Sequence[Way], line: Line) -> list[Way]:
     """Ways, and those whose two passes one launch can make: a cache holds a line in between.
 
-    Not of three passes, whose transforms are no lines of the same array.
+    Three passes stay three launches: each has batches of its own.
     """
     more = [
         replace(way, legs=_joined(way.legs))

@@ -13,11 +13,12 @@ from portable_gpu.powers_of_two import floor_power_of_two
 from portable_gpu.targets import Target
 from portable_gpu.tuning.policy import Policy, Range
 
-#: The largest prime with a butterfly in double precision.  H200, complex128, us, as a convolution
-#: in brackets: 85496 lines of 92 78 (157), 40000 of 34 17 (31), 4000 of 391 19 (49), 284 columns of
-#: 23 2.8 (3.9).  But 20000 lines of 23 13 (8), of 17 9.9 (6.5), of 47 (46 as 2 x 23 and a chirp) 29
-#: (23): so convolutions are of smaller primes, and lines of such a length are convolutions.
-_DOUBLE = 23
+#: The largest prime with a butterfly, and with one in a cyclic convolution: in single precision a
+#: butterfly of 37 takes some 170 registers, in double one of 23 does.  H200, complex128, us, as a
+#: convolution in brackets: 85496 lines of 92 78 (157), 40000 of 34 17 (31), 4000 of 391 19 (49),
+#: 284 columns of 23 2.8 (3.9).  But 20000 lines of 23 take 13 (8), of 17 9.9 (6.5), of 47 by
+#: 46 = 2 x 23 29 (by a chirp 23).
+_SINGLE, _DOUBLE = (37, 37), (23, 13)
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ class GroupFftPolicy(Policy):
         beside: Lanes that a group takes where they lie side by side.
         most: The longest transform of one pass.
         prime: The largest prime that has a butterfly.
+        cyclic: The largest prime that has one in a cyclic convolution.
     """
 
     item: Annotated[int, Range(13, 32)]
@@ -75,6 +77,7 @@ class GroupFftPolicy(Policy):
     beside: Annotated[int, Range(1, 16)]
     most: Annotated[int, Range(16, 65536)]
     prime: Annotated[int, Range(13, 37)] = 13
+    cyclic: Annotated[int, Range(13, 37)] = 13
 
     @classmethod
     def default(cls, target: Target, elem: Element) -> GroupFftPolicy:
@@ -86,9 +89,9 @@ class GroupFftPolicy(Policy):
         # H200: 512 x 512 x 512 complex64 in 1655 us, by runs of 64 bytes 1818; 256 x 256 x 256
         # complex128 in 414 us, by groups of 128 work-items 452.
         group = min(128 if elem.itemsize < 16 else 256, target.max_work_group_size)
-        # A butterfly of 37 complex64 numbers takes some 170 registers, of 23 complex128 ones too.
-        prime = (37 if elem.itemsize < 16 else _DOUBLE) if target.registers > 200 else 13
-        return cls(item, group, min(16, 128 // elem.itemsize), most, prime)
+        primes = _SINGLE if elem.itemsize < 16 else _DOUBLE
+        primes = primes if target.registers > 200 else (13, 13)
+        return cls(item, group, min(16, 128 // elem.itemsize), most, *primes)
 
     @classmethod
     def search_space(cls, target: Target, elem: Element) -> Mapping[str, tuple[Any, ...]]:
@@ -104,14 +107,13 @@ class GroupFftPolicy(Policy):
     def reach(self) -> Reach:
         """How far a pass goes: what a group holds is half of the wanted lanes, or one line."""
         broad = max(16, 2 * self.most // self.beside)
-        cyclic = self.prime if self.prime > _DOUBLE else 13
         return Reach(
             self.most,
             self.beside,
             broad,
             chirps=True,
             prime=self.prime,
-            cyclic=cyclic,
+            cyclic=self.cyclic,
             by_batch=True,
         )
 

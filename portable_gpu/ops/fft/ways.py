@@ -35,6 +35,7 @@ from portable_gpu.ops.fft.tables import (
     is_smooth,
 )
 from portable_gpu.runtime.plan import Part, Temporary
+from portable_gpu.runtime.views import Shape
 
 #: Where a pass reads or writes: the line's source or target, or what lies between two passes.
 Place: TypeAlias = Literal["source", "target"] | Temporary | Part
@@ -176,6 +177,15 @@ def _three_factors(n: int, reach: Reach) -> list[tuple[int, int, int]]:
     return sorted(found, key=lambda factors: (max(factors), sum(factors)))[:1]
 
 
+def _others(line: Line) -> tuple[Shape, Shape, Shape]:
+    """Sizes of the other axes, and their strides in the source and in the target."""
+    return (
+        tuple(axis.size for axis in line.others),
+        tuple(axis.strides[0] for axis in line.others),
+        tuple(axis.strides[1] for axis in line.others),
+    )
+
+
 def _between(name: str, line: Line, rows: int, lanes: int) -> tuple[Temporary, tuple[int, ...]]:
     """Room for rows x lanes complex numbers of each line, and the strides of the lines."""
     strides, size = [], rows * lanes
@@ -193,9 +203,7 @@ def _two(line: Line, n1: int, n2: int, name: str) -> tuple[Leg, ...]:
         if line.source.count == line.n // 2 + 1:
             return _two_to_real(line, n1, n2, name)
         return _two_of_some(line, n1, n2, name)
-    batch = tuple(axis.size for axis in line.others)
-    sources = tuple(axis.strides[0] for axis in line.others)
-    targets = tuple(axis.strides[1] for axis in line.others)
+    batch, sources, targets = _others(line)
     half = paired == ("real", "half")
     rows = n1 // 2 + 1 if half else n1
     place, between = _between(name, line, rows, n2)
@@ -234,9 +242,7 @@ def _three(
         if by_batch and count == line.n // 2 + 1:
             return _three_to_real(line, n1, n2, n3, next(names))
         return _weighted(line, count, _three(_as_complex(line), n1, n2, n3, names, by_batch))
-    batch = tuple(axis.size for axis in line.others)
-    sources = tuple(axis.strides[0] for axis in line.others)
-    targets = tuple(axis.strides[1] for axis in line.others)
+    batch, sources, targets = _others(line)
     half, m = line.target.form == "half", n2 * n3
     rows = n1 // 2 + 1 if half else n1
     place, between = _between(next(names), line, rows, m)
@@ -272,12 +278,10 @@ def _three_to_real(line: Line, n1: int, n2: int, n3: int, name: str) -> tuple[Le
 
     With numbers k = k1 + n1 k2 + n1 n2 k3 and results j = j3 + n3 j2 + n2 n3 j1.
     """
-    batch = tuple(axis.size for axis in line.others)
-    sources = tuple(axis.strides[0] for axis in line.others)
-    targets = tuple(axis.strides[1] for axis in line.others)
+    batch, sources, _ = _others(line)
     rows, m = n1 // 2 + 1, n2 * n3
     place, between = _between(name, line, rows, m)
-    source, target = line.source, line.target
+    source = line.source
     first = Pass(
         n3, line.inverse, line.real, rows, (*batch, n2),
         Rows("folded", n3, n1 * n2 * source.step, source.step, (*sources, n1 * source.step),
@@ -290,12 +294,7 @@ def _three_to_real(line: Line, n1: int, n2: int, n3: int, name: str) -> tuple[Le
         n2, line.inverse, line.real, n3, (*batch, rows), middle, middle,
         whole=n1 * n2, by_batch=True,
     )  # fmt: skip
-    third = Pass(
-        n1, line.inverse, line.real, m, batch,
-        Rows("half", rows, m, 1, between),
-        Rows("real", -(-target.end // m), m * target.step, target.step, targets,
-             target.end, m, first=target.first),
-    )  # fmt: skip
+    third = _columns_to_real(line, n1, m, between)
     return Leg(first, "source", place), Leg(second, place, place), Leg(third, place, "target")
 
 
@@ -308,25 +307,30 @@ def _times_of_three(line: Line, n1: int, n2: int) -> Times | None:
 
 def _two_to_real(line: Line, n1: int, n2: int, name: str) -> tuple[Leg, ...]:
     """Two passes from the half of a transform to a real sequence: of k2 first, then of k1."""
-    batch = tuple(axis.size for axis in line.others)
-    sources = tuple(axis.strides[0] for axis in line.others)
-    targets = tuple(axis.strides[1] for axis in line.others)
+    batch, sources, _ = _others(line)
     rows = n1 // 2 + 1
     place, between = _between(name, line, rows, n2)
-    source, target = line.source, line.target
+    source = line.source
     first = Pass(
         n2, line.inverse, line.real, rows, batch,
         Rows("folded", n2, n1 * source.step, source.step, sources, line.n, n1),
         Rows("complex", n2, 1, n2, between),
         whole=line.n,
     )  # fmt: skip
-    second = Pass(
-        n1, line.inverse, line.real, n2, batch,
-        Rows("half", rows, n2, 1, between),
-        Rows("real", -(-target.end // n2), n2 * target.step, target.step, targets,
-             target.end, n2, first=target.first),
-    )  # fmt: skip
+    second = _columns_to_real(line, n1, n2, between)
     return Leg(first, "source", place), Leg(second, place, "target")
+
+
+def _columns_to_real(line: Line, n1: int, m: int, between: tuple[int, ...]) -> Pass:
+    """The last pass to a real sequence: m columns, of whose n1 rows half lie between."""
+    batch, _, targets = _others(line)
+    target = line.target
+    return Pass(
+        n1, line.inverse, line.real, m, batch,
+        Rows("half", n1 // 2 + 1, m, 1, between),
+        Rows("real", -(-target.end // m), m * target.step, target.step, targets,
+             target.end, m, first=target.first),
+    )  # fmt: skip
 
 
 def _two_of_some(line: Line, n1: int, n2: int, name: str) -> tuple[Leg, ...]:

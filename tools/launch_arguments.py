@@ -1,0 +1,59 @@
+"""What a kernel's integers cost a launch: host time, each by itself and all in one struct.
+
+    python tools/launch_arguments.py [DEVICE]
+
+Each figure is the least of 20 turns of 200 launches of a kernel that does nothing; on PoCL they
+run on the calling thread.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import numpy as np
+import pyopencl as cl
+
+from portable_gpu import Engine
+from portable_gpu.codegen.integers import gathered
+from portable_gpu.runtime.pocl import calling_thread_device
+
+LAUNCHES, TURNS = 200, 20
+
+
+def microseconds(engine: Engine, count: int, struct: bool) -> float:
+    """A launch's time on the host, with so many integers."""
+    names = [f"a{k}" for k in range(count)]
+    declared = "".join(f", long {name}" for name in names)
+    text = f"__kernel void nothing(__global long *p{declared})\n{{ if (!p) p[0] = 1; }}"
+    if struct:
+        text = gathered(text)
+    kernel = cl.Kernel(cl.Program(engine.context, text).build(), "nothing")
+    buffer = cl.Buffer(engine.context, cl.mem_flags.READ_WRITE, 64)
+    values = [np.zeros(count, np.int64)] if struct else [np.int64(0)] * count
+    kernel.set_args(buffer, *values)
+    best = float("inf")
+    for _ in range(TURNS):
+        begin = time.perf_counter()
+        for _ in range(LAUNCHES):
+            cl.enqueue_nd_range_kernel(engine.queue, kernel, (1,), (1,))
+        best = min(best, time.perf_counter() - begin)
+        engine.queue.finish()
+    return best / LAUNCHES * 1e6
+
+
+def main() -> None:
+    """Print a row for each number of integers."""
+    engine = Engine(sys.argv[1] if len(sys.argv) > 1 else None)
+    near = calling_thread_device(engine.device)
+    if near is not None:
+        context = cl.Context([near])
+        engine = Engine(queue=cl.CommandQueue(context, near))
+    print(f"{engine.device.name}: us a launch, integers by themselves / in a struct")
+    for count in (2, 10, 25, 50, 100):
+        one, other = (microseconds(engine, count, struct) for struct in (False, True))
+        print(f"{count:4d}  {one:6.2f} / {other:.2f}")
+
+
+if __name__ == "__main__":
+    main()
