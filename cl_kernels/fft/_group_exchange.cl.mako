@@ -1,7 +1,8 @@
 ## Numbers of a group's transforms on their way through local memory.
 ##
-##   write(plan, stage, layout, parts)    a stage's results to their rows: re, im or both
-##   read(plan, stage, layout, parts)     the rows of a stage's butterflies
+##   write(plan, stage, layout, parts, count)   a stage's results to their rows: re, im or both; of each butterfly the first
+##                                              `count` of them
+##   read(plan, stage, layout, parts, count)    the rows of a stage's butterflies
 ##   exchange(plan, first, second)        from the registers of one stage to those of the next; used: local memory
 ##                                        was, before
 ##
@@ -9,13 +10,13 @@
 ## work-items find different banks.  Both parts go at once, or re before im where that is all that fits.
 <%def name="guard(plan, stage, b)">${f"if ({stage.item} + {b * plan.items} < {stage.count}) " if (b + 1) * plan.items > stage.count else ""}</%def>
 
-<%def name="write(plan, stage, layout, parts)">
+<%def name="write(plan, stage, layout, parts, count)">
 <% R, N = stage.radix, stage.before %>\
 % for b in range(stage.butterflies):
     ${guard(plan, stage, b)}{
         const uint j = ${stage.butterfly(b, plan.items)};
         __local real_t *p = numbers + ${layout.place(f"(j / {N} * {N * R} + j % {N})" if N > 1 else f"(j * {R})", stage.slot)};
-% for r in range(R):
+% for r in range(count):
 % for part in parts:
         p[${layout.step(r * N) + layout.size * (len(parts) - 1) * (part == "im")}] = ${part}[${b * R + r}];
 % endfor
@@ -24,7 +25,7 @@
 % endfor
 </%def>
 
-<%def name="read(plan, stage, layout, parts)">
+<%def name="read(plan, stage, layout, parts, count)">
 <% R, M = stage.radix, stage.count %>\
 % for b in range(stage.butterflies):
     ${guard(plan, stage, b)}{
@@ -32,7 +33,7 @@
 % if layout.even(M):
         __local const real_t *p = numbers + ${layout.place("j", stage.slot)};
 % endif
-% for r in range(R):
+% for r in range(count):
 % for part in parts:
 <% other = layout.size * (len(parts) - 1) * (part == "im") %>\
         ${part}[${b * R + r}] = ${f"p[{layout.step(r * M) + other}]" if layout.even(M) else f"numbers[{layout.place(f'(j + {r * M})', stage.slot)} + {other}]"};
@@ -47,8 +48,8 @@
 % if used or parts is not plan.rounds[0]:
     ${plan.barrier};
 % endif
-${write(plan, first, second.layout, parts)}\
+${write(plan, first, second.layout, parts, first.radix)}\
     ${plan.barrier if first.number or plan.within_subgroup else "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)"};
-${read(plan, second, second.layout, parts)}\
+${read(plan, second, second.layout, parts, second.radix)}\
 % endfor
 </%def>

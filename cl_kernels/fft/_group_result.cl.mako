@@ -16,7 +16,7 @@
 % if plan.cyclic:
 ${cyclic.wanted(plan)}\
 % else:
-${local.write(plan, last, plan.natural, ("re", "im"))}\
+${local.write(plan, last, plan.natural, ("re", "im"), plan.wanted)}\
 % endif
     barrier(CLK_LOCAL_MEM_FENCE);
 ${rows.begin("y", result, 0, "lane0")}\

@@ -23,7 +23,7 @@ ${staged(plan, source, planes, given, tag, all_here)}\
 % if plan.cyclic:
 ${cyclic.given(plan)}\
 % else:
-${local.read(plan, first, plan.natural, ("re", "im"))}\
+${local.read(plan, first, plan.natural, ("re", "im"), plan.given)}\
 % endif
 % if plan.chirp:
 ${chirps.given(plan)}\

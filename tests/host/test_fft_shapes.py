@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import random
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import count
 
+import numpy as np
 import pytest
 
 from portable_gpu.dtypes import dtype_of, element
-from portable_gpu.ops.fft.grouping import group_plan, packed
+from portable_gpu.ops.fft.candidates import lines
+from portable_gpu.ops.fft.catalogue import problem
+from portable_gpu.ops.fft.grouping import group_plan, group_plans, packed
+from portable_gpu.ops.fft.kernels import pass_kernels
 from portable_gpu.ops.fft.passes import Pass, Rows
 from portable_gpu.ops.fft.policy import GroupFftPolicy
 from portable_gpu.ops.fft.shape import GroupPlan, Layout
 from portable_gpu.ops.fft.tables import chirp_length
-from portable_gpu.targets import example_target
+from portable_gpu.ops.fft.ways import Leg, ways
+from portable_gpu.targets import Target, example_target
 
 WARP, BANKS = 32, 32
 LINES = 1 << 18  # more than few
 H200 = example_target("nvidia")
+PAIRED = {"float32": "complex64", "float64": "complex128"}
 POLICY = GroupFftPolicy.default(H200, element(dtype_of("complex64")))
 
 
@@ -99,6 +107,22 @@ def test_real_lines_are_packed_where_runs_are_long(n: int, real: bool, form: str
     assert shape(n, real).n == (n // 2 if form == "packed" else n)
 
 
+@pytest.mark.parametrize("name", ["float32", "float64"])
+def test_packed_lines_are_not_staged(name: str) -> None:
+    """Their text has no way through local memory at the ends."""
+    real = element(dtype_of(name))
+    policy = GroupFftPolicy.default(H200, element(dtype_of(PAIRED[name])))
+    seen = set()
+    for n in (6, 8, 16, 32, 64, 100, 128, 256, 1000, 2048, 4096, 8192):
+        for batch in (1, 100, 1000, 10_000, 100_000):
+            rows = Rows("real", n, 1, n), Rows("half", n // 2 + 1, 1, n // 2 + 1)
+            run = packed(Pass(n, False, real, batch, (), *rows), policy, H200)
+            plan = group_plan(run, policy, H200)
+            seen.add(run.n < n)
+            assert run.n == n or not (plan.staged_source or plan.staged_target), (n, batch)
+    assert seen == {False, True}
+
+
 @pytest.mark.parametrize(
     ("n", "length"), [(3107, 8192), (4093, 8192), (1531, 4096), (257, 576), (101, 256)]
 )
@@ -137,21 +161,80 @@ def test_the_way_back_begins_where_the_way_there_ends() -> None:
 
 @pytest.mark.parametrize(
     ("n", "across", "length"),
-    [(23, True, 23), (23, False, 22), (92, False, 92), (391, False, 391), (47, False, 96)],
+    [(23, True, 23), (23, False, 23), (92, False, 92), (391, False, 391), (47, False, 96)],
 )
 def test_stages_of_primes_in_double_precision(n: int, across: bool, length: int) -> None:
-    """Butterflies of primes to 23, but of a lone prime where rows go through local memory."""
+    """Butterflies of primes to 23, but not in convolutions: 46 = 2 x 23."""
     policy = GroupFftPolicy.default(H200, element(dtype_of("complex128")))
     rows = Rows("complex", n, LINES, 1) if across else Rows("complex", n, 1, n)
     run = Pass(n, False, element(dtype_of("float64")), LINES, (), rows, rows)
     assert group_plan(run, policy, H200).length == length
 
 
-@pytest.mark.parametrize(("n", "lanes", "slots"), [(1873, 14, 1), (584, 105, 1), (512, 4096, 16)])
-def test_few_columns_are_one_in_a_group(n: int, lanes: int, slots: int) -> None:
+@pytest.mark.parametrize(
+    ("n", "lanes", "slots"),
+    [(1873, 14, 1), (584, 105, 2), (2048, 287, 4), (1000, 150, 2), (512, 4096, 16)],
+)
+def test_few_columns_are_few_in_a_group(n: int, lanes: int, slots: int) -> None:
     """So that compute units have some; the first of two passes keeps whole sectors."""
     rows = Rows("complex", n, lanes, 1)
     run = Pass(n, False, element(dtype_of("float32")), lanes, (), rows, rows)
     assert group_plan(run, POLICY, H200).slots == slots
     first = replace(run, whole=n * lanes)
     assert group_plan(first, POLICY, H200).slots == max(slots, 4)
+
+
+@pytest.mark.parametrize(
+    ("n", "lines", "length"),
+    [(239, 1, 512), (239, 200, 512), (239, 4000, 238), (4093, 20, 4092), (101, 1, 100)],
+)
+def test_few_lines_have_no_large_primes_in_convolutions(n: int, lines: int, length: int) -> None:
+    rows = Rows("complex", n, 1, n)
+    run = Pass(n, False, element(dtype_of("float32")), lines, (), rows, rows)
+    assert group_plan(run, POLICY, H200).length == length
+
+
+@pytest.mark.parametrize("name", ["complex64", "complex128", "float32", "float64"])
+@pytest.mark.parametrize("device", ["nvidia", "nvidia-sm20", "gcn", "rdna", "intel_gpu", "generic"])
+def test_groups_are_within_the_limits_of_devices(device: str, name: str) -> None:
+    """Work-items and local memory, of any length, and with less of both than the device has.
+
+    Lengths that were beyond them: 9801, 13750 and 15731 in single precision on an H200; 2572
+    (real), 7547 and (in double precision) 3697 on AMD's.
+    """
+    rng, typical = random.Random(f"{device} {name}"), example_target(device)
+    dtype = np.dtype(name)
+    lengths = {9801, 13750, 15731, 2572, 7547, 3697}
+    lengths |= {round(2 ** rng.uniform(1, 14.3)) for _ in range(60)}
+    for n in sorted(lengths):
+        group, local = rng.choice(((1024, 1.0), (256, 1.0), (128, 0.5), (64, 0.25)))
+        target = replace(
+            typical,
+            max_work_group_size=min(group, typical.max_work_group_size),
+            static_local_mem=int(local * typical.static_local_mem),
+            local_mem_per_unit=int(local * typical.local_mem_per_unit),
+            fp64=True,
+        )
+        layouts = ((n,), (), None), ((n,), (1000,), None), ((n, 1000), (), 0), ((n, 3), (), 0)
+        extents, batch, axis = rng.choice(layouts)
+        kind = "c2c" if dtype.kind == "c" else "r2c"
+        asked = problem(kind, extents, dtype, batch, axis)
+        elem = element(np.dtype("complex128" if asked.real.needs_fp64 else "complex64"))
+        policy = GroupFftPolicy.default(target, elem)
+        for line, _ in lines(asked):
+            found = pass_kernels(target).more_ways(
+                ways(line, policy.reach, map(str, count())), line, policy, target
+            )
+            for way in found:
+                assert all(launch_is_possible(legs, policy, target) for legs in way.launches), (
+                    f"{n} of {extents} x {batch}: {way.path}"
+                )
+
+
+def launch_is_possible(legs: Sequence[Leg], policy: GroupFftPolicy, target: Target) -> bool:
+    runs = [leg.run for leg in legs]
+    return all(
+        plan.group <= target.max_work_group_size
+        and plan.local_numbers * run.real.itemsize <= target.static_local_mem
+        for run, plan in zip(runs, group_plans(runs, policy, target), strict=True)
+    )

@@ -272,7 +272,8 @@ def test_random_lines(seed: int) -> None:
         n = rng.choice((rng.randint(1, 12), rng.randint(13, 60), rng.randint(61, 144)))
         drawn = draw(rng, n)
         most = rng.choice((13, 16, 64, 1024))
-        seen.update(check(drawn, Reach(most, rng.choice((2, 4, 8)), most)))
+        lanes = rng.choice((2, 4, 8))
+        seen.update(check(drawn, Reach(most, lanes, most, 4 * lanes)))
     assert {"one pass", "two passes", "chirp"} <= set(seen), f"only {seen}"
 
 
@@ -281,7 +282,7 @@ def test_random_lines(seed: int) -> None:
 def test_two_passes_of_lone_lines(n: int, forms: tuple[str, str]) -> None:
     """Even and odd factors, for pairs in the middle of a folded sequence."""
     rng = random.Random(n)
-    names = [name for _ in range(4) for name in check(draw(rng, n, forms), Reach(16, 2, 16))]
+    names = [name for _ in range(4) for name in check(draw(rng, n, forms), Reach(16, 2, 16, 8))]
     assert set(names) == {"two passes"}
 
 
@@ -290,7 +291,7 @@ def test_two_passes_of_lone_lines(n: int, forms: tuple[str, str]) -> None:
 @pytest.mark.parametrize("n", [120, 210, 231, 256, 315])
 def test_three_passes(n: int, forms: tuple[str, str], by_batch: bool) -> None:
     """Whole and cut lines, of even and odd factors."""
-    rng, reach = random.Random(n), Reach(16, 2, 4, by_batch=by_batch)
+    rng, reach = random.Random(n), Reach(16, 2, 4, 8, by_batch=by_batch)
     names = [name for k in range(4) for name in check(draw(rng, n, forms, k % 2 > 0), reach)]
     assert "three passes" in names
 
@@ -299,7 +300,7 @@ def test_three_passes(n: int, forms: tuple[str, str], by_batch: bool) -> None:
 def test_real_lines_keep_half_of_the_rows_between_three_passes(forms: tuple[str, str]) -> None:
     source, target = (End(form, 129 if form == "half" else 256, 1) for form in forms)  # type: ignore[arg-type]
     found = ways(
-        Line(256, False, REAL, source, target, ()), Reach(16, 2, 4, by_batch=True), iter("abc")
+        Line(256, False, REAL, source, target, ()), Reach(16, 2, 4, 8, by_batch=True), iter("abc")
     )
     (three,) = (way for way in found if way.name == "three passes")
     columns = three.legs[0 if forms[0] == "real" else -1].run.n
@@ -311,7 +312,7 @@ def test_real_lines_keep_half_of_the_rows_between_three_passes(forms: tuple[str,
 @pytest.mark.parametrize("n", [2 * 3**5, 2**9, 7**3, 11**2 * 2, 13**3])
 def test_lengths_whose_factors_are_no_good_fit(n: int) -> None:
     """What no two lengths within a pass's make is transformed nonetheless."""
-    names = [*check(draw(random.Random(n), n, ("complex", "complex")), Reach(16, 2, 16))]
+    names = [*check(draw(random.Random(n), n, ("complex", "complex")), Reach(16, 2, 16, 8))]
     assert names
     assert set(names) <= {"two passes", "three passes"}
 
@@ -335,7 +336,7 @@ def spoilt(way: Way, change: Callable[[Pass], Pass]) -> Way:
 def test_the_interpreter_notices(change: Callable[[Pass], Pass]) -> None:
     line = Line(60, False, REAL, End("complex", 33, 1), End("complex", 60, 1), ())
     x = np.random.default_rng(0).standard_normal(33) * (1 + 2j)
-    (way,) = ways(line, Reach(16, 2, 16), iter("ab"))
+    (way,) = ways(line, Reach(16, 2, 16, 8), iter("ab"))
 
     def result(which: Way) -> Array:
         target = Memory(np.full(60, np.nan * 1j))

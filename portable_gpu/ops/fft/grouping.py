@@ -19,8 +19,11 @@ from portable_gpu.targets import Target
 
 #: 32-bit words that local memory serves at once.
 _BANKS = 32
-#: Bytes of a run of rows that neighbours read at once, below which a side is staged.
-_RUN = 64
+#: Bytes of a run of rows that neighbours read at once, below which a side is staged, if there are
+#: more than so many of it for each compute unit.  H200, us, not staged and staged, complex64: 20000
+#: lines of 17 8.6 and 3.2, of 11 4.9 and 3.0, 8000 of 27 4.2 and 3.4, 4000 of 16 (0.5 MB) 2.57 and
+#: 2.49, of 13 2.28 and 2.48; complex128: 20000 of 11 6.9 and 3.8, 4000 of 9 2.63 and 2.49.
+_RUN, _STAGED = 64, 4096
 #: And of results of real lines as complex ones of half their length, which run both ways.  H200:
 #: 2048 of 8192 float32 in 43 us, two as one in 49; but 4096 of 4096 in 42.6 and 41.2, 65536 of 512
 #: in 105 and 76.
@@ -32,8 +35,16 @@ _PLACES, _PLACES_OF_ROOTS = 28, 20
 _SMALL_PRIMES = 13
 #: Of a compute unit, each with registers for two sub-groups at the least.
 _SIMDS = 4
-#: Bytes that memory hands out at once, and how many of the compute units should have a group.
-_SECTOR, _BUSY = 32, 0.75
+#: Bytes that memory hands out at once; how many of the compute units should have a group, and how
+#: many where runs of columns would be shorter than that.  H200, us, in runs of 16 and 32 bytes, in
+#: pieces and runs: 287 columns of 2048 complex64 11.7 and 8.8, 301 of 512 4.9 and 3.5; 150 of 2048
+#: complex128 12.0 and 6.9.  But 14 of 1873 complex64 in pieces 8.0, in runs 13.2.
+_SECTOR, _BUSY, _FEW_COLUMNS = 32, 0.75, 0.35
+#: Where a run begins anywhere in a sector it is twice as long, if groups are no larger than so much
+#: of the largest.  H200, us, complex64: 40001 columns of 256 71.6 and 54.4, 80001 of 128 69.3 and
+#: 54.4, 50001 of 100 30.7 and 24.9; complex128 20001 of 100 21.1 and 16.1; 100 x 100 x 100 float32
+#: 10.9 and 10.0.
+_LONG_RUNS = 0.5
 #: The largest radix, and that of transforms which would have many stages by it: then a work-item
 #: holds more numbers.  H200, complex64: 1024 x 16384 in 91 us, by 16 in 102; 2048 x 8192 in 76 and
 #: 79; but 4096 x 4096 in 72 and 70.  In complex128 it was slower, 104 us and 96.
@@ -50,6 +61,11 @@ _SHORT = 16, 256
 #: H200, complex64: 4096 x 4093 (31 x 12 x 11) by 132 work-items in 228 us, by 186 248; 4096 x 1531
 #: (17 x 10 x 9) by 90 in 62, by 170 69, by 45 73.
 _PRIME_ITEMS, _FULL = (40, 32), 0.8
+#: Short cyclic convolutions by large primes wait for themselves where there are no more numbers for
+#: each compute unit.  H200, complex64, us, cyclic and by a chirp: one of 239 = 1 + 17 x 14 3.9 and
+#: 3.0, 1000 7.0 and 4.7, 3000 9.9 and 8.2; one of 103 4.2 and 2.8, of 139 5.4 and 3.1; 50 of 613
+#: 5.4 and 4.2; but 20 of 4093 10.0 and 10.8, 64 9.3 and 11.2.
+_LONE, _SHORT_PRIME = 4096, 1024
 #: What a group of twice the size costs where it has several transforms, against lanes that idle.
 #: H200, complex64: 500 (50 work-items each) by 1, 2 or 4 71.7, 75 and 73.7 us; 360 (36) by 1, 2 or
 #: 4 89, 78 and 74; 101 (10) by 4, 8 or 16 58, 50 and 47; 257 (16) by 4, 8 or 16 51, 53 and 61.
@@ -71,23 +87,23 @@ def group_plan(
     """
     across = _across(run.source), _across(run.target)
     held = _held(run, any(across), policy, target)
-    length = policy.reach.stage_length(run.n, not any(across))
-    items = _radices(run, length, *held[0])[1]
+    length = stage_length(run, policy, target)
+    items = _radices(run, length, *held[0], target)[1]
     if group or any(across):
         wanted = max(1, (group or policy.group) // items)
     else:
         wanted = _beside(items, policy, target)
     sides = zip((run.source, run.target), across, strict=True)
-    wanted = max(wanted, *(_wanted(side, own, run, policy) for side, own in sides))
+    wanted = max(wanted, *(_wanted(side, own, run, items, policy, target) for side, own in sides))
     slots = min(floor_power_of_two(wanted), ceil_power_of_two(-(-run.lanes // run.planes)))
     alone = not any(across) or (all(across) and not run.whole)
-    least = 1 if alone else _SECTOR // (2 * run.real.itemsize)
-    busy = _BUSY * target.compute_units
-    while (
-        slots > least
-        and slots * items > target.subgroup_size
-        and run.count // (slots * run.planes) < busy
-    ):
+    sector = _SECTOR // (2 * run.real.itemsize)
+    least = 1 if alone else sector
+    while slots > least and slots * items > target.subgroup_size:
+        small = 2 * slots * items <= target.max_work_group_size
+        busy = _FEW_COLUMNS if any(across) and slots <= sector and small else _BUSY
+        if run.count // (slots * run.planes) >= busy * target.compute_units:
+            break
         slots //= 2
     while slots:
         for item, radix in held:
@@ -152,9 +168,9 @@ def _own_plans(
     shapes = []
     for run in runs:
         across = _across(run.source), _across(run.target)
-        length = policy.reach.stage_length(run.n, not any(across))
+        length = stage_length(run, policy, target)
         item, radix = _held(run, any(across), policy, target)[0]
-        shapes.append((length, item, radix, across, _radices(run, length, item, radix)[1]))
+        shapes.append((length, item, radix, across, _radices(run, length, item, radix, target)[1]))
     step = lcm(*(items for *_, items in shapes))
     wanted = max(
         items * -(-run.lanes // run.planes) for run, (*_, items) in zip(runs, shapes, strict=True)
@@ -169,6 +185,16 @@ def _own_plans(
     return plans if all(map(_fits, plans, runs, [target] * 2)) else None
 
 
+def stage_length(run: Pass, policy: GroupFftPolicy, target: Target) -> int:
+    """That of :class:`Reach`; of few numbers without large butterflies in a cyclic convolution."""
+    reach = policy.reach
+    if run.n < _SHORT_PRIME and run.count * run.n <= _LONE * target.compute_units:
+        few = replace(reach, cyclic=min(reach.cyclic, _SMALL_PRIMES)).stage_length(run.n)
+        if few <= reach.most:
+            return few
+    return reach.stage_length(run.n)
+
+
 def groups(run: Pass, plan: GroupPlan) -> int:
     """How many work-groups a pass has."""
     return run.count // run.lanes * -(-run.lanes // (plan.slots * run.planes))
@@ -176,19 +202,20 @@ def groups(run: Pass, plan: GroupPlan) -> int:
 
 def _held(run: Pass, across: bool, policy: GroupFftPolicy, target: Target) -> list[tuple[int, int]]:
     """Numbers of a work-item and the largest radix: the best, then what there may be room for."""
-    length = policy.reach.stage_length(run.n, not across)
+    length = stage_length(run, policy, target)
     found = [(policy.item, _RADIX), (2 * policy.item, _RADIX)]
+    group = target.max_work_group_size
     if _SHORT[0] < length < _SHORT[1] and length == run.n and not across:
         return [(_SMALL_ITEM, _SMALL_RADIX), *found]
     if largest_prime(length) > _SMALL_PRIMES:
         lanes = target.subgroup_size
         for most in _PRIME_ITEMS:
-            items = spread(length, most, _RADIX)[1]
+            items = spread(length, most, _RADIX, group)[1]
             if items >= _FULL * -(-items // lanes) * lanes:
                 return [(most, _RADIX), *found]
     if run.count * length <= _FEW * target.compute_units or (run.real.needs_fp64 and not across):
         found.insert(0, (_SMALL_ITEM, _SMALL_RADIX))
-    elif len(spread(length, *found[0])[0]) >= _MANY_STAGES and not run.real.needs_fp64:
+    elif len(spread(length, *found[0], group)[0]) >= _MANY_STAGES and not run.real.needs_fp64:
         found.insert(0, (max(policy.item, _LARGE_RADIX), _LARGE_RADIX))
     return found
 
@@ -227,11 +254,19 @@ def _fits(plan: GroupPlan, run: Pass, target: Target) -> bool:
     )
 
 
-def _wanted(side: Rows, across: bool, run: Pass, policy: GroupFftPolicy) -> int:
-    """Slots that make whole runs of lanes."""
+def _wanted(
+    side: Rows, across: bool, run: Pass, items: int, policy: GroupFftPolicy, target: Target
+) -> int:
+    """Slots that make whole runs of lanes; twice as long where they begin anywhere in a sector."""
     if not across:
         return 1
-    return max(1, policy.beside * 2 // (side.side.components * run.planes))
+    slots = max(1, policy.beside * 2 // (side.side.components * run.planes))
+    anywhere = side.row * side.side.components * run.real.itemsize % _SECTOR
+    return (
+        2 * slots
+        if anywhere and 2 * slots * items <= _LONG_RUNS * target.max_work_group_size
+        else slots
+    )
 
 
 def _plan(
@@ -244,23 +279,23 @@ def _plan(
     source: bool,
     target_across: bool,
 ) -> GroupPlan:
-    radices, items = _radices(run, length, item, largest)
-    pair = 2 * run.real.itemsize
-    few = run.count * length <= _FEW * target.compute_units
+    radices, items = _radices(run, length, item, largest, target)
     staged = []
     for side, across, radix in (
         (run.source, source, radices[0]), (run.target, target_across, radices[-1])
     ):  # fmt: skip
-        runs = min(items, length // radix) * pair
         turned = side.form == "half" and (len(radices) > 1 or length != run.n or bool(run.whole))
-        short = not across and not few and runs < min(_RUN, run.n * pair)
-        staged.append(turned or short or length < run.n)
+        short = not across and _is_short(run, min(items, length // radix), target)
+        lines = side.form in ("packed", "split")
+        staged.append(not lines and (turned or short or length < run.n))
     if len(radices) == 1 and source != target_across and not any(staged):
         staged[0] = True
     after = source if staged[1] else target_across
     before = after if staged[0] else source
     banks = _BANKS * 4 // run.real.itemsize
-    rows = max(length, run.n)
+    rows = run.n
+    if length > run.n:  # what butterflies of a chirp are given first, and want at the end
+        rows = -(-radices[0] // 2) * (length // radices[0])
     layouts = [Layout(rows, slots, before and after, rows, 0)]
     layouts += _exchanged(radices, length, slots, items, (before, after), banks)
     if length != run.n:
@@ -294,6 +329,13 @@ def _plan(
     both = made((("re", "im"),))
     room = min(target.static_local_mem, target.local_mem_per_unit // 2)
     return both if both.local_numbers * run.real.itemsize <= room else made((("re",), ("im",)))
+
+
+def _is_short(run: Pass, items: int, target: Target) -> bool:
+    """Whether rows that neighbours have side by side go through local memory: there are many."""
+    pair = 2 * run.real.itemsize
+    few = run.count * run.n * pair <= _STAGED * target.compute_units
+    return not few and items * pair < min(_RUN, run.n * pair)
 
 
 def _stages(
@@ -343,13 +385,15 @@ def _exchanged(
     return found
 
 
-def _radices(run: Pass, length: int, most: int, largest: int) -> tuple[tuple[int, ...], int]:
+def _radices(
+    run: Pass, length: int, most: int, largest: int, target: Target
+) -> tuple[tuple[int, ...], int]:
     """Radices of the stages, and work-items of a transform."""
     if run.target.form == "split":
         found = mirrored(length, min(most, largest))
         assert found is not None, "such passes are not packed"
         return found
-    return spread(length, most, largest)
+    return spread(length, most, largest, target.max_work_group_size)
 
 
 def packed(run: Pass, policy: GroupFftPolicy, target: Target) -> Pass:
@@ -374,7 +418,9 @@ def packed(run: Pass, policy: GroupFftPolicy, target: Target) -> Pass:
     plan = group_plan(half, policy, target)
     few = half.count * half.n <= _FEW * target.compute_units
     beside = few or plan.items * 2 * run.real.itemsize >= _LONG_RUN
-    return half if beside and plan.held <= policy.item and _fits(plan, half, target) else run
+    if not beside or _is_short(half, plan.items, target) or plan.held > policy.item:
+        return run
+    return half if _fits(plan, half, target) else run
 
 
 def _layout(n: int, slots: int, beside: bool, run: int, radix: int, banks: int) -> Layout:
@@ -422,10 +468,12 @@ def _with_one_stride(layouts: list[Layout], banks: int, together: int) -> list[L
     begin in different banks.
     """
     length, slots = max(layout.length for layout in layouts), layouts[0].slots
+    if slots == 1:
+        return [replace(layout, stride=layout.length) for layout in layouts]
     apart = max(1, banks // together)
     stride = -(-(length - apart) // banks) * banks + apart
-    if slots == 1 or apart == 1:
-        stride = length | (slots > 1)  # odd ones take slots to all banks
+    if apart == 1:
+        stride = length | 1  # odd ones take slots to all banks
     return [replace(layout, stride=stride) for layout in layouts]
 
 

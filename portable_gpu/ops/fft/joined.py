@@ -46,7 +46,8 @@ def of_one_line(
         if way.name == "one pass":
             way = replace(way, legs=tuple(_packed(leg, policy, target) for leg in way.legs))
         more.append(way)
-        if way.name == "two passes" and line.lines > 1 and not line.times:
+        straight = all(policy.reach.has_butterflies(leg.run.n) for leg in way.legs)
+        if way.name == "two passes" and line.lines > 1 and not line.times and straight:
             one, two = (replace(leg, run=replace(leg.run, parts=line.lines)) for leg in way.legs)
             if _share(one.run, two.run, policy, target):
                 more.append(Way(way.name, (one, replace(two, joined=True))))

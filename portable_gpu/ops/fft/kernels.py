@@ -16,6 +16,7 @@ from portable_gpu.ops.fft.problem import Line
 from portable_gpu.ops.fft.shape import GroupPlan
 from portable_gpu.ops.fft.tables import largest_prime
 from portable_gpu.ops.fft.ways import Way
+from portable_gpu.powers_of_two import is_power_of_two
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import Costs, DeviceCosts, overlapped
@@ -30,6 +31,8 @@ _SECTOR = 32
 #: And how many of them more a run takes that begins anywhere in one, of what neighbours share.
 #: H200: 2049 columns of 4096 complex64 in 82 us, in runs of 32 bytes; half of 4096 of them in 62.
 _STRADDLES = 0.5
+#: What runs of columns of a sector or less cost memory: see tools/column_copies.py.
+_SHORT_RUN = 1.2
 #: Bytes of local memory that a compute unit of a GPU moves for each multiply-add it could do.
 _LOCAL_BYTES = 1.0
 
@@ -113,7 +116,7 @@ def _group_seconds(
     plans = group_plans(runs, policy, target)
     if len(runs) == 1:
         computing, read, written = _group_parts(runs[0], plans[0], target, costs)
-        if fills_unit(plans[0], runs[0], target):
+        if _waits(plans[0], runs[0], target):
             return computing + read + written
         return overlapped(computing, read + written)
     (one, read, kept), (two, again, written) = (
@@ -125,6 +128,18 @@ def _group_seconds(
     )
     cached = (read + kept + again + written) / figures.cache / (figures.alone if alone else 1)
     return overlapped(one + two, overlapped(read + written, cached))
+
+
+def _waits(plan: GroupPlan, run: Pass, target: Target) -> bool:
+    """Whether nobody computes while a group waits for memory.
+
+    It fills a compute unit; or it leaves no room, by odd radices, which take more registers.  H200,
+    us, as estimated if others computed, and measured: complex64 3628800 = 1680 x 2160 46 and 82,
+    complex128 1848000 = 1320 x 1400 53 and 111; complex64 4194304 = 2048 x 2048 56 and 55.
+    """
+    several = groups(run, plan) > target.compute_units
+    odd = not is_power_of_two(*(stage.radix for stage in plan.stages))
+    return fills_unit(plan, run, target) or (odd and several and is_alone(plan, run, target))
 
 
 def _each(radix: int) -> float:
@@ -148,7 +163,8 @@ def _group_parts(
         if across:
             step, together = rows.lane, min(plan.slots * run.planes, run.lanes)
         used = size * together if abs(step) == 1 else size
-        waste = -(-used // _SECTOR) * _SECTOR / used
+        sectors = -(-used // _SECTOR) * _SECTOR
+        waste = sectors / used * (_SHORT_RUN if across and sectors == _SECTOR else 1)
         if across and rows.row * size % _SECTOR:
             waste += _STRADDLES * _SECTOR / used
         moved = waste * size * rows.rows * run.count

@@ -209,6 +209,7 @@ class Reach:
         most: The longest transform by butterflies.
         lanes: Transforms that a pass wants side by side: of a vector, or of a run of memory.
         broad: The longest transform of which a pass takes enough side by side.
+        cut: The shortest line that two passes may make where there are few, though one would do.
         chirps: Whether a pass makes transforms of lengths with other primes, by a convolution: see
             :meth:`stage_length`.
         prime: The largest prime that has a butterfly in a quarter of the longest transform.
@@ -219,6 +220,7 @@ class Reach:
     most: int
     lanes: int
     broad: int
+    cut: int
     chirps: bool = False
     prime: int = 13
     cyclic: int = 13
@@ -230,21 +232,16 @@ class Reach:
             return n <= self.most
         return self.chirps and self.stage_length(n) <= self.most
 
-    def stage_length(self, n: int, along: bool = False) -> int:
+    def stage_length(self, n: int) -> int:
         """The length of which the stages of a transform of n are.
 
         Of a prime n it is n - 1, if that has butterflies: a convolution of as many numbers (Rader).
         Others are convolutions with a chirp, of at least 2 n - 1 numbers (Bluestein).
-
-        Args:
-            n: The length.
-            along: Whether rows lie side by side on both sides.  They go through local memory then,
-                and a prime beyond ``cyclic`` is a convolution though it has a butterfly.
         """
-        convolved = is_prime(n) and largest_prime(n - 1) <= self.cyclic
-        if self.has_butterflies(n) and not (along and convolved and n > self.cyclic):
+        if self.has_butterflies(n):
             return n
-        return n - 1 if convolved and self.has_butterflies(n - 1) else chirp_length(n)
+        cyclic = is_prime(n) and largest_prime(n - 1) <= self.cyclic
+        return n - 1 if cyclic and self.has_butterflies(n - 1) else chirp_length(n)
 
     def has_butterflies(self, n: int) -> bool:
         """Whether a length is made of butterflies; large ones have registers for few work-items."""

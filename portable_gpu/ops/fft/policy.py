@@ -16,9 +16,13 @@ from portable_gpu.tuning.policy import Policy, Range
 #: The largest prime with a butterfly, and with one in a cyclic convolution: in single precision a
 #: butterfly of 37 takes some 170 registers, in double one of 23 does.  H200, complex128, us, as a
 #: convolution in brackets: 85496 lines of 92 78 (157), 40000 of 34 17 (31), 4000 of 391 19 (49),
-#: 284 columns of 23 2.8 (3.9).  But 20000 lines of 23 take 13 (8), of 17 9.9 (6.5), of 47 by
-#: 46 = 2 x 23 29 (by a chirp 23).
+#: 284 columns of 23 2.8 (3.9), 20000 lines of 17 4.8 (6.9), of 19 5.4 (7.3), of 23 6.6 (7.6).  But
+#: 20000 lines of 47 by 46 = 2 x 23 take 29 (by a chirp 23).
 _SINGLE, _DOUBLE = (37, 37), (23, 13)
+#: The shortest line that a GPU makes in two passes where there are few.  H200, us, in one and in
+#: two: 18 of 128 complex64 2.2 and 2.9, 7 of 128 complex128 2.3 and 3.2, 7 columns of 1875
+#: complex64 4.5 and 4.7; but 30 columns of 1000 4.3 and 4.1, one of 9801 8.8 and 5.4.
+_CUT = 1000
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ class CpuFftPolicy(Policy):
     @property
     def reach(self) -> Reach:
         """How far a pass goes: strips are as wide whatever the length."""
-        return Reach(self.most, self.vector, self.most)
+        return Reach(self.most, self.vector, self.most, 4 * self.vector)
 
     def limits(self, target: Target, elem: Element) -> Mapping[str, bool]:
         """See :meth:`Policy.limits`."""
@@ -105,12 +109,13 @@ class GroupFftPolicy(Policy):
 
     @property
     def reach(self) -> Reach:
-        """How far a pass goes: what a group holds is half of the wanted lanes, or one line."""
-        broad = max(16, 2 * self.most // self.beside)
+        """How far a pass goes: a group holds the wanted lanes, or one line."""
+        broad = max(16, self.most // self.beside)
         return Reach(
             self.most,
             self.beside,
             broad,
+            _CUT,
             chirps=True,
             prime=self.prime,
             cyclic=self.cyclic,

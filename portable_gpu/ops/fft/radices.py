@@ -8,10 +8,11 @@ from portable_gpu.ops.fft.tables import largest_prime
 
 
 @lru_cache(maxsize=1024)
-def spread(n: int, most: int, largest: int) -> tuple[tuple[int, ...], int]:
+def spread(n: int, most: int, largest: int, group: int) -> tuple[tuple[int, ...], int]:
     """The radices of a transform, and its work-items, which hold at most ``most`` numbers each.
 
-    The work-items are such that few of them idle in any stage.
+    The work-items are such that few of them idle in any stage, and no more than ``group`` if so
+    many can hold the transform.
     """
     radices = factors(n, min(most, largest))
     most = max(most, *radices)
@@ -19,8 +20,8 @@ def spread(n: int, most: int, largest: int) -> tuple[tuple[int, ...], int]:
     for count in sorted({-(-n // radix // b) for radix in radices for b in range(1, most + 1)}):
         each = [-(-n // radix // count) * radix for radix in radices]
         if max(each) <= most:
-            found.append((sum(each) * count, count))
-    return radices, min(found)[1]
+            found.append((count > group, sum(each) * count, count))
+    return radices, min(found)[2]
 
 
 @lru_cache(maxsize=1024)

@@ -40,6 +40,13 @@ def is_prime(n: int) -> bool:
     return n > 1 and all(n % d for d in range(2, isqrt(n) + 1))
 
 
+@lru_cache(maxsize=1024)
+def divisors(n: int) -> tuple[int, ...]:
+    """What divides n, but 1 and n, in order."""
+    small = [d for d in range(2, isqrt(n) + 1) if n % d == 0]
+    return tuple(sorted({*small, *(n // d for d in small)}))
+
+
 def fast_length(least: int) -> int:
     """The least length that is fast: a product of 2, 3 and 5, and a multiple of 8 if it is long.
 
