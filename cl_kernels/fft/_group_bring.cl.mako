@@ -4,23 +4,25 @@
 ##
 ## x: the place of the row; of the form folded, if it is mirrored (which is told then), of the number that it is found
 ## in.  Of `live` lanes from this one on there are numbers.  sure: the lane has numbers, and is read twice where there is
-## no second one: loads have no condition.  Where the exponents of the transform are positive sign is -1, and the parts of
-## numbers are exchanged.  Of the form half two rows are brought, i and n - i.  Other forms, limits and factors as in
-## _cpu_bring; all as in _group_places.
+## no second one: loads have no condition, as some drivers let each that has one wait for that before it.  first: a number
+## that is there, which is read where another is not, for the same reason.  Where the exponents of the transform are
+## positive sign is -1, and the parts of numbers are exchanged.  Of the form half two rows are brought, i and n - i.  Other
+## forms, limits and factors as in _cpu_bring; all as in _group_places.
 <%namespace name="rows" file="/fft/_group_places.cl.mako"/>
 <%def name="bring(source, planes, all, sure, tag)">
 <%
 half = source.form == "half"
+within, of = ("", "") if all or source.form == "folded" else (", __global const real_t *first", ", first")
 told, tells = (", bool mirrored", ", mirrored") if source.form == "folded" else ("", "")
 %>
-static inline pair_t element${tag}(__global const real_t *x, long i, long lane${told}${rows.parameters(source, all)})
+static inline pair_t element${tag}(__global const real_t *x, long i, long lane${told}${rows.parameters(source, all)}${within})
 {
 % if source.form == "folded":
     pair_t v = conjugate_if(*(__global const pair_in_memory_t *)x, mirrored);
 % else:
-% if not all:
-    if (i >= rows || i * limit_row + lane >= limit)
-        return (pair_t)(0, 0);
+% if within:
+    const bool there = i < rows && i * limit_row + lane < limit;
+    x = there ? x : first, i = there ? i : 0, lane = there ? lane : 0;
 % endif
 % if source.form == "real":
     pair_t v = (pair_t)(*x, 0);
@@ -31,21 +33,24 @@ static inline pair_t element${tag}(__global const real_t *x, long i, long lane${
 % if source.factor:
     v = product(v, ${rows.factor(source, "i")});
 % endif
+% if within:
+    v = there ? v : (pair_t)(0, 0);
+% endif
     return v;
 }
 
-static inline pair_t bring${tag}(__global const real_t *x, long i, long lane${told}, uint live, real_t sign${rows.parameters(source, all)}${", long n, pair_t *mirror" if half else ""})
+static inline pair_t bring${tag}(__global const real_t *x, long i, long lane${told}, uint live, real_t sign${rows.parameters(source, all)}${within}${", long n, pair_t *mirror" if half else ""})
 {
 % if sure:
-    pair_t v = element${tag}(x, i, lane${tells}${rows.arguments(source, all)});
+    pair_t v = element${tag}(x, i, lane${tells}${rows.arguments(source, all)}${of});
 % else:
-    pair_t v = live > 0 ? element${tag}(x, i, lane${tells}${rows.arguments(source, all)}) : (pair_t)(0, 0);
+    pair_t v = live > 0 ? element${tag}(x, i, lane${tells}${rows.arguments(source, all)}${of}) : (pair_t)(0, 0);
 % endif
 % if planes == 2 and source.form != "folded":
 % if sure:
-    const pair_t w = element${tag}(x + ${source.components} * (live > 1 ? lane_step : 0), i, lane + (live > 1)${rows.arguments(source, all)});
+    const pair_t w = element${tag}(x + ${source.components} * (live > 1 ? lane_step : 0), i, lane + (live > 1)${rows.arguments(source, all)}${of});
 % else:
-    const pair_t w = live > 1 ? element${tag}(x + ${source.components} * lane_step, i, lane + 1${rows.arguments(source, all)}) : (pair_t)(0, 0);
+    const pair_t w = live > 1 ? element${tag}(x + ${source.components} * lane_step, i, lane + 1${rows.arguments(source, all)}${of}) : (pair_t)(0, 0);
 % endif
 % if half:
     const bool own = i == 0 || 2 * i == n;  // both are real there

@@ -57,6 +57,7 @@ first, last = plan.stages[0], plan.final
 all = {"x": p.all_in, "y": p.all_out}
 given = {name: capture(rows.given, name, side, all[name]) for name, side in sides.items()}
 begin = "y_begin - y_number" if p.result.stepped else "y_begin"
+given["x"] += "" if p.all_in or p.source.form == "folded" else ", x"
 given["y"] += ("" if p.all_out else f", y_first, {begin}") + (", times, t_row, t_lane, t_conjugate" if p.result.times else "")
 
 def number_of(slot, plane=0):

@@ -124,7 +124,7 @@ def _loads_at_once(run: Pass, plan: GroupPlan) -> bool:
     """Whether loads have no condition: drivers let each that has one wait for that before it."""
     paired = run.planes > 1 and plan.slots > 1 and not plan.source_across
     small = plan.group <= _SMALL_GROUP and not (plan.staged_source or paired)
-    return small and run.source.is_whole(run.n, run.lanes)
+    return small and (run.source.form != "folded" or run.source.is_whole(run.n, run.lanes))
 
 
 def _comes_ahead(run: Pass, plan: GroupPlan, target: Target) -> bool:

@@ -26,8 +26,9 @@ _BANKS = 32
 _RUN, _STAGED = 64, 4096
 #: And of results of real lines as complex ones of half their length, which run both ways.  H200:
 #: 2048 of 8192 float32 in 43 us, two as one in 49; but 4096 of 4096 in 42.6 and 41.2, 65536 of 512
-#: in 105 and 76.
-_LONG_RUN = 2048
+#: in 105 and 76.  Of few numbers, from which line on: one of 4096 3.3 and 4.1, 50 3.5 and 4.8, one
+#: of 2048 3.0 and 3.1; but of 1024 4.1 and 2.7, of 128 3.6 and 2.4, 1000 of 128 4.3 and 2.9.
+_LONG_RUN, _LONG_LINE = 2048, 2048
 #: Words beside those of numbers that a work-item has in registers, by AMD's and NVIDIA's compilers;
 #: and those of roots between two passes.  Odd radices take as many as numbers, and 4.
 _PLACES, _PLACES_OF_ROOTS = 28, 20
@@ -400,7 +401,7 @@ def packed(run: Pass, policy: GroupFftPolicy, target: Target) -> Pass:
     """A pass of real lines as one of complex lines of half their length, where it is faster.
 
     Results go straight from registers to memory then, so work-items side by side have whole runs
-    of them, or the numbers are few.
+    of them; or the numbers are few, and lines long, or so short that a work-item has each.
     """
     n, source, result = run.n, run.source, run.target
     forms = source.form, result.form, source.factor, result.factor
@@ -417,6 +418,7 @@ def packed(run: Pass, policy: GroupFftPolicy, target: Target) -> Pass:
     )
     plan = group_plan(half, policy, target)
     few = half.count * half.n <= _FEW * target.compute_units
+    few = few and (plan.items == 1 or n >= _LONG_LINE)
     beside = few or plan.items * 2 * run.real.itemsize >= _LONG_RUN
     if not beside or _is_short(half, plan.items, target) or plan.held > policy.item:
         return run

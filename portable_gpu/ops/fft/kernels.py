@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from math import log2
+from math import ceil, log2
 from typing import Any, TypeAlias
 
 from portable_gpu.codegen.specialization import Specialization
@@ -117,7 +117,8 @@ def _group_seconds(
     if len(runs) == 1:
         computing, read, written = _group_parts(runs[0], plans[0], target, costs)
         if _waits(plans[0], runs[0], target):
-            return computing + read + written
+            rounds = max(1.0, groups(runs[0], plans[0]) / target.compute_units)
+            return (computing + read + written) * ceil(rounds) / rounds
         return overlapped(computing, read + written)
     (one, read, kept), (two, again, written) = (
         _group_parts(run, plan, target, costs) for run, plan in zip(runs, plans, strict=True)
@@ -167,7 +168,8 @@ def _group_parts(
         waste = sectors / used * (_SHORT_RUN if across and sectors == _SECTOR else 1)
         if across and rows.row * size % _SECTOR:
             waste += _STRADDLES * _SECTOR / used
-        moved = waste * size * rows.rows * run.count
+        tables = 2 * itemsize if rows.factor == "lanes" else 0
+        moved = waste * (size + tables) * rows.rows * run.count
         moving.append(moved / (costs.bandwidth * units))
     each = sum(_each(stage.radix) for stage in plan.stages)
     butterflies = numbers * each / (_rate(run, costs) * units)
