@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import least_squares
 
-from portable_gpu.bench.dispatch import problem_of
+from portable_gpu.bench.dispatch import product_of
 from portable_gpu.ops.candidate import Candidate
 from portable_gpu.ops.case import Case
 from portable_gpu.ops.gemm.candidates import candidates
@@ -73,7 +73,7 @@ def _read(file: Path) -> list[Measured]:
         batch, m, k, n, a, b = match.groups()
         count = None if batch is None else int(batch)
         case = Case("gemm", (int(m), int(k), int(n)), one["dtype"], trans=a + b, batch=count)
-        found.append((problem_of(case), one["ways"]))
+        found.append((product_of(case), one["ways"]))
     return found
 
 

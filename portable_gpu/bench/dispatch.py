@@ -1,12 +1,13 @@
-"""The library's choice of a path, on random products, against every path forced by hand."""
+"""The library's choice of a path, on random work, against every path forced by hand."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from math import prod
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,13 @@ from portable_gpu.bench.queued import Queued
 from portable_gpu.checking.operands import uniform
 from portable_gpu.dtypes import dtype_of
 from portable_gpu.errors import PortableGPUError
-from portable_gpu.ops.candidate import best_of, chosen, spread
+from portable_gpu.ops.candidate import Candidate, best_of, chosen, spread
 from portable_gpu.ops.case import Case
-from portable_gpu.ops.gemm.candidates import candidates
+from portable_gpu.ops.fft import candidates as fft_candidates
+from portable_gpu.ops.fft.cases import fft_of
+from portable_gpu.ops.fft.problem import FftProblem
+from portable_gpu.ops.fft.random_sizes import COMPLEX
+from portable_gpu.ops.gemm import candidates as gemm_candidates
 from portable_gpu.ops.gemm.cases import shapes
 from portable_gpu.ops.gemm.catalogue import contiguous
 from portable_gpu.ops.gemm.problem import GemmProblem
@@ -42,11 +47,30 @@ OWN = "the library's choice"
 
 
 @dataclass(frozen=True)
-class Standing:
-    """How the choice of a path for one product stands against the ways to force one.
+class Contested:
+    """An operation whose choices are timed.
 
     Attributes:
-        case: The product.
+        draw: A random case of a dtype, for a CPU or not.
+        problem: Of a case.
+        candidates: Of a problem, a target and a table.
+        sizes: Bytes of the operands of a case; what all but the last one hold is random.
+        scalars: Of a call.
+    """
+
+    draw: Callable[[random.Random, str, bool], Case]
+    problem: Callable[[Case], Any]
+    candidates: Callable[..., list[Candidate]]
+    sizes: Callable[[Case], tuple[int, ...]]
+    scalars: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How the choice of a path for one case stands against the ways to force one.
+
+    Attributes:
+        case: Which.
         own: The way that was chosen.
         own_seconds: Of a call, in its fastest turn.
         ways: The same of each way by hand.
@@ -106,29 +130,26 @@ class Distribution:
         )  # fmt: skip
 
 
-def random_products(count: int, dtype: str, seed: int, on_cpu: bool) -> list[Case]:
-    """Products whose extents are uniform on a logarithmic scale; a fifth are of batches."""
-    rng, found = random.Random(seed), list[Case]()
-    for _ in range(count):
-        size = (batch if rng.random() < _BATCHED else product)(rng, on_cpu)
-        found.append(Case("gemm", size.extents, dtype, trans=size.variant, batch=size.batch))
-    return found
+def random_cases(operation: str, count: int, dtype: str, seed: int, on_cpu: bool) -> list[Case]:
+    """Cases whose extents are uniform on a logarithmic scale; a fifth of products are batches."""
+    rng, draw = random.Random(seed), CONTESTED[operation].draw
+    return [draw(rng, dtype, on_cpu) for _ in range(count)]
 
 
 class Contest:
-    """Times products on one engine, in memory that all of them share."""
+    """Times cases of one operation on one engine, in memory that all of them share."""
 
     def __init__(self, engine: Engine, cases: Sequence[Case]) -> None:
-        """Fill A and B with random numbers, as long as the longest of ``cases`` needs."""
-        self._engine = engine
+        """Fill inputs with random numbers, as long as the longest of ``cases`` needs."""
+        self._engine, self._of = engine, CONTESTED[cases[0].operation]
         self._buffers: dict[Engine, list[Any]] = {}
-        lengths = np.max([_lengths(case) for case in cases], axis=0)
+        sizes = [int(most) for most in np.max([self._of.sizes(case) for case in cases], axis=0)]
         dtype = dtype_of(cases[0].dtype)
         rng = np.random.default_rng(1)
         for one in filter(None, (engine, engine.caller, engine.pair)):
-            self._buffers[one] = [one.allocate(int(n) * dtype.itemsize) for n in lengths]
-            for buffer, length in zip(self._buffers[one][:2], lengths, strict=False):
-                cl.enqueue_copy(one.queue, buffer, uniform(rng, (int(length),), dtype))
+            self._buffers[one] = [one.allocate(size) for size in sizes]
+            for buffer, size in zip(self._buffers[one][:-1], sizes, strict=False):
+                cl.enqueue_copy(one.queue, buffer, uniform(rng, (size // dtype.itemsize,), dtype))
 
     def _threads(self, engine: Engine) -> str:
         if engine is self._engine:
@@ -136,8 +157,8 @@ class Contest:
         return "calling thread" if engine is self._engine.caller else "two threads"
 
     def run(self, case: Case) -> Standing:
-        """Build every way of a product, then time them by turns."""
-        problem = problem_of(case)
+        """Build every way of a case, then time them by turns."""
+        candidates, problem = self._of.candidates, self._of.problem(case)
         engine = self._engine.for_host_work(problem.bytes, problem.flop)
         others = [other for other in self._buffers if other is not engine]
         every = candidates(problem, engine.target, engine.table)
@@ -163,13 +184,13 @@ class Contest:
     def _prepare(self, plan: Plan, engine: Engine) -> Prepared:
         """Calls as users make them with NumPy arrays; on a GPU, launches that stand in line."""
         state, buffers = engine.state(), self._buffers[engine]
-        enqueue = partial(plan.enqueue, state, buffers, (0, 0, 0), (1.0, 0.0))
+        enqueue = partial(plan.enqueue, state, buffers, (0,) * len(buffers), self._of.scalars)
         if engine.maps_host_memory:
             return Prepared([lambda: state.event(enqueue()).wait()])
         return Queued(engine, [enqueue])
 
 
-def problem_of(case: Case) -> GemmProblem:
+def product_of(case: Case) -> GemmProblem:
     """The product of a case, of contiguous arrays."""
     m, k, n = case.extents
     batch = () if case.batch is None else (case.batch,)
@@ -212,7 +233,39 @@ def fastest(sides: Mapping[str, Prepared], turns: int, turn: float) -> dict[str,
     return found
 
 
-def _lengths(case: Case) -> tuple[int, ...]:
-    """Elements of A, B and C."""
+def _drawn_product(rng: random.Random, dtype: str, on_cpu: bool) -> Case:
+    size = (batch if rng.random() < _BATCHED else product)(rng, on_cpu)
+    return Case("gemm", size.extents, dtype, trans=size.variant, batch=size.batch)
+
+
+def _sizes_of_product(case: Case) -> tuple[int, ...]:
+    """Of A, B and C."""
     m, _, n = case.extents
-    return (*(prod(shape) for shape in shapes(case)), m * n * (case.batch or 1))
+    lengths = *(prod(shape) for shape in shapes(case)), m * n * (case.batch or 1)
+    return tuple(length * dtype_of(case.dtype).itemsize for length in lengths)
+
+
+def _drawn_transform(rng: random.Random, dtype: str, on_cpu: bool) -> Case:
+    size = rng.choice(COMPLEX).draw(rng, on_cpu)
+    axis = int(size.variant) if size.variant else None
+    name = np.result_type(dtype_of(dtype), np.complex64).name
+    return Case("fft", size.extents, name, batch=size.batch, axis=axis)
+
+
+def _sizes_of_transform(case: Case) -> tuple[int, ...]:
+    """Of what is transformed, and of the result."""
+    problem: FftProblem = fft_of(case)
+    given = prod(problem.shape_in) * dtype_of(case.dtype).itemsize
+    return given, 2 * prod(problem.shape_out) * problem.real.itemsize
+
+
+CONTESTED = MappingProxyType(
+    {
+        "gemm": Contested(
+            _drawn_product, product_of, gemm_candidates.candidates, _sizes_of_product, (1.0, 0.0)
+        ),
+        "fft": Contested(
+            _drawn_transform, fft_of, fft_candidates.candidates, _sizes_of_transform, (1.0,)
+        ),
+    }
+)

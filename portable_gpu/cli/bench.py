@@ -84,7 +84,7 @@ def bench(
     plot: PlotOption = None,
     shapes: Annotated[
         int | None,
-        typer.Option(help="dispatch: random products (500); hunt: cases a row (100).", min=1),
+        typer.Option(help="dispatch: random cases (500); hunt: cases a row (100).", min=1),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="dispatch, hunt: of random sizes (1).")] = None,
     budget: Annotated[
@@ -98,7 +98,10 @@ def bench(
     ] = None,
     rows: Annotated[
         str | None,
-        typer.Option(help="hunt: comma list of words in the rows' names, as 'gemm batch,std'."),
+        typer.Option(
+            help="hunt: comma list of words in the rows' names, as 'gemm batch,std'; "
+            "dispatch: gemm or fft (gemm)."
+        ),
     ] = None,
     jobs: Annotated[
         int | None,
@@ -113,8 +116,8 @@ def bench(
     the time is the device's: our calls, and PyTorch's, stand in line before the first one begins.
     --eager times both as Python calls them.
 
-    dispatch times random products of gemm against every path forced by hand, and fails where the
-    library's own choice takes twice the time of the best.
+    dispatch times random products of gemm, or transforms, against every path forced by hand, and
+    fails where the library's own choice takes twice the time of the best.
 
     hunt times random work of every kind beside a peer, in line and eager; with --json FILE it goes
     on where it ended, and with --jobs it does in minutes what takes an hour.
@@ -151,10 +154,20 @@ def bench(
             crew = 1 if jobs is None else jobs
             hunt(rows, beside, count, seed, budget, crew, device, report, plot, output, status)
             return
-        if peers or plot or rows or jobs:
-            raise ArgumentError("dispatch takes none of --peers, --plot, --rows and --jobs")
+        if peers or plot or jobs:
+            raise ArgumentError("dispatch takes none of --peers, --plot and --jobs")
         count = 500 if shapes is None else shapes
-        dispatch(dtype, count, seed, budget, device, report, output, status)
+        dispatch(
+            "gemm" if rows is None else rows,
+            dtype,
+            count,
+            seed,
+            budget,
+            device,
+            report,
+            output,
+            status,
+        )
         return
     if (shapes, seed, budget, rows, jobs) != (None,) * 5:
         raise ArgumentError(

@@ -10,12 +10,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from portable_gpu.bench.dispatch import (
+    CONTESTED,
     FAULT,
     TURNS,
     Contest,
     Distribution,
     Standing,
-    random_products,
+    random_cases,
 )
 from portable_gpu.bench.noise import Listener
 from portable_gpu.bench.report import Report
@@ -32,6 +33,7 @@ _SHOWN = 20
 
 
 def dispatch(
+    operation: str,
     dtype: str,
     count: int,
     seed: int,
@@ -41,13 +43,16 @@ def dispatch(
     output: Console,
     status: Console,
 ) -> None:
-    """Time as many of ``count`` random products as the budget allows.
+    """Time as many of ``count`` random cases of an operation as the budget allows.
 
     Raises:
-        ArgumentError: ``dtype`` or ``budget`` cannot be.
+        ArgumentError: ``operation``, ``dtype`` or ``budget`` cannot be.
         UnsupportedError: The device lacks the dtype.
-        Exit: A choice takes twice the time of the best by hand, or no product was timed.
+        Exit: A choice takes twice the time of the best by hand, or no case was timed.
     """
+    if operation not in CONTESTED:
+        known = " or ".join(CONTESTED)
+        raise ArgumentError(f"--rows of dispatch is {operation!r}; it takes {known}")
     deadline = time.monotonic() + seconds_of(budget)
     elem = element(dtype_of(dtype))
     if not elem.floating:
@@ -55,21 +60,22 @@ def dispatch(
     listener, engine = Listener(), Engine(device)
     if elem.needs_fp64 and not engine.target.fp64:
         raise UnsupportedError(f"{engine.target.facts.name} has no double precision for {dtype}")
-    cases = random_products(count, dtype, seed, engine.maps_host_memory)
-    options = ["--dtype", dtype, "--shapes", str(count), "--seed", str(seed)]
+    cases = random_cases(operation, count, dtype, seed, engine.maps_host_memory)
+    options = [] if operation == "gemm" else ["--rows", operation]
+    options += ["--dtype", dtype, "--shapes", str(count), "--seed", str(seed)]
     options += [] if device is None else ["--device", device]
     found = Report(engine, [], TURNS, ["bench", "dispatch", *options], device)
     complete = _run(Contest(engine, cases), cases, deadline, found.standings, status)
     if not complete and not found.standings:
         raise KeyboardInterrupt
     if not found.standings:
-        status.print("no product was timed")
+        status.print("nothing was timed")
         raise typer.Exit(1)
     found.noise = listener.noise([], engine.maps_host_memory)
     if report is not None:
         write_json(report, found.to_dict())
     summary = Distribution.of(found.standings)
-    output.print(f"{escape(engine.target.facts.name)}: {summary.count} of {count} products timed")
+    output.print(f"{escape(engine.target.facts.name)}: {summary.count} of {count} cases timed")
     output.print(_summary(summary))
     output.print(_table(found.standings))
     if found.noise.warning:
@@ -83,12 +89,12 @@ def dispatch(
 def _run(
     contest: Contest, cases: list[Case], deadline: float, found: list[Standing], status: Console
 ) -> bool:
-    """Time products until the time is up.  Interrupted, it leaves what was timed until then."""
+    """Time cases until the time is up.  Interrupted, it leaves what was timed until then."""
     try:
         for case in each(cases, status, deadline):
             found.append(contest.run(case))
     except KeyboardInterrupt:
-        status.print(f"{len(found)} products were timed")
+        status.print(f"{len(found)} cases were timed")
         return False
     return True
 
@@ -106,7 +112,7 @@ def _table(found: list[Standing]) -> Table:
     table = Table(
         caption="Microseconds of a call in the fastest turn; ratio: choice / best.", **TABLE_STYLE
     )
-    table.add_column("product", no_wrap=True)
+    table.add_column("case", no_wrap=True)
     for heading in ("ratio", "choice us", "best us"):
         table.add_column(heading, justify="right", no_wrap=True)
     for heading in ("choice", "best by hand"):

@@ -32,6 +32,7 @@ from portable_gpu.bench.roofs import measure_roofs
 from portable_gpu.cli import main
 from portable_gpu.errors import PortableGPUError
 from portable_gpu.ops.case import Case
+from portable_gpu.ops.family import RandomSizes
 from portable_gpu.ops.gemm import random_sizes
 from portable_gpu.ops.registry import OPERATIONS
 from portable_gpu.ops.sizes import Size, parse_sizes
@@ -252,8 +253,11 @@ def test_command(engine: Engine, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize(("fault", "status"), [(float("inf"), 0), (0.0, 1)])
+@pytest.mark.parametrize(
+    ("rows", "fault", "status"), [([], float("inf"), 0), (["--rows", "fft"], 0.0, 1)]
+)
 def test_dispatch(
+    rows: list[str],
     fault: float,
     status: int,
     engine: Engine,
@@ -264,13 +268,15 @@ def test_dispatch(
     compile_fast(monkeypatch, engine)
     monkeypatch.setattr(dispatch, "FAULT", fault)
     monkeypatch.setattr(random_sizes, "LARGEST", 40)
+    monkeypatch.setattr(dispatch, "COMPLEX", [RandomSizes("short", (), lambda *_: Size((20,), 3))])
     report = tmp_path / "dispatch.json"
-    arguments = ["bench", "dispatch", "--shapes", "3", "--seed", "3", "--json", str(report)]
+    arguments = ["bench", "dispatch", *rows, "--shapes", "3", "--seed", "3", "--json", str(report)]
     assert main([*arguments, "--budget", "1h"]) == status
     output = capsys.readouterr().out
-    assert f"{engine.target.facts.name}: 3 of 3 products timed" in output
+    assert f"{engine.target.facts.name}: 3 of 3 cases timed" in output
     content = json.loads(report.read_text())
-    assert content["command"] == "portable-gpu bench dispatch --dtype float32 --shapes 3 --seed 3"
+    options = " ".join([*rows, "--dtype float32 --shapes 3 --seed 3"])
+    assert content["command"] == f"portable-gpu bench dispatch {options}"
     assert content["dispatch"]["distribution"]["count"] == 3
     for product in content["dispatch"]["products"]:
         assert product["size"] in output

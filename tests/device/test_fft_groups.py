@@ -18,6 +18,8 @@ from portable_gpu import Engine
 from portable_gpu.fft import dctn, fft, fftn, idctn, ifft, irfft, irfftn, rfft, rfftn
 from portable_gpu.ops.candidate import best_of
 from portable_gpu.ops.fft import grouping, joined
+from portable_gpu.ops.fft import policy as policies
+from portable_gpu.ops.fft import ways as ways_of_lines
 from portable_gpu.ops.fft.candidates import candidates
 from portable_gpu.ops.fft.catalogue import problem
 from portable_gpu.ops.fft.kernels import JoinedCosts
@@ -189,6 +191,36 @@ def test_some_of_the_results_of_three_passes(
     x, h = numbers(300, dtype), numbers(210, dtype, 1)
     wanted = np.convolve(x.astype(C128), h.astype(C128), mode)
     assert error(fftconvolve(x, h, mode, engine=own), wanted) <= 4 * bound(dtype, 512)
+
+
+@pytest.mark.parametrize(
+    ("n", "axis", "dtype", "small"),
+    [
+        (66, 1, C64, Small(most=128)),  # one pass, two of 6 x 11, and these at once
+        (289, 0, C64, Small(most=1024, beside=2)),  # a chirp, and 17 x 17, which are cyclic
+        (57, 0, F32, Small(most=256, beside=2)),  # two lines as one
+        (600, 1, C64, Small(most=64)),  # two passes of 24 x 25, and three
+        (211, 1, F32, Small(most=64)),  # a chirp of two passes, and of three
+    ],
+)
+def test_every_way_is_right(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, n: int, axis: int, dtype: Any, small: Small
+) -> None:
+    """Also those that are not estimated to be the fastest."""
+    monkeypatch.setattr(ways_of_lines, "_LEAST_FACTOR", 2)
+    monkeypatch.setattr(policies, "_CUT", 16)
+    own = small.on(monkeypatch, engine)
+    x = numbers((5, n) if axis else (n, 5), dtype)
+    kind, wanted = ("c2c", np.fft.fft) if dtype == C64 else ("r2c", np.fft.rfft)
+    every = candidates(problem(kind, x.shape, np.dtype(dtype), (), axis), own.target, own.table)
+    assert len(every) > 1
+    half = wanted(x, axis=axis)
+    for one in every:
+        result = cla.empty(own.queue, half.shape, C64)
+        state = own.state()
+        buffers = cla.to_device(own.queue, x).base_data, result.base_data
+        one.bind(own).enqueue(state, buffers, (0, 0), (1.0,))
+        assert error(result.get(), half) <= bound(dtype, n, True), one.way
 
 
 @pytest.mark.parametrize("norm", ["backward", "ortho", "forward"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from portable_gpu.bench import dispatch
-from portable_gpu.bench.dispatch import Distribution, Standing, contest, fastest, random_products
+from portable_gpu.bench.dispatch import Distribution, Standing, contest, fastest, random_cases
 from portable_gpu.bench.prepared import Prepared
 from portable_gpu.ops.case import Case
 
@@ -80,9 +80,9 @@ def test_distribution() -> None:
 
 
 def test_products_are_random_and_the_same_again() -> None:
-    found = random_products(500, "float32", 1, on_cpu=False)
-    assert found == random_products(500, "float32", 1, on_cpu=False)
-    assert found != random_products(500, "float32", 2, on_cpu=False)
+    found = random_cases("gemm", 500, "float32", 1, on_cpu=False)
+    assert found == random_cases("gemm", 500, "float32", 1, on_cpu=False)
+    assert found != random_cases("gemm", 500, "float32", 2, on_cpu=False)
     assert {case.trans for case in found} == {"NN", "NT", "TN", "TT"}
     assert max(case.flop for case in found) <= 2e10
     single = [case for case in found if case.batch is None]

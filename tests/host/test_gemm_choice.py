@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from choosing import least
 
-from portable_gpu.bench.dispatch import problem_of
+from portable_gpu.bench.dispatch import product_of
 from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.dtypes import element
 from portable_gpu.ops.candidate import Candidate, best_of
@@ -123,7 +123,7 @@ def chosen(size: str, dtype: str) -> Candidate:
     batch, m, k, n, trans = found.groups()
     extents, count = (int(m), int(k), int(n)), None if batch is None else int(batch)
     case = Case("gemm", extents, dtype, trans=trans, batch=count)
-    return best_of(candidates_of(problem_of(case), H200, SHIPPED), H200)
+    return best_of(candidates_of(product_of(case), H200, SHIPPED), H200)
 
 
 _SIZE = re.compile(r"(?:(\d+):)?(\d+)x(\d+)x(\d+)/(\w\w)")
@@ -175,7 +175,7 @@ def test_rows_of_c_that_begin_anywhere_have_room_to_leave_by_warps(
 ) -> None:
     """Single elements, and pairs of 16-bit floats, take two to four times as long."""
     policy = WgmmaPolicy.for_shape_class(shape_class)
-    p = problem_of(Case("gemm", (3065, 64, n), "float16", trans="NT"))
+    p = product_of(Case("gemm", (3065, 64, n), "float16", trans="NT"))
     fewer = with_room(policy, p, H200)
     assert by_lines(p, fewer, H200) == (off and policy.tile_n % 32 == 0)
     assert policy.stages - 1 <= fewer.stages <= policy.stages
@@ -191,7 +191,7 @@ def test_rows_of_c_that_begin_anywhere_have_room_to_leave_by_warps(
 def test_outer_products_whose_rows_begin_anywhere_leave_by_neighbours(
     size: tuple[int, int, int], dtype: str, repacked: bool
 ) -> None:
-    choice = least(estimates(problem_of(Case("gemm", size, dtype, trans="TT")), H200, SHIPPED))
+    choice = least(estimates(product_of(Case("gemm", size, dtype, trans="TT")), H200, SHIPPED))
     assert isinstance(choice.policy, GemmPolicy)
     assert choice.policy.repack == repacked
 
@@ -199,5 +199,5 @@ def test_outer_products_whose_rows_begin_anywhere_leave_by_neighbours(
 @pytest.mark.parametrize("size", [(444, 18, 3778), (2458, 5, 885), (3515, 14, 3268)])
 def test_shallow_products_of_16_bits_take_matrix_units(size: tuple[int, int, int]) -> None:
     """Tiles of SIMD units store single elements of 16 bits, which takes twice the time."""
-    p = problem_of(Case("gemm", size, "float16", trans="NN"))
+    p = product_of(Case("gemm", size, "float16", trans="NN"))
     assert best_of(candidates_of(p, H200, SHIPPED), H200).way.startswith("wgmma")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from portable_gpu.bench.dispatch import problem_of, random_products
+from portable_gpu.bench.dispatch import product_of, random_cases
 from portable_gpu.ops.explain import explain
 from portable_gpu.ops.gemm.catalogue import contiguous
 from portable_gpu.ops.gemm.packed.choice import PackedChoice, choose_packed, packed_choices
@@ -20,8 +20,8 @@ def choice(m: int, n: int, k: int, trans: str, dtype: str = "float32") -> Packed
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "complex64"])
 def test_the_choice_is_one_of_those_that_can_be_forced(dtype: str) -> None:
-    for case in random_products(300, dtype, 5, on_cpu=True):
-        problem = problem_of(case)
+    for case in random_cases("gemm", 300, dtype, 5, on_cpu=True):
+        problem = product_of(case)
         every = list(packed_choices(problem, CPU, TABLE))
         assert choose_packed(problem, CPU, TABLE) in every, case
         assert len(set(every)) == len(every)
