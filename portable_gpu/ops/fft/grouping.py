@@ -88,7 +88,7 @@ def group_plan(
     """
     across = _across(run.source), _across(run.target)
     held = _held(run, any(across), policy, target)
-    length = stage_length(run, policy, target)
+    length = _stage_length(run, policy, target)
     items = _radices(run, length, *held[0], target)[1]
     if group or any(across):
         wanted = max(1, (group or policy.group) // items)
@@ -169,7 +169,7 @@ def _own_plans(
     shapes = []
     for run in runs:
         across = _across(run.source), _across(run.target)
-        length = stage_length(run, policy, target)
+        length = _stage_length(run, policy, target)
         item, radix = _held(run, any(across), policy, target)[0]
         shapes.append((length, item, radix, across, _radices(run, length, item, radix, target)[1]))
     step = lcm(*(items for *_, items in shapes))
@@ -186,7 +186,7 @@ def _own_plans(
     return plans if all(map(_fits, plans, runs, [target] * 2)) else None
 
 
-def stage_length(run: Pass, policy: GroupFftPolicy, target: Target) -> int:
+def _stage_length(run: Pass, policy: GroupFftPolicy, target: Target) -> int:
     """That of :class:`Reach`; of few numbers without large butterflies in a cyclic convolution."""
     reach = policy.reach
     if run.n < _SHORT_PRIME and run.count * run.n <= _LONE * target.compute_units:
@@ -203,7 +203,7 @@ def groups(run: Pass, plan: GroupPlan) -> int:
 
 def _held(run: Pass, across: bool, policy: GroupFftPolicy, target: Target) -> list[tuple[int, int]]:
     """Numbers of a work-item and the largest radix: the best, then what there may be room for."""
-    length = stage_length(run, policy, target)
+    length = _stage_length(run, policy, target)
     found = [(policy.item, _RADIX), (2 * policy.item, _RADIX)]
     group = target.max_work_group_size
     if _SHORT[0] < length < _SHORT[1] and length == run.n and not across:
@@ -263,11 +263,8 @@ def _wanted(
         return 1
     slots = max(1, policy.beside * 2 // (side.side.components * run.planes))
     anywhere = side.row * side.side.components * run.real.itemsize % _SECTOR
-    return (
-        2 * slots
-        if anywhere and 2 * slots * items <= _LONG_RUNS * target.max_work_group_size
-        else slots
-    )
+    room = 2 * slots * items <= _LONG_RUNS * target.max_work_group_size
+    return 2 * slots if anywhere and room else slots
 
 
 def _plan(
@@ -287,8 +284,8 @@ def _plan(
     ):  # fmt: skip
         turned = side.form == "half" and (len(radices) > 1 or length != run.n or bool(run.whole))
         short = not across and _is_short(run, min(items, length // radix), target)
-        lines = side.form in ("packed", "split")
-        staged.append(not lines and (turned or short or length < run.n))
+        straight = side.form in ("packed", "split")
+        staged.append(not straight and (turned or short or length < run.n))
     if len(radices) == 1 and source != target_across and not any(staged):
         staged[0] = True
     after = source if staged[1] else target_across

@@ -112,7 +112,7 @@ def ways(line: Line, reach: Reach, names: Iterator[str]) -> list[Way]:
     few = line.n >= reach.cut and line.lines < 2 * reach.lanes
     pairs = splits(line.n, reach)
     if whole and not few:
-        pairs = [pair for pair in pairs if _are_faster(line.n, pair, reach)]
+        pairs = [pair for pair in pairs if _may_be_faster(line.n, pair, reach)]
     found += [Way("two passes", _two(line, *pair, next(names))) for pair in pairs]
     if not whole and not (pairs and max(pairs[0]) <= reach.broad):
         found += [
@@ -122,7 +122,7 @@ def ways(line: Line, reach: Reach, names: Iterator[str]) -> list[Way]:
     return found or _by_chirp(line, reach, names)
 
 
-def _are_faster(n: int, pair: tuple[int, int], reach: Reach) -> bool:
+def _may_be_faster(n: int, pair: tuple[int, int], reach: Reach) -> bool:
     """Whether two passes of many lines may be faster than a convolution in one."""
     if reach.has_butterflies(n):
         return False
