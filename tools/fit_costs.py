@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 from scipy.optimize import least_squares
 
-from portable_gpu.bench.dispatch import product_of
 from portable_gpu.ops.candidate import Candidate
 from portable_gpu.ops.case import Case
 from portable_gpu.ops.gemm.candidates import candidates
+from portable_gpu.ops.gemm.contested import product_of
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.targets import Target, example_target
 from portable_gpu.tuning import costs

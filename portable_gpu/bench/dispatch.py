@@ -3,40 +3,30 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from math import prod
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
 from portable_gpu.bench import measure
+from portable_gpu.bench.cases import cases
 from portable_gpu.bench.prepared import Prepared
 from portable_gpu.bench.queued import Queued
 from portable_gpu.checking.operands import uniform
 from portable_gpu.dtypes import dtype_of
 from portable_gpu.errors import PortableGPUError
-from portable_gpu.ops.candidate import Candidate, best_of, chosen, spread
+from portable_gpu.ops.candidate import best_of, chosen, spread
 from portable_gpu.ops.case import Case
-from portable_gpu.ops.fft import candidates as fft_candidates
-from portable_gpu.ops.fft.cases import fft_of
-from portable_gpu.ops.fft.problem import FftProblem
-from portable_gpu.ops.fft.random_sizes import COMPLEX
-from portable_gpu.ops.gemm import candidates as gemm_candidates
-from portable_gpu.ops.gemm.cases import shapes
-from portable_gpu.ops.gemm.catalogue import contiguous
-from portable_gpu.ops.gemm.problem import GemmProblem
-from portable_gpu.ops.gemm.random_sizes import batch, product
+from portable_gpu.ops.registry import BENCHMARKS
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 
 #: A choice that takes so many times the time of the best by hand is a fault.
 FAULT = 2.0
 _DOUBT = 1.25  # from here on it is timed again: the best of many short measurements flatters
-_BATCHED = 0.2  # of the random products
 #: Seconds of a turn at the first look, and turns of each side; then turns of ``measure.TURN``.
 FIRST_TURN, FIRST_TURNS = 1e-3, 3
 TURNS = 9
@@ -46,23 +36,8 @@ _HOPELESS = 3.0  # times the first side's time
 OWN = "the library's choice"
 
 
-@dataclass(frozen=True)
-class Contested:
-    """An operation whose choices are timed.
-
-    Attributes:
-        draw: A random case of a dtype, for a CPU or not.
-        problem: Of a case.
-        candidates: Of a problem, a target and a table.
-        sizes: Bytes of the operands of a case; what all but the last one hold is random.
-        scalars: Of a call.
-    """
-
-    draw: Callable[[random.Random, str, bool], Case]
-    problem: Callable[[Case], Any]
-    candidates: Callable[..., list[Candidate]]
-    sizes: Callable[[Case], tuple[int, ...]]
-    scalars: tuple[float, ...]
+#: The operations whose choices are timed, the usual one first.
+CONTESTED = {name: one.contested for name, one in BENCHMARKS.items() if one.contested is not None}
 
 
 @dataclass(frozen=True)
@@ -131,20 +106,21 @@ class Distribution:
 
 
 def random_cases(operation: str, count: int, dtype: str, seed: int, on_cpu: bool) -> list[Case]:
-    """Cases whose extents are uniform on a logarithmic scale; a fifth of products are batches."""
+    """Cases whose extents are uniform on a logarithmic scale."""
     rng, draw = random.Random(seed), CONTESTED[operation].draw
-    return [draw(rng, dtype, on_cpu) for _ in range(count)]
+    sizes = [draw(rng, on_cpu) for _ in range(count)]
+    return cases(operation, [dtype], sizes, on_cpu)
 
 
 class Contest:
     """Times cases of one operation on one engine, in memory that all of them share."""
 
-    def __init__(self, engine: Engine, cases: Sequence[Case]) -> None:
-        """Fill inputs with random numbers, as long as the longest of ``cases`` needs."""
-        self._engine, self._of = engine, CONTESTED[cases[0].operation]
+    def __init__(self, engine: Engine, every: Sequence[Case]) -> None:
+        """Fill inputs with random numbers, as long as the longest of ``every`` needs."""
+        self._engine, self._of = engine, CONTESTED[every[0].operation]
         self._buffers: dict[Engine, list[Any]] = {}
-        sizes = [int(most) for most in np.max([self._of.sizes(case) for case in cases], axis=0)]
-        dtype = dtype_of(cases[0].dtype)
+        sizes = [int(most) for most in np.max([self._of.nbytes(case) for case in every], axis=0)]
+        dtype = dtype_of(every[0].dtype)
         rng = np.random.default_rng(1)
         for one in filter(None, (engine, engine.caller, engine.pair)):
             self._buffers[one] = [one.allocate(size) for size in sizes]
@@ -190,13 +166,6 @@ class Contest:
         return Queued(engine, [enqueue])
 
 
-def product_of(case: Case) -> GemmProblem:
-    """The product of a case, of contiguous arrays."""
-    m, k, n = case.extents
-    batch = () if case.batch is None else (case.batch,)
-    return contiguous(m, n, k, dtype_of(case.dtype), batch, *case.trans)
-
-
 def contest(own: Prepared, rivals: Mapping[str, Prepared]) -> dict[str, float]:
     """Seconds of a call of each rival, and of the choice.
 
@@ -231,41 +200,3 @@ def fastest(sides: Mapping[str, Prepared], turns: int, turn: float) -> dict[str,
         for name, count in calls.items():
             found[name] = min(found[name], sides[name].seconds(0, count) / count)
     return found
-
-
-def _drawn_product(rng: random.Random, dtype: str, on_cpu: bool) -> Case:
-    size = (batch if rng.random() < _BATCHED else product)(rng, on_cpu)
-    return Case("gemm", size.extents, dtype, trans=size.variant, batch=size.batch)
-
-
-def _sizes_of_product(case: Case) -> tuple[int, ...]:
-    """Of A, B and C."""
-    m, _, n = case.extents
-    lengths = *(prod(shape) for shape in shapes(case)), m * n * (case.batch or 1)
-    return tuple(length * dtype_of(case.dtype).itemsize for length in lengths)
-
-
-def _drawn_transform(rng: random.Random, dtype: str, on_cpu: bool) -> Case:
-    size = rng.choice(COMPLEX).draw(rng, on_cpu)
-    axis = int(size.variant) if size.variant else None
-    name = np.result_type(dtype_of(dtype), np.complex64).name
-    return Case("fft", size.extents, name, batch=size.batch, axis=axis)
-
-
-def _sizes_of_transform(case: Case) -> tuple[int, ...]:
-    """Of what is transformed, and of the result."""
-    problem: FftProblem = fft_of(case)
-    given = prod(problem.shape_in) * dtype_of(case.dtype).itemsize
-    return given, 2 * prod(problem.shape_out) * problem.real.itemsize
-
-
-CONTESTED = MappingProxyType(
-    {
-        "gemm": Contested(
-            _drawn_product, product_of, gemm_candidates.candidates, _sizes_of_product, (1.0, 0.0)
-        ),
-        "fft": Contested(
-            _drawn_transform, fft_of, fft_candidates.candidates, _sizes_of_transform, (1.0,)
-        ),
-    }
-)

@@ -157,8 +157,7 @@ def bench(
         if peers or plot or jobs:
             raise ArgumentError("dispatch takes none of --peers, --plot and --jobs")
         count = 500 if shapes is None else shapes
-        of = "gemm" if rows is None else rows
-        dispatch(of, dtype, count, seed, budget, device, report, output, status)
+        dispatch(rows, dtype, count, seed, budget, device, report, output, status)
         return
     if (shapes, seed, budget, rows, jobs) != (None,) * 5:
         raise ArgumentError(

@@ -34,6 +34,7 @@ from portable_gpu.targets import Target
 from portable_gpu.tuning.policy import Policy
 
 if TYPE_CHECKING:
+    from portable_gpu.ops.candidate import Candidate
     from portable_gpu.ops.case import Case
 
 Call: TypeAlias = Callable[[], Any]
@@ -145,6 +146,25 @@ class RandomSizes:
 
 
 @dataclass(frozen=True)
+class Contested:
+    """An operation whose choices ``bench dispatch`` times against every way by hand.
+
+    Attributes:
+        draw: A random size, for a CPU or not.
+        problem: Of a case, of contiguous arrays.
+        candidates: Of a problem, a target and a table.
+        nbytes: Of the operands of a case; all but the last one are inputs.
+        scalars: Of a call.
+    """
+
+    draw: Callable[[random.Random, bool], Size]
+    problem: Callable[[Case], Any]
+    candidates: Callable[..., list[Candidate]]
+    nbytes: Callable[[Case], tuple[int, ...]]
+    scalars: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class Benchmark:
     """How an operation is timed.
 
@@ -171,6 +191,7 @@ class Benchmark:
         on_matrix_units: Whether the roof of matrix units is above it.
         ladders: The ladders that lead to it on an engine's device (``bench --ladder``).
         random: What ``bench hunt`` draws, a kind each.
+        contested: What ``bench dispatch`` times.
     """
 
     sizes: Sizes
@@ -191,6 +212,7 @@ class Benchmark:
     on_matrix_units: bool = False
     ladders: Callable[[Engine], list[Ladder]] | None = None
     random: tuple[RandomSizes, ...] = ()
+    contested: Contested | None = None
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from portable_gpu.cli import main
 from portable_gpu.errors import PortableGPUError
 from portable_gpu.ops.case import Case
 from portable_gpu.ops.family import RandomSizes
+from portable_gpu.ops.fft import contested
 from portable_gpu.ops.gemm import random_sizes
 from portable_gpu.ops.registry import OPERATIONS
 from portable_gpu.ops.sizes import Size, parse_sizes
@@ -268,7 +269,8 @@ def test_dispatch(
     compile_fast(monkeypatch, engine)
     monkeypatch.setattr(dispatch, "FAULT", fault)
     monkeypatch.setattr(random_sizes, "LARGEST", 40)
-    monkeypatch.setattr(dispatch, "COMPLEX", [RandomSizes("short", (), lambda *_: Size((20,), 3))])
+    short = RandomSizes("short", (), lambda rng, _: Size((rng.randint(8, 40),), 3))
+    monkeypatch.setattr(contested, "COMPLEX", [short])
     report = tmp_path / "dispatch.json"
     arguments = ["bench", "dispatch", *rows, "--shapes", "3", "--seed", "3", "--json", str(report)]
     assert main([*arguments, "--budget", "1h"]) == status

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from choosing import least
 
-from portable_gpu.bench.dispatch import product_of
 from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.dtypes import element
 from portable_gpu.ops.candidate import Candidate, best_of
 from portable_gpu.ops.case import Case
 from portable_gpu.ops.gemm.candidates import candidates as candidates_of
 from portable_gpu.ops.gemm.catalogue import contiguous
+from portable_gpu.ops.gemm.contested import product_of
 from portable_gpu.ops.gemm.matrix.policy import WGMMA_CLASSES, WgmmaPolicy
 from portable_gpu.ops.gemm.matrix.stores import by_lines, with_room
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from portable_gpu.bench.dispatch import product_of, random_cases
+from portable_gpu.bench.dispatch import random_cases
 from portable_gpu.ops.explain import explain
 from portable_gpu.ops.gemm.catalogue import contiguous
+from portable_gpu.ops.gemm.contested import product_of
 from portable_gpu.ops.gemm.packed.choice import PackedChoice, choose_packed, packed_choices
 from portable_gpu.targets import example_target
 from portable_gpu.tuning.table import TuningTable

@@ -8,6 +8,7 @@ from portable_gpu.ops.family import Benchmark, Compiled, Family, Operation, Size
 from portable_gpu.ops.fft import cases
 from portable_gpu.ops.fft.catalogue import explain, fft_specializations, rfft_specializations
 from portable_gpu.ops.fft.checks import checks
+from portable_gpu.ops.fft.contested import CONTESTED
 from portable_gpu.ops.fft.functions import fft, rfft
 from portable_gpu.ops.fft.random_sizes import COMPLEX, REAL
 
@@ -55,6 +56,7 @@ _TIMED = Benchmark(
     batched=True,
     call=cases.call,
     random=COMPLEX,
+    contested=CONTESTED,
 )
 _TIMED_REAL = Benchmark(
     sizes=Sizes(

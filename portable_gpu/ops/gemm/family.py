@@ -16,6 +16,7 @@ from portable_gpu.ops.gemm import cases
 from portable_gpu.ops.gemm.api import gemm, matmul
 from portable_gpu.ops.gemm.catalogue import explain, specializations
 from portable_gpu.ops.gemm.checks import checks
+from portable_gpu.ops.gemm.contested import CONTESTED
 from portable_gpu.ops.gemm.edges import edge_checks
 from portable_gpu.ops.gemm.isa import KERNELS
 from portable_gpu.ops.gemm.ladder import ladders
@@ -74,6 +75,7 @@ _BENCHMARK = Benchmark(
     on_matrix_units=True,
     ladders=ladders,
     random=RANDOM,
+    contested=CONTESTED,
 )
 _TUNING = Tuning(
     operation="gemm",

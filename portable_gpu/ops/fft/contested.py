@@ -1,0 +1,31 @@
+"""Random transforms, whose choices ``bench dispatch`` times."""
+
+from __future__ import annotations
+
+import random
+from math import prod
+from typing import TYPE_CHECKING
+
+from portable_gpu.dtypes import dtype_of
+from portable_gpu.ops.family import Contested
+from portable_gpu.ops.fft.candidates import candidates
+from portable_gpu.ops.fft.cases import fft_of
+from portable_gpu.ops.fft.random_sizes import COMPLEX
+from portable_gpu.ops.sizes import Size
+
+if TYPE_CHECKING:
+    from portable_gpu.ops.case import Case
+
+
+def _draw(rng: random.Random, on_cpu: bool) -> Size:
+    return rng.choice(COMPLEX).draw(rng, on_cpu)
+
+
+def _nbytes(case: Case) -> tuple[int, ...]:
+    """Of what is transformed, and of the result."""
+    problem = fft_of(case)
+    given = prod(problem.shape_in) * dtype_of(case.dtype).itemsize
+    return given, 2 * prod(problem.shape_out) * problem.real.itemsize
+
+
+CONTESTED = Contested(_draw, fft_of, candidates, _nbytes, (1.0,))
