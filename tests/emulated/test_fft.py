@@ -104,8 +104,11 @@ def test_two_real_lines_as_one() -> None:
 
 
 @pytest.mark.parametrize(("n", "offset"), [(6, 0), (48, 1), (96, 0), (1024, 0), (512, 1)])
-def test_a_real_line_as_a_complex_one_of_half_the_length(n: int, offset: int) -> None:
+def test_a_real_line_as_a_complex_one_of_half_the_length(
+    n: int, offset: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of one stage, of several; where a line begins at no multiple of a pair."""
+    monkeypatch.setattr(grouping, "_LONG_LINE", 2)
     gpu = Emulator.of("sm_90", races=True)
     run = packed(real_pass(n), SMALL, gpu.target)
     assert run.source.form == "packed"
