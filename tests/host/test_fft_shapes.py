@@ -14,6 +14,7 @@ import pytest
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.ops.fft.candidates import lines
 from portable_gpu.ops.fft.catalogue import problem
+from portable_gpu.ops.fft.group import brings_twists
 from portable_gpu.ops.fft.grouping import group_plan, group_plans, packed
 from portable_gpu.ops.fft.kernels import pass_kernels
 from portable_gpu.ops.fft.passes import Pass, Rows
@@ -205,7 +206,8 @@ def test_groups_are_within_the_limits_of_devices(device: str, name: str) -> None
     rng, typical = random.Random(f"{device} {name}"), example_target(device)
     dtype = np.dtype(name)
     lengths = {9801, 13750, 15731, 2572, 7547, 3697}
-    lengths |= {round(2 ** rng.uniform(1, 14.3)) for _ in range(60)}
+    lengths |= {round(2 ** rng.uniform(1, most)) for most in (14.3, 23) for _ in range(40)}
+    lengths |= {6714660, 7167273}  # of several passes
     for n in sorted(lengths):
         group, local = rng.choice(((1024, 1.0), (256, 1.0), (128, 0.5), (64, 0.25)))
         target = replace(
@@ -233,8 +235,16 @@ def test_groups_are_within_the_limits_of_devices(device: str, name: str) -> None
 
 def launch_is_possible(legs: Sequence[Leg], policy: GroupFftPolicy, target: Target) -> bool:
     runs = [leg.run for leg in legs]
+    plans = group_plans(runs, policy, target)
     return all(
         plan.group <= target.max_work_group_size
-        and plan.local_numbers * run.real.itemsize <= target.static_local_mem
-        for run, plan in zip(runs, group_plans(runs, policy, target), strict=True)
+        and local_bytes(run, plan, target) <= target.static_local_mem
+        for run, plan in zip(runs, plans, strict=True)
     )
+
+
+def local_bytes(run: Pass, plan: GroupPlan, target: Target) -> int:
+    """With the roots between two passes."""
+    brought = brings_twists(run, plan, target)
+    twists = 2 * plan.twists(run.target.form) if brought else 0
+    return (plan.local_numbers + twists) * run.real.itemsize

@@ -89,7 +89,7 @@ def text(runs: Sequence[Pass], policy: GroupFftPolicy, target: Target) -> Specia
                 run.source.is_whole(run.n, run.lanes),
                 run.target.is_whole(run.n, run.lanes),
                 bool(run.whole),
-                plan.twists(run.target.form) if _brings_twists(run, plan, target) else 0,
+                plan.twists(run.target.form) if brings_twists(run, plan, target) else 0,
                 run.by_batch,
                 run.scaled,
                 _loads_at_once(run, plan),
@@ -109,15 +109,17 @@ def _side(run: Pass, rows: Rows, staged: bool, plan: GroupPlan) -> Side:
     return replace(rows.side, dense=rows.dense if dense else 0)
 
 
-def _brings_twists(run: Pass, plan: GroupPlan, target: Target) -> bool:
+def brings_twists(run: Pass, plan: GroupPlan, target: Target) -> bool:
     """Whether roots between two passes go through local memory on their way.
 
     Those of staged rows do, of which a work-item has every so many of one slot.
     """
-    if not run.whole or run.by_batch or not plan.staged_target:
-        return bool(run.whole) and run.n <= _BROUGHT and not plan.staged_target
     room = (plan.local_numbers + 2 * plan.twists(run.target.form)) * run.real.itemsize
-    return (plan.target_across or plan.slots == 1) and room <= target.static_local_mem
+    if not run.whole or room > target.static_local_mem:
+        return False
+    if run.by_batch or not plan.staged_target:
+        return run.n <= _BROUGHT and not plan.staged_target
+    return plan.target_across or plan.slots == 1
 
 
 def _loads_at_once(run: Pass, plan: GroupPlan) -> bool:

@@ -40,9 +40,13 @@ def part_bytes(first: Pass) -> int:
 def of_one_line(
     found: Sequence[Way], line: Line, policy: GroupFftPolicy, target: Target
 ) -> list[Way]:
-    """Ways, real lines packed where that is faster, and those whose two passes share a launch."""
+    """Ways, real lines packed where that is faster, and those whose two passes share a launch.
+
+    Passes beyond local memory are left out, if there are others.
+    """
     more = []
-    for way in found:
+    within = [way for way in found if all(leg.run.n <= policy.most for leg in way.legs)]
+    for way in within or found:
         if way.name == "one pass":
             way = replace(way, legs=tuple(_packed(leg, policy, target) for leg in way.legs))
         more.append(way)

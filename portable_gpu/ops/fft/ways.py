@@ -41,10 +41,10 @@ from portable_gpu.runtime.views import Shape
 #: Where a pass reads or writes: the line's source or target, or what lies between two passes.
 Place: TypeAlias = Literal["source", "target"] | Temporary | Part
 
-#: Lines that one pass makes as convolutions go in two passes of no less, if that is estimated to be
-#: faster.  H200, us, in one and in two: 573 of 2709 = 43 x 63 complex128 74 and 35, 26 columns of
-#: 2360 = 40 x 59 16.0 and 8.0, 4096 of 3233 = 53 x 61 complex64 212 and 175; but 2000 of 745 = 5 x
-#: 149 20 and 44, 10000 of 371 = 7 x 53 45 and 44.
+#: The least factor of two passes that may take the place of a convolution in one pass.  H200, us,
+#: in one and in two: 573 of 2709 = 43 x 63 complex128 74 and 35, 26 columns of 2360 = 40 x 59 16.0
+#: and 8.0, 4096 of 3233 = 53 x 61 complex64 212 and 175; but 2000 of 745 = 5 x 149 20 and 44, 10000
+#: of 371 = 7 x 53 45 and 44.
 _LEAST_FACTOR = 32
 
 
