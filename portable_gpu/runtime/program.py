@@ -22,6 +22,7 @@ from portable_gpu.runtime.compiler import CompilerError, compiled
 from portable_gpu.runtime.disk_cache import DiskCache
 from portable_gpu.runtime.inside_pyopencl import address_setter, new_kernel, scalar_setter
 from portable_gpu.runtime.notice import compiling
+from portable_gpu.runtime.pocl_binary import Driver
 from portable_gpu.runtime.pocl_processor import version
 from portable_gpu.runtime.retarget import is_marked, retarget
 
@@ -179,17 +180,10 @@ class ProgramCache:
         self._disk = disk
         self._programs: dict[str, cl.Program] = {}
         self._building: dict[str, threading.RLock] = {}
-        self._identity = "\0".join(
-            (
-                device.platform.name,
-                device.platform.version,
-                device.name,
-                device.vendor,
-                version(device),
-                device.driver_version,
-                *(f"{name}={os.environ.get(name)}" for name in _COMPILER_VARIABLES),
-            )
-        )
+        self._identity = _identity(device, device.name, version(device))
+        #: One of two drivers that share their binaries.
+        self._driver = Driver.of(device)
+        self._shared = "" if self._driver is None else _identity(device, *self._driver.device)
 
     def launch(
         self,
@@ -269,7 +263,7 @@ class ProgramCache:
 
     def remembered(self, spec: Specialization, find_out: Callable[[], str]) -> str:
         """What ``find_out`` said of ``spec`` on this device and driver when it was first asked."""
-        key = self._disk_key(spec, "verdict")
+        key = _disk_key(self._identity, "verdict", spec)
         verdict = _verdicts.get(key)
         if verdict is None:
             stored = self._disk.read(key)
@@ -279,11 +273,13 @@ class ProgramCache:
                 self._disk.write(key, verdict.encode())
         return verdict
 
-    def _disk_key(self, spec: Specialization, kind: str = "program") -> str:
-        return hashlib.sha256(f"{self._identity}\0{kind}\0{spec.key}".encode()).hexdigest()
-
     def _load(self, spec: Specialization) -> cl.Program | None:
-        binary = self._disk.read(self._disk_key(spec))
+        binary = None
+        if self._driver is not None:
+            kept = self._disk.read(_disk_key(self._shared, "program", spec))
+            binary = None if kept is None else self._driver.with_hash(kept)
+        if binary is None:
+            binary = self._disk.read(_disk_key(self._identity, "program", spec))
         if binary is None:
             return None
         try:
@@ -295,7 +291,11 @@ class ProgramCache:
         with compiling(self._device.name.strip(), self._disk.folder is not None):
             program = self._compile(spec)
             binary = program.binaries[0]  # where PoCL compiles, rather than in the build
-        self._disk.write(self._disk_key(spec), binary)
+        shared = None if self._driver is None else self._driver.without_hash(binary)
+        if shared is not None:
+            self._disk.write(_disk_key(self._shared, "program", spec), shared)
+        else:
+            self._disk.write(_disk_key(self._identity, "program", spec), binary)
         return program
 
     def _compile(self, spec: Specialization) -> cl.Program:
@@ -319,6 +319,25 @@ _COMPILER_VARIABLES = (
     "OCLGRIND_BUILD_OPTIONS",
     "PYOPENCL_BUILD_OPTIONS",
 )
+
+
+def _identity(device: cl.Device, name: str, its_version: str) -> str:
+    """What decides which binaries a device loads."""
+    return "\0".join(
+        (
+            device.platform.name,
+            device.platform.version,
+            name,
+            device.vendor,
+            its_version,
+            device.driver_version,
+            *(f"{name}={os.environ.get(name)}" for name in _COMPILER_VARIABLES),
+        )
+    )
+
+
+def _disk_key(identity: str, kind: str, spec: Specialization) -> str:
+    return hashlib.sha256(f"{identity}\0{kind}\0{spec.key}".encode()).hexdigest()
 
 
 def _kernel(program: cl.Program, name: str) -> cl.Kernel:
