@@ -22,6 +22,7 @@ from portable_gpu.runtime.closing import Closing
 from portable_gpu.runtime.devices import CLASS_VARIABLE, choose_device, query_facts
 from portable_gpu.runtime.disk_cache import DiskCache
 from portable_gpu.runtime.exchange import checked
+from portable_gpu.runtime.pocl_processor import name_processor
 from portable_gpu.runtime.program import ProgramCache
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target, detect
@@ -132,6 +133,7 @@ class Engine(Closing):
                 self.device, self.reason = choose_device(device)
             self.context = cl.Context([self.device])
         pocl.provide_linker(self.device)
+        name_processor(self.device)  # for what others build on it, too: pyopencl, users
         forced = device_class or os.environ.get(CLASS_VARIABLE) or None
         self.table = TuningTable.load() if table is None else table
         # An object of its own for the queue: it must not keep the caller's alive.
