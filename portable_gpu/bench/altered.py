@@ -9,7 +9,7 @@ from typing import Any
 
 from portable_gpu.bench.explained import explained
 from portable_gpu.bench.peers import Ours
-from portable_gpu.bench.prepared import Prepared
+from portable_gpu.bench.timing import Prepared
 from portable_gpu.checking.operands import Operands
 from portable_gpu.errors import ArgumentError, PolicyError, PortableGPUError
 from portable_gpu.ops.case import Case

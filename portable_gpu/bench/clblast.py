@@ -16,8 +16,8 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from portable_gpu.bench.peers import Peer, host_buffer
-from portable_gpu.bench.prepared import Call, Prepared
 from portable_gpu.bench.queued import Queued
+from portable_gpu.bench.timing import Call, Prepared
 from portable_gpu.checking.operands import Operands
 from portable_gpu.dtypes import dtype_of
 from portable_gpu.errors import UnsupportedError

@@ -11,7 +11,9 @@ import os
 import signal
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
+from contextlib import ExitStack
 from itertools import cycle, islice
+from multiprocessing.util import Finalize
 
 from portable_gpu.bench.hunt import Found, Hunt, Kind, Ready
 from portable_gpu.bench.known_peers import open_peers
@@ -71,8 +73,10 @@ def _open(device: str | None, peers: Sequence[str]) -> None:
     silent = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):  # compilers talk
         os.dup2(silent, stream)
-    engine = Engine(device)
-    _hunt.append(Hunt(engine, open_peers(peers, engine)[0]))
+    engine, opened = Engine(device), ExitStack()
+    found, _ = opened.enter_context(open_peers(peers, engine))
+    Finalize(None, opened.close, exitpriority=1)  # a member's end runs no other exit functions
+    _hunt.append(Hunt(engine, found))
 
 
 def _prepare(row: str, case: Case) -> None:

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from portable_gpu.bench import measure
+from portable_gpu.bench import timing
 from portable_gpu.bench.cases import cases
-from portable_gpu.bench.prepared import Prepared
 from portable_gpu.bench.queued import Queued
+from portable_gpu.bench.timing import Prepared
 from portable_gpu.checking.operands import uniform
 from portable_gpu.dtypes import dtype_of
 from portable_gpu.errors import PortableGPUError
@@ -27,7 +27,7 @@ from portable_gpu.runtime.plan import Plan
 #: A choice that takes so many times the time of the best by hand is a fault.
 FAULT = 2.0
 _DOUBT = 1.25  # from here on it is timed again: the best of many short measurements flatters
-#: Seconds of a turn at the first look, and turns of each side; then turns of ``measure.TURN``.
+#: Seconds of a turn at the first look, and turns of each side; then turns of ``timing.TURN``.
 FIRST_TURN, FIRST_TURNS = 1e-3, 3
 TURNS = 9
 _MOST_CALLS = 200  # of a turn
@@ -122,13 +122,15 @@ class Contest:
         sizes = [int(most) for most in np.max([self._of.nbytes(case) for case in every], axis=0)]
         dtype = dtype_of(every[0].dtype)
         rng = np.random.default_rng(1)
-        for one in filter(None, (engine, engine.caller)):
+        for one in filter(None, (engine, engine.caller, engine.pair)):
             self._buffers[one] = [one.allocate(size) for size in sizes]
             for buffer, size in zip(self._buffers[one][:-1], sizes, strict=False):
                 cl.enqueue_copy(one.queue, buffer, uniform(rng, (size // dtype.itemsize,), dtype))
 
     def _threads(self, engine: Engine) -> str:
-        return "worker threads" if engine is self._engine else "calling thread"
+        if engine is self._engine:
+            return "worker threads"
+        return "calling thread" if engine is self._engine.caller else "two threads"
 
     def run(self, case: Case) -> Standing:
         """Build every way of a case, then time them by turns."""
@@ -177,7 +179,7 @@ def contest(own: Prepared, rivals: Mapping[str, Prepared]) -> dict[str, float]:
         if best in sure or seconds[OWN] <= _DOUBT * seconds[best]:
             return seconds
         pair = {name: sides[name] for name in (OWN, best)}
-        seconds |= fastest(pair, TURNS, measure.TURN)
+        seconds |= fastest(pair, TURNS, timing.TURN)
         sure.add(best)
 
 

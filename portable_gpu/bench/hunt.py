@@ -12,23 +12,19 @@ from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
 from statistics import geometric_mean, median
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from portable_gpu.bench.cases import cases
-from portable_gpu.bench.measure import (
-    Remark,
-    calls_a_turn,
-    checked,
-    fall_silent,
-    left_out,
-    warm_up,
-)
+from portable_gpu.bench.measure import Contender, Remark, checked, left_out
 from portable_gpu.bench.oracle import oracle
 from portable_gpu.bench.peers import Ours, Peer
-from portable_gpu.bench.prepared import Prepared
+from portable_gpu.bench.revisions import Revision
+from portable_gpu.bench.timing import Timed, calls_a_turn, warm_up
+from portable_gpu.bench.verdict import Verdict
 from portable_gpu.checking.operands import Array, Operands, uniform
+from portable_gpu.checking.oracle import Oracle
 from portable_gpu.dtypes import BFLOAT16, dtype_of, element
 from portable_gpu.errors import PortableGPUError
 from portable_gpu.ops.case import Case
@@ -73,6 +69,9 @@ class Trial:
         eager, peer_eager: The same of calls as Python makes them.
         first: Seconds of our first call, with the programs that it built.
         programs: How many it built.
+        itself: Where the peer is another revision, the time of that in a second process over that
+            in the first.
+        eager_itself: The same of calls as Python makes them.
     """
 
     kind: str
@@ -87,6 +86,8 @@ class Trial:
     peer_eager: float
     first: float
     programs: int
+    itself: float | None = None
+    eager_itself: float | None = None
 
     @property
     def ratio(self) -> float:
@@ -137,10 +138,57 @@ class Summary:
 
 def summaries(trials: Iterable[Trial]) -> list[Summary]:
     """One for each kind and peer, in the order in which they were met."""
+    return [Summary.of(group) for group in _by_row(trials)]
+
+
+def _by_row(trials: Iterable[Trial]) -> list[list[Trial]]:
     groups: dict[tuple[str, str], list[Trial]] = {}
     for trial in trials:
         groups.setdefault((trial.kind, trial.peer), []).append(trial)
-    return [Summary.of(group) for group in groups.values()]
+    return list(groups.values())
+
+
+@dataclass(frozen=True)
+class RevisionRow:
+    """A row beside another revision.
+
+    Attributes:
+        kind, peer: Whose.
+        verdict: In line.
+        eager: Of calls as Python makes them.
+    """
+
+    kind: str
+    peer: str
+    verdict: Verdict
+    eager: Verdict
+
+    @classmethod
+    def of(cls, trials: Sequence[Trial]) -> RevisionRow:
+        """Of one trial or more of one kind beside one revision."""
+        line = [trial.itself for trial in trials if trial.itself is not None]
+        eager = [trial.eager_itself for trial in trials if trial.eager_itself is not None]
+        return cls(
+            trials[0].kind, trials[0].peer,
+            Verdict.of([trial.ratio for trial in trials], line),
+            Verdict.of([trial.eager_ratio for trial in trials], eager),
+        )  # fmt: skip
+
+    @property
+    def lost(self) -> bool:
+        """Whether either is lost."""
+        return self.verdict.lost or self.eager.lost
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields and the verdicts, for JSON."""
+        verdicts = {"verdict": self.verdict.to_dict(), "eager": self.eager.to_dict()}
+        return {"kind": self.kind, "peer": self.peer, **verdicts}
+
+
+def revision_rows(trials: Iterable[Trial]) -> list[RevisionRow]:
+    """One for each kind and revision, in the order in which they were met."""
+    beside = [trial for trial in trials if trial.itself is not None]
+    return [RevisionRow.of(group) for group in _by_row(beside)]
 
 
 def kinds(engine: Engine) -> list[Kind]:
@@ -179,8 +227,8 @@ class Ready:
         row, case: Which.
         first: Seconds of our first call, with the programs that it built.
         programs: How many it built.
-        ours: Our calls.
-        peers: Those of the peers that have it, by name.
+        sides: Whose calls take turns, by the name of a peer that has it: ours, its own, and where
+            it is another revision its own once more.
         remarks: Why someone is missing.
     """
 
@@ -188,8 +236,7 @@ class Ready:
     case: Case
     first: float
     programs: int
-    ours: Prepared
-    peers: Mapping[str, Prepared]
+    sides: Mapping[str, Sequence[Timed]]
     remarks: Sequence[Remark]
 
 
@@ -200,12 +247,12 @@ Found: TypeAlias = list[Trial | Remark]
 class _OurCalls:
     """This library with calls that are prepared."""
 
-    prepared: Prepared
+    timed: Timed
     name: str = Ours.name
 
-    def prepare(self, case: Case, inputs: Sequence[Operands]) -> Prepared:
+    def prepare(self, case: Case, inputs: Sequence[Operands]) -> Timed:
         """See :meth:`Contender.prepare`."""
-        return self.prepared
+        return self.timed
 
 
 class Hunt:
@@ -230,33 +277,40 @@ class Hunt:
             us = checked(_OurCalls(ours), case, inputs, judge)
             if isinstance(us, Remark):
                 return us
-            found = {peer.name: checked(peer, case, inputs, judge) for peer in self._peers}
+            sides: dict[str, Sequence[Timed]] = {}
+            remarks = []
+            for peer in self._peers:
+                whose = peer.sides if isinstance(peer, Revision) else (peer,)
+                found = _all_checked(whose, case, inputs, judge)
+                if isinstance(found, Remark):
+                    remarks.append(found)
+                elif found is not None:
+                    sides[peer.name] = found if len(found) > 1 else (ours, *found)
         except (PortableGPUError, RuntimeError, MemoryError) as failure:
             return left_out(case, Ours.name, failure)
-        peers = {name: one[0] for name, one in found.items() if isinstance(one, tuple)}
-        remarks = [one for one in found.values() if isinstance(one, Remark)]
-        return Ready(row, case, first, programs, ours, peers, remarks)
+        return Ready(row, case, first, programs, sides, remarks)
 
     def time(self, ready: Ready | Remark) -> Found:
         """Time a case beside each of its peers."""
         if isinstance(ready, Remark):
             return [ready]
         found: Found = [*ready.remarks]
-        for name, theirs in ready.peers.items():
+        for name, sides in ready.sides.items():
             try:
-                found.append(self._trial(ready, name, theirs))
+                found.append(self._trial(ready, name, sides))
             except (PortableGPUError, RuntimeError, MemoryError) as failure:
                 found.append(left_out(ready.case, name, failure))
         return found
 
-    def _trial(self, ready: Ready, name: str, theirs: Prepared) -> Trial:
-        case, ours = ready.case, ready.ours
-        eager = line = self._times(ours, theirs)
+    def _trial(self, ready: Ready, name: str, sides: Sequence[Timed]) -> Trial:
+        case = ready.case
+        eager = line = self._times(sides)
         if not self._engine.maps_host_memory:
-            eager = self._times(ours.eager(), theirs.eager())
+            eager = self._times([side.eager() for side in sides])
+        itself = [times[2] / times[1] if len(times) > 2 else None for times in (line, eager)]
         return Trial(
             ready.row, case.operation, case.type, case.size, case.flop, name,
-            *line, *eager, ready.first, ready.programs,
+            line[0], line[1], eager[0], eager[1], ready.first, ready.programs, *itself,
         )  # fmt: skip
 
     def _operands(self, case: Case) -> Operands:
@@ -278,30 +332,38 @@ class Hunt:
         engines = (self._engine, self._engine.caller)
         return sum(len(engine.programs) for engine in engines if engine is not None)
 
-    def _times(self, ours: Prepared, theirs: Prepared) -> tuple[float, float]:
+    def _times(self, sides: Sequence[Timed]) -> list[float]:
         """Seconds of a call of each side, in the median of turns.
 
-        As in :func:`~portable_gpu.bench.measure.alternate`, a turn of several calls starts with one
-        that does not count; but on a GPU nobody's threads are to be woken.
+        On a GPU no threads are to be woken, and a turn is its calls alone.
         """
-        sides, on_cpu = (ours, theirs), self._engine.maps_host_memory
+        on_cpu = self._engine.maps_host_memory
         calls = [_calls_on_cpu(side) if on_cpu else _calls_in_line(side) for side in sides]
-        found: tuple[list[float], list[float]] = [], []
+        found: list[list[float]] = [[] for _ in sides]
         for _ in range(TURNS):
             for side, count, times in zip(sides, calls, found, strict=True):
-                if on_cpu:
-                    fall_silent()
-                    if count > 1:
-                        side.seconds(0, 1)
-                times.append(side.seconds(0, count) / count)
-        return median(found[0]), median(found[1])
+                times.append(side.turn(0, count) if on_cpu else side.seconds(0, count) / count)
+        return [median(times) for times in found]
 
 
-def _calls_on_cpu(side: Prepared) -> int:
+def _all_checked(
+    whose: Sequence[Contender], case: Case, inputs: Sequence[Operands], judge: Oracle
+) -> Sequence[Timed] | Remark | None:
+    """The calls of all, or why one has none; ``None`` where one lacks the operation."""
+    timed = []
+    for who in whose:
+        found = checked(who, case, inputs, judge)
+        if found is None or isinstance(found, Remark):
+            return found
+        timed.append(found[0])
+    return timed
+
+
+def _calls_on_cpu(side: Timed) -> int:
     return min(_MOST_CALLS, calls_a_turn(warm_up(side)))
 
 
-def _calls_in_line(side: Prepared) -> int:
+def _calls_in_line(side: Timed) -> int:
     once, few = side.seconds(0, 1), 8
     if few * once < LINE_TURN:
         once = side.seconds(0, few) / few

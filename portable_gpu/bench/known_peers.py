@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 from portable_gpu.bench.clblast import CLBlastPeer
 from portable_gpu.bench.frameworks import CuPyPeer, TorchPeer
 from portable_gpu.bench.peers import NumPyPeer, Peer, PyOpenCLPeer
+from portable_gpu.bench.revisions import PREFIX, opened
 from portable_gpu.bench.transforms import PyFFTWPeer, SciPyPeer
 from portable_gpu.bench.vkfft import PyVkFFTPeer
 from portable_gpu.errors import UnsupportedError
@@ -38,16 +40,29 @@ def usual_peers(timed: Sequence[str], on_cpu: bool) -> list[str]:
     ]
 
 
-def open_peers(names: Sequence[str], engine: Engine) -> tuple[list[Peer], list[str]]:
-    """The peers that run here, and a line for each that does not."""
+def is_known(name: str) -> bool:
+    """Whether there is such a peer, or it names a revision of this library."""
+    return name in registry() or name.startswith(PREFIX)
+
+
+@contextmanager
+def open_peers(names: Sequence[str], engine: Engine) -> Iterator[tuple[list[Peer], list[str]]]:
+    """The peers that run here, and a line for each that does not.
+
+    Processes of other revisions end with the context.
+    """
     peers: list[Peer] = []
     skipped = []
-    for name in names:
-        kind = registry()[name]
-        try:
-            peers.append(kind(engine))
-        except ImportError:
-            skipped.append(f"{name} is not installed and left out: {kind.install}")
-        except UnsupportedError as error:
-            skipped.append(f"{name} is left out: {error}")
-    return peers, skipped
+    with ExitStack() as stack:
+        for name in names:
+            if name.startswith(PREFIX):
+                peers.append(stack.enter_context(opened(name, engine)))
+                continue
+            kind = registry()[name]
+            try:
+                peers.append(kind(engine))
+            except ImportError:
+                skipped.append(f"{name} is not installed and left out: {kind.install}")
+            except UnsupportedError as error:
+                skipped.append(f"{name} is left out: {error}")
+        yield peers, skipped

@@ -16,13 +16,12 @@ from portable_gpu.bench.measure import (
     Contestant,
     Remark,
     alternate,
-    calls_a_turn,
 )
 from portable_gpu.bench.oracle import oracle
 from portable_gpu.bench.peers import Ours
-from portable_gpu.bench.prepared import Prepared
 from portable_gpu.bench.queued import Queued
 from portable_gpu.bench.statistics import Statistic
+from portable_gpu.bench.timing import Prepared, calls_a_turn
 from portable_gpu.checking.operands import Operands
 from portable_gpu.ops.case import Case
 from portable_gpu.ops.ladder import Ladder, Rung
@@ -96,7 +95,7 @@ def climb(bench: Bench, ladder: Ladder) -> Iterator[Remark | LadderTimes]:
             elif found is not None:
                 yield found
         calls = [calls_a_turn(side.once) for side in sides]
-        times = alternate([side.prepared for side in sides], calls, bench.turns)
+        times = alternate([side.timed for side in sides], calls, bench.turns)
         seconds = {s.name: Statistic.of(t) for s, t in zip(sides, times, strict=True)}
         rows.append(LadderRow(case.size, seconds))
     here = bench.engine.target

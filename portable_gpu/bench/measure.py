@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,19 +9,18 @@ from typing import Protocol
 from portable_gpu.bench.operands import copies, operands
 from portable_gpu.bench.oracle import oracle
 from portable_gpu.bench.peers import Ours, Peer
-from portable_gpu.bench.prepared import Prepared
+from portable_gpu.bench.revisions import Revision
 from portable_gpu.bench.statistics import Statistic
+from portable_gpu.bench.timing import Timed, calls_a_turn, warm_up
+from portable_gpu.bench.verdict import Verdict
 from portable_gpu.checking.operands import Operands
 from portable_gpu.checking.oracle import Oracle
 from portable_gpu.errors import PortableGPUError
 from portable_gpu.ops.case import Case
 from portable_gpu.runtime.engine import Engine
 
-#: Seconds that a turn lasts at least: short calls are repeated and their time divided.
-TURN = 0.005
 #: Seconds that the turns of a default case may take in all.
 BUDGET = 20.0
-_LONG = 0.5  # seconds after which we no longer wait for the process to fall silent
 
 
 @dataclass(frozen=True)
@@ -37,6 +35,7 @@ class Row:
         calls: Our calls a turn, and theirs.
         copies: Copies of the inputs that took turns.
         error: Our largest error in units of its bound, and theirs.
+        verdict: Beside another revision, whether we are slower.
     """
 
     case: Case
@@ -47,6 +46,7 @@ class Row:
     calls: tuple[int, ...]
     copies: int
     error: tuple[float, ...]
+    verdict: Verdict | None = None
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Contender(Protocol):
     def name(self) -> str:
         """What it is called."""
 
-    def prepare(self, case: Case, inputs: Sequence[Operands]) -> Prepared | None:
+    def prepare(self, case: Case, inputs: Sequence[Operands]) -> Timed | None:
         """See :meth:`Peer.prepare`."""
 
 
@@ -83,13 +83,13 @@ class Contestant:
 
     Attributes:
         name: Who.
-        prepared: Its calls.
+        timed: Its calls.
         error: Of its result, in units of the bound.
         once: Seconds of one call after the first ones.
     """
 
     name: str
-    prepared: Prepared
+    timed: Timed
     error: float
     once: float
 
@@ -116,13 +116,19 @@ class Bench:
         """Time one case against each peer that has it; nothing is timed whose result is wrong."""
         inputs = self.inputs(case)
         count, judge = len(inputs), oracle(case, inputs[0])
+        revisions = [peer for peer in self.peers if isinstance(peer, Revision)]
+        for revision in revisions:
+            yield self._beside(revision, case, inputs, judge)
+        others = [peer for peer in self.peers if not isinstance(peer, Revision)]
+        if revisions and not others:
+            return
         us = self.admit(Ours(self.engine), case, inputs, judge)
         if not isinstance(us, Contestant):
             if us is not None:
                 yield us
             return
-        alone = True
-        for peer in self.peers:
+        alone = not revisions
+        for peer in others:
             them = self.admit(peer, case, inputs, judge)
             if isinstance(them, Remark):
                 yield them
@@ -134,6 +140,34 @@ class Bench:
                     yield Remark(case, peer.name, f"left out: {failure}")
         if alone:
             yield self._row(case, count, us, None)
+
+    def _beside(
+        self, revision: Revision, case: Case, inputs: Sequence[Operands], judge: Oracle
+    ) -> Row | Remark:
+        """Ours and another revision by turns, each in its process, and that one once more."""
+        sides: list[Contestant] = []
+        for who in revision.sides:
+            found = self.admit(who, case, inputs, judge)
+            if not isinstance(found, Contestant):
+                return found or Remark(case, who.name, "left out: it lacks the operation")
+            sides.append(found)
+        calls = tuple(calls_a_turn(side.once) for side in sides)
+        try:
+            ours, theirs, again = alternate([side.timed for side in sides], calls, self.turns)
+        except PortableGPUError as failure:  # calls cannot stand in line, or a process ended
+            return left_out(case, revision.name, failure)
+        found_ratios = ratios(ours, theirs)
+        return Row(
+            case=case,
+            peer=revision.name,
+            ours=Statistic.of(ours),
+            theirs=Statistic.of(theirs),
+            ratio=Statistic.of(found_ratios),
+            calls=calls[:2],
+            copies=len(inputs),
+            error=tuple(side.error for side in sides[:2]),
+            verdict=Verdict.of(found_ratios, ratios(theirs, again)),
+        )
 
     def inputs(self, case: Case) -> list[Operands]:
         """Copies of random inputs, enough of them to outgrow the caches."""
@@ -173,7 +207,7 @@ class Bench:
     def _row(self, case: Case, count: int, us: Contestant, them: Contestant | None) -> Row:
         sides = [us] if them is None else [us, them]
         calls = tuple(calls_a_turn(side.once) for side in sides)
-        times = alternate([side.prepared for side in sides], calls, self.turns)
+        times = alternate([side.timed for side in sides], calls, self.turns)
         return Row(
             case=case,
             peer=None if them is None else them.name,
@@ -188,7 +222,7 @@ class Bench:
 
 def checked(
     peer: Contender, case: Case, inputs: Sequence[Operands], judge: Oracle
-) -> tuple[Prepared, float] | Remark | None:
+) -> tuple[Timed, float] | Remark | None:
     """The calls of someone whose result is right, and its error in units of the bound.
 
     Returns:
@@ -213,55 +247,18 @@ def left_out(case: Case, who: str, failure: Exception) -> Remark:
     return Remark(case, who, f"left out: {first_line}")
 
 
-def warm_up(prepared: Prepared) -> float:
-    """Call each copy once, then give the seconds of one call."""
-    copies_ = len(prepared.calls)
-    prepared.seconds(0, copies_)
-    once = prepared.seconds(0, 1)
-    if once < TURN:  # one call is too short for the clock
-        count = calls_a_turn(once)
-        once = prepared.seconds(0, count) / count
-    return once
-
-
-def calls_a_turn(once: float) -> int:
-    """Calls that make a turn last."""
-    return max(1, min(10_000, round(TURN / max(once, 1e-9) + 0.5)))
-
-
-def alternate(
-    sides: Sequence[Prepared], calls: Sequence[int], turns: int
-) -> tuple[list[float], ...]:
+def alternate(sides: Sequence[Timed], calls: Sequence[int], turns: int) -> tuple[list[float], ...]:
     """Seconds of a call, turn by turn: the first side, the second, the first ...
 
-    A turn follows when the process is silent.  OpenBLAS's threads spin for a tenth of a second
-    after a call, in wait of the next one: whoever came straight after would share the cores
-    with them.  And where a call is short, a turn starts with one that does not count: it wakes
-    the threads of the side whose turn it is, which is then timed at its best.
+    A turn follows when the process is silent: see :meth:`Timed.turn`.
     """
     times: tuple[list[float], ...] = tuple([] for _ in sides)
     for turn in range(turns):
         for side, count, found in zip(sides, calls, times, strict=True):
-            fall_silent()
-            if count > 1:
-                side.seconds(turn * count, 1)
-            found.append(side.seconds(turn * count + 1, count) / count)
+            found.append(side.turn(turn * count, count))
     return times
 
 
 def ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
     """Their time over ours in each pair of turns."""
     return [b / a for a, b in zip(ours, theirs, strict=True)]
-
-
-def fall_silent() -> None:
-    """Wait until this process' other threads no longer use a core, half a second at most.
-
-    A look lasts 10 ms, for on a busy machine a thread that spins may get no core for some of them.
-    """
-    end = time.perf_counter() + _LONG
-    while time.perf_counter() < end:
-        begin, used = time.perf_counter(), time.process_time()
-        time.sleep(0.01)
-        if time.process_time() - used < 0.1 * (time.perf_counter() - begin):
-            return

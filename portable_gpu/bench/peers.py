@@ -16,11 +16,13 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
-from portable_gpu.bench.prepared import Call, Prepared
+import portable_gpu
 from portable_gpu.bench.queued import Queued
+from portable_gpu.bench.timing import Call, Prepared, Timed
 from portable_gpu.checking.operands import Array, Operands
 from portable_gpu.dtypes import dtype_of, is_float16_like
 from portable_gpu.ops.case import Case
+from portable_gpu.ops.public_call import PublicCall
 from portable_gpu.ops.registry import BENCHMARKS, OPERATIONS
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.version import __version__
@@ -62,7 +64,7 @@ class Peer(Library):
         """
 
     @abstractmethod
-    def prepare(self, case: Case, inputs: Sequence[Operands]) -> Prepared | None:
+    def prepare(self, case: Case, inputs: Sequence[Operands]) -> Timed | None:
         """Its calls on copies of the inputs; ``None`` where it lacks the operation."""
 
 
@@ -85,18 +87,21 @@ class Ours(Peer):
         """See :class:`Peer`."""
         engine = self._engine
         if engine.maps_host_memory:
-            return Prepared([_our_call(case, arrays, engine) for arrays in inputs])
+            call = public_call(case, True)
+            return Prepared([call.bind(portable_gpu, arrays, engine) for arrays in inputs])
         queue = engine.queue
         on_device = [[cla.to_device(queue, x) for x in arrays] for arrays in inputs]
-        calls = [_our_call(case, arrays, engine) for arrays in on_device]
+        call = public_call(case, False)
+        calls = [call.bind(portable_gpu, arrays, engine) for arrays in on_device]
         return Queued(engine, calls)
 
 
-def _our_call(case: Case, arrays: Sequence[Any], engine: Engine) -> Call:
-    operation, call = OPERATIONS[case.operation], BENCHMARKS[case.operation].call
+def public_call(case: Case, on_host: bool) -> PublicCall:
+    """Our call of a case; ``on_host`` says whether its arrays are NumPy's."""
+    call = BENCHMARKS[case.operation].call
     if call is not None:
-        return call(case, arrays, engine)
-    return partial(operation.function, *arrays, **operation.options(case), engine=engine)
+        return call(case, on_host)
+    return PublicCall(case.operation, OPERATIONS[case.operation].options(case))
 
 
 def calls_like_numpy(case: Case, inputs: Sequence[Any], library: Any) -> list[Call]:

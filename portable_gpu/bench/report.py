@@ -18,11 +18,12 @@ from portable_gpu.bench.altered import Altered
 from portable_gpu.bench.dispatch import FIRST_TURN, FIRST_TURNS, Distribution, Standing
 from portable_gpu.bench.hunt import Trial
 from portable_gpu.bench.ladder import LadderTimes
-from portable_gpu.bench.measure import TURN, Remark, Row
+from portable_gpu.bench.measure import Remark, Row
 from portable_gpu.bench.noise import Noise
 from portable_gpu.bench.peers import Ours, Peer
 from portable_gpu.bench.roofs import Roofs
 from portable_gpu.bench.statistics import Statistic
+from portable_gpu.bench.timing import TURN
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.version import __version__
 
@@ -140,6 +141,7 @@ class Report:
             "calls_a_turn": list(row.calls),
             "copies": row.copies,
             "error_in_bounds": list(row.error),
+            "verdict": None if row.verdict is None else row.verdict.to_dict(),
             "command": self._command(row),
         }
 
@@ -174,6 +176,7 @@ def _hunt(trials: Sequence[Trial], engine: Engine) -> dict[str, Any]:
     return {
         "turns": {"turns": hunt.TURNS, "turn_seconds": turn},
         "rows": [asdict(summary) for summary in hunt.summaries(trials)],
+        "revisions": [row.to_dict() for row in hunt.revision_rows(trials)],
         "trials": [asdict(trial) for trial in trials],
     }
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from portable_gpu.bench.measure import Row, alternate, calls_a_turn, warm_up
+from portable_gpu.bench.measure import Row, alternate
 from portable_gpu.bench.operands import operands
 from portable_gpu.bench.peers import Ours
-from portable_gpu.bench.prepared import Prepared
 from portable_gpu.bench.statistics import Statistic
+from portable_gpu.bench.timing import Prepared, calls_a_turn, warm_up
 from portable_gpu.codegen.operators import vector
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import dtype_of, element

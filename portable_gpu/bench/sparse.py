@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from portable_gpu.bench.measure import alternate, calls_a_turn, ratios, warm_up
-from portable_gpu.bench.prepared import Prepared
+from portable_gpu.bench.measure import alternate, ratios
 from portable_gpu.bench.sparse_peers import OurFactor, SparsePeer
 from portable_gpu.bench.statistics import Statistic
+from portable_gpu.bench.timing import Prepared, calls_a_turn, warm_up
 from portable_gpu.errors import PortableGPUError, UnsupportedError
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.sparse import Symbolic, analyze

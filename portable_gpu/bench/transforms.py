@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from portable_gpu.bench.peers import Peer
-from portable_gpu.bench.prepared import Call, Prepared
+from portable_gpu.bench.timing import Call, Prepared
 from portable_gpu.checking.operands import Array, Operands
 from portable_gpu.errors import UnsupportedError
 from portable_gpu.ops.case import Case

@@ -12,8 +12,8 @@ import pyopencl.array as cla
 from pyopencl.tools import ImmediateAllocator, MemoryPool
 
 from portable_gpu.bench.peers import Peer, host_buffer
-from portable_gpu.bench.prepared import Prepared
 from portable_gpu.bench.queued import Queued
+from portable_gpu.bench.timing import Prepared
 from portable_gpu.checking.operands import Array, Operands
 from portable_gpu.ops.case import Case
 from portable_gpu.ops.fft.cases import axes_of

@@ -13,11 +13,12 @@ from rich.table import Table
 
 from portable_gpu.bench.altered import Altered, check_changes
 from portable_gpu.bench.cases import EVERY, GROUPS, ROOFLINE, cases
-from portable_gpu.bench.known_peers import open_peers, registry, usual_peers
+from portable_gpu.bench.known_peers import is_known, open_peers, registry, usual_peers
 from portable_gpu.bench.ladder import CLIMBED, LadderTimes, climb, ladders
 from portable_gpu.bench.measure import BUDGET, Bench, Remark, Row
 from portable_gpu.bench.noise import Listener
 from portable_gpu.bench.report import Report
+from portable_gpu.bench.revisions import PREFIX, Revision
 from portable_gpu.bench.roofs import Roofs, measure_roofs
 from portable_gpu.bench.statistics import Statistic
 from portable_gpu.cli.console import TABLE_STYLE, Console
@@ -29,6 +30,7 @@ from portable_gpu.cli.path import path_of
 from portable_gpu.cli.progress import each
 from portable_gpu.cli.sparse import SYNTAX as SPARSE_SYNTAX
 from portable_gpu.cli.sparse import sparse
+from portable_gpu.cli.verdicts import verdicts
 from portable_gpu.errors import ArgumentError, PortableGPUError
 from portable_gpu.ops.case import Case
 from portable_gpu.ops.registry import BENCHMARKS
@@ -57,7 +59,8 @@ def bench(
         str | None,
         typer.Option(
             help="Comma list: numpy, pyopencl, clblast, torch, cupy, scipy, pyfftw, pyvkfft; of "
-            "sparse scipy and cholmod; 'none' for none."
+            "sparse scipy and cholmod; portable_gpu@REVISION, another one of git's revisions, or "
+            "portable_gpu@/FOLDER; 'none' for none."
         ),
     ] = None,
     device: DeviceOption = None,
@@ -123,6 +126,10 @@ def bench(
     on where it ended, and with --jobs it does in minutes what takes an hour.
 
     sparse times Cholesky factors of sparse matrices and solves with them.
+
+    Another revision of the library is timed in a process of its own, and so is this one beside it.
+    A row is lost if the geometric mean of the ratios is below 0.98 and outside twice the spread
+    that the revision shows against itself; the command then exits with 1.
     """
     output, status = Console(), Console(stderr=True)
     if plot is not None and find_spec("matplotlib") is None:
@@ -171,6 +178,8 @@ def bench(
     if ladder and (operation not in (*CLIMBED, EVERY) or sizes is not None or plot):
         raise ArgumentError(f"--ladder takes {_CLIMBED} or {EVERY}, and neither --sizes nor --plot")
     wanted_peers, policy = _peer_names(peers), policy or []
+    if ladder and any(name.startswith(PREFIX) for name in wanted_peers or []):
+        raise ArgumentError(f"--peers has {peers!r}; --ladder takes no other revision")
     wanted = None if sizes is None else parse_sizes(sizes)
     listener, engine = Listener(), Engine(device)
     every = cases(operation, dtype.split(","), wanted, engine.maps_host_memory)
@@ -178,23 +187,23 @@ def bench(
         check_changes(text, every, engine)
     if wanted_peers is None:
         wanted_peers = usual_peers(GROUPS[operation], engine.maps_host_memory)
-    opened, skipped = open_peers(wanted_peers, engine)
     altered = [Altered(engine, text) for text in policy]
-    opened += altered
-    for line in skipped:
-        status.print(escape(line), soft_wrap=True)
-    timing = Bench(engine, opened, turns, BUDGET if sizes is None else None, eager)
-    command = _command(operation, dtype, sizes, peers, policy, device, turns, ladder, eager)
-    found = Report(engine, opened, turns, command, device, eager)
-    output.write(f"{engine.target.facts.name}: {path_of(engine.target)}")
-    complete = True
-    if ladder:
-        _climb(timing, operation, found, output, status)
-    else:
-        before = measure_roofs(engine, turns, every)
-        complete = _run(timing, every, found, status)
-        after = measure_roofs(engine, turns, every)
-        found.roofs = before.raised(after).reached(found.rows)
+    with open_peers(wanted_peers, engine) as (opened, skipped):
+        opened += altered
+        for line in skipped:
+            status.print(escape(line), soft_wrap=True)
+        timing = Bench(engine, opened, turns, BUDGET if sizes is None else None, eager)
+        command = _command(operation, dtype, sizes, peers, policy, device, turns, ladder, eager)
+        found = Report(engine, opened, turns, command, device, eager)
+        output.write(f"{engine.target.facts.name}: {path_of(engine.target)}")
+        complete = True
+        if ladder:
+            _climb(timing, operation, found, output, status)
+        else:
+            before = measure_roofs(engine, turns, every)
+            complete = _run(timing, every, found, status)
+            after = measure_roofs(engine, turns, every)
+            found.roofs = before.raised(after).reached(found.rows)
     found.noise = listener.noise(found.times, eager or engine.maps_host_memory)
     if report is not None:
         write_json(report, found.to_dict())
@@ -203,17 +212,22 @@ def bench(
     if found.roofs is not None:
         output.write(_roofs(found.roofs))
         names = {peer.name: f"policy {i}" for i, peer in enumerate(altered, 1)}
+        revisions = [peer.name for peer in opened if isinstance(peer, Revision)]
+        names |= {name: f"revision {i}" for i, name in enumerate(revisions, 1)}
         for name, short in names.items():
             output.print(escape(f"{short}: {name}"), soft_wrap=True)
         for title, section in _sections(found.rows).items():
             output.print(_table(title, section, found.roofs, names))
+    judged = [(str(row.case), row.peer or "", row.verdict) for row in found.rows if row.verdict]
+    if judged:
+        output.print(verdicts(judged))
     for remark in found.remarks:
         status.print(escape(f"{remark.case}: {remark.who}: {remark.text}"), soft_wrap=True)
     if found.noise.warning:
         output.write(found.noise.warning, indent=0)
     if not complete:
         raise KeyboardInterrupt
-    if found.wrong:
+    if found.wrong or any(verdict.lost for _, _, verdict in judged):
         raise typer.Exit(1)
 
 
@@ -221,13 +235,13 @@ def _peer_names(text: str | None) -> list[str] | None:
     """The peers asked for; ``None`` where nobody said."""
     if text is None:
         return None
-    known = registry()
     if text == "none":
         return []
     names = [name.strip() for name in text.split(",")]
-    if unknown := [name for name in names if name not in known]:
+    if unknown := [name for name in names if not is_known(name)]:
+        known = ", ".join((*registry(), f"{PREFIX}REVISION"))
         raise ArgumentError(
-            f"--peers has {', '.join(map(repr, unknown))}; there are: {', '.join(known)}; or none"
+            f"--peers has {', '.join(map(repr, unknown))}; there are: {known}; or none"
         )
     return names
 

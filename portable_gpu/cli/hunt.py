@@ -14,7 +14,16 @@ from rich.markup import escape
 from rich.table import Table
 
 from portable_gpu.bench.crew import Crew
-from portable_gpu.bench.hunt import TURNS, Hunt, Kind, Trial, kinds, random_cases, summaries
+from portable_gpu.bench.hunt import (
+    TURNS,
+    Hunt,
+    Kind,
+    Trial,
+    kinds,
+    random_cases,
+    revision_rows,
+    summaries,
+)
 from portable_gpu.bench.known_peers import open_peers
 from portable_gpu.bench.measure import Remark
 from portable_gpu.bench.noise import Listener
@@ -23,6 +32,7 @@ from portable_gpu.cli.budget import seconds_of
 from portable_gpu.cli.console import TABLE_STYLE, Console
 from portable_gpu.cli.files import replacing, write_json
 from portable_gpu.cli.progress import each
+from portable_gpu.cli.verdicts import verdicts
 from portable_gpu.errors import ArgumentError, PortableGPUError
 from portable_gpu.ops.case import Case
 from portable_gpu.runtime.engine import Engine
@@ -48,7 +58,7 @@ def hunt(
 
     Raises:
         ArgumentError: ``rows``, ``budget`` or ``jobs`` cannot be, or the file is of another hunt.
-        Exit: A result was wrong, or nothing was timed.
+        Exit: A result was wrong, nothing was timed, or a row lost against another revision.
     """
     deadline = time.monotonic() + seconds_of(budget)
     listener, engine = Listener(), Engine(device)
@@ -56,26 +66,26 @@ def hunt(
         raise ArgumentError(f"--jobs is {jobs}; on a CPU one process times alone")
     chosen = _chosen(rows, kinds(engine))
     default = ["numpy"] if engine.maps_host_memory else ["torch"]
-    opened, skipped = open_peers(default if peers is None else peers, engine)
-    for line in skipped:
-        status.print(escape(line), soft_wrap=True)
-    if not opened:
-        raise PortableGPUError("there is no peer to hunt beside; see the lines above")
-    options = ["--shapes", str(count), "--seed", str(seed)]
-    options += [] if rows is None else ["--rows", rows]
-    peer_names = [peer.name for peer in opened]
-    options += ["--peers", ",".join(peer_names)]
-    options += [] if device is None else ["--device", device]
-    options += [] if jobs == 1 else ["--jobs", str(jobs)]
-    found = Report(engine, opened, TURNS, ["bench", "hunt", *options], device)
-    found.trials = _resumed(report, found)
-    every = random_cases(chosen, count, seed, engine.maps_host_memory)
-    known = {(trial.kind, trial.size) for trial in found.trials}
-    left = [(row, case) for row, case in every if (str(row), case.size) not in known]
-    if len(left) < len(every):
-        status.print(f"{len(every) - len(left)} cases were timed before")
-    hunters = Hunt(engine, opened) if jobs == 1 else Crew(jobs, device, peer_names)
-    complete = _run(hunters, left, deadline, found, report, status)
+    with open_peers(default if peers is None else peers, engine) as (opened, skipped):
+        for line in skipped:
+            status.print(escape(line), soft_wrap=True)
+        if not opened:
+            raise PortableGPUError("there is no peer to hunt beside; see the lines above")
+        options = ["--shapes", str(count), "--seed", str(seed)]
+        options += [] if rows is None else ["--rows", rows]
+        peer_names = [peer.name for peer in opened]
+        options += ["--peers", ",".join(peer_names)]
+        options += [] if device is None else ["--device", device]
+        options += [] if jobs == 1 else ["--jobs", str(jobs)]
+        found = Report(engine, opened, TURNS, ["bench", "hunt", *options], device)
+        found.trials = _resumed(report, found)
+        every = random_cases(chosen, count, seed, engine.maps_host_memory)
+        known = {(trial.kind, trial.size) for trial in found.trials}
+        left = [(row, case) for row, case in every if (str(row), case.size) not in known]
+        if len(left) < len(every):
+            status.print(f"{len(every) - len(left)} cases were timed before")
+        hunters = Hunt(engine, opened) if jobs == 1 else Crew(jobs, device, peer_names)
+        complete = _run(hunters, left, deadline, found, report, status)
     found.noise = listener.noise([], engine.maps_host_memory)
     if report is not None:
         write_json(report, found.to_dict())
@@ -92,11 +102,17 @@ def hunt(
     output.write(f"{engine.target.facts.name}: the peer's time over ours")
     output.print(_summary(found.trials))
     output.print(_worst(found.trials))
+    beside = revision_rows(found.trials)
+    if beside:
+        output.print(verdicts([(one.kind, one.peer, one.verdict) for one in beside]))
+        if not engine.maps_host_memory:
+            eager = [(f"{one.kind}, eager", one.peer, one.eager) for one in beside]
+            output.print(verdicts(eager))
     if found.noise.warning:
         output.write(found.noise.warning, indent=0)
     if not complete:
         raise KeyboardInterrupt
-    if found.wrong:
+    if found.wrong or any(one.lost for one in beside):
         raise typer.Exit(1)
 
 

@@ -27,6 +27,7 @@ from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.errors import ArgumentError
 from portable_gpu.ops.explanation import Explainer
 from portable_gpu.ops.ladder import Ladder
+from portable_gpu.ops.public_call import PublicCall
 from portable_gpu.ops.sizes import Size
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import Shape
@@ -186,7 +187,7 @@ class Benchmark:
             asked for by its own name; none where only others of the family have such a variant.
         batched: Whether a size may have a batch.
         manners: By dtype, what may follow it after a colon: see :attr:`Case.manner`.
-        call: Our call, given a case, its operands and an engine; by default the operation's
+        call: Our call, given a case and whether arrays are NumPy's; by default the operation's
             function with its options.
         on_matrix_units: Whether the roof of matrix units is above it.
         ladders: The ladders that lead to it on an engine's device (``bench --ladder``).
@@ -208,7 +209,7 @@ class Benchmark:
     variants: Callable[[Case, str, bool], Iterator[Case]] = _as_it_is
     batched: bool = False
     manners: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    call: Callable[[Case, Sequence[Any], Engine], Call] | None = None
+    call: Callable[[Case, bool], PublicCall] | None = None
     on_matrix_units: bool = False
     ladders: Callable[[Engine], list[Ladder]] | None = None
     random: tuple[RandomSizes, ...] = ()

@@ -19,6 +19,7 @@ import pyopencl as cl
 
 from portable_gpu import folders
 from portable_gpu.runtime import inside_pyopencl
+from portable_gpu.runtime.pocl_processor import name_processor
 
 
 class CompilerError(Exception):
@@ -34,6 +35,7 @@ def compiled(
         CompilerError: The driver refused it.
     """
     _spare_pyopencl_its_cache()
+    name_processor(device)
     more = os.environ.get("PYOPENCL_BUILD_OPTIONS", "").split()
     if isinstance(content, str) and "-Werror" not in more:
         more.append("-w")

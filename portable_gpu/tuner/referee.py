@@ -8,16 +8,17 @@ from math import exp, log
 from statistics import fmean
 from typing import Any, Protocol
 
-from portable_gpu.bench.measure import Bench, Contestant, alternate, calls_a_turn, ratios
+from portable_gpu.bench.measure import Bench, Contestant, alternate, ratios
 from portable_gpu.bench.oracle import oracle
 from portable_gpu.bench.peers import Ours
 from portable_gpu.bench.statistics import Statistic
+from portable_gpu.bench.timing import calls_a_turn
 from portable_gpu.checking.operands import Operands
 from portable_gpu.checking.oracle import Oracle
 from portable_gpu.errors import PortableGPUError
 from portable_gpu.ops.case import Case
 from portable_gpu.runtime.disk_cache import DiskCache
-from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.engine import Engine, paired
 from portable_gpu.runtime.program import ProgramCache
 from portable_gpu.targets import Target
 from portable_gpu.tuner.edges import edge_checks
@@ -203,12 +204,13 @@ def _pinned(engine: Engine, key: RowKey, policy: Policy) -> Engine:
     own.programs = ProgramCache(own.context, own.device, DiskCache(None))
     if engine.caller is not None:
         own.caller = _pinned(engine.caller, key, policy)
+        own.pair = paired(own.caller, own.target.compute_units)
     return own
 
 
 def _by_turns(first: Contestant, second: Contestant, turns: int) -> tuple[list[float], list[float]]:
     """Times of both; in half of the turns the first one begins, in half the second."""
-    sides = [(side.prepared, calls_a_turn(side.once)) for side in (first, second)]
+    sides = [(side.timed, calls_a_turn(side.once)) for side in (first, second)]
     times: tuple[list[float], list[float]] = [], []
     for order, count in (((0, 1), (turns + 1) // 2), ((1, 0), turns // 2)):
         prepared, calls = zip(*(sides[i] for i in order), strict=True)
@@ -218,5 +220,5 @@ def _by_turns(first: Contestant, second: Contestant, turns: int) -> tuple[list[f
 
 
 def _was_used(engine: Engine) -> bool:
-    tables = [one.table for one in (engine, engine.caller) if one is not None]
+    tables = [one.table for one in (engine, engine.caller, engine.pair) if one is not None]
     return any(isinstance(table, Pinned) and table.used for table in tables)

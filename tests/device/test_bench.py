@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -16,34 +18,35 @@ import pyopencl.array as cla
 import pytest
 from sampling import compile_fast
 
-from portable_gpu.bench import crew, dispatch, measure, roofs
+import portable_gpu
+from portable_gpu.bench import crew, dispatch, roofs, timing
 from portable_gpu.bench.altered import Altered
 from portable_gpu.bench.cases import cases
 from portable_gpu.bench.crew import Crew
-from portable_gpu.bench.hunt import Kind, Trial, kinds, random_cases
+from portable_gpu.bench.hunt import Hunt, Kind, Trial, kinds, random_cases, revision_rows
 from portable_gpu.bench.known_peers import open_peers, registry
 from portable_gpu.bench.ladder import LadderTimes, climb, ladders
 from portable_gpu.bench.measure import Bench, Remark, Row
 from portable_gpu.bench.operands import operands
 from portable_gpu.bench.oracle import oracle
 from portable_gpu.bench.peers import NumPyPeer, Ours, PyOpenCLPeer
-from portable_gpu.bench.queued import Hold, Queued
+from portable_gpu.bench.queued import Queued
 from portable_gpu.bench.roofs import measure_roofs
+from portable_gpu.bench.timing import Hold
 from portable_gpu.cli import main
 from portable_gpu.errors import PortableGPUError
 from portable_gpu.ops.case import Case
 from portable_gpu.ops.family import RandomSizes
 from portable_gpu.ops.fft import contested
 from portable_gpu.ops.gemm import random_sizes
-from portable_gpu.ops.registry import OPERATIONS
 from portable_gpu.ops.sizes import Size, parse_sizes
 from portable_gpu.runtime.engine import Engine
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "TURN", 1e-6)
-    monkeypatch.setattr(measure, "fall_silent", lambda: None)
+    monkeypatch.setattr(timing, "TURN", 1e-6)
+    monkeypatch.setattr(timing, "fall_silent", lambda: None)
 
 
 #: Whose arrays: those that suit the device, or as on a GPU.
@@ -163,8 +166,8 @@ def test_transforms_are_right(name: str, unoptimised: Engine) -> None:
 
 def test_peers_on_the_host_are_for_cpus(unoptimised: Engine) -> None:
     unoptimised.maps_host_memory = False
-    peers, lines = open_peers(["scipy", "pyfftw"], unoptimised)
-    assert peers == []
+    with open_peers(["scipy", "pyfftw"], unoptimised) as (peers, lines):
+        assert peers == []
     assert lines == [f"{name} is left out: {name} runs on CPUs" for name in ("scipy", "pyfftw")]
 
 
@@ -187,12 +190,108 @@ def test_without_a_peer_we_are_timed_alone(engine: Engine) -> None:
 def test_a_wrong_result_of_ours_is_refused(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = np.array(1e6, np.float32)
     result = wrong if engine.maps_host_memory else cla.to_device(engine.queue, wrong)
-    operation = replace(OPERATIONS["sum"], function=lambda x, **_: result)
-    monkeypatch.setitem(OPERATIONS, "sum", operation)
+    monkeypatch.setattr(portable_gpu, "sum", lambda x, **_: result)
     (refused,) = Bench(engine, [NumPyPeer(engine)]).run(Case("sum", (1000,)))
     assert isinstance(refused, Remark)
     assert refused.wrong
     assert refused.who == "portable_gpu"
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+#: A library of another revision, with what the process of one needs and little else.
+OTHER = """
+import os
+import numpy as np
+__version__ = "0.0.1"
+class Engine:
+    def __init__(self, device): pass
+def asarray(x): return x
+def sum(x, engine): return np.sum(x)
+def dot(x, y, engine): os._exit(3)
+"""
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Path:
+    """The folder of that library."""
+    package = tmp_path / "portable_gpu"
+    package.mkdir()
+    (tmp_path / "cl_kernels").mkdir()
+    (package / "__init__.py").write_text(OTHER)
+    (package / "errors.py").write_text("class PortableGPUError(Exception): pass")
+    return tmp_path
+
+
+def test_a_revision_runs_its_own_library(engine: Engine, other: Path) -> None:
+    if not engine.maps_host_memory:
+        pytest.skip("that library runs on the host")
+    name = f"portable_gpu@{other}"
+    with open_peers([name], engine) as (peers, _):
+        (revision,) = peers
+        assert revision.version == "0.0.1"
+        bench = Bench(engine, peers)
+        for operation, expected in (
+            ("sum", None),
+            ("max", f"left out: {name}: AttributeError: module 'portable_gpu' has no"),
+            ("dot", f"left out: {name}: its process ended by itself (3)"),
+            ("sum", f"left out: {name}: its process ended by itself (3)"),
+        ):
+            (found,) = bench.run(Case(operation, (1000,)))
+            if isinstance(found, Remark):
+                assert expected is not None, found.text
+                assert found.text.startswith(expected)
+                continue
+            assert expected is None
+            assert found.peer == name
+            assert found.verdict is not None
+            assert found.verdict.count == 9
+
+
+BESIDE = [
+    Case("sum", (60, 70), axis=0),
+    Case("elementwise", (3000,)),
+    Case("gemm", (30, 20, 10), trans="TN"),
+    Case("gemm", (30, 20, 10), "float16", trans="NN", manner="float32"),
+    Case("fft", (8, 12), "complex64"),
+    Case("cholesky", (20,), batch=3),
+]
+
+
+def test_a_revision_beside_itself(placed: Engine, tmp_path: Path) -> None:
+    """Every kind of call, of a copy of this library; NumPy beside it in the same run."""
+    for part in ("portable_gpu", "cl_kernels"):
+        shutil.copytree(ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__"))
+    with open_peers([f"portable_gpu@{tmp_path}", "numpy"], placed) as (peers, _):
+        for case in BESIDE if placed.maps_host_memory else BESIDE[:4]:
+            row, *others = Bench(placed, peers).run(case)
+            assert isinstance(row, Row), row
+            assert row.verdict is not None
+            assert all(isinstance(one, Row) and one.verdict is None for one in others)
+        row_of = kinds(placed)[0]
+        (found,) = Hunt(placed, peers).over([(row_of, Case("sum", (999,)))])
+    trials = [one for one in found if isinstance(one, Trial)]
+    assert [trial.itself is None for trial in trials] == [False, True]
+    (one,) = revision_rows(trials)
+    assert one.verdict.count == one.eager.count == 1
+
+
+def test_the_command_beside_a_revision_of_git(
+    engine: Engine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if shutil.which("git") is None or not (ROOT / ".git").exists():
+        pytest.skip("no history")
+    report = tmp_path / "bench.json"
+    arguments = ["bench", "elementwise", "--sizes", "1000", "--peers", "portable_gpu@HEAD"]
+    status = main([*arguments, "--json", str(report)])
+    content = json.loads(report.read_text())
+    (row,) = content["rows"]
+    assert row["peer"] == "portable_gpu@HEAD"
+    assert status == int(row["verdict"]["lost"])
+    assert re.fullmatch(r"\S+ [0-9a-f]{40}", content["versions"]["portable_gpu@HEAD"])
+    output = capsys.readouterr().out
+    assert "revision 1: portable_gpu@HEAD" in output
+    assert f"{row['verdict']['itself']:.3f}" in output
 
 
 def test_roofs(engine: Engine) -> None:

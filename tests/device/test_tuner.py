@@ -28,7 +28,7 @@ from optuna.trial import TrialState
 from sampling import compile_fast
 
 import portable_gpu as pg
-from portable_gpu.bench import measure
+from portable_gpu.bench import timing
 from portable_gpu.bench.statistics import Statistic
 from portable_gpu.checking.edges import Guarded
 from portable_gpu.cli import main
@@ -50,8 +50,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(autouse=True)
 def _quick(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "TURN", 1e-6)
-    monkeypatch.setattr(measure, "fall_silent", lambda: None)
+    monkeypatch.setattr(timing, "TURN", 1e-6)
+    monkeypatch.setattr(timing, "fall_silent", lambda: None)
     compile_fast(monkeypatch, engine)
 
 

@@ -2,38 +2,42 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import rich.console
 
-from portable_gpu.bench import measure, noise
+from portable_gpu.bench import noise, peers, revision_process, timing
 from portable_gpu.bench.altered import check_changes, parse_changes
 from portable_gpu.bench.cases import GROUPS, cases
 from portable_gpu.bench.known_peers import open_peers, usual_peers
 from portable_gpu.bench.ladder import LadderRow, LadderTimes
-from portable_gpu.bench.measure import Bench, Remark, Row, alternate, calls_a_turn, ratios
+from portable_gpu.bench.measure import Bench, Remark, Row, alternate, ratios
 from portable_gpu.bench.noise import Noise
 from portable_gpu.bench.operands import copies, operands
 from portable_gpu.bench.oracle import oracle
-from portable_gpu.bench.prepared import Prepared
 from portable_gpu.bench.report import Report
 from portable_gpu.bench.roofs import Roofs, specializations
 from portable_gpu.bench.statistics import Statistic
+from portable_gpu.bench.timing import Prepared, calls_a_turn
+from portable_gpu.bench.verdict import Verdict
 from portable_gpu.cli import main
 from portable_gpu.cli.bench import _ladder_table as ladder_table
 from portable_gpu.cli.bench import _table as bench_table
 from portable_gpu.errors import ArgumentError, UnsupportedError
+from portable_gpu.ops import public_call
 from portable_gpu.ops.case import Case
 from portable_gpu.ops.fft.cases import axes_of
+from portable_gpu.ops.public_call import PublicCall
 from portable_gpu.ops.sizes import Size, parse_sizes
 from portable_gpu.targets import class_names, example_target
 from portable_gpu.tuning.table import TuningTable
@@ -53,7 +57,7 @@ class Fake(Prepared):
 
 @pytest.fixture
 def silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "fall_silent", lambda: None)
+    monkeypatch.setattr(timing, "fall_silent", lambda: None)
 
 
 def test_statistic() -> None:
@@ -82,8 +86,8 @@ def test_a_short_call_is_repeated_and_its_first_does_not_count(silent: None) -> 
 
 def test_turns_last_long_enough() -> None:
     assert calls_a_turn(1.0) == 1
-    for once in (1e-6, 3e-5, 1e-3, 0.9 * measure.TURN):
-        assert calls_a_turn(once) * once >= measure.TURN
+    for once in (1e-6, 3e-5, 1e-3, 0.9 * timing.TURN):
+        assert calls_a_turn(once) * once >= timing.TURN
 
 
 @pytest.mark.parametrize(
@@ -137,6 +141,47 @@ def test_the_issues_products_are_timed() -> None:
 def test_sizes_that_do_not_fit(operation: str, size: str, message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         cases(operation, ["float32"], parse_sizes(size), True)
+
+
+def test_a_row_is_lost_beyond_two_percent_and_twice_the_spread() -> None:
+    quiet = [1.001, 0.999] * 4
+    assert Verdict.of([0.97] * 8, quiet).lost
+    assert not Verdict.of([0.985] * 8, quiet).lost
+    assert not Verdict.of([1.2] * 8, quiet).lost
+    biased = Verdict.of([0.97] * 8, [1.02] * 8)  # the revision itself seems to differ by 2 %
+    assert (biased.lost, biased.spread) == (False, pytest.approx(math.log(1.02)))
+    assert Verdict.of([0.95] * 8, [1.02] * 8).lost
+    noisy = Verdict.of([0.97] * 8, [1.1, 1 / 1.1] * 4)
+    assert not noisy.lost
+    assert noisy.itself == pytest.approx(1)
+    assert noisy.spread == pytest.approx(math.log(1.1) / math.sqrt(7))
+    assert noisy.to_dict()["lost"] is False
+
+
+@pytest.mark.parametrize(
+    ("module", "known"),
+    [
+        (timing, {"portable_gpu.errors"}),
+        (revision_process, set()),
+        (public_call, set()),
+    ],
+)
+def test_processes_of_revisions_use_nothing_that_others_lack(
+    module: ModuleType, known: set[str]
+) -> None:
+    tree = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))
+    found = {n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.module}
+    found |= {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
+    assert {name for name in found if name.startswith("portable_gpu")} == known
+
+
+def test_transforms_of_several_axes_are_timed_by_their_own_function() -> None:
+    for case, expected in (
+        (Case("fft", (8,), "complex64", batch=3), PublicCall("fft.fft", {"axis": -1})),
+        (Case("rfft", (8, 4)), PublicCall("fft.rfftn", {"axes": (-2, -1)})),
+        (Case("fft", (8, 4), "complex64", axis=0), PublicCall("fft.fft", {"axis": -2})),
+    ):
+        assert peers.public_call(case, on_host=True) == expected
 
 
 def test_cost() -> None:
@@ -531,8 +576,9 @@ def test_peers_that_cannot_run_are_skipped_with_a_line(monkeypatch: pytest.Monke
 
     known = {"missing": Missing, "unfit": Unfit}
     monkeypatch.setattr("portable_gpu.bench.known_peers.registry", lambda: known)
-    peers, lines = open_peers(["missing", "unfit"], None)  # type: ignore[arg-type]
-    assert peers == []
+    engine: Any = None
+    with open_peers(["missing", "unfit"], engine) as (opened, lines):
+        assert opened == []
     assert lines == [
         "missing is not installed and left out: pip install missing",
         "unfit is left out: it needs a moon",
@@ -554,6 +600,9 @@ def test_peers_that_cannot_run_are_skipped_with_a_line(monkeypatch: pytest.Monke
         (["dispatch", "--jobs", "2"], "dispatch takes none of --peers, --plot and --jobs"),
         (["dispatch", "--rows", "sum"], "--rows of dispatch is 'sum'; it takes gemm or fft"),
         (["hunt", "--ladder"], "hunt takes none of --sizes"),
+        (["sum", "--peers", "portable_gpu@not-there"], "--peers has 'portable_gpu@not-there', wh"),
+        (["sum", "--peers", "portable_gpu@/not/there"], "--peers has 'portable_gpu@/not/there'; "),
+        (["gemm", "--ladder", "--peers", "portable_gpu@HEAD"], "--peers has 'portable_gpu@HEAD'"),
         (["hunt", "--rows", "gemm,nope"], "--rows has 'nope'; there are: sum, of all, float32;"),
     ],
 )

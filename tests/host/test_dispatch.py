@@ -6,7 +6,7 @@ import pytest
 
 from portable_gpu.bench import dispatch
 from portable_gpu.bench.dispatch import Distribution, Standing, contest, fastest, random_cases
-from portable_gpu.bench.prepared import Prepared
+from portable_gpu.bench.timing import Prepared
 from portable_gpu.ops.case import Case
 
 

@@ -14,6 +14,7 @@ from portable_gpu.checking.inputs import Input, View
 from portable_gpu.checking.operands import Operands
 from portable_gpu.checking.oracle import Oracle
 from portable_gpu.ops.elementwise import api
+from portable_gpu.ops.public_call import PublicCall
 from portable_gpu.runtime.engine import Engine
 
 if TYPE_CHECKING:
@@ -22,10 +23,9 @@ if TYPE_CHECKING:
 _SUM = "x + y"
 
 
-def call(_case: Case, arrays: Sequence[Any], engine: Engine) -> Callable[[], Any]:
+def call(_case: Case, _on_host: bool) -> PublicCall:
     """A sum of two arrays."""
-    x, y = arrays
-    return partial(api.elementwise, _SUM, x=x, y=y, engine=engine)
+    return PublicCall("elementwise", leading=(_SUM,), names=("x", "y"))
 
 
 def warmed(x: Any, y: Any, engine: Engine) -> Any:

@@ -16,10 +16,10 @@ from portable_gpu.checking.operands import Array, Operands
 from portable_gpu.checking.oracle import LOST, Oracle, times, worst
 from portable_gpu.dtypes import PRECISIONS, dtype_of
 from portable_gpu.ops.factor import catalogue
-from portable_gpu.ops.factor.api import cholesky, solve_triangular
+from portable_gpu.ops.factor.api import cholesky
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
 from portable_gpu.ops.gemv.cases import by_transposes
-from portable_gpu.runtime.engine import Engine
+from portable_gpu.ops.public_call import PublicCall
 
 if TYPE_CHECKING:
     from portable_gpu.ops.case import Case
@@ -65,15 +65,15 @@ def solve_options(case: Case) -> dict[str, Any]:
     return {"trans": case.trans or "N", "lower": True, **cholesky_options(case)}
 
 
-def cholesky_call(case: Case, arrays: Sequence[Any], engine: Engine) -> Callable[[], Any]:
+def cholesky_call(case: Case, _on_host: bool) -> PublicCall:
     """The function, whose arrays say what the batch is."""
-    return partial(cholesky, *arrays, precision=case.precision, engine=engine)
+    return PublicCall("linalg.cholesky", {"precision": case.precision})
 
 
-def solve_call(case: Case, arrays: Sequence[Any], engine: Engine) -> Callable[[], Any]:
+def solve_call(case: Case, _on_host: bool) -> PublicCall:
     """The same of solves."""
     options = {name: one for name, one in solve_options(case).items() if name != "batch"}
-    return partial(solve_triangular, *arrays, **options, engine=engine)
+    return PublicCall("linalg.solve_triangular", options)
 
 
 def solve_variants(case: Case, variant: str, alone: bool) -> Iterator[Case]:

@@ -16,16 +16,13 @@ from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.errors import ArgumentError
 from portable_gpu.ops.fft.api import transform
 from portable_gpu.ops.fft.catalogue import DTYPES, KINDS, problem, real_of
-from portable_gpu.ops.fft.functions import fft, rfft
 from portable_gpu.ops.fft.problem import FftProblem
 from portable_gpu.ops.fft.tables import is_smooth
+from portable_gpu.ops.public_call import PublicCall
 from portable_gpu.runtime.engine import Engine
 
 if TYPE_CHECKING:
     from portable_gpu.ops.case import Case
-
-#: Of one axis.
-_FUNCTIONS = {"fft": fft, "rfft": rfft}
 
 
 def fft_of(case: Case) -> FftProblem:
@@ -51,12 +48,12 @@ def axes_of(case: Case) -> tuple[int, ...]:
     return tuple(range(-count, 0)) if case.axis is None else (case.axis - count,)
 
 
-def call(case: Case, arrays: Sequence[Any], engine: Engine) -> Callable[[], Any]:
+def call(case: Case, on_host: bool) -> PublicCall:
     """The function, or its like of several axes."""
-    (x,), axes = arrays, axes_of(case)
+    axes = axes_of(case)
     if len(axes) == 1:
-        return partial(_FUNCTIONS[case.operation], x, axis=axes[0], engine=engine)
-    return partial(transform, KINDS[case.operation], x, None, axes, None, engine=engine)
+        return PublicCall(f"fft.{case.operation}", {"axis": axes[0]})
+    return PublicCall(f"fft.{case.operation}n", {"axes": axes})
 
 
 def warmed(operation: str, x: Any, axes: tuple[int, ...], engine: Engine) -> Any:

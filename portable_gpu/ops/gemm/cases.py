@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyopencl.array as cla
 
 from portable_gpu.checking.operands import Operands
 from portable_gpu.checking.oracle import (
@@ -20,10 +18,9 @@ from portable_gpu.checking.oracle import (
     worst,
 )
 from portable_gpu.dtypes import PRECISIONS, dtype_of, element
-from portable_gpu.ops.gemm.api import gemm, matmul
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemv.cases import by_transposes, transposed
-from portable_gpu.runtime.engine import Engine
+from portable_gpu.ops.public_call import PublicCall
 
 if TYPE_CHECKING:
     from portable_gpu.ops.case import Case
@@ -65,27 +62,16 @@ def variants(case: Case, variant: str, alone: bool) -> Iterator[Case]:
     yield from by_transposes(case, known, variant)
 
 
-def call(case: Case, arrays: Sequence[Any], engine: Engine) -> Callable[[], Any]:
+def call(case: Case, on_host: bool) -> PublicCall:
     """``matmul`` where that will do: of batches, and of NumPy's arrays, whose transposes are views.
 
     ``gemm`` into a given C where the result is of another dtype.
     """
-    a, b = arrays
-    on_host, converts = isinstance(a, np.ndarray), case.result != case.dtype
+    converts = case.result != case.dtype
     if case.batch is not None or (on_host and not converts):
-        flags = case.trans or "NN"
-        a, b = (_swapped(x) if flag == "T" else x for x, flag in zip((a, b), flags, strict=True))
-        return partial(matmul, a, b, precision=case.precision, engine=engine)
-    c = None
-    if converts:
-        shape, dtype = (case.extents[0], case.extents[2]), dtype_of(case.result)
-        c = np.empty(shape, dtype) if on_host else cla.empty(a.queue, shape, dtype)
-    return partial(gemm, a, b, c=c, **options(case), engine=engine)
-
-
-def _swapped(x: Any) -> Any:
-    """The last two axes exchanged, of NumPy's arrays and of pyopencl's."""
-    return x.transpose((*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
+        return PublicCall("matmul", {"precision": case.precision}, transposed=case.trans)
+    c = ("c", (case.extents[0], case.extents[2]), case.result) if converts else None
+    return PublicCall("gemm", options(case), into=c)
 
 
 def oracle(case: Case, inputs: Operands) -> Oracle:

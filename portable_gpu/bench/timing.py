@@ -1,0 +1,216 @@
+"""How calls are timed: one by one, or in line on a device that is held until all are enqueued.
+
+Processes of other revisions load this module by its path (:mod:`portable_gpu.bench.revisions`), so
+that all sides are timed by the same code.  Of the package it uses the error class alone.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyopencl as cl
+
+from portable_gpu.errors import PortableGPUError
+
+Call: TypeAlias = Callable[[], Any]
+
+#: Seconds that a turn lasts at least: short calls are repeated and their time divided.
+TURN = 0.005
+LINE = 256  #: calls that wait at a time: drivers keep about a thousand launches
+TRIES = 6  #: each holds the device for longer
+NOT_HELD = "the device cannot be held until all calls are enqueued; use --eager"
+_LEAST = 1e-3  # seconds that the device is held for at least
+_LONG = 0.5  # seconds after which we no longer wait for the process to fall silent
+
+
+class Timed(ABC):
+    """Calls on one case, of this process or of another one.
+
+    Attributes:
+        copies: Of the inputs: calls take them by turns.
+    """
+
+    copies: int
+
+    @abstractmethod
+    def result(self) -> np.ndarray[Any, Any]:
+        """What the first call gives."""
+
+    @abstractmethod
+    def seconds(self, first: int, count: int) -> float:
+        """The time of ``count`` calls, from call ``first`` on, each on the next copy."""
+
+    @abstractmethod
+    def eager(self) -> Timed:
+        """The same calls, timed as they are made: the host's time counts."""
+
+    def turn(self, first: int, count: int) -> float:
+        """Seconds of a call, of ``count`` in a turn that starts when the process is silent.
+
+        OpenBLAS's threads spin for a tenth of a second after a call, in wait of the next one: calls
+        that came straight after would share the cores with them.  And where a call is short, a turn
+        starts with one that does not count: it wakes the threads of the side whose turn it is,
+        which is then timed at its best.
+        """
+        fall_silent()
+        if count > 1:
+            self.seconds(first, 1)
+        return self.seconds(first + 1, count) / count
+
+
+class Prepared(Timed):
+    """Calls of this process, one for each copy of the inputs."""
+
+    def __init__(
+        self,
+        calls: Sequence[Call],
+        finish: Callable[[], Any] = lambda: None,
+        fetch: Callable[[Any], np.ndarray[Any, Any]] = np.asarray,
+    ) -> None:
+        """``finish`` waits for what calls enqueued; ``fetch`` brings a result to NumPy."""
+        self.calls = calls
+        self.copies = len(calls)
+        self.finish = finish
+        self.fetch = fetch
+
+    def result(self) -> np.ndarray[Any, Any]:
+        """See :class:`Timed`."""
+        return self.fetch(self.calls[0]())
+
+    def in_turn(self, first: int, count: int) -> list[Call]:
+        """``count`` calls from call ``first`` on, each on the next copy."""
+        return [self.calls[i % len(self.calls)] for i in range(first, first + count)]
+
+    def seconds(self, first: int, count: int) -> float:
+        """See :class:`Timed`."""
+        calls = self.in_turn(first, count)
+        begin = time.perf_counter()
+        for call in calls:
+            call()
+        self.finish()
+        return time.perf_counter() - begin
+
+    def eager(self) -> Prepared:
+        """See :class:`Timed`."""
+        return Prepared(self.calls, self.finish, self.fetch)
+
+
+class InLine(Prepared):
+    """Calls whose time is the device's alone: they stand in line before the first one begins.
+
+    A device that is faster than its host would wait for the next call, and the time would be the
+    host's.  So it is held by a kernel of its own until all calls are enqueued (as NVIDIA's nvbench
+    does), and the time begins when that kernel ends.
+
+    Where a call has many launches the driver may make the host wait before all calls of a line are
+    there; then lines become shorter.
+    """
+
+    def __init__(
+        self, calls: Sequence[Call], queue: cl.CommandQueue, hold: Callable[[], Hold]
+    ) -> None:
+        """``calls`` give arrays on the device, or nothing that is asked for.
+
+        Args:
+            calls: They enqueue their work on the queue.
+            queue: Where.
+            hold: Gives what keeps its device at work.
+        """
+        super().__init__(calls, queue.finish, lambda result: np.asarray(result.get()))
+        self._hold = hold
+        self._length = _LEAST
+        self._calls = LINE
+
+    def seconds(self, first: int, count: int) -> float:
+        """The device's time of ``count`` calls, from call ``first`` on, each on the next copy.
+
+        Raises:
+            PortableGPUError: The device begins before all calls are there, however long it is held.
+        """
+        calls, seconds = self.in_turn(first, count), 0.0
+        while calls:
+            line, calls = calls[: self._calls], calls[self._calls :]
+            seconds += self._line(line)
+        return seconds
+
+    def _line(self, calls: Sequence[Call]) -> float:
+        """The time of some calls; of fewer at a time from now on, if they are too many to wait."""
+        for attempt in range(TRIES):
+            if attempt == TRIES // 2 and len(calls) > 1:
+                self._calls = len(calls) // 2
+                return self._line(calls[: self._calls]) + self._line(calls[self._calls :])
+            hold = self._hold()
+            begin = time.perf_counter()
+            held = hold(self._length)
+            for call in calls:
+                call()
+            enqueued = time.perf_counter() - begin
+            in_time = held.command_execution_status != cl.command_execution_status.COMPLETE
+            held.wait()
+            begin = time.perf_counter()
+            self.finish()
+            seconds = time.perf_counter() - begin
+            if in_time:
+                return seconds
+            self._length = max(4 * self._length, 2 * enqueued)
+        raise PortableGPUError(NOT_HELD)
+
+
+class Hold:
+    """Keeps a device at work for about as long as is asked."""
+
+    def __init__(self, program: cl.Program, queue: cl.CommandQueue) -> None:
+        """Find out how long a round of the program's kernel takes (``bench/hold``)."""
+        self._kernel, self._queue = cl.Kernel(program, "hold"), queue
+        self._out = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, 4)
+        self._rounds = 1 << 12  # of a second: a guess, until the device takes long enough for them
+        self._second()
+        while self._second() < _LEAST:
+            self._rounds *= 2
+        self._rounds = int(self._rounds / min(self._second() for _ in range(3)))
+
+    def _second(self) -> float:
+        """How long it takes what it takes for a second."""
+        begin = time.perf_counter()
+        self(1.0).wait()
+        return time.perf_counter() - begin
+
+    def __call__(self, seconds: float) -> cl.Event:
+        """Enqueue it; returns the event of its end."""
+        rounds = np.int64(seconds * self._rounds)
+        arguments = self._out, np.float32(0.999), np.float32(0.001), rounds
+        event: cl.Event = self._kernel(self._queue, (1,), (1,), *arguments)
+        self._queue.flush()
+        return event
+
+
+def warm_up(timed: Timed) -> float:
+    """Call each copy once, then give the seconds of one call."""
+    timed.seconds(0, timed.copies)
+    once = timed.seconds(0, 1)
+    if once < TURN:  # one call is too short for the clock
+        count = calls_a_turn(once)
+        once = timed.seconds(0, count) / count
+    return once
+
+
+def calls_a_turn(once: float) -> int:
+    """Calls that make a turn last."""
+    return max(1, min(10_000, round(TURN / max(once, 1e-9) + 0.5)))
+
+
+def fall_silent() -> None:
+    """Wait until this process' other threads no longer use a core, half a second at most.
+
+    A look lasts 10 ms, for on a busy machine a thread that spins may get no core for some of them.
+    """
+    end = time.perf_counter() + _LONG
+    while time.perf_counter() < end:
+        begin, used = time.perf_counter(), time.process_time()
+        time.sleep(0.01)
+        if time.process_time() - used < 0.1 * (time.perf_counter() - begin):
+            return

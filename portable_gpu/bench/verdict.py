@@ -1,0 +1,49 @@
+"""Whether a row got slower since another revision."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from math import exp, log, sqrt
+from typing import Any
+
+LEAST = 0.98  #: a row whose geometric mean is not below has not lost
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the times of a row say.
+
+    The spread is what the revision shows against itself, in two processes that take turns with
+    ours: how far the geometric mean of their ratios is from 1, or its standard error where that is
+    larger.
+
+    Attributes:
+        ratio: Geometric mean of the revision's time over ours: above 1 ours is faster.
+        itself: The same of the revision's second process over its first.
+        spread: Of ``itself``, as a logarithm: about the part by which it may be off.
+        count: Ratios of each.
+    """
+
+    ratio: float
+    itself: float
+    spread: float
+    count: int
+
+    @classmethod
+    def of(cls, ratios: Sequence[float], itself: Sequence[float]) -> Verdict:
+        """The verdict on the ratios of one turn or case or more, and on the revision's own."""
+        logs = [log(one) for one in itself]
+        mean = sum(logs) / len(logs)
+        error = sqrt(sum((one - mean) ** 2 for one in logs) / max(1, len(logs) - 1) / len(logs))
+        ratio = exp(sum(map(log, ratios)) / len(ratios))
+        return cls(ratio, exp(mean), max(abs(mean), error), len(ratios))
+
+    @property
+    def lost(self) -> bool:
+        """Whether we are slower by more than 2 % and by more than twice the spread."""
+        return self.ratio < LEAST and log(self.ratio) < -2 * self.spread
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields and the verdict, for JSON."""
+        return {**asdict(self), "lost": self.lost}

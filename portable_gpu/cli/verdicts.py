@@ -1,0 +1,33 @@
+"""Rows beside another revision, as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.markup import escape
+from rich.table import Table
+
+from portable_gpu.bench.revisions import PREFIX
+from portable_gpu.bench.verdict import LEAST, Verdict
+from portable_gpu.cli.console import TABLE_STYLE
+
+_CAPTION = (
+    "Ratio: geometric mean of the revision's time over ours.  Itself: the same of two processes of "
+    "the revision.  A row is lost if its ratio is below {least} and outside twice the spread, by "
+    "which itself may be off."
+)
+
+
+def verdicts(rows: Iterable[tuple[str, str, Verdict]]) -> Table:
+    """A table of rows, the peers that they were timed beside, and what came of it."""
+    table = Table(caption=_CAPTION.format(least=LEAST), **TABLE_STYLE)
+    table.add_column("row")
+    table.add_column("revision")
+    for heading in ("count", "ratio", "itself", "spread", "verdict"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row, peer, one in rows:
+        table.add_row(
+            escape(row), escape(peer.removeprefix(PREFIX)), str(one.count), f"{one.ratio:.3f}",
+            f"{one.itself:.3f}", f"{one.spread:.3f}", "lost" if one.lost else "",
+        )  # fmt: skip
+    return table

@@ -1,0 +1,63 @@
+"""A call of a public function as plain data, so that another process can make it.
+
+A process of another revision loads this module by its path (:mod:`portable_gpu.bench.revisions`):
+it uses nothing of the package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class PublicCall:
+    """A call of a public function.
+
+    Attributes:
+        function: Its name in the package: ``sum``, ``fft.fftn``.
+        options: What it takes by keyword.
+        leading: What it takes before the arrays.
+        names: Keywords of the arrays; empty where they are taken by position.
+        transposed: A letter for each array: T where its last two axes are exchanged before the
+            call; empty where none are.
+        into: Keyword, shape and dtype of the array that it writes, where the call makes one.
+    """
+
+    function: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    leading: tuple[Any, ...] = ()
+    names: tuple[str, ...] = ()
+    transposed: str = ""
+    into: tuple[str, tuple[int, ...], str] | None = None
+
+    def bind(self, package: Any, arrays: Sequence[Any], engine: Any) -> Callable[[], Any]:
+        """The call on some arrays of NumPy, or of the device.
+
+        Args:
+            package: ``portable_gpu``, of this revision or another one.
+            arrays: The operands.
+            engine: One of the package's.
+        """
+        flags = self.transposed or "N" * len(arrays)
+        operands = [_swapped(x) if t == "T" else x for x, t in zip(arrays, flags, strict=True)]
+        options = {**self.options, "engine": engine}
+        if self.into is not None:
+            keyword, shape, dtype = self.into
+            out = np.zeros(shape, dtype)
+            on_host = isinstance(arrays[0], np.ndarray)
+            options[keyword] = out if on_host else package.asarray(out, engine=engine)
+        if self.names:
+            options |= dict(zip(self.names, operands, strict=True))
+            operands = []
+        return partial(attrgetter(self.function)(package), *self.leading, *operands, **options)
+
+
+def _swapped(x: Any) -> Any:
+    """The last two axes exchanged, of NumPy's arrays and of the device's."""
+    return x.transpose((*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
