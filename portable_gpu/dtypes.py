@@ -145,4 +145,12 @@ def dtype_of(name: str) -> np.dtype[Any]:
 
 def is_float16_like(dtype: np.dtype[Any]) -> bool:
     """Whether ``dtype`` is a 16-bit floating storage type (float16 or bfloat16)."""
-    return dtype == np.float16 or (BFLOAT16 is not None and dtype == BFLOAT16)
+    return dtype == np.float16 or is_bfloat16(dtype)
+
+
+def is_bfloat16(dtype: np.dtype[Any]) -> bool:
+    """Whether ``dtype`` is bfloat16, which needs ml_dtypes.
+
+    Never compare with :data:`BFLOAT16`: NumPy takes ``None`` for float64.
+    """
+    return BFLOAT16 is not None and dtype == BFLOAT16

@@ -61,12 +61,10 @@ def engine() -> Engine:
     Small problems stay on its worker threads, for tests are small and are to meet the division of
     work; test_calling_thread.py is about the others.
     """
-    from portable_gpu.runtime.pocl_processor import name_processor
     from portable_gpu.runtime.registry import default_engine
 
     engine = default_engine()
     engine.caller = None
-    name_processor(engine.device)  # for programs that tests build by pyopencl
     return engine
 
 

@@ -28,13 +28,6 @@
 #define SUBGROUP_KERNEL
 #endif
 
-// Grids may begin at another group than the first, and be enqueued in several parts.
-#ifdef FIRST_GROUP
-#define BEFORE(axis) ((axis) == 0 ? FIRST_GROUP * get_local_size(0) : 0)
-#define get_group_id(axis) (get_group_id(axis) + (get_global_offset(axis) - BEFORE(axis)) / get_local_size(axis))
-#define get_global_id(axis) (get_global_id(axis) - BEFORE(axis))
-#endif
-
 // On kernels whose group size the compiler is not told: the size, for whoever reads the text.
 #define UNBOUND_GROUP(size)
 

@@ -122,15 +122,13 @@ class Contest:
         sizes = [int(most) for most in np.max([self._of.nbytes(case) for case in every], axis=0)]
         dtype = dtype_of(every[0].dtype)
         rng = np.random.default_rng(1)
-        for one in filter(None, (engine, engine.caller, engine.pair)):
+        for one in filter(None, (engine, engine.caller)):
             self._buffers[one] = [one.allocate(size) for size in sizes]
             for buffer, size in zip(self._buffers[one][:-1], sizes, strict=False):
                 cl.enqueue_copy(one.queue, buffer, uniform(rng, (size // dtype.itemsize,), dtype))
 
     def _threads(self, engine: Engine) -> str:
-        if engine is self._engine:
-            return "worker threads"
-        return "calling thread" if engine is self._engine.caller else "two threads"
+        return "worker threads" if engine is self._engine else "calling thread"
 
     def run(self, case: Case) -> Standing:
         """Build every way of a case, then time them by turns."""

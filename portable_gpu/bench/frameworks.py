@@ -12,7 +12,7 @@ import numpy as np
 from portable_gpu.bench.peers import Peer, calls_like_numpy
 from portable_gpu.bench.timing import LINE, NOT_HELD, TRIES, Call, Prepared
 from portable_gpu.checking.operands import Array, Operands
-from portable_gpu.dtypes import BFLOAT16, dtype_of
+from portable_gpu.dtypes import dtype_of, is_bfloat16
 from portable_gpu.errors import PortableGPUError, UnsupportedError
 from portable_gpu.ops.case import Case
 from portable_gpu.ops.gemv.cases import transposed
@@ -84,7 +84,7 @@ class TorchPeer(Peer):
 
     def _tensor(self, x: Array) -> Any:
         torch = self._torch
-        if x.dtype == BFLOAT16:
+        if is_bfloat16(x.dtype):
             return torch.from_numpy(x.view(np.int16)).view(torch.bfloat16).to(self._device)
         return torch.from_numpy(x).to(self._device)
 
@@ -161,7 +161,7 @@ class CuPyPeer(Peer):
 
     def prepare(self, case: Case, inputs: Sequence[Operands]) -> Prepared | None:
         """See :class:`Peer`."""
-        if dtype_of(case.dtype) == BFLOAT16 or case.result != case.dtype:
+        if is_bfloat16(dtype_of(case.dtype)) or case.result != case.dtype:
             return None
         cupy = self._cupy
         there = [[cupy.asarray(x) for x in arrays] for arrays in inputs]

@@ -19,6 +19,7 @@ from portable_gpu.runtime.engine import Engine
 
 _LEVELS = 5
 _GUARD = 64  # elements before and after a result
+_MARK = 77  # what they hold: of any dtype, and not what a kernel writes by mistake
 #: One view for each level.
 VIEWS: tuple[View, ...] = ("numpy", "device", "stepped", "reversed", "fortran")
 
@@ -36,7 +37,9 @@ def levels(factors: int) -> Iterator[tuple[int, ...]]:
 
 
 class Guarded:
-    """Memory for a result, full of NaN or of given values, with guards on both sides.
+    """Memory for a result with guards on both sides.
+
+    It is full of given values, or of NaN; of integers, of what guards hold.
 
     Attributes:
         array: What to pass as the output.
@@ -51,10 +54,11 @@ class Guarded:
         values: Array | None = None,
     ) -> None:
         size = int(np.prod(shape))
-        self._guard = np.full(_GUARD, 1234, dtype)
-        inside = np.full(size, np.nan, dtype) if values is None else values.reshape(-1)
+        self._guard = np.full(_GUARD, _MARK, dtype)
+        if values is None:
+            values = np.full(size, _MARK if dtype.kind in "biu" else np.nan, dtype)
         self._shape, self._inside = shape, slice(_GUARD, _GUARD + size)
-        memory = np.concatenate((self._guard, inside, self._guard))
+        memory = np.concatenate((self._guard, values.reshape(-1), self._guard))
         self._memory: Any = cla.to_device(engine.queue, memory) if on_device else memory
         self.array: Any = self._memory[self._inside].reshape(shape)
 

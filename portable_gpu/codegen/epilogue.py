@@ -8,7 +8,7 @@ launch.  ``cl_kernels/common/epilogue.cl.mako`` applies the stages.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol, get_args
 
 from portable_gpu.arguments import of_kind, one_of
@@ -125,7 +125,7 @@ class Epilogue:
     """
 
     stages: tuple[Stage, ...] = ()
-    arrays: tuple[Any, ...] = field(default=(), repr=False)
+    arrays: tuple[Any, ...] = ()
 
     def __post_init__(self) -> None:
         wanted = "a tuple; start from Epilogue() and chain, which"
@@ -134,6 +134,10 @@ class Epilogue:
         reads = sum(len(stage.reads) for stage in self.stages)
         if len(of_kind(self.arrays, tuple, "arrays", wanted)) != reads:
             raise ArgumentError(f"the stages read {reads} arrays, and there are {len(self.arrays)}")
+
+    def __repr__(self) -> str:
+        steps = "; ".join(f"{stage.name}: {stage.expression}" for stage in self.stages)
+        return f"<Epilogue {steps or 'of no stages'}>"
 
     def bias(self, array: Any, per: Spread = "column") -> Epilogue:
         """``v + array``, one element per column of C (shape (..., n)) or per row ((..., m))."""

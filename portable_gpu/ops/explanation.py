@@ -43,6 +43,9 @@ class Explanation:
         """The fields as plain values, for JSON."""
         return asdict(self)
 
+    def __repr__(self) -> str:
+        return f"<Explanation {self.operation}: {self.path}>"
+
     def __str__(self) -> str:
         """A few readable lines."""
         lines = [

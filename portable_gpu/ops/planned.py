@@ -81,6 +81,10 @@ class PlannedCall:
         self._outputs = [] if out is None else [out]
         self._prepare()
 
+    def __repr__(self) -> str:
+        arrays = ", ".join(text.partition(" with ")[0] for text, _ in self._kinds)
+        return f"<PlannedCall {self._function.__name__} of {arrays or 'nothing'}>"
+
     def _prepare(self) -> None:
         """Have the call prepared, and note what others like it need; no array is kept."""
         planning = Planning(self._engine, self._queue)

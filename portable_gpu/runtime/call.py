@@ -312,12 +312,23 @@ class Call:
         self.engine.check_allocation(nbytes)
 
 
-def run_to_the_end(state: QueueState, memory: Any, work: Callable[[], None]) -> None:
+def run_to_the_end(
+    state: QueueState,
+    memory: Any,
+    work: Callable[[], None],
+    finish: Callable[[], None] | None = None,
+) -> None:
     """Do work that enqueues kernels and waits for them; let nothing leave before they are done.
 
     Python may raise between any two steps: a signal handler's exception, or a failing launch.
     Kernels that were enqueued by then go on.  ``memory`` stays alive until the queue is done, even
     where another exception comes while that is awaited.
+
+    Args:
+        state: The queue.
+        memory: What the kernels use.
+        work: The work.
+        finish: What waits for all of it, where the state's own queue is not all.
     """
     key = id(memory)
     try:
@@ -325,6 +336,6 @@ def run_to_the_end(state: QueueState, memory: Any, work: Callable[[], None]) -> 
         work()
         state.in_flight.pop(key)
     except BaseException:
-        state.finish()
+        (finish or state.finish)()
         state.in_flight.pop(key, None)
         raise

@@ -19,7 +19,6 @@ import pyopencl as cl
 
 from portable_gpu import folders
 from portable_gpu.runtime import inside_pyopencl
-from portable_gpu.runtime.pocl_processor import name_processor
 
 
 class CompilerError(Exception):
@@ -35,7 +34,6 @@ def compiled(
         CompilerError: The driver refused it.
     """
     _spare_pyopencl_its_cache()
-    name_processor(device)
     more = os.environ.get("PYOPENCL_BUILD_OPTIONS", "").split()
     if isinstance(content, str) and "-Werror" not in more:
         more.append("-w")

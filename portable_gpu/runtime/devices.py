@@ -42,6 +42,10 @@ class DeviceInfo:
     device: cl.Device
     target: Target
 
+    def __repr__(self) -> str:
+        name, kind = self.device.name.strip(), self.target.device_class
+        return f"<DeviceInfo {self.index} {name!r} of {self.platform!r} as {kind}>"
+
 
 def devices() -> list[DeviceInfo]:
     """Every device of every platform, in the order of the OpenCL loader.

@@ -8,7 +8,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -22,7 +22,7 @@ from portable_gpu.runtime.closing import Closing
 from portable_gpu.runtime.devices import CLASS_VARIABLE, choose_device, query_facts
 from portable_gpu.runtime.disk_cache import DiskCache
 from portable_gpu.runtime.exchange import checked
-from portable_gpu.runtime.partner import Partner, processors
+from portable_gpu.runtime.pocl_processor import name_processor
 from portable_gpu.runtime.program import ProgramCache
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target, detect
@@ -32,11 +32,10 @@ T = TypeVar("T")
 
 # What one thread of a CPU does in a second, roughly: where a call runs is estimated by it.
 _BYTES = 30e9
-_FLOP = 50e9
-_LEAST_OF_A_PAIR = 40e-6  # a second thread helps where one would take so many seconds
-_WAKING = 45e-6  # seconds that PoCL's worker threads take to begin and to report
-# Of two threads in all, PoCL's workers share longer work more evenly than a pair does.
-_MOST_OF_A_PAIR = 5e-3
+_FLOP = 30e9
+# Seconds that work takes on PoCL's worker threads beyond its share.  On idle processors they take
+# 45 us to begin and to report, and longer if the program computes between its calls.
+_WAKING = 150e-6
 
 _MOST_PLANS = 4096
 #: Buffers over the caller's memory.
@@ -86,9 +85,6 @@ class Engine(Closing):
         reason: Why this device was chosen.
         caller: Where worker threads take long to wake, an engine that runs kernels on the calling
             thread; small problems in NumPy arrays go there.
-        pair: The same with a second thread (:mod:`portable_gpu.runtime.partner`), for problems of
-            middle size.
-        partner: The second thread, if this is the engine of a pair.
     """
 
     def __init__(
@@ -137,6 +133,7 @@ class Engine(Closing):
                 self.device, self.reason = choose_device(device)
             self.context = cl.Context([self.device])
         pocl.provide_linker(self.device)
+        name_processor(self.device)  # for what others build on it, too: pyopencl, users
         forced = device_class or os.environ.get(CLASS_VARIABLE) or None
         self.table = TuningTable.load() if table is None else table
         # An object of its own for the queue: it must not keep the caller's alive.
@@ -146,28 +143,21 @@ class Engine(Closing):
             else cl.CommandQueue.from_int_ptr(queue.int_ptr, retain=True)
         )
         target = detect(query_facts(self.device), forced)
-        # A grid that begins elsewhere is another one for PoCL, which compiles its kernel again.
-        first_group = int(target.is_cpu and pocl.runs_on_calling_thread(self.device))
-        self.programs = ProgramCache(self.context, self.device, DiskCache.default(), first_group)
+        self.programs = ProgramCache(self.context, self.device, DiskCache.default())
         self.target: Target = checked(target, self.context, self.device, self.programs)
         #: A CPU device works on NumPy memory in place, whatever path is forced on it.
         self.maps_host_memory = self.target.facts.type == "cpu"
         #: Whether its kernels take any host address, so that NumPy arrays may be of any size.
         self.takes_host_pointers = self.maps_host_memory and self.target.facts.svm
         self.caller: Engine | None = None
-        self.pair: Engine | None = None
-        self.partner: Partner | None = None
-        #: Who remembers its calls on NumPy arrays: itself, or whose caller or pair it is.
+        #: Who remembers its calls on NumPy arrays: itself, or whose caller it is.
         self._remembering = weakref.ref(self)
         twin = pocl.calling_thread_device(self.device) if caller and queue is None else None
         if twin is not None:
             self.caller = Engine(
                 twin, device_class=forced, table=self.table, precision=precision, caller=False
             )
-            self.pair = paired(self.caller, self.target.compute_units)
-            for engine in (self.caller, self.pair):
-                if engine is not None:
-                    engine._remembering = self._remembering
+            self.caller._remembering = self._remembering
         self._plans: dict[Hashable, Any] = {}
         self._kept_bytes = 0
         self._lock = threading.RLock()
@@ -198,9 +188,8 @@ class Engine(Closing):
         for state in states:
             if state is not None:
                 state.forget()
-        for engine in (self.caller, self.pair):
-            if engine is not None:
-                engine.close()
+        if self.caller is not None:
+            self.caller.close()
 
     @property
     def precision(self) -> str:
@@ -208,18 +197,10 @@ class Engine(Closing):
         return self._precision
 
     def for_host_work(self, nbytes: int, flop: int = 0) -> Engine:
-        """The engine of a call on NumPy arrays.
-
-        The calling thread does little work, two threads do more, and all of them, which have to be
-        woken, the rest.
-        """
-        if self.caller is None:
+        """The engine of a call on NumPy arrays: :attr:`caller` for little work, or itself."""
+        if self.caller is None or not one_is_enough(nbytes, flop, self.target.compute_units):
             return self
-        if self.pair is None:
-            worth = threads_worth(nbytes, flop, self.target.compute_units, few=1)
-            return self.caller if worth == 1 else self
-        worth = threads_worth(nbytes, flop, self.target.compute_units)
-        return {1: self.caller, 2: self.pair}.get(worth, self)
+        return self.caller
 
     @property
     def own_queue(self) -> cl.CommandQueue:
@@ -367,39 +348,15 @@ class Engine(Closing):
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
-def paired(caller: Engine, units: int) -> Engine | None:
-    """An engine on the device of ``caller``, whose launches a second thread helps with.
-
-    ``None`` where this process has one of the device's ``units``, or kernels are not of a CPU.
-    """
-    several = min(units, len(processors())) > 1
-    partner = Partner.of(caller.device) if caller.target.is_cpu and several else None
-    if partner is None:
-        return None
-    engine = Engine(
-        queue=cl.CommandQueue(caller.context, caller.device),
-        device_class=caller.target.device_class if caller.target.forced else None,
-        table=caller.table,
-        precision=caller.precision,
-    )
-    engine.programs, engine.partner = caller.programs, partner
-    engine.target = replace(caller.target, compute_units=2, launch_events=False)
-    return engine
-
-
-def threads_worth(nbytes: int, flop: int, units: int, few: int = 2) -> int:
-    """How many threads of a CPU are done first: 1, ``few`` that are awake, or 0 for all of them.
+def one_is_enough(nbytes: int, flop: int, units: int) -> bool:
+    """Whether one thread of a CPU is done before all of them, which have to be woken.
 
     Args:
         nbytes, flop: What the work moves and computes.
-        units: How many there are.
-        few: How many are awake.
+        units: How many threads there are.
     """
     seconds = max(nbytes / _BYTES, flop / _FLOP)  # of one thread
-    most = _WAKING / (1 / few - 1 / units) if units > few else _MOST_OF_A_PAIR
-    if seconds > most:
-        return 0
-    return 1 if seconds < _LEAST_OF_A_PAIR else few
+    return seconds * (units - 1) <= _WAKING * units
 
 
 def _check_arguments(device: Any, queue: Any, device_class: Any, table: Any, caller: Any) -> None:

@@ -110,12 +110,6 @@ def calling_thread_device(device: cl.Device) -> cl.Device | None:
     return next((other for other in device.platform.get_devices() if other.name == twin), None)
 
 
-def runs_on_calling_thread(device: cl.Device) -> bool:
-    """Whether a device runs kernels on the thread that enqueues them."""
-    names = drivers(device.platform)
-    return names is not None and device.name.startswith(f"{names[1]}-")
-
-
 def provide_linker(device: cl.Device) -> None:
     """Make sure that kernels can be linked, if ``device`` belongs to the PoCL that pip installs.
 

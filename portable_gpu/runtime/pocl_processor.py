@@ -5,8 +5,10 @@ newer than itself ``generic``, which clang refuses on x86-64: every build fails 
 CPU 'generic'" (PoCL's issue 1049).  The PoCL that pip installs has LLVM 14, of 2022, which does not
 know AMD's Zen 5, for one.
 
-PoCL 3 reads no variable for the name, and takes no build option for it.  So it is changed where
-PoCL keeps it: a string that the device's structure points to.  No new name is longer than the old.
+PoCL 3 reads no variable for the name, and refuses ``-mcpu``, ``-march`` and ``-target-cpu`` among
+the options of a build and in POCL_EXTRA_BUILD_FLAGS.  So the name is changed where PoCL keeps it: a
+string that the device's structure points to.  No new name is longer than the old.  An engine does
+it when it is made, before anything is built on its device, by this library or by another.
 """
 
 from __future__ import annotations

@@ -22,14 +22,14 @@ from portable_gpu.runtime.compiler import CompilerError, compiled
 from portable_gpu.runtime.disk_cache import DiskCache
 from portable_gpu.runtime.inside_pyopencl import address_setter, new_kernel, scalar_setter
 from portable_gpu.runtime.notice import compiling
+from portable_gpu.runtime.pocl_binary import Driver
 from portable_gpu.runtime.pocl_processor import version
 from portable_gpu.runtime.retarget import is_marked, retarget
 
 if TYPE_CHECKING:
-    from portable_gpu.runtime.partner import Share
     from portable_gpu.runtime.queue_state import QueueState
 
-Sizes = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]  # grid, group, origin
+Sizes = tuple[tuple[int, ...], tuple[int, ...]]  # grid, group
 
 _verdicts: dict[str, str] = {}
 _thread = threading.local()
@@ -38,8 +38,6 @@ _ERROR = re.compile(
     r"^error: [^\n]*?:(\d+):\d+: ([^\n]+)|^(?:[^\n]*:)?(\d+):\d+:\s+(?:fatal )?error: ([^\n]+)",
     re.MULTILINE,
 )
-# What tells a kernel of all groups of its grid.
-_WHOLE_GRID = re.compile(r"\b(get_num_groups|get_global_size)\b")
 _MOST_ERRORS = 3  # that a message shows: later ones mostly follow from the first
 _MOST_OF_A_LOG = 10  # lines of a log that names no line
 
@@ -48,28 +46,19 @@ class BoundKernel:
     """A kernel object with the arguments that stay; one caller uses it at a time.
 
     Attributes:
-        kernel, sizes: What is enqueued: the grid, its group, and where the grid begins.
-        may_be_cut: Whether the groups of the grid may be enqueued in several parts.
-        share: What :mod:`portable_gpu.runtime.partner` knows of it.
+        kernel, sizes: What is enqueued: the grid, and its group.
         set_argument, set_address: Set a buffer, and shared virtual memory, by the place of the
             parameter.
         without_event: What ``clEnqueueNDRangeKernel`` takes after the queue.
     """
 
     __slots__ = (
-        "_given", "_integers", "_place", "_places", "_set_scalar", "kernel", "may_be_cut",
-        "set_address", "set_argument", "share", "sizes", "without_event",
+        "_given", "_integers", "_place", "_places", "_set_scalar", "kernel", "set_address",
+        "set_argument", "sizes", "without_event",
     )  # fmt: skip
 
-    def __init__(
-        self,
-        kernel: cl.Kernel,
-        arguments: Arguments,
-        sizes: Sizes,
-        may_be_cut: bool,
-    ) -> None:
-        self.kernel, self.sizes, self.may_be_cut = kernel, sizes, may_be_cut
-        self.share: Share | None = None
+    def __init__(self, kernel: cl.Kernel, arguments: Arguments, sizes: Sizes) -> None:
+        self.kernel, self.sizes = kernel, sizes
         self.set_argument, self.set_address = kernel.set_arg, address_setter(kernel)
         self._set_scalar = scalar_setter(kernel)
         place, dtype = arguments.integers or (-1, np.dtype([]))
@@ -81,17 +70,13 @@ class BoundKernel:
                 self._set_scalar(index, value)
         for index, buffer in arguments.kept:
             kernel.set_arg(index, buffer)
-        self.without_event = self.enqueued_as(*sizes)
+        grid, group = ((ctypes.c_size_t * len(size))(*size) for size in sizes)
+        pointer, count = ctypes.c_void_p(kernel.int_ptr), ctypes.c_uint
+        self.without_event = (
+            pointer, count(len(grid)), None, grid, group, count(0), None, None
+        )  # fmt: skip
         self._places = arguments.scalars
         self._given: Sequence[Any] | None = None
-
-    def enqueued_as(
-        self, grid: Sequence[int], group: Sequence[int], origin: Sequence[int]
-    ) -> tuple[Any, ...]:
-        """What ``clEnqueueNDRangeKernel`` takes after the queue for a grid of its groups."""
-        arrays = [(ctypes.c_size_t * len(sizes))(*sizes) for sizes in (origin, grid, group)]
-        pointer, count = ctypes.c_void_p(self.kernel.int_ptr), ctypes.c_uint
-        return pointer, count(len(grid)), *arrays, count(0), None, None
 
     def set_scalars(self, values: Sequence[Any]) -> None:
         """Set those of the scalars that calls give which it does not have.
@@ -122,29 +107,22 @@ class Launch:
     each call takes a kernel object that no other call has, a new one if need be.
     """
 
-    def __init__(
-        self,
-        make: Callable[[], cl.Kernel],
-        arguments: Arguments,
-        sizes: Sizes,
-        may_be_cut: bool,
-    ) -> None:
+    def __init__(self, make: Callable[[], cl.Kernel], arguments: Arguments, sizes: Sizes) -> None:
         """Set what stays.
 
         Args:
             make: Gives a new object of the kernel.
             arguments: What stays, and the places of what calls give.
-            sizes, may_be_cut: See :class:`BoundKernel`.
+            sizes: The grid, and its group.
         """
-        self._make, self._arguments = make, arguments
-        self._sizes, self._may_be_cut = sizes, may_be_cut
+        self._make, self._arguments, self._sizes = make, arguments, sizes
         #: The places of buffers.
         self.places = arguments.buffers
         self._idle = [self.bind()]
 
     def bind(self) -> BoundKernel:
         """A kernel object of the caller's own."""
-        return BoundKernel(self._make(), self._arguments, self._sizes, self._may_be_cut)
+        return BoundKernel(self._make(), self._arguments, self._sizes)
 
     def __call__(
         self,
@@ -176,10 +154,10 @@ class Launch:
             for index, buffer in zip(self.places, buffers, strict=True):
                 (set_address if type(buffer) is cl.SVM else set_argument)(index, buffer)
             bound.set_scalars(scalars)
-            event = None
-            if wait_for or state.enqueue(bound):
+            event, enqueue = None, state.enqueue_without_event
+            if enqueue is None or wait_for or enqueue(state.pointer, *bound.without_event):
                 event = cl.enqueue_nd_range_kernel(  # where that one failed, pyopencl says why
-                    state.queue, bound.kernel, *self._sizes, wait_for
+                    state.queue, bound.kernel, *self._sizes, None, wait_for
                 )
         except cl.MemoryError as error:
             raise DeviceMemoryError(f"the device is out of memory: {error}") from error
@@ -190,34 +168,22 @@ class Launch:
 class ProgramCache:
     """The programs of one context and device: in memory, then on disk, then built."""
 
-    def __init__(
-        self, context: cl.Context, device: cl.Device, disk: DiskCache, first_group: int = 0
-    ) -> None:
+    def __init__(self, context: cl.Context, device: cl.Device, disk: DiskCache) -> None:
         """Begin with no programs.
 
         Args:
             context, device: What they are built for.
             disk: Where they are kept.
-            first_group: At which group grids begin.
         """
         self._context = context
-        self._first_group = first_group
         self._device = device
         self._disk = disk
         self._programs: dict[str, cl.Program] = {}
         self._building: dict[str, threading.RLock] = {}
-        self._identity = "\0".join(
-            (
-                device.platform.name,
-                device.platform.version,
-                device.name,
-                device.vendor,
-                version(device),
-                device.driver_version,
-                f"from group {first_group}",
-                *(f"{name}={os.environ.get(name)}" for name in _COMPILER_VARIABLES),
-            )
-        )
+        self._identity = _identity(device, device.name, version(device))
+        #: One of two drivers that share their binaries.
+        self._driver = Driver.of(device)
+        self._shared = "" if self._driver is None else _identity(device, *self._driver.device)
 
     def launch(
         self,
@@ -249,10 +215,7 @@ class ProgramCache:
             LookupError: A parameter has no argument, or an argument no parameter.
         """
         found = arguments(spec.text, name, constants, buffers, scalars, as_bits, kept)
-        origin = (self._first_group * local_size[0], *(0 for _ in local_size[1:]))
-        may_be_cut = _WHOLE_GRID.search(spec.text) is None
-        sizes = global_size, local_size, origin
-        return Launch(partial(self.kernel, spec, name), found, sizes, may_be_cut)
+        return Launch(partial(self.kernel, spec, name), found, (global_size, local_size))
 
     def kernel(self, spec: Specialization, name: str) -> cl.Kernel:
         """A new object of the kernel ``name`` of the built specialization.
@@ -300,7 +263,7 @@ class ProgramCache:
 
     def remembered(self, spec: Specialization, find_out: Callable[[], str]) -> str:
         """What ``find_out`` said of ``spec`` on this device and driver when it was first asked."""
-        key = self._disk_key(spec, "verdict")
+        key = _disk_key(self._identity, "verdict", spec)
         verdict = _verdicts.get(key)
         if verdict is None:
             stored = self._disk.read(key)
@@ -310,11 +273,13 @@ class ProgramCache:
                 self._disk.write(key, verdict.encode())
         return verdict
 
-    def _disk_key(self, spec: Specialization, kind: str = "program") -> str:
-        return hashlib.sha256(f"{self._identity}\0{kind}\0{spec.key}".encode()).hexdigest()
-
     def _load(self, spec: Specialization) -> cl.Program | None:
-        binary = self._disk.read(self._disk_key(spec))
+        binary = None
+        if self._driver is not None:
+            kept = self._disk.read(_disk_key(self._shared, "program", spec))
+            binary = None if kept is None else self._driver.with_hash(kept)
+        if binary is None:
+            binary = self._disk.read(_disk_key(self._identity, "program", spec))
         if binary is None:
             return None
         try:
@@ -326,14 +291,16 @@ class ProgramCache:
         with compiling(self._device.name.strip(), self._disk.folder is not None):
             program = self._compile(spec)
             binary = program.binaries[0]  # where PoCL compiles, rather than in the build
-        self._disk.write(self._disk_key(spec), binary)
+        shared = None if self._driver is None else self._driver.without_hash(binary)
+        if shared is not None:
+            self._disk.write(_disk_key(self._shared, "program", spec), shared)
+        else:
+            self._disk.write(_disk_key(self._identity, "program", spec), binary)
         return program
 
     def _compile(self, spec: Specialization) -> cl.Program:
         try:
-            begins = (f"-DFIRST_GROUP={self._first_group}",) if self._first_group else ()
-            options = (*spec.options, *begins)
-            program = compiled(self._context, self._device, spec.text, options)
+            program = compiled(self._context, self._device, spec.text, spec.options)
             if is_marked(spec.text):
                 ptx = retarget(program.binaries[0].rstrip(b"\0").decode())
                 program = compiled(self._context, self._device, ptx.encode(), spec.options)
@@ -352,6 +319,25 @@ _COMPILER_VARIABLES = (
     "OCLGRIND_BUILD_OPTIONS",
     "PYOPENCL_BUILD_OPTIONS",
 )
+
+
+def _identity(device: cl.Device, name: str, its_version: str) -> str:
+    """What decides which binaries a device loads."""
+    return "\0".join(
+        (
+            device.platform.name,
+            device.platform.version,
+            name,
+            device.vendor,
+            its_version,
+            device.driver_version,
+            *(f"{name}={os.environ.get(name)}" for name in _COMPILER_VARIABLES),
+        )
+    )
+
+
+def _disk_key(identity: str, kind: str, spec: Specialization) -> str:
+    return hashlib.sha256(f"{identity}\0{kind}\0{spec.key}".encode()).hexdigest()
 
 
 def _kernel(program: cl.Program, name: str) -> cl.Kernel:

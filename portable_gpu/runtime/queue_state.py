@@ -18,7 +18,7 @@ from portable_gpu.runtime.memory import memory_pool
 
 if TYPE_CHECKING:
     from portable_gpu.runtime.engine import Engine
-    from portable_gpu.runtime.program import BoundKernel, Launch
+    from portable_gpu.runtime.program import Launch
     from portable_gpu.runtime.repeat import Repeat
 
 # Shares of the device's memory: the largest result that comes from a queue's pool, and the most
@@ -76,10 +76,6 @@ class QueueState:
         asks = engine.target.launch_events or properties & kinds.PROFILING_ENABLE
         if self.in_order and not asks:
             self.enqueue_without_event = enqueue_without_event
-        self.partner = engine.partner if self.enqueue_without_event is not None else None
-        if self.partner is not None:
-            self._partners_queue = cl.CommandQueue(engine.context)
-            self.partners_pointer = c_void_p(self._partners_queue.int_ptr)
         self._pool = memory_pool(engine.context)
         self._unlooked = 0  # bytes taken of the pool since somebody looked at what it holds
         self.empty_buffer = cl.Buffer(engine.context, cl.mem_flags.READ_WRITE, 64)
@@ -90,13 +86,6 @@ class QueueState:
         self._partials = self._zeroed(1 << 14)
         fork.retire_in_children(self)
 
-    def enqueue(self, bound: BoundKernel) -> int:
-        """Enqueue a kernel without an event; not 0 if that failed, or it needs one."""
-        if self.partner is not None:
-            return self.partner.enqueue(self, bound)
-        enqueue = self.enqueue_without_event
-        return 1 if enqueue is None else enqueue(self.pointer, *bound.without_event)
-
     def forget(self) -> None:
         """Drop the calls met before, and the memory that nobody uses."""
         self.known.clear()
@@ -105,8 +94,6 @@ class QueueState:
 
     def finish(self) -> None:
         """Wait for all that the queue has been given."""
-        if self.partner is not None:
-            self.partner.settle()
         self.queue.finish()
 
     # -- events
@@ -125,12 +112,7 @@ class QueueState:
 
     def wait(self, event: cl.Event | None) -> None:
         """Wait for a launch by its event; without one, for all that the queue has been given."""
-        if event is not None:
-            event.wait()
-        elif self.partner is not None:
-            self.queue.finish()  # costs less, where kernels are done when they are enqueued
-        else:
-            marker(self.queue).wait()
+        self.event(event).wait()
 
     def after(self, *launches: cl.Event | None) -> list[cl.Event]:
         """What a command of this queue has to wait for, to come after launches on it."""

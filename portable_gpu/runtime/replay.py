@@ -146,15 +146,10 @@ class Kernels:
             DeviceMemoryError: A buffer that was promised turns out not to fit.
         """
         enqueue, queue, event = state.enqueue_without_event, state.queue, None
-        partner = state.partner
         try:
             for bound, without_event in self.launches:
                 event = None
-                if partner is not None:
-                    fails = partner.enqueue(state, bound)
-                else:
-                    fails = enqueue is None or enqueue(*without_event)
-                if fails:
+                if enqueue is None or enqueue(*without_event):
                     event = cl.enqueue_nd_range_kernel(queue, bound.kernel, *bound.sizes)
         except cl.MemoryError as error:
             raise DeviceMemoryError(f"the device is out of memory: {error}") from error

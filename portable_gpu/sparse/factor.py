@@ -27,6 +27,7 @@ from portable_gpu.ops.factor.arguments import CHECKS, check_dtype, require_fp64
 from portable_gpu.runtime.call import Call, run_to_the_end
 from portable_gpu.runtime.closing import Closing
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.events import marker
 from portable_gpu.runtime.registry import state_for
 from portable_gpu.runtime.report import DTYPE, FIELDS, Report, reports_of
 from portable_gpu.runtime.transfer import asarray, asnumpy
@@ -44,7 +45,12 @@ class Factor(Closing):
     """A Cholesky factor of a sparse matrix, on a device: ``L L^H = A[perm][:, perm]``.
 
     :func:`portable_gpu.sparse.cholesky` makes it.  Threads may call at once; what comes while
-    one of them factorises anew solves with the one factor or with the other.
+    one of them factorises anew waits, and works with the one factor or with the other as a whole.
+
+    An exception of a signal handler, such as KeyboardInterrupt, may leave any call.  A factor whose
+    :meth:`refactorize` was left refuses other calls until it is factorised again; what else is left
+    changes nothing.  A handler that calls the factor in the midst of another call gets an
+    ArgumentError where the one or the other is :meth:`refactorize`.
 
     Attributes:
         symbolic: The analysis that it was made by.
@@ -90,13 +96,11 @@ class Factor(Closing):
         limit = None if memory_limit is None else whole(memory_limit, "memory_limit")
         self._numeric = Numeric(self.engine, symbolic, self.dtype, limit)
         self._spill_dir = spill_dir
-        self._spilled: SpilledFactor | None = None
         self._is_cut, self._is_closed = len(self._numeric.schedule.chunks) > 1, False
         size = 0 if self._is_cut else self._numeric.device.size
-        self._factor = new_array(state, self.queue, (size,), self.dtype)
-        self._values: Any = None
-        self._report: Report | None = None
-        self._lock = threading.RLock()  # a signal handler may call in the middle of a call
+        self._panels = new_array(state, self.queue, (size,), self.dtype)
+        self._held: Held | None = None  # one assignment of the whole, when all of it is there
+        self._lock: Any = threading.RLock()  # a signal handler may call in the middle of a call
         self._planned, self._seconds = time.perf_counter() - start, float("nan")
 
     # -- factorise
@@ -133,27 +137,55 @@ class Factor(Closing):
         """
         one_of(check, CHECKS, "check")
         on_device = isinstance(values, cla.Array)
-        self._check_open()
         start = time.perf_counter()
+        is_within = self._lock._is_owned()  # whether this thread is in the midst of a call
         with self._lock, told_to(progress) as tell:
+            self._check_open()
+            if is_within:
+                raise ArgumentError(
+                    "refactorize is called in the midst of another call of this factor, by a "
+                    "signal handler, a destructor or progress; call it when that has returned"
+                )
             given = self._taken(values) if on_device else self._brought(values)
-            self._report = None
-            self._values = given
-            if given.dtype != self.dtype:
-                given = self._filled(self._numeric.converted(given.dtype), given, self.dtype)
-            call = Call([given, self._factor], None, self.queue)
-            inputs = call.input(given, "values")
-            view = call.output(self._factor.shape, self.dtype, self._factor, "factor", read=True)
-            report, found = call.beside((1, FIELDS), DTYPE)
-            self._run(call, (inputs, view, report), tell)
-            self._report = Report(found, self._complain)
+            held = self._factorised(given, tell)
         if not on_device or check == "now":
-            self.check()
+            held.report.check()
             self._seconds = time.perf_counter() - start
         return self
 
-    def _run(self, call: Call, views: tuple[View, View, View], tell: Tell | None) -> None:
+    def _factorised(self, given: Any, tell: Tell | None) -> Held:
         """Factorise; with somebody to tell, wait.
+
+        Args:
+            given: The lower triangle's values, on the device.
+            tell: Whom to tell of the progress.
+        """
+        values = given
+        if given.dtype != self.dtype:
+            values = self._filled(self._numeric.converted(given.dtype), given, self.dtype)
+        panels, before, self._held = self._panels, self._held, None
+        if before is not None:
+            before.close()
+        del before  # and memory of the last part
+        call = Call([values, panels], None, self.queue)
+        if not call.state.in_order:  # calls before this one may still read the panels
+            call.wait_for = [*(call.wait_for or ()), marker(call.state.queue)]
+        inputs = call.input(values, "values")
+        view = call.output(panels.shape, self.dtype, panels, "factor", read=True)
+        report, found = call.beside((1, FIELDS), DTYPE)
+        spilled = self._run(call, (inputs, view, report), tell)
+        held = Held(
+            self._numeric, self.queue, given, panels, spilled, Report(found, self._complain)
+        )
+        self._held = held
+        if self._is_closed:  # a signal handler closed it meanwhile
+            self.close()
+        return held
+
+    def _run(
+        self, call: Call, views: tuple[View, View, View], tell: Tell | None
+    ) -> SpilledFactor | None:
+        """Enqueue the factorisation, or do it part by part; with somebody to tell, wait.
 
         Args:
             call: The call.
@@ -163,8 +195,7 @@ class Factor(Closing):
         numeric, state = self._numeric, call.state
         arena = state.workspace(numeric.device.arena_bytes)
         if tell is None:
-            self._enqueue(call, views, arena, state.workspace(numeric.device.told_bytes), None)
-            return
+            return self._enqueue(call, views, arena, state.workspace(numeric.device.told_bytes))
         seen = None
         told: Any = None
         if self.engine.maps_host_memory:
@@ -172,32 +203,36 @@ class Factor(Closing):
             told = self.engine.in_place(seen, seen.nbytes, writable=True)
         else:
             told = state.workspace(numeric.device.told_bytes)
+        made: list[SpilledFactor | None] = []
 
         def work() -> None:
             flop = sum(plan.flop for plan in numeric.factorisation)
             watch = Watch(flop, tell, seen)
-            self._enqueue(call, views, arena, told, watch)
+            made.append(self._enqueue(call, views, arena, told, watch))
             watch.wait()
 
         run_to_the_end(state, [seen], work)
+        return made[0]
 
     def _enqueue(
-        self, call: Call, views: tuple[View, View, View], arena: Any, told: Any, watch: Watch | None
-    ) -> None:
-        """Enqueue the factorisation, or do it part by part."""
+        self,
+        call: Call,
+        views: tuple[View, View, View],
+        arena: Any,
+        told: Any,
+        watch: Watch | None = None,
+    ) -> SpilledFactor | None:
+        """The same, with memory for the arena and for what fronts tell."""
         numeric, (values, _, report) = self._numeric, views
         if self._is_cut:
-            if self._spilled is not None:
-                self._spilled.close()
-                self._spilled = None
             wait(call)
             operands = [values.buffer, report.buffer, arena, told]
-            self._spilled = SpilledFactor(numeric, call.state, self._spill_dir, operands, watch)
-            return
+            return SpilledFactor(numeric, call.state, self._spill_dir, operands, watch)
         [plan] = numeric.factorisation
         whole = View(arena, 0, (numeric.device.arena_bytes,), (1,), np.dtype(np.uint8))
         lists = View(told, 0, (len(self.symbolic.fronts), FIELDS), (FIELDS, 1), DTYPE)
         call.run(plan if watch is None else watch.over(plan), (*views, whole, lists))
+        return None
 
     def check(self) -> None:
         """Wait for the factorisation, and raise what it found.
@@ -206,7 +241,9 @@ class Factor(Closing):
             NotPositiveDefiniteError: The matrix has no factor.
             ArgumentError: Nothing was factorised, or that was interrupted.
         """
-        self._latest().check()
+        with self._lock:
+            held = self._latest()
+        held.report.check()
 
     def _brought(self, values: Any) -> Any:
         """The lower triangle's values of a matrix, or of stored values, on the device."""
@@ -301,13 +338,12 @@ class Factor(Closing):
             raise ShapeError(f"b has shape {tuple(b.shape)}; ({n},) or ({n}, k) is needed")
         host = isinstance(b, np.ndarray)
         with self._lock:  # of one factor, with its values
-            report = self._latest()
-            dtype = np.result_type(self._values.dtype, b.dtype)
+            held = self._latest()
+            dtype = np.result_type(held.values.dtype, b.dtype)
             if out is not None:
                 check_output(out, tuple(b.shape), dtype, "out", host)
             if host:
-                report.check()
-            held = Held(self._numeric, self.queue, self._values, self._factor, self._spilled)
+                held.report.check()
             given = asarray(b, queue=self.queue) if host else b
             result = held.solve(given, dtype, system, refine)
         if host:
@@ -318,7 +354,7 @@ class Factor(Closing):
             return out
         if out is not None:
             result = elementwise("x", x=result, out=out, queue=self.queue)
-        result.reports = (*reports_of(b), report)
+        result.reports = (*reports_of(b), held.report)
         return result
 
     def __call__(self, b: Any) -> Any:
@@ -389,46 +425,17 @@ class Factor(Closing):
 
         Determinism: The same bits on the same target, run after run.
         """
-        self.check()
-        n, numeric = self.symbolic.n, self._numeric
+        n = self.symbolic.n
         diagonal = np.empty(n, np.zeros(0, self.dtype).real.dtype)
-        if not n:
-            return diagonal
         with self._lock:
-            call = Call([self._factor], None, self.queue)
-            factor = call.input(self._factor, "factor")
-            out = call.output((n,), self.dtype)
-            squares = call.state.workspace(numeric.inverse_bytes)
-            if self._spilled is None:
-                place = View(squares, 0, (numeric.inverse_bytes,), (1,), np.dtype(np.uint8))
-                found = call.run(numeric.inverse(0), (factor, out, place))
-            else:
-                wait(call)
-                last = len(numeric.schedule.chunks) - 1
-                others = [out.buffer, squares]
-                try:
-                    self._spilled.visit(range(last, -1, -1), numeric.inverse, others, None)
-                finally:
-                    call.state.finish()
-                found = call.run(None)
+            held = self._checked()
+            found = held.inverse_diagonal() if n else diagonal
         diagonal[self.perm] = asnumpy(found).real
         return diagonal
 
     def _diagonal(self) -> np.ndarray[Any, Any]:
-        self.check()
-        if self._is_cut:
-            found: np.ndarray[Any, Any] = self._panels()[self._numeric.diagonal_places()]
-            return found
-        call = Call([self._factor], None, self.queue)
-        factor = call.input(self._factor, "factor")
-        out = call.output((self.symbolic.n,), self.dtype)
-        plan = self._numeric.diagonal() if self.symbolic.n else None
-        return asnumpy(call.run(plan, (factor, out)))
-
-    def _panels(self) -> np.ndarray[Any, Any]:
-        """All panels, on the host."""
         with self._lock:
-            return asnumpy(self._factor) if self._spilled is None else self._spilled.panels()
+            return self._checked().diagonal()
 
     def L(self) -> Any:  # noqa: N802  # its name everywhere
         """L as a ``scipy.sparse.csc_array``, in the permuted numbering.
@@ -438,9 +445,9 @@ class Factor(Closing):
         Raises:
             NotPositiveDefiniteError: The matrix has no factor.
         """
-        self.check()
         rows, pointers, places = self._numeric.positions()
-        data = self._panels()[places]
+        with self._lock:
+            data = self._checked().on_host()[places]
         found = scipy.sparse.csc_array((data, rows, pointers), shape=self.shape)
         found.eliminate_zeros()
         return found
@@ -459,10 +466,11 @@ class Factor(Closing):
     def close(self) -> None:
         """Let go of the device's memory, and of a file; what was enqueued ends as it should."""
         self._is_closed = True
+        is_within = self._lock._is_owned()
         with self._lock:
-            if self._spilled is not None:
-                self._spilled.close()
-            self._factor = self._values = self._report = self._spilled = None
+            held, self._held, self._panels = self._held, None, None
+            if held is not None and not is_within:  # else the call that goes on reads it
+                held.close()
 
     def __reduce__(self) -> Any:
         raise UnsupportedError(
@@ -478,11 +486,19 @@ class Factor(Closing):
         if self._is_closed:
             raise ArgumentError("the factor is closed; make another")
 
-    def _latest(self) -> Report:
+    def _latest(self) -> Held:
+        """What it holds; the caller has the lock until all work on that is enqueued."""
         self._check_open()
-        report = self._report
-        if report is None:
+        held = self._held
+        if held is None:
             raise ArgumentError(
-                "the factor has no values: none were given, or their factorisation was interrupted"
+                "the factor has no values: none were given, or their factorisation was "
+                "interrupted or goes on; call refactorize"
             )
-        return report
+        return held
+
+    def _checked(self) -> Held:
+        """The same, of a matrix that has a factor: wait for what was found."""
+        held = self._latest()
+        held.report.check()
+        return held

@@ -56,6 +56,9 @@ class Pattern:
     mirror: Int64 | None
     layout: tuple[str, _Values, _Values]
 
+    def __repr__(self) -> str:
+        return f"<Pattern n={self.n} nnz={self.nnz} of a matrix that stores {self.triangle!r}>"
+
     @property
     def nnz(self) -> int:
         """Elements of the lower triangle."""

@@ -94,6 +94,10 @@ class MemoryEstimate:
     tables: int
     devices: tuple[DeviceMemory, ...] = ()
 
+    def __repr__(self) -> str:
+        names = "".join(f", {one.device!r} {one.total}" for one in self.devices)
+        return f"<MemoryEstimate {self.total} bytes, {self.factor} of them the factor{names}>"
+
     @property
     def total(self) -> int:
         """All of it, level by level."""

@@ -6,37 +6,44 @@
     host          0 -> file  1 -> file  2 -> file                          while the device goes on
 
 What works with the factor visits the chunks again, forwards or backwards.  While the device works
-with one, the next one is on its way to the other room, and a thread reads the one after it::
+with one, the next one is on its way to the other room, and the calling thread reads the one after
+it::
 
-    disk     | read 1 | read 2 | read 3 |
-    copies      | copy 0 | copy 1 | copy 2 |                               a queue of their own
-    device         | work 0 | work 1 | work 2 |  last chunk
+    calling thread  | read 1 | read 2 | read 3 |
+    copies             | copy 1 | copy 2 | copy 3 |                        a queue of their own
+    device                | work 1 | work 2 | work 3 |  last chunk
+
+There is no other thread, and no lock: a signal handler may raise at any step, and nothing is left
+that a later call waits for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import wait as wait_for_futures
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
 from portable_gpu.errors import DeviceMemoryError
+from portable_gpu.runtime.call import run_to_the_end
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.runtime.views import View
 from portable_gpu.sparse.numeric import SYSTEMS, Numeric, lies
-from portable_gpu.sparse.progress import LATE, Watch
+from portable_gpu.sparse.progress import Watch
 from portable_gpu.sparse.spill import Spill
 
 _Values = np.ndarray[Any, np.dtype[Any]]
 
 
 class SpilledFactor:
-    """The panels of one factorisation."""
+    """The panels of one factorisation.
+
+    Calls come one after the other.  One of a signal handler may come in the midst of another: each
+    has memory of its own.
+    """
 
     def __init__(
         self,
@@ -60,21 +67,16 @@ class SpilledFactor:
             SpillError: The disk is full, or broken.
             DeviceMemoryError: There is no room on the device.
         """
-        self._numeric, self._state = numeric, state
+        self._numeric, self._state, self._copies = numeric, state, state.engine.own_queue
         self._bounds = [numeric.bounds(chunk) for chunk in numeric.schedule.chunks]
         self._sizes = [end - first for first, end in self._bounds]
         self._most = max(self._sizes[:-1])
+        self._spare: list[list[_Values]] = []  # memory of the host that no call uses
+        self._last: Any = None
         self._file = Spill(spill_dir, self._bounds[-1][0], numeric.dtype)
         try:
-            self._staged = [
-                host_memory(state.engine, self._most, numeric.dtype)
-                for _ in range(min(2, len(self._sizes) - 1))
-            ]
-            self._last: Any = None
-            self._factorise(operands, watch)
+            self._with_memory(lambda staged: self._factorise(staged, operands, watch))
         except BaseException:
-            state.finish()  # what was enqueued reads and writes memory that goes now
-            state.engine.own_queue.finish()
             self._file.close()
             raise
 
@@ -86,46 +88,71 @@ class SpilledFactor:
         count = min(self._numeric.rooms, len(self._sizes) - 1)
         return [self._room(self._most) for _ in range(count)]
 
-    def _factorise(self, operands: Sequence[Any], watch: Watch | None) -> None:
+    def _with_memory(self, work: Callable[[list[_Values]], None]) -> None:
+        """Do work with memory of the host for chunks, and wait for both queues."""
+        try:
+            staged = self._spare.pop()
+        except IndexError:
+            dtype, count = self._numeric.dtype, min(2, len(self._sizes) - 1)
+            staged = [host_memory(self._state.engine, self._most, dtype) for _ in range(count)]
+
+        def work_and_wait() -> None:
+            work(staged)
+            self._finish()
+
+        run_to_the_end(self._state, staged, work_and_wait, self._finish)
+        self._spare.append(staged)
+
+    def _finish(self) -> None:
+        self._state.queue.flush()  # copies wait for kernels
+        self._copies.finish()
+        self._state.finish()
+
+    def _factorise(
+        self, staged: list[_Values], operands: Sequence[Any], watch: Watch | None
+    ) -> None:
+        """Write each chunk while the device makes the next one."""
         last, rooms, state = len(self._sizes) - 1, self._rooms(), self._state
         values, *others = operands
-        writing: list[Future[None]] = []
-        wait_for: Sequence[cl.Event] | None = None
-        with ThreadPoolExecutor(1) as writer:
-            for k, plan in enumerate(self._numeric.factorisation):
-                if k == last:
-                    _results(writing, watch)
-                    rooms.clear()
-                    panels = self._last = self._room(self._sizes[k])
-                else:
-                    # Its room is free again, and so is the memory of the host for it.
-                    _results(writing[max(0, k - len(rooms)) : k - len(rooms) + 1], watch)
-                    panels = rooms[k % len(rooms)]
-                buffers, offsets = [values, panels, *others], (0, -self._bounds[k][0], 0, 0, 0)
-                if watch is None:
-                    event = plan.enqueue(state, buffers, offsets, wait_for=wait_for)
-                else:
-                    event = watch.enqueue(plan, state, buffers, offsets, (), wait_for)
-                wait_for = state.after(event)
-                if k < last:
-                    staged = self._staged[k % len(self._staged)][: self._sizes[k]]
-                    copied = self._copy(staged, panels, state.event(event))
-                    writing.append(writer.submit(self._write, copied, k, staged))
+        copies: list[cl.Event] = []
+        wait_for: list[cl.Event] = []
+
+        def write(number: int) -> None:
+            if watch is not None:
+                watch.until(copies[number])
+            copies[number].wait()
+            part = staged[number % len(staged)][: self._sizes[number]]
+            self._file.write(self._bounds[number][0], part)
+
+        for k, plan in enumerate(self._numeric.factorisation):
+            if k == last:
+                if k:
+                    write(k - 1)
+                rooms.clear()
+                panels = self._last = self._room(self._sizes[k])
+            else:
+                panels = rooms[k % len(rooms)]
+                wait_for = [*wait_for, *copies[max(0, k - len(rooms)) : k - len(rooms) + 1]]
+            buffers, offsets = [values, panels, *others], (0, -self._bounds[k][0], 0, 0, 0)
+            if watch is None:
+                event = plan.enqueue(state, buffers, offsets, wait_for=wait_for)
+            else:
+                event = watch.enqueue(plan, state, buffers, offsets, (), wait_for)
+            wait_for = state.after(event)
+            if k < last:
+                part = staged[k % len(staged)][: self._sizes[k]]
+                copies.append(self._copy(part, panels, state.event(event)))
+                if k:
+                    write(k - 1)
         if watch is not None:
             watch.wait()
-        state.finish()
 
     def _copy(self, to: Any, source: Any, *after: cl.Event) -> cl.Event:
         """Copy on a queue of its own, so that the device computes meanwhile."""
-        queue = self._state.engine.own_queue
         self._state.queue.flush()
-        copied = cl.enqueue_copy(queue, to, source, is_blocking=False, wait_for=list(after))
-        queue.flush()
+        copied = cl.enqueue_copy(self._copies, to, source, is_blocking=False, wait_for=list(after))
+        self._copies.flush()
         return copied
-
-    def _write(self, copied: cl.Event, number: int, values: _Values) -> None:
-        copied.wait()
-        self._file.write(self._bounds[number][0], values)
 
     def solve(self, system: str, count: int, b: View, x: View) -> None:
         """Solve, and wait; b and x are n x count each."""
@@ -134,7 +161,8 @@ class SpilledFactor:
         work = state.workspace(max(1, n * count * itemsize))
         left = state.workspace(max(1, numeric.schedule.rows * count * itemsize))
         come, go = numeric.come(system, count, lies(b)), numeric.go(system, count, lies(x))
-        try:
+
+        def solve(staged: list[_Values]) -> None:
             event = come.enqueue(state, [b.buffer, work], (b.offset, 0))
             for direction in SYSTEMS[system]:
                 if direction not in "LH":
@@ -146,61 +174,56 @@ class SpilledFactor:
                     return plan
 
                 order = range(last + 1) if forward else range(last, -1, -1)
-                event = self.visit(order, plan_of, [work, left], event)
+                event = self._visit(staged, order, plan_of, [work, left], event)
             after = state.after(event)
             go.enqueue(state, [x.buffer, work], (x.offset, 0), wait_for=after)
-        finally:
-            state.finish()
+
+        self._with_memory(solve)
 
     def visit(
-        self,
-        order: Iterable[int],
-        plan_of: Callable[[int], Plan],
-        others: Sequence[Any],
-        event: cl.Event | None,
-    ) -> cl.Event | None:
-        """Enqueue a plan for each chunk; others come from the disk meanwhile.
+        self, order: Iterable[int], plan_of: Callable[[int], Plan], others: Sequence[Any]
+    ) -> None:
+        """Run a plan for each chunk, and wait; chunks come from the disk meanwhile.
 
         Args:
             order: The chunks.
             plan_of: The plan of each; operands: its panels, and the others.
             others: Buffers.
-            event: What the first one comes after.
-
-        Returns:
-            The event of the last one.
         """
-        state, order = self._state, list(order)
-        stored = [k for k in order if k < len(self._sizes) - 1]
-        rooms, used, copies = self._rooms(), list[cl.Event](), list[cl.Event]()
-        ahead = len(self._staged)
 
-        def read(at: int) -> _Values:
-            if at >= ahead:
-                copies[at - ahead].wait()  # the memory is free again
-            values = self._staged[at % ahead][: self._sizes[stored[at]]]
-            self._file.read(self._bounds[stored[at]][0], values)
-            return values
+        def visit(staged: list[_Values]) -> None:
+            self._visit(staged, order, plan_of, others, None)
 
-        try:
-            with ThreadPoolExecutor(1) as reader:
-                reading = [reader.submit(read, at) for at in range(min(ahead, len(stored)))]
-                for k in order:
-                    panels, after = self._last, state.after(event)
-                    if is_stored := k < len(self._sizes) - 1:
-                        at = len(copies)
-                        panels = rooms[at % len(rooms)]
-                        free = [used[at - len(rooms)]] if at >= len(rooms) else []
-                        copies.append(self._copy(panels, reading[at].result(), *free))
-                        if at + ahead < len(stored):
-                            reading.append(reader.submit(read, at + ahead))
-                        after = [*after, copies[at]]
-                    offsets = (-self._bounds[k][0], *[0] * len(others))
-                    event = plan_of(k).enqueue(state, [panels, *others], offsets, wait_for=after)
-                    if is_stored:
-                        used.append(state.event(event))
-        finally:
-            state.engine.own_queue.finish()
+        self._with_memory(visit)
+
+    def _visit(
+        self,
+        staged: list[_Values],
+        order: Iterable[int],
+        plan_of: Callable[[int], Plan],
+        others: Sequence[Any],
+        event: cl.Event | None,
+    ) -> cl.Event | None:
+        """Enqueue the plans after an event; the event of the last one."""
+        state, last, rooms = self._state, len(self._sizes) - 1, self._rooms()
+        used, copies = list[cl.Event](), list[cl.Event]()
+        for k in order:
+            panels, after = self._last, state.after(event)
+            if k < last:
+                at = len(copies)
+                if at >= len(staged):
+                    copies[at - len(staged)].wait()  # the memory is free again
+                part = staged[at % len(staged)][: self._sizes[k]]
+                self._file.read(self._bounds[k][0], part)
+                panels = rooms[at % len(rooms)]
+                free = [used[at - len(rooms)]] if at >= len(rooms) else []
+                copies.append(self._copy(panels, part, *free))
+                after = [*after, copies[at]]
+            offsets = (-self._bounds[k][0], *[0] * len(others))
+            event = plan_of(k).enqueue(state, [panels, *others], offsets, wait_for=after)
+            if k < last:
+                used.append(state.event(event))
+            state.queue.flush()
         return event
 
     def panels(self) -> _Values:
@@ -214,7 +237,7 @@ class SpilledFactor:
         return whole
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Give the room on the disk back."""
         self._file.close()
 
 
@@ -237,13 +260,3 @@ def host_memory(engine: Engine, size: int, dtype: Any) -> _Values:
         raise DeviceMemoryError(f"no memory of the host for {size} elements: {error}") from error
     found: _Values = values
     return found
-
-
-def _results(writing: Sequence[Future[None]], watch: Watch | None) -> None:
-    """Wait until parts are written, and tell of the progress meanwhile."""
-    pending: Iterable[Future[None]] = writing
-    while watch is not None and pending:
-        watch.look()
-        pending = wait_for_futures(pending, timeout=LATE).not_done
-    for one in writing:
-        one.result()

@@ -24,7 +24,7 @@ Tell = Callable[[float, float], Any]
 #: An event is asked for whenever such a share of all operations is enqueued.
 _SHARE = 1 / 200
 #: Seconds between two looks at the queue: at first, and at most.
-_SOON, LATE = 1e-4, 0.02
+_SOON, _LATE = 1e-4, 0.02
 _COMPLETE = cl.command_execution_status.COMPLETE
 #: Where a front has told nothing yet: no column is that.
 UNTOLD = -2
@@ -139,11 +139,18 @@ class Watch:
 
     def wait(self) -> None:
         """Tell until all that was enqueued is done."""
+        self._until(lambda: not self._marks)
+
+    def until(self, event: cl.Event) -> None:
+        """Tell until an event is complete, or has failed."""
+        self._until(lambda: event.command_execution_status <= _COMPLETE)
+
+    def _until(self, is_done: Callable[[], bool]) -> None:
         pause = _SOON
         self.look()
-        while self._marks:
+        while not is_done():
             time.sleep(pause)
-            pause = min(2 * pause, LATE)
+            pause = min(2 * pause, _LATE)
             self.look()
 
 

@@ -1,4 +1,4 @@
-"""Solutions by a factor, and their refinement."""
+"""What a factor holds, and what is computed of it: solutions, their refinement, the inverse."""
 
 from __future__ import annotations
 
@@ -8,35 +8,40 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from portable_gpu.errors import ArgumentError
 from portable_gpu.linalg.place import Place
 from portable_gpu.linalg.refinement import refined_by
 from portable_gpu.linalg.views import joined, parts
 from portable_gpu.ops.reduce.run import converted
 from portable_gpu.runtime.call import Call
 from portable_gpu.runtime.registry import state_for
-from portable_gpu.runtime.views import new_array
+from portable_gpu.runtime.report import Report
+from portable_gpu.runtime.transfer import asnumpy
+from portable_gpu.runtime.views import View, new_array
 from portable_gpu.sparse.numeric import Numeric
 from portable_gpu.sparse.out_of_core import SpilledFactor
 from portable_gpu.sparse.residual import SparseSystem
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Held:
-    """What a factor holds at a time.
+    """What a factor holds from one factorisation to the next.
+
+    It is made when all of it is there, and does not change.
 
     Attributes:
         numeric, queue: The plans, and where they run.
         values: The lower triangle's values, on the device.
-        factor: The panels, if they are all there.
-        spilled: The panels, if most of them are on the disk.
+        panels: L on the device; without elements if most of it is on the disk.
+        spilled: L then, else ``None``.
+        report: What the factorisation found.
     """
 
     numeric: Numeric
     queue: cl.CommandQueue
     values: Any
-    factor: Any
+    panels: Any
     spilled: SpilledFactor | None
+    report: Report
 
     def solve(self, b: Any, dtype: np.dtype[Any], system: str, refine: str | int | None) -> Any:
         """The solution of an array on the device.
@@ -66,18 +71,51 @@ class Held:
         return refined_by(matrix, b, solved, refine, Place(None, self.queue))[0]
 
     def _by_factor(self, b: Any, dtype: np.dtype[Any], system: str) -> Any:
-        call = Call([b, self.factor], None, self.queue)
-        factor, given = call.input(self.factor, "factor"), call.input(b, "b")
+        call = Call([b, self.panels], None, self.queue)
+        panels, given = call.input(self.panels, "factor"), call.input(b, "b")
         x = call.output(tuple(b.shape), dtype)
         count = 1 if b.ndim == 1 else b.shape[1]
-        if len(self.numeric.schedule.chunks) == 1:
-            plan = self.numeric.solve(system, count, given, x)
-            return call.run(plan, (factor, given, x))
         if self.spilled is None:
-            raise ArgumentError("the factor has no values; call refactorize")
+            plan = self.numeric.solve(system, count, given, x)
+            return call.run(plan, (panels, given, x))
         wait(call)
         self.spilled.solve(system, count, given, x)
         return call.run(None)
+
+    def inverse_diagonal(self) -> Any:
+        """The diagonal of the permuted matrix's inverse, on the device, in L's dtype."""
+        numeric = self.numeric
+        call = Call([self.panels], None, self.queue)
+        panels = call.input(self.panels, "factor")
+        out = call.output((numeric.symbolic.n,), numeric.dtype)
+        squares = call.state.workspace(numeric.inverse_bytes)
+        if self.spilled is None:
+            place = View(squares, 0, (numeric.inverse_bytes,), (1,), np.dtype(np.uint8))
+            return call.run(numeric.inverse(0), (panels, out, place))
+        wait(call)
+        order = range(len(numeric.schedule.chunks) - 1, -1, -1)
+        self.spilled.visit(order, numeric.inverse, [out.buffer, squares])
+        return call.run(None)
+
+    def diagonal(self) -> np.ndarray[Any, Any]:
+        """The diagonal of L, on the host."""
+        if self.spilled is not None:
+            found: np.ndarray[Any, Any] = self.spilled.panels()[self.numeric.diagonal_places()]
+            return found
+        call = Call([self.panels], None, self.queue)
+        panels = call.input(self.panels, "factor")
+        out = call.output((self.numeric.symbolic.n,), self.numeric.dtype)
+        plan = self.numeric.diagonal() if self.numeric.symbolic.n else None
+        return asnumpy(call.run(plan, (panels, out)))
+
+    def on_host(self) -> np.ndarray[Any, Any]:
+        """All panels, on the host."""
+        return asnumpy(self.panels) if self.spilled is None else self.spilled.panels()
+
+    def close(self) -> None:
+        """Give the room on the disk back."""
+        if self.spilled is not None:
+            self.spilled.close()
 
 
 def wait(call: Call) -> None:

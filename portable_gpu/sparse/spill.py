@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
+import io
 import os
+import secrets
 import tempfile
-import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,11 @@ _Values = np.ndarray[Any, np.dtype[Any]]
 
 
 class Spill:
-    """A file for values of one dtype, which goes when it is closed or forgotten."""
+    """A file for values of one dtype, which goes when it is closed or forgotten.
+
+    Reads and writes name their place in the file, which has no position of its own.  So a call may
+    be interrupted anywhere, and a signal handler may read meanwhile.
+    """
 
     def __init__(self, folder: str | os.PathLike[str] | None, size: int, dtype: Any) -> None:
         """Take the room on the disk.
@@ -33,16 +39,15 @@ class Spill:
         """
         if folder is not None and not Path(folder).is_dir():
             raise ArgumentError(f"spill_dir is {str(folder)!r}, which is no folder")
-        self._dtype, self._lock = np.dtype(dtype), threading.Lock()
-        self.nbytes = size * self._dtype.itemsize
+        self._itemsize = np.dtype(dtype).itemsize
+        self.nbytes = size * self._itemsize
         where = folder or tempfile.gettempdir()
         self._where = f"{self.nbytes} bytes of a factor in {where}"
         try:
-            self._file = tempfile.TemporaryFile(dir=folder, prefix="portable_gpu-")  # noqa: SIM115
+            self._file = _without_name(os.fspath(where))
             if self.nbytes and hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(self._file.fileno(), 0, self.nbytes)
         except OSError as error:
-            self.close()
             raise SpillError(error.errno, f"{self._where}: {error.strerror}") from error
 
     def write(self, start: int, values: _Values) -> None:
@@ -51,12 +56,7 @@ class Spill:
         Raises:
             SpillError: The disk refused them.
         """
-        try:
-            with self._lock:
-                self._file.seek(start * self._dtype.itemsize)
-                self._file.write(values.data.cast("B"))
-        except OSError as error:
-            raise SpillError(error.errno, f"{self._where}: {error.strerror}") from error
+        self._each(os.pwrite, start, values)
 
     def read(self, start: int, out: _Values) -> None:
         """Fill an array with the values from element ``start`` on.
@@ -64,16 +64,45 @@ class Spill:
         Raises:
             SpillError: The disk did not give them.
         """
-        try:
-            with self._lock:
-                self._file.seek(start * self._dtype.itemsize)
-                found = self._file.readinto(out.data.cast("B"))
-        except OSError as error:
-            raise SpillError(error.errno, f"{self._where}: {error.strerror}") from error
-        if found != out.nbytes:
-            raise SpillError(0, f"{self._where}: {out.nbytes - found} bytes are missing")
+        self._each(lambda file, part, at: os.preadv(file, [part], at), start, out)
+
+    def _each(self, move: Callable[[int, Any, int], int], start: int, values: _Values) -> None:
+        """Move bytes until all are moved: the system moves 2 GiB at once at most."""
+        data, at = values.view(np.uint8), start * self._itemsize
+        while data.size:
+            try:
+                done = move(self._file.fileno(), data, at)
+            except OSError as error:
+                raise SpillError(error.errno, f"{self._where}: {error.strerror}") from error
+            if not done:
+                raise SpillError(0, f"{self._where}: {data.size} bytes are missing")
+            data, at = data[done:], at + done
 
     def close(self) -> None:
-        """Let go of the room on the disk."""
-        with contextlib.suppress(AttributeError, OSError):
-            self._file.close()
+        """Give the room on the disk back."""
+        self._file.close()
+
+
+def _without_name(folder: str) -> io.FileIO:
+    """A new file in a folder, open for reading and writing.
+
+    From the system's call to the object that closes the descriptor there is no step of Python, at
+    which a signal handler could raise and leave the descriptor open.
+    """
+    nameless = getattr(os, "O_TMPFILE", 0)
+    if nameless:
+        flags = nameless | os.O_RDWR | os.O_CLOEXEC
+        try:
+            return next(map(io.FileIO, map(os.open, [folder], [flags], [0o600]), ["r+b"]))
+        except OSError:  # a file system that has only files with names
+            pass
+    path = os.path.join(folder, f"portable_gpu-{secrets.token_hex(16)}")  # noqa: PTH118
+    try:
+        file = io.FileIO(path, "x+b", opener=partial(os.open, mode=0o600))
+    except OSError:
+        raise
+    except BaseException:
+        Path(path).unlink(missing_ok=True)
+        raise
+    os.unlink(path)
+    return file

@@ -31,3 +31,7 @@ class Stats:
     table_bytes: int
     fronts: int
     subtrees: int
+
+    def __repr__(self) -> str:
+        seconds = ", ".join(f"{phase} {taken:.3g} s" for phase, taken in self.times.items())
+        return f"<Stats nnz={self.nnz} flop={self.flop:.3g} gflops={self.gflops:.3g}: {seconds}>"

@@ -52,6 +52,9 @@ class DeviceFacts:
     sub_group_size_probed: int | None = None
     preferred_multiple_probed: int | None = None
 
+    def __repr__(self) -> str:
+        return f"<DeviceFacts {self.name!r}, {self.type} of {self.platform_name!r}>"
+
 
 @dataclass(frozen=True)
 class Fact:
@@ -144,6 +147,9 @@ class Target:
     channel_bytes: int
     forced: bool = False
     provenance: Mapping[str, Fact] = field(default_factory=dict, compare=False, hash=False)
+
+    def __repr__(self) -> str:
+        return f"<Target {self.facts.name!r} as {self.device_class}>"
 
     @property
     def is_cpu(self) -> bool:

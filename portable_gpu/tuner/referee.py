@@ -18,7 +18,7 @@ from portable_gpu.checking.oracle import Oracle
 from portable_gpu.errors import PortableGPUError
 from portable_gpu.ops.case import Case
 from portable_gpu.runtime.disk_cache import DiskCache
-from portable_gpu.runtime.engine import Engine, paired
+from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.program import ProgramCache
 from portable_gpu.targets import Target
 from portable_gpu.tuner.edges import edge_checks
@@ -204,7 +204,6 @@ def _pinned(engine: Engine, key: RowKey, policy: Policy) -> Engine:
     own.programs = ProgramCache(own.context, own.device, DiskCache(None))
     if engine.caller is not None:
         own.caller = _pinned(engine.caller, key, policy)
-        own.pair = paired(own.caller, own.target.compute_units)
     return own
 
 
@@ -220,5 +219,5 @@ def _by_turns(first: Contestant, second: Contestant, turns: int) -> tuple[list[f
 
 
 def _was_used(engine: Engine) -> bool:
-    tables = [one.table for one in (engine, engine.caller, engine.pair) if one is not None]
+    tables = [one.table for one in (engine, engine.caller) if one is not None]
     return any(isinstance(table, Pinned) and table.used for table in tables)

@@ -112,6 +112,9 @@ class TuningTable:
             for row in rows:
                 self._rows.setdefault(RowKey.of(row), (row, str(path)))
 
+    def __repr__(self) -> str:
+        return f"<TuningTable of {len(self._rows)} rows>"
+
     @classmethod
     def load(cls) -> TuningTable:
         """The user's table (:func:`user_file`), then the shipped ones."""

@@ -361,9 +361,7 @@ def test_a_launch_that_fails(held: Held, monkeypatch: pytest.MonkeyPatch) -> Non
     kernel = cl.Kernel(cl.Program(held.engine.context, text).build(), "nothing")
     size = (2 * held.engine.device.max_work_group_size,)
     with pytest.raises(cl.LogicError, match="WORK_GROUP_SIZE"):
-        Launch(lambda: kernel, Arguments((), (0,), ()), (size, size, (0,)), False)(
-            state, [held.x.base_data]
-        )
+        Launch(lambda: kernel, Arguments((), (0,), ()), (size, size))(state, [held.x.base_data])
     monkeypatch.setattr(state, "enqueue_without_event", lambda *_: -4)
     for _ in range(3):  # pyopencl frees what it can, and tries again
         np.testing.assert_array_equal(held.sum().get(), SUMS)

@@ -81,3 +81,9 @@ def test_what_is_inside_pyopencl_has_one_door() -> None:
     package = ROOT / "portable_gpu"
     users = [p for p in package.rglob("*.py") if private.search(p.read_text(encoding="utf-8"))]
     assert users == [package / "runtime" / "inside_pyopencl.py"]
+
+
+def test_no_dtype_is_compared_with_none() -> None:
+    comparison = re.compile(r"[=!]= BFLOAT16")  # None without ml_dtypes: NumPy's float64
+    users = [p for p in (ROOT / "portable_gpu").rglob("*.py") if comparison.search(p.read_text())]
+    assert users == [ROOT / "portable_gpu" / "dtypes.py"]

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pytest
 
-from portable_gpu import errors
+from portable_gpu import dtypes, errors
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.errors import BuildError, DTypeError, NumPyAxisError, PortableGPUError
+from portable_gpu.ops.fft.api import dtype_of_transforms
 from portable_gpu.runtime.program import build_message
 
 if TYPE_CHECKING:
@@ -99,6 +100,14 @@ def test_dtype_by_name(name: str) -> None:
 def test_unknown_dtype_name() -> None:
     with pytest.raises(DTypeError, match="'float31' is not known; known are bool"):
         dtype_of("float31")
+
+
+def test_float64_is_no_bfloat16_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dtypes, "BFLOAT16", None)
+    assert not dtypes.is_bfloat16(np.dtype(np.float64))
+    assert not dtypes.is_float16_like(np.dtype(np.float64))
+    assert dtype_of_transforms(np.dtype(np.float64), "r2c") == np.float64
+    assert dtype_of_transforms(np.dtype(np.float64), "c2r") == np.complex128
 
 
 def test_bfloat16() -> None:

@@ -21,7 +21,7 @@ from portable_gpu.ops.gemv.problem import GemvProblem
 from portable_gpu.ops.reduce.candidates import candidates as reduce_candidates
 from portable_gpu.ops.reduce.catalogue import problem as reduction_of
 from portable_gpu.ops.registry import BENCHMARKS
-from portable_gpu.runtime.engine import threads_worth
+from portable_gpu.runtime.engine import one_is_enough
 from portable_gpu.runtime.views import View
 from portable_gpu.targets import Target, detect
 from portable_gpu.tuning.table import TuningTable
@@ -82,8 +82,8 @@ def test_random_sizes_share_programs(
     drawn = next(one for one in BENCHMARKS[operation].random if one.name == sizes)
     texts = set()
     for _, case in random_cases([Kind(operation, drawn, "float32")], SHAPES, seed, True):
-        threads = threads_worth(case.bytes, case.flop, target.compute_units)
-        device_of_case = replace(target, compute_units=threads or target.compute_units)
+        alone = one_is_enough(case.bytes, case.flop, target.compute_units)
+        device_of_case = replace(target, compute_units=1 if alone else target.compute_units)
         best = best_of(every_way(case, device_of_case), device_of_case)
         texts |= {spec.key for spec in best.texts()}
     assert len(texts) <= most

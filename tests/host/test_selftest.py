@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 import pytest
 
 from portable_gpu.checking.check import Check, Expected, compare, gamma
+from portable_gpu.checking.edges import Guarded
 from portable_gpu.checking.inputs import Input
 from portable_gpu.checking.products import product
 
@@ -85,3 +87,19 @@ def test_product_bound_holds_for_numpy() -> None:
     assert not message
     assert 0 < ratio < 1
     assert gamma(100, 2.0**-24) < 1e-5
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "float16", "float32", "complex128"])
+def test_guards_of_every_dtype(dtype: str) -> None:
+    engine: Any = None  # of memory on a device
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        guarded = Guarded(engine, (2, 3), np.dtype(dtype), on_device=False)
+    guarded.array[...] = np.ones((2, 3), dtype)
+    assert (guarded.taken() == 1).all()
+    for place in (0, -1):
+        memory = guarded._memory.view(np.uint8)
+        memory[place] ^= 1
+        with pytest.raises(AssertionError, match="beside the result"):
+            guarded.taken()
+        memory[place] ^= 1

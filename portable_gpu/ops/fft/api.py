@@ -12,7 +12,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from portable_gpu.arguments import flag, one_of, shown
-from portable_gpu.dtypes import BFLOAT16, element
+from portable_gpu.dtypes import element, is_bfloat16
 from portable_gpu.errors import ArgumentError, AxisError, DTypeError, ShapeError, UnsupportedError
 from portable_gpu.ops.fft.candidates import make_plan
 from portable_gpu.ops.fft.problem import FftProblem, Kind
@@ -111,7 +111,7 @@ def dtype_of_transforms(dtype: np.dtype[Any], kind: Kind) -> np.dtype[Any]:
     """
     if dtype.kind == "c" and kind == "r2c":
         raise DTypeError(f"x is {dtype}; a transform of real numbers takes no complex ones")
-    if dtype == BFLOAT16:
+    if is_bfloat16(dtype):
         dtype = np.dtype(np.float16)
     if dtype.kind not in "biufc":
         raise DTypeError(f"x is {dtype}; transforms take numbers")

@@ -73,6 +73,9 @@ class Fronts:
     entry_source: _Int64
     entry_conj: np.ndarray[Any, np.dtype[np.bool_]]
 
+    def __repr__(self) -> str:
+        return f"<Fronts n={self.first[-1]} in {len(self)} fronts>"
+
     def __len__(self) -> int:
         return len(self.parent)
 
