@@ -1,7 +1,8 @@
 ## What the elementwise kernels share: their arrays' loads and stores, and their parameters.
 ##
 ## f: portable_gpu.codegen.functions.Function, of the inputs' values, then the old output's `updated`
-## times, then the scalars'.  inputs: Element by name.  result: the output's.  scalars: parameters.
+## times, then the numbers'.  helpers: the text of what it calls.  inputs: Element by name.  result: the
+## output's.  scalars: parameters.  numbers: the C types and texts of what f takes of them.
 ## steps: stride along the inner axis by name (0, 1, or 2 for any).  outer: number of other axes.
 ## V: elements of a vector.  index: C type of indices.  Strides count elements.
 <%namespace name="element" file="/common/element.cl.mako"/>
@@ -20,6 +21,7 @@ ${element.vector_load(e, V, aligned)}
 % if V > 1 and steps["out"] == 1:
 ${element.vector_store(result, V, aligned)}
 % endif
+${helpers}
 ${f.define(1)}
 % if V > 1:
 ${f.define(V)}
@@ -65,9 +67,7 @@ ${e.name}_load${w}(${scaled(at)})\
 <%
     old = [("out", result)] * updated
     values = [capture(load, n, e, w, at, suffix) for n, e in [*inputs.items(), *old]]
-    for scalar in scalars:
-        ctype, name = scalar.split()
-        values.append(name if w == 1 else f"({ctype}{w})({name})")
+    values += [text if w == 1 else f"({ctype}{w})({text})" for ctype, text in numbers]
 %>\
 ${", ".join(values)}\
 </%def>

@@ -46,7 +46,7 @@ ${tail()}\
     values = []
     for n, e in [*inputs.items(), *old]:
         values += [f"*(const {vector(e.real, V)} *){n}_tail"] * (updated if n == "out" else 1)
-    values += [f"({scalar.split()[0]}{V})({scalar.split()[1]})" for scalar in scalars]
+    values += [f"({ctype}{V})({text})" for ctype, text in numbers]
 %>\
 % for n, e in [*inputs.items(), *old]:
             ${e.real} ${n}_tail[${V}] __attribute__((aligned(sizeof(${vector(e.real, V)}))));

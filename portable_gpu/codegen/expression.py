@@ -11,6 +11,7 @@ import re
 from typing import Any
 
 from portable_gpu.arguments import of_kind
+from portable_gpu.codegen.syntax import parsed
 from portable_gpu.errors import ArgumentError
 
 _BRACKETS = {")": "(", "]": "[", "}": "{"}
@@ -37,6 +38,7 @@ nextafter normalize popcount pow pown powr radians remainder remquo rhadd rint r
 round rsqrt select shuffle shuffle2 sign signbit sin sincos sinh sinpi smoothstep sqrt step
 sub_sat tan tanh tanpi tgamma trunc upsample vec_step
 barrier mem_fence read_mem_fence write_mem_fence prefetch printf work_group_barrier
+and not or True False
 NULL NAN INFINITY MAXFLOAT DEVICE LOCKSTEP DPP ABS CONVERT PREFETCH linux unix
 """
 #: What OpenCL C, or the text of every kernel, means by a word.
@@ -49,22 +51,24 @@ PATTERNS = re.compile(
 )
 
 
-def check_expression(text: Any, name: str) -> str:
+def check_expression(text: Any, name: str, python: bool = False) -> str:
     """``text``, if it may be one expression of OpenCL C.
 
     Args:
         text: The user's text.
         name: The argument's name, for messages.
+        python: Whether ``//`` is Python's division, where the text has a tree.
 
     Raises:
         DTypeError: It is not text.
-        ArgumentError: It is empty, its brackets do not match, or it contains something that ends or
-            hides an expression.
+        ArgumentError: It is empty, its brackets do not match, it contains something that ends or
+            hides an expression, or comparisons in a row.
     """
     of_kind(text, str, name, "an expression in OpenCL C, as text,")
     if not text.strip():
         raise ArgumentError(f"{name} is empty; an expression in OpenCL C would do")
-    foreign = _FOREIGN.search(text)
+    is_division = python and "//" in text and parsed(text) is not None
+    foreign = _FOREIGN.search(text.replace("//", "/ /") if is_division else text)
     if foreign:
         raise ArgumentError(
             f"{name} is {text!r}: {foreign[0]!r} is no part of an expression; "

@@ -132,7 +132,10 @@ def arguments(
         return place
 
     fixed = [(value, *typed(name)) for name, value in constants.items()]
-    struct = np.dtype([(one.name, one.scalar) for one in fields], align=True)
+    # The bits of a negative number are beyond a signed field of the same size.
+    struct = np.dtype(
+        [(one.name, one.bits if one.name in as_bits else one.scalar) for one in fields], align=True
+    )
     return Arguments(
         tuple((at, _NULL if value is None else kind(value)) for value, at, kind in fixed),
         tuple(of_buffer(name) for name in buffers),

@@ -35,7 +35,8 @@ _verdicts: dict[str, str] = {}
 _thread = threading.local()
 # PoCL: "error: FILE:88:53: expected expression"; others: "FILE:88:53: error: expected expression".
 _ERROR = re.compile(
-    r"^error: [^\n]*?:(\d+):\d+: ([^\n]+)|^(?:[^\n]*:)?(\d+):\d+:\s+(?:fatal )?error: ([^\n]+)",
+    r"^error: [^\n]*?:(\d+):\d+(?: <[^>\n]*>)?: ([^\n]+)"
+    r"|^(?:[^\n]*:)?(\d+):\d+:\s+(?:fatal )?error: ([^\n]+)",
     re.MULTILINE,
 )
 _MOST_ERRORS = 3  # that a message shows: later ones mostly follow from the first
@@ -344,6 +345,15 @@ def _kernel(program: cl.Program, name: str) -> cl.Kernel:
     kernel = new_kernel(program, name)
     _ = kernel.num_args  # some drivers say only now that there is none of this name
     return kernel
+
+
+def of_expression(error: BuildError, name: str, text: str) -> BuildError:
+    """An error of a kernel with a user's expression, which begins with that and the reason."""
+    match = _ERROR.search(error.log)
+    reason = (match[2] or match[4]).strip() if match else "the compiler's words follow"
+    return BuildError(
+        f"{name} {text!r} does not compile: {reason}\n{error}", error.source, error.log
+    )
 
 
 def build_message(spec: Specialization, log: str, device: cl.Device) -> str:

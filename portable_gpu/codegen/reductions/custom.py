@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from portable_gpu.codegen.functions import Function, with_literals_of
+from portable_gpu.codegen.functions import Function, helper_texts, with_literals_of
 from portable_gpu.codegen.operators import Accumulator, BinaryOp, Field, Map
 from portable_gpu.codegen.reductions.reduction import Reduction, wide_type
 from portable_gpu.dtypes import Element
@@ -20,22 +20,17 @@ def custom(
 ) -> Reduction:
     """A user's operator, of single values or vectors, and the map that comes before it."""
     ctype = wide_type(acc)
-    inside = "int" if compute.real in ("char", "uchar", "short", "ushort") else compute.real
-    literals = "double" if "double" in (ctype, inside) else inside
+    inside = "int" if compute.boolean else compute.real
     named = (("x", x), *others)
-    fold = Function(  # which nothing of the library's is called
-        f"user_{op.name}",
-        with_literals_of(op.combine, ctype),
-        (("a", ctype), ("b", ctype)),
-        ctype,
-        ctype,
-    )
+    # Nothing of the library's is called by these names.
+    fold = Function(f"user_{op.name}", op.combine, (("a", ctype), ("b", ctype)), ctype, ctype)
     each = Function(
         f"user_{op.name}__map",
-        with_literals_of(mapping.expression, literals),
+        mapping.expression,
         tuple((name, elem.real) for name, elem in named),
         inside,
         ctype,
+        boolean=compute.boolean,
     )
     inputs = tuple(elem for _, elem in named)
     state = (Field("v", ctype, f"({with_literals_of(op.identity, ctype)})"),)
@@ -47,6 +42,9 @@ def custom(
     def combine(width: int) -> str:
         return f"a.v = {fold.called(width)}(a.v, b.v);"
 
+    every = [(f, width) for f in (fold, each) for width in _WIDTHS]
+    helpers = [helper for f, width in every for helper in f.helpers(width)]
+    defined = [f.define(width) for f, width in every]
     result = Reduction(
         f"reduce_{op.name}",
         inputs,
@@ -57,6 +55,6 @@ def custom(
         0,
         acc,
         "a.v",
-        preamble="\n".join(f.define(width) for f in (fold, each) for width in _WIDTHS),
+        preamble="\n".join((helper_texts(helpers), *defined)),
     )
     return result

@@ -1,5 +1,5 @@
 """Expressions of arrays, element by element, with NumPy's broadcasting."""
 
-from portable_gpu.ops.elementwise.api import elementwise
+from portable_gpu.ops.elementwise.api import elementwise, evaluate
 
-__all__ = ["elementwise"]
+__all__ = ["elementwise", "evaluate"]

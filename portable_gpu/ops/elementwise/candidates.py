@@ -5,10 +5,12 @@ from __future__ import annotations
 from functools import partial
 from math import prod
 
+from portable_gpu.errors import BuildError
 from portable_gpu.ops.candidate import Candidate, bind_best
 from portable_gpu.ops.elementwise.plan import ElementwisePlan, Problem, Route, render_route, settle
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
+from portable_gpu.runtime.program import of_expression
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import DeviceCosts, overlapped
 from portable_gpu.tuning.table import TuningTable
@@ -21,7 +23,10 @@ def make_plan(engine: Engine, problem: Problem) -> Plan:
         UnsupportedError: Double precision is needed and the device has none.
         BuildError: The driver refused the kernel, mostly for what the expression says.
     """
-    return bind_best(engine, candidates(problem, engine.target, engine.table))
+    try:
+        return bind_best(engine, candidates(problem, engine.target, engine.table))
+    except BuildError as error:
+        raise of_expression(error, "expression", problem.expression) from error
 
 
 def candidates(problem: Problem, target: Target, table: TuningTable) -> list[Candidate]:

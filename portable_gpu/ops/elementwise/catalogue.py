@@ -11,7 +11,6 @@ import numpy as np
 from portable_gpu.codegen.expression import PATTERNS, RESERVED, check_expression
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import element
-from portable_gpu.errors import UnsupportedError
 from portable_gpu.ops.candidate import best_of
 from portable_gpu.ops.elementwise.candidates import candidates
 from portable_gpu.ops.elementwise.plan import Problem
@@ -21,13 +20,11 @@ from portable_gpu.targets import Target
 from portable_gpu.tuning.table import TuningTable
 
 DType = np.dtype[Any]
-_NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
+_NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*\b(?!\s*\()")
 
 
 def problem(expression: str, dtype: DType, shape: Shape, spread: dict[str, Shape]) -> Problem:
     """Of C-ordered arrays; ``spread``: strides of those that are broadcast."""
-    if np.dtype(dtype).kind == "c":
-        raise UnsupportedError(f"elementwise takes real arrays; dtype is {dtype}")
     names = [
         word
         for word in dict.fromkeys(_NAME.findall(expression))

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import copysign, inf, prod
+from math import prod
 from typing import Any
 
-import numpy as np
 import pyopencl as cl
 
-from portable_gpu.arguments import shown
 from portable_gpu.codegen.axes import Axis, merged
-from portable_gpu.codegen.functions import Function, with_literals_of
+from portable_gpu.codegen.functions import Function, helper_texts
 from portable_gpu.codegen.specialization import Specialization, specialize
-from portable_gpu.dtypes import Element, dtype_of
-from portable_gpu.errors import ArgumentError, UnsupportedError
+from portable_gpu.dtypes import Element
+from portable_gpu.errors import UnsupportedError
+from portable_gpu.ops.elementwise.numbers import Packing
 from portable_gpu.ops.elementwise.policy import ElementwisePolicy
 from portable_gpu.powers_of_two import ceil_power_of_two
 from portable_gpu.runtime.engine import Engine
@@ -27,6 +25,8 @@ from portable_gpu.targets import Target
 from portable_gpu.tuning.table import Choice, TuningTable
 
 _MOST_INT = (1 << 31) - 1
+#: C's types of parameters for numbers of narrow types.
+_PASSED = {"char": "int", "short": "int", "uchar": "uint", "ushort": "uint"}
 #: Elements of a work-item at most: their text is written out.
 _MOST_ELEMENTS = 32
 #: Groups that a compute unit of a GPU has at a time: with fewer, each has less in flight.
@@ -38,7 +38,7 @@ class Problem:
     """One elementwise call apart from the arrays' and the scalars' values: the key of its plan.
 
     Attributes:
-        expression: In OpenCL C.
+        expression: As users write it.
         names: What it calls the input arrays, in the order of their buffers.
         inputs: Their elements.
         updated: Names of inputs that are the output itself.
@@ -63,9 +63,33 @@ class Problem:
 
     @property
     def ctype(self) -> str:
-        """The C type computed in: integers of 8 and 16 bits, and bool, as int."""
+        """The C type computed in; of bool, ``int``."""
+        return "int" if self.compute.boolean else self.compute.value
+
+    @property
+    def real(self) -> str:
+        """The C type of numbers that calls give, of complex ones of their parts."""
         real = self.compute.real
-        return "int" if real in ("char", "uchar", "short", "ushort") else real
+        return "int" if self.compute.boolean else _PASSED.get(real, real)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The kernel's parameters for the numbers that calls give."""
+        ends = ("_re", "_im") if self.compute.complex else ("",)
+        return tuple(f"s{k}{end}" for k in range(len(self.scalars)) for end in ends)
+
+    @property
+    def numbers(self) -> tuple[tuple[str, str], ...]:
+        """Of each number that calls give, its C type in the kernel, and its text there."""
+        if self.compute.complex:
+            pairs = zip(self.parts[::2], self.parts[1::2], strict=True)
+            return tuple((self.ctype, f"({self.ctype})({re}, {im})") for re, im in pairs)
+        return tuple((self.real, part) for part in self.parts)
+
+    @property
+    def complex(self) -> bool:
+        """Whether complex numbers are read, computed or written, of which there are no vectors."""
+        return any(e.complex for e in (*self.inputs, self.compute, self.result))
 
     @property
     def names_read(self) -> int:
@@ -89,15 +113,17 @@ class Problem:
 
     def function(self, target: Target) -> Function:
         """The expression as a C function."""
-        arrays = [(n, e.real) for n, e in zip(self.names, self.inputs, strict=True)]
-        arrays += [(n, self.result.real) for n in self.updated]
+        arrays = [(n, e.value) for n, e in zip(self.names, self.inputs, strict=True)]
+        arrays += [(n, self.result.value) for n in self.updated]
+        numbers = [(n, ctype) for n, (ctype, _) in zip(self.scalars, self.numbers, strict=True)]
         return Function(
             "user__function",
-            with_literals_of(self.expression, self.ctype),
-            (*arrays, *((n, self.ctype) for n in self.scalars)),
+            self.expression,
+            (*arrays, *numbers),
             self.ctype,
-            self.result.real,
+            self.result.value,
             self.result.boolean,
+            self.compute.boolean,
             not target.is_cpu,
         )
 
@@ -188,11 +214,11 @@ def _runs(
     """A CPU: runs of rows, or of parts of them, one work-item each."""
     n, rows = max(1, axes[-1].size), max(1, prod(axis.size for axis in axes[:-1]))
     function = problem.function(target)
-    # Loops of integers the compiler turns into vectors of their storage's width.
-    vector = max(
-        1, policy.vector_bytes // {"double": 8, "long": 8, "ulong": 8}.get(problem.ctype, 4)
-    )
-    plain = not problem.compute.floating and "(" not in problem.expression
+    # Loops of integers the compiler turns into vectors of their storage's width.  PoCL 3.0 crashes
+    # where it compiles vectors of 16 integers of 8 bytes.
+    elements = (*problem.inputs, problem.compute, problem.result)
+    vector = max(1, policy.vector_bytes // max(4, *(e.itemsize for e in elements)))
+    plain = not problem.compute.floating or problem.complex
     if plain or vector == 1 or n == 1 or function.vectors(vector) is None:
         vector = 1
     most = target.compute_units * policy.groups_per_unit
@@ -220,7 +246,7 @@ def _tiles(
     steps, size = _steps(axes), policy.group_size
     elements = (*problem.inputs, problem.result)
     vector = 1
-    if steps[-1] == 1:
+    if steps[-1] == 1 and not problem.complex:
         unit = [k for k, step in enumerate(steps) if step == 1]
         itemsize = max(elements[k].itemsize for k in unit)
         vector = max(1, min(16, policy.vector_bytes // itemsize))
@@ -270,14 +296,16 @@ def _lanes(vectors: int, rows: int, size: int, subgroup: int) -> int:
 def render_route(problem: Problem, target: Target, route: Route) -> Specialization:
     """The OpenCL text of a problem's kernel."""
     arrays = [f"a{k}" for k in range(len(problem.inputs))]
-    layout = route.layout
+    layout, function = route.layout, problem.function(target)
     return specialize(
         f"elementwise/{'runs' if target.is_cpu else 'tiles'}",
         target,
-        f=problem.function(target),
+        f=function,
+        helpers=helper_texts(function.helpers(layout.vector)),
         inputs=dict(zip(arrays, problem.inputs, strict=True)),
         updated=len(problem.updated),
-        scalars=[f"{problem.ctype} s{k}" for k in range(len(problem.scalars))],
+        scalars=[f"{problem.real} {part}" for part in problem.parts],
+        numbers=problem.numbers,
         result=problem.result,
         steps=dict(zip((*arrays, "out"), layout.steps, strict=True)),
         outer=layout.outer,
@@ -325,19 +353,16 @@ class ElementwisePlan(Plan):
                 constants[f"{name}_outer{k}"] = step
         for name, step in zip(names, axes[-1].strides, strict=True):
             constants[f"{name}_stride"] = step
-        numbers = [f"s{k}" for k in range(len(problem.scalars))]
-        self._pack = _PACKING[problem.ctype]
-        self._limits = _limits(problem.compute)
-        self._scalars, self._dtype = problem.scalars, dtype_of(problem.compute.name)
+        self._bits = Packing(problem.compute, problem.scalars)
         self._launch = engine.programs.launch(
             render_route(problem, target, self.route),
             "elementwise",
             constants,
             [f"{name}_in" for name in names],
-            [*(f"{name}_offset" for name in names), *numbers],
+            [*(f"{name}_offset" for name in names), *problem.parts],
             (deal.groups * layout.group_size,),
             (layout.group_size,),
-            as_bits=numbers,
+            as_bits=problem.parts,
         )
 
     def enqueue(
@@ -354,57 +379,5 @@ class ElementwisePlan(Plan):
             ArgumentError: A scalar does not fit the dtype computed in.
         """
         if scalars:
-            offsets += tuple([self._bits(value, k) for k, value in enumerate(scalars)])
+            offsets += self._bits(scalars)
         return self._launch(state, buffers, offsets, wait_for)
-
-    def _bits(self, value: Any, k: int) -> int:
-        """A scalar as the bits of the kernel's argument, by which a launch tells -0.0 from 0.0."""
-        if self._limits is None:
-            try:
-                return self._pack(float(value))
-            except OverflowError:
-                raise ArgumentError(
-                    f"{self._scalars[k]} is {shown(value)}; a number that {self._dtype} can hold "
-                    "would do"
-                ) from None
-        least, most = self._limits
-        if not least <= value <= most:
-            raise ArgumentError(
-                f"{self._scalars[k]} is {shown(value)}; a number from {least} to {most}, which the "
-                "arrays' dtype can hold, would do"
-            )
-        return self._pack(value)
-
-
-def _limits(compute: Element) -> tuple[int, int] | None:
-    """What integers a dtype holds; ``None`` of floats."""
-    if compute.floating:
-        return None
-    if compute.boolean:
-        return 0, 1
-    bits = 8 * compute.itemsize
-    return (0, (1 << bits) - 1) if compute.real[0] == "u" else (-1 << bits - 1, (1 << bits - 1) - 1)
-
-
-def _of_float(value: float) -> int:
-    try:
-        packed = struct.pack("=f", value)
-    except OverflowError:  # beyond float's range
-        packed = struct.pack("=f", copysign(inf, value))
-    return int.from_bytes(packed, _ORDER)
-
-
-def _of_double(value: float) -> int:
-    return int.from_bytes(struct.pack("=d", value), _ORDER)
-
-
-_ORDER: Any = "little" if np.little_endian else "big"
-#: The bits of a scalar of each C type.
-_PACKING: dict[str, Callable[[Any], int]] = {
-    "float": _of_float,
-    "double": _of_double,
-    "int": lambda value: int(value) & 0xFFFFFFFF,
-    "uint": int,
-    "long": lambda value: int(value) & 0xFFFFFFFFFFFFFFFF,
-    "ulong": int,
-}

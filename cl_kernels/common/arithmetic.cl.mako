@@ -1,0 +1,139 @@
+## Functions in C that expressions call (portable_gpu/codegen/terms.py): NumPy's meaning of operations
+## that C leaves open, or defines otherwise.  No integer division ends the process.
+##
+## helpers: (def, C type, width) for each function; it is called DEF__TYPE.
+% for name, ctype, width in helpers:
+${getattr(self, name)(ctype, width)}
+% endfor
+
+<%def name="head(name, t, parameters)">static inline ${t} ${name}__${t}(${", ".join(f"{t} {one}" for one in parameters)})</%def>
+
+## Whether a divisor of integers is 0 or -1, for which C's division may end the process.
+<%def name="divisor(t)">\
+    const bool is_zero = b == 0, negates = ${"false" if t[0] == "u" else "b == -1"};
+    const ${t} safe = is_zero || negates ? (${t})1 : b;\
+</%def>
+<%def name="negative(t)">${f"(({t})(0 - ({'ulong' if t == 'long' else 'uint'})a))"}</%def>
+
+<%def name="divide(t, w)">
+${head("divide", t, "ab")}
+{
+${divisor(t)}
+    return is_zero ? 0 : negates ? ${negative(t)} : (${t})(a / safe);
+}
+</%def>
+
+<%def name="floor_divide(t, w)">
+${head("floor_divide", t, "ab")}
+{
+% if t in ("float", "double"):
+    const ${t} rest = fmod(a, b), quotient = a / b;
+    if (b == 0) return quotient;
+    ${t} whole = (a - rest) / b;
+    if (rest != 0 && (b < 0) != (rest < 0)) whole -= 1;
+    if (whole == 0) return copysign((${t})0, quotient);
+    const ${t} down = floor(whole);
+    return whole - down > (${t})0.5 ? down + 1 : down;
+% else:
+${divisor(t)}
+    const ${t} quotient = (${t})(a / safe), rest = (${t})(a % safe);
+    return is_zero ? 0 : negates ? ${negative(t)} : (${t})(quotient - (rest != 0 && (rest < 0) != (b < 0)));
+% endif
+}
+</%def>
+
+<%def name="mod(t, w)">
+${head("mod", t, "ab")}
+{
+% if t in ("float", "double"):
+    const ${t} rest = fmod(a, b);
+    if (b == 0) return rest;
+    if (rest == 0) return copysign((${t})0, b);
+    return (b < 0) != (rest < 0) ? rest + b : rest;
+% else:
+${divisor(t)}
+    const ${t} rest = (${t})(a % safe);
+    return is_zero ? 0 : rest != 0 && (rest < 0) != (b < 0) ? (${t})(rest + b) : rest;
+% endif
+}
+</%def>
+
+<%def name="remainder_of(t, w)">
+${head("remainder_of", t, "ab")}
+{
+${divisor(t)}
+    return is_zero || negates ? 0 : (${t})(a % safe);
+}
+</%def>
+
+<%def name="power(t, w)">
+<% inner = {"long": "ulong", "ulong": "ulong"}.get(t, "uint") %>
+${head("power", t, "ab")}
+{
+% if t[0] != "u":
+    if (b < 0) return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;
+% endif
+    ${inner} base = (${inner})a, result = 1;
+    for (${inner} rest = (${inner})b; rest; rest >>= 1) {
+        if (rest & 1) result *= base;
+        base *= base;
+    }
+    return (${t})result;
+}
+</%def>
+
+<%def name="left_shift(t, w)">
+${head("left_shift", t, "ab")}
+{
+    return ${within(t)} ? (${t})((${"ulong" if t in ("long", "ulong") else "uint"})a << b) : (${t})0;
+}
+</%def>
+
+<%def name="right_shift(t, w)">
+${head("right_shift", t, "ab")}
+{
+    return ${within(t)} ? (${t})(a >> b) : (${t})(${"0" if t[0] == "u" else "a < 0 ? -1 : 0"});
+}
+</%def>
+<%def name="within(t)">${"" if t[0] == "u" else "b >= 0 && "}b < ${{"char": 8, "short": 16, "int": 32, "long": 64}[t.removeprefix("u")]}</%def>
+
+## The rest is of vectors as well.
+<%def name="minimum(t, w)">${extreme("minimum", "<", t, w)}</%def>
+<%def name="maximum(t, w)">${extreme("maximum", ">", t, w)}</%def>
+<%def name="extreme(name, sign, t, w)">
+${head(name, vector(t, w), "ab")}
+{
+    return ${f"a {sign} b {'|' if w > 1 else '||'} a != a" if t in ("float", "double") else f"a {sign} b"} ? a : b;
+}
+</%def>
+
+<%def name="absolute(t, w)">
+<% v = vector(t, w); u = vector("u" + t, w) %>
+${head("absolute", v, "a")}
+{
+    return a < ${f"({v})(0)"} ? ${f"as_{v}(({u})(0) - as_{u}(a))" if w > 1 else negative(t)} : a;
+}
+</%def>
+
+<%def name="sign_of(t, w)">
+<% v = vector(t, w) %>
+${head("sign_of", v, "a")}
+{
+% if t[0] == "u":
+    return a > (${v})(0) ? (${v})(1) : (${v})(0);
+% else:
+    return a > (${v})(0) ? (${v})(1) : a < (${v})(0) ? (${v})(-1) : ${f"a == ({v})(0) ? ({v})(0) : a" if t in ("float", "double") else f"({v})(0)"};
+% endif
+}
+</%def>
+
+<%def name="square(t, w)">
+${head("square", vector(t, w), "a")}
+{
+% if t in ("float", "double") or t[0] == "u" and t != "ushort" or w > 1:
+    return (${vector(t, w)})(a * a);
+% else:
+    return (${t})((${"ulong" if t == "long" else "uint"})a * (${"ulong" if t == "long" else "uint"})a);
+% endif
+}
+</%def>

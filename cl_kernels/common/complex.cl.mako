@@ -1,0 +1,62 @@
+## Functions of complex numbers that expressions call (portable_gpu/codegen/complex_terms.py), with
+## NumPy's results.  A complex number is a pair (x, y).
+##
+## helpers: (def, C type of a component, 1) for each function; it is called DEF__TYPE.  A function comes
+## after those that it calls.
+% for name, ctype, _ in helpers:
+${getattr(self, name)(ctype)}
+% endfor
+
+<%def name="one(name, t, result='')">static inline ${result or t + "2"} complex_${name}__${t}(${t}2 a)</%def>
+<%def name="two(name, t, result='')">static inline ${result or t + "2"} complex_${name}__${t}(${t}2 a, ${t}2 b)</%def>
+
+<%def name="complex_truth(t)">${one("truth", t, "int")} { return a.x != 0 || a.y != 0; }</%def>
+<%def name="complex_equal(t)">${two("equal", t, "int")} { return a.x == b.x && a.y == b.y; }</%def>
+<%def name="complex_less(t)">
+${two("less", t, "int")} { return (a.x < b.x && a.y == a.y && b.y == b.y) || (a.x == b.x && a.y < b.y); }
+</%def>
+<%def name="complex_less_equal(t)">
+${two("less_equal", t, "int")} { return (a.x < b.x && a.y == a.y && b.y == b.y) || (a.x == b.x && a.y <= b.y); }
+</%def>
+<%def name="complex_minimum(t)">
+${two("minimum", t)} { return complex_less_equal__${t}(a, b) || a.x != a.x || a.y != a.y ? a : b; }
+</%def>
+<%def name="complex_maximum(t)">
+${two("maximum", t)} { return complex_less_equal__${t}(b, a) || a.x != a.x || a.y != a.y ? a : b; }
+</%def>
+<%def name="complex_isnan(t)">${one("isnan", t, "int")} { return a.x != a.x || a.y != a.y; }</%def>
+<%def name="complex_isinf(t)">${one("isinf", t, "int")} { return isinf(a.x) || isinf(a.y); }</%def>
+<%def name="complex_isfinite(t)">${one("isfinite", t, "int")} { return isfinite(a.x) && isfinite(a.y); }</%def>
+<%def name="complex_absolute(t)">${one("absolute", t, t)} { return hypot(a.x, a.y); }</%def>
+<%def name="complex_angle(t)">${one("angle", t, t)} { return atan2(a.y, a.x); }</%def>
+<%def name="complex_conjugate(t)">${one("conjugate", t)} { return (${t}2)(a.x, -a.y); }</%def>
+<%def name="complex_square(t)">
+${one("square", t)} { return (${t}2)(a.x * a.x - a.y * a.y, a.x * a.y + a.y * a.x); }
+</%def>
+<%def name="complex_multiply(t)">
+${two("multiply", t)} { return (${t}2)(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x); }
+</%def>
+
+## Smith, "Algorithm 116: Complex division", CACM 5(8), 1962.
+<%def name="complex_divide(t)">
+${two("divide", t)}
+{
+    if (fabs(b.x) >= fabs(b.y)) {
+        if (b.x == 0 && b.y == 0) return (${t}2)(a.x / fabs(b.x), a.y / fabs(b.x));
+        const ${t} ratio = b.y / b.x, scale = 1 / (b.x + b.y * ratio);
+        return (${t}2)((a.x + a.y * ratio) * scale, (a.y - a.x * ratio) * scale);
+    }
+    const ${t} ratio = b.x / b.y, scale = 1 / (b.y + b.x * ratio);
+    return (${t}2)((a.x * ratio + a.y) * scale, (a.y * ratio - a.x) * scale);
+}
+</%def>
+
+<%def name="complex_sign(t)">
+${one("sign", t)}
+{
+    const ${t} size = complex_absolute__${t}(a);
+    if (size == 0) return (${t}2)(0, 0);
+    if (isinf(a.x) != isinf(a.y)) return (${t}2)(isinf(a.x) ? copysign((${t})1, a.x) : 0, isinf(a.y) ? copysign((${t})1, a.y) : 0);
+    return isinf(a.x) ? (${t}2)(NAN, NAN) : a / size;
+}
+</%def>

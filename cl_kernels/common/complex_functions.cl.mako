@@ -1,0 +1,100 @@
+## Elementary functions of complex numbers that expressions call, after those of complex.cl.mako; see
+## there.  Components overflow, and are NaN, as C99's annex G says of the cases that occur by themselves.
+% for name, ctype, _ in helpers:
+${getattr(self, name)(ctype)}
+% endfor
+
+<%def name="one(name, t)">static inline ${t}2 complex_${name}__${t}(${t}2 a)</%def>
+
+## Beyond `large`, exp(x) may overflow where exp(x) cos(y) does not.
+<%def name="complex_exp(t)">
+${one("exp", t)}
+{
+    if (isinf(a.x) && !isfinite(a.y)) return a.x < 0 ? (${t}2)(0, 0) : (${t}2)(a.x, NAN);
+    const bool is_large = a.x > ${80 if t == "float" else 700};
+    const ${t} half_way = is_large ? exp(a.x * (${t})0.5) : 1, size = is_large ? half_way : exp(a.x);
+    if (a.y == 0) return (${t}2)(size * half_way, a.y);
+    return (${t}2)(size * cos(a.y) * half_way, size * sin(a.y) * half_way);
+}
+</%def>
+
+## Near |a| = 1 the logarithm of the size is that of 1 + (|a|^2 - 1).
+<%def name="complex_log(t)">
+${one("log", t)}
+{
+    const ${t} size = hypot(a.x, a.y), most = fmax(fabs(a.x), fabs(a.y)), least = fmin(fabs(a.x), fabs(a.y));
+    const bool is_near = size > (${t})0.5 && size < 2;
+    const ${t} real = is_near ? (${t})0.5 * log1p((most - 1) * (most + 1) + least * least) : log(size);
+    return (${t}2)(real, atan2(a.y, a.x));
+}
+</%def>
+
+## As FreeBSD's csqrt: no cancellation, and no overflow in between.
+<%def name="complex_sqrt(t)">
+${one("sqrt", t)}
+{
+    if (a.x == 0 && a.y == 0) return (${t}2)(0, a.y);
+    if (isinf(a.y)) return (${t}2)(INFINITY, a.y);
+    if (isinf(a.x)) {
+        const ${t} rest = a.y - a.y;
+        return a.x < 0 ? (${t}2)(fabs(rest), copysign(a.x, a.y)) : (${t}2)(a.x, copysign(rest, a.y));
+    }
+    const bool is_large = fmax(fabs(a.x), fabs(a.y)) > ${"1e38f" if t == "float" else "1e307"};
+    const bool is_small = fmax(fabs(a.x), fabs(a.y)) < ${"1e-36f" if t == "float" else "1e-305"};
+    const ${t} by = is_large ? (${t})0.25 : is_small ? ${"0x1p48f" if t == "float" else "0x1p108"} : 1;
+    const ${t} back = is_large ? 2 : is_small ? ${"0x1p-24f" if t == "float" else "0x1p-54"} : 1;
+    const ${t}2 z = a * by;
+    const ${t} root = sqrt((fabs(z.x) + hypot(z.x, z.y)) * (${t})0.5), other = fabs(z.y) / (2 * root);
+    return back * (z.x >= 0 ? (${t}2)(root, copysign(other, z.y)) : (${t}2)(other, copysign(root, z.y)));
+}
+</%def>
+
+<%def name="complex_sinh(t)">
+${one("sinh", t)} { return (${t}2)(sinh(a.x) * cos(a.y), a.y == 0 ? a.y : cosh(a.x) * sin(a.y)); }
+</%def>
+<%def name="complex_cosh(t)">
+${one("cosh", t)} { return (${t}2)(cosh(a.x) * cos(a.y), a.y == 0 ? a.x * a.y : sinh(a.x) * sin(a.y)); }
+</%def>
+<%def name="complex_sin(t)">
+${one("sin", t)} { return (${t}2)(a.x == 0 ? a.x : sin(a.x) * cosh(a.y), cos(a.x) * sinh(a.y)); }
+</%def>
+<%def name="complex_cos(t)">
+${one("cos", t)} { return (${t}2)(cos(a.x) * cosh(a.y), a.y == 0 ? -a.x * a.y : -sin(a.x) * sinh(a.y)); }
+</%def>
+
+## Kahan, "Branch cuts for complex elementary functions", 1987.
+<%def name="complex_tanh(t)">
+${one("tanh", t)}
+{
+    if (fabs(a.x) > ${10 if t == "float" else 22})
+        return (${t}2)(copysign((${t})1, a.x), isfinite(a.y) ? 4 * sin(a.y) * cos(a.y) * exp(-2 * fabs(a.x)) : 0);
+    const ${t} tangent = tan(a.y), beta = 1 + tangent * tangent, s = sinh(a.x), rho = sqrt(1 + s * s);
+    const ${t} below = 1 + beta * s * s;
+    return (${t}2)(beta * rho * s / below, tangent / below);
+}
+</%def>
+<%def name="complex_tan(t)">
+${one("tan", t)}
+{
+    const ${t}2 turned = complex_tanh__${t}((${t}2)(-a.y, a.x));
+    return (${t}2)(turned.y, -turned.x);
+}
+</%def>
+
+## NumPy's: products for whole exponents below 100.
+<%def name="complex_power(t)">
+static inline ${t}2 complex_power__${t}(${t}2 a, ${t}2 b)
+{
+    if (b.x == 0 && b.y == 0) return (${t}2)(1, 0);
+    if (a.x == 0 && a.y == 0) return b.x > 0 && b.y == 0 ? (${t}2)(0, 0) : (${t}2)(NAN, NAN);
+    if (b.y == 0 && fabs(b.x) < 100 && b.x == trunc(b.x)) {
+        ${t}2 result = (${t}2)(1, 0), base = a;
+        for (int rest = (int)fabs(b.x); rest; rest >>= 1) {
+            if (rest & 1) result = complex_multiply__${t}(result, base);
+            if (rest > 1) base = complex_multiply__${t}(base, base);
+        }
+        return b.x < 0 ? complex_divide__${t}((${t}2)(1, 0), result) : result;
+    }
+    return complex_exp__${t}(complex_multiply__${t}(b, complex_log__${t}(a)));
+}
+</%def>

@@ -1,0 +1,202 @@
+"""A user's expression as a tree: operators of C and of Python, calls, casts, literals.
+
+The precedence is C's, with Python's ``**``, ``//``, ``and``, ``or``, ``not`` and ``a if c else b``
+in their usual positions.  A text that uses more of C (members, indices, assignments) has no tree.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from portable_gpu.errors import ArgumentError
+
+_TOKEN = re.compile(
+    r"\s*(?:(?P<imaginary>(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?[jJ])(?!\w)"
+    r"|(?P<number>0[xX][0-9a-fA-F]+[uUlL]*|(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?[fFuUlL]*)(?![\w.])"
+    r"|(?P<name>[A-Za-z_]\w*)"
+    r"|(?P<sign>\*\*|//|&&|\|\||<<|>>|[<>=!]=|[-+*/%&|^~!<>?:(),]))"
+)
+#: C's scalar types by the words of a cast.
+_TYPES = {name: name for name in ("float", "double", "bool")} | {
+    sign + name: sign + name for sign in ("", "u") for name in ("char", "short", "int", "long")
+}
+_WORDS = {"and": "&&", "or": "||", "True": "true", "False": "false"}
+_LEVELS = (
+    ("|",), ("^",), ("&",), ("==", "!="), ("<", ">", "<=", ">="), ("<<", ">>"), ("+", "-"),
+    ("*", "/", "//", "%"),
+)  # fmt: skip
+_COMPARISONS = ("==", "!=", "<", ">", "<=", ">=")
+
+
+@dataclass(frozen=True)
+class Literal:
+    """A number as it is written."""
+
+    text: str
+    kind: str  # integer, floating, imaginary
+
+
+@dataclass(frozen=True)
+class Name:
+    """An input, or a constant of C's."""
+
+    word: str
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operator with one, two or three operands: ``- + ~ !``, C's and Python's of two, ``?``."""
+
+    sign: str
+    operands: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Called:
+    """A function with its arguments."""
+
+    name: str
+    operands: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Cast:
+    """A conversion to a scalar type of C's."""
+
+    ctype: str
+    operand: Node
+
+
+Node = Literal | Name | Operation | Called | Cast
+
+
+class NoTree(Exception):  # noqa: N818  # no error: the text is given to the compiler as it is
+    """The text is not of the syntax that is read here."""
+
+
+@lru_cache(maxsize=1024)
+def parsed(text: str) -> Node | None:
+    """The tree of an expression; ``None`` where it uses syntax of C that is not read here.
+
+    Raises:
+        ArgumentError: A comparison is an operand of another without brackets: Python and C differ.
+    """
+    try:
+        return _Parser(text).whole()
+    except NoTree:
+        return None
+
+
+class _Parser:
+    """Reads an expression from left to right."""
+
+    def __init__(self, text: str) -> None:
+        self._text, self._tokens = text, list[tuple[str, str]]()
+        at, stripped = 0, text.strip()
+        while at < len(stripped):
+            match = _TOKEN.match(stripped, at)
+            if match is None:
+                raise NoTree
+            kind, word = str(match.lastgroup), match[str(match.lastgroup)]
+            self._tokens.append((kind, _WORDS.get(word, word)))
+            at = match.end()
+        self._tokens.append(("end", ""))
+
+    def whole(self) -> Node:
+        """All of the text."""
+        tree = self._choice()
+        self._expect("")
+        return tree
+
+    def _choice(self) -> Node:
+        first = self._either()
+        if self._take("?"):
+            chosen = self._choice()
+            self._expect(":")
+            return Operation("?", (first, chosen, self._choice()))
+        if self._take("if"):
+            condition = self._either()
+            self._expect("else")
+            return Operation("?", (condition, first, self._choice()))
+        return first
+
+    def _either(self) -> Node:
+        left = self._both()
+        while self._take("||"):
+            left = Operation("||", (left, self._both()))
+        return left
+
+    def _both(self) -> Node:
+        left = self._negated()
+        while self._take("&&"):
+            left = Operation("&&", (left, self._negated()))
+        return left
+
+    def _negated(self) -> Node:
+        if self._take("not"):
+            return Operation("!", (self._negated(),))
+        return self._binary(0)[0]
+
+    def _binary(self, level: int) -> tuple[Node, bool]:
+        """An operation of a level or a closer one, and whether it is a comparison."""
+        if level == len(_LEVELS):
+            return self._unary(), False
+        left, compares = self._binary(level + 1)
+        while self._tokens[0][1] in _LEVELS[level]:
+            sign = self._tokens.pop(0)[1]
+            right, also = self._binary(level + 1)
+            if sign in _COMPARISONS and (compares or also):
+                raise ArgumentError(
+                    f"expression is {self._text!r}: comparisons in a row mean one thing in Python "
+                    "and another in C; write 'a < b && b < c', or brackets"
+                )
+            left, compares = Operation(sign, (left, right)), sign in _COMPARISONS
+        return left, compares
+
+    def _unary(self) -> Node:
+        for sign in "-+!~":
+            if self._take(sign):
+                return Operation(sign, (self._unary(),))
+        if self._tokens[0][1] == "(" and self._tokens[1][1] in _TYPES:
+            self._expect("(")
+            ctype = _TYPES[self._tokens.pop(0)[1]]
+            self._expect(")")
+            return Cast(ctype, self._unary())
+        base = self._primary()
+        return Operation("**", (base, self._unary())) if self._take("**") else base
+
+    def _primary(self) -> Node:
+        kind, word = self._tokens.pop(0)
+        if kind == "imaginary":
+            return Literal(word[:-1], "imaginary")
+        if kind == "number":
+            is_integer = word[:2].lower() == "0x" or not re.search(r"[.eEfF]", word)
+            return Literal(word, "integer" if is_integer else "floating")
+        if kind == "name" and word not in ("if", "else", "not", "&&", "||"):
+            return Called(word, self._arguments()) if self._take("(") else Name(word)
+        if word == "(":
+            inner = self._choice()
+            self._expect(")")
+            return inner
+        raise NoTree
+
+    def _arguments(self) -> tuple[Node, ...]:
+        if self._take(")"):
+            return ()
+        given = [self._choice()]
+        while self._take(","):
+            given.append(self._choice())
+        self._expect(")")
+        return tuple(given)
+
+    def _take(self, word: str) -> bool:
+        if self._tokens[0][1] == word and word:
+            self._tokens.pop(0)
+            return True
+        return False
+
+    def _expect(self, word: str) -> None:
+        if self._tokens.pop(0)[1] != word:
+            raise NoTree

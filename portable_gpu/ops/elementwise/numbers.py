@@ -1,0 +1,93 @@
+"""Numbers beside arrays: as the bits of kernel arguments, by which a launch tells -0.0 from 0.0."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from math import copysign, inf
+from typing import Any
+
+import numpy as np
+
+from portable_gpu.arguments import shown
+from portable_gpu.dtypes import Element, dtype_of
+from portable_gpu.errors import ArgumentError
+
+_ORDER: Any = "little" if np.little_endian else "big"
+_REFUSALS = (OverflowError, TypeError, ValueError)
+
+
+class Packing:
+    """Turns the numbers of a call into what its launch takes: unsigned integers of their bits."""
+
+    def __init__(self, compute: Element, names: tuple[str, ...]) -> None:
+        """Note the dtype that numbers are converted to, and their names for messages."""
+        self._names, self._dtype = names, dtype_of(compute.name)
+        self._parts = _parts(compute)
+
+    def __call__(self, values: tuple[Any, ...]) -> tuple[int, ...]:
+        """The bits of each number, of a complex one those of its parts.
+
+        Raises:
+            ArgumentError: The dtype cannot hold a number of Python's.
+        """
+        found: tuple[int, ...] = ()
+        for k, value in enumerate(values):
+            if isinstance(value, np.generic):
+                with np.errstate(all="ignore"):  # as NumPy's casts
+                    value = value.astype(self._dtype)
+            try:
+                found += self._parts(value)
+            except _REFUSALS:
+                raise ArgumentError(
+                    f"{self._names[k]} is {shown(value)}; a number {_range(self._dtype)}, would do"
+                ) from None
+        return found
+
+
+def _range(dtype: np.dtype[Any]) -> str:
+    """What numbers a dtype holds, for messages."""
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        return f"from {info.min} to {info.max}, which the arrays' dtype can hold"
+    return f"that {dtype}, the arrays' dtype, can hold"
+
+
+def _parts(compute: Element) -> Callable[[Any], tuple[int, ...]]:
+    """What gives the bits of a number's parts; it raises where the dtype cannot hold it."""
+    of_real = _of_double if compute.real == "double" else _of_float
+    if compute.complex:
+
+        def of_complex(value: Any) -> tuple[int, ...]:
+            value = complex(value)
+            return of_real(value.real), of_real(value.imag)
+
+        return of_complex
+    if compute.floating:
+        return lambda value: (of_real(float(value)),)
+    if compute.boolean:
+        return lambda value: (int(bool(value)),)
+    bits = 8 * compute.itemsize
+    span = 1 << bits
+    least = 0 if compute.real[0] == "u" else -span // 2
+    mask = (1 << max(bits, 32)) - 1
+
+    def of_integer(value: Any) -> tuple[int, ...]:
+        whole = int(value)
+        if not least <= whole < least + span:
+            raise OverflowError
+        return (whole & mask,)
+
+    return of_integer
+
+
+def _of_float(value: float) -> int:
+    try:
+        packed = struct.pack("=f", value)
+    except OverflowError:  # beyond float's range
+        packed = struct.pack("=f", copysign(inf, value))
+    return int.from_bytes(packed, _ORDER)
+
+
+def _of_double(value: float) -> int:
+    return int.from_bytes(struct.pack("=d", value), _ORDER)
