@@ -68,6 +68,10 @@ class DeviceMemoryError(PortableGPUError, MemoryError):
     """The device cannot hold a buffer of the size that the call needs."""
 
 
+class HostMemoryError(PortableGPUError, MemoryError):
+    """The host has not the memory that a matrix takes; nothing of it was allocated."""
+
+
 class SpillError(PortableGPUError, OSError):
     """The disk does not take a factor that memory does not hold, or does not give it back."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
@@ -19,6 +19,7 @@ from portable_gpu.cli.console import Console
 from portable_gpu.cli.files import check_writable, replacing, write_json
 from portable_gpu.cli.options import DeviceOption, JSONOption, PlotOption
 from portable_gpu.errors import ArgumentError, PortableGPUError, ShapeError
+from portable_gpu.host_memory import check_host
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.version import __version__
 
@@ -28,6 +29,12 @@ if TYPE_CHECKING:
 _UNITS = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9}
 _UNITS |= {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _DTYPES = ("float32", "float64", "complex64", "complex128")
+#: The largest residual that is no error, in ``sqrt(n)`` units of rounding.  Backward errors of
+#: Cholesky solves grow more slowly: they are a few units on matrices of a million rows.
+_BOUND = 16
+#: Bytes of the host that reading takes for an element of a file: two indices, and a value that may
+#: be complex.
+_ELEMENT_BYTES = 32
 
 
 def solve(
@@ -39,12 +46,23 @@ def solve(
     ordering: Annotated[
         str, typer.Option(help="auto, amd, nd, mmd, md, rcm, metis or natural.")
     ] = "auto",
+    triangle: Annotated[
+        str | None,
+        typer.Option(
+            help="The triangle of A that counts: lower or upper; both, if both are there.",
+            metavar="lower|upper",
+        ),
+    ] = None,
     dtype: Annotated[
         str | None, typer.Option(help=f"Of the factor: {', '.join(_DTYPES)}; A's by default.")
     ] = None,
     refine: Annotated[
         str | None,
-        typer.Option(help="Correct X by its residual: so many times, or auto.", metavar="N|auto"),
+        typer.Option(
+            help="Correct X by its residual: so many times, or auto, which takes a factor of A's "
+            "precision where one of --dtype does not exist.",
+            metavar="N|auto",
+        ),
     ] = None,
     memory_limit: Annotated[
         str | None,
@@ -64,7 +82,10 @@ def solve(
     report: JSONOption = None,
     plot: PlotOption = None,
 ) -> None:
-    """Solve A X = B by a sparse Cholesky factor; A is symmetric (Hermitian), positive definite."""
+    """Solve A X = B by a sparse Cholesky factor; A is symmetric (Hermitian), positive definite.
+
+    A residual above 16 sqrt(n) units of rounding is an error.
+    """
     for package in ("numba", "scipy", *(["matplotlib"] if plot else [])):
         if find_spec(package) is None:
             extra = "bench" if package == "matplotlib" else "sparse"
@@ -77,32 +98,34 @@ def solve(
         raise ArgumentError(f"--refine is {refine!r}; a number or auto is wanted")
     corrections = int(refine) if refine is not None and refine.isdigit() else refine
     limit = None if memory_limit is None else _bytes(memory_limit)
+    if triangle is not None:
+        one_of(triangle, ("lower", "upper"), "--triangle")
     if spill_dir is not None and not spill_dir.is_dir():
         raise ArgumentError(f"there is no folder {spill_dir}")
     if output is not None:
         check_writable(output)
-    import scipy.sparse
-
-    from portable_gpu.sparse import analyze, cholesky, plot_symbolic
+    from portable_gpu.sparse import analyze, plot_symbolic
+    from portable_gpu.sparse.functions import factor_for
     from portable_gpu.sparse.ordering.choice import METHODS
 
     one_of(ordering, ("auto", *METHODS), "--ordering")
     engine = Engine(device)
     clock = _Clock(Console(stderr=True))
     with clock.phase("read"):
-        A = scipy.sparse.csr_array(_read(matrix))
-        B = None if right_side is None else _dense(_read(right_side))
-    if B is not None and B.shape[0] != A.shape[0]:
-        raise ShapeError(f"{right_side} has {B.shape[0]} rows and {matrix} {A.shape[0]}")
+        rows = _rows_of(matrix, right_side)
+        A = _matrix(matrix)
+        B = None if right_side is None else _right_side(right_side)
     with clock.phase("analysis"):
-        symbolic = analyze(A, ordering, engine=engine)
+        symbolic = analyze(A, ordering, triangle=triangle, engine=engine)
+        whole = symbolic.pattern.whole(symbolic.pattern.values(A))
     if B is None:
-        B = A @ np.ones((A.shape[0], 1), A.dtype)
+        B = whole @ np.ones((rows, 1), whole.dtype)
     with clock.phase("factorisation", shown=False):
-        factor = cholesky(
+        factor = factor_for(
             A,
+            dtype,
+            corrections,
             symbolic=symbolic,
-            dtype=dtype,
             memory_limit=limit,
             spill_dir=spill_dir,
             progress=True,
@@ -110,13 +133,14 @@ def solve(
         )
     with clock.phase("solve"):
         X = factor.solve(B, refine=corrections)
-    error = _backward_error(A, X, B)
+    error = _backward_error(whole, X, B)
+    _check(error, rows, X.dtype if corrections == "auto" else factor.dtype)
     if output is not None:
         _write(output, X)
     if plot is not None:
         with replacing(plot) as file:
             plot_symbolic(symbolic, file)
-    found = _figures(A, B, symbolic, engine, factor.dtype, limit, clock.seconds, error)
+    found = _figures(whole, B, symbolic, engine, factor.dtype, limit, clock.seconds, error)
     if report is not None:
         write_json(report, {"portable_gpu": __version__, "matrix": str(matrix), **found})
     _print(Console(), matrix, found)
@@ -145,15 +169,69 @@ def _bytes(text: str) -> int:
     return int(float(found[1]) * _UNITS[found[2]])
 
 
-def _read(path: Path) -> Any:
+def _rows_of(matrix: Path, right_side: Path | None) -> int:
+    """How many equations there are: of the files the first lines alone are read.
+
+    Raises:
+        PortableGPUError: A file cannot be read, or the host has not the memory for what it says.
+        ArgumentError: The matrix is not square, or the files do not fit each other.
+    """
+    rows, columns, stored, layout, _, symmetry = _header(matrix)
+    if rows != columns:
+        raise ShapeError(f"{matrix} is {rows} x {columns}; a square matrix is wanted")
+    if layout == "coordinate" and rows > stored:
+        raise PortableGPUError(
+            f"{matrix} has {rows:,} rows and {stored:,} elements, so elements of the diagonal are "
+            "missing: the matrix is not positive definite"
+        )
+    sides = 1 if symmetry == "general" else 2
+    check_host(stored * sides * _ELEMENT_BYTES, f"{matrix} of {stored:,} elements")
+    if right_side is not None:
+        height, width, *_ = _header(right_side)
+        if height != rows:
+            raise ShapeError(f"{right_side} has {height} rows and {matrix} {rows}")
+        check_host(height * width * _ELEMENT_BYTES, f"{right_side} of {height:,} x {width:,}")
+    return int(rows)
+
+
+def _header(path: Path) -> Any:
+    """Rows, columns, elements, and three words of a Matrix Market file."""
     import scipy.io
 
+    return _from_file(path, scipy.io.mminfo)
+
+
+def _matrix(path: Path) -> Any:
+    import scipy.io
+    import scipy.sparse
+
+    return scipy.sparse.csr_array(_from_file(path, scipy.io.mmread))
+
+
+def _right_side(path: Path) -> Any:
+    """B as an array of two axes.
+
+    Raises:
+        ArgumentError: A number of it is not finite.
+    """
+    import scipy.io
+
+    B = _from_file(path, scipy.io.mmread)
+    B = B.toarray() if hasattr(B, "toarray") else B
+    if not np.isfinite(B).all():
+        row, column = np.argwhere(~np.isfinite(B))[0]
+        raise ArgumentError(f"{path} has {B[row, column]} in row {row + 1}, column {column + 1}")
+    return B
+
+
+def _from_file(path: Path, read: Callable[[Path], Any]) -> Any:
     try:
-        return scipy.io.mmread(path)
+        return read(path)
     except OSError as error:
         raise PortableGPUError(f"{path} cannot be read: {error.strerror or error}") from None
-    except (ValueError, OverflowError, MemoryError) as error:
-        raise PortableGPUError(f"{path} is no Matrix Market file: {error}") from None
+    except Exception as error:  # of SciPy's readers, zlib's and bz2's, whatever they raise
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise PortableGPUError(f"{path} is no Matrix Market file: {reason}") from None
 
 
 def _write(path: Path, X: Any) -> None:
@@ -163,18 +241,25 @@ def _write(path: Path, X: Any) -> None:
         scipy.io.mmwrite(stream, X)
 
 
-def _dense(B: Any) -> Any:
-    return B.toarray() if hasattr(B, "toarray") else B
-
-
 def _backward_error(A: Any, X: Any, B: Any) -> float:
     """``|A X - B| / (|A| |X| + |B|)`` in the maximum norm, the worst of all columns."""
     if not B.size:
         return 0.0
     norm = float(abs(A).sum(axis=1).max())
-    residual = np.abs(A @ X.astype(B.dtype) - B).max(axis=0)
-    scale = norm * np.abs(X).max(axis=0) + np.abs(B).max(axis=0)
-    return float(np.max(residual / np.where(scale == 0, 1, scale)))
+    with np.errstate(all="ignore"):  # what is not finite makes the error NaN
+        residual = np.abs(A @ X - B).max(axis=0)
+        scale = norm * np.abs(X).max(axis=0) + np.abs(B).max(axis=0)
+        return float(np.max(residual / np.where(scale == 0, 1, scale)))
+
+
+def _check(error: float, rows: int, dtype: Any) -> None:
+    """Refuse a solution whose residual is above the bound of a dtype, or is not finite."""
+    bound = _BOUND * max(rows, 1) ** 0.5 * float(np.finfo(dtype).eps)
+    if not error <= bound:  # NaN is not
+        raise PortableGPUError(
+            f"the solution is wrong: |A X - B| / (|A| |X| + |B|) = {error:.1e}, above 16 sqrt(n) "
+            f"units of rounding of {dtype}, {bound:.1e}; nothing was written"
+        )
 
 
 def _figures(

@@ -61,7 +61,8 @@ def lstsq(
     Raises:
         NotPositiveDefiniteError: A column of A depends on those before it: of what is left of its
             square, next to it, at most ``max(m, n) eps``.  With the ``index`` of the matrix, the
-            ``column``, and that share as ``pivot``.
+            ``column``, and that share as ``pivot``, which is NaN where the column has NaN or
+            infinity.
         ShapeError: The shapes do not fit, or A has fewer rows than columns.
         DTypeError, ArgumentError, UnsupportedError, DeviceMemoryError: As :func:`cholesky`.
 
@@ -96,7 +97,14 @@ def _solved(a: Any, b: Any, place: Place) -> Any:
         factor = cholesky(squares, overwrite=True, **place.of_products)
     except NotPositiveDefiniteError:  # of NumPy's arrays, whose factor is then NaN from there on
         factor = squares
-    left = elementwise("c * c / s", c=diagonal(factor), s=lengths, **place.options)
+    # The length of a column with NaN or infinity is not finite, and NaN is left.  Where nothing is
+    # left of a finite one, the factor has NaN or zero.
+    left = elementwise(
+        "s - s == 0 && !(c * c > 0) ? 0 : c * c / s",
+        c=diagonal(factor),
+        s=lengths,
+        **place.options,
+    )
     report = Report(left, tell)
     if isinstance(left, np.ndarray):
         report.check()
@@ -125,7 +133,15 @@ def _dependent(least: float) -> Callable[[np.ndarray[Any, Any]], None]:
         if not found.size:
             return
         *where, column = (int(i) for i in found[0])
-        index, share = tuple(where), float(left[(*where, column)])  # NaN where less than nothing is
+        index, share = tuple(where), float(left[(*where, column)])
+        if share != share:
+            raise NotPositiveDefiniteError(
+                f"a has NaN, infinity or numbers whose squares overflow: of {matrix_at(index)}, "
+                f"in column {column}",
+                index,
+                column,
+                share,
+            )
         raise NotPositiveDefiniteError(
             f"a has not full rank to working precision: of {matrix_at(index)}, column {column} "
             f"depends on those before it: of its square {share:g} is left, and more than "

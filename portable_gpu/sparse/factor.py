@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 import scipy.sparse
 
-from portable_gpu.arguments import one_of, whole
+from portable_gpu.arguments import of_kind, one_of, whole
 from portable_gpu.dtypes import element
 from portable_gpu.errors import (
     ArgumentError,
@@ -24,6 +25,7 @@ from portable_gpu.errors import (
 from portable_gpu.linalg.refinement import corrections
 from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.factor.arguments import CHECKS, check_dtype, require_fp64
+from portable_gpu.ops.reduce.run import converted
 from portable_gpu.runtime.call import Call, run_to_the_end
 from portable_gpu.runtime.closing import Closing
 from portable_gpu.runtime.engine import Engine
@@ -32,13 +34,17 @@ from portable_gpu.runtime.registry import state_for
 from portable_gpu.runtime.report import DTYPE, FIELDS, Report, reports_of
 from portable_gpu.runtime.transfer import asarray, asnumpy
 from portable_gpu.runtime.views import View, as_array, check_output, new_array
-from portable_gpu.sparse.matrix import factor_dtype
+from portable_gpu.sparse.matrix import factor_dtype, is_narrower
 from portable_gpu.sparse.numeric import SYSTEMS, Numeric
 from portable_gpu.sparse.out_of_core import SpilledFactor
 from portable_gpu.sparse.progress import UNTOLD, Tell, Watch, told_to
 from portable_gpu.sparse.solution import Held, wait
 from portable_gpu.sparse.stats import Stats
 from portable_gpu.sparse.symbolic import Symbolic
+
+#: Columns of a sparse right-hand side that are solved with at a time: enough for the products of
+#: fronts, and a dense block of 512 bytes for each row.
+_SPARSE_COLUMNS = 64
 
 
 class Factor(Closing):
@@ -83,14 +89,14 @@ class Factor(Closing):
                 name there, so nothing is left of it when the process ends, however it does.
 
         Raises:
-            DTypeError: ``dtype`` is not factorised.
+            DTypeError: ``symbolic`` is no analysis; ``dtype`` is not factorised.
             UnsupportedError: The device lacks double precision.
             DeviceMemoryError: The device has no room, with the figures and before anything is
                 allocated; or ``memory_limit`` is less than the largest supernode takes.
         """
         start = time.perf_counter()
         state = state_for([], engine, queue)
-        self.symbolic, self.dtype = symbolic, factor_dtype(dtype)
+        self.symbolic, self.dtype = of_kind(symbolic, Symbolic, "symbolic"), factor_dtype(dtype)
         self.engine, self.queue = state.engine, queue or state.engine.queue
         require_fp64(self.engine, self.dtype)
         limit = None if memory_limit is None else whole(memory_limit, "memory_limit")
@@ -105,13 +111,22 @@ class Factor(Closing):
 
     # -- factorise
 
-    def refactorize(self, values: Any, *, check: str = "late", progress: Any = None) -> Factor:
+    def refactorize(
+        self,
+        values: Any,
+        *,
+        triangle: str | None = None,
+        check: str = "late",
+        progress: Any = None,
+    ) -> Factor:
         """Factorise another matrix of the same pattern, in place of the one before.
 
         Args:
             values: A ``scipy.sparse`` matrix within the pattern analysed; or the values that the
                 matrix analysed stores, in its order: shape (stored,), of NumPy or on the device.
                 Values on the device are not looked at: the call enqueues, and returns.
+            triangle: ``lower`` or ``upper``: that triangle counts, the other one is ignored.  None:
+                as in the analysis.
             check: Of values on the device: ``late``, a matrix without a factor is told where
                 somebody looks at a solution's values; ``now``, the call waits.
             progress: True shows a bar, where stderr is a terminal (by the package rich); a function
@@ -125,7 +140,8 @@ class Factor(Closing):
 
         Raises:
             NotPositiveDefiniteError: The matrix has no factor.  Another may follow.
-            ShapeError, DTypeError, ArgumentError: ``values`` do not fit; L is as it was.
+            ShapeError, DTypeError, ArgumentError: ``values`` or ``triangle`` do not fit; L is as it
+                was.
             UnsupportedError: ``progress`` is True on a terminal, without the package rich.
 
         Cost: ``symbolic.flops`` multiplications and additions; four times as much if complex.
@@ -146,7 +162,8 @@ class Factor(Closing):
                     "refactorize is called in the midst of another call of this factor, by a "
                     "signal handler, a destructor or progress; call it when that has returned"
                 )
-            given = self._taken(values) if on_device else self._brought(values)
+            take = self._taken if on_device else self._brought
+            given = take(values, triangle)
             held = self._factorised(given, tell)
         if not on_device or check == "now":
             held.report.check()
@@ -174,9 +191,8 @@ class Factor(Closing):
         view = call.output(panels.shape, self.dtype, panels, "factor", read=True)
         report, found = call.beside((1, FIELDS), DTYPE)
         spilled = self._run(call, (inputs, view, report), tell)
-        held = Held(
-            self._numeric, self.queue, given, panels, spilled, Report(found, self._complain)
-        )
+        tell_fault = partial(self._complain, given.dtype)
+        held = Held(self._numeric, self.queue, given, panels, spilled, Report(found, tell_fault))
         self._held = held
         if self._is_closed:  # a signal handler closed it meanwhile
             self.close()
@@ -245,13 +261,13 @@ class Factor(Closing):
             held = self._latest()
         held.report.check()
 
-    def _brought(self, values: Any) -> Any:
+    def _brought(self, values: Any, triangle: str | None) -> Any:
         """The lower triangle's values of a matrix, or of stored values, on the device."""
-        found = self.symbolic.pattern.values(values)
+        found = self.symbolic.pattern.values(values, triangle)
         self._check_kind(found.dtype)
         return asarray(found, queue=self.queue)
 
-    def _taken(self, stored: Any) -> Any:
+    def _taken(self, stored: Any, triangle: str | None) -> Any:
         """The same of stored values on the device."""
         pattern = self.symbolic.pattern
         if tuple(stored.shape) != (pattern.stored,):
@@ -268,7 +284,7 @@ class Factor(Closing):
             )
         if stored.size > 1 and stored.strides != (stored.dtype.itemsize,):
             raise ArgumentError(f"values have strides {stored.strides}; copy them to a dense array")
-        return self._filled(self._numeric.lower(stored.dtype), stored, stored.dtype)
+        return self._filled(self._numeric.lower(stored.dtype, triangle), stored, stored.dtype)
 
     def _filled(self, plan: Any, given: Any, dtype: np.dtype[Any]) -> Any:
         """An array of the lower triangle's values, which a plan fills."""
@@ -280,18 +296,27 @@ class Factor(Closing):
         if dtype.kind == "c" and self.dtype.kind != "c":
             raise DTypeError(f"values are {dtype} and the factor is {self.dtype}; make it complex")
 
-    def _complain(self, values: np.ndarray[Any, Any]) -> None:
-        column, bits = (int(v) for v in values[0])
-        if column < 0 or not self.symbolic.n:  # of no fronts nobody writes a report
+    def _complain(self, given: np.dtype[Any], values: np.ndarray[Any, Any]) -> None:
+        """Raise what a report of a matrix of ``given`` values says."""
+        front_column, bits = (int(v) for v in values[0])
+        if front_column < 0 or not self.symbolic.n:  # of no fronts nobody writes a report
             return
         wide = element(self.dtype).needs_fp64
         pivot = float(np.int64(bits).view(np.float64) if wide else np.int32(bits).view(np.float32))
+        column = int(self.symbolic.front_columns[front_column])
         variable = int(self.perm[column])
         raise NotPositiveDefiniteError(
             f"the matrix is not positive definite: the pivot of variable {variable} (column "
-            f"{column} of the permuted matrix) is {pivot:g}",
+            f"{column} of the permuted matrix) is {self._precisely(pivot, given)}",
             (), column, pivot, variable,
         )  # fmt: skip
+
+    def _precisely(self, pivot: float, given: np.dtype[Any]) -> str:
+        """A pivot, the precision in which it was found, and a better one if there is any."""
+        found = f"{pivot:g} in {self.dtype}"
+        if not is_narrower(self.dtype, given):
+            return found
+        return f"{found}; the values are {given}, and a factor of dtype={str(given)!r} may exist"
 
     # -- solve
 
@@ -302,17 +327,20 @@ class Factor(Closing):
 
         Args:
             b: Shape (n,) or (n, k), of NumPy or on the device, with any strides; not modified.
+                Or a ``scipy.sparse`` array or matrix, n x k, of which 64 columns are solved with at
+                a time.  Integers and booleans are converted to the dtype of the result.
             system: ``A``; ``L``: L X = B; ``Lt``: L^H X = B; ``P``: X = B[perm]; ``Pt``:
-                X[perm] = B.
+                X[perm] = B, both without any rounding of B.
             refine: Corrections ``X += A^-1 (B - A X)`` of system ``A``, with residuals in the
-                common dtype of A's values and ``b``: their number, or ``auto``: until the backward
-                error of every column is 2 eps, or falls less than tenfold; each step then waits.
-            out: An array for the result.
+                dtype of the result: their number, or ``auto``: until the backward error of every
+                column is 2 eps, or falls less than tenfold; each step then waits.
+            out: An array for the result, not of a sparse ``b``.
 
         Returns:
-            X, of ``b``'s shape and kind, in the common dtype of A's values and ``b``.  Of the
-            device it is enqueued only: a matrix without a factor is told where its values are
-            looked at.
+            X, of ``b``'s shape and kind, in NumPy's common dtype of the factor, A's values and
+            ``b``.  On the device it is enqueued only: a matrix without a factor raises where its
+            values are looked at.  Of a sparse ``b`` a ``csc_array`` (``csc_matrix`` of a matrix)
+            without stored zeros; where X is full it takes 1.5 times the memory of a dense one.
 
         Raises:
             NotPositiveDefiniteError: The matrix has no factor.
@@ -331,20 +359,27 @@ class Factor(Closing):
         refine = corrections(refine)
         if refine is not None and system != "A":
             raise ArgumentError(f"refine is {refine!r}, and system {system!r}; A alone is refined")
+        if scipy.sparse.issparse(b):
+            return self._solve_sparse(b, system, refine, out)
         b = as_array(b, "b")
-        check_dtype(b.dtype, "b")
+        if b.dtype.kind not in "biu":
+            check_dtype(b.dtype, "b")
         if b.ndim not in (1, 2) or b.shape[0] != self.symbolic.n:
             n = self.symbolic.n
             raise ShapeError(f"b has shape {tuple(b.shape)}; ({n},) or ({n}, k) is needed")
         host = isinstance(b, np.ndarray)
         with self._lock:  # of one factor, with its values
             held = self._latest()
-            dtype = np.result_type(held.values.dtype, b.dtype)
+            dtype = np.result_type(self.dtype, held.values.dtype, b.dtype)
+            require_fp64(self.engine, dtype)
             if out is not None:
                 check_output(out, tuple(b.shape), dtype, "out", host)
             if host:
                 held.report.check()
-            given = asarray(b, queue=self.queue) if host else b
+            given = b
+            if b.dtype.kind in "biu":
+                given = b.astype(dtype) if host else converted(b, dtype, queue=self.queue)
+            given = asarray(given, queue=self.queue) if host else given
             result = held.solve(given, dtype, system, refine)
         if host:
             found = asnumpy(result)
@@ -356,6 +391,34 @@ class Factor(Closing):
             result = elementwise("x", x=result, out=out, queue=self.queue)
         result.reports = (*reports_of(b), held.report)
         return result
+
+    def _solve_sparse(self, b: Any, system: str, refine: str | int | None, out: Any) -> Any:
+        """The solution of a sparse B, of whose columns those with elements are solved with."""
+        n = self.symbolic.n
+        if b.ndim != 2 or b.shape[0] != n:
+            raise ShapeError(f"b has shape {tuple(b.shape)}; a sparse one is ({n}, k)")
+        if out is not None:
+            raise ArgumentError("out is an array, and b is sparse, whose solution is sparse, too")
+        if b.dtype.kind not in "biu":
+            check_dtype(b.dtype, "b")
+        columns = scipy.sparse.csc_array(b)
+        used = np.flatnonzero(np.diff(columns.indptr))
+        width = min(len(used), _SPARSE_COLUMNS)
+        found = []
+        with self._lock:  # all of it by one factor
+            dtype = np.result_type(self.dtype, self._latest().values.dtype, b.dtype)
+            for start in range(0, len(used), _SPARSE_COLUMNS):
+                part = columns[:, used[start : start + width]].toarray()
+                given = np.zeros((n, width), part.dtype)  # of one shape, whose kernels are one
+                given[:, : part.shape[1]] = part
+                x = self.solve(given, system, refine=refine)
+                found.append(scipy.sparse.csc_array(x[:, : part.shape[1]]))
+        counts = np.zeros(b.shape[1] + 1, np.int64)
+        counts[used + 1] = np.concatenate([np.zeros(0, int), *(np.diff(x.indptr) for x in found)])
+        rows = np.concatenate([np.zeros(0, np.int32), *(x.indices for x in found)])
+        data = np.concatenate([np.zeros(0, dtype), *(x.data for x in found)])
+        kind = scipy.sparse.csc_matrix if scipy.sparse.isspmatrix(b) else scipy.sparse.csc_array
+        return kind((data, rows, np.cumsum(counts)), shape=b.shape)
 
     def __call__(self, b: Any) -> Any:
         """``solve(b)``."""
@@ -430,7 +493,7 @@ class Factor(Closing):
         with self._lock:
             held = self._checked()
             found = held.inverse_diagonal() if n else diagonal
-        diagonal[self.perm] = asnumpy(found).real
+        diagonal[self.symbolic.front_perm] = asnumpy(found).real
         return diagonal
 
     def _diagonal(self) -> np.ndarray[Any, Any]:
@@ -450,15 +513,28 @@ class Factor(Closing):
             data = self._checked().on_host()[places]
         found = scipy.sparse.csc_array((data, rows, pointers), shape=self.shape)
         found.eliminate_zeros()
-        return found
+        place = self.symbolic.front_columns
+        if np.array_equal(place, np.arange(len(place))):
+            return found
+        entries = found.tocoo()
+        index = place[entries.row], place[entries.col]
+        return scipy.sparse.csc_array((entries.data, index), shape=self.shape)
 
     def as_linear_operator(self) -> Any:
-        """A ``scipy.sparse.linalg.LinearOperator`` that multiplies by A's inverse."""
+        """A ``scipy.sparse.linalg.LinearOperator`` that multiplies by A's inverse.
+
+        Its dtype is the common one of the factor and of A's values.
+
+        Raises:
+            ArgumentError: The factor has no values.
+        """
         from scipy.sparse.linalg import LinearOperator
 
+        with self._lock:
+            dtype = np.result_type(self.dtype, self._latest().values.dtype)
         return LinearOperator(
             self.shape, matvec=self.solve, matmat=self.solve, rmatvec=self.solve,
-            rmatmat=self.solve, dtype=self.dtype,
+            rmatmat=self.solve, dtype=dtype,
         )  # fmt: skip
 
     # -- life

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from portable_gpu.arguments import shown
+from portable_gpu.arguments import one_of, shown
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.sparse.compiled import compiled
 from portable_gpu.sparse.graph import Int32, Int64
@@ -24,9 +24,13 @@ _Values = np.ndarray[Any, np.dtype[Any]]
 #: What is factorised; integers and booleans become float64.
 DTYPES = tuple(np.dtype(t) for t in ("float32", "float64", "complex64", "complex128"))
 
+#: What ``triangle=`` takes.
+TRIANGLES = ("lower", "upper")
+
 #: Two elements that mirror each other may differ by this many units of rounding of the
-#: geometric mean of their diagonal elements: sums taken in different orders do.
-_ROUNDING = 64
+#: geometric mean of their diagonal elements.  Sums of m terms in different orders differ by up to
+#: m units, and finite elements of high order sum some hundreds.
+_ROUNDING = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +40,9 @@ class Pattern:
     Attributes:
         n: Rows and columns.
         pointers, columns: The lower triangle by rows, columns ascending.
-        triangle: What the matrix stored: "lower", "upper" or "full".
+        triangle: What the matrix stored: "lower", "upper" or "full"; or the triangle that alone
+            counts, if one was chosen.
+        is_chosen: Whether one was: what the matrix stores in the other triangle is ignored.
         stored: How many values it stored.
         order, starts: Where it stored elements more than once: its values in the order in which
             they are summed, and where each sum begins; else None.
@@ -49,6 +55,7 @@ class Pattern:
     pointers: Int64
     columns: Int32
     triangle: str
+    is_chosen: bool
     stored: int
     order: Int64 | None
     starts: Int64 | None
@@ -64,18 +71,22 @@ class Pattern:
         """Elements of the lower triangle."""
         return len(self.columns)
 
-    def values(self, A: Any) -> _Values:
+    def values(self, A: Any, triangle: str | None = None) -> _Values:
         """The values of the lower triangle, element by element, of a matrix within this pattern.
 
         Args:
-            A: A sparse matrix: what it lacks of the pattern is zero.  Or an array of the values
-                that a matrix of the same format and pattern stores, in its order.
+            A: A sparse matrix: what it lacks of the pattern is zero, and so may be what it stores
+                outside of it.  Or an array of the values that a matrix of the same format and
+                pattern stores, in its order.
+            triangle: The triangle that counts, ``lower`` or ``upper``; None: the one that was
+                chosen in the analysis, else what the matrix stores.
 
         Raises:
             ShapeError: `A` has another shape, or stores another number of values.
             DTypeError: `A` is no matrix, or of a dtype that is not factorised.
-            ArgumentError: An element lies outside of the pattern, is not finite, or differs from
-                the one that mirrors it.
+            ArgumentError: An element that is not zero is outside of the pattern; an element is not
+                finite, or differs from the one that mirrors it; `triangle` is none, or the matrix
+                stores the other one alone.
         """
         if isinstance(A, np.ndarray):
             if A.shape != (self.stored,):
@@ -83,7 +94,8 @@ class Pattern:
                     f"values have the shape {A.shape}; the matrix analysed stores {self.stored} "
                     "values, and they are wanted in its order, as an array of one axis"
                 )
-            return self._lower(A.astype(_value_dtype(A.dtype, "values have"), copy=False))
+            data = A.astype(_value_dtype(A.dtype, "values have"), copy=False)
+            return self._lower(data, triangle)
         kind, first, second, data = _parts(A)
         if A.shape != (self.n, self.n):
             raise ShapeError(f"A has the shape {A.shape}; {(self.n, self.n)} was analysed")
@@ -92,44 +104,89 @@ class Pattern:
             and np.array_equal(first, self.layout[1])
             and np.array_equal(second, self.layout[2])
         ):
-            return self._lower(data)
-        other = pattern_of(A)
-        place, row, column = _places(self.pointers, self.columns, other.pointers, other.columns)
-        if row >= 0:
+            return self._lower(data, triangle)
+        if triangle is None and self.is_chosen:
+            triangle = self.triangle
+        other = pattern_of(A, triangle)
+        lower = other._lower(data)
+        place = _places(self.pointers, self.columns, other.pointers, other.columns)
+        outside = (place < 0) & (lower != 0)
+        if outside.any():
+            k = int(np.argmax(outside))
+            row = int(np.searchsorted(other.pointers, k, "right")) - 1
             raise ArgumentError(
-                f"A has an element ({row}, {column}) where the matrix analysed has none: "
+                f"A has an element ({row}, {other.columns[k]}) where the matrix analysed has none: "
                 "analyze(A) anew"
             )
         values = np.zeros(self.nnz, data.dtype)
-        values[place] = other._lower(data)
+        values[place[place >= 0]] = lower[place >= 0]
         return values
 
-    def _lower(self, data: _Values) -> _Values:
+    def sources(self, triangle: str | None = None) -> tuple[Int64, bool]:
+        """Which stored value each element of the lower triangle is, and whether as its conjugate.
+
+        Args:
+            triangle: As :meth:`values` takes it.
+
+        Raises:
+            ArgumentError: It is none, or the matrix analysed stores the other one alone.
+        """
+        if triangle is None or one_of(triangle, TRIANGLES, "triangle") == self.triangle:
+            return self.take, self.triangle == "upper"
+        if self.mirror is not None:
+            return (self.take, False) if triangle == "lower" else (self.mirror, True)
+        if self.nnz > np.count_nonzero(self._diagonal()):
+            raise ArgumentError(
+                f"triangle is {triangle!r}, and of the matrix analysed the {self.triangle} one "
+                "counts alone: analyze(A) anew"
+            )
+        return self.take, False
+
+    def whole(self, lower: _Values) -> Any:
+        """The whole Hermitian matrix, a ``scipy.sparse.csr_array``, of its lower triangle."""
+        shape = (self.n, self.n)
+        found = scipy.sparse.csr_array((lower, self.columns, self.pointers), shape=shape)
+        return scipy.sparse.csr_array(found + scipy.sparse.tril(found, -1).conj().T)
+
+    def _diagonal(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Which rows have an element on the diagonal: the last one of a row."""
+        rows = np.flatnonzero(np.diff(self.pointers))
+        there = np.zeros(self.n, bool)
+        there[rows] = self.columns[self.pointers[rows + 1] - 1] == rows
+        return there
+
+    def _lower(self, data: _Values, triangle: str | None = None) -> _Values:
         """The lower triangle of stored values, checked."""
+        take, is_mirrored = self.sources(triangle)
         finite = np.isfinite(data)
         if not finite.all():
-            first = int(np.argmin(finite))
-            row, column = (int(index[first]) for index in self.coordinates())
-            raise ArgumentError(f"A[{row}, {column}] is {data[first]}; all elements must be finite")
+            rows, columns = self.coordinates()
+            if triangle is not None or self.is_chosen:
+                upper = (triangle or self.triangle) == "upper"
+                finite |= rows > columns if upper else rows < columns
+            if not finite.all():
+                first = int(np.argmin(finite))
+                raise ArgumentError(
+                    f"A[{rows[first]}, {columns[first]}] is {data[first]}; all elements must be "
+                    "finite"
+                )
         if self.order is not None and self.starts is not None:
             data = np.add.reduceat(data[self.order], self.starts) if len(data) else data
-        lower = _taken(data, self.take)
-        if self.triangle == "upper":
+        lower = _taken(data, take)
+        if is_mirrored:
             lower = lower.conj()
-        self._check_symmetry(data, lower)
+        self._check_symmetry(data, lower, self.mirror if triangle is None else None)
         return lower
 
     def coordinates(self) -> tuple[_Values, _Values]:
         """Row and column of each value that the matrix stored."""
         return _expanded(*self.layout)
 
-    def _check_symmetry(self, data: _Values, lower: _Values) -> None:
+    def _check_symmetry(self, data: _Values, lower: _Values, mirror: Int64 | None) -> None:
         """Refuse what is not Hermitian beyond rounding; the diagonal's imaginary parts go."""
         rounding = _ROUNDING * np.finfo(lower.dtype).eps
-        rows = np.flatnonzero(np.diff(self.pointers))
+        rows = np.flatnonzero(self._diagonal())
         places = self.pointers[rows + 1] - 1
-        on_diagonal = self.columns[places] == rows
-        rows, places = rows[on_diagonal], places[on_diagonal]
         if np.iscomplexobj(lower):
             wrong = np.abs(lower[places].imag) > rounding * np.abs(lower[places].real)
             if wrong.any():
@@ -138,7 +195,7 @@ class Pattern:
                 raise ArgumentError(
                     f"A[{i}, {i}] is {value}; the diagonal of a Hermitian matrix is real"
                 )
-        mirrored = lower if self.mirror is None else _taken(data, self.mirror).conj()
+        mirrored = lower if mirror is None else _taken(data, mirror).conj()
         if not np.array_equal(lower, mirrored):
             magnitude = np.zeros(self.n)
             magnitude[rows] = np.sqrt(np.abs(lower[places]))
@@ -152,27 +209,32 @@ class Pattern:
                 conjugate = " and not its conjugate" if np.iscomplexobj(lower) else ""
                 raise ArgumentError(
                     f"A is not symmetric: A[{i}, {j}] is {lower[k]}, and A[{j}, {i}] is "
-                    f"{mirrored[k].conj()}{conjugate}; scipy.sparse.tril(A) gives one triangle "
-                    "alone"
+                    f"{mirrored[k].conj()}{conjugate}; triangle='lower' or 'upper' takes one "
+                    "triangle alone"
                 )
         if np.iscomplexobj(lower):
             lower[places] = lower[places].real
 
 
-def pattern_of(A: Any) -> Pattern:
+def pattern_of(A: Any, triangle: str | None = None) -> Pattern:
     """The pattern of a square sparse matrix, of which either triangle or both are stored.
+
+    Args:
+        A: The matrix.
+        triangle: The one that alone counts, ``lower`` or ``upper``.
 
     Cost: O(n + nnz).
 
     Raises:
         ShapeError: `A` is not square.
         DTypeError: `A` is no sparse matrix, or of a dtype that is not factorised.
-        ArgumentError: An index is out of range, or `n` is not below 2^31 - 1.
+        ArgumentError: An index is out of range, `A` is damaged, `n` is not below 2^31 - 1;
+            `triangle` is neither of the two, or `A` stores the other one alone.
     """
+    if triangle is not None:
+        one_of(triangle, TRIANGLES, "triangle")
     kind, first, second, data = _parts(A)
     n = int(A.shape[0])
-    if n >= 2**31 - 1:
-        raise ArgumentError(f"A has {n} rows; fewer than 2^31 - 1 are taken")
     rows, columns = _expanded(kind, first, second)
     for name, index in (("row", rows), ("column", columns)):
         if len(index) and (index.min() < 0 or index.max() >= n):
@@ -180,9 +242,23 @@ def pattern_of(A: Any) -> Pattern:
             raise ArgumentError(f"A has an element in {name} {wrong}; its shape is {A.shape}")
     rows, columns = np.array(rows, np.int32), np.array(columns, np.int32)
     below, above = bool((rows > columns).any()), bool((rows < columns).any())
+    chosen = None
+    if triangle is not None and (below or above):
+        if not (below if triangle == "lower" else above):
+            other = "upper" if above else "lower"
+            raise ArgumentError(
+                f"triangle is {triangle!r}, and A has elements in its {other} triangle alone"
+            )
+        if below and above:
+            counts = rows >= columns if triangle == "lower" else rows <= columns
+            chosen = np.flatnonzero(counts)
+            rows, columns = rows[chosen], columns[chosen]
+            below, above = triangle == "lower", triangle == "upper"
     pointers, canonical, order, starts, take, mirror, places, sums = _canonical(rows, columns, n)
     canonical, starts = canonical[:places].copy(), starts[:sums].copy()
     take, mirror = take[:places].copy(), mirror[:places].copy()
+    if chosen is not None:
+        order = chosen[order]
     repeated = len(starts) < len(order)
     if not repeated and len(order):
         take = np.where(take < 0, -1, order[take])
@@ -192,6 +268,7 @@ def pattern_of(A: Any) -> Pattern:
         pointers,
         canonical,
         "full" if below and above else "upper" if above else "lower",
+        triangle is not None,
         len(data),
         order if repeated else None,
         starts if repeated else None,
@@ -201,19 +278,80 @@ def pattern_of(A: Any) -> Pattern:
     )
 
 
-def _parts(A: Any) -> tuple[str, _Values, _Values, _Values]:
-    """The format of a matrix, the two arrays of its indices, and its values."""
-    dtype = value_dtype(A)
+def rows_of(A: Any) -> int:
+    """The rows of a matrix that is to be analysed.
+
+    Raises:
+        ShapeError: It is not square.
+        DTypeError: It is no sparse matrix, or of a dtype that is not factorised.
+        ArgumentError: There are 2^31 - 1 of them, or more.
+    """
+    value_dtype(A)
     if A.ndim != 2 or A.shape[0] != A.shape[1]:
         raise ShapeError(f"A has the shape {A.shape}; a square matrix is wanted")
+    n = int(A.shape[0])
+    if n >= 2**31 - 1:
+        raise ArgumentError(f"A has {n} rows; fewer than 2^31 - 1 are taken")
+    return n
+
+
+def _parts(A: Any) -> tuple[str, _Values, _Values, _Values]:
+    """The format of a matrix, the two arrays of its indices, and its values.
+
+    Raises:
+        ShapeError, DTypeError, ArgumentError: As of :func:`rows_of`; or the matrix is damaged.
+    """
+    n, dtype = rows_of(A), value_dtype(A)
     if A.format in ("csr", "csc"):
+        _check_compressed(A, n)
         stored = int(A.indptr[-1])
         return A.format, A.indptr, A.indices[:stored], A.data[:stored].astype(dtype, copy=False)
     padded = A.format in ("bsr", "dia")
-    A = A.tocoo()
-    if padded:
-        A.eliminate_zeros()
+    if A.format in ("dia", "lil") and not _fits(A, n):
+        raise ArgumentError(f"A is a damaged matrix of the format {A.format}: its arrays differ")
+    try:
+        A = A.tocoo()
+        if padded:
+            A.eliminate_zeros()
+    except Exception as error:  # of arrays that do not fit, whatever the format makes of them
+        raise ArgumentError(f"A is a damaged matrix of the format {A.format}: {error}") from error
+    for index in (A.row, A.col):
+        if index.shape != A.data.shape or index.dtype.kind not in "iu":
+            raise ArgumentError(
+                f"A is damaged: {A.data.shape} values, and indices of the shape {index.shape} and "
+                f"the dtype {index.dtype}"
+            )
     return "coo", A.row, A.col, A.data.astype(dtype, copy=False)
+
+
+def _fits(A: Any, n: int) -> bool:
+    """Whether diagonals, or lists, of values are as many and as long as their indices."""
+    if A.format == "dia":
+        return A.offsets.ndim == 1 and A.data.ndim == 2 and len(A.offsets) == len(A.data)
+    return A.rows.shape == A.data.shape == (n,) and all(
+        len(row) == len(values) for row, values in zip(A.rows, A.data, strict=True)
+    )
+
+
+def _check_compressed(A: Any, n: int) -> None:
+    """Refuse arrays of compressed rows, or columns, that do not fit each other."""
+    pointers, indices, data = A.indptr, A.indices, A.data
+    fault = ""
+    if {pointers.ndim, indices.ndim, data.ndim} != {1}:
+        fault = "indptr, indices and data have one axis each"
+    elif pointers.dtype.kind not in "iu" or indices.dtype.kind not in "iu":
+        fault = f"indptr is {pointers.dtype}, and indices are {indices.dtype}; both are integers"
+    elif len(pointers) != n + 1:
+        fault = f"indptr has {len(pointers)} numbers; {n + 1} are needed"
+    elif pointers[0] != 0 or (pointers[1:] < pointers[:-1]).any():
+        fault = "indptr begins with 0, and its numbers never fall"
+    elif pointers[-1] > min(len(indices), len(data)):
+        fault = (
+            f"indptr ends with {pointers[-1]}, and there are {len(indices)} indices and "
+            f"{len(data)} values"
+        )
+    if fault:
+        raise ArgumentError(f"A is a damaged matrix of the format {A.format}: {fault}")
 
 
 def value_dtype(A: Any) -> np.dtype[Any]:
@@ -246,11 +384,16 @@ def factor_dtype(dtype: Any) -> np.dtype[Any]:
         kind: np.dtype[Any] | None = np.dtype(dtype)
     except Exception:  # of whatever it raises that is no dtype
         kind = None
-    if kind not in DTYPES or dtype is None:
+    if kind is None or kind not in DTYPES or dtype is None:  # None equals float64 for NumPy
         accepted = ", ".join(map(str, DTYPES))
         given = shown(dtype) if kind is None else kind
         raise DTypeError(f"dtype is {given}; {accepted} are factorised")
     return kind
+
+
+def is_narrower(dtype: np.dtype[Any], other: np.dtype[Any]) -> bool:
+    """Whether one dtype has less precision than another."""
+    return bool(np.finfo(dtype).eps > np.finfo(other).eps)
 
 
 def _expanded(kind: str, first: _Values, second: _Values) -> tuple[_Values, _Values]:
@@ -351,17 +494,14 @@ def _canonical(
 
 
 @compiled
-def _places(
-    pointers: Int64, columns: Int32, inner_pointers: Int64, inner_columns: Int32
-) -> tuple[Int64, int, int]:
-    """Where each element of a triangle stands in another, and the first that it lacks, or -1."""
-    place = np.empty(len(inner_columns), np.int64)
+def _places(pointers: Int64, columns: Int32, inner_pointers: Int64, inner_columns: Int32) -> Int64:
+    """Where each element of a triangle is in another, -1 of one that is not there."""
+    place = np.full(len(inner_columns), -1, np.int64)
     for i in range(len(pointers) - 1):
         q = pointers[i]
         for k in range(inner_pointers[i], inner_pointers[i + 1]):
             while q < pointers[i + 1] and columns[q] < inner_columns[k]:
                 q += 1
-            if q == pointers[i + 1] or columns[q] != inner_columns[k]:
-                return place, i, int(inner_columns[k])
-            place[k] = q
-    return place, -1, -1
+            if q < pointers[i + 1] and columns[q] == inner_columns[k]:
+                place[k] = q
+    return place

@@ -103,17 +103,21 @@ class Numeric:
 
         return self.kept(("converted", dtype), make) if nnz else None
 
-    def lower(self, dtype: np.dtype[Any]) -> Any:
-        """The lower triangle's values out of those that the matrix stores; operands: these two."""
+    def lower(self, dtype: np.dtype[Any], triangle: str | None = None) -> Any:
+        """The lower triangle's values out of those that the matrix stores; operands: these two.
+
+        Args:
+            dtype: Of both.
+            triangle: As :meth:`Pattern.values` takes it.
+        """
         pattern, elem = self.symbolic.pattern, element(dtype)
+        sources, is_mirrored = pattern.sources(triangle)
 
         def make() -> Plan:
-            take = np.where(pattern.take < 0, pattern.stored, pattern.take)
-            if pattern.triangle == "upper":
-                take = ~take
-            return TakePlan(self.engine, take, pattern.stored, elem, elem)
+            take = np.where(sources < 0, pattern.stored, sources)
+            return TakePlan(self.engine, ~take if is_mirrored else take, pattern.stored, elem, elem)
 
-        return self.kept(("lower", dtype), make) if pattern.nnz else None
+        return self.kept(("lower", dtype, is_mirrored), make) if pattern.nnz else None
 
     @property
     def inverse_bytes(self) -> int:
@@ -252,6 +256,20 @@ class Numeric:
             lambda: PermutePlan(self.engine, perm, n, count, elem, other, back),
         )
 
+    def permuted(self, system: str, b: View, dtype: np.dtype[Any]) -> Any:
+        """The solution of system ``P`` or ``Pt``, in ``dtype``; operands: b and x."""
+        symbolic = self.symbolic
+        n, count = symbolic.n, b.shape[1] if len(b.shape) == 2 else 1
+        rows = self.kept(
+            ("rows of", system),
+            lambda: self.engine.bring(symbolic.perm if system == "P" else symbolic.iperm),
+        )
+        elem, lie = element(dtype), lies(b)
+        return self.kept(
+            ("permuted", system, count, elem, lie),
+            lambda: PermutePlan(self.engine, rows, n, count, elem, lie, False),
+        )
+
     def substitute_chunk(self, number: int, forward: bool, count: int) -> Any:
         """A substitution in place; operands: a chunk's panels, X and the contributions."""
         direction = forward_steps if forward else backward_steps
@@ -274,9 +292,10 @@ class Numeric:
         return found
 
     def _perm(self, permutes: bool) -> Any:
-        """The permutation, or the one that changes nothing, on the device."""
-        perm = self.symbolic.perm if permutes else np.arange(self.symbolic.n)
-        return self.kept(("perm", permutes), lambda: self.engine.bring(perm.astype(np.int32)))
+        """Which row of the matrix, or of L, each column of the fronts is; on the device."""
+        symbolic = self.symbolic
+        perm = symbolic.front_perm if permutes else symbolic.front_columns
+        return self.kept(("perm", permutes), lambda: self.engine.bring(perm))
 
 
 def lies(view: View) -> Operand:

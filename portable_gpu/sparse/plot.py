@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from portable_gpu.errors import UnsupportedError
+from portable_gpu.sparse.elimination import inverse
 from portable_gpu.sparse.symbolic import Symbolic
 
 #: Dots of the pattern's picture along each side, at most.
@@ -90,8 +91,8 @@ def pattern_image(symbolic: Symbolic, dots: int) -> np.ndarray[Any, np.dtype[np.
         np.add.at(step, (line, end[chosen] * dots // n + 1), -1)
         image[step.cumsum(axis=1)[:, :-1] > 0] = value
     pattern = symbolic.pattern
-    row = symbolic.iperm[np.repeat(np.arange(n), np.diff(pattern.pointers))].astype(np.int64)
-    column = symbolic.iperm[pattern.columns].astype(np.int64)
+    place = inverse(symbolic.front_perm).astype(np.int64)
+    row, column = place[np.repeat(np.arange(n), np.diff(pattern.pointers))], place[pattern.columns]
     image[np.minimum(row, column) * dots // n, np.maximum(row, column) * dots // n] = 3
     return image
 

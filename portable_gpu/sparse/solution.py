@@ -54,6 +54,8 @@ class Held:
         """
         if not b.size:
             return new_array(state_for([b], None, self.queue), self.queue, tuple(b.shape), dtype)
+        if system in ("P", "Pt"):
+            return self._permuted(b, dtype, system)
         if dtype.kind == "c" and self.numeric.dtype.kind != "c":  # each part by itself
             real = np.empty(0, dtype).real.dtype
             split = parts(converted(b, dtype, queue=self.queue))
@@ -69,6 +71,12 @@ class Held:
             return self._by_factor(r, dtype, system)
 
         return refined_by(matrix, b, solved, refine, Place(None, self.queue))[0]
+
+    def _permuted(self, b: Any, dtype: np.dtype[Any], system: str) -> Any:
+        """B's rows permuted, which the precision of the factor does not touch."""
+        call = Call([b], None, self.queue)
+        given, x = call.input(b, "b"), call.output(tuple(b.shape), dtype)
+        return call.run(self.numeric.permuted(system, given, dtype), (given, x))
 
     def _by_factor(self, b: Any, dtype: np.dtype[Any], system: str) -> Any:
         call = Call([b, self.panels], None, self.queue)

@@ -63,12 +63,15 @@ class FactorStack(Closing):
             self.symbolic.n, repeated(symbolic, self.count), dtype, engine, queue
         )
 
-    def refactorize(self, values: AnyArray, *, progress: Any = None) -> FactorStack:
+    def refactorize(
+        self, values: AnyArray, *, triangle: str | None = None, progress: Any = None
+    ) -> FactorStack:
         """Factorise other matrices in place of those before.
 
         Args:
             values: Shape (count, stored): what each matrix stores, in the order of the one that was
                 analysed; of NumPy, or in C order on the device, where they are not looked at.
+            triangle: As :meth:`Factor.refactorize` takes it.
             progress: As :meth:`Factor.refactorize` takes it, of all matrices together.
 
         Returns:
@@ -89,11 +92,12 @@ class FactorStack(Closing):
                 "wanted"
             )
         try:
-            self._blocks.refactorize(_joined(values, "values"), progress=progress)
+            joined = _joined(values, "values")
+            self._blocks.refactorize(joined, triangle=triangle, progress=progress)
         except ArgumentError:
             for i in range(self.count if isinstance(values, np.ndarray) else 0):
                 try:
-                    pattern.values(values[i])
+                    pattern.values(values[i], triangle)
                 except ArgumentError as error:
                     raise ArgumentError(f"matrix {i} of the stack: {error}") from None
             raise
@@ -164,15 +168,16 @@ class _Blocks(Factor):
         super().__init__(*arguments)
         self._block = block
 
-    def _complain(self, values: np.ndarray[Any, Any]) -> None:
+    def _complain(self, given: np.dtype[Any], values: np.ndarray[Any, Any]) -> None:
         try:
-            super()._complain(values)
+            super()._complain(given, values)
         except NotPositiveDefiniteError as error:
             n = self._block
             i, variable, column = error.variable // n, error.variable % n, error.column % n
             raise NotPositiveDefiniteError(
                 f"matrix {i} of the stack is not positive definite: the pivot of variable "
-                f"{variable} (column {column} of the permuted matrix) is {error.pivot:g}",
+                f"{variable} (column {column} of the permuted matrix) is "
+                f"{self._precisely(error.pivot, given)}",
                 (i,), column, error.pivot, variable,
             ) from None  # fmt: skip
 
@@ -197,8 +202,10 @@ def repeated(symbolic: Symbolic, count: int) -> Symbolic:
         pattern=_repeated_pattern(symbolic.pattern, count),
         perm=_shifted(symbolic.perm, count, n),
         iperm=_shifted(symbolic.iperm, count, n),
+        columns=_shifted(symbolic.columns, count, n),
         parent=_shifted(symbolic.parent, count, n),
         column_counts=np.tile(symbolic.column_counts, count),
+        front_columns=_shifted(symbolic.front_columns, count, n),
         fronts=_repeated_fronts(symbolic.fronts, count, n, symbolic.pattern.nnz),
         static_mask=np.tile(symbolic.static_mask, count),
         level=np.tile(symbolic.level, count),
@@ -214,6 +221,7 @@ def _repeated_pattern(pattern: Pattern, count: int) -> Pattern:
         pointers=_starts(pattern.pointers, count),
         columns=_shifted(pattern.columns, count, pattern.n),
         triangle=pattern.triangle,
+        is_chosen=pattern.is_chosen,
         stored=pattern.stored * count,
         order=None if pattern.order is None else _shifted(pattern.order, count, pattern.stored),
         starts=None if pattern.starts is None else _shifted(pattern.starts, count, pattern.stored),

@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from portable_gpu.arguments import of_kind, whole
+from portable_gpu.arguments import flag, of_kind, whole
 from portable_gpu.dtypes import element
+from portable_gpu.host_memory import check_host
 from portable_gpu.ops.fronts.table import FIELDS, Fronts
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.sparse.compiled import compiled
 from portable_gpu.sparse.elimination import eliminate, inverse, levels, postorder
 from portable_gpu.sparse.graph import Graph, Int32, Int64
-from portable_gpu.sparse.matrix import Pattern, factor_dtype, pattern_of
+from portable_gpu.sparse.matrix import Pattern, factor_dtype, pattern_of, rows_of
 from portable_gpu.sparse.memory import MemoryEstimate, memory_on, scheduled, targets_of
 from portable_gpu.sparse.ordering import order
 from portable_gpu.sparse.schedule import by_levels
@@ -24,6 +25,10 @@ from portable_gpu.sparse.structure import structure
 from portable_gpu.sparse.supernodes import relaxation, supernodes
 
 _Bool = np.ndarray[Any, np.dtype[np.bool_]]
+
+#: Bytes of the host's memory that an analysis takes for a row, at least: what it was seen to take
+#: for rows without elements; nested dissection, which ``auto`` tries, takes more.
+_ROW_BYTES, _DISSECTED_ROW_BYTES = 150, 500
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -36,10 +41,16 @@ class Symbolic:
     Attributes:
         pattern: The pattern of the matrix.
         ordering: The ordering that was taken.
-        perm: The permutation: column k of the permuted matrix is ``perm[k]`` of the matrix.
+        perm: The permutation: column k of the permuted matrix, and of L, is row and column
+            ``perm[k]`` of the matrix.
         iperm: Its inverse.
+        columns: Where each column of L was in the ordering, before its postorder: if ``order`` is
+            the permutation that was given, ``perm == order[columns]``.  With ``postorder=False``
+            0 .. n-1, and ``perm`` is the permutation that was given.
         parent: The elimination tree of the permuted matrix: of each column its parent, or -1.
         column_counts: How many elements each column of L has, the diagonal's among them.
+        front_columns: Which column of L each column of the fronts is; fronts are in postorder, so
+            these differ with ``postorder=False``.
         fronts: The supernodes, their rows, and how they are assembled.
         static_mask: Of each supernode whether its columns were contiguous in the ordering.
         level: Of each supernode its height above the leaves, from 0 on.
@@ -51,8 +62,10 @@ class Symbolic:
     ordering: str
     perm: Int32
     iperm: Int32
+    columns: Int32
     parent: Int32
     column_counts: Int64
+    front_columns: Int32
     fronts: Fronts
     static_mask: _Bool
     level: Int32
@@ -70,6 +83,12 @@ class Symbolic:
         return postorder(self.parent)
 
     @property
+    def front_perm(self) -> Int32:
+        """Which row and column of the matrix each column of the fronts is."""
+        found: Int32 = self.perm[self.front_columns]
+        return found
+
+    @property
     def nnz(self) -> int:
         """Elements of L, without the zeros that merged supernodes store."""
         return int(self.column_counts.sum())
@@ -82,7 +101,7 @@ class Symbolic:
 
     @property
     def supernodes(self) -> Int64:
-        """Where each supernode begins in the permuted matrix, and n at the end."""
+        """Where each supernode begins in the columns of the fronts, and n at the end."""
         return self.fronts.first
 
     @property
@@ -153,6 +172,8 @@ def analyze(
     ordering: Any = "auto",
     *,
     relax: Sequence[tuple[float, float]] | None = None,
+    triangle: str | None = None,
+    postorder: bool = True,
     engine: Engine | None = None,
 ) -> Symbolic:
     """Analyse a sparse symmetric, or Hermitian, matrix for its Cholesky factorisation.
@@ -171,6 +192,14 @@ def analyze(
             stores zeros: pairs of columns and a share; up to so many columns the two may store
             such a share of zeros.  ``()`` merges none.  None: ``((4, 1), (16, 0.8), (48, 0.1),
             (inf, 0.05))``, and chains of the tree are shortened where that is nearly free.
+        triangle: ``lower`` or ``upper``: that triangle counts, the other one is ignored, whatever
+            it stores, NaN included.  None: both count, and have to be mirror images, but for 1024
+            units of rounding of ``sqrt(|a_ii a_jj|)``; the lower one's values are taken.
+        postorder: True: L's columns are in a postorder of the elimination tree, with the columns
+            of a supernode side by side, so ``perm`` is not the permutation that was given, but an
+            equivalent one: its L has the same elements in another order.  False: ``perm`` is as
+            `ordering` gives it, 0 .. n-1 of ``"natural"``; L, its solves and errors go by it.
+            Memory, time and bits of a solution are the same.
         engine: Where factorisations are to run; ``"auto"`` takes it into account.  A GPU waits at
             each level of the tree, so that low trees are worth some flops there.
 
@@ -178,8 +207,10 @@ def analyze(
         ShapeError: `A` is not square.
         DTypeError: `A` is no sparse matrix, or neither float32, float64, complex64, complex128 nor
             of integers (which count as float64); `engine` is no engine.
-        ArgumentError: `A` is not symmetric, beyond rounding; its diagonal is not real; an element
-            is NaN or infinite; `ordering` or `relax` is none of the above.
+        ArgumentError: `A` is not symmetric, beyond rounding, or its arrays are damaged; its
+            diagonal is not real; an element is NaN or infinite; `triangle` is the one that stores
+            nothing; `ordering`, `relax` or `triangle` is none of the above.
+        HostMemoryError: `A` has more rows than the host's memory holds; nothing is allocated.
 
     Cost: The ordering takes most of it.  The rest is linear in n, the elements of `A` and the rows
     of the fronts: about a second for a million unknowns.
@@ -190,7 +221,13 @@ def analyze(
     waits = engine is not None and not of_kind(engine, Engine, "engine").target.is_cpu
     if relax is not None:
         relaxation(relax)
-    pattern = pattern_of(A)
+    is_postordered = flag(postorder, "postorder")
+    is_dissected = isinstance(ordering, str) and ordering in ("auto", "nd")
+    n = rows_of(A)
+    check_host(
+        n * (_DISSECTED_ROW_BYTES if is_dissected else _ROW_BYTES), f"the analysis of {n:,} rows"
+    )
+    pattern = pattern_of(A, triangle)
     pattern.values(A)
     clock.lap("matrix")
     graph = Graph.from_pattern(pattern.pointers, pattern.columns)
@@ -200,21 +237,21 @@ def analyze(
     elimination = eliminate(graph.indptr, graph.indices, perm)
     clock.lap("elimination")
     found = supernodes(elimination, relax)
-    place = inverse(found.columns)
-    above = elimination.parent[found.columns]
-    parent = np.where(above < 0, -1, place[above]).astype(np.int32)
-    perm = perm[found.columns]
     clock.lap("supernodes")
-    iperm = inverse(perm)
-    fronts = structure(pattern, iperm, found.first, found.rows, found.parent)
+    fronts = structure(pattern, inverse(perm[found.columns]), found.first, found.rows, found.parent)
+    own = np.arange(pattern.n, dtype=np.int32)
+    columns, front_columns = (found.columns, own) if is_postordered else (own, found.columns)
+    above = elimination.parent[columns]
     clock.lap("structure")
     return Symbolic(
         pattern,
         name,
-        perm,
-        iperm,
-        parent,
-        elimination.counts[found.columns],
+        perm[columns],
+        inverse(perm[columns]),
+        columns,
+        np.where(above < 0, -1, inverse(columns)[above]).astype(np.int32),
+        elimination.counts[columns],
+        front_columns,
         fronts,
         found.static,
         levels(found.parent),

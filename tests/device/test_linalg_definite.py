@@ -239,7 +239,14 @@ def test_dependent_columns(fast: Engine) -> None:
     with pytest.raises(NotPositiveDefiniteError, match="full rank") as found:
         lstsq(a, b, engine=fast)
     assert (found.value.index, found.value.column) == ((1,), 2)
-    assert not found.value.pivot > 1e-5  # NaN where rounding left less than nothing
+    assert 0 <= found.value.pivot < 1e-5
+    for value in (np.nan, np.inf, 1e30):
+        odd = a.copy()
+        odd[1, 7, 1] = value
+        with pytest.raises(NotPositiveDefiniteError, match="has NaN, infinity or") as found:
+            lstsq(odd, b, engine=fast)
+        assert (found.value.index, found.value.column) == ((1,), 1)
+        assert np.isnan(found.value.pivot)
     late = lstsq(pg.asarray(a, engine=fast), pg.asarray(b, engine=fast))
     with pytest.raises(NotPositiveDefiniteError, match=r"matrix \(1,\).*column 2"):
         late.get()

@@ -354,7 +354,7 @@ def test_what_is_refused() -> None:
         np.testing.assert_array_equal(factor.solve(np.ones(16)), x)  # it is as it was
     for b, options, error in (
         (np.ones(15), {}, ShapeError), (np.ones((16, 2, 2)), {}, ShapeError),
-        (np.ones(16, int), {}, DTypeError), (np.ones(16), {"system": "LL"}, ArgumentError),
+        (np.ones(16, np.float16), {}, DTypeError), (np.ones(16), {"system": "LL"}, ArgumentError),
         (np.ones(16), {"refine": -1}, ArgumentError),
         (np.ones(16), {"out": np.ones(15)}, ShapeError),
         (np.ones(16), {"refine": 1, "system": "L"}, ArgumentError),

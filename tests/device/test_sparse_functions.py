@@ -127,12 +127,16 @@ WRONG: dict[str, dict[str, Any]] = {
     "A": {**OBJECTS, "none": None, "dense": np.eye(40), "list": [[1.0]],
           "flat": sp.coo_array(np.ones(3)), "long": sp.csr_array((40, 41))},
     "b": {**OBJECTS, "none": None, "short": np.ones(39), "deep": np.ones((40, 1, 1)),
-          "sparse": sp.csr_array((40, 1)), "dates": np.ones(40, "m8[s]"), "scalar": np.ones(())},
+          "sparse": sp.csr_array((39, 1)), "long": sp.csr_array((40, 1), dtype=np.longdouble),
+          "dates": np.ones(40, "m8[s]"), "scalar": np.ones(())},
     "ordering": {**OBJECTS, "none": None, "half": np.arange(40) / 2, "twice": np.zeros(40, int),
                  "short": np.arange(39), "far": np.arange(40) + 1, "deep": np.ones((40, 1), int)},
     "relax": {**OBJECTS, "triple": [(1, 2, 3)], "negative": [(4, -0.1)], "above": [(4, 1.1)]},
     "dtype": {**OBJECTS, "int": np.int64, "half": np.float16, "long": np.longdouble, "U": "U3",
               "record": "f4,f4"},
+    "triangle": {**OBJECTS, "full": "full"},
+    "refine": {**OBJECTS, "one": -1, "true": True},
+    "postorder": {kind: value for kind, value in OBJECTS.items() if kind != "one"},
     "symbolic": OBJECTS,
     "progress": {kind: value for kind, value in OBJECTS.items() if not callable(value)},
     "engine": OBJECTS,
@@ -140,9 +144,19 @@ WRONG: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 RIGHT: dict[str, Any] = {"A": small(), "b": np.ones(40, np.float32)}
 FUNCTIONS = {
-    analyze: ("A", "ordering", "relax", "engine"),
-    cholesky: ("A", "ordering", "relax", "symbolic", "dtype", "progress", "engine", "queue"),
-    spsolve: ("A", "b", "ordering", "engine", "queue"),
+    analyze: ("A", "ordering", "relax", "triangle", "postorder", "engine"),
+    cholesky: (
+        "A",
+        "ordering",
+        "relax",
+        "triangle",
+        "symbolic",
+        "dtype",
+        "progress",
+        "engine",
+        "queue",
+    ),
+    spsolve: ("A", "b", "ordering", "triangle", "dtype", "refine", "engine", "queue"),
 }
 CASES = [
     pytest.param(function, name, value, id=f"{function.__name__}-{name}-{kind}")

@@ -7,6 +7,7 @@ import pickle
 import re
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sparse_matrices import MATRICES, filled, grid, random_definite, read
 
-from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
+from portable_gpu import host_memory
+from portable_gpu.errors import ArgumentError, DTypeError, HostMemoryError, ShapeError
 from portable_gpu.sparse import Symbolic, analyze, plot_symbolic
 from portable_gpu.sparse.elimination import eliminate, postorder
 from portable_gpu.sparse.plot import pattern_image
@@ -311,10 +313,127 @@ def test_an_index_out_of_range() -> None:
         analyze(A)
 
 
-def test_rounding_is_no_asymmetry() -> None:
+def damaged(**arrays: Any) -> Any:
+    """Compressed rows, one of whose arrays was put in place of the right one."""
     A = grid(3, 3)
-    A.data[1] *= 1 + 1e-15
+    for name, array in arrays.items():
+        setattr(A, name, array)
+    return A
+
+
+def changed(array: Any, at: int, value: int) -> Any:
+    array = array.copy()
+    array[at] = value
+    return array
+
+
+POINTERS, INDICES = grid(3, 3).indptr, grid(3, 3).indices
+
+
+def coordinates(**arrays: Any) -> Any:
+    A = grid(3, 3).tocoo()
+    for name, array in arrays.items():
+        setattr(A, name, array)
+    return A
+
+
+@pytest.mark.parametrize(
+    ("A", "message"),
+    [
+        (damaged(indptr=POINTERS[:-1]), "indptr has 9 numbers; 10 are needed"),
+        (damaged(indptr=POINTERS[:0]), "indptr has 0 numbers"),
+        (damaged(indptr=changed(POINTERS, 0, 1)), "indptr begins with 0"),
+        (damaged(indptr=changed(POINTERS, 4, 99)), "its numbers never fall"),
+        (damaged(indptr=changed(POINTERS, 9, 99)), "indptr ends with 99, and there are 33"),
+        (damaged(indices=INDICES[:20]), "there are 20 indices and 33 values"),
+        (damaged(data=np.ones(20)), "there are 33 indices and 20 values"),
+        (damaged(indices=INDICES.astype(float)), "indices are float64; both are integers"),
+        (damaged(data=np.ones((33, 1))), "have one axis each"),
+        (damaged(indices=changed(INDICES, 3, -1)), "element in column -1"),
+        (coordinates(row=np.zeros(3, int)), "indices of the shape (3,)"),
+    ],
+)
+def test_damaged_matrices(A: Any, message: str) -> None:
+    with pytest.raises(ArgumentError, match=re.escape(message)):
+        analyze(A)
+    with pytest.raises(ArgumentError, match=re.escape(message)):
+        analyze(grid(3, 3)).pattern.values(A)
+
+
+@pytest.mark.parametrize("form", ["bsr", "dia", "lil"])
+def test_damaged_matrices_of_other_formats(form: str) -> None:
+    A = grid(4, 4).asformat(form)
+    A.data = A.data[:1]
+    with pytest.raises(ArgumentError, match=f"damaged matrix of the format {form}"):
+        analyze(A)
+    lists = grid(4, 4).tolil()
+    lists.data[3] = lists.data[3][:1]
+    with pytest.raises(ArgumentError, match="damaged matrix of the format lil"):
+        analyze(lists)
+
+
+def test_rows_beyond_the_memory_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing in proportion to them is allocated."""
+    n = 2_000_000_000
+    A = sp.coo_array((np.ones(1), (np.array([n - 1]), np.array([n - 1]))), shape=(n, n))
+    monkeypatch.setattr(host_memory, "available", lambda: 64 << 30)
+    tracemalloc.start()
+    with pytest.raises(HostMemoryError, match=r"of 2,000,000,000 rows takes .* 64\.0 GiB are"):
+        analyze(A)
+    assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    tracemalloc.stop()
+    monkeypatch.undo()
+    assert host_memory.available() is None or host_memory.available() > 1 << 26
+
+
+def test_zeros_outside_of_the_pattern() -> None:
+    pattern = analyze(grid(4, 4), "natural").pattern
+    more = sp.csr_array(grid(4, 4) + sp.csr_array(([1.0, 1.0], ([9, 2], [2, 9])), shape=(16, 16)))
+    more[9, 2] = more[2, 9] = 0
+    assert more.nnz == 66
+    for A in (more, sp.tril(more), more.tocsc()):
+        assert np.array_equal(pattern.values(A), pattern.values(grid(4, 4)))
+
+
+def test_one_triangle_of_two() -> None:
+    A = random_definite(20, 0.2, 1, np.complex128)
+    expected = analyze(A).pattern.values(A)
+    wrong = sp.csr_array(sp.tril(A) + sp.csr_array(sp.triu(A, 1) * np.nan))
+    twice = sp.coo_array(wrong)
+    twice = sp.coo_array(
+        (np.append(twice.data, twice.data) / 2, (np.append(twice.row, twice.row),
+         np.append(twice.col, twice.col))), shape=A.shape,
+    )  # fmt: skip
+    for triangle, one in (
+        ("lower", wrong), ("lower", twice), ("upper", sp.csr_array(wrong.conj().T)),
+        ("lower", sp.tril(A)), ("upper", sp.triu(A)),
+    ):  # fmt: skip
+        pattern = analyze(one, triangle=triangle).pattern
+        assert pattern.triangle == triangle
+        assert np.array_equal(pattern.values(one), expected)
+        assert np.array_equal(pattern.values(one.data), expected)
+        assert np.array_equal(pattern.values(one.tocsc()), expected)
+        with pytest.raises(ArgumentError, match="of the matrix analysed the"):
+            pattern.values(one.data, "upper" if triangle == "lower" else "lower")
+    both = analyze(A).pattern
+    assert np.array_equal(both.values(wrong, "lower"), expected)
+    assert np.array_equal(both.values(wrong.data, "lower"), expected)
+    with pytest.raises(ArgumentError, match=r"A\[\d+, \d+\] is .*nan"):
+        both.values(wrong.data, "upper")
+    with pytest.raises(ArgumentError, match="A has elements in its upper triangle alone"):
+        analyze(sp.triu(A), triangle="lower")
+    assert analyze(sp.eye(5), triangle="upper").nnz == 5
+    assert np.array_equal(both.whole(expected).toarray(), A.toarray())
+
+
+def test_rounding_is_no_asymmetry() -> None:
+    """Finite elements of high order leave some hundred units of rounding."""
+    A = grid(3, 3)
+    A.data[1] *= 1 + 1000 * np.finfo(float).eps
     analyze(A)
+    A.data[1] *= 1 + 6000 * np.finfo(float).eps
+    with pytest.raises(ArgumentError, match="triangle='lower' or 'upper' takes one triangle"):
+        analyze(A)
     complex_symmetric = random_definite(5, 0.5, 0, np.complex64)
     analyze(complex_symmetric)
     with pytest.raises(ArgumentError, match="not its conjugate"):
