@@ -1,5 +1,8 @@
 """Rendering, its errors, and the key of a specialization."""
 
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -62,6 +65,20 @@ def test_syntax_error_is_an_error(template: Template) -> None:
     name = template("first\n% for i in range(3):\n${i}\n")
     with pytest.raises(RenderError, match=name):
         source.render(name)
+
+
+def test_the_library_imports_what_templates_import() -> None:
+    """An exception of a signal handler in the middle of an import leaves Python's lock locked."""
+    texts = [path.read_text() for path in source.kernel_folder().rglob("*.mako")]
+    named = {
+        n
+        for text in texts
+        for n in re.findall(r"^\s*(?:from|import) (portable_gpu\S*)", text, re.M)
+    }
+    assert named
+    code = f"import portable_gpu, sys; print({named} - set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("set()\n", "")
 
 
 def test_absent_template_is_an_error() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
+# A template imports butterflies; no import is to begin in the middle of a call (test_codegen.py).
+import portable_gpu.ops.fft.butterflies  # noqa: F401
 from portable_gpu.ops.family import Benchmark, Compiled, Family, Operation, Sizes, Typical
 from portable_gpu.ops.fft import cases
 from portable_gpu.ops.fft.catalogue import explain, fft_specializations, rfft_specializations
