@@ -30,6 +30,14 @@ def cache_variable() -> dict[str, str] | None:
     return {_VARIABLE: str(instead)}
 
 
+def folder() -> Path | None:
+    """PoCL's cache folder; ``None`` if there is none."""
+    variable = cache_variable()
+    if variable is None:
+        return None
+    return Path(variable[_VARIABLE]) if variable else _own_folder()
+
+
 def warn_of_no_folder() -> None:
     """Warn that PoCL has no folder."""
     folders.warn_once(

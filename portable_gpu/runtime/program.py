@@ -18,10 +18,12 @@ import pyopencl as cl
 from portable_gpu.codegen.signature import Arguments, arguments
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.errors import BuildError, DeviceMemoryError
+from portable_gpu.runtime import pocl_entries
 from portable_gpu.runtime.compiler import CompilerError, compiled
 from portable_gpu.runtime.disk_cache import DiskCache
 from portable_gpu.runtime.inside_pyopencl import address_setter, new_kernel, scalar_setter
 from portable_gpu.runtime.notice import compiling
+from portable_gpu.runtime.pocl import drivers
 from portable_gpu.runtime.pocl_binary import Driver
 from portable_gpu.runtime.pocl_processor import version
 from portable_gpu.runtime.retarget import is_marked, retarget
@@ -184,6 +186,7 @@ class ProgramCache:
         self._identity = _identity(device, device.name, version(device))
         #: One of two drivers that share their binaries.
         self._driver = Driver.of(device)
+        self._is_pocl = drivers(device.platform) is not None
         self._shared = "" if self._driver is None else _identity(device, *self._driver.device)
 
     def launch(
@@ -228,7 +231,10 @@ class ProgramCache:
             return _kernel(self.program(spec), name)
         except cl.Error:  # a binary that loads and is of something else
             program = self._programs[spec.key] = self._build(spec)
+        try:
             return _kernel(program, name)
+        except cl.Error as error:
+            raise self._refused(spec, error) from error
 
     def program(self, spec: Specialization) -> cl.Program:
         """The built program of ``spec``.
@@ -283,6 +289,8 @@ class ProgramCache:
             binary = self._disk.read(_disk_key(self._identity, "program", spec))
         if binary is None:
             return None
+        if self._is_pocl:
+            pocl_entries.discard_if_damaged(binary)
         try:
             return compiled(self._context, self._device, binary, spec.options)
         except CompilerError:  # a driver that changed without changing its version
@@ -290,6 +298,8 @@ class ProgramCache:
 
     def _build(self, spec: Specialization) -> cl.Program:
         with compiling(self._device.name.strip(), self._disk.folder is not None):
+            if self._is_pocl:
+                pocl_entries.discard_damaged()
             program = self._compile(spec)
             binary = program.binaries[0]  # where PoCL compiles, rather than in the build
         shared = None if self._driver is None else self._driver.without_hash(binary)
@@ -306,10 +316,14 @@ class ProgramCache:
                 ptx = retarget(program.binaries[0].rstrip(b"\0").decode())
                 program = compiled(self._context, self._device, ptx.encode(), spec.options)
         except (CompilerError, ValueError) as error:
-            raise BuildError(
-                build_message(spec, str(error), self._device), spec.text, str(error)
-            ) from error
+            raise self._refused(spec, error) from error
         return program
+
+    def _refused(self, spec: Specialization, error: Exception) -> BuildError:
+        message = build_message(spec, str(error), self._device)
+        if self._is_pocl and not _ERROR.search(str(error)):
+            message = f"{message}\n{pocl_entries.hint()}"
+        return BuildError(message, spec.text, str(error))
 
 
 #: Variables that change what a driver's compiler makes of the same source.

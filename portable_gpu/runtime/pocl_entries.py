@@ -1,0 +1,100 @@
+"""Damaged entries of PoCL's own cache.
+
+PoCL keeps each program in a folder: LLVM bitcode, and a shared library for each kernel and size of
+group.  A loss of power or a full disk leaves files that are cut, empty or zero.  PoCL does not
+check them: it finds no kernel in the program, or aborts the process when a kernel is launched or
+when the process ends.  So entries are checked before PoCL reads them, and a damaged one is removed;
+PoCL then builds it again.
+
+The header of a binary names its entry.  The entry of a text is not known before it is built, and
+PoCL reads its files then.  So all entries are checked before a process builds its first text, which
+takes 0.6 ms an entry.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import struct
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import BinaryIO
+
+from portable_gpu.runtime.pocl_cache import folder
+
+_NAMED = re.compile(rb"\b([A-P]{2}/[A-P]{37})\0")
+_HEADER = 256  # bytes of a binary, the first of which name the entry
+_BITCODE = b"BC\xc0\xde"
+_ELF = b"\x7fELF\2\1"  # 64 bits, little-endian
+_ENTER_BLOCK = 1  # LLVM's abbreviation
+_STRING_TABLE = (3).to_bytes(4, "little")  # type of a section
+
+
+def discard_if_damaged(binary: bytes) -> None:
+    """Remove the entry of a binary if a file of it is damaged."""
+    root, named = folder(), _NAMED.search(binary, 0, _HEADER)
+    if root is not None and named is not None:
+        _discard_if_damaged(root / named[1].decode())
+
+
+@cache
+def discard_damaged() -> None:
+    """Remove every entry with a damaged file, once in a process."""
+    root = folder()
+    for entry in root.glob("[A-P][A-P]/*") if root is not None else ():
+        _discard_if_damaged(entry)
+
+
+def hint() -> str:
+    """What helps where a build fails and the compiler names no line."""
+    return f"if files of PoCL's cache are damaged, delete its folder: {folder()}"
+
+
+def _discard_if_damaged(entry: Path) -> None:
+    if not all(_is_intact(path) for path in _files(entry)):
+        shutil.rmtree(entry, ignore_errors=True)
+
+
+def _files(entry: Path) -> Iterator[Path]:
+    for root, folders, files in os.walk(entry):
+        yield from (Path(root, name) for name in (*folders, *files) if name[-3:] in (".bc", ".so"))
+
+
+def _is_intact(path: Path) -> bool:
+    """Whether a file is whole, or is not there."""
+    try:
+        with path.open("rb") as file:
+            return (_is_bitcode if path.suffix == ".bc" else _is_library)(file)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+
+
+def _is_bitcode(file: BinaryIO) -> bool:
+    """Whether blocks of LLVM's bitcode, each of which states its length, fill the file."""
+    size = os.fstat(file.fileno()).st_size
+    if file.read(4) != _BITCODE:
+        return False
+    at = 4
+    while at < size:
+        file.seek(at)
+        head = file.read(8)
+        if len(head) < 8 or head[0] & 3 != _ENTER_BLOCK:
+            return False
+        at += 8 + 4 * int.from_bytes(head[4:], "little")
+    return at == size
+
+
+def _is_library(file: BinaryIO) -> bool:
+    """Whether an ELF file has all its section headers, which linkers write at its end."""
+    size = os.fstat(file.fileno()).st_size
+    head = file.read(64)
+    if len(head) < 64 or not head.startswith(_ELF):
+        return False
+    (table,) = struct.unpack_from("<Q", head, 40)
+    width, count, names = struct.unpack_from("<3H", head, 58)
+    file.seek(table + width * names + 4)
+    return bool(table + width * count <= size and file.read(4) == _STRING_TABLE)
