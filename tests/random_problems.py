@@ -1,90 +1,582 @@
-"""Random problems of every family, for a target: no device is needed."""
+"""Random problems of every family, for a target: no device is needed.
+
+A problem is plain data.  It is drawn by ``random.Random(text).random()`` alone, whose numbers
+neither a version of Python or of NumPy nor a seed of hashes changes.
+"""
 
 from __future__ import annotations
 
+import json
 import random
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from types import SimpleNamespace
+from typing import Any, TypeVar
 
 import numpy as np
 
+from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.dtypes import dtype_of, element
-from portable_gpu.ops.candidate import Candidate
+from portable_gpu.ops.candidate import Candidate, chosen
 from portable_gpu.ops.elementwise.candidates import candidates as elementwise_candidates
 from portable_gpu.ops.elementwise.catalogue import problem as expression_of
-from portable_gpu.ops.factor.candidates import cholesky_candidates, solve_candidates
+from portable_gpu.ops.factor.candidates import (
+    cholesky_candidates,
+    make_ragged_cholesky,
+    make_ragged_solve,
+    packed_parts,
+    solve_candidates,
+)
 from portable_gpu.ops.factor.catalogue import cholesky_problem, solve_problem
+from portable_gpu.ops.factor.packed import aligned, batch_steps, packed_size
+from portable_gpu.ops.factor.packed_steps import (
+    Factor,
+    PackedProblem,
+    PackedSolve,
+    PackedWay,
+    cholesky_packed,
+    product_steps,
+    solve_packed,
+    zeros_step,
+)
+from portable_gpu.ops.factor.ragged import RaggedMatrices, ragged_zeros
+from portable_gpu.ops.fft import convolve
 from portable_gpu.ops.fft.candidates import candidates as fft_candidates
 from portable_gpu.ops.fft.catalogue import problem as transform_of
+from portable_gpu.ops.fft.cosine import CosineProblem, make_cosine_plan
+from portable_gpu.ops.fronts.table import Fronts
 from portable_gpu.ops.gemm.candidates import candidates as gemm_candidates
 from portable_gpu.ops.gemm.catalogue import contiguous
+from portable_gpu.ops.gemm.problem import Operand
 from portable_gpu.ops.gemv.plan import candidates as gemv_candidates
 from portable_gpu.ops.gemv.problem import GemvProblem
 from portable_gpu.ops.reduce.candidates import candidates as reduce_candidates
 from portable_gpu.ops.reduce.catalogue import problem as reduction_of
+from portable_gpu.runtime.views import contiguous_strides
+from portable_gpu.sparse.numeric import Numeric
 from portable_gpu.targets import Target
 from portable_gpu.tuning.table import TuningTable
 
+T = TypeVar("T")
+Data = Mapping[str, Any]
+#: The chosen path, the way in full, and its configuration.
+Taken = tuple[str, str, dict[str, Any]]
+
 TABLE = TuningTable.shipped()
 EACH = 12  # problems of a family on a device
+_EPILOGUES = {
+    "": Epilogue(),
+    "bias, relu": Epilogue().bias(0).relu(),
+    "scale, gelu": Epilogue().scale(0, per="row").gelu(),
+}
+_EXPRESSIONS = ("x + y", "x * y - z", "x > y ? x : y", "x * x + y", "(x - y) * z", "x")
+_REDUCTIONS = (
+    "sum", "prod", "mean", "max", "argmin", "var", "std", "nrm2", "any", "count_nonzero", "reduce",
+    "asum",
+)  # fmt: skip
 
 
-def extent(rng: random.Random, most: int) -> int:
-    return int(np.exp(rng.uniform(0, np.log(most + 1))))
+class Draws:
+    """Random numbers that a text stands for."""
+
+    def __init__(self, seed: str) -> None:
+        self._random = random.Random(seed).random
+
+    def chance(self, probability: float) -> bool:
+        return self._random() < probability
+
+    def whole(self, least: int, most: int) -> int:
+        """An integer, both ends included."""
+        return least + int(self._random() * (most - least + 1))
+
+    def one(self, of: Sequence[T]) -> T:
+        return of[self.whole(0, len(of) - 1)]
+
+    def extent(self, most: int) -> int:
+        """From 1 to ``most``, each power of two as likely as the next."""
+        power = 1 << self.whole(0, most.bit_length() - 1)
+        return min(most, power + int(self._random() * power))
+
+    def batch(self, probability: float = 0.3) -> list[int]:
+        return [self.extent(50)] if self.chance(probability) else []
+
+    def dtype(self, target: Target, *names: str) -> str:
+        """One of the names; those of double precision only where a target has it."""
+        wide = ("float64", "complex128")
+        return self.one([name for name in names if target.fp64 or name not in wide])
+
+
+@dataclass(frozen=True)
+class Family:
+    """How problems of a kind are drawn, and what is done with one.
+
+    Attributes:
+        draw: The data of a problem.
+        candidates: Its ways, where the family lists them.
+        bind: Binds its plan otherwise.
+    """
+
+    draw: Callable[[Draws, Target], dict[str, Any]]
+    candidates: Callable[[Data, Target], list[Candidate]] | None = None
+    bind: Callable[[Any, Data], Taken] | None = None
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A problem as plain data.
+
+    Attributes:
+        family: A key of :data:`FAMILIES`.
+        data: What JSON may hold.
+    """
+
+    family: str
+    data: Data
+
+    def __str__(self) -> str:
+        return f"{self.family} {json.dumps(self.data)}"
+
+    def candidates(self, target: Target) -> list[Candidate]:
+        """Its ways; none where the family lists none."""
+        found = FAMILIES[self.family].candidates
+        return [] if found is None else found(self.data, target)
+
+    def bind(self, engine: Any) -> Taken:
+        """Bind the plan that an engine would, and say which it is."""
+        family = FAMILIES[self.family]
+        if family.bind is not None:
+            return family.bind(engine, self.data)
+        best, _ = chosen(engine, self.candidates(engine.target))
+        return best.path, best.way, asdict(best.policy) if best.policy else {}
+
+
+def drawn(name: str, target: Target, each: int = EACH) -> Iterator[Problem]:
+    """Problems for a target, ``each`` of every family; ``name`` stands for the random numbers."""
+    for family, of in FAMILIES.items():
+        for k in range(each):
+            yield Problem(family, of.draw(Draws(f"{name}, {family} {k}"), target))
 
 
 def problems(target: Target, seed: int, each: int = EACH) -> Iterator[tuple[str, list[Candidate]]]:
-    """Candidates of random problems of every family, ``each`` of one."""
-    rng, turns = random.Random(seed), random.Random(seed)
-    dtypes = ["float32", "float16", "int32"] + ["float64"] * target.fp64
-    for _ in range(each):
-        dtype = dtype_of(rng.choice([*dtypes, "bfloat16", "complex64"]))
-        m, n, k = (extent(rng, rng.choice((20, 300, 5000))) for _ in range(3))
-        batch = (extent(rng, 50),) if rng.random() < 0.3 else ()
-        trans = rng.choice("NT"), rng.choice("NT")
-        asked = contiguous(m, n, k, dtype, batch, *trans)
-        asked = replace(asked, precision=rng.choice(("ieee", "tf32", "bf16x3")))
-        yield f"{asked}", gemm_candidates(asked, target, TABLE)
-        if turns.random() < 0.2:  # rows upside down, or all the same
-            side = turns.choice("ab")
-            lies = getattr(asked, side)
-            row, col = (x if x == 1 else turns.choice((-x, 0)) for x in (lies.row, lies.col))
-            asked = replace(asked, **{side: replace(lies, row=row, col=col)})
-            yield f"{asked}", gemm_candidates(asked, target, TABLE)
-    for _ in range(each):
-        m, n = extent(rng, 100_000), extent(rng, 20_000)
-        strides = rng.choice(((n, 1), (1, m), (2 * n, 2), (n, -1)))
-        vector = GemvProblem(element(dtype_of(rng.choice(dtypes))), m, n, *strides, 1, 1)
-        yield f"{vector}", gemv_candidates(vector, target, TABLE)
-    for _ in range(each):
-        shape = tuple(extent(rng, 3000) for _ in range(rng.choice((1, 2, 3))))
-        axis = rng.choice((None, *range(len(shape))))
-        operation = rng.choice(("sum", "max", "argmin", "var", "nrm2", "any"))
-        dtype = dtype_of(rng.choice(("float32", "float16")))
-        fold = reduction_of(operation, shape, axis, dtype, target)
-        yield f"{fold}", reduce_candidates(fold, target, TABLE)
-        sum_of_two = expression_of("x + y", dtype, shape, {})
-        yield f"{sum_of_two}", elementwise_candidates(sum_of_two, target, TABLE)
-    for _ in range(each):
-        n, m = (extent(rng, rng.choice((20, 200, 2000))) for _ in range(2))
-        dtype = dtype_of(
-            rng.choice(["float32", "complex64"] + ["float64", "complex128"] * target.fp64)
-        )
-        batch = (extent(rng, 50),) if rng.random() < 0.3 else ()
-        lower, flag = rng.random() < 0.5, rng.random() < 0.5
-        factor = cholesky_problem(n, dtype, batch, lower=lower, overwrite=flag)
-        yield f"{factor}", cholesky_candidates(factor, target, TABLE)
-        trans, side = rng.choice("NTC"), rng.choice(("left", "right"))
-        solve = solve_problem(n, m, dtype, batch, trans=trans, lower=lower, unit=flag, side=side)
-        yield f"{solve}", solve_candidates(solve, target, TABLE)
-    for _ in range(EACH):
-        kind = rng.choice(("c2c", "r2c", "c2r"))
-        rank = rng.choice((1, 1, 2, 3))
-        lengths = tuple(extent(rng, (100_000, 1000, 100)[rank - 1]) for _ in range(rank))
-        axis = rng.choice((None, *range(rank)))
-        batch = (extent(rng, 50),) if rng.random() < 0.5 else ()
-        dtype = dtype_of(rng.choice(["float32", "complex64"] + ["complex128"] * target.fp64))
-        transform = transform_of(
-            kind, lengths, dtype, batch, axis, inverse=rng.random() < 0.5
-        )  # fmt: skip
-        yield f"{transform}", fft_candidates(transform, target, TABLE)
+    """Candidates of random problems of every family that lists them, ``each`` of one."""
+    for problem in drawn(str(seed), target, each):
+        found = problem.candidates(target)
+        if found:
+            yield f"{problem}", found
+
+
+# -- products
+
+
+def _draw_gemm(draws: Draws, target: Target) -> dict[str, Any]:
+    m, n, k = (draws.extent(draws.one((20, 300, 5000))) for _ in range(3))
+    few = draws.chance(0.25)  # columns of a long matrix, as of few tokens
+    if few:
+        m, n, k = 50 * draws.extent(100), draws.extent(16), 50 * draws.extent(100)
+    found: dict[str, Any] = {
+        "dtype": draws.dtype(
+            target, "float32", "float32", "float16", "bfloat16", "float64", "int32", "complex64"
+        ),
+        "m": m, "n": n, "k": k, "batch": [] if few else draws.batch(),
+        "trans": draws.one("NT") + draws.one("NT"),
+        "precision": draws.one(("ieee", "tf32", "bf16x3")),
+    }  # fmt: skip
+    kind = draws.whole(0, 9)
+    if kind == 0:
+        found |= {"n": m, "triangle": draws.one(("lower", "upper"))}
+    elif kind == 1 and found["dtype"] not in ("int32", "complex64"):
+        found["epilogue"] = draws.one([one for one in _EPILOGUES if one])
+    elif kind == 2:  # rows upside down, or all the same
+        found |= {"side": draws.one("ab"), "step": draws.one((-1, 0))}
+    found["reads"] = draws.chance(0.3)
+    return found
+
+
+def _gemm(data: Data, target: Target) -> list[Candidate]:
+    found = contiguous(
+        data["m"], data["n"], data["k"], dtype_of(data["dtype"]), data["batch"], *data["trans"]
+    )
+    epilogue = _EPILOGUES[data.get("epilogue", "")]
+    found = replace(
+        found, precision=data["precision"], aligned=target.facts.type != "cpu",
+        triangle=data.get("triangle", ""), reads_c=data["reads"], epilogue=epilogue.stages,
+        extras=(found.c,) * len(epilogue.arrays),
+    )  # fmt: skip
+    if "side" in data:
+        lies = getattr(found, data["side"])
+        row, col = (x if x == 1 else data["step"] * x for x in (lies.row, lies.col))
+        found = replace(found, **{data["side"]: replace(lies, row=row, col=col)})
+    return gemm_candidates(found, target, TABLE)
+
+
+def _draw_gemv(draws: Draws, target: Target) -> dict[str, Any]:
+    m, n = draws.extent(100_000), draws.extent(20_000)
+    return {
+        "dtype": draws.dtype(target, "float32", "float16", "int32", "float64", "complex64"),
+        "m": m, "n": n, "strides": draws.one(([n, 1], [1, m], [2 * n, 2], [n, -1])),
+    }  # fmt: skip
+
+
+def _gemv(data: Data, target: Target) -> list[Candidate]:
+    elem = element(dtype_of(data["dtype"]))
+    problem = GemvProblem(elem, data["m"], data["n"], *data["strides"], 1, 1)
+    return gemv_candidates(problem, target, TABLE)
+
+
+# -- reductions and expressions
+
+
+def _draw_reduction(draws: Draws, target: Target) -> dict[str, Any]:
+    shape = [draws.extent(3000) for _ in range(draws.whole(1, 3))]
+    return {
+        "operation": draws.one(_REDUCTIONS),
+        "dtype": draws.dtype(target, "float32", "float32", "float16", "float64", "int32"),
+        "shape": shape, "axis": draws.one((None, *range(len(shape)))),
+    }  # fmt: skip
+
+
+def _reduction(data: Data, target: Target) -> list[Candidate]:
+    shape, dtype = tuple(data["shape"]), dtype_of(data["dtype"])
+    if dtype.kind == "i" and data["operation"] in ("mean", "var", "std", "nrm2"):
+        dtype = np.dtype(np.float32)
+    folded = reduction_of(data["operation"], shape, data["axis"], dtype, target)
+    return reduce_candidates(folded, target, TABLE)
+
+
+def _draw_expression(draws: Draws, target: Target) -> dict[str, Any]:
+    shape = [draws.extent(3000) for _ in range(draws.whole(1, 3))]
+    found: dict[str, Any] = {
+        "expression": draws.one(_EXPRESSIONS),
+        "dtype": draws.dtype(target, "float32", "float16", "float64", "int32", "int8"),
+        "shape": shape,
+    }
+    if len(shape) == 2 and "y" in found["expression"]:
+        strides = [0, 1], [1, 0], [1, shape[0]], [shape[1], 1]
+        found["strides"] = {"y": draws.one(strides)}
+    return found
+
+
+def _expression(data: Data, target: Target) -> list[Candidate]:
+    strides = {name: tuple(steps) for name, steps in data.get("strides", {}).items()}
+    dtype, shape = dtype_of(data["dtype"]), tuple(data["shape"])
+    problem = expression_of(data["expression"], dtype, shape, strides)
+    return elementwise_candidates(problem, target, TABLE)
+
+
+# -- factors and solves
+
+
+def _draw_matrices(draws: Draws, target: Target) -> dict[str, Any]:
+    n, m = (draws.extent(draws.one((20, 200, 1000))) for _ in range(2))
+    return {
+        "dtype": draws.dtype(target, "float32", "float64", "complex64", "complex128"),
+        "n": n, "m": m, "batch": draws.batch(), "lower": draws.chance(0.5),
+        "flag": draws.chance(0.5),
+    }  # fmt: skip
+
+
+def _cholesky(data: Data, target: Target) -> list[Candidate]:
+    problem = cholesky_problem(
+        data["n"], dtype_of(data["dtype"]), tuple(data["batch"]), lower=data["lower"],
+        overwrite=data["flag"],
+    )  # fmt: skip
+    return cholesky_candidates(problem, target, TABLE)
+
+
+def _draw_solve(draws: Draws, target: Target) -> dict[str, Any]:
+    return _draw_matrices(draws, target) | {
+        "trans": draws.one("NTC"), "side": draws.one(("left", "right"))
+    }  # fmt: skip
+
+
+def _solve(data: Data, target: Target) -> list[Candidate]:
+    problem = solve_problem(
+        data["n"], data["m"], dtype_of(data["dtype"]), tuple(data["batch"]), trans=data["trans"],
+        lower=data["lower"], unit=data["flag"], side=data["side"],
+    )  # fmt: skip
+    return solve_candidates(problem, target, TABLE)
+
+
+def _draw_packed(draws: Draws, target: Target) -> dict[str, Any]:
+    return _draw_matrices(draws, target) | {
+        "what": draws.one(("cholesky", "solve", "product")), "trans": draws.chance(0.5),
+    }  # fmt: skip
+
+
+def _packed(engine: Any, data: Data) -> Taken:
+    """Work on packed triangles that lie one after the other."""
+    elem, n, m = element(dtype_of(data["dtype"])), data["n"], data["m"]
+    batch, size = tuple(data["batch"]), packed_size(data["n"])
+
+    def stacks(row: int, number: int) -> Operand:
+        return aligned(Operand(elem, row, 1, batch_steps(number, batch)))
+
+    is_aligned = not engine.maps_host_memory
+    problem = PackedProblem(n, batch, stacks(size, size), aligned=is_aligned)
+    parts = packed_parts(engine, elem)
+    if data["what"] == "solve":
+        way = PackedWay.of(n, m, engine.target)
+        zeros_step(problem, parts, 2)
+        solve = PackedSolve(problem, m, stacks(m, n * m), data["trans"], data["trans"])
+        solve_packed(solve, parts, way)
+    else:
+        way = PackedWay.of(n, n, engine.target)
+        if data["what"] == "cholesky":
+            cholesky_packed(problem, parts, way)
+        else:
+            rows = Factor(stacks(m, n * m), 0, 0, m, data["trans"])
+            product_steps(problem, rows, 0, 1, parts, way, None, data["flag"])
+    return f"packed {data['what']}", "", asdict(way)
+
+
+def _draw_ragged(draws: Draws, target: Target) -> dict[str, Any]:
+    most = draws.one((8, 40, 150, 400))
+    sizes = [draws.extent(most) for _ in range(draws.extent(30))]
+    return {
+        "dtype": draws.dtype(target, "float32", "float64", "complex64", "complex128"),
+        "what": draws.one(("cholesky", "solve")), "sizes": sizes, "columns": draws.extent(40),
+        "lower": draws.chance(0.5), "trans": draws.chance(0.5), "unit": draws.chance(0.3),
+    }  # fmt: skip
+
+
+def _ragged(engine: Any, data: Data) -> Taken:
+    """Matrices of different sizes that lie one after the other."""
+    elem, rows = element(dtype_of(data["dtype"])), np.array(data["sizes"], np.int64)
+
+    def matrices(columns: Any) -> RaggedMatrices:
+        ends = np.cumsum(rows * columns)
+        return RaggedMatrices(elem, rows, columns, ends - rows * columns, columns, 16)
+
+    lower = data["lower"]
+    if data["what"] == "cholesky":
+        make_ragged_cholesky(engine, matrices(rows), lower, "ieee")
+    else:
+        if not data["unit"]:
+            ragged_zeros(engine, matrices(rows))
+        b = matrices(np.full_like(rows, data["columns"]))
+        trans, unit = data["trans"], data["unit"]
+        make_ragged_solve(engine, matrices(rows), b, lower, trans, trans, unit, "ieee")
+    return f"ragged {data['what']}", "", {}
+
+
+# -- transforms
+
+
+def _draw_transform(draws: Draws, target: Target) -> dict[str, Any]:
+    rank = draws.one((1, 1, 2, 3))
+    lengths = [draws.extent((100_000, 1000, 100)[rank - 1]) for _ in range(rank)]
+    return {
+        "kind": draws.one(("c2c", "r2c", "c2r")),
+        "dtype": draws.dtype(target, "float32", "complex64", "complex128"),
+        "lengths": lengths, "batch": draws.batch(0.5),
+        "axis": draws.one((None, *range(rank))), "inverse": draws.chance(0.5),
+    }  # fmt: skip
+
+
+def _transform(data: Data, target: Target) -> list[Candidate]:
+    problem = transform_of(
+        data["kind"], tuple(data["lengths"]), dtype_of(data["dtype"]), tuple(data["batch"]),
+        data["axis"], inverse=data["inverse"],
+    )  # fmt: skip
+    return fft_candidates(problem, target, TABLE)
+
+
+def _draw_cosine(draws: Draws, target: Target) -> dict[str, Any]:
+    rank = draws.one((1, 2, 2, 3))
+    shape = [1 + draws.extent((20_000, 1000, 100)[rank - 1]) for _ in range(rank)]
+    axes = [axis for axis in range(rank) if draws.chance(0.6)] or [rank - 1]
+    return {
+        "type": draws.whole(1, 4), "sine": draws.chance(0.5), "orthogonal": draws.chance(0.5),
+        "dtype": draws.dtype(target, "float32", "float64"), "shape": shape, "axes": axes,
+    }  # fmt: skip
+
+
+def _cosine(engine: Any, data: Data) -> Taken:
+    shape = tuple(data["shape"])
+    strides, axes = contiguous_strides(shape), tuple(data["axes"])
+    problem = CosineProblem(
+        data["type"], data["sine"], data["orthogonal"], element(dtype_of(data["dtype"])), axes,
+        tuple(shape[axis] for axis in axes), shape, strides, strides,
+    )  # fmt: skip
+    make_cosine_plan(engine, problem)
+    kinds = [problem.kind(n) for n in problem.lengths]
+    return f"cosine {', '.join(kinds)}", "", {}
+
+
+def _draw_convolution(draws: Draws, target: Target) -> dict[str, Any]:
+    rank = draws.one((1, 1, 2))
+    most = (200_000, 800)[rank - 1]
+    second = [draws.extent(draws.one((30, most // 20))) for _ in range(rank)]
+    first = [n + draws.extent(most) for n in second]
+    direct = draws.chance(0.3)
+    found = {
+        "dtypes": [draws.dtype(target, *("float32", "float64", "complex64")) for _ in range(2)],
+        "first": first, "second": second, "mode": draws.one(("full", "same", "valid")),
+        "batch": draws.batch(), "direct": direct, "correlated": draws.chance(0.3),
+    }  # fmt: skip
+    if rank == 1 and not direct and draws.chance(0.5):
+        found["block_axis"] = len(found["batch"])
+    return found
+
+
+def _convolution(engine: Any, data: Data) -> Taken:
+    """The plan of a convolution of C-ordered arrays, the last of whose axes are convolved."""
+    batch = tuple(data["batch"])
+    shapes = [(*batch, *data["first"]), (*(1 for _ in batch), *data["second"])]
+    first, shape = [0] * len(batch), list(batch)
+    for n, m in zip(data["first"], data["second"], strict=True):
+        begin, count = {
+            "full": (0, n + m - 1), "same": ((m - 1) // 2, n), "valid": (m - 1, n - m + 1)
+        }[data["mode"]]  # fmt: skip
+        first.append(begin)
+        shape.append(count)
+    dtypes = [dtype_of(name) for name in data["dtypes"]]
+    result = np.result_type(*dtypes)
+    if data["direct"]:
+        dtypes = [result, result]
+    axes = tuple(range(len(batch), len(shape)))
+    kept = convolve.Kept(axes, tuple(shape), tuple(first))
+    views: Any = [
+        SimpleNamespace(shape=tuple(one), strides=contiguous_strides(one), dtype=dtype)
+        for one, dtype in zip([*shapes, tuple(shape)], [*dtypes, result], strict=True)
+    ]
+    correlated, block_axis = data["correlated"], data.get("block_axis")
+    convolve._plan(engine, views, kept, data["direct"], correlated, block_axis)
+    path = "direct" if data["direct"] else "transforms" if block_axis is None else "blocks"
+    return f"convolution, {path}", "", {}
+
+
+# -- fronts
+
+
+def _draw_fronts(draws: Draws, target: Target) -> dict[str, Any]:
+    return {
+        "dtype": draws.dtype(target, "float32", "float64", "complex64", "complex128"),
+        "tree": draws.one(("chain", "binary", "random")), "fronts": draws.extent(40),
+        "columns": draws.one((4, 20, 100, 300)), "rows": draws.one((2, 20, 80)),
+        "seed": draws.whole(0, 999), "what": draws.one(("factor", "factor", "solve", "inverse")),
+        "count": draws.one((1, 3, 40)),
+    }  # fmt: skip
+
+
+def _fronts(engine: Any, data: Data) -> Taken:
+    """A factorisation, a solve or the diagonal of an inverse of a tree of fronts."""
+    dtype, fronts = dtype_of(data["dtype"]), tree_of(data)
+    n = int(fronts.first[-1])
+    symbolic: Any = SimpleNamespace(
+        fronts=fronts, n=n, pattern=SimpleNamespace(nnz=len(fronts.entry_source)),
+        front_perm=np.arange(n)[::-1], front_columns=np.arange(n),
+    )  # fmt: skip
+    numeric = Numeric(engine, symbolic, dtype)
+    if data["what"] == "factor":
+        _ = numeric.factorisation
+    elif data["what"] == "inverse":
+        numeric.inverse(0)
+    else:
+        count = data["count"]
+        lies: Any = SimpleNamespace(dtype=dtype, strides=(count, 1))
+        numeric.solve("A", count, lies, lies)
+    schedule = numeric.schedule
+    return (
+        f"fronts, {data['what']}",
+        "",
+        {
+            "subtrees": sum(len(chunk.subtrees) for chunk in schedule.chunks),
+            "stages": len(schedule.stages), "arena": schedule.arena, "stack": schedule.peak,
+        },
+    )  # fmt: skip
+
+
+def tree_of(data: Data) -> Fronts:
+    """Fronts of so many columns each, children before parents, with rows of their ancestors."""
+    draws = Draws(f"tree {data['seed']}")
+    count = data["fronts"]
+    parents = [_parent(data["tree"], s, count, draws) for s in range(count)]
+    columns = [draws.extent(data["columns"]) for _ in range(count)]
+    first = [0]
+    for c in columns:
+        first.append(first[-1] + c)
+    rows: list[set[int]] = [set() for _ in range(count)]
+    for s, up in enumerate(parents):
+        if up < 0:
+            continue
+        rows[s].add(draws.whole(first[up], first[up + 1] - 1))
+        while up >= 0:
+            for _ in range(draws.whole(0, data["rows"])):
+                rows[s].add(draws.whole(first[up], first[up + 1] - 1))
+            up = parents[up] if draws.chance(0.5) else -1
+        up = parents[s]
+        rows[up] |= {one for one in rows[s] if one >= first[up + 1]}
+    below = [np.array(sorted(one), np.int64) for one in rows]
+    fronts = [np.concatenate([np.arange(first[s], first[s + 1]), below[s]]) for s in range(count)]
+    relative = [
+        np.searchsorted(fronts[up], below[s]) if up >= 0 else below[s]
+        for s, up in enumerate(parents)
+    ]
+    children = [[s for s in range(count) if parents[s] == up] for up in range(count)]
+    entries = []
+    for s, front in enumerate(fronts):
+        i, j = np.tril_indices(len(front), m=columns[s])
+        kept = (i == j) | ((31 * i + 17 * j + s) % 5 == 0)
+        entries.append(np.stack([i[kept], j[kept]], axis=1))
+    places = np.concatenate(entries)
+    total = len(places)
+    return Fronts(
+        first=np.array(first, np.int64),
+        parent=np.array(parents, np.int32),
+        row_start=_starts(below),
+        row_index=np.concatenate(below).astype(np.int32),
+        relative=np.concatenate(relative).astype(np.int32),
+        child_start=_starts(children).astype(np.int32),
+        child=np.array([child for of in children for child in of], np.int32),
+        entry_start=_starts(entries),
+        entry_row=places[:, 0].astype(np.int32),
+        entry_column=places[:, 1].astype(np.int32),
+        entry_source=np.arange(total, dtype=np.int64)[::-1].copy(),
+        entry_conj=np.arange(total) % 3 == 0,
+    )
+
+
+def _parent(tree: str, s: int, count: int, draws: Draws) -> int:
+    """The parent of front s, such that every subtree is contiguous; -1 of the root."""
+    if s == count - 1:
+        return -1
+    if tree == "chain":
+        return s + 1
+    if tree == "binary":
+        return _parent_in_binary(s, 0, count)
+    return s + 1 if draws.chance(0.6) else count - 1
+
+
+def _parent_in_binary(s: int, low: int, end: int) -> int:
+    """Of two halves in postorder, and their root behind them."""
+    while True:
+        middle = low + (end - 1 - low) // 2
+        if s < middle:
+            if s == middle - 1:
+                return end - 1
+            end = middle
+        else:
+            if s == end - 2:
+                return end - 1
+            low, end = middle, end - 1
+
+
+def _starts(lists: Sequence[Any]) -> Any:
+    return np.cumsum([0, *(len(one) for one in lists)]).astype(np.int64)
+
+
+FAMILIES: dict[str, Family] = {
+    "reduce": Family(_draw_reduction, _reduction),
+    "gemv": Family(_draw_gemv, _gemv),
+    "gemm": Family(_draw_gemm, _gemm),
+    "elementwise": Family(_draw_expression, _expression),
+    "cholesky": Family(_draw_matrices, _cholesky),
+    "solve": Family(_draw_solve, _solve),
+    "packed": Family(_draw_packed, bind=_packed),
+    "ragged": Family(_draw_ragged, bind=_ragged),
+    "fft": Family(_draw_transform, _transform),
+    "cosine": Family(_draw_cosine, bind=_cosine),
+    "convolution": Family(_draw_convolution, bind=_convolution),
+    "fronts": Family(_draw_fronts, bind=_fronts),
+}

@@ -102,7 +102,8 @@ def test_the_best_is_built(device: str) -> None:
 def test_every_way_gives_its_kernels_what_they_declare(device: str, some: set[str]) -> None:
     target = detect(RECORDED[device][0])
     seen = set()
-    for _, every in problems(target, 2):
+    few = "few columns", gemm_candidates(contiguous(4096, 8, 4096, np.float16), target, TABLE)
+    for _, every in (*problems(target, 4), few):
         engine: Any = Recorder(target)
         for one in every:
             one.bind(engine)
