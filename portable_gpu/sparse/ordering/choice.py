@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from portable_gpu.sparse.ordering.approximate_degree import amd
 from portable_gpu.sparse.ordering.cuthill_mckee import rcm
 from portable_gpu.sparse.ordering.dissection import nd
 from portable_gpu.sparse.ordering.minimum_degree import md, mmd
+from portable_gpu.sparse.ordering.side_by_side import Task, work_off
 from portable_gpu.sparse.supernodes import supernodes
 
 #: Graphs of more vertices are dissected by "auto" too: anywhere, and for devices that wait.
@@ -87,10 +88,15 @@ def order(graph: Graph, ordering: Any = "auto", waits: bool = False) -> tuple[In
     names = ["amd", "rcm"] + ["nd"] * (
         graph.vertices > (DISSECTED_IF_WAITING if waits else DISSECTED)
     )
-    with ThreadPoolExecutor(len(names)) as pool:
-        found = list(pool.map(lambda name: _with_cost(graph, name, waits), names))
-    best = min(range(len(names)), key=lambda k: found[k][1])
-    return found[best][0], names[best]
+    found: dict[str, tuple[Int32, float]] = {}
+
+    def attempt(name: str) -> tuple[Task, ...]:
+        found[name] = _with_cost(graph, name, waits)
+        return ()
+
+    work_off([partial(attempt, name) for name in names], len(names))
+    best = min(names, key=lambda name: found[name][1])
+    return found[best][0], best
 
 
 def _with_cost(graph: Graph, name: str, waits: bool) -> tuple[Int32, float]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from portable_gpu.sparse.ordering.coarsening import Int8, Levels, Weighted, room
 from portable_gpu.sparse.ordering.compression import NONE, compressed
 from portable_gpu.sparse.ordering.moves import Moves, room_for_moves
 from portable_gpu.sparse.ordering.separator import SEPARATOR, separate
+from portable_gpu.sparse.ordering.side_by_side import Task, work_off
 
 _LEAF = 60  # parts of so many vertices are ordered by degree
 _ALONE = 20_000  # parts of more are cut, and their halves left to any thread
@@ -44,10 +45,7 @@ def nd(graph: Graph) -> Int32:
     indptr, indices, weight, into = compressed(graph.indptr, graph.indices)
     order = np.empty(len(weight), np.int32)
     whole = Part(indptr, indices, weight, np.arange(len(weight), dtype=np.int32))
-    with ThreadPoolExecutor(_cores()) as pool:
-        tasks = [pool.submit(_order_part, pool, whole, order)]
-        while tasks:
-            tasks.extend(tasks.pop().result())
+    work_off([partial(_order_part, whole, order)], _cores())
     return _expanded(order, into)
 
 
@@ -76,7 +74,7 @@ class _Room(NamedTuple):
     quotient: Quotient
 
 
-def _order_part(pool: Executor, part: Part, order: Int32) -> list[Future[Any]]:
+def _order_part(part: Part, order: Int32) -> list[Task]:
     """Order a small part; cut a large one, and return the tasks that order its halves."""
     n, entries = len(part.weight), len(part.indices)
     room = _Room(
@@ -95,7 +93,7 @@ def _order_part(pool: Executor, part: Part, order: Int32) -> list[Future[Any]]:
         elif alone:
             todo += halves
         else:
-            return [pool.submit(_order_part, pool, *half) for half in halves]
+            return [partial(_order_part, *half) for half in halves]
     return []
 
 

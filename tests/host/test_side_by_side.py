@@ -1,0 +1,83 @@
+"""Work for several threads, which the calling one may leave."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from interruptions import Interrupted, handler, interrupted, stop
+from sparse_matrices import grid
+
+from portable_gpu.sparse import analyze
+from portable_gpu.sparse.ordering import side_by_side
+from portable_gpu.sparse.ordering.side_by_side import Task, work_off
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_every_task_is_done_once(threads: int) -> None:
+    done: list[tuple[int, ...]] = []
+    callers: set[int] = set()
+
+    def task(name: tuple[int, ...]) -> list[Task]:
+        done.append(name)
+        callers.add(threading.get_ident())
+        return [partial(task, (*name, k)) for k in range(3)] if len(name) < 4 else []
+
+    work_off([partial(task, (k,)) for k in range(2)], threads)
+    assert len(done) == len(set(done)) == 2 * (1 + 3 + 9 + 27)
+    assert threading.get_ident() not in callers
+    work_off([], threads)
+
+
+def test_errors_of_tasks() -> None:
+    def fail() -> list[Task]:
+        raise ValueError("planted")
+
+    with pytest.raises(ValueError, match="planted"):
+        work_off([fail, lambda: [fail]], 3)
+
+
+def test_the_calling_thread_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not wait for a thread that works; nothing is begun afterwards."""
+    gate, begun = threading.Event(), []
+
+    def wait() -> list[Task]:
+        begun.append(0)
+        gate.wait(60)
+        return [wait]
+
+    looks: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        looks.append(seconds)
+        if begun:
+            raise Interrupted
+
+    with monkeypatch.context() as patch:
+        patch.setattr(side_by_side.time, "sleep", sleep)
+        with pytest.raises(Interrupted):
+            work_off([wait], 1)
+    gate.set()
+    time.sleep(0.05)
+    assert len(begun) == 1
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timer that raises a signal")
+@pytest.mark.parametrize("ordering", ["nd", "auto"])
+def test_interrupted_analyses(ordering: str) -> None:
+    A: Any = grid(23, 21)
+    want = analyze(A, ordering).perm
+    begin = time.perf_counter()
+    analyze(A, ordering)
+    spent, rng = time.perf_counter() - begin, np.random.default_rng(0)
+    left = 0
+    with handler(stop):
+        for _ in range(150):
+            left += interrupted(lambda: analyze(A, ordering), rng.uniform(1e-6, spent))
+            np.testing.assert_array_equal(analyze(A, ordering).perm, want)
+    assert left > 20
