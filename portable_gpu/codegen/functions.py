@@ -16,7 +16,7 @@ from portable_gpu.codegen.complex_terms import ELEMENTARY, ComplexTerms
 from portable_gpu.codegen.operators import SCALAR_BYTES, component, vector
 from portable_gpu.codegen.source import render
 from portable_gpu.codegen.syntax import NoTree, parsed
-from portable_gpu.codegen.terms import FLOATING, Helper, Term, Terms, cast_from
+from portable_gpu.codegen.terms import FLOATING, Helper, Term, Terms, by_way_of, cast_from
 
 _FLOAT_LITERAL = re.compile(
     r"(?<![\w.])((?:\d+\.\d*|\.\d+)(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+)(?![\w.])"
@@ -99,48 +99,57 @@ class Function:
 
     def helpers(self, width: int) -> list[Helper]:
         """The functions in C that those of one value, and of a number of lanes, call."""
-        found: dict[Helper, None] = {}
-        for each in {1, width}:
-            written = self._written(each) if each == 1 or not self.by_component else None
-            if written is not None:
-                found |= written[1].helpers
+        found = dict.fromkeys(self._single()[1])
+        if width > 1 and not self.by_component:
+            found |= dict.fromkeys((self._wide(width) or ("", []))[1])
         return list(found)
 
     def vectors(self, width: int) -> str | None:
         """The body's expression in vectors; ``None`` where it would not mean the same."""
+        found = self._wide(width)
+        return None if found is None else found[0]
+
+    def _wide(self, width: int) -> tuple[str, list[Helper]] | None:
+        """The body's expression in vectors, and what it calls."""
         written = None if self.compute in _COMPLEX else self._written(width)
-        if written is None:
+        if written is None or self.result in _COMPLEX:
             return None
         term, terms = written
         t = vector(self.compute, width)
         try:
             if self.truth:
                 one = "1" if SCALAR_BYTES[self.compute] >= 4 else f"({terms.mask_type})(1)"
-                return f"CONVERT({vector(self.result, width)}, {terms.as_mask(term)} & {one})"
+                text = f"CONVERT({vector(self.result, width)}, {terms.as_mask(term)} & {one})"
+                return text, list(terms.helpers)
             if term.kind == "mask":
                 text = f"({term.text} ? ({t})(1) : ({t})(0))"
             else:
                 text = terms.as_type(term, self.compute)
         except NoTree:
             return None
-        if self.result == self.compute:
-            return text
-        return f"CONVERT({vector(self.result, width)}, {text})"
+        if self.result != self.compute:
+            between = by_way_of(self.compute, self.result)
+            if between:
+                text = f"CONVERT({vector(between, width)}, {text})"
+            text = f"CONVERT({vector(self.result, width)}, {text})"
+        return text, list(terms.helpers)
 
-    def _single(self) -> str:
-        """The body's expression of single values."""
+    def _single(self) -> tuple[str, list[Helper]]:
+        """The body's expression of single values, and what it calls."""
         written = self._written(1)
         if written is None:
-            return f"({with_literals_of(self.text, self._floating)})" + " != 0" * self.truth
+            text = f"({with_literals_of(self.text, self._floating)})"
+            return text + " != 0" * self.truth, []
         term, terms = written
-        return terms.as_mask(term) if self.truth else terms.as_result(term, self.result)
+        text = terms.as_mask(term) if self.truth else terms.as_result(term, self.result)
+        return text, list(terms.helpers)
 
     def define(self, width: int) -> str:
         """The C text of the function for ``width`` lanes; those of vectors may call that of one."""
         result = vector(self.result, width)
         body = None
         if width == 1:
-            body = self._single()
+            body = self._single()[0]
         elif not self.by_component:
             body = self.vectors(width)
         if body is None:
@@ -170,6 +179,9 @@ class Function:
         if width > 1:
             if self.boolean and ctype in FLOATING:
                 return f"CONVERT({to}, {given} != ({vector(ctype, width)})(0))"
+            between = by_way_of(ctype, self.compute)
+            if between:
+                given = f"CONVERT({vector(between, width)}, {given})"
             return f"CONVERT({to}, {given})"
         if ctype in _COMPLEX:
             if self.boolean:

@@ -135,6 +135,8 @@ class Terms:
         """The text of a term as the C type that a function of single values returns."""
         if term.kind == "integer":  # which has the type computed in
             term = Term(self._literal(term.value, self._ctype), self._ctype)
+        if ctype[-1] == "2":
+            return f"(({ctype})({self.as_type(term, ctype[:-1])}, 0))"
         return self.as_type(term, ctype)
 
     def _truth(self, value: bool) -> str:
@@ -549,13 +551,20 @@ def _of_type(text: str, ctype: str) -> str:
     return text if ctype == "double" else f"{text}f"
 
 
+def by_way_of(given: str, ctype: str) -> str | None:
+    """The C type between a floating type and a short integer one, as NumPy converts on a PC.
+
+    C leaves the conversion of a number open that the integer type cannot hold.
+    """
+    if given not in FLOATING:
+        return None
+    return {"uint": "long"}.get(ctype, "int" if SCALAR_BYTES[ctype] < 4 else None)
+
+
 def cast_from(text: str, kind: str, ctype: str) -> str:
-    """A single value of one C type as another: floats to narrow integers as NumPy on a PC."""
-    if kind in FLOATING and ctype in ("char", "uchar", "short", "ushort"):
-        return f"(({ctype})(int){text})"
-    if kind in FLOATING and ctype == "uint":
-        return f"(({ctype})(long){text})"
-    return f"(({ctype}){text})"
+    """A single value of one C type as another."""
+    between = by_way_of(kind, ctype)
+    return f"(({ctype})({between}){text})" if between else f"(({ctype}){text})"
 
 
 def _wider(a: str, b: str) -> str:

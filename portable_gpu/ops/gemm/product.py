@@ -130,6 +130,8 @@ def factor(value: Any, name: str, compute: Element) -> Any:
     """``alpha`` or ``beta`` as a number of the product's kind."""
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
+    if isinstance(value, np.bool_):
+        value = bool(value)
     if not isinstance(value, Number):
         raise DTypeError(f"{name} is a {type(value).__name__}; a number is needed")
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Number
+from numbers import Integral, Number
 from typing import Any
 
 import numpy as np
@@ -181,6 +181,8 @@ def _factor(value: Any, name: str, elem: Element) -> Any:
         return value
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
+    if isinstance(value, np.bool_):
+        value = bool(value)
     if not isinstance(value, Number):
         raise DTypeError(f"{name} is {shown(value)}; a number is needed")
     try:
@@ -193,6 +195,8 @@ def _factor(value: Any, name: str, elem: Element) -> Any:
         raise DTypeError(f"{name} is {value}, and the product is real")
     if elem.floating:
         return number.real + 0.0
+    if isinstance(value, Integral):  # of which a float may hold less
+        return int(value) & ((1 << 64) - 1 if elem.itemsize == 8 else (1 << 32) - 1)
     try:
         exact = int(value.real if isinstance(value, complex) else value)  # type: ignore[arg-type]
     except (ValueError, OverflowError):
