@@ -20,6 +20,7 @@ from portable_gpu.cli.files import check_writable, replacing, write_json
 from portable_gpu.cli.options import DeviceOption, JSONOption, PlotOption
 from portable_gpu.errors import ArgumentError, PortableGPUError, ShapeError
 from portable_gpu.host_memory import check_host
+from portable_gpu.linalg.refinement import corrections
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.version import __version__
 
@@ -96,7 +97,7 @@ def solve(
         raise ArgumentError(f"--dtype is {dtype!r}; {', '.join(_DTYPES)} are factorised")
     if refine not in (None, "auto") and not str(refine).isdigit():
         raise ArgumentError(f"--refine is {refine!r}; a number or auto is wanted")
-    corrections = int(refine) if refine is not None and refine.isdigit() else refine
+    steps = corrections(int(refine) if refine is not None and refine.isdigit() else refine)
     limit = None if memory_limit is None else _bytes(memory_limit)
     if triangle is not None:
         one_of(triangle, ("lower", "upper"), "--triangle")
@@ -124,7 +125,7 @@ def solve(
         factor = factor_for(
             A,
             dtype,
-            corrections,
+            steps,
             symbolic=symbolic,
             memory_limit=limit,
             spill_dir=spill_dir,
@@ -132,9 +133,9 @@ def solve(
             engine=engine,
         )
     with clock.phase("solve"):
-        X = factor.solve(B, refine=corrections)
+        X = factor.solve(B, refine=steps)
     error = _backward_error(whole, X, B)
-    _check(error, rows, X.dtype if corrections == "auto" else factor.dtype)
+    _check(error, rows, X.dtype if steps == "auto" else factor.dtype)
     if output is not None:
         _write(output, X)
     if plot is not None:

@@ -199,7 +199,7 @@ def solve(
     Order: fixed for one target, policy and shape; no atomics.
     Source: As :func:`cho_solve`.
     """
-    if assume_a != "pos":
+    if not isinstance(assume_a, str) or assume_a != "pos":
         raise ArgumentError(f"assume_a is {shown(assume_a)}; pos is known, and has to be said")
     lower, refine = flag(lower, "lower"), corrections(refine)
     one_of(check, CHECKS, "check")

@@ -73,7 +73,9 @@ def lstsq(
     Order: fixed for one target, policy and shape; no atomics.
     """
     one_of(check, CHECKS, "check")
-    place = Place(engine, queue, wait_for, precision and check_precision(precision))
+    if precision is not None:
+        precision = check_precision(precision)
+    place = Place(engine, queue, wait_for, precision)
     a, b = as_array(a, "a"), as_array(b, "b")
     shape = _checked_shape(a, b)
     dtype = common_dtype(a.dtype, b.dtype)

@@ -17,6 +17,9 @@ from portable_gpu.ops.factor.arguments import solution_shape
 from portable_gpu.ops.reduce import asum, reduce
 from portable_gpu.ops.reduce.run import converted
 
+#: Corrections, at most.  Each makes the error tenfold smaller, or the matrix is too badly
+#: conditioned for its factor, so the last digit of float64 is right after 16.
+_MOST = 64
 #: How many times smaller each correction has to make the backward error.
 _LEAST_FALL = 10
 #: The larger one, and NaN if there is any.
@@ -101,9 +104,11 @@ def corrections(refine: Any) -> str | int | None:
     is_count = isinstance(refine, (int, np.integer)) and not isinstance(refine, bool)
     if refine is None or (isinstance(refine, str) and refine == "auto"):
         return refine
-    if is_count and refine >= 0:
+    if is_count and 0 <= refine <= _MOST:
         return int(refine)
-    raise ArgumentError(f"refine is {shown(refine)}; None, auto or a number of corrections")
+    raise ArgumentError(
+        f"refine is {shown(refine)}; None, auto or a number of corrections, {_MOST} at most"
+    )
 
 
 class _Refinement:
@@ -125,7 +130,7 @@ class _Refinement:
         tolerance, before = self.system.tolerance, np.inf
         x = self.solved(self.b)
         r, error = self.judged(x)
-        for _ in range(64) if waits else range(int(refine)):
+        for _ in range(_MOST) if waits else range(int(refine)):
             if waits:
                 worst = float(self._largest(error, None))
                 if worst <= tolerance:

@@ -105,6 +105,8 @@ class Call:
         self.state = self.home = state_for(on_device, engine, queue)
         self.queue = queue_for(on_device, queue) or self.state.engine.queue
         self.host = not on_device
+        if wait_for is not None:
+            wait_for = events_of(wait_for)
         if self.host and flop is not None and queue is None and not wait_for:
             nbytes = sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
             with contextlib.suppress(ArgumentError):  # it was closed meanwhile

@@ -13,7 +13,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 import scipy.sparse
 
-from portable_gpu.arguments import of_kind, one_of, whole
+from portable_gpu.arguments import of_kind, one_of, shown, whole
 from portable_gpu.dtypes import element
 from portable_gpu.errors import (
     ArgumentError,
@@ -30,6 +30,7 @@ from portable_gpu.runtime.call import Call, run_to_the_end
 from portable_gpu.runtime.closing import Closing
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.events import marker
+from portable_gpu.runtime.place import check_place
 from portable_gpu.runtime.registry import state_for
 from portable_gpu.runtime.report import DTYPE, FIELDS, Report, reports_of
 from portable_gpu.runtime.transfer import asarray, asnumpy
@@ -89,12 +90,16 @@ class Factor(Closing):
                 name there, so nothing is left of it when the process ends, however it does.
 
         Raises:
-            DTypeError: ``symbolic`` is no analysis; ``dtype`` is not factorised.
+            DTypeError: ``symbolic`` is no analysis, ``spill_dir`` no path, ``engine`` or ``queue``
+                none; ``dtype`` is not factorised.
             UnsupportedError: The device lacks double precision.
             DeviceMemoryError: The device has no room, with the figures and before anything is
                 allocated; or ``memory_limit`` is less than the largest supernode takes.
         """
         start = time.perf_counter()
+        check_place(engine, queue)
+        if spill_dir is not None and not isinstance(spill_dir, (str, os.PathLike)):
+            raise DTypeError(f"spill_dir is {shown(spill_dir)}; the path of a folder would do")
         state = state_for([], engine, queue)
         self.symbolic, self.dtype = of_kind(symbolic, Symbolic, "symbolic"), factor_dtype(dtype)
         self.engine, self.queue = state.engine, queue or state.engine.queue
@@ -332,8 +337,8 @@ class Factor(Closing):
             system: ``A``; ``L``: L X = B; ``Lt``: L^H X = B; ``P``: X = B[perm]; ``Pt``:
                 X[perm] = B, both without any rounding of B.
             refine: Corrections ``X += A^-1 (B - A X)`` of system ``A``, with residuals in the
-                dtype of the result: their number, or ``auto``: until the backward error of every
-                column is 2 eps, or falls less than tenfold; each step then waits.
+                dtype of the result: their number, at most 64, or ``auto``: until the backward
+                error of every column is 2 eps, or falls less than tenfold; each step then waits.
             out: An array for the result, not of a sparse ``b``.
 
         Returns:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -357,7 +358,19 @@ def test_bad_input_is_refused(fast: Engine, kind: str, monkeypatch: pytest.Monke
         (ShapeError, "4 rows", lambda: lstsq(tall, b)),
         (DTypeError, "a is int32", lambda: lstsq(whole, b)),
         (ShapeError, "do not broadcast", lambda: lstsq(*batches)),
+        (ArgumentError, "refine is 65", lambda: cho_solve(eye, b, a=eye, refine=65)),
+        (ArgumentError, "assume_a is of type", lambda: solve(eye, b, assume_a=eye)),
+        (ArgumentError, "precision is of type", lambda: lstsq(eye, b, precision=eye)),
+        (DTypeError, "n is 'four'", lambda: pg.linalg.packed.packed_size("four")),
+        (ArgumentError, "n is -1", lambda: pg.linalg.packed.packed_size(-1)),
     ]
+    for function, inputs in (
+        (cholesky, (eye,)), (pg.linalg.inv_triangular, (eye,)),
+        (pg.linalg.solve_triangular, (eye, eye)), (pg.linalg.her2k, (eye, eye)),
+        (logdet, (eye,)), (cho_factor, (eye,)),
+    ):  # fmt: skip
+        wrong: Any = functools.partial(function, *inputs, wait_for=np.ones(2))
+        refused.append((DTypeError, "an element of wait_for", wrong))
     for error, words, call in refused:
         with pytest.raises(error, match=words):
             call()

@@ -21,7 +21,7 @@ from portable_gpu.errors import (
     ShapeError,
 )
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.sparse import analyze, cholesky, spsolve
+from portable_gpu.sparse import Factor, FactorStack, analyze, cholesky, plot_symbolic, spsolve
 
 
 def small(dtype: Any = np.float32, n: int = 40) -> Any:
@@ -135,7 +135,7 @@ WRONG: dict[str, dict[str, Any]] = {
     "dtype": {**OBJECTS, "int": np.int64, "half": np.float16, "long": np.longdouble, "U": "U3",
               "record": "f4,f4"},
     "triangle": {**OBJECTS, "full": "full"},
-    "refine": {**OBJECTS, "one": -1, "true": True},
+    "refine": {**OBJECTS, "one": -1, "true": True, "huge": 10**400, "many": 65},
     "postorder": {kind: value for kind, value in OBJECTS.items() if kind != "one"},
     "symbolic": OBJECTS,
     "progress": {kind: value for kind, value in OBJECTS.items() if not callable(value)},
@@ -172,6 +172,71 @@ def test_every_wrong_argument_is_refused(function: Any, name: str, value: Any) -
     with pytest.raises(PortableGPUError) as caught:
         function(**arguments | {name: value})
     assert len(str(caught.value)) < 400
+
+
+def of_classes() -> dict[str, Any]:
+    """Calls of classes and methods by the parameter that is wrong, and what is right for it."""
+    A = small()
+    symbolic = analyze(A)
+    factor, stack = cholesky(A, symbolic=symbolic), FactorStack(symbolic, 2, np.float32)
+    values, b = np.stack([A.data, A.data]), np.ones((2, 40), np.float32)
+    stack.refactorize(values)
+    return {
+        "Factor(symbolic)": lambda v: Factor(v, np.float32),
+        "Factor(dtype)": lambda v: Factor(symbolic, v),
+        "Factor(engine)": lambda v: Factor(symbolic, np.float32, v),
+        "Factor(queue)": lambda v: Factor(symbolic, np.float32, None, v),
+        "Factor(memory_limit)": lambda v: Factor(symbolic, np.float32, memory_limit=v),
+        "Factor(spill_dir)": lambda v: Factor(
+            symbolic, np.float32, memory_limit=1 << 11, spill_dir=v
+        ).refactorize(A),
+        "FactorStack(symbolic)": lambda v: FactorStack(v, 2, np.float32),
+        "FactorStack(count)": lambda v: FactorStack(symbolic, v, np.float32),
+        "FactorStack(dtype)": lambda v: FactorStack(symbolic, 2, v),
+        "FactorStack(engine)": lambda v: FactorStack(symbolic, 2, np.float32, v),
+        "FactorStack(queue)": lambda v: FactorStack(symbolic, 2, np.float32, None, v),
+        "refactorize(values)": factor.refactorize,
+        "refactorize(check)": lambda v: factor.refactorize(A, check=v),
+        "refactorize(triangle)": lambda v: factor.refactorize(A, triangle=v),
+        "solve(b)": factor.solve,
+        "solve(system)": lambda v: factor.solve(b[0], v),
+        "solve(refine)": lambda v: factor.solve(b[0], refine=v),
+        "solve(out)": lambda v: factor.solve(b[0], out=v),
+        "stack.refactorize(values)": stack.refactorize,
+        "stack.refactorize(triangle)": lambda v: stack.refactorize(values, triangle=v),
+        "stack.solve(b)": stack.solve,
+        "stack.solve(system)": lambda v: stack.solve(b, v),
+        "stack.solve(refine)": lambda v: stack.solve(b, refine=v),
+        "memory_estimate(dtype)": symbolic.memory_estimate,
+        "memory_estimate(devices)": lambda v: symbolic.memory_estimate("f4", v),
+        "memory_estimate(a device)": lambda v: symbolic.memory_estimate("f4", [v]),
+        "memory_estimate(memory_limit)": lambda v: symbolic.memory_estimate("f4", memory_limit=v),
+        "plot_symbolic(symbolic)": plot_symbolic,
+        "plot_symbolic(picture)": lambda v: plot_symbolic(symbolic, v),
+    }
+
+
+RIGHT_OF_CLASSES = {
+    ("FactorStack(count)", "one"), ("solve(refine)", "one"), ("stack.solve(refine)", "one"),
+    ("memory_estimate(memory_limit)", "one"), ("memory_estimate(devices)", "texts"),
+    ("plot_symbolic(picture)", "text"),
+}  # fmt: skip
+
+
+def test_every_wrong_argument_of_classes_is_refused() -> None:
+    faults = []
+    for name, call in of_classes().items():
+        for kind, value in {**OBJECTS, "half": 0.5, "dates": np.ones(40, "m8[s]")}.items():
+            if (name, kind) in RIGHT_OF_CLASSES:
+                continue
+            try:
+                call(value)
+                faults.append(f"{name} of {kind}: no error")
+            except PortableGPUError:
+                pass
+            except Exception as error:
+                faults.append(f"{name} of {kind}: {error!r}")
+    assert not faults, "\n".join(faults)
 
 
 def test_errors_say_what_would_do() -> None:

@@ -97,6 +97,8 @@ def cholesky(
     one_of(check, CHECKS, "check")
     given, into = ((), a) if overwrite else ((a,), None)
     key: Key | Planning | None = None
+    if wait_for is not None:
+        wait_for = events_of(wait_for)
     if queue is None and not wait_for:
         result, key = again(("cholesky", lower, check, precision), given, into, engine)
         if result is not None:
@@ -216,6 +218,8 @@ def _solve(
     """Solves by one triangle, one after the other, each with another ``op``."""
     given, into = ((a,), b) if overwrite else ((a, b), None)
     key: Key | Planning | None = None
+    if wait_for is not None:
+        wait_for = events_of(wait_for)
     if queue is None and not wait_for:
         head = ("solve", solves, lower, unit, side, check, precision)
         result, key = again(head, given, into, engine)
@@ -291,6 +295,8 @@ def inv_triangular(
     one_of(check, CHECKS, "check")
     given = (a,)
     key: Key | Planning | None = None
+    if wait_for is not None:
+        wait_for = events_of(wait_for)
     if queue is None and not wait_for:
         head = ("inverse", lower, unit, check, precision)
         result, key = again(head, given, None, engine)

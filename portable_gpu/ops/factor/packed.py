@@ -24,8 +24,10 @@ from typing import Any
 
 import pyopencl as cl
 
+from portable_gpu.arguments import whole
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
+from portable_gpu.errors import ArgumentError
 from portable_gpu.ops.gemm.operands import extents, offsets, strides
 from portable_gpu.ops.gemm.problem import Operand
 from portable_gpu.ops.one_launch import OneLaunch
@@ -43,8 +45,16 @@ SEARCHERS = 64
 
 
 def packed_size(n: int) -> int:
-    """Elements of a packed triangle of n rows."""
-    return n * (n + 1) // 2
+    """Elements of a packed triangle of n rows.
+
+    Raises:
+        DTypeError: ``n`` is no integer.
+        ArgumentError: It is negative.
+    """
+    rows = whole(n, "n")
+    if rows < 0:
+        raise ArgumentError(f"n is {rows}; 0 or more rows would do")
+    return rows * (rows + 1) // 2
 
 
 def rows_of(size: int) -> int | None:
