@@ -19,7 +19,7 @@ gram = pg.gemm(on_device, on_device, trans_a="T")
 largest = pg.max(gram, axis=1)
 print("largest of each row:", pg.asnumpy(largest)[:4])  # waits
 
-# Operators are pyopencl's, and matmul.  A reduction of a whole array is an array of no axes.
+# Operators and indices are NumPy's, on the device.  A reduction of a whole array has no axes.
 unit = gram[0] / pg.nrm2(gram[0])
 print("length:", float(pg.nrm2(unit)))
 np.testing.assert_allclose(pg.asnumpy(unit @ unit), 1, rtol=1e-5)

@@ -3,6 +3,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+import portable_gpu.ops.arrays  # they are the operators of Array
 import portable_gpu.ops.warm_up  # noqa: F401  # it is Engine.warm_up
 from portable_gpu import fft as fft
 from portable_gpu import linalg as linalg

@@ -32,8 +32,16 @@ class AxisError(ShapeError, NumPyAxisError):
     """An axis is out of range; NumPy's error of this name, a ValueError and an IndexError."""
 
 
+class ArrayIndexError(ArgumentError, IndexError):
+    """An index selects nothing of an array, or is of a kind that is not supported."""
+
+
 class DTypeError(PortableGPUError, TypeError):
     """A dtype (or the type of an argument) is not supported by the operation."""
+
+
+class IntegerRangeError(ArgumentError, OverflowError):
+    """A Python integer does not fit the dtype that it is converted to."""
 
 
 class OverlapError(ArgumentError):

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyopencl.array as cla
 
 from portable_gpu.checking.operands import Array
 from portable_gpu.dtypes import is_float16_like
+from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.engine import Engine
 
 
@@ -148,7 +148,7 @@ def _worst(found: Array, wanted: Array, score: Array) -> str:
 
 
 def _host(value: Any) -> Array:
-    return value.get() if isinstance(value, cla.Array) else np.asarray(value)
+    return value.get() if isinstance(value, DEVICE_KINDS) else np.asarray(value)
 
 
 # -- rounding

@@ -15,6 +15,7 @@ import pyopencl.array as cla
 
 from portable_gpu.checking.inputs import View
 from portable_gpu.checking.operands import Array
+from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.engine import Engine
 
 _LEVELS = 5
@@ -64,7 +65,7 @@ class Guarded:
 
     def taken(self) -> Array:
         """The result, once the guards are found untouched."""
-        if isinstance(self._memory, cla.Array):
+        if isinstance(self._memory, DEVICE_KINDS):
             memory = np.asarray(self._memory.get())
         else:
             memory = self._memory

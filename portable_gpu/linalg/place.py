@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cla
 
 from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.ops.gemm.binding import compute_element
 from portable_gpu.ops.gemm.product import Product, bind_product, factor
-from portable_gpu.runtime.array import Array
+from portable_gpu.runtime.array import DEVICE_KINDS, Array
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.place import check_place, events_of
 from portable_gpu.runtime.registry import queue_for, state_for
@@ -78,7 +77,7 @@ def on_one_side(
     each of the calls that the work is made of; and so are those that stand beside device arrays.
     """
     check_place(place.engine, place.queue)
-    on_device = [x for x in arrays if isinstance(x, cla.Array)]
+    on_device = [x for x in arrays if isinstance(x, DEVICE_KINDS)]
     engine = state_for(on_device, place.engine, place.queue).engine
     if not on_device and engine.maps_host_memory:
         return work(*arrays)

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cla
 
 from portable_gpu.arguments import flag, one_of
 from portable_gpu.dtypes import element
@@ -31,7 +30,7 @@ from portable_gpu.ops.factor.ragged import CLASSES, RaggedMatrices, ragged_zeros
 from portable_gpu.ops.factor.reports import factorised, solved
 from portable_gpu.ops.factor.stack import Matrix, stacked
 from portable_gpu.ops.gemm.problem import Operand
-from portable_gpu.runtime.array import Array
+from portable_gpu.runtime.array import DEVICE_KINDS, Array
 from portable_gpu.runtime.call import Call
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.place import events_of
@@ -396,7 +395,7 @@ def _gathered(
     wait_for: Sequence[cl.Event] | None,
 ) -> Ragged:
     """A list's matrices in one fresh buffer; of each the triangle that ``lower`` names, or all."""
-    if isinstance(arrays, (np.ndarray, cla.Array)) or not isinstance(arrays, Sequence):
+    if isinstance(arrays, (np.ndarray, *DEVICE_KINDS)) or not isinstance(arrays, Sequence):
         raise DTypeError(f"{name} is a {type(arrays).__name__}; a list of matrices is needed")
     given = [as_array(one, f"{name}[{k}]") for k, one in enumerate(arrays)]
     for k, one in enumerate(given):
@@ -407,7 +406,7 @@ def _gathered(
             raise ShapeError(f"a[{k}] has shape {tuple(one.shape)}; square matrices are needed")
         if one.dtype != given[0].dtype:
             raise DTypeError(f"{name}[{k}] is {one.dtype} and {name}[0] {given[0].dtype}")
-    on_device = [isinstance(one, cla.Array) for one in given]
+    on_device = [isinstance(one, DEVICE_KINDS) for one in given]
     if any(on_device) and not all(on_device):
         raise DTypeError(f"{name} has arrays of NumPy and arrays of a device; use one kind")
     shapes = [one.shape if one.ndim == 2 else (one.shape[0], 1) for one in given]

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cla
 
 from portable_gpu.errors import ArgumentError
+from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.broadcast import is_number
 from portable_gpu.runtime.call import Planning
 from portable_gpu.runtime.engine import Engine
@@ -109,7 +109,7 @@ class PlannedCall:
 
         Args:
             operands: Arrays of the kinds planned for: same shapes, strides and dtypes, NumPy arrays
-                or pyopencl arrays of the same queue; those that the plan was made with, in the
+                or device arrays of the same queue; those that the plan was made with, in the
                 order of the function's parameters.
 
         Returns:
@@ -161,11 +161,11 @@ def _is_number(value: Any) -> bool:
 
 def _kind(array: Any) -> tuple[str, Any]:
     """What a plan asks of an array: a description, and its queue."""
-    if not isinstance(array, (np.ndarray, cla.Array)):
+    if not isinstance(array, (np.ndarray, *DEVICE_KINDS)):
         return f"a {type(array).__name__}", None
     lies = f"{array.dtype}{list(array.shape)} with strides {array.strides}"
-    if isinstance(array, cla.Array):
-        return f"a pyopencl array {lies}", array.queue
+    if isinstance(array, DEVICE_KINDS):
+        return f"a device array {lies}", array.queue
     return f"a NumPy array {lies}", None
 
 

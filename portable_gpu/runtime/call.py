@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cla
 
 from portable_gpu.errors import ArgumentError
-from portable_gpu.runtime.array import LentArray
+from portable_gpu.runtime.array import DEVICE_KINDS, LentArray
 from portable_gpu.runtime.place import check_events, check_place, events_of
 from portable_gpu.runtime.queue_state import let_go
 from portable_gpu.runtime.registry import queue_for, state_for
@@ -58,8 +57,8 @@ class Planning:
 class Call:
     """One call: finds its queue, turns its arrays into views, and its results into arrays.
 
-    With NumPy arrays alone the result is a NumPy array and :meth:`run` waits; with any pyopencl
-    array among the arguments it is a pyopencl array and nothing waits.  Use as::
+    With NumPy arrays alone the result is a NumPy array and :meth:`run` waits; with any device
+    array among the arguments it is a device array and nothing waits.  Use as::
 
         call = Call([a, b], engine, queue, wait_for)
         x = call.input(a, "a")
@@ -101,7 +100,7 @@ class Call:
             engine = engine.engine
         check_place(engine, queue)
         let_go()
-        on_device = [array for array in arrays if isinstance(array, cla.Array)]
+        on_device = [array for array in arrays if isinstance(array, DEVICE_KINDS)]
         self.state = self.home = state_for(on_device, engine, queue)
         self.queue = queue_for(on_device, queue) or self.state.engine.queue
         self.host = not on_device
@@ -125,7 +124,7 @@ class Call:
 
     def input(self, array: Any, name: str) -> View:
         """The view of an input array (NumPy memory in place on a CPU device, else uploaded)."""
-        if isinstance(array, cla.Array):
+        if isinstance(array, DEVICE_KINDS):
             return self._device_view(array, name)
         if not self.host:
             array = packed(array)
@@ -156,7 +155,7 @@ class Call:
             return self._new_output(shape, dtype)
         check_output(out, shape, dtype, name, self.host)
         self._result = out
-        if isinstance(out, cla.Array):
+        if isinstance(out, DEVICE_KINDS):
             return self._device_view(out, name)
         if self.engine.maps_host_memory:
             return self._host_view(out, name, writable=True)

@@ -17,6 +17,7 @@ _is_in_use = False
 _is_forked = False
 _retiring: dict[type, type] = {}
 _alive: weakref.WeakSet[Any] = weakref.WeakSet()
+_closing: list[type] = []
 
 
 def check() -> None:
@@ -39,6 +40,11 @@ def refuse() -> None:
 def retire_in_children(thing: Any) -> None:
     """Make every use of an object raise :class:`ForkError` in processes forked from now on."""
     _alive.add(thing)
+
+
+def close_class(kind: type) -> None:
+    """Make every use of a class's objects raise :class:`ForkError` in processes forked later."""
+    _closing.append(kind)
 
 
 def _error() -> ForkError:
@@ -65,6 +71,8 @@ def _after_fork() -> None:
     if not _is_in_use:
         return
     _is_forked = True
+    for kind in _closing:
+        kind.__getattribute__ = _raise  # type: ignore[method-assign]
     for thing in list(_alive):
         # OpenCL's destructors may wait for threads too: keep a reference that is never dropped.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing.__dict__))

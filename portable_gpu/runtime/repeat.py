@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-import pyopencl.array as cla
 
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.call import Call, Planning
@@ -277,7 +276,7 @@ def _repeat(
     if not result.size or not state.in_order or any(not view.size for view in inputs):
         return None
     everything = arrays if out is None else (*arrays, out)
-    if isinstance(everything[0], cla.Array):
+    if isinstance(everything[0], DEVICE_KINDS):
         if any(a.queue != state.queue for a in everything):
             return None
         if beside is not None and out is not None:  # whose kind may not tell anything

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cla
 
 from portable_gpu.errors import ExportError
 from portable_gpu.runtime import fork
-from portable_gpu.runtime.array import Array
+from portable_gpu.runtime.array import DEVICE_KINDS, Array
+from portable_gpu.runtime.host_copy import get
 from portable_gpu.runtime.place import check_place
 from portable_gpu.runtime.registry import state_for
-from portable_gpu.runtime.views import AnyArray, as_array, bounds, new_array
+from portable_gpu.runtime.views import AnyArray, as_array, new_array
 from portable_gpu.targets.cpu import RUNTIMES
 
 if TYPE_CHECKING:
@@ -45,10 +45,10 @@ def asarray(
     """
     check_place(engine, queue)
     array = as_array(x, "x")
-    if isinstance(array, cla.Array):
+    if isinstance(array, DEVICE_KINDS):
         same_queue = queue is None or queue == array.queue
         if same_queue and (engine is None or engine.context == array.context):
-            return array if isinstance(array, Array) else _of_our_kind(array)
+            return array if isinstance(array, Array) else Array.of(array)
         array = asnumpy(array)
     state = state_for([], engine, queue)
     result: Array = new_array(state, queue or state.engine.queue, array.shape, array.dtype)
@@ -73,19 +73,7 @@ def asnumpy(x: AnyArray) -> np.ndarray[Any, Any]:
         DTypeError: ``x`` is not an array, or its dtype is not supported.
     """
     array = as_array(x, "x")
-    if not isinstance(array, cla.Array):
-        return np.asarray(array)
-    fork.refuse()
-    if isinstance(array, Array):
-        array.check()
-    queue = array.queue or state_for([array], None, None).queue
-    if array.flags.forc or not array.size:
-        return cast("np.ndarray[Any, Any]", array.get(queue))
-    low, end = bounds(array, array.offset)
-    span = np.empty(end - low, np.uint8)
-    memory: Any = array.base_data
-    cl.enqueue_copy(queue, span, memory, src_offset=low, wait_for=list(array.events))
-    return _view(array, span, array.offset - low).copy()
+    return get(array) if isinstance(array, DEVICE_KINDS) else np.asarray(array)
 
 
 def dlpack_device(array: Array) -> tuple[int, int]:
@@ -164,11 +152,6 @@ def _is_on_cpu(array: Any) -> bool:
     return bool(is_cpu and device.platform.name in RUNTIMES)
 
 
-def _of_our_kind(array: cla.Array) -> Array:
-    ours: Array = Array.__new__(Array)
-    ours.__dict__ = dict(array.__dict__)
-    return ours
-
-
 Array._dlpack_device = dlpack_device
 Array._to_dlpack = to_dlpack
+Array._from_numpy = asarray

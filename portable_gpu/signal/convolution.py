@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cla
 
 from portable_gpu.arguments import one_of
 from portable_gpu.errors import DTypeError, ShapeError
 from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.fft.convolve import Kept, convolved, in_dtype, window
+from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.transfer import asarray
 from portable_gpu.runtime.views import Shape, as_array
@@ -298,7 +298,7 @@ def _nothing(a: Any, b: Any, engine: Any, queue: Any, dtype: Any = np.float64) -
     """SciPy's result for empty inputs: no numbers along one axis."""
     shape: Shape = (0,)
     empty = np.empty(shape, dtype)
-    device = [one for one in (a, b) if isinstance(one, cla.Array)]
+    device = [one for one in (a, b) if isinstance(one, DEVICE_KINDS)]
     if not device:
         return empty
     return asarray(empty, engine=engine, queue=queue or device[0].queue)

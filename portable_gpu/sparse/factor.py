@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cla
 import scipy.sparse
 
 from portable_gpu.arguments import of_kind, one_of, shown, whole
@@ -26,6 +25,7 @@ from portable_gpu.linalg.refinement import corrections
 from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.factor.arguments import CHECKS, check_dtype, require_fp64
 from portable_gpu.ops.reduce.run import converted
+from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.call import Call, run_to_the_end
 from portable_gpu.runtime.closing import Closing
 from portable_gpu.runtime.engine import Engine
@@ -157,7 +157,7 @@ class Factor(Closing):
         Determinism: The same bits on the same target, run after run.
         """
         one_of(check, CHECKS, "check")
-        on_device = isinstance(values, cla.Array)
+        on_device = isinstance(values, DEVICE_KINDS)
         start = time.perf_counter()
         is_within = self._lock._is_owned()  # whether this thread is in the midst of a call
         with self._lock, told_to(progress) as tell:

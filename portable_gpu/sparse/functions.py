@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cla
 import scipy.sparse
 
 from portable_gpu.arguments import shown
@@ -19,6 +18,7 @@ from portable_gpu.errors import (
     ShapeError,
 )
 from portable_gpu.linalg.refinement import corrections
+from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.place import check_place
 from portable_gpu.runtime.registry import state_for
@@ -146,7 +146,7 @@ def spsolve(
     right = b if scipy.sparse.issparse(b) else as_array(b, "b")
     if right.ndim not in (1, 2):
         raise ShapeError(f"b has the shape {tuple(right.shape)}; one or two axes are wanted")
-    own = [right] if isinstance(right, cla.Array) else []
+    own = [right] if isinstance(right, DEVICE_KINDS) else []
     symbolic = analyze(A, ordering, triangle=triangle, engine=state_for(own, engine, queue).engine)
     if right.shape[0] != symbolic.n:
         raise ShapeError(f"b has {right.shape[0]} rows, and A {symbolic.n}")

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cla
 
 from portable_gpu.arguments import shown, whole
 from portable_gpu.errors import ArgumentError, DTypeError, NotPositiveDefiniteError, ShapeError
 from portable_gpu.ops.fronts.table import Fronts
+from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.closing import Closing
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import AnyArray, as_array
@@ -188,7 +188,7 @@ class _Blocks(Factor):
 
 def _joined(array: Any, name: str) -> Any:
     """The first two axes as one."""
-    if isinstance(array, cla.Array) and not array.flags.c_contiguous:
+    if isinstance(array, DEVICE_KINDS) and not array.flags.c_contiguous:
         raise ArgumentError(f"{name} on the device is not in C order; copy it")
     rows = array.shape[0] * array.shape[1]
     return array.reshape((rows, *array.shape[2:]))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pyopencl.array as cla
 import pytest
 from device_arrays import from_device, on_device
 from sampling import dealt
 
+import portable_gpu as pg
 from portable_gpu import fft
 from portable_gpu.errors import ArgumentError, AxisError, DTypeError, PortableGPUError, ShapeError
 from portable_gpu.ops.fft import cosine
@@ -163,7 +163,7 @@ def test_device_arrays_and_strides(engine: Engine, kind: int) -> None:
     given = on_device(engine, x, rim=3)
     for _ in range(2):  # the second call is one that is remembered
         got = fft.dst(given, kind, axis=0)
-        assert isinstance(got, cla.Array)
+        assert isinstance(got, pg.Array)
         _check(from_device(got), exact, "float64")
     z = x + 2j * x
     got = from_device(fft.dct(on_device(engine, z), kind, axis=0))

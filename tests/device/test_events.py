@@ -318,10 +318,12 @@ def test_pyopencl_arithmetic(held: Held) -> None:
     np.testing.assert_array_equal(b.get(), SUMS)
     np.testing.assert_array_equal(a.copy().get(), SUMS)
     np.testing.assert_array_equal(a[2:6].get(), SUMS[2:6])
-    assert cla.sum(a).get() == SUMS.sum()
-    assert cla.dot(a, b).get() == SUMS @ SUMS
-    assert cla.max(a).get() == SUMS.max()
-    np.testing.assert_array_equal(cla.concatenate([a, b]).get(), np.tile(SUMS, 2))
+    theirs = a.to_pyopencl()
+    assert cla.sum(theirs).get() == SUMS.sum()
+    assert cla.dot(theirs, b.to_pyopencl()).get() == SUMS @ SUMS
+    assert cla.max(theirs).get() == SUMS.max()
+    both = cla.concatenate([theirs, b.to_pyopencl()]).get()
+    np.testing.assert_array_equal(both, np.tile(SUMS, 2))
     a[1:3] = b[3:5]
     a.fill(3)
     a.finish()

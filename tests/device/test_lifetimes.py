@@ -247,7 +247,7 @@ FORKS = {
     """,
 }
 SCRIPT = """
-import concurrent.futures, multiprocessing, os, sys
+import concurrent.futures, multiprocessing, os, pickle, sys
 import numpy as np
 import portable_gpu as pg
 from portable_gpu.errors import ForkError
@@ -259,7 +259,10 @@ def work():
         lambda: pg.sum(x), lambda: pg.gemv(x, x[0]), lambda: pg.matmul(x, x), lambda: plan(x, x),
         lambda: pg.sum(on_device), pg.devices, pg.Engine, lambda: pg.sum(x, engine=engine),
         lambda: pg.explain("sum", 10), lambda: pg.asnumpy(on_device), lambda: float(result),
-        lambda: np.from_dlpack(result),
+        lambda: np.from_dlpack(result), lambda: ours.get(), lambda: ours + 1, lambda: ours == ours,
+        lambda: ours[0], lambda: ours.T, lambda: repr(ours), lambda: ours.copy(),
+        lambda: ours.sum(), lambda: ours.__setitem__(0, 1), lambda: ours.__iadd__(1),
+        lambda: pickle.dumps(ours),
     ]
     raised = 0
     for call in calls:
@@ -291,12 +294,13 @@ engine = pg.default_engine()
 on_device = cla.to_device(engine.queue, x)
 plan = pg.plan_gemm(x, x)
 result = pg.sum(on_device)
+ours = pg.asarray(x)
 for _ in range(2):
     pg.sum(x), pg.gemv(x, x[0]), pg.matmul(x, x), plan(x, x), pg.sum(on_device)
 """
     done = run(SCRIPT + use + textwrap.dedent(FORKS[way]) + "\nassert pg.sum(x) == 16\n")
     assert done.returncode == 0, done.stderr
-    assert "12 of 12" in done.stdout
+    assert "23 of 23" in done.stdout
 
 
 @needs_fork

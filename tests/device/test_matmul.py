@@ -9,6 +9,7 @@ import pyopencl.array as cla
 import pytest
 from reference import assert_within, product_bound, wider
 
+import portable_gpu as pg
 from portable_gpu.dtypes import BFLOAT16
 from portable_gpu.errors import DTypeError, OverlapError, ShapeError
 from portable_gpu.ops.gemm import Epilogue, matmul
@@ -53,7 +54,7 @@ def test_shapes(engine: Engine, left: Any, right: Any) -> None:
     check(got, a, b)
     device_a, device_b = cla.to_device(engine.queue, a), cla.to_device(engine.queue, b)
     on_device = matmul(device_a, device_b)
-    assert isinstance(on_device, cla.Array)
+    assert isinstance(on_device, pg.Array)
     check(on_device.get(), a, b)
 
 

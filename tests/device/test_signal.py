@@ -182,11 +182,24 @@ def test_device_arrays_and_strides(engine: Engine, name: str) -> None:
     x, y = on_device(engine, a, rim=3), on_device(engine, b, rim=5)
     for _ in range(2):  # the second call is one that is remembered
         got = function(x, y, "same")
-        assert isinstance(got, cla.Array)
+        assert isinstance(got, pg.Array)
         _check(from_device(got), exact, "float64", 4 * a.size)
     mixed = function(x, b, "same")
-    assert isinstance(mixed, cla.Array)
+    assert isinstance(mixed, pg.Array)
     _check(from_device(mixed), exact, "float64", 4 * a.size)
+
+
+@pytest.mark.parametrize("kind", [pg.Array, cla.Array])
+def test_conversions_take_account_of_strides(engine: Engine, kind: Any) -> None:
+    """One input is converted to the other's complex dtype."""
+    rng = np.random.default_rng(36)
+    a, b = _random(rng, (9, 14), "float64").T, _random(rng, (4, 3), "complex128")
+    x = pg.asarray(np.ascontiguousarray(a.T), engine=engine)
+    x = x.T if kind is pg.Array else x.to_pyopencl().T
+    assert not x.flags.c_contiguous
+    for method in ("direct", "fft"):
+        got = signal.convolve(x, pg.asarray(b, engine=engine), method=method)
+        _check(got.get(), _oracle(a, b, "full"), "complex128", 4 * a.size)
 
 
 def test_one_number_and_none(engine: Engine) -> None:

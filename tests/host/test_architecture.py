@@ -83,6 +83,22 @@ def test_what_is_inside_pyopencl_has_one_door() -> None:
     assert users == [package / "runtime" / "inside_pyopencl.py"]
 
 
+def test_pyopencl_computes_nothing() -> None:
+    """Its kernels of arrays take no account of strides; ``bench`` alone times them."""
+    kernels = re.compile(r"pyopencl\.(elementwise|reduction|scan|clmath|clrandom|algorithm)\b")
+    functions = re.compile(r"\bcla\.(\w+)")
+    package = ROOT / "portable_gpu"
+    for path in package.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        if path.is_relative_to(package / "bench"):
+            continue
+        assert not kernels.search(text), path
+        allowed = {"to_device", "empty"}  # inputs of checks
+        if path == package / "runtime" / "array.py":
+            allowed = {"Array"}  # elsewhere DEVICE_KINDS tells device arrays
+        assert set(functions.findall(text)) <= allowed, path
+
+
 def test_no_dtype_is_compared_with_none() -> None:
     comparison = re.compile(r"[=!]= BFLOAT16")  # None without ml_dtypes: NumPy's float64
     users = [p for p in (ROOT / "portable_gpu").rglob("*.py") if comparison.search(p.read_text())]

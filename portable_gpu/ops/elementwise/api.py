@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cla
 
 from portable_gpu.codegen.expression import check_expression, check_name
 from portable_gpu.codegen.functions import Function
@@ -61,7 +60,7 @@ def elementwise(
 
     Returns:
         An array of the shape that the inputs broadcast to, in C order: NumPy for NumPy inputs
-        (done), ``pyopencl.array.Array`` for device inputs (enqueued and not waited for).
+        (done), ``portable_gpu.Array`` for device inputs (enqueued and not waited for).
 
     **Dtypes.**  The expression is computed in the inputs' common dtype, NumPy's: every input is
     converted to it first, whatever ``dtype`` is.  A number of Python's takes the dtype of the
@@ -308,7 +307,7 @@ def _sorted(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
             numbers[name] = value
             continue
         array = as_array(value, name)
-        if isinstance(array, cla.Array) or array.shape:
+        if isinstance(array, DEVICE_KINDS) or array.shape:
             arrays[name] = array
         else:
             numbers[name] = array[()]
@@ -341,7 +340,7 @@ def _is_same(array: Any, out: Any) -> bool:
         return (array.ctypes.data, array.strides, array.shape, array.dtype) == (
             out.ctypes.data, out.strides, out.shape, out.dtype
         )  # fmt: skip
-    if not isinstance(array, cla.Array) or not isinstance(out, cla.Array):
+    if not isinstance(array, DEVICE_KINDS) or not isinstance(out, DEVICE_KINDS):
         return False
     return array.base_data is out.base_data and (
         array.offset, array.strides, array.shape, array.dtype

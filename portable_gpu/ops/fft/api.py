@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cla
 
 from portable_gpu.arguments import flag, one_of, shown
 from portable_gpu.dtypes import element, is_bfloat16
@@ -17,6 +16,7 @@ from portable_gpu.errors import ArgumentError, AxisError, DTypeError, ShapeError
 from portable_gpu.ops.fft.candidates import make_plan
 from portable_gpu.ops.fft.problem import FftProblem, Kind
 from portable_gpu.ops.reduce.run import converted
+from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.call import Call, Planning
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.place import events_of
@@ -123,7 +123,7 @@ def dtype_of_transforms(dtype: np.dtype[Any], kind: Kind) -> np.dtype[Any]:
 
 def in_dtype(array: Any, dtype: np.dtype[Any], engine: Any, queue: Any, wait_for: Any) -> Any:
     """A copy in another dtype; on the device it is made in any case, also of a planned call."""
-    if not isinstance(array, cla.Array):
+    if not isinstance(array, DEVICE_KINDS):
         return array.astype(dtype)
     if isinstance(engine, Planning):
         engine, queue = engine.engine, engine.queue

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cla
 
 from portable_gpu.dtypes import element
 from portable_gpu.errors import UnsupportedError
-from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.fft.candidates import make_plan
 from portable_gpu.ops.fft.convolution import ConvolutionProblem, Piece, Strided
 from portable_gpu.ops.fft.direct import DirectPlan, DirectProblem
 from portable_gpu.ops.fft.tables import fast_length
+from portable_gpu.ops.reduce.run import converted
+from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.call import Call, Planning
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
@@ -93,11 +93,9 @@ def in_dtype(
     """An array in another dtype; itself if it has that one."""
     if array.dtype == dtype:
         return array
-    if not isinstance(array, cla.Array):
+    if not isinstance(array, DEVICE_KINDS):
         return array.astype(dtype)
-    if dtype.kind != "c" and array.dtype.kind != "c":
-        return elementwise("x", x=array, dtype=dtype, engine=engine, queue=queue, wait_for=wait_for)
-    return array.astype(dtype)
+    return converted(array, dtype, engine, queue, wait_for)
 
 
 def _plan(

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cla
 
 from portable_gpu.arguments import one_of, shown
 from portable_gpu.dtypes import Element, element
@@ -17,6 +16,7 @@ from portable_gpu.ops.candidate import bind_best
 from portable_gpu.ops.gemv.plan import candidates, require_fp64
 from portable_gpu.ops.gemv.problem import TRANSPOSES, GemvProblem
 from portable_gpu.ops.reduce.run import converted
+from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.call import Call
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.place import events_of
@@ -170,7 +170,7 @@ def _converted(array: Any, dtype: np.dtype[Any], call: Call) -> Any:
     """
     if array.dtype == dtype:
         return array
-    if isinstance(array, cla.Array):
+    if isinstance(array, DEVICE_KINDS):
         return converted(array, dtype, call.engine, call.state.queue)
     return array.astype(dtype)
 

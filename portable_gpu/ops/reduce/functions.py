@@ -54,7 +54,7 @@ def sum(  # noqa: A001  # NumPy's name
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
 
     Returns:
-        NumPy array or scalar for NumPy input; ``pyopencl.array.Array`` for device input, enqueued
+        NumPy array or scalar for NumPy input; ``portable_gpu.Array`` for device input, enqueued
         and not waited for.
 
     Raises:

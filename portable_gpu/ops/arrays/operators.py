@@ -1,0 +1,216 @@
+"""The operators of arrays, by expressions of their elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from portable_gpu.arguments import shown
+from portable_gpu.errors import (
+    ArgumentError,
+    DTypeError,
+    IntegerRangeError,
+    OverlapError,
+    ShapeError,
+)
+from portable_gpu.ops.arrays import rules
+from portable_gpu.ops.arrays.assignment import assign, converted, full
+from portable_gpu.ops.arrays.rules import COMPARISONS, SIGNS, Rule
+from portable_gpu.ops.elementwise import evaluate
+from portable_gpu.runtime.array import DEVICE_KINDS, TO_ONE_SIDE, Array
+from portable_gpu.runtime.broadcast import NUMBERS
+from portable_gpu.runtime.report import reports_of
+from portable_gpu.runtime.views import overlap
+
+_BOOL = np.dtype(np.bool_)
+
+
+def binary(name: str, left: Any, right: Any) -> Any:
+    """``left <operator> right`` as a new array; at least one operand is one of this library's.
+
+    Raises:
+        DTypeError: An operand is an array of NumPy, or of a dtype that the operator does not take.
+        ShapeError: The shapes do not broadcast.
+        IntegerRangeError: A Python integer does not fit the array's dtype.
+        UnsupportedError: The result is of double precision, which the device lacks.
+    """
+    if type(left) is Array and type(right) is Array:  # what has no number needs no checks
+        expression, compute, dtype = rules.binary(name, left.dtype, right.dtype)
+        result = evaluate(expression, {"x": left, "y": right}, compute=compute, dtype=dtype)
+        return _carrying(result, left, right) if left.reports or right.reports else result
+    x, y = _operand(left), _operand(right)
+    if x is NotImplemented or y is NotImplemented:
+        return NotImplemented
+    kinds = _kind(x), _kind(y)
+    if name in COMPARISONS:
+        known = _outside(name, x, y, kinds)
+        if known is not None:
+            return full(x if type(x) in DEVICE_KINDS else y, known, _BOOL)
+        rule = rules.binary(name, *kinds)
+        x, y = _exact(x, rule.compute), _exact(y, rule.compute)
+    else:
+        rule = _rule(name, x, y, kinds)
+    return _carrying(_computed(rule, x, y), x, y)
+
+
+def in_place(name: str, left: Array, right: Any) -> Any:
+    """``left <operator>= right``.
+
+    Raises:
+        DTypeError, ShapeError, IntegerRangeError, UnsupportedError: As of :func:`binary`; the
+            result's dtype cannot be cast to the array's, or its shape is another.
+    """
+    y = _operand(right)
+    if y is NotImplemented:
+        return NotImplemented
+    rule = _rule(name, left, y, (left.dtype, _kind(y)))
+    if rule.result != left.dtype and not np.can_cast(rule.result, left.dtype, "same_kind"):
+        raise DTypeError(
+            f"{SIGNS[name]}= gives {rule.result}, which is not cast to the array's {left.dtype}; "
+            f"write x = x {SIGNS[name]} y, or convert by astype"
+        )
+    if getattr(y, "shape", ()) not in ((), left.shape):
+        _fits(left, y)
+    try:
+        _computed(rule, left, y, left)
+    except OverlapError:
+        if not overlap(left, [y]):  # it overlaps itself
+            raise
+        _computed(rule, left, converted(y, y.dtype), left)
+    return _carrying(left, left, y)
+
+
+def unary(name: str, x: Array) -> Any:
+    """``<operator> x`` as a new array.
+
+    Raises:
+        DTypeError: The operator does not take the dtype.
+    """
+    rule = rules.unary(name, x.dtype)
+    result = evaluate(rule.expression, {"x": x}, compute=rule.compute, dtype=rule.result)
+    return _carrying(result, x)
+
+
+def _computed(rule: Rule, x: Any, y: Any, out: Any = None) -> Any:
+    inputs = {"x": x, "y": y} if "y" in rule.expression else {"x": x}
+    dtype = rule.result if out is None else out.dtype
+    return evaluate(rule.expression, inputs, compute=rule.compute, dtype=dtype, out=out)
+
+
+def _carrying(result: Any, *operands: Any) -> Any:
+    """Give the result the reports of its operands."""
+    reports = reports_of(*operands)
+    if reports:
+        result.reports = reports
+    return result
+
+
+def _operand(value: Any) -> Any:
+    """Return an array on the device or a number; an array of NumPy without axes as its number.
+
+    Raises:
+        DTypeError: It is an array of NumPy, or a list.
+    """
+    kind = type(value)
+    if kind in DEVICE_KINDS or kind in NUMBERS or isinstance(value, (*DEVICE_KINDS, *NUMBERS)):
+        return value
+    if isinstance(value, np.ndarray):
+        if value.shape:
+            raise DTypeError(f"an operand is an array of NumPy, the other is not; {TO_ONE_SIDE}")
+        value = value[()]
+    if isinstance(value, (list, tuple)):
+        raise DTypeError(f"an operand is {shown(value)}; {TO_ONE_SIDE}")
+    if isinstance(value, np.generic):
+        return value
+    return NotImplemented
+
+
+def _kind(value: Any) -> Any:
+    """Return the dtype of an operand, or the type of a Python number."""
+    kind = type(value)
+    if kind in NUMBERS:
+        return kind
+    dtype = getattr(value, "dtype", None)
+    return dtype if dtype is not None else next(k for k in NUMBERS if isinstance(value, k))
+
+
+def _rule(name: str, x: Any, y: Any, kinds: tuple[Any, Any]) -> Rule:
+    """The rule of an operator that is no comparison, whose numbers fit.
+
+    Raises:
+        DTypeError: It does not take the operands.
+        IntegerRangeError: A Python integer does not fit.
+        ArgumentError: The exponent of integers is negative.
+    """
+    rule = rules.binary(name, *kinds)
+    for value, kind in ((x, kinds[0]), (y, kinds[1])):
+        if kind is int:
+            _check_range(value, rule.compute)
+    if name == "power" and type(y) not in DEVICE_KINDS and not isinstance(y, DEVICE_KINDS):
+        if rule.compute.kind in "iu" and y < 0:
+            raise ArgumentError(f"the exponent is {y!r}; integers have no negative powers")
+        if type(y) in (int, float) and (kinds[0] == rule.compute):
+            return rules.power_of(rule.compute, y) or rule
+    return rule
+
+
+def _check_range(value: int, dtype: np.dtype[Any]) -> None:
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        if not info.min <= value <= info.max:
+            raise IntegerRangeError(
+                f"an operand is {value}; {dtype} holds integers from {info.min} to {info.max}"
+            )
+    elif dtype.kind != "b":
+        try:
+            float(value)
+        except OverflowError:
+            raise IntegerRangeError(
+                f"an operand is an integer of {value.bit_length()} bits, beyond {dtype}"
+            ) from None
+
+
+def _outside(name: str, x: Any, y: Any, kinds: tuple[Any, Any]) -> bool | None:
+    """Return the constant that a comparison with an integer beyond the array's dtype gives."""
+    mirrored = not isinstance(x, DEVICE_KINDS)
+    array, number = (y, x) if mirrored else (x, y)
+    kind = kinds[0] if mirrored else kinds[1]
+    is_integer = kind is int or (isinstance(number, np.integer) and array.dtype.kind in "iu")
+    if not is_integer:
+        return None
+    if array.dtype.kind not in "iu":
+        if kind is int and array.dtype.kind != "b":
+            _check_range(number, array.dtype)
+        return None
+    info = np.iinfo(array.dtype)
+    if info.min <= number <= info.max:
+        return None
+    is_less = (number > info.max) != mirrored  # whether the left one is less
+    return name == "not_equal" or name in (
+        ("less", "less_equal") if is_less else ("greater", "greater_equal")
+    )
+
+
+def _exact(value: Any, dtype: np.dtype[Any]) -> Any:
+    """A NumPy integer as Python's, where a comparison is of integers."""
+    is_integer = isinstance(value, np.integer) and dtype.kind in "iu"
+    return int(value) if is_integer else value
+
+
+def _fits(out: Array, value: Any) -> None:
+    shape = getattr(value, "shape", ())
+    try:
+        broadcast = np.broadcast_shapes(out.shape, shape)
+    except ValueError:
+        broadcast = None
+    if broadcast != out.shape:
+        raise ShapeError(f"an operand of shape {shape} does not broadcast to {out.shape}")
+
+
+Array._binary = binary
+Array._in_place = in_place
+Array._unary = unary
+Array._assign = assign
+Array._converted = converted
+Array._full = full

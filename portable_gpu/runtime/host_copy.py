@@ -1,0 +1,174 @@
+"""Copies between the host and arrays of any strides on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from portable_gpu.arguments import of_kind
+from portable_gpu.errors import ArgumentError, DTypeError, ReadOnlyError, ShapeError
+from portable_gpu.runtime import fork
+from portable_gpu.runtime.array import Array
+from portable_gpu.runtime.events import QueueEvents
+from portable_gpu.runtime.place import events_of
+from portable_gpu.runtime.registry import state_for
+from portable_gpu.runtime.views import bounds, check_extent, extent, may_overlap_itself, new_array
+
+# A transfer includes the gaps between elements if it has at most four times the bytes of the
+# elements, or a few pages: that costs less than a kernel that packs them.
+_GAPS, _FEW = 4, 1 << 16
+
+
+def get(array: Any, queue: cl.CommandQueue | None = None, into: Any = None) -> Any:
+    """The values of an array of this library or of pyopencl as one of NumPy: ``Array.get``."""
+    if isinstance(array, Array):
+        array.check()
+    own = _queue(array, queue)
+    if into is not None:
+        _check_host(array, into, "ary")
+        if not into.flags.writeable:
+            raise ReadOnlyError("ary is read-only; pass a writable array")
+    if array.size:
+        found = into if into is not None and _lies_alike(array, into) else None
+        found, _ = _read(array, own, found, True)
+        if not found.flags.forc:  # without the gaps
+            found = found.copy()
+    else:
+        found = np.empty(array.shape, array.dtype)
+        for event in _before(array, own):
+            event.wait()
+    if into is None or into is found:
+        return found
+    into[...] = found
+    return into
+
+
+def get_async(
+    array: Array, queue: cl.CommandQueue | None = None, into: Any = None
+) -> tuple[Any, cl.Event]:
+    """``Array.get_async``."""
+    array.check()
+    own = _queue(array, queue)
+    if into is not None:
+        _check_host(array, into, "ary")
+        if not into.flags.c_contiguous or not into.flags.writeable:
+            raise ReadOnlyError("ary is read-only or not C-ordered; pass a writable C-ordered one")
+    if not array.size:
+        found = np.empty(array.shape, array.dtype) if into is None else into
+        return found, cl.enqueue_marker(own, wait_for=_before(array, own))
+    source = array
+    if into is not None and not _lies_alike(array, into):
+        source = array.copy(own)
+    found, event = _read(source, own, into, False)
+    array.add_event(event)
+    return found, event
+
+
+def put(
+    array: Array, values: Any, queue: cl.CommandQueue | None = None, late: bool = False
+) -> None:
+    """``Array.set``."""
+    _check_host(array, values, "ary")
+    if not array.size:
+        return
+    own = _queue(array, queue)
+    check_extent(array, extent(array))
+    low, end = bounds(array, array.offset)
+    is_svm = isinstance(array.base_data, cl.SVMPointer)
+    if end - low != array.nbytes or may_overlap_itself(array) or (is_svm and low):
+        dense = new_array(state_for([], None, own), own, array.shape, array.dtype)
+        put(dense, values, own, late)
+        Array._assign(array, dense, own)
+        return
+    span = values
+    if not _lies_alike(array, values):
+        span = np.empty(end - low, np.uint8)
+        np.ndarray(array.shape, array.dtype, span, array.offset - low, array.strides)[...] = values
+    event = cl.enqueue_copy(
+        own, array.base_data, span, dst_offset=low, wait_for=_before(array, own),
+        is_blocking=not late,
+    )  # fmt: skip
+    array.add_event(event)
+
+
+def mapped(
+    array: Array,
+    queue: cl.CommandQueue | None = None,
+    flags: Any = None,
+    is_blocking: bool = True,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """``Array.map_to_host``."""
+    array.check()
+    own = _queue(array, queue)
+    if not isinstance(array.base_data, cl.MemoryObjectHolder):
+        raise ArgumentError("an array without a buffer has nothing to map; get() copies its values")
+    if flags is None:
+        flags = cl.map_flags.READ | cl.map_flags.WRITE
+    memory, event = cl.enqueue_map_buffer(
+        own, array.base_data, flags, array.offset, array.shape, array.dtype,
+        strides=array.strides, wait_for=[*events_of(wait_for), *array.events],
+        is_blocking=is_blocking,
+    )  # fmt: skip
+    return memory if is_blocking else (memory, event)
+
+
+def _read(array: Any, queue: cl.CommandQueue, into: Any, is_blocking: bool) -> tuple[Any, cl.Event]:
+    """Copy the values of an array that is not empty, to memory that lies alike or to new memory."""
+    check_extent(array, extent(array))
+    low, end = bounds(array, array.offset)
+    span = end - low
+    is_svm = isinstance(array.base_data, cl.SVMPointer)
+    if span > max(_GAPS * array.nbytes, _FEW) or (is_svm and low):
+        copy = Array._converted(array, array.dtype, queue)
+        return _read(copy, queue, into, is_blocking)
+    found = into
+    if found is None:
+        memory = np.empty(span, np.uint8)
+        found = np.ndarray(array.shape, array.dtype, memory, array.offset - low, array.strides)
+    else:
+        memory = found
+    event = cl.enqueue_copy(
+        queue, memory, array.base_data, src_offset=low, wait_for=_before(array, queue),
+        is_blocking=is_blocking,
+    )  # fmt: skip
+    return found, event
+
+
+def _queue(array: Any, queue: Any) -> cl.CommandQueue:
+    fork.refuse()
+    if queue is not None:
+        return of_kind(queue, cl.CommandQueue, "queue", "a pyopencl.CommandQueue or None")
+    found: cl.CommandQueue = array.queue or state_for([array], None, None).queue
+    return found
+
+
+def _before(array: Any, queue: cl.CommandQueue) -> list[cl.Event]:
+    """What a command of a queue waits for, to come after the array's events."""
+    events = array.events
+    if isinstance(events, QueueEvents) and events.queue == queue:
+        return events.present()
+    return list(events)
+
+
+def _lies_alike(array: Any, values: np.ndarray[Any, Any]) -> bool:
+    """Whether an array of NumPy has the same elements without gaps at the same strides."""
+    return values.strides == array.strides and values.flags.forc
+
+
+def _check_host(array: Any, values: Any, name: str) -> None:
+    if not isinstance(values, np.ndarray):
+        raise DTypeError(f"{name} is a {type(values).__name__}, not an array of NumPy")
+    if values.shape != array.shape:
+        raise ShapeError(f"{name} has shape {values.shape}, the array has {array.shape}")
+    if values.dtype != array.dtype:
+        raise DTypeError(f"{name} has dtype {values.dtype}, the array has {array.dtype}")
+
+
+Array._get = get
+Array._get_async = get_async
+Array._set = put
+Array._map = mapped

@@ -1,0 +1,235 @@
+"""The arithmetic of shapes and strides: views of the same memory.  Strides count bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from operator import index
+from typing import Any, NamedTuple
+
+from portable_gpu.arguments import shown
+from portable_gpu.errors import ArrayIndexError, AxisError, ShapeError
+
+Shape = tuple[int, ...]
+
+_BASIC = (
+    "integers, slices, None and ... select elements; arrays of integers and masks do not: "
+    "portable_gpu.asnumpy(x) copies an array from the device"
+)
+
+
+class Layout(NamedTuple):
+    """Where the elements of an array are, from its offset on."""
+
+    offset: int
+    shape: Shape
+    strides: Shape
+
+
+def c_strides(shape: Sequence[int], itemsize: int) -> Shape:
+    """Strides of a C-ordered array."""
+    strides, step = [], itemsize
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= max(extent, 1)
+    return tuple(strides[::-1])
+
+
+def is_c_contiguous(shape: Shape, strides: Shape, itemsize: int) -> bool:
+    """Whether the elements follow each other in C order, as NumPy defines it."""
+    expected = itemsize
+    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if extent == 0:
+            return True
+        if extent != 1:
+            if stride != expected:
+                return 0 in shape
+            expected *= extent
+    return True
+
+
+class Flags:
+    """How an array's elements follow each other: an extract of ``numpy.ndarray.flags``.
+
+    Attributes:
+        c_contiguous, f_contiguous: Whether in C order, and whether in Fortran's.
+        forc: Whether in one of the two.
+    """
+
+    __slots__ = ("c_contiguous", "f_contiguous", "forc")
+
+    def __init__(self, shape: Shape, strides: Shape, itemsize: int) -> None:
+        self.c_contiguous = is_c_contiguous(shape, strides, itemsize)
+        self.f_contiguous = is_c_contiguous(shape[::-1], strides[::-1], itemsize)
+        self.forc = self.c_contiguous or self.f_contiguous
+
+    def __repr__(self) -> str:
+        return f"Flags(c_contiguous={self.c_contiguous}, f_contiguous={self.f_contiguous})"
+
+
+def indexed(layout: Layout, key: Any) -> Layout:
+    """What a basic index selects: integers, slices, ``None`` and one ellipsis.
+
+    Raises:
+        ArrayIndexError: The index is out of range, has too many items, or is not a basic one.
+    """
+    keys = key if isinstance(key, tuple) else (key,)
+    taken = sum(one is not None and one is not Ellipsis for one in keys)
+    ndim = len(layout.shape)
+    if taken > ndim:
+        raise ArrayIndexError(f"an index of {taken} axes is too long for shape {layout.shape}")
+    if sum(one is Ellipsis for one in keys) > 1:
+        raise ArrayIndexError("an index can only have one ellipsis ('...')")
+    offset = layout.offset
+    shape: list[int] = []
+    strides: list[int] = []
+    axis = 0
+    for one in keys:
+        if one is None:
+            shape.append(1)
+            strides.append(0)
+            continue
+        if one is Ellipsis:
+            rest = axis + ndim - taken
+            shape += layout.shape[axis:rest]
+            strides += layout.strides[axis:rest]
+            axis = rest
+            continue
+        extent, stride = layout.shape[axis], layout.strides[axis]
+        if isinstance(one, slice):
+            start, stop, step = _bounds_of(one, extent)
+            count = len(range(start, stop, step))
+            if count:  # an empty view may begin nowhere
+                offset += start * stride
+            shape.append(count)
+            strides.append(step * stride)
+        else:
+            at = _position(one)
+            if not -extent <= at < extent:
+                raise ArrayIndexError(
+                    f"index {at} is out of range for axis {axis} with size {extent}"
+                )
+            offset += (at + extent if at < 0 else at) * stride
+        axis += 1
+    shape += layout.shape[axis:]
+    strides += layout.strides[axis:]
+    return Layout(offset, tuple(shape), tuple(strides))
+
+
+def _bounds_of(one: slice, extent: int) -> tuple[int, int, int]:
+    try:
+        return one.indices(extent)
+    except (TypeError, ValueError) as error:
+        raise ArrayIndexError(f"{shown(one)} is no slice of an axis: {error}") from None
+
+
+def _position(one: Any) -> int:
+    if isinstance(one, (bool, list, tuple)) or getattr(one, "shape", ()) != ():
+        raise ArrayIndexError(f"an index is {shown(one)}; {_BASIC}")
+    try:
+        return index(one)
+    except TypeError:
+        raise ArrayIndexError(f"an index is {shown(one)}; {_BASIC}") from None
+
+
+def as_shape(shape: Sequence[Any], size: int) -> Shape:
+    """A new shape for ``size`` elements; one extent may be -1.
+
+    Raises:
+        ShapeError: It has another number of elements, or an extent that is no integer.
+    """
+    try:
+        extents = [index(extent) for extent in shape]
+    except TypeError:
+        raise ShapeError(f"the new shape is {shown(tuple(shape))}; it takes integers") from None
+    unknown = [axis for axis, extent in enumerate(extents) if extent == -1]
+    if len(unknown) == 1:
+        rest = prod(extent for extent in extents if extent != -1)
+        if rest > 0 and size % rest == 0:
+            extents[unknown[0]] = size // rest
+    if any(extent < 0 for extent in extents) or prod(extents) != size:
+        raise ShapeError(f"{size} elements do not fit the shape {tuple(extents)}")
+    return tuple(extents)
+
+
+def reshaped(shape: Shape, strides: Shape, new: Shape, itemsize: int) -> Shape | None:
+    """The strides of the same elements in another shape, in C order; ``None`` if it takes a copy.
+
+    Axes that follow each other in memory are merged.  Each new axis has to divide what is left of
+    a merged one.
+    """
+    if 0 in new:
+        return c_strides(new, itemsize)
+    runs: list[tuple[int, int]] = []
+    for extent, stride in zip(shape, strides, strict=True):
+        if extent == 1:
+            continue
+        if runs and runs[-1][1] == extent * stride:
+            runs[-1] = (runs[-1][0] * extent, stride)
+        else:
+            runs.append((extent, stride))
+    found: list[int] = []
+    rest, step = 1, itemsize
+    for extent in reversed(new):
+        if rest == 1 and extent != 1:
+            rest, step = runs.pop()
+        if rest % extent:
+            return None
+        found.append(step)
+        step *= extent
+        rest //= extent
+    return tuple(found[::-1])
+
+
+def transposed(layout: Layout, axes: Sequence[Any] | None) -> Layout:
+    """The layout with permuted axes; reversed ones for ``None``.
+
+    Raises:
+        ShapeError: ``axes`` is no permutation of the axes.
+    """
+    offset, shape, strides = layout
+    if axes is None:
+        return Layout(offset, shape[::-1], strides[::-1])
+    ndim = len(shape)
+    order = [_axis(axis, ndim) for axis in axes]
+    if sorted(order) != list(range(ndim)):
+        raise ShapeError(f"axes is {shown(tuple(axes))}; it takes each of {ndim} axes once")
+    return Layout(
+        offset, tuple([shape[axis] for axis in order]), tuple([strides[axis] for axis in order])
+    )
+
+
+def squeezed(layout: Layout, axis: Any) -> Layout:
+    """The layout without axes of extent 1: all of them, or those that are named.
+
+    Raises:
+        ShapeError: A named axis has another extent.
+    """
+    offset, shape, strides = layout
+    ndim = len(shape)
+    if axis is None:
+        gone = {k for k in range(ndim) if shape[k] == 1}
+    else:
+        gone = {_axis(one, ndim) for one in (axis if isinstance(axis, tuple) else (axis,))}
+        wrong = [k for k in sorted(gone) if shape[k] != 1]
+        if wrong:
+            raise ShapeError(f"axis {wrong[0]} of shape {shape} cannot be left out: it is not 1")
+    kept = [k for k in range(ndim) if k not in gone]
+    return Layout(offset, tuple([shape[k] for k in kept]), tuple([strides[k] for k in kept]))
+
+
+def _axis(axis: Any, ndim: int) -> int:
+    try:
+        found = index(axis)
+    except TypeError:
+        raise ShapeError(f"an axis is {shown(axis)}; an integer would do") from None
+    if not -ndim <= found < ndim:
+        raise AxisError(f"axis {found} is out of range for {ndim} axes")
+    return found % ndim
+
+
+def spread(layout: Layout, shape: Shape) -> Layout:
+    """The layout broadcast to a shape that it broadcasts to."""
+    missing = len(shape) - len(layout.shape)
+    own = [0 if n == 1 else step for n, step in zip(layout.shape, layout.strides, strict=True)]
+    return Layout(layout.offset, shape, (0,) * missing + tuple(own))
