@@ -1,0 +1,83 @@
+"""Random sparse systems: patterns, dtypes, forms of the matrix, orderings, columns of b."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+import portable_gpu as pg
+from portable_gpu import sparse
+from portable_gpu.runtime.engine import Engine
+
+
+def _pattern(draw: random.Random, rng: np.random.Generator, most: int) -> Any:
+    """A pattern: scattered, a grid, an arrow, dense, a band, or parts apart; rows in any order."""
+    n = int(most ** draw.random())
+    kind = draw.choice(("scattered", "grid", "arrow", "dense", "band", "parts"))
+    if kind == "scattered":
+        found = sp.random(n, n, density=min(1, 6 * draw.random() / n), random_state=rng)
+    elif kind == "grid":
+        side = round(n**0.5)
+        line = sp.diags([1.0] * 3, [-1, 0, 1], shape=(side, side)) if side > 1 else np.ones((1, 1))
+        found = sp.kron(line, line)
+    elif kind == "arrow":
+        found = sp.lil_matrix((n, n))
+        found[: draw.randint(0, 8)] = 1
+    elif kind == "dense":
+        found = sp.block_diag([np.ones((m, m)) for m in (draw.randint(1, most // 3), 1)])
+    elif kind == "band":
+        width = min(n - 1, draw.randint(0, 40))
+        found = sp.diags([1.0] * (width + 1), range(width + 1), shape=(n, n))
+    else:
+        sizes = [draw.randint(1, most // 12) for _ in range(draw.randint(1, 8))]
+        found = sp.block_diag([sp.random(m, m, density=0.3, random_state=rng) for m in sizes])
+    order = rng.permutation(found.shape[0])
+    return sp.csr_matrix(found)[order][:, order]
+
+
+def _matrix(draw: random.Random, rng: np.random.Generator, dtype: np.dtype[Any], most: int) -> Any:
+    """A Hermitian matrix whose diagonal is larger than the rest of each row."""
+    half = _pattern(draw, rng, most).astype(dtype)
+    half.data = _numbers(rng, dtype, half.nnz)
+    whole = (half + half.conj().T).tocsr()
+    rest = np.asarray(abs(whole).sum(axis=1)).ravel() + rng.uniform(0.1, 1, whole.shape[0])
+    return sp.csr_matrix(whole - sp.diags(whole.diagonal()) + sp.diags(rest)).astype(dtype)
+
+
+def _numbers(rng: np.random.Generator, dtype: np.dtype[Any], *shape: int) -> Any:
+    values = rng.standard_normal(shape)
+    if dtype.kind == "c":
+        values = values + 1j * rng.standard_normal(shape)
+    return values.astype(dtype)
+
+
+def solve(
+    engine: Engine, kind: np.dtype[Any], draw: random.Random, rng: np.random.Generator, most: int
+) -> list[str]:
+    """Factorise and solve a system of up to about ``most`` unknowns; returns what was drawn.
+
+    A solve by a factor L has a backward error of at most ``gamma(3 m) |L||L^H|`` (Higham, 10.1), m
+    the elements of a row of L; these matrices are diagonally dominant, where that is a few u.
+    """
+    a = _matrix(draw, rng, kind, most)
+    n, columns = a.shape[0], draw.choice((0, 1, 2, 7, 33))
+    form = draw.choice((sp.csr_array, sp.tril, sp.triu, sp.csc_matrix, sp.coo_array))
+    ordering = draw.choice(("amd", "rcm", "natural", "auto", rng.permutation(n)))
+    b = _numbers(rng, kind, *((n, columns) if columns else (n,)))
+    kept = b.copy()
+    factor = sparse.cholesky(form(a), ordering=ordering, engine=engine)
+    if draw.random() < 0.5:
+        factor.refactorize(form(a))
+    on_device = draw.random() < 0.5
+    x = factor.solve(pg.asarray(b, queue=engine.queue) if on_device else b)
+    x = pg.asnumpy(x) if on_device else x
+    assert (b == kept).all()
+    assert (x.shape, x.dtype) == (b.shape, b.dtype)
+    size = abs(a).sum(axis=1).max() * abs(x).max() + abs(b).max()
+    error = abs(a @ x - b).max() / size
+    told = [f"{kind} {n} unknowns, {columns} columns, {form.__name__}, ordering {ordering}"]
+    assert error <= 16 * np.finfo(kind).eps, told
+    return told
