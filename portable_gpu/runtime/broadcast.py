@@ -56,7 +56,9 @@ def common_dtype(kinds: Mapping[str, Any]) -> DType:
         if dtypes:
             found = np.result_type(*dtypes)
             if rank > _rank_of(found):
-                found = np.result_type(found, (np.bool_, np.int64, np.float64, np.complex64)[rank])
+                is_exact = found.kind in "biu"  # then a Python complex is complex128
+                wide = np.complex128 if is_exact else np.complex64
+                found = np.result_type(found, (np.bool_, np.int64, np.float64, wide)[rank])
         else:
             found = np.dtype((np.bool_, np.int64, np.float64, np.complex128)[max(rank, 0)])
         element(found)

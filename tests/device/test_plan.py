@@ -38,7 +38,7 @@ def placed(engine: Engine, where: str) -> Callable[[Any], Any]:
 
 
 def read(x: Any) -> Any:
-    return x.get() if isinstance(x, pg.Array) else x
+    return pg.asnumpy(x)
 
 
 LARGEST = pg.BinaryOp("largest", "0", "a > b ? a : b")
