@@ -45,7 +45,7 @@ def whole(value: Any, name: str) -> int:
     """
     try:
         return index(value)
-    except TypeError:
+    except Exception:  # raised by the value's own methods, too
         raise DTypeError(f"{name} is {shown(value)}; an integer would do") from None
 
 
@@ -63,7 +63,7 @@ def _truth(value: Any, name: str) -> Any:
         return value  # NumPy's bool has no __index__
     try:
         return index(value)
-    except TypeError:
+    except Exception:  # raised by the value's own methods, too
         raise DTypeError(f"{name} is {shown(value)}; True or False would do") from None
 
 

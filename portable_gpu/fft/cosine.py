@@ -22,9 +22,10 @@ from portable_gpu.ops.fft.api import (
     whole_numbers,
 )
 from portable_gpu.ops.fft.cosine import CosineProblem, make_cosine_plan
-from portable_gpu.ops.fft.functions import check_for_scipy
+from portable_gpu.ops.fft.functions import check_for_scipy, one_length
 from portable_gpu.runtime.call import Call, Planning
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.place import events_of
 from portable_gpu.runtime.repeat import Key, again, remember
 from portable_gpu.runtime.views import as_array
 
@@ -87,7 +88,7 @@ def dct(
     """
     check_for_scipy(None, workers)
     return _transform(
-        x, type, None if n is None else (n,), (axis,), norm, False, False, overwrite_x,
+        x, type, one_length(n), (axis,), norm, False, False, overwrite_x,
         orthogonalize, engine, queue, wait_for,
     )  # fmt: skip
 
@@ -112,7 +113,7 @@ def idct(
     """
     check_for_scipy(None, workers)
     return _transform(
-        x, type, None if n is None else (n,), (axis,), norm, False, True, overwrite_x,
+        x, type, one_length(n), (axis,), norm, False, True, overwrite_x,
         orthogonalize, engine, queue, wait_for,
     )  # fmt: skip
 
@@ -145,7 +146,7 @@ def dst(
     """
     check_for_scipy(None, workers)
     return _transform(
-        x, type, None if n is None else (n,), (axis,), norm, True, False, overwrite_x,
+        x, type, one_length(n), (axis,), norm, True, False, overwrite_x,
         orthogonalize, engine, queue, wait_for,
     )  # fmt: skip
 
@@ -170,7 +171,7 @@ def idst(
     """
     check_for_scipy(None, workers)
     return _transform(
-        x, type, None if n is None else (n,), (axis,), norm, True, True, overwrite_x,
+        x, type, one_length(n), (axis,), norm, True, True, overwrite_x,
         orthogonalize, engine, queue, wait_for,
     )  # fmt: skip
 
@@ -303,6 +304,7 @@ def _transform(
     wait_for: Sequence[cl.Event] | None,
 ) -> Any:
     asked, named = whole_numbers(s, "s"), whole_numbers(axes, "axes")
+    overwrite_x, wait_for = flag(overwrite_x, "overwrite_x"), events_of(wait_for)
     key: Key | Planning | None = None
     if queue is None and not wait_for and not overwrite_x:
         head = ("cosine", kind, asked, named, norm, sine, inverse, orthogonalize)

@@ -352,7 +352,7 @@ def _solve(
 def _numbers(values: Any, name: str, count: int | None) -> _Numbers:
     try:
         found = np.asarray(values)
-    except (ValueError, TypeError) as error:
+    except Exception as error:  # raised by the value's own methods, too
         raise ArgumentError(f"{name} is no list of integers: {error}") from error
     if found.size == 0:
         found = found.astype(np.int64)

@@ -99,6 +99,7 @@ class Call:
             engine.call, queue = self, engine.queue
             engine = engine.engine
         check_place(engine, queue)
+        wait_for = events_of(wait_for)
         let_go()
         on_device = [array for array in arrays if isinstance(array, DEVICE_KINDS)]
         self.state = self.home = state_for(on_device, engine, queue)

@@ -36,7 +36,7 @@ def events_of(wait_for: Any) -> list[cl.Event]:
         return []
     try:
         events = list(wait_for)
-    except TypeError:
+    except Exception:  # raised by the value's own methods, too
         raise DTypeError(f"wait_for is {shown(wait_for)}; a list of events would do") from None
     for event in events:
         of_kind(event, cl.Event, "an element of wait_for", "a pyopencl.Event")

@@ -18,7 +18,7 @@ from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.transfer import asarray
 from portable_gpu.runtime.views import Shape, as_array
-from portable_gpu.signal.shapes import what_is_kept
+from portable_gpu.signal.shapes import check_valid, what_is_kept
 
 METHODS = ("auto", "direct", "fft")
 #: Sums are taken up to this many products for each result, for each bit of a transform's length:
@@ -186,6 +186,8 @@ def _of_method(
     one_of(method, METHODS, "method")
     a, b = _pair(in1, in2)
     kept = what_is_kept(a.shape, b.shape, mode, None)
+    if mode == "valid":
+        check_valid(a.shape, b.shape, range(a.ndim))
     dtype = np.result_type(a, b)
     place = {"engine": engine, "queue": queue, "wait_for": wait_for}
     if not (a.size and b.size):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from operator import index
 from typing import Any
 
@@ -36,11 +37,8 @@ def what_is_kept(a: Shape, b: Shape, mode: Any, axes: Any) -> Kept:
             f"incompatible shapes for in1 and in2: {a} and {b} do not broadcast on axes other than "
             f"{tuple(used)}"
         )
-    if mode == "valid" and not (all(a[k] >= b[k] for k in used) or all(b[k] >= a[k] for k in used)):
-        raise ShapeError(
-            "for mode 'valid' one input must be at least as large as the other along every axis: "
-            f"in1 has shape {a}, in2 {b}"
-        )
+    if mode == "valid":
+        check_valid(a, b, used)
     shape, first = [], []
     for k, (n, m) in enumerate(zip(a, b, strict=True)):
         full = n + m - 1 if k in used else max(n, m)
@@ -54,12 +52,26 @@ def what_is_kept(a: Shape, b: Shape, mode: Any, axes: Any) -> Kept:
     return Kept(tuple(used), tuple(shape), tuple(first))
 
 
+def check_valid(a: Shape, b: Shape, axes: Iterable[int]) -> None:
+    """Raise ShapeError unless one array is at least as large as the other along all these axes.
+
+    SciPy's ``convolve`` and ``correlate`` compare every axis, ``fftconvolve`` those that it
+    convolves.
+    """
+    pairs = [(a[k], b[k]) for k in axes]
+    if not (all(n >= m for n, m in pairs) or all(m >= n for n, m in pairs)):
+        raise ShapeError(
+            "for mode 'valid' one input must be at least as large as the other along every axis: "
+            f"in1 has shape {a}, in2 {b}"
+        )
+
+
 def _axes(axes: Any, ndim: int) -> list[int]:
     if axes is None:
         return list(range(ndim))
     try:
         given = [index(axes)] if np.ndim(axes) == 0 else [index(one) for one in axes]
-    except TypeError:
+    except Exception:  # raised by the value's own methods, too
         raise ArgumentError(f"axes is {shown(axes)}; whole numbers are wanted") from None
     if not given:
         raise ArgumentError("when provided, axes cannot be empty")

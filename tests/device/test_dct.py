@@ -228,3 +228,10 @@ def test_wrong_arguments(engine: Engine) -> None:
                 assert isinstance(caught.value, PortableGPUError)
     with pytest.raises(ArgumentError, match="2 or more"):
         fft.dct(np.ones((3, 1)), 1, engine=engine)
+
+
+@pytest.mark.parametrize("function", ["dct", "idct", "dst", "idst"])
+@pytest.mark.parametrize("n", [-1, 0, True, 2.5])
+def test_lengths_below_one_are_refused(function: str, n: Any, engine: Engine) -> None:
+    with pytest.raises(ArgumentError, match="invalid number of data points: n is"):
+        getattr(fft, function)(np.ones(8, np.float32), n=n, engine=engine)

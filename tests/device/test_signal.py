@@ -259,3 +259,12 @@ def test_wrong_arguments(engine: Engine) -> None:
 def test_module_is_public() -> None:
     assert pg.signal is signal
     assert set(signal.__all__) == {"convolve", "correlate", "fftconvolve", "oaconvolve"}
+
+
+@pytest.mark.parametrize("function", ["convolve", "correlate"])
+def test_valid_compares_axes_of_one_number_as_well(function: str, engine: Engine) -> None:
+    short, tall = np.ones((1, 5), np.float32), np.ones((3, 2), np.float32)
+    for a, b in ((short, tall), (tall, short)):
+        with pytest.raises(ShapeError, match="at least as large as the other along every axis"):
+            getattr(signal, function)(a, b, mode="valid", engine=engine)
+    assert getattr(signal, function)(tall, short[:, :2], "valid", engine=engine).shape == (3, 1)

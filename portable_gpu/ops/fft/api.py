@@ -176,7 +176,7 @@ def whole_numbers(values: Any, name: str) -> tuple[int, ...] | None:
     several = values if isinstance(values, (tuple, list, range)) else (values,)
     try:
         found = tuple(index(one) for one in several)
-    except TypeError:
+    except Exception:  # raised by the value's own methods, too
         found = (_LONGEST + 1,)
     if any(isinstance(one, bool) for one in several) or any(abs(n) > _LONGEST for n in found):
         raise ArgumentError(f"{name} is {shown(values)}; whole numbers are wanted")

@@ -20,6 +20,7 @@ from portable_gpu.ops.reduce.run import converted
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.call import Call, Planning
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.place import events_of
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.repeat import Key, again, remember
 from portable_gpu.runtime.views import Shape, View
@@ -66,6 +67,7 @@ def convolved(
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
     """
     key: Key | Planning | None = None
+    wait_for = events_of(wait_for)
     if queue is None and not wait_for:
         head = ("convolution", kept, direct, correlated, block_axis)
         result, key = again(head, (x, y), None, engine)

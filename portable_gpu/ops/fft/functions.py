@@ -113,7 +113,7 @@ def one_length(n: Any) -> tuple[int] | None:
         return None
     try:
         length = 0 if isinstance(n, bool) else index(n)
-    except TypeError:
+    except Exception:  # raised by the value's own methods, too
         length = 0
     if length < 1:
         raise ArgumentError(f"invalid number of data points: n is {shown(n)}, an integer from 1 on")

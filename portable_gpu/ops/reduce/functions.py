@@ -460,7 +460,7 @@ def _number(value: Any, name: str) -> float:
     else:
         try:
             number = float(value)
-        except (TypeError, ValueError, OverflowError):
+        except Exception:  # raised by the value's own methods, too
             number = float("nan")
     if not isfinite(number):
         raise ArgumentError(f"{name} is {shown(value)}; a finite number would do")

@@ -1,0 +1,285 @@
+"""Call every public function and class with one wrong argument at a time.
+
+    python tools/wrong_arguments.py SEED COUNT
+
+Each draw takes a public function (of the package, fft, linalg, signal and sparse), arguments that
+it takes, and puts a drawn value in place of one of them.  The call must succeed or raise an error
+of this library.  Any other exception is reported and counts as a fault; so does a call that takes
+longer than a minute, which ends the process with the stacks of its threads.  Prints how many errors
+do not name the argument as well.  The exit status is 0 if there is no fault.
+"""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import inspect
+import os
+import random
+import sys
+import tempfile
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from types import ModuleType
+from typing import Any, TextIO
+
+import numpy as np
+import pyopencl as cl
+
+import portable_gpu as pg
+from portable_gpu import errors
+
+SECONDS = 60  # of one call
+
+#: What calls make, not users; and functions that are NumPy's own.
+NOT_CALLED = {
+    "Array", "PlannedCall", "DeviceMemory", "MemoryEstimate", "Symbolic", "SingularMatrixError",
+    "NotPositiveDefiniteError", "devices", "default_engine", "scipy_backend",
+}  # fmt: skip
+
+
+class Raises:
+    """An object whose truth, comparison, length, index and text raise."""
+
+    def _fail(self, *args: Any) -> Any:
+        raise RuntimeError("no")
+
+    __bool__ = __eq__ = __ne__ = __len__ = __index__ = __str__ = __repr__ = _fail  # type: ignore[assignment]
+    __hash__ = object.__hash__
+
+
+class RaisesAsArray(Raises):
+    """The same; conversions to an array raise, too."""
+
+    def __array__(self, *args: Any, **options: Any) -> Any:
+        raise RuntimeError("no")
+
+
+def values(engine: pg.Engine) -> list[Any]:
+    """Values that are wrong almost everywhere."""
+    queue = cl.CommandQueue(engine.context)
+    foreign = cl.CommandQueue(cl.Context([engine.device]))
+    event = cl.enqueue_marker(queue)
+    return [
+        None, True, False, 0, 1, -1, 3, 7, -(1 << 20), 1 << 63, -(1 << 63), 10**400, 2.5, 0.0, -1.0,
+        float("nan"), float("inf"), float("-inf"), 1j, complex("nan"), Decimal("sNaN"),
+        "", "N", "no such", "two words", "größe", "a\0b", "float32", "x + 1", "x", b"N", b"\xff",
+        (), [], {}, set(), (0,), (0, 0), (-3, 4), (4, 4), (1, 2, 3), [None], [[1.0], [1.0, 2.0]],
+        [[[]]], (1 << 63,), ("a",), [Raises()], (True, False), {"a": 1}, range(2), iter((1, 2)),
+        np.int8(-1), np.uint64((1 << 64) - 1), np.bool_(True), np.float16("nan"), np.str_("N"),
+        np.array(1), np.array([1, 2]), np.array([1.0, np.nan]), np.zeros(0), np.zeros((0, 4), "f4"),
+        np.zeros((4, 4), "f4"), np.eye(4, dtype="f4"), -np.eye(4), np.ones((4, 4), "c8"),
+        np.full((4, 4), np.nan, "f4"), np.ones((4, 4), "f2"), np.ones((4, 4), ">f4"),
+        np.ones((4, 4), "O"), np.ones((4, 4), "U3"), np.ones((4, 4), "m8[s]"), np.ones((4, 4), "g"),
+        np.ones((4, 4), "f4,f4"), np.ones((4, 3), "f4"), np.ones((3, 4, 4), "f4"), np.ones(10),
+        np.ones((1,) * 20, "f4"), np.ones((4, 4), "i8"), np.ones((4, 4), "?"), np.ones(1000, "f8"),
+        np.broadcast_to(np.float32(1), (4, 4)), np.ma.ones((4, 4)), np.asmatrix(np.eye(4)),
+        pg.asarray(np.ones((4, 4), "f4")), pg.asarray(np.ones(4, "f8")),
+        pg.asarray(np.ones((4, 4), "f4"), queue=foreign), object(), object, int, np.ndarray,
+        lambda *args: 1, Raises(), RaisesAsArray(), [RaisesAsArray()], engine, engine.device, queue,
+        foreign, engine.context, event, [event], (event, None), pg.Epilogue(), pg.Map(), errors,
+        np.dtype("f4"), np.dtype("f4,f4"), np.float64, "datetime64", "f4,,(", "O", sys.stdout,
+        slice(0, 2), Ellipsis, NotImplemented, memoryview(b"abc"), bytearray(b"abc"),
+    ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Called:
+    """A public function, and arguments that it takes; each may be replaced.
+
+    Attributes:
+        name: Its name, with its module.
+        function: It, or another that calls it with arguments by name.
+        right: Arguments; other parameters have defaults.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    right: dict[str, Any]
+
+    @property
+    def parameters(self) -> list[str]:
+        """The names of what can be given by name."""
+        found = inspect.signature(self.function).parameters.values()
+        return [one.name for one in found if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)]
+
+
+def _elementwise(expression: Any, x: Any, k: Any = 1, **options: Any) -> Any:
+    return pg.elementwise(expression, x=x, k=k, **options)
+
+
+def _plan(operation: Any, a: Any, b: Any, **options: Any) -> Any:
+    return pg.plan(operation, a, b, **options)
+
+
+def _explain(operation: Any, m: Any, n: Any, k: Any, **options: Any) -> Any:
+    return pg.explain(operation, m, n, k, **options)
+
+
+def _with(adapter: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
+    """The adapter, with the keywords of the function in its signature."""
+    own = [p for p in inspect.signature(adapter).parameters.values() if p.kind != p.VAR_KEYWORD]
+    more = [p for p in inspect.signature(function).parameters.values() if p.kind == p.KEYWORD_ONLY]
+
+    def call(**arguments: Any) -> Any:
+        return adapter(**arguments)
+
+    call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [p.replace(kind=p.KEYWORD_ONLY) for p in (*own, *more)]
+    )
+    return call
+
+
+def dense(x: np.ndarray[Any, Any]) -> Iterator[Called]:
+    """The functions of dense arrays."""
+    matrix = np.eye(4, dtype=np.float32) * 4 + x * 0.01
+    spd = np.asarray(matrix + matrix.T)
+    op = pg.BinaryOp("largest", "0", "max(a, b)")
+    packed = pg.linalg.packed.pack(spd)
+    ragged = pg.linalg.ragged
+    named: dict[str, Any] = {
+        "x": x, "a": spd, "b": x, "in1": x, "in2": x[:2, :2], "op": op, "target": 60, "n": 4,
+        "c_and_lower": (np.linalg.cholesky(spd).astype("f4"), True), "ap": packed, "name": "f",
+        "identity": "0", "combine": "a + b", "buffer": x.reshape(-1), "sizes": [2, 3],
+    }  # fmt: skip
+    special: dict[str, Any] = {"gemv": {"x": x[0]}, "dot": {"b": x}}
+    adapters: dict[str, Called] = {
+        "elementwise": Called(
+            "elementwise", _with(_elementwise, pg.elementwise), {"expression": "x + k", "x": x}
+        ),
+        "plan": Called("plan", _with(_plan, pg.plan), {"operation": "matmul", "a": x, "b": x}),
+        "explain": Called(
+            "explain", _with(_explain, pg.explain), {"operation": "gemm", "m": 4, "n": 4, "k": 4}
+        ),
+    }
+    modules: list[ModuleType] = [pg, pg.fft, pg.linalg, pg.linalg.packed, ragged, pg.signal]
+    for module in modules:
+        for name in module.__all__:
+            function = getattr(module, name)
+            of_numpy = getattr(function, "__module__", "").startswith("numpy")
+            if name in NOT_CALLED or not callable(function) or of_numpy:
+                continue
+            if module is pg and name in adapters:
+                yield adapters[name]
+                continue
+            parameters = inspect.signature(function).parameters.values()
+            needed = [p.name for p in parameters if p.default is p.empty]
+            right = {n: named[n] for n in needed if n in named} | special.get(name, {})
+            if module is ragged and name != "Ragged":
+                right = {"a": [spd, spd[:2, :2]]} | ({"b": [x, x[:2, :2]]} if "b" in needed else {})
+            yield Called(f"{module.__name__}.{name}", function, right)
+    for method, right in (
+        ("bias", {"array": x[0]}), ("scale", {"array": x[0]}), ("add", {"array": x}),
+        ("apply", {"expression": "v + 1"}), ("relu", {}), ("gelu", {}),
+    ):  # fmt: skip
+        make = getattr(pg.Epilogue(), method)
+
+        def applied(_make: Any = make, **arguments: Any) -> Any:
+            return pg.gemm(x, x, epilogue=_make(**arguments))
+
+        applied.__signature__ = inspect.signature(make)  # type: ignore[attr-defined]
+        yield Called(f"Epilogue.{method}", applied, right)
+    plan = pg.plan("matmul", x, x)
+    yield Called("PlannedCall", lambda a, b: plan(a, b), {"a": x, "b": x})
+
+
+def of_sparse() -> Iterator[Called]:
+    """The functions and methods of sparse matrices; nothing without SciPy and numba."""
+    try:
+        import numba  # noqa: F401
+        import scipy.sparse
+    except ImportError:
+        return
+    matrix = scipy.sparse.csc_matrix(np.eye(4) * 4.0)
+    symbolic = pg.sparse.analyze(matrix)
+    factor, stack = pg.sparse.cholesky(matrix), pg.sparse.FactorStack(symbolic, 2)
+    stack.refactorize(np.stack([matrix.data, matrix.data]))
+    right = {"A": matrix, "b": np.ones(4), "symbolic": symbolic, "count": 2, "values": matrix.data}
+    for name in pg.sparse.__all__:
+        function = getattr(pg.sparse, name)
+        if name not in NOT_CALLED and name != "plot_symbolic":  # which takes a second each
+            needed = inspect.signature(function).parameters.values()
+            given = {p.name: right[p.name] for p in needed if p.default is p.empty}
+            yield Called(f"sparse.{name}", function, given)
+    for name, of in (("Factor", factor), ("FactorStack", stack), ("Symbolic", symbolic)):
+        for method in ("refactorize", "solve", "memory_estimate", "L", "as_linear_operator"):
+            function = getattr(of, method, None)
+            if not callable(function):
+                continue
+            parameters = inspect.signature(function).parameters.values()
+            both = np.ones((2, 4)), np.stack([matrix.data, matrix.data])
+            given = right if of is not stack else right | dict(zip(("b", "A"), both, strict=True))
+            needed_names = [p.name for p in parameters if p.default is p.empty]
+            yield Called(
+                f"{name}.{method}", function, {n: given[n] for n in needed_names if n in given}
+            )
+
+
+def draw(
+    seed: int, count: int, sparse: bool = True, log: TextIO | None = None
+) -> tuple[Counter[str], list[str]]:
+    """Make so many calls: how each ended, and the faults."""
+    choice = random.Random(seed)
+    x = np.arange(16, dtype=np.float32).reshape(4, 4) / 16
+    called = [*dense(x), *(of_sparse() if sparse else ())]
+    wrong = values(pg.default_engine())
+    ended: Counter[str] = Counter()
+    faults = []
+    for _ in range(count):
+        one = choice.choice(called)
+        names = one.parameters
+        if not names:
+            continue
+        name, at = choice.choice(names), choice.randrange(len(wrong))
+        arguments = {n: v.copy() if isinstance(v, np.ndarray) else v for n, v in one.right.items()}
+        given = wrong[at].copy() if isinstance(wrong[at], np.ndarray) else wrong[at]
+        if log is not None:
+            print(f"{one.name}({name}={_text(given)})", file=log, flush=True)
+        faulthandler.dump_traceback_later(SECONDS, exit=True)
+        try:
+            one.function(**(arguments | {name: given}))
+        except errors.PortableGPUError as error:
+            ended["an error" if name in str(error) else "an error without the name"] += 1
+        except Exception as error:
+            ended["another exception"] += 1
+            faults.append(f"{one.name}({name}={_text(given)}): {type(error).__name__}: {error}")
+        else:
+            ended["no error"] += 1
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+    return ended, faults
+
+
+def _text(value: Any) -> str:
+    try:
+        return " ".join(repr(value).split())[:80]
+    except Exception:
+        return f"of type {type(value).__name__}"
+
+
+def main() -> int:
+    """See above."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("seed", type=int)
+    parser.add_argument("count", type=int)
+    parser.add_argument("--log", type=argparse.FileType("w"), help="a file for each call's text")
+    parser.add_argument("--dense", action="store_true", help="leave the sparse ones out")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    faulthandler.enable()
+    before = os.getcwd()  # noqa: PTH109
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)  # a text may be the name of a file
+        ended, faults = draw(options.seed, options.count, not options.dense, options.log)
+        os.chdir(before)
+    for fault in sorted(faults):
+        print(fault)
+    print(", ".join(f"{number} {how}" for how, number in ended.most_common()))
+    return int(bool(faults))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
