@@ -36,8 +36,13 @@ ${head("floor_divide", t, "ab")}
     return whole - down > (${t})0.5 ? down + 1 : down;
 % else:
 ${divisor(t)}
-    const ${t} quotient = (${t})(a / safe), rest = (${t})(a % safe);
+    const ${t} quotient = (${t})(a / safe);
+% if t[0] == "u":
+    return is_zero || negates ? 0 : quotient;
+% else:
+    const ${t} rest = (${t})(a % safe);
     return is_zero ? 0 : negates ? ${negative(t)} : (${t})(quotient - (rest != 0 && (rest < 0) != (b < 0)));
+% endif
 % endif
 }
 </%def>
@@ -53,7 +58,7 @@ ${head("mod", t, "ab")}
 % else:
 ${divisor(t)}
     const ${t} rest = (${t})(a % safe);
-    return is_zero ? 0 : rest != 0 && (rest < 0) != (b < 0) ? (${t})(rest + b) : rest;
+    return is_zero ? 0 : ${"rest" if t[0] == "u" else f"rest != 0 && (rest < 0) != (b < 0) ? ({t})(rest + b) : rest"};
 % endif
 }
 </%def>
@@ -96,44 +101,3 @@ ${head("right_shift", t, "ab")}
 }
 </%def>
 <%def name="within(t)">${"" if t[0] == "u" else "b >= 0 && "}b < ${{"char": 8, "short": 16, "int": 32, "long": 64}[t.removeprefix("u")]}</%def>
-
-## The rest is of vectors as well.
-<%def name="minimum(t, w)">${extreme("minimum", "<", t, w)}</%def>
-<%def name="maximum(t, w)">${extreme("maximum", ">", t, w)}</%def>
-<%def name="extreme(name, sign, t, w)">
-${head(name, vector(t, w), "ab")}
-{
-    return ${f"a {sign} b {'|' if w > 1 else '||'} a != a" if t in ("float", "double") else f"a {sign} b"} ? a : b;
-}
-</%def>
-
-<%def name="absolute(t, w)">
-<% v = vector(t, w); u = vector("u" + t, w) %>
-${head("absolute", v, "a")}
-{
-    return a < ${f"({v})(0)"} ? ${f"as_{v}(({u})(0) - as_{u}(a))" if w > 1 else negative(t)} : a;
-}
-</%def>
-
-<%def name="sign_of(t, w)">
-<% v = vector(t, w) %>
-${head("sign_of", v, "a")}
-{
-% if t[0] == "u":
-    return a > (${v})(0) ? (${v})(1) : (${v})(0);
-% else:
-    return a > (${v})(0) ? (${v})(1) : a < (${v})(0) ? (${v})(-1) : ${f"a == ({v})(0) ? ({v})(0) : a" if t in ("float", "double") else f"({v})(0)"};
-% endif
-}
-</%def>
-
-<%def name="square(t, w)">
-${head("square", vector(t, w), "a")}
-{
-% if t in ("float", "double") or t[0] == "u" and t != "ushort" or w > 1:
-    return (${vector(t, w)})(a * a);
-% else:
-    return (${t})((${"ulong" if t == "long" else "uint"})a * (${"ulong" if t == "long" else "uint"})a);
-% endif
-}
-</%def>

@@ -10,7 +10,7 @@ ${getattr(self, name)(ctype)}
 <%def name="complex_exp(t)">
 ${one("exp", t)}
 {
-    if (isinf(a.x) && !isfinite(a.y)) return a.x < 0 ? (${t}2)(0, 0) : (${t}2)(a.x, NAN);
+    if (isinf(a.x) && !isfinite(a.y)) return a.x < 0 ? (${t}2)(0, 0) : (${t}2)(a.x, (${t})NAN);
     const bool is_large = a.x > ${80 if t == "float" else 700};
     const ${t} half_way = is_large ? exp(a.x * (${t})0.5) : 1, size = is_large ? half_way : exp(a.x);
     if (a.y == 0) return (${t}2)(size * half_way, a.y);
@@ -34,7 +34,7 @@ ${one("log", t)}
 ${one("sqrt", t)}
 {
     if (a.x == 0 && a.y == 0) return (${t}2)(0, a.y);
-    if (isinf(a.y)) return (${t}2)(INFINITY, a.y);
+    if (isinf(a.y)) return (${t}2)((${t})INFINITY, a.y);
     if (isinf(a.x)) {
         const ${t} rest = a.y - a.y;
         return a.x < 0 ? (${t}2)(fabs(rest), copysign(a.x, a.y)) : (${t}2)(a.x, copysign(rest, a.y));
@@ -86,7 +86,7 @@ ${one("tan", t)}
 static inline ${t}2 complex_power__${t}(${t}2 a, ${t}2 b)
 {
     if (b.x == 0 && b.y == 0) return (${t}2)(1, 0);
-    if (a.x == 0 && a.y == 0) return b.x > 0 && b.y == 0 ? (${t}2)(0, 0) : (${t}2)(NAN, NAN);
+    if (a.x == 0 && a.y == 0) return b.x > 0 && b.y == 0 ? (${t}2)(0, 0) : (${t}2)((${t})NAN, (${t})NAN);
     if (b.y == 0 && fabs(b.x) < 100 && b.x == trunc(b.x)) {
         ${t}2 result = (${t}2)(1, 0), base = a;
         for (int rest = (int)fabs(b.x); rest; rest >>= 1) {

@@ -15,6 +15,8 @@
 ## value_t, real_t, R(literal), MUL(x, y) by `values`, and with it MAD(acc, x, y) and scaled(factor, v)
 ## by `arithmetic`.
 <%namespace name="scale" file="/common/scale.cl.mako"/>
+<%namespace name="operations" file="/common/arithmetic.cl.mako"/>
+<%namespace name="magnitudes" file="/common/magnitudes.cl.mako"/>
 <%def name="values(compute)">
 typedef ${compute.real} real_t;
 typedef ${compute.value} value_t;
@@ -61,16 +63,20 @@ convert_${compute.value}(${text})\
 % if not problem.epilogue:
 #define EPILOGUE(v, row, col) (v)
 % else:
+<% written = [stage.written(problem.compute) for stage in problem.epilogue] %>\
+% for name, ctype, width in dict.fromkeys(helper for _, helpers in written for helper in helpers):
+${getattr(magnitudes if name in MAGNITUDES else operations, name)(ctype, width)}
+% endfor
 #define EPILOGUE(v, row, col) epilogue(v, ${"col, row" if problem.transposed else "row, col"}${passed(problem)})
 static inline value_t epilogue(value_t v, long row, long col${typed(problem)})
 {
-% for stage in problem.epilogue:
+% for stage, (text, _) in zip(problem.epilogue, written):
     {   // ${stage.name}
 % for name in stage.reads:
 <% i += 1 %>\
         const value_t ${name} = ${convert(problem.compute, problem.extras[i].elem, f"{problem.extras[i].elem.name}_load(e{i} + row * e{i}_row + col * e{i}_col)")};
 % endfor
-        v = (${stage.expression});
+        v = (${text});
     }
 % endfor
     return v;

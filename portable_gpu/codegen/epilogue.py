@@ -13,6 +13,8 @@ from typing import Any, Literal, Protocol, get_args
 
 from portable_gpu.arguments import of_kind, one_of
 from portable_gpu.codegen.expression import check_expression, check_label, check_name
+from portable_gpu.codegen.syntax import NoTree, parsed
+from portable_gpu.codegen.terms import Helper, Terms
 from portable_gpu.dtypes import Element
 from portable_gpu.errors import ArgumentError, DTypeError
 
@@ -30,7 +32,8 @@ class Stage:
         name: Its name in messages and comments.
         expression: A C expression of ``v`` (the value so far), ``row``, ``col`` (``long``), and
             ``e`` if the stage has an operand.  ``R(0.5)`` is a literal of the type computed in;
-            ``MUL(x, y)`` is a product, complex if the value is complex.
+            ``MUL(x, y)`` is a product, complex if the value is complex.  Without these two, an
+            expression of real numbers may use what that of ``elementwise`` may, but ``//``.
         spread: How the operand spreads over C: one element per ``row``, per ``column``, or a
             ``matrix``; ``None`` without one.
         domain: The values that the expression is meant for.
@@ -65,6 +68,25 @@ class Stage:
     def reads(self) -> tuple[str, ...]:
         """What the expression calls the operands."""
         return self.operands or (("e",) if self.spread else ())
+
+    def written(self, compute: Element) -> tuple[str, tuple[Helper, ...]]:
+        """The expression in C for values of ``compute``, and the functions that it calls.
+
+        Of real numbers it is what ``elementwise`` would make of it; with ``R`` and ``MUL``, more of
+        C's syntax, or of other numbers it is C as it stands.
+        """
+        if compute.complex or compute.boolean:
+            return self.expression, ()
+        floating = compute.real if compute.floating else "float"
+        names, places = frozenset(("v", *self.reads)), {"row": "long", "col": "long"}
+        terms = Terms(names, compute.real, 1, floating, cuts=not compute.floating, others=places)
+        try:
+            tree = parsed(self.expression)
+            if tree is None:
+                return self.expression, ()
+            return terms.as_result(terms.term(tree), compute.real), tuple(terms.helpers)
+        except (NoTree, ArgumentError):  # the compiler has its own words for the latter
+            return self.expression, ()
 
     def check(self, compute: Element) -> None:
         """Raise DTypeError if the stage is not defined on values of ``compute``."""
@@ -184,7 +206,7 @@ class Epilogue:
         name: str = "user's own",
         **arrays: Any,
     ) -> Epilogue:
-        """A step of your own: a C expression of ``v``, ``row``, ``col`` and arrays.
+        """A step of your own: an expression of ``v``, ``row``, ``col`` and arrays.
 
         ``Epilogue().apply("v > 6 ? 6 : v")``.  An array is ``e``; several have the names by which
         they are given, and broadcast to C as in NumPy:

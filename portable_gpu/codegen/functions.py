@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from portable_gpu.codegen.complex_terms import ELEMENTARY, ComplexTerms
+from portable_gpu.codegen.names import MAGNITUDES
 from portable_gpu.codegen.operators import SCALAR_BYTES, component, vector
 from portable_gpu.codegen.source import render
 from portable_gpu.codegen.syntax import NoTree, parsed
@@ -208,9 +209,9 @@ class Function:
 
 def helper_texts(helpers: Iterable[Helper]) -> str:
     """The C text of functions that expressions call, each once."""
-    files = dict[str, list[Helper]](arithmetic=[], complex=[], complex_functions=[])
-    for one in dict.fromkeys(helpers):
-        is_complex = one[0].startswith("complex_")
-        elementary = "complex_functions" if one[0] in ELEMENTARY else "complex"
-        files[elementary if is_complex else "arithmetic"].append(one)
+    files = dict[str, list[Helper]](arithmetic=[], magnitudes=[], complex=[], complex_functions=[])
+    for helper in dict.fromkeys(helpers):
+        elementary = "complex_functions" if helper[0] in ELEMENTARY else "complex"
+        real = "magnitudes" if helper[0] in MAGNITUDES else "arithmetic"
+        files[elementary if helper[0].startswith("complex_") else real].append(helper)
     return "\n".join(render(f"common/{file}", helpers=some) for file, some in files.items() if some)

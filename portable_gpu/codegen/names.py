@@ -20,6 +20,8 @@ INTEGER_FUNCTIONS = frozenset(
     ("abs_diff", "add_sat", "clz", "ctz", "hadd", "mad24", "mad_hi", "mad_sat", "mul24", "mul_hi",
      "popcount", "rhadd", "rotate", "sub_sat")
 )  # fmt: skip
+#: Functions in ``cl_kernels/common/magnitudes.cl.mako``.
+MAGNITUDES = frozenset(("absolute", "maximum", "minimum", "sign_of", "square"))
 TESTS = frozenset(("isfinite", "isinf", "isnan", "isnormal"))
 #: Other names of functions; the meanings are those of NumPy, and of Python's built-ins.
 ALIASES = {

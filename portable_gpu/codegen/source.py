@@ -70,6 +70,7 @@ class _Templates(TemplateCollection):  # type: ignore[misc]  # Mako has no types
 
 _IMPORTS = [
     "from portable_gpu.codegen import axes",
+    "from portable_gpu.codegen.names import MAGNITUDES",
     "from portable_gpu.codegen.operators import Sums, component, vector",
 ]
 _templates = _Templates()

@@ -11,6 +11,7 @@ import operator
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from portable_gpu.codegen.names import (
@@ -76,6 +77,7 @@ class Terms:
         floating: str,
         boolean: bool = False,
         cuts: bool = False,
+        others: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Note what the parts are of.
 
@@ -86,7 +88,9 @@ class Terms:
             floating: The C type of floating literals, and of functions of floats.
             boolean: Whether the inputs are truth values, and so are masks.
             cuts: Whether the result is of integers.
+            others: Inputs of other C types, by name.
         """
+        self._others = others
         self._names, self._ctype, self._width = names, ctype, width
         self._floating, self._boolean, self._cuts = floating, boolean, cuts
         #: The functions that the text calls.
@@ -95,7 +99,7 @@ class Terms:
     # -- from one kind to another
 
     def type(self, ctype: str) -> str:
-        """The C type of so many lanes."""
+        """The C type of a vector of the width's lanes."""
         return vector(ctype, self._width)
 
     @property
@@ -150,14 +154,14 @@ class Terms:
 
     def _of(self, *terms: Term) -> str:
         """The C type in which an operation on terms is computed."""
-        found = ""
+        result = ""
         for term in terms:
             kind = {"mask": "", "integer": "", "constant": self._floating}.get(term.kind, term.kind)
-            found = _wider(found, kind) if found and kind else found or kind
-        found = found or self._ctype
-        if self._width > 1 and found != self._ctype:
+            result = _wider(result, kind) if result and kind else result or kind
+        result = result or self._ctype
+        if self._width > 1 and result != self._ctype:
             raise NoTree
-        return found
+        return result
 
     def call(self, helper: str, ctype: str, *texts: str) -> str:
         """The call of a function of ``cl_kernels/common``."""
@@ -165,7 +169,7 @@ class Terms:
         return f"{helper}__{self.type(ctype)}({', '.join(texts)})"
 
     def _alone(self) -> None:
-        """What is computed for single values only."""
+        """Refuse vectors: the operation is computed for single values only."""
         if self._width > 1:
             raise NoTree
 
@@ -210,6 +214,8 @@ class Terms:
                 zero = "0" if self._width == 1 else f"({self.type(self._ctype)})(0)"
                 return Term(f"({word} != {zero})", "mask")
             return Term(word, self._ctype)
+        if word in self._others:
+            return Term(word, self._others[word])
         if word in ("true", "false"):
             return Term(self._truth(word == "true"), "mask")
         if not _CONSTANTS.fullmatch(word):
@@ -390,13 +396,13 @@ class Terms:
             if sign == "?":
                 return self.choice(*given)
             return self.unary(sign, *given) if count == 1 else self.binary(sign, *given)
-        own = _OWN.get(name)
-        if own is not None:
-            least, most, method = own
-            if not least <= len(given) <= most:
-                wanted = str(least) if least == most else f"{least} or more"
-                raise ArgumentError(f"{word} takes {wanted} arguments, and has {len(given)}")
-            return method(self, given)
+        method = _METHODS.get(name)
+        if method is not None:
+            low, high, write = method
+            if not low <= len(given) <= high:
+                number = str(low) if low == high else f"{low} or more"
+                raise ArgumentError(f"{word} takes {number} arguments, and has {len(given)}")
+            return write(self, given)
         if name in TESTS and len(given) == 1:
             t = self._of(given[0])
             if t in FLOATING:
@@ -505,7 +511,7 @@ OPERATORS = {
     "greater": (">", 2), "less_equal": ("<=", 2), "greater_equal": (">=", 2),
 }  # fmt: skip
 _MANY = 16
-_OWN: Mapping[str, tuple[int, int, Callable[[Any, list[Term]], Term]]] = {
+_METHODS: Mapping[str, tuple[int, int, Callable[[Any, list[Term]], Term]]] = {
     "minimum": (2, _MANY, lambda terms, given: terms._extreme("minimum", given)),
     "maximum": (2, _MANY, lambda terms, given: terms._extreme("maximum", given)),
     "absolute": (1, 1, Terms._absolute),

@@ -12,7 +12,7 @@ from device_arrays import from_device, on_device
 from sampling import FORCED, computes, needs, sample
 
 import portable_gpu as pg
-from portable_gpu.errors import ArgumentError, OverlapError, UnsupportedError
+from portable_gpu.errors import ArgumentError, BuildError, OverlapError, UnsupportedError
 from portable_gpu.ops.elementwise import evaluate
 from portable_gpu.runtime.engine import Engine
 
@@ -193,6 +193,22 @@ def test_complex_edges(engine: Engine) -> None:
             pg.elementwise(text, z=z, w=w, engine=engine)
     with pytest.raises(UnsupportedError, match="asin of complex numbers"):
         pg.elementwise("asin(z)", z=z, engine=engine)
+
+
+def test_epilogues_and_maps(engine: Engine) -> None:
+    """They have the same functions, and places beside values."""
+    a, bias = np.full((5, 3), 2, "f4"), np.arange(4, dtype="f4")
+    b = np.ones((3, 4), "f4") - np.eye(3, 4, dtype="f4") * 3
+    row, col = np.indices((5, 4))
+    product = a @ b
+    text = "where(row == col, min(v, 3), abs(v) ** 2 * 0.5 if col % 2 else v) + e"
+    others = np.where(col % 2, product**2 / 2, product)
+    expected = np.where(row == col, np.minimum(product, 3), others)
+    epilogue = pg.Epilogue().apply(text, bias, "column")
+    got = pg.matmul(a, b, epilogue=epilogue, engine=engine)
+    np.testing.assert_array_equal(got, expected + bias)
+    with pytest.raises(BuildError, match=r"^map 'nope\(x\) .* does not compile: .*nope"):
+        pg.reduce(a, pg.BinaryOp("add", "0", "a + b"), "nope(x)", engine=engine)
 
 
 def test_repeated_calls(engine: Engine) -> None:

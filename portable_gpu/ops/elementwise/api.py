@@ -69,7 +69,7 @@ def elementwise(
     rounded once.  Integers wrap around in their own width after each operation.  Of bool, ``+`` is
     or, ``*`` is and; other arithmetic, and what has literals, is computed as ``int``.  A literal
     such as ``2``, ``0.5`` or ``2j``, and a constant such as ``M_PI``, is of the type computed in,
-    so ``1 / 2`` is 0.5 of floats; a floating one beside integers makes floats (float64 if the
+    so ``1 / 2`` is 0.5 of floats; a floating one with integers makes floats (float64 if the
     result is so, else float32), and an integer that a comparison's dtype cannot hold compares
     exactly.  Comparisons, ``and``, ``or``, ``not`` and tests such as ``isnan`` give masks, which
     ``& | ^ ~``, ``where(c, p, q)``, ``c ? p : q`` and ``p if c else q`` take; in arithmetic a mask
@@ -153,7 +153,7 @@ def evaluate(
     """Compute an expression of arrays in a given dtype: what the operators of arrays call.
 
     Args:
-        expression: As of :func:`elementwise`; of the library's own, which is not looked at again.
+        expression: As of :func:`elementwise`; it is not checked again.
         inputs: Arrays and numbers by the names that the expression has for them.
         compute: Dtype that all inputs are converted to, as NumPy's unsafe casts do, and that the
             expression is computed in; default: their common dtype.
@@ -171,7 +171,7 @@ def evaluate(
     with uint64; Python's integers that ``compute`` cannot hold, an ArgumentError here (NumPy 2: an
     OverflowError of arithmetic, an exact answer of comparisons); operators that NumPy refuses
     (``-`` of bool, ``//`` of complex); negative powers of integers, which are 0 here unless the
-    base is 1 or -1; arrays that overlap ``out``; host arrays beside device arrays, which are
+    base is 1 or -1; arrays that overlap ``out``; host arrays with device arrays, which are
     copied at each call.  NumPy's scalars are converted as arrays are.
     """
     if wait_for is not None:
@@ -194,7 +194,7 @@ def evaluate(
 
 @lru_cache(maxsize=1024)
 def _outcome(expression: str, names: tuple[str, ...], compute: Element) -> str | None:
-    """What an expression gives: ``mask``, ``complex``, or numbers."""
+    """The kind of an expression's result: ``mask``, ``complex``, or numbers."""
     of = "int" if compute.boolean else compute.value
     parameters = tuple((name, of) for name in names)
     return Function("f", expression, parameters, of, of, boolean=compute.boolean).kind

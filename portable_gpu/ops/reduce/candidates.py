@@ -7,12 +7,14 @@ from functools import partial
 from math import prod
 
 from portable_gpu.codegen.specialization import Specialization
+from portable_gpu.errors import BuildError
 from portable_gpu.ops.candidate import Candidate, best_of, bind_best
 from portable_gpu.ops.reduce.geometry import analyse
 from portable_gpu.ops.reduce.plan import ReducePlan, Route, reduction_for, require_fp64, routes
 from portable_gpu.ops.reduce.problem import Problem, centre_dtype
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan, Step, Steps, Temporary
+from portable_gpu.runtime.program import of_expression
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import DeviceCosts, stride_waste
 from portable_gpu.tuning.table import TuningTable
@@ -29,7 +31,14 @@ def make_plan(engine: Engine, problem: Problem) -> Plan:
         BuildError: The driver refused a kernel.
     """
     require_support(problem, engine.target)
-    return bind_best(engine, candidates(problem, engine.target, engine.table))
+    try:
+        return bind_best(engine, candidates(problem, engine.target, engine.table))
+    except BuildError as error:
+        request = problem.request
+        if request.op is None or request.map is None:
+            raise
+        text = f"{request.map.expression} (folded by {request.op.combine})"
+        raise of_expression(error, "map", text) from error
 
 
 def require_support(problem: Problem, target: Target) -> None:

@@ -1,0 +1,49 @@
+## Functions of sizes and signs that expressions call (portable_gpu/codegen/terms.py), of single values
+## and of vectors; integers wrap around.
+##
+## helpers: (def, C type, width) for each function; it is called DEF__TYPE.
+% for name, ctype, width in helpers:
+${getattr(self, name)(ctype, width)}
+% endfor
+
+<%def name="head(name, t, parameters)">static inline ${t} ${name}__${t}(${", ".join(f"{t} {one}" for one in parameters)})</%def>
+
+<%def name="minimum(t, w)">${extreme("minimum", "<", t, w)}</%def>
+<%def name="maximum(t, w)">${extreme("maximum", ">", t, w)}</%def>
+<%def name="extreme(name, sign, t, w)">
+${head(name, vector(t, w), "ab")}
+{
+    return ${f"(a {sign} b {'|' if w > 1 else '||'} a != a)" if t in ("float", "double") else f"a {sign} b"} ? a : b;
+}
+</%def>
+
+<%def name="absolute(t, w)">
+<% v = vector(t, w); u = vector("u" + t, w) %>
+${head("absolute", v, "a")}
+{
+    return a < ${f"({v})(0)"} ? ${f"as_{v}(({u})(0) - as_{u}(a))" if w > 1 else f"(({t})(0 - ({'ulong' if t == 'long' else 'uint'})a))"} : a;
+}
+</%def>
+
+<%def name="sign_of(t, w)">
+<% v = vector(t, w) %>
+${head("sign_of", v, "a")}
+{
+% if t[0] == "u":
+    return a > (${v})(0) ? (${v})(1) : (${v})(0);
+% else:
+    return a > (${v})(0) ? (${v})(1) : a < (${v})(0) ? (${v})(-1) : ${f"a == ({v})(0) ? ({v})(0) : a" if t in ("float", "double") else f"({v})(0)"};
+% endif
+}
+</%def>
+
+<%def name="square(t, w)">
+${head("square", vector(t, w), "a")}
+{
+% if t in ("float", "double") or t[0] == "u" and t != "ushort" or w > 1:
+    return (${vector(t, w)})(a * a);
+% else:
+    return (${t})((${"ulong" if t == "long" else "uint"})a * (${"ulong" if t == "long" else "uint"})a);
+% endif
+}
+</%def>
