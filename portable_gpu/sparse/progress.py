@@ -25,6 +25,8 @@ Tell = Callable[[float, float], Any]
 _SHARE = 1 / 200
 #: Seconds between two looks at the queue: at first, and at most.
 _SOON, _LATE = 1e-4, 0.02
+#: Seconds between two pictures of the bar.
+_FRAME = 0.1
 _COMPLETE = cl.command_execution_status.COMPLETE
 #: Where a front has told nothing yet: no column is that.
 UNTOLD = -2
@@ -72,11 +74,18 @@ def _bar() -> Iterator[Tell | None]:
         TextColumn("factorisation"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"),
         TextColumn("{task.fields[done]:.3g} of {task.total:.3g} flop"), TimeElapsedColumn(),
     )  # fmt: skip
-    with Progress(*columns, console=Console(file=sys.stderr), transient=True) as bar:
+    console = Console(file=sys.stderr)
+    # No thread of rich's: its end is waited for, which a signal handler's exception may upset.
+    with Progress(*columns, console=console, transient=True, auto_refresh=False) as bar:
         task = bar.add_task("", total=0.0, done=0.0)
+        shown = 0.0
 
         def tell(done: float, total: float) -> None:
+            nonlocal shown
             bar.update(task, completed=done, total=total, done=done)
+            if done == total or time.monotonic() > shown + _FRAME:
+                shown = time.monotonic()
+                bar.refresh()
 
         yield tell
 
