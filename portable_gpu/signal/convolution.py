@@ -272,9 +272,17 @@ def _transformed(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _rounded(found: Any, dtype: np.dtype[Any], engine: Any, queue: Any) -> Any:
+    """The integers next to floats; they wrap around in the dtype, as integer sums do."""
+    wide = np.dtype(np.uint64 if dtype.kind == "u" and dtype.itemsize == 8 else np.int64)
     if isinstance(found, np.ndarray):
-        return np.round(found).astype(dtype)
-    return elementwise("rint(x)", x=found, dtype=dtype, engine=engine, queue=queue)
+        return np.round(found).astype(wide).astype(dtype)
+    if dtype.kind == "b" or dtype.itemsize == 8:
+        return elementwise("rint(x)", x=found, dtype=dtype, engine=engine, queue=queue)
+    wrapped = "rint(x) - period * floor((rint(x) - least) / period)"
+    period, least = 2.0 ** (8 * dtype.itemsize), float(np.iinfo(dtype).min)
+    return elementwise(
+        wrapped, x=found, period=period, least=least, dtype=dtype, engine=engine, queue=queue
+    )
 
 
 def _pair(in1: Any, in2: Any) -> tuple[Any, Any]:

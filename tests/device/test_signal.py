@@ -152,6 +152,20 @@ def test_integers_are_exact(engine: Engine, dtype: str) -> None:
     np.testing.assert_array_equal(sums, np.convolve(large + np.arange(300), large))
 
 
+@pytest.mark.parametrize("dtype", ["int16", "uint16"])
+def test_integers_wrap_around(engine: Engine, dtype: str) -> None:
+    """By transforms as by sums: the sums are beyond the dtype, and exact in float64."""
+    rng = np.random.default_rng(21)
+    least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
+    a, b = (rng.integers(least, most, n).astype(dtype) for n in (430, 103))
+    expected = np.convolve(a.astype(np.int64), b.astype(np.int64)).astype(dtype)
+    for method in ("auto", "direct", "fft"):
+        assert np.array_equal(signal.convolve(a, b, method=method, engine=engine), expected)
+    given = (on_device(engine, x) for x in (a, b))
+    found = signal.convolve(*given, method="fft", engine=engine)
+    assert np.array_equal(from_device(found), expected)
+
+
 def test_dtypes_as_scipy(engine: Engine) -> None:
     rng = np.random.default_rng(8)
     a, b = _random(rng, 300, "float64"), _random(rng, 40, "float64")
