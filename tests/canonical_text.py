@@ -4,8 +4,8 @@ Comments and white space are left out.  Each identifier that the text itself dec
 parameters, variables, types, fields and macros) becomes a number in the order of declaration, by
 C's scopes.  Numbers, strings, keywords, built-in functions and the names that options define stay.
 
-A macro may name what is declared where it is used.  Such a name has a number of its own, ``m``,
-which every declaration of the name carries too.
+A macro may name what is declared where it is used, and a directive what is defined later.  Such a
+name has a number of its own, ``m``, which every declaration of the name carries too.
 """
 
 from __future__ import annotations
@@ -76,7 +76,10 @@ def _canonical(text: str, defined: frozenset[str]) -> str:
     tokens = _tokens(text)
     first = _Form(tokens, defined, {})
     found = first.written()
-    used = [name for name in first.of_macros if name in first.inner]
+    declared = first.inner | set(first.top)
+    used = [
+        name for name in first.loose if name in (declared if first.loose[name] else first.inner)
+    ]
     if not used:
         return found
     return _Form(tokens, defined, {name: f"m{k}" for k, name in enumerate(used)}).written()
@@ -131,20 +134,23 @@ class _Form:
 
     Attributes:
         inner: Names that are declared inside of functions.
-        of_macros: Names that macros use, apart from their own parameters and variables.
+        top: Names that are declared outside of functions.
+        loose: Names that macros use, apart from their own parameters and variables, and names that
+            are used before they are declared; of each whether it is of the second kind.
     """
 
     def __init__(
         self, tokens: list[tuple[str, str]], defined: frozenset[str], free: dict[str, str]
     ) -> None:
         self._tokens, self._defined, self._free = tokens, defined, free
-        self._scopes: list[dict[str, str]] = [{}]
+        self.top: dict[str, str] = {}
+        self._scopes = [self.top]
         self._fields: dict[str, str] = {}
         self._brackets = [_Bracket("block")]
         self._declared: set[int] = set()  # the places of names that are about to be declared
         self._count = 0
         self.inner: set[str] = set()
-        self.of_macros: dict[str, None] = {}
+        self.loose: dict[str, bool] = {}
 
     def written(self) -> str:
         """The normal form."""
@@ -339,7 +345,7 @@ class _Form:
                 self.inner.add(token)
             return self._declare(token, self._scopes[-1])
         if of_macro and not any(token in scope for scope in self._scopes[of_macro:]):
-            self.of_macros[token] = None
+            self.loose.setdefault(token, False)
             if token in self._free and self._tokens[k - 1][1] not in (".", "->"):
                 return self._free[token]
         return self._resolved(k)
@@ -348,7 +354,11 @@ class _Form:
         token, before = self._tokens[k][1], self._tokens[k - 1][1] if k else ""
         if before in (".", "->"):
             return self._fields.get(token, token)
-        return next((scope[token] for scope in reversed(self._scopes) if token in scope), token)
+        for scope in reversed(self._scopes):
+            if token in scope:
+                return scope[token]
+        self.loose[token] = True
+        return self._free.get(token, token)
 
     def _declare(self, name: str, scope: dict[str, str]) -> str:
         """A number for a name; the same again for what has one outside of functions."""

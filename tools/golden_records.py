@@ -121,8 +121,8 @@ def check(devices: Sequence[str]) -> int:
     pairs = sum(len(one.pairs) for device in devices if (one := Source(str(ROOT)).record(device)))
     show(changes)
     print(
-        f"{pairs} pairs of {len(devices)} devices and a problem, {len(changes)} of them changed; "
-        f"{time.perf_counter() - begin:.0f} s"
+        f"{pairs} pairs of a problem and one of {len(devices)} devices, {len(changes)} of them "
+        f"changed; {time.perf_counter() - begin:.0f} s"
     )
     if changes:
         print(
@@ -231,32 +231,46 @@ def _fields(old: Pair, new: Pair) -> str:
 
 
 def show_texts(old: Source, new: Source, changes: Sequence[Change], most: int, form: str) -> None:
-    """Print the differences of texts, each once, those of the most pairs first."""
+    """Print the differences of texts, each once; every template has its turn."""
     pairs: dict[tuple[str, str, str], list[Change]] = defaultdict(list)
     for one in changes:
         for key in one.texts:
             pairs[key].append(one)
     if not pairs or not most:
         return
-    order = sorted(pairs, key=lambda key: -len(pairs[key]))
+    order = _by_turns(sorted(pairs, key=lambda key: -len(pairs[key])))
     wanted: dict[str, list[str]] = defaultdict(list)
     for key in order[:most]:
         wanted[pairs[key][0].device].append(pairs[key][0].problem)
     before, after = old.texts(wanted), new.texts(wanted)
+    seen = set[tuple[str, ...]]()
     for key in order[:most]:
         (name, left, right), one = key, pairs[key][0]
-        print(f"\n== {name}, in {len(pairs[key])} pairs, here {one.device}: {one.problem}")
         lines = []
         for texts, digest in ((before, left), (after, right)):
             text = texts.get((one.device, digest), "")
             if digest and not text:
-                print(f"({digest} was not rendered: that record is of another code)")
+                print(f"\n({name} {digest} was not rendered: the record is of another code)")
             if form == "canonical":
                 text = canonical(text, defined_by(target_of(one.device).options))
             lines.append(text.splitlines())
-        print("\n".join(unified_diff(*lines, old.name, new.name, lineterm="", n=2)))
+        shown = list(unified_diff(*lines, old.name, new.name, lineterm="", n=2))
+        changed = tuple(line for line in shown[2:] if line[0] in "+-")
+        if changed not in seen:
+            seen.add(changed)
+            print(f"\n== {name}, in {len(pairs[key])} pairs, here {one.device}: {one.problem}")
+            print("\n".join(shown))
     if len(order) > most:
         print(f"\n... and {len(order) - most} more texts (--texts)")
+
+
+def _by_turns(keys: Sequence[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
+    """One text of each template, then a second one of each, and so on."""
+    turns, before = [], Counter[str]()
+    for key in keys:
+        turns.append((before[key[0]], key))
+        before[key[0]] += 1
+    return [key for _, key in sorted(turns, key=lambda turn: turn[0])]
 
 
 def texts() -> int:

@@ -24,6 +24,9 @@ from portable_gpu.ops.gemm.tiled.policy import GemmPolicy
 ROOT = Path(__file__).resolve().parents[2]
 
 TEXT = """
+#ifndef UNIT
+#define UNIT 1
+#endif
 #define AT(i) a[i * step]
 #define SIZE (64)
 typedef struct { long n; int row; } sum_integers_t;
@@ -43,6 +46,9 @@ void sum(__global const float *restrict a, int step, const sum_integers_t intege
 }
 """
 RENAMED = """
+#ifndef STEP
+#define STEP 1
+#endif
 #define PLACE(k) x[k * stride]
 #define ITEMS (64)
 typedef struct {
