@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from portable_gpu.arguments import shown
 from portable_gpu.errors import ArgumentError
 from portable_gpu.sparse.compiled import compiled
 from portable_gpu.sparse.elimination import Elimination, postorder
@@ -99,12 +100,12 @@ def relaxation(relax: Any) -> tuple[_Float64, _Float64]:
     """The columns and the shares of `relax`, checked."""
     try:
         pairs = np.array([(float(limit), float(share)) for limit, share in relax])
-    except (TypeError, ValueError):
+    except Exception:  # raised by the value's own methods, too
         pairs = np.array([[np.nan, np.nan]])
     pairs = pairs.reshape(-1, 2)
     if not ((pairs[:, 0] >= 0) & (pairs[:, 1] >= 0) & (pairs[:, 1] <= 1)).all():
         raise ArgumentError(
-            f"relax is {relax!r}; pairs (columns, share of zeros from 0 to 1) are wanted, "
+            f"relax is {shown(relax)}; pairs (columns, share of zeros from 0 to 1) are wanted, "
             "() for no merging"
         )
     return pairs[:, 0].copy(), pairs[:, 1].copy()
