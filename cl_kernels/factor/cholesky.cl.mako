@@ -75,7 +75,7 @@ ${ragged_.matrix(names)}
             failed = j;
             bad_pivot = pivot;
         }
-        const real_t scale = failed < 0 ? rsqrt(pivot) : (real_t)NAN;
+        const real_t scale = failed < 0 ? rsqrt(pivot) : (real_t)NAN, root = pivot * scale;
 % for r in range(b, R):
         const value_t down${r} = scale * shared[y + ${r * S}];
 % endfor
@@ -86,7 +86,8 @@ ${ragged_.matrix(names)}
 % for r in range(b, R):
             v${r}_${b} = down${r};
 % endfor
-            if (y == at) v${b}_${b} = AS_VALUE(pivot * scale);
+            // A step of Newton's: devices may round rsqrt to two units.
+            if (y == at) v${b}_${b} = AS_VALUE(fma(fma(-root, root, pivot), scale * (real_t)0.5, root));
         }
         if (x <= at) right${b} = (value_t)(0);
 % for r in range(b, R):
