@@ -32,3 +32,12 @@ static inline value_t reciprocal(value_t v) { return 1 / v; }
 #define SQRT(x) __builtin_sqrt${"" if e.needs_fp64 else "f"}(x)
 #endif
 </%def>
+
+## root_of(p): the root of a positive number to about half a unit; devices may round rsqrt to two.
+<%def name="root_of()">
+static inline real_t root_of(real_t p)
+{
+    const real_t scale = rsqrt(p), root = p * scale;
+    return fma(fma(-root, root, p), scale * (real_t)0.5, root);
+}
+</%def>

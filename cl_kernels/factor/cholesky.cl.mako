@@ -32,7 +32,7 @@ names = ["l"] if in_place else ["a", "l"]
 %>
 ${element.scalar(e)}
 ${epilogue.values(e)}
-${numbers.parts(e)}
+${numbers.parts(e)}${numbers.root_of()}
 
 __kernel ${group.of_size(G)}
 void cholesky(long count, int ${"most, __global const long *table" if ragged else "n"}, long first\
@@ -75,7 +75,7 @@ ${ragged_.matrix(names)}
             failed = j;
             bad_pivot = pivot;
         }
-        const real_t scale = failed < 0 ? rsqrt(pivot) : (real_t)NAN, root = pivot * scale;
+        const real_t scale = failed < 0 ? rsqrt(pivot) : (real_t)NAN;
 % for r in range(b, R):
         const value_t down${r} = scale * shared[y + ${r * S}];
 % endfor
@@ -86,8 +86,7 @@ ${ragged_.matrix(names)}
 % for r in range(b, R):
             v${r}_${b} = down${r};
 % endfor
-            // A step of Newton's: devices may round rsqrt to two units.
-            if (y == at) v${b}_${b} = AS_VALUE(fma(fma(-root, root, pivot), scale * (real_t)0.5, root));
+            if (y == at) v${b}_${b} = AS_VALUE(pivot);
         }
         if (x <= at) right${b} = (value_t)(0);
 % for r in range(b, R):
@@ -96,6 +95,9 @@ ${ragged_.matrix(names)}
 % endfor
 % endfor
     }
+% endfor
+% for r in range(R):
+    if (x == y) v${r}_${r} = AS_VALUE(root_of(REAL(v${r}_${r})));
 % endfor
     if (own >= count) return;
     if (t == 0 && (first == 0 || (failed >= 0 && report[0] < 0))) {
