@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import sqrt
 from typing import Protocol
 
 from portable_gpu.bench.operands import copies, operands
@@ -156,12 +157,13 @@ class Bench:
             ours, theirs, again = alternate([side.timed for side in sides], calls, self.turns)
         except PortableGPUError as failure:  # calls cannot stand in line, or a process ended
             return left_out(case, revision.name, failure)
-        found_ratios = ratios(ours, theirs)
+        both = [sqrt(one * other) for one, other in zip(theirs, again, strict=True)]
+        found_ratios = ratios(ours, both)
         return Row(
             case=case,
             peer=revision.name,
             ours=Statistic.of(ours),
-            theirs=Statistic.of(theirs),
+            theirs=Statistic.of(both),
             ratio=Statistic.of(found_ratios),
             calls=calls[:2],
             copies=len(inputs),

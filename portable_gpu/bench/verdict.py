@@ -14,9 +14,10 @@ LEAST = 0.98  #: a row whose geometric mean is not below has not lost
 class Verdict:
     """What the times of a row say.
 
-    The spread is what the revision shows against itself, in two processes that take turns with
-    ours: how far the geometric mean of their ratios is from 1, or its standard error where that is
-    larger.
+    The revision has two processes, which take turns with ours, and its time is the geometric mean
+    of the two: a process may be some per cent faster than another of the same code.  The spread is
+    what the revision shows against itself: how far the geometric mean of the ratios of the two is
+    from 1, or its standard error where that is larger.
 
     Attributes:
         ratio: Geometric mean of the revision's time over ours: above 1 ours is faster.

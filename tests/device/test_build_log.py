@@ -115,9 +115,9 @@ def test_what_a_compiler_doubts_in_a_users_text(
     monkeypatch.setenv("PORTABLE_GPU_CACHE", str(tmp_path))
     monkeypatch.setenv("POCL_CACHE_DIR", str(tmp_path))
     x = np.arange(16, dtype=np.int32)
-    np.testing.assert_array_equal(pg.elementwise("x << 1 + 1", x=x, engine=engine), x << 2)
+    assert np.all(pg.elementwise("x == x", x=x, engine=engine))
     assert capfd.readouterr() == ("", "")
     skip_where_nothing_is_remarked(engine)
     monkeypatch.setenv("PYOPENCL_BUILD_OPTIONS", "-Werror")
-    with pytest.raises(BuildError, match="precedence"):
-        pg.elementwise("x << 2 + 1", x=x, engine=engine)
+    with pytest.raises(BuildError, match="self-comparison"):
+        pg.elementwise("y == y", y=x, engine=engine)

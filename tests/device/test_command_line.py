@@ -43,6 +43,7 @@ WRONG = {
     "--spill-dir": ["/no/such/folder", "README.md"],
     "--target": ["nope"],
     "--trans": ["X", "NX"],
+    "--triangle": ["nope", ""],
     "--turns": ["0", "x", "-5"],
 }
 #: What else a command needs.
@@ -83,7 +84,7 @@ def test_a_wrong_value_is_refused_before_the_work(
 
     for name in (
         "bench.measure_roofs", "bench._run", "check_isa.check", "dispatch._run", "hunt._run",
-        "selftest._run", "solve._read", "tune._run",
+        "selftest._run", "solve._rows_of", "tune._run",
     ):  # fmt: skip
         monkeypatch.setattr(f"portable_gpu.cli.{name}", work)
     monkeypatch.setattr("portable_gpu.cli.digits.Digits.load", work)

@@ -705,7 +705,8 @@ def test_a_broken_operator(engine: Engine) -> None:
     with pytest.raises(BuildError) as caught:
         pg.reduce(np.ones(10, np.float32), broken, engine=engine)
     *head, expression, words = str(caught.value).splitlines()
-    assert "kernel reduce/" in head[0]
+    assert head[0].startswith("map 'x' or operator 'a + no_such_name' does not compile: ")
+    assert "kernel reduce/" in head[1]
     assert len(head) <= 5
     assert re.fullmatch(r"line \d+: +return \(a \+ no_such_name\);", expression)
     assert "no_such_name" in words

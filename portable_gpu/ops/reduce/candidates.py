@@ -37,8 +37,8 @@ def make_plan(engine: Engine, problem: Problem) -> Plan:
         request = problem.request
         if request.op is None or request.map is None:
             raise
-        text = f"{request.map.expression} (folded by {request.op.combine})"
-        raise of_expression(error, "map", text) from error
+        what = f"map {request.map.expression!r} or operator"
+        raise of_expression(error, what, request.op.combine) from error
 
 
 def require_support(problem: Problem, target: Target) -> None:
