@@ -33,11 +33,11 @@ static inline value_t reciprocal(value_t v) { return 1 / v; }
 #endif
 </%def>
 
-## root_of(p): the root of a positive number to about half a unit; devices may round rsqrt to two.
-<%def name="root_of()">
+## root_of(p): the root of a positive number; devices may round rsqrt of float to two units.
+<%def name="root_of(e)">
 static inline real_t root_of(real_t p)
 {
     const real_t scale = rsqrt(p), root = p * scale;
-    return fma(fma(-root, root, p), scale * (real_t)0.5, root);
+    return ${"root" if e.needs_fp64 else "fma(fma(-root, root, p), scale * 0.5f, root)"};
 }
 </%def>

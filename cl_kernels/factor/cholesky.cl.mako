@@ -32,7 +32,7 @@ names = ["l"] if in_place else ["a", "l"]
 %>
 ${element.scalar(e)}
 ${epilogue.values(e)}
-${numbers.parts(e)}${numbers.root_of()}
+${numbers.parts(e)}${numbers.root_of(e)}
 
 __kernel ${group.of_size(G)}
 void cholesky(long count, int ${"most, __global const long *table" if ragged else "n"}, long first\
@@ -80,7 +80,7 @@ ${ragged_.matrix(names)}
         const value_t down${r} = scale * shared[y + ${r * S}];
 % endfor
 % for c in range(b, R):
-        value_t right${c} = scale * CONJ(shared[x + ${c * S}]);
+        const value_t right${c} = scale * CONJ(shared[x + ${c * S}]);
 % endfor
         if (x == at) {
 % for r in range(b, R):
@@ -88,10 +88,9 @@ ${ragged_.matrix(names)}
 % endfor
             if (y == at) v${b}_${b} = AS_VALUE(pivot);
         }
-        if (x <= at) right${b} = (value_t)(0);
 % for r in range(b, R):
 % for c in range(b, r + 1):
-        v${r}_${c} -= MUL(down${r}, right${c});
+        ${"if (x > at) " if c == b else ""}v${r}_${c} -= MUL(down${r}, right${c});
 % endfor
 % endfor
     }

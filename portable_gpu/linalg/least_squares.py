@@ -131,7 +131,9 @@ def _dependent(least: float) -> Callable[[np.ndarray[Any, Any]], None]:
     """What tells of columns of which nothing is left, given the share that is left of each."""
 
     def tell(left: np.ndarray[Any, Any]) -> None:
-        found = np.argwhere(~(left > least))
+        found = np.argwhere(np.isnan(left))
+        if not found.size:
+            found = np.argwhere(~(left > least))
         if not found.size:
             return
         *where, column = (int(i) for i in found[0])
