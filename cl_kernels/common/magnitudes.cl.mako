@@ -17,11 +17,22 @@ ${head(name, vector(t, w), "ab")}
 }
 </%def>
 
+## A difference of short: NVIDIA's compiler (driver 580) takes -x of the least value for positive,
+## where it is compared, unless the negative is a product of 24 bits.
+<%def name="subtract(t, w)">
+<% v = vector(t, w); wide = vector("int", w) %>
+${head("subtract", v, "ab")}
+{
+    const ${wide} difference = convert_${wide}(a) + mul24(convert_${wide}(b), (${wide})(-1));
+    return ${f"convert_{v}(difference)" if w > 1 else "(short)difference"};
+}
+</%def>
+
 <%def name="absolute(t, w)">
 <% v = vector(t, w); u = vector("u" + t, w) %>
 ${head("absolute", v, "a")}
 {
-    return a < ${f"({v})(0)"} ? ${f"as_{v}(({u})(0) - as_{u}(a))" if w > 1 else f"(({t})(0 - ({'ulong' if t == 'long' else 'uint'})a))"} : a;
+    return as_${v}(min(as_${u}(a), (${u})((${u})(0) - as_${u}(a))));
 }
 </%def>
 

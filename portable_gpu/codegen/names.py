@@ -21,7 +21,7 @@ INTEGER_FUNCTIONS = frozenset(
      "popcount", "rhadd", "rotate", "sub_sat")
 )  # fmt: skip
 #: Functions in ``cl_kernels/common/magnitudes.cl.mako``.
-MAGNITUDES = frozenset(("absolute", "maximum", "minimum", "sign_of", "square"))
+MAGNITUDES = frozenset(("absolute", "maximum", "minimum", "sign_of", "square", "subtract"))
 TESTS = frozenset(("isfinite", "isinf", "isnan", "isnormal"))
 #: Other names of functions; the meanings are those of NumPy, and of Python's built-ins.
 ALIASES = {
