@@ -108,12 +108,13 @@ def mapped(
         raise ArgumentError("an array without a buffer has nothing to map; get() copies its values")
     if flags is None:
         flags = cl.map_flags.READ | cl.map_flags.WRITE
+    low, end = bounds(array, array.offset)
     memory, event = cl.enqueue_map_buffer(
-        own, array.base_data, flags, array.offset, array.shape, array.dtype,
-        strides=array.strides, wait_for=[*events_of(wait_for), *array.events],
-        is_blocking=is_blocking,
+        own, array.base_data, flags, low, (end - low,), np.dtype(np.uint8),
+        wait_for=[*events_of(wait_for), *array.events], is_blocking=is_blocking,
     )  # fmt: skip
-    return memory if is_blocking else (memory, event)
+    found = np.ndarray(array.shape, array.dtype, memory, array.offset - low, array.strides)
+    return found if is_blocking else (found, event)
 
 
 def _read(array: Any, queue: cl.CommandQueue, into: Any, is_blocking: bool) -> tuple[Any, cl.Event]:

@@ -299,6 +299,7 @@ def test_what_does_not_fit(engine: pg.Engine, a: pg.Array) -> None:
 
 def test_memory_that_is_mapped(a: pg.Array) -> None:
     np.testing.assert_array_equal(a[:, 1:].map_to_host(), A[:, 1:])
+    np.testing.assert_array_equal(a[::-1, ::-2].map_to_host(), A[::-1, ::-2])
 
 
 # -- numbers and text
