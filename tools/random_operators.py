@@ -38,7 +38,9 @@ NUMBERS = (
     "np.float64(0.25)", "np.complex64(1j)", "np.bool_(True)",
 )  # fmt: skip
 # Of what NumPy refuses: it looks at values of exponents; ``a[0] = b`` of one element is no harm.
-_LATE = re.compile("negative integer powers|setting an array element with a sequence")
+_LATE = re.compile(
+    "negative integer powers|setting an array element with a sequence|only 0-dimensional arrays"
+)
 
 
 @dataclass
@@ -199,11 +201,24 @@ def outcome(call: Drawn, place: Callable[[Any], Any]) -> Any:
         return error
 
 
+def is_open(call: Drawn) -> bool:
+    """Whether a call converts floats to integers that cannot hold them."""
+    source, target = call.arrays["a"], re.search(r"astype\(.(\w+)", call.text)
+    kind = np.dtype(target[1]) if target else source.dtype
+    if call.is_statement and "] = b" in call.text and "b" in call.arrays:
+        source = call.arrays["b"]
+    if source.dtype.kind not in "fc" or kind.kind not in "iu":
+        return False
+    real, info = source.real.astype(float), np.iinfo(kind)
+    return not np.all((real > info.min - 1.0) & (real < info.max + 1.0))
+
+
 def check(call: Drawn, engine: pg.Engine | None = None) -> tuple[str, str]:
     """What became of a call, and a message.
 
     It is ``right``, ``wrong``, ``refused`` (NumPy computes it), ``refused by both``, or
-    ``left out`` (NumPy refuses it for its values, which the device does not wait for).
+    ``left out``: NumPy refuses it for its values, which the device does not wait for, or converts
+    floats to integers that cannot hold them, which C leaves open.
     """
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
@@ -218,6 +233,8 @@ def check(call: Drawn, engine: pg.Engine | None = None) -> tuple[str, str]:
     if isinstance(got, Exception):
         return "refused", repr(got)
     wrong = differs(got, want, call)
+    if wrong and is_open(call):
+        return "left out", ""
     return ("wrong", wrong) if wrong else ("right", "")
 
 

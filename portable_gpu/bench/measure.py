@@ -154,7 +154,8 @@ class Bench:
             sides.append(found)
         calls = tuple(calls_a_turn(side.once) for side in sides)
         try:
-            ours, theirs, again = alternate([side.timed for side in sides], calls, self.turns)
+            timed = [side.timed for side in sides]
+            ours, theirs, again = alternate(timed, calls, self.turns, rotated=True)
         except PortableGPUError as failure:  # calls cannot stand in line, or a process ended
             return left_out(case, revision.name, failure)
         both = [sqrt(one * other) for one, other in zip(theirs, again, strict=True)]
@@ -249,15 +250,25 @@ def left_out(case: Case, who: str, failure: Exception) -> Remark:
     return Remark(case, who, f"left out: {first_line}")
 
 
-def alternate(sides: Sequence[Timed], calls: Sequence[int], turns: int) -> tuple[list[float], ...]:
+def alternate(
+    sides: Sequence[Timed], calls: Sequence[int], turns: int, rotated: bool = False
+) -> tuple[list[float], ...]:
     """Seconds of a call, turn by turn: the first side, the second, the first ...
 
     A turn follows when the process is silent: see :meth:`Timed.turn`.
+
+    Args:
+        sides: Who takes turns.
+        calls: Calls of a turn of each.
+        turns: Of each.
+        rotated: Whether each round begins with another side: the first of a round comes after the
+            bookkeeping between rounds.
     """
     times: tuple[list[float], ...] = tuple([] for _ in sides)
     for turn in range(turns):
-        for side, count, found in zip(sides, calls, times, strict=True):
-            found.append(side.turn(turn * count, count))
+        for place in range(len(sides)):
+            k = (place + turn) % len(sides) if rotated else place
+            times[k].append(sides[k].turn(turn * calls[k], calls[k]))
     return times
 
 

@@ -41,6 +41,8 @@ _ERROR = re.compile(
     r"|^(?:[^\n]*:)?(\d+):\d+:\s+(?:fatal )?error: ([^\n]+)",
     re.MULTILINE,
 )
+#: What ptxas says of a function that nothing defines.
+_UNRESOLVED = re.compile(r": (Unresolved extern function [^\n]+)")
 _MOST_ERRORS = 3  # that a message shows: later ones mostly follow from the first
 _MOST_OF_A_LOG = 10  # lines of a log that names no line
 
@@ -363,8 +365,11 @@ def _kernel(program: cl.Program, name: str) -> cl.Kernel:
 
 def of_expression(error: BuildError, name: str, text: str) -> BuildError:
     """An error of a kernel with a user's expression, which begins with that and the reason."""
-    match = _ERROR.search(error.log)
-    reason = (match[2] or match[4]).strip() if match else "the compiler's words follow"
+    match, unresolved = _ERROR.search(error.log), _UNRESOLVED.search(error.log)
+    if match:
+        reason = (match[2] or match[4]).strip()
+    else:
+        reason = unresolved[1] if unresolved else "the compiler's words follow"
     return BuildError(
         f"{name} {text!r} does not compile: {reason}\n{error}", error.source, error.log
     )

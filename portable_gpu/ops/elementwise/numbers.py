@@ -63,6 +63,14 @@ def _parts(compute: Element) -> Callable[[Any], tuple[int, ...]]:
             return of_real(value.real), of_real(value.imag)
 
         return of_complex
+    if compute.floating and compute.itemsize == 2:
+        narrow = dtype_of(compute.name).type
+
+        def of_narrow(value: Any) -> tuple[int, ...]:
+            with np.errstate(over="ignore"):
+                return (of_real(float(narrow(float(value)))),)
+
+        return of_narrow
     if compute.floating:
         return lambda value: (of_real(float(value)),)
     if compute.boolean:

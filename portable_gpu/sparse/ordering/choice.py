@@ -111,7 +111,10 @@ def _with_cost(graph: Graph, name: str, waits: bool) -> tuple[Int32, float]:
 
 def _checked(ordering: Any, n: int) -> Int32:
     """A user's permutation as int32, if it is one."""
-    given = np.asarray(ordering)
+    try:
+        given = np.asarray(ordering)
+    except Exception:  # NumPy raises several types; so do the value's own methods
+        given = np.empty(0)
     if given.shape != (n,) or given.dtype.kind not in "iu":
         raise ArgumentError(
             f"ordering is {shown(ordering)}; the name of a method or {n} integers would do"
