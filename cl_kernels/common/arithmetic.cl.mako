@@ -13,7 +13,7 @@ ${getattr(self, name)(ctype, width)}
     const bool is_zero = b == 0, negates = ${"false" if t[0] == "u" else "b == -1"};
     const ${t} safe = is_zero || negates ? (${t})1 : b;\
 </%def>
-<%def name="negative(t)">${"(short)mul24((int)a, -1)" if t == "short" else f"(({t})(0 - ({'ulong' if t == 'long' else 'uint'})a))"}</%def>
+<%def name="negative(t)">${f"({t})mul24((int)a, -1)" if t in ("char", "short") else f"(({t})(0 - ({'ulong' if t == 'long' else 'uint'})a))"}</%def>
 
 <%def name="divide(t, w)">
 ${head("divide", t, "ab")}

@@ -17,14 +17,14 @@ ${head(name, vector(t, w), "ab")}
 }
 </%def>
 
-## A difference of short: NVIDIA's compiler (driver 580) takes -x of the least value for positive,
-## where it is compared, unless the negative is a product of 24 bits.
+## A difference of narrow integers: NVIDIA's compiler (driver 580; short) and Intel's (char) take -x
+## of the least value for positive, where it is compared, unless it is a product of 24 bits.
 <%def name="subtract(t, w)">
 <% v = vector(t, w); wide = vector("int", w) %>
 ${head("subtract", v, "ab")}
 {
     const ${wide} difference = convert_${wide}(a) + mul24(convert_${wide}(b), (${wide})(-1));
-    return ${f"convert_{v}(difference)" if w > 1 else "(short)difference"};
+    return ${f"convert_{v}(difference)" if w > 1 else f"({t})difference"};
 }
 </%def>
 

@@ -287,7 +287,7 @@ class Terms:
                 return Term(self.call("floor_divide" if sign == "//" else "mod", t, a, b), t)
             kind = "constant" if left.kind == right.kind == "constant" else t
             return Term(f"({a} {sign} {b})", kind)
-        if sign == "*" and t == "short" and -1 in (left.value, right.value):
+        if sign == "*" and t in ("char", "short") and -1 in (left.value, right.value):
             return self.unary("-", right if left.value == -1 else left)
         if sign in ("+", "-", "*"):
             return self._wrapped(sign, t, a, b)
@@ -305,7 +305,7 @@ class Terms:
 
     def _wrapped(self, sign: str, t: str, a: str, b: str) -> Term:
         """A sum, difference or product of integers; C leaves it open for signed ones."""
-        if t == "short" and sign == "-":
+        if t in ("char", "short") and sign == "-":
             return Term(self.call("subtract", t, a, b), t)
         unsigned = "u" + t.removeprefix("u")
         if self._width > 1:

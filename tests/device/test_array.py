@@ -288,8 +288,8 @@ def test_what_does_not_fit(engine: pg.Engine, a: pg.Array) -> None:
         a.get(ary=A.astype(np.float64))
     with pytest.raises(DTypeError, match="not an array of NumPy"):
         a.set([1, 2])
-    with pytest.raises(ContextMismatchError):
-        a.with_queue(pg.Engine(engine.device, caller=False).queue)
+    with pg.Engine(engine.device, caller=False) as other, pytest.raises(ContextMismatchError):
+        a.with_queue(other.queue)
     with pytest.raises(ArgumentError, match="base_data and offset"):
         _ = a[1:].data
     for wrong in ((engine, 3, "f4"), (a.queue, -1, "f4"), (a.queue, 3.5, "f4"), (a.queue, 3, "no")):
