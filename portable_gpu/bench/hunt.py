@@ -150,7 +150,7 @@ def _by_row(trials: Iterable[Trial]) -> list[list[Trial]]:
 
 @dataclass(frozen=True)
 class RevisionRow:
-    """A row beside another revision.
+    """A row compared with another revision.
 
     Attributes:
         kind, peer: Whose.
@@ -165,7 +165,7 @@ class RevisionRow:
 
     @classmethod
     def of(cls, trials: Sequence[Trial]) -> RevisionRow:
-        """Of one trial or more of one kind beside one revision."""
+        """Return the verdict on the trials of one kind against one revision."""
         line = [trial.itself for trial in trials if trial.itself is not None]
         eager = [trial.eager_itself for trial in trials if trial.eager_itself is not None]
         return cls(

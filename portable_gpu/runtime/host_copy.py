@@ -104,8 +104,10 @@ def mapped(
     """``Array.map_to_host``."""
     array.check()
     own = _queue(array, queue)
-    if not isinstance(array.base_data, cl.MemoryObjectHolder):
-        raise ArgumentError("an array without a buffer has nothing to map; get() copies its values")
+    if not array.size or not isinstance(array.base_data, cl.MemoryObjectHolder):
+        raise ArgumentError(
+            "an array without elements or without a buffer has nothing to map; get() copies it"
+        )
     if flags is None:
         flags = cl.map_flags.READ | cl.map_flags.WRITE
     low, end = bounds(array, array.offset)

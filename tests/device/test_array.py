@@ -300,6 +300,17 @@ def test_what_does_not_fit(engine: pg.Engine, a: pg.Array) -> None:
 def test_memory_that_is_mapped(a: pg.Array) -> None:
     np.testing.assert_array_equal(a[:, 1:].map_to_host(), A[:, 1:])
     np.testing.assert_array_equal(a[::-1, ::-2].map_to_host(), A[::-1, ::-2])
+    with pytest.raises(ArgumentError, match="nothing to map"):
+        a[3:].map_to_host()
+
+
+def test_numbers_are_rounded_to_float16_first(engine: pg.Engine) -> None:
+    x = np.array([np.inf, 1, 100], "f2")
+    given = pg.asarray(x, engine=engine)
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal((given <= 1e30).get(), x <= 1e30)
+    np.testing.assert_array_equal((given[1:] * 1e-8).get(), x[1:] * 1e-8)
+    np.testing.assert_array_equal((given + 0.1).get(), x + 0.1)
 
 
 # -- numbers and text
