@@ -304,6 +304,14 @@ def test_memory_that_is_mapped(a: pg.Array) -> None:
         a[3:].map_to_host()
 
 
+def test_complex_numbers_as_truth_values(engine: pg.Engine) -> None:
+    values = np.array([4.32j, 0, 1], "c8")
+    for given in (values, pg.asarray(values, engine=engine)):
+        masks = pg.asarray(np.zeros(3, bool), engine=engine)
+        masks[...] = given
+        np.testing.assert_array_equal(masks.get(), [True, False, True])
+
+
 def test_numbers_are_rounded_to_float16_first(engine: pg.Engine) -> None:
     x = np.array([np.inf, 1, 100], "f2")
     given = pg.asarray(x, engine=engine)

@@ -58,7 +58,7 @@ def assign(
         return
     source = value if isinstance(value, Array) else Array.of(value)
     source = _spread(source, target.shape)
-    if source.dtype.kind == "c" and target.dtype.kind != "c":
+    if source.dtype.kind == "c" and target.dtype.kind not in "cb":
         _warn_of_parts()
         source = source.real
     if not target.size:
@@ -132,7 +132,7 @@ def _uploaded(target: Array, value: Any, queue: cl.CommandQueue | None) -> Array
     """Values of NumPy on the device, in the array's dtype."""
     values = as_array(value, "the value")
     if values.dtype != target.dtype:
-        if values.dtype.kind == "c" and target.dtype.kind != "c":
+        if values.dtype.kind == "c" and target.dtype.kind not in "cb":
             _warn_of_parts()
             values = values.real
         with np.errstate(all="ignore"):
