@@ -1,10 +1,11 @@
-"""Compiling ahead, and the one line that says that a call is compiling."""
+"""Compiling ahead, and the lines that say that a call is compiling."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -73,27 +74,45 @@ def test_command(tmp_path: Path) -> None:
 
 
 _SLOW = """
-import threading, time
+import logging, threading, time
 from portable_gpu.runtime import notice
 
-notice.PATIENCE = 0.2
-for _ in range(4):
+assert notice.PATIENCE == 1
+notice.PATIENCE = 0.3
+for seconds in (0, 0, 0.5, 0, 1):
     with notice.compiling("a device", True):
-        time.sleep(0.15)
-with notice.compiling("a device", True):
-    time.sleep(0.4)
-time.sleep(0.1)
+        time.sleep(seconds)
+    time.sleep(0.2)  # which does not count
 assert threading.active_count() == 1
 """
+_LINE = "portable_gpu is compiling for a device: program {}, {} s so far; {}"
+_KEPT = "programs are kept for the next time"
 
 
-def test_one_line_on_a_terminal() -> None:
-    found = on_terminal(_SLOW).splitlines()
-    assert found == ["portable_gpu compiles kernels for a device; they are kept for the next time"]
+def piped(script: str) -> str:
+    """What ``script`` writes to a stderr that is not a terminal."""
+    return subprocess.run(
+        [sys.executable, "-c", script], stderr=subprocess.PIPE, text=True, timeout=60, check=True
+    ).stderr
 
 
-def test_no_line_where_nothing_takes_long() -> None:
-    assert on_terminal(_SLOW.replace("0.2", "20", 1)) == ""
+def test_lines_on_a_terminal_count_programs() -> None:
+    """The first after 0.3 s, the second after 1.2 s of compilation."""
+    lines = on_terminal(_SLOW).splitlines()
+    assert lines == [_LINE.format(3, 0, _KEPT), _LINE.format(5, 1, _KEPT)]
+
+
+def test_one_line_on_the_log_elsewhere() -> None:
+    assert piped(_SLOW) == _LINE.format(3, 0, _KEPT) + "\n"
+    log = 'logging.basicConfig(format="%(name)s %(levelname)s %(message)s")\n'
+    found = piped(_SLOW.replace("\n\n", f"\n{log}", 1).replace("True", "False"))
+    assert found == f"portable_gpu WARNING {_LINE.format(3, 0, '').rstrip('; ')}\n"
+    assert piped(_SLOW.replace("\n\n", f"\n{log}logging.disable()\n", 1)) == ""
+
+
+@pytest.mark.parametrize("run", [on_terminal, piped])
+def test_no_line_where_nothing_takes_long(run: Callable[[str], str]) -> None:
+    assert run(_SLOW.replace("= 0.3", "= 20")) == ""
 
 
 @pytest.mark.parametrize("stderr", ["None", "Writer()", "open(os.devnull); sys.stderr.close()"])
@@ -106,8 +125,3 @@ class Writer:
 sys.stderr = {stderr}
 {_SLOW}"""
     assert subprocess.run([sys.executable, "-c", script], timeout=60).returncode == 0
-
-
-def test_no_line_elsewhere() -> None:
-    done = subprocess.run([sys.executable, "-c", _SLOW], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
