@@ -24,6 +24,7 @@ from portable_gpu.bench.statistics import Statistic
 from portable_gpu.cli.console import TABLE_STYLE, Console
 from portable_gpu.cli.dispatch import dispatch
 from portable_gpu.cli.files import replacing, write_json
+from portable_gpu.cli.first_calls import first_calls_of
 from portable_gpu.cli.hunt import hunt
 from portable_gpu.cli.options import DeviceOption, JSONOption, PlotOption
 from portable_gpu.cli.path import path_of
@@ -44,7 +45,10 @@ _LEAST_TURNS, _DTYPE = 9, "float32"
 def bench(
     operation: Annotated[
         str,
-        typer.Argument(help=f"{', '.join(GROUPS)}, sparse, dispatch or hunt.", metavar="OPERATION"),
+        typer.Argument(
+            help=f"{', '.join(GROUPS)}, sparse, dispatch, hunt or first-calls.",
+            metavar="OPERATION",
+        ),
     ] = "all",
     dtype: Annotated[
         str | None,
@@ -103,7 +107,7 @@ def bench(
         str | None,
         typer.Option(
             help="hunt: comma list of words in the rows' names, as 'gemm batch,std'; "
-            "dispatch: gemm or fft (gemm)."
+            "dispatch: gemm or fft (gemm); first-calls: words in the calls' names."
         ),
     ] = None,
     jobs: Annotated[
@@ -125,6 +129,9 @@ def bench(
     hunt times random work of every kind beside a peer, in line and eager; with --json FILE it goes
     on where it ended, and with --jobs it does in minutes what takes an hour.
 
+    first-calls makes the first call of each function in a process with empty caches, and in a
+    second process: CPU and wall seconds, and what was compiled.
+
     sparse times Cholesky factors of sparse matrices and solves with them.
 
     Another revision of the library is timed in a process of its own, and so is this one beside it.
@@ -136,6 +143,13 @@ def bench(
         raise PortableGPUError(
             "--plot needs the package matplotlib: pip install 'portable_gpu[bench]'"
         )
+    if operation == "first-calls":
+        if (dtype, sizes, peers, shapes, seed, budget, ordering, jobs, plot) != (None,) * 9 or (
+            policy or ladder or eager
+        ):
+            raise ArgumentError("first-calls takes only --rows, --device and --json")
+        first_calls_of(rows, device, report, output, status)
+        return
     if operation == "sparse":
         if (shapes, seed, budget, rows, jobs) != (None,) * 5 or policy or ladder or eager:
             raise ArgumentError(
@@ -168,12 +182,13 @@ def bench(
         return
     if (shapes, seed, budget, rows, jobs) != (None,) * 5:
         raise ArgumentError(
-            "--shapes, --seed, --budget, --rows and --jobs are for dispatch and hunt, not "
-            f"{operation}"
+            "--shapes, --seed, --budget, --rows and --jobs are for dispatch and hunt (--rows also "
+            f"for first-calls), not {operation}"
         )
     if operation not in GROUPS:
         raise ArgumentError(
-            f"no benchmark {operation!r}; there are: {', '.join(GROUPS)}, sparse, dispatch, hunt"
+            f"no benchmark {operation!r}; there are: {', '.join(GROUPS)}, sparse, dispatch, hunt, "
+            "first-calls"
         )
     if ladder and (operation not in (*CLIMBED, EVERY) or sizes is not None or plot):
         raise ArgumentError(f"--ladder takes {_CLIMBED} or {EVERY}, and neither --sizes nor --plot")

@@ -185,6 +185,8 @@ class ProgramCache:
         self._disk = disk
         self._programs: dict[str, cl.Program] = {}
         self._building: dict[str, threading.RLock] = {}
+        #: What was compiled here, rather than read from disk; the oldest first.
+        self.built: list[Specialization] = []
         self._identity = _identity(device, device.name, version(device))
         #: One of two drivers that share their binaries.
         self._driver = Driver.of(device)
@@ -303,6 +305,7 @@ class ProgramCache:
             if self._is_pocl:
                 pocl_entries.discard_damaged()
             program = self._compile(spec)
+            self.built.append(spec)
             binary = program.binaries[0]  # where PoCL compiles, rather than in the build
         shared = None if self._driver is None else self._driver.without_hash(binary)
         if shared is not None:

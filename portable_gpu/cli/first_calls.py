@@ -1,0 +1,76 @@
+"""``portable-gpu bench first-calls``: what the first call of each function costs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from importlib.util import find_spec
+from pathlib import Path
+
+from rich.table import Table
+
+from portable_gpu.bench.first_calls import FirstCall, first_calls, totals
+from portable_gpu.bench.first_calls_process import DENSE, SPARSE
+from portable_gpu.cli.console import TABLE_STYLE, Console
+from portable_gpu.cli.files import write_json
+from portable_gpu.errors import ArgumentError
+
+
+def first_calls_of(
+    rows: str | None, device: str | None, report: Path | None, output: Console, status: Console
+) -> None:
+    """Make calls whose names contain one of the words in ``rows``.
+
+    Raises:
+        ArgumentError: No call has such a name.
+        PortableGPUError: A call failed.
+    """
+    has_sparse = all(find_spec(package) is not None for package in ("numba", "scipy"))
+    known = [*DENSE, *SPARSE] if has_sparse else [*DENSE]
+    words = [""] if rows is None else [word.strip() for word in rows.split(",")]
+    if rows is not None and (unknown := [w for w in words if not w or not _with(w, known)]):
+        raise ArgumentError(
+            f"--rows has {', '.join(map(repr, unknown))}; of first-calls there are: "
+            f"{', '.join(known)}"
+        )
+    names = [name for name in known if any(word in name for word in words)]
+    with status.status("first calls from empty caches, and again ..."):
+        found = first_calls(names, device)
+    sums = totals(found)
+    if report is not None:
+        write_json(report, {"calls": [asdict(call) for call in found], "totals": _plain(sums)})
+    output.print(_table(found, sums))
+
+
+def _with(word: str, names: list[str]) -> list[str]:
+    return [name for name in names if word in name]
+
+
+def _plain(sums: dict[str, FirstCall]) -> dict[str, object]:
+    return {name: asdict(call) for name, call in sums.items()}
+
+
+def _table(found: list[FirstCall], sums: dict[str, FirstCall]) -> Table:
+    table = Table(
+        caption="Seconds of the processor (all threads and the linker) and of the wall, from "
+        "empty caches; then those of a second process.",
+        caption_justify="left",
+        **TABLE_STYLE,
+    )
+    table.add_column("first call", no_wrap=True)
+    for heading in ("CPU s", "wall s", "programs", "kernels", "kB", "again CPU s", "wall s"):
+        table.add_column(heading, justify="right")
+    rows = [*found]
+    for part, total in sums.items():
+        last = max(i for i, call in enumerate(rows) if _part(call.name) == part)
+        rows.insert(last + 1, FirstCall(f"all {part}", total.cold, total.warm))
+    for call in rows:
+        cold, warm = call.cold, call.warm
+        table.add_row(
+            call.name, f"{cold.cpu:.2f}", f"{cold.wall:.2f}", str(cold.programs),
+            str(cold.kernels), f"{cold.text / 1e3:.0f}", f"{warm.cpu:.2f}", f"{warm.wall:.2f}",
+        )  # fmt: skip
+    return table
+
+
+def _part(name: str) -> str:
+    return "sparse" if name in SPARSE else "dense"

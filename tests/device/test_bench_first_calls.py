@@ -1,0 +1,52 @@
+"""``portable-gpu bench first-calls``: two cheap calls, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from portable_gpu.bench import first_calls_process
+from portable_gpu.bench.first_calls import Cost, first_calls
+from portable_gpu.cli import main
+from portable_gpu.errors import PortableGPUError
+
+
+def test_a_second_process_compiles_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = tmp_path / "report.json"
+    assert main(["bench", "first-calls", "--rows", "engine,sum", "--json", str(report)]) == 0
+    written = json.loads(report.read_text())
+    calls = {call["name"]: call for call in written["calls"]}
+    assert list(calls) == ["import", "engine", "sum"]
+    cold, warm = calls["sum"]["cold"], calls["sum"]["warm"]
+    assert cold["programs"] >= 1
+    assert cold["kernels"] >= cold["programs"]
+    assert cold["text"] > 1000 * cold["programs"]
+    assert warm["programs"] == 0
+    assert 0 < warm["cpu"] < cold["cpu"]
+    total = Cost(**written["totals"]["dense"]["cold"])
+    assert total == sum((Cost(**call["cold"]) for call in calls.values()), Cost())
+    shown = capsys.readouterr().out
+    assert [line.split()[0] for line in shown.splitlines()[1:5]] == [
+        "import",
+        "engine",
+        "sum",
+        "all",
+    ]
+
+
+@pytest.mark.parametrize("words", [["--rows", "sum,nope"], ["--rows", ""], ["--seed", "1"]])
+def test_what_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "first-calls", *words]) == 2
+    assert capsys.readouterr().err.startswith("error: ")
+
+
+def test_a_call_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stub = tmp_path / "stub.py"
+    stub.write_text('import sys\nprint(\'{"name": "import"}\')\nsys.exit("it is gone")\n')
+    monkeypatch.setattr(first_calls_process, "__file__", str(stub))
+    with pytest.raises(PortableGPUError, match="the first call of 'sum' failed: it is gone"):
+        first_calls(["sum"], None)
