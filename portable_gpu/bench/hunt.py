@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from math import prod
 from statistics import geometric_mean, median
@@ -22,7 +22,7 @@ from portable_gpu.bench.oracle import oracle
 from portable_gpu.bench.peers import Ours, Peer
 from portable_gpu.bench.revisions import Revision
 from portable_gpu.bench.timing import Timed, calls_a_turn, warm_up
-from portable_gpu.bench.verdict import Verdict
+from portable_gpu.bench.verdict import Verdict, pooled
 from portable_gpu.checking.operands import Array, Operands, uniform
 from portable_gpu.checking.oracle import Oracle
 from portable_gpu.dtypes import BFLOAT16, dtype_of, element
@@ -186,9 +186,14 @@ class RevisionRow:
 
 
 def revision_rows(trials: Iterable[Trial]) -> list[RevisionRow]:
-    """One for each kind and revision, in the order in which they were met."""
+    """One for each kind and revision, in the order of the first cases."""
     beside = [trial for trial in trials if trial.itself is not None]
-    return [RevisionRow.of(group) for group in _by_row(beside)]
+    rows = [RevisionRow.of(group) for group in _by_row(beside)]
+    line, eager = pooled([row.verdict for row in rows]), pooled([row.eager for row in rows])
+    return [
+        replace(row, verdict=one, eager=other)
+        for row, one, other in zip(rows, line, eager, strict=True)
+    ]
 
 
 def kinds(engine: Engine) -> list[Kind]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from portable_gpu.bench.peers import Ours, Peer
 from portable_gpu.bench.roofs import Roofs
 from portable_gpu.bench.statistics import Statistic
 from portable_gpu.bench.timing import TURN
+from portable_gpu.bench.verdict import pooled
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.version import __version__
 
@@ -68,6 +69,13 @@ class Report:
             self.rows.append(found)
         else:
             self.remarks.append(found)
+
+    def judge(self) -> None:
+        """Give the verdicts beside revisions the spread of all their rows, when all are timed."""
+        found = iter(pooled([row.verdict for row in self.rows if row.verdict is not None]))
+        self.rows = [
+            row if row.verdict is None else replace(row, verdict=next(found)) for row in self.rows
+        ]
 
     @property
     def times(self) -> list[Statistic]:

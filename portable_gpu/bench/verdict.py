@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import exp, log, sqrt
 from typing import Any
 
@@ -17,7 +17,7 @@ class Verdict:
     The revision has two processes, which take turns with ours, and its time is the geometric mean
     of the two: a process may be some per cent faster than another of the same code.  The spread is
     what the revision shows against itself: how far the geometric mean of the ratios of the two is
-    from 1, or its standard error where that is larger.
+    from 1, its standard error where that is larger, or what all rows show where :func:`pooled` did.
 
     Attributes:
         ratio: Geometric mean of the revision's time over ours: above 1 ours is faster.
@@ -48,3 +48,15 @@ class Verdict:
     def to_dict(self) -> dict[str, Any]:
         """The fields and the verdict, for JSON."""
         return {**asdict(self), "lost": self.lost}
+
+
+def pooled(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """The verdicts on the rows of one run, with what the revision shows against itself in all rows.
+
+    Two processes of one code differ by some per cent, and in a single row that difference may be
+    small by chance.  So no spread is below the root mean square of ``log(itself)`` over the rows.
+    """
+    if not verdicts:
+        return []
+    spread = sqrt(sum(log(one.itself) ** 2 for one in verdicts) / len(verdicts))
+    return [replace(one, spread=max(one.spread, spread)) for one in verdicts]

@@ -220,6 +220,7 @@ def bench(
             after = measure_roofs(engine, turns, every)
             found.roofs = before.raised(after).reached(found.rows)
     found.noise = listener.noise(found.times, eager or engine.maps_host_memory)
+    found.judge()
     if report is not None:
         write_json(report, found.to_dict())
     if plot is not None and found.rows:

@@ -13,8 +13,8 @@ from portable_gpu.cli.console import TABLE_STYLE
 
 _CAPTION = (
     "Ratio: geometric mean of the revision's time over ours.  Itself: the same of two processes of "
-    "the revision.  A row is lost if its ratio is below {least} and outside twice the spread, by "
-    "which itself may be off."
+    "the revision.  A row is lost if its ratio is below {least} and outside twice the spread, "
+    "which is at least what the revision shows against itself over all rows."
 )
 
 

@@ -29,7 +29,7 @@ from portable_gpu.bench.report import Report
 from portable_gpu.bench.roofs import Roofs, specializations
 from portable_gpu.bench.statistics import Statistic
 from portable_gpu.bench.timing import Prepared, calls_a_turn
-from portable_gpu.bench.verdict import Verdict
+from portable_gpu.bench.verdict import Verdict, pooled
 from portable_gpu.cli import main
 from portable_gpu.cli.bench import _ladder_table as ladder_table
 from portable_gpu.cli.bench import _table as bench_table
@@ -156,6 +156,14 @@ def test_a_row_is_lost_beyond_two_percent_and_twice_the_spread() -> None:
     assert noisy.itself == pytest.approx(1)
     assert noisy.spread == pytest.approx(math.log(1.1) / math.sqrt(7))
     assert noisy.to_dict()["lost"] is False
+    close = Verdict.of([0.978] * 8, quiet)
+    assert close.lost
+    found = pooled([close, biased, noisy])
+    assert [one.lost for one in found] == [False] * 3  # all rows say how far processes differ
+    assert found[0].spread == pytest.approx(math.log(1.02) / math.sqrt(3), rel=1e-3)
+    assert found[2] == noisy  # whose own spread is larger
+    assert pooled([close] * 3)[0].lost
+    assert pooled([]) == []
 
 
 @pytest.mark.parametrize(
