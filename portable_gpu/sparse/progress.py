@@ -125,7 +125,7 @@ class Watch:
                 self._mark(state, event, subtrees)
                 marked = self._enqueued
             self.look()
-        if self._enqueued > marked:
+        if plan.steps:  # also the last one, which has no operations and reads what fronts tell
             self._mark(state, event, None)
         return event
 

@@ -51,6 +51,14 @@ def test_what_is_told(
     np.testing.assert_array_equal(factor.L().data, whole.L().data)
 
 
+def test_memory_of_what_fronts_tell_outlives_the_last_step(engine: Engine) -> None:
+    """The last step has no operations, and reads it: without a wait, one call in 20 had garbage."""
+    A = grid(60, 60).astype(np.float32)
+    factor = Factor(analyze(A), np.float32, engine)
+    for _ in range(100):
+        factor.refactorize(A, progress=lambda *_: None)
+
+
 def test_steps_are_told_when_they_are_done(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing more than what the queue has done: it stands still here until somebody lets it go."""
     A = grid(9, 8).astype(np.float32)
