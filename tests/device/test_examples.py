@@ -1,4 +1,4 @@
-"""The examples run, and check themselves; the README's tour runs too."""
+"""The examples run and check themselves, and so do the samples in README and in the pages."""
 
 import re
 import runpy
@@ -25,9 +25,17 @@ def test_example(path: Path, default: Engine, capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out
 
 
-def test_tour_of_the_readme(default: Engine, capsys: pytest.CaptureFixture[str]) -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    assert blocks
-    exec(compile("\n".join(blocks), "README.md", "exec"), {"__name__": "__main__"})
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+SAMPLE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if SAMPLE.search(p.read_text("utf-8"))], ids=lambda p: p.stem
+)
+def test_samples_of_a_page(page: Path, default: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+    """One after the other, as one program."""
+    if page.stem == "sparse":
+        pytest.importorskip("numba")
+    samples = SAMPLE.findall(page.read_text("utf-8"))
+    exec(compile("\n".join(samples), page.name, "exec"), {"__name__": "__main__"})
     assert capsys.readouterr().out

@@ -19,7 +19,7 @@ from portable_gpu.sparse.ordering.moves import Moves, change, clear, push, remov
 #: What `side` says of a vertex besides the halves 0 and 1.
 SEPARATOR = 2
 
-# Each number is near the best of a few measured (docs/experiments/sparse.md).
+# Each number is near the best of a few measured (docs/experiments/sparse_orderings.md).
 _COARSEST = 100  # vertices of the smallest graph: an eighth of those of the largest, but 40 to 100
 _LARGE = 5000  # graphs of more vertices are cut ...
 _ATTEMPTS = 3  # ... so often, for the fewest edges
