@@ -16,6 +16,11 @@ except ImportError:  # NumPy before 1.25
     from numpy import AxisError as NumPyAxisError  # type: ignore[attr-defined, no-redef]
 
 
+def how_to_install(extra: str) -> str:
+    """The command that installs an extra; the library is on no index, so it names a checkout."""
+    return f"pip install '.[{extra}]' in a checkout of portable_gpu"
+
+
 class PortableGPUError(Exception):
     """Base of all errors of this library."""
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from portable_gpu.errors import ArgumentError, DTypeError, PortableGPUError
+from portable_gpu.errors import ArgumentError, DTypeError, PortableGPUError, how_to_install
 
 if TYPE_CHECKING:
     import typer
@@ -44,7 +44,7 @@ def _run(arguments: list[str]) -> int:
         import typer.main
     except ImportError as error:
         needed = f"portable-gpu needs the package {error.name}"
-        print(f"error: {needed}: pip install 'portable_gpu[cli]'", file=sys.stderr)
+        print(f"error: {needed}: {how_to_install('cli')}", file=sys.stderr)
         return 1
     command = typer.main.get_command(_application())
     usage_error: type[Any] = typer.BadParameter.__bases__[0]  # typer does not export it
@@ -66,6 +66,7 @@ def _application() -> typer.Typer:
     import typer
 
     from portable_gpu.cli.bench import bench
+    from portable_gpu.cli.bench_help import BenchCommand, unwrapped
     from portable_gpu.cli.check_isa import check_isa
     from portable_gpu.cli.demo import demo
     from portable_gpu.cli.explain import explain
@@ -84,5 +85,6 @@ def _application() -> typer.Typer:
         callback=version,
     )
     for command in (info, explain, render, selftest, bench, tune, check_isa, demo, solve, warm_up):
-        application.command()(command)
+        kind = BenchCommand if command is bench else None
+        application.command(cls=kind, help=unwrapped(command.__doc__))(command)
     return application

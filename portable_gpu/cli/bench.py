@@ -21,6 +21,7 @@ from portable_gpu.bench.report import Report
 from portable_gpu.bench.revisions import PREFIX, Revision
 from portable_gpu.bench.roofs import Roofs, measure_roofs
 from portable_gpu.bench.statistics import Statistic
+from portable_gpu.cli.bench_help import OPERATIONS
 from portable_gpu.cli.console import TABLE_STYLE, Console
 from portable_gpu.cli.dispatch import dispatch
 from portable_gpu.cli.files import replacing, write_json
@@ -29,10 +30,9 @@ from portable_gpu.cli.hunt import hunt
 from portable_gpu.cli.options import DeviceOption, JSONOption, PlotOption
 from portable_gpu.cli.path import path_of
 from portable_gpu.cli.progress import each
-from portable_gpu.cli.sparse import SYNTAX as SPARSE_SYNTAX
 from portable_gpu.cli.sparse import sparse
 from portable_gpu.cli.verdicts import verdicts
-from portable_gpu.errors import ArgumentError, PortableGPUError
+from portable_gpu.errors import ArgumentError, PortableGPUError, how_to_install
 from portable_gpu.ops.case import Case
 from portable_gpu.ops.registry import BENCHMARKS
 from portable_gpu.ops.sizes import SYNTAX, parse_sizes
@@ -46,25 +46,25 @@ def bench(
     operation: Annotated[
         str,
         typer.Argument(
-            help=f"{', '.join(GROUPS)}, sparse, dispatch, hunt or first-calls.",
+            help=OPERATIONS,
             metavar="OPERATION",
         ),
     ] = "all",
     dtype: Annotated[
         str | None,
         typer.Option(
-            help="Comma list of NumPy names (float32; sparse: one, float64); of gemm also a "
-            "precision (float32:bf16x6) or the result's (float16:float32).",
+            help="Comma list of NumPy names (float32); of gemm also a precision "
+            "(float32:bf16x6) or the result's (float16:float32).",
             show_default=False,
         ),
     ] = None,
-    sizes: Annotated[str | None, typer.Option(help=f"{SYNTAX} sparse: {SPARSE_SYNTAX}.")] = None,
+    sizes: Annotated[str | None, typer.Option(help=SYNTAX)] = None,
     peers: Annotated[
         str | None,
         typer.Option(
-            help="Comma list: numpy, pyopencl, clblast, torch, cupy, scipy, pyfftw, pyvkfft; of "
-            "sparse scipy and cholmod; portable_gpu@REVISION, another one of git's revisions, or "
-            "portable_gpu@/FOLDER; 'none' for none."
+            help="Comma list: numpy, pyopencl, clblast, torch, cupy, scipy, pyfftw, pyvkfft; "
+            "portable_gpu@REVISION, another one of git's revisions, or portable_gpu@/FOLDER; "
+            "'none' for none."
         ),
     ] = None,
     device: DeviceOption = None,
@@ -89,33 +89,12 @@ def bench(
     ] = False,
     report: JSONOption = None,
     plot: PlotOption = None,
-    shapes: Annotated[
-        int | None,
-        typer.Option(help="dispatch: random cases (500); hunt: cases a row (100).", min=1),
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="dispatch, hunt: of random sizes (1).")] = None,
-    budget: Annotated[
-        str | None,
-        typer.Option(
-            help="dispatch, hunt: time for everything, as 90s or 10m (5m).", metavar="TIME"
-        ),
-    ] = None,
-    ordering: Annotated[
-        str | None, typer.Option(help="sparse: as --ordering of solve (auto).")
-    ] = None,
-    rows: Annotated[
-        str | None,
-        typer.Option(
-            help="hunt: comma list of words in the rows' names, as 'gemm batch,std'; "
-            "dispatch: gemm or fft (gemm); first-calls: words in the calls' names."
-        ),
-    ] = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            help="hunt, on a GPU: processes that build and check; one at a time uses it (1).", min=1
-        ),
-    ] = None,
+    shapes: Annotated[int | None, typer.Option(min=1)] = None,  # from here on: KINDS has the help
+    seed: int | None = None,
+    budget: Annotated[str | None, typer.Option(metavar="TIME")] = None,
+    ordering: str | None = None,
+    rows: str | None = None,
+    jobs: Annotated[int | None, typer.Option(min=1)] = None,
 ) -> None:
     """Time the library and its peers by turns, and compare with the device's measured roofs.
 
@@ -123,26 +102,13 @@ def bench(
     the time is the device's: our calls, and PyTorch's, stand in line before the first one begins.
     --eager times both as Python calls them.
 
-    dispatch times random products of gemm, or transforms, against every path forced by hand, and
-    fails where the library's own choice takes twice the time of the best.
-
-    hunt times random work of every kind beside a peer, in line and eager; with --json FILE it goes
-    on where it ended, and with --jobs it does in minutes what takes an hour.
-
-    first-calls makes the first call of each function in a process with empty caches, and in a
-    second process: CPU and wall seconds, and what was compiled.
-
-    sparse times Cholesky factors of sparse matrices and solves with them.
-
     Another revision of the library is timed in a process of its own, and so is this one beside it.
     A row is lost if the geometric mean of the ratios is below 0.98 and outside twice the spread
     that the revision shows against itself; the command then exits with 1.
     """
     output, status = Console(), Console(stderr=True)
     if plot is not None and find_spec("matplotlib") is None:
-        raise PortableGPUError(
-            "--plot needs the package matplotlib: pip install 'portable_gpu[bench]'"
-        )
+        raise PortableGPUError(f"--plot needs the package matplotlib: {how_to_install('bench')}")
     if operation == "first-calls":
         if (dtype, sizes, peers, shapes, seed, budget, ordering, jobs, plot) != (None,) * 9 or (
             policy or ladder or eager

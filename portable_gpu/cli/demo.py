@@ -8,7 +8,7 @@ from pathlib import Path
 from portable_gpu.cli.files import replacing
 from portable_gpu.cli.options import DeviceOption, PictureOption
 from portable_gpu.cli.path import path_of
-from portable_gpu.errors import PortableGPUError
+from portable_gpu.errors import PortableGPUError, how_to_install
 
 
 def demo(
@@ -19,7 +19,7 @@ def demo(
     for package in ("matplotlib", "sklearn"):
         if find_spec(package) is None:
             raise PortableGPUError(
-                f"the demo needs the package {package}: pip install 'portable_gpu[demo]'"
+                f"the demo needs the package {package}: {how_to_install('demo')}"
             )
     from portable_gpu.cli.digits import Digits, Recogniser, draw, medians, nearest_by_numpy
     from portable_gpu.ops.explain import explain

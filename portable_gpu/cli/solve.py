@@ -18,7 +18,7 @@ from portable_gpu.arguments import one_of
 from portable_gpu.cli.console import Console
 from portable_gpu.cli.files import check_writable, replacing, write_json
 from portable_gpu.cli.options import DeviceOption, JSONOption, PlotOption
-from portable_gpu.errors import ArgumentError, PortableGPUError, ShapeError
+from portable_gpu.errors import ArgumentError, PortableGPUError, ShapeError, how_to_install
 from portable_gpu.host_memory import check_host
 from portable_gpu.linalg.refinement import corrections
 from portable_gpu.runtime.engine import Engine
@@ -90,9 +90,7 @@ def solve(
     for package in ("numba", "scipy", *(["matplotlib"] if plot else [])):
         if find_spec(package) is None:
             extra = "bench" if package == "matplotlib" else "sparse"
-            raise PortableGPUError(
-                f"solve needs the package {package}: pip install 'portable_gpu[{extra}]'"
-            )
+            raise PortableGPUError(f"solve needs the package {package}: {how_to_install(extra)}")
     if dtype is not None and dtype not in _DTYPES:
         raise ArgumentError(f"--dtype is {dtype!r}; {', '.join(_DTYPES)} are factorised")
     if refine not in (None, "auto") and not str(refine).isdigit():

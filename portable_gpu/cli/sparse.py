@@ -19,14 +19,14 @@ from portable_gpu.cli.console import TABLE_STYLE, Console
 from portable_gpu.cli.files import replacing, write_json
 from portable_gpu.cli.progress import each
 from portable_gpu.dtypes import dtype_of
-from portable_gpu.errors import ArgumentError, PortableGPUError
+from portable_gpu.errors import ArgumentError, PortableGPUError, how_to_install
 from portable_gpu.runtime.engine import Engine
 
 if TYPE_CHECKING:
     from portable_gpu.bench.sparse import SparseContest, SparseRemark, SparseRow
     from portable_gpu.sparse import Symbolic
 
-SYNTAX = "comma list of poisson2d:N (N^2 points), poisson3d:N, elasticity:N (N^3 cubes), FILE.mtx"
+SYNTAX = "Comma list of poisson2d:N (N^2 points), poisson3d:N, elasticity:N (N^3 cubes), FILE.mtx."
 #: Seconds that the turns of a row may take where nobody named sizes.
 _BUDGET = 20.0
 
@@ -59,7 +59,7 @@ def sparse(
     for package in ("numba", "scipy"):
         if find_spec(package) is None:
             raise PortableGPUError(
-                f"sparse needs the package {package}: pip install 'portable_gpu[sparse]'"
+                f"sparse needs the package {package}: {how_to_install('sparse')}"
             )
     from portable_gpu.bench.sparse import SparseContest
     from portable_gpu.bench.sparse_peers import SPARSE_PEERS

@@ -17,7 +17,7 @@ from portable_gpu.cli.console import TABLE_STYLE, Console
 from portable_gpu.cli.files import replacing
 from portable_gpu.cli.options import DeviceOption, PlotOption
 from portable_gpu.cli.path import path_of
-from portable_gpu.errors import ArgumentError, PortableGPUError
+from portable_gpu.errors import ArgumentError, PortableGPUError, how_to_install
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.tuner.jobs import TUNED, Job, jobs
 from portable_gpu.tuner.progress import Progress
@@ -58,11 +58,9 @@ def tune(
     begin = time.monotonic()
     seconds = seconds_of(budget)
     if find_spec("optuna") is None:
-        raise PortableGPUError("tune needs the package optuna: pip install 'portable_gpu[tune]'")
+        raise PortableGPUError(f"tune needs the package optuna: {how_to_install('tune')}")
     if plot is not None and find_spec("matplotlib") is None:
-        raise PortableGPUError(
-            "--plot needs the package matplotlib: pip install 'portable_gpu[tune]'"
-        )
+        raise PortableGPUError(f"--plot needs the package matplotlib: {how_to_install('tune')}")
     path = user_file()
     if path is None:
         raise PortableGPUError(f"this user has no home folder; {VARIABLE}=FILE names a table")

@@ -14,7 +14,7 @@ from math import prod
 from pathlib import Path
 
 from portable_gpu.codegen.specialization import Specialization
-from portable_gpu.errors import BuildError
+from portable_gpu.errors import BuildError, how_to_install
 from portable_gpu.isa import amdgcn, ptx
 from portable_gpu.isa.kernel import Kernel
 from portable_gpu.isa.machines import Machine
@@ -115,7 +115,7 @@ def find_compilers() -> Compilers:
     if not clang or not LIBCLC.exists():
         lacks["NVIDIA"] = f"apt-get install {CLANG} libclc-15"
     elif ptxas is None:
-        lacks["NVIDIA"] = "pip install 'portable_gpu[offline]'"
+        lacks["NVIDIA"] = how_to_install("offline")
     missing = {family: MissingCompiler(family, install) for family, install in lacks.items()}
     return Compilers(ptxas or "", missing)
 

