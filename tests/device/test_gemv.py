@@ -118,7 +118,7 @@ TINY = ((1, 1), (3, 5), (9, 18), (2, 700), (700, 2)), ("float32", "complex64", "
 
 @pytest.mark.tiny
 @pytest.mark.parametrize(
-    ("shape", "dtype", "trans"), product(*TINY) if OCLGRIND else in_pairs(*TINY), ids=str
+    ("shape", "dtype", "trans"), list(product(*TINY)) if OCLGRIND else in_pairs(*TINY), ids=str
 )
 def test_tiny(engine: Engine, shape: tuple[int, int], dtype: str, trans: str) -> None:
     a, x = random(shape, dtype), random((shape[trans == "N"],), dtype, 1)
