@@ -9,6 +9,7 @@ Environment:
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import shutil
@@ -47,6 +48,16 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     folder = config.stash.get(_folder, None)
     if folder is not None:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def pytest_collection_finish() -> None:
+    """Take the tests and all modules out of what Python's collector goes through.
+
+    An engine made beside eight others collects garbage, and so does every third test: among 330,000
+    objects of tests that takes 0.2 s each time.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_report_header() -> list[str]:
