@@ -47,6 +47,8 @@ from portable_gpu.runtime.engine import Engine
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timing, "TURN", 1e-6)
     monkeypatch.setattr(timing, "fall_silent", lambda: None)
+    monkeypatch.setattr(roofs, "_COPIED", 1 << 20)
+    monkeypatch.setattr(roofs, "_steps", lambda target: 256)
 
 
 #: Whose arrays: those that suit the device, or as on a GPU.
