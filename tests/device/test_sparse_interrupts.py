@@ -53,7 +53,7 @@ def descriptors() -> int:
 def test_at_random_moments() -> None:
     """The tool for many interrupts, a few of them."""
     tool = ROOT / "tools" / "interrupt_stress.py"
-    command = [sys.executable, str(tool), "--interrupts", "150", "--seconds", "10"]
+    command = [sys.executable, str(tool), "--interrupts", "80", "--seconds", "10"]
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": path}
