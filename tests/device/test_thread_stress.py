@@ -11,8 +11,8 @@ import pytest
 from portable_gpu.runtime.engine import Engine
 
 TOOL = Path(__file__).resolve().parents[2] / "tools" / "thread_stress.py"
-DENSE = ("sum", "columns", "max", "std", "elementwise", "gemv", "gemm", "fft", "rfft", "dct",
-         "convolve", "cholesky")  # fmt: skip
+#: Some of the tool's: a program to build costs more than all its calls.
+DENSE = ("sum", "columns", "std", "elementwise", "gemm", "fft", "cholesky")
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def test_threads_in_fresh_processes(
 ) -> None:
     if Engine(engine.device).caller is None or engine.target.forced:
         pytest.skip("the time is spent on PoCL, whose calls run on two drivers")
-    chosen = ["--calls", ",".join(calls), "--each", "3", "--turns", "3", "--bits", str(bits)]
+    chosen = ["--calls", ",".join(calls), "--each", "3", "--turns", "2", "--bits", str(bits)]
     command = [sys.executable, str(TOOL), "--processes", "5", "--jobs", "2", *chosen, *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
