@@ -10,7 +10,7 @@ import random
 
 import numpy as np
 import pytest
-from sampling import FORCED, computes
+from sampling import FEW, computes
 
 pytest.importorskip("scipy.sparse")
 pytest.importorskip("portable_gpu.sparse")
@@ -28,7 +28,7 @@ _DTYPES = ("float32", "float64", "complex64", "complex128")
 @pytest.mark.parametrize("dtype", _DTYPES)
 def test_random_systems(dtype: str, unoptimised: Engine) -> None:
     """Backward errors stay within a few roundings, whatever is drawn."""
-    _systems(unoptimised, dtype, _MANY or (4 if FORCED else 12), 400)
+    _systems(unoptimised, dtype, _MANY or (4 if FEW else 8), 400)
 
 
 @pytest.mark.tiny
