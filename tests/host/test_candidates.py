@@ -57,7 +57,7 @@ class Recorder:
 @pytest.mark.parametrize("device", RECORDED)
 def test_the_best_is_built(device: str) -> None:
     target = detect(RECORDED[device][0])
-    for name, every in problems(target, sorted(RECORDED).index(device), each=5):
+    for name, every in problems(target, sorted(RECORDED).index(device), each=3):
         engine: Any = Recorder(target)
         told = explanation("", every, target)
         bind_best(engine, every)

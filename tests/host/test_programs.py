@@ -73,7 +73,7 @@ def as_view(x: Any) -> View:
         ("std", "along an axis", 10),
     ],
 )
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, 1])
 def test_random_sizes_share_programs(
     operation: str, sizes: str, most: int, seed: int, device: str
 ) -> None:
