@@ -40,7 +40,7 @@ for family in FAMILIES:
     firsts = {}
     for check in family.checks([dtype_of("float32")]):
         firsts.setdefault(check.operation, check)
-    for check in list(firsts.values())[:4]:
+    for check in list(firsts.values())[:2]:
         check.run(engine)
 """
 
