@@ -15,12 +15,16 @@ from portable_gpu.bench.statistics import Statistic
 from portable_gpu.bench.timing import Prepared, calls_a_turn, warm_up
 from portable_gpu.errors import PortableGPUError, UnsupportedError
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.transfer import asarray
 from portable_gpu.sparse import Symbolic, analyze
 
 #: Right sides of the solves that are timed.
 COLUMNS = (1, 64)
 #: What ``|A X - B| / (|A| |X| + |B|)`` may be, by the bits of a real number.
 BOUNDS = {32: 1e-6, 64: 1e-14}
+#: The phase of a matrix of the host, whose values are checked, copied and permuted, and the name
+#: beside it, for the factorisation of values on the device: the difference is the host's time.
+REFACTORISE, DEVICE_ALONE = "refactorise", "device alone"
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,7 @@ class SparseRow:
 
     Attributes:
         problem: The matrix, by its name.
-        phase: "factorise", or "solve" with the number of right sides.
+        phase: "factorise", "solve" with the number of right sides, or :data:`REFACTORISE`.
         peer: Its name; None where none was timed.
         ours, theirs: Seconds.
         ratio: Their time over ours, turn by turn.
@@ -102,6 +106,7 @@ class SparseContest:
             yield from self._rows(name, symbolic, [us, them])
         if alone:
             yield from self._rows(name, symbolic, [us])
+        yield self._refactorisation(name, symbolic, us)
 
     def _admitted(
         self, kind: type[SparsePeer], name: str, A: Any, symbolic: Symbolic
@@ -128,6 +133,16 @@ class SparseContest:
         self.versions[peer.name] = peer.version
         return _Admitted(peer, A, max(errors))
 
+    def _refactorisation(self, name: str, symbolic: Symbolic, us: _Admitted) -> SparseRow:
+        """A matrix of the host, and by turns its values on the device."""
+        assert isinstance(us.peer, OurFactor)
+        factor = us.peer.factor_of
+        values = asarray(us.A.data, queue=self.engine.queue)
+        sides = [
+            Prepared([partial(factor, given)], self.engine.queue.finish) for given in (us.A, values)
+        ]
+        return self._row((name, REFACTORISE, DEVICE_ALONE), symbolic.flops, sides, (us.error,))
+
     def _rows(
         self, name: str, symbolic: Symbolic, sides: Sequence[_Admitted]
     ) -> Iterator[SparseRow | SparseRemark]:
@@ -139,23 +154,39 @@ class SparseContest:
             phases.append((f"solve {columns}", work, partial(_Admitted.solves, columns=columns)))
         peer = sides[1].peer.name if len(sides) > 1 else None
         for phase, work, prepare in phases:
+            errors = tuple(side.error for side in sides)
             prepared = [prepare(side) for side in sides]
-            once = [warm_up(one) for one in prepared]
-            turns = self.turns
-            if self.budget is not None and sum(once) * turns > self.budget:
-                turns = max(1, int(self.budget / sum(once)))
-            times = alternate(prepared, [calls_a_turn(seconds) for seconds in once], turns)
-            ours = Statistic.of(times[0])
-            yield SparseRow(
-                name,
-                phase,
-                peer,
-                ours,
-                Statistic.of(times[1]) if peer else None,
-                Statistic.of(ratios(*times)) if peer else None,
-                work / ours.median / 1e9,
-                tuple(side.error for side in sides),
-            )
+            yield self._row((name, phase, peer), work, prepared, errors)
+
+    def _row(
+        self,
+        names: tuple[str, str, str | None],
+        work: float,
+        sides: Sequence[Prepared],
+        errors: tuple[float, ...],
+    ) -> SparseRow:
+        """Time one phase, by turns if there are two sides.
+
+        Args:
+            names: The problem, the phase, the other side.
+            work: Floating-point operations.
+            sides: Ours, and the other one.
+            errors: Of both.
+        """
+        once = [warm_up(one) for one in sides]
+        turns = self.turns
+        if self.budget is not None and sum(once) * turns > self.budget:
+            turns = max(1, int(self.budget / sum(once)))
+        times = alternate(sides, [calls_a_turn(seconds) for seconds in once], turns)
+        ours, theirs = Statistic.of(times[0]), times[1] if len(times) > 1 else None
+        return SparseRow(
+            *names,
+            ours,
+            None if theirs is None else Statistic.of(theirs),
+            None if theirs is None else Statistic.of(ratios(*times)),
+            work / ours.median / 1e9,
+            errors,
+        )
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,11 @@ class OurFactor(SparsePeer):
 
     def factor(self) -> Any:
         """See :class:`SparsePeer`."""
-        return self._factor.refactorize(self._values)
+        return self.factor_of(self._values)
+
+    def factor_of(self, values: Any) -> Any:
+        """Factorise a matrix, or values on the device."""
+        return self._factor.refactorize(values)
 
     def solve(self, b: Any) -> Any:
         """See :class:`SparsePeer`."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from portable_gpu.bench.peers import Ours
-from portable_gpu.bench.sparse import SparseRow
+from portable_gpu.bench.sparse import REFACTORISE, SparseRow
 
 
 def plot_sparse(rows: Sequence[SparseRow], device: str, path: Path) -> None:
@@ -18,6 +18,7 @@ def plot_sparse(rows: Sequence[SparseRow], device: str, path: Path) -> None:
     """
     from matplotlib.figure import Figure
 
+    rows = [row for row in rows if row.phase != REFACTORISE]
     phases = list(dict.fromkeys(row.phase for row in rows))
     problems = list(dict.fromkeys(row.problem for row in rows))
     peers = list(dict.fromkeys(row.peer for row in rows))

@@ -35,6 +35,7 @@ from portable_gpu.runtime.registry import state_for
 from portable_gpu.runtime.report import DTYPE, FIELDS, Report, reports_of
 from portable_gpu.runtime.transfer import asarray, asnumpy
 from portable_gpu.runtime.views import View, as_array, check_output, new_array
+from portable_gpu.sparse.lower import lower_on_device
 from portable_gpu.sparse.matrix import factor_dtype, is_narrower
 from portable_gpu.sparse.numeric import SYSTEMS, Numeric
 from portable_gpu.sparse.out_of_core import SpilledFactor
@@ -110,6 +111,7 @@ class Factor(Closing):
         self._is_cut, self._is_closed = len(self._numeric.schedule.chunks) > 1, False
         size = 0 if self._is_cut else self._numeric.device.size
         self._panels = new_array(state, self.queue, (size,), self.dtype)
+        self._is_used = False  # whether it was factorised: tables pay then
         self._held: Held | None = None  # one assignment of the whole, when all of it is there
         self._lock: Any = threading.RLock()  # a signal handler may call in the middle of a call
         self._planned, self._seconds = time.perf_counter() - start, float("nan")
@@ -198,7 +200,7 @@ class Factor(Closing):
         spilled = self._run(call, (inputs, view, report), tell)
         tell_fault = partial(self._complain, given.dtype)
         held = Held(self._numeric, self.queue, given, panels, spilled, Report(found, tell_fault))
-        self._held = held
+        self._held, self._is_used = held, True
         if self._is_closed:  # a signal handler closed it meanwhile
             self.close()
         return held
@@ -268,9 +270,13 @@ class Factor(Closing):
 
     def _brought(self, values: Any, triangle: str | None) -> Any:
         """The lower triangle's values of a matrix, or of stored values, on the device."""
-        found = self.symbolic.pattern.values(values, triangle)
-        self._check_kind(found.dtype)
-        return asarray(found, queue=self.queue)
+        if self._is_used:
+            found = lower_on_device(self._numeric, self.queue, values, triangle)
+            if found is not None:
+                return found
+        lower = self.symbolic.pattern.values(values, triangle)
+        self._check_kind(lower.dtype)
+        return asarray(lower, queue=self.queue)
 
     def _taken(self, stored: Any, triangle: str | None) -> Any:
         """The same of stored values on the device."""

@@ -8,6 +8,7 @@ than the reading of its values.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +31,7 @@ TRIANGLES = ("lower", "upper")
 #: Two elements that mirror each other may differ by this many units of rounding of the
 #: geometric mean of their diagonal elements.  Sums of m terms in different orders differ by up to
 #: m units, and finite elements of high order sum some hundreds.
-_ROUNDING = 1024
+ROUNDING = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,22 +89,8 @@ class Pattern:
                 finite, or differs from the one that mirrors it; `triangle` is none, or the matrix
                 stores the other one alone.
         """
-        if isinstance(A, np.ndarray):
-            if A.shape != (self.stored,):
-                raise ShapeError(
-                    f"values have the shape {A.shape}; the matrix analysed stores {self.stored} "
-                    "values, and they are wanted in its order, as an array of one axis"
-                )
-            data = A.astype(_value_dtype(A.dtype, "values have"), copy=False)
-            return self._lower(data, triangle)
-        kind, first, second, data = _parts(A)
-        if A.shape != (self.n, self.n):
-            raise ShapeError(f"A has the shape {A.shape}; {(self.n, self.n)} was analysed")
-        if (
-            kind == self.layout[0]
-            and np.array_equal(first, self.layout[1])
-            and np.array_equal(second, self.layout[2])
-        ):
+        data, indices = self.stored_in(A)
+        if indices is not None and all(np.array_equal(*pair) for pair in indices):
             return self._lower(data, triangle)
         if triangle is None and self.is_chosen:
             triangle = self.triangle
@@ -121,6 +108,34 @@ class Pattern:
         values = np.zeros(self.nnz, data.dtype)
         values[place[place >= 0]] = lower[place >= 0]
         return values
+
+    def stored_in(self, A: Any) -> tuple[_Values, Sequence[tuple[_Values, _Values]] | None]:
+        """The values that a matrix stores, and what tells whether it stores them in these places.
+
+        Args:
+            A: As :meth:`values` takes it.
+
+        Returns:
+            The values, and pairs of arrays of indices: of the matrix, and of the one analysed; it
+            stores the same elements in the same order if the arrays of each pair are equal.  No
+            pairs where formats or numbers of values differ.
+
+        Raises:
+            ShapeError, DTypeError, ArgumentError: As of :meth:`values`, but of elements.
+        """
+        if isinstance(A, np.ndarray):
+            if A.shape != (self.stored,):
+                raise ShapeError(
+                    f"values have the shape {A.shape}; the matrix analysed stores {self.stored} "
+                    "values, and they are wanted in its order, as an array of one axis"
+                )
+            return A.astype(_value_dtype(A.dtype, "values have"), copy=False), ()
+        kind, *indices, data = _parts(A)
+        if A.shape != (self.n, self.n):
+            raise ShapeError(f"A has the shape {A.shape}; {(self.n, self.n)} was analysed")
+        if kind != self.layout[0] or len(data) != self.stored:
+            return data, None
+        return data, list(zip(indices, self.layout[1:], strict=True))
 
     def sources(self, triangle: str | None = None) -> tuple[Int64, bool]:
         """Which stored value each element of the lower triangle is, and whether as its conjugate.
@@ -184,7 +199,7 @@ class Pattern:
 
     def _check_symmetry(self, data: _Values, lower: _Values, mirror: Int64 | None) -> None:
         """Refuse what is not Hermitian beyond rounding; the diagonal's imaginary parts go."""
-        rounding = _ROUNDING * np.finfo(lower.dtype).eps
+        rounding = ROUNDING * np.finfo(lower.dtype).eps
         rows = np.flatnonzero(self._diagonal())
         places = self.pointers[rows + 1] - 1
         if np.iscomplexobj(lower):

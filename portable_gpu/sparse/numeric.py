@@ -13,12 +13,14 @@ from portable_gpu.dtypes import element
 from portable_gpu.ops.fronts.cpu import SubtreesPlan
 from portable_gpu.ops.fronts.device import DeviceFronts
 from portable_gpu.ops.fronts.inverse import inverse_steps, square_sizes
+from portable_gpu.ops.fronts.lower import LowerPlan
 from portable_gpu.ops.fronts.solve import PermutePlan, TakePlan, backward_steps, forward_steps
 from portable_gpu.ops.fronts.stages import last_step, stage_steps
 from portable_gpu.ops.gemm.problem import Operand
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan, Step, Steps, Temporary
 from portable_gpu.runtime.views import View
+from portable_gpu.sparse.matrix import ROUNDING
 from portable_gpu.sparse.memory import memory_on, scheduled
 from portable_gpu.sparse.schedule import Chunk, from_the_roots
 from portable_gpu.sparse.symbolic import Symbolic
@@ -36,6 +38,7 @@ class Numeric:
         engine, symbolic, dtype: For what.
         schedule: The order of the fronts.
         rooms: How many chunks of panels are on the device at a time, the last one apart.
+        memory: What a factorisation holds.
         device: Their tables and places.
     """
 
@@ -60,7 +63,8 @@ class Numeric:
         target, fronts = engine.target, symbolic.fronts
         self.schedule, self.rooms = scheduled(fronts, target, elem, limit)
         s = self.schedule
-        memory_on(target, fronts, elem, symbolic.pattern.nnz, s, self.rooms).check()
+        self.memory = memory_on(target, fronts, elem, symbolic.pattern.nnz, s, self.rooms)
+        self.memory.check()
         self.device = DeviceFronts(engine, symbolic.fronts, elem, s.update, s.arena, s.started)
         self._plans: dict[Any, Any] = {}
 
@@ -118,6 +122,21 @@ class Numeric:
             return TakePlan(self.engine, ~take if is_mirrored else take, pattern.stored, elem, elem)
 
         return self.kept(("lower", dtype, is_mirrored), make) if pattern.nnz else None
+
+    def checked(self, dtype: np.dtype[Any], triangle: str | None = None) -> LowerPlan:
+        """The same, checked as :class:`LowerPlan` does; the host bears twice the rounding."""
+        pattern = self.symbolic.pattern
+        sources, is_mirrored = pattern.sources(triangle)
+        mirror = pattern.mirror if triangle is None else None
+
+        def make() -> LowerPlan:
+            return LowerPlan(
+                self.engine, element(dtype), (pattern.pointers, pattern.columns), sources, mirror,
+                pattern.stored, is_mirrored, ROUNDING / 2 * float(np.finfo(dtype).eps),
+            )  # fmt: skip
+
+        found: LowerPlan = self.kept(("checked", dtype, is_mirrored, mirror is None), make)
+        return found
 
     @property
     def inverse_bytes(self) -> int:

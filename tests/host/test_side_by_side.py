@@ -13,9 +13,9 @@ import pytest
 from interruptions import Interrupted, handler, interrupted, stop
 from sparse_matrices import grid
 
+from portable_gpu import side_by_side
+from portable_gpu.side_by_side import Task, work_off
 from portable_gpu.sparse import analyze
-from portable_gpu.sparse.ordering import side_by_side
-from portable_gpu.sparse.ordering.side_by_side import Task, work_off
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.fronts import cpu, group, inverse, substitution
+from portable_gpu.ops.fronts.lower import lower_text
 from portable_gpu.ops.fronts.residual import residual_text
 from portable_gpu.ops.fronts.solve import permute_text, solve_text, take_text
 from portable_gpu.ops.fronts.stages import first_failure_text
@@ -15,7 +16,7 @@ def typical_texts(target: Target, elem: Element) -> list[Specialization]:
     """Kernels of each kind."""
     found = [permute_text(elem, elem, target, back=True), first_failure_text(target)]
     found += [residual_text(elem, elem, target, sums) for sums in (False, True)]
-    found.append(take_text(elem, elem, target))
+    found += [take_text(elem, elem, target), lower_text(elem, target, True, False, 1e-4)]
     found += inverse.typical_texts(elem, target)
     directions = False, True
     if not target.is_cpu:

@@ -10,13 +10,13 @@ import numpy as np
 
 from portable_gpu.arguments import one_of, shown
 from portable_gpu.errors import ArgumentError, UnsupportedError
+from portable_gpu.side_by_side import Task, work_off
 from portable_gpu.sparse.elimination import eliminate, levels
 from portable_gpu.sparse.graph import Graph, Int32
 from portable_gpu.sparse.ordering.approximate_degree import amd
 from portable_gpu.sparse.ordering.cuthill_mckee import rcm
 from portable_gpu.sparse.ordering.dissection import nd
 from portable_gpu.sparse.ordering.minimum_degree import md, mmd
-from portable_gpu.sparse.ordering.side_by_side import Task, work_off
 from portable_gpu.sparse.supernodes import supernodes
 
 #: Graphs of more vertices are dissected by "auto" too: anywhere, and for devices that wait.

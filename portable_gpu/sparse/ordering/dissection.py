@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
+from portable_gpu.side_by_side import Task, cores, work_off
 from portable_gpu.sparse.compiled import compiled
 from portable_gpu.sparse.graph import Graph, Int32, Int64
 from portable_gpu.sparse.ordering.approximate_degree import Quotient, eliminate, quotient
@@ -15,7 +15,6 @@ from portable_gpu.sparse.ordering.coarsening import Int8, Levels, Weighted, room
 from portable_gpu.sparse.ordering.compression import NONE, compressed
 from portable_gpu.sparse.ordering.moves import Moves, room_for_moves
 from portable_gpu.sparse.ordering.separator import SEPARATOR, separate
-from portable_gpu.sparse.ordering.side_by_side import Task, work_off
 
 _LEAF = 60  # parts of so many vertices are ordered by degree
 _ALONE = 20_000  # parts of more are cut, and their halves left to any thread
@@ -45,15 +44,8 @@ def nd(graph: Graph) -> Int32:
     indptr, indices, weight, into = compressed(graph.indptr, graph.indices)
     order = np.empty(len(weight), np.int32)
     whole = Part(indptr, indices, weight, np.arange(len(weight), dtype=np.int32))
-    work_off([partial(_order_part, whole, order)], _cores())
+    work_off([partial(_order_part, whole, order)], cores())
     return _expanded(order, into)
-
-
-def _cores() -> int:
-    """How many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 class Part(NamedTuple):

@@ -11,9 +11,11 @@ handler raises there, numba goes on with an object that is not there.
 from __future__ import annotations
 
 import _thread
+import contextlib
+import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 #: What there is to do; it returns what there is to do then.
 Task = Callable[[], Iterable["Task"]]
@@ -35,6 +37,32 @@ def work_off(tasks: Iterable[Task], threads: int) -> None:
     _Crew(tasks, threads).run()
 
 
+@contextlib.contextmanager
+def meanwhile(tasks: Iterable[Task], threads: int) -> Iterator[None]:
+    """Do all tasks while the calling thread does something else, and wait for them afterwards.
+
+    Args:
+        tasks, threads: As :func:`work_off` takes them.
+
+    An exception leaves it as it leaves :func:`work_off`.
+    """
+    crew = _Crew(tasks, threads)
+    try:
+        crew.begin()
+        yield
+    except BaseException:
+        crew.leave()
+        raise
+    crew.run()
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 class _Crew:
     def __init__(self, tasks: Iterable[Task], threads: int) -> None:
         self._todo, self._threads = deque(tasks), threads
@@ -42,18 +70,26 @@ class _Crew:
         self._errors: list[BaseException] = []
         self._is_left = False
 
+    def begin(self) -> None:
+        """Start the threads."""
+        self._start(len(self._todo))
+
+    def leave(self) -> None:
+        """Begin no further task."""
+        self._is_left = True
+
     def run(self) -> None:
-        """All of it, by the calling thread."""
+        """Wait for all of it, by the calling thread."""
         begin = time.perf_counter()
         try:
             while self._errors or self._running or self._todo:
                 if self._errors:
                     raise self._errors[0]
-                self._start(len(self._todo))
+                self.begin()
                 passed = time.perf_counter() - begin
                 time.sleep(min(max(_LEAST, _PART * passed), _MOST))
         except BaseException:
-            self._is_left = True
+            self.leave()
             raise
 
     def _start(self, wanted: int) -> None:

@@ -1,0 +1,79 @@
+## to[k] = from[take[k]], the lower triangle of stored values, and doubt[0] |= 1 where the host has to look at the matrix:
+## a value is not finite, differs from from[mirror[k]], its mirror image, or is complex on the diagonal.
+##
+## e                Elements        index    the type of take and mirror, -1 of an element that is not stored, a zero
+## compares         whether there are mirror images; else conjugates says whether each v is taken as its conjugate
+## rounding         how much mirror images may differ, as a part of the largest of them and of their rows' scale
+## start, column    the rows, as in CSR, columns ascending
+## size             work-items of a group, `run` elements each
+<%namespace name="group" file="/group/group.cl.mako"/>
+<%namespace name="element" file="/common/element.cl.mako"/>
+<%include file="/common/prelude.cl.mako"/>
+<%
+largest = "DBL_MAX" if e.needs_fp64 else "FLT_MAX"
+parts = (lambda v: [f"ABS({v}.x)", f"ABS({v}.y)"]) if e.complex else (lambda v: [f"ABS({v})"])
+whole = lambda v: " && ".join(f"{part} <= {largest}" for part in parts(v))
+size_of = lambda v: f"LARGER({', '.join(parts(v))})" if e.complex else parts(v)[0]
+%>
+#define LARGER(p, q) ((p) > (q) ? (p) : (q))
+${element.scalar(e)}
+
+% if compares:
+// The root of a row's diagonal element.
+static inline ${e.real} magnitude(__global const long *start, __global const int *column, __global const ${index} *take, __global const ${e.name}_t *from, long row)
+{
+    const long last = start[row + 1] - 1;
+    if (last < start[row] || column[last] != row || take[last] < 0) return 0;
+    return sqrt(fabs(from[take[last]]${".x" if e.complex else ""}));
+}
+% endif
+
+__kernel ${group.of_size(size)}
+void lower(__global const long *start, __global const int *column, __global const ${index} *take, \
+% if compares:
+__global const ${index} *mirror, \
+% endif
+__global const ${e.name}_t *from, __global ${e.name}_t *to, __global int *doubt, long n, long count, long run, long from_offset, long to_offset, long doubt_offset)
+{
+    const long begin = get_global_id(0) * run, end = begin + run < count ? begin + run : count;
+    if (begin >= end) return;
+    from += from_offset;
+    long row = 0, behind = n;
+    while (behind - row > 1) {
+        const long middle = (row + behind) / 2;
+        if (start[middle] <= begin) row = middle; else behind = middle;
+    }
+    int found = 0;
+    for (long at = begin; at < end; at++) {
+        while (start[row + 1] <= at) row++;
+        const long place = take[at];
+        ${e.value} v = (${e.value})(0);
+        if (place >= 0) v = from[place];
+        found |= !(${whole("v")});
+% if e.complex:
+% if conjugates:
+        v.y = -v.y;
+% endif
+        const int diagonal = column[at] == row;
+        if (diagonal) {
+            found |= ABS(v.y) > ${rounding} / 2 * ABS(v.x);
+            v.y = 0;
+        }
+% endif
+% if compares:
+        const long image = mirror[at];
+        ${e.value} w = (${e.value})(0);
+        if (image >= 0) w = from[image];
+        found |= !(${whole("w")});
+% if e.complex:
+        w.y = diagonal ? 0 : -w.y;
+% endif
+        const ${e.value} apart = v - w;
+        const ${e.real} most = ${" + ".join(parts("apart"))};
+        if (!(most <= ${rounding} * LARGER(${size_of("v")}, ${size_of("w")})))
+            found |= !(most <= ${rounding} * magnitude(start, column, take, from, row) * magnitude(start, column, take, from, column[at]));
+% endif
+        to[to_offset + at] = v;
+    }
+    if (found) atomic_or(doubt + doubt_offset, 1);
+}

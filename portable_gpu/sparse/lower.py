@@ -1,0 +1,98 @@
+"""Values of a matrix with the pattern analysed: permuted and checked on the device.
+
+The host compares the indices with those analysed while the values are copied.  What is wrong with a
+matrix it finds out by :meth:`Pattern.values`, where the device finds anything at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from portable_gpu.dtypes import element
+from portable_gpu.ops.fronts.lower import table_bytes
+from portable_gpu.runtime.call import Call
+from portable_gpu.runtime.transfer import asarray, asnumpy
+from portable_gpu.side_by_side import Task, cores, meanwhile
+from portable_gpu.sparse.numeric import Numeric
+
+#: Fewer stored values the host permutes and checks in a millisecond, as soon as a kernel.
+_LEAST = 1 << 17
+#: Indices that a thread compares at a time: two pieces of 1 MiB stay in the second cache.
+_PIECE = 1 << 18
+#: More threads than that do not compare faster: four read as much as a socket's memory gives them.
+_THREADS = 4
+
+_Pairs = Sequence[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]
+
+
+def lower_on_device(
+    numeric: Numeric, queue: cl.CommandQueue, given: Any, triangle: str | None
+) -> Any | None:
+    """The lower triangle's values on the device, of a matrix or of stored values.
+
+    Args:
+        numeric: Of the pattern.
+        queue: Where they are to be.
+        given, triangle: As ``Factor.refactorize`` takes them.
+
+    Returns:
+        The values; or None where the host has to look: the matrix may have another pattern, or
+        values that are refused; or there are few, or the device has no room for the tables.
+
+    Raises:
+        ShapeError, DTypeError, ArgumentError: As of :meth:`Pattern.values`, but of elements.
+    """
+    pattern = numeric.symbolic.pattern
+    if pattern.stored < _LEAST or pattern.order is not None or not pattern.nnz:
+        return None
+    data, pairs = pattern.stored_in(given)
+    complex_for_real = data.dtype.kind == "c" and numeric.dtype.kind != "c"
+    if pairs is None or complex_for_real or not _has_room(numeric, data.dtype):
+        return None
+    plan = numeric.checked(data.dtype, triangle)
+    differ: list[bool] = []
+    with meanwhile(_comparisons(pairs, differ), min(cores(), _THREADS)):
+        stored = asarray(data, queue=queue)
+        doubt = asarray(np.zeros(1, np.int32), queue=queue)
+    if differ:
+        return None
+    call = Call([stored, doubt], None, queue)
+    lower, found = call.beside((pattern.nnz,), data.dtype)
+    told = call.output((1,), doubt.dtype, doubt, "doubt", read=True)
+    call.run(plan, (call.input(stored, "values"), lower, told))
+    return None if asnumpy(doubt)[0] else found
+
+
+def _has_room(numeric: Numeric, dtype: np.dtype[Any]) -> bool:
+    """Whether the device has doubles if they are wanted, and memory for values and tables."""
+    pattern, memory = numeric.symbolic.pattern, numeric.memory
+    elem, compares = element(dtype), pattern.mirror is not None
+    if elem.needs_fp64 and not numeric.engine.target.fp64:
+        return False
+    values = pattern.stored * elem.itemsize
+    tables = table_bytes(pattern.n, pattern.nnz, pattern.stored, compares)
+    total = memory.total + values + tables
+    return values <= memory.largest_available and total <= memory.available
+
+
+def _comparisons(pairs: _Pairs, differ: list[bool]) -> list[Task]:
+    """Compare arrays piece by piece, until somebody notes that they differ."""
+
+    def compare(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> Iterable[Task]:
+        if not differ and not np.array_equal(one, other):
+            differ.append(True)
+        return ()
+
+    if any(one.shape != other.shape for one, other in pairs):
+        differ.append(True)
+        return []
+    return [
+        partial(compare, one[k : k + _PIECE], other[k : k + _PIECE])
+        for one, other in pairs
+        for k in range(0, len(one), _PIECE)
+    ]
