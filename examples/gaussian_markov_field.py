@@ -79,20 +79,30 @@ if len(sys.argv) > 1:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(13, 8), layout="constrained", dpi=110)
-    shown = {"truth": truth, "mean": mean, "deviation": deviation, "drawn": more[:, 0]}
-    shown |= {"drawn again": more[:, 1]}
-    for k, (title, field) in enumerate(shown.items(), 1):
-        axes = figure.add_subplot(2, 3, k)
-        span = np.abs(truth).max()
-        limits = (0, None) if title == "deviation" else (-span, span)
-        picture = axes.imshow(field.reshape(SIDE, SIDE), vmin=limits[0], vmax=limits[1])
+    every = figure.subplots(2, 3)
+    span = np.percentile(np.abs(truth), 99)  # a few extremes would leave all else in one colour
+    values = {
+        "truth": truth,
+        "mean, and the places measured": mean,
+        "drawn: it agrees with the measurements": more[:, 0],
+        "drawn again": more[:, 1],
+    }
+    for axes, (title, field) in zip(every.flat[[0, 1, 3, 4]], values.items(), strict=True):
+        picture = axes.imshow(field.reshape(SIDE, SIDE), cmap="RdBu_r", vmin=-span, vmax=span)
         axes.set_title(title)
         axes.set_axis_off()
-        figure.colorbar(picture, ax=axes, shrink=0.8)
-        if title in ("mean", "deviation"):
-            axes.scatter(places % SIDE, places // SIDE, 3, "red")
-    axes = figure.add_subplot(2, 3, 6)
-    axes.semilogx(RANGES, likelihoods, "o-")
-    axes.axvline(TRUE, linestyle=":", color="black")
-    axes.set(xlabel="range", title="log marginal likelihood")
+    every[0, 1].scatter(places % SIDE, places // SIDE, 3, "black")
+    figure.colorbar(picture, ax=every[:, :2], shrink=0.6, extend="both", label="value")
+    axes = every[0, 2]
+    picture = axes.imshow(deviation.reshape(SIDE, SIDE))
+    axes.set_title("standard deviation of the mean")
+    axes.set_axis_off()
+    figure.colorbar(picture, ax=axes, shrink=0.8)
+    axes = every[1, 2]
+    axes.plot(RANGES, likelihoods, "o-")
+    axes.axvline(TRUE, linestyle=":", color="black", label="the truth's range")
+    axes.set(xscale="log", xlabel="range (steps of the grid)", title="log marginal likelihood")
+    axes.set_xticks(RANGES, [f"{length:.0f}" for length in RANGES])
+    axes.minorticks_off()
+    axes.legend(loc="lower center")
     figure.savefig(sys.argv[1])

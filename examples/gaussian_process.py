@@ -81,4 +81,5 @@ if len(sys.argv) == 2 and sys.argv[1].endswith(".png"):
         axes.errorbar(truth, mean, 2 * deviation, fmt="o", ms=3, lw=0.6)
         axes.axline((0, 0), slope=1, color="grey", lw=0.8)
         axes.set(title=name, xlabel="measured", ylabel="predicted, two deviations")
+        axes.label_outer()
     figure.savefig(sys.argv[1], dpi=150)

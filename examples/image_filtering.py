@@ -14,7 +14,7 @@ from sklearn.datasets import load_sample_image
 import portable_gpu as pg
 from portable_gpu import signal
 
-WIDTH, STRENGTH = 6.0, 2.0
+WIDTH, FINE, STRENGTH = 6.0, 1.5, 1.0
 PART = (slice(150, 198), slice(300, 364))
 
 photograph = load_sample_image("china.jpg").astype(np.float32) / 255  # rows, columns, colours
@@ -23,22 +23,30 @@ grey = photograph.mean(axis=2)
 
 def gauss(width: float) -> np.ndarray:
     """A bell of two axes, whose values add up to 1."""
-    at = np.arange(-3 * width, 3 * width + 1)
+    at = np.arange(-np.ceil(3 * width), np.ceil(3 * width) + 1)
     bell = np.exp(-(at**2) / (2 * width**2))
     return (np.outer(bell, bell) / bell.sum() ** 2).astype(np.float32)
 
 
-# All colours in one call: their axis broadcasts.  To sharpen is to add what a blur takes away,
-# which is a convolution too.
-blur = gauss(WIDTH)
-unit = np.zeros_like(blur)
+def filtered(library, kernel: np.ndarray) -> np.ndarray:
+    """The photograph convolved, all colours in one call: their axis broadcasts.
+
+    Beyond its edges the photograph is continued by its mirror image; zeros would darken the rim.
+    """
+    rows, columns = (n // 2 for n in kernel.shape)
+    padded = np.pad(photograph, ((rows, rows), (columns, columns), (0, 0)), mode="symmetric")
+    return library.fftconvolve(padded, kernel[:, :, None], mode="valid", axes=(0, 1))
+
+
+# To sharpen is to add what a narrow blur takes away, which is a convolution too.
+blur, fine = gauss(WIDTH), gauss(FINE)
+unit = np.zeros_like(fine)
 unit[tuple(n // 2 for n in unit.shape)] = 1
-sharpen = (1 + STRENGTH) * unit - STRENGTH * blur
-blurred = signal.fftconvolve(photograph, blur[:, :, None], mode="same", axes=(0, 1))
-sharpened = signal.fftconvolve(photograph, sharpen[:, :, None], mode="same", axes=(0, 1))
+sharpen = (1 + STRENGTH) * unit - STRENGTH * fine
+blurred, sharpened = filtered(signal, blur), filtered(signal, sharpen)
+assert blurred.shape == sharpened.shape == photograph.shape
 for ours, kernel in ((blurred, blur), (sharpened, sharpen)):
-    theirs = scipy_signal.fftconvolve(photograph, kernel[:, :, None], mode="same", axes=(0, 1))
-    np.testing.assert_allclose(ours, theirs, atol=1e-4)
+    np.testing.assert_allclose(ours, filtered(scipy_signal, kernel), atol=1e-4)
 print(f"{photograph.shape[1]} x {photograph.shape[0]} pixels of 3 colours, {blur.shape} weights")
 
 # Where is this part?  At the peak of the correlation, over the norms of what lies under the part.
@@ -61,7 +69,7 @@ assert found == (PART[0].start, PART[1].start)
 
 for name, library in (("portable_gpu", signal), ("SciPy", scipy_signal)):
     begin = perf_counter()
-    library.fftconvolve(photograph, blur[:, :, None], mode="same", axes=(0, 1))
+    filtered(library, blur)
     print(f"the blur by {name}: {1e3 * (perf_counter() - begin):.1f} ms")
 
 if len(sys.argv) > 1 and sys.argv[1].endswith(".png"):
@@ -69,17 +77,20 @@ if len(sys.argv) > 1 and sys.argv[1].endswith(".png"):
 
     figure, axes = plt.subplots(2, 2, figsize=(11, 8), layout="constrained")
     pictures = {
-        "before": photograph,
+        "before; the part to find is framed": photograph,
         "blurred": blurred,
         "sharpened": sharpened,
-        "likeness of each place to the part": likeness,
+        "likeness to the part, by its upper left corner": likeness,
     }
     for axis, (title, picture) in zip(axes.flat, pictures.items(), strict=True):
-        axis.imshow(np.clip(picture, 0, 1), cmap="grey")
+        if picture.ndim == 3:
+            axis.imshow(np.clip(picture, 0, 1))
+        else:
+            scale = axis.imshow(picture, cmap="RdBu_r", vmin=-1, vmax=1)
+            figure.colorbar(scale, ax=axis, location="bottom", shrink=0.6, aspect=40)
         axis.set_title(title)
         axis.set_axis_off()
-    corner = (PART[1].start, PART[0].start)
-    for axis in (axes[0, 0], axes[1, 1]):
-        sides = (pattern.shape[1], pattern.shape[0])
-        axis.add_patch(plt.Rectangle(corner, *sides, fill=False, color="red"))
+    corner, sides = (PART[1].start, PART[0].start), pattern.shape[::-1]
+    axes[0, 0].add_patch(plt.Rectangle(corner, *sides, fill=False, color="red"))
+    axes[1, 1].plot(*corner, "o", markersize=12, markerfacecolor="none", color="black")
     figure.savefig(sys.argv[1], dpi=100)

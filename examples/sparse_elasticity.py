@@ -95,7 +95,8 @@ if len(sys.argv) > 1:
     for middle, k in ((0.74, PLACES // 2), (0.24, PLACES // 5)):
         move = moved[:, k].reshape(-1, 3)
         length = np.linalg.norm(move, axis=1)
-        bent = at + move * (1.5 / length.max())
+        scale = 1.5 / length.max()  # the largest movement is drawn as 1.5 m
+        bent = at + move * scale
         # Three axes are drawn in a square, most of which stays empty.
         axes = figure.add_axes((0, middle - 0.62, 0.9, 1.24), projection="3d")
         axes.patch.set_alpha(0)
@@ -106,8 +107,8 @@ if len(sys.argv) > 1:
         axes.set_box_aspect((LENGTH, WIDTH, HEIGHT + 1), zoom=0.88)
         axes.view_init(18, -70)
         axes.set_axis_off()
-        title = f"load at {strips[k]:.0f} m; movements are exaggerated"
+        title = f"load at {strips[k]:.0f} m; movements drawn {round(scale, -2):,.0f} times as large"
         figure.text(0.45, middle - 0.08, title, ha="center", fontsize=12)
         bar = figure.add_axes((0.91, middle - 0.15, 0.015, 0.3))
-        figure.colorbar(shown, cax=bar, label="mm")
+        figure.colorbar(shown, cax=bar, label="movement (mm)")
     figure.savefig(sys.argv[1])

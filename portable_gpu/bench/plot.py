@@ -10,6 +10,7 @@ import numpy as np
 
 from portable_gpu.bench.hunt import Trial
 from portable_gpu.bench.measure import Row
+from portable_gpu.bench.noise import Noise
 from portable_gpu.bench.peers import Ours
 from portable_gpu.bench.report import Report
 from portable_gpu.bench.roofs import Roofs
@@ -18,7 +19,7 @@ from portable_gpu.ops.case import Case
 from portable_gpu.ops.registry import BENCHMARKS
 
 #: Marker and colour of each contestant.
-_STYLES = {
+STYLES = {
     Ours.name: ("o", "C0"), "numpy": ("s", "C1"), "pyopencl": ("^", "C2"), "clblast": ("D", "C3"),
     "torch": ("v", "C4"), "cupy": ("P", "C5"), "scipy": ("X", "C6"), "pyfftw": ("d", "C7"),
     "pyvkfft": ("<", "C8"),
@@ -29,10 +30,10 @@ _DPI = 120
 Point: TypeAlias = tuple[float, float]
 
 
-def plot_throughput(report: Report, path: Path) -> None:
-    """One panel for each operation and dtype: everybody's throughput on every size, and the roof.
+def plot_throughput(report: Report, path: Path) -> Any:
+    """Draw a panel for each operation and dtype: everybody's throughput by size, and the roof.
 
-    In GFLOP/s where arithmetic is what limits, everything else in GB/s.
+    In GFLOP/s where arithmetic is what limits, everything else in GB/s.  Returns the figure.
     """
     from matplotlib.figure import Figure
 
@@ -50,8 +51,9 @@ def plot_throughput(report: Report, path: Path) -> None:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
     figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=len(entries))
-    figure.suptitle(f"{_title(report)}: medians and quartiles")
+    entitle(figure, f"{_title(report)}: medians and quartiles", report.noise)
     figure.savefig(path, dpi=_DPI)
+    return figure
 
 
 def plot_roofline(report: Report, path: Path) -> Any:
@@ -93,7 +95,7 @@ def plot_roofline(report: Report, path: Path) -> Any:
         for who, (marker, _) in styles.items()
     ]  # fmt: skip
     figure.legend(handles=whose, loc="outside lower center", ncols=len(whose))
-    figure.suptitle(f"{_title(report)}: medians")
+    entitle(figure, f"{_title(report)}: medians", report.noise)
     figure.draw_without_rendering()  # places the axes, which must not move any more
     figure.set_layout_engine("none")
     _name_slope(axes, report.roofs.copy.median, reach[0])
@@ -103,8 +105,11 @@ def plot_roofline(report: Report, path: Path) -> Any:
     return figure
 
 
-def plot_ratios(report: Report, path: Path) -> None:
-    """One panel for each row of a hunt: the peer's time over ours, by the operations of a case."""
+def plot_ratios(report: Report, path: Path) -> Any:
+    """Draw a panel for each row of a hunt: the peer's time over ours, by the operations of a case.
+
+    Returns the figure.
+    """
     from matplotlib.figure import Figure
     from matplotlib.ticker import NullFormatter
 
@@ -115,10 +120,10 @@ def plot_ratios(report: Report, path: Path) -> None:
     lines = -(-len(groups) // columns)
     figure = Figure(figsize=(3.4 * columns, 0.8 + 2.6 * lines), layout="constrained")
     every = figure.subplots(lines, columns, sharey=True, squeeze=False).flat
-    for axes, (kind, trials) in zip(every, groups.items(), strict=False):
+    for (kind, trials), axes in zip(groups.items(), every, strict=False):
         for peer in dict.fromkeys(trial.peer for trial in trials):
             points = [(one.flop, one.ratio) for one in trials if one.peer == peer]
-            marker, colour = _STYLES.get(peer, ("x", "C6"))
+            marker, colour = STYLES.get(peer, ("x", "C6"))
             axes.plot(*zip(*points, strict=True), marker, color=colour, markersize=3, label=peer)
         axes.axhline(1, color="black", linewidth=0.8)
         axes.set(xscale="log", yscale="log")
@@ -129,9 +134,17 @@ def plot_ratios(report: Report, path: Path) -> None:
         axes.set_axis_off()
     entries = dict(zip(*reversed(figure.axes[0].get_legend_handles_labels()), strict=True))
     figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=len(entries))
-    figure.supylabel("the peer's time over ours")
-    figure.suptitle(f"{_title(report)}: random work in line, by the operations of a case")
+    figure.supxlabel("operations of a case")
+    figure.supylabel("the peer's time over ours (above 1: ours is shorter)")
+    entitle(figure, f"{_title(report)}: random work in line", report.noise)
     figure.savefig(path, dpi=_DPI)
+    return figure
+
+
+def entitle(figure: Any, title: str, noise: Noise | None) -> None:
+    """Write the title of a figure; in red, with the reason, where the machine was too busy."""
+    warning = "" if noise is None else noise.warning
+    figure.suptitle("\n".join(filter(None, (title, warning))), color="C3" if warning else "black")
 
 
 def _draw_roofs(axes: Any, reach: Any, roofs: Roofs, cases: Iterable[Case]) -> list[Point]:
@@ -239,7 +252,7 @@ def _styles(rows: Iterable[Row]) -> dict[str, tuple[str, str]]:
     """Marker and colour of everybody who was timed."""
     spare = zip("ph<>*", ("C8", "C9", "C6", "C7", "C8"), strict=True)
     every = dict.fromkeys(who for who, *_ in _points(rows))
-    return {who: _STYLES[who] if who in _STYLES else next(spare, ("x", "C6")) for who in every}
+    return {who: STYLES[who] if who in STYLES else next(spare, ("x", "C6")) for who in every}
 
 
 def _points(rows: Iterable[Row]) -> list[tuple[str, Case, Statistic]]:

@@ -7,14 +7,24 @@ from pathlib import Path
 
 import numpy as np
 
+from portable_gpu.bench.noise import Noise
 from portable_gpu.bench.peers import Ours
+from portable_gpu.bench.plot import STYLES, entitle
 from portable_gpu.bench.sparse import REFACTORISE, SparseRow
 
 
-def plot_sparse(rows: Sequence[SparseRow], device: str, path: Path) -> None:
-    """A panel for each phase: everybody's GFLOP/s on every system.
+def plot_sparse(
+    rows: Sequence[SparseRow], device: str, path: Path, noise: Noise | None = None
+) -> None:
+    """Draw a panel for each phase: everybody's GFLOP/s on every system.
 
-    We are drawn with each peer beside which we were timed: by turns, so in the same minutes.
+    This library is drawn once for each peer, as it was timed by turns with that peer.
+
+    Args:
+        rows: What was timed.
+        device: Its name.
+        path: The file to write.
+        noise: How far the machine was busy with something else; the title says so.
     """
     from matplotlib.figure import Figure
 
@@ -29,20 +39,22 @@ def plot_sparse(rows: Sequence[SparseRow], device: str, path: Path) -> None:
         axes = figure.add_subplot(len(phases), 1, number)
         for k, (peer, side) in enumerate(bars):
             speeds = [_speed(rows, problem, phase, peer, side) for problem in problems]
-            beside = f"{Ours.name}, beside {peer}" if peer else Ours.name
+            ours = f"{Ours.name}, in turns with {peer}" if peer else Ours.name
+            colour = STYLES.get(str(peer) if side else Ours.name, ("", "C3"))[1]
             axes.bar(
                 np.arange(len(problems)) + (k - (len(bars) - 1) / 2) * width,
                 speeds,
                 width,
-                label=peer if side else beside,
-                color=f"C{peers.index(peer)}" if side else f"C{len(peers) + peers.index(peer)}",
+                label=peer if side else ours,
+                color=colour,
+                alpha=1 if side else 1 - 0.5 * peers.index(peer) / len(peers),
             )
         axes.set_xticks(np.arange(len(problems)), problems)
         axes.set_ylabel("GFLOP/s")
         axes.set_title(phase, loc="left")
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
-    figure.suptitle(f"Sparse Cholesky factors on {device}: medians")
+    entitle(figure, f"Sparse Cholesky factors on {device}: medians", noise)
     figure.savefig(path)
 
 

@@ -91,7 +91,7 @@ def sparse(
         from portable_gpu.bench.sparse_plot import plot_sparse
 
         with replacing(plot) as file:
-            plot_sparse(found.rows, engine.target.facts.name, file)
+            plot_sparse(found.rows, engine.target.facts.name, file, head.noise)
     output.write(engine.target.facts.name)
     for name, symbolic in found.analyses.items():
         output.print(_table(name, symbolic, [row for row in found.rows if row.problem == name]))

@@ -17,6 +17,7 @@ from portable_gpu.sparse.symbolic import Symbolic
 _DOTS = 800
 #: Nothing, L in every other supernode, L in the others, the permuted matrix.
 _COLOURS = ("#ffffff", "#f3c98b", "#9ecae1", "#1f2a44")
+_LABELS = ("L, a supernode", "L, the next supernode", "the permuted matrix")
 
 
 def plot_symbolic(symbolic: Symbolic, picture: str | PathLike[str] | None = None) -> Any:
@@ -62,6 +63,7 @@ def plot_symbolic(symbolic: Symbolic, picture: str | PathLike[str] | None = None
 
 def _draw_pattern(axes: Any, symbolic: Symbolic) -> None:
     from matplotlib.colors import ListedColormap
+    from matplotlib.patches import Patch
 
     n = symbolic.n
     image = pattern_image(symbolic, min(max(n, 1), _DOTS))
@@ -74,6 +76,10 @@ def _draw_pattern(axes: Any, symbolic: Symbolic) -> None:
         extent=(-0.5, max(n, 1) - 0.5, max(n, 1) - 0.5, -0.5),
     )
     axes.set_title(f"the matrix, permuted, and L: {len(symbolic.fronts):,} supernodes", loc="left")
+    patches = [Patch(color=c, label=label) for c, label in zip(_COLOURS[1:], _LABELS, strict=True)]
+    axes.legend(
+        handles=patches, loc="upper center", bbox_to_anchor=(0.5, -0.05), ncols=3, fontsize="small"
+    )
 
 
 def pattern_image(symbolic: Symbolic, dots: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
@@ -119,6 +125,7 @@ def _draw_tree(axes: Any, symbolic: Symbolic) -> None:
         axes.figure.colorbar(dots, ax=axes, label="columns, logarithm to base 2")
     axes.set_xticks([])
     axes.set_ylabel("level")
+    axes.yaxis.get_major_locator().set_params(integer=True)
     axes.set_title("supernodes: area by arithmetic", loc="left")
 
 

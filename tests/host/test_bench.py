@@ -19,6 +19,7 @@ import rich.console
 from portable_gpu.bench import noise, peers, revision_process, timing
 from portable_gpu.bench.altered import check_changes, parse_changes
 from portable_gpu.bench.cases import GROUPS, cases
+from portable_gpu.bench.hunt import Trial
 from portable_gpu.bench.known_peers import open_peers, usual_peers
 from portable_gpu.bench.ladder import LadderRow, LadderTimes
 from portable_gpu.bench.measure import Bench, Remark, Row, alternate, ratios
@@ -507,12 +508,36 @@ def test_every_point_of_a_roofline_is_named_and_no_name_covers_another(tmp_path:
     assert not any(box.contains(*point) for box in boxes for point in points)
 
 
-def test_throughput_draws_policies_too(tmp_path: Path) -> None:
+BUSY = Noise(cores=2, taken=1.7, spread=0.05, host_counts=True)
+
+
+@pytest.mark.parametrize("noise", [None, replace(BUSY, taken=0.0), BUSY])
+def test_throughput_draws_policies_too_and_says_if_the_machine_was_busy(
+    tmp_path: Path, noise: Noise | None
+) -> None:
     pytest.importorskip("matplotlib")
     from portable_gpu.bench.plot import plot_throughput
 
-    plot_throughput(synthetic_report(["torch", "unroll=1"]), tmp_path / "bench.png")
+    report = replace(synthetic_report(["torch", "unroll=1"]), noise=noise)
+    title = plot_throughput(report, tmp_path / "bench.png")._suptitle
     assert (tmp_path / "bench.png").read_bytes().startswith(b"\x89PNG")
+    assert ("too busy: other processes kept 1.7 of 2" in title.get_text()) is (noise is BUSY)
+    assert title.get_color() == ("C3" if noise is BUSY else "black")
+
+
+@pytest.mark.parametrize("rows", [1, 3, 5])
+def test_a_hunt_has_no_empty_panel(tmp_path: Path, rows: int) -> None:
+    pytest.importorskip("matplotlib")
+    from portable_gpu.bench.plot import plot_ratios
+
+    report = synthetic_report([])
+    report.trials = [
+        Trial(f"row {row}", "sum", "float32", "100", 10**k, "numpy", 1, 1 + k, 1, 1, 1, 1)
+        for row in range(rows)
+        for k in range(1, 4)
+    ]
+    shown = [axes for axes in plot_ratios(report, tmp_path / "hunt.png").axes if axes.axison]
+    assert [len(axes.lines[0].get_xdata()) for axes in shown] == [3] * rows
 
 
 @pytest.mark.parametrize("target", class_names())
