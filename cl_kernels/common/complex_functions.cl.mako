@@ -81,13 +81,19 @@ ${one("tan", t)}
 }
 </%def>
 
-## NumPy's: products for whole exponents below 100.
+## NumPy's: products for whole exponents below 100, the first three without a factor of 1, by which
+## infinities would become NaN.
 <%def name="complex_power(t)">
 static inline ${t}2 complex_power__${t}(${t}2 a, ${t}2 b)
 {
     if (b.x == 0 && b.y == 0) return (${t}2)(1, 0);
-    if (a.x == 0 && a.y == 0) return b.x > 0 && b.y == 0 ? (${t}2)(0, 0) : (${t}2)((${t})NAN, (${t})NAN);
+    if (a.x == 0 && a.y == 0) return b.x > 0 ? (${t}2)(0, 0) : (${t}2)((${t})NAN, (${t})NAN);
     if (b.y == 0 && fabs(b.x) < 100 && b.x == trunc(b.x)) {
+        if (b.x == 1) return a;
+        if (b.x == 2 || b.x == 3) {
+            const ${t}2 square = complex_multiply__${t}(a, a);
+            return b.x == 2 ? square : complex_multiply__${t}(a, square);
+        }
         ${t}2 result = (${t}2)(1, 0), base = a;
         for (int rest = (int)fabs(b.x); rest; rest >>= 1) {
             if (rest & 1) result = complex_multiply__${t}(result, base);

@@ -70,7 +70,7 @@ def _choose(found: list[DeviceInfo]) -> _Choice:
     try:
         target = Engine(device, caller=False).target  # it tries out how lanes exchange values
     except PortableGPUError as error:
-        return _Choice(chosen.index, f"{CLASS_VARIABLE}: {error}" if forced else str(error), None)
+        return _Choice(chosen.index, str(error), None)
     if forced is not None:
         reason = f"{reason}; {CLASS_VARIABLE}={forced} forces its class"
     return _Choice(chosen.index, reason, target)

@@ -53,7 +53,7 @@ class Map:
     expression: str = "x"
 
     def __post_init__(self) -> None:
-        check_expression(self.expression, "map")
+        check_expression(self.expression, "the expression of map")
 
 
 @dataclass(frozen=True)

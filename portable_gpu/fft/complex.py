@@ -8,7 +8,7 @@ from typing import Any
 import pyopencl as cl
 
 from portable_gpu.ops.fft.api import transform
-from portable_gpu.ops.fft.functions import check_for_scipy, one_length
+from portable_gpu.ops.fft.functions import check_for_scipy, one_axis, one_length
 from portable_gpu.runtime.engine import Engine
 
 
@@ -31,7 +31,7 @@ def ifft(
     """
     check_for_scipy(plan, workers)
     return transform(
-        "c2c", x, one_length(n), (axis,), norm, inverse=True,
+        "c2c", x, one_length(n), one_axis(axis), norm, inverse=True,
         overwrite_x=overwrite_x, engine=engine, queue=queue, wait_for=wait_for,
     )  # fmt: skip
 

@@ -22,7 +22,7 @@ from portable_gpu.ops.fft.api import (
     whole_numbers,
 )
 from portable_gpu.ops.fft.cosine import CosineProblem, make_cosine_plan
-from portable_gpu.ops.fft.functions import check_for_scipy, one_length
+from portable_gpu.ops.fft.functions import check_for_scipy, one_axis, one_length
 from portable_gpu.runtime.call import Call, Planning
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.place import events_of
@@ -88,7 +88,7 @@ def dct(
     """
     check_for_scipy(None, workers)
     return _transform(
-        x, type, one_length(n), (axis,), norm, False, False, overwrite_x,
+        x, type, one_length(n), one_axis(axis), norm, False, False, overwrite_x,
         orthogonalize, engine, queue, wait_for,
     )  # fmt: skip
 
@@ -113,7 +113,7 @@ def idct(
     """
     check_for_scipy(None, workers)
     return _transform(
-        x, type, one_length(n), (axis,), norm, False, True, overwrite_x,
+        x, type, one_length(n), one_axis(axis), norm, False, True, overwrite_x,
         orthogonalize, engine, queue, wait_for,
     )  # fmt: skip
 
@@ -146,7 +146,7 @@ def dst(
     """
     check_for_scipy(None, workers)
     return _transform(
-        x, type, one_length(n), (axis,), norm, True, False, overwrite_x,
+        x, type, one_length(n), one_axis(axis), norm, True, False, overwrite_x,
         orthogonalize, engine, queue, wait_for,
     )  # fmt: skip
 
@@ -171,7 +171,7 @@ def idst(
     """
     check_for_scipy(None, workers)
     return _transform(
-        x, type, one_length(n), (axis,), norm, True, True, overwrite_x,
+        x, type, one_length(n), one_axis(axis), norm, True, True, overwrite_x,
         orthogonalize, engine, queue, wait_for,
     )  # fmt: skip
 

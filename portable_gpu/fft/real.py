@@ -8,7 +8,7 @@ from typing import Any
 import pyopencl as cl
 
 from portable_gpu.ops.fft.api import transform
-from portable_gpu.ops.fft.functions import check_for_scipy, one_length
+from portable_gpu.ops.fft.functions import check_for_scipy, one_axis, one_length
 from portable_gpu.runtime.engine import Engine
 
 
@@ -33,7 +33,7 @@ def irfft(
     """
     check_for_scipy(plan, workers)
     return transform(
-        "c2r", x, one_length(n), (axis,), norm, inverse=True,
+        "c2r", x, one_length(n), one_axis(axis), norm, inverse=True,
         overwrite_x=overwrite_x, engine=engine, queue=queue, wait_for=wait_for,
     )  # fmt: skip
 
@@ -57,7 +57,7 @@ def hfft(
     """
     check_for_scipy(plan, workers)
     return transform(
-        "c2r", x, one_length(n), (axis,), norm, inverse=False,
+        "c2r", x, one_length(n), one_axis(axis), norm, inverse=False,
         overwrite_x=overwrite_x, engine=engine, queue=queue, wait_for=wait_for,
     )  # fmt: skip
 
@@ -81,7 +81,7 @@ def ihfft(
     """
     check_for_scipy(plan, workers)
     return transform(
-        "r2c", x, one_length(n), (axis,), norm, inverse=True,
+        "r2c", x, one_length(n), one_axis(axis), norm, inverse=True,
         overwrite_x=overwrite_x, engine=engine, queue=queue, wait_for=wait_for,
     )  # fmt: skip
 

@@ -200,7 +200,7 @@ def solve(
     Source: As :func:`cho_solve`.
     """
     if not isinstance(assume_a, str) or assume_a != "pos":
-        raise ArgumentError(f"assume_a is {shown(assume_a)}; pos is known, and has to be said")
+        raise ArgumentError(f"assume_a is {shown(assume_a)}; 'pos' is known, and has to be given")
     lower, refine = flag(lower, "lower"), corrections(refine)
     one_of(check, CHECKS, "check")
     place = Place(engine, queue, wait_for, _known(precision))
@@ -296,11 +296,12 @@ def _factor(c_and_lower: Any, lower: bool | None) -> tuple[Any, bool]:
     if isinstance(c_and_lower, tuple):
         if len(c_and_lower) != 2 or lower is not None:
             raise ArgumentError(
-                f"a tuple of {len(c_and_lower)} and lower={shown(lower)}; the two that cho_factor "
-                "returned would do, or a factor and lower="
+                f"c_and_lower is a tuple of {len(c_and_lower)}, lower is {shown(lower)}; the two "
+                "that cho_factor returned would do, or a factor and lower="
             )
         c_and_lower, lower = c_and_lower
-    c = square(as_array(c_and_lower, "c"), "c")
+    name = "the factor of c_and_lower"
+    c = square(as_array(c_and_lower, name), name)
     return c, True if lower is None else flag(lower, "lower")
 
 

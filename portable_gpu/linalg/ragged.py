@@ -146,8 +146,9 @@ class Ragged:
         if self._end > array.size:
             k = self._last
             raise ShapeError(
-                f"buffer has {array.size} elements; matrix {k} ({self.rows[k]} x "
-                f"{self.columns[k]}, from {self.offsets[k]} on) ends at {self._end}"
+                f"buffer has {array.size} elements; by rows, columns, offsets and leading matrix "
+                f"{k} ({self.rows[k]} x {self.columns[k]}, a row each {self.leading[k]}, from "
+                f"{self.offsets[k]} on) ends at {self._end}"
             )
         return array
 

@@ -271,7 +271,8 @@ def _triangle(
         check_precision(precision)
     dtype = result_dtype(a.dtype, b.dtype)
     if not element(dtype).floating:
-        raise DTypeError(f"{name} of {a.dtype}; floating dtypes would do")
+        other = "" if b is a else f", b is {b.dtype}"
+        raise DTypeError(f"a is {a.dtype}{other}; {name} takes floating dtypes")
     compute = compute_element(a.dtype, b.dtype)
     alpha, beta = factor(alpha, "alpha", compute), factor(beta, "beta", compute)
     if beta != 0 and c is None:

@@ -135,16 +135,23 @@ class PlannedCall:
                     result = again.run(state, given)
                 if result is not None:
                     return result
-        if [_kind(one) for one in operands] != self._kinds:
-            raise ArgumentError(
-                f"the plan is for {_described(self._kinds)}; "
-                f"got {_described([_kind(one) for one in operands])}"
-            )
         names = [*self._inputs, *self._outputs]
+        self._check(names, operands)
         arguments = {**self._arguments, **dict(zip(names, operands, strict=True))}
         if self._updated:
             arguments |= dict.fromkeys(self._updated, operands[-1])
         return self._call(arguments, self._engine, self._queue)
+
+    def _check(self, names: Sequence[str], operands: Sequence[Any]) -> None:
+        """Raise ArgumentError unless all arrays are of the kinds planned for."""
+        if len(operands) != len(names):
+            wanted = ", ".join(names) or "none"
+            raise ArgumentError(f"{len(operands)} arrays are given; the plan is for {wanted}")
+        for name, array, planned in zip(names, operands, self._kinds, strict=True):
+            found = _kind(array)
+            if found != planned:
+                where = " on another queue" if found[0] == planned[0] else ""
+                raise ArgumentError(f"{name} is {found[0]}{where}; the plan is for {planned[0]}")
 
     def _call(self, arguments: Mapping[str, Any], engine: Any, queue: Any) -> Any:
         return self._function(*self._unnamed, **arguments, engine=engine, queue=queue)
@@ -167,7 +174,3 @@ def _kind(array: Any) -> tuple[str, Any]:
     if isinstance(array, DEVICE_KINDS):
         return f"a device array {lies}", array.queue
     return f"a NumPy array {lies}", None
-
-
-def _described(kinds: Sequence[tuple[str, Any]]) -> str:
-    return ", ".join(text for text, _ in kinds) or "nothing"

@@ -34,6 +34,16 @@ def broadcast(shapes: Mapping[str, Shape]) -> Shape:
         raise ShapeError(f"{each}; they do not broadcast") from None
 
 
+def check_broadcast(shape: Shape, target: Shape, name: str) -> None:
+    """Raise ShapeError unless an array of a shape broadcasts to a target's shape."""
+    try:
+        fits = np.broadcast_shapes(shape, target) == target
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ShapeError(f"{name} has shape {shape}, which does not broadcast to {target}")
+
+
 def spread(view: View, shape: Shape) -> Shape:
     """The strides of a view that is broadcast to a shape."""
     if view.shape == shape:

@@ -59,19 +59,20 @@ def devices() -> list[DeviceInfo]:
     ]
 
 
-def choose_device(request: str | None = None) -> tuple[cl.Device, str]:
+def choose_device(request: str | None = None, name: str = "device") -> tuple[cl.Device, str]:
     """The device to use, and the reason in a sentence.
 
     Args:
         request: ``platform:device`` (indices or parts of names), or part of a name.  Without it
             ``PORTABLE_GPU_DEVICE`` is used, then the first GPU, then the first CPU (if several
             runtimes offer it, by the fastest one).
+        name: What messages call the request.
 
     Raises:
         DeviceNotFoundError: Nothing matches; the message lists the devices that exist.
     """
     found = _enumerate()
-    source = "device="
+    source = f"{name}="
     if request is None:
         request, source = os.environ.get(DEVICE_VARIABLE) or None, f"{DEVICE_VARIABLE}="
     if request is not None:

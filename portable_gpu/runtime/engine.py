@@ -142,7 +142,9 @@ class Engine(Closing):
             if queue is None
             else cl.CommandQueue.from_int_ptr(queue.int_ptr, retain=True)
         )
-        target = detect(query_facts(self.device), forced)
+        target = detect(
+            query_facts(self.device), forced, "device_class" if device_class else CLASS_VARIABLE
+        )
         self.programs = ProgramCache(self.context, self.device, DiskCache.default())
         self.target: Target = checked(target, self.context, self.device, self.programs)
         #: A CPU device works on NumPy memory in place, whatever path is forced on it.

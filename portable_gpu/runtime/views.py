@@ -272,13 +272,14 @@ def check_extent(array: Any, touched: tuple[int, int], name: str = "an array") -
 def check_output(out: Any, shape: Shape, dtype: np.dtype[Any], name: str, host: bool) -> None:
     """Raise unless ``out`` is a writable array of ``shape`` and ``dtype``, of the right kind."""
     if not isinstance(out, (np.ndarray, *DEVICE_KINDS)):
-        raise DTypeError(f"{name} is a {type(out).__name__}, not a NumPy or pyopencl array")
+        raise DTypeError(
+            f"{name} is a {type(out).__name__}; an array of NumPy or a portable_gpu.Array would do"
+        )
     _refuse_masked(out, name)
     if host != isinstance(out, np.ndarray):
-        where = "NumPy" if host else "pyopencl"
-        raise ArgumentError(
-            f"{name} is a {type(out).__module__} array; the result is a {where} one"
-        )
+        given = "on the device" if host else "of NumPy"
+        wanted = "NumPy's; an array of NumPy" if host else "on the device; a portable_gpu.Array"
+        raise ArgumentError(f"{name} is an array {given}, and the result {wanted} would do")
     if tuple(out.shape) != tuple(shape):
         raise ShapeError(f"{name} has shape {tuple(out.shape)}, the result has {tuple(shape)}")
     if out.dtype != dtype:

@@ -130,6 +130,11 @@ class Pattern:
                     "values, and they are wanted in its order, as an array of one axis"
                 )
             return A.astype(_value_dtype(A.dtype, "values have"), copy=False), ()
+        if not scipy.sparse.issparse(A):
+            raise DTypeError(
+                f"values is {shown(A)}; a scipy.sparse array or matrix, or an array of the values "
+                "that it stores, would do"
+            )
         kind, *indices, data = _parts(A)
         if A.shape != (self.n, self.n):
             raise ShapeError(f"A has the shape {A.shape}; {(self.n, self.n)} was analysed")

@@ -123,7 +123,7 @@ def targets_of(devices: Any) -> list[Target]:
         if isinstance(one, Engine):
             found.append(one.target)
         elif isinstance(one, (cl.Device, str)):
-            device = choose_device(one)[0] if isinstance(one, str) else one
+            device = choose_device(one, "devices")[0] if isinstance(one, str) else one
             found.append(detect(query_facts(device)))
         else:
             raise DTypeError(f"devices has {shown(one)}; engines, devices and names would do")

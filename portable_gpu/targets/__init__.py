@@ -32,7 +32,9 @@ __all__ = [
 DEVICE_CLASSES: tuple[DeviceClass, ...] = (NVIDIA, RDNA, GCN, INTEL_GPU, CPU, GENERIC)
 
 
-def detect(facts: DeviceFacts, device_class: str | None = None) -> Target:
+def detect(
+    facts: DeviceFacts, device_class: str | None = None, name: str = "device_class"
+) -> Target:
     """The Target of a device.
 
     Args:
@@ -40,6 +42,7 @@ def detect(facts: DeviceFacts, device_class: str | None = None) -> Target:
         device_class: Take the path of this class, whatever the device is: ``gcn``, ``generic``,
             ``nvidia-sm20``, ``gcn-gfx90a`` ...  If the device has no lock-step, its lanes then
             exchange values with barriers.  Instructions for products that it lacks are emulated.
+        name: What messages call the class.
 
     Raises:
         ArgumentError: No such class.
@@ -48,13 +51,13 @@ def detect(facts: DeviceFacts, device_class: str | None = None) -> Target:
     own = next(row for row in DEVICE_CLASSES if row.matches(facts))
     if device_class is None:
         return _derive(own, facts)
-    row, generation = _parse(device_class)
+    row, generation = _parse(device_class, name)
     native = row is own and _runs(facts, generation)
     forced = row is not own or _of(facts, generation) != facts
     target = _derive(row, facts, generation, native, forced)
     if not native and target.exchange == "warp_shuffle":
         raise UnsupportedError(
-            f"device class {device_class!r} shuffles by PTX, which {facts.name!r} does not run; "
+            f"{name} is {device_class!r}, which shuffles by PTX, and {facts.name!r} runs none; "
             "'nvidia-sm20' (volatile local memory) runs anywhere"
         )
     return target
@@ -81,7 +84,7 @@ def with_barriers(target: Target, why: str) -> Target:
 
 def example_target(device_class: str) -> Target:
     """The Target of a typical device of a class, with no device at hand (for rendering)."""
-    row, generation = _parse(device_class)
+    row, generation = _parse(device_class, "target")
     facts = _of(row.example, generation)
     if facts.name == row.example.name and facts != row.example:
         # Tuning rows measured on the example device are not for another generation.
@@ -123,7 +126,7 @@ def _runs(facts: DeviceFacts, generation: str) -> bool:
     return own == sm or 70 <= sm <= own  # SM 70 and later have no shfl without .sync
 
 
-def _parse(device_class: str) -> tuple[DeviceClass, str]:
+def _parse(device_class: str, argument: str) -> tuple[DeviceClass, str]:
     """The row of a class's name, and the generation that it names, if any."""
     name, _, generation = device_class.lower().partition("-")
     row = next((row for row in DEVICE_CLASSES if row.name == name), None)
@@ -136,6 +139,6 @@ def _parse(device_class: str) -> tuple[DeviceClass, str]:
         return row, generation
     generations = ", ".join(f"{GCN.name}-{name}" for name in GENERATIONS)
     raise ArgumentError(
-        f"device class {device_class!r} is not known; known are {', '.join(class_names())}, "
+        f"{argument} is {device_class!r}; known are {', '.join(class_names())}, "
         f"{generations} and nvidia-smNN"
     )

@@ -135,6 +135,54 @@ def test_integers_that_c_leaves_open(engine: pg.Engine) -> None:
         same(x ** abs(x // 32), INTEGERS ** abs(INTEGERS // 32))
 
 
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+def test_complex_powers_of_zero_and_infinity(engine: pg.Engine) -> None:
+    """NumPy 2's values; those of other infinite operands are left open in C."""
+    inf, nan = np.inf, np.nan
+    to_zero = [1, 2, 3, 0.5, 99.5, 150, inf, 1 + 1j, 1e-3 - 2j, complex(1, inf), complex(1, nan)]
+    undefined = [-1, -2, -0.5, -150, -inf, nan, 1j, -1j, -1 + 1j, complex(0, inf), complex(nan, 1)]
+    zeros = np.array([complex(re, im) for re in (0.0, -0.0) for im in (0.0, -0.0)])[:, None]
+    of_infinity = [complex(inf, 1), complex(-inf, 1), complex(2, inf), complex(inf, -inf)]
+    for dtype in ("c8", "c16") if engine.target.fp64 else ("c8",):
+        base = pg.asarray(zeros.astype(dtype), engine=engine)
+        for exponents, value in ((to_zero, 0), ([0, -0.0], 1), (undefined, complex(nan, nan))):
+            power = (base ** pg.asarray(np.array(exponents, dtype), engine=engine)).get()
+            np.testing.assert_array_equal(power.real, np.full_like(power.real, np.real(value)))
+            np.testing.assert_array_equal(power.imag, np.full_like(power.imag, np.imag(value)))
+        x = np.array(of_infinity, dtype)[:, None]
+        y = np.array([0, 1, 2, 3, 0.5, -0.5, 1 + 1j, -1 + 1j], dtype)
+        power = (pg.asarray(x, engine=engine) ** pg.asarray(y, engine=engine)).get()
+        np.testing.assert_array_equal(power[:, :2], np.hstack([np.ones_like(x), x]))
+        square = x * x
+        np.testing.assert_array_equal(power[:, 2:4], np.hstack([square, x * square]))
+        assert np.isinf(power[:, [4, 6]].real).all()
+        np.testing.assert_array_equal(power[:, [5, 7]], np.zeros((4, 2)))
+
+
+def test_integers_beside_empty_arrays_and_masks(engine: pg.Engine) -> None:
+    """An empty array has no element to refuse a number for; a range counts all the same."""
+    for dtype in (bool, np.int8, np.uint64, np.float32):
+        for shape in ((0,), (2,)):
+            x = pg.asarray(np.ones(shape, dtype), engine=engine)
+            for beyond in (2**63, -(2**63) - 1) if dtype is bool else (10**400,):
+                if dtype in (bool, np.float32):
+                    for f in (operator.eq, operator.lt):
+                        with pytest.raises(IntegerRangeError):
+                            f(x, beyond)
+                    with pytest.raises(IntegerRangeError):
+                        beyond >= x  # noqa: B015
+                else:
+                    same(x < beyond, np.ones(shape, bool))
+                with pytest.raises(IntegerRangeError):
+                    x + beyond
+    empty = pg.asarray(np.zeros((0, 3), np.int16), engine=engine)
+    for exponent in (-2, np.int8(-3)):
+        same(empty**exponent, np.zeros((0, 3), np.int16))
+        same(operator.ipow(empty, exponent), np.zeros((0, 3), np.int16))
+    with pytest.raises(IntegerRangeError):
+        empty.astype(np.uint8) ** -1
+
+
 def test_comparisons_of_integers_are_exact(engine: pg.Engine) -> None:
     signed = np.array([-(2**63), -1, 0, 2**63 - 1])
     unsigned = np.array([0, 2**63 - 1, 2**63, 2**64 - 1], np.uint64)

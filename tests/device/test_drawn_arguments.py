@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import portable_gpu as pg
-from portable_gpu.errors import PortableGPUError
+from portable_gpu.errors import BuildError, PortableGPUError
 from portable_gpu.runtime.engine import Engine
 
 TOOL = Path(__file__).parents[2] / "tools" / "wrong_arguments.py"
@@ -61,6 +61,42 @@ def test_packed_size(value: Any) -> None:
     with pytest.raises(PortableGPUError, match=r"^n is "):
         pg.linalg.packed.packed_size(value)
     assert pg.linalg.packed.packed_size(np.int32(4)) == 10
+
+
+def test_messages_name_the_argument(engine: Engine) -> None:
+    """What is checked deep inside is called as the caller knows it."""
+    x, y = np.eye(4, dtype=np.float32), pg.asarray(np.eye(4, dtype=np.float32), engine=engine)
+    wrong = (
+        (lambda: pg.fft.fft(x, axis=()), r"axis is \(\); an integer"),
+        (lambda: pg.fft.dct(x, axis=True), "axis is True; an integer"),
+        (lambda: pg.fft.dct(x, axis=1 << 63), "axis is 9223372036854775808; an integer"),
+        (lambda: pg.fft.rfft(np.float32(1)), "axis -1 is out of range; x has 0 axes"),
+        (lambda: pg.fft.rfftn(x, axes=()), r"axes is \(\), s is None, x has 2 axes; at least one"),
+        (lambda: pg.fft.fft(x, n=1 << 60), "n is 1152921504606846976; from 1 to 2"),
+        (lambda: pg.fft.fft(x[:0], axis=0), r"\(0\) along axis 0: x has shape \(0, 4\)"),
+        (lambda: pg.linalg.cho_solve(3, x), r"c_and_lower has shape \(\); square matrices"),
+        (lambda: pg.linalg.syrk(x.astype(int)), "a is int64; syrk takes floating dtypes"),
+        (lambda: pg.dot(x, x[0, :2]), r"a has shape \(4, 4\) and b \(2,\); the inner sizes"),
+        (lambda: pg.Map("f("), r"the expression of map is 'f\('"),
+        (lambda: pg.explain("gemm", 4, "4", 4), "number 2 of sizes is '4'; an integer"),
+        (lambda: pg.Engine(engine.device, device_class="vax"), "device_class is 'vax'; known are"),
+        (lambda: pg.sum(y, axis=0, out=x[0]), "out is an array of NumPy, .* a portable_gpu.Array"),
+        (lambda: pg.sum(x, axis=0, out=[0]), "out is a list; .* or a portable_gpu.Array would do"),
+        (lambda: pg.plan("matmul", x, x, engine=engine)(x, 3), "b is a int; the plan is for a"),
+        (
+            lambda: pg.linalg.ragged.Ragged(x.ravel(), [2, 3], columns=7),
+            r"columns, offsets and leading matrix 1 \(3 x 7",
+        ),
+    )
+    for call, message in wrong:
+        with pytest.raises(PortableGPUError, match=message):
+            call()  # type: ignore[no-untyped-call]
+
+
+def test_what_does_not_compile_in_an_epilogue(engine: Engine) -> None:
+    x = np.eye(4, dtype=np.float32)
+    with pytest.raises(BuildError, match=r"the expression of epilogue 'v . no' does not compile"):
+        pg.gemm(x, x, epilogue=pg.Epilogue().apply("v + no"), engine=engine)
 
 
 def test_precision_of_least_squares(engine: Engine) -> None:

@@ -45,4 +45,4 @@ def test_impossible_class_is_explained(
         pytest.skip("possible here")
     monkeypatch.setenv("PORTABLE_GPU_DEVICE_CLASS", forced)
     assert main(["info"]) == 1
-    assert f"PORTABLE_GPU_DEVICE_CLASS: device class '{forced}'" in capsys.readouterr().out
+    assert f"PORTABLE_GPU_DEVICE_CLASS is '{forced}'" in capsys.readouterr().out

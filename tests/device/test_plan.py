@@ -181,12 +181,16 @@ def test_other_arrays_are_refused(engine: Engine) -> None:
         lambda: into(x),
         lambda: into(x, y[:4]),
     ):
-        with pytest.raises(ArgumentError, match=r"the plan is for a NumPy array float32\[8, 9\]"):
+        with pytest.raises(ArgumentError, match="the plan is for"):
             wrong()
     other = cl.CommandQueue(engine.context)
     on_device = pg.plan("sum", cla.to_device(engine.queue, x), axis=1)
-    with pytest.raises(ArgumentError, match="the plan is for a device array"):
+    with pytest.raises(ArgumentError, match=r"x is .* on another queue; the plan is for a device"):
         on_device(cla.to_device(other, x))
+    with pytest.raises(ArgumentError, match=r"out is a NumPy array .*\[4\].* is for .*\[8\]"):
+        into(x, y[:4])
+    with pytest.raises(ArgumentError, match="2 arrays are given; the plan is for x"):
+        sums(x, y)
     y.flags.writeable = False
     with pytest.raises(ReadOnlyError):
         into(x, y)

@@ -72,7 +72,7 @@ def test_other_arrays_are_refused(engine: Engine) -> None:
         lambda: into(a, b),
         lambda: into(a, b, c[:4]),
     ):
-        with pytest.raises(ArgumentError, match=r"the plan is for a NumPy array float32\[8, 9\]"):
+        with pytest.raises(ArgumentError, match="the plan is for"):
             wrong()
     square = random((6, 6))
     with pytest.raises(OverlapError):

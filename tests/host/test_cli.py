@@ -47,7 +47,7 @@ def test_render_lists(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["render"], "no operation is named; there are: one"),
         (["render", "two"], "no operation 'two'; there are: one"),
-        (["render", "one", "--target", "vax"], "device class 'vax' is not known; known are"),
+        (["render", "one", "--target", "vax"], "target is 'vax'; known are"),
         (["render", "one", "--dtype", "float31"], "dtype 'float31' is not known; known are"),
     ],
 )

@@ -16,10 +16,10 @@ from portable_gpu.errors import (
     DTypeError,
     IntegerRangeError,
     OverlapError,
-    ShapeError,
 )
 from portable_gpu.ops.elementwise import evaluate
 from portable_gpu.runtime.array import DEVICE_KINDS, Array
+from portable_gpu.runtime.broadcast import check_broadcast
 from portable_gpu.runtime.layout import Layout, spread
 from portable_gpu.runtime.place import events_of
 from portable_gpu.runtime.registry import state_for
@@ -119,12 +119,7 @@ def _spread(source: Array, shape: tuple[int, ...]) -> Array:
         place = Layout(place.offset, place.shape[1:], place.strides[1:])
     if place.shape == shape:
         return source if place.shape == source.shape else source._at(place)
-    try:
-        fits = np.broadcast_shapes(place.shape, shape) == shape
-    except ValueError:
-        fits = False
-    if not fits:
-        raise ShapeError(f"values of shape {source.shape} do not broadcast to {shape}")
+    check_broadcast(place.shape, shape, "the value")
     return source._at(spread(place, shape))
 
 

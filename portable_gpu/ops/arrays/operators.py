@@ -12,18 +12,17 @@ from portable_gpu.errors import (
     DTypeError,
     IntegerRangeError,
     OverlapError,
-    ShapeError,
 )
 from portable_gpu.ops.arrays import rules
 from portable_gpu.ops.arrays.assignment import assign, converted, full
 from portable_gpu.ops.arrays.rules import COMPARISONS, SIGNS, Rule
 from portable_gpu.ops.elementwise import evaluate
 from portable_gpu.runtime.array import DEVICE_KINDS, TO_ONE_SIDE, Array
-from portable_gpu.runtime.broadcast import NUMBERS
+from portable_gpu.runtime.broadcast import NUMBERS, check_broadcast
 from portable_gpu.runtime.report import reports_of
 from portable_gpu.runtime.views import overlap
 
-_BOOL = np.dtype(np.bool_)
+_BOOL, _INT64 = np.dtype(np.bool_), np.dtype(np.int64)
 
 
 def binary(name: str, left: Any, right: Any) -> Any:
@@ -71,7 +70,7 @@ def in_place(name: str, left: Array, right: Any) -> Any:
             f"write x = x {SIGNS[name]} y, or convert by astype"
         )
     if getattr(y, "shape", ()) not in ((), left.shape):
-        _fits(left, y)
+        check_broadcast(y.shape, left.shape, "the right operand")
     try:
         _computed(rule, left, y, left)
     except OverlapError:
@@ -141,14 +140,14 @@ def _rule(name: str, x: Any, y: Any, kinds: tuple[Any, Any]) -> Rule:
     Raises:
         DTypeError: It does not take the operands.
         IntegerRangeError: A Python integer does not fit.
-        ArgumentError: The exponent of integers is negative.
+        ArgumentError: The exponent of integers, of which there are some, is negative.
     """
     rule = rules.binary(name, *kinds)
     for value, kind in ((x, kinds[0]), (y, kinds[1])):
         if kind is int:
             _check_range(value, rule.compute)
     if name == "power" and type(y) not in DEVICE_KINDS and not isinstance(y, DEVICE_KINDS):
-        if rule.compute.kind in "iu" and y < 0:
+        if rule.compute.kind in "iu" and y < 0 and x.size:
             raise ArgumentError(f"the exponent is {y!r}; integers have no negative powers")
         if type(y) in (int, float) and (kinds[0] == rule.compute):
             return rules.power_of(rule.compute, y) or rule
@@ -162,7 +161,7 @@ def _check_range(value: int, dtype: np.dtype[Any]) -> None:
             raise IntegerRangeError(
                 f"an operand is {value}; {dtype} holds integers from {info.min} to {info.max}"
             )
-    elif dtype.kind != "b":
+    else:
         try:
             float(value)
         except OverflowError:
@@ -180,8 +179,8 @@ def _outside(name: str, x: Any, y: Any, kinds: tuple[Any, Any]) -> bool | None:
     if not is_integer:
         return None
     if array.dtype.kind not in "iu":
-        if kind is int and array.dtype.kind != "b":
-            _check_range(number, array.dtype)
+        if kind is int:
+            _check_range(number, _INT64 if array.dtype.kind == "b" else array.dtype)
         return None
     info = np.iinfo(array.dtype)
     if info.min <= number <= info.max:
@@ -196,16 +195,6 @@ def _exact(value: Any, dtype: np.dtype[Any]) -> Any:
     """A NumPy integer as Python's, where a comparison is of integers."""
     is_integer = isinstance(value, np.integer) and dtype.kind in "iu"
     return int(value) if is_integer else value
-
-
-def _fits(out: Array, value: Any) -> None:
-    shape = getattr(value, "shape", ())
-    try:
-        broadcast = np.broadcast_shapes(out.shape, shape)
-    except ValueError:
-        broadcast = None
-    if broadcast != out.shape:
-        raise ShapeError(f"an operand of shape {shape} does not broadcast to {out.shape}")
 
 
 Array._binary = binary

@@ -80,7 +80,8 @@ def elementwise(
     does; ``//`` and ``%`` are NumPy's, floats included: they round down, and a remainder has the
     divisor's sign (``fmod`` has the dividend's).  Integers divided by 0 give 0, the least one by -1
     itself; shifts by the width or more give 0, or -1 of a negative number to the right.  ``x ** n``
-    of integers is 0 for negative ``n``, unless ``x`` is 1 or -1.
+    of integers is 0 for negative ``n``, unless ``x`` is 1 or -1.  A complex 0 to a power is NaN,
+    unless the exponent's real part is positive (0) or the exponent is 0 (1).
 
     **Functions.**  OpenCL's of floats; of integers write ``sqrt((float)x)``, or ask for a floating
     ``dtype``.  ``min`` and ``max`` (``minimum``, ``maximum``, of two or more values) give NaN where

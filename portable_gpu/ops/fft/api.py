@@ -24,7 +24,7 @@ from portable_gpu.runtime.repeat import Key, again, remember
 from portable_gpu.runtime.views import as_array, may_overlap_itself
 
 NORMS = ("backward", "ortho", "forward")
-_LONGEST = 1 << 50  # a line of so many numbers has more bytes than memory
+LONGEST = 1 << 50  # a line of so many numbers has more bytes than memory
 
 
 def transform(
@@ -142,21 +142,26 @@ def axes_and_lengths(
     else:
         for one in axes:
             if not -x.ndim <= one < x.ndim:
-                raise AxisError(f"axis {one} is out of range for an array of {x.ndim} axes")
+                raise AxisError(f"axis {one} is out of range; x has {x.ndim} axes")
         places = tuple(one % x.ndim for one in axes)
     if len(set(places)) < len(places):
-        raise ArgumentError(f"axes are {axes}; each may be named once")
+        raise ArgumentError(f"axes is {axes}; each may be named once")
     if s is not None and len(s) != len(places):
         raise ShapeError(f"s has {len(s)} lengths for {len(places)} axes")
     if not places and kind != "c2c":
-        raise ArgumentError("at least one axis is to be transformed")
+        raise ArgumentError(
+            f"axes is {axes}, s is {s}, x has {x.ndim} axes; at least one axis is to be transformed"
+        )
     asked = (-1,) * len(places) if s is None else s
     lengths = [x.shape[axis] if n == -1 else n for axis, n in zip(places, asked, strict=True)]
     if kind == "c2r" and s is None:
         lengths[-1] = 2 * (lengths[-1] - 1)
     for axis, n in zip(places, lengths, strict=True):
         if n < 1:
-            raise ArgumentError(f"invalid number of data points ({n}) along axis {axis}")
+            raise ArgumentError(
+                f"invalid number of data points ({n}) along axis {axis}: x has shape {x.shape}, "
+                f"s is {s}; numbers from 1 on would do"
+            )
     return places, tuple(lengths)
 
 
@@ -165,11 +170,11 @@ def whole_numbers(values: Any, name: str) -> tuple[int, ...] | None:
     if values is None:
         return None
     # At once, for short calls are many.
-    if type(values) is int and abs(values) <= _LONGEST:
+    if type(values) is int and abs(values) <= LONGEST:
         return (values,)
     if type(values) is tuple and len(values) == 1:
         (one,) = values
-        if type(one) is int and abs(one) <= _LONGEST:
+        if type(one) is int and abs(one) <= LONGEST:
             return values
     if isinstance(values, np.ndarray):
         values = values.tolist()
@@ -177,8 +182,8 @@ def whole_numbers(values: Any, name: str) -> tuple[int, ...] | None:
     try:
         found = tuple(index(one) for one in several)
     except Exception:  # raised by the value's own methods, too
-        found = (_LONGEST + 1,)
-    if any(isinstance(one, bool) for one in several) or any(abs(n) > _LONGEST for n in found):
+        found = (LONGEST + 1,)
+    if any(isinstance(one, bool) for one in several) or any(abs(n) > LONGEST for n in found):
         raise ArgumentError(f"{name} is {shown(values)}; whole numbers are wanted")
     return found
 

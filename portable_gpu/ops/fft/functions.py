@@ -15,7 +15,7 @@ import pyopencl as cl
 
 from portable_gpu.arguments import shown, whole
 from portable_gpu.errors import ArgumentError, UnsupportedError
-from portable_gpu.ops.fft.api import transform
+from portable_gpu.ops.fft.api import LONGEST, transform
 from portable_gpu.runtime.engine import Engine
 
 
@@ -66,7 +66,7 @@ def fft(
     """
     check_for_scipy(plan, workers)
     return transform(
-        "c2c", x, one_length(n), (axis,), norm, inverse=False,
+        "c2c", x, one_length(n), one_axis(axis), norm, inverse=False,
         overwrite_x=overwrite_x, engine=engine, queue=queue, wait_for=wait_for,
     )  # fmt: skip
 
@@ -98,7 +98,7 @@ def rfft(
     """
     check_for_scipy(plan, workers)
     return transform(
-        "r2c", x, one_length(n), (axis,), norm, inverse=False,
+        "r2c", x, one_length(n), one_axis(axis), norm, inverse=False,
         overwrite_x=overwrite_x, engine=engine, queue=queue, wait_for=wait_for,
     )  # fmt: skip
 
@@ -115,9 +115,28 @@ def one_length(n: Any) -> tuple[int] | None:
         length = 0 if isinstance(n, bool) else index(n)
     except Exception:  # raised by the value's own methods, too
         length = 0
-    if length < 1:
-        raise ArgumentError(f"invalid number of data points: n is {shown(n)}, an integer from 1 on")
+    if not 1 <= length <= LONGEST:
+        raise ArgumentError(
+            f"invalid number of data points: n is {shown(n)}; from 1 to 2^50 would do"
+        )
     return (length,)
+
+
+def one_axis(axis: Any) -> tuple[int, ...]:
+    """The axis of a transform along one axis, for :func:`portable_gpu.ops.fft.api.transform`.
+
+    Raises:
+        ArgumentError: It is no whole number.
+    """
+    if type(axis) is int and abs(axis) <= LONGEST:  # at once, for short calls are many
+        return (axis,)
+    try:
+        place = None if isinstance(axis, bool) else index(axis)
+    except Exception:  # raised by the value's own methods, too
+        place = None
+    if place is None or abs(place) > LONGEST:
+        raise ArgumentError(f"axis is {shown(axis)}; an integer below the number of axes would do")
+    return (place,)
 
 
 def check_for_scipy(plan: Any, workers: Any) -> None:

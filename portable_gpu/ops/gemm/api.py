@@ -263,16 +263,18 @@ Array._matmul = matmul  # what a @ b does
 
 def _matmul_shape(a: Shape, b: Shape) -> Shape:
     if not a or not b:
-        raise ShapeError(f"matmul of shapes {a} and {b}: scalars cannot be matrices; use *")
+        raise ShapeError(
+            f"a has shape {a} and b {b}; scalars cannot be matrices, * multiplies them"
+        )
     if a[-1] != (b[-2] if len(b) > 1 else b[0]):
         raise ShapeError(
-            f"matmul of shapes {a} and {b}: the inner sizes "
+            f"a has shape {a} and b {b}; the inner sizes "
             f"{a[-1]} and {b[-2] if len(b) > 1 else b[0]} differ"
         )
     try:
         batch = np.broadcast_shapes(a[:-2], b[:-2])
     except ValueError:
-        raise ShapeError(f"matmul of shapes {a} and {b}: the batch axes do not broadcast") from None
+        raise ShapeError(f"a has shape {a} and b {b}; the batch axes do not broadcast") from None
     return (*batch, *a[-2:-1], *(b[-1:] if len(b) > 1 else ()))
 
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from portable_gpu.codegen.specialization import Specialization
+from portable_gpu.errors import BuildError
 from portable_gpu.ops.candidate import Candidate, bind_best
 from portable_gpu.ops.gemm.choice import GemmChoice
 from portable_gpu.ops.gemm.matrix import estimates as matrix_estimates
@@ -34,13 +35,24 @@ from portable_gpu.ops.gemm.tiled.plan import TiledPlan, specialization_of
 from portable_gpu.ops.gemm.tiled.tile import takes_pairs
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
+from portable_gpu.runtime.program import of_expression
 from portable_gpu.targets import Target
 from portable_gpu.tuning.table import TuningTable
 
 
 def make_plan(engine: Engine, problem: GemmProblem) -> Plan:
-    """The plan of ``problem``: the way with the least estimate that works on the device."""
-    return bind_best(engine, candidates(problem, engine.target, engine.table))
+    """The plan of ``problem``: the way with the least estimate that works on the device.
+
+    Raises:
+        BuildError: The driver refused the kernel, mostly for what the epilogue's expressions say.
+    """
+    try:
+        return bind_best(engine, candidates(problem, engine.target, engine.table))
+    except BuildError as error:
+        texts = "; ".join(stage.expression for stage in problem.epilogue)
+        if not texts:
+            raise
+        raise of_expression(error, "the expression of epilogue", texts) from error
 
 
 def candidates(problem: GemmProblem, target: Target, table: TuningTable) -> list[Candidate]:

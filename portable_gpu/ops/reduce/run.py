@@ -159,7 +159,7 @@ def normalise_axes(axis: Axes, ndim: int) -> frozenset[int]:
     found = []
     for one in wanted if isinstance(wanted, tuple) else (wanted,):
         if not -ndim <= one < ndim:
-            raise AxisError(f"axis {one} is out of range for an array of {ndim} axes")
+            raise AxisError(f"axis {one} is out of range; x has {ndim} axes")
         found.append(one % ndim)
     if len(set(found)) != len(found):
         raise ShapeError(f"axis={axis} names an axis twice")
