@@ -150,8 +150,8 @@ HOST_ONLY = (EMULATOR, FRONT_END)
 #: gemm's tiles exchange nothing between lanes: one forced class on PoCL shows what another would,
 #: and a wavefront on Intel's runtime what other widths would.
 _LANES_ONLY = ("--ignore=tests/device/test_gemm.py", "--ignore=tests/device/test_matmul.py")
-#: Scales, axes, ends of lines and parts of results, which are the same at any width: Intel's compiler
-#: takes 5 s for a transform of 64 lanes.
+#: Scales, axes and parts of results, which are the same at any width; Intel's compiler takes 5 s
+#: for a transform of 64 lanes.
 _SAME_TRANSFORMS = (
     "some_of_the_results", "three_passes", "scales", "a_plan_without_a_scale", "padding_and_axes",
     "real_lines_that_begin_anywhere",
