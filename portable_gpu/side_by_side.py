@@ -93,7 +93,7 @@ class _Crew:
             raise
 
     def _start(self, wanted: int) -> None:
-        """Start so many threads, unless there are enough."""
+        """Start ``wanted`` threads, as far as there may be more."""
         for _ in range(min(wanted, self._threads - len(self._running))):
             token = object()
             self._running.add(token)

@@ -53,8 +53,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_collection_finish() -> None:
     """Take the tests and all modules out of what Python's collector goes through.
 
-    An engine made beside eight others collects garbage, and so does every third test: among 330,000
-    objects of tests that takes 0.2 s each time.
+    An engine made while eight others exist collects garbage, and so does every third test: among
+    330,000 objects of tests that takes 0.2 s each time.
     """
     gc.collect()
     gc.freeze()

@@ -66,7 +66,7 @@ class Call(Drawn):
         return [name for name in every if self.engine.target.fp64 or name not in _WIDE]
 
     def shape(self, most: int = 3000, rank: int = 4) -> tuple[int, ...]:
-        """Of an array of so many elements at most, one in ten with a long axis."""
+        """A random shape with a bound on its elements; one in ten has a long axis."""
         found = [self.extent(30) for _ in range(self.draw.randint(0, rank))]
         if found and self.flag(0.1):
             found[self.draw.randrange(len(found))] = self.draw.randint(1, most)
@@ -245,7 +245,7 @@ def _largest(dtype: Any) -> float:
 
 
 def _wider(d: Call, common: Any) -> list[str]:
-    """What a result may be converted to: wider dtypes of the kind, and floats of integers."""
+    """The dtypes that fit a result: wider ones of the kind, and floats for integers."""
     if common.kind in "iu":
         found = [name for name in INTEGERS if np.dtype(name).itemsize >= common.itemsize]
         return found + d.names("float32", "float64")

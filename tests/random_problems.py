@@ -488,7 +488,7 @@ def _fronts(engine: Any, data: Data) -> Taken:
 
 
 def tree_of(data: Data) -> Fronts:
-    """Fronts of so many columns each, children before parents, with rows of their ancestors."""
+    """Fronts of given columns, children before parents, with rows of their ancestors."""
     draws = Draws(f"tree {data['seed']}")
     count = data["fronts"]
     parents = [_parent(data["tree"], s, count, draws) for s in range(count)]

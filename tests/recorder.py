@@ -1,4 +1,4 @@
-"""Stands in for an engine: notes what plans would launch on a device that is not at hand."""
+"""A stand-in for an engine, which records what plans would launch on a missing device."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Launched:
 
 
 class Recorder:
-    """What plans ask of an engine.
+    """The part of an engine that plans use.
 
     Attributes:
         launches: What was bound since :meth:`begin`, in order; a plan that is there already counts
@@ -89,7 +89,7 @@ class Recorder:
         """Memory for a tensor map."""
 
     def state(self, queue: None) -> Any:
-        """Where a tensor map is made."""
+        """The stand-in for a tensor map."""
         return SimpleNamespace(event=lambda _: SimpleNamespace(wait=lambda: None))
 
     def _launch(
@@ -121,7 +121,7 @@ def recorded(device: str, each: int = EACH) -> Record:
 
 
 def noted(recorder: Recorder, problem: Problem) -> Pair:
-    """What an engine would do with a problem."""
+    """The record of what an engine would do with a problem."""
     recorder.begin()
     path, way, policy = problem.bind(recorder)
     defined = defined_by(recorder.target.options)

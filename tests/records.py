@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Pair:
-    """What is done with one problem on one device.
+    """The record of one problem on one device.
 
     Attributes:
         path: The chosen way.
@@ -32,7 +32,7 @@ class Pair:
     policy: dict[str, Any] = field(default_factory=dict)
 
     def changes(self, other: Pair) -> list[str]:
-        """What another pair of the same problem has otherwise: some of :data:`KINDS`."""
+        """The differences from another record of the problem: some of :data:`KINDS`."""
         alike = {
             "way": (self.path, self.way) == (other.path, other.way),
             "configuration": self.policy == other.policy

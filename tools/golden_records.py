@@ -1,4 +1,4 @@
-"""Check what the library would do with some 3000 random problems on devices that are not at hand.
+"""Check what the library would do with some 3000 random problems on devices it does not have.
 
     python tools/golden_records.py check            # the code against tests/golden
     python tools/golden_records.py update           # after an intended change
@@ -155,7 +155,7 @@ def update(devices: Sequence[str]) -> int:
 
 
 def differences(old: Source, new: Source, devices: Sequence[str]) -> list[Change]:
-    """What the records of two sources have otherwise."""
+    """The differences between the records of two sources."""
     found: list[Change] = []
     for device in devices:
         records = [

@@ -1,8 +1,8 @@
-"""Interrupt calls of sparse factors at random moments, on the default device, and look at the bits.
+"""Interrupt calls of sparse factors at random moments, on the default device, and compare the bits.
 
     python tools/interrupt_stress.py [--interrupts 30000] [--seconds S] [--seed 0]
 
-Factors that are on the disk but for a part, factors that are on the device, and stacks: a timer's
+Factors that are on the disk except a part, factors that are on the device, and stacks: a timer's
 signal comes in the midst of ``solve``, ``refactorize``, ``inv_diag``, ``L`` and ``logdet``.  Its
 handler raises, raises again while the first exception is on its way, or calls the same factor.
 After each of them the factor gives the bits that an uninterrupted one gave, or, after
@@ -42,7 +42,7 @@ SOON = 1e-3
 
 
 class Interrupted(BaseException):
-    """What the handler raises, as KeyboardInterrupt would be."""
+    """The exception that the handler raises, in place of KeyboardInterrupt."""
 
 
 class Timer:
@@ -147,7 +147,7 @@ class Subject:
         return work
 
     def fault(self, name: str) -> str | None:
-        """What is wrong with a call's result now."""
+        """The fault of a call's result, if any."""
         try:
             found = bits(self.calls[name]())
         except ArgumentError as error:

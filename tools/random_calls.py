@@ -34,7 +34,7 @@ _SHOWN = 300  # letters of an error
 
 @dataclass
 class Outcome:
-    """What came of some calls.
+    """The outcome of some calls.
 
     Attributes:
         right, wrong, refused: How many, by family.

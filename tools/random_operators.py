@@ -155,7 +155,7 @@ def drawn_view(rng: np.random.Generator, name: str, array: Any) -> tuple[str, An
 
 
 def differs(got: Any, want: Any, drawn_call: Drawn) -> str:
-    """What is wrong with a result; nothing if it is right."""
+    """The fault of a result; empty if it is right."""
     if not isinstance(got, pg.Array):
         return f"a {type(got).__name__}"
     want = np.asarray(want)
@@ -214,7 +214,7 @@ def is_open(call: Drawn) -> bool:
 
 
 def check(call: Drawn, engine: pg.Engine | None = None) -> tuple[str, str]:
-    """What became of a call, and a message.
+    """The outcome of a call, and a message.
 
     It is ``right``, ``wrong``, ``refused`` (NumPy computes it), ``refused by both``, or
     ``left out``: NumPy refuses it for its values, which the device does not wait for, or converts

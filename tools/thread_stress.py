@@ -45,7 +45,7 @@ _GRID = 24  # points along an edge of the sparse problem's square
 
 
 class Interrupted(BaseException):
-    """What the signal's handler raises, as KeyboardInterrupt would be."""
+    """The exception that the signal's handler raises, in place of KeyboardInterrupt."""
 
 
 class Data:
@@ -65,7 +65,7 @@ class Data:
 
 
 class Place:
-    """Where a call runs: its engine, and arrays of NumPy or on that engine's device."""
+    """The place of a call: its engine, and arrays of NumPy or on that engine's device."""
 
     def __init__(self, data: Data, engine: pg.Engine | None, on_device: bool) -> None:
         self.engine, self._lock = engine, threading.Lock()
@@ -86,7 +86,7 @@ class Place:
 
 @functools.cache
 def laplacian() -> Any:
-    """Of a square of points, and definite."""
+    """The definite matrix of a square of points."""
     import scipy.sparse as sp
 
     line = sp.diags([-1.0, 2.1, -1.0], [-1, 0, 1], shape=(_GRID, _GRID))
@@ -118,13 +118,13 @@ CALLS: dict[str, Callable[[Place], Any]] = {
 
 
 def digest(result: Any) -> str:
-    """Of a result's bits."""
+    """The hash of a result's bits."""
     values = np.ascontiguousarray(pg.asnumpy(result))
     return hashlib.blake2b(values.tobytes(), digest_size=12).hexdigest()
 
 
 class Process:
-    """What one of the processes does, and what it finds."""
+    """Run one of the processes, and return its faults."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options, self.expected = options, json.loads(options.expected.read_text())
@@ -158,7 +158,7 @@ class Process:
             self.problems.append(f"wrong bits: {name} on {kind} arrays")
 
     def work(self, number: int) -> None:
-        """What a thread does."""
+        """Make the calls of a thread."""
         rng = random.Random(f"{self.options.seed} {number}")
         places = self.places[number % len(self.places)]
         self._start.wait()

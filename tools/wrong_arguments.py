@@ -58,7 +58,7 @@ class Raises:
 
 
 class RaisesAsArray(Raises):
-    """The same; conversions to an array raise, too."""
+    """Such an object whose conversion to an array raises, too."""
 
     def __array__(self, *args: Any, **options: Any) -> Any:
         raise RuntimeError("no")
@@ -230,7 +230,7 @@ def of_sparse() -> Iterator[Called]:
 def draw(
     seed: int, count: int, sparse: bool = True, log: TextIO | None = None
 ) -> tuple[Counter[str], list[str]]:
-    """Make so many calls: how each ended, and the faults."""
+    """Make ``count`` calls: return how each ended, and the faults."""
     choice = random.Random(seed)
     x = np.arange(16, dtype=np.float32).reshape(4, 4) / 16
     called = [*dense(x), *(of_sparse() if sparse else ())]

@@ -1,4 +1,4 @@
-## to[k] = from[take[k]], the lower triangle of stored values, and doubt[0] |= 1 where the host has to look at the matrix:
+## to[k] = from[take[k]], the lower triangle of stored values, and doubt[0] |= 1 where the host has to check the matrix:
 ## a value is not finite, differs from from[mirror[k]], its mirror image, or is complex on the diagonal.
 ##
 ## e                Elements        index    the type of take and mirror, -1 of an element that is not stored, a zero

@@ -1,4 +1,4 @@
-"""What first calls cost: in a process with empty caches, and in one after it.
+"""Measure first calls: in a process with empty caches, and in one after it.
 
 The two processes make the same calls on the same folder of caches: the library's, the drivers',
 pyopencl's and numba's.  The folder is empty at the beginning, and is removed at the end.
@@ -34,7 +34,7 @@ _CACHES = {
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one call.
+    """The figures of one call.
 
     Attributes:
         cpu: Seconds of the processor, on all threads and in ended child processes.
@@ -65,7 +65,7 @@ class FirstCall:
 
 
 def first_calls(names: Sequence[str], device: str | None) -> list[FirstCall]:
-    """Make calls in two processes; the import of the package comes first.
+    """Make calls in two processes, after the import of the package.
 
     Args:
         names: Of calls of ``DENSE`` and ``SPARSE``.

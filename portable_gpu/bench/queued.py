@@ -18,7 +18,7 @@ class Queued(InLine):
 
 
 def held(engine: Engine) -> Hold:
-    """What keeps an engine's device at work."""
+    """Keep an engine's device at work."""
 
     def make() -> Hold:
         return Hold(engine.programs.program(specialize("bench/hold", engine.target)), engine.queue)

@@ -71,7 +71,7 @@ class Report:
             self.remarks.append(found)
 
     def judge(self) -> None:
-        """Give the verdicts beside revisions the spread of all their rows, when all are timed."""
+        """Give the verdicts on revisions the spread of all their rows, once all are timed."""
         found = iter(pooled([row.verdict for row in self.rows if row.verdict is not None]))
         self.rows = [
             row if row.verdict is None else replace(row, verdict=next(found)) for row in self.rows

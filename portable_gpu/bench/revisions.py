@@ -252,7 +252,7 @@ class Revision(Peer):
 
     @property
     def sides(self) -> tuple[Side | Revision, ...]:
-        """Who takes turns: this revision, the other one, the other one again."""
+        """The sides that take turns: this revision, the other one, and the other one again."""
         return self.ours, self, self.again
 
     def close(self) -> None:

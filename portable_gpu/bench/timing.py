@@ -38,7 +38,7 @@ class Timed(ABC):
 
     @abstractmethod
     def result(self) -> np.ndarray[Any, Any]:
-        """What the first call gives."""
+        """The result of the first call."""
 
     @abstractmethod
     def seconds(self, first: int, count: int) -> float:
@@ -46,7 +46,7 @@ class Timed(ABC):
 
     @abstractmethod
     def eager(self) -> Timed:
-        """The same calls, timed as they are made: the host's time counts."""
+        """Time the same calls as they are made: the host's time counts."""
 
     def turn(self, first: int, count: int) -> float:
         """Seconds of a call, of ``count`` in a turn that starts when the process is silent.

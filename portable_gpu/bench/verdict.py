@@ -12,7 +12,7 @@ LEAST = 0.98  #: a row whose geometric mean is not below has not lost
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the times of a row say.
+    """The verdict on the times of a row.
 
     The revision has two processes, which take turns with ours, and its time is the geometric mean
     of the two: a process may be some per cent faster than another of the same code.  The spread is
@@ -21,7 +21,7 @@ class Verdict:
 
     Attributes:
         ratio: Geometric mean of the revision's time over ours: above 1 ours is faster.
-        itself: The same of the revision's second process over its first.
+        itself: That ratio of the revision's second process over its first.
         spread: Of ``itself``, as a logarithm: about the part by which it may be off.
         count: Ratios of each.
     """

@@ -1,4 +1,4 @@
-"""Rows beside another revision, as a table."""
+"""Tables of rows that were compared with another revision."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CAPTION = (
 
 
 def verdicts(rows: Iterable[tuple[str, str, Verdict]]) -> Table:
-    """A table of rows, the peers that they were timed beside, and what came of it."""
+    """Make a table of rows, the peers of each, and the verdicts."""
     table = Table(caption=_CAPTION.format(least=LEAST), **TABLE_STYLE)
     table.add_column("row")
     table.add_column("revision")

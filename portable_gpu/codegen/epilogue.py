@@ -85,7 +85,7 @@ class Stage:
             if tree is None:
                 return self.expression, ()
             return terms.as_result(terms.term(tree), compute.real), tuple(terms.helpers)
-        except (NoTree, ArgumentError):  # the compiler has its own words for the latter
+        except (NoTree, ArgumentError):  # the compiler has its own words for that
             return self.expression, ()
 
     def check(self, compute: Element) -> None:

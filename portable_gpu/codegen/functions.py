@@ -94,7 +94,7 @@ class Function:
 
     @property
     def kind(self) -> str | None:
-        """What the outcome is: as :attr:`Term.kind`; ``None`` where only a compiler knows."""
+        """The kind of the result, as :attr:`Term.kind`; ``None`` where only a compiler knows."""
         written = self._written(1)
         return None if written is None else written[0].kind
 

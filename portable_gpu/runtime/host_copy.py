@@ -150,7 +150,7 @@ def _queue(array: Any, queue: Any) -> cl.CommandQueue:
 
 
 def _before(array: Any, queue: cl.CommandQueue) -> list[cl.Event]:
-    """What a command of a queue waits for, to come after the array's events."""
+    """The events that a queue's command waits for, to follow those of the array."""
     events = array.events
     if isinstance(events, QueueEvents) and events.queue == queue:
         return events.present()

@@ -19,7 +19,7 @@ _BASIC = (
 
 
 class Layout(NamedTuple):
-    """Where the elements of an array are, from its offset on."""
+    """The places of an array's elements, relative to its offset."""
 
     offset: int
     shape: Shape
@@ -68,7 +68,7 @@ class Flags:
 
 
 def indexed(layout: Layout, key: Any) -> Layout:
-    """What a basic index selects: integers, slices, ``None`` and one ellipsis.
+    """The layout that a basic index selects: integers, slices, ``None`` and one ellipsis.
 
     Raises:
         ArrayIndexError: The index is out of range, has too many items, or is not a basic one.

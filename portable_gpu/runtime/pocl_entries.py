@@ -48,7 +48,7 @@ def discard_damaged() -> None:
 
 
 def hint() -> str:
-    """What helps where a build fails and the compiler names no line."""
+    """Advice for a build that fails without a line in the compiler's log."""
     return f"if files of PoCL's cache are damaged, delete its folder: {folder()}"
 
 

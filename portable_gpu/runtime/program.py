@@ -342,7 +342,7 @@ _COMPILER_VARIABLES = (
 
 
 def _identity(device: cl.Device, name: str, its_version: str) -> str:
-    """What decides which binaries a device loads."""
+    """The facts that decide which binaries a device loads."""
     return "\0".join(
         (
             device.platform.name,

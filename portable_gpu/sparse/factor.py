@@ -245,7 +245,7 @@ class Factor(Closing):
         told: Any,
         watch: Watch | None = None,
     ) -> SpilledFactor | None:
-        """The same, with memory for the arena and for what fronts tell."""
+        """Enqueue it, with memory for the arena and for what fronts report."""
         numeric, (values, _, report) = self._numeric, views
         if self._is_cut:
             wait(call)
@@ -310,7 +310,7 @@ class Factor(Closing):
     def _complain(self, given: np.dtype[Any], values: np.ndarray[Any, Any]) -> None:
         """Raise what a report of a matrix of ``given`` values says."""
         front_column, bits = (int(v) for v in values[0])
-        if front_column < 0 or not self.symbolic.n:  # of no fronts nobody writes a report
+        if front_column < 0 or not self.symbolic.n:  # without fronts no kernel writes a report
             return
         wide = element(self.dtype).needs_fp64
         pivot = float(np.int64(bits).view(np.float64) if wide else np.int32(bits).view(np.float32))
@@ -574,7 +574,7 @@ class Factor(Closing):
             raise ArgumentError("the factor is closed; make another")
 
     def _latest(self) -> Held:
-        """What it holds; the caller has the lock until all work on that is enqueued."""
+        """The latest factor; the caller holds the lock until its work is enqueued."""
         self._check_open()
         held = self._held
         if held is None:
@@ -585,7 +585,7 @@ class Factor(Closing):
         return held
 
     def _checked(self) -> Held:
-        """The same, of a matrix that has a factor: wait for what was found."""
+        """The latest factor, once its report says that the matrix has one."""
         held = self._latest()
         held.report.check()
         return held

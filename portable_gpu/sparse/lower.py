@@ -42,7 +42,7 @@ def lower_on_device(
 
     Returns:
         The values; or None where the host has to look: the matrix may have another pattern, or
-        values that are refused; or there are few, or the device has no room for the tables.
+        values that are refused; or there are few, or the device has no memory for the tables.
 
     Raises:
         ShapeError, DTypeError, ArgumentError: As of :meth:`Pattern.values`, but of elements.
@@ -81,7 +81,7 @@ def _has_room(numeric: Numeric, dtype: np.dtype[Any]) -> bool:
 
 
 def _comparisons(pairs: _Pairs, differ: list[bool]) -> list[Task]:
-    """Compare arrays piece by piece, until somebody notes that they differ."""
+    """Compare arrays piece by piece, until a thread finds a difference."""
 
     def compare(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> Iterable[Task]:
         if not differ and not np.array_equal(one, other):

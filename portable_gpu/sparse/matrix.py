@@ -515,7 +515,7 @@ def _canonical(
 
 @compiled
 def _places(pointers: Int64, columns: Int32, inner_pointers: Int64, inner_columns: Int32) -> Int64:
-    """Where each element of a triangle is in another, -1 of one that is not there."""
+    """The places of a triangle's elements in another one; -1 if it has none."""
     place = np.full(len(inner_columns), -1, np.int64)
     for i in range(len(pointers) - 1):
         q = pointers[i]

@@ -1,4 +1,4 @@
-"""What a factor holds, and what is computed of it: solutions, their refinement, the inverse."""
+"""The state of a factor, and results from it: solutions, their refinement, the inverse."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from portable_gpu.sparse.residual import SparseSystem
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """What a factor holds from one factorisation to the next.
+    """The state of a factor between two factorisations.
 
     It is made when all of it is there, and does not change.
 

@@ -101,7 +101,7 @@ class Symbolic:
 
     @property
     def supernodes(self) -> Int64:
-        """Where each supernode begins in the columns of the fronts, and n at the end."""
+        """The first column of each supernode in the order of the fronts, and n at the end."""
         return self.fronts.first
 
     @property

@@ -35,7 +35,7 @@ tool = runpy.run_path(str(ROOT / "tools" / "random_operators.py"), run_name="too
 
 
 def same(got: Any, expected: Any) -> None:
-    """The same dtype, shape and values."""
+    """Assert equal dtypes, shapes and values."""
     assert isinstance(got, pg.Array)
     assert got.dtype == expected.dtype
     assert got.shape == expected.shape
@@ -82,7 +82,7 @@ def test_to_pyopencl(a: pg.Array) -> None:
 
 
 def test_strides_count(a: pg.Array) -> None:
-    """What pyopencl's kernels computed along the memory."""
+    """The functions that pyopencl's kernels computed along the memory."""
     pairs: list[Callable[[Any], Any]] = [
         lambda x: x + x.T,
         lambda x: x == x.T,

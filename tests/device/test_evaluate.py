@@ -1,4 +1,4 @@
-"""Expressions in a given dtype, beside numbers, and of complex numbers, against NumPy."""
+"""Expressions in a given dtype, with numbers, and of complex numbers, against NumPy."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_linker_is_known_to_pocl_alone(tmp_path: Path) -> None:
 
 
 def test_other_programs_have_the_systems_linker(tmp_path: Path) -> None:
-    """What gcc and clang link, which read COMPILER_PATH, too."""
+    """Compilers read COMPILER_PATH, too."""
     own = tmp_path / "ld"
     own.write_text('#!/bin/sh\nfor argument; do echo "<$argument>"; done\n')
     own.chmod(0o755)

@@ -17,7 +17,7 @@ DENSE = ("sum", "columns", "std", "elementwise", "gemm", "fft", "cholesky")
 
 @pytest.fixture(scope="module")
 def bits(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the first run writes what results are to be."""
+    """The file for the results of the first run."""
     return tmp_path_factory.mktemp("threads") / "bits.json"
 
 

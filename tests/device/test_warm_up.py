@@ -90,7 +90,7 @@ _KEPT = "programs are kept for the next time"
 
 
 def piped(script: str) -> str:
-    """What ``script`` writes to a stderr that is not a terminal."""
+    """Run ``script`` and return its stderr, which is not a terminal."""
     return subprocess.run(
         [sys.executable, "-c", script], stderr=subprocess.PIPE, text=True, timeout=60, check=True
     ).stderr

@@ -1,4 +1,4 @@
-"""Indices and reshapes of layouts beside NumPy's, which needs no device."""
+"""Indices and reshapes of layouts, compared with NumPy's, without a device."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_what_is_no_basic_index(key: Any) -> None:
 
 
 def divisors(draw: random.Random, size: int) -> tuple[int, ...]:
-    """A shape of so many elements."""
+    """A random shape of ``size`` elements."""
     shape = []
     while size > 1 and draw.random() < 0.8:
         n = draw.choice([k for k in range(1, size + 1) if size % k == 0])

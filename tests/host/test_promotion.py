@@ -1,4 +1,4 @@
-"""Dtypes of operators beside NumPy's, for every pair of dtypes and numbers of Python."""
+"""Dtypes of operators, compared with NumPy's, for every pair of dtypes and numbers of Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers beside arrays: as the bits of kernel arguments, by which a launch tells -0.0 from 0.0."""
+"""Numbers among arrays, as bits of kernel arguments: these tell -0.0 from 0.0."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Packing:
 
 
 def _range(dtype: np.dtype[Any]) -> str:
-    """What numbers a dtype holds, for messages."""
+    """The range of numbers that a dtype holds, for messages."""
     if dtype.kind in "iu":
         info = np.iinfo(dtype)
         return f"from {info.min} to {info.max}, which the arrays' dtype can hold"
@@ -54,7 +54,7 @@ def _range(dtype: np.dtype[Any]) -> str:
 
 
 def _parts(compute: Element) -> Callable[[Any], tuple[int, ...]]:
-    """What gives the bits of a number's parts; it raises where the dtype cannot hold it."""
+    """Make the function that gives the bits of a number's parts; it raises for unfit numbers."""
     of_real = _of_double if compute.real == "double" else _of_float
     if compute.complex:
 

@@ -80,7 +80,7 @@ class Problem:
 
     @property
     def numbers(self) -> tuple[tuple[str, str], ...]:
-        """Of each number that calls give, its C type in the kernel, and its text there."""
+        """The C type and the text in the kernel of each number that calls give."""
         if self.compute.complex:
             pairs = zip(self.parts[::2], self.parts[1::2], strict=True)
             return tuple((self.ctype, f"({self.ctype})({re}, {im})") for re, im in pairs)

@@ -22,7 +22,7 @@ _RUN = 1024
 
 
 class LowerPlan(OneLaunch):
-    """Take the lower triangle, and say whether the host has to look at the matrix.
+    """Take the lower triangle, and report whether the host has to check the matrix.
 
     Operands: the stored values, the triangle's, and an int32 that is 0 before.  It is not 0 after,
     if a value is not finite, two elements that mirror each other differ by more than ``rounding``,
