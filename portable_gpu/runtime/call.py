@@ -224,7 +224,7 @@ class Call:
         buffer, target = self._download
         packed = target.flags.c_contiguous
         staged = target if packed else np.empty(target.shape, target.dtype)
-        cl.enqueue_copy(state.queue, staged, buffer, wait_for=state.after(event))
+        state.engine.staging.read(state.queue, buffer, staged, 0, state.after(event))
         if not packed:
             target[...] = staged
 
@@ -302,6 +302,10 @@ class Call:
             return self.state.empty_buffer
         self._check_size(array.nbytes)
         buffer = self.state.workspace(array.nbytes)
+        if self.engine.staging.takes(array.nbytes):
+            self.engine.staging.write(self.state.queue, buffer, array)
+            self._keep.append(buffer)
+            return buffer
         event = cl.enqueue_copy(self.state.queue, buffer, array, is_blocking=False)
         self._keep.append((array, buffer, event))
         if not self.state.in_order:

@@ -25,6 +25,7 @@ from portable_gpu.runtime.exchange import checked
 from portable_gpu.runtime.pocl_processor import name_processor
 from portable_gpu.runtime.program import ProgramCache
 from portable_gpu.runtime.queue_state import QueueState
+from portable_gpu.runtime.staging import Staging
 from portable_gpu.targets import Target, detect
 from portable_gpu.tuning.table import TuningTable
 
@@ -151,6 +152,8 @@ class Engine(Closing):
         self.maps_host_memory = self.target.facts.type == "cpu"
         #: Whether its kernels take any host address, so that NumPy arrays may be of any size.
         self.takes_host_pointers = self.maps_host_memory and self.target.facts.svm
+        #: Large copies of NumPy arrays.
+        self.staging = Staging(self)
         self.caller: Engine | None = None
         #: Who remembers its calls on NumPy arrays: itself, or whose caller it is.
         self._remembering = weakref.ref(self)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,12 @@ import pyopencl as cl
 
 from portable_gpu.arguments import of_kind
 from portable_gpu.errors import ArgumentError, DTypeError, ReadOnlyError, ShapeError
-from portable_gpu.runtime import fork
+from portable_gpu.runtime import fork, staging
 from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.events import QueueEvents
 from portable_gpu.runtime.place import events_of
 from portable_gpu.runtime.registry import state_for
+from portable_gpu.runtime.staging import plainly
 from portable_gpu.runtime.views import bounds, check_extent, extent, may_overlap_itself, new_array
 
 # A transfer includes the gaps between elements if it has at most four times the bytes of the
@@ -87,10 +89,13 @@ def put(
     if not _lies_alike(array, values):
         span = np.empty(end - low, np.uint8)
         np.ndarray(array.shape, array.dtype, span, array.offset - low, array.strides)[...] = values
+    before = _before(array, own)
+    if not late:
+        _now(own, array.base_data, span, low, before, True)
+        return
     event = cl.enqueue_copy(
-        own, array.base_data, span, dst_offset=low, wait_for=_before(array, own),
-        is_blocking=not late,
-    )  # fmt: skip
+        own, array.base_data, span, dst_offset=low, wait_for=before, is_blocking=False
+    )
     array.add_event(event)
 
 
@@ -119,7 +124,7 @@ def mapped(
     return found if is_blocking else (found, event)
 
 
-def _read(array: Any, queue: cl.CommandQueue, into: Any, is_blocking: bool) -> tuple[Any, cl.Event]:
+def _read(array: Any, queue: cl.CommandQueue, into: Any, is_blocking: bool) -> tuple[Any, Any]:
     """Copy the values of an array that is not empty, to memory that lies alike or to new memory."""
     check_extent(array, extent(array))
     low, end = bounds(array, array.offset)
@@ -134,11 +139,30 @@ def _read(array: Any, queue: cl.CommandQueue, into: Any, is_blocking: bool) -> t
         found = np.ndarray(array.shape, array.dtype, memory, array.offset - low, array.strides)
     else:
         memory = found
+    before = _before(array, queue)
+    if is_blocking:
+        _now(queue, array.base_data, memory, low, before, False)
+        return found, None
     event = cl.enqueue_copy(
-        queue, memory, array.base_data, src_offset=low, wait_for=_before(array, queue),
-        is_blocking=is_blocking,
-    )  # fmt: skip
+        queue, memory, array.base_data, src_offset=low, wait_for=before, is_blocking=False
+    )
     return found, event
+
+
+def _now(
+    queue: cl.CommandQueue,
+    memory: Any,
+    values: np.ndarray[Any, Any],
+    offset: int,
+    before: list[cl.Event],
+    writes: bool,
+) -> None:
+    """Copy between memory of the device and NumPy's, and wait.  Small copies open no engine."""
+    copy: Any = partial(plainly, writes=writes)
+    if values.nbytes >= staging.LEAST:
+        found = state_for([], None, queue).engine.staging
+        copy = found.write if writes else found.read
+    copy(queue, memory, values, offset, before)
 
 
 def _queue(array: Any, queue: Any) -> cl.CommandQueue:

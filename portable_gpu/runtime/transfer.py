@@ -54,7 +54,7 @@ def asarray(
     result: Array = new_array(state, queue or state.engine.queue, array.shape, array.dtype)
     if array.size:
         memory: Any = result.base_data
-        cl.enqueue_copy(state.queue, memory, np.require(array, requirements="C"))
+        state.engine.staging.write(state.queue, memory, np.require(array, requirements="C"))
     return result
 
 

@@ -1,0 +1,268 @@
+"""Large copies between the host's memory and a GPU's, through pinned memory.
+
+A driver moves pinned memory at the full rate of the bus, and other memory by one thread of its own,
+through small pinned pieces.  Here several threads copy: each has two pieces, of which one is filled
+or emptied while the other is moved.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyopencl as cl
+
+from portable_gpu.runtime import fork
+from portable_gpu.side_by_side import Task, cores, work_off
+
+if TYPE_CHECKING:
+    from portable_gpu.runtime.engine import Engine
+
+#: Bytes of a copy that threads pay for: starting them costs some 0.1 ms.
+LEAST = 8 << 20
+#: Bytes of a piece, the least of it that is moved at a time, threads, and pieces of each thread.
+_PIECE, _SHARE, _THREADS, _EACH = 4 << 20, 1 << 19, 4, 2
+_ALIGNMENT = 4096
+
+_Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+_Events = Sequence[cl.Event]
+
+
+class Staging:
+    """The pinned pieces of an engine, at most 32 MiB, and the copies through them.
+
+    Pieces are made at the first large copy and go with the engine.  Calls share them; one that
+    finds none copies without.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        """Note whether the device has memory of its own; nothing is allocated."""
+        facts = engine.target.facts
+        #: Whether pinned memory is faster.
+        self.pays = facts.type == "gpu" and not facts.host_unified_memory
+        self._context, self._device = engine.context, engine.device
+        self._free: deque[_Piece] = deque()
+        self._unmade = deque(range(_THREADS * _EACH))  # a number of each piece that there may be
+        fork.retire_in_children(self)
+
+    def takes(self, nbytes: int) -> bool:
+        """Whether a copy goes through pieces."""
+        return self.pays and nbytes >= LEAST
+
+    def write(
+        self,
+        queue: cl.CommandQueue,
+        memory: Any,
+        values: np.ndarray[Any, Any],
+        offset: int = 0,
+        wait_for: _Events | None = None,
+    ) -> None:
+        """Copy an array of NumPy to the device, and wait.
+
+        Args:
+            queue: Where the copy's commands go.
+            memory: Of the device.
+            values: In C's or Fortran's order; what it holds in the order of its memory is copied.
+            offset: The first byte in ``memory``.
+            wait_for: Events that come before.
+
+        Whatever exception leaves the call, no thread uses ``values`` afterwards, unless a second
+        exception ends the wait for that; then a thread ends the piece that it is at.
+        """
+        self._copy(queue, memory, values, offset, wait_for, True)
+
+    def read(
+        self,
+        queue: cl.CommandQueue,
+        memory: Any,
+        values: np.ndarray[Any, Any],
+        offset: int = 0,
+        wait_for: _Events | None = None,
+    ) -> None:
+        """Copy from the device to an array of NumPy, and wait; arguments as :meth:`write` has."""
+        self._copy(queue, memory, values, offset, wait_for, False)
+
+    def _copy(
+        self,
+        queue: cl.CommandQueue,
+        memory: Any,
+        values: np.ndarray[Any, Any],
+        offset: int,
+        wait_for: _Events | None,
+        writes: bool,
+    ) -> None:
+        if not self.takes(values.nbytes) or isinstance(memory, cl.SVMPointer):
+            plainly(queue, memory, values, offset, wait_for, writes)
+            return
+        held = _bytes_of(values)
+        copy = _Copy(self, queue, memory, held, offset, wait_for, writes)
+        copy.run()
+        for at, end in copy.left():
+            plainly(queue, memory, held[at:end], offset + at, wait_for, writes)
+
+    def take(self) -> _Piece | None:
+        """A piece for the caller alone, or None where there are enough, or no more to be had."""
+        try:
+            return self._free.pop()
+        except IndexError:
+            pass
+        try:
+            number = self._unmade.pop()
+        except IndexError:
+            return None
+        try:
+            return _Piece(self._context, self._device, _PIECE)
+        except cl.Error:  # the system gives no more pinned memory
+            self._unmade.append(number)
+            return None
+
+    def give_back(self, piece: _Piece) -> None:
+        """Leave a piece, which no command uses, to others."""
+        self._free.append(piece)
+
+
+class _Piece:
+    """Pinned memory, mapped for as long as it lives."""
+
+    def __init__(self, context: cl.Context, device: cl.Device, nbytes: int) -> None:
+        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
+        self._buffer = cl.Buffer(context, flags, nbytes)
+        self._queue = cl.CommandQueue(context, device)  # waits for no kernel
+        both: Any = cl.map_flags.READ | cl.map_flags.WRITE
+        self.memory: _Bytes
+        self.memory, _ = cl.enqueue_map_buffer(
+            self._queue, self._buffer, both, 0, (nbytes,), np.dtype(np.uint8)
+        )
+
+
+class _Copy:
+    """One copy: its threads take shares from a list until none is left."""
+
+    def __init__(
+        self,
+        staging: Staging,
+        queue: cl.CommandQueue,
+        memory: Any,
+        values: _Bytes,
+        offset: int,
+        wait_for: _Events | None,
+        writes: bool,
+    ) -> None:
+        self._staging, self._queue, self._memory, self._values = staging, queue, memory, values
+        self._offset, self._writes, self._size = offset, writes, len(values)
+        self._wait_for = list(wait_for or ())
+        self._threads = min(_THREADS, cores())
+        share = -(-self._size // (self._threads * _EACH))
+        share = -(-share // _ALIGNMENT) * _ALIGNMENT
+        self._share = min(_PIECE, max(_SHARE, share))
+        self._todo = deque(range(0, self._size, self._share))
+        self._working: set[object] = set()
+        self._is_left = False
+
+    def run(self) -> None:
+        """Do all that there are pieces for.  No thread is at work when it is left."""
+        tasks: list[Task] = [self._work] * min(self._threads, len(self._todo))
+        try:
+            work_off(tasks, self._threads)
+        except BaseException:
+            self._is_left = True
+            while self._working:
+                time.sleep(1e-4)
+            raise
+
+    def left(self) -> list[tuple[int, int]]:
+        """The shares that no thread has taken: where they begin and end."""
+        return [(at, min(at + self._share, self._size)) for at in self._todo]
+
+    def _work(self) -> Sequence[Task]:
+        """What a thread does: one piece is filled, or emptied, while another one is moved."""
+        token = object()
+        self._working.add(token)
+        pieces: list[_Piece] = []
+        moving: deque[tuple[_Piece, int, int, cl.Event]] = deque()
+        try:
+            while not self._is_left:
+                if len(moving) == _EACH:
+                    self._end(moving)
+                    continue
+                piece = self._piece(pieces, moving)
+                if piece is None:
+                    break
+                try:
+                    at = self._todo.popleft()
+                except IndexError:
+                    break
+                moving.append(self._begin(piece, at))
+            while moving and not self._is_left:
+                self._end(moving)
+        finally:
+            for _, _, _, event in moving:
+                event.wait()
+            for piece in pieces:
+                self._staging.give_back(piece)
+            self._working.discard(token)
+        return ()
+
+    def _piece(
+        self, pieces: list[_Piece], moving: deque[tuple[_Piece, int, int, cl.Event]]
+    ) -> _Piece | None:
+        """A piece that is not being moved: one of the thread's own, or another one."""
+        busy = [piece for piece, *_ in moving]
+        for piece in pieces:
+            if piece not in busy:
+                return piece
+        found = self._staging.take()
+        if found is not None:
+            pieces.append(found)
+        elif moving:
+            self._end(moving)
+            return pieces[0]
+        return found
+
+    def _begin(self, piece: _Piece, at: int) -> tuple[_Piece, int, int, cl.Event]:
+        end = min(at + self._share, self._size)
+        pinned = piece.memory[: end - at]
+        if self._writes:
+            np.copyto(pinned, self._values[at:end])
+            event = cl.enqueue_copy(
+                self._queue, self._memory, pinned, dst_offset=self._offset + at,
+                wait_for=self._wait_for, is_blocking=False,
+            )  # fmt: skip
+        else:
+            event = cl.enqueue_copy(
+                self._queue, pinned, self._memory, src_offset=self._offset + at,
+                wait_for=self._wait_for, is_blocking=False,
+            )  # fmt: skip
+        self._queue.flush()
+        return piece, at, end, event
+
+    def _end(self, moving: deque[tuple[_Piece, int, int, cl.Event]]) -> None:
+        piece, at, end, event = moving[0]
+        event.wait()
+        if not self._writes and not self._is_left:
+            np.copyto(self._values[at:end], piece.memory[: end - at])
+        moving.popleft()
+
+
+def _bytes_of(values: np.ndarray[Any, Any]) -> _Bytes:
+    """The memory of an array without gaps."""
+    order = values if values.flags.c_contiguous else values.T
+    return order.reshape(-1).view(np.uint8)
+
+
+def plainly(
+    queue: cl.CommandQueue,
+    memory: Any,
+    values: np.ndarray[Any, Any],
+    offset: int,
+    wait_for: _Events | None,
+    writes: bool,
+) -> None:
+    """Copy as the driver does it."""
+    if writes:
+        cl.enqueue_copy(queue, memory, values, dst_offset=offset, wait_for=wait_for)
+    else:
+        cl.enqueue_copy(queue, values, memory, src_offset=offset, wait_for=wait_for)
