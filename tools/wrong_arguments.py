@@ -4,8 +4,8 @@
 
 Each draw takes a public function (of the package, fft, linalg, signal and sparse), arguments that
 it takes, and puts a drawn value in place of one of them.  The call must succeed or raise an error
-of this library that names the argument.  Any other exception is reported and counts as a fault, but
-for what a callable raises that is the argument itself; so does a call that takes longer than a
+of this library that names the argument.  Any other exception is reported and counts as a fault,
+except what a callable raises that is the argument itself; so does a call that takes longer than a
 minute, which ends the process with the stacks of its threads.  The exit status is 0 if there is no
 fault.
 """

@@ -51,6 +51,19 @@ ${two("divide", t)}
 }
 </%def>
 
+## NumPy's: that of 0 is NaN, where the quotient 1 / 0 has an infinite part.
+<%def name="complex_reciprocal(t)">
+${one("reciprocal", t)}
+{
+    if (fabs(a.x) >= fabs(a.y)) {
+        const ${t} ratio = a.y / a.x, below = a.x + a.y * ratio;
+        return (${t}2)(1 / below, -ratio / below);
+    }
+    const ${t} ratio = a.x / a.y, below = a.x * ratio + a.y;
+    return (${t}2)(ratio / below, -1 / below);
+}
+</%def>
+
 <%def name="complex_sign(t)">
 ${one("sign", t)}
 {

@@ -16,7 +16,20 @@ _COMPARISONS = {"==": "equal", "<": "less", "<=": "less_equal"}
 _MIRRORED = {">": "<", ">=": "<="}
 #: Functions of one complex number that give one.
 _FUNCTIONS = frozenset(
-    ("cos", "cosh", "exp", "log", "sign", "sin", "sinh", "sqrt", "square", "tan", "tanh")
+    (
+        "cos",
+        "cosh",
+        "exp",
+        "log",
+        "reciprocal",
+        "sign",
+        "sin",
+        "sinh",
+        "sqrt",
+        "square",
+        "tan",
+        "tanh",
+    )
 )
 #: What functions in C call.
 _NEEDS = {
@@ -126,8 +139,6 @@ class ComplexTerms(Terms):
             return Term(f"({texts[0]}).{'x' if name == 'real' else 'y'}", t)
         if name == "conjugate":
             return Term(self.call("complex_conjugate", t, *texts), "complex")
-        if name == "reciprocal":
-            return self.binary("/", Term("1", "integer", 1), given[0])
         if name in TESTS and name != "isnormal":
             return Term(self.call(f"complex_{name}", t, *texts), "mask")
         if name in _FUNCTIONS:

@@ -55,8 +55,8 @@ def syrk(
         engine, queue, wait_for: Where to run, and after which events.
 
     Returns:
-        ``c`` or a fresh array: NumPy for NumPy arguments (done), pyopencl for pyopencl ones
-        (enqueued).
+        ``c`` or a fresh array: NumPy's for NumPy arguments (done),
+        ``portable_gpu.Array`` for device arrays (enqueued).
 
     Raises:
         ShapeError, DTypeError, OverlapError, UnsupportedError, DeviceMemoryError: As

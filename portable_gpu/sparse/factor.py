@@ -150,6 +150,8 @@ class Factor(Closing):
             ShapeError, DTypeError, ArgumentError: ``values`` or ``triangle`` do not fit; L is as it
                 was.
             UnsupportedError: ``progress`` is True on a terminal, without the package rich.
+            DTypeError: ``progress`` is neither True nor callable.  What it raises itself comes out
+                of the call as it is; the factor then has no values until it is refactorised.
 
         Cost: ``symbolic.flops`` multiplications and additions; four times as much if complex.
 

@@ -159,6 +159,19 @@ def test_complex_powers_of_zero_and_infinity(engine: pg.Engine) -> None:
         np.testing.assert_array_equal(power[:, [5, 7]], np.zeros((4, 2)))
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_complex_powers_by_a_number(engine: pg.Engine) -> None:
+    """Those that NumPy computes otherwise than other powers: 0 ** -1 has no infinite part."""
+    inf = np.inf
+    x = np.array([0, -0.0, complex(inf, 1), complex(-inf, 2), complex(0, inf), 2 - 1j], "c8")
+    for exponent in (-1, 0.5, 1, 2):
+        got, expected = (pg.asarray(x, engine=engine) ** exponent).get(), x**exponent
+        np.testing.assert_allclose(got.real, expected.real, rtol=1e-6)
+        np.testing.assert_allclose(got.imag, expected.imag, rtol=1e-6)
+    got = pg.elementwise("reciprocal(x)", x=x, engine=engine)
+    np.testing.assert_allclose(got, np.reciprocal(x), rtol=1e-6)
+
+
 def test_integers_beside_empty_arrays_and_masks(engine: pg.Engine) -> None:
     """An empty array has no element to refuse a number for; a range counts all the same."""
     for dtype in (bool, np.int8, np.uint64, np.float32):

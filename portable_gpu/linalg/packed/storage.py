@@ -41,8 +41,8 @@ def pack(
         engine, queue, wait_for: Where to run, and after which events.
 
     Returns:
-        Shape (..., n (n + 1) / 2): NumPy for NumPy arguments (done), pyopencl for pyopencl ones
-        (enqueued).
+        Shape (..., n (n + 1) / 2): NumPy's for NumPy arguments (done),
+        ``portable_gpu.Array`` for device arrays (enqueued).
 
     Raises:
         ShapeError, DTypeError, UnsupportedError, DeviceMemoryError: As

@@ -110,7 +110,8 @@ def power_of(dtype: DType, exponent: Any) -> Rule | None:
     """The rule of floats to some powers of Python's or NumPy's, as NumPy has it; ``None`` else."""
     if kind(dtype) not in "fc":
         return None
-    text = {2: "x * x", 1: "x", -1: "1 / x", 0.5: "sqrt(x)"}.get(exponent)
+    inverse = "reciprocal(x)" if dtype.kind == "c" else "1 / x"
+    text = {2: "x * x", 1: "x", -1: inverse, 0.5: "sqrt(x)"}.get(exponent)
     return None if text is None else Rule(text, dtype, dtype)
 
 

@@ -73,8 +73,8 @@ def cholesky(
         engine, queue, wait_for: Where to run, and after which events.
 
     Returns:
-        ``a`` or a fresh array of its shape, with zeros in the other triangle: NumPy for NumPy
-        arguments (done), pyopencl for pyopencl ones (enqueued).
+        ``a`` or a fresh array of its shape, with zeros in the other triangle: NumPy's for
+        NumPy arguments (done), ``portable_gpu.Array`` for device arrays (enqueued).
 
     Raises:
         NotPositiveDefiniteError: A pivot is not a positive number: of the first such matrix, with

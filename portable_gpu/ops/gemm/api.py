@@ -65,8 +65,8 @@ def gemm(
         engine, queue, wait_for: Where to run, and after which events.
 
     Returns:
-        ``c`` or a fresh array of shape (m, n): NumPy for NumPy arguments (done), pyopencl for
-        pyopencl ones (enqueued).
+        ``c`` or a fresh array of shape (m, n): NumPy's for NumPy arguments (done),
+        ``portable_gpu.Array`` for device arrays (enqueued).
 
     Raises:
         ShapeError: The shapes do not fit each other.
@@ -164,7 +164,8 @@ def matmul(
         engine, queue, wait_for: Where to run, and after which events.
 
     Returns:
-        ``out`` or a fresh array; NumPy for NumPy arguments, pyopencl for pyopencl ones.
+        ``out`` or a fresh array; NumPy's for NumPy arguments (done),
+        ``portable_gpu.Array`` for device arrays (enqueued).
 
     Raises:
         ShapeError, DTypeError, OverlapError, UnsupportedError, DeviceMemoryError: As in

@@ -52,8 +52,8 @@ def gemv(
         engine, queue, wait_for: Where to run, and after which events.
 
     Returns:
-        ``y`` or a fresh array of shape (m,): NumPy for NumPy arguments (done), pyopencl for
-        pyopencl ones (enqueued).
+        ``y`` or a fresh array of shape (m,): NumPy's for NumPy arguments (done),
+        ``portable_gpu.Array`` for device arrays (enqueued).
 
     Raises:
         ShapeError: ``a`` is no matrix, ``x`` no vector, or their sizes differ.
