@@ -493,7 +493,7 @@ def test_a_killed_search_resumes(
         process.wait()
     before = states(trials)
     assert before.count("COMPLETE") >= 2
-    assert main(arguments("--budget", "1s", "--resume", "--plot", str(tmp_path / "p.png"))) == 0
+    assert main(arguments("--budget", "3s", "--resume", "--plot", str(tmp_path / "p.png"))) == 0
     after = states(trials)
     assert len(after) >= len(before)
     assert "RUNNING" not in after
