@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -134,17 +135,19 @@ def plot_ratios(report: Report, path: Path) -> Any:
         axes.set_axis_off()
     entries = dict(zip(*reversed(figure.axes[0].get_legend_handles_labels()), strict=True))
     figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=len(entries))
-    figure.supxlabel("operations of a case")
     figure.supylabel("the peer's time over ours (above 1: ours is shorter)")
-    entitle(figure, f"{_title(report)}: random work in line", report.noise)
+    entitle(
+        figure, f"{_title(report)}: random work in line, by the operations of a case", report.noise
+    )
     figure.savefig(path, dpi=_DPI)
     return figure
 
 
 def entitle(figure: Any, title: str, noise: Noise | None) -> None:
     """Write the title of a figure; in red, with the reason, where the machine was too busy."""
-    warning = "" if noise is None else noise.warning
-    figure.suptitle("\n".join(filter(None, (title, warning))), color="C3" if warning else "black")
+    lines = [] if noise is None else textwrap.wrap(noise.warning, 100)
+    colour = "C3" if lines else "black"
+    figure.suptitle("\n".join([title, *lines]), x=0.01, ha="left", color=colour)
 
 
 def _draw_roofs(axes: Any, reach: Any, roofs: Roofs, cases: Iterable[Case]) -> list[Point]:
