@@ -153,14 +153,19 @@ _LANES_ONLY = ("--ignore=tests/device/test_gemm.py", "--ignore=tests/device/test
 #: Scales, axes and parts of results, which are the same at any width; Intel's compiler takes 5 s
 #: for a transform of 64 lanes.
 _SAME_TRANSFORMS = (
-    "some_of_the_results", "three_passes", "scales", "a_plan_without_a_scale", "padding_and_axes",
-    "real_lines_that_begin_anywhere",
-)  # fmt: skip
+    "test_fft_groups.py::test_some_of_the_results",
+    "test_fft_groups.py::test_three_passes",
+    "test_fft_groups.py::test_scales",
+    "test_fft_groups.py::test_a_plan_without_a_scale",
+    "test_fft_groups.py::test_padding_and_axes",
+    "test_fft_groups.py::test_real_lines_that_begin_anywhere",
+    "test_signal.py::test_kernels_of_every_class",
+)
 #: What depends on the sub-group's width: no threads, and no warnings, which are the texts'.
 _WIDTHS = (
     "--ignore=tests/device/test_contracts.py",
     "--ignore=tests/device/test_build_log.py",
-    *(f"--deselect=tests/device/test_fft_groups.py::test_{name}" for name in _SAME_TRANSFORMS),
+    *(f"--deselect=tests/device/{name}" for name in _SAME_TRANSFORMS),
 )
 _WIDTHS_ONLY = (*_LANES_ONLY, *_WIDTHS)
 #: Of a class or a width between two that other jobs have.
