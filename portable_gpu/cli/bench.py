@@ -31,6 +31,7 @@ from portable_gpu.cli.options import DeviceOption, JSONOption, PlotOption
 from portable_gpu.cli.path import path_of
 from portable_gpu.cli.progress import each
 from portable_gpu.cli.sparse import sparse
+from portable_gpu.cli.transfer import transfer
 from portable_gpu.cli.verdicts import verdicts
 from portable_gpu.errors import ArgumentError, PortableGPUError, how_to_install
 from portable_gpu.ops.case import Case
@@ -116,6 +117,13 @@ def bench(
             raise ArgumentError("first-calls takes only --rows, --device and --json")
         first_calls_of(rows, device, report, output, status)
         return
+    if operation == "transfer":
+        if (dtype, shapes, seed, budget, ordering, rows, jobs, plot) != (None,) * 8 or (
+            policy or ladder or eager
+        ):
+            raise ArgumentError("transfer takes only --sizes, --peers, --turns, --device, --json")
+        transfer(sizes, peers, turns, device, report, output, status)
+        return
     if operation == "sparse":
         if (shapes, seed, budget, rows, jobs) != (None,) * 5 or policy or ladder or eager:
             raise ArgumentError(
@@ -154,7 +162,7 @@ def bench(
     if operation not in GROUPS:
         raise ArgumentError(
             f"no benchmark {operation!r}; there are: {', '.join(GROUPS)}, sparse, dispatch, hunt, "
-            "first-calls"
+            "first-calls, transfer"
         )
     if ladder and (operation not in (*CLIMBED, EVERY) or sizes is not None or plot):
         raise ArgumentError(f"--ladder takes {_CLIMBED} or {EVERY}, and neither --sizes nor --plot")

@@ -53,6 +53,15 @@ KINDS: dict[str, tuple[str, dict[str, str | None]]] = {
             "turns": None, "device": None, "json": None, "plot": None,
         },
     ),
+    "transfer": (
+        "Time copies of NumPy's arrays to the device and back, fresh arrays on both sides.",
+        {
+            "sizes": "Comma list of bytes (1000 to 1000000000).",
+            "peers": "Comma list: driver (pyopencl's copies of pageable memory), pinned (of pinned "
+            "memory: what the bus gives), torch, cupy; 'none' for none.",
+            "turns": None, "device": None, "json": None,
+        },
+    ),
     "first-calls": (
         "Time the first call of each function in a process with empty caches, and in a second "
         "process: CPU and wall seconds, and what was compiled.",

@@ -97,14 +97,14 @@ class Staging:
         if not self.takes(values.nbytes) or isinstance(memory, cl.SVMPointer):
             plainly(queue, memory, values, offset, wait_for, writes)
             return
-        held = _bytes_of(values)
-        copy = _Copy(self, queue, memory, held, offset, wait_for, writes)
+        flat = _bytes_of(values)
+        copy = _Copy(self, queue, memory, flat, offset, wait_for, writes)
         copy.run()
         for at, end in copy.left():
-            plainly(queue, memory, held[at:end], offset + at, wait_for, writes)
+            plainly(queue, memory, flat[at:end], offset + at, wait_for, writes)
 
     def take(self) -> _Piece | None:
-        """A piece for the caller alone, or None where there are enough, or no more to be had."""
+        """A piece for the caller alone; None if all are in use, or the system gives no more."""
         try:
             return self._free.pop()
         except IndexError:
@@ -178,7 +178,7 @@ class _Copy:
         return [(at, min(at + self._share, self._size)) for at in self._todo]
 
     def _work(self) -> Sequence[Task]:
-        """What a thread does: one piece is filled, or emptied, while another one is moved."""
+        """Fill, or empty, one piece while the device moves another one; each thread does this."""
         token = object()
         self._working.add(token)
         pieces: list[_Piece] = []
@@ -214,13 +214,13 @@ class _Copy:
         for piece in pieces:
             if piece not in busy:
                 return piece
-        found = self._staging.take()
-        if found is not None:
-            pieces.append(found)
+        another = self._staging.take()
+        if another is not None:
+            pieces.append(another)
         elif moving:
             self._end(moving)
             return pieces[0]
-        return found
+        return another
 
     def _begin(self, piece: _Piece, at: int) -> tuple[_Piece, int, int, cl.Event]:
         end = min(at + self._share, self._size)

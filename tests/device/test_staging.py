@@ -22,7 +22,7 @@ from portable_gpu.runtime import staging
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.registry import state_for
 
-#: 8 pieces of 1000 bytes, of which as many as 256 bytes are moved at least.
+#: Bytes of each of the 8 pieces, and the fewest that a thread moves at a time.
 PIECE, SHARE = 1000, 256
 MOST = staging._THREADS * staging._EACH
 
@@ -71,8 +71,8 @@ def test_layouts(pinned: Engine) -> None:
             np.testing.assert_array_equal(pg.asnumpy(there[part]), one[part])  # with an offset
     there = pg.asarray(x, engine=pinned)
     there[5:20].set(x[:15] + 1)
-    turned = np.asfortranarray(x)
-    there.transpose().set(turned.T + 2)  # in Fortran's order
+    transposed = np.asfortranarray(x)
+    there.transpose().set(transposed.T + 2)  # in Fortran's order
     np.testing.assert_array_equal(pg.asnumpy(there), x + 2)
     for dtype in (np.uint8, np.int64, np.bool_, np.float16):
         y = numbers(3001, dtype)
@@ -82,7 +82,7 @@ def test_layouts(pinned: Engine) -> None:
 
 
 def test_arrays_of_calls(pinned: Engine) -> None:
-    """Those that a GPU takes out of NumPy's memory, and its results."""
+    """A GPU uploads NumPy's arrays and downloads its results through pieces."""
     pinned.maps_host_memory = pinned.takes_host_pointers = False
     x, y = numbers((60, 70)), numbers((60, 70)) + 1
     found = pg.elementwise("x + y", x=x, y=y[:, ::-1], engine=pinned)
@@ -170,13 +170,13 @@ def test_interrupts_leave_nothing_in_flight(pinned: Engine) -> None:
             after = rng.uniform(1e-5, spent)
             if turn % 2:
                 found = interrupted(lambda: there.get(ary=into), after)
-                if found:  # nobody writes there any more
+                if found:  # no thread writes there any more
                     into[...] = -1
                     time.sleep(2e-4)
                     assert (into == -1).all()
             else:
                 found = interrupted(lambda: there.set(source), after)
-                if found:  # nor reads there
+                if found:  # and none reads there
                     source[...] = -1
                     there.set(x)
                     np.testing.assert_array_equal(there.get(), x)
