@@ -24,6 +24,8 @@ import pyopencl as cl
 from portable_gpu.errors import UnsupportedError
 from portable_gpu.runtime.pocl_cache import cache_variable, warn_of_no_folder
 
+#: PoCL's platform.
+NAME = "Portable Computing Language"
 _VERSION = re.compile(r"PoCL (\d+)")
 _LINKER = Path(__file__).parent / "linker"
 _FOLDERS = ("/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64")
@@ -37,7 +39,7 @@ _LIBRARIES = ("libgcc.a", "libgcc_s.so", "libc.so")
 def drivers(platform: cl.Platform) -> tuple[str, str] | None:
     """PoCL's names of its drivers with and without worker threads; ``None`` for other platforms."""
     version = _VERSION.search(platform.version)
-    if platform.name != "Portable Computing Language" or version is None:
+    if platform.name != NAME or version is None:
         return None
     return ("pthread", "basic") if int(version[1]) < 4 else ("cpu", "cpu-minimal")
 

@@ -34,9 +34,15 @@ _STRING_TABLE = (3).to_bytes(4, "little")  # type of a section
 
 def discard_if_damaged(binary: bytes) -> None:
     """Remove the entry of a binary if a file of it is damaged."""
+    entry = entry_of(binary)
+    if entry is not None:
+        _discard_if_damaged(entry)
+
+
+def entry_of(binary: bytes) -> Path | None:
+    """The folder of the entry that a binary names, which need not exist."""
     root, named = folder(), _NAMED.search(binary, 0, _HEADER)
-    if root is not None and named is not None:
-        _discard_if_damaged(root / named[1].decode())
+    return None if root is None or named is None else root / named[1].decode()
 
 
 @cache

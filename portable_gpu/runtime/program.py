@@ -18,7 +18,7 @@ import pyopencl as cl
 from portable_gpu.codegen.signature import Arguments, arguments
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.errors import BuildError, DeviceMemoryError
-from portable_gpu.runtime import pocl_entries
+from portable_gpu.runtime import pocl_bodies, pocl_entries, pocl_functions
 from portable_gpu.runtime.compiler import CompilerError, compiled
 from portable_gpu.runtime.disk_cache import DiskCache
 from portable_gpu.runtime.inside_pyopencl import address_setter, new_kernel, scalar_setter
@@ -191,6 +191,10 @@ class ProgramCache:
         #: One of two drivers that share their binaries.
         self._driver = Driver.of(device)
         self._is_pocl = drivers(device.platform) is not None
+        #: The bits of its vectors, where it is a PoCL that compiles a kernel's body once.
+        self._vector_bits = 0
+        if pocl_functions.is_tried(device.platform):
+            self._vector_bits = 32 * device.native_vector_width_float
         self._shared = "" if self._driver is None else _identity(device, *self._driver.device)
 
     def launch(
@@ -296,9 +300,12 @@ class ProgramCache:
         if self._is_pocl:
             pocl_entries.discard_if_damaged(binary)
         try:
-            return compiled(self._context, self._device, binary, spec.options)
+            program = compiled(self._context, self._device, binary, spec.options)
         except CompilerError:  # a driver that changed without changing its version
             return None
+        if self._vector_bits:
+            pocl_functions.share(binary, self._text(spec))
+        return program
 
     def _build(self, spec: Specialization) -> cl.Program:
         with compiling(self._device.name.strip(), self._disk.folder is not None):
@@ -306,7 +313,12 @@ class ProgramCache:
                 pocl_entries.discard_damaged()
             program = self._compile(spec)
             self.built.append(spec)
+            shares = self._vector_bits > 0 and pocl_functions.is_wanted()
+            if self._disk.folder is None and not shares:
+                return program
             binary = program.binaries[0]  # where PoCL compiles, rather than in the build
+            if shares:
+                pocl_functions.share(binary, self._text(spec))
         shared = None if self._driver is None else self._driver.without_hash(binary)
         if shared is not None:
             self._disk.write(_disk_key(self._shared, "program", spec), shared)
@@ -316,13 +328,16 @@ class ProgramCache:
 
     def _compile(self, spec: Specialization) -> cl.Program:
         try:
-            program = compiled(self._context, self._device, spec.text, spec.options)
+            program = compiled(self._context, self._device, self._text(spec), spec.options)
             if is_marked(spec.text):
                 ptx = retarget(program.binaries[0].rstrip(b"\0").decode())
                 program = compiled(self._context, self._device, ptx.encode(), spec.options)
         except (CompilerError, ValueError) as error:
             raise self._refused(spec, error) from error
         return program
+
+    def _text(self, spec: Specialization) -> str:
+        return pocl_bodies.wrapped(spec.text, self._vector_bits) if self._vector_bits else spec.text
 
     def _refused(self, spec: Specialization, error: Exception) -> BuildError:
         message = build_message(spec, str(error), self._device)
@@ -352,6 +367,7 @@ def _identity(device: cl.Device, name: str, its_version: str) -> str:
             its_version,
             device.driver_version,
             *(f"{name}={os.environ.get(name)}" for name in _COMPILER_VARIABLES),
+            f"bodies {pocl_bodies.VERSION}" if pocl_functions.is_tried(device.platform) else "",
         )
     )
 

@@ -1,0 +1,60 @@
+"""PoCL's machine code of a kernel, compiled once.
+
+PoCL compiles a kernel to a shared library for a program's binary.  Its function runs every grid,
+in loops over a group whose size it does not know.  At the first launch PoCL compiles the kernel
+once more: for the size of the group, for the offset 0 and for small grids.  For a kernel that is
+a wrapper (:mod:`~portable_gpu.runtime.pocl_bodies`) this changes only the few instructions round
+the call, and takes as long as the first time.
+
+PoCL looks for the second library in the program's entry of its cache, at
+``KERNEL/SIZES-goffs0-smallgrid/KERNEL.so`` or, for large grids, ``KERNEL/SIZES-goffs0/KERNEL.so``.
+So for wrappers these names become links to the first one, ``KERNEL/0-0-0/KERNEL.so``.
+POCL_WORK_GROUP_SPECIALIZATION=0 would have the same effect, but PoCL reads it at each launch, on
+its worker threads too, and kernels of other libraries would lose their specialisation.
+
+Names and functions are alike from PoCL 3.0 to 7.1.  Only the version that was tried gets links, and
+only where the first library exists; elsewhere PoCL compiles at the launch.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+
+import pyopencl as cl
+
+from portable_gpu.runtime import pocl_entries
+from portable_gpu.runtime.pocl import NAME
+from portable_gpu.runtime.pocl_bodies import wrappers
+
+_VARIABLE = "POCL_WORK_GROUP_SPECIALIZATION"
+_TRIED = re.compile(r"PoCL 3\.0\b")
+_NAMES = ("1-1-1-goffs0-smallgrid", "1-1-1-goffs0")
+
+
+def is_tried(platform: cl.Platform) -> bool:
+    """Whether it is a PoCL where this module and :mod:`~portable_gpu.runtime.pocl_bodies` work."""
+    return platform.name == NAME and _TRIED.search(platform.version) is not None
+
+
+def is_wanted() -> bool:
+    """Whether the user has left it open what launches run."""
+    return _VARIABLE not in os.environ
+
+
+def share(binary: bytes, text: str) -> None:
+    """Let launches run the functions in the binary of a program whose OpenCL text is given.
+
+    The program has been built, from the text or from the binary.
+    """
+    entry = pocl_entries.entry_of(binary)
+    if entry is None or not is_wanted():
+        return
+    for kernel in wrappers(text):
+        compiled = entry / kernel / "0-0-0" / f"{kernel}.so"
+        for name in _NAMES:
+            folder = entry / kernel / name
+            with suppress(OSError):  # it exists, or the file system has no hard links
+                folder.mkdir(exist_ok=True)
+                os.link(compiled, folder / compiled.name)

@@ -1,0 +1,113 @@
+"""PoCL compiles a kernel once: launches run the function in the program's binary."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from portable_gpu.runtime import pocl_functions
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.pocl_bodies import wrapped
+
+_SUM = """
+import numpy as np
+import portable_gpu as pg
+print(pg.sum(np.ones(1000, "f4")))
+"""
+_VARIABLE = "POCL_WORK_GROUP_SPECIALIZATION"
+
+
+@pytest.fixture(autouse=True)
+def _tried(engine: Engine) -> None:
+    if not pocl_functions.is_tried(engine.device.platform):
+        pytest.skip("is of PoCL 3.0")
+
+
+def libraries(folder: Path, own: str, value: str | None = None) -> dict[str, set[int]]:
+    """The kernels in PoCL's cache after a sum, and the different files of each."""
+    environment = os.environ | {
+        "POCL_CACHE_DIR": str(folder / "pocl"),
+        "PORTABLE_GPU_CACHE": own,
+        _VARIABLE: value or "",
+    }
+    environment.pop("PYOPENCL_BUILD_OPTIONS", None)
+    if value is None:
+        del environment[_VARIABLE]
+    (folder / "pocl").mkdir(exist_ok=True)
+    done = subprocess.run(
+        [sys.executable, "-c", _SUM], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "1000.0\n"
+    found: dict[str, set[int]] = {}
+    for file in folder.glob("pocl/*/*/*/*/*.so"):
+        found.setdefault(file.stem, set()).add(file.stat().st_ino)
+    return found
+
+
+def test_one_library_a_kernel(tmp_path: Path) -> None:
+    own = str(tmp_path / "own")
+    assert [len(files) for files in libraries(tmp_path, own).values()] == [1]
+    shutil.rmtree(tmp_path / "pocl")  # the program is loaded from its binary now
+    assert [len(files) for files in libraries(tmp_path, own).values()] == [1]
+
+
+def test_one_library_without_our_cache(tmp_path: Path) -> None:
+    assert [len(files) for files in libraries(tmp_path, "off").values()] == [1]
+
+
+def test_the_variable_of_the_user_decides(tmp_path: Path) -> None:
+    assert [len(files) for files in libraries(tmp_path, "off", "1").values()] == [1]
+    assert [len(files) for files in libraries(tmp_path, str(tmp_path / "own"), "1").values()] == [2]
+
+
+def symbols(library: bytes) -> dict[str, int]:
+    """The sizes of what a library defines, in bytes."""
+    (sections,) = struct.unpack_from("<Q", library, 40)
+    width, count = struct.unpack_from("<2H", library, 58)
+    rows = [struct.unpack_from("<2I4Q2I2Q", library, sections + width * k) for k in range(count)]
+    found = {}
+    for _, kind, _, _, offset, size, link, *_ in rows:
+        names = rows[link][4]
+        for at in range(offset, offset + size if kind == 11 else offset, 24):  # SHT_DYNSYM
+            name, _, _, _, length = struct.unpack_from("<I2BH8xQ", library, at)
+            end = library.index(b"\0", names + name)
+            found[library[names + name : end].decode()] = length
+    return found
+
+
+def test_the_body_is_compiled_once(tmp_path: Path) -> None:
+    """PoCL inlines the kernel, which calls the body, in two others."""
+    libraries(tmp_path, "off")
+    (library, *_) = tmp_path.glob("pocl/*/*/reduce_rows/0-0-0/reduce_rows.so")
+    sizes = symbols(library.read_bytes())
+    kernels = [size for name, size in sizes.items() if name.startswith("_pocl_kernel_")]
+    assert len(kernels) == 3
+    assert max(kernels) < 500
+    assert library.stat().st_size > 2000
+
+
+def test_what_is_not_there_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(_VARIABLE, raising=False)
+    entry = tmp_path / "entry"
+    monkeypatch.setattr(pocl_functions.pocl_entries, "entry_of", lambda _: entry)
+    text = wrapped(
+        "__kernel __attribute__((reqd_work_group_size(1, 1, 1)))\nvoid copy(int n)\n{\n}\n", 16
+    )
+    pocl_functions.share(b"", text)
+    assert not entry.exists()
+    (entry / "copy").mkdir(parents=True)
+    pocl_functions.share(b"", text)
+    library = entry / "copy" / "0-0-0" / "copy.so"
+    library.parent.mkdir()
+    library.write_bytes(b"code")
+    other = entry / "copy" / "1-1-1-goffs0" / "copy.so"
+    other.write_bytes(b"PoCL's own")
+    pocl_functions.share(b"", text)
+    assert other.read_bytes() == b"PoCL's own"
+    assert (entry / "copy" / "1-1-1-goffs0-smallgrid" / "copy.so").samefile(library)
