@@ -111,10 +111,13 @@ def _pinned(engine: Engine) -> Ways:
 
 def _torch(_: Engine) -> Ways:
     torch: Any = import_module("torch")
-    if not torch.cuda.is_available():
+    if not torch.accelerator.is_available():
         raise UnsupportedError("it finds no GPU")
+    device = torch.accelerator.current_accelerator()
     return Ways(
-        lambda x: torch.from_numpy(x).cuda(), lambda x: x.cpu().numpy(), torch.cuda.synchronize
+        lambda x: torch.from_numpy(x).to(device),
+        lambda x: x.cpu().numpy(),
+        torch.accelerator.synchronize,
     )
 
 
@@ -122,7 +125,9 @@ def _cupy(_: Engine) -> Ways:
     cupy: Any = import_module("cupy")
     if not cupy.is_available():
         raise UnsupportedError("it finds no GPU")
-    return Ways(cupy.asarray, cupy.asnumpy, cupy.cuda.Device().synchronize)
+    from cupy.cuda import get_current_stream
+
+    return Ways(cupy.asarray, cupy.asnumpy, lambda: get_current_stream().synchronize())
 
 
 #: By their names: pageable memory but for "pinned", which is what the bus gives.
