@@ -203,6 +203,7 @@ def of_sparse() -> Iterator[Called]:
     matrix = scipy.sparse.csc_matrix(np.eye(4) * 4.0)
     symbolic = pg.sparse.analyze(matrix)
     factor, stack = pg.sparse.cholesky(matrix), pg.sparse.FactorStack(symbolic, 2)
+    kept = pg.sparse.cholesky(matrix)  # no call replaces its values, or fails to
     stack.refactorize(np.stack([matrix.data, matrix.data]))
     right = {"A": matrix, "b": np.ones(4), "symbolic": symbolic, "count": 2, "values": matrix.data}
     for name in pg.sparse.__all__:
@@ -213,7 +214,8 @@ def of_sparse() -> Iterator[Called]:
             yield Called(f"sparse.{name}", function, given)
     for name, of in (("Factor", factor), ("FactorStack", stack), ("Symbolic", symbolic)):
         for method in ("refactorize", "solve", "memory_estimate", "L", "as_linear_operator"):
-            function = getattr(of, method, None)
+            solves = of is factor and method != "refactorize"
+            function = getattr(kept if solves else of, method, None)
             if not callable(function):
                 continue
             parameters = inspect.signature(function).parameters.values()

@@ -62,7 +62,7 @@ class OurFactor(SparsePeer):
         """See :class:`SparsePeer`."""
         self._engine = engine
         self._factor = Factor(symbolic, A.dtype, engine, None)
-        self._values = A if engine.maps_host_memory else self.bring(symbolic.pattern.values(A))
+        self._values = A if engine.maps_host_memory else self.bring(A.data)
 
     @property
     def version(self) -> str:

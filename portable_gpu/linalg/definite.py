@@ -125,7 +125,7 @@ def cho_solve(
     refine = corrections(refine)
     one_of(check, CHECKS, "check")
     place = Place(engine, queue, wait_for, _known(precision))
-    solution_shape(c.shape, b.shape)
+    solution_shape(c.shape, b.shape, name="the factor of c_and_lower")
     dtype = common_dtype(c.dtype, b.dtype)
     if (a is None) != (refine is None):
         raise ArgumentError("a and refine go together: the residual is that of a")
@@ -263,7 +263,7 @@ def logdet(
     place = Place(engine, queue, wait_for, _known(precision))
     is_factor = isinstance(a, tuple)
     lower = flag(lower, "lower")
-    matrix = _factor(a, None)[0] if is_factor else square(as_array(a, "a"), "a")
+    matrix = _factor(a, None, "a")[0] if is_factor else square(as_array(a, "a"), "a")
 
     def work(x: Any) -> Any:
         c = x if is_factor else cholesky(x, lower=lower, check=check, **place.of_products)
@@ -291,16 +291,18 @@ def _in(dtype: np.dtype[Any], place: Place, *arrays: Any) -> list[Any]:
     return [x if x.dtype == dtype else converted(x, dtype, **place.options) for x in arrays]
 
 
-def _factor(c_and_lower: Any, lower: bool | None) -> tuple[Any, bool]:
-    """The factor, checked, and whether it is a lower one."""
+def _factor(
+    c_and_lower: Any, lower: bool | None, argument: str = "c_and_lower"
+) -> tuple[Any, bool]:
+    """The factor, checked, and whether it is a lower one; errors name the argument."""
     if isinstance(c_and_lower, tuple):
         if len(c_and_lower) != 2 or lower is not None:
             raise ArgumentError(
-                f"c_and_lower is a tuple of {len(c_and_lower)}, lower is {shown(lower)}; the two "
+                f"{argument} is a tuple of {len(c_and_lower)}, lower is {shown(lower)}; the two "
                 "that cho_factor returned would do, or a factor and lower="
             )
         c_and_lower, lower = c_and_lower
-    name = "the factor of c_and_lower"
+    name = f"the factor of {argument}"
     c = square(as_array(c_and_lower, name), name)
     return c, True if lower is None else flag(lower, "lower")
 

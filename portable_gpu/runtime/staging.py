@@ -7,6 +7,7 @@ or emptied while the other is moved.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -21,10 +22,10 @@ from portable_gpu.side_by_side import Task, cores, work_off
 if TYPE_CHECKING:
     from portable_gpu.runtime.engine import Engine
 
-#: Bytes of a copy that threads pay for: starting them costs some 0.1 ms.
-LEAST = 8 << 20
+#: Bytes of a copy that threads pay for: all of them together start in some 2 ms.
+LEAST = 32 << 20
 #: Bytes of a piece, the least of it that is moved at a time, threads, and pieces of each thread.
-_PIECE, _SHARE, _THREADS, _EACH = 4 << 20, 1 << 19, 4, 2
+_PIECE, _SHARE, _THREADS, _EACH = 4 << 20, 1 << 19, 8, 2
 _ALIGNMENT = 4096
 
 _Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -32,7 +33,7 @@ _Events = Sequence[cl.Event]
 
 
 class Staging:
-    """The pinned pieces of an engine, at most 32 MiB, and the copies through them.
+    """The pinned pieces of an engine, at most 64 MiB, and the copies through them.
 
     Pieces are made at the first large copy and go with the engine.  Calls share them; one that
     finds none copies without.
@@ -46,6 +47,8 @@ class Staging:
         self._context, self._device = engine.context, engine.device
         self._free: deque[_Piece] = deque()
         self._unmade = deque(range(_THREADS * _EACH))  # a number of each piece that there may be
+        #: Of the threads here, which no signal interrupts; PoCL crashes where several enqueue.
+        self.enqueues = threading.Lock()
         fork.retire_in_children(self)
 
     def takes(self, nbytes: int) -> bool:
@@ -114,7 +117,8 @@ class Staging:
         except IndexError:
             return None
         try:
-            return _Piece(self._context, self._device, _PIECE)
+            with self.enqueues:
+                return _Piece(self._context, self._device, _PIECE)
         except cl.Error:  # the system gives no more pinned memory
             self._unmade.append(number)
             return None
@@ -164,6 +168,8 @@ class _Copy:
 
     def run(self) -> None:
         """Do all that there are pieces for.  No thread is at work when it is left."""
+        if self._wait_for:
+            cl.wait_for_events(self._wait_for)
         tasks: list[Task] = [self._work] * min(self._threads, len(self._todo))
         try:
             work_off(tasks, self._threads)
@@ -227,16 +233,17 @@ class _Copy:
         pinned = piece.memory[: end - at]
         if self._writes:
             np.copyto(pinned, self._values[at:end])
-            event = cl.enqueue_copy(
-                self._queue, self._memory, pinned, dst_offset=self._offset + at,
-                wait_for=self._wait_for, is_blocking=False,
-            )  # fmt: skip
-        else:
-            event = cl.enqueue_copy(
-                self._queue, pinned, self._memory, src_offset=self._offset + at,
-                wait_for=self._wait_for, is_blocking=False,
-            )  # fmt: skip
-        self._queue.flush()
+        place = self._offset + at
+        with self._staging.enqueues:
+            if self._writes:
+                event = cl.enqueue_copy(
+                    self._queue, self._memory, pinned, dst_offset=place, is_blocking=False
+                )
+            else:
+                event = cl.enqueue_copy(
+                    self._queue, pinned, self._memory, src_offset=place, is_blocking=False
+                )
+            self._queue.flush()
         return piece, at, end, event
 
     def _end(self, moving: deque[tuple[_Piece, int, int, cl.Event]]) -> None:

@@ -196,6 +196,16 @@ def test_integers_beside_empty_arrays_and_masks(engine: pg.Engine) -> None:
         empty.astype(np.uint8) ** -1
 
 
+def test_powers_of_masks(engine: pg.Engine) -> None:
+    """By Python's 2 they are int8, as np.square's are, by other integers int64."""
+    mask = np.array([True, False, True])
+    x = pg.asarray(mask, engine=engine)
+    for exponent in (0, 1, 2, 3, True, np.int8(2), np.int64(2)):
+        same(x**exponent, mask**exponent)
+    with pytest.raises(DTypeError):
+        x **= 2
+
+
 def test_comparisons_of_integers_are_exact(engine: pg.Engine) -> None:
     signed = np.array([-(2**63), -1, 0, 2**63 - 1])
     unsigned = np.array([0, 2**63 - 1, 2**63, 2**64 - 1], np.uint64)

@@ -11,6 +11,7 @@ import pytest
 import scipy.io
 from sparse_matrices import grid
 
+import portable_gpu as pg
 from portable_gpu.bench import sparse as bench_sparse
 from portable_gpu.bench.sparse_peers import SuperLUPeer
 from portable_gpu.bench.sparse_problems import elasticity, poisson, problem
@@ -41,6 +42,16 @@ def test_a_table_a_file_and_a_picture(tmp_path: Path, capsys: pytest.CaptureFixt
     assert all(0 <= error < 1e-15 for row in rows for error in row["errors"])
     assert "scipy" in content["versions"]
     assert picture.stat().st_size > 10_000
+
+
+def test_values_are_on_the_device_where_it_has_memory_of_its_own(
+    engine: pg.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "maps_host_memory", False)
+    A = problem("poisson2d:6")
+    found = list(bench_sparse.SparseContest(engine, (), "amd", 1, None).run("grid", A))
+    rows = [row for row in found if isinstance(row, bench_sparse.SparseRow)]
+    assert [row.phase for row in rows] == ["factorise", "solve 1", "solve 64", "refactorise"]
 
 
 def test_nothing_wrong_is_timed(

@@ -336,7 +336,7 @@ def test_bad_input_is_refused(fast: Engine, kind: str, monkeypatch: pytest.Monke
     refused: list[tuple[type[PortableGPUError], str, Any]] = [
         (ShapeError, r"a has shape \(3, 4\)", lambda: cho_factor(wide)),
         (DTypeError, "overwrite_a", lambda: cho_factor(eye, overwrite_a="yes")),
-        (ShapeError, r"c has shape \(3, 4\)", lambda: cho_solve(wide, b)),
+        (ShapeError, r"c_and_lower has shape \(3, 4\)", lambda: cho_solve(wide, b)),
         (ShapeError, "3 rows, not 4", lambda: cho_solve(eye, four)),
         (DTypeError, "b is int32", lambda: cho_solve(eye, whole)),
         (ArgumentError, "tuple of 3", lambda: cho_solve((eye, True, 1), b)),

@@ -210,7 +210,7 @@ def _solve(
     one_of(check, CHECKS, "check")
     ap, n = packed_array(ap)
     b = as_array(b, "b", overwrite)
-    shape = solution_shape((*ap.shape[:-1], n, n), b.shape, side)
+    shape = solution_shape((*ap.shape[:-1], n, n), b.shape, side, "the matrix of ap")
     dtype = common_dtype(ap.dtype, b.dtype)
     if overwrite:
         check_no_overlap(b, "b", [(ap, "ap")])

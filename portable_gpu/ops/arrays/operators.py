@@ -149,8 +149,8 @@ def _rule(name: str, x: Any, y: Any, kinds: tuple[Any, Any]) -> Rule:
     if name == "power" and type(y) not in DEVICE_KINDS and not isinstance(y, DEVICE_KINDS):
         if rule.compute.kind in "iu" and y < 0 and x.size:
             raise ArgumentError(f"the exponent is {y!r}; integers have no negative powers")
-        if type(y) in (int, float) and (kinds[0] == rule.compute):
-            return rules.power_of(rule.compute, y) or rule
+        if type(y) in (int, float) and kinds[0] in (rule.compute, np.bool_):
+            return rules.power_of(kinds[0], y) or rule
     return rule
 
 

@@ -107,7 +107,9 @@ def binary(name: str, left: Any, right: Any) -> Rule:
 
 @lru_cache(maxsize=1024)
 def power_of(dtype: DType, exponent: Any) -> Rule | None:
-    """The rule of floats to some powers of Python's or NumPy's, as NumPy has it; ``None`` else."""
+    """The rule of some powers by Python's numbers, as NumPy has it; ``None`` else."""
+    if dtype.kind == "b" and exponent == 2 and type(exponent) is int:
+        return Rule("x", np.dtype(np.int8), np.dtype(np.int8))  # np.square, and others int64
     if kind(dtype) not in "fc":
         return None
     inverse = "reciprocal(x)" if dtype.kind == "c" else "1 / x"

@@ -72,24 +72,28 @@ def transposition(trans: Any) -> str:
     return known
 
 
-def solution_shape(a: Shape, b: Shape, side: str = "left") -> Shape:
+def solution_shape(a: Shape, b: Shape, side: str = "left", name: str = "a") -> Shape:
     """Of X: b's, its batch axes broadcast with a's.  A ``b`` of one axis is a vector.
+
+    Errors call the matrix by ``name``.
 
     Raises:
         ShapeError: They do not fit.
     """
     n = a[-1]
     if not b:
-        raise ShapeError(f"a has shape {a} and b {b}; b must be a vector or a matrix")
+        raise ShapeError(f"{name} has shape {a} and b {b}; b must be a vector or a matrix")
     matrix = b[-2:]
     have = matrix[0] if side == "left" else matrix[-1]
     if have != n:
         rows = "rows" if side == "left" else "columns"
-        raise ShapeError(f"a has shape {a} and b {b}: b must have {n} {rows}, not {have}")
+        raise ShapeError(f"{name} has shape {a} and b {b}: b must have {n} {rows}, not {have}")
     try:
         return (*np.broadcast_shapes(a[:-2], b[:-2]), *matrix)
     except ValueError:
-        raise ShapeError(f"a has shape {a} and b {b}: the batch axes do not broadcast") from None
+        raise ShapeError(
+            f"{name} has shape {a} and b {b}: the batch axes do not broadcast"
+        ) from None
 
 
 def require_fp64(engine: Engine, dtype: np.dtype[Any]) -> None:

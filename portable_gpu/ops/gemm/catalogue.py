@@ -75,7 +75,7 @@ def explain(
     for name, trans in (("trans_a", trans_a), ("trans_b", trans_b)):
         one_of(trans, TRANSPOSES, name)
     if operation == "gemm" and not element(dtype).floating:
-        raise DTypeError(f"gemm of {dtype}; floating dtypes (see matmul)")
+        raise DTypeError(f"dtype is {dtype}; gemm takes floating ones (see matmul)")
     batch = tuple(
         [whole(extent, "an extent of batch") for extent in of_kind(batch, tuple, "batch")]
     )
