@@ -29,7 +29,8 @@ _HEADER = 256  # bytes of a binary, the first of which name the entry
 _BITCODE = b"BC\xc0\xde"
 _ELF = b"\x7fELF\2\1"  # 64 bits, little-endian
 _ENTER_BLOCK = 1  # LLVM's abbreviation
-_STRING_TABLE = (3).to_bytes(4, "little")  # type of a section
+_STRING_TABLE = 3  # the type of a section
+_NAMES = b".shstrtab\0"  # of the section of names
 
 
 def discard_if_damaged(binary: bytes) -> None:
@@ -95,12 +96,23 @@ def _is_bitcode(file: BinaryIO) -> bool:
 
 
 def _is_library(file: BinaryIO) -> bool:
-    """Whether an ELF file has all its section headers, which linkers write at its end."""
+    """Whether an ELF file has its section headers and their names, one of which ends the file.
+
+    GNU's linker and LLD write the headers at the end, the Tiny C Compiler the names.
+    """
     size = os.fstat(file.fileno()).st_size
     head = file.read(64)
     if len(head) < 64 or not head.startswith(_ELF):
         return False
     (table,) = struct.unpack_from("<Q", head, 40)
     width, count, names = struct.unpack_from("<3H", head, 58)
-    file.seek(table + width * names + 4)
-    return bool(table + width * count <= size and file.read(4) == _STRING_TABLE)
+    file.seek(table + width * names)
+    header = file.read(64)
+    if len(header) < 64 or table + width * count > size:
+        return False
+    name, kind = struct.unpack_from("<2I", header)
+    place, length = struct.unpack_from("<2Q", header, 24)
+    if kind != _STRING_TABLE or place + length > size:
+        return False
+    file.seek(place + name)
+    return file.read(len(_NAMES)) == _NAMES
