@@ -33,5 +33,5 @@ class Stats:
     subtrees: int
 
     def __repr__(self) -> str:
-        seconds = ", ".join(f"{phase} {taken:.3g} s" for phase, taken in self.times.items())
+        seconds = ", ".join(f"{phase} {taken:.2g} s" for phase, taken in self.times.items())
         return f"<Stats nnz={self.nnz} flop={self.flop:.3g} gflops={self.gflops:.3g}: {seconds}>"

@@ -30,7 +30,7 @@ def nothing_known(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(program, "_verdicts", {})
 
 
-def trusting(facts: DeviceFacts, _device_class: str | None) -> Target:
+def trusting(facts: DeviceFacts, *_asked: str | None) -> Target:
     """A wavefront of 64 in lock-step, whatever the device is."""
     return replace(detect(facts, "gcn"), lockstep=True)
 

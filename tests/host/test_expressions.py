@@ -29,7 +29,8 @@ NO_EXPRESSIONS = [
 @pytest.mark.parametrize("taker", TAKERS)
 @pytest.mark.parametrize("text", NO_EXPRESSIONS)
 def test_no_expression(taker: str, text: str) -> None:
-    with pytest.raises(ArgumentError, match=rf"^{'expression' if taker == 'stage' else taker} is "):
+    name = {"stage": "expression", "map": "the expression of map"}.get(taker, taker)
+    with pytest.raises(ArgumentError, match=rf"^{name} is "):
         TAKERS[taker](text)
 
 

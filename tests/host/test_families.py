@@ -23,6 +23,7 @@ NAMES = {*OPERATIONS, *KINDS} - {"all"}
 MAY_NAME = {
     "bench/peers.py": {"sum", "dot", "max"},
     "bench/clblast.py": {"sum", "dot", "nrm2", "argmax", "gemv", "gemm"},
+    "bench/first_calls_process.py": {"sum", "elementwise", "gemv", "matmul"},
     "bench/frameworks.py": {"gemm"},
     "bench/transforms.py": {"fft", "rfft"},
     "bench/vkfft.py": {"fft", "rfft"},

@@ -259,7 +259,7 @@ def test_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert graph.vertices > dissection._ALONE
     found = []
     for cores in (1, 4, 4):
-        monkeypatch.setattr(dissection, "_cores", lambda cores=cores: cores)
+        monkeypatch.setattr(dissection, "cores", lambda cores=cores: cores)
         found.append(nd(graph))
     assert np.array_equal(found[0], found[1])
     assert np.array_equal(found[1], found[2])
