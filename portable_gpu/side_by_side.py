@@ -24,6 +24,10 @@ Task = Callable[[], Iterable["Task"]]
 _LEAST, _MOST, _PART = 5e-5, 2e-3, 0.02
 
 
+class NoThreadError(RuntimeError):
+    """The system gives no thread, and there is work to do."""
+
+
 def work_off(tasks: Iterable[Task], threads: int) -> None:
     """Do all tasks, and those that they return, and wait.
 
@@ -99,10 +103,10 @@ class _Crew:
             self._running.add(token)
             try:
                 _thread.start_new_thread(self._work, (token,))
-            except RuntimeError:  # the system gives no more
+            except RuntimeError as error:  # the system gives no more
                 self._running.discard(token)
                 if not self._running:
-                    raise
+                    raise NoThreadError(str(error)) from error
                 return
 
     def _work(self, token: object) -> None:

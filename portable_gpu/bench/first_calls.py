@@ -112,7 +112,7 @@ def _run(names: Sequence[str], environment: dict[str, str]) -> Iterator[tuple[st
     lines = [line for line in ran.stdout.splitlines() if line.startswith("{")]
     if ran.returncode != 0:
         last = (ran.stderr.strip() or f"exit status {ran.returncode}").splitlines()[-1]
-        made = [IMPORT, *(name for name in (*DENSE, *SPARSE) if name in names)]
+        made = [IMPORT, *(name for name in (*DENSE, *SPARSE) if name in names), "exit"]
         raise PortableGPUError(f"the first call of {made[len(lines)]!r} failed: {last}")
     for line in lines:
         fields = json.loads(line)

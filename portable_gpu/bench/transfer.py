@@ -111,6 +111,8 @@ def _pinned(engine: Engine) -> Ways:
 
 def _torch(_: Engine) -> Ways:
     torch: Any = import_module("torch")
+    if not hasattr(torch, "accelerator"):
+        raise UnsupportedError("it is older than 2.6")
     if not torch.accelerator.is_available():
         raise UnsupportedError("it finds no GPU")
     device = torch.accelerator.current_accelerator()
@@ -164,18 +166,29 @@ def transfers(
             raise PortableGPUError(f"{nbytes} bytes came back as others")
         beside: list[tuple[str | None, Ways | None]] = [*rivals.items()] or [(None, None)]
         for peer, them in beside:
-            for direction in DIRECTIONS:
-                sides = [_prepared(who, x, direction) for who in (us, them) if who is not None]
-                calls = [calls_a_turn(warm_up(side)) for side in sides]
-                times = alternate(sides, calls, turns)
-                yield TransferRow(
-                    nbytes,
-                    direction,
-                    peer,
-                    Statistic.of(times[0]),
-                    None if them is None else Statistic.of(times[1]),
-                    None if them is None else Statistic.of(ratios(*times)),
-                )
+            try:
+                yield from _rows(nbytes, x, peer, us, them, turns)
+            except (RuntimeError, MemoryError) as failure:
+                if them is None or isinstance(failure, PortableGPUError):
+                    raise
+                yield f"{peer}: left out: {(str(failure).splitlines() or ['no memory'])[0]}"
+
+
+def _rows(
+    nbytes: int, x: Any, peer: str | None, us: Ways, them: Ways | None, turns: int
+) -> Iterator[TransferRow]:
+    for direction in DIRECTIONS:
+        sides = [_prepared(who, x, direction) for who in (us, them) if who is not None]
+        calls = [calls_a_turn(warm_up(side)) for side in sides]
+        times = alternate(sides, calls, turns)
+        yield TransferRow(
+            nbytes,
+            direction,
+            peer,
+            Statistic.of(times[0]),
+            None if them is None else Statistic.of(times[1]),
+            None if them is None else Statistic.of(ratios(*times)),
+        )
 
 
 def _prepared(who: Ways, x: Any, direction: str) -> Prepared:

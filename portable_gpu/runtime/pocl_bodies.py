@@ -56,7 +56,8 @@ def wrapped(text: str, vector_bits: int) -> str:
     """
     plain = _COMMENT.sub("", text)
     asking = _asking(_MACRO.findall(plain))
-    kernels = [(head, _end_of_block(text, head.end())) for head in _HEAD.finditer(text)]
+    blank = _COMMENT.sub(lambda found: " " * len(found[0]), text)
+    kernels = [(head, _end_of_block(blank, head.end())) for head in _HEAD.finditer(text)]
     others = _COMMENT.sub("", _MACRO.sub("", _outside(text, kernels)))
     if _ASKS.search(others) or asking.intersection(re.findall(r"\w+", others)):
         return text
@@ -67,7 +68,11 @@ def wrapped(text: str, vector_bits: int) -> str:
         asked = sorted({(match[1], match[2]) for match in _QUESTION.finditer(body)})
         body = _QUESTION.sub(r"\1_\2", body)
         bare = _COMMENT.sub("", body)
-        if _KEPT in body or _ASKS.search(bare) or asking.intersection(re.findall(r"\w+", bare)):
+        if (
+            _KEPT in body
+            or _ASKS.search(parameters + bare)
+            or asking.intersection(re.findall(r"\w+", bare))
+        ):
             continue
         takes = [parameters, *(f"const size_t {what}_{axis}" for what, axis in asked)]
         lines = "\n" * (head[0].count("\n") - parameters.count("\n"))

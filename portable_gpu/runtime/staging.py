@@ -17,7 +17,7 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.runtime import fork
-from portable_gpu.side_by_side import Task, cores, work_off
+from portable_gpu.side_by_side import NoThreadError, Task, cores, work_off
 
 if TYPE_CHECKING:
     from portable_gpu.runtime.engine import Engine
@@ -118,7 +118,7 @@ class Staging:
             return None
         try:
             with self.enqueues:
-                return _Piece(self._context, self._device, _PIECE)
+                return _Piece(self._context, self._device, _PIECE, number)
         except cl.Error:  # the system gives no more pinned memory
             self._unmade.append(number)
             return None
@@ -127,11 +127,16 @@ class Staging:
         """Leave a piece, which no command uses, to others."""
         self._free.append(piece)
 
+    def give_up(self, piece: _Piece) -> None:
+        """Count a piece as not made, which a command that failed may still use."""
+        self._unmade.append(piece.number)
+
 
 class _Piece:
     """Pinned memory, mapped for as long as it lives."""
 
-    def __init__(self, context: cl.Context, device: cl.Device, nbytes: int) -> None:
+    def __init__(self, context: cl.Context, device: cl.Device, nbytes: int, number: int) -> None:
+        self.number = number
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
         self._buffer = cl.Buffer(context, flags, nbytes)
         self._queue = cl.CommandQueue(context, device)  # waits for no kernel
@@ -167,12 +172,14 @@ class _Copy:
         self._is_left = False
 
     def run(self) -> None:
-        """Do all that there are pieces for.  No thread is at work when it is left."""
+        """Do all that there are pieces and threads for.  None is at work when it is left."""
         if self._wait_for:
             cl.wait_for_events(self._wait_for)
         tasks: list[Task] = [self._work] * min(self._threads, len(self._todo))
         try:
             work_off(tasks, self._threads)
+        except NoThreadError:
+            return
         except BaseException:
             self._is_left = True
             while self._working:
@@ -205,11 +212,17 @@ class _Copy:
             while moving and not self._is_left:
                 self._end(moving)
         finally:
-            for _, _, _, event in moving:
-                event.wait()
-            for piece in pieces:
-                self._staging.give_back(piece)
-            self._working.discard(token)
+            try:
+                for piece, _, _, event in moving:
+                    try:
+                        event.wait()
+                    except cl.Error:  # the device failed
+                        pieces.remove(piece)
+                        self._staging.give_up(piece)
+            finally:
+                for piece in pieces:
+                    self._staging.give_back(piece)
+                self._working.discard(token)
         return ()
 
     def _piece(
@@ -256,6 +269,7 @@ class _Copy:
 
 def _bytes_of(values: np.ndarray[Any, Any]) -> _Bytes:
     """The memory of an array without gaps."""
+    values = np.asarray(values)  # whose subclass matrix keeps its two axes
     order = values if values.flags.c_contiguous else values.T
     return order.reshape(-1).view(np.uint8)
 

@@ -14,10 +14,11 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.dtypes import element
+from portable_gpu.errors import DeviceMemoryError
 from portable_gpu.ops.fronts.lower import table_bytes
 from portable_gpu.runtime.call import Call
 from portable_gpu.runtime.transfer import asarray, asnumpy
-from portable_gpu.side_by_side import Task, cores, meanwhile
+from portable_gpu.side_by_side import NoThreadError, Task, cores, meanwhile
 from portable_gpu.sparse.numeric import Numeric
 
 #: Fewer stored values the host permutes and checks in a millisecond, as soon as a kernel.
@@ -54,13 +55,22 @@ def lower_on_device(
     complex_for_real = data.dtype.kind == "c" and numeric.dtype.kind != "c"
     if pairs is None or complex_for_real or not _has_room(numeric, data.dtype):
         return None
-    plan = numeric.checked(data.dtype, triangle)
+    try:
+        return _checked(numeric, queue, data, pairs, triangle)
+    except (NoThreadError, DeviceMemoryError):
+        return None
+
+
+def _checked(
+    numeric: Numeric, queue: cl.CommandQueue, data: Any, pairs: _Pairs, triangle: str | None
+) -> Any | None:
     differ: list[bool] = []
     with meanwhile(_comparisons(pairs, differ), min(cores(), _THREADS)):
         stored = asarray(data, queue=queue)
         doubt = asarray(np.zeros(1, np.int32), queue=queue)
     if differ:
         return None
+    plan, pattern = numeric.checked(data.dtype, triangle), numeric.symbolic.pattern
     call = Call([stored, doubt], None, queue)
     lower, found = call.beside((pattern.nnz,), data.dtype)
     told = call.output((1,), doubt.dtype, doubt, "doubt", read=True)

@@ -200,7 +200,7 @@ def test_powers_of_masks(engine: pg.Engine) -> None:
     """By Python's 2 they are int8, as np.square's are, by other integers int64."""
     mask = np.array([True, False, True])
     x = pg.asarray(mask, engine=engine)
-    for exponent in (0, 1, 2, 3, True, np.int8(2), np.int64(2)):
+    for exponent in (0, 1, 2, 2.0, 2, 3, True, np.int8(2), np.int64(2)):
         same(x**exponent, mask**exponent)
     with pytest.raises(DTypeError):
         x **= 2

@@ -10,6 +10,7 @@ import weakref
 from collections import deque
 from collections.abc import Iterator
 from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -157,6 +158,21 @@ def test_a_failing_command(pinned: Engine, monkeypatch: pytest.MonkeyPatch, writ
     np.testing.assert_array_equal(there.get(), x)
 
 
+def test_a_copy_that_fails_on_the_device(pinned: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = numbers(9000)
+    there, copy = pg.asarray(x, engine=pinned), cl.enqueue_copy
+
+    def failing(*arguments: Any, **options: Any) -> Any:
+        copy(*arguments, **options).wait()
+        return SimpleNamespace(wait=refuse)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(staging.cl, "enqueue_copy", failing)
+        with pytest.raises(cl.Error, match="planted"):
+            there.get()
+    np.testing.assert_array_equal(there.get(), x)
+
+
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timer that raises a signal")
 def test_interrupts_leave_nothing_in_flight(pinned: Engine) -> None:
     x = numbers(100_000)
@@ -197,3 +213,18 @@ def test_pieces_go_with_their_engine(engine: Engine, monkeypatch: pytest.MonkeyP
     del made
     gc.collect()
     assert piece() is None
+
+
+def test_a_matrix_keeps_two_axes(pinned: Engine) -> None:
+    x = numbers((40, 30)).view(np.matrix)
+    np.testing.assert_array_equal(pg.asnumpy(pg.asarray(x, engine=pinned)), np.asarray(x))
+
+
+def test_without_threads_the_driver_copies(pinned: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*_: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    x = numbers(9000)
+    pg.asarray(x, engine=pinned)  # which makes pieces
+    monkeypatch.setattr("portable_gpu.side_by_side._thread.start_new_thread", none)
+    np.testing.assert_array_equal(pg.asnumpy(pg.asarray(x, engine=pinned)), x)

@@ -105,7 +105,7 @@ def binary(name: str, left: Any, right: Any) -> Rule:
     return Rule(f"x {SIGNS[name]} y", common, common)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024, typed=True)
 def power_of(dtype: DType, exponent: Any) -> Rule | None:
     """The rule of some powers by Python's numbers, as NumPy has it; ``None`` else."""
     if dtype.kind == "b" and exponent == 2 and type(exponent) is int:
