@@ -36,8 +36,8 @@ class Operands:
         """The matrix of five-point differences, float64."""
         sparse = importlib.import_module("scipy.sparse")
         line = sparse.diags([-1.0, 2.0, -1.0], [-1, 0, 1], shape=(_GRID, _GRID))
-        one = sparse.identity(_GRID)
-        return (sparse.kron(line, one) + sparse.kron(one, line)).tocsc()
+        identity = sparse.identity(_GRID)
+        return (sparse.kron(line, identity) + sparse.kron(identity, line)).tocsc()
 
 
 Call = Callable[[Any, Operands], Any]
@@ -64,6 +64,7 @@ SPARSE: dict[str, Call] = {
     "sparse.cholesky": lambda pg, o: pg.sparse.cholesky(o.poisson()),
 }
 IMPORT = "import"
+COMPILED = ("programs", "kernels", "text")
 
 
 class Clock:
@@ -82,33 +83,19 @@ def _cpu() -> float:
     return time.process_time() + children.children_user + children.children_system
 
 
-class Programs:
-    """The programs that this process has compiled, rather than read from disk."""
-
-    def __init__(self) -> None:
-        self._counts: dict[int, int] = {}
-
-    def new(self, engine: Any) -> dict[str, int]:
-        """How many an engine, and that of its calls of little work, have since the last look."""
-        found = []
-        for one in (engine, engine.caller):
-            if one is not None:
-                built = one.programs.built
-                found += built[self._counts.get(id(one), 0) :]
-                self._counts[id(one)] = len(built)
-        return {
-            "programs": len(found),
-            "kernels": sum(spec.text.count("__kernel ") for spec in found),
-            "text": sum(len(spec.text.encode()) for spec in found),
-        }
+def _compiled(engine: Any) -> dict[str, int]:
+    """What an engine, and that of its calls of little work, have compiled so far."""
+    caches = [each.programs for each in (engine, engine.caller) if each is not None]
+    return {name: sum(cache.compiled[name] for cache in caches) for name in COMPILED}
 
 
 def main(names: list[str]) -> None:
     """Make calls, each once, and print what each one cost."""
     clock = Clock()
     np, pg = importlib.import_module("numpy"), importlib.import_module("portable_gpu")
-    _print(IMPORT, clock.read(), {"programs": 0, "kernels": 0, "text": 0})
-    operands, programs = Operands(np), Programs()
+    before = dict.fromkeys(COMPILED, 0)
+    _print(IMPORT, clock.read(), before)
+    operands = Operands(np)
     for name, call in {**DENSE, **SPARSE}.items():
         if name not in names:
             continue
@@ -120,7 +107,9 @@ def main(names: list[str]) -> None:
         call(pg, operands)
         engine = pg.default_engine()
         engine.queue.finish()
-        _print(name, clock.read(), programs.new(engine))
+        cost, after = clock.read(), _compiled(engine)
+        _print(name, cost, {key: after[key] - before[key] for key in COMPILED})
+        before = after
 
 
 def _print(name: str, *costs: dict[str, Any]) -> None:

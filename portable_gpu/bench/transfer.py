@@ -18,14 +18,20 @@ from portable_gpu.errors import PortableGPUError, UnsupportedError
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.transfer import asarray, asnumpy
 
-#: Bytes that are timed where nobody names any.
+#: Bytes that are timed by default.
 USUAL = tuple(10**k for k in range(3, 10))
 DIRECTIONS = ("to device", "to host")
 
 
 @dataclass(frozen=True)
 class Ways:
-    """How somebody copies: an array of NumPy to the device, that one back, and how to wait."""
+    """Copies of one library.
+
+    Attributes:
+        there: Copies an array of NumPy to the device.
+        back: Copies what ``there`` returned to an array of NumPy.
+        finish: Waits for both.
+    """
 
     there: Callable[[Any], Any]
     back: Callable[[Any], Any]
@@ -132,7 +138,7 @@ def _cupy(_: Engine) -> Ways:
     return Ways(cupy.asarray, cupy.asnumpy, lambda: get_current_stream().synchronize())
 
 
-#: By their names: pageable memory but for "pinned", which is what the bus gives.
+#: By their names.  All copy pageable memory, except "pinned", which shows the rate of the bus.
 TRANSFER_PEERS: dict[str, Callable[[Engine], Ways]] = {
     "driver": _driver,
     "pinned": _pinned,
@@ -164,8 +170,8 @@ def transfers(
         x = np.random.default_rng(nbytes).integers(0, 255, nbytes, np.uint8)
         if not np.array_equal(us.back(us.there(x)), x):
             raise PortableGPUError(f"{nbytes} bytes came back as others")
-        beside: list[tuple[str | None, Ways | None]] = [*rivals.items()] or [(None, None)]
-        for peer, them in beside:
+        sides: list[tuple[str | None, Ways | None]] = [*rivals.items()] or [(None, None)]
+        for peer, them in sides:
             try:
                 yield from _rows(nbytes, x, peer, us, them, turns)
             except (RuntimeError, MemoryError) as failure:

@@ -17,20 +17,10 @@ _MIRRORED = {">": "<", ">=": "<="}
 #: Functions of one complex number that give one.
 _FUNCTIONS = frozenset(
     (
-        "cos",
-        "cosh",
-        "exp",
-        "log",
-        "reciprocal",
-        "sign",
-        "sin",
-        "sinh",
-        "sqrt",
-        "square",
-        "tan",
+        "cos", "cosh", "exp", "log", "reciprocal", "sign", "sin", "sinh", "sqrt", "square", "tan",
         "tanh",
     )
-)
+)  # fmt: skip
 #: What functions in C call.
 _NEEDS = {
     "complex_power": ("complex_multiply", "complex_divide", "complex_exp", "complex_log"),

@@ -224,7 +224,7 @@ class Call:
         buffer, target = self._download
         packed = target.flags.c_contiguous
         staged = target if packed else np.empty(target.shape, target.dtype)
-        state.engine.staging.read(state.queue, buffer, staged, 0, state.after(event))
+        state.engine.staging.copy(state.queue, buffer, staged, 0, state.after(event), writes=False)
         if not packed:
             target[...] = staged
 
@@ -303,7 +303,7 @@ class Call:
         self._check_size(array.nbytes)
         buffer = self.state.workspace(array.nbytes)
         if self.engine.staging.takes(array.nbytes):
-            self.engine.staging.write(self.state.queue, buffer, array)
+            self.engine.staging.copy(self.state.queue, buffer, array, writes=True)
             self._keep.append(buffer)
             return buffer
         event = cl.enqueue_copy(self.state.queue, buffer, array, is_blocking=False)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -158,11 +157,10 @@ def _now(
     writes: bool,
 ) -> None:
     """Copy between memory of the device and NumPy's, and wait.  Small copies open no engine."""
-    copy: Any = partial(plainly, writes=writes)
+    copy: Callable[..., None] = plainly
     if values.nbytes >= staging.LEAST:
-        found = state_for([], None, queue).engine.staging
-        copy = found.write if writes else found.read
-    copy(queue, memory, values, offset, before)
+        copy = state_for([], None, queue).engine.staging.copy
+    copy(queue, memory, values, offset, before, writes=writes)
 
 
 def _queue(array: Any, queue: Any) -> cl.CommandQueue:

@@ -7,6 +7,7 @@ import hashlib
 import os
 import re
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import islice
@@ -185,8 +186,8 @@ class ProgramCache:
         self._disk = disk
         self._programs: dict[str, cl.Program] = {}
         self._building: dict[str, threading.RLock] = {}
-        #: What was compiled here, rather than read from disk; the oldest first.
-        self.built: list[Specialization] = []
+        #: What was compiled here, rather than read from disk: programs, kernels, bytes of text.
+        self.compiled = Counter[str]()
         self._identity = _identity(device, device.name, version(device))
         #: One of two drivers that share their binaries.
         self._driver = Driver.of(device)
@@ -312,7 +313,8 @@ class ProgramCache:
             if self._is_pocl:
                 pocl_entries.discard_damaged()
             program = self._compile(spec)
-            self.built.append(spec)
+            kernels, text = spec.text.count("__kernel "), len(spec.text.encode())
+            self.compiled.update(programs=1, kernels=kernels, text=text)
             shares = self._vector_bits > 0 and pocl_functions.is_wanted()
             if self._disk.folder is None and not shares:
                 return program

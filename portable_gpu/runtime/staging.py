@@ -46,7 +46,7 @@ class Staging:
         self.pays = facts.type == "gpu" and not facts.host_unified_memory
         self._context, self._device = engine.context, engine.device
         self._free: deque[_Piece] = deque()
-        self._unmade = deque(range(_THREADS * _EACH))  # a number of each piece that there may be
+        self._unmade = deque([None] * (_THREADS * _EACH))  # one for each piece that may be made
         #: Of the threads here, which no signal interrupts; PoCL crashes where several enqueue.
         self.enqueues = threading.Lock()
         fork.retire_in_children(self)
@@ -55,15 +55,17 @@ class Staging:
         """Whether a copy goes through pieces."""
         return self.pays and nbytes >= LEAST
 
-    def write(
+    def copy(
         self,
         queue: cl.CommandQueue,
         memory: Any,
         values: np.ndarray[Any, Any],
         offset: int = 0,
         wait_for: _Events | None = None,
+        *,
+        writes: bool,
     ) -> None:
-        """Copy an array of NumPy to the device, and wait.
+        """Copy an array of NumPy to the device or from it, and wait.
 
         Args:
             queue: Where the copy's commands go.
@@ -71,40 +73,19 @@ class Staging:
             values: In C's or Fortran's order; what it holds in the order of its memory is copied.
             offset: The first byte in ``memory``.
             wait_for: Events that come before.
+            writes: Whether the device's memory is written.
 
         Whatever exception leaves the call, no thread uses ``values`` afterwards, unless a second
         exception ends the wait for that; then a thread ends the piece that it is at.
         """
-        self._copy(queue, memory, values, offset, wait_for, True)
-
-    def read(
-        self,
-        queue: cl.CommandQueue,
-        memory: Any,
-        values: np.ndarray[Any, Any],
-        offset: int = 0,
-        wait_for: _Events | None = None,
-    ) -> None:
-        """Copy from the device to an array of NumPy, and wait; arguments as :meth:`write` has."""
-        self._copy(queue, memory, values, offset, wait_for, False)
-
-    def _copy(
-        self,
-        queue: cl.CommandQueue,
-        memory: Any,
-        values: np.ndarray[Any, Any],
-        offset: int,
-        wait_for: _Events | None,
-        writes: bool,
-    ) -> None:
         if not self.takes(values.nbytes) or isinstance(memory, cl.SVMPointer):
-            plainly(queue, memory, values, offset, wait_for, writes)
+            plainly(queue, memory, values, offset, wait_for, writes=writes)
             return
         flat = _bytes_of(values)
         copy = _Copy(self, queue, memory, flat, offset, wait_for, writes)
         copy.run()
         for at, end in copy.left():
-            plainly(queue, memory, flat[at:end], offset + at, wait_for, writes)
+            plainly(queue, memory, flat[at:end], offset + at, wait_for, writes=writes)
 
     def take(self) -> _Piece | None:
         """A piece for the caller alone; None if all are in use, or the system gives no more."""
@@ -113,30 +94,29 @@ class Staging:
         except IndexError:
             pass
         try:
-            number = self._unmade.pop()
+            self._unmade.pop()
         except IndexError:
             return None
         try:
             with self.enqueues:
-                return _Piece(self._context, self._device, _PIECE, number)
+                return _Piece(self._context, self._device, _PIECE)
         except cl.Error:  # the system gives no more pinned memory
-            self._unmade.append(number)
+            self.give_up()
             return None
 
     def give_back(self, piece: _Piece) -> None:
         """Leave a piece, which no command uses, to others."""
         self._free.append(piece)
 
-    def give_up(self, piece: _Piece) -> None:
-        """Count a piece as not made, which a command that failed may still use."""
-        self._unmade.append(piece.number)
+    def give_up(self) -> None:
+        """Let another piece be made in place of one that is not given back."""
+        self._unmade.append(None)
 
 
 class _Piece:
     """Pinned memory, mapped for as long as it lives."""
 
-    def __init__(self, context: cl.Context, device: cl.Device, nbytes: int, number: int) -> None:
-        self.number = number
+    def __init__(self, context: cl.Context, device: cl.Device, nbytes: int) -> None:
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
         self._buffer = cl.Buffer(context, flags, nbytes)
         self._queue = cl.CommandQueue(context, device)  # waits for no kernel
@@ -218,7 +198,7 @@ class _Copy:
                         event.wait()
                     except cl.Error:  # the device failed
                         pieces.remove(piece)
-                        self._staging.give_up(piece)
+                        self._staging.give_up()
             finally:
                 for piece in pieces:
                     self._staging.give_back(piece)
@@ -280,6 +260,7 @@ def plainly(
     values: np.ndarray[Any, Any],
     offset: int,
     wait_for: _Events | None,
+    *,
     writes: bool,
 ) -> None:
     """Copy as the driver does it."""

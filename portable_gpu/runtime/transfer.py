@@ -54,7 +54,8 @@ def asarray(
     result: Array = new_array(state, queue or state.engine.queue, array.shape, array.dtype)
     if array.size:
         memory: Any = result.base_data
-        state.engine.staging.write(state.queue, memory, np.require(array, requirements="C"))
+        values = np.require(array, requirements="C")
+        state.engine.staging.copy(state.queue, memory, values, writes=True)
     return result
 
 

@@ -111,7 +111,6 @@ class Factor(Closing):
         self._is_cut, self._is_closed = len(self._numeric.schedule.chunks) > 1, False
         size = 0 if self._is_cut else self._numeric.device.size
         self._panels = new_array(state, self.queue, (size,), self.dtype)
-        self._is_used = False  # whether it was factorised: tables pay then
         self._held: Held | None = None  # one assignment of the whole, when all of it is there
         self._lock: Any = threading.RLock()  # a signal handler may call in the middle of a call
         self._planned, self._seconds = time.perf_counter() - start, float("nan")
@@ -202,7 +201,7 @@ class Factor(Closing):
         spilled = self._run(call, (inputs, view, report), tell)
         tell_fault = partial(self._complain, given.dtype)
         held = Held(self._numeric, self.queue, given, panels, spilled, Report(found, tell_fault))
-        self._held, self._is_used = held, True
+        self._held = held
         if self._is_closed:  # a signal handler closed it meanwhile
             self.close()
         return held
@@ -272,7 +271,7 @@ class Factor(Closing):
 
     def _brought(self, values: Any, triangle: str | None) -> Any:
         """The lower triangle's values of a matrix, or of stored values, on the device."""
-        if self._is_used:
+        if self._held is not None:  # tables pay from the second factorisation on
             found = lower_on_device(self._numeric, self.queue, values, triangle)
             if found is not None:
                 return found

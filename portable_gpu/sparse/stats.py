@@ -33,5 +33,6 @@ class Stats:
     subtrees: int
 
     def __repr__(self) -> str:
-        seconds = ", ".join(f"{phase} {taken:.2g} s" for phase, taken in self.times.items())
-        return f"<Stats nnz={self.nnz} flop={self.flop:.3g} gflops={self.gflops:.3g}: {seconds}>"
+        seconds = ", ".join(f"{phase} {taken:.3g}" for phase, taken in self.times.items())
+        figures = f"nnz={self.nnz} flop={self.flop:.3g} gflops={self.gflops:.3g}"
+        return f"<Stats {figures}; seconds: {seconds}>"

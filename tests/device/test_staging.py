@@ -23,7 +23,7 @@ from portable_gpu.runtime import staging
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.registry import state_for
 
-#: Bytes of each of the 8 pieces, and the fewest that a thread moves at a time.
+#: Bytes of each of the 16 pieces, and the fewest that a thread moves at a time.
 PIECE, SHARE = 1000, 256
 MOST = staging._THREADS * staging._EACH
 
