@@ -105,7 +105,7 @@ class _Crew:
                 _thread.start_new_thread(self._work, (token,))
             except RuntimeError as error:  # the system gives no more
                 self._running.discard(token)
-                if not self._running:
+                if not self._running and not self._errors:
                     raise NoThreadError(str(error)) from error
                 return
 

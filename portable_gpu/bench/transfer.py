@@ -24,14 +24,8 @@ DIRECTIONS = ("to device", "to host")
 
 
 @dataclass(frozen=True)
-class Ways:
-    """Copies of one library.
-
-    Attributes:
-        there: Copies an array of NumPy to the device.
-        back: Copies what ``there`` returned to an array of NumPy.
-        finish: Waits for both.
-    """
+class Copier:
+    """The calls of one library: copy a NumPy array to the device, copy it back, and wait."""
 
     there: Callable[[Any], Any]
     back: Callable[[Any], Any]
@@ -43,10 +37,10 @@ class TransferRow:
     """One size, direction and peer.
 
     Attributes:
-        nbytes: Of the copy.
+        nbytes: The size of the copy.
         direction: One of :data:`DIRECTIONS`.
-        peer: Its name; None where none was timed.
-        ours, theirs: Seconds.
+        peer: The name of the peer; None if none was timed.
+        ours, theirs: Seconds of a copy by this library and by the peer.
         ratio: Their time over ours, turn by turn.
     """
 
@@ -58,16 +52,16 @@ class TransferRow:
     ratio: Statistic | None
 
     def rate(self, seconds: Statistic) -> float:
-        """GB/s."""
+        """Return the rate in GB/s of a copy that takes ``seconds``."""
         return self.nbytes / seconds.median / 1e9
 
 
-def ours(engine: Engine) -> Ways:
-    """``asarray`` and ``asnumpy``."""
-    return Ways(partial(asarray, engine=engine), asnumpy, engine.queue.finish)
+def ours(engine: Engine) -> Copier:
+    """Return the copier of this library: ``asarray`` and ``asnumpy``."""
+    return Copier(partial(asarray, engine=engine), asnumpy, engine.queue.finish)
 
 
-def _driver(engine: Engine) -> Ways:
+def _driver(engine: Engine) -> Copier:
     queue = engine.queue
 
     def there(x: Any) -> Any:
@@ -80,11 +74,11 @@ def _driver(engine: Engine) -> Ways:
         cl.enqueue_copy(queue, x, buffer)
         return x
 
-    return Ways(there, back, queue.finish)
+    return Copier(there, back, queue.finish)
 
 
-def _pinned(engine: Engine) -> Ways:
-    """Between memory of the device and pinned memory, both there before: what the bus gives."""
+def _pinned(engine: Engine) -> Copier:
+    """Return a copier between a buffer and pinned memory that exist before: the rate of the bus."""
     queue, kept = engine.queue, dict[int, Any]()
 
     def pair(nbytes: int) -> Any:
@@ -112,34 +106,34 @@ def _pinned(engine: Engine) -> Ways:
         cl.enqueue_copy(queue, memory, device)
         return memory
 
-    return Ways(there, back, queue.finish)
+    return Copier(there, back, queue.finish)
 
 
-def _torch(_: Engine) -> Ways:
+def _torch(_: Engine) -> Copier:
     torch: Any = import_module("torch")
     if not hasattr(torch, "accelerator"):
         raise UnsupportedError("it is older than 2.6")
     if not torch.accelerator.is_available():
         raise UnsupportedError("it finds no GPU")
     device = torch.accelerator.current_accelerator()
-    return Ways(
+    return Copier(
         lambda x: torch.from_numpy(x).to(device),
         lambda x: x.cpu().numpy(),
         torch.accelerator.synchronize,
     )
 
 
-def _cupy(_: Engine) -> Ways:
+def _cupy(_: Engine) -> Copier:
     cupy: Any = import_module("cupy")
     if not cupy.is_available():
         raise UnsupportedError("it finds no GPU")
     from cupy.cuda import get_current_stream
 
-    return Ways(cupy.asarray, cupy.asnumpy, lambda: get_current_stream().synchronize())
+    return Copier(cupy.asarray, cupy.asnumpy, lambda: get_current_stream().synchronize())
 
 
 #: By their names.  All copy pageable memory, except "pinned", which shows the rate of the bus.
-TRANSFER_PEERS: dict[str, Callable[[Engine], Ways]] = {
+TRANSFER_PEERS: dict[str, Callable[[Engine], Copier]] = {
     "driver": _driver,
     "pinned": _pinned,
     "torch": _torch,
@@ -150,41 +144,46 @@ TRANSFER_PEERS: dict[str, Callable[[Engine], Ways]] = {
 def transfers(
     engine: Engine, sizes: Sequence[int], peers: Sequence[str], turns: int
 ) -> Iterator[TransferRow | str]:
-    """Time copies of each size, by turns with each peer; a text says why one is left out.
+    """Time copies of each size, in turns with each peer; yield a text for each that is left out.
 
     Raises:
-        PortableGPUError: A copy of ours gave other bytes.
+        PortableGPUError: A copy by this library returned other bytes, or the device has no memory
+            for it.
     """
-    us, rivals = ours(engine), dict[str, Ways]()
+    own, peers_by_name = ours(engine), dict[str, Copier]()
     for name in peers:
         try:
-            rivals[name] = TRANSFER_PEERS[name](engine)
+            peers_by_name[name] = TRANSFER_PEERS[name](engine)
         except ImportError:
             yield f"{name}: not installed"
         except UnsupportedError as error:
             yield f"{name}: left out: {error}"
     for nbytes in sizes:
         if nbytes > engine.target.facts.max_alloc_size:
-            yield f"{nbytes} bytes: the device gives no such buffer"
+            yield f"{nbytes} bytes: left out: the device allows no buffer of this size"
             continue
-        x = np.random.default_rng(nbytes).integers(0, 255, nbytes, np.uint8)
-        if not np.array_equal(us.back(us.there(x)), x):
-            raise PortableGPUError(f"{nbytes} bytes came back as others")
-        sides: list[tuple[str | None, Ways | None]] = [*rivals.items()] or [(None, None)]
-        for peer, them in sides:
+        x = np.random.default_rng(nbytes).integers(0, 256, nbytes, np.uint8)
+        if not np.array_equal(own.back(own.there(x)), x):
+            raise PortableGPUError(
+                f"a copy of {nbytes} bytes to the device and back changed the data"
+            )
+        sides: list[tuple[str | None, Copier | None]] = [*peers_by_name.items()] or [(None, None)]
+        for peer, peer_copier in sides:
             try:
-                yield from _rows(nbytes, x, peer, us, them, turns)
-            except (RuntimeError, MemoryError) as failure:
-                if them is None or isinstance(failure, PortableGPUError):
+                yield from _rows(nbytes, x, peer, own, peer_copier, turns)
+            except (RuntimeError, MemoryError, cl.Error) as failure:
+                if peer_copier is None:
                     raise
                 yield f"{peer}: left out: {(str(failure).splitlines() or ['no memory'])[0]}"
 
 
 def _rows(
-    nbytes: int, x: Any, peer: str | None, us: Ways, them: Ways | None, turns: int
+    nbytes: int, x: Any, peer: str | None, own: Copier, peer_copier: Copier | None, turns: int
 ) -> Iterator[TransferRow]:
     for direction in DIRECTIONS:
-        sides = [_prepared(who, x, direction) for who in (us, them) if who is not None]
+        sides = [
+            _prepared(copier, x, direction) for copier in (own, peer_copier) if copier is not None
+        ]
         calls = [calls_a_turn(warm_up(side)) for side in sides]
         times = alternate(sides, calls, turns)
         yield TransferRow(
@@ -192,12 +191,12 @@ def _rows(
             direction,
             peer,
             Statistic.of(times[0]),
-            None if them is None else Statistic.of(times[1]),
-            None if them is None else Statistic.of(ratios(*times)),
+            None if peer_copier is None else Statistic.of(times[1]),
+            None if peer_copier is None else Statistic.of(ratios(*times)),
         )
 
 
-def _prepared(who: Ways, x: Any, direction: str) -> Prepared:
+def _prepared(copier: Copier, x: Any, direction: str) -> Prepared:
     if direction == "to device":
-        return Prepared([partial(who.there, x)], who.finish)
-    return Prepared([partial(who.back, who.there(x))], who.finish)
+        return Prepared([partial(copier.there, x)], copier.finish)
+    return Prepared([partial(copier.back, copier.there(x))], copier.finish)

@@ -1,8 +1,8 @@
-"""Large copies between the host's memory and a GPU's, through pinned memory.
+"""Copy large arrays between host memory and a GPU through pinned memory.
 
-A driver moves pinned memory at the full rate of the bus, and other memory by one thread of its own,
-through small pinned pieces.  Here several threads copy: each has two pieces, of which one is filled
-or emptied while the other is moved.
+A GPU copies pinned host memory at the full rate of the bus.  Other memory is copied by a single
+thread of the driver, through small pinned pieces.  This module uses several threads.  Each of them
+has two pieces, and fills or empties one while the GPU copies the other.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from portable_gpu.side_by_side import NoThreadError, Task, cores, work_off
 if TYPE_CHECKING:
     from portable_gpu.runtime.engine import Engine
 
-#: Bytes of a copy that threads pay for: all of them together start in some 2 ms.
+#: The smallest copy, in bytes, that uses threads: starting all of them takes about 2 ms.
 LEAST = 32 << 20
-#: Bytes of a piece, the least of it that is moved at a time, threads, and pieces of each thread.
-_PIECE, _SHARE, _THREADS, _EACH = 4 << 20, 1 << 19, 8, 2
-_ALIGNMENT = 4096
+_PIECE = 4 << 20  # bytes of a pinned piece, which is also the largest share
+_LEAST_SHARE = 1 << 19  # bytes of the smallest share, which is what a thread copies at a time
+_THREADS = 8
+_PIECES_OF_THREAD = 2
+_ALIGNMENT = 4096  # bytes: each share is a multiple of it
 
 _Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 _Events = Sequence[cl.Event]
@@ -35,8 +37,8 @@ _Events = Sequence[cl.Event]
 class Staging:
     """The pinned pieces of an engine, at most 64 MiB, and the copies through them.
 
-    Pieces are made at the first large copy and go with the engine.  Calls share them; one that
-    finds none copies without.
+    The first large copies allocate the pieces, and they are freed with the engine.  Concurrent
+    calls share them.  A call that finds no free piece lets the driver copy.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -46,13 +48,16 @@ class Staging:
         self.pays = facts.type == "gpu" and not facts.host_unified_memory
         self._context, self._device = engine.context, engine.device
         self._free: deque[_Piece] = deque()
-        self._unmade = deque([None] * (_THREADS * _EACH))  # one for each piece that may be made
-        #: Of the threads here, which no signal interrupts; PoCL crashes where several enqueue.
-        self.enqueues = threading.Lock()
+        self._unmade = deque(
+            [None] * (_THREADS * _PIECES_OF_THREAD)
+        )  # one for each piece that may be made
+        #: Held by a worker thread while it enqueues, as PoCL crashes where several enqueue at
+        #: once.  Signal handlers run in the main thread alone, so none can leave the lock held.
+        self.enqueue_lock = threading.Lock()
         fork.retire_in_children(self)
 
     def takes(self, nbytes: int) -> bool:
-        """Whether a copy goes through pieces."""
+        """Return whether a copy of ``nbytes`` is large enough to go through pinned pieces."""
         return self.pays and nbytes >= LEAST
 
     def copy(
@@ -68,15 +73,16 @@ class Staging:
         """Copy an array of NumPy to the device or from it, and wait.
 
         Args:
-            queue: Where the copy's commands go.
-            memory: Of the device.
-            values: In C's or Fortran's order; what it holds in the order of its memory is copied.
+            queue: The queue of the copy's commands.
+            memory: The buffer on the device.
+            values: A C- or Fortran-ordered array; its bytes are copied in the order of its memory.
             offset: The first byte in ``memory``.
-            wait_for: Events that come before.
+            wait_for: Events that the copy waits for.
             writes: Whether the device's memory is written.
 
-        Whatever exception leaves the call, no thread uses ``values`` afterwards, unless a second
-        exception ends the wait for that; then a thread ends the piece that it is at.
+        If the call raises an exception, it first waits until no thread uses ``values``.  If a
+        second exception interrupts this wait, each thread may still finish the piece that it
+        copies.
         """
         if not self.takes(values.nbytes) or isinstance(memory, cl.SVMPointer):
             plainly(queue, memory, values, offset, wait_for, writes=writes)
@@ -84,11 +90,12 @@ class Staging:
         flat = _bytes_of(values)
         copy = _Copy(self, queue, memory, flat, offset, wait_for, writes)
         copy.run()
-        for at, end in copy.left():
-            plainly(queue, memory, flat[at:end], offset + at, wait_for, writes=writes)
+        at = copy.first_uncopied()
+        if at < len(flat):
+            plainly(queue, memory, flat[at:], offset + at, wait_for, writes=writes)
 
     def take(self) -> _Piece | None:
-        """A piece for the caller alone; None if all are in use, or the system gives no more."""
+        """Return a piece for the caller alone, or None if there is no free one."""
         try:
             return self._free.pop()
         except IndexError:
@@ -98,14 +105,14 @@ class Staging:
         except IndexError:
             return None
         try:
-            with self.enqueues:
+            with self.enqueue_lock:
                 return _Piece(self._context, self._device, _PIECE)
         except cl.Error:  # the system gives no more pinned memory
             self.give_up()
             return None
 
     def give_back(self, piece: _Piece) -> None:
-        """Leave a piece, which no command uses, to others."""
+        """Return a piece that no command uses, so that other threads can take it."""
         self._free.append(piece)
 
     def give_up(self) -> None:
@@ -144,15 +151,15 @@ class _Copy:
         self._offset, self._writes, self._size = offset, writes, len(values)
         self._wait_for = list(wait_for or ())
         self._threads = min(_THREADS, cores())
-        share = -(-self._size // (self._threads * _EACH))
+        share = -(-self._size // (self._threads * _PIECES_OF_THREAD))
         share = -(-share // _ALIGNMENT) * _ALIGNMENT
-        self._share = min(_PIECE, max(_SHARE, share))
+        self._share = min(_PIECE, max(_LEAST_SHARE, share))
         self._todo = deque(range(0, self._size, self._share))
         self._working: set[object] = set()
-        self._is_left = False
+        self._is_abandoned = False
 
     def run(self) -> None:
-        """Do all that there are pieces and threads for.  None is at work when it is left."""
+        """Copy all shares for which there are pieces and threads, and wait for the threads."""
         if self._wait_for:
             cl.wait_for_events(self._wait_for)
         tasks: list[Task] = [self._work] * min(self._threads, len(self._todo))
@@ -161,27 +168,24 @@ class _Copy:
         except NoThreadError:
             return
         except BaseException:
-            self._is_left = True
+            self._is_abandoned = True
             while self._working:
                 time.sleep(1e-4)
             raise
 
-    def left(self) -> list[tuple[int, int]]:
-        """The shares that no thread has taken: where they begin and end."""
-        return [(at, min(at + self._share, self._size)) for at in self._todo]
+    def first_uncopied(self) -> int:
+        """Return the first byte that no thread has taken; all after it are not taken either."""
+        return self._todo[0] if self._todo else self._size
 
     def _work(self) -> Sequence[Task]:
-        """Fill, or empty, one piece while the device moves another one; each thread does this."""
+        """Copy shares in one thread: fill or empty a piece while the device copies another."""
         token = object()
         self._working.add(token)
         pieces: list[_Piece] = []
         moving: deque[tuple[_Piece, int, int, cl.Event]] = deque()
         try:
-            while not self._is_left:
-                if len(moving) == _EACH:
-                    self._end(moving)
-                    continue
-                piece = self._piece(pieces, moving)
+            while not self._is_abandoned:
+                piece = self._free_piece(pieces, moving)
                 if piece is None:
                     break
                 try:
@@ -189,7 +193,7 @@ class _Copy:
                 except IndexError:
                     break
                 moving.append(self._begin(piece, at))
-            while moving and not self._is_left:
+            while moving and not self._is_abandoned:
                 self._end(moving)
         finally:
             try:
@@ -205,21 +209,16 @@ class _Copy:
                 self._working.discard(token)
         return ()
 
-    def _piece(
+    def _free_piece(
         self, pieces: list[_Piece], moving: deque[tuple[_Piece, int, int, cl.Event]]
     ) -> _Piece | None:
-        """A piece that is not being moved: one of the thread's own, or another one."""
-        busy = [piece for piece, *_ in moving]
-        for piece in pieces:
-            if piece not in busy:
-                return piece
-        another = self._staging.take()
-        if another is not None:
-            pieces.append(another)
-        elif moving:
-            self._end(moving)
-            return pieces[0]
-        return another
+        """Return a piece that no command uses; None if the thread can have none."""
+        if len(pieces) < _PIECES_OF_THREAD:
+            another = self._staging.take()
+            if another is not None:
+                pieces.append(another)
+                return another
+        return self._end(moving) if moving else None
 
     def _begin(self, piece: _Piece, at: int) -> tuple[_Piece, int, int, cl.Event]:
         end = min(at + self._share, self._size)
@@ -227,7 +226,7 @@ class _Copy:
         if self._writes:
             np.copyto(pinned, self._values[at:end])
         place = self._offset + at
-        with self._staging.enqueues:
+        with self._staging.enqueue_lock:
             if self._writes:
                 event = cl.enqueue_copy(
                     self._queue, self._memory, pinned, dst_offset=place, is_blocking=False
@@ -239,17 +238,20 @@ class _Copy:
             self._queue.flush()
         return piece, at, end, event
 
-    def _end(self, moving: deque[tuple[_Piece, int, int, cl.Event]]) -> None:
+    def _end(self, moving: deque[tuple[_Piece, int, int, cl.Event]]) -> _Piece:
+        """Wait for the oldest command, and return its piece."""
         piece, at, end, event = moving[0]
         event.wait()
-        if not self._writes and not self._is_left:
+        if not self._writes and not self._is_abandoned:
             np.copyto(self._values[at:end], piece.memory[: end - at])
         moving.popleft()
+        return piece
 
 
 def _bytes_of(values: np.ndarray[Any, Any]) -> _Bytes:
-    """The memory of an array without gaps."""
-    values = np.asarray(values)  # whose subclass matrix keeps its two axes
+    """Return the memory of a contiguous array as bytes."""
+    values = np.asarray(values)  # np.matrix would keep two axes
+    assert values.flags.forc
     order = values if values.flags.c_contiguous else values.T
     return order.reshape(-1).view(np.uint8)
 
@@ -263,7 +265,7 @@ def plainly(
     *,
     writes: bool,
 ) -> None:
-    """Copy as the driver does it."""
+    """Copy with one call of the driver, without pinned pieces."""
     if writes:
         cl.enqueue_copy(queue, memory, values, dst_offset=offset, wait_for=wait_for)
     else:

@@ -1,7 +1,7 @@
 """Values of a matrix with the pattern analysed: permuted and checked on the device.
 
-The host compares the indices with those analysed while the values are copied.  What is wrong with a
-matrix it finds out by :meth:`Pattern.values`, where the device finds anything at all.
+While the values are copied, the host compares the indices with those of the analysis.  If anything
+is wrong, the device reports only that; the host then finds the reason in :meth:`Pattern.values`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from portable_gpu.runtime.transfer import asarray, asnumpy
 from portable_gpu.side_by_side import NoThreadError, Task, cores, meanwhile
 from portable_gpu.sparse.numeric import Numeric
 
-#: Fewer stored values the host permutes and checks in a millisecond, as soon as a kernel.
+#: For fewer stored values the host is as fast as a kernel: it needs at most a millisecond.
 _LEAST = 1 << 17
 #: Indices that a thread compares at a time: two pieces of 1 MiB stay in the second cache.
 _PIECE = 1 << 18
-#: More threads than that do not compare faster: four read as much as a socket's memory gives them.
+#: More threads do not help, for four use the whole memory bandwidth of a socket.
 _THREADS = 4
 
 _Pairs = Sequence[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]
@@ -38,12 +38,12 @@ def lower_on_device(
 
     Args:
         numeric: Of the pattern.
-        queue: Where they are to be.
+        queue: The queue of the copy and of the kernel.
         given, triangle: As ``Factor.refactorize`` takes them.
 
     Returns:
-        The values; or None where the host has to look: the matrix may have another pattern, or
-        values that are refused; or there are few, or the device has no memory for the tables.
+        The values, or None if the host must do the work: the pattern may differ, a value may be
+        refused, there are few values, or the device or the system lacks memory or threads.
 
     Raises:
         ShapeError, DTypeError, ArgumentError: As of :meth:`Pattern.values`, but of elements.
@@ -53,7 +53,9 @@ def lower_on_device(
         return None
     data, pairs = pattern.stored_in(given)
     complex_for_real = data.dtype.kind == "c" and numeric.dtype.kind != "c"
-    if pairs is None or complex_for_real or not _has_room(numeric, data.dtype):
+    if pairs is None or complex_for_real or not _is_possible(numeric, data.dtype):
+        return None
+    if any(one.shape != other.shape for one, other in pairs):
         return None
     try:
         return _checked(numeric, queue, data, pairs, triangle)
@@ -67,19 +69,19 @@ def _checked(
     differ: list[bool] = []
     with meanwhile(_comparisons(pairs, differ), min(cores(), _THREADS)):
         stored = asarray(data, queue=queue)
-        doubt = asarray(np.zeros(1, np.int32), queue=queue)
+        flag = asarray(np.zeros(1, np.int32), queue=queue)
     if differ:
         return None
     plan, pattern = numeric.checked(data.dtype, triangle), numeric.symbolic.pattern
-    call = Call([stored, doubt], None, queue)
-    lower, found = call.beside((pattern.nnz,), data.dtype)
-    told = call.output((1,), doubt.dtype, doubt, "doubt", read=True)
-    call.run(plan, (call.input(stored, "values"), lower, told))
-    return None if asnumpy(doubt)[0] else found
+    call = Call([stored, flag], None, queue)
+    lower, result = call.beside((pattern.nnz,), data.dtype)
+    flag_out = call.output((1,), flag.dtype, flag, "flag", read=True)
+    call.run(plan, (call.input(stored, "values"), lower, flag_out))
+    return None if asnumpy(flag)[0] else result
 
 
-def _has_room(numeric: Numeric, dtype: np.dtype[Any]) -> bool:
-    """Whether the device has doubles if they are wanted, and memory for values and tables."""
+def _is_possible(numeric: Numeric, dtype: np.dtype[Any]) -> bool:
+    """Return whether the device supports the dtype and has memory for the values and tables."""
     pattern, memory = numeric.symbolic.pattern, numeric.memory
     elem, compares = element(dtype), pattern.mirror is not None
     if elem.needs_fp64 and not numeric.engine.target.fp64:
@@ -98,9 +100,6 @@ def _comparisons(pairs: _Pairs, differ: list[bool]) -> list[Task]:
             differ.append(True)
         return ()
 
-    if any(one.shape != other.shape for one, other in pairs):
-        differ.append(True)
-        return []
     return [
         partial(compare, one[k : k + _PIECE], other[k : k + _PIECE])
         for one, other in pairs

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from portable_gpu.bench import transfer
-from portable_gpu.bench.transfer import Ways
+from portable_gpu.bench.transfer import Copier
 from portable_gpu.cli import main
 
 
@@ -32,10 +32,10 @@ def test_rows_and_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 def test_other_bytes_are_an_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wrong = Ways(lambda x: x, np.zeros_like, lambda: None)
+    wrong = Copier(lambda x: x, np.zeros_like, lambda: None)
     monkeypatch.setattr(transfer, "ours", lambda engine: wrong)
     assert main(["bench", "transfer", "--sizes", "999", "--peers", "none"]) != 0
-    assert "999 bytes came back as others" in capsys.readouterr().err
+    assert "a copy of 999 bytes to the device and back changed the data" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from portable_gpu.runtime.registry import state_for
 
 #: Bytes of each of the 16 pieces, and the fewest that a thread moves at a time.
 PIECE, SHARE = 1000, 256
-MOST = staging._THREADS * staging._EACH
+MOST = staging._THREADS * staging._PIECES_OF_THREAD
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def pinned(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
     """An engine all of whose copies go through pieces."""
     monkeypatch.setattr(staging, "LEAST", 1)
     monkeypatch.setattr(staging, "_PIECE", PIECE)
-    monkeypatch.setattr(staging, "_SHARE", SHARE)
+    monkeypatch.setattr(staging, "_LEAST_SHARE", SHARE)
     monkeypatch.setattr(staging, "_ALIGNMENT", 8)
     monkeypatch.setattr(staging, "cores", lambda: 4)
     context = cl.Context([engine.device])  # which Intel's runtime does not keep for a queue
