@@ -20,7 +20,9 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 import pyopencl as cl
 
@@ -30,6 +32,7 @@ from portable_gpu.runtime.pocl_bodies import wrappers
 
 _VARIABLE = "POCL_WORK_GROUP_SPECIALIZATION"
 _TRIED = re.compile(r"PoCL 3\.0\b")
+_COMPILED = "0-0-0"
 _NAMES = ("1-1-1-goffs0-smallgrid", "1-1-1-goffs0")
 
 
@@ -43,18 +46,28 @@ def is_wanted() -> bool:
     return _VARIABLE not in os.environ
 
 
-def share(binary: bytes, text: str) -> None:
-    """Let launches run the functions in the binary of a program whose OpenCL text is given.
+def share(binary: bytes, text: Callable[[], str]) -> None:
+    """Let launches run the functions in the binary of a program that has been built.
 
-    The program has been built, from the text or from the binary.
+    Args:
+        binary: Of the program.
+        text: Returns its OpenCL text; it is called only where a kernel has no second library yet.
     """
     entry = pocl_entries.entry_of(binary)
-    if entry is None or not is_wanted():
+    if entry is None or not is_wanted() or _is_shared(entry):
         return
-    for kernel in wrappers(text):
-        compiled = entry / kernel / "0-0-0" / f"{kernel}.so"
+    for kernel in wrappers(text()):
+        compiled = entry / kernel / _COMPILED / f"{kernel}.so"
         for name in _NAMES:
             folder = entry / kernel / name
             with suppress(OSError):  # it exists, or the file system has no hard links
                 folder.mkdir(exist_ok=True)
                 os.link(compiled, folder / compiled.name)
+
+
+def _is_shared(entry: Path) -> bool:
+    """Return whether each kernel of a program has a second library."""
+    kernels = [compiled.parent for compiled in entry.glob(f"*/{_COMPILED}")]
+    return bool(kernels) and all(
+        any((kernel / name / f"{kernel.name}.so").exists() for name in _NAMES) for kernel in kernels
+    )

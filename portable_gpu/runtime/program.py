@@ -305,7 +305,7 @@ class ProgramCache:
         except CompilerError:  # a driver that changed without changing its version
             return None
         if self._vector_bits:
-            pocl_functions.share(binary, self._text(spec))
+            pocl_functions.share(binary, partial(self._text, spec))
         return program
 
     def _build(self, spec: Specialization) -> cl.Program:
@@ -320,7 +320,7 @@ class ProgramCache:
                 return program
             binary = program.binaries[0]  # where PoCL compiles, rather than in the build
             if shares:
-                pocl_functions.share(binary, self._text(spec))
+                pocl_functions.share(binary, partial(self._text, spec))
         shared = None if self._driver is None else self._driver.without_hash(binary)
         if shared is not None:
             self._disk.write(_disk_key(self._shared, "program", spec), shared)

@@ -99,15 +99,18 @@ def test_what_is_not_there_is_left_alone(tmp_path: Path, monkeypatch: pytest.Mon
     text = wrapped(
         "__kernel __attribute__((reqd_work_group_size(1, 1, 1)))\nvoid copy(int n)\n{\n}\n", 16
     )
-    pocl_functions.share(b"", text)
+    pocl_functions.share(b"", lambda: text)
     assert not entry.exists()
     (entry / "copy").mkdir(parents=True)
-    pocl_functions.share(b"", text)
+    pocl_functions.share(b"", lambda: text)
     library = entry / "copy" / "0-0-0" / "copy.so"
     library.parent.mkdir()
     library.write_bytes(b"code")
-    other = entry / "copy" / "1-1-1-goffs0" / "copy.so"
-    other.write_bytes(b"PoCL's own")
-    pocl_functions.share(b"", text)
-    assert other.read_bytes() == b"PoCL's own"
-    assert (entry / "copy" / "1-1-1-goffs0-smallgrid" / "copy.so").samefile(library)
+    pocl_functions.share(b"", lambda: text)
+    links = [entry / "copy" / name / "copy.so" for name in pocl_functions._NAMES]
+    assert all(link.samefile(library) for link in links)
+    pocl_functions.share(b"", pytest.fail)  # it needs no text where the links are
+    links[0].unlink()
+    links[0].write_bytes(b"PoCL's own")
+    pocl_functions.share(b"", lambda: text)
+    assert links[0].read_bytes() == b"PoCL's own"
