@@ -9,6 +9,7 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ import pyopencl as cl
 from portable_gpu.codegen.signature import Arguments, arguments
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.errors import BuildError, DeviceMemoryError
-from portable_gpu.runtime import pocl_bodies, pocl_entries, pocl_functions
+from portable_gpu.runtime import opencl_functions, pocl_bodies, pocl_entries, pocl_functions
 from portable_gpu.runtime.compiler import CompilerError, compiled
 from portable_gpu.runtime.disk_cache import DiskCache
 from portable_gpu.runtime.inside_pyopencl import address_setter, new_kernel, scalar_setter
@@ -330,13 +331,22 @@ class ProgramCache:
 
     def _compile(self, spec: Specialization) -> cl.Program:
         try:
-            program = compiled(self._context, self._device, self._text(spec), spec.options)
+            program = self._compiled(spec)
             if is_marked(spec.text):
                 ptx = retarget(program.binaries[0].rstrip(b"\0").decode())
                 program = compiled(self._context, self._device, ptx.encode(), spec.options)
         except (CompilerError, ValueError) as error:
             raise self._refused(spec, error) from error
         return program
+
+    def _compiled(self, spec: Specialization) -> cl.Program:
+        text = self._text(spec)
+        declaring = opencl_functions.declaring(text) if self._vector_bits else None
+        if declaring is not None:
+            options = (*spec.options, opencl_functions.NO_HEADER)
+            with suppress(CompilerError):  # the log is to be that of the text with the header
+                return compiled(self._context, self._device, declaring, options)
+        return compiled(self._context, self._device, text, spec.options)
 
     def _text(self, spec: Specialization) -> str:
         return pocl_bodies.wrapped(spec.text, self._vector_bits) if self._vector_bits else spec.text
@@ -356,6 +366,11 @@ _COMPILER_VARIABLES = (
     "OCLGRIND_BUILD_OPTIONS",
     "PYOPENCL_BUILD_OPTIONS",
 )
+#: The versions of what a PoCL compiles in place of a text.
+_POCL_VERSIONS = (
+    f"bodies {pocl_bodies.VERSION}",
+    f"declarations {opencl_functions.VERSION}",
+)
 
 
 def _identity(device: cl.Device, name: str, its_version: str) -> str:
@@ -369,7 +384,7 @@ def _identity(device: cl.Device, name: str, its_version: str) -> str:
             its_version,
             device.driver_version,
             *(f"{name}={os.environ.get(name)}" for name in _COMPILER_VARIABLES),
-            f"bodies {pocl_bodies.VERSION}" if pocl_functions.is_tried(device.platform) else "",
+            *(_POCL_VERSIONS if pocl_functions.is_tried(device.platform) else ("",)),
         )
     )
 

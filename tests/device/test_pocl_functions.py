@@ -1,4 +1,4 @@
-"""PoCL compiles a kernel once: launches run the function in the program's binary."""
+"""What PoCL 3.0 compiles: a kernel once, and without the header of all functions."""
 
 from __future__ import annotations
 
@@ -7,13 +7,24 @@ import shutil
 import struct
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pyopencl as cl
 import pytest
 
-from portable_gpu.runtime import pocl_functions
+import portable_gpu as pg
+from portable_gpu.codegen.specialization import Specialization
+from portable_gpu.errors import BuildError
+from portable_gpu.ops.registry import CATALOGUE
+from portable_gpu.runtime import opencl_functions, pocl_entries, pocl_functions, program
+from portable_gpu.runtime.compiler import compiled
+from portable_gpu.runtime.disk_cache import DiskCache
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.pocl_bodies import wrapped
+from portable_gpu.runtime.program import ProgramCache
 
 _SUM = """
 import numpy as np
@@ -114,3 +125,71 @@ def test_what_is_not_there_is_left_alone(tmp_path: Path, monkeypatch: pytest.Mon
     links[0].write_bytes(b"PoCL's own")
     pocl_functions.share(b"", lambda: text)
     assert links[0].read_bytes() == b"PoCL's own"
+
+
+class Builds:
+    """What a program cache compiles: texts, and their options."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.found: list[tuple[str | bytes, tuple[str, ...]]] = []
+        monkeypatch.setattr(program, "compiled", self._compiled)
+
+    def _compiled(
+        self, context: Any, device: Any, content: str | bytes, options: Sequence[str]
+    ) -> Any:
+        self.found.append((content, tuple(options)))
+        return compiled(context, device, content, options)
+
+
+@pytest.mark.parametrize(
+    ("operation", "dtype"),
+    [("gemv", "float64"), ("sum", "float16"), ("gemm", "float32"), ("elementwise", "complex64")],
+)
+def test_machine_code_is_that_with_the_header(
+    optimised: Engine, monkeypatch: pytest.MonkeyPatch, operation: str, dtype: str
+) -> None:
+    (spec, *_) = CATALOGUE[operation](optimised.target, np.dtype(dtype))
+    context, device, builds = optimised.context, optimised.device, Builds(monkeypatch)
+    own = ProgramCache(context, device, DiskCache(None)).program(spec)
+    (content, options) = builds.found[0]
+    assert len(builds.found) == 1  # without the header
+    assert opencl_functions.NO_HEADER in options
+    _, _, text = str(content).partition("#line 1\n")
+    with_header = compiled(context, device, text, spec.options)
+    libraries = [machine_code(each) for each in (own, with_header)]
+    assert libraries[0] == libraries[1] != {}
+
+
+def machine_code(built: cl.Program) -> dict[str, bytes]:
+    """The libraries of a program's kernels."""
+    entry = pocl_entries.entry_of(built.binaries[0])
+    assert entry is not None
+    return {file.stem: file.read_bytes() for file in entry.glob("*/0-0-0/*.so")}
+
+
+def test_other_functions_come_from_the_header(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "__kernel void f(__global int4 *x) { *x = shuffle(*x, (uint4)(3, 2, 1, 0)); }\n"
+    spec = Specialization("f", text, engine.target.options)
+    builds = Builds(monkeypatch)
+    programs = ProgramCache(engine.context, engine.device, DiskCache(None))
+    kernel = programs.kernel(spec, "f")
+    assert builds.found == [(text, spec.options)]
+    values = np.arange(4, dtype=np.int32)
+    buffer = cl.Buffer(engine.context, cl.mem_flags.COPY_HOST_PTR, hostbuf=values)
+    kernel.set_args(buffer)
+    cl.enqueue_nd_range_kernel(engine.queue, kernel, (1,), (1,))
+    cl.enqueue_copy(engine.queue, values, buffer)
+    assert values.tolist() == [3, 2, 1, 0]
+
+
+def test_errors_are_those_with_the_header(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    builds = Builds(monkeypatch)
+    with pytest.raises(BuildError, match="'sqrtt\\(x\\)' does not compile: implicit") as caught:
+        pg.elementwise("sqrtt(x)", x=np.ones(3, "f4"), engine=engine)
+    (content, options), (last, options_of_the_last) = builds.found
+    assert opencl_functions.NO_HEADER in options
+    assert opencl_functions.NO_HEADER not in options_of_the_last
+    assert "implicit declaration of function 'sqrtt'" in caught.value.log
+    assert str(last) in str(content)
