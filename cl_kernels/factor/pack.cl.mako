@@ -34,7 +34,7 @@ static inline long diagonal(long n, long row, long start)
     return start * (start + 1) / 2 + min(${block}l, n - start) * start + i * (i + 1) / 2 - start;
 }
 
-__kernel UNBOUND_GROUP(${size})
+__kernel ${"__attribute__((reqd_work_group_size(1, 1, 1)))" if target.is_cpu else f"UNBOUND_GROUP({size})"}
 void pack(long n, long row0, long col0, long rows, long cols, long pieces, long bands\
 % if what == "add":
 , ${e.value} beta\

@@ -1,4 +1,5 @@
 ## The first zero on the diagonal of each triangle of a stack: some work-items of a group look for it.
+## A group of one has the number that it found in private memory.
 ##
 ## lanes     of a triangle, of the group's `size`
 ## triangle  Operand           layout   "dense", "packed" (see packed.py), or "table": see _ragged
@@ -11,16 +12,21 @@
 <%
 e, T = triangle.elem, size // lanes
 is_zero = "v.x == 0 && v.y == 0" if e.complex else "v == 0"
+found, note = ("first", "first = min(first, {})") if size == 1 else ("*found", "atomic_min(found, {})")
 %>
 ${element.scalar(e)}
 
 __kernel ${group.of_size(size)}
 void zeros(${"__global const long *table" if layout == "table" else "long n"}, long count${operands.parameters("triangle", e, rank)}, __global long *report, long report_offset${operands.batch_parameters(rank)})
 {
+% if size > 1:
     __local int first[${T}];
+% endif
     const int lane = get_local_id(0) % ${lanes}, which = get_local_id(0) / ${lanes};
     const long own = get_group_id(0) * ${T}l + which, product = min(own, count - 1);
+% if size > 1:
     __local int *found = first + which;
+% endif
 ${operands.locate(["triangle"], rank, "product")}
 % if layout == "table":
 ${ragged_.matrix(["triangle"])}
@@ -28,15 +34,19 @@ ${ragged_.matrix(["triangle"])}
     const long place = product;
 % endif
     report += report_offset + 2 * place;
+% if size > 1:
     if (lane == 0) *found = (int)n;
     barrier(CLK_LOCAL_MEM_FENCE);
+% else:
+    int first = (int)n;
+% endif
 % if layout == "packed":
     for (long start = 0; start < n; start += ${block}) {
         const int rows = (int)min(${block}l, n - start);
         __global const ${e.name}_t *square = triangle + start * (start + 1) / 2 + rows * start;
         for (int i = lane; i < rows; i += ${lanes}) {
             const ${e.value} v = ${e.name}_load(square + mul24(i, i + 3) / 2);
-            if (${is_zero}) atomic_min(found, (int)start + i);
+            if (${is_zero}) ${note.format("(int)start + i")};
         }
     }
 % else:
@@ -44,12 +54,14 @@ ${ragged_.matrix(["triangle"])}
     triangle += lane * step;
     for (int row = lane; row < n; row += ${lanes}, triangle += ${lanes} * step) {
         const ${e.value} v = ${e.name}_load(triangle);
-        if (${is_zero}) atomic_min(found, row);
+        if (${is_zero}) ${note.format("row")};
     }
 % endif
+% if size > 1:
     barrier(CLK_LOCAL_MEM_FENCE);
+% endif
     if (lane == 0 && own < count) {
-        report[0] = *found < n ? *found : -1;
+        report[0] = ${found} < n ? ${found} : -1;
         report[1] = 0;
     }
 }

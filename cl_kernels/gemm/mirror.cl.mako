@@ -11,14 +11,15 @@
 ##      R0
 ##
 ## problem    a GemmProblem: C, its triangle, and `fills`: mirror or zeros
-## tile, group    the side of a tile, and work-items of a group
+## tile, group    the side of a tile, and work-items of a group; a group of one has the tile in private memory
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
 c, rank = problem.c.elem, len(problem.batch)
-outside = ">" if problem.triangle == "lower" else "<"
+lower = problem.triangle == "lower"
+outside = ">" if lower else "<"
 %>
 ${element.scalar(c)}
 
@@ -28,6 +29,17 @@ void mirror(long n, long first_product${operands.parameters("c", c, rank, "")}${
     const long top = ${tile}l * get_group_id(1), left = ${tile}l * get_group_id(0);
     if (${"top > left" if problem.triangle == "lower" else "left > top"}) return;
 ${operands.locate(["c"], rank, "first_product + get_group_id(2)")}
+% if group == 1:
+    const long bottom = min(top + ${tile}, n), right = min(left + ${tile}, n);
+% if problem.fills == "mirror":
+    ${c.name}_t lines[${tile * (tile + 1)}];
+    for (long row = left; row < right; row++)
+        for (long col = top; col < bottom; col++) lines[(row - left) * ${tile + 1} + col - top] = c[row * c_row + col * c_col];
+% endif
+    for (long row = top; row < bottom; row++)
+        for (long col = ${"max(left, row + 1)" if lower else "left"}; col < ${"right" if lower else "min(right, row)"}; col++)
+            c[row * c_row + col * c_col] = ${f"lines[(col - left) * {tile + 1} + row - top]" if problem.fills == "mirror" else f"({c.name}_t)(0)"};
+% else:
 % if problem.fills == "mirror":
     __local ${c.name}_t lines[${tile * (tile + 1)}];
     for (int e = get_local_id(0); e < ${tile * tile}; e += ${group}) {
@@ -41,4 +53,5 @@ ${operands.locate(["c"], rank, "first_product + get_group_id(2)")}
         if (row < n && col < n && col ${outside} row)
             c[row * c_row + col * c_col] = ${f"lines[e % {tile} * {tile + 1} + e / {tile}]" if problem.fills == "mirror" else f"({c.name}_t)(0)"};
     }
+% endif
 }

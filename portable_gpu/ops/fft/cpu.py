@@ -36,7 +36,7 @@ _ITEMS = 4
 #: Where the places of rows begin, behind the stages' radices.
 _ORDER_AT = 64
 #: Programs have the butterflies of one of these sets: few programs, and none has all of them.
-_SETS = ((2, 4, 8), (2, 3, 4, 5, 8), (2, 3, 4, 5, 7, 8, 11, 13))
+_SETS = ((2, 4, 8), (2, 3, 4, 5, 8), (2, 3, 4, 5, 7, 8), (2, 3, 4, 5, 7, 8, 11, 13))
 
 
 @dataclass(frozen=True)
