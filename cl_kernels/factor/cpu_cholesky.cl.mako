@@ -36,6 +36,7 @@ ${rows.define_square(e, policy)}
 
 static inline void take(${E} *a, long a_row, long a_col, ${E} *t, long ld, long n)
 {
+    //@apart
     for (long i = 0; i < n; i += 4) {
         const long lines = n - i < 4 ? n - i : 4;
         if (a_row == 1)
@@ -47,6 +48,7 @@ static inline void take(${E} *a, long a_row, long a_col, ${E} *t, long ld, long 
 
 static inline void put(${E} *t, long ld, ${E} *l, long l_row, long l_col, long n)
 {
+    //@apart
     for (long i = 0; i < n; i += 4) {
         const long lines = n - i < 4 ? n - i : 4;
         for (long j = i; j < i + lines; j++)

@@ -56,6 +56,7 @@ static inline void subtract${count}(__global real_t *x, long x_row, long x_col, 
 // A block of matrices to scratch, line by line; where a matrix has no gaps, as one line.
 static inline void take(${E} *a, long line, long step, long apart, ${E} *x, long n, long lanes)
 {
+    //@apart
     const bool whole = line == n * step;
     for (long w = 0; w < lanes; w += 4)
         for (long i = 0; i < (whole ? 1 : n); i++)
@@ -65,6 +66,7 @@ static inline void take(${E} *a, long line, long step, long apart, ${E} *x, long
 // And back: of each line what lies before the diagonal if lines are rows, else what lies behind it.
 static inline void put(${E} *x, ${E} *l, long line, long step, long apart, long n, long lanes, bool by_rows)
 {
+    //@apart
     const bool whole = ${"false" if in_place else "line == n * step"};
     for (long w = 0; w < lanes; w += 4)
         for (long i = 0; i < (whole ? 1 : n); i++) {

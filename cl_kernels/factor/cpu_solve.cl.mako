@@ -38,6 +38,7 @@ ${rows.define(e, policy, False)}
 // The triangle, and the reciprocals of its diagonal.
 static inline void take(${E} *l, long l_row, long l_col, ${E} *t, long ld, ${E} *inverse, long n)
 {
+    //@apart
     for (long i = 0; i < n; i += 4) {
         const long lines = n - i < 4 ? n - i : 4;
         if (l_row == 1 || l_row == -1)
@@ -61,6 +62,7 @@ static inline void take(${E} *l, long l_row, long l_col, ${E} *t, long ld, ${E} 
 // A strip of B to scratch, or back, by rows or columns of B as they lie.
 static inline void move_strip(${E} *b, long b_row, long b_col, ${E} *x, long n, long cols, bool back)
 {
+    //@apart
     const bool by_rows = b_col == 1;
     const long count = by_rows ? n : cols, length = by_rows ? cols : n;
     const long line = by_rows ? b_row : b_col, step = by_rows ? b_col : b_row;

@@ -45,6 +45,7 @@ static inline void bring_some${k}(__global const real_t *a, long i, long row, lo
 
 static void bring${k}(__global vec_t *s, long n, int flip, __global const real_t *a, long rows, long row, long lane_step, long lane, long live, long limit, long limit_row${factors})
 {
+    //@apart
     long i = 0;
     vec_t re[${planes}], im[${planes}];
 % for p in sides:

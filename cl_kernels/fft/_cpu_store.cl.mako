@@ -50,6 +50,7 @@ static inline void store_some${number}(__global real_t *b, long k, long row, lon
 
 static void store${number}(__global const vec_t *s, __global const int *place, long n, int flip, real_t scale, __global real_t *b, long rows, long row, long lane_step, long lane, long live, long limit, long limit_row, long first, long begin${step}${more})
 {
+    //@apart
     long k = first;
     vec_t re[${planes}], im[${planes}];
 % if target.layout == "along":

@@ -49,6 +49,7 @@ static void last${R}(__global vec_t *s, long blocks)
 // After the first stage each part by itself, for it fits a nearer cache.
 static void transform(__global vec_t *s, __global const real_t *w, __global const int *radices, long n)
 {
+    //@apart
     const int first = radices[0];
     const long part = n / max(first, 1);  // of one number there is no stage
     long blocks = 1, M = n, q = -1;  // of which part of the first stage; -1 is that stage itself

@@ -34,6 +34,7 @@ static inline void tile(
     long row, long col, int rows, int skip, int cols,
     __global ${c.name}_t *c, long c_row, long c_col, value_t alpha, value_t beta${epilogue.typed(problem)})
 {
+    //@apart
 % for i in range(MR):
     ${vec} ${', '.join(f'c{i}_{j}_{x} = 0' for x in names for j in range(NV))};
 % endfor

@@ -57,7 +57,6 @@ void tiles(__global const real_t *restrict packed_a, __global const real_t *rest
            long share, int splits, int share0, int together, int block, int run, int visit, int products,
            int a_packed, int b_packed, int once_a, int once_b, long first, int parts, int finish, value_t alpha, value_t beta${operands.parameters("a", problem.a.elem, rank)}${operands.parameters("b", problem.b.elem, rank)}${operands.parameters("c", problem.c.elem, rank, "")}${operands.batch_parameters(rank)}${epilogue.parameters(problem)})
 {
-    //@whole_kernel  the loop over an operand that is not packed has a stride in each register
     const long panels_a = (m + ${MR - 1}) / ${MR}, panels_b = (n + ${NR - 1}) / ${NR};
     const long blocks = (panels_a + block - 1) / block;
     const long p = get_global_id(2) % blocks * block + get_global_id(0);

@@ -16,9 +16,11 @@ one.  It compiles a function that is not inlined only once::
 PoCL inlines a function that calls a work-item function, and every function that calls that one.
 So only the kernel calls work-item functions, and passes the results on.  A text stays unchanged
 if any code outside its kernels of one work-item calls a work-item function.  A kernel stays
-unchanged if it has a barrier or ``__local`` memory, if it uses a macro that calls a work-item
-function, or if it contains ``//@whole_kernel``: LLVM allocates registers differently in a function
-and in a kernel, and the function can be slower.
+unchanged if it has a barrier or ``__local`` memory, or if it uses a macro that calls a work-item
+function.
+
+A function whose body begins with ``//@apart`` is not inlined either.  LLVM compiles two functions
+faster than one that contains the other, and allocates their registers separately.
 
 clang records in a function the widest vector that its arguments need, and LLVM may split wider
 vectors.  ``min_vector_width`` prevents this; without it matrix products took 1.8 times as long.
@@ -31,7 +33,7 @@ from __future__ import annotations
 import re
 
 #: The version of the texts that this module makes, which is part of the key of a program on disk.
-VERSION = 1
+VERSION = 2
 
 _HEAD = re.compile(
     r"__kernel\s+__attribute__\(\(reqd_work_group_size\(1, 1, 1\)\)\)\s+"
@@ -45,12 +47,14 @@ _WORK_ITEM_CALL = re.compile(
 _WORK_ITEM_USE = re.compile(
     r"\b(?:get_(?:global|group|local|num|work|enqueued)_\w+|barrier|work_group_\w+|__local)\b"
 )
-_KEEP_MARK = "//@whole_kernel"
+_APART = re.compile(r"^static (?:inline )?(void \w+\([^{};]*\)\s*\{\s*//@apart\b)", re.MULTILINE)
 _SUFFIX = "_body"
 
 
 def wrapped(text: str, vector_bits: int) -> str:
     """Move the bodies of kernels with one work-item a group into functions that they call.
+
+    Functions marked ``//@apart`` are not inlined.
 
     Args:
         text: OpenCL C.
@@ -63,6 +67,7 @@ def wrapped(text: str, vector_bits: int) -> str:
     others = _COMMENT.sub("", _MACRO.sub("", _outside(text, kernels)))
     if _WORK_ITEM_USE.search(others) or unsafe.intersection(re.findall(r"\w+", others)):
         return text
+    attributes = f"static __attribute__((noinline, min_vector_width({vector_bits})))"
     parts, calls, done = list[str](), list[str](), 0
     for head, end in kernels:
         name, parameters = head[1], head[2]
@@ -70,25 +75,22 @@ def wrapped(text: str, vector_bits: int) -> str:
         queries = sorted({(match[1], match[2]) for match in _WORK_ITEM_CALL.finditer(body)})
         body = _WORK_ITEM_CALL.sub(r"\1_\2", body)
         bare = _COMMENT.sub("", body)
-        if (
-            _KEEP_MARK in body
-            or _WORK_ITEM_USE.search(parameters + bare)
-            or unsafe.intersection(re.findall(r"\w+", bare))
+        if _WORK_ITEM_USE.search(parameters + bare) or unsafe.intersection(
+            re.findall(r"\w+", bare)
         ):
             continue
         takes = [parameters, *(f"const size_t {what}_{axis}" for what, axis in queries)]
         lines = "\n" * (head[0].count("\n") - parameters.count("\n"))
-        attributes = f"noinline, min_vector_width({vector_bits})"
         parts += [
             text[done : head.start()],
-            f"static __attribute__(({attributes})) void {name}{_SUFFIX}",
+            f"{attributes} void {name}{_SUFFIX}",
             f"({', '.join(takes)}){lines}{{{body}",
         ]
         given = [one.split()[-1].lstrip("*") for one in parameters.split(",")]
         given += [f"get_{what}({axis})" for what, axis in queries]
         calls.append(f"\n{head[0]}\n    {name}{_SUFFIX}({', '.join(given)});\n}}\n")
         done = end
-    return "".join([*parts, text[done:], *calls])
+    return _APART.sub(rf"{attributes} \1", "".join([*parts, text[done:], *calls]))
 
 
 def wrappers(text: str) -> list[str]:

@@ -51,7 +51,6 @@ def test_lines_keep_their_numbers() -> None:
         ("y[i] = ", "y[i + get_work_dim()] = "),
         ("y[i] = ", "y[i + get_local_id(axis)] = "),
         ("(1, 1, 1)", "(4, 1, 1)"),
-        ("long n =", "//@whole_kernel\n    long n ="),
         ("y[i] = WHOLE", "y[i] = PART_TWICE"),
         (HEAD, f"static uint first(void)\n{{\n    return PART;\n}}\n{HEAD}"),
         (HEAD, f"static uint first(void)\n{{\n    return get_global_id(0);\n}}\n{HEAD}"),
@@ -68,3 +67,16 @@ def test_only_one_of_two() -> None:
     text = wrapped(SCALE + other + SCALE.replace("scale", "third"), 512)
     assert wrappers(text) == ["scale", "third"]
     assert other.partition(HEAD)[2] in text
+
+
+def test_functions_apart() -> None:
+    marked = (
+        "static inline void add(__global float *y,\n    int x)\n{\n    //@apart\n    *y += x;\n}\n"
+    )
+    plain = marked.replace("add", "subtract").replace("//@apart", "").replace("+=", "-=")
+    text = wrapped(plain + marked + SCALE, 512)
+    assert text.startswith(plain)
+    apart = "static __attribute__((noinline, min_vector_width(512))) void add(__global float *y,\n"
+    assert apart + marked.partition("\n")[2] in text
+    unsafe = f"static uint first(void)\n{{\n    return get_global_id(0);\n}}\n{marked}"
+    assert wrapped(unsafe, 512) == unsafe
