@@ -23,6 +23,7 @@ import functools
 import hashlib
 import importlib
 import json
+import logging
 import random
 import signal
 import subprocess
@@ -262,6 +263,7 @@ def main(arguments: list[str]) -> int:
     """Run the processes, or be one of them; returns the exit status."""
     options = parsed(arguments)
     if options.write or options.expected:
+        logging.getLogger("portable_gpu").setLevel(logging.ERROR)  # no notice of long compilation
         faulthandler.enable()
         faulthandler.dump_traceback_later(options.timeout, exit=True)
         if options.write:

@@ -17,10 +17,10 @@ import os
 import re
 import shutil
 import struct
+import threading
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 from portable_gpu.runtime.pocl_cache import folder
 
@@ -31,6 +31,8 @@ _ELF = b"\x7fELF\2\1"  # 64 bits, little-endian
 _ENTER_BLOCK = 1  # LLVM's abbreviation
 _STRING_TABLE = 3  # the type of a section
 _NAMES = b".shstrtab\0"  # of the section of names
+_lock = threading.RLock()
+_state: Literal["", "checking", "checked"] = ""
 
 
 def discard_if_damaged(binary: bytes) -> None:
@@ -46,9 +48,28 @@ def entry_of(binary: bytes) -> Path | None:
     return None if root is None or named is None else root / named[1].decode()
 
 
-@cache
 def discard_damaged() -> None:
-    """Remove every entry with a damaged file, once in a process."""
+    """Remove every entry with a damaged file, once in a process.
+
+    One thread checks, while others that want to build wait.  A signal handler on that thread does
+    not.
+    """
+    global _state
+    if _state == "checked":
+        return
+    with _lock:
+        if _state:  # another thread has checked, or this one is in the middle of it
+            return
+        try:
+            _state = "checking"
+            _discard_all_damaged()
+            _state = "checked"
+        finally:
+            if _state == "checking":  # a signal ended it: the next build checks again
+                _state = ""
+
+
+def _discard_all_damaged() -> None:
     root = folder()
     for entry in root.glob("[A-P][A-P]/*") if root is not None else ():
         _discard_if_damaged(entry)
