@@ -134,7 +134,9 @@ class CLBlastPeer(Peer):
             a, _size(0), _size(n), x, _size(0), _size(1), scalar(0), y, _size(0), _size(1),
         )  # fmt: skip
 
-    def _gemm(self, case: Case, letter: str, scalar: Any) -> Callable[..., None]:
+    def _gemm(self, case: Case, letter: str, scalar: Any) -> Callable[..., None] | None:
+        if not set(case.trans) <= set(_TRANS):
+            return None
         m, k, n = case.extents
         trans_a, trans_b = case.trans[0], case.trans[1]
         lead = _size(k if trans_a == "N" else m), _size(n if trans_b == "N" else k), _size(n)

@@ -24,8 +24,8 @@ class PublicCall:
         options: What it takes by keyword.
         leading: What it takes before the arrays.
         names: Keywords of the arrays; empty where they are taken by position.
-        transposed: A letter for each array: T where its last two axes are exchanged before the
-            call; empty where none are.
+        transposed: A letter for each operand: T where the last two axes of its array are exchanged
+            before the call; empty where none are.  A single array is all operands.
         into: Keyword, shape and dtype of the array that it writes, where the call makes one.
     """
 
@@ -45,6 +45,7 @@ class PublicCall:
             engine: One of the package's.
         """
         flags = self.transposed or "N" * len(arrays)
+        arrays = arrays if len(arrays) > 1 else [*arrays] * len(flags)
         operands = [_swapped(x) if t == "T" else x for x, t in zip(arrays, flags, strict=True)]
         options = {**self.options, "engine": engine}
         if self.into is not None:

@@ -654,3 +654,19 @@ def test_changes_of_policies() -> None:
     for text in ("bulk", "=3", "bulk=", "a-b=1", ""):
         with pytest.raises(ArgumentError, match="field=value"):
             parse_changes(text)
+
+
+def test_a_matrix_times_its_own_transpose() -> None:
+    (case,) = cases("gemm", ["float32"], parse_sizes("5x3x5/NS"), False)
+    assert case.shapes == ((5, 3),)
+    a = operands(case)[0]
+    call = peers.public_call(case, False)
+    taken: list[Any] = []
+    library = SimpleNamespace(matmul=lambda *arrays, **_: taken.extend(arrays))
+    call.bind(library, [a], None)()
+    assert taken[0] is a
+    assert np.shares_memory(*taken)
+    assert oracle(case, (a,))(a @ a.T) <= 1
+    assert oracle(case, (a,))(a @ a.T + np.eye(5)) > 1
+    with pytest.raises(ArgumentError, match="m x k x m"):
+        cases("gemm", ["float32"], parse_sizes("5x3x4/NS"), False)[0].shapes  # noqa: B018

@@ -18,6 +18,7 @@ from portable_gpu.checking.oracle import (
     worst,
 )
 from portable_gpu.dtypes import PRECISIONS, dtype_of, element
+from portable_gpu.errors import ArgumentError
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemv.cases import by_transposes, transposed
 from portable_gpu.ops.public_call import PublicCall
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 #: The precisions of float32 products, and the dtype of the result of 16-bit floats.
 MANNERS = {"float32": PRECISIONS, "float16": ("float32",), "bfloat16": ("float32",)}
 _TRANSPOSES = ("NN", "NT", "TN", "TT")
+#: The product of a matrix and its own transpose, which is one array: ``A @ A.T``.
+SYMMETRIC = "NS"
 
 
 def problem_of(case: Case) -> GemmProblem:
@@ -40,8 +43,16 @@ def problem_of(case: Case) -> GemmProblem:
 
 
 def shapes(case: Case) -> tuple[tuple[int, ...], ...]:
-    """Of A and B, as stored."""
+    """Of A and B, as stored; of A alone where B is its transpose in the same memory.
+
+    Raises:
+        ArgumentError: Such a product is not square.
+    """
     m, k, n = case.extents
+    if case.trans == SYMMETRIC:
+        if m != n:
+            raise ArgumentError(f"{case.size} is no size: {SYMMETRIC} takes m x k x m")
+        return ((m, k) if case.batch is None else (case.batch, m, k),)
     a = (k, m) if case.trans[:1] == "T" else (m, k)
     b = (n, k) if case.trans[1:] == "T" else (k, n)
     batch = () if case.batch is None else (case.batch,)
@@ -58,7 +69,7 @@ def options(case: Case) -> dict[str, Any]:
 def variants(case: Case, variant: str, alone: bool) -> Iterator[Case]:
     """All transposes of single square products; others as they are."""
     every = len(set(case.extents)) == 1 and case.batch is None
-    known = _TRANSPOSES if every or variant else _TRANSPOSES[:1]
+    known = (*_TRANSPOSES, SYMMETRIC) if variant else _TRANSPOSES if every else _TRANSPOSES[:1]
     yield from by_transposes(case, known, variant)
 
 
@@ -68,6 +79,8 @@ def call(case: Case, on_host: bool) -> PublicCall:
     ``gemm`` into a given C where the result is of another dtype.
     """
     converts = case.result != case.dtype
+    if case.trans == SYMMETRIC:
+        return PublicCall("matmul", {"precision": case.precision}, transposed="NT")
     if case.batch is not None or (on_host and not converts):
         return PublicCall("matmul", {"precision": case.precision}, transposed=case.trans)
     c = ("c", (case.extents[0], case.extents[2]), case.result) if converts else None

@@ -7,10 +7,12 @@ from collections.abc import Callable
 from math import prod
 
 from portable_gpu.ops.family import RandomSizes
+from portable_gpu.ops.gemm.cases import SYMMETRIC
 from portable_gpu.ops.sizes import Size, random_extent
 
 #: The largest extents, of products of a batch too, and the most of them.
 LARGEST, LARGEST_OF_BATCH, MOST_PRODUCTS = 4096, 256, 1024
+_THIN = 16  # rows or columns
 #: By whether the device is a CPU: the most flop of a size of any shape, of a layer, and the most
 #: elements of an operand.
 _MOST_FLOP = {True: 2e9, False: 2e10}
@@ -52,6 +54,38 @@ def batch(rng: random.Random, on_cpu: bool) -> Size:
     return _fitting(draw, _MOST_FLOP[on_cpu], on_cpu)
 
 
+def thin(rng: random.Random, on_cpu: bool) -> Size:
+    """A single product of at most 16 rows or columns, or of both."""
+
+    def draw() -> Size:
+        extents = [random_extent(rng, LARGEST) for _ in range(3)]
+        for few in rng.choice(((0,), (2,), (0, 2))):
+            extents[few] = random_extent(rng, _THIN)
+        return Size(tuple(extents), variant=_transposes(rng))
+
+    return _fitting(draw, _MOST_FLOP[on_cpu], on_cpu)
+
+
+def small(rng: random.Random, on_cpu: bool) -> Size:
+    """A batch of 8 to 2000 products with extents of 4 to 300."""
+
+    def draw() -> Size:
+        extents = tuple(random_extent(rng, 300, 4) for _ in range(3))
+        return Size(extents, random_extent(rng, 2000, 8), _transposes(rng))
+
+    return _fitting(draw, _MOST_FLOP[on_cpu], on_cpu)
+
+
+def symmetric(rng: random.Random, on_cpu: bool) -> Size:
+    """A matrix times its own transpose, with a short k."""
+
+    def draw() -> Size:
+        m, k = random_extent(rng, LARGEST, 16), random_extent(rng, 256)
+        return Size((m, k, m), variant=SYMMETRIC)
+
+    return _fitting(draw, _MOST_FLOP[on_cpu], on_cpu)
+
+
 def transformer(rng: random.Random, on_cpu: bool) -> Size:
     """A linear layer on 1 to 2048 tokens."""
 
@@ -88,6 +122,9 @@ def _fitting(draw: Callable[[], Size], most_flop: float, on_cpu: bool) -> Size:
 RANDOM = (
     RandomSizes("product", ("float32", "float16", "bfloat16", "float64"), product),
     RandomSizes("batch", ("float32", "float16", "float64"), batch),
+    RandomSizes("thin product", ("float32", "float16", "float64"), thin),
+    RandomSizes("small products", ("float32", "float16", "float64"), small),
+    RandomSizes("A @ A.T", ("float32", "float64"), symmetric),
     RandomSizes("transformer layer", ("bfloat16", "float16"), transformer),
     RandomSizes("ResNet's products", ("float32", "float16"), resnet),
 )
