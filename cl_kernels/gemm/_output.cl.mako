@@ -11,8 +11,10 @@
     {
         const long row = first_row + item_row + ${row}, col = first_col + item_col + ${col};
 % if width > 1:
-        if (row < m && col < n)
-            *(__global ${tile.type_n} *)&c[c_item + (${row} * c_row + ${col})] = (${tile.type_n})(${", ".join(f"RESULT({acc}.s{j:x}, row, col + {j})" for j in range(width))});
+% for j in range(0, tile.width_n, width):
+        if (row < m && col + ${j} < n)
+            *(__global ${tile.real}${width} *)&c[c_item + (${row} * c_row + ${col + j})] = (${tile.real}${width})(${", ".join(f"RESULT({acc}.s{i:x}, row, col + {i})" for i in range(j, j + width))});
+% endfor
 % else:
 % for j in range(tile.width_n):
         if (row < m && col + ${j} < n${triangle.only(problem, 'row', f'col + {j}')}) STORE(c + c_item + (${row} * c_row + ${col + j} * c_col), RESULT(${acc}${component(tile.width_n, j)}, row, col + ${j}));

@@ -3,7 +3,9 @@
 ##   y[i] = alpha * sum_j op(A)[i, j] * x[j] + beta * y[i]        i < m (outputs), j < n (summed)
 ##   op(A)[i, j] is a[a_offset + i * a_out + j * a_sum]; x_step and y_step likewise.
 ##
-## With Q vectors, y and x are matrices of Q columns, x_pitch and y_pitch apart.
+## With several vectors, y and x are matrices of columns, x_pitch and y_pitch apart.  A kernel holds the
+## sums of Q of them, a power of two; where there are fewer (`vectors`, more than Q / 2), it repeats the
+## last one, and does not store those sums.
 ##
 ## Complex elements are computed as pairs of reals (re, im, re, im ...) with two sums:
 ##   s += a * x          holds re*re and im*im in turn
@@ -37,9 +39,15 @@ def lane_sum(name, C):
         terms = [f"({a} + {b})" for a, b in zip(terms[::2], terms[1::2])]
     return terms[0]
 
-def column(q, pitch):
-    """What leads from the first of Q vectors to vector q."""
-    return f" + {q} * {pitch}" if q else ""
+def column(q, pitch, Q):
+    """What leads from the first of Q vectors to vector q, or to the last one that there is."""
+    if q <= Q // 2:
+        return f" + {q} * {pitch}" if q else ""
+    return f" + min({q}, vectors - 1) * {pitch}"
+
+def exists(q, Q):
+    """What a condition goes on with for vector q."""
+    return f" && {q} < vectors" if q > Q // 2 else ""
 
 def signs(rtype, C):
     """+1, -1, +1, -1 ..."""
@@ -53,7 +61,7 @@ def signs(rtype, C):
     const long m, const long n, const ${vector(r, e.components)} alpha,
     const ${vector(r, e.components)} beta, const int reads_y${epilogue.parameters(finish) if finish else ""}${"," if split or Q > 1 else ""}
 % if Q > 1:
-    const long x_pitch, const long y_pitch${"," if split else ""}
+    const long x_pitch, const long y_pitch${", const int vectors" if Q > 2 else ""}${"," if split else ""}
 % endif
 % if split:
     const uint parts, const long part_size, __global uint *partial, volatile __global uint *counters

@@ -8,13 +8,16 @@
 ## columns past the last whole vector are taken one by one.  R rows share each load of x.
 ##   | lane 0 | lane 1 | ... | lane L-1 | lane 0 | ...      V elements each
 ## With `staggered` it begins at `start`, a few whole rounds of the lanes after first, and wraps round to it.
-<%def name="sum_rows(elem, real, T, P, C, V, R, Q, L, conj, unit, x_vector, staggered=False)">
+## With x_together > 1, so many vectors lie side by side (V == 1, x_pitch == 1): one load brings an element
+## of each.
+<%def name="sum_rows(elem, real, T, P, C, V, R, Q, L, conj, unit, x_vector, x_together=1, staggered=False)">
 <%
     sums = [(k, q, f"{k}_{q}") for k in range(R) for q in range(Q)]
-    column = lambda q: gemv.module.column(q, "x_pitch")
+    column = lambda q: gemv.module.column(q, "x_pitch", Q)
+    together = Q // x_together * x_together if x_together > 1 else 0
 %>
 static inline acc_t sum_rows(__global const ${elem.name}_t *a, long a_out, long a_sum, long row, long m,
-    __global const ${elem.name}_t *x, long x_step, ${"long x_pitch, " if Q > 1 else ""}long lane, long first, long last${', long start' if staggered else ''})
+    __global const ${elem.name}_t *x, long x_step, ${"long x_pitch, " if Q > 1 else ""}${"int vectors, " if Q > 2 else ""}long lane, long first, long last${', long start' if staggered else ''})
 {
 % for k in range(R):
     // A row beyond the last repeats that one; its sum is not stored.
@@ -31,12 +34,20 @@ static inline acc_t sum_rows(__global const ${elem.name}_t *a, long a_out, long 
     long j = first + lane * ${V};
     for (; j + ${V} <= last; j += ${L * V}) {
 % endif
-% for q in range(Q):
-        const ${T} x${q} = ${f"load{V}(x + j{column(q)})" if x_vector else f"gather{V}(x + j * x_step{column(q)}, x_step)"};
-% if elem.complex:
-        const ${T} xs${q} = ${gemv.module.swapped(f"x{q}", C)};
-% endif
+% for q in range(0, together, x_together):
+        const ${vector(real, x_together * P)} near${q} = load${x_together}(x + j * x_step + ${q});
+% for i in range(x_together):
+        const ${T} x${q + i} = ${gemv.module.build(real, [gemv.module.lane(f"near{q}", i * P + p, x_together * P) for p in range(P)])};
 % endfor
+% endfor
+% for q in range(together, Q):
+        const ${T} x${q} = ${f"load{V}(x + j{column(q)})" if x_vector else f"gather{V}(x + j * x_step{column(q)}, x_step)"};
+% endfor
+% if elem.complex:
+% for q in range(Q):
+        const ${T} xs${q} = ${gemv.module.swapped(f"x{q}", C)};
+% endfor
+% endif
 % for k in range(R):
         const ${T} v${k} = load${V}(a${k} + j${"" if unit else " * a_sum"});
 % endfor
@@ -76,7 +87,7 @@ ${gemv.signed(elem, real, C, conj, f"s{i}", f"t{i}")}\
 <%def name="put_rows(elem, real, R, Q, finish)">
 % for k in range(R):
 % for q in range(Q):
-        if (row + ${k} < m) put(y + (row + ${k}) * y_step${gemv.module.column(q, "y_pitch")}, ${f"({real}2)(sums.re{k}_{q}, sums.im{k}_{q})" if elem.complex else f"sums.re{k}_{q}"}, alpha, beta, reads_y${put.at(finish, f"row + {k}", q)});
+        if (row + ${k} < m${gemv.module.exists(q, Q)}) put(y + (row + ${k}) * y_step${gemv.module.column(q, "y_pitch", Q)}, ${f"({real}2)(sums.re{k}_{q}, sums.im{k}_{q})" if elem.complex else f"sums.re{k}_{q}"}, alpha, beta, reads_y${put.at(finish, f"row + {k}", q)});
 % endfor
 % endfor
 </%def>

@@ -31,7 +31,7 @@ ${sums.define()}
 <%def name="load_row(u, at)">
         const ${T} v${u} = load${V}(a + (${at}) * a_sum);
 % for q in range(Q):
-        const ${E} x${u}_${q} = load_one(x + (${at}) * x_step${gemv.module.column(q, "x_pitch")});
+        const ${E} x${u}_${q} = load_one(x + (${at}) * x_step${gemv.module.column(q, "x_pitch", Q)});
 % endfor
 </%def>
 <%def name="add_row(u)">
@@ -82,7 +82,7 @@ ${sums.across_groups()}\
     if (holds) {
 % for q in range(Q):
 % for v in range(V):
-        put(y + (o + ${v}) * y_step${gemv.module.column(q, "y_pitch")}, ${gemv.module.build(real, [gemv.module.lane(f"s{q}", v * P + p, C) for p in range(P)])}, alpha, beta, reads_y${put.at(finish, f"o + {v}", q)});
+        ${f"if ({q} < vectors) " if gemv.module.exists(q, Q) else ""}put(y + (o + ${v}) * y_step${gemv.module.column(q, "y_pitch", Q)}, ${gemv.module.build(real, [gemv.module.lane(f"s{q}", v * P + p, C) for p in range(P)])}, alpha, beta, reads_y${put.at(finish, f"o + {v}", q)});
 % endfor
 % endfor
     }

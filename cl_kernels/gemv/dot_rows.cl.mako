@@ -10,7 +10,7 @@
 ## G, L, R, V: work-group, lanes, rows of a lane group, elements of a load (aligned, for V > 1).
 ## elem, real: element, and the real type of the sums.  P: reals of an element.  C = V * P; T: type
 ## of C reals.  Q: vectors.  conj: conjugate A.  unit: a_sum == 1 (else V == 1).  x_vector: x is aligned,
-## x_step == 1.  acc: Accumulator of R * Q sums.  stagger: Stagger of groups along rows, or None.
+## x_step == 1.  x_together: vectors of a load, see _rows.  acc: Accumulator of R * Q sums.  stagger: Stagger of groups along rows, or None.
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="accumulator" file="/group/accumulator.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>
@@ -22,6 +22,9 @@
 ${element.scalar(elem)}
 ${put.define(elem, real, finish)}
 ${gemv.adjacent(elem, real, V, True)}
+% if x_together > 1:
+${gemv.adjacent(elem, real, x_together, True)}
+% endif
 % if not x_vector:
 ${gemv.gather(elem, real, V)}
 % endif
@@ -29,7 +32,7 @@ ${accumulator.define(acc)}
 % if L > 1:
 ${subgroup.define(acc, L)}
 % endif
-${rows.sum_rows(elem, real, T, P, C, V, R, Q, L, conj, unit, x_vector, stagger is not None)}
+${rows.sum_rows(elem, real, T, P, C, V, R, Q, L, conj, unit, x_vector, x_together, stagger is not None)}
 
 __kernel SUBGROUP_KERNEL ${group.of_size(G, light=P == Q == 1 and real not in ("double", "ulong"))}
 void gemv_dot_rows(${gemv.arguments(elem, real, False, Q, finish)})
@@ -43,7 +46,7 @@ void gemv_dot_rows(${gemv.arguments(elem, real, False, Q, finish)})
     x += x_offset;
     y += y_offset;
 ${put.begin(finish)}\
-    acc_t sums = sum_rows(a, a_out, a_sum, row, m, x, x_step, ${'x_pitch, ' if Q > 1 else ''}lane, 0, n${f', get_group_id(0) % {stagger.starts}u * {stagger.stride * L * V}L' if stagger else ''});
+    acc_t sums = sum_rows(a, a_out, a_sum, row, m, x, x_step, ${'x_pitch, ' if Q > 1 else ''}${'vectors, ' if Q > 2 else ''}lane, 0, n${f', get_group_id(0) % {stagger.starts}u * {stagger.stride * L * V}L' if stagger else ''});
 % if L > 1:
     sums = acc_t_subgroup${L}(sums, SUBGROUP_SLOT(scratch));
 % endif

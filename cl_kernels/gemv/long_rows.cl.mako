@@ -20,6 +20,9 @@
 ${element.scalar(elem)}
 ${put.define(elem, real, finish)}
 ${gemv.adjacent(elem, real, V, True)}
+% if x_together > 1:
+${gemv.adjacent(elem, real, x_together, True)}
+% endif
 % if not x_vector:
 ${gemv.gather(elem, real, V)}
 % endif
@@ -29,7 +32,7 @@ ${group.define(acc, G, S)}
 ${meeting.define()}
 ${meeting.accumulators(acc)}
 % endif
-${rows.sum_rows(elem, real, T, P, C, V, R, Q, G, conj, unit, x_vector)}
+${rows.sum_rows(elem, real, T, P, C, V, R, Q, G, conj, unit, x_vector, x_together)}
 
 __kernel SUBGROUP_KERNEL ${group.of_size(G, light=P == Q == 1 and real not in ("double", "ulong"))}
 void gemv_long_rows(${gemv.arguments(elem, real, split, Q, finish)})
@@ -43,7 +46,7 @@ ${part.bounds()}\
     x += x_offset;
     y += y_offset;
 ${put.begin(finish)}\
-    acc_t sums = sum_rows(a, a_out, a_sum, row, m, x, x_step, ${'x_pitch, ' if Q > 1 else ''}lid, first, last);
+    acc_t sums = sum_rows(a, a_out, a_sum, row, m, x, x_step, ${'x_pitch, ' if Q > 1 else ''}${'vectors, ' if Q > 2 else ''}lid, first, last);
     sums = acc_t_group(sums, SUBGROUP_SLOT(scratch), LOCAL_ARRAY(wave));
 % if split:
     __local uint is_last;

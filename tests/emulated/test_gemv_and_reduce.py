@@ -55,6 +55,29 @@ def test_gemv(gpu: Emulator, shape: tuple[int, int], dtype: str, order: str) -> 
     assert not gpu.counters.any()
 
 
+@pytest.mark.parametrize("gpu", ["sm_90"], indirect=True)
+@pytest.mark.parametrize(
+    ("vectors", "apart"),
+    [(3, False), (4, False), (6, False), (8, False), (3, True), (7, True)],
+    ids=str,
+)
+def test_several_vectors(gpu: Emulator, vectors: int, apart: bool) -> None:
+    """Interleaved or one after the other; kernels hold 4 or 8 sums, whose last ones are left."""
+    m, n = 37, 530
+    a, x = whole_numbers((m, n), "f4"), whole_numbers((n, vectors), "f4")
+    steps = {"x_step": 1, "x_pitch": n} if apart else {"x_step": vectors, "x_pitch": 1}
+    p = GemvProblem(element("f4"), m, n, n, 1, y_step=vectors, vectors=vectors, y_pitch=1, **steps)
+    memory = np.ascontiguousarray(x.T if apart else x)
+    expected = 2 * (a @ x)
+    for way in candidates(p, gpu.target, gpu.table):
+        y = np.full((m + 8, vectors), 7, "f4")
+        plan = way.bind(gpu)  # type: ignore[arg-type]
+        plan.enqueue(gpu, [a, memory, y], (0, 0, 4 * vectors), (2.0, 0.0))  # type: ignore[arg-type]
+        np.testing.assert_array_equal(y[4:-4], expected, way.way)
+        assert np.all(y[:4] == 7)
+        assert np.all(y[-4:] == 7)
+
+
 REDUCTIONS = {
     "sum": (rules.sum_like("sum", None), np.sum), "max": (rules.maximum, np.max),
     "argmin": (rules.argmin, np.argmin),

@@ -183,16 +183,20 @@ def test_rows_of_c_that_begin_anywhere_have_room_to_leave_by_warps(
 
 
 @pytest.mark.parametrize(
-    ("size", "dtype", "repacked"),
-    [((2792, 1, 1877), "float32", True), ((2792, 1, 1876), "float32", False),
-     ((2792, 100, 1877), "float32", False), ((100, 1, 301), "float32", False)],
+    ("size", "dtype", "order"),
+    [((2792, 1, 1877), "float32", "repack"), ((2792, 1, 1876), "float32", ""),
+     ((2792, 1, 1877), "float64", "repack"), ((2792, 1, 1878), "float32", ""),
+     ((2792, 100, 1877), "float32", "interleave"), ((100, 1, 301), "float32", "interleave"),
+     ((2792, 1000, 1877), "float32", "")],
 )  # fmt: skip
-def test_outer_products_whose_rows_begin_anywhere_leave_by_neighbours(
-    size: tuple[int, int, int], dtype: str, repacked: bool
+def test_rows_of_c_that_begin_anywhere_leave_by_neighbours(
+    size: tuple[int, int, int], dtype: str, order: str
 ) -> None:
     choice = least(estimates(product_of(Case("gemm", size, dtype, trans="TT")), H200, SHIPPED))
     assert isinstance(choice.policy, GemmPolicy)
-    assert choice.policy.repack == repacked
+    assert (choice.policy.repack, choice.policy.interleave) == (
+        order == "repack", order == "interleave",
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("size", [(444, 18, 3778), (2458, 5, 885), (3515, 14, 3268)])

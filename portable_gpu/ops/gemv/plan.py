@@ -15,6 +15,7 @@ from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.errors import ArgumentError, DTypeError, UnsupportedError
 from portable_gpu.ops.candidate import Candidate, best_of
 from portable_gpu.ops.explanation import Explanation, explanation
+from portable_gpu.ops.gemv.policy import real_bytes
 from portable_gpu.ops.gemv.problem import TRANSPOSES, GemvProblem
 from portable_gpu.ops.gemv.route import Route, routes
 from portable_gpu.runtime.engine import Engine
@@ -52,6 +53,8 @@ class GemvPlan(Plan):
         buffers = ["a", "x", "y", *extras]
         if p.vectors > 1:
             constants |= {"x_pitch": p.x_pitch, "y_pitch": p.y_pitch}
+        if p.held > 2:
+            constants["vectors"] = p.vectors
         if route.context["split"]:
             constants |= {"parts": route.parts, "part_size": route.part_size}
         if route.parts > 1:
@@ -147,10 +150,14 @@ class GemvCosts(Costs):
     Attributes:
         start: Seconds of a product of next to nothing.
         efficiency: Of the rate of the best tiles, that multiply-adds with several vectors reach.
+        load: Seconds that a work-item waits for what it loads at once.
+        fold: Seconds in which one sum gets from a work-item to another.
     """
 
     start: float
     efficiency: float
+    load: float
+    fold: float
 
 
 def candidates(problem: GemvProblem, target: Target, table: TuningTable) -> list[Candidate]:
@@ -164,14 +171,16 @@ def _candidate(p: GemvProblem, route: Route, target: Target) -> Candidate:
     units = target.compute_units
     busy = min(units, max(units // 4, 2 * route.blocks * route.parts, 1))
     device, costs = DeviceCosts.of("device", target), GemvCosts.of("gemv", target)
-    products = p.flop / (8 if p.elem.complex else 2) * multiply_adds(p.elem)
+    products = p.m * p.n * p.held * multiply_adds(p.elem)
     computing = products / (units * device.multiply_adds * costs.efficiency)
     moving = p.bytes / (device.bandwidth * busy) * route.slowdown
+    waiting = route.loads * costs.load * (1.6 if real_bytes(p.elem) > 4 else 1.0)
+    busy_or_waiting = overlapped(overlapped(computing, moving), waiting)
     return Candidate(
         path=route.kernel,
         way=route.kernel,
         kind=route.kernel,
-        device=overlapped(computing, moving) + costs.start,
+        device=busy_or_waiting + costs.start + route.folds * costs.fold,
         launches=1,
         why=route.why,
         texts=lambda: [route.specialization(target)],

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from portable_gpu.codegen.epilogue import Finish
 from portable_gpu.dtypes import Element
+from portable_gpu.powers_of_two import ceil_power_of_two
 
 #: How a matrix may be taken: as it is, transposed, conjugated and transposed.
 TRANSPOSES = ("N", "T", "C")
@@ -56,6 +57,11 @@ class GemvProblem:
     def bytes(self) -> int:
         """The least global traffic: every operand moved once."""
         return (self.m * self.n + self.vectors * (self.n + self.m)) * self.elem.itemsize
+
+    @property
+    def held(self) -> int:
+        """How many vectors a kernel has sums of: a power of two, so that few kernels are built."""
+        return ceil_power_of_two(self.vectors)
 
     @property
     def real(self) -> str:

@@ -54,6 +54,8 @@ class Route:
         policy: Where the numbers started from.
         why: A sentence.
         slowdown: Its time over that of moving each operand once, estimated.
+        loads: How many times a work-item waits for elements of A, on a GPU.
+        folds: How many sums it then takes from others, one after the other.
     """
 
     kernel: str
@@ -67,6 +69,8 @@ class Route:
     policy: Choice[Any]
     why: str
     slowdown: float
+    loads: int = 0
+    folds: int = 0
 
     def specialization(self, target: Target) -> Specialization:
         """The text and options of the kernel."""
@@ -76,7 +80,7 @@ class Route:
 def routes(problem: GemvProblem, target: Target, table: TuningTable) -> list[Route]:
     """Every route of a product that is not empty; the problem runs forwards."""
     p = problem
-    kind = "eight" if p.vectors == 8 else "any"  # vectors, whose sums take the registers
+    kind = "eight" if p.held == 8 else "any"  # vectors, whose sums take the registers
     rows = table.choose("gemv_rows", RowPolicy, target, p.elem)
     columns = table.choose("gemv_columns", ColumnPolicy, target, p.elem, kind)
     if target.is_cpu:
@@ -109,7 +113,7 @@ def _long_rows(p: GemvProblem, target: Target, choice: Choice[RowPolicy]) -> Ite
     acc = _row_sums(p, R)
     context = {
         **_context(p, V, R, unit, parts > 1), "G": size, "S": target.subgroup_size,
-        "x_vector": _x_vector(p, V), "acc": acc,
+        "x_vector": _x_vector(p, V), "x_together": _together(p), "acc": acc,
     }  # fmt: skip
     nbytes = blocks * parts * acc.bytes if parts > 1 else 0
     slowdown = 1.0 if _are_long(p, policy, V) else _SHORT_BY_GROUPS
@@ -117,6 +121,7 @@ def _long_rows(p: GemvProblem, target: Target, choice: Choice[RowPolicy]) -> Ite
         "long_rows", context, size, blocks, parts, part_size, R, nbytes, choice,
         f"rows of {p.n} are long: a work-group of {size} on {R} row(s), in {parts} part(s)",
         slowdown * _slowdown(p, by_rows=True),
+        _ceil(part_size, size * V), 5 * R * p.held,
     )  # fmt: skip
 
 
@@ -127,7 +132,8 @@ def _are_long(p: GemvProblem, policy: RowPolicy, V: int) -> bool:
 
 def _row_vectors(p: GemvProblem, policy: RowPolicy, target: Target) -> tuple[int, int]:
     """Elements of a load, and the most rows of a work-item."""
-    V = _aligned_vector(p, policy.vector, p.n, p.a_out, p.m) if p.a_sum == 1 else 1
+    along = p.a_sum == 1 and not _is_interleaved(p)
+    V = _aligned_vector(p, policy.vector, p.n, p.a_out, p.m) if along else 1
     return _fit_vectors(p, V, policy.rows, target)
 
 
@@ -142,7 +148,7 @@ def _dot_rows(p: GemvProblem, target: Target, choice: Choice[RowPolicy]) -> Rout
         R //= 2
     context = {
         **_context(p, V, R, unit, False), "G": size, "L": lanes, "x_vector": _x_vector(p, V),
-        "acc": _row_sums(p, R),
+        "x_together": _together(p), "acc": _row_sums(p, R),
         "stagger": stagger(
             target, p.a_out * p.elem.itemsize, lanes * V * p.elem.itemsize, p.n // (lanes * V)
         ) if unit else None,
@@ -152,6 +158,7 @@ def _dot_rows(p: GemvProblem, target: Target, choice: Choice[RowPolicy]) -> Rout
         "dot_rows", context, size, _ceil(p.m, block), 1, p.n, block, 0, choice,
         f"A lies along the summed axis: {lanes} lanes a row, {R} row(s) each, "
         f"loads of {V} element(s)", slowdown * _slowdown(p, by_rows=True),
+        _ceil(p.n, lanes * V), R * p.held,
     )  # fmt: skip
 
 
@@ -163,7 +170,7 @@ def _fit_vectors(p: GemvProblem, V: int, rows: int, target: Target) -> tuple[int
     c, room = p.elem.components, 3 * target.resident_registers // 8
 
     def registers(V: int, rows: int) -> int:
-        return real_bytes(p.elem) // 4 * V * c * ((rows + 1) * p.vectors * c + rows)
+        return real_bytes(p.elem) // 4 * V * c * ((rows + 1) * p.held * c + rows)
 
     while p.vectors > 1 and V > 1 and registers(V, 1) > room:
         V //= 2
@@ -174,7 +181,7 @@ def _fit_vectors(p: GemvProblem, V: int, rows: int, target: Target) -> tuple[int
 
 def _fitting(size: int, rows: int, p: GemvProblem, target: Target) -> int:
     """Work-items of a group whose sums fit into half the local memory."""
-    sums = rows * p.vectors * p.elem.components * real_bytes(p.elem)
+    sums = rows * p.held * p.elem.components * real_bytes(p.elem)
     while size > target.subgroup_size and 2 * size * sums > target.local_mem_size:
         size //= 2
     return size
@@ -194,7 +201,7 @@ def _columns(p: GemvProblem, target: Target, choice: Choice[ColumnPolicy]) -> Ro
     while p.m % V:
         V //= 2
     size = policy.group_size
-    U = max(1, min(policy.rows, floor_power_of_two(16 // p.vectors)))
+    U = max(1, min(policy.rows, 16 // p.held))
     lanes = min(policy.lanes // several, ceil_power_of_two(_ceil(p.m, V)))
     if p.n < size // lanes:  # few summed elements: more work-items along the outputs
         lanes = min(size, size // ceil_power_of_two(p.n))
@@ -206,11 +213,12 @@ def _columns(p: GemvProblem, target: Target, choice: Choice[ColumnPolicy]) -> Ro
     context = {
         **_context(p, V, U, unit, parts > 1), "G": size, "W": lanes, "U": U,
     }  # fmt: skip
-    nbytes = parts * p.vectors * p.m * p.elem.components * real_bytes(p.elem) if parts > 1 else 0
+    nbytes = parts * p.held * p.m * p.elem.components * real_bytes(p.elem) if parts > 1 else 0
     return Route(
         "axpy_columns", context, size, blocks, parts, part_size, lanes * V, nbytes, choice,
         f"A lies along the outputs: {lanes} work-items side by side own {V} output(s) each, "
         f"{deep} share an output, in {parts} part(s)", _slowdown(p, by_rows=False),
+        2 * _ceil(part_size, deep * U), (deep.bit_length() - 1) * p.held,
     )  # fmt: skip
 
 
@@ -276,7 +284,7 @@ def _context(p: GemvProblem, V: int, R: int, unit: bool, split: bool) -> dict[st
     return {
         "elem": p.elem, "real": p.real, "P": components, "C": V * components,
         "T": vector(p.real, V * components), "E": vector(p.real, components),
-        "V": V, "R": R, "Q": p.vectors, "conj": p.conj, "unit": unit, "split": split,
+        "V": V, "R": R, "Q": p.held, "conj": p.conj, "unit": unit, "split": split,
         "finish": p.finish,
         "mask": "long" if p.real in ("double", "ulong") else "int",
     }  # fmt: skip
@@ -284,7 +292,7 @@ def _context(p: GemvProblem, V: int, R: int, unit: bool, split: bool) -> dict[st
 
 def _row_sums(p: GemvProblem, rows: int) -> Accumulator:
     """The sums of several rows and vectors as one accumulator: they cross lanes together."""
-    sums = [f"{k}_{q}" for k in range(rows) for q in range(p.vectors)]
+    sums = [f"{k}_{q}" for k in range(rows) for q in range(p.held)]
     names = [f"{part}{at}" for at in sums for part in ("re", "im")[: p.elem.components]]
     text = " ".join(f"a.{name} += b.{name};" for name in names)
     fields = tuple(Field(name, p.real, "0") for name in names)
@@ -305,6 +313,24 @@ def _aligned_vector(p: GemvProblem, most: int, length: int, pitch: int, pitches:
 def _x_vector(p: GemvProblem, V: int) -> bool:
     aligned = p.x_aligned % (V * p.elem.itemsize) == 0 and (p.vectors == 1 or p.x_pitch % V == 0)
     return V > 1 and p.x_step == 1 and aligned
+
+
+def _is_interleaved(p: GemvProblem) -> bool:
+    """Whether an element of each of several vectors lies side by side.
+
+    Lanes then take one element of A each, so that they read adjacent groups of elements of x.
+    """
+    return p.vectors > 2 and p.x_pitch == 1 and abs(p.x_step) != 1
+
+
+def _together(p: GemvProblem) -> int:
+    """How many vectors one aligned load brings an element of."""
+    if not _is_interleaved(p) or p.vectors < p.held:
+        return 1
+    width = min(p.held, max(1, 16 // p.elem.itemsize), 4)
+    while width > 1 and (p.x_step % width or p.x_aligned % (width * p.elem.itemsize)):
+        width //= 2
+    return width
 
 
 def _groups(p: GemvProblem, target: Target, policy: RowPolicy | ColumnPolicy) -> int:

@@ -23,9 +23,9 @@ from portable_gpu.tuning.table import TuningTable
 
 #: The most rows, or columns, of C on a GPU: a work-item has registers for the sums of so many.
 MOST_VECTORS = 8
-# What vectors that lie apart cost, of the time, on an H200: 8 x 7784 x 2979 TT, whose vectors the
-# nearest cache does not hold; and 3 x 583 x 2042 NT, whose it does.
-_APART, _APART_IN_CACHE, _CACHE = 10.0, 2.0, 64 << 10
+# What it costs, of the time, that lanes take elements of several vectors out of other lines of
+# memory, or groups of an element of each.
+_APART, _INTERLEAVED = 10.0, 1.25
 
 
 def upright(problem: GemmProblem) -> GemmProblem:
@@ -80,13 +80,10 @@ def candidates(problem: GemmProblem, target: Target, table: TuningTable) -> Iter
 
 
 def _slowdown(few: GemvProblem, target: Target) -> float:
-    """Where several vectors lie interleaved beside rows along k, on a GPU.
-
-    Lanes then each pick their elements out of another line.
-    """
+    """Where rows of A lie along k, and several vectors do not, on a GPU."""
     if target.is_cpu or few.vectors <= 2 or not few.by_rows or abs(few.x_step) == 1:
         return 1.0
-    return _APART if few.vectors * few.n * few.elem.itemsize > _CACHE else _APART_IN_CACHE
+    return _INTERLEAVED if few.x_pitch == 1 else _APART
 
 
 def _transposing(one: Candidate, transposed: bool, **fields: Any) -> Candidate:

@@ -15,11 +15,10 @@ from portable_gpu.tuning.costs import Costs, DeviceCosts, multiply_adds, overlap
 from portable_gpu.tuning.table import TuningTable
 
 _LEAST_DEPTH = 128  # of a part
-# Of an H200: 2792 x 1 x 1877 float32 takes 38 us by elements of work-items, and 21 by neighbours
-# (memory 5); 3515 x 14 x 3268 float16 76, and neighbours help not: 444 x 18 x 3778 took 16 (PyTorch
-# 6).  With k of 100 or more neighbours lose up to 10 %.
-_SHALLOW, _LARGE_RESULT = 32, 1 << 18
-_BY_ELEMENTS, _BY_NEIGHBOURS = 10.0, 2.2
+# Where rows of C are not aligned for vectors: the time of storing over that of vectors (times the
+# bytes of an element, but for pairs), and up to which k another order is worth what else it costs.
+_BY_ELEMENTS, _BY_INTERLEAVING, _BY_NEIGHBOURS, _BY_PAIRS = 10.0, 6.0, 5.5, 1.3
+_SHALLOW, _LARGE_RESULT, _MODERATE = 32, 1 << 18, 400
 _MOST_ROUNDS = 4  # of parts on a compute unit: no more of some tiles are resident
 _PARTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 
@@ -118,22 +117,30 @@ def estimates(
 def _stored(policy: GemmPolicy, p: GemmProblem, stores: float) -> tuple[GemmPolicy, float]:
     """The policy by which C leaves, and how many times as long as a read that takes.
 
-    Where work-items would store single elements of some columns each, and storing is most of the
-    work, C leaves through local memory, so that neighbours store neighbours.
+    Where work-items would store single elements of some columns each, neighbours rather store
+    neighbours: through local memory where storing is most of the work, and else by columns that are
+    interleaved.
     """
     c = p.c
-    vectors = c.elem.storage == p.compute.real and p.n % policy.vector == 0
-    vectors &= c.aligned_bytes % (policy.vector * c.elem.itemsize) == 0
-    if c.elem.complex or c.elem.itemsize > 4 or (vectors and c.col == 1):
+    if c.elem.complex:
         return policy, stores
-    if (
-        c.col == 1
-        and p.k <= _SHALLOW
-        and p.n >= 2 * policy.tile_n
-        and p.batch_size * p.area >= _LARGE_RESULT
-    ):
-        return replace(policy, repack=True), stores * _BY_NEIGHBOURS
-    return policy, stores * _BY_ELEMENTS / c.elem.itemsize
+    if c.col == 1 and c.elem.storage == p.compute.real:
+        if _is_aligned(p, policy.vector):
+            return policy, stores
+        if policy.vector > 2 and _is_aligned(p, 2):
+            return policy, stores * _BY_PAIRS
+    size = c.elem.itemsize
+    is_large = p.n >= 2 * policy.tile_n and p.batch_size * p.area >= _LARGE_RESULT
+    if c.col == 1 and p.k <= _SHALLOW and is_large:
+        return replace(policy, repack=True), stores * max(1.0, _BY_NEIGHBOURS / size)
+    if c.col == 1 and p.k <= _MODERATE:
+        return replace(policy, interleave=True), stores * max(1.0, _BY_INTERLEAVING / size)
+    return policy, stores * max(1.0, _BY_ELEMENTS / size)
+
+
+def _is_aligned(p: GemmProblem, width: int) -> bool:
+    """Whether each row of C consists of aligned vectors."""
+    return p.n % width == 0 and p.c.aligned_bytes % (width * p.c.elem.itemsize) == 0
 
 
 #: Work-items that share an element of the direct path, where elements are few.

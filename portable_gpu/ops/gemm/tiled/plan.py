@@ -215,8 +215,11 @@ def _store_width(problem: GemmProblem, width: int, aligned: bool) -> int:
     c = problem.c
     plain = c.elem.storage == problem.compute.real and not c.elem.complex
     plain &= not (c.elem.boolean and problem.epilogue)  # whose values are to become 0 or 1
-    fits = c.aligned_bytes % (width * c.elem.itemsize) == 0 and problem.n % width == 0
-    return width if aligned and plain and fits and c.col == 1 else 1
+    if not (aligned and plain and c.col == 1):
+        return 1
+    while width > 1 and (c.aligned_bytes % (width * c.elem.itemsize) or problem.n % width):
+        width //= 2
+    return width
 
 
 def _round_up(value: int, step: int) -> int:

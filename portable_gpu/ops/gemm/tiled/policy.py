@@ -33,6 +33,8 @@ class GemmPolicy(Policy):
             the barrier too; takes two buffers.
         unroll: Steps of k in straight code; more of them hide latency and take registers.
         repack: Store C through local memory, a row of the tile at a time.
+        interleave: Give a work-item single columns, so that neighbours hold adjacent ones, rather
+            than vectors of adjacent columns.
         band: Tile rows that are walked together, for the cache's sake.
     """
 
@@ -49,6 +51,7 @@ class GemmPolicy(Policy):
     prefetch_local: bool = False
     unroll: Annotated[int, Range(1, 64)] = 1
     repack: bool = False
+    interleave: bool = False
     band: Annotated[int, Range(1, 1024)] = 8
 
     @property

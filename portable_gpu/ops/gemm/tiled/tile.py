@@ -354,5 +354,7 @@ def register_tile(policy: GemmPolicy, compute: Element, pairs: bool) -> Register
         next(w for w in (4, 2, 1) if w <= policy.vector and side % w == 0)
         for side in (policy.item_m, policy.item_n)
     )
+    if policy.interleave:
+        width_n = 1
     boolean = compute.name == "b8"
     return RegisterTile(policy, width_m, width_n, compute.real, compute.value, boolean, pairs)
