@@ -46,7 +46,6 @@ static inline void ${name}_elements(__global const ${e.name}_t *from, long from_
 static inline void ${name}(__global const ${e.name}_t *from, long from_row, long from_col,
                          __global ${e.name}_t *to, long to_row, long to_col, long rows, long cols)
 {
-    //@apart
     long done = 0;
 % if e.itemsize <= 8:
     const bool from_rows = from_col == 1 || from_col == -1, to_rows = to_col == 1 || to_col == -1;
