@@ -109,6 +109,8 @@ class GemmPolicy(Policy):
             return cls._fit(target, elem, 64, item_m, item_n)
         if shape_class == "small":
             return cls._fit(target, elem, 128, item_m, max(1, item_n // 2))
+        if shape_class == "tiny":
+            return cls._fit(target, elem, 64, min(4, item_m), min(4, item_n))
         if shape_class == "flat":
             return cls._fit(target, elem, 128, 2, item_n, flat_m=16)
         return large
@@ -214,7 +216,7 @@ class GemmPolicy(Policy):
 
 
 #: The kinds of product that have policies of their own, by the size of their tiles.
-SHAPE_CLASSES = ("large", "wide", "medium", "small", "flat")
+SHAPE_CLASSES = ("large", "wide", "medium", "small", "flat", "tiny")
 
 
 def value_bytes(elem: Element) -> int:
