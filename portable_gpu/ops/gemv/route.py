@@ -165,16 +165,18 @@ def _dot_rows(p: GemvProblem, target: Target, choice: Choice[RowPolicy]) -> Rout
 def _fit_vectors(p: GemvProblem, V: int, rows: int, target: Target) -> tuple[int, int]:
     """Elements of a load and rows of a work-item, so many that two waves of a SIMD have room.
 
-    The compiler unrolls: it takes twice the registers of the sums and of what is loaded.
+    The compiler unrolls: it takes twice the registers of the sums and of what is loaded, and for
+    integers those of a word of elements at least.
     """
     c, room = p.elem.components, 3 * target.resident_registers // 8
+    least = 1 if p.elem.floating else max(1, 4 // p.elem.itemsize)
 
     def registers(V: int, rows: int) -> int:
         return real_bytes(p.elem) // 4 * V * c * ((rows + 1) * p.held * c + rows)
 
     while p.vectors > 1 and V > 1 and registers(V, 1) > room:
         V //= 2
-    while p.vectors > 1 and rows > 1 and registers(V, rows) > room:
+    while p.vectors > 1 and rows > 1 and registers(max(V, least), rows) > room:
         rows //= 2
     return V, rows
 
@@ -201,7 +203,8 @@ def _columns(p: GemvProblem, target: Target, choice: Choice[ColumnPolicy]) -> Ro
     while p.m % V:
         V //= 2
     size = policy.group_size
-    U = max(1, min(policy.rows, 16 // p.held))
+    words = real_bytes(p.elem) // 4 * p.elem.components
+    U = max(1, min(policy.rows, 16 // (p.held * max(1, words // 2))))
     lanes = min(policy.lanes // several, ceil_power_of_two(_ceil(p.m, V)))
     if p.n < size // lanes:  # few summed elements: more work-items along the outputs
         lanes = min(size, size // ceil_power_of_two(p.n))
