@@ -122,7 +122,7 @@ def _fitting(draw: Callable[[], Size], most_flop: float, on_cpu: bool) -> Size:
 RANDOM = (
     RandomSizes("product", ("float32", "float16", "bfloat16", "float64"), product),
     RandomSizes("batch", ("float32", "float16", "float64"), batch),
-    RandomSizes("thin product", ("float32", "float16", "float64"), thin),
+    RandomSizes("thin", ("float32", "float16", "float64"), thin),
     RandomSizes("small products", ("float32", "float16", "float64"), small),
     RandomSizes("A @ A.T", ("float32", "float64"), symmetric),
     RandomSizes("transformer layer", ("bfloat16", "float16"), transformer),
