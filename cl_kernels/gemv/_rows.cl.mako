@@ -7,9 +7,9 @@
 ## sum_rows(lane, first, last): lane takes columns first + lane * V, then every L * V-th vector; the
 ## columns past the last whole vector are taken one by one.  R rows share each load of x.
 ##   | lane 0 | lane 1 | ... | lane L-1 | lane 0 | ...      V elements each
-## With `staggered` it begins at `start`, a few whole rounds of the lanes after first, and wraps round to it.
-## With x_together > 1, so many vectors lie side by side (V == 1, x_pitch == 1): one load brings an element
-## of each.
+## With `staggered` it begins at `start`, a few whole rounds of the lanes after first, and goes on at first
+## when it reaches last.
+## With x_together > 1 (and V == 1, x_pitch == 1) one load brings adjacent elements of x_together vectors.
 <%def name="sum_rows(elem, real, T, P, C, V, R, Q, L, conj, unit, x_vector, x_together=1, staggered=False)">
 <%
     sums = [(k, q, f"{k}_{q}") for k in range(R) for q in range(Q)]

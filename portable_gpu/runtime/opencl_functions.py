@@ -6,12 +6,12 @@ The option :data:`NO_HEADER` defines the macro that guards the header against a 
 inclusion, so PoCL leaves it out.  Types and constants come from another header.
 
 :func:`declaring` puts declarations of those functions that a text names in front of the text.  It
-declares all overloads of a function, with the conditions and attributes that the header has: if
-that for ``double`` were missing, clang would convert the argument to ``float``.  So the machine
-code stays the same.
+declares all overloads of a function: without the one for ``double``, clang would convert the
+argument to ``float``.  The conditions and attributes are those of the header, and so the machine
+code is the same.
 
-A text that calls another function of the header is compiled with the header.  A name that neither
-module nor header knows is an error in both cases, for OpenCL C has no implicit declarations.
+A text that calls another function of the header is compiled with the header.  So is a text that
+does not compile with these declarations: a program cache then compiles it a second time.
 """
 
 from __future__ import annotations
@@ -168,8 +168,8 @@ _TABLE = {
     "atom_cmpxchg": _atom("volatile a s *, s, s"),
 }
 _FORMS = {name: forms for names, forms in _TABLE.items() for name in names.split()}
-#: Functions that are declared in the header only, and how the names of further ones begin.  Those
-#: of vendors' extensions are not among them, because PoCL has none of them on CPUs.
+#: Functions that only the header declares, and below it the beginnings of further names.  Functions
+#: of vendors' extensions are not listed, because PoCL has none of them on CPUs.
 _OTHERS = frozenset(
     ("all", "any", "bit_reverse", "capture_event_profiling_info", "create_user_event", "cross",
      "ctz", "distance", "dot", "enqueue_marker", "fast_distance", "fast_length",
@@ -194,20 +194,20 @@ _NAME = re.compile(r"[a-z]\w+")
 
 
 def declaring(text: str) -> str | None:
-    """Return a text with declarations of what it names in front; its lines keep their numbers.
+    """Return a text preceded by the declarations that it needs, or ``None`` if it needs the header.
 
-    It is ``None`` where the text needs the header.
+    The lines of the text keep their numbers.
     """
     code = _COMMENT.sub("", text)
     names = sorted(set(_NAME.findall(code)))
-    found: dict[str, list[str]] = {}
+    if any(_is_other(name) and re.search(rf"\b{name}\s*\(", code) for name in names):
+        return None
+    by_condition: dict[str, list[str]] = {}
     for name in names:
         for condition, declarations in _of(name).items():
-            found.setdefault(condition, []).append(declarations)
-        if _is_other(name) and re.search(rf"\b{name}\s*\(", code):
-            return None
+            by_condition.setdefault(condition, []).append(declarations)
     parts = list[str]()
-    for condition, listed in found.items():
+    for condition, listed in by_condition.items():
         block = "".join(listed)
         for extension in ("cl_khr_fp64", "cl_khr_fp16"):
             if extension in condition:
@@ -224,12 +224,12 @@ def _is_other(name: str) -> bool:
 
 @cache
 def _of(name: str) -> dict[str, str]:
-    """The declarations of a function by their conditions; none of a name that it does not know."""
-    found: dict[str, str] = {}
+    """Return the declarations of a function by their conditions; none of an unknown name."""
+    by_condition: dict[str, str] = {}
     for form in _forms(name):
         for condition, declaration in form.declarations(name):
-            found[condition] = found.get(condition, "") + declaration
-    return found
+            by_condition[condition] = by_condition.get(condition, "") + declaration
+    return by_condition
 
 
 def _forms(name: str) -> tuple[_Form, ...]:

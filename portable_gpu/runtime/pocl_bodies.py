@@ -14,13 +14,13 @@ one.  It compiles a function that is not inlined only once::
     }
 
 PoCL inlines a function that calls a work-item function, and every function that calls that one.
-So only the kernel calls work-item functions, and passes the results on.  A text stays unchanged
-if any code outside its kernels of one work-item calls a work-item function.  A kernel stays
-unchanged if it has a barrier or ``__local`` memory, or if it uses a macro that calls a work-item
-function.
+So only the kernel calls work-item functions, and passes the results on.  A kernel stays unchanged
+if it has a barrier or ``__local`` memory, calls a work-item function whose argument is no digit, or
+uses a macro that has one of these.  A text stays unchanged if any code outside its kernels of one
+work-item has one of these, or calls a work-item function.
 
-A function whose body begins with ``//@apart`` is not inlined either.  LLVM compiles two functions
-faster than one that contains the other, and allocates their registers separately.
+A ``static void`` function whose body begins with ``//@apart`` is not inlined either.  LLVM compiles
+two functions faster than one that contains the other, and allocates their registers separately.
 
 clang records in a function the widest vector that its arguments need, and LLVM may split wider
 vectors.  ``min_vector_width`` prevents this; without it matrix products took 1.8 times as long.
@@ -63,7 +63,7 @@ def wrapped(text: str, vector_bits: int) -> str:
     plain = _COMMENT.sub("", text)
     unsafe = _unsafe_macros(_MACRO.findall(plain))
     blank = _COMMENT.sub(lambda found: " " * len(found[0]), text)
-    kernels = [(head, _end_of_block(blank, head.end())) for head in _HEAD.finditer(text)]
+    kernels = [(head, _end_of_block(blank, head.end())) for head in _HEAD.finditer(blank)]
     others = _COMMENT.sub("", _MACRO.sub("", _outside(text, kernels)))
     if _WORK_ITEM_USE.search(others) or unsafe.intersection(re.findall(r"\w+", others)):
         return text
@@ -72,9 +72,10 @@ def wrapped(text: str, vector_bits: int) -> str:
     for head, end in kernels:
         name, parameters = head[1], head[2]
         body = text[head.end() : end]
-        queries = sorted({(match[1], match[2]) for match in _WORK_ITEM_CALL.finditer(body)})
+        bare = blank[head.end() : end]
+        queries = sorted({(match[1], match[2]) for match in _WORK_ITEM_CALL.finditer(bare)})
         body = _WORK_ITEM_CALL.sub(r"\1_\2", body)
-        bare = _COMMENT.sub("", body)
+        bare = _WORK_ITEM_CALL.sub("", bare)
         if _WORK_ITEM_USE.search(parameters + bare) or unsafe.intersection(
             re.findall(r"\w+", bare)
         ):

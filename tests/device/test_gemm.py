@@ -6,6 +6,7 @@ import math
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -389,7 +390,7 @@ def test_tiny_rungs(unoptimised: Engine, rung: str) -> None:
 
 @pytest.mark.parametrize(
     ("rung", "dtype"),
-    [(("second-level prefetch", "split k")[turn % 2], dtype) for turn, dtype in enumerate(DTYPES)],
+    list(zip(cycle(("second-level prefetch", "split k", "interleave")), DTYPES, strict=False)),
     ids=str,
 )
 def test_rungs_in_all_dtypes(unoptimised: Engine, rung: str, dtype: Any) -> None:

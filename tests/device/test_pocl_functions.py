@@ -1,4 +1,4 @@
-"""What PoCL 3.0 compiles: a kernel once, and without the header of all functions."""
+"""PoCL 3.0 compiles a kernel once, and without the header of all functions."""
 
 from __future__ import annotations
 

@@ -87,12 +87,13 @@ def test_products_are_random_and_the_same_again() -> None:
     assert max(case.flop for case in found) <= 2e10
     single = [case for case in found if case.batch is None]
     stacks = [case for case in found if case.batch is not None]
-    assert 300 < len(single) < 450
-    assert max(max(case.extents) for case in stacks) <= 256
-    assert max(case.batch or 0 for case in stacks) <= 1024
-    # uniform on a logarithmic scale: half of the extents below the root of the largest
+    assert 250 < len(single) < 350  # three of five kinds
+    assert max(max(case.extents) for case in stacks) <= 300
+    assert max(case.batch or 0 for case in stacks) <= 2000
+    # uniform on a logarithmic scale: half of the extents below the root of the largest, but more
+    # of thin products
     extents = [extent for case in single for extent in case.extents]
-    assert sum(extent <= 64 for extent in extents) / len(extents) == pytest.approx(0.5, abs=0.1)
+    assert sum(extent <= 64 for extent in extents) / len(extents) == pytest.approx(0.57, abs=0.1)
 
 
 def test_json_has_every_figure() -> None:

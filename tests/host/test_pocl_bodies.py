@@ -80,3 +80,17 @@ def test_functions_apart() -> None:
     assert apart + marked.partition("\n")[2] in text
     unsafe = f"static uint first(void)\n{{\n    return get_global_id(0);\n}}\n{marked}"
     assert wrapped(unsafe, 512) == unsafe
+
+
+def test_comments_in_a_head_and_in_a_body_change_nothing() -> None:
+    text = """
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void f(__global float *y,  // out, of n
+       const long n)  // count
+{
+    y[n] = get_global_id(0);  // not get_global_id(1)
+}
+"""
+    made = wrapped(text, 256)
+    assert "f_body(y, n, get_global_id(0));" in made
+    assert made.count("const size_t") == 1

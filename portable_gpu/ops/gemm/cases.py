@@ -43,7 +43,7 @@ def problem_of(case: Case) -> GemmProblem:
 
 
 def shapes(case: Case) -> tuple[tuple[int, ...], ...]:
-    """Of A and B, as stored; of A alone where B is its transpose in the same memory.
+    """Return the shapes of A and B as stored; of A alone where B is its transpose in memory.
 
     Raises:
         ArgumentError: Such a product is not square.

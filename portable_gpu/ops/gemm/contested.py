@@ -12,17 +12,18 @@ from portable_gpu.ops.gemm.candidates import candidates
 from portable_gpu.ops.gemm.cases import shapes
 from portable_gpu.ops.gemm.catalogue import contiguous
 from portable_gpu.ops.gemm.problem import GemmProblem
-from portable_gpu.ops.gemm.random_sizes import batch, product
+from portable_gpu.ops.gemm.random_sizes import batch, product, small, thin
 from portable_gpu.ops.sizes import Size
 
 if TYPE_CHECKING:
     from portable_gpu.ops.case import Case
 
-_BATCHED = 0.2  # of the products
+#: What is drawn, as often as it is listed.
+_KINDS = (product, product, batch, thin, small)
 
 
 def _draw(rng: random.Random, on_cpu: bool) -> Size:
-    return (batch if rng.random() < _BATCHED else product)(rng, on_cpu)
+    return rng.choice(_KINDS)(rng, on_cpu)
 
 
 def product_of(case: Case) -> GemmProblem:

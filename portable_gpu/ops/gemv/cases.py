@@ -56,13 +56,13 @@ def variants(case: Case, variant: str, alone: bool) -> Iterator[Case]:
 
 
 def transposed(case: Case, arrays: Sequence[Any]) -> list[Any]:
-    """The operands of ``a @ b``, of gemm too: transposes are views.
+    """Return the operands of ``a @ b``, of gemm too; transposes are views.
 
-    A single array is both, the second one transposed.
+    A single array serves as both operands (``case.trans`` is NS).
     """
     flags = (case.trans + "NN")[:2]
-    a, b = (arrays[0], arrays[-1])
-    return [x.swapaxes(-1, -2) if t != "N" else x for x, t in zip((a, b), flags, strict=True)]
+    both = arrays if len(arrays) > 1 else [*arrays] * 2
+    return [x.swapaxes(-1, -2) if t != "N" else x for x, t in zip(both, flags, strict=True)]
 
 
 def like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], Any]:

@@ -53,7 +53,7 @@ class GemvPlan(Plan):
         buffers = ["a", "x", "y", *extras]
         if p.vectors > 1:
             constants |= {"x_pitch": p.x_pitch, "y_pitch": p.y_pitch}
-        if p.held > 2:
+        if p.padded_vectors > 2:
             constants["vectors"] = p.vectors
         if route.context["split"]:
             constants |= {"parts": route.parts, "part_size": route.part_size}
@@ -150,14 +150,21 @@ class GemvCosts(Costs):
     Attributes:
         start: Seconds of a product of next to nothing.
         efficiency: Of the rate of the best tiles, that multiply-adds with several vectors reach.
-        load: Seconds that a work-item waits for what it loads at once.
+        load: Seconds that a work-item waits for the elements that it loads at once.
+        wide: That of elements of 64 bits, over that of others.
         fold: Seconds in which one sum gets from a work-item to another.
+        apart: Of several vectors whose elements lanes take out of a line of memory each: a factor
+            of the time.
+        interleaved: The same where lanes take an element of each vector out of one line.
     """
 
     start: float
     efficiency: float
     load: float
+    wide: float
     fold: float
+    apart: float
+    interleaved: float
 
 
 def candidates(problem: GemvProblem, target: Target, table: TuningTable) -> list[Candidate]:
@@ -171,16 +178,16 @@ def _candidate(p: GemvProblem, route: Route, target: Target) -> Candidate:
     units = target.compute_units
     busy = min(units, max(units // 4, 2 * route.blocks * route.parts, 1))
     device, costs = DeviceCosts.of("device", target), GemvCosts.of("gemv", target)
-    products = p.m * p.n * p.held * multiply_adds(p.elem)
+    products = p.m * p.n * p.padded_vectors * multiply_adds(p.elem)
     computing = products / (units * device.multiply_adds * costs.efficiency)
     moving = p.bytes / (device.bandwidth * busy) * route.slowdown
-    waiting = route.loads * costs.load * (1.6 if real_bytes(p.elem) > 4 else 1.0)
-    busy_or_waiting = overlapped(overlapped(computing, moving), waiting)
+    waiting = route.loads * costs.load * (costs.wide if real_bytes(p.elem) > 4 else 1.0)
+    summing = overlapped(overlapped(computing, moving), waiting)
     return Candidate(
         path=route.kernel,
         way=route.kernel,
         kind=route.kernel,
-        device=busy_or_waiting + costs.start + route.folds * costs.fold,
+        device=summing + costs.start + route.folds * costs.fold,
         launches=1,
         why=route.why,
         texts=lambda: [route.specialization(target)],

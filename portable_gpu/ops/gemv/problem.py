@@ -59,8 +59,8 @@ class GemvProblem:
         return (self.m * self.n + self.vectors * (self.n + self.m)) * self.elem.itemsize
 
     @property
-    def held(self) -> int:
-        """How many vectors a kernel has sums of: a power of two, so that few kernels are built."""
+    def padded_vectors(self) -> int:
+        """The number of vectors that a kernel is built for: the next power of two."""
         return ceil_power_of_two(self.vectors)
 
     @property

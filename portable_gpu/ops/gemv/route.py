@@ -54,8 +54,8 @@ class Route:
         policy: Where the numbers started from.
         why: A sentence.
         slowdown: Its time over that of moving each operand once, estimated.
-        loads: How many times a work-item waits for elements of A, on a GPU.
-        folds: How many sums it then takes from others, one after the other.
+        loads: How many times a work-item waits for elements of A, estimated; 0 on a CPU.
+        folds: The weight of adding the work-items' sums, fitted to measurements; 0 on a CPU.
     """
 
     kernel: str
@@ -80,7 +80,7 @@ class Route:
 def routes(problem: GemvProblem, target: Target, table: TuningTable) -> list[Route]:
     """Every route of a product that is not empty; the problem runs forwards."""
     p = problem
-    kind = "eight" if p.held == 8 else "any"  # vectors, whose sums take the registers
+    kind = "eight" if p.padded_vectors == 8 else "any"  # vectors, whose sums take the registers
     rows = table.choose("gemv_rows", RowPolicy, target, p.elem)
     columns = table.choose("gemv_columns", ColumnPolicy, target, p.elem, kind)
     if target.is_cpu:
@@ -121,7 +121,7 @@ def _long_rows(p: GemvProblem, target: Target, choice: Choice[RowPolicy]) -> Ite
         "long_rows", context, size, blocks, parts, part_size, R, nbytes, choice,
         f"rows of {p.n} are long: a work-group of {size} on {R} row(s), in {parts} part(s)",
         slowdown * _slowdown(p, by_rows=True),
-        _ceil(part_size, size * V), 5 * R * p.held,
+        _ceil(part_size, size * V), 5 * R * p.padded_vectors,
     )  # fmt: skip
 
 
@@ -158,7 +158,7 @@ def _dot_rows(p: GemvProblem, target: Target, choice: Choice[RowPolicy]) -> Rout
         "dot_rows", context, size, _ceil(p.m, block), 1, p.n, block, 0, choice,
         f"A lies along the summed axis: {lanes} lanes a row, {R} row(s) each, "
         f"loads of {V} element(s)", slowdown * _slowdown(p, by_rows=True),
-        _ceil(p.n, lanes * V), R * p.held,
+        _ceil(p.n, lanes * V), R * p.padded_vectors,
     )  # fmt: skip
 
 
@@ -169,21 +169,21 @@ def _fit_vectors(p: GemvProblem, V: int, rows: int, target: Target) -> tuple[int
     integers those of a word of elements at least.
     """
     c, room = p.elem.components, 3 * target.resident_registers // 8
-    least = 1 if p.elem.floating else max(1, 4 // p.elem.itemsize)
+    unrolled = 1 if p.elem.floating else max(1, 4 // p.elem.itemsize)
 
     def registers(V: int, rows: int) -> int:
-        return real_bytes(p.elem) // 4 * V * c * ((rows + 1) * p.held * c + rows)
+        return real_bytes(p.elem) // 4 * V * c * ((rows + 1) * p.padded_vectors * c + rows)
 
     while p.vectors > 1 and V > 1 and registers(V, 1) > room:
         V //= 2
-    while p.vectors > 1 and rows > 1 and registers(max(V, least), rows) > room:
+    while p.vectors > 1 and rows > 1 and registers(max(V, unrolled), rows) > room:
         rows //= 2
     return V, rows
 
 
 def _fitting(size: int, rows: int, p: GemvProblem, target: Target) -> int:
     """Work-items of a group whose sums fit into half the local memory."""
-    sums = rows * p.held * p.elem.components * real_bytes(p.elem)
+    sums = rows * p.padded_vectors * p.elem.components * real_bytes(p.elem)
     while size > target.subgroup_size and 2 * size * sums > target.local_mem_size:
         size //= 2
     return size
@@ -204,8 +204,8 @@ def _columns(p: GemvProblem, target: Target, choice: Choice[ColumnPolicy]) -> Ro
         V //= 2
     size = policy.group_size
     words = real_bytes(p.elem) // 4 * p.elem.components
-    U = max(1, min(policy.rows, 16 // (p.held * max(1, words // 2))))
-    lanes = min(policy.lanes // several, ceil_power_of_two(_ceil(p.m, V)))
+    U = max(1, min(policy.rows, 16 // (p.padded_vectors * max(1, words // 2))))
+    lanes = min(max(1, policy.lanes // several), ceil_power_of_two(_ceil(p.m, V)))
     if p.n < size // lanes:  # few summed elements: more work-items along the outputs
         lanes = min(size, size // ceil_power_of_two(p.n))
     deep = size // lanes
@@ -216,12 +216,14 @@ def _columns(p: GemvProblem, target: Target, choice: Choice[ColumnPolicy]) -> Ro
     context = {
         **_context(p, V, U, unit, parts > 1), "G": size, "W": lanes, "U": U,
     }  # fmt: skip
-    nbytes = parts * p.held * p.m * p.elem.components * real_bytes(p.elem) if parts > 1 else 0
+    nbytes = (
+        parts * p.padded_vectors * p.m * p.elem.components * real_bytes(p.elem) if parts > 1 else 0
+    )
     return Route(
         "axpy_columns", context, size, blocks, parts, part_size, lanes * V, nbytes, choice,
         f"A lies along the outputs: {lanes} work-items side by side own {V} output(s) each, "
         f"{deep} share an output, in {parts} part(s)", _slowdown(p, by_rows=False),
-        2 * _ceil(part_size, deep * U), (deep.bit_length() - 1) * p.held,
+        2 * _ceil(part_size, deep * U), (deep.bit_length() - 1) * p.padded_vectors,
     )  # fmt: skip
 
 
@@ -287,7 +289,7 @@ def _context(p: GemvProblem, V: int, R: int, unit: bool, split: bool) -> dict[st
     return {
         "elem": p.elem, "real": p.real, "P": components, "C": V * components,
         "T": vector(p.real, V * components), "E": vector(p.real, components),
-        "V": V, "R": R, "Q": p.held, "conj": p.conj, "unit": unit, "split": split,
+        "V": V, "R": R, "Q": p.padded_vectors, "conj": p.conj, "unit": unit, "split": split,
         "finish": p.finish,
         "mask": "long" if p.real in ("double", "ulong") else "int",
     }  # fmt: skip
@@ -295,7 +297,7 @@ def _context(p: GemvProblem, V: int, R: int, unit: bool, split: bool) -> dict[st
 
 def _row_sums(p: GemvProblem, rows: int) -> Accumulator:
     """The sums of several rows and vectors as one accumulator: they cross lanes together."""
-    sums = [f"{k}_{q}" for k in range(rows) for q in range(p.held)]
+    sums = [f"{k}_{q}" for k in range(rows) for q in range(p.padded_vectors)]
     names = [f"{part}{at}" for at in sums for part in ("re", "im")[: p.elem.components]]
     text = " ".join(f"a.{name} += b.{name};" for name in names)
     fields = tuple(Field(name, p.real, "0") for name in names)
@@ -319,18 +321,21 @@ def _x_vector(p: GemvProblem, V: int) -> bool:
 
 
 def _is_interleaved(p: GemvProblem) -> bool:
-    """Whether an element of each of several vectors lies side by side.
+    """Return whether the elements of several vectors at one place of k are adjacent in memory.
 
-    Lanes then take one element of A each, so that they read adjacent groups of elements of x.
+    Lanes then take one element of A each, so that together they read a whole piece of x.
     """
     return p.vectors > 2 and p.x_pitch == 1 and abs(p.x_step) != 1
 
 
 def _together(p: GemvProblem) -> int:
-    """How many vectors one aligned load brings an element of."""
-    if not _is_interleaved(p) or p.vectors < p.held:
+    """Return how many adjacent vectors' elements one aligned load of x reads.
+
+    It is one where the kernel holds more vectors than there are: it would read past the last one.
+    """
+    if not _is_interleaved(p) or p.vectors < p.padded_vectors:
         return 1
-    width = min(p.held, max(1, 16 // p.elem.itemsize), 4)
+    width = min(p.padded_vectors, 16 // p.elem.itemsize, 4)
     while width > 1 and (p.x_step % width or p.x_aligned % (width * p.elem.itemsize)):
         width //= 2
     return width

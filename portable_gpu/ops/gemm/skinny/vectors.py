@@ -23,9 +23,6 @@ from portable_gpu.tuning.table import TuningTable
 
 #: The most rows, or columns, of C on a GPU: a work-item has registers for the sums of so many.
 MOST_VECTORS = 8
-# What it costs, of the time, that lanes take elements of several vectors out of other lines of
-# memory, or groups of an element of each.
-_APART, _INTERLEAVED = 10.0, 1.25
 
 
 def upright(problem: GemmProblem) -> GemmProblem:
@@ -80,10 +77,11 @@ def candidates(problem: GemmProblem, target: Target, table: TuningTable) -> Iter
 
 
 def _slowdown(few: GemvProblem, target: Target) -> float:
-    """Where rows of A lie along k, and several vectors do not, on a GPU."""
+    """The cost of several vectors that do not lie along k as rows of A do, on a GPU."""
     if target.is_cpu or few.vectors <= 2 or not few.by_rows or abs(few.x_step) == 1:
         return 1.0
-    return _INTERLEAVED if few.x_pitch == 1 else _APART
+    costs = gemv.GemvCosts.of("gemv", target)
+    return costs.interleaved if few.x_pitch == 1 else costs.apart
 
 
 def _transposing(one: Candidate, transposed: bool, **fields: Any) -> Candidate:

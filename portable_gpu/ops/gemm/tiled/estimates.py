@@ -15,9 +15,8 @@ from portable_gpu.tuning.costs import Costs, DeviceCosts, multiply_adds, overlap
 from portable_gpu.tuning.table import TuningTable
 
 _LEAST_DEPTH = 128  # of a part
-# Where rows of C are not aligned for vectors: the time of storing over that of vectors (times the
-# bytes of an element, but for pairs), and up to which k another order is worth what else it costs.
-_BY_ELEMENTS, _BY_INTERLEAVING, _BY_NEIGHBOURS, _BY_PAIRS = 10.0, 6.0, 5.5, 1.3
+# Where rows of C are not aligned: the largest k and the fewest elements of C that leaves through
+# local memory, and the largest k for which columns are interleaved.
 _SHALLOW, _LARGE_RESULT, _MODERATE = 32, 1 << 18, 400
 _MOST_ROUNDS = 4  # of parts on a compute unit: no more of some tiles are resident
 _PARTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
@@ -38,6 +37,9 @@ class TileCosts(Costs):
         start: Seconds of a product of next to no steps.
         group: Seconds until the next group has begun, where another one has ended.
         stores: How many times as long C's elements take to write as to read.
+        unaligned: Factors of that where rows of C are not aligned for vectors: of pairs, and, times
+            the bytes of an element, of single elements, of interleaved columns, and of neighbours
+            through local memory.
     """
 
     latency: float
@@ -50,6 +52,7 @@ class TileCosts(Costs):
     start: float
     group: float
     stores: float
+    unaligned: Mapping[str, float]
 
 
 def estimates(
@@ -78,7 +81,7 @@ def estimates(
         taken = partial(_taken, policy, target, p.compute, costs.alone)
         for transposed in (False, True):
             computed = p.transpose() if transposed else p
-            policy, stores = _stored(row.policy, computed, costs.stores)
+            policy, stores = _stored(row.policy, computed, costs)
             moving = p.moving(device, units, stores)
             groups = p.batch_size * computed.tiles(policy.tile_m, policy.tile_n)
             work = policy.tile_m * policy.tile_n / costs.efficiency[shape_class]
@@ -114,28 +117,28 @@ def estimates(
                 yield seconds, choice.fit(p.k)
 
 
-def _stored(policy: GemmPolicy, p: GemmProblem, stores: float) -> tuple[GemmPolicy, float]:
+def _stored(policy: GemmPolicy, p: GemmProblem, costs: TileCosts) -> tuple[GemmPolicy, float]:
     """The policy by which C leaves, and how many times as long as a read that takes.
 
-    Where work-items would store single elements of some columns each, neighbours rather store
-    neighbours: through local memory where storing is most of the work, and else by columns that are
-    interleaved.
+    Where work-items would store single elements of some columns each, another order is better, in
+    which neighbours store neighbours: through local memory where storing is most of the work, else
+    by interleaved columns.
     """
-    c = p.c
+    c, stores, size = p.c, costs.stores, p.c.elem.itemsize
     if c.elem.complex:
         return policy, stores
     if c.col == 1 and c.elem.storage == p.compute.real:
         if _is_aligned(p, policy.vector):
             return policy, stores
         if policy.vector > 2 and _is_aligned(p, 2):
-            return policy, stores * _BY_PAIRS
-    size = c.elem.itemsize
+            return policy, stores * costs.unaligned["pairs"]
+    order = "elements"
     is_large = p.n >= 2 * policy.tile_n and p.batch_size * p.area >= _LARGE_RESULT
     if c.col == 1 and p.k <= _SHALLOW and is_large:
-        return replace(policy, repack=True), stores * max(1.0, _BY_NEIGHBOURS / size)
-    if c.col == 1 and p.k <= _MODERATE:
-        return replace(policy, interleave=True), stores * max(1.0, _BY_INTERLEAVING / size)
-    return policy, stores * max(1.0, _BY_ELEMENTS / size)
+        policy, order = replace(policy, repack=True), "neighbours"
+    elif c.col == 1 and p.k <= _MODERATE:
+        policy, order = replace(policy, interleave=True), "interleaved"
+    return policy, stores * max(1.0, costs.unaligned[order] / size)
 
 
 def _is_aligned(p: GemmProblem, width: int) -> bool:
