@@ -146,7 +146,7 @@ class Engine(Closing):
         target = detect(
             query_facts(self.device), forced, "device_class" if device_class else CLASS_VARIABLE
         )
-        self.programs = ProgramCache(self.context, self.device, DiskCache.default())
+        self.programs = ProgramCache(self.context, self.device, DiskCache.default(), target.forced)
         self.target: Target = checked(target, self.context, self.device, self.programs)
         #: A CPU device works on NumPy memory in place, whatever path is forced on it.
         self.maps_host_memory = self.target.facts.type == "cpu"

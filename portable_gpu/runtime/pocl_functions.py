@@ -41,7 +41,7 @@ def is_tried(platform: cl.Platform) -> bool:
     return platform.name == NAME and _TRIED.search(platform.version) is not None
 
 
-def is_wanted() -> bool:
+def _is_wanted() -> bool:
     """Whether the user has left it open what launches run."""
     return _VARIABLE not in os.environ
 
@@ -54,7 +54,7 @@ def share(binary: bytes, text: Callable[[], str]) -> None:
         text: Returns its OpenCL text; it is called only where a kernel has no second library yet.
     """
     entry = pocl_entries.entry_of(binary)
-    if entry is None or not is_wanted() or _is_shared(entry):
+    if entry is None or not _is_wanted() or _is_shared(entry):
         return
     for kernel in wrappers(text()):
         compiled = entry / kernel / _COMPILED / f"{kernel}.so"

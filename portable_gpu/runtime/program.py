@@ -175,12 +175,15 @@ class Launch:
 class ProgramCache:
     """The programs of one context and device: in memory, then on disk, then built."""
 
-    def __init__(self, context: cl.Context, device: cl.Device, disk: DiskCache) -> None:
+    def __init__(
+        self, context: cl.Context, device: cl.Device, disk: DiskCache, forced: bool = False
+    ) -> None:
         """Begin with no programs.
 
         Args:
             context, device: What they are built for.
             disk: Where they are kept.
+            forced: Whether the kernels are those of another class of devices.
         """
         self._context = context
         self._device = device
@@ -193,6 +196,8 @@ class ProgramCache:
         #: One of two drivers that share their binaries.
         self._driver = Driver.of(device)
         self._is_pocl = drivers(device.platform) is not None
+        #: PoCL compiles such kernels at the launch, and a binary would not spare it that.
+        self._keeps_binaries = disk.folder is not None and not (forced and self._is_pocl)
         #: The bits of its vectors, where it is a PoCL that compiles a kernel's body once.
         self._vector_bits = 0
         if pocl_functions.is_tried(device.platform):
@@ -316,11 +321,10 @@ class ProgramCache:
             program = self._compile(spec)
             kernels, text = spec.text.count("__kernel "), len(spec.text.encode())
             self.compiled.update(programs=1, kernels=kernels, text=text)
-            shares = self._vector_bits > 0 and pocl_functions.is_wanted()
-            if self._disk.folder is None and not shares:
+            if not self._keeps_binaries:
                 return program
             binary = program.binaries[0]  # where PoCL compiles, rather than in the build
-            if shares:
+            if self._vector_bits:
                 pocl_functions.share(binary, partial(self._text, spec))
         shared = None if self._driver is None else self._driver.without_hash(binary)
         if shared is not None:

@@ -31,6 +31,12 @@ import numpy as np
 import portable_gpu as pg
 print(pg.sum(np.ones(1000, "f4")))
 """
+_FORCED = """
+import numpy as np
+import portable_gpu as pg
+x = np.ones(500, "f4")
+print(pg.elementwise("x + x", x=x, engine=pg.Engine(device_class="generic")).sum())
+"""
 _VARIABLE = "POCL_WORK_GROUP_SPECIALIZATION"
 
 
@@ -40,7 +46,9 @@ def _tried(engine: Engine) -> None:
         pytest.skip("is of PoCL 3.0")
 
 
-def libraries(folder: Path, own: str, value: str | None = None) -> dict[str, set[int]]:
+def libraries(
+    folder: Path, own: str, value: str | None = None, program: str = _SUM
+) -> dict[str, set[int]]:
     """The kernels in PoCL's cache after a sum, and the different files of each."""
     environment = os.environ | {
         "POCL_CACHE_DIR": str(folder / "pocl"),
@@ -52,7 +60,7 @@ def libraries(folder: Path, own: str, value: str | None = None) -> dict[str, set
         del environment[_VARIABLE]
     (folder / "pocl").mkdir(exist_ok=True)
     done = subprocess.run(
-        [sys.executable, "-c", _SUM], env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
     )
     assert done.stdout == "1000.0\n"
     found: dict[str, set[int]] = {}
@@ -70,6 +78,16 @@ def test_one_library_a_kernel(tmp_path: Path) -> None:
 
 def test_one_library_without_our_cache(tmp_path: Path) -> None:
     assert [len(files) for files in libraries(tmp_path, "off").values()] == [1]
+    assert not [*tmp_path.glob("pocl/*/*/*/0-0-0")]  # of the program's binary
+
+
+def test_one_library_a_kernel_of_a_forced_class(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    for _ in range(2):
+        found = libraries(tmp_path, str(own), program=_FORCED)
+        assert [len(files) for files in found.values()] == [1]
+    assert not [*own.glob("*")]
+    assert not [*tmp_path.glob("pocl/*/*/*/0-0-0")]
 
 
 def test_the_variable_of_the_user_decides(tmp_path: Path) -> None:
@@ -94,7 +112,7 @@ def symbols(library: bytes) -> dict[str, int]:
 
 def test_the_body_is_compiled_once(tmp_path: Path) -> None:
     """PoCL inlines the kernel, which calls the body, in two others."""
-    libraries(tmp_path, "off")
+    libraries(tmp_path, str(tmp_path / "own"))
     (library, *_) = tmp_path.glob("pocl/*/*/reduce_rows/0-0-0/reduce_rows.so")
     sizes = symbols(library.read_bytes())
     kernels = [size for name, size in sizes.items() if name.startswith("_pocl_kernel_")]
