@@ -21,10 +21,10 @@ from portable_gpu.sparse import analyze
 from portable_gpu.sparse.elimination import eliminate
 from portable_gpu.sparse.graph import Graph
 from portable_gpu.sparse.ordering import amd, choice, dissection, md, mmd, nd, order, rcm
-from portable_gpu.sparse.ordering.coarsening import Weighted, room_for_levels
+from portable_gpu.sparse.ordering.coarsening import WeightedGraph, allocate_levels
 from portable_gpu.sparse.ordering.compression import NONE, compressed
 from portable_gpu.sparse.ordering.minimum_degree import elements
-from portable_gpu.sparse.ordering.moves import room_for_moves
+from portable_gpu.sparse.ordering.moves import allocate_moves
 from portable_gpu.sparse.ordering.separator import SEPARATOR, separate
 
 METHODS = (amd, md, mmd, nd, rcm)
@@ -197,13 +197,13 @@ def test_reverse_cuthill_mckee_is_as_narrow_as_scipys() -> None:
 def test_separators_separate(seed: int, n: int, degree: float) -> None:
     graph = graph_of(sp.random_array((n, n), density=degree / n, rng=seed))
     entries = len(graph.indices)
-    g = Weighted(
+    g = WeightedGraph(
         graph.indptr.copy(),
         graph.indices.copy(),
         np.ones(entries, np.int32),
         np.random.default_rng(seed).integers(1, 4, n).astype(np.int32),
     )
-    side = separate(g, room_for_levels(n, entries), room_for_moves(n))
+    side = separate(g, allocate_levels(n, entries), allocate_moves(n))
     assert set(side.tolist()) <= {0, 1, SEPARATOR}
     tails = np.repeat(np.arange(n), np.diff(graph.indptr))
     assert not np.any((side[tails] == 0) & (side[graph.indices] == 1))
@@ -256,7 +256,7 @@ def test_a_mesh() -> None:
 
 def test_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = graph_of(grid(35, 30, 25))  # of more vertices than one task takes
-    assert graph.vertices > dissection._ALONE
+    assert graph.vertices > dissection._MAX_SERIAL
     found = []
     for cores in (1, 4, 4):
         monkeypatch.setattr(dissection, "cores", lambda cores=cores: cores)
@@ -300,10 +300,10 @@ def test_auto_counts_levels_where_the_device_waits(shape: tuple[int, ...], usual
     A = grid(*shape)
     graph = graph_of(A)
     assert order(graph)[1] == usual
-    _, name = order(graph, waits=True)
+    _, name = order(graph, synchronises_levels=True)
     found = {one: analyze(A, one) for one in ("amd", "rcm", "nd")}
-    cost = {one: s.flops + choice.LEVEL * s.levels for one, s in found.items()}
+    cost = {one: s.flops + choice.LEVEL_FLOPS * s.levels for one, s in found.items()}
     assert cost[name] == min(cost.values())
     assert found["nd"].levels < found[usual].levels
     assert name == "nd"
-    assert order(graph_of(grid(20, 20)), waits=True)[1] != "nd"
+    assert order(graph_of(grid(20, 20)), synchronises_levels=True)[1] != "nd"

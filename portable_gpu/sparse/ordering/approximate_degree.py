@@ -1,10 +1,10 @@
-"""Approximate minimum degree.
+"""The approximate minimum degree ordering.
 
-The pivots eliminated so far are *elements* of a quotient graph: cliques, each kept as the list of
-its uneliminated vertices.  A vertex keeps a list of elements, then of the neighbours that it has
-outside them.  Vertices of equal lists merge into one of larger weight.  A pivot's list is the
-union of its elements' lists; these elements are absorbed.  The degree of a vertex is bounded by a
-sum over its elements; no union is formed for it.
+The eliminated pivots are *elements* of a quotient graph: cliques, each stored as the list of its
+uneliminated vertices.  The list of a vertex holds its elements, then the neighbours that are in
+none of them.  Vertices with equal lists (indistinguishable vertices) are merged into one vertex of
+larger weight.  The list of a new element is the union of the lists of the pivot's elements, which
+it absorbs.  The degree of a vertex is bounded by a sum over its elements, so no union is formed.
 
 Source: Amestoy, Davis and Duff, SIAM J. Matrix Anal. Appl. 17(4), 1996, and ACM TOMS 30(3), 2004.
 """
@@ -20,33 +20,38 @@ from portable_gpu.sparse.compiled import compiled
 from portable_gpu.sparse.graph import Graph, Int32, Int64
 from portable_gpu.sparse.ordering.merged import LAST, NONE, expand
 
-#: A vertex with more than max(16, DENSE sqrt(n)) neighbours is put last.
+#: A vertex with more than max(16, DENSE sqrt(n)) neighbours is dense: it is ordered last.
 DENSE = 10.0
 
 
 class Quotient(NamedTuple):
-    """The quotient graph, and lists of its vertices by degree: what an ordering works in.
+    """The quotient graph and its degree lists: the workspace of an ordering.
 
-    An object is a vertex or, once eliminated, an element.
+    An object is a vertex or, once it is eliminated, an element.
     """
 
-    lists: Int32  # of all objects, one after another, with room at the end
-    start: Int64  # where the list of each begins; -1: it has none any more
-    length: Int32
-    elements: Int32  # how many of a vertex's list are elements; they come first
-    weight: Int32  # of a merged one, all; 0: gone; negative: in the pivot's list
-    degree: Int32  # of a vertex: the bound; of an element: the weight of its list
-    tag: Int64  # 0: an absorbed element; else a mark that counts upwards
-    into: Int32  # of a merged vertex: what it follows in the order; else -1, or LAST if dense
-    heads: Int32  # first vertex of each degree; for a moment also of each hash
-    following: Int32  # the next of equal degree
-    preceding: Int32
-    hashes: Int32
-    alike: Int32  # the next of equal hash
+    lists: Int32  # the lists of all objects, one after another, then free space
+    start: Int64  # the start of each object's list; -1: it has none any more
+    length: Int32  # the length of each object's list
+    elements: Int32  # the number of elements in a vertex's list; they precede the neighbours
+    weight: Int32  # vertices that it stands for; 0: removed; negative: in the pivot's list
+    degree: Int32  # vertex: the degree's bound; element: the weight of its list
+    tag: Int64  # 0: an absorbed element; else a mark, which only increases
+    into: Int32  # the vertex that a merged one follows in the order; else -1, or LAST if dense
+    heads: Int32  # the first vertex of each degree; temporarily also of each hash
+    following: Int32  # the next vertex of the same degree
+    preceding: Int32  # the previous vertex of the same degree
+    hashes: Int32  # the hash of a vertex's list
+    next_with_hash: Int32  # the next vertex of the same hash
 
 
 def quotient(vertices: int, entries: int, weight: int) -> Quotient:
-    """Room to order graphs of so many vertices, entries of their lists, and weight in all."""
+    """Allocate a quotient graph.
+
+    Args:
+        vertices, entries, weight: Limits of the graphs to order: the number of vertices, of entries
+            of their adjacency lists, and the sum of the vertices' weights.
+    """
     n, short, long = max(vertices, 1), np.int32, np.int64
     return Quotient(
         lists=np.empty(entries + entries // 5 + n, short),
@@ -61,12 +66,12 @@ def quotient(vertices: int, entries: int, weight: int) -> Quotient:
         following=np.empty(n, short),
         preceding=np.empty(n, short),
         hashes=np.empty(n, short),
-        alike=np.empty(n, short),
+        next_with_hash=np.empty(n, short),
     )
 
 
 def amd(graph: Graph) -> Int32:
-    """The approximate minimum degree ordering.
+    """Compute the approximate minimum degree ordering.
 
     Args:
         graph: The adjacency structure.
@@ -74,11 +79,12 @@ def amd(graph: Graph) -> Int32:
     Returns:
         The permutation, int32: entry k is the vertex to eliminate k-th.
 
-    Vertices with more than ``max(16, 10 sqrt(n))`` neighbours come last.  Elements that lie within
-    a new one are absorbed, neighbours of its pivot or not (aggressive absorption).
+    Vertices with more than ``max(16, 10 sqrt(n))`` neighbours are ordered last.  A new element
+    absorbs every element that is a subset of it, adjacent to the pivot or not (aggressive
+    absorption).
 
     Cost: O(n m) time at worst for m edges, in practice close to O(m); some 10 m + 60 n bytes.
-    Determinism: of vertices of one degree, the one that got it last comes first.
+    Determinism: ties go to the vertex whose degree changed last.
     Source: Amestoy, Davis and Duff, SIAM J. Matrix Anal. Appl. 17(4), 1996.
     """
     n, entries = graph.vertices, len(graph.indices)
@@ -92,31 +98,31 @@ def amd(graph: Graph) -> Int32:
 
 @compiled
 def eliminate(q: Quotient, indptr: Int64, order: Int32) -> None:
-    """Order the graph whose neighbours are in ``q.lists`` and whose weights are in ``q.weight``."""
+    """Order the graph with the adjacency lists ``q.lists`` and the weights ``q.weight``."""
     n = len(order)
     total, left = _begin(q, indptr, n)
     free = indptr[n]
     mark = 2
-    least = 0
+    min_degree = 0
     pivots = 0
     while left > 0:
-        while q.heads[least] < 0:
-            least += 1
-        pivot = q.heads[least]
+        while q.heads[min_degree] < 0:
+            min_degree += 1
+        pivot = q.heads[min_degree]
         _remove(q, pivot)
         order[pivots] = pivot
         pivots += 1
         left -= q.weight[pivot]
 
-        if free + _room(q, pivot, n) > len(q.lists):
+        if free + _list_length_bound(q, pivot, n) > len(q.lists):
             free = _compact(q, n)
         absorbs = q.elements[pivot] > 0
         _form_element(q, pivot, free)
-        mark += total + 1  # no degree reaches from an old mark to a new one
+        mark += total + 1  # an old mark plus a degree stays below the new mark
         _weigh_differences(q, pivot, mark)
         left -= _bound_degrees(q, pivot, mark)
-        mark = _merge_alike(q, pivot, mark + total + 1)
-        least = min(least, _list_again(q, pivot, left))
+        mark = _merge_indistinguishable(q, pivot, mark + total + 1)
+        min_degree = min(min_degree, _reinsert(q, pivot, left))
         if absorbs:
             free += q.length[pivot]
     expand(q.into, order, pivots, q.degree, q.following)
@@ -124,7 +130,7 @@ def eliminate(q: Quotient, indptr: Int64, order: Int32) -> None:
 
 @compiled
 def _begin(q: Quotient, indptr: Int64, n: int) -> tuple[int, int]:
-    """Every vertex with its own neighbours: the weight in all, and of those that are not dense."""
+    """Set up the lists; return the weight of all vertices, and of those that are not dense."""
     dense = max(16.0, DENSE * math.sqrt(n))
     total = 0
     left = 0
@@ -153,7 +159,7 @@ def _begin(q: Quotient, indptr: Int64, n: int) -> tuple[int, int]:
 
 @compiled
 def _insert(q: Quotient, v: int) -> None:
-    """Put ``v`` first in the list of its degree."""
+    """Insert ``v`` at the head of the list of its degree."""
     first = q.heads[q.degree[v]]
     q.heads[q.degree[v]] = v
     q.following[v] = first
@@ -164,7 +170,7 @@ def _insert(q: Quotient, v: int) -> None:
 
 @compiled
 def _remove(q: Quotient, v: int) -> None:
-    """Take ``v`` out of the list of its degree."""
+    """Remove ``v`` from the list of its degree."""
     before, after = q.preceding[v], q.following[v]
     if before >= 0:
         q.following[before] = after
@@ -175,8 +181,8 @@ def _remove(q: Quotient, v: int) -> None:
 
 
 @compiled
-def _room(q: Quotient, pivot: int, n: int) -> int:
-    """A bound on the length of the pivot's list; 0 if it takes the place of the pivot's own."""
+def _list_length_bound(q: Quotient, pivot: int, n: int) -> int:
+    """Bound the length of the new element's list; 0 if it overwrites the pivot's list."""
     if q.elements[pivot] == 0:
         return 0
     begin = q.start[pivot]
@@ -188,7 +194,7 @@ def _room(q: Quotient, pivot: int, n: int) -> int:
 
 @compiled
 def _compact(q: Quotient, n: int) -> int:
-    """Move the lists together; return where the room behind them begins."""
+    """Compact the lists; return where the free space begins."""
     end = 0
     for v in range(n):
         begin = q.start[v]
@@ -214,7 +220,7 @@ def _compact(q: Quotient, n: int) -> int:
 
 @compiled
 def _form_element(q: Quotient, pivot: int, free: int) -> None:
-    """Make the pivot an element: what it reaches becomes its list, of negative weights."""
+    """Make the pivot an element, whose list are the reachable vertices; negate their weights."""
     begin, elements = q.start[pivot], q.elements[pivot]
     q.weight[pivot] = -q.weight[pivot]
     first = begin if elements == 0 else free
@@ -244,7 +250,7 @@ def _form_element(q: Quotient, pivot: int, free: int) -> None:
 
 @compiled
 def _weigh_differences(q: Quotient, pivot: int, mark: int) -> None:
-    """Tag each element near with ``mark`` + the weight of its list outside the pivot's."""
+    """Tag each adjacent element with ``mark`` + the weight of its list without the pivot's list."""
     begin = q.start[pivot]
     for r in range(begin, begin + q.length[pivot]):
         v = q.lists[r]
@@ -262,7 +268,10 @@ def _weigh_differences(q: Quotient, pivot: int, mark: int) -> None:
 def _bound_degrees(q: Quotient, pivot: int, mark: int) -> int:
     """Prune the lists of the pivot's vertices, and bound their degrees outside its list.
 
-    A vertex with no neighbour outside is eliminated with the pivot.  Their weight is returned.
+    A vertex without a neighbour outside is eliminated with the pivot (mass elimination).
+
+    Returns:
+        The weight of the vertices eliminated so.
     """
     begin = q.start[pivot]
     hashes = len(q.heads) // 2
@@ -271,7 +280,7 @@ def _bound_degrees(q: Quotient, pivot: int, mark: int) -> int:
         v = q.lists[r]
         first = q.start[v]
         middle, last = first + q.elements[v], first + q.length[v]
-        kept = first
+        write = first
         degree = 0
         total = 0
         for p in range(first, middle):
@@ -281,33 +290,33 @@ def _bound_degrees(q: Quotient, pivot: int, mark: int) -> int:
                 if outside > 0:
                     degree += outside
                     total += e
-                    q.lists[kept] = e
-                    kept += 1
+                    q.lists[write] = e
+                    write += 1
                 else:
                     q.tag[e] = 0
                     q.start[e] = -1
-        q.elements[v] = kept - first + 1
-        neighbours = kept
+        q.elements[v] = write - first + 1
+        neighbours = write
         for p in range(middle, last):
             w = q.lists[p]
             if q.weight[w] > 0:
                 degree += q.weight[w]
                 total += w
-                q.lists[kept] = w
-                kept += 1
-        if kept == first:
+                q.lists[write] = w
+                write += 1
+        if write == first:
             eliminated -= q.weight[v]
             q.weight[v] = 0
             q.start[v] = -1
             q.into[v] = pivot
         else:
             q.degree[v] = min(int(q.degree[v]), degree)
-            q.lists[kept] = q.lists[neighbours]
+            q.lists[write] = q.lists[neighbours]
             q.lists[neighbours] = q.lists[first]
             q.lists[first] = pivot
-            q.length[v] = kept - first + 1
+            q.length[v] = write - first + 1
             key = hashes + total % hashes
-            q.alike[v] = q.heads[key]
+            q.next_with_hash[v] = q.heads[key]
             q.heads[key] = v
             q.hashes[v] = key
     q.degree[pivot] -= eliminated
@@ -315,8 +324,8 @@ def _bound_degrees(q: Quotient, pivot: int, mark: int) -> int:
 
 
 @compiled
-def _merge_alike(q: Quotient, pivot: int, mark: int) -> int:
-    """Merge vertices of the pivot's list that have equal lists; return a mark not used yet."""
+def _merge_indistinguishable(q: Quotient, pivot: int, mark: int) -> int:
+    """Merge indistinguishable vertices of the pivot's list; return an unused mark."""
     begin = q.start[pivot]
     for r in range(begin, begin + q.length[pivot]):
         v = q.lists[r]
@@ -325,11 +334,11 @@ def _merge_alike(q: Quotient, pivot: int, mark: int) -> int:
         key = q.hashes[v]
         v = q.heads[key]
         q.heads[key] = -1
-        while v >= 0 and q.alike[v] >= 0:
+        while v >= 0 and q.next_with_hash[v] >= 0:
             length, elements = q.length[v], q.elements[v]
             for p in range(q.start[v] + 1, q.start[v] + length):
                 q.tag[q.lists[p]] = mark
-            before, w = v, q.alike[v]
+            before, w = v, q.next_with_hash[v]
             while w >= 0:
                 same = q.length[w] == length and q.elements[w] == elements
                 if same:
@@ -342,21 +351,21 @@ def _merge_alike(q: Quotient, pivot: int, mark: int) -> int:
                     q.weight[w] = 0
                     q.start[w] = -1
                     q.into[w] = v
-                    q.alike[before] = q.alike[w]
+                    q.next_with_hash[before] = q.next_with_hash[w]
                 else:
                     before = w
-                w = q.alike[w]
+                w = q.next_with_hash[w]
             mark += 1
-            v = q.alike[v]
+            v = q.next_with_hash[v]
     return mark
 
 
 @compiled
-def _list_again(q: Quotient, pivot: int, left: int) -> int:
-    """Put the pivot's vertices back into the lists by degree; return the least of these degrees."""
+def _reinsert(q: Quotient, pivot: int, left: int) -> int:
+    """Insert the pivot's vertices into the degree lists again; return their minimum degree."""
     begin = q.start[pivot]
     end = begin
-    least = left
+    min_degree = left
     for r in range(begin, begin + q.length[pivot]):
         v = q.lists[r]
         weight = -int(q.weight[v])
@@ -365,7 +374,7 @@ def _list_again(q: Quotient, pivot: int, left: int) -> int:
             degree = min(int(q.degree[v] + q.degree[pivot]), left) - weight
             q.degree[v] = degree
             _insert(q, v)
-            least = min(least, degree)
+            min_degree = min(min_degree, degree)
             q.lists[end] = v
             end += 1
     q.length[pivot] = end - begin
@@ -373,4 +382,4 @@ def _list_again(q: Quotient, pivot: int, left: int) -> int:
     if end == begin:
         q.start[pivot] = -1
         q.tag[pivot] = 0
-    return least
+    return min_degree

@@ -1,4 +1,4 @@
-"""An ordering by name, or the best of several."""
+"""Select an ordering by name, or the best of several."""
 
 from __future__ import annotations
 
@@ -19,21 +19,22 @@ from portable_gpu.sparse.ordering.dissection import nd
 from portable_gpu.sparse.ordering.minimum_degree import md, mmd
 from portable_gpu.sparse.supernodes import supernodes
 
-#: Graphs of more vertices are dissected by "auto" too: anywhere, and for devices that wait.
-DISSECTED, DISSECTED_IF_WAITING = 4000, 500
-#: What a level of the tree costs a GPU, in flops: some 20 us for the launches of a factorisation
-#: and of a solve; an H200 does 1e8 of a middle-sized problem meanwhile (7 points, 60^3: 7e12 a
-#: second).
-LEVEL = 1e8
+#: "auto" also tries nested dissection for graphs with more vertices than this: on any device, and
+#: on devices that synchronise at each level of the tree.
+MIN_ND_VERTICES, MIN_ND_VERTICES_WITH_LEVELS = 4000, 500
+#: The cost of a level of the tree on a GPU, in flops: some 20 us for the launches of a
+#: factorisation and of a solve, in which a large GPU does 1e8 flops of a medium-sized problem
+#: (7e12 a second, for 7 points on 60^3).
+LEVEL_FLOPS = 1e8
 
 
 def natural(graph: Graph) -> Int32:
-    """The ordering that the matrix has: 0 .. n-1."""
+    """Return the identity permutation, 0 .. n-1."""
     return np.arange(graph.vertices, dtype=np.int32)
 
 
 def metis(graph: Graph) -> Int32:
-    """METIS's nested dissection, by the package pymetis.
+    """Compute METIS's nested dissection ordering, by the package pymetis.
 
     Raises:
         UnsupportedError: pymetis is not installed.
@@ -61,64 +62,66 @@ METHODS: dict[str, Callable[[Graph], Int32]] = {
 }
 
 
-def order(graph: Graph, ordering: Any = "auto", waits: bool = False) -> tuple[Int32, str]:
-    """A permutation that keeps the factor sparse.
+def order(
+    graph: Graph, ordering: Any = "auto", synchronises_levels: bool = False
+) -> tuple[Int32, str]:
+    """Compute a fill-reducing permutation.
 
     Args:
         graph: The adjacency structure of the matrix.
         ordering: ``"amd"``, ``"nd"``, ``"rcm"``, ``"mmd"``, ``"md"``, ``"metis"`` (by the package
-            pymetis) or ``"natural"``; ``"auto"``: of ``"amd"``, ``"rcm"`` and, beyond 4000
-            vertices, ``"nd"``, the one with the fewest flops; or a permutation: n integers, the
-            k-th of which is the vertex to eliminate k-th.
-        waits: Whether the device waits at each level of the supernodes' tree, as a GPU does.  Then
-            ``"auto"`` counts levels too, and ``"nd"``, whose trees are the lowest, is tried beyond
-            500 vertices.
+            pymetis) or ``"natural"``.  ``"auto"`` takes the ordering with the fewest flops of
+            ``"amd"``, ``"rcm"`` and, for more than 4000 vertices, ``"nd"``.  Or a permutation: n
+            integers, the k-th of which is the vertex to eliminate k-th.
+        synchronises_levels: Whether the device synchronises at each level of the supernodal tree,
+            as a GPU does.  Then ``"auto"`` adds a cost per level, and tries ``"nd"``, whose trees
+            have the fewest levels, for more than 500 vertices.
 
     Returns:
-        The permutation, int32, and the name of the method: ``"given"`` of a permutation.
+        The permutation, int32, and the name of the method; ``"given"`` for a given permutation.
 
     Raises:
-        ArgumentError: No such method; or it is no permutation of 0 .. n-1.
-        UnsupportedError: ``"metis"`` without the package pymetis.
+        ArgumentError: There is no such method, or the array is no permutation of 0 .. n-1.
+        UnsupportedError: The ordering is ``"metis"``, and pymetis is not installed.
     """
     if not isinstance(ordering, str):
         return _checked(ordering, graph.vertices), "given"
     if one_of(ordering, ("auto", *METHODS), "ordering") != "auto":
         return METHODS[ordering](graph), ordering
     names = ["amd", "rcm"] + ["nd"] * (
-        graph.vertices > (DISSECTED_IF_WAITING if waits else DISSECTED)
+        graph.vertices > (MIN_ND_VERTICES_WITH_LEVELS if synchronises_levels else MIN_ND_VERTICES)
     )
-    found: dict[str, tuple[Int32, float]] = {}
+    results: dict[str, tuple[Int32, float]] = {}
 
     def attempt(name: str) -> tuple[Task, ...]:
-        found[name] = _with_cost(graph, name, waits)
+        results[name] = _with_cost(graph, name, synchronises_levels)
         return ()
 
     work_off([partial(attempt, name) for name in names], len(names))
-    best = min(names, key=lambda name: found[name][1])
-    return found[best][0], best
+    best = min(names, key=lambda name: results[name][1])
+    return results[best][0], best
 
 
-def _with_cost(graph: Graph, name: str, waits: bool) -> tuple[Int32, float]:
-    """The ordering of that name, and the flops of the factorisation, with those of its levels."""
+def _with_cost(graph: Graph, name: str, synchronises_levels: bool) -> tuple[Int32, float]:
+    """Compute an ordering, and its cost: flops of the factorisation, plus flops per level."""
     perm = METHODS[name](graph)
     elimination = eliminate(graph.indptr, graph.indices, perm)
-    if not waits:
+    if not synchronises_levels:
         return perm, elimination.flops
     height = int(levels(supernodes(elimination).parent).max(initial=-1)) + 1
-    return perm, elimination.flops + LEVEL * height
+    return perm, elimination.flops + LEVEL_FLOPS * height
 
 
 def _checked(ordering: Any, n: int) -> Int32:
-    """A user's permutation as int32, if it is one."""
+    """Return the permutation that the user gave as int32; raise if it is none."""
     try:
-        given = np.asarray(ordering)
+        perm = np.asarray(ordering)
     except Exception:  # NumPy raises several types; so do the value's own methods
-        given = np.empty(0)
-    if given.shape != (n,) or given.dtype.kind not in "iu":
+        perm = np.empty(0)
+    if perm.shape != (n,) or perm.dtype.kind not in "iu":
         raise ArgumentError(
             f"ordering is {shown(ordering)}; the name of a method or {n} integers would do"
         )
-    if n and (given.min() < 0 or given.max() >= n or np.bincount(given, minlength=n).max() > 1):
+    if n and (perm.min() < 0 or perm.max() >= n or np.bincount(perm, minlength=n).max() > 1):
         raise ArgumentError(f"ordering is no permutation of 0 .. {n - 1}")
-    return given.astype(np.int32)
+    return perm.astype(np.int32)

@@ -1,4 +1,4 @@
-"""Graphs with weights, and smaller ones of the same shape: pairs of neighbours become one vertex.
+"""Coarsening of weighted graphs: a matching pairs neighbours, and each pair becomes one vertex.
 
 Source: Karypis and Kumar, SIAM J. Sci. Comput. 20(1), 1998 (heavy-edge matching).
 """
@@ -12,44 +12,44 @@ import numpy as np
 from portable_gpu.sparse.compiled import compiled
 from portable_gpu.sparse.graph import Int32, Int64
 
-#: Vertices are visited at random within so many neighbours in memory.
+#: Vertices are visited in random order within windows of this many consecutive vertices.
 _WINDOW = 256
 
 Int8 = np.ndarray[Any, np.dtype[np.int8]]
 
 
-class Weighted(NamedTuple):
-    """A graph in compressed rows whose vertices stand for several, and edges too."""
+class WeightedGraph(NamedTuple):
+    """A graph with weighted vertices and edges, in compressed rows."""
 
     indptr: Int64
     indices: Int32
-    multiplicity: Int32  # of each entry of `indices`: how many edges it stands for
-    weight: Int32  # of each vertex: how many it stands for
+    multiplicity: Int32  # for each entry of `indices`, the number of edges that it stands for
+    weight: Int32  # for each vertex, the number of vertices that it stands for
 
 
 @compiled
 def random(state: Int64, bound: int) -> int:
-    """A number in 0 .. bound - 1; a linear congruential generator of 48 bits."""
+    """Draw a number in 0 .. bound - 1 from a linear congruential generator of 48 bits."""
     state[0] = (state[0] * 25214903917 + 11) & 281474976710655
     return int((state[0] >> 17) % bound)
 
 
 class Levels(NamedTuple):
-    """Room for a graph's coarser ones, level after level.  Level 0, the graph, is elsewhere."""
+    """Workspace for the coarser graphs, level after level.  Level 0, the graph, is not stored."""
 
-    graphs: Weighted
-    into: Int32  # of each vertex of each level, 0 too, the vertex of the next level that it is in
-    side: Int8  # of each vertex of each level
-    best: Int8  # of each vertex of one level
-    vertex: Int64  # where the vertices of each level begin
-    entry: Int64  # where its entries begin
+    graphs: WeightedGraph
+    into: Int32  # for each vertex of each level, 0 included, the vertex of the next level with it
+    side: Int8  # for each vertex of each level, its half or SEPARATOR
+    best: Int8  # for each vertex of one level, its side in the best separator
+    vertex: Int64  # the index of the first vertex of each level
+    entry: Int64  # the index of the first entry of each level
 
 
-def room_for_levels(n: int, entries: int) -> Levels:
-    """Room for graphs of at most so many vertices and entries."""
+def allocate_levels(n: int, entries: int) -> Levels:
+    """Allocate workspace for graphs of at most ``n`` vertices and ``entries`` entries."""
     vertices = 4 * n + 64
     return Levels(
-        Weighted(
+        WeightedGraph(
             np.empty(vertices + 64, np.int64),
             np.empty(6 * entries, np.int32),
             np.empty(6 * entries, np.int32),
@@ -64,13 +64,13 @@ def room_for_levels(n: int, entries: int) -> Levels:
 
 
 @compiled
-def level(g: Weighted, levels: Levels, k: int) -> Weighted:
-    """The graph of level k, where ``g`` is level 0."""
+def level(g: WeightedGraph, levels: Levels, k: int) -> WeightedGraph:
+    """Return the graph of level k, where ``g`` is level 0."""
     if k == 0:
         return g
     a, b = levels.vertex[k], levels.vertex[k + 1]
     c, d = levels.entry[k], levels.entry[k + 1]
-    return Weighted(
+    return WeightedGraph(
         levels.graphs.indptr[a + k : b + k + 1],
         levels.graphs.indices[c:d],
         levels.graphs.multiplicity[c:d],
@@ -79,8 +79,8 @@ def level(g: Weighted, levels: Levels, k: int) -> Weighted:
 
 
 @compiled
-def coarsen(g: Weighted, levels: Levels, k: int, heaviest: int, state: Int64) -> bool:
-    """Make level k + 1 of level k = ``g``, if that shrinks it and there is room."""
+def coarsen(g: WeightedGraph, levels: Levels, k: int, heaviest: int, state: Int64) -> bool:
+    """Coarsen level k = ``g`` to level k + 1; return False if it does not shrink or fit."""
     n = len(g.weight)
     begin = levels.vertex[k + 1]
     if k > 60 or begin + n > len(levels.graphs.weight):
@@ -98,47 +98,52 @@ def coarsen(g: Weighted, levels: Levels, k: int, heaviest: int, state: Int64) ->
     if count > 0.95 * n:
         return False
     levels.vertex[k + 2] = begin + count
-    levels.entry[k + 2] = levels.entry[k + 1] + len(g.indices)  # at most
+    levels.entry[k + 2] = levels.entry[k + 1] + len(g.indices)  # an upper bound
     entries = _contract(g, partner, into, level(g, levels, k + 1))
     levels.entry[k + 2] = levels.entry[k + 1] + entries
     return True
 
 
 @compiled
-def _matched(g: Weighted, heaviest: int, state: Int64) -> Int32:
-    """Of each vertex the neighbour that it is paired with, or itself.
+def _matched(g: WeightedGraph, heaviest: int, state: Int64) -> Int32:
+    """Match each vertex with a neighbour, or with itself.
 
-    Vertices of few neighbours choose first, in random order: the neighbour by the most edges, if
-    the two are not too heavy together.  Vertices without any neighbour pair with each other.
+    Vertices with few neighbours are visited first, in random order.  Each is matched with the
+    neighbour over the heaviest edge for which the pair weighs at most ``heaviest``.  Isolated
+    vertices are matched with each other.
     """
     n = len(g.weight)
     partner = np.full(n, -1, np.int32)
-    alone = -1
+    isolated = -1
     for v in _visits(g, state):
         if partner[v] >= 0:
             continue
-        room = heaviest - g.weight[v]
+        max_weight = heaviest - g.weight[v]
         best = v
-        most = 0
+        max_multiplicity = 0
         for p in range(g.indptr[v], g.indptr[v + 1]):
             w = g.indices[p]
-            if partner[w] < 0 and g.multiplicity[p] > most and g.weight[w] <= room:
+            if (
+                partner[w] < 0
+                and g.multiplicity[p] > max_multiplicity
+                and g.weight[w] <= max_weight
+            ):
                 best = w
-                most = g.multiplicity[p]
+                max_multiplicity = g.multiplicity[p]
         if g.indptr[v] == g.indptr[v + 1]:
-            if alone >= 0 and g.weight[alone] <= room:
-                best = alone
-                alone = -1
+            if isolated >= 0 and g.weight[isolated] <= max_weight:
+                best = isolated
+                isolated = -1
             else:
-                alone = v
+                isolated = v
         partner[v] = best
         partner[best] = v
     return partner
 
 
 @compiled
-def _visits(g: Weighted, state: Int64) -> Int32:
-    """The vertices by their number of neighbours, up to a bound; at random within a window."""
+def _visits(g: WeightedGraph, state: Int64) -> Int32:
+    """Order the vertices by their degree, up to a bound; randomly within a window."""
     n = len(g.weight)
     shuffled = np.empty(n, np.int32)
     for v in range(n):
@@ -161,9 +166,9 @@ def _visits(g: Weighted, state: Int64) -> Int32:
 
 
 @compiled
-def _contract(g: Weighted, partner: Int32, into: Int32, coarse: Weighted) -> int:
-    """Fill ``coarse``; return how many entries it has."""
-    place = np.full(len(coarse.weight), -1, np.int64)  # of a neighbour, if it is in this row yet
+def _contract(g: WeightedGraph, partner: Int32, into: Int32, coarse: WeightedGraph) -> int:
+    """Fill ``coarse``; return its number of entries."""
+    place = np.full(len(coarse.weight), -1, np.int64)  # the entry of a neighbour in this row
     end = 0
     c = 0
     for v in range(len(partner)):

@@ -1,4 +1,4 @@
-"""Graphs of fewer vertices and the same factor: alike vertices become one, dense ones are left out.
+"""Compressed graphs: indistinguishable vertices are merged, and dense vertices are removed.
 
 Source: Ashcraft, SIAM J. Sci. Comput. 16(6), 1995 (compressed graphs).
 """
@@ -13,15 +13,19 @@ from portable_gpu.sparse.compiled import compiled
 from portable_gpu.sparse.graph import Int32, Int64
 from portable_gpu.sparse.ordering.approximate_degree import DENSE
 
-#: The vertex of the small graph that a dense one is in.
+#: The compressed vertex of a dense vertex: there is none.
 NONE = -1
 
 
 @compiled
 def compressed(indptr: Int64, indices: Int32) -> tuple[Int64, Int32, Int32, Int32]:
-    """The small graph, its vertices' weights, and which of its vertices each vertex is in.
+    """Compress a graph.
 
-    Vertices are alike if they are neighbours and have the same other neighbours.
+    Two vertices are indistinguishable if they are neighbours and have the same other neighbours.
+
+    Returns:
+        The compressed graph's pointers and indices, its vertices' weights, and for each vertex of
+        the graph its compressed vertex.
     """
     into = _classes(indptr, indices)
     n = len(into)
@@ -55,10 +59,10 @@ def compressed(indptr: Int64, indices: Int32) -> tuple[Int64, Int32, Int32, Int3
 
 @compiled
 def _classes(indptr: Int64, indices: Int32) -> Int32:
-    """Of each vertex the number of its class, in order of first vertices; NONE of dense ones."""
+    """Number the classes of indistinguishable vertices, by first vertex; NONE for dense ones."""
     n = len(indptr) - 1
     dense = max(16.0, DENSE * math.sqrt(n))
-    key = np.empty(n, np.int64)  # of the neighbours and the vertex itself
+    key = np.empty(n, np.int64)  # a hash of the neighbours and the vertex itself
     for v in range(n):
         key[v] = _mixed(v)
         for p in range(indptr[v], indptr[v + 1]):
@@ -97,6 +101,6 @@ def _classes(indptr: Int64, indices: Int32) -> Int32:
 
 @compiled
 def _mixed(v: int) -> int:
-    """A number that sums of other indices rarely make."""
+    """Hash an index, so that sums of different indices rarely coincide."""
     mixed = (v + 1) * 2654435761
     return mixed ^ (mixed >> 15)

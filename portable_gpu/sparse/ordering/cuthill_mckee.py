@@ -1,4 +1,4 @@
-"""Reverse Cuthill-McKee: an ordering of small profile."""
+"""The reverse Cuthill-McKee ordering, which has a small profile."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from portable_gpu.sparse.graph import Graph, Int32, Int64
 
 
 def rcm(graph: Graph) -> Int32:
-    """The reverse Cuthill-McKee ordering.
+    """Compute the reverse Cuthill-McKee ordering.
 
     Args:
         graph: The adjacency structure.
@@ -17,13 +17,13 @@ def rcm(graph: Graph) -> Int32:
     Returns:
         The permutation, int32: entry k is the vertex to eliminate k-th.
 
-    Breadth-first search numbers each component from a vertex far from others, neighbours in order
-    of their degrees; the whole is reversed.
+    A breadth-first search numbers each component from a pseudo-peripheral vertex, neighbours in
+    order of their degrees.  The numbering is then reversed.
 
-    Cost: O(m log d) time for m edges and largest degree d, with a few searches more for the starts;
-        17 n bytes.
+    Cost: O(m log d) time for m edges and maximum degree d, plus a few searches for the start
+        vertices; 17 n bytes.
     Determinism: ties go to the lower index.
-    Source: Cuthill and McKee, ACM 1969; George and Liu, ACM TOMS 5(3), 1979 (the starts).
+    Source: Cuthill and McKee, ACM 1969; George and Liu, ACM TOMS 5(3), 1979 (start vertices).
     """
     n = graph.vertices
     order = np.empty(n, np.int32)
@@ -53,7 +53,7 @@ def _number(indptr: Int64, indices: Int32, order: Int32) -> None:
                 w = indices[p]
                 if not numbered[w]:
                     numbered[w] = True
-                    # Few are new: they are inserted by degree.
+                    # Insertion sort by degree: a vertex has few unnumbered neighbours.
                     degree = indptr[w + 1] - indptr[w]
                     place = last
                     while place > first and _degree(indptr, order[place - 1]) > degree:
@@ -72,9 +72,10 @@ def _degree(indptr: Int64, v: int) -> int:
 def _far_vertex(
     indptr: Int64, indices: Int32, start: int, queue: Int32, seen: Int64, search: int
 ) -> tuple[int, int]:
-    """A vertex at the end of a long shortest path, and the number of the last search.
+    """Find a pseudo-peripheral vertex; return it and the number of the last search.
 
-    The search goes on from a vertex of least degree in the last level while there are more levels.
+    Each search starts at a vertex of minimum degree in the last level of the one before, as long
+    as the number of levels grows.
     """
     longest = -1
     while True:

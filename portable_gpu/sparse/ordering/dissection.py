@@ -1,4 +1,4 @@
-"""Nested dissection: separators first found are eliminated last, and what is left by degree."""
+"""Nested dissection: separators are eliminated last, and small parts by minimum degree."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from portable_gpu.side_by_side import Task, cores, work_off
 from portable_gpu.sparse.compiled import compiled
 from portable_gpu.sparse.graph import Graph, Int32, Int64
 from portable_gpu.sparse.ordering.approximate_degree import Quotient, eliminate, quotient
-from portable_gpu.sparse.ordering.coarsening import Int8, Levels, Weighted, room_for_levels
+from portable_gpu.sparse.ordering.coarsening import Int8, Levels, WeightedGraph, allocate_levels
 from portable_gpu.sparse.ordering.compression import NONE, compressed
-from portable_gpu.sparse.ordering.moves import Moves, room_for_moves
+from portable_gpu.sparse.ordering.moves import Moves, allocate_moves
 from portable_gpu.sparse.ordering.separator import SEPARATOR, separate
 
-_LEAF = 60  # parts of so many vertices are ordered by degree
-_ALONE = 20_000  # parts of more are cut, and their halves left to any thread
+_MAX_LEAF = 60  # parts of at most this many vertices are ordered by minimum degree
+_MAX_SERIAL = 20_000  # the halves of parts with more vertices are tasks for any thread
 
 
 def nd(graph: Graph) -> Int32:
-    """The nested dissection ordering.
+    """Compute the nested dissection ordering.
 
     Args:
         graph: The adjacency structure.
@@ -29,17 +29,17 @@ def nd(graph: Graph) -> Int32:
     Returns:
         The permutation, int32: entry k is the vertex to eliminate k-th.
 
-    Vertices with the same neighbours count as one; those with more than ``max(16, 10 sqrt(n))``
-    come last.  A part is cut by the lighter of two separators: one of a multilevel bisection, and
-    one of the levels of a breadth-first search; both are refined.  On grids of 7 points the latter
-    are diagonal, and a quarter smaller than planes.  Parts of at most 60 vertices are ordered by
-    approximate minimum degree.
+    Indistinguishable vertices are merged first; vertices with more than ``max(16, 10 sqrt(n))``
+    neighbours are ordered last.  A part is cut by the lighter of two separators, both refined: one
+    from a multilevel bisection, and one level of a breadth-first search.  On grids with 7-point
+    stencils the level separators are diagonal, and a quarter smaller than planes.  Parts of at most
+    60 vertices are ordered by approximate minimum degree.
 
     Cost: O(m log n) time for m edges; some 120 (n + m) bytes.  Halves of large parts run on all
         cores that the process may use.
-    Determinism: the same graph gives the same permutation, whatever the threads do.
+    Determinism: the same graph gives the same permutation for any schedule of the threads.
     Source: George, SIAM J. Numer. Anal. 10(2), 1973; Karypis and Kumar, SIAM J. Sci. Comput. 20(1),
-        1998; George and Liu, SIAM J. Numer. Anal. 15(5), 1978 (separators of levels).
+        1998; George and Liu, SIAM J. Numer. Anal. 15(5), 1978 (level separators).
     """
     indptr, indices, weight, into = compressed(graph.indptr, graph.indices)
     order = np.empty(len(weight), np.int32)
@@ -49,7 +49,7 @@ def nd(graph: Graph) -> Int32:
 
 
 class Part(NamedTuple):
-    """A part of a graph, and which vertices of the whole its vertices are."""
+    """A part of a graph; ``labels`` are its vertices' numbers in the whole graph."""
 
     indptr: Int64
     indices: Int32
@@ -57,8 +57,8 @@ class Part(NamedTuple):
     labels: Int32
 
 
-class _Room(NamedTuple):
-    """What parts are ordered in, one after another."""
+class _Workspace(NamedTuple):
+    """The workspace in which a task orders parts, one after another."""
 
     ones: Int32
     levels: Levels
@@ -69,37 +69,38 @@ class _Room(NamedTuple):
 def _order_part(part: Part, order: Int32) -> list[Task]:
     """Order a small part; cut a large one, and return the tasks that order its halves."""
     n, entries = len(part.weight), len(part.indices)
-    room = _Room(
+    workspace = _Workspace(
         np.ones(entries, np.int32),
-        room_for_levels(n, entries),
-        room_for_moves(n),
+        allocate_levels(n, entries),
+        allocate_moves(n),
         quotient(n, entries, int(part.weight.sum())),
     )
-    alone = n <= _ALONE
+    is_serial = n <= _MAX_SERIAL
     todo = [(part, order)]
     while todo:
         part, order = todo.pop()
-        halves = _halves(part, order, room)
+        halves = _halves(part, order, workspace)
         if not halves:
-            _order_by_degree(part, order, room.quotient)
-        elif alone:
+            _order_by_degree(part, order, workspace.quotient)
+        elif is_serial:
             todo += halves
         else:
             return [partial(_order_part, *half) for half in halves]
     return []
 
 
-def _halves(part: Part, order: Int32, room: _Room) -> list[tuple[Part, Int32]]:
-    """Put a separator last; return the halves with their places in the order, if it is a good one.
+def _halves(part: Part, order: Int32, workspace: _Workspace) -> list[tuple[Part, Int32]]:
+    """Order a separator last; return the halves with their slices of the order.
 
-    It is not if a half is empty, or if it holds more than half of the vertices itself.
+    There are no halves if the part is small, if one is empty, or if the separator holds more than
+    half of the vertices.
     """
     n = len(part.weight)
-    if n <= _LEAF:
+    if n <= _MAX_LEAF:
         return []
-    ones = room.ones[: len(part.indices)]
-    g = Weighted(part.indptr, part.indices, ones, part.weight)
-    first, second, separator = _split(part, separate(g, room.levels, room.moves))
+    ones = workspace.ones[: len(part.indices)]
+    g = WeightedGraph(part.indptr, part.indices, ones, part.weight)
+    first, second, separator = _split(part, separate(g, workspace.levels, workspace.moves))
     middle, end = len(first.weight), n - len(separator)
     if not 0 < middle < end or 2 * end < n:
         return []
@@ -109,7 +110,7 @@ def _halves(part: Part, order: Int32, room: _Room) -> list[tuple[Part, Int32]]:
 
 @compiled
 def _split(part: Part, side: Int8) -> tuple[Part, Part, Int32]:
-    """The halves, and the labels of the separator."""
+    """Split a part into its halves and the labels of the separator."""
     place = np.empty(len(side), np.int32)
     count = np.zeros(3, np.int64)
     for v in range(len(side)):
@@ -124,7 +125,7 @@ def _split(part: Part, side: Int8) -> tuple[Part, Part, Int32]:
 
 @compiled
 def _half(part: Part, side: Int8, place: Int32, which: int, count: int) -> Part:
-    """What lies on one side, where ``place`` says which vertex of it each is."""
+    """Extract one half; ``place`` gives each vertex's number within its half."""
     entries = 0
     for v in range(len(side)):
         if side[v] == which:
@@ -159,16 +160,16 @@ def _order_by_degree(part: Part, order: Int32, q: Quotient) -> None:
 
 @compiled
 def _expanded(order: Int32, into: Int32) -> Int32:
-    """The order of all vertices, given that of the small graph; dense ones last."""
+    """Expand the order of the compressed graph to all vertices; dense vertices are last."""
     count, n = len(order), len(into)
     begins = np.zeros(count + 2, np.int64)
     for v in range(n):
         begins[(into[v] if into[v] != NONE else count) + 1] += 1
     end = 0
     for k in range(count):
-        begins_here = end
+        begin = end
         end += begins[order[k] + 1]
-        begins[order[k] + 1] = begins_here
+        begins[order[k] + 1] = begin
     begins[count + 1] = end
     full = np.empty(n, np.int32)
     for v in range(n):

@@ -1,20 +1,23 @@
-"""Where vertices go in the order that were merged into others."""
+"""Insertion of merged vertices into an elimination order."""
 
 from __future__ import annotations
 
 from portable_gpu.sparse.compiled import compiled
 from portable_gpu.sparse.graph import Int32
 
-#: What ``into`` says of a vertex that is merged into none, and of one that is put last.
+#: Values of ``into`` for a vertex that is not merged, and for a dense one, which is ordered last.
 NONE, LAST = -1, -2
 
 
 @compiled
 def expand(into: Int32, order: Int32, pivots: int, rank: Int32, place: Int32) -> None:
-    """Put each vertex behind the one that it is merged into, as ``into`` says.
+    """Insert each merged vertex behind the vertex ``into[v]``.
 
-    ``order`` begins with the pivots, the vertices of which ``into`` says NONE; ``rank`` and
-    ``place`` are overwritten.
+    Args:
+        into: For each vertex the one that it is merged into, NONE or LAST; paths are compressed.
+        order: The order, in place; it begins with the pivots, the vertices that are not merged.
+        pivots: The number of pivots.
+        rank, place: Workspace.
     """
     n = len(order)
     for k in range(pivots):
@@ -25,7 +28,7 @@ def expand(into: Int32, order: Int32, pivots: int, rank: Int32, place: Int32) ->
         while into[root] >= 0:
             root = into[root]
         w = v
-        while into[w] >= 0:  # the whole path shortens
+        while into[w] >= 0:  # path compression
             above = into[w]
             into[w] = root
             w = above

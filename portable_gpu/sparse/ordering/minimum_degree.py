@@ -1,9 +1,9 @@
 """Minimum degree, and multiple minimum degree, on a quotient graph in the graph's own memory.
 
-An eliminated pivot is an *element*: a clique of the vertices that it reaches.  A vertex keeps a
-list of elements and of neighbours that it has outside them.  A pivot's element takes the places of
-the lists that it makes superfluous: its own, and those of the elements that it absorbs, linked.
-They are always long enough, so the graph's own memory is enough.
+An eliminated pivot is an *element*: a clique of the vertices reachable from it.  The list of a
+vertex holds its elements and the neighbours that are in none of them.  A new element is stored in
+the space of the lists that it makes redundant: the pivot's, and those of the elements that it
+absorbs, which are linked.  This space is always long enough, so no other memory is needed.
 
 Source: George and Liu, ACM TOMS 6(3), 1980 (the quotient graph in place); Liu, ACM TOMS 11(2), 1985
 (multiple elimination).
@@ -19,31 +19,31 @@ from portable_gpu.sparse.compiled import compiled
 from portable_gpu.sparse.graph import Graph, Int32, Int64
 from portable_gpu.sparse.ordering.merged import NONE, expand
 
-# What `weight` says of what is no vertex any more.
+# Values of `weight` for objects that are no vertices any more.
 _ELEMENT, _ABSORBED = -1, -2
 
 
 class Elements(NamedTuple):
-    """The quotient graph: what an ordering works in, of graphs of at most so many vertices.
+    """The quotient graph: the workspace of an ordering.
 
-    Threads that order one graph after another keep one of these each.
+    A thread may order one graph after another with the same workspace.
     """
 
-    lists: Int32  # of vertices and elements
-    start: Int64  # where the place of each object begins; the places are those of the graph's rows
-    length: Int32  # how much of its place is used
-    link: Int32  # the object in whose place an element's list goes on; or -1
-    tail: Int32  # the last of these places
-    weight: Int32  # of a vertex: how many it stands for; 0: it is merged
-    degree: Int32  # the weight of a vertex's other neighbours, elements' vertices among them
-    mark: Int64  # when a vertex was met
-    reach: Int32  # the vertices of a new element
-    into: Int32  # of a merged vertex: what it follows in the order; or NONE
-    queue: Int32  # of the vertices by their degrees
+    lists: Int32  # the lists of vertices and elements
+    start: Int64  # the start of each object's space, which is its row of the graph
+    length: Int32  # the used length of each object's space
+    link: Int32  # the object in whose space an element's list continues; or -1
+    tail: Int32  # the last object of these links
+    weight: Int32  # the vertices that a vertex stands for; 0: it is merged
+    degree: Int32  # the weight of a vertex's other neighbours, those within elements included
+    mark: Int64  # the last stamp with which a vertex was visited
+    reachable: Int32  # the vertices of a new element
+    into: Int32  # the vertex that a merged one follows in the order; or NONE
+    queue: Int32  # a priority queue of the vertices by degree
 
 
 def elements(vertices: int, entries: int) -> Elements:
-    """Room to order graphs of at most so many vertices and entries of their lists."""
+    """Allocate workspace for graphs of at most ``vertices`` vertices and ``entries`` entries."""
     return Elements(
         np.empty(entries, np.int32),
         np.empty(vertices + 1, np.int64),
@@ -59,43 +59,42 @@ def elements(vertices: int, entries: int) -> Elements:
     )
 
 
-def md(graph: Graph, room: Elements | None = None) -> Int32:
-    """The minimum degree ordering: each pivot has the least degree of the vertices left.
+def md(graph: Graph, workspace: Elements | None = None) -> Int32:
+    """Compute the minimum degree ordering: each pivot has the least degree.
 
     Args:
         graph: The adjacency structure.
-        room: What to work in (default: memory of its own): :func:`elements` of at least as many
-            vertices and entries.
+        workspace: The result of :func:`elements` for at least this number of vertices and entries;
+            None allocates it.
 
     Returns:
         The permutation, int32: entry k is the vertex to eliminate k-th.
 
-    Degrees are exact, and of vertices of one degree the first is taken.  So the ordering is that of
-    the elimination game.
+    Degrees are exact, so the ordering is that of the elimination game.
 
-    Cost: each pivot visits the neighbours of its neighbours; of large graphs take
-        :func:`portable_gpu.sparse.ordering.amd`.  64 n + 8 m bytes for m edges.
+    Cost: each pivot visits the neighbours of its neighbours; use
+        :func:`portable_gpu.sparse.ordering.amd` for large graphs.  64 n + 8 m bytes for m edges.
     Determinism: ties go to the lower index.
     Source: George and Liu, SIAM Review 31(1), 1989.
     """
     n, entries = graph.vertices, len(graph.indices)
     order = np.empty(n, np.int32)
-    _minimum_degree(graph.indptr, graph.indices, room or elements(n, entries), order)
+    _minimum_degree(graph.indptr, graph.indices, workspace or elements(n, entries), order)
     return order
 
 
-def mmd(graph: Graph, room: Elements | None = None) -> Int32:
-    """The multiple minimum degree ordering.
+def mmd(graph: Graph, workspace: Elements | None = None) -> Int32:
+    """Compute the multiple minimum degree ordering.
 
     Args:
-        graph, room: As :func:`md` takes them.
+        graph, workspace: As for :func:`md`.
 
     Returns:
         The permutation, int32: entry k is the vertex to eliminate k-th.
 
-    A round eliminates vertices of least degree as long as none is a neighbour of another; degrees
-    are updated after the round.  Vertices of equal neighbours count as one, and what a pivot leaves
-    without further neighbours goes with it.
+    A round eliminates vertices of minimum degree that are not neighbours of each other; degrees are
+    updated after the round.  Indistinguishable vertices are merged, and a vertex that has no
+    neighbour outside the new element is eliminated with the pivot.
 
     Cost: as :func:`md`, over fewer and heavier vertices.
     Determinism: ties go to the vertex whose degree changed last.
@@ -103,7 +102,7 @@ def mmd(graph: Graph, room: Elements | None = None) -> Int32:
     """
     n, entries = graph.vertices, len(graph.indices)
     order = np.empty(n, np.int32)
-    _multiple_minimum_degree(graph.indptr, graph.indices, room or elements(n, entries), order)
+    _multiple_minimum_degree(graph.indptr, graph.indices, workspace or elements(n, entries), order)
     return order
 
 
@@ -125,7 +124,7 @@ def _begin(q: Elements, indptr: Int64, indices: Int32) -> None:
 
 @compiled
 def _form_element(q: Elements, pivot: int, stamp: int) -> int:
-    """Make the pivot an element; return how many vertices it reaches, the first of ``q.reach``."""
+    """Make the pivot an element; return the number of its vertices in ``q.reachable``."""
     q.mark[pivot] = stamp
     q.weight[pivot] = _ELEMENT
     count = 0
@@ -133,12 +132,12 @@ def _form_element(q: Elements, pivot: int, stamp: int) -> int:
     for p in range(q.start[pivot], q.start[pivot] + q.length[pivot]):
         v = q.lists[p]
         if q.weight[v] != _ELEMENT:
-            count = _meet(q, v, stamp, count)
+            count = _add_reachable(q, v, stamp, count)
             continue
         place = v
         while place >= 0:
             for r in range(q.start[place], q.start[place] + q.length[place]):
-                count = _meet(q, q.lists[r], stamp, count)
+                count = _add_reachable(q, q.lists[r], stamp, count)
             place = q.link[place]
         q.weight[v] = _ABSORBED
         q.link[last] = v
@@ -148,42 +147,42 @@ def _form_element(q: Elements, pivot: int, stamp: int) -> int:
     place = pivot
     while place >= 0:
         begin = q.start[place]
-        taken = min(count - done, int(q.start[place + 1] - begin))
-        for k in range(taken):
-            q.lists[begin + k] = q.reach[done + k]
-        q.length[place] = taken
-        done += taken
+        length = min(count - done, int(q.start[place + 1] - begin))
+        for k in range(length):
+            q.lists[begin + k] = q.reachable[done + k]
+        q.length[place] = length
+        done += length
         place = q.link[place]
     return count
 
 
 @compiled
-def _meet(q: Elements, v: int, stamp: int, count: int) -> int:
-    """Add ``v`` to the reach, if it is a vertex that is not there yet."""
+def _add_reachable(q: Elements, v: int, stamp: int, count: int) -> int:
+    """Append ``v`` to the reachable vertices, if it is a vertex and not among them."""
     if q.weight[v] > 0 and q.mark[v] != stamp:
         q.mark[v] = stamp
-        q.reach[count] = v
+        q.reachable[count] = v
         return count + 1
     return count
 
 
 @compiled
 def _prune(q: Elements, v: int, pivot: int, stamp: int) -> None:
-    """Put the new element into the list of ``v``, for all that it makes superfluous there."""
+    """Insert the new element into the list of ``v``, and remove the redundant entries."""
     begin = q.start[v]
-    kept = begin
+    write = begin
     for p in range(begin, begin + q.length[v]):
         w = q.lists[p]
         if (q.weight[w] == _ELEMENT and w != pivot) or (q.weight[w] > 0 and q.mark[w] != stamp):
-            q.lists[kept] = w
-            kept += 1
-    q.lists[kept] = pivot
-    q.length[v] = kept + 1 - begin
+            q.lists[write] = w
+            write += 1
+    q.lists[write] = pivot
+    q.length[v] = write + 1 - begin
 
 
 @compiled
 def _count(q: Elements, v: int, stamp: int) -> int:
-    """The degree of ``v``."""
+    """Compute the degree of ``v``."""
     q.mark[v] = stamp
     degree = 0
     for p in range(q.start[v], q.start[v] + q.length[v]):
@@ -200,7 +199,7 @@ def _count(q: Elements, v: int, stamp: int) -> int:
 
 @compiled
 def _weigh(q: Elements, v: int, stamp: int) -> int:
-    """The weight of ``v``, if it is a vertex that was not met yet."""
+    """Return the weight of ``v``, or 0 if it is no vertex or was visited."""
     if q.weight[v] > 0 and q.mark[v] != stamp:
         q.mark[v] = stamp
         return int(q.weight[v])
@@ -211,40 +210,40 @@ def _weigh(q: Elements, v: int, stamp: int) -> int:
 def _minimum_degree(indptr: Int64, indices: Int32, q: Elements, order: Int32) -> None:
     n = len(order)
     _begin(q, indptr, indices)
-    # A tournament: a node knows the least degree of its two; vertex v is the leaf `leaves` + v.
+    # A tournament tree: a node is the minimum of its children; vertex v is the leaf `leaves` + v.
     leaves = 1
     while leaves < n:
         leaves *= 2
-    least = q.queue
+    tree = q.queue
     for v in range(leaves):
-        least[leaves + v] = q.degree[v] if v < n else n
+        tree[leaves + v] = q.degree[v] if v < n else n
     for k in range(leaves - 1, 0, -1):
-        least[k] = min(least[2 * k], least[2 * k + 1])
+        tree[k] = min(tree[2 * k], tree[2 * k + 1])
     stamp = 0
     for k in range(n):
         pivot = 1
         while pivot < leaves:
-            pivot = 2 * pivot + (0 if least[2 * pivot] == least[pivot] else 1)
+            pivot = 2 * pivot + (0 if tree[2 * pivot] == tree[pivot] else 1)
         pivot -= leaves
         order[k] = pivot
-        _play(least, leaves, pivot, n)
+        _update_tournament_tree(tree, leaves, pivot, n)
         stamp += 1
         count = _form_element(q, pivot, stamp)
         for r in range(count):
-            _prune(q, q.reach[r], pivot, stamp)
+            _prune(q, q.reachable[r], pivot, stamp)
         for r in range(count):
             stamp += 1
-            _play(least, leaves, q.reach[r], _count(q, q.reach[r], stamp))
+            _update_tournament_tree(tree, leaves, q.reachable[r], _count(q, q.reachable[r], stamp))
 
 
 @compiled
-def _play(least: Int32, leaves: int, v: int, degree: int) -> None:
-    """Give ``v`` another degree."""
+def _update_tournament_tree(tree: Int32, leaves: int, v: int, degree: int) -> None:
+    """Set the degree of ``v``, and update the minima above it."""
     k = leaves + v
-    least[k] = degree
+    tree[k] = degree
     while k > 1:
         k //= 2
-        least[k] = min(least[2 * k], least[2 * k + 1])
+        tree[k] = min(tree[2 * k], tree[2 * k + 1])
 
 
 @compiled
@@ -261,30 +260,30 @@ def _multiple_minimum_degree(indptr: Int64, indices: Int32, q: Elements, order: 
     left = n
     stamp = 0
     while left > 0:
-        least = 0
-        while heads[least] < 0:
-            least += 1
+        min_degree = 0
+        while heads[min_degree] < 0:
+            min_degree += 1
         count = 0
-        while heads[least] >= 0:
-            pivot = heads[least]
+        while heads[min_degree] >= 0:
+            pivot = heads[min_degree]
             _remove(heads, following, preceding, pivot, q.degree[pivot])
             order[pivots] = pivot
             pivots += 1
             left -= q.weight[pivot]
             stamp += 1
             for r in range(_form_element(q, pivot, stamp)):
-                v = q.reach[r]
+                v = q.reachable[r]
                 _prune(q, v, pivot, stamp)
                 if q.degree[v] >= 0:
                     _remove(heads, following, preceding, v, q.degree[v])
                     q.degree[v] = -1
                     touched[count] = v
                     count += 1
-                if q.length[v] == 1:  # nothing but the pivot's element
+                if q.length[v] == 1:  # only the pivot's element
                     left -= q.weight[v]
                     q.weight[v] = 0
                     q.into[v] = pivot
-        stamp = _merge_alike(q, touched[:count], buckets, following, stamp)
+        stamp = _merge_indistinguishable(q, touched[:count], buckets, following, stamp)
         for k in range(count):
             v = touched[k]
             if q.weight[v] > 0:
@@ -295,8 +294,10 @@ def _multiple_minimum_degree(indptr: Int64, indices: Int32, q: Elements, order: 
 
 
 @compiled
-def _merge_alike(q: Elements, touched: Int32, buckets: Int32, alike: Int32, stamp: int) -> int:
-    """Merge vertices of equal lists; return the last mark in use."""
+def _merge_indistinguishable(
+    q: Elements, touched: Int32, buckets: Int32, next_in_bucket: Int32, stamp: int
+) -> int:
+    """Merge indistinguishable vertices; return the last stamp."""
     for v in touched:
         if q.weight[v] <= 0:
             continue
@@ -317,11 +318,11 @@ def _merge_alike(q: Elements, touched: Int32, buckets: Int32, alike: Int32, stam
                 q.weight[v] = 0
                 q.into[v] = w
                 break
-            w = alike[w]
+            w = next_in_bucket[w]
         if q.weight[v] > 0:
-            alike[v] = buckets[key]
+            next_in_bucket[v] = buckets[key]
             buckets[key] = v
-    for v in touched:  # the buckets are empty again
+    for v in touched:  # empty the buckets
         key = 0
         for p in range(q.start[v], q.start[v] + q.length[v]):
             key += q.lists[p]
@@ -331,7 +332,7 @@ def _merge_alike(q: Elements, touched: Int32, buckets: Int32, alike: Int32, stam
 
 @compiled
 def _insert(heads: Int32, following: Int32, preceding: Int32, v: int, degree: int) -> None:
-    """Put ``v`` first in the list of its degree."""
+    """Insert ``v`` at the head of the list of its degree."""
     first = heads[degree]
     heads[degree] = v
     following[v] = first
@@ -342,7 +343,7 @@ def _insert(heads: Int32, following: Int32, preceding: Int32, v: int, degree: in
 
 @compiled
 def _remove(heads: Int32, following: Int32, preceding: Int32, v: int, degree: int) -> None:
-    """Take ``v`` out of the list of its degree."""
+    """Remove ``v`` from the list of its degree."""
     before, after = preceding[v], following[v]
     if before >= 0:
         following[before] = after

@@ -1,4 +1,4 @@
-"""Vertices that may move between halves, best first."""
+"""Priority queues of the vertices that may move between halves."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ Bool = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 class Moves(NamedTuple):
-    """What refinement works in.  Between two, heaps are empty and nothing is locked.
+    """The workspace of a refinement, before which heaps are empty and no vertex is locked.
 
     Each half has a heap of the vertices that may move to it from the separator.
     """
 
-    heap: Int32  # [half, k]: a vertex, that is no worse than those at 2 k + 1 and 2 k + 2
-    key: Int32  # [half, vertex]: by how much its move makes the separator lighter
-    place: Int32  # [half, vertex]: where it is in the heap, or -1
-    size: Int64  # [half]
+    heap: Int32  # [half, k]: a vertex whose key is at least those at 2 k + 1 and 2 k + 2
+    key: Int32  # [half, vertex]: the gain of its move, the decrease of the separator's weight
+    place: Int32  # [half, vertex]: its index in the heap, or -1
+    size: Int64  # [half]: the length of the heap
     pull: Int32  # [vertex of the separator, half]: the weight of its neighbours there
     locked: Bool  # [vertex]: it has moved in this pass
-    journal: Int64  # 4 * vertex + where it was, of each change
-    weights: Int64  # [half or SEPARATOR]
+    journal: Int64  # for each change, 4 * vertex + the vertex's side before
+    weights: Int64  # [half or SEPARATOR]: the sum of its vertices' weights
 
 
-def room_for_moves(n: int) -> Moves:
-    """Room to refine separators of graphs of at most n vertices."""
+def allocate_moves(n: int) -> Moves:
+    """Allocate workspace for graphs of at most n vertices."""
     return Moves(
         np.empty((2, n), np.int32),
         np.empty((2, n), np.int32),
@@ -53,7 +53,7 @@ def clear(m: Moves) -> None:
 
 @compiled
 def push(m: Moves, s: int, v: int, value: int) -> None:
-    """Let ``v`` move to a half, for that gain."""
+    """Insert the move of ``v`` to half ``s``, with the gain ``value``."""
     m.key[s, v] = value
     m.place[s, v] = m.size[s]
     m.heap[s, m.size[s]] = v
@@ -63,7 +63,7 @@ def push(m: Moves, s: int, v: int, value: int) -> None:
 
 @compiled
 def remove(m: Moves, s: int, v: int) -> None:
-    """Let ``v`` move to that half no longer."""
+    """Remove the move of ``v`` to half ``s``."""
     m.size[s] -= 1
     last = m.heap[s, m.size[s]]
     hole = m.place[s, v]
@@ -77,7 +77,7 @@ def remove(m: Moves, s: int, v: int) -> None:
 
 @compiled
 def change(m: Moves, s: int, v: int, value: int) -> None:
-    """Give the move of ``v`` another gain."""
+    """Change the gain of the move of ``v``."""
     rises = value > m.key[s, v]
     m.key[s, v] = value
     if rises:

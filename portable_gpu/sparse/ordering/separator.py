@@ -1,8 +1,8 @@
 """Small sets of vertices whose removal cuts a graph into halves.
 
-The graph is coarsened, and the smallest one is cut by growing a region.  Each finer graph takes the
-separator over, and refines it: vertices of the separator move to a half, and pull their neighbours
-in the other half into the separator.
+The graph is coarsened, and the coarsest graph is cut by growing a region.  The separator is
+projected to each finer graph, and refined there: vertices of the separator move to a half, and pull
+their neighbours in the other half into the separator.
 
 Source: Fiduccia and Mattheyses, DAC 1982; Karypis and Kumar, SIAM J. Sci. Comput. 20(1), 1998;
 Hendrickson and Rothberg, SIAM J. Sci. Comput. 20(2), 1998.
@@ -13,30 +13,40 @@ from __future__ import annotations
 import numpy as np
 
 from portable_gpu.sparse.compiled import compiled
-from portable_gpu.sparse.ordering.coarsening import Int8, Levels, Weighted, coarsen, level, random
+from portable_gpu.sparse.ordering.coarsening import (
+    Int8,
+    Levels,
+    WeightedGraph,
+    coarsen,
+    level,
+    random,
+)
 from portable_gpu.sparse.ordering.moves import Moves, change, clear, push, remove
 
-#: What `side` says of a vertex besides the halves 0 and 1.
+#: The value of `side` for a vertex in neither of the halves 0 and 1.
 SEPARATOR = 2
 
 # Each number is near the best of a few measured (docs/experiments/sparse_orderings.md).
-_COARSEST = 100  # vertices of the smallest graph: an eighth of those of the largest, but 40 to 100
-_LARGE = 5000  # graphs of more vertices are cut ...
-_ATTEMPTS = 3  # ... so often, for the fewest edges
-_REDUCED, _LITTLE = 16, 4  # how much smaller a large graph, and another, is when edges are counted
-_GROWN = 3  # regions
-_EVEN, _HALF = 0.55, 0.6  # the weight of a half, at most: by edges, and with a separator
+_COARSEST = 100  # vertices of the coarsest graph: n / 8, but at least 40 and at most 100
+_MIN_LARGE = 5000  # a graph with more vertices is large
+_ATTEMPTS = 3  # bisections of a large graph; the one that cuts the fewest edges is taken
+# The factor by which a large graph, and a small one, shrinks until edge cuts are refined.
+_LARGE_REDUCTION, _SMALL_REDUCTION = 16, 4
+_REGIONS = 3  # regions grown in the coarsest graph
+# The maximum share of a half in the weight: of an edge cut, and with a separator.
+_MAX_EDGE_HALF, _MAX_HALF = 0.55, 0.6
 _EDGE_PASSES, _PASSES = 2, 4
-_EDGE_PATIENCE, _PATIENCE = 50, 150  # moves without a gain
+_EDGE_PATIENCE, _PATIENCE = 50, 150  # moves without a gain before a pass ends
 
 
 @compiled
-def separate(g: Weighted, levels: Levels, moves: Moves) -> Int8:
-    """Of each vertex whether it is in half 0, in half 1, or in the separator between them.
+def separate(g: WeightedGraph, levels: Levels, moves: Moves) -> Int8:
+    """Compute for each vertex its half, 0 or 1, or SEPARATOR.
 
-    The graph is coarsened, and a coarse one is cut, for fewest edges.  Of a large graph this is
-    done several times from the level where the result becomes a separator.  Levels of a search are
-    tried besides.  What is returned may lie in ``levels``.
+    The graph is coarsened, and the coarsest graph is bisected with few cut edges.  At the level
+    ``top`` the edge cut becomes a separator; for a large graph the coarsening from there on is
+    repeated several times.  A level of a breadth-first search is tried as well.  The result may be
+    a view of ``levels``.
     """
     n = len(g.weight)
     heaviest = 0
@@ -48,7 +58,7 @@ def separate(g: Weighted, levels: Levels, moves: Moves) -> Int8:
     levels.vertex[1] = n
     levels.entry[1] = len(g.indices)
     top = 0  # the level at which the cut becomes a separator
-    small = n // _REDUCED if n > _LARGE else n // _LITTLE
+    small = n // _LARGE_REDUCTION if n > _MIN_LARGE else n // _SMALL_REDUCTION
     while levels.vertex[top + 1] - levels.vertex[top] > max(small, coarsest):
         if not coarsen(level(g, levels, top), levels, top, heaviest, state):
             break
@@ -56,26 +66,26 @@ def separate(g: Weighted, levels: Levels, moves: Moves) -> Int8:
     small_side = levels.side[levels.vertex[top] : levels.vertex[top + 1]]
     trial = np.empty(n, np.int8)
     best = -1
-    for _ in range(_ATTEMPTS if n > _LARGE else 1):
+    for _ in range(_ATTEMPTS if n > _MIN_LARGE else 1):
         k = top
         while levels.vertex[k + 1] - levels.vertex[k] > coarsest:
             if not coarsen(level(g, levels, k), levels, k, heaviest, state):
                 break
             k += 1
         smallest = level(g, levels, k)
-        least = -1
-        for _ in range(_GROWN):
+        min_cut = -1
+        for _ in range(_REGIONS):
             cut = _grow(smallest, trial, random(state, len(smallest.weight)), moves)
             cut -= _improve(smallest, trial, moves)
-            if least < 0 or cut < least:
-                least = cut
+            if min_cut < 0 or cut < min_cut:
+                min_cut = cut
                 _copy(trial, levels.side, levels.vertex[k], len(smallest.weight))
         while k > top:
             k -= 1
             _project(levels, k)
-            least -= _improve(level(g, levels, k), levels.side[levels.vertex[k] :], moves)
-        if best < 0 or least < best:
-            best = least
+            min_cut -= _improve(level(g, levels, k), levels.side[levels.vertex[k] :], moves)
+        if best < 0 or min_cut < best:
+            best = min_cut
             _copy(small_side, levels.best, 0, len(small_side))
     _copy(levels.best, small_side, 0, len(small_side))
     _cover(level(g, levels, top), small_side)
@@ -97,17 +107,17 @@ def _copy(source: Int8, to: Int8, begin: int, count: int) -> None:
 
 @compiled
 def _project(levels: Levels, k: int) -> None:
-    """Level k takes over the separator of level k + 1."""
+    """Project the separator of level k + 1 to level k."""
     above = levels.vertex[k + 1]
     for v in range(levels.vertex[k], above):
         levels.side[v] = levels.side[above + levels.into[v]]
 
 
 @compiled
-def _grow(g: Weighted, side: Int8, start: int, m: Moves) -> int:
-    """Let half 0 grow from a vertex, the one that has most edges into it first, to half the weight.
+def _grow(g: WeightedGraph, side: Int8, start: int, m: Moves) -> int:
+    """Grow half 0 from a vertex to half the weight; return the number of cut edges.
 
-    Returns how many edges are cut.
+    The vertex with the largest gain is added next.
     """
     n = len(g.weight)
     total = 0
@@ -119,7 +129,7 @@ def _grow(g: Weighted, side: Int8, start: int, m: Moves) -> int:
     unseen = 0
     cut = 0
     while 2 * grown < total:
-        if m.size[0] == 0:  # a component is used up
+        if m.size[0] == 0:  # the component is exhausted
             while side[unseen] == 0:
                 unseen += 1
             push(m, 0, unseen, -_edges(g, unseen))
@@ -139,7 +149,7 @@ def _grow(g: Weighted, side: Int8, start: int, m: Moves) -> int:
 
 
 @compiled
-def _edges(g: Weighted, v: int) -> int:
+def _edges(g: WeightedGraph, v: int) -> int:
     total = 0
     for p in range(g.indptr[v], g.indptr[v + 1]):
         total += g.multiplicity[p]
@@ -147,13 +157,13 @@ def _edges(g: Weighted, v: int) -> int:
 
 
 @compiled
-def _improve(g: Weighted, side: Int8, m: Moves) -> int:
-    """Move vertices between the halves, so that fewer edges are cut; return the gain."""
+def _improve(g: WeightedGraph, side: Int8, m: Moves) -> int:
+    """Move vertices between the halves to cut fewer edges; return the gain."""
     weights = m.weights
     weights[0] = weights[1] = 0
     for v in range(len(g.weight)):
         weights[side[v]] += g.weight[v]
-    most = int(_EVEN * (weights[0] + weights[1]))
+    max_weight = int(_MAX_EDGE_HALF * (weights[0] + weights[1]))
     gained = 0
     for _ in range(_EDGE_PASSES):
         for v in range(len(g.weight)):
@@ -166,7 +176,7 @@ def _improve(g: Weighted, side: Int8, m: Moves) -> int:
         length = 0
         best_length = 0
         while length - best_length < _EDGE_PATIENCE:
-            to = _next_side(g, most, m)
+            to = _next_side(g, max_weight, m)
             if to < 0:
                 break
             v = m.heap[to, 0]
@@ -204,8 +214,8 @@ def _improve(g: Weighted, side: Int8, m: Moves) -> int:
 
 
 @compiled
-def _gain(g: Weighted, side: Int8, v: int) -> int:
-    """How many edges fewer are cut if ``v`` changes its side."""
+def _gain(g: WeightedGraph, side: Int8, v: int) -> int:
+    """Compute the decrease of the edge cut if ``v`` changes its side."""
     gain = 0
     for p in range(g.indptr[v], g.indptr[v + 1]):
         if side[g.indices[p]] == side[v]:
@@ -216,8 +226,8 @@ def _gain(g: Weighted, side: Int8, v: int) -> int:
 
 
 @compiled
-def _cover(g: Weighted, side: Int8) -> None:
-    """Make a separator of the lighter of the two borders of a cut."""
+def _cover(g: WeightedGraph, side: Int8) -> None:
+    """Make the lighter of the two borders of an edge cut the separator."""
     first = second = 0
     for v in range(len(side)):
         for p in range(g.indptr[v], g.indptr[v + 1]):
@@ -237,8 +247,8 @@ def _cover(g: Weighted, side: Int8) -> None:
 
 
 @compiled
-def _cut_between_levels(g: Weighted, side: Int8) -> bool:
-    """Cut by the vertices at one distance from a vertex at the end of a long path."""
+def _cut_between_levels(g: WeightedGraph, side: Int8) -> bool:
+    """Cut by one level of a breadth-first search from a pseudo-peripheral vertex."""
     n = len(g.weight)
     queue = np.empty(n, np.int32)
     distance = np.empty(n, np.int32)
@@ -280,7 +290,7 @@ def _cut_between_levels(g: Weighted, side: Int8) -> bool:
     below = 0
     for d in range(longest + 1):
         above = total - below - weights[d]
-        if max(below, above) <= _HALF * total and (best < 0 or weights[d] < weights[best]):
+        if max(below, above) <= _MAX_HALF * total and (best < 0 or weights[d] < weights[best]):
             best = d
         below += weights[d]
     if best < 0:
@@ -291,10 +301,11 @@ def _cut_between_levels(g: Weighted, side: Int8) -> bool:
 
 
 @compiled
-def refine(g: Weighted, side: Int8, m: Moves) -> int:
-    """Make the separator lighter by passes of moves, each kept up to its best moment.
+def refine(g: WeightedGraph, side: Int8, m: Moves) -> int:
+    """Refine the separator by passes of moves; each pass is undone back to its best state.
 
-    Returns the separator's weight.
+    Returns:
+        The separator's weight.
     """
     n = len(g.weight)
     weights = m.weights
@@ -302,7 +313,7 @@ def refine(g: Weighted, side: Int8, m: Moves) -> int:
         weights[s] = 0
     for v in range(n):
         weights[side[v]] += g.weight[v]
-    most = int(_HALF * (weights[0] + weights[1] + weights[2]))
+    max_weight = int(_MAX_HALF * (weights[0] + weights[1] + weights[2]))
     for _ in range(_PASSES):
         count = 0
         for v in range(n):
@@ -320,7 +331,7 @@ def refine(g: Weighted, side: Int8, m: Moves) -> int:
         patience = min(count, _PATIENCE) + 20
         since = 0
         while since < patience:
-            to = _next_side(g, most, m)
+            to = _next_side(g, max_weight, m)
             if to < 0:
                 break
             length = _move(g, side, m, to, length)
@@ -344,8 +355,8 @@ def refine(g: Weighted, side: Int8, m: Moves) -> int:
 
 
 @compiled
-def _move(g: Weighted, side: Int8, m: Moves, to: int, length: int) -> int:
-    """Move the best vertex to a half; return how long the journal is then."""
+def _move(g: WeightedGraph, side: Int8, m: Moves, to: int, length: int) -> int:
+    """Move the best vertex to a half; return the new length of the journal."""
     other = 1 - to
     v = m.heap[to, 0]
     m.weights[to] += g.weight[v]
@@ -381,8 +392,8 @@ def _move(g: Weighted, side: Int8, m: Moves, to: int, length: int) -> int:
 
 
 @compiled
-def _weigh_neighbours(g: Weighted, side: Int8, m: Moves, v: int) -> None:
-    """The weights of the neighbours of ``v`` in each half."""
+def _weigh_neighbours(g: WeightedGraph, side: Int8, m: Moves, v: int) -> None:
+    """Compute the weight of the neighbours of ``v`` in each half."""
     m.pull[v, 0] = 0
     m.pull[v, 1] = 0
     for p in range(g.indptr[v], g.indptr[v + 1]):
@@ -392,10 +403,10 @@ def _weigh_neighbours(g: Weighted, side: Int8, m: Moves, v: int) -> None:
 
 
 @compiled
-def _next_side(g: Weighted, most: int, m: Moves) -> int:
-    """The half to which the best move goes, or -1.  What would make a half too heavy is dropped."""
+def _next_side(g: WeightedGraph, max_weight: int, m: Moves) -> int:
+    """Return the target half of the best move, or -1; drop moves that make a half too heavy."""
     for s in range(2):
-        while m.size[s] > 0 and m.weights[s] + g.weight[m.heap[s, 0]] > most:
+        while m.size[s] > 0 and m.weights[s] + g.weight[m.heap[s, 0]] > max_weight:
             remove(m, s, m.heap[s, 0])
     if m.size[0] == 0:
         return 1 if m.size[1] > 0 else -1
