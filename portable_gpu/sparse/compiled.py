@@ -1,4 +1,4 @@
-"""Loops compiled by numba, which mypy knows by the types that they are declared with."""
+"""Loops compiled by numba, with the types for mypy that they are declared with."""
 
 from __future__ import annotations
 
@@ -13,29 +13,30 @@ R = TypeVar("R")
 
 
 class _Loop(CPUDispatcher):
-    """A compiled loop out of which a signal handler's exception comes as it is.
+    """A compiled loop that raises the exception of a signal handler unchanged.
 
-    numba calls Python where it makes arrays of a result, and does not see that a handler raised
-    there.  Python finds a result with an exception then, and raises a SystemError.
+    numba calls Python to create the arrays of a result, and does not notice an exception that a
+    signal handler raises there.  Python then sees a result with an exception set, and raises a
+    SystemError, whose cause is the handler's exception.
     """
 
     def __call__(self, *arguments: Any) -> Any:
         try:
             return super().__call__(*arguments)
         except SystemError as error:
-            found: BaseException = error
-            while isinstance(found, SystemError) and found.__cause__ is not None:
-                found = found.__cause__
-            if found is error:
+            cause: BaseException = error
+            while isinstance(cause, SystemError) and cause.__cause__ is not None:
+                cause = cause.__cause__
+            if cause is error:
                 raise
-            raise found from None
+            raise cause from None
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """`function` in machine code, kept on disk; threads run it at once, for it needs no lock."""
+    """Compile `function` to machine code, cached on disk; it releases Python's lock (the GIL)."""
     try:
         made = numba.njit(cache=True, nogil=True)(function)
-    except RuntimeError:  # there is no folder to keep it in: each process compiles
+    except RuntimeError:  # there is no writable folder for the cache
         made = numba.njit(nogil=True)(function)
     if isinstance(made, CPUDispatcher):  # not where NUMBA_DISABLE_JIT is set
         made.__class__ = _Loop

@@ -1,7 +1,7 @@
-"""The elimination tree of a permuted matrix, its postorder, and how many elements L's columns have.
+"""The elimination tree of a permuted matrix, its postorder, and the column counts of L.
 
 A graph is given by `pointers` (int64, n + 1) and `indices` (int32): the neighbours of v are
-``indices[pointers[v] : pointers[v + 1]]``.  Both triangles are there; a diagonal does no harm.
+``indices[pointers[v] : pointers[v + 1]]``.  Both triangles are stored; a diagonal is ignored.
 Column k of the permuted matrix is vertex ``perm[k]``, and ``iperm[perm[k]] == k``.
 """
 
@@ -17,13 +17,14 @@ from portable_gpu.sparse.graph import Int32, Int64
 
 @dataclass(frozen=True, eq=False)
 class Elimination:
-    """What the elimination of a permuted matrix is like, by the numbers of its columns.
+    """The symbolic elimination of a permuted matrix; columns have their permuted numbers.
 
     Attributes:
-        iperm: Which column each vertex is: the permutation's inverse.
-        parent: Of each column the first row below the diagonal in L, or -1 of a root.
-        postorder: The columns, children before parents, and subtrees together.
-        counts: How many elements each column of L has, the diagonal's among them.
+        iperm: The inverse permutation: the column of each vertex.
+        parent: The elimination tree: for each column the first row below the diagonal in L, or -1
+            for a root.
+        postorder: The columns in a postorder of the tree.
+        counts: The number of elements in each column of L, with the diagonal.
     """
 
     iperm: Int32
@@ -33,18 +34,18 @@ class Elimination:
 
     @property
     def nnz(self) -> int:
-        """Elements of L."""
+        """The number of elements of L."""
         return int(self.counts.sum())
 
     @property
     def flops(self) -> float:
-        """The sum of the squares of the counts: multiplications and additions of the factor."""
+        """The sum of the squares of the counts: multiplications and additions to factorise."""
         counts = self.counts.astype(np.float64)
         return float(counts @ counts)
 
 
 def eliminate(pointers: Int64, indices: Int32, perm: Int32) -> Elimination:
-    """The tree and the counts of the columns of the permuted matrix, in nearly linear time."""
+    """Compute the elimination tree and the column counts, in nearly linear time."""
     iperm = inverse(perm)
     parent = elimination_tree(pointers, indices, perm, iperm)
     order = postorder(parent)
@@ -54,7 +55,7 @@ def eliminate(pointers: Int64, indices: Int32, perm: Int32) -> Elimination:
 
 
 def inverse(perm: Int32) -> Int32:
-    """The inverse of a permutation."""
+    """Invert a permutation."""
     iperm = np.empty_like(perm)
     iperm[perm] = np.arange(len(perm), dtype=perm.dtype)
     return iperm
@@ -62,7 +63,7 @@ def inverse(perm: Int32) -> Int32:
 
 @compiled
 def levels(parent: Int32) -> Int32:
-    """Of each node its height above the leaves; parents come behind their children."""
+    """Compute the height of each node above the leaves; parents have larger numbers."""
     level = np.zeros(len(parent), np.int32)
     for s in range(len(parent)):
         above = parent[s]
@@ -73,9 +74,9 @@ def levels(parent: Int32) -> Int32:
 
 @compiled
 def elimination_tree(pointers: Int64, indices: Int32, perm: Int32, iperm: Int32) -> Int32:
-    """Of each column its parent, or -1.
+    """Compute the parent of each column, or -1.
 
-    Source: Liu, ACM TOMS 12(2), 1986, with paths of ancestors compressed.
+    Source: Liu, ACM TOMS 12(2), 1986, with path compression.
     """
     n = len(perm)
     parent = np.full(n, -1, np.int32)
@@ -95,7 +96,7 @@ def elimination_tree(pointers: Int64, indices: Int32, perm: Int32, iperm: Int32)
 
 @compiled
 def postorder(parent: Int32) -> Int32:
-    """The nodes of a forest, children before parents and subtrees together; siblings ascend."""
+    """Compute a postorder of a forest; siblings are in ascending order."""
     n = len(parent)
     child = np.full(n, -1, np.int32)
     sibling = np.empty(n, np.int32)
@@ -135,15 +136,16 @@ def column_counts(
     parent: Int32,
     order: Int32,
 ) -> Int64:
-    """How many elements each column of L has.
+    """Compute the number of elements in each column of L.
 
-    Row i of L is a subtree with the root i.  A column counts the rows in whose subtrees it is a
-    leaf, less the meetings of their paths, and adds what its children count.
+    Row i of L is a subtree with the root i.  The count of a column is the number of row subtrees
+    of which it is a leaf, minus the number of overlaps at their least common ancestors, plus the
+    counts of its children.
 
     Source: Gilbert, Ng and Peyton, SIAM J. Matrix Anal. Appl. 15(4), 1994.
     """
     n = len(perm)
-    first = np.full(n, -1, np.int32)  # the first descendant, as its place in the postorder
+    first = np.full(n, -1, np.int32)  # the first descendant, by its number in the postorder
     counts = np.zeros(n, np.int64)
     for k in range(n):
         j = order[k]
@@ -152,8 +154,8 @@ def column_counts(
         while j != -1 and first[j] == -1:
             first[j] = k
             j = parent[j]
-    latest = np.full(n, -1, np.int32)  # of a row, the greatest `first` of its leaves so far
-    leaf = np.full(n, -1, np.int32)  # of a row, its leaf before
+    latest = np.full(n, -1, np.int32)  # for each row, the maximum `first` of its leaves so far
+    leaf = np.full(n, -1, np.int32)  # for each row, its previous leaf
     ancestor = np.arange(n).astype(np.int32)
     for k in range(n):
         j = order[k]
@@ -170,14 +172,14 @@ def column_counts(
             before = leaf[i]
             leaf[i] = j
             if before != -1:
-                meeting = before
-                while ancestor[meeting] != meeting:
-                    meeting = ancestor[meeting]
-                while before != meeting:
+                common_ancestor = before
+                while ancestor[common_ancestor] != common_ancestor:
+                    common_ancestor = ancestor[common_ancestor]
+                while before != common_ancestor:
                     following = ancestor[before]
-                    ancestor[before] = meeting
+                    ancestor[before] = common_ancestor
                     before = following
-                counts[meeting] -= 1
+                counts[common_ancestor] -= 1
         if above != -1:
             ancestor[j] = above
     for k in range(n):

@@ -39,31 +39,36 @@ from portable_gpu.sparse.lower import lower_on_device
 from portable_gpu.sparse.matrix import factor_dtype, is_narrower
 from portable_gpu.sparse.numeric import SYSTEMS, Numeric
 from portable_gpu.sparse.out_of_core import SpilledFactor
-from portable_gpu.sparse.progress import UNTOLD, Tell, Watch, told_to
-from portable_gpu.sparse.solution import Held, wait
+from portable_gpu.sparse.progress import (
+    NOT_REPORTED,
+    ProgressCallback,
+    ProgressMonitor,
+    progress_callback,
+)
+from portable_gpu.sparse.solution import FactorState, wait
 from portable_gpu.sparse.stats import Stats
 from portable_gpu.sparse.symbolic import Symbolic
 
-#: Columns of a sparse right-hand side that are solved with at a time: enough for the products of
-#: fronts, and a dense block of 512 bytes for each row.
+#: Columns of a sparse right-hand side in a block: enough for efficient products of the fronts; a
+#: dense block has 512 bytes in each row.
 _SPARSE_COLUMNS = 64
 
 
 class Factor(Closing):
     """A Cholesky factor of a sparse matrix, on a device: ``L L^H = A[perm][:, perm]``.
 
-    :func:`portable_gpu.sparse.cholesky` makes it.  Threads may call at once; what comes while
-    one of them factorises anew waits, and works with the one factor or with the other as a whole.
+    :func:`portable_gpu.sparse.cholesky` creates it.  It is thread-safe: a call during another
+    thread's :meth:`refactorize` waits, and uses either the previous or the new factor as a whole.
 
-    An exception of a signal handler, such as KeyboardInterrupt, may leave any call.  A factor whose
-    :meth:`refactorize` was left refuses other calls until it is factorised again; what else is left
-    changes nothing.  A handler that calls the factor in the midst of another call gets an
-    ArgumentError where the one or the other is :meth:`refactorize`.
+    An exception of a signal handler, such as KeyboardInterrupt, may interrupt any call.  After an
+    interrupted :meth:`refactorize` other calls raise until the matrix is factorised again; an
+    interruption of another call changes nothing.  A signal handler that calls the factor during
+    another call gets an ArgumentError if one of the two calls is :meth:`refactorize`.
 
     Attributes:
-        symbolic: The analysis that it was made by.
-        dtype: Of L.
-        engine, queue: Where L lies and all calls run.
+        symbolic: The symbolic analysis.
+        dtype: The dtype of L.
+        engine, queue: The engine and the queue of L and of all calls.
     """
 
     def __init__(
@@ -76,26 +81,27 @@ class Factor(Closing):
         memory_limit: int | None = None,
         spill_dir: str | os.PathLike[str] | None = None,
     ) -> None:
-        """Take the memory; there are no values yet.
+        """Allocate the memory; the factor has no values yet.
 
         Args:
-            symbolic: The analysis.
-            dtype: Of L.
-            engine, queue: Where L is to lie.
-            memory_limit: Bytes of the device's memory that L may take while it is made.  If it is
-                larger, it is made part by part, and all parts but the last are written to the disk;
-                calls then wait for what they do.  The bits are the same.  A solve holds the last
-                part as well, at most twice as much.  ``symbolic.memory_estimate`` says what update
-                matrices, scratch and tables take besides.
-            spill_dir: The folder for that, else the system's for temporary files.  The file has no
-                name there, so nothing is left of it when the process ends, however it does.
+            symbolic: The symbolic analysis.
+            dtype: The dtype of L.
+            engine, queue: The engine, or the queue, of L.
+            memory_limit: The maximum bytes of device memory for L during the factorisation.  If L
+                is larger, it is computed in chunks, and all chunks except the last are written to
+                the disk; calls then block until they are finished.  The bits of the results are the
+                same.  A solve keeps the last chunk in addition, so it needs up to twice the limit.
+                ``symbolic.memory_estimate`` gives the additional memory of update matrices, scratch
+                and tables.
+            spill_dir: The folder for the chunks; None for the system's folder for temporary files.
+                The file is unnamed, so it disappears however the process ends.
 
         Raises:
-            DTypeError: ``symbolic`` is no analysis, ``spill_dir`` no path, ``engine`` or ``queue``
-                none; ``dtype`` is not factorised.
+            DTypeError: ``symbolic``, ``spill_dir``, ``engine`` or ``queue`` is of the wrong type;
+                ``dtype`` is not supported.
             UnsupportedError: The device lacks double precision.
-            DeviceMemoryError: The device has no room, with the figures and before anything is
-                allocated; or ``memory_limit`` is less than the largest supernode takes.
+            DeviceMemoryError: The device has too little memory; the message has the figures, and
+                nothing is allocated.  Or ``memory_limit`` is smaller than the largest supernode.
         """
         start = time.perf_counter()
         check_place(engine, queue)
@@ -111,7 +117,7 @@ class Factor(Closing):
         self._is_cut, self._is_closed = len(self._numeric.schedule.chunks) > 1, False
         size = 0 if self._is_cut else self._numeric.device.size
         self._panels = new_array(state, self.queue, (size,), self.dtype)
-        self._held: Held | None = None  # one assignment of the whole, when all of it is there
+        self._current: FactorState | None = None  # assigned once the state is complete
         self._lock: Any = threading.RLock()  # a signal handler may call in the middle of a call
         self._planned, self._seconds = time.perf_counter() - start, float("nan")
 
@@ -125,162 +131,166 @@ class Factor(Closing):
         check: str = "late",
         progress: Any = None,
     ) -> Factor:
-        """Factorise another matrix of the same pattern, in place of the one before.
+        """Factorise another matrix of the same pattern, in place.
 
         Args:
-            values: A ``scipy.sparse`` matrix within the pattern analysed; or the values that the
-                matrix analysed stores, in its order: shape (stored,), of NumPy or on the device.
-                Values on the device are not looked at: the call enqueues, and returns.
-            triangle: ``lower`` or ``upper``: that triangle counts, the other one is ignored.  None:
-                as in the analysis.
-            check: Of values on the device: ``late``, a matrix without a factor is told where
-                somebody looks at a solution's values; ``now``, the call waits.
-            progress: True shows a bar, where stderr is a terminal (by the package rich); a function
-                is called as ``progress(done, total)`` with the operations that are done and all of
-                them, those with merged supernodes' zeros among them, from 0 up to the end.  The
-                call waits then.  What counts is what the queue has finished, step by step; on a CPU
-                front by front.
+            values: A ``scipy.sparse`` matrix within the analysed pattern; or the stored values of a
+                matrix like the analysed one, in its order: shape (stored,), a NumPy or device
+                array.  Values on the device are not checked: the call enqueues, and returns.
+            triangle: ``lower`` or ``upper``: only this triangle is read.  None: as in the analysis.
+            check: For values on the device, when NotPositiveDefiniteError is raised: ``late``, when
+                the values of a solution are copied to the host; ``now``, by this call, which waits.
+            progress: True shows a bar if stderr is a terminal (by the package rich).  A function is
+                called as ``progress(done, total)`` with the completed and with all operations,
+                including those on the zeros of merged supernodes, from 0 up to the total.  The call
+                waits then.  Operations are counted when the queue has completed a step; on a CPU
+                when a front is completed.
 
         Returns:
             This factor.
 
         Raises:
-            NotPositiveDefiniteError: The matrix has no factor.  Another may follow.
-            ShapeError, DTypeError, ArgumentError: ``values`` or ``triangle`` do not fit; L is as it
-                was.
+            NotPositiveDefiniteError: The matrix has no factor.  Another matrix may follow.
+            ShapeError, DTypeError, ArgumentError: ``values`` or ``triangle`` is not valid; L is
+                unchanged.
             UnsupportedError: ``progress`` is True on a terminal, without the package rich.
-            DTypeError: ``progress`` is neither True nor callable.  What it raises itself comes out
-                of the call as it is; the factor then has no values until it is refactorised.
+            DTypeError: ``progress`` is neither True nor callable.  An exception that it raises
+                propagates; the factor then has no values until it is refactorised.
 
-        Cost: ``symbolic.flops`` multiplications and additions; four times as much if complex.
+        Cost: ``symbolic.flops`` multiplications and additions; four times this number if complex.
 
         Accuracy: That of LAPACK's ``potrf``: ``|A - L L^H| <= m eps |L| |L^H|`` by elements, where
-            m is the most elements of a row of L (Higham, Accuracy and Stability, 2002, 10.1).
+            m is the maximum number of elements in a row of L (Higham, Accuracy and Stability, 2002,
+            10.1).
 
-        Determinism: The same bits on the same target, run after run.
+        Determinism: The same bits on the same target in every run.
         """
         one_of(check, CHECKS, "check")
         on_device = isinstance(values, DEVICE_KINDS)
         start = time.perf_counter()
-        is_within = self._lock._is_owned()  # whether this thread is in the midst of a call
-        with self._lock, told_to(progress) as tell:
+        is_within = self._lock._is_owned()  # whether this thread is within another call
+        with self._lock, progress_callback(progress) as callback:
             self._check_open()
             if is_within:
                 raise ArgumentError(
                     "refactorize is called in the midst of another call of this factor, by a "
                     "signal handler, a destructor or progress; call it when that has returned"
                 )
-            take = self._taken if on_device else self._brought
-            given = take(values, triangle)
-            held = self._factorised(given, tell)
+            lower_of = self._values_from_device if on_device else self._values_from_host
+            lower = lower_of(values, triangle)
+            current = self._factorised(lower, callback)
         if not on_device or check == "now":
-            held.report.check()
+            current.report.check()
             self._seconds = time.perf_counter() - start
         return self
 
-    def _factorised(self, given: Any, tell: Tell | None) -> Held:
-        """Factorise; with somebody to tell, wait.
+    def _factorised(self, lower: Any, callback: ProgressCallback | None) -> FactorState:
+        """Factorise; wait if there is a progress callback.
 
         Args:
-            given: The lower triangle's values, on the device.
-            tell: Whom to tell of the progress.
+            lower: The values of the lower triangle, on the device.
+            callback: The progress callback.
         """
-        values = given
-        if given.dtype != self.dtype:
-            values = self._filled(self._numeric.converted(given.dtype), given, self.dtype)
-        panels, before, self._held = self._panels, self._held, None
-        if before is not None:
-            before.close()
-        del before  # and memory of the last part
+        values = lower
+        if lower.dtype != self.dtype:
+            values = self._gather_lower(self._numeric.converted(lower.dtype), lower, self.dtype)
+        panels, previous, self._current = self._panels, self._current, None
+        if previous is not None:
+            previous.close()
+        del previous  # frees the memory of its last chunk
         call = Call([values, panels], None, self.queue)
         if not call.state.in_order:  # calls before this one may still read the panels
             call.wait_for = [*(call.wait_for or ()), marker(call.state.queue)]
         inputs = call.input(values, "values")
         view = call.output(panels.shape, self.dtype, panels, "factor", read=True)
-        report, found = call.beside((1, FIELDS), DTYPE)
-        spilled = self._run(call, (inputs, view, report), tell)
-        tell_fault = partial(self._complain, given.dtype)
-        held = Held(self._numeric, self.queue, given, panels, spilled, Report(found, tell_fault))
-        self._held = held
+        report, status = call.beside((1, FIELDS), DTYPE)
+        spilled = self._run(call, (inputs, view, report), callback)
+        on_failure = partial(self._raise_if_failed, lower.dtype)
+        current = FactorState(
+            self._numeric, self.queue, lower, panels, spilled, Report(status, on_failure)
+        )
+        self._current = current
         if self._is_closed:  # a signal handler closed it meanwhile
             self.close()
-        return held
+        return current
 
     def _run(
-        self, call: Call, views: tuple[View, View, View], tell: Tell | None
+        self, call: Call, views: tuple[View, View, View], callback: ProgressCallback | None
     ) -> SpilledFactor | None:
-        """Enqueue the factorisation, or do it part by part; with somebody to tell, wait.
+        """Enqueue the factorisation, or compute it in chunks; wait if there is a callback.
 
         Args:
             call: The call.
-            views: Of the values, the panels and the report.
-            tell: Whom to tell of the progress.
+            views: The views of the values, the panels and the report.
+            callback: The progress callback.
         """
         numeric, state = self._numeric, call.state
         arena = state.workspace(numeric.device.arena_bytes)
-        if tell is None:
-            return self._enqueue(call, views, arena, state.workspace(numeric.device.told_bytes))
-        seen = None
-        told: Any = None
+        if callback is None:
+            return self._enqueue(
+                call, views, arena, state.workspace(numeric.device.pivot_status_bytes)
+            )
+        host_status = None
+        status: Any = None
         if self.engine.maps_host_memory:
-            seen = np.full((max(1, len(self.symbolic.fronts)), FIELDS), UNTOLD, DTYPE)
-            told = self.engine.in_place(seen, seen.nbytes, writable=True)
+            host_status = np.full((max(1, len(self.symbolic.fronts)), FIELDS), NOT_REPORTED, DTYPE)
+            status = self.engine.in_place(host_status, host_status.nbytes, writable=True)
         else:
-            told = state.workspace(numeric.device.told_bytes)
-        made: list[SpilledFactor | None] = []
+            status = state.workspace(numeric.device.pivot_status_bytes)
+        spilled: list[SpilledFactor | None] = []
 
         def work() -> None:
             flop = sum(plan.flop for plan in numeric.factorisation)
-            watch = Watch(flop, tell, seen)
-            made.append(self._enqueue(call, views, arena, told, watch))
-            watch.wait()
+            monitor = ProgressMonitor(flop, callback, host_status)
+            spilled.append(self._enqueue(call, views, arena, status, monitor))
+            monitor.wait()
 
-        run_to_the_end(state, [seen], work)
-        return made[0]
+        run_to_the_end(state, [host_status], work)
+        return spilled[0]
 
     def _enqueue(
         self,
         call: Call,
         views: tuple[View, View, View],
         arena: Any,
-        told: Any,
-        watch: Watch | None = None,
+        status: Any,
+        monitor: ProgressMonitor | None = None,
     ) -> SpilledFactor | None:
-        """Enqueue it, with memory for the arena and for what fronts report."""
+        """Enqueue the factorisation, with memory for the arena and for the pivot status."""
         numeric, (values, _, report) = self._numeric, views
         if self._is_cut:
             wait(call)
-            operands = [values.buffer, report.buffer, arena, told]
-            return SpilledFactor(numeric, call.state, self._spill_dir, operands, watch)
+            operands = [values.buffer, report.buffer, arena, status]
+            return SpilledFactor(numeric, call.state, self._spill_dir, operands, monitor)
         [plan] = numeric.factorisation
         whole = View(arena, 0, (numeric.device.arena_bytes,), (1,), np.dtype(np.uint8))
-        lists = View(told, 0, (len(self.symbolic.fronts), FIELDS), (FIELDS, 1), DTYPE)
-        call.run(plan if watch is None else watch.over(plan), (*views, whole, lists))
+        lists = View(status, 0, (len(self.symbolic.fronts), FIELDS), (FIELDS, 1), DTYPE)
+        call.run(plan if monitor is None else monitor.monitored(plan), (*views, whole, lists))
         return None
 
     def check(self) -> None:
-        """Wait for the factorisation, and raise what it found.
+        """Wait for the factorisation, and raise its error, if there is one.
 
         Raises:
             NotPositiveDefiniteError: The matrix has no factor.
-            ArgumentError: Nothing was factorised, or that was interrupted.
+            ArgumentError: No matrix was factorised, or the factorisation was interrupted.
         """
         with self._lock:
-            held = self._latest()
-        held.report.check()
+            current = self._latest()
+        current.report.check()
 
-    def _brought(self, values: Any, triangle: str | None) -> Any:
-        """The lower triangle's values of a matrix, or of stored values, on the device."""
-        if self._held is not None:  # tables pay from the second factorisation on
-            found = lower_on_device(self._numeric, self.queue, values, triangle)
-            if found is not None:
-                return found
+    def _values_from_host(self, values: Any, triangle: str | None) -> Any:
+        """Copy the lower triangle of a matrix, or of stored values, to the device."""
+        if self._current is not None:  # tables are worth their cost from the second matrix on
+            gathered = lower_on_device(self._numeric, self.queue, values, triangle)
+            if gathered is not None:
+                return gathered
         lower = self.symbolic.pattern.values(values, triangle)
         self._check_kind(lower.dtype)
         return asarray(lower, queue=self.queue)
 
-    def _taken(self, stored: Any, triangle: str | None) -> Any:
-        """The same of stored values on the device."""
+    def _values_from_device(self, stored: Any, triangle: str | None) -> Any:
+        """Gather the lower triangle of stored values on the device."""
         pattern = self.symbolic.pattern
         if tuple(stored.shape) != (pattern.stored,):
             raise ShapeError(
@@ -296,20 +306,20 @@ class Factor(Closing):
             )
         if stored.size > 1 and stored.strides != (stored.dtype.itemsize,):
             raise ArgumentError(f"values have strides {stored.strides}; copy them to a dense array")
-        return self._filled(self._numeric.lower(stored.dtype, triangle), stored, stored.dtype)
+        return self._gather_lower(self._numeric.lower(stored.dtype, triangle), stored, stored.dtype)
 
-    def _filled(self, plan: Any, given: Any, dtype: np.dtype[Any]) -> Any:
-        """An array of the lower triangle's values, which a plan fills."""
-        call = Call([given], None, self.queue)
-        view = call.input(given, "values")
+    def _gather_lower(self, plan: Any, stored: Any, dtype: np.dtype[Any]) -> Any:
+        """Run a plan that gathers the values of the lower triangle into a new array."""
+        call = Call([stored], None, self.queue)
+        view = call.input(stored, "values")
         return call.run(plan, (view, call.output((self.symbolic.pattern.nnz,), dtype)))
 
     def _check_kind(self, dtype: np.dtype[Any]) -> None:
         if dtype.kind == "c" and self.dtype.kind != "c":
             raise DTypeError(f"values are {dtype} and the factor is {self.dtype}; make it complex")
 
-    def _complain(self, given: np.dtype[Any], values: np.ndarray[Any, Any]) -> None:
-        """Raise what a report of a matrix of ``given`` values says."""
+    def _raise_if_failed(self, dtype: np.dtype[Any], values: np.ndarray[Any, Any]) -> None:
+        """Raise NotPositiveDefiniteError if a report, of values of ``dtype``, has a failure."""
         front_column, bits = (int(v) for v in values[0])
         if front_column < 0 or not self.symbolic.n:  # without fronts no kernel writes a report
             return
@@ -319,16 +329,18 @@ class Factor(Closing):
         variable = int(self.perm[column])
         raise NotPositiveDefiniteError(
             f"the matrix is not positive definite: the pivot of variable {variable} (column "
-            f"{column} of the permuted matrix) is {self._precisely(pivot, given)}",
+            f"{column} of the permuted matrix) is {self._describe_pivot(pivot, dtype)}",
             (), column, pivot, variable,
         )  # fmt: skip
 
-    def _precisely(self, pivot: float, given: np.dtype[Any]) -> str:
-        """A pivot, the precision in which it was found, and a better one if there is any."""
-        found = f"{pivot:g} in {self.dtype}"
-        if not is_narrower(self.dtype, given):
-            return found
-        return f"{found}; the values are {given}, and a factor of dtype={str(given)!r} may exist"
+    def _describe_pivot(self, pivot: float, dtype: np.dtype[Any]) -> str:
+        """Describe a pivot and its precision, and a higher precision if there is one."""
+        description = f"{pivot:g} in {self.dtype}"
+        if not is_narrower(self.dtype, dtype):
+            return description
+        return (
+            f"{description}; the values are {dtype}, and a factor of dtype={str(dtype)!r} may exist"
+        )
 
     # -- solve
 
@@ -338,34 +350,36 @@ class Factor(Closing):
         """Solve ``A X = B``, or with a part of the factorisation.
 
         Args:
-            b: Shape (n,) or (n, k), of NumPy or on the device, with any strides; not modified.
-                Or a ``scipy.sparse`` array or matrix, n x k, of which 64 columns are solved with at
-                a time.  Integers and booleans are converted to the dtype of the result.
-            system: ``A``; ``L``: L X = B; ``Lt``: L^H X = B; ``P``: X = B[perm]; ``Pt``:
-                X[perm] = B, both without any rounding of B.
-            refine: Corrections ``X += A^-1 (B - A X)`` of system ``A``, with residuals in the
-                dtype of the result: their number, at most 64, or ``auto``: until the backward
-                error of every column is 2 eps, or falls less than tenfold; each step then waits.
-            out: An array for the result, not of a sparse ``b``.
+            b: Shape (n,) or (n, k), a NumPy or device array with any strides; not modified.  Or a
+                ``scipy.sparse`` array or matrix, n x k, which is processed in blocks of 64 columns.
+                Integers and booleans are converted to the dtype of the result.
+            system: ``A``: A X = B; ``L``: L X = B; ``Lt``: L^H X = B; ``P``: X = B[perm]; ``Pt``:
+                X[perm] = B.  The last two do not round B.
+            refine: Corrections ``X += A^-1 (B - A X)`` of system ``A``, with residuals in the dtype
+                of the result.  Either their number, at most 64; or ``auto``: until the backward
+                error of every column is 2 eps, or a step reduces it by less than a factor of ten;
+                then each step waits.
+            out: An array for the result, unless ``b`` is sparse.
 
         Returns:
             X, of ``b``'s shape and kind, in NumPy's common dtype of the factor, A's values and
-            ``b``.  On the device it is enqueued only: a matrix without a factor raises where its
-            values are looked at.  Of a sparse ``b`` a ``csc_array`` (``csc_matrix`` of a matrix)
-            without stored zeros; where X is full it takes 1.5 times the memory of a dense one.
+            ``b``.  A result on the device is only enqueued: NotPositiveDefiniteError is raised when
+            its values are copied to the host.  For a sparse ``b`` the result is a ``csc_array``
+            (``csc_matrix`` for a matrix) without stored zeros; if X is full, it takes 1.5 times the
+            memory of a dense array.
 
         Raises:
             NotPositiveDefiniteError: The matrix has no factor.
-            ShapeError, DTypeError, ArgumentError: ``b``, ``refine`` or ``out`` does not fit.
+            ShapeError, DTypeError, ArgumentError: ``b``, ``refine`` or ``out`` is not valid.
 
-        Cost: 4 multiplications and additions for each element of L and column of B; a correction as
-            much, and a pass over A.
+        Cost: 4 multiplications and additions for each element of L and column of B; the same for
+            each correction, plus a pass over A.
 
-        Accuracy: Refined, the backward error ``|B - A X| / (|A| |X| + |B|)`` (largest elements, and
+        Accuracy: With refinement the backward error ``|B - A X| / (|A| |X| + |B|)`` (maximum norms;
             row sums of A) is about eps of the values' dtype, if A's condition number times eps of
-            L's is below 1 (Higham, Accuracy and Stability, 2002, 12.1).
+            L's dtype is below 1 (Higham, Accuracy and Stability, 2002, 12.1).
 
-        Determinism: The same bits on the same target, run after run, for the same k.
+        Determinism: The same bits on the same target in every run, for the same k.
         """
         one_of(system, SYSTEMS, "system")
         refine = corrections(refine)
@@ -380,32 +394,32 @@ class Factor(Closing):
             n = self.symbolic.n
             raise ShapeError(f"b has shape {tuple(b.shape)}; ({n},) or ({n}, k) is needed")
         host = isinstance(b, np.ndarray)
-        with self._lock:  # of one factor, with its values
-            held = self._latest()
-            dtype = np.result_type(self.dtype, held.values.dtype, b.dtype)
+        with self._lock:  # use one factor together with its values
+            current = self._latest()
+            dtype = np.result_type(self.dtype, current.values.dtype, b.dtype)
             require_fp64(self.engine, dtype)
             if out is not None:
                 check_output(out, tuple(b.shape), dtype, "out", host)
             if host:
-                held.report.check()
-            given = b
+                current.report.check()
+            rhs = b
             if b.dtype.kind in "biu":
-                given = b.astype(dtype) if host else converted(b, dtype, queue=self.queue)
-            given = asarray(given, queue=self.queue) if host else given
-            result = held.solve(given, dtype, system, refine)
+                rhs = b.astype(dtype) if host else converted(b, dtype, queue=self.queue)
+            rhs = asarray(rhs, queue=self.queue) if host else rhs
+            result = current.solve(rhs, dtype, system, refine)
         if host:
-            found = asnumpy(result)
+            solution = asnumpy(result)
             if out is None:
-                return found
-            out[...] = found
+                return solution
+            out[...] = solution
             return out
         if out is not None:
             result = elementwise("x", x=result, out=out, queue=self.queue)
-        result.reports = (*reports_of(b), held.report)
+        result.reports = (*reports_of(b), current.report)
         return result
 
     def _solve_sparse(self, b: Any, system: str, refine: str | int | None, out: Any) -> Any:
-        """The solution of a sparse B, of whose columns those with elements are solved with."""
+        """Solve for a sparse B, by blocks of its columns that have elements."""
         n = self.symbolic.n
         if b.ndim != 2 or b.shape[0] != n:
             raise ShapeError(f"b has shape {tuple(b.shape)}; a sparse one is ({n}, k)")
@@ -416,27 +430,29 @@ class Factor(Closing):
         columns = scipy.sparse.csc_array(b)
         used = np.flatnonzero(np.diff(columns.indptr))
         width = min(len(used), _SPARSE_COLUMNS)
-        found = []
-        with self._lock:  # all of it by one factor
+        blocks = []
+        with self._lock:  # use the same factor for all blocks
             dtype = np.result_type(self.dtype, self._latest().values.dtype, b.dtype)
             for start in range(0, len(used), _SPARSE_COLUMNS):
                 part = columns[:, used[start : start + width]].toarray()
-                given = np.zeros((n, width), part.dtype)  # of one shape, whose kernels are one
-                given[:, : part.shape[1]] = part
-                x = self.solve(given, system, refine=refine)
-                found.append(scipy.sparse.csc_array(x[:, : part.shape[1]]))
+                block = np.zeros(
+                    (n, width), part.dtype
+                )  # the same shape, and kernels, for all blocks
+                block[:, : part.shape[1]] = part
+                x = self.solve(block, system, refine=refine)
+                blocks.append(scipy.sparse.csc_array(x[:, : part.shape[1]]))
         counts = np.zeros(b.shape[1] + 1, np.int64)
-        counts[used + 1] = np.concatenate([np.zeros(0, int), *(np.diff(x.indptr) for x in found)])
-        rows = np.concatenate([np.zeros(0, np.int32), *(x.indices for x in found)])
-        data = np.concatenate([np.zeros(0, dtype), *(x.data for x in found)])
+        counts[used + 1] = np.concatenate([np.zeros(0, int), *(np.diff(x.indptr) for x in blocks)])
+        rows = np.concatenate([np.zeros(0, np.int32), *(x.indices for x in blocks)])
+        data = np.concatenate([np.zeros(0, dtype), *(x.data for x in blocks)])
         kind = scipy.sparse.csc_matrix if scipy.sparse.isspmatrix(b) else scipy.sparse.csc_array
         return kind((data, rows, np.cumsum(counts)), shape=b.shape)
 
     def __call__(self, b: Any) -> Any:
-        """``solve(b)``."""
+        """Return ``solve(b)``."""
         return self.solve(b)
 
-    # -- what is known of L
+    # -- properties of A and L
 
     @property
     def perm(self) -> np.ndarray[Any, Any]:
@@ -445,12 +461,12 @@ class Factor(Closing):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """That of A."""
+        """The shape of A."""
         return self.symbolic.n, self.symbolic.n
 
     @property
     def stats(self) -> Stats:
-        """What it took."""
+        """The time, work and memory of this factor."""
         device, flop = self._numeric.device, self.symbolic.flops
         times = {**self.symbolic.times, "plan": self._planned, "factorise": self._seconds}
         return Stats(
@@ -466,46 +482,46 @@ class Factor(Closing):
         )
 
     def logdet(self) -> float:
-        """The natural logarithm of the determinant of A.
+        """Compute the natural logarithm of the determinant of A.
 
         Raises:
             NotPositiveDefiniteError: The matrix has no factor.
 
-        Cost: The diagonal of L is brought to the host, and its logarithms summed in float64.
+        Cost: The diagonal of L is copied to the host, and its logarithms are summed in float64.
         """
         return float(2 * np.log(self._diagonal().real.astype(np.float64)).sum())
 
     def slogdet(self) -> tuple[float, float]:
-        """The sign of the determinant, which is 1, and its logarithm, as :func:`numpy.linalg`."""
+        """Return the sign of the determinant, 1, and its logarithm: ``numpy.linalg.slogdet``."""
         return 1.0, self.logdet()
 
     def inv_diag(self) -> np.ndarray[Any, Any]:
-        """The diagonal of A's inverse: the variances of variables whose precision A is.
+        """Compute the diagonal of A's inverse: the variances, if A is a precision matrix.
 
-        It is computed on the device, in the factor's precision, from the elements of L and those
-        of the inverse that have the same places.
+        It is computed on the device, in the factor's precision, by selected inversion: only the
+        elements of the inverse in the pattern of L are computed.
 
         Returns:
             Shape (n,), real, of the factor's precision.
 
         Raises:
             NotPositiveDefiniteError: The matrix has no factor.
-            DeviceMemoryError: There is no room for the inverses of the fronts.
+            DeviceMemoryError: The device has too little memory for the inverses of the fronts.
 
-        Cost: About 2.5 times the multiplications and additions of the factorisation; the inverses
-            of the fronts of two levels of the tree lie on the device besides: where the problem has
-            three dimensions 1.2 times the memory of L, 0.7 times where L is on the disk.
+        Cost: About 2.5 times the multiplications and additions of the factorisation.  The inverses
+            of the fronts of two levels of the tree need additional device memory: for problems in
+            three dimensions 1.2 times the memory of L, and 0.7 times if L is on the disk.
 
-        Accuracy: Relative errors of about the condition of A times a unit of rounding.
+        Accuracy: Relative errors of about the condition number of A times a unit of rounding.
 
-        Determinism: The same bits on the same target, run after run.
+        Determinism: The same bits on the same target in every run.
         """
         n = self.symbolic.n
         diagonal = np.empty(n, np.zeros(0, self.dtype).real.dtype)
         with self._lock:
-            held = self._checked()
-            found = held.inverse_diagonal() if n else diagonal
-        diagonal[self.symbolic.front_perm] = asnumpy(found).real
+            current = self._checked()
+            inverse = current.inverse_diagonal() if n else diagonal
+        diagonal[self.symbolic.front_perm] = asnumpy(inverse).real
         return diagonal
 
     def _diagonal(self) -> np.ndarray[Any, Any]:
@@ -513,29 +529,29 @@ class Factor(Closing):
             return self._checked().diagonal()
 
     def L(self) -> Any:  # noqa: N802  # its name everywhere
-        """L as a ``scipy.sparse.csc_array``, in the permuted numbering.
+        """Return L as a ``scipy.sparse.csc_array``, in the permuted numbering.
 
-        Zeros that merged supernodes store are left out.
+        The zeros that merged supernodes store are removed.
 
         Raises:
             NotPositiveDefiniteError: The matrix has no factor.
         """
-        rows, pointers, places = self._numeric.positions()
+        rows, pointers, positions = self._numeric.positions()
         with self._lock:
-            data = self._checked().on_host()[places]
-        found = scipy.sparse.csc_array((data, rows, pointers), shape=self.shape)
-        found.eliminate_zeros()
-        place = self.symbolic.front_columns
-        if np.array_equal(place, np.arange(len(place))):
-            return found
-        entries = found.tocoo()
-        index = place[entries.row], place[entries.col]
+            data = self._checked().on_host()[positions]
+        lower = scipy.sparse.csc_array((data, rows, pointers), shape=self.shape)
+        lower.eliminate_zeros()
+        columns = self.symbolic.front_columns
+        if np.array_equal(columns, np.arange(len(columns))):
+            return lower
+        entries = lower.tocoo()
+        index = columns[entries.row], columns[entries.col]
         return scipy.sparse.csc_array((entries.data, index), shape=self.shape)
 
     def as_linear_operator(self) -> Any:
-        """A ``scipy.sparse.linalg.LinearOperator`` that multiplies by A's inverse.
+        """Return a ``scipy.sparse.linalg.LinearOperator`` that multiplies by A's inverse.
 
-        Its dtype is the common one of the factor and of A's values.
+        Its dtype is the common dtype of the factor and of A's values.
 
         Raises:
             ArgumentError: The factor has no values.
@@ -549,16 +565,16 @@ class Factor(Closing):
             rmatmat=self.solve, dtype=dtype,
         )  # fmt: skip
 
-    # -- life
+    # -- lifetime
 
     def close(self) -> None:
-        """Let go of the device's memory, and of a file; what was enqueued ends as it should."""
+        """Free the device's memory and the file; enqueued work is completed."""
         self._is_closed = True
         is_within = self._lock._is_owned()
         with self._lock:
-            held, self._held, self._panels = self._held, None, None
-            if held is not None and not is_within:  # else the call that goes on reads it
-                held.close()
+            current, self._current, self._panels = self._current, None, None
+            if current is not None and not is_within:  # else the interrupted call still reads it
+                current.close()
 
     def __reduce__(self) -> Any:
         raise UnsupportedError(
@@ -574,19 +590,19 @@ class Factor(Closing):
         if self._is_closed:
             raise ArgumentError("the factor is closed; make another")
 
-    def _latest(self) -> Held:
-        """The latest factor; the caller holds the lock until its work is enqueued."""
+    def _latest(self) -> FactorState:
+        """Return the latest factor; the caller holds the lock until its work is enqueued."""
         self._check_open()
-        held = self._held
-        if held is None:
+        current = self._current
+        if current is None:
             raise ArgumentError(
                 "the factor has no values: none were given, or their factorisation was "
                 "interrupted or goes on; call refactorize"
             )
-        return held
+        return current
 
-    def _checked(self) -> Held:
-        """The latest factor, once its report says that the matrix has one."""
-        held = self._latest()
-        held.report.check()
-        return held
+    def _checked(self) -> FactorState:
+        """Wait for the latest factor, raise its error if it failed, and return it."""
+        current = self._latest()
+        current.report.check()
+        return current

@@ -1,4 +1,4 @@
-"""Factors and solutions in one call."""
+"""Functions that factorise and solve in one call."""
 
 from __future__ import annotations
 
@@ -44,27 +44,27 @@ def cholesky(
 ) -> Factor:
     """Factorise a sparse positive definite matrix: ``P A P^T = L L^H``.
 
-    It is :func:`analyze`, a :class:`Factor` and its :meth:`Factor.refactorize`, which are the calls
-    to make where more matrices of the same pattern follow.
+    It calls :func:`analyze`, makes a :class:`Factor`, and calls :meth:`Factor.refactorize`.  To
+    factorise more matrices of the same pattern, call ``refactorize`` of the factor again.
 
     Args:
-        A: The matrix, as :func:`analyze` takes it.
-        ordering, relax: As :func:`analyze` takes them, with the engine that is used.
-        triangle: ``lower`` or ``upper``: that triangle of `A` counts, the other one is ignored.
-            None: both, if both are stored; or what was chosen in `symbolic`.
-        symbolic: The analysis of a matrix within whose pattern the elements of `A` are, in place of
-            a new one; `ordering` and `relax` are not looked at then.
-        dtype: Of the factor: float32, float64, complex64 or complex128; that of `A` by default,
-            float64 of integers.
-        memory_limit, spill_dir: As :class:`Factor` takes them: a factor that the device does not
-            hold is written to the disk.
-        progress: As :meth:`Factor.refactorize` takes it: True shows a bar on a terminal.
-        engine, queue: Where to run.
+        A: The matrix, as for :func:`analyze`.
+        ordering, relax: As for :func:`analyze`, with the engine that is used.
+        triangle: ``lower`` or ``upper``: only this triangle of `A` is read.  None: both, if both
+            are stored; or the one chosen in `symbolic`.
+        symbolic: The analysis of a matrix whose pattern includes the elements of `A`, instead of a
+            new analysis; `ordering` and `relax` are ignored then.
+        dtype: The dtype of the factor: float32, float64, complex64 or complex128.  The default is
+            that of `A`, and float64 for integers.
+        memory_limit, spill_dir: As for :class:`Factor`: a factor that does not fit into the
+            device's memory is written to the disk.
+        progress: As for :meth:`Factor.refactorize`: True shows a bar on a terminal.
+        engine, queue: The engine, or queue, of the factor.
 
     Raises:
         NotPositiveDefiniteError: The factor does not exist in the precision of `dtype`;
             ``.variable`` is the row of `A`.
-        ShapeError, DTypeError, ArgumentError: As of :func:`analyze`; or `dtype` is real and `A`
+        ShapeError, DTypeError, ArgumentError: As :func:`analyze`; or `dtype` is real and `A` is
             complex.
         UnsupportedError: The device has no float64; or `progress` is True on a terminal, without
             the package rich.
@@ -73,35 +73,35 @@ def cholesky(
     """
     check_place(engine, queue)
     if symbolic is None:
-        own = state_for([], engine, queue).engine
-        symbolic = analyze(A, ordering, relax=relax, triangle=triangle, engine=own)
+        local_engine = state_for([], engine, queue).engine
+        symbolic = analyze(A, ordering, relax=relax, triangle=triangle, engine=local_engine)
     if not isinstance(symbolic, Symbolic):
         raise DTypeError(f"symbolic is {shown(symbolic)}; what analyze() returned is wanted")
-    given = value_dtype(A)
-    kind = given if dtype is None else factor_dtype(dtype)
-    if given.kind == "c" and kind.kind != "c":
-        raise ArgumentError(f"dtype is {kind}, and A is {given}: its factor is complex")
+    dtype_of_a = value_dtype(A)
+    kind = dtype_of_a if dtype is None else factor_dtype(dtype)
+    if dtype_of_a.kind == "c" and kind.kind != "c":
+        raise ArgumentError(f"dtype is {kind}, and A is {dtype_of_a}: its factor is complex")
     factor = Factor(symbolic, kind, engine, queue, memory_limit=memory_limit, spill_dir=spill_dir)
     return factor.refactorize(A, triangle=triangle, progress=progress)
 
 
 def factor_for(A: Any, dtype: Any, refine: str | int | None, **options: Any) -> Factor:
-    """A factor whose solutions are to be refined.
+    """Factorise a matrix for solutions with refinement.
 
     Args:
         A: The matrix.
-        dtype: Of the factor.
-        refine: As :meth:`Factor.solve` takes it.  Where a factor of less precision than the values
-            of `A` does not exist, ``auto`` takes one of their precision.
-        options: As :func:`cholesky` takes them.
+        dtype: The dtype of the factor.
+        refine: As for :meth:`Factor.solve`.  With ``auto``, if the factor in a lower precision than
+            that of `A` does not exist, the precision of `A` is used.
+        options: As for :func:`cholesky`.
     """
     try:
         return cholesky(A, dtype=dtype, **options)
     except NotPositiveDefiniteError:
-        own = value_dtype(A)
-        if refine != "auto" or dtype is None or not is_narrower(dtype, own):
+        dtype_of_a = value_dtype(A)
+        if refine != "auto" or dtype is None or not is_narrower(dtype, dtype_of_a):
             raise
-    return cholesky(A, dtype=np.result_type(own, dtype), **options)
+    return cholesky(A, dtype=np.result_type(dtype_of_a, dtype), **options)
 
 
 def spsolve(
@@ -115,30 +115,29 @@ def spsolve(
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
 ) -> Any:
-    """Solve ``A X = B`` with a sparse positive definite matrix: :func:`cholesky`, and its solution.
+    """Solve ``A X = B`` with a sparse positive definite matrix, by :func:`cholesky`.
 
     Args:
-        A: The matrix, n x n, as :func:`analyze` takes it.
-        b: n numbers, or n x k of them, of NumPy or on the device; or a ``scipy.sparse`` array or
-            matrix, n x k; it is not changed.
-        ordering, triangle: As :func:`analyze` takes them.
-        dtype: Of the factor; by default the one that NumPy gives to ``A @ b``.
-        refine: As :meth:`Factor.solve` takes it.  With ``auto`` a `dtype` of less precision than
-            the values of `A` costs no accuracy: where that factor does not exist, one in the
-            precision of `A` is made.
-        engine, queue: Where to run.
+        A: The matrix, n x n, as for :func:`analyze`.
+        b: Shape (n,) or (n, k), a NumPy or device array; or a ``scipy.sparse`` array or matrix,
+            n x k; not modified.
+        ordering, triangle: As for :func:`analyze`.
+        dtype: The dtype of the factor; by default NumPy's dtype of ``A @ b``.
+        refine: As for :meth:`Factor.solve`.  With ``auto``, a `dtype` of lower precision than `A`
+            costs no accuracy; if that factor does not exist, the precision of `A` is used.
+        engine, queue: The engine, or queue, of the solution.
 
     Returns:
-        X, of the shape of `b`, where `b` is, in the dtype that NumPy gives to ``A @ b``, with
-        `dtype` if that is wider; of a sparse `b` as :meth:`Factor.solve` returns it.
+        X, of the shape and kind of `b`, in NumPy's dtype of ``A @ b``, or `dtype` if that is wider;
+        for a sparse `b` as :meth:`Factor.solve` returns it.
 
     Raises:
-        NotPositiveDefiniteError: `A` is not positive definite, in the precision of the factor.
-        ShapeError, DTypeError, ArgumentError: As of :func:`analyze`; or `b`, `dtype` or `refine`
-            does not fit.
+        NotPositiveDefiniteError: `A` is not positive definite in the precision of the factor.
+        ShapeError, DTypeError, ArgumentError: As :func:`analyze`; or `b`, `dtype` or `refine` is
+            not valid.
 
     Accuracy: ``|A X - B| / (|A| |X| + |B|)`` is a few units of rounding of the factor's precision;
-    refined, of that of `A` and `b`.
+    with refinement, of the precision of `A` and `b`.
     """
     check_place(engine, queue)
     refine = corrections(refine)
@@ -146,12 +145,14 @@ def spsolve(
     right = b if scipy.sparse.issparse(b) else as_array(b, "b")
     if right.ndim not in (1, 2):
         raise ShapeError(f"b has the shape {tuple(right.shape)}; one or two axes are wanted")
-    own = [right] if isinstance(right, DEVICE_KINDS) else []
-    symbolic = analyze(A, ordering, triangle=triangle, engine=state_for(own, engine, queue).engine)
+    device_arrays = [right] if isinstance(right, DEVICE_KINDS) else []
+    symbolic = analyze(
+        A, ordering, triangle=triangle, engine=state_for(device_arrays, engine, queue).engine
+    )
     if right.shape[0] != symbolic.n:
         raise ShapeError(f"b has {right.shape[0]} rows, and A {symbolic.n}")
     common = factor_dtype(np.result_type(value_dtype(A), right.dtype))
-    if own and engine is None and queue is None:
+    if device_arrays and engine is None and queue is None:
         queue = right.queue
     factor = factor_for(
         A, kind or common, refine, triangle=triangle, symbolic=symbolic, engine=engine, queue=queue

@@ -1,4 +1,4 @@
-"""The graph of a symmetric matrix: a vertex for each row, an edge for each pair of entries."""
+"""The adjacency graph of a symmetric matrix."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ Int32 = np.ndarray[Any, np.dtype[np.int32]]
 Int64 = np.ndarray[Any, np.dtype[np.int64]]
 
 #: Indices of vertices are 32-bit.
-MOST_VERTICES = 2**31 - 2
+MAX_VERTICES = 2**31 - 2
 
 
 @dataclass(frozen=True, eq=False)
 class Graph:
     """The neighbours of each vertex, in compressed rows.
 
-    The neighbours of ``v`` are ``indices[indptr[v] : indptr[v + 1]]``.  They ascend, each stands
-    once, ``v`` is not among them, and every edge is there from both ends.
+    The neighbours of ``v`` are ``indices[indptr[v] : indptr[v + 1]]``, in ascending order, without
+    duplicates and without ``v``.  Every edge is stored at both of its vertices.
 
     Attributes:
         indptr: n + 1 int64, read-only.
@@ -44,7 +44,7 @@ class Graph:
 
     @classmethod
     def from_matrix(cls, matrix: Any) -> Graph:
-        """The graph of ``A + A'`` for a square ``scipy.sparse`` array or matrix.
+        """Build the graph of ``A + A'`` for a square ``scipy.sparse`` array or matrix.
 
         Stored zeros count as entries.  One triangle is enough.
 
@@ -61,12 +61,12 @@ class Graph:
 
     @classmethod
     def from_pattern(cls, indptr: Any, indices: Any) -> Graph:
-        """The graph of a pattern in compressed rows, or columns.
+        """Build the graph of a pattern in compressed rows or columns.
 
-        The pattern may hold either triangle or both, the diagonal, duplicates, in any order.
+        The pattern may hold one triangle or both, the diagonal and duplicates, in any order.
 
         Args:
-            indptr: n + 1 integers: where each row begins.
+            indptr: n + 1 integers: the start of each row in `indices`, and the end.
             indices: The columns of the entries, in 0 .. n-1.
 
         Raises:
@@ -75,15 +75,15 @@ class Graph:
         Cost: O(n + nnz) time and memory.
         """
         n = len(indptr) - 1
-        if n > MOST_VERTICES:
-            raise ShapeError(f"the graph has {n} vertices; at most {MOST_VERTICES} would do")
+        if n > MAX_VERTICES:
+            raise ShapeError(f"the graph has {n} vertices; at most {MAX_VERTICES} would do")
         begins = np.array(indptr, np.int64)
         return cls(*map(_frozen, _symmetrized(begins, np.array(indices, np.int32))))
 
 
 @compiled
 def _symmetrized(indptr: Int64, indices: Int32) -> tuple[Int64, Int32]:
-    """Both ends of each edge, sorted, once."""
+    """Symmetrize a pattern: sort its neighbours, and remove duplicates and the diagonal."""
     n = len(indptr) - 1
     begins = np.zeros(n + 1, np.int64)
     for v in range(n):
@@ -103,7 +103,7 @@ def _symmetrized(indptr: Int64, indices: Int32) -> tuple[Int64, Int32]:
                 ends[v] += 1
                 unsorted[ends[w]] = v
                 ends[w] += 1
-    # The pattern is its own transpose; rows ascend; a duplicate follows its like.
+    # Transposing the symmetric pattern sorts its rows, which makes duplicates adjacent.
     ends = begins.copy()
     neighbours = np.empty(begins[n], np.int32)
     for v in range(n):
@@ -112,16 +112,16 @@ def _symmetrized(indptr: Int64, indices: Int32) -> tuple[Int64, Int32]:
             if ends[w] == begins[w] or neighbours[ends[w] - 1] != v:
                 neighbours[ends[w]] = v
                 ends[w] += 1
-    # The rows move together.
-    kept = 0
+    # Compact the rows.
+    write = 0
     for v in range(n):
         begin = begins[v]
-        begins[v] = kept
+        begins[v] = write
         for p in range(begin, ends[v]):
-            neighbours[kept] = neighbours[p]
-            kept += 1
-    begins[n] = kept
-    return begins, neighbours[:kept].copy()
+            neighbours[write] = neighbours[p]
+            write += 1
+    begins[n] = write
+    return begins, neighbours[:write].copy()
 
 
 def _frozen(array: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Values of a matrix with the pattern analysed: permuted and checked on the device.
+"""Gathering of a matrix's lower triangle on the device, with checks.
 
 While the values are copied, the host compares the indices with those of the analysis.  If anything
 is wrong, the device reports only that; the host then finds the reason in :meth:`Pattern.values`.
@@ -21,41 +21,41 @@ from portable_gpu.runtime.transfer import asarray, asnumpy
 from portable_gpu.side_by_side import NoThreadError, Task, cores, meanwhile
 from portable_gpu.sparse.numeric import Numeric
 
-#: For fewer stored values the host is as fast as a kernel: it needs at most a millisecond.
-_LEAST = 1 << 17
-#: Indices that a thread compares at a time: two pieces of 1 MiB stay in the second cache.
-_PIECE = 1 << 18
-#: More threads do not help, for four use the whole memory bandwidth of a socket.
-_THREADS = 4
+#: With fewer stored values the host is as fast as a kernel: it needs at most a millisecond.
+_MIN_STORED = 1 << 17
+#: Indices that a thread compares at a time: two pieces of 1 MiB stay in the L2 cache.
+_INDICES = 1 << 18
+#: Four threads use the whole memory bandwidth of a socket.
+_MAX_THREADS = 4
 
 _Pairs = Sequence[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]
 
 
 def lower_on_device(
-    numeric: Numeric, queue: cl.CommandQueue, given: Any, triangle: str | None
+    numeric: Numeric, queue: cl.CommandQueue, matrix: Any, triangle: str | None
 ) -> Any | None:
-    """The lower triangle's values on the device, of a matrix or of stored values.
+    """Gather the values of the lower triangle on the device.
 
     Args:
-        numeric: Of the pattern.
+        numeric: The plans of the pattern.
         queue: The queue of the copy and of the kernel.
-        given, triangle: As ``Factor.refactorize`` takes them.
+        matrix, triangle: As for ``Factor.refactorize``.
 
     Returns:
         The values, or None if the host must do the work: the pattern may differ, a value may be
         refused, there are few values, or the device or the system lacks memory or threads.
 
     Raises:
-        ShapeError, DTypeError, ArgumentError: As of :meth:`Pattern.values`, but of elements.
+        ShapeError, DTypeError, ArgumentError: As :meth:`Pattern.values`, except for elements.
     """
     pattern = numeric.symbolic.pattern
-    if pattern.stored < _LEAST or pattern.order is not None or not pattern.nnz:
+    if pattern.stored < _MIN_STORED or pattern.order is not None or not pattern.nnz:
         return None
-    data, pairs = pattern.stored_in(given)
+    data, pairs = pattern.stored_in(matrix)
     complex_for_real = data.dtype.kind == "c" and numeric.dtype.kind != "c"
     if pairs is None or complex_for_real or not _is_possible(numeric, data.dtype):
         return None
-    if any(one.shape != other.shape for one, other in pairs):
+    if any(first.shape != second.shape for first, second in pairs):
         return None
     try:
         return _checked(numeric, queue, data, pairs, triangle)
@@ -67,7 +67,7 @@ def _checked(
     numeric: Numeric, queue: cl.CommandQueue, data: Any, pairs: _Pairs, triangle: str | None
 ) -> Any | None:
     differ: list[bool] = []
-    with meanwhile(_comparisons(pairs, differ), min(cores(), _THREADS)):
+    with meanwhile(_comparisons(pairs, differ), min(cores(), _MAX_THREADS)):
         stored = asarray(data, queue=queue)
         flag = asarray(np.zeros(1, np.int32), queue=queue)
     if differ:
@@ -95,13 +95,13 @@ def _is_possible(numeric: Numeric, dtype: np.dtype[Any]) -> bool:
 def _comparisons(pairs: _Pairs, differ: list[bool]) -> list[Task]:
     """Compare arrays piece by piece, until a thread finds a difference."""
 
-    def compare(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> Iterable[Task]:
-        if not differ and not np.array_equal(one, other):
+    def compare(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> Iterable[Task]:
+        if not differ and not np.array_equal(first, second):
             differ.append(True)
         return ()
 
     return [
-        partial(compare, one[k : k + _PIECE], other[k : k + _PIECE])
-        for one, other in pairs
-        for k in range(0, len(one), _PIECE)
+        partial(compare, first[k : k + _INDICES], second[k : k + _INDICES])
+        for first, second in pairs
+        for k in range(0, len(first), _INDICES)
     ]

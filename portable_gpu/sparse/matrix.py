@@ -1,9 +1,9 @@
-"""The user's matrix: what it stores, brought to one form, and everything that can be wrong with it.
+"""The user's matrix: its checks, and its conversion to a canonical form.
 
-The form is the lower triangle by rows, columns ascending, an element once.  Whatever is stored is
-kept, zeros too, but for those with which blocks and diagonals are filled up.  A :class:`Pattern`
-remembers where each of its elements comes from, so a matrix of the same pattern costs little more
-than the reading of its values.
+The canonical form is the lower triangle in CSR form, with ascending columns and no duplicates.  All
+stored elements are kept, zeros too, except the padding of blocks and diagonals.  A
+:class:`Pattern` has the source of each of its elements, so converting another matrix of the same
+pattern costs little more than reading its values.
 """
 
 from __future__ import annotations
@@ -22,34 +22,33 @@ from portable_gpu.sparse.graph import Int32, Int64
 
 _Values = np.ndarray[Any, np.dtype[Any]]
 
-#: What is factorised; integers and booleans become float64.
+#: The dtypes of factors; integers and booleans are converted to float64.
 DTYPES = tuple(np.dtype(t) for t in ("float32", "float64", "complex64", "complex128"))
 
-#: What ``triangle=`` takes.
+#: The values of ``triangle=``.
 TRIANGLES = ("lower", "upper")
 
-#: Two elements that mirror each other may differ by this many units of rounding of the
-#: geometric mean of their diagonal elements.  Sums of m terms in different orders differ by up to
-#: m units, and finite elements of high order sum some hundreds.
+#: An element and its mirror image may differ by this many units of rounding of the geometric mean
+#: of their diagonal elements.  Sums of m terms in different orders differ by up to m units, and
+#: finite elements of high order sum some hundreds of terms.
 ROUNDING = 1024
 
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """Where a symmetric matrix has elements, and where their values come from.
+    """The pattern of a symmetric matrix, and the source of each element's value.
 
     Attributes:
-        n: Rows and columns.
-        pointers, columns: The lower triangle by rows, columns ascending.
-        triangle: What the matrix stored: "lower", "upper" or "full"; or the triangle that alone
-            counts, if one was chosen.
-        is_chosen: Whether one was: what the matrix stores in the other triangle is ignored.
-        stored: How many values it stored.
-        order, starts: Where it stored elements more than once: its values in the order in which
-            they are summed, and where each sum begins; else None.
-        take: Which of its (summed) values each element is; -1 of one that is not there.
-        mirror: The same of the element that mirrors it; None where one triangle was stored.
-        layout: The format that stored it, and the arrays of its indices.
+        n: The number of rows and columns.
+        pointers, columns: The lower triangle in CSR form, with ascending columns.
+        triangle: The stored part: "lower", "upper" or "full"; or the chosen triangle.
+        is_chosen: Whether a triangle was chosen; then the other one is ignored.
+        stored: The number of stored values.
+        order, starts: If the matrix stores duplicates: the values in the order in which they are
+            summed, and the start of each sum; else None.
+        take: The index of each element's (summed) value; -1 if it is not stored.
+        mirror: The index of the mirror image's value; None if one triangle was stored.
+        layout: The format of the matrix, and the two arrays of its indices.
     """
 
     n: int
@@ -69,25 +68,25 @@ class Pattern:
 
     @property
     def nnz(self) -> int:
-        """Elements of the lower triangle."""
+        """The number of elements of the lower triangle."""
         return len(self.columns)
 
     def values(self, A: Any, triangle: str | None = None) -> _Values:
-        """The values of the lower triangle, element by element, of a matrix within this pattern.
+        """Return the values of the lower triangle of a matrix within this pattern.
 
         Args:
-            A: A sparse matrix: what it lacks of the pattern is zero, and so may be what it stores
-                outside of it.  Or an array of the values that a matrix of the same format and
-                pattern stores, in its order.
-            triangle: The triangle that counts, ``lower`` or ``upper``; None: the one that was
-                chosen in the analysis, else what the matrix stores.
+            A: A sparse matrix; elements of the pattern that it does not store are zero, and it may
+                store zeros outside the pattern.  Or an array of the stored values of a matrix with
+                the same format and pattern, in its order.
+            triangle: The triangle to read, ``lower`` or ``upper``; None: the one that was chosen in
+                the analysis, else what the matrix stores.
 
         Raises:
             ShapeError: `A` has another shape, or stores another number of values.
-            DTypeError: `A` is no matrix, or of a dtype that is not factorised.
-            ArgumentError: An element that is not zero is outside of the pattern; an element is not
-                finite, or differs from the one that mirrors it; `triangle` is none, or the matrix
-                stores the other one alone.
+            DTypeError: `A` is no matrix, or its dtype is not supported.
+            ArgumentError: A nonzero element is outside the pattern; an element is not finite, or
+                differs from its mirror image; `triangle` is not valid, or the matrix stores only
+                the other one.
         """
         data, indices = self.stored_in(A)
         if indices is not None and all(np.array_equal(*pair) for pair in indices):
@@ -110,18 +109,18 @@ class Pattern:
         return values
 
     def stored_in(self, A: Any) -> tuple[_Values, Sequence[tuple[_Values, _Values]] | None]:
-        """The values that a matrix stores, and what tells whether it stores them in these places.
+        """Return the stored values of a matrix, and the index arrays to compare.
 
         Args:
-            A: As :meth:`values` takes it.
+            A: As for :meth:`values`.
 
         Returns:
-            The values, and pairs of arrays of indices: of the matrix, and of the one analysed; it
-            stores the same elements in the same order if the arrays of each pair are equal.  No
-            pairs where formats or numbers of values differ.
+            The values, and pairs of index arrays: of the matrix and of the analysed one.  If the
+            arrays of each pair are equal, the matrix stores the same elements in the same order.
+            None in place of the pairs if the formats or the numbers of values differ.
 
         Raises:
-            ShapeError, DTypeError, ArgumentError: As of :meth:`values`, but of elements.
+            ShapeError, DTypeError, ArgumentError: As :meth:`values`, except for elements.
         """
         if isinstance(A, np.ndarray):
             if A.shape != (self.stored,):
@@ -143,13 +142,13 @@ class Pattern:
         return data, list(zip(indices, self.layout[1:], strict=True))
 
     def sources(self, triangle: str | None = None) -> tuple[Int64, bool]:
-        """Which stored value each element of the lower triangle is, and whether as its conjugate.
+        """Return the index of each element's stored value, and whether it is conjugated.
 
         Args:
-            triangle: As :meth:`values` takes it.
+            triangle: As for :meth:`values`.
 
         Raises:
-            ArgumentError: It is none, or the matrix analysed stores the other one alone.
+            ArgumentError: `triangle` is not valid, or the matrix stores only the other one.
         """
         if triangle is None or one_of(triangle, TRIANGLES, "triangle") == self.triangle:
             return self.take, self.triangle == "upper"
@@ -163,20 +162,20 @@ class Pattern:
         return self.take, False
 
     def whole(self, lower: _Values) -> Any:
-        """The whole Hermitian matrix, a ``scipy.sparse.csr_array``, of its lower triangle."""
+        """Build the full matrix, a ``scipy.sparse.csr_array``, from its lower triangle."""
         shape = (self.n, self.n)
-        found = scipy.sparse.csr_array((lower, self.columns, self.pointers), shape=shape)
-        return scipy.sparse.csr_array(found + scipy.sparse.tril(found, -1).conj().T)
+        triangle = scipy.sparse.csr_array((lower, self.columns, self.pointers), shape=shape)
+        return scipy.sparse.csr_array(triangle + scipy.sparse.tril(triangle, -1).conj().T)
 
     def _diagonal(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Which rows have an element on the diagonal: the last one of a row."""
+        """Return for each row whether it has a diagonal element, the last one of the row."""
         rows = np.flatnonzero(np.diff(self.pointers))
-        there = np.zeros(self.n, bool)
-        there[rows] = self.columns[self.pointers[rows + 1] - 1] == rows
-        return there
+        has_diagonal = np.zeros(self.n, bool)
+        has_diagonal[rows] = self.columns[self.pointers[rows + 1] - 1] == rows
+        return has_diagonal
 
     def _lower(self, data: _Values, triangle: str | None = None) -> _Values:
-        """The lower triangle of stored values, checked."""
+        """Gather and check the lower triangle of stored values."""
         take, is_mirrored = self.sources(triangle)
         finite = np.isfinite(data)
         if not finite.all():
@@ -192,18 +191,18 @@ class Pattern:
                 )
         if self.order is not None and self.starts is not None:
             data = np.add.reduceat(data[self.order], self.starts) if len(data) else data
-        lower = _taken(data, take)
+        lower = _gathered(data, take)
         if is_mirrored:
             lower = lower.conj()
         self._check_symmetry(data, lower, self.mirror if triangle is None else None)
         return lower
 
     def coordinates(self) -> tuple[_Values, _Values]:
-        """Row and column of each value that the matrix stored."""
+        """Return the row and the column of each stored value."""
         return _expanded(*self.layout)
 
     def _check_symmetry(self, data: _Values, lower: _Values, mirror: Int64 | None) -> None:
-        """Refuse what is not Hermitian beyond rounding; the diagonal's imaginary parts go."""
+        """Raise if it is not Hermitian, beyond rounding; clear the diagonal's imaginary parts."""
         rounding = ROUNDING * np.finfo(lower.dtype).eps
         rows = np.flatnonzero(self._diagonal())
         places = self.pointers[rows + 1] - 1
@@ -215,7 +214,7 @@ class Pattern:
                 raise ArgumentError(
                     f"A[{i}, {i}] is {value}; the diagonal of a Hermitian matrix is real"
                 )
-        mirrored = lower if mirror is None else _taken(data, mirror).conj()
+        mirrored = lower if mirror is None else _gathered(data, mirror).conj()
         if not np.array_equal(lower, mirrored):
             magnitude = np.zeros(self.n)
             magnitude[rows] = np.sqrt(np.abs(lower[places]))
@@ -237,19 +236,19 @@ class Pattern:
 
 
 def pattern_of(A: Any, triangle: str | None = None) -> Pattern:
-    """The pattern of a square sparse matrix, of which either triangle or both are stored.
+    """Build the pattern of a square sparse matrix that stores one triangle or both.
 
     Args:
         A: The matrix.
-        triangle: The one that alone counts, ``lower`` or ``upper``.
+        triangle: The only triangle to read, ``lower`` or ``upper``; None for both.
 
     Cost: O(n + nnz).
 
     Raises:
         ShapeError: `A` is not square.
-        DTypeError: `A` is no sparse matrix, or of a dtype that is not factorised.
+        DTypeError: `A` is no sparse matrix, or its dtype is not supported.
         ArgumentError: An index is out of range, `A` is damaged, `n` is not below 2^31 - 1;
-            `triangle` is neither of the two, or `A` stores the other one alone.
+            `triangle` is not valid, or `A` stores only the other one.
     """
     if triangle is not None:
         one_of(triangle, TRIANGLES, "triangle")
@@ -299,12 +298,12 @@ def pattern_of(A: Any, triangle: str | None = None) -> Pattern:
 
 
 def rows_of(A: Any) -> int:
-    """The rows of a matrix that is to be analysed.
+    """Return the number of rows of a matrix; raise if it cannot be analysed.
 
     Raises:
         ShapeError: It is not square.
-        DTypeError: It is no sparse matrix, or of a dtype that is not factorised.
-        ArgumentError: There are 2^31 - 1 of them, or more.
+        DTypeError: It is no sparse matrix, or its dtype is not supported.
+        ArgumentError: It has 2^31 - 1 or more rows.
     """
     value_dtype(A)
     if A.ndim != 2 or A.shape[0] != A.shape[1]:
@@ -316,10 +315,10 @@ def rows_of(A: Any) -> int:
 
 
 def _parts(A: Any) -> tuple[str, _Values, _Values, _Values]:
-    """The format of a matrix, the two arrays of its indices, and its values.
+    """Return the format of a matrix, the two arrays of its indices, and its values.
 
     Raises:
-        ShapeError, DTypeError, ArgumentError: As of :func:`rows_of`; or the matrix is damaged.
+        ShapeError, DTypeError, ArgumentError: As :func:`rows_of`; or the matrix is damaged.
     """
     n, dtype = rows_of(A), value_dtype(A)
     if A.format in ("csr", "csc"):
@@ -333,7 +332,7 @@ def _parts(A: Any) -> tuple[str, _Values, _Values, _Values]:
         A = A.tocoo()
         if padded:
             A.eliminate_zeros()
-    except Exception as error:  # of arrays that do not fit, whatever the format makes of them
+    except Exception as error:  # formats raise different types for arrays that do not fit
         raise ArgumentError(f"A is a damaged matrix of the format {A.format}: {error}") from error
     for index in (A.row, A.col):
         if index.shape != A.data.shape or index.dtype.kind not in "iu":
@@ -345,7 +344,7 @@ def _parts(A: Any) -> tuple[str, _Values, _Values, _Values]:
 
 
 def _fits(A: Any, n: int) -> bool:
-    """Whether diagonals, or lists, of values are as many and as long as their indices."""
+    """Return whether the values' diagonals, or lists, have the lengths of their indices."""
     if A.format == "dia":
         return A.offsets.ndim == 1 and A.data.ndim == 2 and len(A.offsets) == len(A.data)
     return A.rows.shape == A.data.shape == (n,) and all(
@@ -354,7 +353,7 @@ def _fits(A: Any, n: int) -> bool:
 
 
 def _check_compressed(A: Any, n: int) -> None:
-    """Refuse arrays of compressed rows, or columns, that do not fit each other."""
+    """Raise if the arrays of compressed rows, or columns, are inconsistent."""
     pointers, indices, data = A.indptr, A.indices, A.data
     fault = ""
     if {pointers.ndim, indices.ndim, data.ndim} != {1}:
@@ -375,10 +374,10 @@ def _check_compressed(A: Any, n: int) -> None:
 
 
 def value_dtype(A: Any) -> np.dtype[Any]:
-    """The dtype of a sparse matrix's values, as they are factorised.
+    """Return the dtype in which a sparse matrix's values are factorised.
 
     Raises:
-        DTypeError: `A` is no sparse matrix, or of a dtype that is not factorised.
+        DTypeError: `A` is no sparse matrix, or its dtype is not supported.
     """
     if not scipy.sparse.issparse(A):
         raise DTypeError(
@@ -388,63 +387,65 @@ def value_dtype(A: Any) -> np.dtype[Any]:
     return _value_dtype(A.dtype, "A has")
 
 
-def _value_dtype(given: np.dtype[Any], who: str) -> np.dtype[Any]:
+def _value_dtype(given: np.dtype[Any], subject: str) -> np.dtype[Any]:
     dtype = given.newbyteorder("=")
     if dtype.kind in "biu":
         return np.dtype(np.float64)
     if dtype not in DTYPES:
         accepted = ", ".join(map(str, DTYPES))
-        raise DTypeError(f"{who} the dtype {given}; {accepted} are taken, and integers as float64")
+        raise DTypeError(
+            f"{subject} the dtype {given}; {accepted} are taken, and integers as float64"
+        )
     return dtype
 
 
 def factor_dtype(dtype: Any) -> np.dtype[Any]:
-    """`dtype` as NumPy's, if it is one that is factorised."""
+    """Return `dtype` as a NumPy dtype; raise if it is not supported."""
     try:
         kind: np.dtype[Any] | None = np.dtype(dtype)
-    except Exception:  # of whatever it raises that is no dtype
+    except Exception:  # objects that are no dtype raise different types
         kind = None
     if kind is None or kind not in DTYPES or dtype is None:  # None equals float64 for NumPy
         accepted = ", ".join(map(str, DTYPES))
-        given = shown(dtype) if kind is None else kind
-        raise DTypeError(f"dtype is {given}; {accepted} are factorised")
+        description = shown(dtype) if kind is None else kind
+        raise DTypeError(f"dtype is {description}; {accepted} are factorised")
     return kind
 
 
 def is_narrower(dtype: np.dtype[Any], other: np.dtype[Any]) -> bool:
-    """Whether one dtype has less precision than another."""
+    """Return whether one dtype has less precision than another."""
     return bool(np.finfo(dtype).eps > np.finfo(other).eps)
 
 
 def _expanded(kind: str, first: _Values, second: _Values) -> tuple[_Values, _Values]:
-    """Row and column of each stored value."""
+    """Return the row and the column of each stored value."""
     if kind == "coo":
         return first, second
     line = np.repeat(np.arange(len(first) - 1, dtype=np.int32), np.diff(first))
     return (line, second) if kind == "csr" else (second, line)
 
 
-def _taken(data: _Values, index: Int64) -> _Values:
+def _gathered(data: _Values, index: Int64) -> _Values:
     if len(index) == 0 or len(data) == 0:
         return np.zeros(len(index), data.dtype)
-    taken: _Values = data[index]  # -1 takes the last, and is put right
+    result: _Values = data[index]  # -1 reads the last value, and is set to zero below
     absent = index < 0
     if absent.any():
-        taken[absent] = 0
-    return taken
+        result[absent] = 0
+    return result
 
 
 @compiled
 def _canonical(
     rows: Int32, columns: Int32, n: int
 ) -> tuple[Int64, Int32, Int64, Int64, Int64, Int64, int, int]:
-    """Stored elements sorted into the lower triangle by rows, those above as their mirror images.
+    """Sort stored elements into the lower triangle by rows; the upper ones are mirrored.
 
     Returns:
-        The triangle's pointers and columns; the stored elements by rows, columns and triangles;
-        where those of each place and triangle begin; and which of them each element of the
-        triangle, and each mirror image, is, or -1.  A diagonal element is its own image.  Then how
-        many elements the triangle has, and how many begin: arrays are longer.
+        The triangle's pointers and columns; the stored elements sorted by row, column and triangle;
+        the start of each position and triangle in them; for each element of the triangle, and for
+        each mirror image, the index of its start, or -1.  A diagonal element is its own mirror
+        image.  Then the number of elements of the triangle, and of starts; the arrays are longer.
     """
     stored = len(rows)
     begin = np.zeros(n + 2, np.int64)
@@ -474,7 +475,7 @@ def _canonical(
     starts = np.empty(stored, np.int64)
     take = np.empty(stored, np.int64)
     mirror = np.empty(stored, np.int64)
-    above = by_column  # its numbers are no longer wanted
+    above = by_column  # reuse the memory
     places = sums = 0
     for i in range(n):
         k = row_begin[i]
@@ -515,7 +516,7 @@ def _canonical(
 
 @compiled
 def _places(pointers: Int64, columns: Int32, inner_pointers: Int64, inner_columns: Int32) -> Int64:
-    """The places of a triangle's elements in another one; -1 if it has none."""
+    """Return the positions of a triangle's elements in another one; -1 if it lacks them."""
     place = np.full(len(inner_columns), -1, np.int64)
     for i in range(len(pointers) - 1):
         q = pointers[i]

@@ -1,4 +1,4 @@
-"""What a factorisation holds on a device, and how L is cut where that is too much."""
+"""The memory of a factorisation on a device, and the partition of L into chunks that fit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from portable_gpu.arguments import shown
 from portable_gpu.dtypes import Element
 from portable_gpu.errors import DeviceMemoryError, DTypeError
 from portable_gpu.ops.fronts.cpu import subtrees_scratch
-from portable_gpu.ops.fronts.device import arena_bytes, panels, table_bytes, told_bytes
+from portable_gpu.ops.fronts.device import arena_bytes, panels, pivot_status_bytes, table_bytes
 from portable_gpu.ops.fronts.table import Fronts
 from portable_gpu.runtime.devices import choose_device, query_facts
 from portable_gpu.runtime.engine import Engine
@@ -24,18 +24,18 @@ _Int64 = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass(frozen=True)
 class DeviceMemory:
-    """Bytes that a factorisation holds on one device, by the way that it takes there.
+    """Bytes that a factorisation allocates on one device, with the schedule for this device.
 
     Attributes:
-        device: Its name.
-        panels: L, or as much of it as there is at a time where ``memory_limit`` cuts it.
+        device: The device's name.
+        panels: L; or the resident chunks of L, if ``memory_limit`` partitions it.
         updates: The arena of the update matrices.
-        scratch: The fronts that a CPU's threads have at work.
-        tables: The structure, and what fronts tell of their pivots.
+        scratch: The fronts that the threads of a CPU factorise at the moment.
+        tables: The structure, and the pivot status of each front.
         values: The matrix's values.
-        largest: The largest buffer of them.
+        largest: The largest of these buffers.
         available: Memory of the device.
-        largest_available: The largest buffer that it gives.
+        largest_available: The largest buffer that the device allocates.
     """
 
     device: str
@@ -50,19 +50,19 @@ class DeviceMemory:
 
     @property
     def total(self) -> int:
-        """All of it.  Workspace of dense kernels comes on top: a few per cent at the most."""
+        """The sum.  Workspace of dense kernels is not included: a few per cent at most."""
         return self.panels + self.updates + self.scratch + self.tables + self.values
 
     @property
     def fits(self) -> bool:
-        """Whether the device has as much, if nothing else is on it."""
+        """Whether the device has this memory, if nothing else is allocated on it."""
         return self.total <= self.available and self.largest <= self.largest_available
 
     def check(self) -> None:
-        """Raise DeviceMemoryError, with the figures, unless it fits."""
+        """Raise DeviceMemoryError, with the figures, if it does not fit."""
         if self.fits:
             return
-        told = ", ".join(
+        parts = ", ".join(
             f"{getattr(self, name)} for {what}"
             for name, what in (
                 ("panels", "L"), ("updates", "update matrices"), ("scratch", "fronts at work"),
@@ -71,7 +71,7 @@ class DeviceMemory:
         )  # fmt: skip
         raise DeviceMemoryError(
             f"the factorisation takes {self.total} bytes of {self.device}, which has "
-            f"{self.available}, {self.largest_available} in a buffer: {told}; memory_limit= of "
+            f"{self.available}, {self.largest_available} in a buffer: {parts}; memory_limit= of "
             "cholesky() limits L"
         )
 
@@ -82,10 +82,11 @@ class MemoryEstimate:
 
     Attributes:
         factor: The panels of L.
-        updates: Update matrices at their peak, where the tree is worked off level by level.
-        stack: The same front after front: the least that there can be.
-        tables: The structure: rows, places, entries, and the matrix's values.
-        devices: What each of the devices that were named would hold.
+        updates: The peak of the update matrices, if the tree is processed level by level.
+        stack: The peak of the update matrices, if fronts are processed one by one in postorder: the
+            minimum.
+        tables: The structure: rows, positions, entries, and the matrix's values.
+        devices: The memory on each of the devices that were named.
     """
 
     factor: int
@@ -95,95 +96,103 @@ class MemoryEstimate:
     devices: tuple[DeviceMemory, ...] = ()
 
     def __repr__(self) -> str:
-        names = "".join(f", {one.device!r} {one.total}" for one in self.devices)
+        names = "".join(f", {device.device!r} {device.total}" for device in self.devices)
         return f"<MemoryEstimate {self.total} bytes, {self.factor} of them the factor{names}>"
 
     @property
     def total(self) -> int:
-        """All of it, level by level."""
+        """The sum, with the tree processed level by level."""
         return self.factor + self.updates + self.tables
 
 
 def targets_of(devices: Any) -> list[Target]:
-    """The targets of some devices, or of one.
+    """Return the targets of devices.
 
     Args:
-        devices: Engines, pyopencl devices, or names as ``Engine`` takes them; or one of them.
+        devices: An engine, a pyopencl device or a name as for ``Engine``; or a list of them.
 
     Raises:
-        DTypeError: It is something else.
+        DTypeError: `devices` is something else.
         DeviceNotFoundError: No device has such a name.
     """
     if isinstance(devices, (Engine, cl.Device, str)):
         devices = [devices]
-    found = []
+    targets = []
     if not isinstance(devices, (list, tuple)):
         raise DTypeError(f"devices is {shown(devices)}; an engine, a device or a list would do")
-    for one in devices:
-        if isinstance(one, Engine):
-            found.append(one.target)
-        elif isinstance(one, (cl.Device, str)):
-            device = choose_device(one, "devices")[0] if isinstance(one, str) else one
-            found.append(detect(query_facts(device)))
+    for item in devices:
+        if isinstance(item, Engine):
+            targets.append(item.target)
+        elif isinstance(item, (cl.Device, str)):
+            device = choose_device(item, "devices")[0] if isinstance(item, str) else item
+            targets.append(detect(query_facts(device)))
         else:
-            raise DTypeError(f"devices has {shown(one)}; engines, devices and names would do")
-    return found
+            raise DTypeError(f"devices has {shown(item)}; engines, devices and names would do")
+    return targets
 
 
 def scheduled(
     fronts: Fronts, target: Target, elem: Element, limit: int | None
 ) -> tuple[Schedule, int]:
-    """The order of the fronts on a device, and how many chunks of panels are there at a time.
+    """Schedule the fronts on a device.
 
     Args:
         fronts: The fronts.
         target: The device.
-        elem: Elements of L.
-        limit: Bytes that panels may take at a time.
+        elem: The element type of L.
+        limit: The maximum bytes of resident panels.
+
+    Returns:
+        The schedule, and the number of resident chunks of panels.
 
     Raises:
         DeviceMemoryError: The limit is too low.
     """
-    ends, rooms = _fitting(fronts, elem, limit)
+    ends, resident_chunks = _fitting(fronts, elem, limit)
     if target.is_cpu:
-        return by_subtrees(fronts, target.compute_units, elem.itemsize, ends), rooms
-    return by_levels(fronts, ends), rooms
+        return by_subtrees(fronts, target.compute_units, elem.itemsize, ends), resident_chunks
+    return by_levels(fronts, ends), resident_chunks
 
 
 def memory_on(
-    target: Target, fronts: Fronts, elem: Element, nnz: int, schedule: Schedule, rooms: int
+    target: Target,
+    fronts: Fronts,
+    elem: Element,
+    nnz: int,
+    schedule: Schedule,
+    resident_chunks: int,
 ) -> DeviceMemory:
-    """What a device holds at the same time.
+    """Compute the memory that a factorisation allocates on a device.
 
     Args:
         target: The device.
-        fronts, elem: Of L.
-        nnz: Elements of the lower triangle of A.
-        schedule, rooms: As :func:`scheduled` found them.
+        fronts, elem: The fronts and the element type of L.
+        nnz: The number of elements of the lower triangle of A.
+        schedule, resident_chunks: The results of :func:`scheduled`.
     """
     panel, _, size = panels(fronts, elem)
     ends = np.array([0, *(chunk.end for chunk in schedule.chunks)])
     sizes = np.diff(np.append(panel, size)[ends]) * elem.itemsize
-    most = int(sizes[:-1].max(initial=0))
-    held = max(int(sizes[-1]), min(rooms, len(sizes) - 1) * most)
-    updates, told = arena_bytes(schedule.arena, elem), told_bytes(fronts)
+    max_chunk = int(sizes[:-1].max(initial=0))
+    resident = max(int(sizes[-1]), min(resident_chunks, len(sizes) - 1) * max_chunk)
+    updates, status = arena_bytes(schedule.arena, elem), pivot_status_bytes(fronts)
     scratch = 0
     for chunk in schedule.chunks:
         alone = [
             stage for stage, is_alone in zip(chunk.stages, chunk.alone, strict=True) if is_alone
         ]
-        whole = [(one, one + 1) for stage in alone for one in stage.tolist()]
-        for subtrees, in_order in ((chunk.subtrees.tolist(), False), (whole, True)):
+        single = [(front, front + 1) for stage in alone for front in stage.tolist()]
+        for subtrees, in_order in ((chunk.subtrees.tolist(), False), (single, True)):
             if subtrees:
-                found = subtrees_scratch(fronts, subtrees, schedule.peak, target, elem, in_order)
-                scratch = max(scratch, found)
+                nbytes = subtrees_scratch(fronts, subtrees, schedule.peak, target, elem, in_order)
+                scratch = max(scratch, nbytes)
     tables = table_bytes(fronts)
     return DeviceMemory(
         device=target.facts.name,
-        panels=held,
+        panels=resident,
         updates=updates,
         scratch=scratch,
-        tables=tables + told,
+        tables=tables + status,
         values=nnz * elem.itemsize,
         largest=max(int(sizes.max()), updates, scratch),
         available=target.facts.global_mem_size,
@@ -192,7 +201,10 @@ def memory_on(
 
 
 def _fitting(fronts: Fronts, elem: Element, limit: int | None) -> tuple[_Int64 | None, int]:
-    """Where chunks of panels end, if they do not all fit, and how many have a room at a time.
+    """Partition the panels into chunks that fit.
+
+    Returns:
+        The end of each chunk, or None if all panels fit; and the number of resident chunks.
 
     Raises:
         DeviceMemoryError: The limit is too low.
@@ -200,13 +212,13 @@ def _fitting(fronts: Fronts, elem: Element, limit: int | None) -> tuple[_Int64 |
     panel, _, size = panels(fronts, elem)
     if limit is None or size * elem.itemsize <= limit:
         return None, 1
-    most = max(1, limit // elem.itemsize)
-    for rooms in (2, 1):
-        ends = chunk_ends(panel, size, most // rooms)
+    max_elements = max(1, limit // elem.itemsize)
+    for resident_chunks in (2, 1):
+        ends = chunk_ends(panel, size, max_elements // resident_chunks)
         sizes = np.diff(np.append(panel, size)[np.append(0, ends)])
-        if (sizes[:-1] * rooms <= most).all() and sizes[-1] <= most:
-            return ends, rooms
-    least = int(np.diff(np.append(panel, size)).max()) * elem.itemsize
+        if (sizes[:-1] * resident_chunks <= max_elements).all() and sizes[-1] <= max_elements:
+            return ends, resident_chunks
+    min_bytes = int(np.diff(np.append(panel, size)).max()) * elem.itemsize
     raise DeviceMemoryError(
-        f"memory_limit is {limit} bytes; the largest supernode of this matrix takes {least}"
+        f"memory_limit is {limit} bytes; the largest supernode of this matrix takes {min_bytes}"
     )

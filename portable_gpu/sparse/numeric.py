@@ -1,4 +1,4 @@
-"""The plans of one symbolic factorisation on one device: factorise, solve, take."""
+"""The plans of one symbolic factorisation on one device: factorise, solve, gather."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from portable_gpu.runtime.plan import Plan, Step, Steps, Temporary
 from portable_gpu.runtime.views import View
 from portable_gpu.sparse.matrix import ROUNDING
 from portable_gpu.sparse.memory import memory_on, scheduled
-from portable_gpu.sparse.schedule import Chunk, from_the_roots
+from portable_gpu.sparse.schedule import Chunk, top_down_levels
 from portable_gpu.sparse.symbolic import Symbolic
 
 _Int64 = np.ndarray[Any, np.dtype[np.int64]]
 
-#: What ``system=`` takes: which of P, L^-1, L^-H and P^T make up the solution.
+#: The values of ``system=``, with the factors P, L^-1, L^-H (H) and P^T (T) of the solution.
 SYSTEMS = {"A": "PLHT", "L": "L", "Lt": "H", "P": "P", "Pt": "T"}
 
 
@@ -35,11 +35,11 @@ class Numeric:
     """Plans for one pattern, dtype and engine, each made when it is first used.
 
     Attributes:
-        engine, symbolic, dtype: For what.
+        engine, symbolic, dtype: The engine, the analysis, and the dtype of L.
         schedule: The order of the fronts.
-        rooms: How many chunks of panels are on the device at a time, the last one apart.
-        memory: What a factorisation holds.
-        device: Their tables and places.
+        resident_chunks: The number of chunks of panels on the device at a time, except the last.
+        memory: The memory of a factorisation.
+        device: The fronts' tables and positions on the device.
     """
 
     def __init__(
@@ -49,11 +49,11 @@ class Numeric:
         dtype: np.dtype[Any],
         limit: int | None = None,
     ) -> None:
-        """Bring the tables; nothing is built.
+        """Upload the tables; no kernel is built.
 
         Args:
             engine, symbolic, dtype: As the attributes.
-            limit: Bytes of the device's memory that parts of L may take while it is made.
+            limit: The maximum bytes of device memory for L during the factorisation.
 
         Raises:
             DeviceMemoryError: The limit is too low, or the device is too small.
@@ -61,23 +61,23 @@ class Numeric:
         self.engine, self.symbolic, self.dtype = engine, symbolic, dtype
         elem = element(dtype)
         target, fronts = engine.target, symbolic.fronts
-        self.schedule, self.rooms = scheduled(fronts, target, elem, limit)
+        self.schedule, self.resident_chunks = scheduled(fronts, target, elem, limit)
         s = self.schedule
-        self.memory = memory_on(target, fronts, elem, symbolic.pattern.nnz, s, self.rooms)
+        self.memory = memory_on(target, fronts, elem, symbolic.pattern.nnz, s, self.resident_chunks)
         self.memory.check()
         self.device = DeviceFronts(engine, symbolic.fronts, elem, s.update, s.arena, s.started)
         self._plans: dict[Any, Any] = {}
 
     def bounds(self, chunk: Chunk) -> tuple[int, int]:
-        """Where the panels of a chunk begin in the factor, and where they end."""
+        """Return the range of a chunk's panels in the factor."""
         ends = np.append(self.device.panel, self.device.size)
         return int(ends[chunk.first]), int(ends[chunk.end])
 
     @property
     def workspace_bytes(self) -> int:
-        """Memory that a factorisation takes besides L and the tables."""
-        most = max(plan.workspace_bytes for plan in self.factorisation)
-        return most + self.device.arena_bytes + self.device.told_bytes
+        """Memory that a factorisation needs in addition to L and the tables."""
+        workspace = max(plan.workspace_bytes for plan in self.factorisation)
+        return workspace + self.device.arena_bytes + self.device.pivot_status_bytes
 
     @property
     def table_bytes(self) -> int:
@@ -86,33 +86,33 @@ class Numeric:
 
     @property
     def factorisation(self) -> list[Steps]:
-        """The plans of all chunks, one after the other.
+        """The plans of all chunks, in their order.
 
-        Operands: the values, in L's dtype, the panels, the report, the arena and what fronts tell.
-        The panels' offset is counted from where the whole factor would begin.
+        Operands: the values, in L's dtype, the panels, the report, the arena and the pivot status.
+        The offset of the panels is that of the whole factor, of which the buffer holds a chunk.
         """
         return [self._factorise_chunk(k) for k in range(len(self.schedule.chunks))]
 
-    def kept(self, key: Any, make: Callable[[], Any]) -> Any:
-        """What was made for ``key`` before, or is made now."""
-        found = self._plans.get(key)
-        return self._plans.setdefault(key, make()) if found is None else found
+    def cached(self, key: Any, make: Callable[[], Any]) -> Any:
+        """Return the cached object of ``key``; make it if there is none."""
+        plan = self._plans.get(key)
+        return self._plans.setdefault(key, make()) if plan is None else plan
 
     def converted(self, dtype: np.dtype[Any]) -> Any:
-        """The lower triangle's values in L's dtype; operands: these of ``dtype``, and those."""
+        """Convert the lower triangle's values to L's dtype; operands: source and result."""
         nnz, elem = self.symbolic.pattern.nnz, element(self.dtype)
 
         def make() -> Plan:
             return TakePlan(self.engine, np.arange(nnz), nnz, element(dtype), elem)
 
-        return self.kept(("converted", dtype), make) if nnz else None
+        return self.cached(("converted", dtype), make) if nnz else None
 
     def lower(self, dtype: np.dtype[Any], triangle: str | None = None) -> Any:
-        """The lower triangle's values out of those that the matrix stores; operands: these two.
+        """Gather the lower triangle's values from the stored ones; operands: source and result.
 
         Args:
-            dtype: Of both.
-            triangle: As :meth:`Pattern.values` takes it.
+            dtype: The dtype of both.
+            triangle: As for :meth:`Pattern.values`.
         """
         pattern, elem = self.symbolic.pattern, element(dtype)
         sources, is_mirrored = pattern.sources(triangle)
@@ -121,10 +121,10 @@ class Numeric:
             take = np.where(sources < 0, pattern.stored, sources)
             return TakePlan(self.engine, ~take if is_mirrored else take, pattern.stored, elem, elem)
 
-        return self.kept(("lower", dtype, is_mirrored), make) if pattern.nnz else None
+        return self.cached(("lower", dtype, is_mirrored), make) if pattern.nnz else None
 
     def checked(self, dtype: np.dtype[Any], triangle: str | None = None) -> LowerPlan:
-        """The same, checked as :class:`LowerPlan` does; the host bears twice the rounding."""
+        """Gather with the checks of :class:`LowerPlan`, at half the host's tolerance."""
         pattern = self.symbolic.pattern
         sources, is_mirrored = pattern.sources(triangle)
         mirror = pattern.mirror if triangle is None else None
@@ -135,23 +135,23 @@ class Numeric:
                 pattern.stored, is_mirrored, ROUNDING / 2 * float(np.finfo(dtype).eps),
             )  # fmt: skip
 
-        found: LowerPlan = self.kept(("checked", dtype, is_mirrored, mirror is None), make)
-        return found
+        plan: LowerPlan = self.cached(("checked", dtype, is_mirrored, mirror is None), make)
+        return plan
 
     @property
     def inverse_bytes(self) -> int:
-        """Bytes of the squares of an inverse."""
-        return max(1, self._squares[2]) * self.dtype.itemsize
+        """Bytes of the inverse blocks of all fronts."""
+        return max(1, self._inverse_layout[2]) * self.dtype.itemsize
 
     def inverse(self, number: int) -> Plan:
-        """The inverse where a chunk has elements, after those of the chunks behind it.
+        """Compute a chunk's part of the selected inverse; the later chunks are computed before.
 
-        Operands: the chunk's panels, the inverse's diagonal, in L's dtype, and its squares.
+        Operands: the chunk's panels, the inverse's diagonal, in L's dtype, and the inverse blocks.
         """
-        stages, places, _ = self._squares
+        stages, places, _ = self._inverse_layout
 
         def make() -> Plan:
-            at = self.kept("squares' places", lambda: self.engine.bring(places))
+            at = self.cached("squares' places", lambda: self.engine.bring(places))
             return Steps(
                 [
                     step
@@ -161,63 +161,65 @@ class Numeric:
                 ]
             )
 
-        found: Plan = self.kept(("inverse", number), make)
-        return found
+        plan: Plan = self.cached(("inverse", number), make)
+        return plan
 
     @property
-    def _squares(self) -> tuple[list[list[_Int64]], _Int64, int]:
-        """Stages of an inverse, places of its squares, and their room."""
+    def _inverse_layout(self) -> tuple[list[list[_Int64]], _Int64, int]:
+        """The stages of an inverse, the positions of its blocks, and their size in all."""
         fronts, target = self.symbolic.fronts, self.engine.target
 
         def make() -> Any:
             sizes = square_sizes(fronts, target, self.device.elem)
-            return from_the_roots(fronts, self.schedule.chunks, sizes)
+            return top_down_levels(fronts, self.schedule.chunks, sizes)
 
-        found: tuple[list[list[_Int64]], _Int64, int] = self.kept("squares", make)
-        return found
+        layout: tuple[list[list[_Int64]], _Int64, int] = self.cached("squares", make)
+        return layout
 
     def diagonal(self) -> Any:
-        """The diagonal of L; operands: the factor and that."""
+        """Gather the diagonal of L; operands: the factor and the diagonal."""
         elem = element(self.dtype)
 
         def make() -> Plan:
             return TakePlan(self.engine, self.diagonal_places(), self.device.size, elem, elem)
 
-        return self.kept("diagonal", make)
+        return self.cached("diagonal", make)
 
     def diagonal_places(self) -> _Int64:
-        """Where the diagonal's elements lie in the factor."""
+        """Compute the positions of the diagonal's elements in the factor."""
         fronts, device = self.symbolic.fronts, self.device
-        own = np.arange(self.symbolic.n) - np.repeat(fronts.first[:-1], fronts.columns)
+        column = np.arange(self.symbolic.n) - np.repeat(fronts.first[:-1], fronts.columns)
         start = np.repeat(device.panel, fronts.columns)
-        return start + own * np.repeat(device.leading + 1, fronts.columns)
+        return start + column * np.repeat(device.leading + 1, fronts.columns)
 
     def positions(self) -> tuple[_Int64, _Int64, _Int64]:
-        """L by columns: the rows, the columns' pointers, and where in the factor elements lie."""
+        """Compute L in CSC form: row indices, column pointers, and positions in the factor."""
         fronts, device = self.symbolic.fronts, self.device
         front = np.repeat(np.arange(len(fronts)), fronts.columns)
-        own = np.arange(self.symbolic.n) - fronts.first[front]
-        heights = (fronts.columns + fronts.rows)[front] - own
+        local_column = np.arange(self.symbolic.n) - fronts.first[front]
+        heights = (fronts.columns + fronts.rows)[front] - local_column
         pointers = np.concatenate([[0], np.cumsum(heights)])
         column = np.repeat(np.arange(self.symbolic.n), heights)
         s = front[column]
-        row = np.arange(pointers[-1]) - pointers[column] + own[column]
+        row = np.arange(pointers[-1]) - pointers[column] + local_column[column]
         below = row - fronts.columns[s]
         index = np.where(below < 0, 0, fronts.row_start[s] + below)
-        found = np.append(fronts.row_index, 0)[index]
-        rows = np.where(below < 0, fronts.first[s] + row, found)
-        return rows, pointers, device.panel[s] + row * device.leading[s] + own[column]
+        indices = np.append(fronts.row_index, 0)[index]
+        rows = np.where(below < 0, fronts.first[s] + row, indices)
+        return rows, pointers, device.panel[s] + row * device.leading[s] + local_column[column]
 
     def solve(self, system: str, count: int, b: View, x: View) -> Any:
-        """Operands: the factor, b and x; n x count each.
+        """Return the plan of a solve; operands: the factor, b and x.
 
         Args:
             system: A key of :data:`SYSTEMS`.
-            count: Columns.
-            b, x: How they lie.
+            count: The number of columns.
+            b, x: Views of shape (n,) or (n, count).
         """
-        lie = lies(b), lies(x)
-        return self.kept((system, count, *lie), partial(self._solve, system, count, *lie))
+        operands = operand_of(b), operand_of(x)
+        return self.cached(
+            (system, count, *operands), partial(self._solve, system, count, *operands)
+        )
 
     def _factorise_chunk(self, number: int) -> Steps:
         chunks = self.schedule.chunks
@@ -227,8 +229,8 @@ class Numeric:
             last = [last_step(self.device)] if is_last else []
             return Steps([*self._chunk_steps(chunks[number]), *last])
 
-        found: Steps = self.kept(("factorise", number), make)
-        return found
+        plan: Steps = self.cached(("factorise", number), make)
+        return plan
 
     def _chunk_steps(self, chunk: Chunk) -> list[Step]:
         device, s = self.device, self.schedule
@@ -237,86 +239,86 @@ class Numeric:
             plan = SubtreesPlan(device, chunk.subtrees, s.stack, s.peak)
             steps.append(plan.step())
         for is_alone, stages in groupby(range(len(chunk.stages)), chunk.alone.__getitem__):
-            found = [chunk.stages[k] for k in stages]
+            lists = [chunk.stages[k] for k in stages]
             if is_alone:
-                which = np.concatenate(found)
+                which = np.concatenate(lists)
                 each = np.stack([which, which + 1], axis=1)
                 steps.append(SubtreesPlan(device, each, s.stack, s.peak, True).step())
             else:
-                steps.extend(step for stage in found for step in stage_steps(device, stage))
+                steps.extend(step for stage in lists for step in stage_steps(device, stage))
         return steps
 
     def _solve(self, system: str, count: int, b: Operand, x: Operand) -> Plan:
-        factor, given, result = 0, 1, 2
+        factor, rhs, result = 0, 1, 2
         itemsize = self.dtype.itemsize
         work = Temporary("permuted", self.symbolic.n * count * itemsize, itemsize)
         parts = SYSTEMS[system]
-        steps = [Step(self.come(system, count, b), (given, work))]
+        steps = [Step(self.permute_rhs(system, count, b), (rhs, work))]
         rows, lists = self.schedule.rows, self._lists(self.schedule.chunks)
         if "L" in parts:
             steps += forward_steps(self.device, lists, rows, count, factor, work)
         if "H" in parts:
             steps += backward_steps(self.device, lists, rows, count, factor, work)
-        return Steps([*steps, Step(self.go(system, count, x), (result, work))])
+        return Steps([*steps, Step(self.unpermute_solution(system, count, x), (result, work))])
 
-    def come(self, system: str, count: int, b: Operand) -> Any:
-        """B into the permuted numbering; operands: b and x."""
-        return self._moved("P" in SYSTEMS[system], count, b, False)
+    def permute_rhs(self, system: str, count: int, b: Operand) -> Any:
+        """Permute the right-hand side; operands: b and the permuted x."""
+        return self._permute("P" in SYSTEMS[system], count, b, False)
 
-    def go(self, system: str, count: int, x: Operand) -> Any:
-        """X out of it; operands: the result and x."""
-        return self._moved("T" in SYSTEMS[system], count, x, True)
+    def unpermute_solution(self, system: str, count: int, x: Operand) -> Any:
+        """Permute the solution back; operands: the result and the permuted x."""
+        return self._permute("T" in SYSTEMS[system], count, x, True)
 
-    def _moved(self, permutes: bool, count: int, other: Operand, back: bool) -> Any:
+    def _permute(self, permutes: bool, count: int, operand: Operand, back: bool) -> Any:
         perm = self._perm(permutes)
         n, elem = self.symbolic.n, element(self.dtype)
-        return self.kept(
-            ("move", permutes, count, other, back),
-            lambda: PermutePlan(self.engine, perm, n, count, elem, other, back),
+        return self.cached(
+            ("move", permutes, count, operand, back),
+            lambda: PermutePlan(self.engine, perm, n, count, elem, operand, back),
         )
 
     def permuted(self, system: str, b: View, dtype: np.dtype[Any]) -> Any:
-        """The solution of system ``P`` or ``Pt``, in ``dtype``; operands: b and x."""
+        """Solve system ``P`` or ``Pt`` in ``dtype``; operands: b and x."""
         symbolic = self.symbolic
         n, count = symbolic.n, b.shape[1] if len(b.shape) == 2 else 1
-        rows = self.kept(
+        rows = self.cached(
             ("rows of", system),
             lambda: self.engine.bring(symbolic.perm if system == "P" else symbolic.iperm),
         )
-        elem, lie = element(dtype), lies(b)
-        return self.kept(
-            ("permuted", system, count, elem, lie),
-            lambda: PermutePlan(self.engine, rows, n, count, elem, lie, False),
+        elem, operand = element(dtype), operand_of(b)
+        return self.cached(
+            ("permuted", system, count, elem, operand),
+            lambda: PermutePlan(self.engine, rows, n, count, elem, operand, False),
         )
 
     def substitute_chunk(self, number: int, forward: bool, count: int) -> Any:
-        """A substitution in place; operands: a chunk's panels, X and the contributions."""
+        """Substitute with one chunk in place; operands: its panels, X and the contributions."""
         direction = forward_steps if forward else backward_steps
 
         def make() -> Plan:
             lists = self._lists(self.schedule.chunks[number : number + 1])
             return Steps(direction(self.device, lists, self.schedule.rows, count, 0, 1, 2))
 
-        return self.kept(("substitute", number, forward, count), make)
+        return self.cached(("substitute", number, forward, count), make)
 
     def _lists(self, chunks: Sequence[Chunk]) -> list[list[Any]]:
-        """Of each stage of a solve the lists of fronts that are gone through in order."""
-        found: list[list[Any]] = []
+        """Return for each stage of a solve its lists of fronts; a list is processed in order."""
+        lists: list[list[Any]] = []
         for chunk in chunks:
             subtrees = [np.arange(low, end, dtype=np.int32) for low, end in chunk.subtrees]
             stages = list(chunk.stages)
             if self.engine.target.is_cpu and stages:
                 stages = [np.concatenate(stages)]
-            found += [*([subtrees] if subtrees else []), *([stage] for stage in stages)]
-        return found
+            lists += [*([subtrees] if subtrees else []), *([stage] for stage in stages)]
+        return lists
 
     def _perm(self, permutes: bool) -> Any:
-        """Which row of the matrix, or of L, each column of the fronts is; on the device."""
+        """Return, on the device, the row of the matrix, or of L, of each column of the fronts."""
         symbolic = self.symbolic
         perm = symbolic.front_perm if permutes else symbolic.front_columns
-        return self.kept(("perm", permutes), lambda: self.engine.bring(perm))
+        return self.cached(("perm", permutes), lambda: self.engine.bring(perm))
 
 
-def lies(view: View) -> Operand:
-    """How a right-hand side lies."""
+def operand_of(view: View) -> Operand:
+    """Describe the dtype and strides of a right-hand side."""
     return Operand(element(view.dtype), view.strides[0], view.strides[-1])

@@ -1,4 +1,4 @@
-"""Pictures of an analysis: the pattern of the permuted matrix and of L, the tree of supernodes."""
+"""Plots of an analysis: the pattern of the permuted matrix and of L, and the supernodal tree."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from portable_gpu.errors import DTypeError, UnsupportedError, how_to_install
 from portable_gpu.sparse.elimination import inverse
 from portable_gpu.sparse.symbolic import Symbolic
 
-#: Dots of the pattern's picture along each side, at most.
+#: The maximum number of dots along each side of the pattern's image.
 _DOTS = 800
-#: Nothing, L in every other supernode, L in the others, the permuted matrix.
+#: Colours of: no element, L in even supernodes, L in odd supernodes, the permuted matrix.
 _COLOURS = ("#ffffff", "#f3c98b", "#9ecae1", "#1f2a44")
 _LABELS = ("L, a supernode", "L, the next supernode", "the permuted matrix")
 
@@ -23,14 +23,14 @@ _LABELS = ("L, a supernode", "L, the next supernode", "the permuted matrix")
 def plot_symbolic(symbolic: Symbolic, picture: str | PathLike[str] | None = None) -> Any:
     """Draw the pattern of the permuted matrix with L's supernodes, and the supernodes' tree.
 
-    Above its diagonal the pattern is the permuted matrix, below it L, in two colours that change
-    from supernode to supernode.  A dot stands for many elements of a large matrix: it is drawn
-    where one of them is there.  In the tree a node's height is its level, its area grows with its
-    share of the arithmetic, its colour says how many columns it has.
+    The upper triangle of the pattern shows the permuted matrix, the lower one L, in two colours
+    that alternate between supernodes.  A dot of a large matrix stands for many elements; it is
+    drawn if one of them is stored.  In the tree, the height of a node is its level, its area grows
+    with its share of the arithmetic, and its colour gives its number of columns.
 
     Args:
-        symbolic: What :func:`analyze` returned.
-        picture: The file to write: .png, .pdf, .svg; None for none.
+        symbolic: The result of :func:`analyze`.
+        picture: The file to write: .png, .pdf or .svg; None for none.
 
     Returns:
         The ``matplotlib.figure.Figure``.
@@ -83,19 +83,21 @@ def _draw_pattern(axes: Any, symbolic: Symbolic) -> None:
 
 
 def pattern_image(symbolic: Symbolic, dots: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """Dots x dots numbers: 0 nothing, 1 L in odd supernodes, 2 in even ones, 3 the matrix."""
+    """Compute an image, dots x dots: 0 empty, 1 L in odd supernodes, 2 in even ones, 3 A."""
     fronts, n = symbolic.fronts, symbolic.n
     image = np.zeros((dots, dots), np.uint8)
     if n == 0:
         return image
     owner = np.repeat(np.arange(len(fronts)), fronts.columns)
     rows = np.concatenate([np.arange(n), fronts.row_index])
-    of = np.concatenate([owner, np.repeat(np.arange(len(fronts)), fronts.rows)])
-    begin = fronts.first[of]
-    end = np.minimum(fronts.first[of + 1] - 1, rows)  # a row of the diagonal block ends at itself
+    supernode = np.concatenate([owner, np.repeat(np.arange(len(fronts)), fronts.rows)])
+    begin = fronts.first[supernode]
+    end = np.minimum(
+        fronts.first[supernode + 1] - 1, rows
+    )  # a row of the diagonal block ends at itself
     for parity, value in ((1, 1), (0, 2)):
-        chosen = of % 2 == parity
-        # Each row adds one where it begins and takes it away behind its end.
+        chosen = supernode % 2 == parity
+        # Each row of L is an interval: +1 at its start, -1 behind its end; the sum gives the dots.
         step = np.zeros((dots, dots + 1), np.int64)
         line = rows[chosen] * dots // n
         np.add.at(step, (line, begin[chosen] * dots // n), 1)
@@ -130,7 +132,7 @@ def _draw_tree(axes: Any, symbolic: Symbolic) -> None:
 
 
 def _places(parent: np.ndarray[Any, np.dtype[np.int32]]) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Leaves side by side, and every other node in the middle above its children."""
+    """Place leaves next to each other, and every other node in the middle of its children."""
     count = len(parent)
     low, high = np.full(count, np.inf), np.full(count, -np.inf)
     leaves = 0

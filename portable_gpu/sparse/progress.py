@@ -1,4 +1,4 @@
-"""How far a factorisation is, by what the queue has done."""
+"""The progress of a factorisation, by the events of its queue."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ from portable_gpu.ops.fronts.cpu import SubtreesPlan
 from portable_gpu.runtime.plan import Plan, Steps
 from portable_gpu.runtime.queue_state import QueueState
 
-#: What is told: the operations that are done, and all of them.
-Tell = Callable[[float, float], Any]
+#: A function of the completed and of all operations.
+ProgressCallback = Callable[[float, float], Any]
 
-#: An event is asked for whenever such a share of all operations is enqueued.
+#: The share of all operations between two events.
 _SHARE = 1 / 200
-#: Seconds between two looks at the queue: at first, and at most.
-_SOON, _LATE = 1e-4, 0.02
-#: Seconds between two pictures of the bar.
-_FRAME = 0.1
+#: Seconds between two polls of the queue: at first, and at most.
+_MIN_PAUSE, _MAX_PAUSE = 1e-4, 0.02
+#: Seconds between two refreshes of the bar.
+_REFRESH = 0.1
 _COMPLETE = cl.command_execution_status.COMPLETE
-#: Where a front has told nothing yet: no column is that.
-UNTOLD = -2
+#: The status of a front that has reported nothing yet; no column has this number.
+NOT_REPORTED = -2
 
 
 @contextmanager
-def told_to(progress: Any) -> Iterator[Tell | None]:
-    """What ``progress=`` asks for.
+def progress_callback(progress: Any) -> Iterator[ProgressCallback | None]:
+    """Provide the callback that ``progress=`` specifies.
 
     Args:
-        progress: None or False; True: a bar on a terminal; or a function.
+        progress: None or False for none; True for a bar on a terminal; or a function.
 
     Raises:
-        DTypeError: It is something else.
+        DTypeError: `progress` is something else.
         UnsupportedError: There is a terminal, and the package rich is not installed.
     """
     if progress is None or progress is False:
         yield None
     elif progress is True:
-        with _bar() as tell:
-            yield tell
+        with _progress_bar() as callback:
+            yield callback
     elif callable(progress):
         yield progress
     else:
@@ -58,8 +58,8 @@ def told_to(progress: Any) -> Iterator[Tell | None]:
 
 
 @contextmanager
-def _bar() -> Iterator[Tell | None]:
-    """A bar on stderr, if that is a terminal."""
+def _progress_bar() -> Iterator[ProgressCallback | None]:
+    """Show a bar on stderr, if that is a terminal."""
     if not (sys.stderr is not None and sys.stderr.isatty()):
         yield None
         return
@@ -75,97 +75,102 @@ def _bar() -> Iterator[Tell | None]:
         TextColumn("{task.fields[done]:.3g} of {task.total:.3g} flop"), TimeElapsedColumn(),
     )  # fmt: skip
     console = Console(file=sys.stderr)
-    # No thread of rich's: its end is waited for, which a signal handler's exception may upset.
+    # auto_refresh=False: rich would start a thread and join it, and the exception of a signal
+    # handler may interrupt the join.
     with Progress(*columns, console=console, transient=True, auto_refresh=False) as bar:
         task = bar.add_task("", total=0.0, done=0.0)
-        shown = 0.0
+        refreshed = 0.0
 
-        def tell(done: float, total: float) -> None:
-            nonlocal shown
+        def callback(done: float, total: float) -> None:
+            nonlocal refreshed
             bar.update(task, completed=done, total=total, done=done)
-            if done == total or time.monotonic() > shown + _FRAME:
-                shown = time.monotonic()
+            if done == total or time.monotonic() > refreshed + _REFRESH:
+                refreshed = time.monotonic()
                 bar.refresh()
 
-        yield tell
+        yield callback
 
 
-class Watch:
-    """Enqueues plans, and tells how many of their operations are done.
+class ProgressMonitor:
+    """Enqueue plans, and report how many of their operations are completed.
 
-    The queue's own events say so, a few of them for all steps; on a CPU, where one step takes whole
-    subtrees, so do their fronts.  Whoever enqueues or waits tells, on that thread.
+    A few events of the queue mark groups of steps.  On a CPU, where one step factorises whole
+    subtrees, the pivot status of each front is read as well.  The callback runs on the thread that
+    enqueues or waits.
     """
 
-    def __init__(self, total: float, tell: Tell, told: np.ndarray[Any, Any] | None = None) -> None:
-        """Tell that nothing is done.
+    def __init__(
+        self, total: float, callback: ProgressCallback, status: np.ndarray[Any, Any] | None = None
+    ) -> None:
+        """Report that no operation is completed.
 
         Args:
-            total: Operations of all plans.
-            tell: Whom to tell.
-            told: What fronts tell, (fronts, 2), where the host can see it: :data:`UNTOLD` at first.
+            total: The operations of all plans.
+            callback: The function to call.
+            status: The pivot status of the fronts, (fronts, 2), in memory of the host, initially
+                :data:`NOT_REPORTED`; None if the host cannot read it.
         """
-        self._total, self._tell, self._told = float(total), tell, told
-        self._enqueued = self._done = self._last = 0.0
-        self._marks: deque[tuple[cl.Event, float, SubtreesPlan | None]] = deque()
-        tell(0.0, self._total)
+        self._total, self._callback, self._status = float(total), callback, status
+        self._enqueued_flop = self._done_flop = self._reported_flop = 0.0
+        self._markers: deque[tuple[cl.Event, float, SubtreesPlan | None]] = deque()
+        callback(0.0, self._total)
 
-    def over(self, plan: Steps) -> Plan:
-        """A plan that does the same, and is watched."""
-        return _Watched(plan, self)
+    def monitored(self, plan: Steps) -> Plan:
+        """Return a plan that does the same work and is monitored."""
+        return _MonitoredPlan(plan, self)
 
     def enqueue(self, plan: Steps, state: QueueState, *arguments: Any) -> cl.Event | None:
-        """As :meth:`Plan.enqueue`."""
+        """Enqueue a plan: see :meth:`Plan.enqueue`."""
         event: cl.Event | None = None
-        marked = self._enqueued
+        marked = self._enqueued_flop
         for step, event in plan.enqueued(state, *arguments):
-            self._enqueued += step.plan.flop
+            self._enqueued_flop += step.plan.flop
             subtrees = step.plan if isinstance(step.plan, SubtreesPlan) else None
-            if self._enqueued - marked > _SHARE * self._total:
+            if self._enqueued_flop - marked > _SHARE * self._total:
                 self._mark(state, event, subtrees)
-                marked = self._enqueued
-            self.look()
-        if plan.steps:  # also the last one, which has no operations and reads what fronts tell
+                marked = self._enqueued_flop
+            self.poll()
+        if plan.steps:  # also mark the last step, which has no operations and reads the status
             self._mark(state, event, None)
         return event
 
     def _mark(
         self, state: QueueState, event: cl.Event | None, subtrees: SubtreesPlan | None
     ) -> None:
-        self._marks.append((state.event(event), self._enqueued, subtrees))
+        self._markers.append((state.event(event), self._enqueued_flop, subtrees))
         state.queue.flush()
 
-    def look(self) -> None:
-        """Tell what has been done since somebody looked."""
-        while self._marks and self._marks[0][0].command_execution_status <= _COMPLETE:
-            self._done = self._marks.popleft()[1]
-        done = self._done
-        if self._marks and self._told is not None and (subtrees := self._marks[0][2]):
-            done += float(subtrees.flops[self._told[subtrees.fronts, 0] != UNTOLD].sum())
-        if done > self._last:
-            self._last = done
-            self._tell(done, self._total)
+    def poll(self) -> None:
+        """Report the operations that were completed since the last poll."""
+        while self._markers and self._markers[0][0].command_execution_status <= _COMPLETE:
+            self._done_flop = self._markers.popleft()[1]
+        done = self._done_flop
+        if self._markers and self._status is not None and (subtrees := self._markers[0][2]):
+            done += float(subtrees.flops[self._status[subtrees.fronts, 0] != NOT_REPORTED].sum())
+        if done > self._reported_flop:
+            self._reported_flop = done
+            self._callback(done, self._total)
 
     def wait(self) -> None:
-        """Tell until all that was enqueued is done."""
-        self._until(lambda: not self._marks)
+        """Report progress until all enqueued steps are completed."""
+        self._until(lambda: not self._markers)
 
     def until(self, event: cl.Event) -> None:
-        """Tell until an event is complete, or has failed."""
+        """Report progress until an event is complete, or has failed."""
         self._until(lambda: event.command_execution_status <= _COMPLETE)
 
     def _until(self, is_done: Callable[[], bool]) -> None:
-        pause = _SOON
-        self.look()
+        pause = _MIN_PAUSE
+        self.poll()
         while not is_done():
             time.sleep(pause)
-            pause = min(2 * pause, _LATE)
-            self.look()
+            pause = min(2 * pause, _MAX_PAUSE)
+            self.poll()
 
 
-class _Watched(Plan):
-    def __init__(self, plan: Steps, watch: Watch) -> None:
-        self._plan, self._watch = plan, watch
+class _MonitoredPlan(Plan):
+    def __init__(self, plan: Steps, monitor: ProgressMonitor) -> None:
+        self._plan, self._monitor = plan, monitor
 
     def enqueue(
         self,
@@ -176,4 +181,4 @@ class _Watched(Plan):
         wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event | None:
         """See :meth:`Plan.enqueue`."""
-        return self._watch.enqueue(self._plan, state, buffers, offsets, scalars, wait_for)
+        return self._monitor.enqueue(self._plan, state, buffers, offsets, scalars, wait_for)

@@ -1,4 +1,4 @@
-"""A sparse matrix whose solutions are refined: its residuals, in its own precision."""
+"""Residuals of a sparse matrix in its own precision, for iterative refinement."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from portable_gpu.runtime.call import Call
 from portable_gpu.sparse.matrix import Pattern
 from portable_gpu.sparse.numeric import Numeric
 
-#: Units of rounding of the backward error with which refinement is content.
+#: Refinement stops at a backward error of this many units of rounding.
 _ENOUGH = 2
 
 
@@ -22,19 +22,19 @@ class SparseSystem:
     """See :class:`portable_gpu.linalg.refinement.System`."""
 
     def __init__(self, numeric: Numeric, values: Any, queue: Any, dtype: np.dtype[Any]) -> None:
-        """Sum the rows.
+        """Compute the sums of the absolute values of each row.
 
         Args:
-            numeric: Of the pattern.
-            values: The lower triangle's, on the device.
-            queue: Where to run.
-            dtype: Of right-hand sides.
+            numeric: The plans of the pattern.
+            values: The values of the lower triangle, on the device.
+            queue: The queue.
+            dtype: The dtype of right-hand sides.
         """
         self._numeric, self._values, self._queue, self.dtype = numeric, values, queue, dtype
         self.tolerance = _ENOUGH * float(np.finfo(dtype).eps)
-        self._rows: Rows = numeric.kept("rows", lambda: rows_of(numeric))
+        self._rows: Rows = numeric.cached("rows", lambda: rows_of(numeric))
         elem = element(values.dtype)
-        plan = numeric.kept(("sums", elem), lambda: SumsPlan(self._rows, elem))
+        plan = numeric.cached(("sums", elem), lambda: SumsPlan(self._rows, elem))
         call = Call([values], None, queue)
         view = call.input(values, "values")
         real = np.empty(0, values.dtype).real.dtype
@@ -50,22 +50,23 @@ class SparseSystem:
         views = call.input(self._values, "values"), call.input(b, "b"), call.input(x, "x")
         out = call.output(tuple(b.shape), self.dtype)
         a, elem, count = element(self._values.dtype), element(self.dtype), b.shape[1]
-        lies = [Operand(elem, view.strides[0], view.strides[1]) for view in views[1:]]
-        plan = self._numeric.kept(
-            ("residual", a, count, *lies), lambda: ResidualPlan(self._rows, a, elem, count, *lies)
+        operands = [Operand(elem, view.strides[0], view.strides[1]) for view in views[1:]]
+        plan = self._numeric.cached(
+            ("residual", a, count, *operands),
+            lambda: ResidualPlan(self._rows, a, elem, count, *operands),
         )
         return call.run(plan, (*views, out))
 
 
 def rows_of(numeric: Numeric) -> Rows:
-    """Every row of a matrix of which the lower triangle is known."""
+    """Build all rows of a matrix from its lower triangle."""
     pattern: Pattern = numeric.symbolic.pattern
-    own = np.arange(pattern.nnz)
+    lower = np.arange(pattern.nnz)
     row = np.repeat(np.arange(pattern.n), np.diff(pattern.pointers))
     below = row > pattern.columns
     rows = np.concatenate([row, pattern.columns[below]])
     columns = np.concatenate([pattern.columns, row[below]])
-    sources = np.concatenate([own, ~own[below]])
+    sources = np.concatenate([lower, ~lower[below]])
     full = scipy.sparse.csr_array((sources, (rows, columns)), shape=(pattern.n, pattern.n))
     full.sort_indices()
     return Rows(numeric.engine, full.indptr, full.indices, full.data)

@@ -1,14 +1,14 @@
-"""When fronts are made, and where their update matrices lie until their parents have taken them.
+"""The order in which fronts are factorised, and the memory of their update matrices.
 
-On a GPU stages go by depth, the deepest first, so that an update is made in the stage before its
-parent's: the updates of two stages are all that there are at a time.  Those of one stage begin at
-the start of the arena, those of the next end at its end.
+On a GPU a stage is a level of the tree, and the deepest level is the first stage.  An update matrix
+is computed in the stage before its parent's, so only the updates of two stages are live at a time.
+Those of one stage are stored from the start of the arena, those of the next stage at its end.
 
-On a CPU whole subtrees come first, each by one thread with a stack of its own, then the fronts
-above them one after the other, by all threads.
+On a CPU whole subtrees are processed first, each by one thread with a stack of its own.  Then all
+threads process the fronts above them, one front after the other.
 
-Where the panels do not fit together, the fronts are cut into chunks, one after the other in
-postorder.  Each front is made in the same way as ever, so chunks change no bits.
+If the panels do not fit into memory, the fronts are partitioned into chunks in postorder.  Each
+front is computed in the same way as without chunks, so the bits are the same.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ _Int64 = np.ndarray[Any, np.dtype[np.int64]]
 _Bool = np.ndarray[Any, np.dtype[np.bool_]]
 _Floats = np.ndarray[Any, np.dtype[np.float64]]
 
-#: What it costs a CPU to zero, assemble and move an element of a front, in operations of products.
-_MOVES = 24
-#: The same of the launches of a front by itself, and which share of the threads works on one.
-_LAUNCHES, _SHARED = 6e6, 0.7
-#: Fronts above the subtrees, at most.
-_MOST_ABOVE = 512
+#: The cost on a CPU to zero, assemble and move an element of a front, in flops of a product.
+_FLOPS_PER_ELEMENT = 24
+#: The cost of the launches of one front, in such flops, and the parallel efficiency of one front.
+_LAUNCH_FLOPS, _PARALLEL_SHARE = 6e6, 0.7
+#: The maximum number of fronts above the subtrees.
+_MAX_ABOVE = 512
 
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """Fronts whose panels are there at a time, adjacent in the factor.
+    """Fronts whose panels are in memory at the same time; the panels are contiguous.
 
     Attributes:
-        first, end: Which fronts.
-        subtrees: First front and end of each subtree that one work-item of a CPU takes, those with
-            the most work first.
-        stages: The other fronts, stage by stage, ascending; children are in earlier stages.
-        alone: Of each stage whether its only front is of a subtree that was cut.
+        first, end: The range of the fronts.
+        subtrees: The first front and the end of each subtree that one work-item of a CPU
+            factorises, in descending order of work.
+        stages: The other fronts of each stage, ascending; children are in earlier stages.
+        alone: For each stage whether its only front belongs to a subtree that was cut by chunks.
     """
 
     first: int
@@ -58,15 +58,16 @@ class Chunk:
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """The order of the fronts, and the arena.
+    """The order of the fronts, and the positions of their updates.
 
     Attributes:
-        chunks: One after the other; only one where everything fits.
-        update: Where each update begins in the arena.
-        arena: Its elements.
-        stack: Where an update lies on the stack of its subtree instead, or -1.
-        peak: The stack's elements.
-        started, rows: As `update` and `arena`, of the contributions to a solve, in rows.
+        chunks: The chunks in their order; one chunk if all panels fit.
+        update: The start of each update matrix in the arena.
+        arena: The size of the arena, in elements.
+        stack: The start of an update matrix on the stack of its subtree, or -1 if it is in the
+            arena.
+        peak: The size of a stack, in elements.
+        started, rows: As `update` and `arena`, for the contributions to a solve, in rows.
     """
 
     chunks: tuple[Chunk, ...]
@@ -79,26 +80,26 @@ class Schedule:
 
     @property
     def stages(self) -> tuple[_Int32, ...]:
-        """Those of all chunks."""
+        """The stages of all chunks."""
         return tuple(stage for chunk in self.chunks for stage in chunk.stages)
 
 
 def by_levels(fronts: Fronts, ends: _Int64 | None = None) -> Schedule:
-    """Stages are the levels of the tree.
+    """Schedule the fronts level by level.
 
     Args:
         fronts: The fronts.
-        ends: Where chunks end.
+        ends: The end of each chunk; None for one chunk.
     """
     cuts = np.array([len(fronts)]) if ends is None else ends
     depth, chunks = depths(fronts.parent), []
     for first, end in zip([0, *cuts[:-1].tolist()], cuts.tolist(), strict=True):
         order = np.argsort(-depth[first:end], kind="stable").astype(np.int32) + np.int32(first)
-        found = np.split(order, np.flatnonzero(np.diff(depth[order])) + 1) if end > first else []
+        levels = np.split(order, np.flatnonzero(np.diff(depth[order])) + 1) if end > first else []
         none = np.zeros((0, 2), np.int32)
-        chunks.append(Chunk(first, end, none, tuple(found), (False,) * len(found)))
+        chunks.append(Chunk(first, end, none, tuple(levels), (False,) * len(levels)))
     stages = [stage for chunk in chunks for stage in chunk.stages]
-    place = two_ends if len(chunks) == 1 else _fitted(fronts)
+    place = double_ended_arena if len(chunks) == 1 else _first_fit_placement(fronts)
     update, arena = place(stages, update_sizes(fronts))
     started, rows = place(stages, fronts.rows)
     stack = np.full(len(fronts), -1, np.int64)
@@ -108,46 +109,55 @@ def by_levels(fronts: Fronts, ends: _Int64 | None = None) -> Schedule:
 def by_subtrees(
     fronts: Fronts, threads: int, itemsize: int, ends: _Int64 | None = None
 ) -> Schedule:
-    """Subtrees for the threads of a CPU, then the fronts above them; ``ends``: of chunks."""
-    cost = work(fronts.columns, fronts.rows) + _MOVES * (fronts.columns + fronts.rows) ** 2
-    whole, size = summed(fronts.parent, cost), summed(fronts.parent, np.ones(len(fronts)))
-    above = cut(fronts, cost, whole, threads)
+    """Schedule subtrees for the threads of a CPU, then the fronts above them.
+
+    Args:
+        fronts: The fronts.
+        threads: The number of threads.
+        itemsize: Bytes of an element.
+        ends: The end of each chunk; None for one chunk.
+    """
+    cost = (
+        work(fronts.columns, fronts.rows) + _FLOPS_PER_ELEMENT * (fronts.columns + fronts.rows) ** 2
+    )
+    subtree_cost, size = summed(fronts.parent, cost), summed(fronts.parent, np.ones(len(fronts)))
+    above = cut(fronts, cost, subtree_cost, threads)
     cuts = np.array([len(fronts)]) if ends is None else ends
     chunks = []
     for first, end in zip([0, *cuts[:-1].tolist()], cuts.tolist(), strict=True):
         which = np.arange(first, end)
         inside = ~above[which] & (which - size[which] + 1 >= first)
         parent = fronts.parent[which]
-        among = (parent >= 0) & (parent < end)
-        top = inside & ~(among & inside[np.where(among, parent - first, 0)])
-        roots = which[top][np.argsort(-whole[which[top]], kind="stable")]
+        has_local_parent = (parent >= 0) & (parent < end)
+        top = inside & ~(has_local_parent & inside[np.where(has_local_parent, parent - first, 0)])
+        roots = which[top][np.argsort(-subtree_cost[which[top]], kind="stable")]
         subtrees = np.stack([roots + 1 - size[roots].astype(np.int64), roots + 1], axis=1)
-        others = which[~inside]
-        stages = tuple(np.array([s], np.int32) for s in others)
-        alone = tuple((~above[others]).tolist())
+        rest = which[~inside]
+        stages = tuple(np.array([s], np.int32) for s in rest)
+        alone = tuple((~above[rest]).tolist())
         chunks.append(Chunk(first, end, subtrees.astype(np.int32), stages, alone))
-    line = ALIGNMENT // itemsize
+    alignment = ALIGNMENT // itemsize
     sizes = update_sizes(fronts)
     subtrees = np.concatenate([chunk.subtrees for chunk in chunks]).astype(np.int64)
     stack, peak = stacks(fronts, subtrees, sizes)
     groups = [
         group for chunk in chunks for group in (chunk.subtrees[:, 1] - 1, *chunk.stages)
     ]  # the roots, then one front after the other
-    update, arena = _fitted(fronts)(groups, -(-sizes // line) * line)
-    started, peaks = two_stacks(fronts, subtrees, fronts.rows)
-    tops, rows = _fitted(fronts)(groups, fronts.rows)
-    outside = stack < 0
-    started[outside] = tops[outside] + peaks
+    update, arena = _first_fit_placement(fronts)(groups, -(-sizes // alignment) * alignment)
+    started, peaks = alternating_stacks(fronts, subtrees, fronts.rows)
+    tops, rows = _first_fit_placement(fronts)(groups, fronts.rows)
+    in_arena = stack < 0
+    started[in_arena] = tops[in_arena] + peaks
     return Schedule(tuple(chunks), update, arena, stack, peak, started, rows + peaks)
 
 
 def chunk_ends(panel: _Int64, size: int, budget: int) -> _Int64:
-    """Where chunks of at most so many elements of panels end; one panel may be more by itself.
+    """Partition the panels into chunks of at most ``budget`` elements; return their ends.
 
     Args:
-        panel: Where each front's panel begins.
-        size: Elements of all panels.
-        budget: Elements of a chunk.
+        panel: The start of each front's panel.
+        size: The elements of all panels.
+        budget: The maximum elements of a chunk; a single panel may exceed it.
     """
     ends, first = [], 0
     bounds = np.append(panel, size)
@@ -159,7 +169,7 @@ def chunk_ends(panel: _Int64, size: int, budget: int) -> _Int64:
 
 @compiled
 def depths(parent: _Int32) -> _Int32:
-    """How far each front is from its root."""
+    """Compute the distance of each front from its root."""
     depth = np.zeros(len(parent), np.int32)
     for s in range(len(parent) - 1, -1, -1):
         if parent[s] >= 0:
@@ -169,7 +179,7 @@ def depths(parent: _Int32) -> _Int32:
 
 @compiled
 def summed(parent: _Int32, values: _Floats) -> _Floats:
-    """Of each front the sum over its subtree."""
+    """Compute the sum of values over the subtree of each front."""
     sums = values.copy()
     for s in range(len(parent)):
         if parent[s] >= 0:
@@ -177,48 +187,47 @@ def summed(parent: _Int32, values: _Floats) -> _Floats:
     return sums
 
 
-def cut(fronts: Fronts, cost: _Floats, whole: _Floats, threads: int) -> _Bool:
-    """Which fronts are above the subtrees.
+def cut(fronts: Fronts, cost: _Floats, subtree_cost: _Floats, threads: int) -> _Bool:
+    """Select the fronts above the subtrees.
 
-    The largest subtree is opened, time after time; of all these cuts the one counts that the
-    estimate of the seconds likes best.
+    The largest subtree is split repeatedly; the cut with the least estimated time is returned.
 
     Args:
         fronts: The fronts.
-        cost: Of each front.
-        whole: Of each subtree.
-        threads: How many there are.
+        cost: The cost of each front.
+        subtree_cost: The cost of each front's subtree.
+        threads: The number of threads.
     """
     roots = np.flatnonzero(fronts.parent < 0)
-    heap = [(-float(whole[s]), int(s)) for s in roots]
+    heap = [(-float(subtree_cost[s]), int(s)) for s in roots]
     heapq.heapify(heap)
-    inside, alone = float(whole[roots].sum()), 0.0
+    inside, alone = float(subtree_cost[roots].sum()), 0.0
     opened: list[int] = []
-    best, kept = np.inf, 0
-    while heap and len(opened) <= _MOST_ABOVE:
+    best, best_count = np.inf, 0
+    while heap and len(opened) <= _MAX_ABOVE:
         seconds = alone + max(inside / threads, -heap[0][0])
         if seconds < best:
-            best, kept = seconds, len(opened)
+            best, best_count = seconds, len(opened)
         if alone > best:
             break
         total, s = heapq.heappop(heap)
         opened.append(s)
-        alone += _LAUNCHES + float(cost[s]) / max(1.0, threads * _SHARED)
+        alone += _LAUNCH_FLOPS + float(cost[s]) / max(1.0, threads * _PARALLEL_SHARE)
         inside += total
         for k in range(fronts.child_start[s], fronts.child_start[s + 1]):
-            one = int(fronts.child[k])
-            inside += float(whole[one])
-            heapq.heappush(heap, (-float(whole[one]), one))
+            child = int(fronts.child[k])
+            inside += float(subtree_cost[child])
+            heapq.heappush(heap, (-float(subtree_cost[child]), child))
     above = np.zeros(len(fronts), np.bool_)
-    above[opened[:kept]] = True
+    above[opened[:best_count]] = True
     return above
 
 
 def stacks(fronts: Fronts, subtrees: _Int64, sizes: _Int64) -> tuple[_Int64, int]:
-    """Where updates lie on the stack of each subtree, and the room for the largest.
+    """Compute the position of each update on its subtree's stack, and the size of a stack.
 
-    A front's update takes the place of its children's, which have been assembled elsewhere.  Those
-    of the subtrees' roots lie in the arena.
+    The update of a front overwrites those of its children, which are assembled into the front
+    before.  The updates of the subtrees' roots are in the arena.
     """
     return _stacks(subtrees, fronts.child_start, fronts.child, sizes)
 
@@ -227,7 +236,7 @@ def stacks(fronts: Fronts, subtrees: _Int64, sizes: _Int64) -> tuple[_Int64, int
 def _stacks(
     subtrees: _Int64, child_start: _Int32, child: _Int32, sizes: _Int64
 ) -> tuple[_Int64, int]:
-    places, most = np.full(len(sizes), -1, np.int64), 0
+    places, peak = np.full(len(sizes), -1, np.int64), 0
     for k in range(len(subtrees)):
         top = 0
         for s in range(subtrees[k, 0], subtrees[k, 1] - 1):
@@ -235,41 +244,44 @@ def _stacks(
                 top = places[child[child_start[s]]]
             places[s] = top
             top += sizes[s]
-            most = max(most, top)
-    return places, most
+            peak = max(peak, top)
+    return places, peak
 
 
-def two_stacks(fronts: Fronts, subtrees: _Int64, sizes: _Int64) -> tuple[_Int64, int]:
-    """Places of what fronts make while they read their children's, and the room for all subtrees.
+def alternating_stacks(fronts: Fronts, subtrees: _Int64, sizes: _Int64) -> tuple[_Int64, int]:
+    """Compute positions of data that a front writes while it reads the data of its children.
 
-    Each subtree has a stack for even depths and one for odd ones.
+    Each subtree has one stack for even depths and one for odd depths.
+
+    Returns:
+        The position of each front's data, and the size of all stacks.
     """
     odd = (depths(fronts.parent) % 2).astype(np.int64)
-    return _two_stacks(subtrees, fronts.child_start, fronts.child, sizes, odd)
+    return _alternating_stacks(subtrees, fronts.child_start, fronts.child, sizes, odd)
 
 
 @compiled
-def _two_stacks(
+def _alternating_stacks(
     subtrees: _Int64, child_start: _Int32, child: _Int32, sizes: _Int64, odd: _Int64
 ) -> tuple[_Int64, int]:
     places, start = np.zeros(len(sizes), np.int64), 0
     for k in range(len(subtrees)):
         tops, peaks = np.zeros(2, np.int64), np.zeros(2, np.int64)
         for s in range(subtrees[k, 0], subtrees[k, 1]):
-            own = odd[s]
+            parity = odd[s]
             if child_start[s] < child_start[s + 1]:
-                tops[1 - own] = places[child[child_start[s]]]
-            places[s] = tops[own]
-            tops[own] += sizes[s]
-            peaks[own] = max(peaks[own], tops[own])
+                tops[1 - parity] = places[child[child_start[s]]]
+            places[s] = tops[parity]
+            tops[parity] += sizes[s]
+            peaks[parity] = max(peaks[parity], tops[parity])
         for s in range(subtrees[k, 0], subtrees[k, 1]):
             places[s] += start + odd[s] * peaks[0]
         start += peaks[0] + peaks[1]
     return places, start
 
 
-def _fitted(fronts: Fronts) -> Any:
-    """What places the things of groups of fronts, group after group."""
+def _first_fit_placement(fronts: Fronts) -> Any:
+    """Return a function that places blocks of groups of fronts, group after group, first-fit."""
 
     def place(groups: Any, sizes: _Int64) -> tuple[_Int64, int]:
         ends = np.cumsum([len(group) for group in groups]).astype(np.int64)
@@ -282,7 +294,7 @@ def _fitted(fronts: Fronts) -> Any:
 
 
 def numbered(fronts: Fronts, groups: Any) -> _Int64:
-    """In which group each front is."""
+    """Return the number of the group of each front."""
     number = np.zeros(len(fronts), np.int64)
     for k, group in enumerate(groups):
         number[group] = k
@@ -291,72 +303,79 @@ def numbered(fronts: Fronts, groups: Any) -> _Int64:
 
 @compiled
 def _first_fit(order: _Int64, ends: _Int64, last: _Int64, sizes: _Int64) -> tuple[_Int64, int]:
-    """Places of things that live from their own group until their last one, and the room.
+    """Place blocks that are live from their own group until their last group.
 
-    Each gets the lowest place that is free.
+    Each block gets the lowest free position (first fit).
+
+    Returns:
+        The positions, and the size of the arena.
     """
-    places, room = np.zeros(len(sizes), np.int64), 0
-    live, count, first = np.empty(len(order), np.int64), 0, 0  # by their places
+    places, size = np.zeros(len(sizes), np.int64), 0
+    live, count, first = np.empty(len(order), np.int64), 0, 0  # sorted by position
     for number, end in enumerate(ends):
         for k in range(first, end):
-            s, start, at = order[k], 0, 0
+            s, start, index = order[k], 0, 0
             if sizes[s] == 0:
                 continue
-            while at < count and start + sizes[s] > places[live[at]]:
-                start = max(start, places[live[at]] + sizes[live[at]])
-                at += 1
-            for q in range(count, at, -1):
+            while index < count and start + sizes[s] > places[live[index]]:
+                start = max(start, places[live[index]] + sizes[live[index]])
+                index += 1
+            for q in range(count, index, -1):
                 live[q] = live[q - 1]
-            live[at] = s
+            live[index] = s
             count += 1
             places[s] = start
-            room = max(room, start + sizes[s])
-        kept = 0
+            size = max(size, start + sizes[s])
+        alive = 0
         for q in range(count):
             if last[live[q]] > number:
-                live[kept] = live[q]
-                kept += 1
-        count = kept
+                live[alive] = live[q]
+                alive += 1
+        count = alive
         first = end
-    return places, room
+    return places, size
 
 
-def from_the_roots(
+def top_down_levels(
     fronts: Fronts, chunks: tuple[Chunk, ...], sizes: _Int64
 ) -> tuple[list[list[_Int64]], _Int64, int]:
-    """Fronts in stages, parents first, with places of what their children read.
+    """Schedule fronts level by level from the roots, with positions of data that children read.
 
     Args:
         fronts: The fronts.
-        chunks: Which of them are there at a time; the last ones come first.
-        sizes: Elements that each keeps until its last child is done.
+        chunks: The chunks, which are processed in reverse order.
+        sizes: Elements that each front keeps until its last child is done.
 
     Returns:
-        The stages of each chunk, in the order of the chunks; the places; and the room.
+        The stages of each chunk, in the order of the chunks; the positions; and the arena's size.
     """
     depth = depths(fronts.parent)
-    found: list[list[_Int64]] = []
+    stages_of_chunks: list[list[_Int64]] = []
     for chunk in chunks:
         inside = np.arange(chunk.first, chunk.end)
         order = inside[np.argsort(depth[inside], kind="stable")]
-        found.append(np.split(order, np.flatnonzero(np.diff(depth[order])) + 1))
-    groups = [stage for stages in reversed(found) for stage in stages if len(stage)]
+        stages_of_chunks.append(np.split(order, np.flatnonzero(np.diff(depth[order])) + 1))
+    groups = [stage for stages in reversed(stages_of_chunks) for stage in stages if len(stage)]
     if len(chunks) == 1:
-        return found, *two_ends(groups, sizes)
+        return stages_of_chunks, *double_ended_arena(groups, sizes)
     number = numbered(fronts, groups)
     last = number.copy()
     has = fronts.parent >= 0
     np.maximum.at(last, fronts.parent[has], number[has])
     ends = np.cumsum([len(group) for group in groups]).astype(np.int64)
-    return found, *_first_fit(np.concatenate(groups), ends, last, sizes)
+    return stages_of_chunks, *_first_fit(np.concatenate(groups), ends, last, sizes)
 
 
-def two_ends(stages: Any, sizes: _Int64) -> tuple[_Int64, int]:
-    """Places of things that are needed in their own stage and the next, and the room for all."""
+def double_ended_arena(stages: Any, sizes: _Int64) -> tuple[_Int64, int]:
+    """Place blocks that are live in their own stage and the next, at alternating ends.
+
+    Returns:
+        The positions, and the size of the arena.
+    """
     totals = [int(sizes[stage].sum()) for stage in stages]
-    room = max((a + b for a, b in zip(totals, [*totals[1:], 0], strict=False)), default=0)
+    size = max((a + b for a, b in zip(totals, [*totals[1:], 0], strict=False)), default=0)
     places = np.zeros(len(sizes), np.int64)
     for number, (stage, total) in enumerate(zip(stages, totals, strict=True)):
-        start = 0 if number % 2 == 0 else room - total
+        start = 0 if number % 2 == 0 else size - total
         places[stage] = start + np.cumsum(sizes[stage]) - sizes[stage]
-    return places, room
+    return places, size

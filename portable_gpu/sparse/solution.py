@@ -23,17 +23,15 @@ from portable_gpu.sparse.residual import SparseSystem
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
-    """The state of a factor between two factorisations.
-
-    It is made when all of it is there, and does not change.
+class FactorState:
+    """The state of a factor between two factorisations; it is immutable.
 
     Attributes:
-        numeric, queue: The plans, and where they run.
-        values: The lower triangle's values, on the device.
-        panels: L on the device; without elements if most of it is on the disk.
-        spilled: L then, else ``None``.
-        report: What the factorisation found.
+        numeric, queue: The plans, and their queue.
+        values: The values of the lower triangle, on the device.
+        panels: L on the device; empty if most of L is on the disk.
+        spilled: L if it is on the disk, else ``None``.
+        report: The status of the factorisation.
     """
 
     numeric: Numeric
@@ -44,19 +42,19 @@ class Held:
     report: Report
 
     def solve(self, b: Any, dtype: np.dtype[Any], system: str, refine: str | int | None) -> Any:
-        """The solution of an array on the device.
+        """Solve for a right-hand side on the device.
 
         Args:
             b: Shape (n,) or (n, k).
-            dtype: Of the solution.
-            system: As ``Factor.solve`` takes it.
-            refine: Corrections of system ``A``.
+            dtype: The dtype of the solution.
+            system: As for ``Factor.solve``.
+            refine: The number of corrections of system ``A``, or ``auto``.
         """
         if not b.size:
             return new_array(state_for([b], None, self.queue), self.queue, tuple(b.shape), dtype)
         if system in ("P", "Pt"):
             return self._permuted(b, dtype, system)
-        if dtype.kind == "c" and self.numeric.dtype.kind != "c":  # each part by itself
+        if dtype.kind == "c" and self.numeric.dtype.kind != "c":  # real and imaginary parts apart
             real = np.empty(0, dtype).real.dtype
             split = parts(converted(b, dtype, queue=self.queue))
             x = self.solve(split.reshape(b.shape[0], -1), real, system, refine)
@@ -73,25 +71,25 @@ class Held:
         return refined_by(matrix, b, solved, refine, Place(None, self.queue))[0]
 
     def _permuted(self, b: Any, dtype: np.dtype[Any], system: str) -> Any:
-        """B's rows permuted, which the precision of the factor does not touch."""
+        """Permute the rows of B, in the precision of B."""
         call = Call([b], None, self.queue)
-        given, x = call.input(b, "b"), call.output(tuple(b.shape), dtype)
-        return call.run(self.numeric.permuted(system, given, dtype), (given, x))
+        rhs, x = call.input(b, "b"), call.output(tuple(b.shape), dtype)
+        return call.run(self.numeric.permuted(system, rhs, dtype), (rhs, x))
 
     def _by_factor(self, b: Any, dtype: np.dtype[Any], system: str) -> Any:
         call = Call([b, self.panels], None, self.queue)
-        panels, given = call.input(self.panels, "factor"), call.input(b, "b")
+        panels, rhs = call.input(self.panels, "factor"), call.input(b, "b")
         x = call.output(tuple(b.shape), dtype)
         count = 1 if b.ndim == 1 else b.shape[1]
         if self.spilled is None:
-            plan = self.numeric.solve(system, count, given, x)
-            return call.run(plan, (panels, given, x))
+            plan = self.numeric.solve(system, count, rhs, x)
+            return call.run(plan, (panels, rhs, x))
         wait(call)
-        self.spilled.solve(system, count, given, x)
+        self.spilled.solve(system, count, rhs, x)
         return call.run(None)
 
     def inverse_diagonal(self) -> Any:
-        """The diagonal of the permuted matrix's inverse, on the device, in L's dtype."""
+        """Compute the diagonal of the permuted matrix's inverse, on the device, in L's dtype."""
         numeric = self.numeric
         call = Call([self.panels], None, self.queue)
         panels = call.input(self.panels, "factor")
@@ -106,10 +104,10 @@ class Held:
         return call.run(None)
 
     def diagonal(self) -> np.ndarray[Any, Any]:
-        """The diagonal of L, on the host."""
+        """Return the diagonal of L, on the host."""
         if self.spilled is not None:
-            found: np.ndarray[Any, Any] = self.spilled.panels()[self.numeric.diagonal_places()]
-            return found
+            diagonal: np.ndarray[Any, Any] = self.spilled.panels()[self.numeric.diagonal_places()]
+            return diagonal
         call = Call([self.panels], None, self.queue)
         panels = call.input(self.panels, "factor")
         out = call.output((self.numeric.symbolic.n,), self.numeric.dtype)
@@ -117,16 +115,16 @@ class Held:
         return asnumpy(call.run(plan, (panels, out)))
 
     def on_host(self) -> np.ndarray[Any, Any]:
-        """All panels, on the host."""
+        """Return all panels, on the host."""
         return asnumpy(self.panels) if self.spilled is None else self.spilled.panels()
 
     def close(self) -> None:
-        """Give the room on the disk back."""
+        """Free the space on the disk."""
         if self.spilled is not None:
             self.spilled.close()
 
 
 def wait(call: Call) -> None:
-    """Wait for what the call's first kernel would have to wait for."""
+    """Wait for the events that the call's first kernel depends on."""
     if call.wait_for:
         cl.wait_for_events(call.wait_for)

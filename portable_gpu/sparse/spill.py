@@ -1,4 +1,4 @@
-"""Parts of a factor in a file that has no name: whatever ends the process, nothing is left."""
+"""Parts of a factor in an unnamed file, which disappears however the process ends."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ _Values = np.ndarray[Any, np.dtype[Any]]
 
 
 class Spill:
-    """A file for values of one dtype, which goes when it is closed or forgotten.
+    """An unnamed file for values of one dtype, which is deleted when it is closed or collected.
 
-    Reads and writes name their place in the file, which has no position of its own.  So a call may
-    be interrupted anywhere, and a signal handler may read meanwhile.
+    Reads and writes give their offset; the file position is not used.  So a call may be interrupted
+    anywhere, and a signal handler may read meanwhile.
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None, size: int, dtype: Any) -> None:
-        """Take the room on the disk.
+        """Allocate the space on the disk.
 
         Args:
-            folder: Where; the system's folder for temporary files if there is none.
-            size: Elements.
-            dtype: Of the elements.
+            folder: The folder of the file; None for the system's folder for temporary files.
+            size: The number of elements.
+            dtype: The dtype of the elements.
 
         Raises:
             ArgumentError: There is no such folder.
-            SpillError: The disk has no such room.
+            SpillError: The disk has too little free space.
         """
         if folder is not None and not Path(folder).is_dir():
             raise ArgumentError(f"spill_dir is {str(folder)!r}, which is no folder")
@@ -51,10 +51,10 @@ class Spill:
             raise SpillError(error.errno, f"{self._where}: {error.strerror}") from error
 
     def write(self, start: int, values: _Values) -> None:
-        """Write values at element ``start``.
+        """Write values from element ``start`` on.
 
         Raises:
-            SpillError: The disk refused them.
+            SpillError: The write failed.
         """
         self._each(os.pwrite, start, values)
 
@@ -62,12 +62,12 @@ class Spill:
         """Fill an array with the values from element ``start`` on.
 
         Raises:
-            SpillError: The disk did not give them.
+            SpillError: The read failed.
         """
         self._each(lambda file, part, at: os.preadv(file, [part], at), start, out)
 
     def _each(self, move: Callable[[int, Any, int], int], start: int, values: _Values) -> None:
-        """Move bytes until all are moved: the system moves 2 GiB at once at most."""
+        """Transfer all bytes; one system call transfers at most 2 GiB."""
         data, at = values.view(np.uint8), start * self._itemsize
         while data.size:
             try:
@@ -79,22 +79,22 @@ class Spill:
             data, at = data[done:], at + done
 
     def close(self) -> None:
-        """Give the room on the disk back."""
+        """Free the space on the disk."""
         self._file.close()
 
 
 def _without_name(folder: str) -> io.FileIO:
-    """A new file in a folder, open for reading and writing.
+    """Create an unnamed file in a folder, open for reading and writing.
 
-    From the system's call to the object that closes the descriptor there is no step of Python, at
-    which a signal handler could raise and leave the descriptor open.
+    Between the system call and the construction of the object that closes the descriptor, Python
+    executes no bytecode, where a signal handler could raise and leave the descriptor open.
     """
     nameless = getattr(os, "O_TMPFILE", 0)
     if nameless:
         flags = nameless | os.O_RDWR | os.O_CLOEXEC
         try:
             return next(map(io.FileIO, map(os.open, [folder], [flags], [0o600]), ["r+b"]))
-        except OSError:  # a file system that has only files with names
+        except OSError:  # the file system does not support O_TMPFILE
             pass
     path = os.path.join(folder, f"portable_gpu-{secrets.token_hex(16)}")  # noqa: PTH118
     try:

@@ -1,7 +1,7 @@
-"""Many matrices of one pattern, factorised and solved with together.
+"""Batches of matrices with the same pattern.
 
-They are the blocks of one block-diagonal matrix: its tree is as many trees, whose levels are worked
-off side by side.
+The matrices are the blocks of one block-diagonal matrix.  Its elimination forest has one tree for
+each matrix, and the same level of all trees is processed at the same time.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class FactorStack(Closing):
     """Cholesky factors of many sparse matrices of one pattern, on a device.
 
     Attributes:
-        symbolic: The analysis of one of them.
-        count: How many there are.
+        symbolic: The analysis of one matrix.
+        count: The number of matrices.
     """
 
     def __init__(
@@ -41,16 +41,16 @@ class FactorStack(Closing):
         engine: Engine | None = None,
         queue: cl.CommandQueue | None = None,
     ) -> None:
-        """Take the memory; there are no values yet.
+        """Allocate the memory; the factors have no values yet.
 
         Args:
             symbolic: The analysis of one matrix.
-            count: How many follow, at least 1.
-            dtype, engine, queue: As :class:`Factor` takes them.
+            count: The number of matrices, at least 1.
+            dtype, engine, queue: As for :class:`Factor`.
 
         Raises:
-            DTypeError, UnsupportedError, DeviceMemoryError: As of :class:`Factor`.
-            ArgumentError: ``count`` is less than 1, or there are 2^31 - 1 rows in all.
+            DTypeError, UnsupportedError, DeviceMemoryError: As :class:`Factor`.
+            ArgumentError: ``count`` is less than 1, or ``count * n`` is 2^31 - 1 or more.
         """
         if not isinstance(symbolic, Symbolic):
             raise DTypeError(f"symbolic is {shown(symbolic)}; what analyze() returned is wanted")
@@ -66,21 +66,21 @@ class FactorStack(Closing):
     def refactorize(
         self, values: AnyArray, *, triangle: str | None = None, progress: Any = None
     ) -> FactorStack:
-        """Factorise other matrices in place of those before.
+        """Factorise other matrices of the same pattern, in place.
 
         Args:
-            values: Shape (count, stored): what each matrix stores, in the order of the one that was
-                analysed; of NumPy, or in C order on the device, where they are not looked at.
-            triangle: As :meth:`Factor.refactorize` takes it.
-            progress: As :meth:`Factor.refactorize` takes it, of all matrices together.
+            values: Shape (count, stored): the stored values of each matrix, in the order of the
+                analysed one; a NumPy array, or a device array in C order, which is not checked.
+            triangle: As for :meth:`Factor.refactorize`.
+            progress: As for :meth:`Factor.refactorize`, for all matrices together.
 
         Returns:
             This stack.
 
         Raises:
-            NotPositiveDefiniteError: A matrix has no factor; ``.index`` says which, as ``(i,)``.
-                Of values on the device it is raised where a solution is looked at.
-            ShapeError, DTypeError, ArgumentError: ``values`` do not fit.
+            NotPositiveDefiniteError: A matrix has no factor; ``.index`` is its index, ``(i,)``.
+                For values on the device it is raised when a solution is copied to the host.
+            ShapeError, DTypeError, ArgumentError: ``values`` are not valid.
 
         Cost: ``count * symbolic.flops`` multiplications and additions.
         """
@@ -104,23 +104,23 @@ class FactorStack(Closing):
         return self
 
     def check(self) -> None:
-        """Wait for the factorisation, and raise what it found."""
+        """Wait for the factorisation, and raise its error, if there is one."""
         self._blocks.check()
 
     def solve(self, b: AnyArray, system: str = "A", *, refine: str | int | None = None) -> Any:
         """Solve ``A_i X_i = B_i`` for every i, or with a part of the factorisations.
 
         Args:
-            b: Shape (count, n) or (count, n, k), of NumPy, or in C order on the device.
-            system: As :meth:`Factor.solve` takes it.
-            refine: Likewise; ``auto`` goes on until the worst of all columns is right.
+            b: Shape (count, n) or (count, n, k): a NumPy array, or a device array in C order.
+            system: As for :meth:`Factor.solve`.
+            refine: As for :meth:`Factor.solve`; ``auto`` continues until all columns are accurate.
 
         Returns:
             The solutions, of ``b``'s shape and kind.
 
         Raises:
             NotPositiveDefiniteError: A matrix has no factor.
-            ShapeError, DTypeError, ArgumentError: ``b``, ``system`` or ``refine`` does not fit.
+            ShapeError, DTypeError, ArgumentError: ``b``, ``system`` or ``refine`` is not valid.
         """
         b = as_array(b, "b")
         n = self.symbolic.n
@@ -129,11 +129,11 @@ class FactorStack(Closing):
                 f"b has the shape {tuple(b.shape)}; {(self.count, n)} or ({self.count}, {n}, k) is "
                 "wanted"
             )
-        found = self._blocks.solve(_joined(b, "b"), system, refine=refine)
-        return found.reshape(b.shape)
+        solution = self._blocks.solve(_joined(b, "b"), system, refine=refine)
+        return solution.reshape(b.shape)
 
     def logdet(self) -> np.ndarray[Any, Any]:
-        """The natural logarithms of the determinants, shape (count,).
+        """Compute the natural logarithms of the determinants, shape (count,).
 
         Raises:
             NotPositiveDefiniteError: A matrix has no factor.
@@ -141,7 +141,7 @@ class FactorStack(Closing):
         return self._blocks.logdets(self.count)
 
     def inv_diag(self) -> np.ndarray[Any, Any]:
-        """The diagonals of the inverses, shape (count, n): see :meth:`Factor.inv_diag`.
+        """Compute the diagonals of the inverses, shape (count, n): see :meth:`Factor.inv_diag`.
 
         Raises:
             NotPositiveDefiniteError: A matrix has no factor.
@@ -150,11 +150,11 @@ class FactorStack(Closing):
 
     @property
     def stats(self) -> Stats:
-        """What all of them took."""
+        """The statistics of all matrices together."""
         return self._blocks.stats
 
     def close(self) -> None:
-        """Let go of the device's memory."""
+        """Free the device's memory."""
         self._blocks.close()
 
     def __repr__(self) -> str:
@@ -168,16 +168,16 @@ class _Blocks(Factor):
         super().__init__(*arguments)
         self._block = block
 
-    def _complain(self, given: np.dtype[Any], values: np.ndarray[Any, Any]) -> None:
+    def _raise_if_failed(self, dtype: np.dtype[Any], values: np.ndarray[Any, Any]) -> None:
         try:
-            super()._complain(given, values)
+            super()._raise_if_failed(dtype, values)
         except NotPositiveDefiniteError as error:
             n = self._block
             i, variable, column = error.variable // n, error.variable % n, error.column % n
             raise NotPositiveDefiniteError(
                 f"matrix {i} of the stack is not positive definite: the pivot of variable "
                 f"{variable} (column {column} of the permuted matrix) is "
-                f"{self._precisely(error.pivot, given)}",
+                f"{self._describe_pivot(error.pivot, dtype)}",
                 (i,), column, error.pivot, variable,
             ) from None  # fmt: skip
 
@@ -187,7 +187,7 @@ class _Blocks(Factor):
 
 
 def _joined(array: Any, name: str) -> Any:
-    """The first two axes as one."""
+    """Merge the first two axes."""
     if isinstance(array, DEVICE_KINDS) and not array.flags.c_contiguous:
         raise ArgumentError(f"{name} on the device is not in C order; copy it")
     rows = array.shape[0] * array.shape[1]
@@ -195,7 +195,7 @@ def _joined(array: Any, name: str) -> Any:
 
 
 def repeated(symbolic: Symbolic, count: int) -> Symbolic:
-    """The analysis of a block-diagonal matrix of as many matrices, one after the other."""
+    """Repeat an analysis for a block-diagonal matrix of ``count`` equal blocks."""
     n = symbolic.n
     return replace(
         symbolic,
@@ -249,13 +249,13 @@ def _repeated_fronts(fronts: Fronts, count: int, n: int, nnz: int) -> Fronts:
 
 
 def _shifted(numbers: Any, count: int, step: int) -> Any:
-    """Copies one after the other, each greater by `step`; what is negative stays."""
+    """Concatenate ``count`` copies, copy k greater by ``k * step``; negative numbers stay."""
     shifts = np.arange(count, dtype=np.int64)[:, None] * step
     return np.where(numbers < 0, numbers, numbers + shifts).astype(numbers.dtype).reshape(-1)
 
 
 def _starts(starts: Any, count: int) -> Any:
-    """The same of where things begin, with the end of all at the end."""
+    """Repeat an array of starts, whose last number is the end, for ``count`` blocks."""
     return np.append(_shifted(starts[:-1], count, int(starts[-1])), starts[-1] * count).astype(
         starts.dtype
     )

@@ -1,4 +1,4 @@
-"""What a sparse factor took."""
+"""Statistics of a sparse factor."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Stats:
-    """What a factor took.
+    """The time, work and memory of a factor.
 
     Attributes:
-        times: Seconds of the phases: those of the analysis, ``plan`` (kernels and tables) and
-            ``factorise``, the last one that was waited for, NaN if none was.
+        times: Seconds of each phase: the phases of the analysis, ``plan`` (kernels and tables) and
+            ``factorise``.  The last one is that of the last factorisation for which a call waited;
+            NaN if there was none.
         flop: Multiplications and additions: the sum of the squares of L's column counts.
-        gflops: A second's, in 1e9, of the last factorisation.
-        nnz: Elements of L.
-        factor_bytes: Memory of L on the device, with what merged supernodes store besides.
-        workspace_bytes: Memory of the device that a factorisation takes besides.
-        table_bytes: Tables that stay on the device.
-        fronts, subtrees: Supernodes, and how many subtrees of them one thread takes as a whole.
+        gflops: The rate of the last factorisation, in 1e9 operations a second.
+        nnz: The number of elements of L.
+        factor_bytes: Device memory of L, including the zeros that merged supernodes store.
+        workspace_bytes: Device memory that a factorisation needs in addition to L and the tables.
+        table_bytes: Device memory of the tables.
+        fronts, subtrees: The number of supernodes, and of subtrees that one thread factorises.
     """
 
     times: Mapping[str, float]

@@ -1,4 +1,4 @@
-"""The fronts of the supernodes: one list of rows each, and what is assembled where."""
+"""The fronts of the supernodes: their lists of rows, and the indices of their assembly."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _Bool = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 def structure(pattern: Pattern, iperm: Int32, first: Int64, rows: Int64, parent: Int32) -> Fronts:
-    """The fronts of a matrix in the order of its supernodes.
+    """Build the fronts of a matrix in the order of its supernodes.
 
     Args:
-        pattern: Where the matrix has elements.
-        iperm: Which column of the permuted matrix each row and column is.
-        first: Where each supernode begins, and n at the end.
-        rows: How many rows L has below the columns of each.
-        parent: Of each its parent, a later one, or -1.
+        pattern: The pattern of the matrix.
+        iperm: The column of the permuted matrix for each row and column of the matrix.
+        first: The first column of each supernode, followed by n.
+        rows: For each supernode the number of rows of L below its columns.
+        parent: The parent of each supernode, which has a larger number, or -1.
 
     Cost: O(n + nnz + the rows of all fronts).
     """
@@ -54,11 +54,11 @@ def structure(pattern: Pattern, iperm: Int32, first: Int64, rows: Int64, parent:
 
 @compiled
 def _permuted(pointers: Int64, columns: Int32, iperm: Int32) -> tuple[Int64, Int32, Int64]:
-    """The lower triangle of the permuted matrix by rows, columns ascending.
+    """Compute the lower triangle of the permuted matrix in CSR form, with ascending columns.
 
     Returns:
-        Pointers (and one number more), columns, and which element of the matrix each is: k, or
-        -1 - k where its mirror image is meant.
+        Pointers (and one number more), columns, and the source of each element: element k of the
+        matrix, or -1 - k for the conjugate of element k.
     """
     n = len(iperm)
     begin = np.zeros(n + 2, np.int64)
@@ -101,10 +101,11 @@ def _rows_and_entries(
     row_columns: Int32,
     row_sources: Int64,
 ) -> tuple[Int32, Int64, Int32, Int32, Int64, _Bool]:
-    """The rows of all fronts and the matrix's elements in them.
+    """Compute the rows of all fronts, and the matrix's elements in them.
 
-    Row i of L is a subtree with its root at i's own supernode; its leaves are where the matrix has
-    elements in that row.  Rows come in ascending order, so every list ascends by itself.
+    Row i of L is a subtree whose root is the supernode of column i, and whose leaves are the
+    supernodes in which the matrix has elements of that row.  Rows are visited in ascending order,
+    so every list is ascending.
 
     Source: Liu, SIAM J. Matrix Anal. Appl. 11(1), 1990, with supernodes for columns.
     """
@@ -129,8 +130,8 @@ def _rows_and_entries(
     entry_end = entry_start.copy()
     reached = np.full(count, -1, np.int32)
     for i in range(n):
-        own = supernode[i]
-        reached[own] = i
+        diagonal_node = supernode[i]
+        reached[diagonal_node] = i
         for q in range(row_pointers[i], row_pointers[i + 1]):
             j = row_columns[q]
             s = supernode[j]
@@ -142,9 +143,9 @@ def _rows_and_entries(
                 t = parent[t]
             p = entry_end[s]
             entry_end[s] += 1
-            if s == own:
+            if s == diagonal_node:
                 entry_row[p] = i - first[s]
-            else:  # it is the last of the rows so far
+            else:  # row i is the last row of the front so far
                 entry_row[p] = first[s + 1] - first[s] + row_end[s] - 1 - row_start[s]
             entry_column[p] = j - first[s]
             source = row_sources[q]
@@ -157,7 +158,7 @@ def _rows_and_entries(
 def _relative(
     first: Int64, row_start: Int64, row_index: Int32, child_start: Int32, child: Int32
 ) -> Int32:
-    """Where each row of each front stands in the parent's front."""
+    """Compute the index of each row of each front in the parent's front."""
     count = len(first) - 1
     relative = np.full(len(row_index), -1, np.int32)
     place = np.empty(first[count], np.int32)
@@ -166,9 +167,9 @@ def _relative(
             continue
         for k in range(first[s], first[s + 1]):
             place[k] = k - first[s]
-        own = first[s + 1] - first[s]
+        columns = first[s + 1] - first[s]
         for p in range(row_start[s], row_start[s + 1]):
-            place[row_index[p]] = own + p - row_start[s]
+            place[row_index[p]] = columns + p - row_start[s]
         for q in range(child_start[s], child_start[s + 1]):
             c = child[q]
             for p in range(row_start[c], row_start[c + 1]):

@@ -1,11 +1,12 @@
-"""Columns of L that are factorised together.
+"""Supernodes: columns of L that are factorised together.
 
-A chain of the elimination tree is a supernode where each column has the rows of the one before it,
-less the first of them.  Chains need not be contiguous in the ordering: contiguous ones are
-*static*, others *dynamic* until :class:`Supernodes` renumbers the columns.
+A chain of the elimination tree is a supernode if the rows of each column are those of the column
+before it, without the first one.  The columns of a chain need not be contiguous in the ordering:
+contiguous supernodes are *static*, others are *dynamic* until :class:`Supernodes` renumbers the
+columns.
 
-Relaxed merging then joins a supernode and its parent at the price of stored zeros.  Fronts grow,
-their number and the height of the tree shrink.
+Relaxed amalgamation then merges a supernode with its parent, at the cost of stored zeros.  It makes
+fewer and larger fronts, and a tree of fewer levels.
 """
 
 from __future__ import annotations
@@ -25,18 +26,19 @@ from portable_gpu.sparse.graph import Int32, Int64
 _Float64 = np.ndarray[Any, np.dtype[np.float64]]
 _Bool = np.ndarray[Any, np.dtype[np.bool_]]
 
-#: Up to so many columns a merged supernode may store such a share of zeros: CHOLMOD's figures.
+#: Pairs (columns, share): a merged supernode of at most this many columns may store this share of
+#: zeros.  The figures are CHOLMOD's.
 RELAX: tuple[tuple[float, float], ...] = (
     (4, 1.0),
     (16, 0.8),
     (48, 0.1),
     (float("inf"), 0.05),
 )
-#: Multiplications and additions that merges may cost a front where the tree is a chain, that is
-#: where a supernode has one child.  There nothing is done at the same time, and a GPU waits some
-#: 10 us for each level; a core does so many in 5 us, and saves assemblies.
-_CHAIN = 1e5
-#: The share of zeros that it may store then.
+#: Multiplications and additions that merges may add to a front where a supernode has only one
+#: child.  There is no parallelism between levels there, and a GPU needs some 10 us for each level;
+#: a core does this work in 5 us, and saves an assembly.
+_CHAIN_FLOPS = 1e5
+#: The share of zeros that such a front may store.
 _CHAIN_SHARE = 0.5
 
 
@@ -45,12 +47,12 @@ class Supernodes:
     """Supernodes in their final order, children before parents.
 
     Attributes:
-        columns: The columns of the ordering in the final order: k is the column ``columns[k]``.
-        first: Where each supernode begins in it, and n at the end.
-        rows: How many rows L has below the own columns of each.
-        parent: Of each its parent, or -1.
-        static: Whether its columns were contiguous in the ordering, and in this order.
-        fundamental: How many there were before merging.
+        columns: For each column of the final order its number in the ordering.
+        first: The first column of each supernode in the final order, followed by n.
+        rows: For each supernode the number of rows of L below its columns.
+        parent: The parent of each supernode, or -1.
+        static: Whether its columns were contiguous in the ordering, in the same order.
+        fundamental: The number of supernodes before merging.
     """
 
     columns: Int32
@@ -64,32 +66,34 @@ class Supernodes:
 def supernodes(
     elimination: Elimination, relax: Sequence[tuple[float, float]] | None = None
 ) -> Supernodes:
-    """Supernodes by the better of two searches, merged where `relax` allows it, in final order.
+    """Find supernodes by the better of two searches, and merge them as `relax` allows.
 
-    Where `relax` is None, :data:`RELAX` says it, and chains of the tree are shortened.
+    If `relax` is None, :data:`RELAX` is used, and chains of the tree are shortened.
 
-    Both searches find equally few chains; the better one has more columns in contiguous ones.  The
-    final order is a postorder in which the children of a front come in the order that keeps the
-    stack of update matrices lowest.
+    Both searches find the same minimal number of chains; the better one has more columns in
+    contiguous chains.  The final order is the postorder that minimises the stack of update
+    matrices.
 
     Source of the order: Liu, ACM TOMS 12(3), 1986.
     """
     parent, counts = elimination.parent, elimination.counts
-    found = [search(parent, counts) for search in (backward, forward)]
-    chain, begin = min(found, key=lambda f: (len(f[1]), -_contiguous_columns(*f)))
+    chains = [search(parent, counts) for search in (backward, forward)]
+    chain, begin = min(chains, key=lambda f: (len(f[1]), -_contiguous_columns(*f)))
     count = len(begin) - 1
-    owner = np.empty(len(chain), np.int32)
-    owner[chain] = np.repeat(np.arange(count, dtype=np.int32), np.diff(begin))
+    node_of_column = np.empty(len(chain), np.int32)
+    node_of_column[chain] = np.repeat(np.arange(count, dtype=np.int32), np.diff(begin))
     last = chain[begin[1:] - 1]
     above = parent[last]
-    tree = np.where(above < 0, -1, owner[above]).astype(np.int32)
+    forest = np.where(above < 0, -1, node_of_column[above]).astype(np.int32)
     rows = counts[last] - 1
     limits, shares = relaxation(RELAX if relax is None else relax)
-    chain_work = _CHAIN if relax is None else 0.0
-    upwards = postorder(tree)
-    by_rows = np.argsort(-rows, kind="stable").astype(np.int32)
-    merged = _merged(tree, upwards, by_rows, np.diff(begin), rows, limits, shares, chain_work)
-    order, final_parent, left = _final_order(tree, upwards, merged, rows)
+    chain_work = _CHAIN_FLOPS if relax is None else 0.0
+    upwards = postorder(forest)
+    descending_rows = np.argsort(-rows, kind="stable").astype(np.int32)
+    merged = _merged(
+        forest, upwards, descending_rows, np.diff(begin), rows, limits, shares, chain_work
+    )
+    order, final_parent, left = _final_order(forest, upwards, merged, rows)
     order, final_parent = order[:left].copy(), final_parent[:left].copy()
     columns, first = _columns(chain, begin, upwards, merged, order)
     static = _contiguous(columns, first)
@@ -97,7 +101,7 @@ def supernodes(
 
 
 def relaxation(relax: Any) -> tuple[_Float64, _Float64]:
-    """The columns and the shares of `relax`, checked."""
+    """Return the columns and the shares of `relax`; raise if they are not valid."""
     try:
         pairs = np.array([(float(limit), float(share)) for limit, share in relax])
     except Exception:  # raised by the value's own methods, too
@@ -113,10 +117,10 @@ def relaxation(relax: Any) -> tuple[_Float64, _Float64]:
 
 @compiled
 def backward(parent: Int32, counts: Int64) -> tuple[Int32, Int64]:
-    """Chains from the last column on: each column takes the last child that fits.
+    """Find chains from the last column on: each column is joined to its last matching child.
 
     Returns:
-        The columns chain by chain, and where each chain begins.
+        The columns chain by chain, and the start of each chain.
     """
     n = len(parent)
     below = np.full(n, -1, np.int32)
@@ -148,26 +152,26 @@ def backward(parent: Int32, counts: Int64) -> tuple[Int32, Int64]:
 
 @compiled
 def forward(parent: Int32, counts: Int64) -> tuple[Int32, Int64]:
-    """Chains from the first column on: each goes up while the parent fits and is free.
+    """Find chains from the first column on: each continues while the parent matches and is free.
 
     Returns:
-        The columns chain by chain, and where each chain begins.
+        The columns chain by chain, and the start of each chain.
     """
     n = len(parent)
-    taken = np.zeros(n, np.bool_)
+    is_chained = np.zeros(n, np.bool_)
     columns = np.empty(n, np.int32)
     begin = np.zeros(n + 1, np.int64)
     chains = write = 0
     for k in range(n):
-        if taken[k]:
+        if is_chained[k]:
             continue
         j = k
         while True:
-            taken[j] = True
+            is_chained[j] = True
             columns[write] = j
             write += 1
             above = parent[j]
-            if above == -1 or taken[above] or counts[j] != counts[above] + 1:
+            if above == -1 or is_chained[above] or counts[j] != counts[above] + 1:
                 break
             j = above
         chains += 1
@@ -177,7 +181,7 @@ def forward(parent: Int32, counts: Int64) -> tuple[Int32, Int64]:
 
 @compiled
 def _contiguous(columns: Int32, begin: Int64) -> _Bool:
-    """Of each supernode whether its columns follow each other."""
+    """Return for each supernode whether its columns are contiguous."""
     static = np.ones(len(begin) - 1, np.bool_)
     for s in range(len(static)):
         for k in range(begin[s] + 1, begin[s + 1]):
@@ -195,17 +199,17 @@ def _contiguous_columns(columns: Int32, begin: Int64) -> int:
 def _merged(
     parent: Int32,
     upwards: Int32,
-    by_rows: Int32,
+    descending_rows: Int32,
     columns: Int64,
     rows: Int64,
     limits: _Float64,
     shares: _Float64,
     chain_work: float,
 ) -> Int32:
-    """Of each supernode the ancestor that it is merged into, or itself.
+    """Return for each supernode the ancestor that it is merged into, or itself.
 
-    From the leaves on, each takes what it may of its children, those with the most rows first: they
-    bring the fewest zeros.
+    From the leaves up, each supernode is merged with the allowed children, in descending order of
+    their number of rows, since long children add the fewest zeros.
 
     Source: Ashcraft and Grimes, ACM TOMS 15(4), 1989; the form of the thresholds is CHOLMOD's.
     """
@@ -213,34 +217,34 @@ def _merged(
     child = np.full(count, -1, np.int32)
     sibling = np.empty(count, np.int32)
     for k in range(count - 1, -1, -1):
-        s = by_rows[k]
+        s = descending_rows[k]
         if parent[s] != -1:
             sibling[s] = child[parent[s]]
             child[parent[s]] = s
     width = columns.copy()
     zeros = np.zeros(count, np.float64)
-    cost = np.empty(count, np.float64)  # of the fundamental supernodes in each
+    cost = np.empty(count, np.float64)  # flops of the fundamental supernodes in each
     for s in range(count):
         cost[s] = _work(width[s], rows[s])
     merged = np.arange(count).astype(np.int32)
     for s in upwards:
         c = child[s]
         while c != -1:
-            together = float(width[c] + width[s])
+            total_width = float(width[c] + width[s])
             missing = width[s] + rows[s] - rows[c]
-            more = zeros[c] + zeros[s] + float(width[c]) * float(missing)
-            size = together * (together + 1) / 2 + together * float(rows[s])
+            total_zeros = zeros[c] + zeros[s] + float(width[c]) * float(missing)
+            size = total_width * (total_width + 1) / 2 + total_width * float(rows[s])
             allowed = False
             for t in range(len(limits)):
-                allowed = allowed or (together <= limits[t] and more <= shares[t] * size)
+                allowed = allowed or (total_width <= limits[t] and total_zeros <= shares[t] * size)
             work = cost[c] + cost[s]
             whole = _work(width[c] + width[s], rows[s])
-            if c == child[s] and sibling[c] == -1 and more <= _CHAIN_SHARE * size:
+            if c == child[s] and sibling[c] == -1 and total_zeros <= _CHAIN_SHARE * size:
                 allowed = allowed or whole - work < chain_work
             if allowed:
                 merged[c] = s
                 width[s] += width[c]
-                zeros[s] = more
+                zeros[s] = total_zeros
                 cost[s] = work
             c = sibling[c]
     for k in range(count - 1, -1, -1):
@@ -251,7 +255,7 @@ def _merged(
 
 @compiled
 def _work(columns: int, rows: int) -> float:
-    """The sum of the squares of the column counts of a front."""
+    """Compute the sum of the squares of the column counts of a front."""
     high, low = float(columns + rows), float(rows)
     return (high * (high + 1) * (2 * high + 1) - low * (low + 1) * (2 * low + 1)) / 6
 
@@ -260,10 +264,13 @@ def _work(columns: int, rows: int) -> float:
 def _final_order(
     parent: Int32, upwards: Int32, merged: Int32, rows: Int64
 ) -> tuple[Int32, Int32, int]:
-    """What merging left, in the order that keeps the stack lowest, and the parents in that order.
+    """Order the merged supernodes so that the stack of update matrices is minimal.
 
-    The arrays are longer than what was left, whose number is returned too.
-    Of siblings that one comes first whose stack falls most from its peak to what it leaves.
+    Siblings are ordered by descending difference of the peak of their subtree's stack and their
+    update matrix.
+
+    Returns:
+        The supernodes in that order, their parents, and their number; the arrays are longer.
     """
     count = len(parent)
     child = np.full(count, -1, np.int32)
@@ -327,7 +334,7 @@ def _final_order(
 
 @compiled
 def _sort_by_fall(siblings: Int32, peak: Int64, update: Int64) -> None:
-    """Shell's sort, by what the stack falls from each one's peak; equal ones ascend."""
+    """Sort siblings by descending ``peak - update``, then ascending, by Shell's sort."""
     gap = 1
     while gap < len(siblings) // 9:
         gap = 3 * gap + 1
@@ -351,7 +358,7 @@ def _sort_by_fall(siblings: Int32, peak: Int64, update: Int64) -> None:
 def _columns(
     chain: Int32, begin: Int64, upwards: Int32, merged: Int32, order: Int32
 ) -> tuple[Int32, Int64]:
-    """The columns in the final order, and where each supernode begins."""
+    """Return the columns in the final order, and the start of each supernode."""
     width = np.zeros(len(merged), np.int64)
     for s in range(len(merged)):
         width[merged[s]] += begin[s + 1] - begin[s]
@@ -361,7 +368,7 @@ def _columns(
         write[order[k]] = first[k]
         first[k + 1] = first[k] + width[order[k]]
     columns = np.empty(len(chain), np.int32)
-    for s in upwards:  # members before those that they were merged into
+    for s in upwards:  # descendants before the supernode that they were merged into
         t = merged[s]
         for p in range(begin[s], begin[s + 1]):
             columns[write[t]] = chain[p]

@@ -1,4 +1,4 @@
-"""The analysis of a sparse matrix: all that its factorisation needs but the numbers."""
+"""The symbolic analysis of a sparse matrix."""
 
 from __future__ import annotations
 
@@ -26,36 +26,36 @@ from portable_gpu.sparse.supernodes import relaxation, supernodes
 
 _Bool = np.ndarray[Any, np.dtype[np.bool_]]
 
-#: Bytes of the host's memory that an analysis takes for a row, at least: what it was seen to take
-#: for rows without elements; nested dissection, which ``auto`` tries, takes more.
-_ROW_BYTES, _DISSECTED_ROW_BYTES = 150, 500
+#: Bytes of the host's memory that an analysis takes for each row, at least: measured with rows
+#: without elements.  Nested dissection, which ``auto`` tries, takes more.
+_ROW_BYTES, _ND_ROW_BYTES = 150, 500
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Symbolic:
     """The analysis of a sparse symmetric matrix.
 
-    It holds no values but the pattern, and serves any matrix within it.  It is never changed: its
-    arrays are read-only, threads share it, and pickle keeps it.
+    It depends only on the pattern, and is valid for any matrix with elements within the pattern.
+    It is immutable: its arrays are read-only, threads may share it, and it can be pickled.
 
     Attributes:
         pattern: The pattern of the matrix.
-        ordering: The ordering that was taken.
+        ordering: The name of the ordering.
         perm: The permutation: column k of the permuted matrix, and of L, is row and column
             ``perm[k]`` of the matrix.
-        iperm: Its inverse.
-        columns: Where each column of L was in the ordering, before its postorder: if ``order`` is
-            the permutation that was given, ``perm == order[columns]``.  With ``postorder=False``
-            0 .. n-1, and ``perm`` is the permutation that was given.
-        parent: The elimination tree of the permuted matrix: of each column its parent, or -1.
-        column_counts: How many elements each column of L has, the diagonal's among them.
-        front_columns: Which column of L each column of the fronts is; fronts are in postorder, so
-            these differ with ``postorder=False``.
-        fronts: The supernodes, their rows, and how they are assembled.
-        static_mask: Of each supernode whether its columns were contiguous in the ordering.
-        level: Of each supernode its height above the leaves, from 0 on.
-        fundamental: How many supernodes there were before merging.
-        times: Seconds of the phases.
+        iperm: The inverse permutation.
+        columns: The number of each column of L in the ordering before postordering: if ``order`` is
+            the given permutation, ``perm == order[columns]``.  With ``postorder=False`` it is
+            0 .. n-1, and ``perm`` is the given permutation.
+        parent: The elimination tree of the permuted matrix: the parent of each column, or -1.
+        column_counts: The number of elements in each column of L, with the diagonal.
+        front_columns: The column of L for each column of the fronts; fronts are in postorder, so
+            the two differ with ``postorder=False``.
+        fronts: The supernodes, their rows, and the indices for their assembly.
+        static_mask: For each supernode whether its columns were contiguous in the ordering.
+        level: For each supernode its height above the leaves; leaves have 0.
+        fundamental: The number of supernodes before merging.
+        times: Seconds of each phase.
     """
 
     pattern: Pattern
@@ -74,23 +74,23 @@ class Symbolic:
 
     @property
     def n(self) -> int:
-        """Rows and columns."""
+        """The number of rows, and of columns."""
         return self.pattern.n
 
     @property
     def postorder(self) -> Int32:
-        """The columns of the permuted matrix, children before parents, subtrees together."""
+        """A postorder of the columns of the permuted matrix."""
         return postorder(self.parent)
 
     @property
     def front_perm(self) -> Int32:
-        """Which row and column of the matrix each column of the fronts is."""
-        found: Int32 = self.perm[self.front_columns]
-        return found
+        """The row and column of the matrix for each column of the fronts."""
+        perm: Int32 = self.perm[self.front_columns]
+        return perm
 
     @property
     def nnz(self) -> int:
-        """Elements of L, without the zeros that merged supernodes store."""
+        """The number of elements of L, without the zeros that merged supernodes store."""
         return int(self.column_counts.sum())
 
     @property
@@ -101,52 +101,54 @@ class Symbolic:
 
     @property
     def supernodes(self) -> Int64:
-        """The first column of each supernode in the order of the fronts, and n at the end."""
+        """The first column of each supernode in the order of the fronts, followed by n."""
         return self.fronts.first
 
     @property
     def levels(self) -> int:
-        """The height of the supernodes' tree: 1 where no supernode has a parent."""
+        """The number of levels of the supernodal tree: 1 if no supernode has a parent."""
         return int(self.level.max(initial=-1)) + 1
 
     @property
     def stored(self) -> int:
-        """Elements of L that supernodes store, the zeros of merged ones among them."""
+        """The number of stored elements of L, with the zeros of merged supernodes."""
         c, u = self.fronts.columns, self.fronts.rows
         return int((c * (c + 1) // 2 + c * u).sum())
 
     def memory_estimate(
         self, dtype: Any = np.float64, devices: Any = None, memory_limit: int | None = None
     ) -> MemoryEstimate:
-        """Bytes of a factorisation in `dtype`; a device may round a little up.
+        """Estimate the memory of a factorisation in `dtype`; a device may round up slightly.
 
         Args:
-            dtype: Of L.
-            devices: Engines, pyopencl devices or names of devices, as :class:`portable_gpu.Engine`
-                takes them, or one of these.  A factorisation runs on one device; of each of these
-                ``.devices`` says what it would hold there by the way that it takes there, and
-                whether that ``fits``.
-            memory_limit: As :class:`Factor` takes it.
+            dtype: The dtype of L.
+            devices: An engine, a pyopencl device or the name of a device, as for
+                :class:`portable_gpu.Engine`; or a list of them.  A factorisation runs on one
+                device.  The result's ``.devices`` gives the memory for each of them, and whether it
+                ``fits``.
+            memory_limit: As for :class:`Factor`.
 
         Raises:
-            DTypeError: `dtype` is none that is factorised, or `devices` are none.
-            DeviceNotFoundError: No device has such a name.
-            DeviceMemoryError: `memory_limit` is less than the largest supernode takes.
+            DTypeError: `dtype` is not supported, or `devices` are no devices.
+            DeviceNotFoundError: There is no device of a given name.
+            DeviceMemoryError: `memory_limit` is smaller than the largest supernode.
         """
         kind = factor_dtype(dtype)
         elem, fronts = element(kind), self.fronts
         limit = None if memory_limit is None else whole(memory_limit, "memory_limit")
         c, u = fronts.columns, fronts.rows
         tables = sum(array.nbytes for array in vars(fronts).values())
-        found = [] if devices is None else targets_of(devices)
+        targets = [] if devices is None else targets_of(devices)
         return MemoryEstimate(
             factor=int(((c + u) * c).sum()) * kind.itemsize,
             updates=by_levels(fronts).arena * kind.itemsize if len(fronts) else 0,
             stack=_stack_peak(fronts.parent, u * (u + 1) // 2) * kind.itemsize,
             tables=tables + len(fronts) * len(FIELDS) * 8 + self.pattern.nnz * kind.itemsize,
             devices=tuple(
-                memory_on(one, fronts, elem, self.pattern.nnz, *scheduled(fronts, one, elem, limit))
-                for one in found
+                memory_on(
+                    target, fronts, elem, self.pattern.nnz, *scheduled(fronts, target, elem, limit)
+                )
+                for target in targets
             ),
         )
 
@@ -158,7 +160,7 @@ class Symbolic:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self.__post_init__()  # pickle forgets what is read-only
+        self.__post_init__()  # pickle does not keep the read-only flags
 
     def __repr__(self) -> str:
         return (
@@ -176,71 +178,72 @@ def analyze(
     postorder: bool = True,
     engine: Engine | None = None,
 ) -> Symbolic:
-    """Analyse a sparse symmetric, or Hermitian, matrix for its Cholesky factorisation.
+    """Analyse a sparse symmetric or Hermitian matrix for its Cholesky factorisation.
 
-    The analysis runs on the host.  It serves every matrix whose elements lie within the pattern of
-    `A`, in any dtype and on any device.
+    The analysis runs on the host.  It is valid for every matrix whose elements are within the
+    pattern of `A`, in any dtype and on any device.
 
     Args:
-        A: A square ``scipy.sparse`` array or matrix of any format, n x n: one triangle, of which
-            the other is the mirror image, or both.  Elements that are stored more than once are
-            summed; stored zeros belong to the pattern, but for those of ``bsr`` and ``dia``, which
-            fill up; rows may be empty.
-        ordering: What keeps L sparse: the name of a method, or a permutation: n integers, of which
-            the k-th says which row and column is eliminated k-th.
-        relax: When a supernode is merged with its parent, which makes fewer and larger fronts and
-            stores zeros: pairs of columns and a share; up to so many columns the two may store
-            such a share of zeros.  ``()`` merges none.  None: ``((4, 1), (16, 0.8), (48, 0.1),
-            (inf, 0.05))``, and chains of the tree are shortened where that is nearly free.
-        triangle: ``lower`` or ``upper``: that triangle counts, the other one is ignored, whatever
-            it stores, NaN included.  None: both count, and have to be mirror images, but for 1024
-            units of rounding of ``sqrt(|a_ii a_jj|)``; the lower one's values are taken.
-        postorder: True: L's columns are in a postorder of the elimination tree, with the columns
-            of a supernode side by side, so ``perm`` is not the permutation that was given, but an
-            equivalent one: its L has the same elements in another order.  False: ``perm`` is as
-            `ordering` gives it, 0 .. n-1 of ``"natural"``; L, its solves and errors go by it.
-            Memory, time and bits of a solution are the same.
-        engine: Where factorisations are to run; ``"auto"`` takes it into account.  A GPU waits at
-            each level of the tree, so that low trees are worth some flops there.
+        A: A square ``scipy.sparse`` array or matrix of any format, n x n.  It stores one triangle,
+            and the other is its mirror image; or it stores both.  Duplicate elements are summed.
+            Stored zeros belong to the pattern, except the padding of ``bsr`` and ``dia``.  Rows
+            may be empty.
+        ordering: The fill-reducing ordering: the name of a method, or a permutation of n integers,
+            the k-th of which is the row and column to eliminate k-th.
+        relax: The thresholds for merging a supernode with its parent, which makes fewer and larger
+            fronts, but stores zeros: pairs (columns, share).  A merged supernode of up to
+            ``columns`` columns may store ``share`` zeros.  ``()`` disables merging.  None:
+            ``((4, 1), (16, 0.8), (48, 0.1), (inf, 0.05))``, and chains of the tree are shortened
+            where it costs little.
+        triangle: ``lower`` or ``upper``: only this triangle is read; elements of the other one are
+            ignored, NaN included.  None: both triangles are read.  They must be mirror images up to
+            1024 units of rounding of ``sqrt(|a_ii a_jj|)``; the values of the lower one are used.
+        postorder: True: the columns of L are in a postorder of the elimination tree, with the
+            columns of a supernode contiguous.  Then ``perm`` is not the given permutation, but an
+            equivalent one: its L has the same elements in another order.  False: ``perm`` is the
+            permutation of `ordering` (0 .. n-1 for ``"natural"``), and L, solves and errors refer
+            to it.  Memory, time and bits of a solution are the same.
+        engine: The engine of the factorisations, which ``"auto"`` considers.  A GPU synchronises at
+            each level of the tree, so trees with fewer levels are preferred there.
 
     Raises:
         ShapeError: `A` is not square.
-        DTypeError: `A` is no sparse matrix, or neither float32, float64, complex64, complex128 nor
-            of integers (which count as float64); `engine` is no engine.
+        DTypeError: `A` is no sparse matrix, or its dtype is not float32, float64, complex64,
+            complex128 or an integer (which is converted to float64); `engine` is no engine.
         ArgumentError: `A` is not symmetric, beyond rounding, or its arrays are damaged; its
-            diagonal is not real; an element is NaN or infinite; `triangle` is the one that stores
-            nothing; `ordering`, `relax` or `triangle` is none of the above.
-        HostMemoryError: `A` has more rows than the host's memory holds; nothing is allocated.
+            diagonal is not real; an element is NaN or infinite; `triangle` is not stored;
+            `ordering`, `relax` or `triangle` is none of the above.
+        HostMemoryError: The host's memory is too small for the rows of `A`; nothing is allocated.
 
-    Cost: The ordering takes most of it.  The rest is linear in n, the elements of `A` and the rows
-    of the fronts: about a second for a million unknowns.
+    Cost: The ordering takes most of the time.  The rest is linear in n, the elements of `A` and the
+    rows of the fronts: about a second for a million unknowns.
 
-    Determinism: The same pattern gives the same analysis, on a GPU or on a CPU.
+    Determinism: The same pattern and kind of device give the same analysis.
     """
     clock = _Clock()
-    waits = engine is not None and not of_kind(engine, Engine, "engine").target.is_cpu
+    synchronises_levels = engine is not None and not of_kind(engine, Engine, "engine").target.is_cpu
     if relax is not None:
         relaxation(relax)
     is_postordered = flag(postorder, "postorder")
     is_dissected = isinstance(ordering, str) and ordering in ("auto", "nd")
     n = rows_of(A)
-    check_host(
-        n * (_DISSECTED_ROW_BYTES if is_dissected else _ROW_BYTES), f"the analysis of {n:,} rows"
-    )
+    check_host(n * (_ND_ROW_BYTES if is_dissected else _ROW_BYTES), f"the analysis of {n:,} rows")
     pattern = pattern_of(A, triangle)
     pattern.values(A)
     clock.lap("matrix")
     graph = Graph.from_pattern(pattern.pointers, pattern.columns)
     clock.lap("graph")
-    perm, name = order(graph, ordering, waits)
+    perm, name = order(graph, ordering, synchronises_levels)
     clock.lap("ordering")
     elimination = eliminate(graph.indptr, graph.indices, perm)
     clock.lap("elimination")
-    found = supernodes(elimination, relax)
+    nodes = supernodes(elimination, relax)
     clock.lap("supernodes")
-    fronts = structure(pattern, inverse(perm[found.columns]), found.first, found.rows, found.parent)
-    own = np.arange(pattern.n, dtype=np.int32)
-    columns, front_columns = (found.columns, own) if is_postordered else (own, found.columns)
+    fronts = structure(pattern, inverse(perm[nodes.columns]), nodes.first, nodes.rows, nodes.parent)
+    identity = np.arange(pattern.n, dtype=np.int32)
+    columns, front_columns = (
+        (nodes.columns, identity) if is_postordered else (identity, nodes.columns)
+    )
     above = elimination.parent[columns]
     clock.lap("structure")
     return Symbolic(
@@ -253,17 +256,17 @@ def analyze(
         elimination.counts[columns],
         front_columns,
         fronts,
-        found.static,
-        levels(found.parent),
-        found.fundamental,
+        nodes.static,
+        levels(nodes.parent),
+        nodes.fundamental,
         clock.times,
     )
 
 
 @compiled
 def _stack_peak(parent: Int32, update: Int64) -> int:
-    """Elements of the update matrices that live at once, at most, front after front."""
-    left = np.zeros(len(parent), np.int64)  # by the children of each
+    """Compute the peak size of live update matrices, if fronts are processed in postorder."""
+    left = np.zeros(len(parent), np.int64)  # live update elements of each front's children
     live = peak = 0
     for s in range(len(parent)):
         live += update[s]
@@ -275,7 +278,7 @@ def _stack_peak(parent: Int32, update: Int64) -> int:
 
 
 class _Clock:
-    """Seconds from lap to lap."""
+    """A stopwatch of the phases."""
 
     def __init__(self) -> None:
         self.times: dict[str, float] = {}

@@ -87,7 +87,7 @@ def factorise(engine: Engine, problem: Problem) -> tuple[Array, Array]:
     factor = np.full(device.size, CANARY, problem.values.dtype)
     report = np.full(2, -7, np.int64)
     arena = np.full(device.arena_bytes // factor.itemsize, CANARY, factor.dtype)
-    told = np.full(device.told_bytes // 8, -7, np.int64)
+    told = np.full(device.pivot_status_bytes // 8, -7, np.int64)
     _, factor, report, *_ = enqueue(
         engine, [*steps, last_step(device)], problem.values, factor, report, arena, told
     )

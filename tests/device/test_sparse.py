@@ -124,7 +124,7 @@ def right(n: int, k: int | None, dtype: Any, seed: int = 0) -> Any:
 def cuts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """CPUs: how the tree is cut; small ones would not have fronts above their subtrees."""
     if request.param == "cut":
-        monkeypatch.setattr(schedule, "_LAUNCHES", 0.0)
+        monkeypatch.setattr(schedule, "_LAUNCH_FLOPS", 0.0)
     return str(request.param)
 
 
@@ -546,9 +546,9 @@ def test_parts_come_while_the_device_works(monkeypatch: pytest.MonkeyPatch) -> N
     """No part waits until the one before it is done with, only for the room of one before."""
     A = grid(23, 23)
     factor = cholesky(A, "amd", memory_limit=cholesky(A, "amd").stats.factor_bytes // 3)
-    chunks, rooms = len(factor._numeric.schedule.chunks), factor._numeric.rooms
+    chunks, resident_chunks = len(factor._numeric.schedule.chunks), factor._numeric.resident_chunks
     assert chunks > 3
-    assert rooms == 2
+    assert resident_chunks == 2
     copies: list[int] = []
     own = SpilledFactor._copy
 
@@ -559,7 +559,7 @@ def test_parts_come_while_the_device_works(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(SpilledFactor, "_copy", copy)
     factor.solve(np.ones(A.shape[0]), "L")
-    assert copies == [0] * rooms + [1] * (chunks - 1 - rooms)
+    assert copies == [0] * resident_chunks + [1] * (chunks - 1 - resident_chunks)
 
 
 def test_threads() -> None:

@@ -63,8 +63,9 @@ def test_at_random_moments() -> None:
 
 
 STEPS = [
-    (Spill, "read"), (Spill, "write"), (SpilledFactor, "_copy"), (SpilledFactor, "_rooms"),
-    (SpilledFactor, "_finish"), (out_of_core, "host_memory"), (spill, "_without_name"),
+    (Spill, "read"), (Spill, "write"), (SpilledFactor, "_copy"),
+    (SpilledFactor, "_allocate_chunks"), (SpilledFactor, "_finish"),
+    (out_of_core, "host_memory"), (spill, "_without_name"),
 ]  # fmt: skip
 
 

@@ -26,8 +26,8 @@ N = 30
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small matrices take the device too, and are compared in several pieces."""
-    monkeypatch.setattr(lower, "_LEAST", 0)
-    monkeypatch.setattr(lower, "_PIECE", 37)
+    monkeypatch.setattr(lower, "_MIN_STORED", 0)
+    monkeypatch.setattr(lower, "_INDICES", 37)
 
 
 def found(numeric: Numeric, given: Any, triangle: str | None = None) -> Any:
@@ -175,7 +175,7 @@ def test_few_values_and_little_memory(engine: Engine, monkeypatch: pytest.Monkey
     A = random_definite(N, 0.3, 1, np.float32)
     numeric = Numeric(engine, analyze(A, "natural"), np.dtype(np.float32))
     with monkeypatch.context() as patch:
-        patch.setattr(lower, "_LEAST", A.nnz + 1)
+        patch.setattr(lower, "_MIN_STORED", A.nnz + 1)
         assert found(numeric, A) is None
     twice = sp.coo_array((np.tile(A.data, 2), (np.tile(A.tocoo().row, 2), np.tile(A.indices, 2))))
     assert found(Numeric(engine, analyze(twice, "natural"), numeric.dtype), twice) is None

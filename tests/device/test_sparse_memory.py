@@ -21,7 +21,7 @@ def test_what_a_factor_holds(
     engine: Engine, dtype: str, share: float | None, is_cut: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if is_cut:  # CPUs: small trees would have no fronts above their subtrees
-        monkeypatch.setattr(schedule, "_LAUNCHES", 0.0)
+        monkeypatch.setattr(schedule, "_LAUNCH_FLOPS", 0.0)
     A = grid(31, 30).astype(dtype)
     symbolic = analyze(A, "amd")
     whole = Factor(symbolic, dtype, engine).stats.factor_bytes

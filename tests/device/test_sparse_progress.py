@@ -29,7 +29,7 @@ def test_what_is_told(
     engine: Engine, dtype: str, limit: float | None, is_cut: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if is_cut:  # CPUs: small trees would have no fronts above their subtrees
-        monkeypatch.setattr(schedule, "_LAUNCHES", 0.0)
+        monkeypatch.setattr(schedule, "_LAUNCH_FLOPS", 0.0)
     A = grid(19, 17, 2).astype(dtype)
     symbolic = analyze(A, "amd")
     whole = Factor(symbolic, dtype, engine).refactorize(A)

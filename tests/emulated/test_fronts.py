@@ -18,7 +18,7 @@ from portable_gpu.ops.fronts.inverse import inverse_steps, square_sizes
 from portable_gpu.ops.fronts.solve import backward_steps, forward_steps
 from portable_gpu.ops.fronts.stages import last_step, stage_steps
 from portable_gpu.runtime.plan import Steps
-from portable_gpu.sparse.schedule import Schedule, by_levels, from_the_roots
+from portable_gpu.sparse.schedule import Schedule, by_levels, top_down_levels
 
 missing = find_compilers().missing.get("NVIDIA")
 pytestmark = pytest.mark.skipif(missing is not None, reason=str(missing))
@@ -49,7 +49,7 @@ def test_factor(name: str, dtype: Any) -> None:
     factor, report = np.full(device.size, np.nan, dtype), np.full(2, -7, np.int64)
     state: Any = gpu
     arena = np.full(device.arena_bytes // factor.itemsize, np.nan, dtype)
-    told = np.full(device.told_bytes // 8, -7, np.int64)
+    told = np.full(device.pivot_status_bytes // 8, -7, np.int64)
     buffers = [given.values, factor, report, arena, told]
     Steps([*steps, last_step(device)]).enqueue(state, buffers, (0,) * len(buffers))
     assert {"fronts/small", "fronts/assemble", "fronts/tiles"} <= set(gpu.launches)
@@ -86,7 +86,7 @@ def test_inverse(name: str, dtype: Any) -> None:
     device, schedule = on(gpu, given)
     factor = place(device, np.linalg.cholesky(given.dense))
     sizes = square_sizes(given.fronts, gpu.target, device.elem)
-    stages, places, room = from_the_roots(given.fronts, schedule.chunks, sizes)
+    stages, places, room = top_down_levels(given.fronts, schedule.chunks, sizes)
     at = gpu.bring(places)
     steps = [step for stage in stages[0] for step in inverse_steps(device, stage, places, at)]
     diagonal, squares = np.full(len(given.dense), np.nan, dtype), np.full(room, np.nan, dtype)

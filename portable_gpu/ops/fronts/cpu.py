@@ -11,7 +11,14 @@ from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
 from portable_gpu.ops.caches import L2_BYTES
 from portable_gpu.ops.factor.cpu import CpuPolicy
-from portable_gpu.ops.fronts.device import ARENA, FACTOR, TOLD, VALUES, DeviceFronts, FrontsPlan
+from portable_gpu.ops.fronts.device import (
+    ARENA,
+    FACTOR,
+    PIVOT_STATUS,
+    VALUES,
+    DeviceFronts,
+    FrontsPlan,
+)
 from portable_gpu.ops.fronts.table import Fronts
 from portable_gpu.ops.gemm.packed.policy import registers
 from portable_gpu.runtime.plan import Step
@@ -110,7 +117,7 @@ class SubtreesPlan(FrontsPlan):
 
     def step(self) -> Step:
         """The step that it is."""
-        return Step(self, (VALUES, FACTOR, ARENA, TOLD))
+        return Step(self, (VALUES, FACTOR, ARENA, PIVOT_STATUS))
 
 
 def subtrees_scratch(

@@ -21,7 +21,7 @@ _Int64 = np.ndarray[Any, np.dtype[np.int64]]
 
 #: The operands of a factorisation by their positions: the matrix's values, the panels, the report,
 #: the arena, and what each front tells of its pivots (see :mod:`portable_gpu.runtime.report`).
-VALUES, FACTOR, REPORT, ARENA, TOLD = range(5)
+VALUES, FACTOR, REPORT, ARENA, PIVOT_STATUS = range(5)
 #: Bytes that a panel begins at a multiple of, and its rows where they are long.
 ALIGNMENT = 64
 #: The tables by the names that kernels have for them.
@@ -77,7 +77,10 @@ class DeviceFronts:
         self.engine, self.fronts, self.elem = engine, fronts, elem
         self.update, self.started = update, started
         self.panel, self.leading, self.size = panels(fronts, elem)
-        self.arena_bytes, self.told_bytes = arena_bytes(arena, elem), told_bytes(fronts)
+        self.arena_bytes, self.pivot_status_bytes = (
+            arena_bytes(arena, elem),
+            pivot_status_bytes(fronts),
+        )
         source = np.where(fronts.entry_conj, ~fronts.entry_source, fronts.entry_source)
         found: dict[str, Any] = {
             "fronts": fronts.table(self.panel, self.leading, update),
@@ -130,7 +133,7 @@ def arena_bytes(arena: int, elem: Element) -> int:
     return max(1, arena) * elem.itemsize
 
 
-def told_bytes(fronts: Fronts) -> int:
+def pivot_status_bytes(fronts: Fronts) -> int:
     """Bytes of what fronts tell."""
     return max(1, len(fronts)) * 16
 

@@ -14,7 +14,15 @@ from portable_gpu.ops.factor.candidates import cholesky_candidates, parts, solve
 from portable_gpu.ops.factor.estimates import Sizes
 from portable_gpu.ops.factor.policy import TILE, on_matrix_units, panels
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
-from portable_gpu.ops.fronts.device import ARENA, FACTOR, TOLD, VALUES, DeviceFronts, FrontsPlan, Of
+from portable_gpu.ops.fronts.device import (
+    ARENA,
+    FACTOR,
+    PIVOT_STATUS,
+    VALUES,
+    DeviceFronts,
+    FrontsPlan,
+    Of,
+)
 from portable_gpu.ops.fronts.large import front_steps
 from portable_gpu.ops.fronts.tiling import cuts, tickets
 from portable_gpu.ops.gemm.problem import Operand
@@ -110,7 +118,7 @@ def _small(device: DeviceFronts, which: _Table | _Int64, shape: tuple[int, int, 
         device, text, "small", {}, ["values", "factor", "arena", "report"], len(which), shape[1],
         {"which": which.astype(np.int32)}, flop=flop_of(device, which),
     )  # fmt: skip
-    return Step(plan, (VALUES, FACTOR, ARENA, TOLD))
+    return Step(plan, (VALUES, FACTOR, ARENA, PIVOT_STATUS))
 
 
 def _assemble(device: DeviceFronts, tiles: _Table) -> Step:
@@ -134,7 +142,7 @@ def _tiles(device: DeviceFronts, which: _Int64, tiles: _Table) -> list[Step]:
         device, tiles_text(elem, target), "tiles", constants, ["factor", "report"], own, _GROUP,
         kept, flop=flop_of(device, which) - updates, counters=2 + len(tiles),
     )  # fmt: skip
-    steps = [Step(plan, (FACTOR, TOLD))]
+    steps = [Step(plan, (FACTOR, PIVOT_STATUS))]
     if rest:
         text = update_text(elem, target)
         plan = FrontsPlan(

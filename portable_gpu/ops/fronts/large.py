@@ -8,7 +8,7 @@ from math import gcd
 from portable_gpu.ops.factor.packed import aligned
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
 from portable_gpu.ops.factor.recursive import Parts
-from portable_gpu.ops.fronts.device import ARENA, FACTOR, TOLD, DeviceFronts
+from portable_gpu.ops.fronts.device import ARENA, FACTOR, PIVOT_STATUS, DeviceFronts
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.runtime.plan import Part, Step
 
@@ -42,7 +42,7 @@ def front_steps(parts: Parts, device: DeviceFronts, number: int) -> list[Step]:
 
     lower = operand(leading, 1, panel)
     factor = CholeskyProblem(c, (), lower, lower, in_place=True, aligned=is_aligned)
-    steps = [Step(parts.cholesky(factor), (Part(FACTOR, panel), Part(TOLD, 2 * number)))]
+    steps = [Step(parts.cholesky(factor), (Part(FACTOR, panel), Part(PIVOT_STATUS, 2 * number)))]
     if not u:
         return steps
     below = panel + c * leading

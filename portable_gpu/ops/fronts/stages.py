@@ -10,7 +10,7 @@ from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.factor.candidates import parts
 from portable_gpu.ops.factor.estimates import Sizes
 from portable_gpu.ops.fronts.cpu import assembly_step
-from portable_gpu.ops.fronts.device import REPORT, TOLD, DeviceFronts
+from portable_gpu.ops.fronts.device import PIVOT_STATUS, REPORT, DeviceFronts
 from portable_gpu.ops.fronts.group import group_steps
 from portable_gpu.ops.fronts.large import front_steps
 from portable_gpu.ops.one_launch import OneLaunch
@@ -38,7 +38,7 @@ def stage_steps(device: DeviceFronts, which: _Which) -> list[Step]:
 
 def last_step(device: DeviceFronts) -> Step:
     """The step that finds the first column that failed."""
-    return Step(_FirstFailure(device), (TOLD, REPORT))
+    return Step(_FirstFailure(device), (PIVOT_STATUS, REPORT))
 
 
 class _FirstFailure(OneLaunch):
