@@ -19,7 +19,7 @@ import numpy as np
 
 from portable_gpu.arguments import shown
 from portable_gpu.errors import ArgumentError
-from portable_gpu.sparse.compiled import compiled
+from portable_gpu.sparse.compiled import compiled, inner
 from portable_gpu.sparse.elimination import Elimination, postorder
 from portable_gpu.sparse.graph import Int32, Int64
 
@@ -253,7 +253,7 @@ def _merged(
     return merged
 
 
-@compiled
+@inner
 def _work(columns: int, rows: int) -> float:
     """Compute the sum of the squares of the column counts of a front."""
     high, low = float(columns + rows), float(rows)
@@ -332,7 +332,7 @@ def _final_order(
     return order, final_parent, done
 
 
-@compiled
+@inner
 def _sort_by_fall(siblings: Int32, peak: Int64, update: Int64) -> None:
     """Sort siblings by descending ``peak - update``, then ascending, by Shell's sort."""
     gap = 1

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
+import os
 import pickle
 import re
 import subprocess
@@ -20,7 +22,7 @@ from sparse_matrices import MATRICES, filled, grid, random_definite, read
 
 from portable_gpu import host_memory
 from portable_gpu.errors import ArgumentError, DTypeError, HostMemoryError, ShapeError
-from portable_gpu.sparse import Symbolic, analyze, plot_symbolic
+from portable_gpu.sparse import Symbolic, analyze, compiled, plot_symbolic, supernodes
 from portable_gpu.sparse.elimination import eliminate, postorder
 from portable_gpu.sparse.plot import pattern_image
 from portable_gpu.sparse.supernodes import RELAX, backward, forward
@@ -520,8 +522,96 @@ def test_without_a_folder_to_keep_machine_code_in() -> None:
         "import numba.core.caching as caching\n"
         "kept = getattr(caching, 'CacheImpl', None) or caching._CacheImpl\n"  # its older name
         "kept._locator_classes = []\n"  # as where nothing can be written
+        "from portable_gpu.sparse import compiled\n"
+        "compiled.PATIENCE = compiled.PATIENCE_WITH_CODE = 0\n"
         "from portable_gpu.sparse.elimination import postorder\n"
         "import numpy as np\n"
         "assert postorder(np.array([2, 2, -1], np.int32)).tolist() == [0, 1, 2]"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+def test_a_small_matrix_needs_no_compiler(tmp_path: Path) -> None:
+    code = (
+        "import sys, numpy as np, portable_gpu as pg, scipy.sparse as sp\n"
+        "chain = sp.diags([-1.0, 2.0, -1.0], [-1, 0, 1], shape=(200, 200))\n"
+        "small, more = pg.sparse.analyze(chain), pg.sparse.analyze(chain, 'nd')\n"
+        "assert 'numba' not in sys.modules\n"
+        "assert small.nnz == 399 and sorted(more.perm) == list(range(200))\n"
+        "assert type(small.memory_estimate().stack) is int"
+    )
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-W", "error", "-c", code]
+    subprocess.run(command, check=True, cwd=ROOT, env=environment)
+
+
+@pytest.mark.parametrize("why", ["a long array", "much time"])
+def test_loops_are_compiled_when_they_have_much_to_do(
+    monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    monkeypatch.setattr(compiled, "_spent", 0.0)
+    monkeypatch.setattr(compiled, "_is_on_disk", lambda _: False)
+    monkeypatch.setattr(compiled, "_machine_code", lambda _: lambda _: "compiled")
+    loop = compiled.compiled(lambda _: "interpreted")
+    short = np.zeros(compiled.LONGEST)
+    assert loop((short, 1)) == loop(short) == "interpreted"
+    if why == "much time":
+        monkeypatch.setattr(compiled, "_spent", compiled.PATIENCE)
+    else:
+        assert loop((short, (np.zeros(compiled.LONGEST + 1),))) == "compiled"
+    assert loop(short) == compiled.compiled(lambda _: "interpreted")(short) == "compiled"
+
+
+def test_machine_code_on_disk_is_loaded_sooner(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(compiled, "_spent", compiled.PATIENCE_WITH_CODE)
+    assert compiled._is_little(postorder)
+    (tmp_path / "sparse_1").mkdir()
+    (tmp_path / "sparse_1" / "elimination.postorder-9.py3.nbi").touch()
+    assert not compiled._is_little(postorder)
+
+
+def test_interpreted_and_compiled_loops_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = np.random.default_rng(7).integers(1, 10**6, 40)
+    parent = np.minimum(np.arange(1, 41) + 2, 40).astype(np.int32)
+    parent[parent == 40] = -1
+    upwards, merged = postorder(parent), np.arange(40, dtype=np.int32)
+    found = []
+    for spent in (0.0, compiled.PATIENCE):
+        monkeypatch.setattr(compiled, "_spent", spent)
+        final_order = compiled.compiled(inspect.unwrap(supernodes._final_order))
+        found.append(final_order(parent, upwards, merged, rows))
+    for one, other in zip(*found, strict=True):
+        assert type(one) is type(other)
+        assert np.array_equal(one, other)
+
+
+def test_machine_code_of_another_version_is_replaced(tmp_path: Path) -> None:
+    """Its index names a type that is gone."""
+    loops = (
+        "from portable_gpu.sparse.compiled import compiled\n"
+        "@compiled\n"
+        "def total(pair):\n"
+        "    return pair[0].sum() + pair[1].sum()\n"
+    )
+    (tmp_path / "loops.py").write_text(loops)
+    environment = {"PYTHONPATH": f"{ROOT}:{tmp_path}", "NUMBA_CACHE_DIR": str(tmp_path / "kept")}
+    for name in ("Pair", "Couple"):
+        (tmp_path / "pairs.py").write_text(
+            f"from typing import NamedTuple, Any\n"
+            f"class {name}(NamedTuple):\n    first: Any\n    second: Any\n"
+        )
+        code = (
+            "import numpy as np, pairs\n"
+            "from portable_gpu.sparse import compiled\n"
+            "compiled.PATIENCE = compiled.PATIENCE_WITH_CODE = 0\n"
+            "import loops\n"
+            f"print(loops.total(pairs.{name}(np.arange(3), np.arange(4))))"
+        )
+        run = subprocess.run(
+            [sys.executable, "-B", "-c", code], env=os.environ | environment, check=True,
+            capture_output=True, text=True,
+        )  # fmt: skip
+        assert run.stdout == "9\n"

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from portable_gpu.sparse.compiled import compiled
+from portable_gpu.sparse.compiled import compiled, inner
 from portable_gpu.sparse.graph import Graph, Int32, Int64
 from portable_gpu.sparse.ordering.merged import LAST, NONE, expand
 
@@ -128,7 +128,7 @@ def eliminate(q: Quotient, indptr: Int64, order: Int32) -> None:
     expand(q.into, order, pivots, q.degree, q.following)
 
 
-@compiled
+@inner
 def _begin(q: Quotient, indptr: Int64, n: int) -> tuple[int, int]:
     """Set up the lists; return the weight of all vertices, and of those that are not dense."""
     dense = max(16.0, DENSE * math.sqrt(n))
@@ -157,7 +157,7 @@ def _begin(q: Quotient, indptr: Int64, n: int) -> tuple[int, int]:
     return total, left
 
 
-@compiled
+@inner
 def _insert(q: Quotient, v: int) -> None:
     """Insert ``v`` at the head of the list of its degree."""
     first = q.heads[q.degree[v]]
@@ -168,7 +168,7 @@ def _insert(q: Quotient, v: int) -> None:
         q.preceding[first] = v
 
 
-@compiled
+@inner
 def _remove(q: Quotient, v: int) -> None:
     """Remove ``v`` from the list of its degree."""
     before, after = q.preceding[v], q.following[v]
@@ -180,7 +180,7 @@ def _remove(q: Quotient, v: int) -> None:
         q.preceding[after] = before
 
 
-@compiled
+@inner
 def _list_length_bound(q: Quotient, pivot: int, n: int) -> int:
     """Bound the length of the new element's list; 0 if it overwrites the pivot's list."""
     if q.elements[pivot] == 0:
@@ -192,7 +192,7 @@ def _list_length_bound(q: Quotient, pivot: int, n: int) -> int:
     return bound if bound < n else n
 
 
-@compiled
+@inner
 def _compact(q: Quotient, n: int) -> int:
     """Compact the lists; return where the free space begins."""
     end = 0
@@ -218,7 +218,7 @@ def _compact(q: Quotient, n: int) -> int:
     return free
 
 
-@compiled
+@inner
 def _form_element(q: Quotient, pivot: int, free: int) -> None:
     """Make the pivot an element, whose list are the reachable vertices; negate their weights."""
     begin, elements = q.start[pivot], q.elements[pivot]
@@ -248,7 +248,7 @@ def _form_element(q: Quotient, pivot: int, free: int) -> None:
     q.degree[pivot] = degree
 
 
-@compiled
+@inner
 def _weigh_differences(q: Quotient, pivot: int, mark: int) -> None:
     """Tag each adjacent element with ``mark`` + the weight of its list without the pivot's list."""
     begin = q.start[pivot]
@@ -264,7 +264,7 @@ def _weigh_differences(q: Quotient, pivot: int, mark: int) -> None:
                 q.tag[e] = q.degree[e] + mark - weight
 
 
-@compiled
+@inner
 def _bound_degrees(q: Quotient, pivot: int, mark: int) -> int:
     """Prune the lists of the pivot's vertices, and bound their degrees outside its list.
 
@@ -323,7 +323,7 @@ def _bound_degrees(q: Quotient, pivot: int, mark: int) -> int:
     return eliminated
 
 
-@compiled
+@inner
 def _merge_indistinguishable(q: Quotient, pivot: int, mark: int) -> int:
     """Merge indistinguishable vertices of the pivot's list; return an unused mark."""
     begin = q.start[pivot]
@@ -360,7 +360,7 @@ def _merge_indistinguishable(q: Quotient, pivot: int, mark: int) -> int:
     return mark
 
 
-@compiled
+@inner
 def _reinsert(q: Quotient, pivot: int, left: int) -> int:
     """Insert the pivot's vertices into the degree lists again; return their minimum degree."""
     begin = q.start[pivot]

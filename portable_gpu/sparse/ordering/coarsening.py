@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from portable_gpu.sparse.compiled import compiled
+from portable_gpu.sparse.compiled import inner
 from portable_gpu.sparse.graph import Int32, Int64
 
 #: Vertices are visited in random order within windows of this many consecutive vertices.
@@ -27,10 +27,10 @@ class WeightedGraph(NamedTuple):
     weight: Int32  # for each vertex, the number of vertices that it stands for
 
 
-@compiled
+@inner
 def random(state: Int64, bound: int) -> int:
     """Draw a number in 0 .. bound - 1 from a linear congruential generator of 48 bits."""
-    state[0] = (state[0] * 25214903917 + 11) & 281474976710655
+    state[0] = (int(state[0]) * 25214903917 + 11) & 281474976710655
     return int((state[0] >> 17) % bound)
 
 
@@ -63,7 +63,7 @@ def allocate_levels(n: int, entries: int) -> Levels:
     )
 
 
-@compiled
+@inner
 def level(g: WeightedGraph, levels: Levels, k: int) -> WeightedGraph:
     """Return the graph of level k, where ``g`` is level 0."""
     if k == 0:
@@ -78,7 +78,7 @@ def level(g: WeightedGraph, levels: Levels, k: int) -> WeightedGraph:
     )
 
 
-@compiled
+@inner
 def coarsen(g: WeightedGraph, levels: Levels, k: int, heaviest: int, state: Int64) -> bool:
     """Coarsen level k = ``g`` to level k + 1; return False if it does not shrink or fit."""
     n = len(g.weight)
@@ -104,7 +104,7 @@ def coarsen(g: WeightedGraph, levels: Levels, k: int, heaviest: int, state: Int6
     return True
 
 
-@compiled
+@inner
 def _matched(g: WeightedGraph, heaviest: int, state: Int64) -> Int32:
     """Match each vertex with a neighbour, or with itself.
 
@@ -141,7 +141,7 @@ def _matched(g: WeightedGraph, heaviest: int, state: Int64) -> Int32:
     return partner
 
 
-@compiled
+@inner
 def _visits(g: WeightedGraph, state: Int64) -> Int32:
     """Order the vertices by their degree, up to a bound; randomly within a window."""
     n = len(g.weight)
@@ -165,7 +165,7 @@ def _visits(g: WeightedGraph, state: Int64) -> Int32:
     return visits
 
 
-@compiled
+@inner
 def _contract(g: WeightedGraph, partner: Int32, into: Int32, coarse: WeightedGraph) -> int:
     """Fill ``coarse``; return its number of entries."""
     place = np.full(len(coarse.weight), -1, np.int64)  # the entry of a neighbour in this row

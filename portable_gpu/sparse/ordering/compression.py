@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from portable_gpu.sparse.compiled import compiled
+from portable_gpu.sparse.compiled import compiled, inner
 from portable_gpu.sparse.graph import Int32, Int64
 from portable_gpu.sparse.ordering.approximate_degree import DENSE
 
@@ -57,7 +57,7 @@ def compressed(indptr: Int64, indices: Int32) -> tuple[Int64, Int32, Int32, Int3
     return small_indptr, small[:end].copy(), weight, into
 
 
-@compiled
+@inner
 def _classes(indptr: Int64, indices: Int32) -> Int32:
     """Number the classes of indistinguishable vertices, by first vertex; NONE for dense ones."""
     n = len(indptr) - 1
@@ -99,8 +99,8 @@ def _classes(indptr: Int64, indices: Int32) -> Int32:
     return into
 
 
-@compiled
+@inner
 def _mixed(v: int) -> int:
     """Hash an index, so that sums of different indices rarely coincide."""
-    mixed = (v + 1) * 2654435761
+    mixed = (int(v) + 1) * 2654435761
     return mixed ^ (mixed >> 15)

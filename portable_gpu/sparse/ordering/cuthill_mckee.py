@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from portable_gpu.sparse.compiled import compiled
+from portable_gpu.sparse.compiled import compiled, inner
 from portable_gpu.sparse.graph import Graph, Int32, Int64
 
 
@@ -63,12 +63,12 @@ def _number(indptr: Int64, indices: Int32, order: Int32) -> None:
                     last += 1
 
 
-@compiled
+@inner
 def _degree(indptr: Int64, v: int) -> int:
     return int(indptr[v + 1] - indptr[v])
 
 
-@compiled
+@inner
 def _far_vertex(
     indptr: Int64, indices: Int32, start: int, queue: Int32, seen: Int64, search: int
 ) -> tuple[int, int]:

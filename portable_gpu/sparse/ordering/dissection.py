@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from portable_gpu.side_by_side import Task, cores, work_off
-from portable_gpu.sparse.compiled import compiled
+from portable_gpu.sparse.compiled import compiled, inner
 from portable_gpu.sparse.graph import Graph, Int32, Int64
 from portable_gpu.sparse.ordering.approximate_degree import Quotient, eliminate, quotient
 from portable_gpu.sparse.ordering.coarsening import Int8, Levels, WeightedGraph, allocate_levels
@@ -123,7 +123,7 @@ def _split(part: Part, side: Int8) -> tuple[Part, Part, Int32]:
     return _half(part, side, place, 0, count[0]), _half(part, side, place, 1, count[1]), separator
 
 
-@compiled
+@inner
 def _half(part: Part, side: Int8, place: Int32, which: int, count: int) -> Part:
     """Extract one half; ``place`` gives each vertex's number within its half."""
     entries = 0

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from portable_gpu.sparse.compiled import compiled
+from portable_gpu.sparse.compiled import inner
 from portable_gpu.sparse.graph import Int32
 
 #: Values of ``into`` for a vertex that is not merged, and for a dense one, which is ordered last.
 NONE, LAST = -1, -2
 
 
-@compiled
+@inner
 def expand(into: Int32, order: Int32, pivots: int, rank: Int32, place: Int32) -> None:
     """Insert each merged vertex behind the vertex ``into[v]``.
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from portable_gpu.sparse.compiled import compiled
+from portable_gpu.sparse.compiled import compiled_at_once, inner
 from portable_gpu.sparse.graph import Graph, Int32, Int64
 from portable_gpu.sparse.ordering.merged import NONE, expand
 
@@ -106,7 +106,7 @@ def mmd(graph: Graph, workspace: Elements | None = None) -> Int32:
     return order
 
 
-@compiled
+@inner
 def _begin(q: Elements, indptr: Int64, indices: Int32) -> None:
     n = len(indptr) - 1
     for p in range(indptr[n]):
@@ -122,7 +122,7 @@ def _begin(q: Elements, indptr: Int64, indices: Int32) -> None:
         q.into[v] = NONE
 
 
-@compiled
+@inner
 def _form_element(q: Elements, pivot: int, stamp: int) -> int:
     """Make the pivot an element; return the number of its vertices in ``q.reachable``."""
     q.mark[pivot] = stamp
@@ -156,7 +156,7 @@ def _form_element(q: Elements, pivot: int, stamp: int) -> int:
     return count
 
 
-@compiled
+@inner
 def _add_reachable(q: Elements, v: int, stamp: int, count: int) -> int:
     """Append ``v`` to the reachable vertices, if it is a vertex and not among them."""
     if q.weight[v] > 0 and q.mark[v] != stamp:
@@ -166,7 +166,7 @@ def _add_reachable(q: Elements, v: int, stamp: int, count: int) -> int:
     return count
 
 
-@compiled
+@inner
 def _prune(q: Elements, v: int, pivot: int, stamp: int) -> None:
     """Insert the new element into the list of ``v``, and remove the redundant entries."""
     begin = q.start[v]
@@ -180,7 +180,7 @@ def _prune(q: Elements, v: int, pivot: int, stamp: int) -> None:
     q.length[v] = write + 1 - begin
 
 
-@compiled
+@inner
 def _count(q: Elements, v: int, stamp: int) -> int:
     """Compute the degree of ``v``."""
     q.mark[v] = stamp
@@ -197,7 +197,7 @@ def _count(q: Elements, v: int, stamp: int) -> int:
     return degree
 
 
-@compiled
+@inner
 def _weigh(q: Elements, v: int, stamp: int) -> int:
     """Return the weight of ``v``, or 0 if it is no vertex or was visited."""
     if q.weight[v] > 0 and q.mark[v] != stamp:
@@ -206,7 +206,7 @@ def _weigh(q: Elements, v: int, stamp: int) -> int:
     return 0
 
 
-@compiled
+@compiled_at_once
 def _minimum_degree(indptr: Int64, indices: Int32, q: Elements, order: Int32) -> None:
     n = len(order)
     _begin(q, indptr, indices)
@@ -236,7 +236,7 @@ def _minimum_degree(indptr: Int64, indices: Int32, q: Elements, order: Int32) ->
             _update_tournament_tree(tree, leaves, q.reachable[r], _count(q, q.reachable[r], stamp))
 
 
-@compiled
+@inner
 def _update_tournament_tree(tree: Int32, leaves: int, v: int, degree: int) -> None:
     """Set the degree of ``v``, and update the minima above it."""
     k = leaves + v
@@ -246,7 +246,7 @@ def _update_tournament_tree(tree: Int32, leaves: int, v: int, degree: int) -> No
         tree[k] = min(tree[2 * k], tree[2 * k + 1])
 
 
-@compiled
+@compiled_at_once
 def _multiple_minimum_degree(indptr: Int64, indices: Int32, q: Elements, order: Int32) -> None:
     n = len(order)
     _begin(q, indptr, indices)
@@ -293,7 +293,7 @@ def _multiple_minimum_degree(indptr: Int64, indices: Int32, q: Elements, order: 
     expand(q.into, order, pivots, q.degree, q.length)
 
 
-@compiled
+@inner
 def _merge_indistinguishable(
     q: Elements, touched: Int32, buckets: Int32, next_in_bucket: Int32, stamp: int
 ) -> int:
@@ -330,7 +330,7 @@ def _merge_indistinguishable(
     return stamp
 
 
-@compiled
+@inner
 def _insert(heads: Int32, following: Int32, preceding: Int32, v: int, degree: int) -> None:
     """Insert ``v`` at the head of the list of its degree."""
     first = heads[degree]
@@ -341,7 +341,7 @@ def _insert(heads: Int32, following: Int32, preceding: Int32, v: int, degree: in
         preceding[first] = v
 
 
-@compiled
+@inner
 def _remove(heads: Int32, following: Int32, preceding: Int32, v: int, degree: int) -> None:
     """Remove ``v`` from the list of its degree."""
     before, after = preceding[v], following[v]

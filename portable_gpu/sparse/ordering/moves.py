@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from portable_gpu.sparse.compiled import compiled
+from portable_gpu.sparse.compiled import inner
 from portable_gpu.sparse.graph import Int32, Int64
 
 Bool = np.ndarray[Any, np.dtype[np.bool_]]
@@ -42,7 +42,7 @@ def allocate_moves(n: int) -> Moves:
     )
 
 
-@compiled
+@inner
 def clear(m: Moves) -> None:
     """Empty the heaps."""
     for s in range(2):
@@ -51,7 +51,7 @@ def clear(m: Moves) -> None:
         m.size[s] = 0
 
 
-@compiled
+@inner
 def push(m: Moves, s: int, v: int, value: int) -> None:
     """Insert the move of ``v`` to half ``s``, with the gain ``value``."""
     m.key[s, v] = value
@@ -61,7 +61,7 @@ def push(m: Moves, s: int, v: int, value: int) -> None:
     _rise(m, s, v)
 
 
-@compiled
+@inner
 def remove(m: Moves, s: int, v: int) -> None:
     """Remove the move of ``v`` to half ``s``."""
     m.size[s] -= 1
@@ -75,7 +75,7 @@ def remove(m: Moves, s: int, v: int) -> None:
         _sink(m, s, last)
 
 
-@compiled
+@inner
 def change(m: Moves, s: int, v: int, value: int) -> None:
     """Change the gain of the move of ``v``."""
     rises = value > m.key[s, v]
@@ -86,7 +86,7 @@ def change(m: Moves, s: int, v: int, value: int) -> None:
         _sink(m, s, v)
 
 
-@compiled
+@inner
 def _rise(m: Moves, s: int, v: int) -> None:
     k = int(m.place[s, v])
     while k > 0:
@@ -100,7 +100,7 @@ def _rise(m: Moves, s: int, v: int) -> None:
     m.place[s, v] = k
 
 
-@compiled
+@inner
 def _sink(m: Moves, s: int, v: int) -> None:
     k = int(m.place[s, v])
     while True:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from portable_gpu.sparse.compiled import compiled
+from portable_gpu.sparse.compiled import compiled, inner
 from portable_gpu.sparse.ordering.coarsening import (
     Int8,
     Levels,
@@ -99,13 +99,13 @@ def separate(g: WeightedGraph, levels: Levels, moves: Moves) -> Int8:
     return levels.side[:n]
 
 
-@compiled
+@inner
 def _copy(source: Int8, to: Int8, begin: int, count: int) -> None:
     for v in range(count):
         to[begin + v] = source[v]
 
 
-@compiled
+@inner
 def _project(levels: Levels, k: int) -> None:
     """Project the separator of level k + 1 to level k."""
     above = levels.vertex[k + 1]
@@ -113,7 +113,7 @@ def _project(levels: Levels, k: int) -> None:
         levels.side[v] = levels.side[above + levels.into[v]]
 
 
-@compiled
+@inner
 def _grow(g: WeightedGraph, side: Int8, start: int, m: Moves) -> int:
     """Grow half 0 from a vertex to half the weight; return the number of cut edges.
 
@@ -148,7 +148,7 @@ def _grow(g: WeightedGraph, side: Int8, start: int, m: Moves) -> int:
     return cut
 
 
-@compiled
+@inner
 def _edges(g: WeightedGraph, v: int) -> int:
     total = 0
     for p in range(g.indptr[v], g.indptr[v + 1]):
@@ -156,7 +156,7 @@ def _edges(g: WeightedGraph, v: int) -> int:
     return total
 
 
-@compiled
+@inner
 def _improve(g: WeightedGraph, side: Int8, m: Moves) -> int:
     """Move vertices between the halves to cut fewer edges; return the gain."""
     weights = m.weights
@@ -213,7 +213,7 @@ def _improve(g: WeightedGraph, side: Int8, m: Moves) -> int:
     return gained
 
 
-@compiled
+@inner
 def _gain(g: WeightedGraph, side: Int8, v: int) -> int:
     """Compute the decrease of the edge cut if ``v`` changes its side."""
     gain = 0
@@ -225,7 +225,7 @@ def _gain(g: WeightedGraph, side: Int8, v: int) -> int:
     return gain
 
 
-@compiled
+@inner
 def _cover(g: WeightedGraph, side: Int8) -> None:
     """Make the lighter of the two borders of an edge cut the separator."""
     first = second = 0
@@ -246,7 +246,7 @@ def _cover(g: WeightedGraph, side: Int8) -> None:
                     break
 
 
-@compiled
+@inner
 def _cut_between_levels(g: WeightedGraph, side: Int8) -> bool:
     """Cut by one level of a breadth-first search from a pseudo-peripheral vertex."""
     n = len(g.weight)
@@ -300,7 +300,7 @@ def _cut_between_levels(g: WeightedGraph, side: Int8) -> bool:
     return True
 
 
-@compiled
+@inner
 def refine(g: WeightedGraph, side: Int8, m: Moves) -> int:
     """Refine the separator by passes of moves; each pass is undone back to its best state.
 
@@ -354,7 +354,7 @@ def refine(g: WeightedGraph, side: Int8, m: Moves) -> int:
     return int(weights[2])
 
 
-@compiled
+@inner
 def _move(g: WeightedGraph, side: Int8, m: Moves, to: int, length: int) -> int:
     """Move the best vertex to a half; return the new length of the journal."""
     other = 1 - to
@@ -391,7 +391,7 @@ def _move(g: WeightedGraph, side: Int8, m: Moves, to: int, length: int) -> int:
     return length
 
 
-@compiled
+@inner
 def _weigh_neighbours(g: WeightedGraph, side: Int8, m: Moves, v: int) -> None:
     """Compute the weight of the neighbours of ``v`` in each half."""
     m.pull[v, 0] = 0
@@ -402,7 +402,7 @@ def _weigh_neighbours(g: WeightedGraph, side: Int8, m: Moves, v: int) -> None:
             m.pull[v, s] += g.weight[g.indices[p]]
 
 
-@compiled
+@inner
 def _next_side(g: WeightedGraph, max_weight: int, m: Moves) -> int:
     """Return the target half of the best move, or -1; drop moves that make a half too heavy."""
     for s in range(2):
