@@ -8,9 +8,10 @@
 ## panel: portable_gpu.ops.gemm.tiled.tile.Panel.  Work-item t moves `loads` vectors of `width` elements
 ## along `along` ("k": stored transposed, or "s"), held in the registers NAME_r0, NAME_r1 ... between.
 ## Rows beyond the matrix repeat its last row (their results are never stored); k is filled with 0.
-##
+## along "either": single elements, along the axis that the strides say (_either_way).
 ## With `pairs` a word of local memory holds steps 2k and 2k + 1 of a row.  A vector along k contains
 ## whole pairs; across k, two vectors (`pieces`), one step apart, are combined into words.
+<%namespace name="either_way" file="/gemm/_either_way.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 ## NAME_raw: what one load brings, as it lies in memory.  NAME_value(raw): the same in value_t,
@@ -60,6 +61,7 @@ static inline ${panel.value_type} ${n}_value(${n}_raw raw)
 <% n, w, type = panel.name, panel.width, panel.offset_type %>
     ${n} += ${first} * ${n}_${panel.s_stride};
     const int ${n}_last = (int)min(${panel.extent}l, ${count} - ${first}) - ${w if panel.along == "s" else 1};
+    ${either_way.begin(panel) if panel.along == "either" else ""}
 % for i in range(panel.loads):
     const int ${n}_s${i} = ${panel.place_s(i)}, ${n}_k${i} = ${panel.place_k(i)};
     const ${type} ${n}_at${i} = ${panel.elem.itemsize} * (min(${n}_s${i}, ${n}_last) * (${type})${n}_${panel.s_stride} + ${times(panel.pack, f"{n}_k{i}")} * (${type})${n}_${panel.k_stride});
@@ -93,6 +95,9 @@ static inline ${panel.value_type} ${n}_value(${n}_raw raw)
 ## Store the registers to local memory.
 <%def name="store(panel, buffer)">
 <% n, values, local = panel.name, panel.values, f"{panel.name.upper()}_LOCAL" %>
+% if panel.along == "either":
+${either_way.store(panel, buffer)}<% return STOP_RENDERING %>\
+% endif
 % for i in range(panel.loads):
 <% value = f"{n}_value({', '.join(f'{n}_r{panel.pieces * i + piece}' for piece in range(panel.pieces))})" %>\
 % if panel.along == "s" or values == 1:

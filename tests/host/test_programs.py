@@ -1,4 +1,4 @@
-"""How many programs a user's first calls build on a CPU: texts of random sizes.  No device."""
+"""How many programs a user's first calls build: texts of random sizes.  No device."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from portable_gpu.ops.candidate import Candidate, best_of
 from portable_gpu.ops.case import Case
 from portable_gpu.ops.gemm.binding import bind
 from portable_gpu.ops.gemm.candidates import candidates as gemm_candidates
+from portable_gpu.ops.gemm.contested import product_of
 from portable_gpu.ops.gemv.cases import transposed
 from portable_gpu.ops.gemv.plan import candidates as gemv_candidates
 from portable_gpu.ops.gemv.problem import GemvProblem
@@ -85,5 +86,20 @@ def test_random_sizes_share_programs(
         alone = one_is_enough(case.bytes, case.flop, target.compute_units)
         device_of_case = replace(target, compute_units=1 if alone else target.compute_units)
         best = best_of(every_way(case, device_of_case), device_of_case)
+        texts |= {spec.key for spec in best.texts()}
+    assert len(texts) <= most
+
+
+@pytest.mark.parametrize(
+    ("sizes", "most"), [("product", 33), ("batch", 11), ("small products", 24)]
+)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_random_products_share_programs_on_a_gpu(sizes: str, most: int, seed: int) -> None:
+    """Panels of single elements serve operands along either axis, and a load has few widths."""
+    target = detect(RECORDED["H200"][0])
+    drawn = next(one for one in BENCHMARKS["gemm"].random if one.name == sizes)
+    texts = set()
+    for _, case in random_cases([Kind("gemm", drawn, "float32")], SHAPES, seed, False):
+        best = best_of(gemm_candidates(product_of(case), target, TABLE), target)
         texts |= {spec.key for spec in best.texts()}
     assert len(texts) <= most

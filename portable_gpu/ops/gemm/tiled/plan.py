@@ -21,7 +21,7 @@ from portable_gpu.ops.gemm.operands import (
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.ops.gemm.split_k import SplitSpace
 from portable_gpu.ops.gemm.tiled.policy import GemmPolicy
-from portable_gpu.ops.gemm.tiled.tile import Panel, group_stagger, panel, register_tile
+from portable_gpu.ops.gemm.tiled.tile import Panel, group_stagger, panels, register_tile
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.program import Launch
@@ -179,10 +179,12 @@ def specialization_of(
     assert isinstance(policy, GemmPolicy)
     policy.check(target, problem.compute)
     aligned = problem.aligned
-    a = panel(problem, policy, "a", aligned, pairs)
-    b = panel(problem, policy, "b", aligned, pairs)
+    a, b = panels(problem, policy, target, aligned, pairs)
     tile = register_tile(policy, problem.compute, pairs)
     length = split_length(problem.k, choice.splits, policy.tile_k)
+    # A guard of the last steps that finds them whole costs next to nothing, a second program more;
+    # but not where registers are short.
+    ends_whole = problem.k % a.steps == 0 and length % a.steps == 0
     repacked = tile.lines * policy.tile_n if policy.repack else 0
     return specialize(
         "gemm/gemm",
@@ -194,7 +196,7 @@ def specialization_of(
         tile=tile,
         stagger=group_stagger(problem, target, a, b, length),
         split=choice.splits > 1,
-        tail=problem.k % a.steps != 0 or length % a.steps != 0,
+        tail=not (ends_whole and policy.is_tight(target, problem.compute)),
         store=_store_width(problem, tile.width_n, aligned),
         loads=_vector_loads(a, b),
         aligned=aligned,

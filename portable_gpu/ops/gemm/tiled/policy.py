@@ -84,10 +84,13 @@ class GemmPolicy(Policy):
         depth move through half as many.
         """
         at_edge = splits > 1 or k % self.tile_k != 0
-        tight = 2 * self.item_m * self.item_n * value_words(elem) >= target.registers
         shallow = replace(self, tile_k=self.tile_k // 2)
-        fits = at_edge and tight and self.tile_k > 1 and all(shallow.limits(target, elem).values())
-        return shallow if fits else self
+        fits = self.tile_k > 1 and all(shallow.limits(target, elem).values())
+        return shallow if at_edge and self.is_tight(target, elem) and fits else self
+
+    def is_tight(self, target: Target, elem: Element) -> bool:
+        """Whether the sums alone take half of a work-item's registers."""
+        return 2 * self.item_m * self.item_n * value_words(elem) >= target.registers
 
     @classmethod
     def default(cls, target: Target, elem: Element) -> GemmPolicy:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from portable_gpu.codegen.operators import Sums, component, vector
@@ -23,7 +23,8 @@ class Panel:
         elem: The element in memory.
         conj: Whether it is conjugated on the way in.
         extent, depth: Size of the panel, in values of local memory.
-        along: The axis along which neighbouring work-items, and vectors, lie: ``k`` or ``s``.
+        along: The axis along which neighbouring work-items, and vectors, lie: ``k`` or ``s``; or
+            ``either``, of single elements, where the kernel's strides say which.
         width: Elements of one load.
         group: Work-items that share the loads.
         pad: Elements between two rows of local memory, against bank conflicts.
@@ -38,7 +39,7 @@ class Panel:
     conj: bool
     extent: int
     depth: int
-    along: Literal["k", "s"]
+    along: Literal["k", "s", "either"]
     width: int
     group: int
     pad: int
@@ -118,13 +119,22 @@ class Panel:
 
     def place_s(self, i: int) -> str:
         """C expression: where load ``i`` of work-item ``t`` lies across the panel."""
+        if self.along == "either":
+            return self._stepped("s", i)
         across, down = self._split(i)
         return down if self.along == "k" else across
 
     def place_k(self, i: int) -> str:
         """C expression: where load ``i`` of work-item ``t`` lies along k."""
+        if self.along == "either":
+            return self._stepped("k", i)
         across, down = self._split(i)
         return across if self.along == "k" else down
+
+    def _stepped(self, axis: str, i: int) -> str:
+        """The place of load ``i`` from that of the first, by names of ``gemm/_panel.cl.mako``."""
+        first = f"{self.name}_{axis}"
+        return f"{first} + {i} * {first}_step" if i else first
 
     def _split(self, i: int) -> tuple[str, str]:
         """Place along the panel's fast axis, and on its slow one."""
@@ -302,13 +312,41 @@ def takes_pairs(problem: GemmProblem, target: Target) -> bool:
     return target.dot2 and problem.a.elem.name == problem.b.elem.name == "f16"
 
 
+def panels(
+    problem: GemmProblem, policy: GemmPolicy, target: Target, aligned: bool, pairs: bool
+) -> tuple[Panel, Panel]:
+    """The panels of A and B: each by full vectors, or by single elements along either axis.
+
+    Widths between them, and single elements along k or along s, would be programs of their own: 60
+    random batches of small products had 22 to 35 in float32 on an H200, and now have 14 to 27, at
+    the same speed.  Large tiles are left out, for they have no registers for steps that the kernel
+    finds out (an H100: 0.8 of the speed); so are pairs.
+    """
+    tight = policy.is_tight(target, problem.compute)
+
+    def one(name: Literal["a", "b"]) -> Panel:
+        wide = panel(problem, policy, name, aligned, pairs, policy.vector)
+        if pairs or tight or wide.width == policy.vector > 1:
+            return wide
+        single = panel(problem, policy, name, aligned, pairs, 1)
+        in_step = single.group % single.extent == single.group % single.depth == 0
+        return replace(single, along="either", pad=policy.vector) if in_step else single
+
+    return one("a"), one("b")
+
+
 def panel(
-    problem: GemmProblem, policy: GemmPolicy, name: Literal["a", "b"], aligned: bool, pairs: bool
+    problem: GemmProblem,
+    policy: GemmPolicy,
+    name: Literal["a", "b"],
+    aligned: bool,
+    pairs: bool,
+    widest: int,
 ) -> Panel:
     """The panel of operand ``name``: along its unit stride, as wide as its alignment allows.
 
     ``aligned`` says whether buffers start at multiples of 16 bytes, ``pairs`` whether values of
-    local memory are pairs along k.
+    local memory are pairs along k.  ``widest``: the most elements of a load, or pairs along k.
     """
     operand: Operand = getattr(problem, name)
     extent = policy.tile_m if name == "a" else policy.tile_n
@@ -316,7 +354,7 @@ def panel(
     s_step, k_step = (operand.row, operand.col) if name == "a" else (operand.col, operand.row)
     along: Literal["k", "s"] = "k" if step(k_step, problem.k) < step(s_step, count) else "s"
     packed = 2 if pairs and along == "k" else 1
-    width = policy.vector * packed
+    width = widest * packed
     if operand.elem.value != problem.compute.value or 1 not in (s_step, k_step):
         width = 1
     if (k_step if along == "k" else s_step) != 1:

@@ -1,0 +1,28 @@
+## A panel of single elements (see _panel) whose operand may lie along k or along s: the strides say along
+## which, so that one program serves both.
+##
+##   NAME_by_k                   whether neighbouring work-items lie along k
+##   NAME_s, NAME_k              the place of a work-item's first element
+##   NAME_s_step, NAME_k_step    what leads from each of its elements to the next
+##
+##                 by k: depth work-items side by side          by s: extent of them
+<%def name="begin(panel)">
+<% n = panel.name %>\
+    const bool ${n}_by_k = abs(${n}_${panel.k_stride}) < abs(${n}_${panel.s_stride});
+    const int ${n}_s = ${n}_by_k ? t / ${panel.depth} : t % ${panel.extent}, ${n}_k = ${n}_by_k ? t % ${panel.depth} : t / ${panel.extent};
+% if panel.loads > 1:
+    const int ${n}_s_step = ${n}_by_k ? ${panel.group // panel.depth} : 0, ${n}_k_step = ${n}_by_k ? 0 : ${panel.group // panel.extent};
+% endif
+</%def>
+
+## Store the registers to local memory: either branch has constant distances from the first place.
+<%def name="store(panel, buffer)">
+<% n = panel.name %>\
+% for branch, k, s in ((f"if ({n}_by_k)", 0, panel.group // panel.depth), ("else", panel.group // panel.extent, 0)):
+    ${branch} {
+% for i in range(panel.loads):
+        ${n.upper()}_LOCAL(${buffer}, ${n}_k + ${i * k}, ${n}_s + ${i * s}) = ${n}_value(${n}_r${i});
+% endfor
+    }
+% endfor
+</%def>
