@@ -1,22 +1,21 @@
-## The blocks of 64 rows, and columns, of a front.
+## The blocks of 64 rows, and of 64 columns, of a front.
 ##
-##             c     w    u - w           A front is cut into blocks in each of three parts, so that a tile
-##         +-----+                        of two blocks lies in memory by two strides: the panel's by rows,
-##      c  |panel|                        `leading` apart; the update's by rows of w, and where its columns
-##         +-----+-----+                  are the last ones, transposed.
+##             c     w    u - w           Each of the three parts of a front is cut into blocks, so that a
+##         +-----+                        tile of two blocks is stored with two strides: in the panel by
+##      c  |panel|                        rows with the stride `leading`; in the update by rows with the
+##         +-----+-----+                  stride w, and transposed for its last u - w columns.
 ##      w  |     |  .  |
 ##         +-----+-----+-----+            The packed update:   (i + e, j)               of (i, j), j < w
 ##  u - w  |     |     |  .  |                                 (j - w, i - w + 1 - e)   of others
 ##         +-----+-----+-----+
-## They take columns, rows, panel, leading and update of _front.
+## The defs read columns, rows, panel, leading and update of _front.
 
 ## c, u, m = c + u, w.
 <%def name="sizes()">\
 const int c = (int)columns, u = (int)rows, m = c + u, w = (u + 1) / 2;
 </%def>
 
-## The tile of column block s and row block f: where they begin, s0 and f0, and how many they have, left_s
-## and left_f.
+## The tile of column block s and row block f: their starts s0 and f0, and their sizes left_s and left_f.
 <%def name="tile()">\
 const int blocks_c = (c + 63) / 64, blocks_w = (w + 63) / 64;
 % for b in "sf":
@@ -26,8 +25,8 @@ const int blocks_c = (c + 63) / 64, blocks_w = (w + 63) / 64;
 % endfor
 </%def>
 
-## v: where the front's element (0, 0) would be for this tile; v_row, v_col: from a column, and from a row,
-## to the next.  factor, arena: their first elements.
+## v: the address of the front's element (0, 0) by the strides of this tile; v_row, v_col: the strides of a
+## row and of a column.  factor, arena: pointers to their first elements.
 <%def name="place(e)">\
 const bool is_panel = part_s == 0;
     const int e = 1 - u % 2;

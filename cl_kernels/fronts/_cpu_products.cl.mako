@@ -1,4 +1,4 @@
-## Products of rows of L with columns of B, on CPUs: of several columns, which are adjacent, and of one.
+## Products of rows of L with columns of B, on CPUs: with several adjacent columns, and with one column.
 ##
 ##       subtract, scale        several     subtract_products, subtract_row, subtract_transposed   one
 <%def name="define(e, policy)"><% E, V = f"__global {e.name}_t", policy.vector %>
@@ -66,7 +66,7 @@ static inline void subtract_transposed(${E} *restrict y, ${E} *restrict l, long 
 }
 </%def>
 
-## Four rows of a product, W columns of B: sums in registers.  The other rows and columns go by `subtract`.
+## Four rows of a product by W columns of B, with sums in registers; `subtract` computes the remainder.
 ##       subtract_forward(to, l, leading, y, count, n, rows, length)       to[i] -= l[i][k] y[k]
 ##       subtract_backward(to, l, leading, x, row, count, n, rows, length) to[k] -= conj(l[i][k]) x[row[i]]
 <%def name="define_strips(e, policy)"><%

@@ -1,6 +1,6 @@
-## The products of an update's tile in double precision, by the matrix instruction: see factor/_mma_products.
+## The products of an update's tile in double precision, by matrix instructions: see factor/_mma_products.
 
-## C less the sums, where they are; C has neighbours along s, or along f, next to each other.
+## Subtract the sums from C in place; C is contiguous along s, or along f.
 <%def name="subtract_in_place()">\
 const int right = left_f - mma_col - 2 * quad, down = left_s - mma_row;
     const int below = f0 + mma_col + 2 * quad - s0 - mma_row;  // how far below the diagonal

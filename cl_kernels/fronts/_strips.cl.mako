@@ -1,17 +1,17 @@
 ## A front in a CPU's scratch: T = L^H, the upper triangle, in strips of NR columns.
 ##
-##      +--+--+--+      strip q has rows 0 .. (q + 1) NR, and room for one more; its row is NR elements
-##      |\ |  |  |      long.  Own columns end at a multiple of R: `pad` columns of the identity stand
-##      +-\|  |  |      before them.  What is left of the diagonal is of no use.
+##      +--+--+--+      Strip q has rows 0 .. (q + 1) NR, and space for one more; a row has NR elements.
+##      |\ |  |  |      Own columns end at a multiple of R, since `pad` columns of the identity precede
+##      +-\|  |  |      them.  Elements to the left of the diagonal are not used.
 ##         |\ |  |
-##         +-\|  |      blocks of K columns: factorise the square on the diagonal, solve the strips
-##            |\ |      right of it, subtract from the triangle below what these K rows give
+##         +-\|  |      For each block of K columns: factorise the square on the diagonal, solve the strips
+##            |\ |      to the right of it, and subtract the product of these K rows from the triangle below.
 ##            +-\|
 ##
-## e, policy   as in factor/_rows, whose kernels make rows 0 .. c of T
+## e, policy   as in factor/_rows, whose functions factorise rows 0 .. c of T
 ##   define(e, policy, K, NB)
-##       strip(q)                                          where strip q begins
-##       factor_front(t, inverse, c, m, failed, pivot)     c, m: with the padding
+##       strip(q)                                          the start of strip q
+##       factor_front(t, inverse, c, m, failed, pivot)     c and m include the padding
 <%namespace name="rows" file="/factor/_rows.cl.mako"/>
 
 <%def name="define(e, policy, K, NB)"><%

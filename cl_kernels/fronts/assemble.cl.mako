@@ -1,16 +1,16 @@
 ## Assemble fronts, a work-group for each tile of 64 x 64 elements, `height` of its rows at a time in local memory.
 ##
-##          s ->                           zeros, then the matrix's entries (own columns),
-##      +-----+-----+                      then the children's updates, one after the other: of each those
-##   f  |     |tile |                      of its rows, and columns, whose places in the front lie in
-##   |  +-----+-----+                      the tile, which are neighbours, for places ascend
-##   v                                     (cuts: where those of each block begin)
-## A tile is written once.  All of a child's elements are read, and the tile's written, along memory.
+##          s ->                           A tile starts with zeros.  The matrix's entries (own columns) are
+##      +-----+-----+                      added, then the children's updates, one child after the other.
+##   f  |     |tile |                      The rows, and columns, of a child that belong to the tile are
+##   |  +-----+-----+                      contiguous, since the rows are in ascending order; `cuts` has
+##   v                                     their starts.
+## A tile is written once.  Reads of a child's elements, and writes of the tile, are coalesced.
 ##
-## tiles     of each group: front, s, f, and a number that others use
-## cuts      from cut_start of a group on: of each child of its front, for each block, and the end, its first
-##           row that lies there or behind
-## height    rows of the part of a tile that local memory has
+## tiles     for each group: front, s, f, and a number for other kernels
+## cuts      from cut_start of a group on: for each child of its front, for each block, and for the end, the
+##           first row of the child in this block or behind it
+## height    rows of the part of a tile in local memory
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>

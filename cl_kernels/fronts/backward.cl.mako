@@ -1,6 +1,6 @@
-## X = L^-H Y of the columns of some fronts, in place of Y: a work-group for each front.
+## X = L^-H Y for the columns of some fronts, in place: a work-group for each front.
 ##
-##      x_c = L11^-H (y - L21^H x_rows)        the rows' x are known: they are columns of ancestors
+##      x_c = L11^-H (y - L21^H x_rows)        x_rows is known: the rows are columns of ancestors
 ##
 ## e, size, which, x   as in forward
 <%namespace name="group" file="/group/group.cl.mako"/>

@@ -1,7 +1,7 @@
-## Work-items of a CPU assemble one front in global memory, some rows of it each.
+## Several work-items of a CPU assemble one front in global memory, each of them some rows.
 ##
-##        c          w             Rows p0 .. p1 of the panel, and of the packed update what is stored in
-##    +-------+  +--------+        rows q0 .. q1: row i = q - e up to column w, and column j = q + w.
+##        c          w             A work-item owns rows p0 .. p1 of the panel, and rows q0 .. q1 of the packed
+##    +-------+  +--------+        update: row i = q - e up to column w, and column j = q + w.
 ##    |       |  |j       |        So each element has one owner, and children are added in order.
 ##    | panel |  |i       |
 ##    +-------+  +--------+

@@ -1,8 +1,8 @@
-## The inverse Z of the matrix where small fronts have elements: a CPU's work-item takes some of them.
+## The elements of the inverse Z in the pattern of small fronts; each work-item of a CPU processes several.
 ##
 ##      X = L11^-1,  V = -L21 X,  P = -Z22 V,  Z21 = -P,  Z11 = X^H X - V^H P       see fronts/inverse
 ##
-## policy    of the vectors: see _cpu_products; rows of X and P are filled up to whole strips of them
+## policy    the vectors: see _cpu_products; rows of X and P are padded to whole strips
 ## index     0, 1, ..           scratch   [X; V] | [-X; P] | Z11 | a leaf's Z22
 ## The other parameters are those of inverse.
 <%namespace name="element" file="/common/element.cl.mako"/>

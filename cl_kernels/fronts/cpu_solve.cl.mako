@@ -1,15 +1,15 @@
-## Forward or backward substitution on a CPU: a work-item goes through a list of fronts, children before
-## parents or the other way round, with some columns of B.
+## Forward or backward substitution on a CPU: a work-item processes a list of fronts, children before
+## parents or in reverse order, for some columns of B.
 ##
 ##      forward    f = b of the own columns, and the children's contributions     y = L11^-1 f_c
-##                 contribution = f_u - L21 y, which the parent takes
+##                 contribution = f_u - L21 y, which the parent reads
 ##      backward   x_c = L11^-H (y - L21^H x_rows)
 ##
 ## e          Element            direction   "forward" or "backward"
-## policy     of the vectors: see _cpu_products
+## policy     the vectors: see _cpu_products
 ## which      the fronts; list g is which[list_start[g] .. list_start[g + 1])
 ## x          n x count, by rows, in the permuted numbering; a work-item has `columns` of its columns
-## started    of each front: where its contribution begins, in rows of `count`
+## started    for each front: the start of its contribution, in rows of `count` elements
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="numbers" file="/factor/_numbers.cl.mako"/>

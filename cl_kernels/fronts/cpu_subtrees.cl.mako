@@ -1,16 +1,16 @@
-## Work-items of a CPU go through subtrees in postorder; each takes the next one that nobody has.
+## Work-items of a CPU factorise subtrees in postorder; a work-item claims one subtree after another.
 ##
-##      scratch of a work-item:   T of the front at hand | 1 / diagonal | places | the stack
+##      scratch of a work-item:   T of the current front | 1 / diagonal | positions | the stack
 ##
-##      assemble T (see _strips): the matrix's entries, then the children's updates off the stack;
-##      factorise its columns; put the panel into the factor, and the update on the stack, by rows:
+##      Assemble T (see _strips): the matrix's entries, then the children's updates from the stack.
+##      Factorise its columns.  Copy the panel to the factor, and the update to the stack, by rows:
 ##
-##      *****        row k has elements k .. u, one row after the other; the update of a root, or of a
-##       ****        front by itself, goes to the arena in the packed form that other kernels read
+##      *****        row k has elements k .. u, and rows are contiguous.  The update of a root, or of a
+##       ****        single front, is stored in the arena in the packed form that other kernels read.
 ##
-## e, policy, K, NB   as in _strips              size, triangle, places   elements of scratch, and where
-## subtree            first front and end of each        stack            where updates lie on the stack, or -1
-## place              where column i of row 0 lies in T  ready            zeros, and left so
+## e, policy, K, NB   as in _strips              size, triangle, places   elements of scratch, and its parts
+## subtree            first front and end of each        stack            positions of updates on the stack, or -1
+## place              position of column i of row 0 in T ready            counters: zero before and after
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
@@ -40,7 +40,7 @@ static inline void clear(${E} *t, long count)
     for (long at = 0; at < count * ${C}; at += ${V}) VEC(to + at) = (vec_t)(0);
 }
 
-// A child's update, by rows, to where its rows stand: `at` is their places in row 0 of T.
+// Add a child's update, which is stored by rows; `at` has the positions of its rows in row 0 of T.
 static inline void add_update(${E} *t, __global int *at, __global const int *place, __global const int *to,
                               long u, long pad, ${E} *from)
 {
@@ -51,7 +51,7 @@ static inline void add_update(${E} *t, __global int *at, __global const int *pla
     }
 }
 
-// The same of an update in the arena.
+// Add a child's update that is stored in the arena.
 static inline void add_packed(${E} *t, __global int *at, __global const int *place, __global const int *to,
                               long u, long pad, ${E} *from)
 {
@@ -60,7 +60,7 @@ static inline void add_packed(${E} *t, __global int *at, __global const int *pla
         for (long i = k; i < u; i++) t[(to[k] + pad) * ${NR} + at[i]] += CONJ(from[packed_place(i, k, u)]);
 }
 
-// Rows `pad` .. c of T to the panel, which is by rows of L.
+// Copy rows `pad` .. c of T to the panel, which is stored by rows of L.
 static inline void put_panel(${E} *t, long pad, long c, long m, ${E} *l, long leading)
 {
     for (long q = pad / ${NR}; q * ${NR} < m; q++) {
@@ -72,7 +72,7 @@ static inline void put_panel(${E} *t, long pad, long c, long m, ${E} *l, long le
     }
 }
 
-// The triangle from row c on, by rows, one after the other.
+// Copy the triangle from row c on, by contiguous rows.
 static inline void put_update(${E} *t, long c, long m, ${E} *to)
 {
     for (long k = c; k < m; k++)

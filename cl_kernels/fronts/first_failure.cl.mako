@@ -1,5 +1,5 @@
-## Of the reports of all fronts the one of the first column: its number in the permuted matrix, or -1,
-## and the pivot's bits.
+## Find the first failed column of all fronts: report its number in the permuted matrix, or -1, and the
+## pivot's bits.
 ##
 ## size   work-items of the only group
 <%namespace name="group" file="/group/group.cl.mako"/>

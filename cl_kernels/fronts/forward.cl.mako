@@ -1,12 +1,12 @@
-## Y = L^-1 B of the columns of some fronts, in place of B: a work-group for each front.
+## Y = L^-1 B for the columns of some fronts, in place: a work-group for each front.
 ##
 ##      f = | b of the own columns | + the children's contributions, one after the other
 ##          | 0                    |
-##      y = L11^-1 f_c         contribution = f_u - L21 y, which the parent takes
+##      y = L11^-1 f_c         contribution = f_u - L21 y, which the parent reads
 ##
 ## e, size, which   as in front
 ## x                n x count, by rows, in the permuted numbering
-## started          of each front: where its contribution begins, in rows of `count`
+## started          for each front: the start of its contribution, in rows of `count` elements
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>

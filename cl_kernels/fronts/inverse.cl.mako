@@ -1,13 +1,13 @@
-## The inverse Z of the matrix where small fronts have elements; a work-group takes some of them, parents first.
+## The elements of the inverse Z in the pattern of small fronts; a work-group processes several of them.
 ##
-##        c     u           X = L11^-1,  W = L21 X                     of each column: one work-item
-##      +-----+             Z22: where the rows stand in the parent's Z
+##        c     u           X = L11^-1,  W = L21 X                     one work-item for each column
+##      +-----+             Z22: the elements of the parent's Z with this front's rows and columns
 ##   c  | Z11 |             P = Z22 W,  Z21 = -P
 ##      +-----+-----+       Z11 = X^H X + W^H P
 ##   u  | Z21 | Z22 |
-##      +-----+-----+       A leaf keeps the diagonal alone.
+##      +-----+-----+       A leaf stores only the diagonal.
 ##
-## z, at     squares m x m by rows, of which the lower triangle is right, and where that of each front begins
+## z, at     the blocks, m x m by rows, of which the lower triangle is valid, and the start of each front's block
 ## which     the fronts          scratch    X, W | P of m x c, and a leaf's Z22
 ## diagonal  that of Z11         lanes      work-items of a group
 <%namespace name="group" file="/group/group.cl.mako"/>

@@ -1,7 +1,7 @@
-## Z22 of large fronts: the elements of the parent's Z where their rows stand, and their mirror images.
+## Copy Z22 of large fronts: the elements of the parent's Z with their rows and columns, and their mirror images.
 ##
-## tasks     front and first row of each group, which has `run` rows of Z22
-## z, at     squares m x m by rows, and where that of each front begins         size   work-items of a group
+## tasks     the front and the first row of each group, which copies `run` rows of Z22
+## z, at     the blocks, m x m by rows, and the start of each front's block     size   work-items of a group
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>

@@ -1,9 +1,9 @@
-## to[k] = from[take[k]], the lower triangle of stored values, and doubt[0] |= 1 where the host has to check the matrix:
-## a value is not finite, differs from from[mirror[k]], its mirror image, or is complex on the diagonal.
+## Gather to[k] = from[take[k]], the lower triangle of stored values.  Set doubt[0] if the host has to check the
+## matrix: a value is not finite, differs from its mirror image from[mirror[k]], or is complex on the diagonal.
 ##
 ## e                Elements        index    the type of take and mirror, -1 of an element that is not stored, a zero
-## compares         whether there are mirror images; else conjugates says whether each v is taken as its conjugate
-## rounding         how much mirror images may differ, as a part of the largest of them and of their rows' scale
+## compares         whether there are mirror images; if not, `conjugates` says whether values are conjugated
+## rounding         the tolerance of mirror images, relative to the largest of them and of their rows' scale
 ## start, column    the rows, as in CSR, columns ascending
 ## size             work-items of a group, `run` elements each
 <%namespace name="group" file="/group/group.cl.mako"/>
@@ -19,7 +19,7 @@ size_of = lambda v: f"LARGER({', '.join(parts(v))})" if e.complex else parts(v)[
 ${element.scalar(e)}
 
 % if compares:
-// The root of a row's diagonal element.
+// The square root of a row's diagonal element.
 static inline ${e.real} magnitude(__global const long *start, __global const int *column, __global const ${index} *take, __global const ${e.name}_t *from, long row)
 {
     const long last = start[row + 1] - 1;

@@ -1,4 +1,4 @@
-## Rows of a right-hand side into the permuted numbering, or back.
+## Permute the rows of a right-hand side into the permuted numbering, or back.
 ##
 ##   gather   x[k] = b[perm[k]]        scatter   b[perm[k]] = x[k]
 ##

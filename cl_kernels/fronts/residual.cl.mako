@@ -1,8 +1,8 @@
-## R = B - A X of a sparse A, of which every row is there; or of each row the sum of its absolute values.
+## R = B - A X for a sparse A with all its rows; or the sum of the absolute values of each row of A.
 ##
-## a, e    Elements of the matrix, and of X      sums   whether it is the sums, real numbers
-## start, column   the rows, as in CSR           source   which value, ~k where its conjugate is meant
-## b, x    by any strides;   r: n x count, by rows;   a work-item computes `run` elements
+## a, e    Elements of the matrix, and of X      sums   whether to compute the sums, which are real
+## start, column   the rows, as in CSR           source   the index k of a value; ~k for its conjugate
+## b, x    any strides;   r: n x count, by rows;   a work-item computes `run` elements
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>

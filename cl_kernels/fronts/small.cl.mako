@@ -6,12 +6,12 @@
 ##       +-----+-----+        3  for each own column k:  F(i, j) -= F(i, k) conj(F(j, k)) / F(k, k)
 ##    u  |     | .   |        4  own columns, times 1 / sqrt(F(k, k)), to the factor; the rest to the arena
 ##       +-----+-----+
-## F is in local memory by rows, i (i + 1) / 2 + j, and its columns keep their pivots' scale until they
-## leave.  A column costs one barrier.
+## F is stored in local memory by rows, i (i + 1) / 2 + j.  Its columns are scaled when they are stored to
+## the factor, so each column needs only one barrier.
 ##
 ## size, lanes   rows of the largest front; work-items of a group, `across` of them along a row of F
-## report        of each front, the first own column whose pivot is not positive, and that pivot's
-##               bits; the column is -1 where all are
+## report        for each front, the first own column whose pivot is not positive, or -1, and that pivot's
+##               bits
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>

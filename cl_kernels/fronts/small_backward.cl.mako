@@ -1,7 +1,7 @@
-## X = L^-H Y of small fronts, in place of Y: a work-group for each front and some right-hand sides.
+## X = L^-H Y for small fronts, in place: a work-group for each front and some right-hand sides.
 ##
 ##      v = y - L21^H x_rows               `across` columns at a time, `parts` sums of each
-##      x_c = L11^-H v, four rows at a time from the last on:  all that come before solve for the four
+##      x_c = L11^-H v, four rows at a time, from the last row on; all rows above subtract these four
 ##
 ## The other parameters are those of small_forward.
 <%namespace name="group" file="/group/group.cl.mako"/>

@@ -1,17 +1,17 @@
-## Y = L^-1 B of small fronts, in place of B: a work-group for each front and some right-hand sides.
+## Y = L^-1 B for small fronts, in place: a work-group for each front and some right-hand sides.
 ##
 ##      f = | b of the own columns | + the children's contributions, in the order of the children
 ##          | 0                    |
-##      y = L11^-1 f_c, four rows at a time:  all that come behind solve for the four
+##      y = L11^-1 f_c, four rows at a time; all rows below subtract these four
 ##      contribution = f_u - L21 y
 ##
-## f and L11 are in local memory.  Work-item (y, x) has right-hand side x and every so manieth row from y on.
+## f and L11 are in local memory.  Work-item (y, x) computes right-hand side x, rows y, y + step, ...
 ##
 ## size, columns       rows, and own columns, of the largest front
 ## lanes, wide         work-items, and right-hand sides, of a group
 ## x                   n x count, by rows, in the permuted numbering
-## started             of each front: where its contribution begins, in rows of `count`
-## taken               of each front's row: which contributions it takes, from taken_start on
+## started             for each front: the start of its contribution, in rows of `count` elements
+## taken               for each row of a front: the contributions that it adds, from taken_start on
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>

@@ -1,9 +1,9 @@
-## Solve with the panels of some fronts, for many right-hand sides, in one launch: a work-group for each
+## Solve with the panels of some fronts for many right-hand sides, in one launch: a work-group for each
 ## tile of 64 rows of a front and 64 right-hand sides.
 ##
 ##          f ->
-##      +-----+-----+        V = C - sum over known k of P(s, k) Q(k, f), then of own columns V = D^-1 V:
-##    s |  V  |     |        see factor/tiles, whose parts do it; P and D of the panel, Q of X.
+##      +-----+-----+        V = C - sum over solved k of P(s, k) Q(k, f); for own columns then V = D^-1 V.
+##    s |  V  |     |        The parts are those of factor/tiles; P and D are in the panel, Q is in X.
 ##      +-----+-----+        Blocks, order and directions are those of vector.
 ##
 ## The other parameters are those of factor/tiles without `factorise`.

@@ -1,5 +1,5 @@
-## to[k] = from[index[k]], converted; the conjugate of from[~index[k]] where the index is negative, and 0
-## where it is no place in `from`.
+## Gather to[k] = from[index[k]], converted; the conjugate of from[~index[k]] if the index is negative; 0 if
+## it is out of range.
 ##
 ## source, to_      Elements         size   work-items of a group, `run` elements each
 <%namespace name="group" file="/group/group.cl.mako"/>

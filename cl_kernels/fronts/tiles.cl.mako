@@ -2,14 +2,14 @@
 ## elements.
 ##
 ##           s ->                   V = F(s, f) - sum over own columns k < s of L(s, k)^* L(f, k)^T,
-##       +-----+                    V = D^-1 V:  see factor/tiles, whose parts do it.
+##       +-----+                    then V = D^-1 V.  The parts are those of factor/tiles.
 ##    f  | own |
 ##    |  +-----+                    Blocks of rows and columns: see _blocks
 ##    v  |     |
 ##       +-----+
-## groups, marked   groups, and marks, of all fronts
-## tiles     of each group in the order in which they begin: front, s, f, and where its front's marks begin;
-##           all that a tile rests on comes before it
+## groups, marked   the number of groups, and of marks, of all fronts
+## tiles     for each group, in the order in which groups start: front, s, f, and the start of its front's
+##           marks; a tile is behind all tiles that it depends on
 ## The other parameters are those of factor/tiles with `factorise`, in place, and of L by rows.
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>

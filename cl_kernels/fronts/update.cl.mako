@@ -6,7 +6,7 @@
 ##       +-----+-----+              Blocks of rows and columns: see _blocks.
 ##    f  | L21 | U   |
 ##       +-----+-----+
-## first_tile  of `tiles`, the one of group 0; the other parameters are those of tiles
+## first_tile  the index in `tiles` of the tile of group 0; the other parameters are those of tiles
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>

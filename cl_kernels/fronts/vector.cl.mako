@@ -1,18 +1,18 @@
-## Solve with the panels of some fronts, for few right-hand sides, in one launch: a work-group for each
-## 64 rows of a front and each right-hand side, in an order in which they become known: see factor/_vector.
+## Solve with the panels of some fronts for few right-hand sides, in one launch: a work-group for each 64
+## rows of a front and each right-hand side, in an order by dependences: see factor/_vector.
 ##
 ##          forward: Y = L^-1 B                         backward: X = L^-H Y
 ##      +-----+                                     +-----+
 ##   c  | L11 |   f = b + contributions             | L11 |     x_c = L11^-H (y - L21^H x_rows)
 ##      +-----+   y = L11^-1 f_c                    +-----+
-##   u  | L21 |   contribution = f_u - L21 y        | L21 |     the rows' x are known: ancestors have them
+##   u  | L21 |   contribution = f_u - L21 y        | L21 |     x_rows is known: the rows are of ancestors
 ##      +-----+                                     +-----+
-## Backward is forward with the columns in reverse order: block 0 has the last ones.
+## The backward solve is a forward solve with the columns in reverse order: block 0 has the last columns.
 ##
-## tasks          of each: front, block, where its front's cells begin, in blocks
+## tasks          for each group: front, block, and the start of its front's cells, in blocks
 ## x              n x count, by rows, in the permuted numbering
-## contributions  (forward) of each front from row `started` on
-## taken          (forward) of each front's row: which contributions it takes, from taken_start on
+## contributions  (forward) those of a front are stored from row `started` on
+## taken          (forward) for each row of a front: the contributions that it adds, from taken_start on
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>

@@ -21,8 +21,8 @@ from portable_gpu.sparse import Factor, analyze, cholesky
 def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Which fronts one launch takes: all of these, or those of a few rows."""
     if request.param != "as it is":
-        monkeypatch.setattr(inverse, "_SMALL", (9, 4))
-        monkeypatch.setattr(inverse, "_SMALL_ON_CPU", (9, 4))
+        monkeypatch.setattr(inverse, "_MAX_SMALL", (9, 4))
+        monkeypatch.setattr(inverse, "_MAX_SMALL_ON_CPU", (9, 4))
     return str(request.param)
 
 

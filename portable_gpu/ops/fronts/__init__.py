@@ -1,1 +1,1 @@
-"""Kernels for the fronts of a sparse factorisation, many of them in a launch."""
+"""Kernels for the fronts of a sparse factorisation; one launch processes many fronts."""

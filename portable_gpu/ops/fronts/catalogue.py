@@ -1,4 +1,4 @@
-"""Kernels of fronts with no device at hand."""
+"""Typical kernels of fronts, rendered without a device."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from portable_gpu.targets import Target
 
 
 def typical_texts(target: Target, elem: Element) -> list[Specialization]:
-    """Kernels of each kind."""
-    found = [permute_text(elem, elem, target, back=True), first_failure_text(target)]
-    found += [residual_text(elem, elem, target, sums) for sums in (False, True)]
-    found += [take_text(elem, elem, target), lower_text(elem, target, True, False, 1e-4)]
-    found += inverse.typical_texts(elem, target)
+    """Return one kernel of each kind."""
+    texts = [permute_text(elem, elem, target, back=True), first_failure_text(target)]
+    texts += [residual_text(elem, elem, target, sums) for sums in (False, True)]
+    texts += [take_text(elem, elem, target), lower_text(elem, target, True, False, 1e-4)]
+    texts += inverse.typical_texts(elem, target)
     directions = False, True
     if not target.is_cpu:
-        found += [group.small_text(elem, target, one) for one in group.classes(target, elem)]
-        found.append(group.assemble_text(elem, target))
+        texts += [group.small_text(elem, target, shape) for shape in group.classes(target, elem)]
+        texts.append(group.assemble_text(elem, target))
     else:
-        found += [cpu.subtrees_text(elem, target), cpu.assemble_text(elem, target)]
-    if not substitution.takes_stages(target, elem):
-        return [*found, *(solve_text(name, elem, target) for name in ("forward", "backward"))]
-    found += [group.tiles_text(elem, target), group.update_text(elem, target)]
+        texts += [cpu.subtrees_text(elem, target), cpu.assemble_text(elem, target)]
+    if not substitution.supports_stages(target, elem):
+        return [*texts, *(solve_text(name, elem, target) for name in ("forward", "backward"))]
+    texts += [group.tiles_text(elem, target), group.update_text(elem, target)]
     for backward in directions:
-        found += substitution.typical_texts(elem, target, backward)
-    return found
+        texts += substitution.typical_texts(elem, target, backward)
+    return texts

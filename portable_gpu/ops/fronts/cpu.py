@@ -1,4 +1,4 @@
-"""Fronts on a CPU: subtrees by one launch, and the fronts above them by several work-items each."""
+"""Fronts on a CPU: one launch for subtrees; several work-items for each front above them."""
 
 from __future__ import annotations
 
@@ -27,57 +27,57 @@ from portable_gpu.targets import Target
 _Int32 = np.ndarray[Any, np.dtype[np.int32]]
 _Int64 = np.ndarray[Any, np.dtype[np.int64]]
 
-#: Columns that are factorised between two visits of the triangle below, about.
+#: The approximate width of a panel, after which the trailing triangle is updated.
 _BLOCK = 128
-#: Work-items for each compute unit that share an assembly.
+#: Work-items per compute unit of an assembly.
 _ITEMS = 4
 
 
 def front_policy(target: Target, elem: Element) -> CpuPolicy:
-    """Tiles that fill the vector registers; a strip has a whole number of them across."""
+    """Choose tiles that fill the vector registers; the width of a strip is a multiple of theirs."""
     vector = CpuPolicy.default(target, elem).vector
     wide = registers(target) == 32
     vectors = 2 if wide and elem.itemsize // elem.components == 4 else 3
     strip = vectors * vector // elem.components
-    most = (8 if wide else 4) // elem.components
-    rows = max(r for r in range(1, most + 1) if strip % r == 0)
+    max_rows = (8 if wide else 4) // elem.components
+    rows = max(r for r in range(1, max_rows + 1) if strip % r == 0)
     return CpuPolicy(vector, rows, vectors, strip * max(1, _BLOCK // strip))
 
 
 def strip_start(q: Any, strip: int) -> Any:
-    """Where strip q of a triangle begins: see ``cl_kernels/fronts/_strips``."""
+    """Compute the start of strip q of a triangle: see ``cl_kernels/fronts/_strips``."""
     return strip * (strip * q * (q + 1) // 2 + q)
 
 
 class _Scratch:
-    """The memory of a work-item that makes fronts.
+    """The memory of a work-item that factorises fronts.
 
     Attributes:
         triangle: Elements of the largest front.
-        places: Those of a number for each of its columns.
-        size: Those of all.
-        place: Where each column of a front's first row lies.
+        places: Elements that hold one number for each column of the largest front.
+        size: Elements in all.
+        place: The position of each column in a front's first row.
     """
 
     def __init__(
         self, columns: _Int64, rows: _Int64, peak: int, policy: CpuPolicy, elem: Element
     ) -> None:
-        strip, together = policy.strip(elem), policy.rows
-        most = int((-(-columns // together) * together + rows).max(initial=0))
-        strips, line = -(-most // strip), 64 // elem.itemsize
-        self.triangle = _whole(strip_start(strips, strip), line)
-        self.places = _whole(most + strip, line)
-        self.size = self.triangle + 2 * self.places + _whole(peak, line)
+        strip, multiple = policy.strip(elem), policy.rows
+        max_size = int((-(-columns // multiple) * multiple + rows).max(initial=0))
+        strips, line = -(-max_size // strip), 64 // elem.itemsize
+        self.triangle = _round_up(strip_start(strips, strip), line)
+        self.places = _round_up(max_size + strip, line)
+        self.size = self.triangle + 2 * self.places + _round_up(peak, line)
         column = np.arange(strips * strip)
         place = strip_start(column // strip, strip) + column % strip
         self.place = place.astype(np.int32)
 
 
 class SubtreesPlan(FrontsPlan):
-    """Whole subtrees; operands: the values, the factor, the arena and what fronts tell.
+    """Factorise whole subtrees; operands: values, factor, arena and pivot status.
 
     Attributes:
-        fronts, flops: Which fronts, and the operations of each.
+        fronts, flops: The numbers of the fronts, and the operations of each.
     """
 
     def __init__(
@@ -92,10 +92,10 @@ class SubtreesPlan(FrontsPlan):
 
         Args:
             device: The fronts.
-            subtrees: First front and end of each, in the order in which they are taken.
-            stack: Where the update of each front lies on a work-item's stack, or -1: in the arena.
+            subtrees: The first front and the end of each subtree, in the order of their processing.
+            stack: The position of each front's update on a work-item's stack; -1: in the arena.
             peak: Elements of the stack.
-            in_order: Whether one work-item takes all, for they need each other.
+            in_order: Whether one work-item processes all subtrees, since they depend on each other.
         """
         elem, target, fronts = device.elem, device.engine.target, device.fronts
         self.fronts = np.concatenate([np.arange(low, end) for low, end in subtrees])
@@ -116,7 +116,7 @@ class SubtreesPlan(FrontsPlan):
         )  # fmt: skip
 
     def step(self) -> Step:
-        """The step that it is."""
+        """Return the step that runs this plan."""
         return Step(self, (VALUES, FACTOR, ARENA, PIVOT_STATUS))
 
 
@@ -128,7 +128,7 @@ def subtrees_scratch(
     elem: Element,
     in_order: bool,
 ) -> int:
-    """Bytes that all work-items of a :class:`SubtreesPlan` take for the fronts at hand."""
+    """Compute the scratch bytes of all work-items of a :class:`SubtreesPlan`."""
     inside = np.concatenate([np.arange(low, end) for low, end in subtrees])
     policy = front_policy(target, elem)
     shape = _Scratch(fronts.columns[inside], fronts.rows[inside], peak, policy, elem)
@@ -140,7 +140,7 @@ def _threads(subtrees: int, target: Target, in_order: bool) -> int:
 
 
 def assembly_step(device: DeviceFronts, s: int) -> Step:
-    """The step that assembles a front: its panel, and its update in the arena."""
+    """Return the step that assembles a front: its panel, and its update in the arena."""
     count = _ITEMS * device.engine.target.compute_units
     plan = FrontsPlan(
         device, assemble_text(device.elem, device.engine.target), "assemble",
@@ -150,30 +150,30 @@ def assembly_step(device: DeviceFronts, s: int) -> Step:
 
 
 def work(columns: _Int64, rows: _Int64) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Multiplications and additions of fronts: the sum of the squares of their columns."""
+    """Compute the multiplications and additions of fronts: the squares of the column counts."""
     c, m = columns.astype(float), (columns + rows).astype(float)
 
     def squares(k: Any) -> Any:
         return k * (k + 1) * (2 * k + 1) / 6
 
-    found: np.ndarray[Any, np.dtype[np.float64]] = squares(m) - squares(m - c)
-    return found
+    flop: np.ndarray[Any, np.dtype[np.float64]] = squares(m) - squares(m - c)
+    return flop
 
 
 def subtrees_text(elem: Element, target: Target) -> Specialization:
-    """The kernel of subtrees."""
+    """Render the kernel of subtrees."""
     policy = front_policy(target, elem)
     policy.check(target, elem)
-    together = max(1, L2_BYTES // 2 // (policy.block * policy.strip(elem) * elem.itemsize))
+    strips = max(1, L2_BYTES // 2 // (policy.block * policy.strip(elem) * elem.itemsize))
     return specialize(
-        "fronts/cpu_subtrees", target, e=elem, policy=policy, K=policy.block, NB=together
+        "fronts/cpu_subtrees", target, e=elem, policy=policy, K=policy.block, NB=strips
     )
 
 
 def assemble_text(elem: Element, target: Target) -> Specialization:
-    """The kernel that assembles one front."""
+    """Render the kernel that assembles one front."""
     return specialize("fronts/cpu_assemble", target, e=elem)
 
 
-def _whole(n: int, line: int) -> int:
+def _round_up(n: int, line: int) -> int:
     return -(-n // line) * line

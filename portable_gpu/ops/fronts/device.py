@@ -1,4 +1,4 @@
-"""The fronts of a factorisation on a device: tables, places, and the operands of all steps."""
+"""The fronts of a factorisation on a device: tables, positions, and the operands of all steps."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from portable_gpu.runtime.queue_state import QueueState
 
 _Int64 = np.ndarray[Any, np.dtype[np.int64]]
 
-#: The operands of a factorisation by their positions: the matrix's values, the panels, the report,
-#: the arena, and what each front tells of its pivots (see :mod:`portable_gpu.runtime.report`).
+#: The positions of a factorisation's operands: the matrix's values, the panels, the report, the
+#: arena, and the pivot status of each front (see :mod:`portable_gpu.runtime.report`).
 VALUES, FACTOR, REPORT, ARENA, PIVOT_STATUS = range(5)
-#: Bytes that a panel begins at a multiple of, and its rows where they are long.
+#: The alignment of panels, and of their rows if they are at least this long, in bytes.
 ALIGNMENT = 64
-#: The tables by the names that kernels have for them.
+#: The names of the tables in kernels.
 TABLES = (
     "fronts",
     "row_index",
@@ -38,25 +38,25 @@ TABLES = (
 
 
 @dataclass(frozen=True)
-class Of:
-    """What the parts of ``factor/tiles`` know of the problem that they work on."""
+class ElementOf:
+    """The problem that the parts of ``factor/tiles`` read: only its element type."""
 
     elem: Element
 
 
 class DeviceFronts:
-    """Fronts, where their numbers lie, and their tables on a device.
+    """Fronts, their positions in the factor and the arena, and their tables on a device.
 
     Attributes:
-        engine, fronts, elem: What they are, and where.
-        panel, leading: Of each front where its panel begins in the factor, and elements from row to
-            row.
+        engine, fronts, elem: The engine, the fronts, and the element type of L.
+        panel, leading: The start of each front's panel in the factor, and its leading dimension, in
+            elements.
         size: Elements of the factor.
-        update: Where each update begins in the arena.
-        started: Where the contributions of each to a solve begin, in rows.
-        arena_bytes, told_bytes: Sizes of the arena, and of what fronts tell.
+        update: The start of each update in the arena, in elements.
+        started: The start of each front's contributions to a solve, in rows.
+        arena_bytes, pivot_status_bytes: The sizes of the arena and of the pivot status.
         tables: Buffers, in the order of :data:`TABLES`.
-        kept_bytes: Their size.
+        kept_bytes: The size of the tables.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class DeviceFronts:
         arena: int,
         started: _Int64,
     ) -> None:
-        """Bring the tables.
+        """Upload the tables.
 
         Args:
             engine, fronts, elem, update, started: As the attributes.
@@ -82,7 +82,7 @@ class DeviceFronts:
             pivot_status_bytes(fronts),
         )
         source = np.where(fronts.entry_conj, ~fronts.entry_source, fronts.entry_source)
-        found: dict[str, Any] = {
+        tables: dict[str, Any] = {
             "fronts": fronts.table(self.panel, self.leading, update),
             "row_index": fronts.row_index,
             "relative": fronts.relative,
@@ -93,66 +93,68 @@ class DeviceFronts:
             "started": started,
         }
         self.kept_bytes = table_bytes(fronts)
-        self.tables = [engine.bring(found[name]) for name in TABLES]
+        self.tables = [engine.bring(tables[name]) for name in TABLES]
 
     @cached_property
-    def taken(self) -> dict[str, cl.Buffer]:
-        """Which contributions each row of the fronts takes, in the children's order.
+    def contribution_lists(self) -> dict[str, cl.Buffer]:
+        """The contributions to each row of the fronts, in the order of the children.
 
-        ``taken_start``: where those of row i of front s begin in ``taken``, at first[s] +
-        row_start[s] + i, and their number at the end.  ``taken``: their rows of all contributions.
+        ``taken_start``: the start of each row's list in ``taken``, followed by its length; row i of
+        front s has the number first[s] + row_start[s] + i.  ``taken``: rows of the contributions.
         """
         fronts = self.fronts
         columns, rows = fronts.columns, fronts.rows
         begin = np.cumsum(columns + rows) - columns - rows
-        has = fronts.parent >= 0
-        front = np.repeat(np.flatnonzero(has), rows[has])
-        row = np.arange(len(front)) - np.repeat(np.cumsum(rows[has]) - rows[has], rows[has])
-        to = begin[fronts.parent[front]] + fronts.relative[fronts.row_start[front] + row]
+        has_parent = fronts.parent >= 0
+        front = np.repeat(np.flatnonzero(has_parent), rows[has_parent])
+        row = np.arange(len(front)) - np.repeat(
+            np.cumsum(rows[has_parent]) - rows[has_parent], rows[has_parent]
+        )
+        target_row = begin[fronts.parent[front]] + fronts.relative[fronts.row_start[front] + row]
         source = self.started[front] + row
-        counts = np.bincount(to, minlength=int((columns + rows).sum()))
-        found = {
+        counts = np.bincount(target_row, minlength=int((columns + rows).sum()))
+        tables = {
             "taken_start": np.concatenate([[0], np.cumsum(counts)]),
-            "taken": source[np.argsort(to, kind="stable")],
+            "taken": source[np.argsort(target_row, kind="stable")],
         }
-        return {name: self.engine.bring(one.astype(np.int32)) for name, one in found.items()}
+        return {name: self.engine.bring(table.astype(np.int32)) for name, table in tables.items()}
 
 
 def panels(fronts: Fronts, elem: Element) -> tuple[_Int64, _Int64, int]:
-    """Where panels begin in the factor, elements from row to row of each, and of them all."""
+    """Compute the panels' starts in the factor, their leading dimensions, and the factor's size."""
     line = ALIGNMENT // elem.itemsize
     columns, rows = fronts.columns, fronts.rows
     leading = np.where(columns < line, columns, -(-columns // line) * line)
-    taken = -(-(columns + rows) * leading // line) * line
-    ends = np.cumsum(taken)
-    return ends - taken, leading, int(ends[-1]) if len(ends) else 0
+    sizes = -(-(columns + rows) * leading // line) * line
+    ends = np.cumsum(sizes)
+    return ends - sizes, leading, int(ends[-1]) if len(ends) else 0
 
 
 def arena_bytes(arena: int, elem: Element) -> int:
-    """Bytes of the arena of so many elements."""
+    """Compute the bytes of an arena of ``arena`` elements."""
     return max(1, arena) * elem.itemsize
 
 
 def pivot_status_bytes(fronts: Fronts) -> int:
-    """Bytes of what fronts tell."""
+    """Compute the bytes of the pivot status of all fronts."""
     return max(1, len(fronts)) * 16
 
 
 def table_bytes(fronts: Fronts) -> int:
-    """Bytes of the tables that a factorisation has on the device."""
-    numbers = len(FIELDS) + 1  # of each front, with where it has started
+    """Compute the bytes of the tables that a factorisation has on the device."""
+    numbers = len(FIELDS) + 1  # for each front, with `started`
     lists = fronts.row_index, fronts.relative, fronts.child, fronts.entry_row, fronts.entry_column
     return 8 * (numbers * len(fronts) + len(fronts.entry_source)) + sum(a.nbytes for a in lists)
 
 
 def update_sizes(fronts: Fronts) -> _Int64:
-    """Elements of the updates."""
+    """Compute the elements of each update."""
     u = fronts.rows
     return u * (u + 1) // 2
 
 
 class FrontsPlan(OneLaunch):
-    """A launch whose kernel reads the tables of fronts, and some more that it keeps."""
+    """A launch whose kernel reads the tables of fronts, and further tables of the plan."""
 
     def __init__(
         self,
@@ -163,7 +165,7 @@ class FrontsPlan(OneLaunch):
         operands: Sequence[str],
         groups: int,
         size: int,
-        kept: Mapping[str, np.ndarray[Any, Any] | cl.Buffer] | None = None,
+        further: Mapping[str, np.ndarray[Any, Any] | cl.Buffer] | None = None,
         scratch: int = 0,
         flop: int = 0,
         counters: int = 0,
@@ -171,27 +173,32 @@ class FrontsPlan(OneLaunch):
         """Build the kernel.
 
         Args:
-            device: Whose tables.
+            device: The fronts.
             text, name: The kernel.
-            constants: Scalars that stay.
-            operands: Names of what calls give.
-            groups, size: Work-groups, and work-items of each.
-            kept: Further tables, by their names in the kernel; those that the device has are its.
+            constants: Scalar arguments that are the same for all calls.
+            operands: The names of the operands.
+            groups, size: The number of work-groups, and of work-items in each.
+            further: Further tables, by their names in the kernel; arrays are uploaded.
             scratch: Bytes of workspace, the kernel's ``scratch``.
             flop: Operations of the launch.
-            counters: How many zeroed counters it needs, the kernel's ``ready``, and leaves at zero.
+            counters: The number of counters, the kernel's ``ready``, which are zero before and
+                after the launch.
         """
-        kept = kept or {}
+        further = further or {}
         self.flop, self.workspace_bytes, self._counters = flop, scratch, counters
         ready = ["ready"] if counters else []
         bring = device.engine.bring
-        own = [bring(one) if isinstance(one, np.ndarray) else one for one in kept.values()]
-        self._tables = [*own, *device.tables]
-        self.kept_bytes = sum(one.nbytes for one in kept.values() if isinstance(one, np.ndarray))
+        further_tables = [
+            bring(item) if isinstance(item, np.ndarray) else item for item in further.values()
+        ]
+        self._tables = [*further_tables, *device.tables]
+        self.kept_bytes = sum(
+            item.nbytes for item in further.values() if isinstance(item, np.ndarray)
+        )
         self._launch = device.engine.programs.launch(
             text, name, constants,
-            [*(["scratch"] if scratch else []), *kept, *TABLES, *operands, *ready],
-            [f"{one}_offset" for one in operands], (groups * size,), (size,),
+            [*(["scratch"] if scratch else []), *further, *TABLES, *operands, *ready],
+            [f"{item}_offset" for item in operands], (groups * size,), (size,),
         )  # fmt: skip
 
     def _buffers(self, state: QueueState, operands: Sequence[Any]) -> Sequence[Any]:

@@ -1,4 +1,4 @@
-"""A stage's fronts on a GPU: small ones, assembly, tiles in one launch, large ones."""
+"""The fronts of a stage on a GPU: small fronts, assembly, tiles in one launch, large fronts."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from portable_gpu.ops.fronts.device import (
     PIVOT_STATUS,
     VALUES,
     DeviceFronts,
+    ElementOf,
     FrontsPlan,
-    Of,
 )
 from portable_gpu.ops.fronts.large import front_steps
 from portable_gpu.ops.fronts.tiling import cuts, tickets
@@ -31,37 +31,38 @@ from portable_gpu.targets import Target
 
 _Table = np.ndarray[Any, np.dtype[np.int32]]
 _Int64 = np.ndarray[Any, np.dtype[np.int64]]
-#: Small fronts: rows of the largest of a class, work-items, and how many of them along a row.
+#: Classes of small fronts: maximum rows, work-items of a group, and work-items along a row.
 _CLASSES = ((16, 32, 8), (32, 64, 8), (64, 128, 16), (96, 256, 16))
 _GROUP = 256
-#: Flop below which a front is one of tiles in any case.
-_LARGE = 1e10
-#: Local memory that a group of 256 may take without keeping others away, bytes.
-_LOCAL = 36000
+#: Fronts with fewer operations are never large: they are factorised by tiles.
+_MIN_LARGE_FLOPS = 1e10
+#: Bytes of local memory of a group of 256 that do not reduce the occupancy.
+_MAX_LOCAL_BYTES = 36000
 
 
 def group_steps(device: DeviceFronts, which: _Table | _Int64) -> list[Step]:
-    """The steps of a stage on a GPU; operands as of ``stage_steps``.
+    """Return the steps of a stage on a GPU; operands as for ``stage_steps``.
 
-    Fronts whose triangle local memory holds are assembled and factorised there, a launch for each
-    class of sizes.  The tiles of middle ones are assembled in one launch, those of own columns
-    factorised in another, and updates made in a third.  Large ones have plans of their own.
+    Small fronts, whose triangle fits into local memory, are assembled and factorised there, with
+    one launch for each class of sizes.  The tiles of medium fronts are assembled in one launch;
+    the tiles of own columns are factorised in a second one, and the updates computed in a third.
+    Large fronts have plans of their own.
     """
     engine, fronts = device.engine, device.fronts
     target, elem = engine.target, device.elem
     which = which.astype(np.int64)
     size = fronts.columns[which] + fronts.rows[which]
-    steps, least = [], 0
+    steps, min_size = [], 0
     for shape in classes(target, elem):
-        found = which[(size > least) & (size <= shape[0])]
-        if found.size:
-            steps.append(_small(device, found, shape))
-        least = shape[0]
-    which = which[size > least]
+        class_ = which[(size > min_size) & (size <= shape[0])]
+        if class_.size:
+            steps.append(_small(device, class_, shape))
+        min_size = shape[0]
+    which = which[size > min_size]
     if not which.size:
         return steps
     sizes = Sizes.of(target, elem)
-    is_large = np.array([_is_large(device, int(one), sizes) for one in which])
+    is_large = np.array([_is_large(device, int(front), sizes) for front in which])
     middle, large = which[~is_large], which[is_large]
     if middle.size:
         tiles = tickets(fronts, middle)
@@ -69,47 +70,47 @@ def group_steps(device: DeviceFronts, which: _Table | _Int64) -> list[Step]:
     made = parts(engine, sizes)
     if large.size:
         steps.append(_assemble(device, tickets(fronts, large)))
-    for one in large:
-        steps += front_steps(made, device, int(one))
+    for front in large:
+        steps += front_steps(made, device, int(front))
     return steps
 
 
 def classes(target: Target, elem: Element) -> list[tuple[int, int, int]]:
-    """The classes of small fronts that a target has: see :data:`_CLASSES`."""
-    found = []
-    for size, least, across in _CLASSES:
+    """Return the classes of small fronts that a target supports: see :data:`_CLASSES`."""
+    supported = []
+    for size, min_lanes, across in _CLASSES:
         nbytes = size * (size + 1) // 2 * elem.itemsize + size * (elem.itemsize + 4)
-        lanes = max(least, min(64, target.subgroup_size))
+        lanes = max(min_lanes, min(64, target.subgroup_size))
         if nbytes <= target.local_mem_size and lanes <= target.max_work_group_size:
-            found.append((size, lanes, across))
-    return found
+            supported.append((size, lanes, across))
+    return supported
 
 
 def flop_of(device: DeviceFronts, which: _Table | _Int64) -> int:
-    """Operations of factorising some fronts, assembly apart."""
+    """Compute the operations of the factorisation of some fronts, without assembly."""
     c = device.fronts.columns[which].astype(float)
     u = device.fronts.rows[which].astype(float)
     real = (c * (c + 1) * (2 * c + 1) / 6 + c * c * u + c * u * (u + 1)).sum()
     return int(real) * (4 if device.elem.complex else 1)
 
 
-def _is_large(device: DeviceFronts, one: int, sizes: Sizes) -> bool:
-    """Whether plans of its own take less time for a front than tiles in one launch."""
+def _is_large(device: DeviceFronts, front: int, sizes: Sizes) -> bool:
+    """Return whether separate plans take less time for a front than tiles in one launch."""
     if not sizes.tiled:
         return True
-    flop = flop_of(device, np.array([one]))
-    if flop < _LARGE:
+    flop = flop_of(device, np.array([front]))
+    if flop < _MIN_LARGE_FLOPS:
         return False
     target, table, elem = device.engine.target, device.engine.table, device.elem
-    c, u = int(device.fronts.columns[one]), int(device.fronts.rows[one])
-    lower = Operand(elem, int(device.leading[one]), 1, aligned_bytes=16)
+    c, u = int(device.fronts.columns[front]), int(device.fronts.rows[front])
+    lower = Operand(elem, int(device.leading[front]), 1, aligned_bytes=16)
     factor = CholeskyProblem(c, (), lower, lower, in_place=True)
-    apart = best_of(cholesky_candidates(factor, target, table, sizes), target).device
+    separate = best_of(cholesky_candidates(factor, target, table, sizes), target).device
     if u:
         solve = SolveProblem(c, u, (), lower, Operand(elem, 1, lower.row, aligned_bytes=16))
-        apart += best_of(solve_candidates(solve, target, table, None, sizes), target).device
-        apart += estimates.products(u * (u + 1) * c, factor, target)
-    return apart < estimates.tiles_of(flop, factor, target)
+        separate += best_of(solve_candidates(solve, target, table, None, sizes), target).device
+        separate += estimates.products(u * (u + 1) * c, factor, target)
+    return separate < estimates.tiles_of(flop, factor, target)
 
 
 def _small(device: DeviceFronts, which: _Table | _Int64, shape: tuple[int, int, int]) -> Step:
@@ -133,46 +134,46 @@ def _assemble(device: DeviceFronts, tiles: _Table) -> Step:
 def _tiles(device: DeviceFronts, which: _Int64, tiles: _Table) -> list[Step]:
     fronts, target, elem = device.fronts, device.engine.target, device.elem
     is_own = tiles[:, 1] < -(-fronts.columns[tiles[:, 0]] // TILE)
-    own, rest = int(is_own.sum()), int((~is_own).sum())
-    kept = {"tiles": device.engine.bring(tiles)}
-    constants = {"groups": own, "marked": len(tiles)}
+    own_tiles, update_tiles = int(is_own.sum()), int((~is_own).sum())
+    tables = {"tiles": device.engine.bring(tiles)}
+    constants = {"groups": own_tiles, "marked": len(tiles)}
     c, u = fronts.columns[which], fronts.rows[which]
     updates = int((c * u * (u + 1)).sum()) * elem.components**2
     plan = FrontsPlan(
-        device, tiles_text(elem, target), "tiles", constants, ["factor", "report"], own, _GROUP,
-        kept, flop=flop_of(device, which) - updates, counters=2 + len(tiles),
+        device, tiles_text(elem, target), "tiles", constants, ["factor", "report"], own_tiles,
+        _GROUP, tables, flop=flop_of(device, which) - updates, counters=2 + len(tiles),
     )  # fmt: skip
     steps = [Step(plan, (FACTOR, PIVOT_STATUS))]
-    if rest:
+    if update_tiles:
         text = update_text(elem, target)
         plan = FrontsPlan(
-            device, text, "update", {"first_tile": own}, ["factor", "arena"], rest, _GROUP, kept,
-            flop=updates,
+            device, text, "update", {"first_tile": own_tiles}, ["factor", "arena"], update_tiles,
+            _GROUP, tables, flop=updates,
         )  # fmt: skip
         steps.append(Step(plan, (FACTOR, ARENA)))
     return steps
 
 
 def small_text(elem: Element, target: Target, shape: tuple[int, int, int]) -> Specialization:
-    """The kernel of small fronts of one class."""
+    """Render the kernel of small fronts of one class."""
     size, lanes, across = shape
     return specialize("fronts/small", target, e=elem, size=size, lanes=lanes, across=across)
 
 
 def assemble_text(elem: Element, target: Target) -> Specialization:
-    """The kernel that assembles tiles."""
-    most = min(target.local_mem_size, _LOCAL)
-    height = 64 if 64 * 65 * elem.itemsize <= most else 32
+    """Render the kernel that assembles tiles."""
+    local_bytes = min(target.local_mem_size, _MAX_LOCAL_BYTES)
+    height = 64 if 64 * 65 * elem.itemsize <= local_bytes else 32
     return specialize("fronts/assemble", target, e=elem, height=height)
 
 
 def tiles_text(elem: Element, target: Target) -> Specialization:
-    """The kernel that factorises own columns by tiles in one launch."""
+    """Render the kernel that factorises own columns by tiles in one launch."""
     return _text("tiles", elem, target, adds=False)
 
 
 def update_text(elem: Element, target: Target) -> Specialization:
-    """The kernel of updates by tiles."""
+    """Render the kernel of updates by tiles."""
     return _text("update", elem, target, adds=True)
 
 
@@ -181,7 +182,7 @@ def _text(name: str, elem: Element, target: Target, adds: bool) -> Specializatio
         f"fronts/{name}",
         target,
         e=elem,
-        problem=Of(elem),
+        problem=ElementOf(elem),
         factorise=True,
         in_fronts=True,
         paired=False,

@@ -1,11 +1,11 @@
-"""The steps of an inverse where a factor has elements, parents before children.
+"""Selected inversion: the elements of the inverse in the pattern of L, parents before children.
 
-Of a front with the own columns 1 and the further rows 2, the inverse Z of the whole matrix has Z22
-among the parent's elements, and the others follow::
+Let a front have the own columns 1 and the further rows 2.  The block Z22 of the inverse Z of the
+whole matrix is a part of the parent's block, and the other blocks follow::
 
     W = L21 L11^-1,    Z21 = -Z22 W,    Z11 = L11^-H L11^-1 + W^H Z22 W
 
-So no element is ever made that L has no place for.
+Only elements in the pattern of L are computed.
 
 Source: Takahashi, Fagan and Chin, 8th PICA Conference, 1973; Erisman and Tinney, Communications of
 the ACM 18(3), 1975, with fronts for columns.
@@ -37,51 +37,51 @@ from portable_gpu.targets import Target
 _Int64 = np.ndarray[Any, np.dtype[np.int64]]
 _Bool = np.ndarray[Any, np.dtype[np.bool_]]
 
-#: The operands: the panels, the diagonal in L's dtype, and the squares of Z.
+#: The operands: the panels, the diagonal in L's dtype, and the square blocks of Z.
 FACTOR, DIAGONAL, SQUARES = range(3)
-#: The largest small front on a GPU and on a CPU: rows, and own columns.
-_SMALL, _SMALL_ON_CPU = (512, 128), (256, 256)
+#: The maximum rows and own columns of a small front, on a GPU and on a CPU.
+_MAX_SMALL, _MAX_SMALL_ON_CPU = (512, 128), (256, 256)
 #: Work-items of a group, and groups of a compute unit.
 _GROUP, _GROUPS = 256, 2
-#: Bytes that all groups may take for the fronts at hand.
-_SCRATCH = 1 << 28
-#: Rows that a group of a CPU brings.
+#: The maximum scratch bytes of all groups.
+_MAX_SCRATCH = 1 << 28
+#: Rows of Z22 that a group of a CPU copies.
 _RUN = 16
 
 
 def is_large(fronts: Fronts, target: Target) -> _Bool:
-    """Which fronts have plans of their own."""
-    rows, columns = _SMALL_ON_CPU if target.is_cpu else _SMALL
-    found: _Bool = (fronts.columns + fronts.rows > rows) | (fronts.columns > columns)
-    return found
+    """Return for each front whether it has plans of its own."""
+    rows, columns = _MAX_SMALL_ON_CPU if target.is_cpu else _MAX_SMALL
+    large: _Bool = (fronts.columns + fronts.rows > rows) | (fronts.columns > columns)
+    return large
 
 
 def square_sizes(fronts: Fronts, target: Target, elem: Element) -> _Int64:
-    """Elements of the squares that stay: those of fronts with children, and of large ones."""
+    """Compute the elements of the stored blocks: of fronts with children, and of large fronts."""
     stays = (np.diff(fronts.child_start) > 0) | is_large(fronts, target)
     line = ALIGNMENT // elem.itemsize
     sizes = -(-((fronts.columns + fronts.rows) ** 2) // line) * line
-    found: _Int64 = np.where(stays, sizes, 0)
-    return found
+    elements: _Int64 = np.where(stays, sizes, 0)
+    return elements
 
 
 def inverse_steps(
     device: DeviceFronts, which: np.ndarray[Any, Any], at: _Int64, places: cl.Buffer
 ) -> list[Step]:
-    """The steps of some fronts whose parents are done.
+    """Return the steps of some fronts whose parents are done.
 
     Args:
         device: The fronts.
-        which: Which of them.
-        at, places: Where the square of each begins, on the host and on the device.
+        which: The numbers of the fronts to process.
+        at, places: The start of each front's block, on the host and on the device.
     """
     large = is_large(device.fronts, device.engine.target)[which]
     steps = [_small(device, which[~large], places)] if not large.all() else []
     if large.any():
-        one = which[large]
+        large_fronts = which[large]
         steps += [
-            *_rows(device, one, places),
-            *(step for s in one.tolist() for step in _front(device, s, int(at[s]))),
+            *_rows(device, large_fronts, places),
+            *(step for s in large_fronts.tolist() for step in _front(device, s, int(at[s]))),
         ]
     return steps
 
@@ -91,33 +91,33 @@ def _small(device: DeviceFronts, which: np.ndarray[Any, Any], places: cl.Buffer)
     c, u = fronts.columns[which], fronts.rows[which]
     strip = strip_of(target, elem) if target.is_cpu else 1
     across = -(-c // strip) * strip
-    most, square = int(((c + u) * across).max()), int((c * across).max())
+    panel_size, square_size = int(((c + u) * across).max()), int((c * across).max())
     leaves = np.diff(fronts.child_start)[which] == 0
-    size = 2 * most + (square if target.is_cpu else 0) + int((u * u * leaves).max())
+    size = 2 * panel_size + (square_size if target.is_cpu else 0) + int((u * u * leaves).max())
     size = -(-size // 16) * 16
     groups = target.compute_units
     if not target.is_cpu:
-        groups = min(_GROUPS * groups, max(1, _SCRATCH // (size * elem.itemsize)))
+        groups = min(_GROUPS * groups, max(1, _MAX_SCRATCH // (size * elem.itemsize)))
     groups = min(groups, len(which))
     work = c * (c + u) ** 2
-    constants = {"count": len(which), "size": size, "most": most}
-    kept: dict[str, Any] = {
+    constants = {"count": len(which), "size": size, "most": panel_size}
+    tables: dict[str, Any] = {
         "which": which[np.argsort(-work, kind="stable")].astype(np.int32),
         "at": places,
     }
     if target.is_cpu:
-        constants["square"] = square
-        kept["index"] = np.arange(int((c + u).max()), dtype=np.int32)
+        constants["square"] = square_size
+        tables["index"] = np.arange(int((c + u).max()), dtype=np.int32)
     plan = FrontsPlan(
         device, small_text(elem, target), "inverse", constants, ["factor", "diagonal", "z"],
-        groups, lanes_of(target), kept, scratch=groups * size * elem.itemsize,
+        groups, lanes_of(target), tables, scratch=groups * size * elem.itemsize,
         flop=2 * int(work.sum()) * elem.components**2,
     )  # fmt: skip
     return Step(plan, (FACTOR, DIAGONAL, SQUARES))
 
 
 def _rows(device: DeviceFronts, which: np.ndarray[Any, Any], places: cl.Buffer) -> list[Step]:
-    """Z22 of large fronts."""
+    """Return the steps that extract Z22 of large fronts from their parents' blocks."""
     fronts, target = device.fronts, device.engine.target
     run, size = (_RUN, 1) if target.is_cpu else (1, lanes_of(target))
     blocks = -(-fronts.rows[which] // run)
@@ -133,7 +133,7 @@ def _rows(device: DeviceFronts, which: np.ndarray[Any, Any], places: cl.Buffer) 
 
 
 def _front(device: DeviceFronts, number: int, start: int) -> list[Step]:
-    """The steps of a large front, whose Z22 is there: X = [L11^-1; W], then products."""
+    """Return the steps of a large front after Z22: X = [L11^-1; W], then products."""
     engine, elem, fronts = device.engine, device.elem, device.fronts
     c, u = int(fronts.columns[number]), int(fronts.rows[number])
     m, panel, leading = c + u, int(device.panel[number]), int(device.leading[number])
@@ -141,13 +141,13 @@ def _front(device: DeviceFronts, number: int, start: int) -> list[Step]:
     x = Temporary("x", m * leading * elem.itemsize, elem.itemsize)
 
     def operand(row: int, col: int, begin: int, conj: bool = False) -> Operand:
-        found = aligned(Operand(elem, row, col), gcd(16, begin * elem.itemsize))
-        return replace(found, conj=conj and elem.complex)
+        result = aligned(Operand(elem, row, col), gcd(16, begin * elem.itemsize))
+        return replace(result, conj=conj and elem.complex)
 
-    own = SolveProblem(
+    block = SolveProblem(
         c, c, (), operand(leading, 1, panel), operand(leading, 1, 0), aligned=is_aligned
     )
-    invert = engine.plan(("inverse of a front", own), lambda: make_inverse(engine, own))
+    invert = engine.plan(("inverse of a front", block), lambda: make_inverse(engine, block))
     steps = [Step(invert, (Part(FACTOR, panel), x))]
     product = parts(engine, Sizes.of(engine.target, elem)).product
 
@@ -171,7 +171,7 @@ def _front(device: DeviceFronts, number: int, start: int) -> list[Step]:
             )
         )
 
-    corner, below = operand(m, 1, start), start + c * m
+    corner, z21_start = operand(m, 1, start), start + c * m
     square = multiply(
         c, c, c, operand(1, leading, 0, True), operand(leading, 1, 0), corner, False, "lower"
     )
@@ -186,12 +186,12 @@ def _front(device: DeviceFronts, number: int, start: int) -> list[Step]:
         key = ("solve of a front", right, source)
         solve = engine.plan(key, lambda: make_solve(engine, right, source))
         steps.append(Step(solve, (Part(FACTOR, panel), Part(FACTOR, panel + begin), w)))
-        rest, z21 = operand(m, 1, below + c), operand(m, 1, below)
-        times = multiply(u, c, u, rest, operand(leading, 1, begin), z21, False)
-        places = (Part(SQUARES, below + c), w, Part(SQUARES, below))
+        z22, z21 = operand(m, 1, z21_start + c), operand(m, 1, z21_start)
+        times = multiply(u, c, u, z22, operand(leading, 1, begin), z21, False)
+        places = (Part(SQUARES, z21_start + c), w, Part(SQUARES, z21_start))
         steps.append(Step(times, places, scalars=(-1.0, 0.0)))
         add = multiply(c, c, u, operand(1, leading, begin, True), z21, corner, True, "lower")
-        places = (w, Part(SQUARES, below), Part(SQUARES, start))
+        places = (w, Part(SQUARES, z21_start), Part(SQUARES, start))
         steps.append(Step(add, places, scalars=(-1.0, 1.0)))
     take = TakePlan(engine, np.arange(c) * (m + 1), c * m, elem, elem)
     first = int(fronts.first[number])
@@ -199,17 +199,17 @@ def _front(device: DeviceFronts, number: int, start: int) -> list[Step]:
 
 
 def lanes_of(target: Target) -> int:
-    """Work-items of a group."""
+    """Return the work-items of a group."""
     return 1 if target.is_cpu else min(_GROUP, target.max_work_group_size)
 
 
 def strip_of(target: Target, elem: Element) -> int:
-    """Columns that a CPU's products have side by side: see ``cl_kernels/fronts/_cpu_products``."""
+    """Return the columns of a CPU product's strip: see ``cl_kernels/fronts/_cpu_products``."""
     return 2 * front_policy(target, elem).vector // elem.components
 
 
 def small_text(elem: Element, target: Target) -> Specialization:
-    """The kernel of small fronts."""
+    """Render the kernel of small fronts."""
     if target.is_cpu:
         policy, strip = front_policy(target, elem), strip_of(target, elem)
         return specialize("fronts/cpu_inverse", target, e=elem, policy=policy, strip=strip)
@@ -217,10 +217,10 @@ def small_text(elem: Element, target: Target) -> Specialization:
 
 
 def rows_text(elem: Element, target: Target) -> Specialization:
-    """The kernel that brings Z22 of large fronts."""
+    """Render the kernel that extracts Z22 of large fronts."""
     return specialize("fronts/inverse_rows", target, e=elem, size=lanes_of(target))
 
 
 def typical_texts(elem: Element, target: Target) -> list[Specialization]:
-    """Kernels of each kind."""
+    """Return one kernel of each kind."""
     return [small_text(elem, target), rows_text(elem, target)]

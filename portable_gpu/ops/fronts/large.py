@@ -1,4 +1,4 @@
-"""A large front, once it is assembled, by the plans of factorisations, solves and products."""
+"""Factorisation of a large, assembled front by plans of factorisations, solves and products."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from portable_gpu.runtime.plan import Part, Step
 
 
 def front_steps(parts: Parts, device: DeviceFronts, number: int) -> list[Step]:
-    """The steps of one front: a factorisation, a solve, and three products.
+    """Return the steps of one front: a factorisation, a solve, and three products.
 
     ::
 
@@ -22,15 +22,15 @@ def front_steps(parts: Parts, device: DeviceFronts, number: int) -> list[Step]:
         +-----+
      c  | L11 |               L11 = cholesky(F11)      L21 = F21 L11^-H
         +-----+-----+
-     w  |     |  A  |         A, C: triangles, B a rectangle: U - L21 L21^H, where C lies above the
-        | L21 +-----+-----+   others, transposed
+     w  |     |  A  |         A, B, C: U - L21 L21^H; A and C are triangles, B is a rectangle.  C is
+        | L21 +-----+-----+   stored above A and B, transposed.
         |     |  B  |  C  |
         +-----+-----+-----+
 
     Args:
-        parts: What makes the plans.
+        parts: The factory of plans.
         device: The fronts.
-        number: Which of them.
+        number: The number of the front.
     """
     elem, is_aligned = device.elem, not device.engine.maps_host_memory
     c, u = int(device.fronts.columns[number]), int(device.fronts.rows[number])
@@ -51,7 +51,7 @@ def front_steps(parts: Parts, device: DeviceFronts, number: int) -> list[Step]:
     steps.append(Step(parts.solve(solve), (Part(FACTOR, panel), Part(FACTOR, below))))
 
     def product(i: int, j: int, rows: int, columns: int, row: int, col: int, start: int) -> None:
-        """Rows from i on and columns from j on of the update, which begin at ``start``."""
+        """Append the product for rows from i on and columns from j on, stored from ``start``."""
         if not rows or not columns:
             return
         left, right = below + i * leading, below + j * leading

@@ -1,4 +1,4 @@
-"""The lower triangle of a matrix out of the values that it stores, checked on the way."""
+"""Gathering of a matrix's lower triangle from its stored values, with checks."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from portable_gpu.targets import Target
 
 _Int64 = np.ndarray[Any, np.dtype[np.int64]]
 _Int32 = np.ndarray[Any, np.dtype[np.int32]]
-#: Elements that a work-item of a CPU takes.
+#: Elements of a work-item on a CPU.
 _RUN = 1024
 
 
 class LowerPlan(OneLaunch):
-    """Take the lower triangle, and report whether the host has to check the matrix.
+    """Gather the lower triangle, and report whether the host has to check the matrix.
 
-    Operands: the stored values, the triangle's, and an int32 that is 0 before.  It is not 0 after,
-    if a value is not finite, two elements that mirror each other differ by more than ``rounding``,
-    or an element of the diagonal has an imaginary part of a quarter of that.  Other imaginary parts
-    of the diagonal become zeros.
+    Operands: the stored values, the triangle's values, and an int32 flag that is 0 before the
+    launch.  The flag is set if a value is not finite, if an element and its mirror image differ by
+    more than ``rounding``, or if the imaginary part of a diagonal element exceeds a quarter of
+    ``rounding``.  Smaller imaginary parts of the diagonal are cleared.
     """
 
     def __init__(
@@ -41,18 +41,18 @@ class LowerPlan(OneLaunch):
         conjugates: bool,
         rounding: float,
     ) -> None:
-        """Build the kernel, and bring the indices.
+        """Build the kernel, and upload the indices.
 
         Args:
-            engine: Where it runs.
-            elem: Of the values.
+            engine: The engine.
+            elem: The element type of the values.
             rows: The lower triangle's pointers and columns, as in CSR.
-            take, mirror: Which stored value each of its elements is, and the element that mirrors
-                it, -1 of one that is not there; without a mirror nothing is compared.
-            stored: How many values there are.
+            take, mirror: For each element of the triangle, the index of its stored value and of its
+                mirror image, or -1 if it is not stored; without `mirror` nothing is compared.
+            stored: The number of stored values.
             conjugates: Whether the stored triangle is the upper one.
-            rounding: See above: as a part of the larger one of two elements, or of the root of the
-                product of their rows' diagonal elements.
+            rounding: The tolerance, relative to the maximum of the two elements and of the square
+                root of the product of their rows' diagonal elements.
         """
         target, size = engine.target, group_size(engine.target)
         index = np.dtype(np.int32 if stored < 2**31 else np.int64)
@@ -81,7 +81,7 @@ class LowerPlan(OneLaunch):
 
 
 def table_bytes(rows: int, elements: int, stored: int, compares: bool) -> int:
-    """Bytes of the tables of a :class:`LowerPlan`."""
+    """Compute the bytes of the tables of a :class:`LowerPlan`."""
     index = 4 if stored < 2**31 else 8
     return 8 * (rows + 1) + elements * (4 + index * (2 if compares else 1))
 
@@ -94,7 +94,7 @@ def lower_text(
     rounding: float,
     is_long: bool = False,
 ) -> Specialization:
-    """The kernel; see :class:`LowerPlan`."""
+    """Render the kernel of a :class:`LowerPlan`."""
     return specialize(
         "fronts/lower",
         target,

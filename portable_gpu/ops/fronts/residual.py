@@ -1,4 +1,4 @@
-"""Residuals of a sparse matrix of which every row is there."""
+"""Residuals of a sparse matrix that is given by all its rows."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _RUN = 256
 
 
 class Rows:
-    """The rows of a matrix on a device: where each begins, columns, and which value each is.
+    """The rows of a matrix on a device: row pointers, columns, and the source of each value.
 
-    A negative number stands for the conjugate of the value of its complement.
+    A negative source ``s`` stands for the conjugate of value ``~s``.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class ResidualPlan(OneLaunch):
 
 
 class SumsPlan(OneLaunch):
-    """Of each row the sum of absolute values (of the parts of complex numbers).
+    """Compute the sum of absolute values of each row (``|re| + |im|`` for complex numbers).
 
     Operands: A's values, and the sums, which are real.
     """
@@ -90,6 +90,6 @@ def _launch(
 
 
 def residual_text(a: Element, elem: Element, target: Target, sums: bool = False) -> Specialization:
-    """The kernel."""
+    """Render the kernel."""
     size = group_size(target)
     return specialize("fronts/residual", target, a=a, e=elem, size=size, sums=sums)

@@ -1,4 +1,4 @@
-"""The steps of solves by the panels of a factor."""
+"""The steps of solves with the panels of a factor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from portable_gpu.dtypes import Element
 from portable_gpu.ops.fronts.cpu import front_policy
 from portable_gpu.ops.fronts.device import DeviceFronts, FrontsPlan
 from portable_gpu.ops.fronts.stages import group_size
-from portable_gpu.ops.fronts.substitution import backward_stage, forward_stage, takes_stages
+from portable_gpu.ops.fronts.substitution import backward_stage, forward_stage, supports_stages
 from portable_gpu.ops.gemm.problem import Operand
 from portable_gpu.ops.one_launch import OneLaunch
 from portable_gpu.runtime.engine import Engine
@@ -23,7 +23,7 @@ from portable_gpu.targets import Target
 Lists = Sequence[np.ndarray[Any, np.dtype[np.int32]]]
 Place = int | Temporary
 _SIZE, _RUN = 64, 64
-#: Columns of B that a work-item of a CPU takes.
+#: Columns of B of a work-item on a CPU.
 _STRIP = 16
 
 
@@ -34,25 +34,26 @@ def forward_steps(
     count: int,
     factor: int,
     x: Place,
-    left: int | None = None,
+    contributions: int | None = None,
 ) -> list[Step]:
-    """``X = L^-1 B`` in place.
+    """Return the steps of ``X = L^-1 B`` in place.
 
     Args:
         device: The fronts.
-        stages: Of each the lists of fronts, each of which is gone through in order.
-        rows: How many rows all contributions take.
-        count: Columns of B.
-        factor, x: The panels and B: n x count by rows, in the permuted numbering.
-        left: The contributions, where they are an operand.
+        stages: For each stage its lists of fronts; a list is processed in order.
+        rows: The number of rows of all contributions.
+        count: The number of columns of B.
+        factor, x: The operands of the panels and of B: n x count by rows, in the permuted
+            numbering.
+        contributions: The operand of the contributions; None for workspace of the plan.
     """
     steps: list[Step] = []
-    place = _contributions(device, rows, count) if left is None else left
+    operand = _contributions(device, rows, count) if contributions is None else contributions
     for lists in stages:
-        if takes_stages(device.engine.target, device.elem):
-            steps += forward_stage(device, np.concatenate(lists), count, factor, x, place)
+        if supports_stages(device.engine.target, device.elem):
+            steps += forward_stage(device, np.concatenate(lists), count, factor, x, operand)
         else:
-            steps.append(_step("forward", device, lists, place, count, factor, x))
+            steps.append(_step("forward", device, lists, operand, count, factor, x))
     return steps
 
 
@@ -63,16 +64,16 @@ def backward_steps(
     count: int,
     factor: int,
     x: Place,
-    left: int | None = None,
+    contributions: int | None = None,
 ) -> list[Step]:
-    """``X = L^-H Y`` in place; arguments as of :func:`forward_steps`."""
+    """Return the steps of ``X = L^-H Y`` in place; arguments as for :func:`forward_steps`."""
     steps: list[Step] = []
-    place = _contributions(device, rows, count) if left is None else left
+    operand = _contributions(device, rows, count) if contributions is None else contributions
     for lists in reversed(stages):
-        if takes_stages(device.engine.target, device.elem):
+        if supports_stages(device.engine.target, device.elem):
             steps += backward_stage(device, np.concatenate(lists), count, factor, x)
         else:
-            steps.append(_step("backward", device, lists, place, count, factor, x))
+            steps.append(_step("backward", device, lists, operand, count, factor, x))
     return steps
 
 
@@ -85,21 +86,21 @@ def _step(
     name: str,
     device: DeviceFronts,
     lists: Lists,
-    left: Place,
+    contributions: Place,
     count: int,
     factor: int,
     x: Place,
 ) -> Step:
     elem, target = device.elem, device.engine.target
-    operands, places = ["factor", "x", "contributions"], (factor, x, left)
+    operands, places = ["factor", "x", "contributions"], (factor, x, contributions)
     text = solve_text(name, elem, target)
     which = np.concatenate(lists).astype(np.int32)
     if target.is_cpu:
-        share = _STRIP if count > _STRIP or len(lists) > 1 else max(1, -(-count // 2))
+        columns = _STRIP if count > _STRIP or len(lists) > 1 else max(1, -(-count // 2))
         start = np.cumsum([0, *map(len, lists)]).astype(np.int32)
         plan = FrontsPlan(
-            device, text, name, {"lists": len(lists), "count": count, "share": share}, operands,
-            len(lists) * -(-count // share), 1, {"which": which, "list_start": start},
+            device, text, name, {"lists": len(lists), "count": count, "share": columns}, operands,
+            len(lists) * -(-count // columns), 1, {"which": which, "list_start": start},
         )  # fmt: skip
     else:
         plan = FrontsPlan(
@@ -110,7 +111,7 @@ def _step(
 
 
 class PermutePlan(OneLaunch):
-    """Rows into the permuted numbering, or back; operands: b and x."""
+    """Permute rows into the permuted numbering, or back; operands: b and x."""
 
     def __init__(
         self,
@@ -122,7 +123,7 @@ class PermutePlan(OneLaunch):
         b: Operand,
         back: bool,
     ) -> None:
-        """Build the kernel; ``perm`` is a buffer, ``elem`` is x's."""
+        """Build the kernel; ``perm`` is a buffer, ``elem`` is the element type of x."""
         self._perm = perm
         target = engine.target
         size = group_size(target)
@@ -144,16 +145,16 @@ class PermutePlan(OneLaunch):
 
 
 class TakePlan(OneLaunch):
-    """``to[k] = from[index[k]]``, converted; operands: from and to.
+    """Gather ``to[k] = from[index[k]]``, converted; operands: from and to.
 
-    Of a negative number its complement is the index, and the element's conjugate is taken; an index
-    that is no place stands for a zero.
+    A negative number ``i`` stands for the conjugate of element ``~i``; an index out of range stands
+    for zero.
     """
 
     def __init__(
         self, engine: Engine, index: np.ndarray[Any, Any], most: int, source: Element, to: Element
     ) -> None:
-        """Build the kernel, and bring the indices; `from` has ``most`` elements."""
+        """Build the kernel, and upload the indices; `from` has ``most`` elements."""
         target = engine.target
         size, run = group_size(target), _RUN * 16 if target.is_cpu else 1
         groups = -(-len(index) // (run * size))
@@ -175,12 +176,12 @@ class TakePlan(OneLaunch):
 
 
 def take_text(source: Element, to: Element, target: Target) -> Specialization:
-    """The kernel that takes elements by their indices."""
+    """Render the kernel that gathers elements by their indices."""
     return specialize("fronts/take", target, source=source, to_=to, size=group_size(target))
 
 
 def solve_text(name: str, elem: Element, target: Target) -> Specialization:
-    """The kernel of a direction: ``forward`` or ``backward``."""
+    """Render the kernel of a direction: ``forward`` or ``backward``."""
     if target.is_cpu:
         policy = front_policy(target, elem)
         return specialize("fronts/cpu_solve", target, e=elem, policy=policy, direction=name)
@@ -188,6 +189,6 @@ def solve_text(name: str, elem: Element, target: Target) -> Specialization:
 
 
 def permute_text(elem: Element, other: Element, target: Target, back: bool) -> Specialization:
-    """The kernel that moves rows between x, of ``elem``, and b, of ``other``."""
+    """Render the kernel that permutes rows between x, of ``elem``, and b, of ``other``."""
     size = group_size(target)
     return specialize("fronts/permute", target, e=elem, other=other, size=size, back=back)

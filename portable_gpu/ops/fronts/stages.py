@@ -1,4 +1,4 @@
-"""The steps of a stage: fronts whose children are all done."""
+"""The steps of a stage: fronts whose children are all factorised."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SIZE = 64
 
 
 def stage_steps(device: DeviceFronts, which: _Which) -> list[Step]:
-    """The steps that assemble and factorise some fronts, none an ancestor of another.
+    """Return the steps that assemble and factorise fronts, none an ancestor of another.
 
     Operands: see :mod:`portable_gpu.ops.fronts.device`.
     """
@@ -37,12 +37,12 @@ def stage_steps(device: DeviceFronts, which: _Which) -> list[Step]:
 
 
 def last_step(device: DeviceFronts) -> Step:
-    """The step that finds the first column that failed."""
+    """Return the step that finds the first column that failed."""
     return Step(_FirstFailure(device), (PIVOT_STATUS, REPORT))
 
 
 class _FirstFailure(OneLaunch):
-    """Operands: what the fronts told, and the report."""
+    """Find the first column that failed; operands: the pivot status, and the report."""
 
     def __init__(self, device: DeviceFronts) -> None:
         size = group_size(device.engine.target)
@@ -62,10 +62,10 @@ class _FirstFailure(OneLaunch):
 
 
 def first_failure_text(target: Target) -> Specialization:
-    """The kernel that looks for the first column that failed."""
+    """Render the kernel that finds the first column that failed."""
     return specialize("fronts/first_failure", target, size=group_size(target))
 
 
 def group_size(target: Target) -> int:
-    """Work-items of a group of the plain kernels."""
+    """Return the work-items of a group of the kernels without local memory."""
     return 1 if target.is_cpu else _SIZE

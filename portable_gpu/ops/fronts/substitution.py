@@ -1,4 +1,4 @@
-"""Forward and backward substitution with a stage's panels on a GPU."""
+"""Forward and backward substitution with the panels of a stage, on a GPU."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from portable_gpu.dtypes import Element
 from portable_gpu.ops.factor.estimates import Sizes
 from portable_gpu.ops.factor.plan import cells_of
 from portable_gpu.ops.factor.policy import TILE, on_matrix_units, panels
-from portable_gpu.ops.fronts.device import DeviceFronts, FrontsPlan, Of
+from portable_gpu.ops.fronts.device import DeviceFronts, ElementOf, FrontsPlan
 from portable_gpu.ops.fronts.table import Fronts
 from portable_gpu.runtime.plan import Step, Temporary
 from portable_gpu.targets import Target
 
 _Table = np.ndarray[Any, np.dtype[np.int32]]
 _Operands = tuple[int | Temporary, ...]
-#: Of a class of small fronts: rows and own columns of the largest; work-items and right-hand sides
-#: of a group.
+#: A class of small fronts: maximum rows and own columns; work-items and right-hand sides of a
+#: group.
 _Shape = tuple[int, int, int, int]
 _Classes = tuple[tuple[int, ...], tuple[tuple[int, int], ...]]
 _GROUP = 256
-#: Right-hand sides of a launch that has a work-group for each of them.
-_FEW = 3
-#: Small fronts, whose groups have one right-hand side, or as many as 128 bytes hold: own columns of
-#: the largest of a launch, in classes of local memory; and classes of rows, with work-items.
+#: The maximum number of right-hand sides for which each of them has a work-group of its own.
+_MAX_VECTORS = 3
+#: Classes of small fronts, for groups with one right-hand side, and with 128 bytes of right-hand
+#: sides: maximum own columns of a launch, which give its local memory; and pairs of maximum rows
+#: and work-items.
 _NARROW: _Classes = (24,), ((512, 256),)
 _WIDE: _Classes = (24, 48), ((64, 64), (160, 128))
 _LINE = 128
@@ -41,19 +42,19 @@ def forward_stage(
     x: int | Temporary,
     contributions: int | Temporary,
 ) -> list[Step]:
-    """The steps of one stage of ``Y = L^-1 B``; arguments as of ``forward_steps``."""
+    """Return the steps of one stage of ``Y = L^-1 B``; arguments as for ``forward_steps``."""
     return _stage(device, which, count, (factor, x, contributions), backward=False)
 
 
 def backward_stage(
     device: DeviceFronts, which: _Table, count: int, factor: int, x: int | Temporary
 ) -> list[Step]:
-    """The steps of one stage of ``X = L^-H Y``; arguments as of ``backward_steps``."""
+    """Return the steps of one stage of ``X = L^-H Y``; arguments as for ``backward_steps``."""
     return _stage(device, which, count, (factor, x), backward=True)
 
 
-def takes_stages(target: Target, elem: Element) -> bool:
-    """Whether a target has these kernels: its work-groups wait for each other."""
+def supports_stages(target: Target, elem: Element) -> bool:
+    """Return whether a target supports these kernels, whose work-groups wait for each other."""
     return not target.is_cpu and Sizes.of(target, elem).tiled
 
 
@@ -65,19 +66,26 @@ def _stage(
     backward: bool,
 ) -> list[Step]:
     elem, fronts = device.elem, device.fronts
-    tables = {} if backward else device.taken
-    wide, (widths, classes) = (1, _NARROW) if count <= _FEW else (_LINE // elem.itemsize, _WIDE)
+    tables = {} if backward else device.contribution_lists
+    columns_of_group, (widths, classes) = (
+        (1, _NARROW) if count <= _MAX_VECTORS else (_LINE // elem.itemsize, _WIDE)
+    )
     rows = fronts.columns[which] + fronts.rows[which]
     is_small = fronts.columns[which] <= widths[-1]
-    steps, least = [], 0
+    steps, min_rows = [], 0
     for size, lanes in classes:
-        found = which[is_small & (rows > least) & (rows <= size)]
-        least = size
-        if found.size:
-            columns = int(fronts.columns[found].max())
-            shape = size, next(most for most in widths if columns <= most), lanes, wide
-            steps.append(_small(device, found, count, operands, shape, tables, backward))
-    which = which[~is_small | (rows > least)]
+        fronts_of_class = which[is_small & (rows > min_rows) & (rows <= size)]
+        min_rows = size
+        if fronts_of_class.size:
+            columns = int(fronts.columns[fronts_of_class].max())
+            shape = (
+                size,
+                next(width for width in widths if columns <= width),
+                lanes,
+                columns_of_group,
+            )
+            steps.append(_small(device, fronts_of_class, count, operands, shape, tables, backward))
+    which = which[~is_small | (rows > min_rows)]
     if which.size:
         steps.append(_long(device, which, count, operands, tables, backward))
     return steps
@@ -92,9 +100,9 @@ def _small(
     tables: Mapping[str, Any],
     backward: bool,
 ) -> Step:
-    """A launch for fronts of one class."""
-    *_, lanes, wide = shape
-    pieces = -(-count // wide)
+    """Return the launch for fronts of one class."""
+    *_, lanes, columns_of_group = shape
+    pieces = -(-count // columns_of_group)
     text = small_text(device.elem, device.engine.target, shape, backward)
     plan = FrontsPlan(
         device, text, text.name.removeprefix("fronts/"), {"count": count, "pieces": pieces},
@@ -112,64 +120,67 @@ def _long(
     tables: Mapping[str, Any],
     backward: bool,
 ) -> Step:
-    """A launch for all other fronts."""
+    """Return the launch for all other fronts."""
     target, elem, fronts = device.engine.target, device.elem, device.fronts
-    listed = tasks(fronts, which.astype(np.int64), backward)
+    blocks = tasks(fronts, which.astype(np.int64), backward)
     names = ["factor", "x", "contributions"][: len(operands)]
-    if count <= _FEW:
-        groups = len(listed) * count
+    if count <= _MAX_VECTORS:
+        groups = len(blocks) * count
         text = vector_text(elem, target, backward)
         cells = cells_of(int((-(-fronts.columns[which] // TILE)).sum()) * count, elem)
         constants, counters = {"groups": groups, "count": count, "cells": cells}, 2 * cells
     else:
         across = -(-count // TILE)
-        groups = counters = len(listed) * across
+        groups = counters = len(blocks) * across
         text = solve_text(elem, target, backward)
         constants = {"groups": groups, "count": count, "tiles_f": across}
         names[1] = "x_all"
     plan = FrontsPlan(
         device, text, text.name.removeprefix("fronts/"), constants, names, groups, _GROUP,
-        {"tasks": listed, **tables}, counters=2 + counters,
+        {"tasks": blocks, **tables}, counters=2 + counters,
     )  # fmt: skip
     return Step(plan, operands)
 
 
 def tasks(fronts: Fronts, which: np.ndarray[Any, np.dtype[np.int64]], backward: bool) -> _Table:
-    """The blocks of fronts: front, block, how many own and how many of all are of fronts before.
+    """Order the blocks of fronts; return for each: front, block, and two starts.
 
-    A block comes behind all that it rests on, and what begins a long chain before what begins a
-    short one.  Backward there are only blocks of own columns.
+    The starts are the numbers of own blocks, and of all blocks, of the fronts before.  A block is
+    behind all blocks that it depends on, and blocks with long chains of dependents are first.  The
+    backward substitution has only blocks of own columns.
     """
-    own = -(-fronts.columns[which] // TILE)
-    blocks = own if backward else own - (-fronts.rows[which] // TILE)
+    own_blocks = -(-fronts.columns[which] // TILE)
+    blocks = own_blocks if backward else own_blocks - (-fronts.rows[which] // TILE)
     front = np.repeat(np.arange(len(which)), blocks)
     start = np.repeat(np.cumsum(blocks) - blocks, blocks)
     block = np.arange(len(front)) - start
-    order = np.argsort(-np.maximum(own[front] - block, 0), kind="stable")
-    owned = np.repeat(np.cumsum(own) - own, blocks)
-    listed = np.stack([which[front], block, owned, start], axis=1)
-    return listed[order].astype(np.int32)
+    order = np.argsort(-np.maximum(own_blocks[front] - block, 0), kind="stable")
+    own_start = np.repeat(np.cumsum(own_blocks) - own_blocks, blocks)
+    blocks_of_fronts = np.stack([which[front], block, own_start, start], axis=1)
+    return blocks_of_fronts[order].astype(np.int32)
 
 
 def small_text(elem: Element, target: Target, shape: _Shape, backward: bool) -> Specialization:
-    """The kernel of small fronts of one class."""
-    size, columns, lanes, wide = shape
+    """Render the kernel of small fronts of one class."""
+    size, columns, lanes, columns_of_group = shape
     name = "fronts/small_backward" if backward else "fronts/small_forward"
-    return specialize(name, target, e=elem, size=size, columns=columns, lanes=lanes, wide=wide)
+    return specialize(
+        name, target, e=elem, size=size, columns=columns, lanes=lanes, wide=columns_of_group
+    )
 
 
 def vector_text(elem: Element, target: Target, backward: bool) -> Specialization:
-    """The kernel of other fronts for few right-hand sides."""
+    """Render the kernel of other fronts for few right-hand sides."""
     return specialize("fronts/vector", target, e=elem, backward=backward)
 
 
 def solve_text(elem: Element, target: Target, backward: bool) -> Specialization:
-    """The kernel of other fronts for many right-hand sides."""
+    """Render the kernel of other fronts for many right-hand sides."""
     return specialize(
         "fronts/solve",
         target,
         e=elem,
-        problem=Of(elem),
+        problem=ElementOf(elem),
         backward=backward,
         factorise=False,
         in_fronts=True,
@@ -188,9 +199,9 @@ def solve_text(elem: Element, target: Target, backward: bool) -> Specialization:
 
 
 def typical_texts(elem: Element, target: Target, backward: bool) -> list[Specialization]:
-    """Kernels of each kind."""
-    found = [vector_text(elem, target, backward), solve_text(elem, target, backward)]
+    """Return one kernel of each kind."""
+    texts = [vector_text(elem, target, backward), solve_text(elem, target, backward)]
     for wide, (widths, classes) in ((1, _NARROW), (_LINE // elem.itemsize, _WIDE)):
         size, lanes = classes[-1]
-        found.append(small_text(elem, target, (size, widths[-1], lanes, wide), backward))
-    return found
+        texts.append(small_text(elem, target, (size, widths[-1], lanes, wide), backward))
+    return texts

@@ -1,17 +1,18 @@
-"""What kernels know of the fronts of a sparse factorisation, and where their numbers lie.
+"""The table of the fronts that kernels read, and the storage of their elements.
 
 A front has c own columns and u further rows, m = c + u in all::
 
               c       u
           +-------+
-       c  | L11   .          panel: m x c by rows in the factor, L when it is done
+       c  | L11   .          panel: m x c by rows in the factor; L after the factorisation
           +-------+------+
        u  | L21   | U    .   update: the lower triangle of u x u in an arena, packed
           +-------+------+
 
-The packed form is the rectangular full one: R has w = (u + 1) / 2 columns, by rows, and holds the
-first w columns of the triangle from row e on (e is 1 where u is even, else 0); what is right of
-them stands above, transposed.  So three products of constant strides make an update.
+The update is stored in rectangular full packed (RFP) form.  The rectangle has w = (u + 1) / 2
+columns, by rows.  It holds the first w columns of the triangle from row e on (e is 1 if u is even,
+else 0), and above them the remaining triangle, transposed.  So three products with constant strides
+compute an update.
 
 Source: Gustavson, Wasniewski, Dongarra and Langou, ACM TOMS 37(2), 2010.
 """
@@ -26,20 +27,20 @@ import numpy as np
 _Int32 = np.ndarray[Any, np.dtype[np.int32]]
 _Int64 = np.ndarray[Any, np.dtype[np.int64]]
 
-#: The numbers of a front, in the order in which a row of the device's table has them.
+#: The columns of the device's table; each front has one row.
 FIELDS = (
     "columns",  # c
     "rows",  # u
-    "panel",  # where the panel begins in the factor
-    "leading",  # elements from a row of the panel to the next
-    "update",  # where the update begins in the arena
-    "row_start",  # where its rows begin in `row_index` and `relative`
+    "panel",  # the start of the panel in the factor
+    "leading",  # the leading dimension of the panel, in elements
+    "update",  # the start of the update in the arena
+    "row_start",  # the start of its rows in `row_index` and `relative`
     "first",  # its first column in the permuted matrix
-    "child_start",  # where its children begin in `child`
+    "child_start",  # the start of its children in `child`
     "child_end",
-    "entry_start",  # where its entries begin in `entry_row` and its neighbours
+    "entry_start",  # the start of its entries in `entry_row`, `entry_column` and `entry_source`
     "entry_end",
-    "parent",  # -1 of a root
+    "parent",  # -1 for a root
 )
 
 
@@ -48,16 +49,17 @@ class Fronts:
     """The fronts of a factorisation, children before parents.
 
     Attributes:
-        first: Of each front its first column in the permuted matrix, and n at the end.
-        parent: Of each its parent, or -1.
-        row_start: Where the rows of each begin in ``row_index``, and their number at the end.
+        first: The first column of each front in the permuted matrix, followed by n.
+        parent: The parent of each front, or -1.
+        row_start: The start of each front's rows in ``row_index``, followed by their number.
         row_index: The rows below the own columns, as permuted indices, ascending in a front.
-        relative: Where each of these rows stands in the parent's front, from 0 on.
+        relative: The index of each of these rows in the parent's front, from 0 on.
         child_start, child: The children of each front, ascending.
-        entry_start: Where the matrix's entries of each front begin, and their number at the end.
-        entry_row, entry_column: Their places in the front; by rows, then columns.
-        entry_source: Which of the matrix's values each is.
-        entry_conj: Whether its conjugate is meant: it comes from the other triangle.
+        entry_start: The start of each front's matrix entries, followed by their number.
+        entry_row, entry_column: The position of each entry in its front; sorted by row, then
+            column.
+        entry_source: The index of each entry's value in the matrix's values.
+        entry_conj: Whether the value is conjugated, since it is from the other triangle.
     """
 
     first: _Int64
@@ -81,16 +83,16 @@ class Fronts:
 
     @property
     def columns(self) -> _Int64:
-        """Own columns of each."""
+        """The number of own columns of each front."""
         return np.diff(self.first)
 
     @property
     def rows(self) -> _Int64:
-        """Further rows of each."""
+        """The number of further rows of each front."""
         return np.diff(self.row_start)
 
     def table(self, panel: _Int64, leading: _Int64, update: _Int64) -> _Int64:
-        """The device's table: a row of :data:`FIELDS` for each front."""
+        """Build the device's table: a row of :data:`FIELDS` for each front."""
         numbers: dict[str, Any] = {
             "columns": self.columns,
             "rows": self.rows,
@@ -109,18 +111,18 @@ class Fronts:
 
 
 def packed_size(u: int) -> int:
-    """Elements of a packed triangle."""
+    """Compute the elements of a packed triangle."""
     return u * (u + 1) // 2
 
 
 def packed_place(i: Any, j: Any, u: int) -> Any:
-    """Where (i, j), i >= j, of a packed triangle of u rows lies."""
+    """Compute the position of (i, j), i >= j, in a packed triangle of u rows."""
     w, e = (u + 1) // 2, 1 - u % 2
     return np.where(np.less(j, w), (i + e) * w + j, (j - w) * w + i - w + 1 - e)
 
 
 def unpacked(packed: Any, u: int) -> Any:
-    """The triangle as a square with zeros above: for tests and for people."""
+    """Unpack a triangle into a square array with zeros above the diagonal, for tests."""
     full = np.zeros((u, u), packed.dtype)
     i, j = np.tril_indices(u)
     full[i, j] = packed[packed_place(i, j, u)]
