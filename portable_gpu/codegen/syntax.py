@@ -46,7 +46,7 @@ class Name:
 
 
 @dataclass(frozen=True)
-class Operation:
+class OperatorNode:
     """An operator with one, two or three operands: ``- + ~ !``, C's and Python's of two, ``?``."""
 
     sign: str
@@ -69,7 +69,7 @@ class Cast:
     operand: Node
 
 
-Node = Literal | Name | Operation | Called | Cast
+Node = Literal | Name | OperatorNode | Called | Cast
 
 
 class NoTree(Exception):  # noqa: N818  # no error: the text is given to the compiler as it is
@@ -115,28 +115,28 @@ class _Parser:
         if self._take("?"):
             chosen = self._choice()
             self._expect(":")
-            return Operation("?", (first, chosen, self._choice()))
+            return OperatorNode("?", (first, chosen, self._choice()))
         if self._take("if"):
             condition = self._either()
             self._expect("else")
-            return Operation("?", (condition, first, self._choice()))
+            return OperatorNode("?", (condition, first, self._choice()))
         return first
 
     def _either(self) -> Node:
         left = self._both()
         while self._take("||"):
-            left = Operation("||", (left, self._both()))
+            left = OperatorNode("||", (left, self._both()))
         return left
 
     def _both(self) -> Node:
         left = self._negated()
         while self._take("&&"):
-            left = Operation("&&", (left, self._negated()))
+            left = OperatorNode("&&", (left, self._negated()))
         return left
 
     def _negated(self) -> Node:
         if self._take("not"):
-            return Operation("!", (self._negated(),))
+            return OperatorNode("!", (self._negated(),))
         return self._binary(0)[0]
 
     def _binary(self, level: int) -> tuple[Node, bool]:
@@ -152,20 +152,20 @@ class _Parser:
                     f"expression is {self._text!r}: comparisons in a row mean one thing in Python "
                     "and another in C; write 'a < b && b < c', or brackets"
                 )
-            left, compares = Operation(sign, (left, right)), sign in _COMPARISONS
+            left, compares = OperatorNode(sign, (left, right)), sign in _COMPARISONS
         return left, compares
 
     def _unary(self) -> Node:
         for sign in "-+!~":
             if self._take(sign):
-                return Operation(sign, (self._unary(),))
+                return OperatorNode(sign, (self._unary(),))
         if self._tokens[0][1] == "(" and self._tokens[1][1] in _TYPES:
             self._expect("(")
             ctype = _TYPES[self._tokens.pop(0)[1]]
             self._expect(")")
             return Cast(ctype, self._unary())
         base = self._primary()
-        return Operation("**", (base, self._unary())) if self._take("**") else base
+        return OperatorNode("**", (base, self._unary())) if self._take("**") else base
 
     def _primary(self) -> Node:
         kind, word = self._tokens.pop(0)

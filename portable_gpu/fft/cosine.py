@@ -11,23 +11,24 @@ import pyopencl as cl
 
 from portable_gpu.arguments import flag, one_of, shown
 from portable_gpu.dtypes import element
-from portable_gpu.errors import ArgumentError, UnsupportedError
+from portable_gpu.errors import ArgumentError
 from portable_gpu.linalg.views import joined, parts
 from portable_gpu.ops.fft.api import (
     NORMS,
     axes_and_lengths,
     dtype_of_transforms,
     fits,
-    in_dtype,
     whole_numbers,
 )
 from portable_gpu.ops.fft.cosine import CosineProblem, make_cosine_plan
 from portable_gpu.ops.fft.functions import check_for_scipy, one_axis, one_length
-from portable_gpu.runtime.call import Call, Planning
+from portable_gpu.ops.operation import CallArguments, Invocation, Operation
+from portable_gpu.ops.reduce.run import converter
+from portable_gpu.runtime.array import DEVICE_KINDS
+from portable_gpu.runtime.call import Planning
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.place import events_of
-from portable_gpu.runtime.repeat import Key, again, remember
-from portable_gpu.runtime.views import as_array
+from portable_gpu.runtime.plan import Plan
+from portable_gpu.runtime.views import View, as_array
 
 
 def dct(
@@ -304,54 +305,68 @@ def _transform(
     wait_for: Sequence[cl.Event] | None,
 ) -> Any:
     asked, named = whole_numbers(s, "s"), whole_numbers(axes, "axes")
-    overwrite_x, wait_for = flag(overwrite_x, "overwrite_x"), events_of(wait_for)
-    key: Key | Planning | None = None
-    if queue is None and not wait_for and not overwrite_x:
-        head = ("cosine", kind, asked, named, norm, sine, inverse, orthogonalize)
-        result, key = again(head, (x,), None, engine)
-        if result is not None:
-            return result
-    array = as_array(x, "x")
-    wanted = dtype_of_transforms(array.dtype, "c2c")
+    options = (
+        kind,
+        asked,
+        named,
+        norm,
+        sine,
+        inverse,
+        orthogonalize,
+        flag(overwrite_x, "overwrite_x"),
+    )
+    if type(x) not in (np.ndarray, *DEVICE_KINDS):
+        x = as_array(x, "x")
+    if named == () or not x.shape:  # there is nothing to transform
+        _normalise(CallArguments((x,), options, None, ()))
+        return x
+    if x.dtype.kind == "c":
+        places, lengths = axes_and_lengths(as_array(x, "x"), asked, named, "c2c")
+        options = kind, lengths, places, norm, sine, inverse, orthogonalize, False
+        return joined(_COSINE.call((parts(x),), options, None, (), engine, queue, wait_for))
+    return _COSINE.call((x,), options, None, (), engine, queue, wait_for)
+
+
+def _normalise(arguments: CallArguments) -> Invocation:
+    kind, asked, named, norm, sine, inverse, orthogonalize, overwrite_x = arguments.options
+    array = as_array(arguments.inputs[0], "x")
+    dtype = dtype_of_transforms(array.dtype, "c2c")
     places, lengths = axes_and_lengths(array, asked, named, "c2c")
-    if array.dtype != wanted:
-        array = in_dtype(array, wanted, engine, queue, wait_for)
     own = _type(kind, inverse)
     mode = one_of("backward" if norm is None else norm, NORMS, "norm")
     orthogonal = mode == "ortho" if orthogonalize is None else flag(orthogonalize, "orthogonalize")
     scale = _scale(mode, own, sine, inverse, lengths)
-    if not places:
-        return x
     shape = list(array.shape)
     for axis, n in zip(places, lengths, strict=True):
         shape[axis] = n
-    if array.dtype.kind == "c":
-        both = parts(array)
-        found = _transform(
-            both, kind, lengths, places, norm, sine, inverse, False, orthogonalize, engine, queue,
-            wait_for,
+
+    def plan(engine: Engine, views: Sequence[View]) -> Plan:
+        view, result = views
+        count = [min(n, shape[a]) if a in places else n for a, n in enumerate(view.shape)]
+        problem = CosineProblem(
+            own, sine, orthogonal, element(dtype), places, lengths, tuple(count), view.strides,
+            result.strides,
         )  # fmt: skip
-        return joined(found)
-    call = Call([array], engine, queue, wait_for, flop=8 * prod(shape) * 20)
-    if array.dtype.itemsize == 8 and not call.engine.target.fp64:
-        raise UnsupportedError(
-            f"{call.engine.target.facts.name} has no double precision, and x is {array.dtype}"
-        )
-    view = call.input(array, "x")
-    out = array if overwrite_x and fits(array, tuple(shape), array.dtype) else None
-    view_out = call.output(tuple(shape), array.dtype, out, read=out is not None)
-    if not view_out.size:
-        return call.run()
-    count = [min(n, shape[a]) if a in places else n for a, n in enumerate(view.shape)]
-    problem = CosineProblem(
-        own, sine, orthogonal, element(array.dtype), places, lengths, tuple(count), view.strides,
-        view_out.strides,
-    )  # fmt: skip
-    plan = call.engine.plan(problem, lambda: make_cosine_plan(call.engine, problem))
-    result = call.run(plan, [view, view_out], (scale,))
-    if array is x:
-        remember(key, [x], call, [view, view_out], plan, (scale,))
-    return result
+        return engine.plan(problem, lambda: make_cosine_plan(engine, problem))
+
+    overwritten = overwrite_x and fits(array, tuple(shape), dtype)
+    return Invocation(
+        inputs=(array,),
+        names=("x",),
+        shape=tuple(shape),
+        dtype=dtype,
+        plan=plan,
+        flop=8 * prod(shape) * 20,
+        scalars=(scale,),
+        out=array if overwritten else None,
+        out_name="x",
+        reads_out=overwritten,
+        in_place=True,
+        convert=None if array.dtype == dtype else converter(dtype),
+    )
+
+
+_COSINE = Operation("cosine transform", _normalise)
 
 
 def _type(kind: Any, inverse: bool) -> int:

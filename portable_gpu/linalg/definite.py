@@ -220,11 +220,11 @@ def solve(
         try:
             c = converted(a, narrow, **place.options)
             c = cholesky(c, lower=lower, overwrite=True, **fast.of_products)
+            x, is_good = refined(a, b, lambda r: _with_factor(c, lower, r, fast), refine, place)
         except NotPositiveDefiniteError:
             if refine != "auto":
                 raise
             return plain(a, b)
-        x, is_good = refined(a, b, lambda r: _with_factor(c, lower, r, fast), refine, place)
         return carrying(x, c) if is_good else plain(a, b)
 
     return on_one_side(work, (a, b), place, check)

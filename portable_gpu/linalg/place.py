@@ -10,11 +10,12 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.codegen.epilogue import Epilogue
+from portable_gpu.ops.factors import factor
 from portable_gpu.ops.gemm.binding import compute_element
-from portable_gpu.ops.gemm.product import Product, bind_product, factor
+from portable_gpu.ops.gemm.product import Product, multiply
 from portable_gpu.runtime.array import DEVICE_KINDS, Array
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.place import check_place, events_of
+from portable_gpu.runtime.place import check_place
 from portable_gpu.runtime.registry import queue_for, state_for
 from portable_gpu.runtime.report import reports_of
 from portable_gpu.runtime.transfer import asarray, asnumpy
@@ -64,8 +65,7 @@ class Place:
             a, b, c, "c", shape, np.result_type(a, b), trans_a, "N",
             factor(alpha, "alpha", elem), factor(beta, "beta", elem), _NO_EPILOGUE, self.precision,
         )  # fmt: skip
-        events = events_of(self.wait_for)
-        return bind_product(product, self.engine, self.queue, events).run(None, ())
+        return multiply(product, self.engine, self.queue, self.wait_for)
 
 
 def on_one_side(

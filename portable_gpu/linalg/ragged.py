@@ -14,29 +14,21 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.arguments import flag, one_of
-from portable_gpu.dtypes import element
+from portable_gpu.dtypes import check_precision, element
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
-from portable_gpu.ops.factor.arguments import (
-    CHECKS,
-    check_dtype,
-    precision_of,
-    require_fp64,
-    transposition,
-)
+from portable_gpu.ops.factor.arguments import CHECKS, check_dtype, precision_of, transposition
 from portable_gpu.ops.factor.candidates import make_ragged_cholesky, make_ragged_solve
 from portable_gpu.ops.factor.packed_steps import placed
 from portable_gpu.ops.factor.plan import CopyPlan, CopyProblem
 from portable_gpu.ops.factor.ragged import CLASSES, RaggedMatrices, ragged_zeros
-from portable_gpu.ops.factor.reports import factorised, solved
+from portable_gpu.ops.factor.reports import beside_of, not_positive_definite, singular
 from portable_gpu.ops.factor.stack import Matrix, stacked
 from portable_gpu.ops.gemm.problem import Operand
+from portable_gpu.ops.operation import Invocation, complete
 from portable_gpu.runtime.array import DEVICE_KINDS, Array
-from portable_gpu.runtime.call import Call
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.place import events_of
 from portable_gpu.runtime.plan import Part, Plan, Step, Steps
-from portable_gpu.runtime.report import reports_of
-from portable_gpu.runtime.views import AnyArray, View, as_array, check_no_overlap
+from portable_gpu.runtime.views import AnyArray, View, as_array
 
 __all__ = ["Ragged", "cho_solve", "cholesky", "solve_triangular"]
 
@@ -205,25 +197,34 @@ def cholesky(
                                 precision=precision, engine=engine, queue=queue))  # fmt: skip
     _check_square(a)
     buffer = a.buffer
-    call = Call((buffer,), engine, queue, events_of(wait_for), flop=None)
-    require_fp64(call.engine, buffer.dtype)
-    precision = precision_of(precision, call.engine)
-    view = call.output(
-        buffer.shape, buffer.dtype, buffer if overwrite else None, "a", read=overwrite
-    )
-    views = [view] if overwrite else [call.input(buffer, "a"), view]
-    plan = None
-    if len(a):
+    if precision is not None:
+        check_precision(precision)
+
+    def plan(engine: Engine, views: Sequence[View]) -> Plan:
+        view, products = views[-1], precision_of(precision, engine)
 
         def make() -> Plan:
-            steps = make_ragged_cholesky(call.engine, a._matrices(view), lower, precision)
+            steps = make_ragged_cholesky(engine, a._matrices(view), lower, products)
             if overwrite:
                 return Steps(steps)
-            return Steps([_copy(call.engine, views, 0, 1), *placed(steps, (1, 2))])
+            return Steps([_copy(engine, views, 0, 1), *placed(steps, (1, 2))])
 
-        key = ("ragged cholesky", lower, overwrite, precision, *a._same(view))
-        plan = call.engine.plan(key, make)
-    return a.like(factorised(call, plan, views, (len(a),), check, reports_of(buffer)))
+        return engine.plan(("ragged cholesky", lower, overwrite, products, *a._same(view)), make)
+
+    count = (len(a),)
+    asked = Invocation(
+        inputs=() if overwrite else (buffer,),
+        names=() if overwrite else ("a",),
+        shape=buffer.shape,
+        dtype=buffer.dtype,
+        plan=plan,
+        out=buffer if overwrite else None,
+        out_name="a",
+        reads_out=overwrite,
+        report=beside_of(count, not_positive_definite(count, buffer.dtype)),
+        check=check,
+    )
+    return a.like(complete(asked, None, (), *place))
 
 
 def solve_triangular(
@@ -313,38 +314,45 @@ def _solve(
         a = _gathered(a, "a", None, *place)
     _check_square(a)
     _check_pairs(a, b)
-    if overwrite:
-        check_no_overlap(b.buffer, "b", [(a.buffer, "a")])
-    dtype = b.buffer.dtype
-    call = Call((a.buffer, b.buffer), engine, queue, events_of(wait_for), flop=None)
-    require_fp64(call.engine, dtype)
-    precision = precision_of(precision, call.engine)
-    view_a = call.input(a.buffer, "a")
-    shape = b.buffer.shape
-    view = call.output(shape, dtype, b.buffer if overwrite else None, "b", read=overwrite)
-    views = [view_a, view] if overwrite else [view_a, call.input(b.buffer, "b"), view]
-    x, reads = len(views) - 1, not solves[0][2]
-    plan = None
-    if len(a):
+    if precision is not None:
+        check_precision(precision)
+    reads = not solves[0][2]
+
+    def plan(engine: Engine, views: Sequence[View]) -> Plan:
+        view_a, view, products = views[0], views[-1], precision_of(precision, engine)
+        x = len(views) - 1
 
         def make() -> Plan:
             own, other = a._matrices(view_a), b._matrices(view)
-            steps = [] if overwrite else [_copy(call.engine, views[1:], 1, 2)]
+            steps = [] if overwrite else [_copy(engine, views[1:], 1, 2)]
             for transposed, conj, unit in solves:
                 made = make_ragged_solve(
-                    call.engine, own, other, lower, transposed, conj, unit, precision
+                    engine, own, other, lower, transposed, conj, unit, products
                 )
                 steps.extend(placed(made, (0, x)))
             if reads:
-                steps[:0] = placed([ragged_zeros(call.engine, own)], (0, x, x + 1))
+                steps[:0] = placed([ragged_zeros(engine, own)], (0, x, x + 1))
             return Steps(steps)
 
         key = (
-            "ragged solve", lower, solves, overwrite, precision, *a._same(view_a), *b._same(view)
+            "ragged solve", lower, solves, overwrite, products, *a._same(view_a), *b._same(view)
         )  # fmt: skip
-        plan = call.engine.plan(key, make)
-    earlier = reports_of(a.buffer, b.buffer)
-    return b.like(solved(call, plan, views, not reads, (len(a),), check, earlier))
+        return engine.plan(key, make)
+
+    count = (len(a),)
+    asked = Invocation(
+        inputs=(a.buffer,) if overwrite else (a.buffer, b.buffer),
+        names=("a",) if overwrite else ("a", "b"),
+        shape=b.buffer.shape,
+        dtype=b.buffer.dtype,
+        plan=plan,
+        out=b.buffer if overwrite else None,
+        out_name="b",
+        reads_out=overwrite,
+        report=beside_of(count, singular(count)) if reads else None,
+        check=check,
+    )
+    return b.like(complete(asked, None, (), *place))
 
 
 # -- arguments
@@ -418,28 +426,35 @@ def _gathered(
         flat = [one.reshape(-1) for one in kept]
         return Ragged(np.concatenate(flat) if flat else np.zeros(0, dtype), rows, columns=columns)
     starts = np.cumsum([0, *(n * m for n, m in shapes)])
-    call = Call(given, engine, queue, events_of(wait_for), flop=None)
-    inputs = [call.input(one, f"{name}[{k}]") for k, one in enumerate(given)]
-    view = call.output((int(starts[-1]),), dtype)
 
-    def make() -> Plan:
-        steps = []
-        for k, ((n, m), one) in enumerate(zip(shapes, inputs, strict=True)):
-            if not n * m:
-                continue
-            matrix = one if len(one.shape) == 2 else _column(one)
-            _, (source,) = stacked([Matrix(matrix, trans=lower is False)], ())
-            row, col = (1, m) if lower is False else (m, 1)
-            target = Operand(element(dtype), row, col)
-            copy = CopyProblem(n, m, (), source, target, triangle=lower is not None)
-            plan = call.engine.plan(("copy", copy), partial(CopyPlan, call.engine, copy))
-            steps.append(Step(plan, (k, Part(len(inputs), int(starts[k])))))
-        return Steps(steps)
+    def plan(engine: Engine, views: Sequence[View]) -> Plan:
+        *inputs, _ = views
 
-    lies = tuple((v.dtype, v.shape, v.strides) for v in inputs)
-    plan = call.engine.plan(("gather", lower, lies), make) if view.size else None
-    buffer = call.run(plan, (*inputs, view))
-    buffer.reports = reports_of(*given)
+        def make() -> Plan:
+            steps = []
+            for k, ((n, m), view) in enumerate(zip(shapes, inputs, strict=True)):
+                if not n * m:
+                    continue
+                matrix = view if len(view.shape) == 2 else _column(view)
+                _, (source,) = stacked([Matrix(matrix, trans=lower is False)], ())
+                row, col = (1, m) if lower is False else (m, 1)
+                target = Operand(element(dtype), row, col)
+                copy = CopyProblem(n, m, (), source, target, triangle=lower is not None)
+                part = engine.plan(("copy", copy), partial(CopyPlan, engine, copy))
+                steps.append(Step(part, (k, Part(len(inputs), int(starts[k])))))
+            return Steps(steps)
+
+        lies = tuple((v.dtype, v.shape, v.strides) for v in inputs)
+        return engine.plan(("gather", lower, lies), make)
+
+    asked = Invocation(
+        inputs=tuple(given),
+        names=tuple(f"{name}[{k}]" for k in range(len(given))),
+        shape=(int(starts[-1]),),
+        dtype=dtype,
+        plan=plan,
+    )
+    buffer = complete(asked, None, (), engine, queue, wait_for)
     return Ragged(buffer, rows, columns=columns)
 
 

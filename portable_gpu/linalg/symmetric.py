@@ -12,11 +12,11 @@ from portable_gpu.arguments import flag
 from portable_gpu.codegen.epilogue import Epilogue, Stage
 from portable_gpu.dtypes import check_precision, element
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
+from portable_gpu.ops.factors import PLAIN, factor, plain_number
 from portable_gpu.ops.gemm.binding import compute_element, result_dtype
-from portable_gpu.ops.gemm.product import Product, bind_product, factor, out_dtype
+from portable_gpu.ops.gemm.product import Product, invocation, multiply, out_dtype
+from portable_gpu.ops.operation import CallArguments, Invocation, Operation
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.place import events_of
-from portable_gpu.runtime.repeat import NUMBERS, again
 from portable_gpu.runtime.views import AnyArray, Shape, as_array
 
 _PLAIN = Epilogue()
@@ -193,19 +193,21 @@ def _rank_k(
     wait_for: Sequence[cl.Event] | None,
 ) -> Any:
     trans, lower = flag(trans, "trans"), flag(lower, "lower")
-    if wait_for is not None:
-        wait_for = events_of(wait_for)
-    result = key = None
-    plain = type(alpha) in NUMBERS and type(beta) in NUMBERS
-    if plain and queue is None and not wait_for:
-        head = (name, alpha, beta, trans, lower, precision)
-        result, key = again(head, (a, a), c, engine)
-    if result is not None:
-        return result
-    given, a = a, as_array(a, "a")
+    if type(alpha) not in PLAIN or type(beta) not in PLAIN:
+        alpha, beta = plain_number(alpha, "alpha"), plain_number(beta, "beta")
+    options = name, alpha, beta, trans, lower, precision
+    return _RANK_K.call((a, a), options, c, (), engine, queue, wait_for)
+
+
+def _normalise(arguments: CallArguments) -> Invocation:
+    c = arguments.out
+    name, alpha, beta, trans, lower, precision = arguments.options
+    a = as_array(arguments.inputs[0], "a")
     shape = _square(a, a, trans)
-    product = _triangle(name, a, a, shape, alpha, beta, c, trans, lower, precision)
-    return bind_product(product, engine, queue, wait_for).run(key, (given, given))
+    return invocation(_triangle(name, a, a, shape, alpha, beta, c, trans, lower, precision))
+
+
+_RANK_K = Operation("rank-k update", _normalise)
 
 
 def _rank_2k(
@@ -228,9 +230,9 @@ def _rank_2k(
     shape = _square(a, b, trans)
     other = alpha.conjugate() if name == "her2k" and isinstance(alpha, complex) else alpha
     first = _triangle(name, a, b, shape, alpha, beta, c, trans, lower, precision)
-    result = bind_product(first, engine, queue, wait_for).run(None, (a, b))
+    result = multiply(first, engine, queue, wait_for)
     second = _triangle(name, b, a, shape, other, 1.0, result, trans, lower, precision)
-    return bind_product(second, engine, queue, None).run(None, (b, a))
+    return multiply(second, engine, queue, None)
 
 
 def _square(a: Any, b: Any, trans: bool) -> Shape:

@@ -16,7 +16,7 @@ class Case:
     Attributes:
         operation: Its name: ``sum``, ``gemv``, ``gemm`` ...
         extents: Shape of a reduction's arrays; (m, n) of gemv's matrix; (m, k, n) of gemm: see
-            :attr:`Operation.shapes`.
+            :attr:`OperationRecord.shapes`.
         dtype: NumPy name of the element type.
         axis: Of a reduction; all of them where it is ``None``.
         trans: A letter for each operand that may be transposed: N or T for gemv, two for gemm.

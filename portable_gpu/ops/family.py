@@ -2,11 +2,12 @@
 
 ``ops/<family>/family.py`` makes one, and :mod:`portable_gpu.ops.registry` lists it::
 
-    Family ─┬─ operations   Operation    what it computes        explain, render, check-isa, warm-up
-            ├─ benchmarks   Benchmark    what is timed           bench
-            ├─ tuning       Tuning       what a policy must do   tune
-            ├─ checks                    what it must give       selftest
-            └─ kernels      Compiled     what its text must be   check-isa
+    Family ─┬─ operations   OperationRecord  what it computes        explain, render, check-isa,
+            │                                                        warm-up
+            ├─ benchmarks   Benchmark        what is timed           bench
+            ├─ tuning       Tuning           what a policy must do   tune
+            ├─ checks                        what it must give       selftest
+            └─ kernels      Compiled         what its text must be   check-isa
 
 Functions of a record take a :class:`~portable_gpu.ops.case.Case`: one operation on one size.
 """
@@ -89,7 +90,7 @@ class Typical:
 
 
 @dataclass(frozen=True)
-class Operation:
+class OperationRecord:
     """A public function.
 
     Attributes:
@@ -270,7 +271,7 @@ class Family:
     """
 
     name: str
-    operations: tuple[Operation, ...]
+    operations: tuple[OperationRecord, ...]
     checks: Callable[[Sequence[np.dtype[Any]]], Iterator[Check]]
     benchmarks: Mapping[str, Benchmark] = field(default_factory=dict)
     tuning: Tuning | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from portable_gpu.ops.elementwise.family import ELEMENTWISE
 from portable_gpu.ops.factor.family import FACTOR
-from portable_gpu.ops.family import Benchmark, Build, Compiled, Family, Operation
+from portable_gpu.ops.family import Benchmark, Build, Compiled, Family, OperationRecord
 from portable_gpu.ops.fft.family import FFT
 from portable_gpu.ops.gemm.family import GEMM
 from portable_gpu.ops.gemv.family import GEMV
@@ -22,7 +22,7 @@ FAMILIES: tuple[Family, ...] = (
 
 _BY_NAME = {family.name: family for family in sorted(FAMILIES, key=lambda family: family.name)}
 #: Every public operation.
-OPERATIONS: dict[str, Operation] = {
+OPERATIONS: dict[str, OperationRecord] = {
     operation.name: operation for family in _BY_NAME.values() for operation in family.operations
 }
 #: What each builds by default, where that is not another one's.

@@ -235,7 +235,7 @@ class Engine(Closing):
         remembering = self._remembering() or self
         for state in (remembering.home, self.home, *list(self._others.values())):
             if state is not None:
-                state.known.clear()
+                state.forget_calls()
 
     @property
     def _most_kept(self) -> int:

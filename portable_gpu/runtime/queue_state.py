@@ -57,9 +57,10 @@ class QueueState:
             ask for none; ``None`` where they ask for one.
         recording: Where launches are noted instead of being enqueued: see
             :mod:`portable_gpu.runtime.replay`.  A queue has none.
-        known: Calls met before; see :mod:`portable_gpu.runtime.repeat`.
-        in_flight: The caller's memory that kernels may be using, by its ``id``: whatever is raised
-            between a launch and its end, it stays.
+        known: Remembered calls; see :mod:`portable_gpu.runtime.repeat`.
+        direct: Those of them on C-ordered arrays of NumPy, as functions of the arrays.
+        in_flight: The caller's memory that kernels may be using, whatever is raised between a
+            launch and its end.
     """
 
     recording: list[tuple[Launch, Sequence[Any], tuple[Any, ...]]] | None = None
@@ -69,7 +70,8 @@ class QueueState:
         self.queue = cl.CommandQueue.from_int_ptr(queue.int_ptr, retain=True)
         self.pointer = c_void_p(self.queue.int_ptr)
         self.known: dict[Hashable, Repeat] = {}
-        self.in_flight: dict[int, Any] = {}
+        self.direct: dict[Hashable, Callable[..., Any]] = {}
+        self.in_flight: dict[Hashable, Any] = {}
         properties, kinds = queue.properties, cl.command_queue_properties
         self.in_order = not properties & kinds.OUT_OF_ORDER_EXEC_MODE_ENABLE
         self.enqueue_without_event: Callable[..., int] | None = None
@@ -86,9 +88,14 @@ class QueueState:
         self._partials = self._zeroed(1 << 14)
         fork.retire_in_children(self)
 
-    def forget(self) -> None:
-        """Drop the calls met before, and the memory that nobody uses."""
+    def forget_calls(self) -> None:
+        """Drop the remembered calls, and the kernels and tables that they keep."""
         self.known.clear()
+        self.direct.clear()
+
+    def forget(self) -> None:
+        """Drop the remembered calls, and the memory that is not in use."""
+        self.forget_calls()
         let_go()
         self._pool.free_held()
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import pyopencl as cl
@@ -37,6 +37,7 @@ STATE = "_portable_gpu"
 
 _lock = threading.RLock()
 _default: Engine | None = None
+_NO_CALLS: dict[Hashable, Any] = {}
 _by_context: weakref.WeakValueDictionary[tuple[int, int], Engine] = weakref.WeakValueDictionary()
 
 
@@ -102,6 +103,12 @@ def known_home(engine: Engine | None) -> QueueState | None:
     if engine is None:
         engine = _default
     return None if engine is None else engine.home
+
+
+def direct_calls() -> dict[Hashable, Any]:
+    """Calls of the default engine on C-ordered arrays of NumPy, as functions of the arrays."""
+    home = None if _default is None else _default.home
+    return _NO_CALLS if home is None else home.direct
 
 
 def context_of(arrays: Sequence[Any]) -> cl.Context | None:

@@ -1,24 +1,22 @@
-"""The call that loops make: arrays of a kind met before, and nothing left to check."""
+"""Repeated calls: arrays like those of an earlier call, with nothing left to check."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.call import Call, Planning
-from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.direct import Beside, direct_call
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
-from portable_gpu.runtime.registry import STATE, known_home
-from portable_gpu.runtime.replay import BesideReplay, Kernels, Recording, Replay
-from portable_gpu.runtime.views import Shape, View, new_array, overlap
+from portable_gpu.runtime.registry import known_home
+from portable_gpu.runtime.replay import BesideReplay, Kernels, Recording, Replay, have_equal_zeros
+from portable_gpu.runtime.views import View, new_array, overlap
 
 Key = tuple[Any, ...]
-NUMBERS = (float, int, complex)  # what a key may hold: values that are their own identity
 _MOST = 4096  # calls remembered for a queue
 
 
@@ -46,27 +44,16 @@ class Repeat(Protocol):
         """
 
 
-@dataclass(frozen=True)
-class Beside:
-    """Something small that kernels write beside the result, for the host to look at.
-
-    Attributes:
-        shape, dtype: Of it.
-        look: What looks at the values, and may raise.
-    """
-
-    shape: Shape
-    dtype: np.dtype[Any]
-    look: Callable[[np.ndarray[Any, Any]], None]
-
-
 class _OnHost:
     """A call on NumPy arrays without gaps, which a CPU device works on in place.
 
     Its launches are recorded once and repeated, as those of :class:`Replay`.
     """
 
-    __slots__ = ("_beside", "_dtype", "_idle", "_orders", "_plan", "_scalars", "_shape", "state")
+    __slots__ = (
+        "_beside", "_dtype", "_idle", "_may_differ", "_orders", "_plan", "_scalars", "_shape",
+        "state",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -90,6 +77,7 @@ class _OnHost:
         self.state, self._plan, self._scalars = state, plan, scalars
         self._shape, self._dtype = result.shape, result.dtype
         self._orders, self._beside = tuple(orders), beside
+        self._may_differ = have_equal_zeros(scalars)
         self._idle: list[Kernels] = []
 
     def run(
@@ -108,7 +96,7 @@ class _OnHost:
         except IndexError:  # all are in the middle of a call
             kernels = self._kernels(scalars)
         # A call that raises does not put them back: who knows which arguments they have.
-        if scalars != kernels.scalars or 0 in scalars:  # whose sign may be another
+        if scalars and (self._may_differ or scalars != kernels.scalars or 0 in scalars):
             kernels.move(*self._recorded(scalars))
         in_place, places = state.engine.in_place, kernels.places
         buffers = []
@@ -141,7 +129,7 @@ class _OnHost:
         key = id(memory)
         try:  # as run_to_the_end, which costs a call more
             in_flight[key] = memory
-            rooms = kernels.take_rooms(state)
+            rooms = kernels.take_rooms(state) if kernels.rooms else None
             event = kernels.enqueue(state)
             state.wait(event)
             del in_flight[key], rooms
@@ -153,6 +141,15 @@ class _OnHost:
         if beside is not None and values is not None:
             beside.look(values)
         return result if self._shape or out is not None else result[()]
+
+    def direct(self) -> Callable[..., Any] | None:
+        """Return the call as a function of its C-ordered arrays, if there is such a function."""
+        if any(self._orders):
+            return None
+        arrays, beside = len(self._orders) - 1, self._beside
+        return direct_call(
+            self.state, arrays, self._shape, self._dtype, lambda: self._kernels(()), beside
+        )
 
     def _kernels(self, scalars: tuple[Any, ...]) -> Kernels:
         by_address = self.state.engine.takes_host_pointers
@@ -166,66 +163,43 @@ class _OnHost:
 
 
 def signature(arrays: Sequence[Any]) -> Key | None:
-    """All that decides how a call on these arrays runs; ``None`` for a mixture of kinds or queues.
+    """Return all that decides how a call on these arrays runs, or ``None`` if it is not remembered.
 
-    The queue is not part of it: what is remembered is kept by the queue.
+    It is not where there are no arrays, arrays of NumPy and of a device, or arrays of several
+    queues.  The queue is not part of it, for the queue keeps its remembered calls itself.
     """
+    if not arrays:
+        return None
     first = arrays[0]
-    found: Key = ()
-    if type(first) in DEVICE_KINDS:
-        queue = first.queue
-        for array in arrays:
-            if type(array) not in DEVICE_KINDS or array.queue is not queue:
-                return None
-            found += array.shape, array.strides, array.dtype, array.offset & 15
-        return None if queue is None else found
-    for array in arrays:
-        if type(array) is not np.ndarray:
-            return None
-        found += array.shape, array.strides, array.dtype
-    return found
-
-
-def again(
-    head: Key,
-    arrays: Sequence[Any],
-    out: Any = None,
-    engine: Engine | Planning | None = None,
-    scalars: tuple[Any, ...] = (),
-) -> tuple[Any, Key | Planning | None]:
-    """The result of a call met before, or else the key to :func:`remember` it by.
-
-    Args:
-        head: The operation and its options.
-        arrays: The inputs but for those that are ``out`` itself; there may be none then.
-        out: The caller's array for the result.
-        engine: The engine that the caller names.
-        scalars: Numbers that are no part of the key.
-
-    Returns:
-        ``(result, key)``: the result, as :class:`Repeat` gives it, or ``None`` and the key; both
-        are ``None`` where the call is not to be remembered: its arrays are of several kinds or
-        queues, or an option cannot be hashed (and is to be refused).  A :class:`Planning` is its
-        own key.
-    """
-    kinds = signature(arrays if out is None else (*arrays, out))
-    if kinds is None or not (engine is None or isinstance(engine, Engine)):
-        return None, engine if kinds is not None and isinstance(engine, Planning) else None
-    key = (head, kinds) if out is None else (head, kinds, "out")
-    first = arrays[0] if arrays else out
     if type(first) is np.ndarray:
-        state = known_home(engine)
-    elif engine is None:
-        state = getattr(first.queue, STATE, None)
-    else:
-        state = engine.known_state(first.queue)
-    try:
-        known = None if state is None else state.known.get(key)
-    except TypeError:
-        return None, None
-    if known is None or state is None:
-        return None, key
-    return known.run(state, arrays, out, scalars), key
+        if len(arrays) == 1:
+            return first.shape, first.strides, first.dtype
+        if len(arrays) == 2:
+            second = arrays[1]
+            if type(second) is not np.ndarray:
+                return None
+            return (
+                first.shape, first.strides, first.dtype,
+                second.shape, second.strides, second.dtype,
+            )  # fmt: skip
+        found: Key = ()
+        for array in arrays:
+            if type(array) is not np.ndarray:
+                return None
+            found += array.shape, array.strides, array.dtype
+        return found
+    if type(first) not in DEVICE_KINDS or first.queue is None:
+        return None
+    queue = first.queue
+    if len(arrays) == 1:
+        return type(first), first.shape, first.strides, first.dtype, first.offset & 15
+    found = ()
+    for array in arrays:
+        kind = type(array)
+        if kind not in DEVICE_KINDS or array.queue is not queue:
+            return None
+        found += kind, array.shape, array.strides, array.dtype, array.offset & 15
+    return found
 
 
 def remember(
@@ -237,17 +211,20 @@ def remember(
     scalars: tuple[Any, ...] = (),
     out: Any = None,
     beside: Beside | None = None,
+    varies: bool = False,
 ) -> None:
-    """Let :func:`again` answer ``key``, if nothing is left to check when it comes again.
+    """Remember a call by ``key``, if nothing is left to check when it is repeated.
 
     Args:
-        key: From :func:`again`.
+        key: The operation's name, its options, and the :func:`signature` of the arrays; or what
+            prepares a call; ``None`` if it is not to be remembered.
         arrays: The inputs.
         call: The call, which is done.
         views: What the kernels took the inputs and the result for.
         plan, scalars: What was enqueued, if anything.
         out: The caller's array for the result.
         beside: What is written beside the result, if anything is.
+        varies: Whether the scalars may differ from call to call.
     """
     if key is None or plan is None:
         return
@@ -255,10 +232,15 @@ def remember(
     if isinstance(key, Planning):
         key.arrays, key.again = tuple(arrays), found
     elif found is not None:
-        known = call.home.known
-        if len(known) >= _MOST:
-            known.clear()
-        known.setdefault(key, found)
+        home = call.home
+        if len(home.known) >= _MOST:
+            home.forget_calls()
+        home.known.setdefault(key, found)
+        if isinstance(found, _OnHost) and out is None and home is known_home(None):
+            direct = None if varies else found.direct()
+            if direct is not None and all(array.flags.c_contiguous for array in arrays):
+                kinds = [kind for array in arrays for kind in (array.shape, array.dtype)]
+                home.direct.setdefault((*key[:2], *kinds), direct)
 
 
 def _repeat(
@@ -304,31 +286,3 @@ def _contiguous_order(array: np.ndarray[Any, Any]) -> tuple[int, ...] | None:
         return ()
     order = tuple(sorted(range(array.ndim), key=lambda axis: -array.strides[axis]))
     return order if array.transpose(order).flags.c_contiguous else None
-
-
-@dataclass(frozen=True)
-class Bound:
-    """A call on its queue, with its plan.
-
-    Attributes:
-        call: The queue, and the result.
-        views: Of its inputs and the result.
-        plan: What computes it; ``None`` where the result has no elements.
-        scalars: What the plan takes besides.
-        out: The caller's array for the result.
-        of_copies: Whether inputs are copies of the caller's arrays, in another dtype.
-    """
-
-    call: Call
-    views: tuple[View, ...]
-    plan: Plan | None
-    scalars: tuple[Any, ...]
-    out: Any
-    of_copies: bool = False
-
-    def run(self, key: Key | Planning | None, arrays: Sequence[Any]) -> Any:
-        """The result; a call on arrays like these is remembered by ``key``."""
-        result = self.call.run(self.plan, self.views, self.scalars)
-        if not self.of_copies:
-            remember(key, arrays, self.call, self.views, self.plan, self.scalars, self.out)
-        return result

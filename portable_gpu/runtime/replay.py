@@ -15,6 +15,7 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.errors import DeviceMemoryError
+from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.events import QueueEvents
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.program import BoundKernel
@@ -28,6 +29,11 @@ _NONE = Memory(0)  # that of no buffer
 #: pool takes 0.5 us: PoCL, a line of 1024 complex64 in 8.8 us, from the pool in 10.2.  A queue
 #: remembers 4096 calls, so of two pieces each at most 128 MiB stay, until calls are forgotten.
 _KEPT = 16 << 10
+
+
+def have_equal_zeros(scalars: tuple[Any, ...]) -> bool:
+    """Whether there are complex numbers, of which equal ones may differ in the signs of zeros."""
+    return any(isinstance(value, (complex, np.complexfloating)) for value in scalars)
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,8 +192,8 @@ class Replay:
     """
 
     __slots__ = (
-        "_beside", "_extents", "_idle", "_inside", "_itemsizes", "_make", "_nbytes", "_plan",
-        "_scalars",
+        "_beside", "_extents", "_idle", "_inside", "_itemsizes", "_make", "_may_differ", "_nbytes",
+        "_plan", "_reports", "_scalars",
     )  # fmt: skip
 
     def __init__(
@@ -207,6 +213,8 @@ class Replay:
             beside: What is written beside a fresh result, if anything is.
         """
         self._plan, self._scalars, self._beside = plan, scalars, beside
+        self._may_differ = have_equal_zeros(scalars)
+        self._reports = [isinstance(array, Array) for array in arrays]  # pyopencl's have none
         # What each touches of its buffer, and the events last seen, all of this queue.
         self._extents = [extent(array) for array in arrays]
         self._itemsizes = [array.dtype.itemsize for array in arrays]
@@ -229,8 +237,10 @@ class Replay:
             kernels = Kernels(state, *self._recorded(state, everything, out, scalars))
         # A call that raises does not put them back: who knows which arguments they have.
         own, memories, offsets = state.queue, kernels.memories, kernels.offsets
-        moved = scalars != kernels.scalars or 0 in scalars  # whose sign may be another
-        changed = False
+        moved = bool(scalars) and (
+            self._may_differ or scalars != kernels.scalars or 0 in scalars  # whose sign may differ
+        )
+        reports, changed, has_reports = self._reports, False, False
         k = 0
         for array in everything:
             events = array.events
@@ -254,8 +264,10 @@ class Replay:
                 memories[k] = memory
                 changed = True
                 moved = moved or offset != offsets[k]
+            if reports[k] and array.reports:
+                has_reports = True
             k += 1  # enumerate costs each call 70 ns
-        if changed and out is not None and self._overlap(everything, memories):
+        if out is not None and (has_reports or (changed and self._overlap(everything, memories))):
             return self._refuse(kernels)
         if moved:
             kernels.move(*self._recorded(state, everything, out, scalars))
@@ -269,7 +281,7 @@ class Replay:
             told = state.allocate(beside.nbytes)
             for set_argument, index in kernels.places[-1]:
                 set_argument(index, told)
-        rooms = kernels.take_rooms(state)
+        rooms = kernels.take_rooms(state) if kernels.rooms else None
         event = kernels.enqueue(state)
         del rooms
         self._idle.append(kernels)
@@ -278,6 +290,8 @@ class Replay:
             result = self._make(arrays[0].queue, data, events)
             if beside is not None:
                 result.reports = beside.reports(arrays, own, told, event)
+            elif has_reports:
+                result.reports = reports_of(*arrays)
             return result
         del events  # for it counts who has the list
         state.cover(out, event)

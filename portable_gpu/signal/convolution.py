@@ -13,7 +13,8 @@ import pyopencl as cl
 from portable_gpu.arguments import one_of
 from portable_gpu.errors import DTypeError, ShapeError
 from portable_gpu.ops.elementwise import elementwise
-from portable_gpu.ops.fft.convolve import Kept, convolved, in_dtype, window
+from portable_gpu.ops.fft.convolve import Kept, convolved, window
+from portable_gpu.ops.reduce.run import in_dtype
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.transfer import asarray

@@ -23,7 +23,7 @@ from portable_gpu.errors import (
 )
 from portable_gpu.linalg.refinement import corrections
 from portable_gpu.ops.elementwise import elementwise
-from portable_gpu.ops.factor.arguments import CHECKS, check_dtype, require_fp64
+from portable_gpu.ops.factor.arguments import CHECKS, check_dtype
 from portable_gpu.ops.reduce.run import converted
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.call import Call, run_to_the_end
@@ -48,6 +48,7 @@ from portable_gpu.sparse.progress import (
 from portable_gpu.sparse.solution import FactorState, wait
 from portable_gpu.sparse.stats import Stats
 from portable_gpu.sparse.symbolic import Symbolic
+from portable_gpu.targets.precision import require_fp64
 
 #: Columns of a sparse right-hand side in a block: enough for efficient products of the fronts; a
 #: dense block has 512 bytes in each row.
@@ -110,7 +111,7 @@ class Factor(Closing):
         state = state_for([], engine, queue)
         self.symbolic, self.dtype = of_kind(symbolic, Symbolic, "symbolic"), factor_dtype(dtype)
         self.engine, self.queue = state.engine, queue or state.engine.queue
-        require_fp64(self.engine, self.dtype)
+        require_fp64(self.engine.target, self.dtype)
         limit = None if memory_limit is None else whole(memory_limit, "memory_limit")
         self._numeric = Numeric(self.engine, symbolic, self.dtype, limit)
         self._spill_dir = spill_dir
@@ -397,7 +398,7 @@ class Factor(Closing):
         with self._lock:  # use one factor together with its values
             current = self._latest()
             dtype = np.result_type(self.dtype, current.values.dtype, b.dtype)
-            require_fp64(self.engine, dtype)
+            require_fp64(self.engine.target, dtype)
             if out is not None:
                 check_output(out, tuple(b.shape), dtype, "out", host)
             if host:

@@ -199,7 +199,7 @@ from portable_gpu.checking.edges import around
 from portable_gpu.checking.inputs import Input
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.ops.family import (
-    Benchmark, Compiled, Family, Operation, Sizes, Tuning, Typical
+    Benchmark, Compiled, Family, OperationRecord, Sizes, Tuning, Typical
 )
 from portable_gpu.ops.scale import explain, scale, specializations
 
@@ -229,7 +229,7 @@ _BENCHMARK = Benchmark(
 SCALE = Family(
     name="scale",
     operations=(
-        Operation("scale", scale, explain, specializations, extents=1,
+        OperationRecord("scale", scale, explain, specializations, extents=1,
                   typical=Typical(((1000,),))),
     ),
     checks=_checks,

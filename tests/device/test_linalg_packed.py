@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from reference import assert_within, product_bound, unit_roundoff, wider
 from sampling import dealt
 
 import portable_gpu as pg
+from portable_gpu import Engine
 from portable_gpu.errors import (
     ArgumentError,
     DTypeError,
@@ -79,12 +81,22 @@ def _check_solve(a: Any, x: Any, b: Any, steps: int = 1) -> None:
 
 
 @pytest.fixture(params=["own", "large"])
-def way(request: Any, monkeypatch: Any, engine: Any) -> str:
+def way(request: Any, monkeypatch: Any, engine: Engine) -> Iterator[str]:
     """The device's own way, and that of devices with many compute units."""
-    if request.param == "large":
-        monkeypatch.setattr(PackedWay, "of", classmethod(lambda cls, n, m, target: LARGE))
-        monkeypatch.setattr(engine, "_plans", {})
-    return str(request.param)
+    if request.param == "own":
+        yield "own"
+        return
+    monkeypatch.setattr(PackedWay, "of", classmethod(lambda cls, n, m, target: LARGE))
+    _forget(engine)
+    yield "large"
+    _forget(engine)
+
+
+def _forget(engine: Engine) -> None:
+    """Drop the plans of an engine, and the remembered calls that keep them."""
+    for each in (engine, engine.caller):
+        if each is not None:
+            each._forget_plans()
 
 
 def of_way(way: str, turn: int) -> str:

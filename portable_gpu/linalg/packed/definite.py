@@ -8,15 +8,13 @@ from typing import Any
 import pyopencl as cl
 
 from portable_gpu.arguments import flag, one_of
-from portable_gpu.dtypes import element
+from portable_gpu.dtypes import check_precision, element
 from portable_gpu.linalg.packed.storage import as_row, check_adjacent, in_line, packed_array
 from portable_gpu.ops.factor.api import as_column, lies
 from portable_gpu.ops.factor.arguments import (
     CHECKS,
     common_dtype,
-    in_dtype,
     precision_of,
-    require_fp64,
     solution_shape,
     transposition,
 )
@@ -32,14 +30,13 @@ from portable_gpu.ops.factor.packed_steps import (
     zeros_step,
 )
 from portable_gpu.ops.factor.plan import CopyPlan, CopyProblem
-from portable_gpu.ops.factor.reports import factorised, solved
+from portable_gpu.ops.factor.reports import beside_of, not_positive_definite, singular
 from portable_gpu.ops.factor.stack import Matrix, stacked
-from portable_gpu.runtime.call import Call
+from portable_gpu.ops.operation import CallArguments, Invocation, Operation
+from portable_gpu.ops.reduce.run import converter
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.place import events_of
 from portable_gpu.runtime.plan import Plan, Step, Steps
-from portable_gpu.runtime.report import reports_of
-from portable_gpu.runtime.views import AnyArray, View, as_array, check_no_overlap
+from portable_gpu.runtime.views import AnyArray, View, as_array
 
 
 def cholesky(
@@ -81,30 +78,50 @@ def cholesky(
     """
     overwrite = flag(overwrite, "overwrite")
     one_of(check, CHECKS, "check")
-    ap, n = packed_array(ap, overwrite)
+    inputs, out = ((), ap) if overwrite else ((ap,), None)
+    return _CHOLESKY.call(inputs, (check, precision), out, (), engine, queue, wait_for)
+
+
+def _normalise_cholesky(arguments: CallArguments) -> Invocation:
+    out = arguments.out
+    check, precision = arguments.options
+    overwrite = not arguments.inputs
+    ap, n = packed_array(out if overwrite else arguments.inputs[0], overwrite)
     if overwrite:
         check_adjacent(ap, "ap")
+    if precision is not None:
+        check_precision(precision)
     batch, dtype = ap.shape[:-1], ap.dtype
-    flop = int(ap.size) * 2 * n // 3 * element(dtype).components ** 2
-    call = Call((ap,), engine, queue, events_of(wait_for), flop=flop)
-    require_fp64(call.engine, dtype)
-    precision = precision_of(precision, call.engine)
-    view_l = call.output(ap.shape, dtype, ap if overwrite else None, "ap", read=overwrite)
-    views = [view_l] if overwrite else [call.input(ap, "ap"), view_l]
-    plan = None
-    if view_l.size:
+
+    def plan(engine: Engine, views: Sequence[View]) -> Plan:
+        products = precision_of(precision, engine)
+        own = views[-1:] if overwrite else views
 
         def make() -> Plan:
-            extents, operands = _stacks(views)
-            p = PackedProblem(n, extents, operands[-1], precision, not call.engine.maps_host_memory)
-            steps = cholesky_packed(
-                p, packed_parts(call.engine, p.elem), PackedWay.of(n, n, call.engine.target)
-            )
-            return _after_copy(call.engine, packed_size(n), extents, operands, Steps(steps))
+            extents, operands = _stacks(own)
+            p = PackedProblem(n, extents, operands[-1], products, not engine.maps_host_memory)
+            parts, way = packed_parts(engine, p.elem), PackedWay.of(n, n, engine.target)
+            steps = cholesky_packed(p, parts, way)
+            return _after_copy(engine, packed_size(n), extents, operands, Steps(steps))
 
-        key = ("packed cholesky", overwrite, precision, *lies(*views))
-        plan = call.engine.plan(key, make)
-    return factorised(call, plan, views, batch, check, reports_of(ap))
+        return engine.plan(("packed cholesky", overwrite, products, *lies(*own)), make)
+
+    return Invocation(
+        inputs=() if overwrite else (ap,),
+        names=() if overwrite else ("ap",),
+        shape=ap.shape,
+        dtype=dtype,
+        plan=plan,
+        flop=int(ap.size) * 2 * n // 3 * element(dtype).components ** 2,
+        out=out,
+        out_name="ap",
+        reads_out=overwrite,
+        report=beside_of(batch, not_positive_definite(batch, dtype)),
+        check=check,
+    )
+
+
+_CHOLESKY = Operation("packed cholesky", _normalise_cholesky)
 
 
 def solve_triangular(
@@ -146,9 +163,7 @@ def solve_triangular(
     unit = flag(unit_diagonal, "unit_diagonal")
     # A's memory holds a lower triangle: an upper A is its transpose.
     solves = (((op != "N") != (not lower), op == "C", unit),)
-    return _solve(
-        ap, b, solves, side, overwrite_b, check, precision, engine, queue, events_of(wait_for)
-    )
+    return _solve(ap, b, solves, side, overwrite_b, check, precision, engine, queue, wait_for)
 
 
 def cho_solve(
@@ -184,9 +199,7 @@ def cho_solve(
     lower = flag(lower, "lower")
     # L L^H; or, with the memory's M = U^T, U^H U = conj(M) M^T.
     solves = ((False, not lower, False), (True, lower, False))
-    return _solve(
-        ap, b, solves, "left", overwrite_b, check, precision, engine, queue, events_of(wait_for)
-    )
+    return _solve(ap, b, solves, "left", overwrite_b, check, precision, engine, queue, wait_for)
 
 
 # -- what they share
@@ -202,39 +215,59 @@ def _solve(
     precision: str | None,
     engine: Engine | None,
     queue: cl.CommandQueue | None,
-    wait_for: list[cl.Event],
+    wait_for: Sequence[cl.Event] | None,
 ) -> Any:
     """Solves one after the other, each of which is transposed, conjugated, with unit diagonal."""
     overwrite = flag(overwrite_b, "overwrite_b")
     one_of(side, ("left", "right"), "side")
     one_of(check, CHECKS, "check")
-    ap, n = packed_array(ap)
-    b = as_array(b, "b", overwrite)
+    inputs, out = ((ap,), b) if overwrite else ((ap, b), None)
+    options = solves, side, check, precision
+    return _SOLVE.call(inputs, options, out, (), engine, queue, wait_for)
+
+
+def _normalise_solve(arguments: CallArguments) -> Invocation:
+    out = arguments.out
+    solves, side, check, precision = arguments.options
+    overwrite = len(arguments.inputs) == 1
+    ap, n = packed_array(arguments.inputs[0])
+    b = as_array(out if overwrite else arguments.inputs[1], "b", overwrite)
     shape = solution_shape((*ap.shape[:-1], n, n), b.shape, side, "the matrix of ap")
     dtype = common_dtype(ap.dtype, b.dtype)
-    if overwrite:
-        check_no_overlap(b, "b", [(ap, "ap")])
-    call = Call((ap, b), engine, queue, wait_for, flop=None)
-    require_fp64(call.engine, dtype)
-    precision = precision_of(precision, call.engine)
-    line = in_dtype(ap, dtype, call)
-    view_x = call.output(shape, dtype, b if overwrite else None, "b", read=overwrite)
-    views = [call.input(in_line(line, "ap"), "ap"), view_x]
-    if not overwrite:
-        views.insert(1, call.input(in_dtype(b, dtype, call), "b"))
+    ap = in_line(ap, "ap")
+    if precision is not None:
+        check_precision(precision)
     is_vector = b.ndim == 1
-    batch = shape[:-1] if is_vector else shape[:-2]
-    plan = None
-    if view_x.size:
-        key = ("packed solve", solves, side, precision, is_vector, *lies(*views))
-        plan = call.engine.plan(
-            key, lambda: _solve_plan(call, views, n, solves, side, precision, is_vector)
+
+    def plan(engine: Engine, views: Sequence[View]) -> Plan:
+        products = precision_of(precision, engine)
+        key = ("packed solve", solves, side, products, is_vector, *lies(*views))
+        return engine.plan(
+            key, lambda: _solve_plan(engine, views, n, solves, side, products, is_vector)
         )
-    return solved(call, plan, views, solves[0][2], batch, check, reports_of(ap, b))
+
+    batch = shape[:-1] if is_vector else shape[:-2]
+    unit = solves[0][2]
+    return Invocation(
+        inputs=(ap,) if overwrite else (ap, b),
+        names=("ap",) if overwrite else ("ap", "b"),
+        shape=shape,
+        dtype=dtype,
+        plan=plan,
+        out=out,
+        out_name="b",
+        reads_out=overwrite,
+        convert=None if ap.dtype == b.dtype else converter(dtype),
+        report=None if unit else beside_of(batch, singular(batch)),
+        check=check,
+    )
+
+
+_SOLVE = Operation("packed solve", _normalise_solve)
 
 
 def _solve_plan(
-    call: Call,
+    engine: Engine,
     views: Sequence[View],
     n: int,
     solves: tuple[tuple[bool, bool, bool], ...],
@@ -250,15 +283,15 @@ def _solve_plan(
     matrices = [Matrix(view, trans=not left) for view in others]
     extents, (packed, *rest) = stacked([as_row(line), *matrices], others[-1].shape[:-2])
     m = matrices[-1].shape[1]
-    p = PackedProblem(n, extents, packed, precision, not call.engine.maps_host_memory)
-    parts, way = packed_parts(call.engine, p.elem), PackedWay.of(n, m, call.engine.target)
+    p = PackedProblem(n, extents, packed, precision, not engine.maps_host_memory)
+    parts, way = packed_parts(engine, p.elem), PackedWay.of(n, m, engine.target)
     x = len(rest)
     steps: list[Step] = []
     if not solves[0][2]:
         steps.append(zeros_step(p, parts, x + 1))
     if len(rest) == 2:
         copy = CopyProblem(n, m, extents, rest[0], rest[1])
-        steps.append(Step(CopyPlan(call.engine, copy), (1, 2)))
+        steps.append(Step(CopyPlan(engine, copy), (1, 2)))
     for transposed, conj, unit in solves:
         solve = PackedSolve(p, m, rest[-1], transposed == left, conj, unit)
         steps.extend(placed(solve_packed(solve, parts, way), (0, x)))

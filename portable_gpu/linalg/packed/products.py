@@ -5,23 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pyopencl as cl
 
-from portable_gpu.dtypes import element
+from portable_gpu.dtypes import check_precision, element
 from portable_gpu.errors import ArgumentError, ShapeError
 from portable_gpu.linalg.packed.storage import as_row, check_adjacent
 from portable_gpu.ops.factor.api import lies
-from portable_gpu.ops.factor.arguments import check_dtype, precision_of, require_fp64
+from portable_gpu.ops.factor.arguments import check_dtype, precision_of
 from portable_gpu.ops.factor.candidates import packed_parts
 from portable_gpu.ops.factor.packed import packed_size
 from portable_gpu.ops.factor.packed_steps import Factor, PackedProblem, PackedWay, product_steps
 from portable_gpu.ops.factor.stack import Matrix, stacked
-from portable_gpu.ops.gemm.product import factor
-from portable_gpu.runtime.call import Call
+from portable_gpu.ops.factors import PLAIN, factor, plain_number
+from portable_gpu.ops.operation import CallArguments, Invocation, Operation
+from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.place import events_of
 from portable_gpu.runtime.plan import Plan, Steps
-from portable_gpu.runtime.views import AnyArray, as_array, check_no_overlap
+from portable_gpu.runtime.views import AnyArray, View, as_array
 
 
 def syrk(
@@ -55,7 +56,7 @@ def syrk(
         for each C; on a GPU up to ``512 n``.
     Accuracy: As :func:`portable_gpu.gemm`.
     """
-    return _rank_k(a, ap, alpha, beta, False, precision, engine, queue, events_of(wait_for))
+    return _rank_k(a, ap, alpha, beta, False, precision, engine, queue, wait_for)
 
 
 def herk(
@@ -73,7 +74,7 @@ def herk(
 
     Args, Returns, Raises, Cost, Accuracy: As :func:`syrk`.
     """
-    return _rank_k(a, ap, alpha, beta, True, precision, engine, queue, events_of(wait_for))
+    return _rank_k(a, ap, alpha, beta, True, precision, engine, queue, wait_for)
 
 
 def _rank_k(
@@ -85,39 +86,58 @@ def _rank_k(
     precision: str | None,
     engine: Engine | None,
     queue: cl.CommandQueue | None,
-    wait_for: list[cl.Event],
+    wait_for: Sequence[cl.Event] | None,
 ) -> Any:
-    a = as_array(a, "a")
+    if type(alpha) not in PLAIN or type(beta) not in PLAIN:
+        alpha, beta = plain_number(alpha, "alpha"), plain_number(beta, "beta")
+    options = alpha, beta, hermitian, precision
+    return _RANK_K.call((a,), options, ap, (), engine, queue, wait_for)
+
+
+def _normalise(arguments: CallArguments) -> Invocation:
+    ap = arguments.out
+    alpha, beta, hermitian, precision = arguments.options
+    a = as_array(arguments.inputs[0], "a")
     check_dtype(a.dtype, "a")
     if a.ndim < 2:
         raise ShapeError(f"a has shape {tuple(a.shape)}; a matrix is needed, or a stack of them")
     elem = element(a.dtype)
     alpha, beta = factor(alpha, "alpha", elem), factor(beta, "beta", elem)
     *batch, n, k = a.shape
-    shape = (*batch, packed_size(n))
     if ap is None and beta != 0:
         raise ArgumentError(f"beta is {beta} and there is no ap; pass ap=")
-    if ap is not None:
-        check_no_overlap(ap, "ap", [(a, "a")])
-    call = Call((a, ap), engine, queue, wait_for, flop=None)
-    require_fp64(call.engine, a.dtype)
-    precision = precision_of(precision, call.engine)
-    view_a = call.input(a, "a")
-    view = call.output(shape, a.dtype, ap, "ap", read=beta != 0)
-    if ap is not None:
+    if isinstance(ap, (np.ndarray, *DEVICE_KINDS)):
         check_adjacent(ap, "ap")
-    plan = None
+    if precision is not None:
+        check_precision(precision)
     reads, multiplies = beta != 0, alpha != 0 and k > 0
-    if view.size:
+
+    def plan(engine: Engine, views: Sequence[View]) -> Plan:
+        view_a, view = views
+        products = precision_of(precision, engine)
 
         def make() -> Plan:
             extents, (packed, x) = stacked([as_row(view), Matrix(view_a)], tuple(batch))
-            p = PackedProblem(n, extents, packed, precision, not call.engine.maps_host_memory)
+            p = PackedProblem(n, extents, packed, products, not engine.maps_host_memory)
             rows = Factor(x, 0, 0, k if multiplies else 0, hermitian)
-            way = PackedWay.of(n, n, call.engine.target)
-            parts = packed_parts(call.engine, elem)
+            way = PackedWay.of(n, n, engine.target)
+            parts = packed_parts(engine, elem)
             return Steps(product_steps(p, rows, 0, 1, parts, way, None, reads))
 
-        key = ("packed product", hermitian, reads, multiplies, precision, *lies(view_a, view))
-        plan = call.engine.plan(key, make)
-    return call.run(plan, (view_a, view), (alpha, beta))
+        key = ("packed product", hermitian, reads, multiplies, products, *lies(view_a, view))
+        return engine.plan(key, make)
+
+    return Invocation(
+        inputs=(a,),
+        names=("a",),
+        shape=(*batch, packed_size(n)),
+        dtype=a.dtype,
+        plan=plan,
+        scalars=(alpha, beta),
+        out=ap,
+        out_name="ap",
+        reads_out=reads,
+    )
+
+
+_RANK_K = Operation("packed rank-k update", _normalise)

@@ -11,16 +11,13 @@ import pyopencl as cl
 from portable_gpu.arguments import flag
 from portable_gpu.errors import ArgumentError, ShapeError
 from portable_gpu.ops.factor.api import lies
-from portable_gpu.ops.factor.arguments import check_dtype, require_fp64, square
+from portable_gpu.ops.factor.arguments import check_dtype, square
 from portable_gpu.ops.factor.candidates import packed_parts
 from portable_gpu.ops.factor.packed import PackProblem, packed_size, rows_of
 from portable_gpu.ops.factor.stack import Matrix, stacked
-from portable_gpu.runtime.array import Array
-from portable_gpu.runtime.call import Call
+from portable_gpu.ops.operation import CallArguments, Invocation, Operation
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.place import events_of
 from portable_gpu.runtime.plan import Plan
-from portable_gpu.runtime.report import reports_of
 from portable_gpu.runtime.views import AnyArray, View, as_array
 
 
@@ -48,14 +45,7 @@ def pack(
         ShapeError, DTypeError, UnsupportedError, DeviceMemoryError: As
             :func:`portable_gpu.linalg.cholesky`.
     """
-    lower = flag(lower, "lower")
-    a = square(as_array(a, "a"), "a")
-    n, batch = a.shape[-1], a.shape[:-2]
-    call = Call((a,), engine, queue, events_of(wait_for), flop=None)
-    require_fp64(call.engine, a.dtype)
-    view_a = call.input(a, "a")
-    view = call.output((*batch, packed_size(n)), a.dtype)
-    return _moved(call, view_a, view, n, "pack", lower, "zero", a)
+    return _PACK.call((a,), (flag(lower, "lower"),), None, (), engine, queue, wait_for)
 
 
 def unpack(
@@ -83,39 +73,58 @@ def unpack(
         ShapeError: The length of the last axis is that of no triangle.
         DTypeError, UnsupportedError, DeviceMemoryError: As :func:`pack`.
     """
-    lower, symmetric = flag(lower, "lower"), flag(symmetric, "symmetric")
-    ap, n = packed_array(ap)
-    call = Call((ap,), engine, queue, events_of(wait_for), flop=None)
-    require_fp64(call.engine, ap.dtype)
-    view_ap = call.input(in_line(ap, "ap"), "ap")
-    view = call.output((*ap.shape[:-1], n, n), ap.dtype)
+    options = flag(lower, "lower"), flag(symmetric, "symmetric")
+    return _UNPACK.call((ap,), options, None, (), engine, queue, wait_for)
+
+
+def _normalise_pack(arguments: CallArguments) -> Invocation:
+    (lower,) = arguments.options
+    a = square(as_array(arguments.inputs[0], "a"), "a")
+    n = a.shape[-1]
+    return Invocation(
+        inputs=(a,),
+        names=("a",),
+        shape=(*a.shape[:-2], packed_size(n)),
+        dtype=a.dtype,
+        plan=lambda engine, views: _plan(engine, views, n, "pack", lower, "zero"),
+    )
+
+
+def _normalise_unpack(arguments: CallArguments) -> Invocation:
+    lower, symmetric = arguments.options
+    ap, n = packed_array(arguments.inputs[0])
     above = "conj" if symmetric else "zero"
-    return _moved(call, view_ap, view, n, "unpack", lower, above, ap)
+    return Invocation(
+        inputs=(in_line(ap, "ap"),),
+        names=("ap",),
+        shape=(*ap.shape[:-1], n, n),
+        dtype=ap.dtype,
+        plan=lambda engine, views: _plan(engine, views, n, "unpack", lower, above),
+    )
 
 
-def _moved(
-    call: Call, source: View, target: View, n: int, what: str, lower: bool, above: str, given: Any
-) -> Any:
-    """Run a plan between packed and dense."""
-    plan = None
-    if target.size:
+_PACK = Operation("pack", _normalise_pack)
+_UNPACK = Operation("unpack", _normalise_unpack)
 
-        def make() -> Plan:
-            packs = what == "pack"
-            line, matrix = (target, source) if packs else (source, target)
-            matrices = [as_row(line), Matrix(matrix, trans=not lower)]
-            extents, (packed, dense) = stacked(matrices, target.shape[: -1 if packs else -2])
-            whole = (0, n)
-            problem = PackProblem(
-                n, extents, packed, dense, whole, whole, what, diagonal=False, above=above
-            )
-            return packed_parts(call.engine, packed.elem).pack(problem)
 
-        plan = call.engine.plan((what, lower, above, *lies(source, target)), make)
-    result = call.run(plan, (source, target))
-    if isinstance(result, Array):
-        result.reports = reports_of(given)
-    return result
+def _plan(
+    engine: Engine, views: Sequence[View], n: int, what: str, lower: bool, above: str
+) -> Plan:
+    """Return the plan of a copy between packed and dense triangles."""
+    source, target = views
+
+    def make() -> Plan:
+        packs = what == "pack"
+        line, matrix = (target, source) if packs else (source, target)
+        matrices = [as_row(line), Matrix(matrix, trans=not lower)]
+        extents, (packed, dense) = stacked(matrices, target.shape[: -1 if packs else -2])
+        whole = (0, n)
+        problem = PackProblem(
+            n, extents, packed, dense, whole, whole, what, diagonal=False, above=above
+        )
+        return packed_parts(engine, packed.elem).pack(problem)
+
+    return engine.plan((what, lower, above, *lies(source, target)), make)
 
 
 # -- arrays of packed triangles

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -18,16 +17,17 @@ from portable_gpu.dtypes import Element, as_dtype, element
 from portable_gpu.errors import OverlapError
 from portable_gpu.ops.elementwise.candidates import make_plan
 from portable_gpu.ops.elementwise.plan import Problem
+from portable_gpu.ops.operation import CallArguments, Invocation, Operation
 from portable_gpu.runtime.array import DEVICE_KINDS
-from portable_gpu.runtime.broadcast import NUMBERS, broadcast, common_dtype, is_number, spread
-from portable_gpu.runtime.call import Call, Planning
+from portable_gpu.runtime.broadcast import NUMBERS, broadcast, common_dtype, spread
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.place import events_of
-from portable_gpu.runtime.repeat import Key, again, remember
-from portable_gpu.runtime.views import as_array, overlap
+from portable_gpu.runtime.plan import Plan
+from portable_gpu.runtime.views import View, as_array, overlap
 
-_NUMBERS = (*NUMBERS, np.number, np.bool_)
-_COMPLEX = (complex, np.complexfloating)
+_NUMBERS = (*NUMBERS, np.generic)
+_ARRAYS = frozenset((np.ndarray, *DEVICE_KINDS))
+_KNOWN = _ARRAYS | set(NUMBERS)
+_ARRAY, _OUT = "array", "out"  # kinds of inputs that are no numbers
 # A function such as exp takes a CPU about as long as so many operations.
 _CALL, _CALL_FLOP = re.compile(r"\w\s*\("), 60
 
@@ -123,21 +123,11 @@ def elementwise(
     Order: elements do not depend on each other; the same bits for one target, policy, shape and
         alignment.
     """
-    if wait_for is not None:
-        wait_for = events_of(wait_for)
-    head = ("elementwise", expression, dtype)
-    result, key = _again(head, inputs, out, engine, queue, wait_for)
-    if result is not None:
-        return result
-    check_expression(expression, "expression", python=True)
-    for name in inputs:
-        check_name(name, "the name of an input")
-    result_dtype = None if dtype is None else as_dtype(dtype)
-    arrays, numbers = _sorted(inputs)
-    compute = _common(arrays, numbers)
-    result_dtype = compute if result_dtype is None else result_dtype
-    asked = _Asked(expression, inputs, arrays, numbers, compute, result_dtype)
-    return _computed(asked, out, engine, queue, wait_for, key)
+    if type(dtype) is not type and dtype is not None:
+        dtype = as_dtype(dtype)
+    arrays, kinds, numbers = _sorted(inputs, out)
+    options = expression, tuple(inputs), kinds, dtype, None, True
+    return _ELEMENTWISE.call(arrays, options, out, numbers, engine, queue, wait_for)
 
 
 def evaluate(
@@ -175,22 +165,118 @@ def evaluate(
     base is 1 or -1; arrays that overlap ``out``; host arrays with device arrays, which are
     copied at each call.  NumPy's scalars are converted as arrays are.
     """
-    if wait_for is not None:
-        wait_for = events_of(wait_for)
-    head = ("evaluate", expression, compute, dtype)
-    result, key = _again(head, inputs, out, engine, queue, wait_for)
-    if result is not None:
-        return result
-    arrays, numbers = _sorted(inputs)
-    inside = _common(arrays, numbers) if compute is None else as_dtype(compute, "compute")
-    if dtype is None:
-        kind = _outcome(expression, tuple(inputs), element(inside))
-        inside_real = np.empty(0, inside).real.dtype if inside.kind == "c" else inside
-        result_dtype = {"mask": np.dtype(bool), "complex": inside}.get(kind or "", inside_real)
+    arrays, kinds, numbers = _sorted(inputs, out)
+    options = expression, tuple(inputs), kinds, dtype, compute, False
+    return _ELEMENTWISE.call(arrays, options, out, numbers, engine, queue, wait_for)
+
+
+def _sorted(
+    inputs: Mapping[str, Any], out: Any
+) -> tuple[tuple[Any, ...], tuple[Any, ...] | None, tuple[Any, ...]]:
+    """Return the inputs that are arrays, the kinds of all inputs, and the numbers.
+
+    The kinds are ``None`` where all inputs are arrays, none of which is ``out``.
+    A kind is ``_ARRAY``, ``_OUT`` of an input that is ``out`` itself, or the type of a number.
+    Numbers are Python's, NumPy's, or arrays of NumPy without axes.
+    """
+    values = tuple(inputs.values())
+    for value in values:
+        if type(value) not in _ARRAYS or value is out or not value.shape:
+            break
     else:
+        return values, None, ()
+    arrays: list[Any] = []
+    kinds: list[Any] = []
+    numbers: list[Any] = []
+    for name, value in inputs.items():
+        kind = type(value)
+        if kind not in _KNOWN:
+            value = value if isinstance(value, _NUMBERS) else as_array(value, name)
+            kind = type(value)
+        if kind is np.ndarray and not value.shape:
+            value = as_array(value, name)[()]
+            kind = type(value)
+        if issubclass(kind, _NUMBERS):
+            kinds.append(kind)
+            numbers.append(value)
+        elif value is out:
+            kinds.append(_OUT)
+        else:
+            kinds.append(_ARRAY)
+            arrays.append(value)
+    return tuple(arrays), tuple(kinds), tuple(numbers)
+
+
+def _normalise(arguments: CallArguments) -> Invocation:
+    out = arguments.out
+    expression, names, kinds, dtype, compute, is_checked = arguments.options
+    if is_checked:
+        check_expression(expression, "expression", python=True)
+        for name in names:
+            check_name(name, "the name of an input")
+    kinds = (_ARRAY,) * len(names) if kinds is None else kinds
+    given, numbers_given = iter(arguments.inputs), iter(arguments.scalars)
+    arrays: dict[str, Any] = {}
+    numbers: dict[str, Any] = {}
+    for name, kind in zip(names, kinds, strict=True):
+        if kind is _ARRAY:
+            arrays[name] = as_array(next(given), name)
+        elif kind is _OUT:
+            arrays[name] = as_array(out, name)
+        else:
+            numbers[name] = next(numbers_given)
+    inside = _common(arrays, numbers) if compute is None else as_dtype(compute, "compute")
+    if dtype is not None:
         result_dtype = as_dtype(dtype)
-    asked = _Asked(expression, inputs, arrays, numbers, inside, result_dtype)
-    return _computed(asked, out, engine, queue, wait_for, key)
+    elif is_checked:
+        result_dtype = inside
+    else:
+        result_dtype = _dtype_of_outcome(expression, names, inside)
+    shape = broadcast({name: array.shape for name, array in arrays.items()})
+    updated = [] if out is None else _updated(out, arrays)
+    fresh = {name: array for name, array in arrays.items() if name not in updated}
+
+    def plan(engine: Engine, views: Sequence[View]) -> Plan:
+        problem = Problem(
+            expression,
+            tuple(fresh),
+            tuple(element(view.dtype) for view in views[:-1]),
+            tuple(updated),
+            tuple(numbers),
+            element(inside),
+            element(result_dtype),
+            shape,
+            tuple(spread(view, shape) for view in views),
+            1 if engine.target.is_cpu else min(16, *(view.alignment for view in views)),
+        )
+        return engine.plan(problem, lambda: make_plan(engine, problem))
+
+    return Invocation(
+        inputs=tuple(fresh.values()),
+        names=tuple(fresh),
+        shape=shape,
+        dtype=result_dtype,
+        plan=plan,
+        flop=prod(shape) * (len(names) + _CALL_FLOP * len(_CALL.findall(expression))),
+        scalars=arguments.scalars,
+        out=out,
+        reads_out=bool(updated),
+        in_place=True,
+        computes=(inside,),
+    )
+
+
+_ELEMENTWISE = Operation("elementwise", _normalise)
+
+
+def _dtype_of_outcome(
+    expression: str, names: tuple[str, ...], inside: np.dtype[Any]
+) -> np.dtype[Any]:
+    """Return the dtype of an expression that is computed in ``inside``."""
+    kind = _outcome(expression, names, element(inside))
+    if kind == "mask":
+        return np.dtype(bool)
+    return inside if kind == "complex" or inside.kind != "c" else np.empty(0, inside).real.dtype
 
 
 @lru_cache(maxsize=1024)
@@ -206,113 +292,6 @@ def _common(arrays: Mapping[str, Any], numbers: Mapping[str, Any]) -> np.dtype[A
         {name: array.dtype for name, array in arrays.items()}
         | {name: getattr(value, "dtype", type(value)) for name, value in numbers.items()}
     )
-
-
-def _again(
-    head: Key,
-    inputs: Mapping[str, Any],
-    out: Any,
-    engine: Engine | None,
-    queue: cl.CommandQueue | None,
-    wait_for: Sequence[cl.Event] | None,
-) -> tuple[Any, Key | Planning | None]:
-    """The result of a call met before, or else its key, as :func:`again` gives them."""
-    arrays: list[Any] = []
-    numbers: tuple[Any, ...] = ()
-    others: tuple[Any, ...] = ()  # which inputs are no arrays of their own, and what they are
-    if queue is not None or wait_for:
-        return None, None
-    for name, value in inputs.items():
-        kind = type(value)
-        if kind in DEVICE_KINDS or (kind is np.ndarray and value.shape):
-            if value is out:
-                others += (name, None)
-            else:
-                arrays.append(value)
-        elif isinstance(value, _NUMBERS):
-            if isinstance(value, _COMPLEX) and not (value.real and value.imag):
-                return None, None  # for equal zeros may have other signs
-            others += (name, kind)
-            numbers += (value,)
-        else:
-            return None, None
-    if not arrays and out is None:
-        return None, None
-    return again((*head, tuple(inputs), others), arrays, out, engine, numbers)
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """What a call is to compute.
-
-    Attributes:
-        expression, inputs: As given.
-        arrays, numbers: The inputs.
-        compute, dtype: Dtypes that it is computed in, and of the result.
-    """
-
-    expression: str
-    inputs: Mapping[str, Any]
-    arrays: dict[str, Any]
-    numbers: dict[str, Any]
-    compute: np.dtype[Any]
-    dtype: np.dtype[Any]
-
-
-def _computed(
-    asked: _Asked,
-    out: Any,
-    engine: Engine | None,
-    queue: cl.CommandQueue | None,
-    wait_for: Sequence[cl.Event] | None,
-    key: Key | Planning | None,
-) -> Any:
-    """The result of a call with everything to be found."""
-    expression, arrays, numbers = asked.expression, asked.arrays, asked.numbers
-    elements = element(asked.compute), element(asked.dtype)
-    shape = broadcast({name: array.shape for name, array in arrays.items()})
-    flop = prod(shape) * (len(asked.inputs) + _CALL_FLOP * len(_CALL.findall(expression)))
-    call = Call([*arrays.values(), out], engine, queue, wait_for, flop=flop)
-    updated = [] if out is None else _updated(out, arrays)
-    fresh = {name: array for name, array in arrays.items() if name not in updated}
-    views = [call.input(array, name) for name, array in fresh.items()]
-    view_out = call.output(shape, asked.dtype, out, read=bool(updated))
-    views.append(view_out)
-    problem = Problem(
-        expression,
-        tuple(fresh),
-        tuple(element(view.dtype) for view in views[:-1]),
-        tuple(updated),
-        tuple(numbers),
-        *elements,
-        shape,
-        tuple(spread(view, shape) for view in views),
-        1 if call.engine.target.is_cpu else min(16, *(view.alignment for view in views)),
-    )
-    if not view_out.size:
-        return call.run()
-    plan = call.engine.plan(problem, lambda: make_plan(call.engine, problem))
-    values = tuple(numbers.values())
-    result = call.run(plan, views, values)
-    if all(arrays[name] is out for name in updated):  # or else the key counts more arrays
-        remember(key, [asked.inputs[name] for name in fresh], call, views, plan, values, out)
-    return result[()] if call.host and out is None and not shape else result
-
-
-def _sorted(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The inputs that are arrays, and those that are numbers: Python's, or NumPy's of no axes."""
-    arrays: dict[str, Any] = {}
-    numbers: dict[str, Any] = {}
-    for name, value in inputs.items():
-        if is_number(value):
-            numbers[name] = value
-            continue
-        array = as_array(value, name)
-        if isinstance(array, DEVICE_KINDS) or array.shape:
-            arrays[name] = array
-        else:
-            numbers[name] = array[()]
-    return arrays, numbers
 
 
 def _updated(out: Any, arrays: dict[str, Any]) -> list[str]:

@@ -13,13 +13,13 @@ from portable_gpu.ops.family import (
     Benchmark,
     Compiled,
     Family,
-    Operation,
+    OperationRecord,
     Sizes,
     Tuning,
     Typical,
 )
 
-_ELEMENTWISE = Operation(
+_ELEMENTWISE = OperationRecord(
     name="elementwise",
     function=elementwise,
     explain=explain,

@@ -10,13 +10,11 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.arguments import flag, one_of
-from portable_gpu.dtypes import element
+from portable_gpu.dtypes import check_precision, element
 from portable_gpu.ops.factor.arguments import (
     CHECKS,
     common_dtype,
-    in_dtype,
     precision_of,
-    require_fp64,
     solution_shape,
     square,
     transposition,
@@ -24,22 +22,14 @@ from portable_gpu.ops.factor.arguments import (
 from portable_gpu.ops.factor.candidates import make_cholesky, make_inverse, make_solve
 from portable_gpu.ops.factor.packed import ZerosPlan
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
-from portable_gpu.ops.factor.reports import (
-    beside_of,
-    factorised,
-    not_positive_definite,
-    singular,
-    solved,
-)
+from portable_gpu.ops.factor.reports import beside_of, not_positive_definite, singular
 from portable_gpu.ops.factor.stack import Matrix, stacked
 from portable_gpu.ops.gemm.problem import Operand
-from portable_gpu.runtime.call import Call, Planning
+from portable_gpu.ops.operation import CallArguments, Invocation, Operation
+from portable_gpu.ops.reduce.run import converter
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.place import events_of
 from portable_gpu.runtime.plan import Plan, Step, Steps
-from portable_gpu.runtime.repeat import Key, again, remember
-from portable_gpu.runtime.report import reports_of
-from portable_gpu.runtime.views import AnyArray, View, as_array, check_no_overlap
+from portable_gpu.runtime.views import AnyArray, View, as_array
 
 
 def cholesky(
@@ -95,34 +85,43 @@ def cholesky(
     """
     lower, overwrite = flag(lower, "lower"), flag(overwrite, "overwrite")
     one_of(check, CHECKS, "check")
-    given, into = ((), a) if overwrite else ((a,), None)
-    key: Key | Planning | None = None
-    if wait_for is not None:
-        wait_for = events_of(wait_for)
-    if queue is None and not wait_for:
-        result, key = again(("cholesky", lower, check, precision), given, into, engine)
-        if result is not None:
-            return result
-    a = square(as_array(a, "a", overwrite), "a")
-    call = Call((a,), engine, queue, events_of(wait_for), flop=_cholesky_flop(a))
-    require_fp64(call.engine, a.dtype)
-    precision = precision_of(precision, call.engine)
-    view_l = call.output(a.shape, a.dtype, a if overwrite else None, "a", read=overwrite)
-    view_a = view_l if overwrite else call.input(a, "a")
-    batch = a.shape[:-2]
-    plan = None
-    views = (view_l,) if overwrite else (view_a, view_l)
-    if view_l.size:
-        of_plan = ("cholesky", lower, overwrite, precision, *lies(view_a, view_l))
-        plan = call.engine.plan(
-            of_plan,
-            lambda: _cholesky_plan(call.engine, view_a, view_l, lower, overwrite, precision),
+    inputs, out = ((), a) if overwrite else ((a,), None)
+    return _CHOLESKY.call(inputs, (lower, check, precision), out, (), engine, queue, wait_for)
+
+
+def _normalise_cholesky(arguments: CallArguments) -> Invocation:
+    out = arguments.out
+    lower, check, precision = arguments.options
+    overwrite = not arguments.inputs
+    a = square(as_array(out if overwrite else arguments.inputs[0], "a", overwrite), "a")
+    if precision is not None:
+        check_precision(precision)
+
+    def plan(engine: Engine, views: Sequence[View]) -> Plan:
+        products = precision_of(precision, engine)
+        key = ("cholesky", lower, overwrite, products, *lies(views[0], views[-1]))
+        return engine.plan(
+            key,
+            lambda: _cholesky_plan(engine, views[0], views[-1], lower, overwrite, products),
         )
-    result = factorised(call, plan, views, batch, check, reports_of(a))
-    if call.host or check == "late":
-        beside = beside_of(batch, not_positive_definite(batch, a.dtype))
-        remember(key, given, call, views, plan, (), into, beside)
-    return result
+
+    batch = a.shape[:-2]
+    return Invocation(
+        inputs=() if overwrite else (a,),
+        names=() if overwrite else ("a",),
+        shape=a.shape,
+        dtype=a.dtype,
+        plan=plan,
+        flop=_cholesky_flop(a),
+        out=out,
+        out_name="a",
+        reads_out=overwrite,
+        report=beside_of(batch, not_positive_definite(batch, a.dtype)),
+        check=check,
+    )
+
+
+_CHOLESKY = Operation("cholesky", _normalise_cholesky)
 
 
 def solve_triangular(
@@ -216,45 +215,48 @@ def _solve(
     wait_for: Sequence[cl.Event] | None,
 ) -> Any:
     """Solves by one triangle, one after the other, each with another ``op``."""
-    given, into = ((a,), b) if overwrite else ((a, b), None)
-    key: Key | Planning | None = None
-    if wait_for is not None:
-        wait_for = events_of(wait_for)
-    if queue is None and not wait_for:
-        head = ("solve", solves, lower, unit, side, check, precision)
-        result, key = again(head, given, into, engine)
-        if result is not None:
-            return result
-    a, b = square(as_array(a, "a"), "a"), as_array(b, "b", overwrite)
+    inputs, out = ((a,), b) if overwrite else ((a, b), None)
+    options = solves, lower, unit, side, check, precision
+    return _SOLVE.call(inputs, options, out, (), engine, queue, wait_for)
+
+
+def _normalise_solve(arguments: CallArguments) -> Invocation:
+    out = arguments.out
+    solves, lower, unit, side, check, precision = arguments.options
+    overwrite = len(arguments.inputs) == 1
+    a = square(as_array(arguments.inputs[0], "a"), "a")
+    b = as_array(out if overwrite else arguments.inputs[1], "b", overwrite)
     shape = solution_shape(a.shape, b.shape, side)
     dtype = common_dtype(a.dtype, b.dtype)
-    if overwrite:
-        check_no_overlap(b, "b", [(a, "a")])
-    flop = len(solves) * int(np.prod(shape)) * a.shape[-1] * element(dtype).components ** 2
-    call = Call((a, b), engine, queue, events_of(wait_for), flop=flop)
-    require_fp64(call.engine, dtype)
-    precision = precision_of(precision, call.engine)
-    view_x = call.output(shape, dtype, b if overwrite else None, "b", read=overwrite)
-    views = [call.input(in_dtype(a, dtype, call), "a"), view_x]
-    if not overwrite:
-        views.insert(1, call.input(in_dtype(b, dtype, call), "b"))
+    if precision is not None:
+        check_precision(precision)
     is_vector = b.ndim == 1
-    batch = shape[:-1] if is_vector else shape[:-2]
-    plan = None
-    if view_x.size:
-        of_plan = ("solve", solves, lower, unit, side, precision, is_vector, *lies(*views))
-        plan = call.engine.plan(
-            of_plan,
-            lambda: _solve_plan(
-                call.engine, views, solves, lower, unit, side, precision, is_vector
-            ),
+
+    def plan(engine: Engine, views: Sequence[View]) -> Plan:
+        products = precision_of(precision, engine)
+        key = ("solve", solves, lower, unit, side, products, is_vector, *lies(*views))
+        return engine.plan(
+            key, lambda: _solve_plan(engine, views, solves, lower, unit, side, products, is_vector)
         )
-    result = solved(call, plan, views, unit, batch, check, reports_of(a, b))
-    # On the device, of calls without a report those of the inputs would not be handed on.
-    if call.host or (check == "late" and not unit and a.dtype == b.dtype):
-        beside = None if unit else beside_of(batch, singular(batch))
-        remember(key, given, call, views, plan, (), into, beside)
-    return result
+
+    batch = shape[:-1] if is_vector else shape[:-2]
+    return Invocation(
+        inputs=(a,) if overwrite else (a, b),
+        names=("a",) if overwrite else ("a", "b"),
+        shape=shape,
+        dtype=dtype,
+        plan=plan,
+        flop=len(solves) * int(np.prod(shape)) * a.shape[-1] * element(dtype).components ** 2,
+        out=out,
+        out_name="b",
+        reads_out=overwrite,
+        convert=None if a.dtype == b.dtype else converter(dtype),
+        report=None if unit else beside_of(batch, singular(batch)),
+        check=check,
+    )
+
+
+_SOLVE = Operation("triangular solve", _normalise_solve)
 
 
 def inv_triangular(
@@ -293,32 +295,34 @@ def inv_triangular(
     """
     lower, unit = flag(lower, "lower"), flag(unit_diagonal, "unit_diagonal")
     one_of(check, CHECKS, "check")
-    given = (a,)
-    key: Key | Planning | None = None
-    if wait_for is not None:
-        wait_for = events_of(wait_for)
-    if queue is None and not wait_for:
-        head = ("inverse", lower, unit, check, precision)
-        result, key = again(head, given, None, engine)
-        if result is not None:
-            return result
-    a = square(as_array(a, "a"), "a")
-    call = Call((a,), engine, queue, events_of(wait_for), flop=_cholesky_flop(a))
-    require_fp64(call.engine, a.dtype)
-    precision = precision_of(precision, call.engine)
-    views = call.input(a, "a"), call.output(a.shape, a.dtype)
-    plan = None
-    if views[1].size:
-        of_plan = ("inverse", lower, unit, precision, *lies(*views))
-        plan = call.engine.plan(
-            of_plan, lambda: _inverse_plan(call.engine, views, lower, unit, precision)
-        )
+    return _INVERSE.call((a,), (lower, unit, check, precision), None, (), engine, queue, wait_for)
+
+
+def _normalise_inverse(arguments: CallArguments) -> Invocation:
+    lower, unit, check, precision = arguments.options
+    a = square(as_array(arguments.inputs[0], "a"), "a")
+    if precision is not None:
+        check_precision(precision)
+
+    def plan(engine: Engine, views: Sequence[View]) -> Plan:
+        products = precision_of(precision, engine)
+        key = ("inverse", lower, unit, products, *lies(*views))
+        return engine.plan(key, lambda: _inverse_plan(engine, views, lower, unit, products))
+
     batch = a.shape[:-2]
-    result = solved(call, plan, views, unit, batch, check, reports_of(a))
-    if call.host or (check == "late" and not unit):
-        beside = None if unit else beside_of(batch, singular(batch))
-        remember(key, given, call, views, plan, (), None, beside)
-    return result
+    return Invocation(
+        inputs=(a,),
+        names=("a",),
+        shape=a.shape,
+        dtype=a.dtype,
+        plan=plan,
+        flop=_cholesky_flop(a),
+        report=None if unit else beside_of(batch, singular(batch)),
+        check=check,
+    )
+
+
+_INVERSE = Operation("triangular inverse", _normalise_inverse)
 
 
 # -- plans

@@ -7,12 +7,9 @@ from typing import Any
 import numpy as np
 
 from portable_gpu.arguments import shown
-from portable_gpu.dtypes import check_precision, element
-from portable_gpu.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
-from portable_gpu.ops.reduce.run import converted
-from portable_gpu.runtime.call import Call
+from portable_gpu.dtypes import check_precision
+from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.report import reports_of
 from portable_gpu.runtime.views import Shape
 
 #: When a matrix without a result is told.
@@ -46,18 +43,6 @@ def common_dtype(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
     """NumPy's common dtype of a matrix, already checked, and of a right-hand side."""
     check_dtype(b, "b")
     return np.result_type(a, b)
-
-
-def in_dtype(array: Any, dtype: np.dtype[Any], call: Call) -> Any:
-    """``array``, or a copy of it in another dtype, which the call's kernels come after."""
-    if array.dtype == dtype:
-        return array
-    if isinstance(array, np.ndarray):
-        return array.astype(dtype)
-    copy = converted(array, dtype, call.engine, call.state.queue, call.wait_for)
-    copy.reports = reports_of(array)
-    call.wait_for = [*(call.wait_for or ()), *call.state.outside(copy.events)] or None
-    return copy
 
 
 def transposition(trans: Any) -> str:
@@ -96,16 +81,8 @@ def solution_shape(a: Shape, b: Shape, side: str = "left", name: str = "a") -> S
         ) from None
 
 
-def require_fp64(engine: Engine, dtype: np.dtype[Any]) -> None:
-    """Raise UnsupportedError where the device lacks the double precision that ``dtype`` takes."""
-    if element(dtype).needs_fp64 and not engine.target.fp64:
-        raise UnsupportedError(
-            f"{dtype} needs cl_khr_fp64, which {engine.target.facts.name} lacks; use float32"
-        )
-
-
 def precision_of(precision: str | None, engine: Engine) -> str:
-    """What products of float32 are to be: as the caller says, or else the engine.
+    """Return the precision of products of float32: the caller's, or else the engine's.
 
     Raises:
         ArgumentError: It is unknown.

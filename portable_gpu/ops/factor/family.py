@@ -13,9 +13,9 @@ from portable_gpu.ops.factor.catalogue import (
 )
 from portable_gpu.ops.factor.checks import checks
 from portable_gpu.ops.factor.random_sizes import CHOLESKY, SOLVE
-from portable_gpu.ops.family import Benchmark, Compiled, Family, Operation, Sizes, Typical
+from portable_gpu.ops.family import Benchmark, Compiled, Family, OperationRecord, Sizes, Typical
 
-_CHOLESKY = Operation(
+_CHOLESKY = OperationRecord(
     name="cholesky",
     function=cholesky,
     explain=explain_cholesky,
@@ -26,7 +26,7 @@ _CHOLESKY = Operation(
     options=cases.cholesky_options,
     typical=Typical(((32,), (500,)), function=cases.warmed),
 )
-_SOLVE = Operation(
+_SOLVE = OperationRecord(
     name="solve_triangular",
     function=solve_triangular,
     explain=explain_solve,

@@ -2,83 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from portable_gpu.dtypes import element
 from portable_gpu.errors import NotPositiveDefiniteError, SingularMatrixError
-from portable_gpu.runtime.array import Array
-from portable_gpu.runtime.call import Call
-from portable_gpu.runtime.plan import Plan
-from portable_gpu.runtime.repeat import Beside
-from portable_gpu.runtime.report import DTYPE, FIELDS, Report
-from portable_gpu.runtime.views import Shape, View
+from portable_gpu.runtime.direct import Beside
+from portable_gpu.runtime.report import DTYPE, FIELDS
+from portable_gpu.runtime.views import Shape
 
 _Complain = Callable[[np.ndarray[Any, Any]], None]
-
-
-def factorised(
-    call: Call,
-    plan: Plan | None,
-    views: Sequence[View],
-    batch: Shape,
-    check: str,
-    earlier: tuple[Report, ...],
-) -> Any:
-    """What a factorisation gives, and what its report says."""
-    report, array = call.beside((int(np.prod(batch)), FIELDS), DTYPE)
-    result = call.run(plan, (*views, report))
-    complain = not_positive_definite(batch, views[-1].dtype)
-    return reported(result, array, complain, plan, call, check, earlier)
-
-
-def solved(
-    call: Call,
-    plan: Plan | None,
-    views: Sequence[View],
-    unit: bool,
-    batch: Shape,
-    check: str,
-    earlier: tuple[Report, ...],
-) -> Any:
-    """What a solve gives, and what its report says; of a unit diagonal there is none."""
-    if unit:
-        return reported(call.run(plan, views), None, None, plan, call, check, earlier)
-    report, array = call.beside((int(np.prod(batch)), FIELDS), DTYPE)
-    result = call.run(plan, (*views, report))
-    return reported(result, array, singular(batch), plan, call, check, earlier)
-
-
-def reported(
-    result: Any,
-    array: Any,
-    complain: _Complain | None,
-    plan: Plan | None,
-    call: Call,
-    check: str,
-    earlier: tuple[Report, ...],
-) -> Any:
-    """The result, once its report and those of its inputs are looked at, or will be.
-
-    Args:
-        result, plan, call, check: What was called, and how.
-        array: The report's memory.
-        complain: Raises what it says; ``None``: there is no report.
-        earlier: Reports of the inputs.
-    """
-    if call.is_planned:
-        return result
-    reports = earlier
-    if plan is not None and complain is not None:
-        reports = (*earlier, Report(array, complain))
-    if call.host or check == "now" or not isinstance(result, Array):
-        for report in reports:
-            report.check()
-    else:
-        result.reports = reports
-    return result
 
 
 def beside_of(batch: Shape, complain: _Complain) -> Beside:

@@ -1,4 +1,4 @@
-"""What all public transforms share: arguments, dtypes, plans, and calls made again."""
+"""What all public transforms share: arguments, dtypes and plans."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ import pyopencl as cl
 
 from portable_gpu.arguments import flag, one_of, shown
 from portable_gpu.dtypes import element, is_bfloat16
-from portable_gpu.errors import ArgumentError, AxisError, DTypeError, ShapeError, UnsupportedError
+from portable_gpu.errors import ArgumentError, AxisError, DTypeError, ShapeError
 from portable_gpu.ops.fft.candidates import make_plan
 from portable_gpu.ops.fft.problem import FftProblem, Kind
-from portable_gpu.ops.reduce.run import converted
-from portable_gpu.runtime.array import DEVICE_KINDS
-from portable_gpu.runtime.call import Call, Planning
+from portable_gpu.ops.operation import CallArguments, Invocation, Operation
+from portable_gpu.ops.reduce.run import converter
+from portable_gpu.runtime.call import Planning
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.place import events_of
-from portable_gpu.runtime.repeat import Key, again, remember
-from portable_gpu.runtime.views import as_array, may_overlap_itself
+from portable_gpu.runtime.plan import Plan
+from portable_gpu.runtime.views import View, as_array, may_overlap_itself
 
 NORMS = ("backward", "ortho", "forward")
 LONGEST = 1 << 50  # a line of so many numbers has more bytes than memory
@@ -57,50 +56,54 @@ def transform(
         AxisError, ShapeError: ``axes`` or ``s`` do not fit ``x``.
         DTypeError: ``x`` has no dtype that is transformed.
     """
-    if wait_for is not None:
-        wait_for = events_of(wait_for)
     asked, named = whole_numbers(s, "s"), whole_numbers(axes, "axes")
     mode = one_of("backward" if norm is None else norm, NORMS, "norm")
     in_place = flag(overwrite_x, "overwrite_x")
-    key: Key | Planning | None = None
-    if queue is None and not wait_for and not in_place:
-        head = ("fft", kind, inverse, asked, named, mode)
-        result, key = again(head, (x,), None, engine)
-        if result is not None:
-            return result
-    array = as_array(x, "x")
+    options = kind, inverse, asked, named, mode, in_place
+    return _FFT.call((x,), options, None, (), engine, queue, wait_for)
+
+
+def _normalise(arguments: CallArguments) -> Invocation:
+    kind, inverse, asked, named, mode, in_place = arguments.options
+    array = as_array(arguments.inputs[0], "x")
     wanted = dtype_of_transforms(array.dtype, kind)
     places, lengths = axes_and_lengths(array, asked, named, kind)
     scale = _scale(mode, lengths, inverse)
-    if array.dtype != wanted:
-        array = in_dtype(array, wanted, engine, queue, wait_for)
-    real = np.dtype(np.float64 if array.dtype.itemsize >> (array.dtype.kind == "c") == 8 else "f4")
+    real = np.dtype(np.float64 if wanted.itemsize >> (wanted.kind == "c") == 8 else "f4")
     shape = list(array.shape)
     for axis, n in zip(places, lengths, strict=True):
         shape[axis] = n
     if kind == "r2c":
         shape[places[-1]] = lengths[-1] // 2 + 1
     dtype = real if kind == "c2r" else np.result_type(real, np.complex64)
-    flop = 3 * prod(shape) * max(1, prod(lengths).bit_length())
-    call = Call([array], engine, queue, wait_for, flop=flop)
-    view = call.input(array, "x")
-    out = array if in_place and fits(array, tuple(shape), dtype) else None
-    view_out = call.output(tuple(shape), dtype, out, read=out is not None)
-    problem = FftProblem(
-        kind, kind == "c2c" and array.dtype.kind != "c", inverse, element(real), places, lengths,
-        view.shape, view_out.shape, view.strides, view_out.strides, scale != 1,
-    )  # fmt: skip
-    if problem.real.needs_fp64 and not call.engine.target.fp64:
-        raise UnsupportedError(
-            f"{call.engine.target.facts.name} has no double precision, and x is {array.dtype}"
-        )
-    if not view_out.size:
-        return call.run()
-    plan = call.engine.plan(problem, lambda: make_plan(call.engine, problem))
-    result = call.run(plan, [view, view_out], (scale,))
-    if array is x:
-        remember(key, [x], call, [view, view_out], plan, (scale,))
-    return result
+    of_real = kind == "c2c" and wanted.kind != "c"
+
+    def plan(engine: Engine, views: Sequence[View]) -> Plan:
+        view, result = views
+        problem = FftProblem(
+            kind, of_real, inverse, element(real), places, lengths, view.shape, result.shape,
+            view.strides, result.strides, scale != 1,
+        )  # fmt: skip
+        return engine.plan(problem, lambda: make_plan(engine, problem))
+
+    overwritten = in_place and fits(array, tuple(shape), dtype)
+    return Invocation(
+        inputs=(array,),
+        names=("x",),
+        shape=tuple(shape),
+        dtype=dtype,
+        plan=plan,
+        flop=3 * prod(shape) * max(1, prod(lengths).bit_length()),
+        scalars=(scale,),
+        out=array if overwritten else None,
+        out_name="x",
+        reads_out=overwritten,
+        in_place=True,
+        convert=None if array.dtype == wanted else converter(wanted),
+    )
+
+
+_FFT = Operation("fft", _normalise)
 
 
 def dtype_of_transforms(dtype: np.dtype[Any], kind: Kind) -> np.dtype[Any]:
@@ -119,15 +122,6 @@ def dtype_of_transforms(dtype: np.dtype[Any], kind: Kind) -> np.dtype[Any]:
     if dtype.kind in "fc" and dtype.itemsize >= 4:
         wanted = dtype
     return np.result_type(wanted, np.complex64) if kind == "c2r" else wanted
-
-
-def in_dtype(array: Any, dtype: np.dtype[Any], engine: Any, queue: Any, wait_for: Any) -> Any:
-    """A copy in another dtype; on the device it is made in any case, also of a planned call."""
-    if not isinstance(array, DEVICE_KINDS):
-        return array.astype(dtype)
-    if isinstance(engine, Planning):
-        engine, queue = engine.engine, engine.queue
-    return converted(array, dtype, engine, queue, wait_for)
 
 
 def axes_and_lengths(

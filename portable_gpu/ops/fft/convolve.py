@@ -1,4 +1,4 @@
-"""Calls of convolutions: arrays, dtypes, plans, and calls made again."""
+"""Calls of convolutions, and their plans."""
 
 from __future__ import annotations
 
@@ -11,18 +11,14 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.dtypes import element
-from portable_gpu.errors import UnsupportedError
 from portable_gpu.ops.fft.candidates import make_plan
 from portable_gpu.ops.fft.convolution import ConvolutionProblem, Piece, Strided
 from portable_gpu.ops.fft.direct import DirectPlan, DirectProblem
 from portable_gpu.ops.fft.tables import fast_length
-from portable_gpu.ops.reduce.run import converted
-from portable_gpu.runtime.array import DEVICE_KINDS
-from portable_gpu.runtime.call import Call, Planning
+from portable_gpu.ops.operation import CallArguments, Invocation, Operation
+from portable_gpu.runtime.call import Planning
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.place import events_of
 from portable_gpu.runtime.plan import Plan
-from portable_gpu.runtime.repeat import Key, again, remember
 from portable_gpu.runtime.views import Shape, View
 
 #: The longest window of blocks that is worth it: two of them fit the caches.
@@ -66,48 +62,53 @@ def convolved(
         block_axis: The axis along which ``x`` goes in blocks.
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
     """
-    key: Key | Planning | None = None
-    wait_for = events_of(wait_for)
-    if queue is None and not wait_for:
-        head = ("convolution", kept, direct, correlated, block_axis)
-        result, key = again(head, (x, y), None, engine)
-        if result is not None:
-            return result
-    dtype = np.result_type(x, y)
-    flop = 5 * prod(kept.shape) * 20
-    call = Call([x, y], engine, queue, wait_for, flop=flop)
-    views = [call.input(x, "in1"), call.input(y, "in2")]
-    out = call.output(kept.shape, dtype)
-    if element(dtype).needs_fp64 and not call.engine.target.fp64:
-        name = call.engine.target.facts.name
-        raise UnsupportedError(f"{name} has no double precision, which {dtype} needs")
-    if not out.size:
-        return call.run()
-    plan, scalars = _plan(call.engine, [*views, out], kept, direct, correlated, block_axis)
-    result = call.run(plan, [*views, out], scalars)
-    remember(key, [x, y], call, [*views, out], plan, scalars)
-    return result
+    options = kept, direct, correlated, block_axis
+    return _CONVOLUTION.call((x, y), options, None, (), engine, queue, wait_for)
 
 
-def in_dtype(
-    array: Any, dtype: np.dtype[Any], engine: Any = None, queue: Any = None, wait_for: Any = None
-) -> Any:
-    """An array in another dtype; itself if it has that one."""
-    if array.dtype == dtype:
-        return array
-    if not isinstance(array, DEVICE_KINDS):
-        return array.astype(dtype)
-    return converted(array, dtype, engine, queue, wait_for)
+def _normalise(arguments: CallArguments) -> Invocation:
+    x, y = arguments.inputs
+    kept, direct, correlated, block_axis = arguments.options
+    lengths = () if direct else _lengths(x, y, kept, block_axis)
+
+    def plan(engine: Engine, views: Sequence[View]) -> Plan:
+        return _plan(engine, views, kept, lengths, correlated, block_axis)
+
+    return Invocation(
+        inputs=(x, y),
+        names=("in1", "in2"),
+        shape=kept.shape,
+        dtype=np.result_type(x.dtype, y.dtype),
+        plan=plan,
+        flop=5 * prod(kept.shape) * 20,
+        scalars=() if direct else (1 / prod(lengths),),
+    )
+
+
+_CONVOLUTION = Operation("convolution", _normalise)
+
+
+def _lengths(x: Any, y: Any, kept: Kept, block_axis: int | None) -> tuple[int, ...]:
+    """Return the lengths of the transforms along the convolved axes."""
+    lengths = [
+        fast_length(_least(x.shape[axis], y.shape[axis], kept.first[axis], kept.shape[axis]))
+        for axis in kept.axes
+    ]
+    if block_axis is not None:
+        place = kept.axes.index(block_axis)
+        lengths[place] = window(x.shape[block_axis], y.shape[block_axis])
+    return tuple(lengths)
 
 
 def _plan(
     engine: Engine,
     views: Sequence[View],
     kept: Kept,
-    direct: bool,
+    lengths: tuple[int, ...],
     correlated: bool,
     block_axis: int | None,
-) -> tuple[Plan, tuple[float, ...]]:
+) -> Plan:
+    """Return the plan of a convolution by transforms of ``lengths``, or by sums without them."""
     source, second, target = (Strided(view.shape, view.strides) for view in views)
     dtype = views[2].dtype
     conjugate = correlated and views[1].dtype.kind == "c"
@@ -115,7 +116,7 @@ def _plan(
         second = _turned(second)
     source, second = _narrowed(source, kept), _narrowed(second, kept)
     first = tuple(kept.first[axis] for axis in kept.axes)
-    if direct:
+    if not lengths:
         if not kept.axes:  # a last axis of one number each is convolved
             source, second, target = (
                 replace(one, shape=(*one.shape, 1), strides=(*one.strides, 1))
@@ -123,11 +124,7 @@ def _plan(
             )
         axes = kept.axes or (len(kept.shape),)
         own = DirectProblem(element(dtype), conjugate, axes, first or (0,), source, second, target)
-        return engine.plan(own, lambda: DirectPlan(engine, own)), ()
-    lengths = [
-        fast_length(_least(source.shape[axis], second.shape[axis], at, kept.shape[axis]))
-        for axis, at in zip(kept.axes, first, strict=True)
-    ]
+        return engine.plan(own, lambda: DirectPlan(engine, own))
     source, second, target = (
         replace(one, shape=(1, *one.shape), strides=(0, *one.strides))
         for one in (source, second, target)
@@ -135,7 +132,6 @@ def _plan(
     pieces = [Piece(source, target, first)]
     if block_axis is not None:
         place = kept.axes.index(block_axis)
-        lengths[place] = window(source.shape[block_axis + 1], second.shape[block_axis + 1])
         pieces = _pieces(
             pieces[0], block_axis + 1, place, lengths[place], second.shape[block_axis + 1]
         )
@@ -143,9 +139,9 @@ def _plan(
     # Swapped axes cost nothing here: the real transform goes along numbers that lie side by side.
     problem = ConvolutionProblem(
         element(real), (views[0].dtype.kind != "c", views[1].dtype.kind != "c"), conjugate,
-        tuple(axis + 1 for axis in kept.axes), tuple(lengths), second, tuple(pieces),
+        tuple(axis + 1 for axis in kept.axes), lengths, second, tuple(pieces),
     )  # fmt: skip
-    return engine.plan(problem, lambda: make_plan(engine, problem)), (1 / prod(lengths),)
+    return engine.plan(problem, lambda: make_plan(engine, problem))
 
 
 def _turned(one: Strided) -> Strided:

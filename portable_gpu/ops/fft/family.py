@@ -6,7 +6,7 @@ from functools import partial
 
 # A template imports butterflies; no import is to begin in the middle of a call (test_codegen.py).
 import portable_gpu.ops.fft.butterflies  # noqa: F401
-from portable_gpu.ops.family import Benchmark, Compiled, Family, Operation, Sizes, Typical
+from portable_gpu.ops.family import Benchmark, Compiled, Family, OperationRecord, Sizes, Typical
 from portable_gpu.ops.fft import cases
 from portable_gpu.ops.fft.catalogue import explain, fft_specializations, rfft_specializations
 from portable_gpu.ops.fft.checks import checks
@@ -14,7 +14,7 @@ from portable_gpu.ops.fft.contested import CONTESTED
 from portable_gpu.ops.fft.functions import fft, rfft
 from portable_gpu.ops.fft.random_sizes import COMPLEX, REAL
 
-_FFT = Operation(
+_FFT = OperationRecord(
     name="fft",
     function=fft,
     explain=explain,
@@ -26,7 +26,7 @@ _FFT = Operation(
         ((1024,), (1000, 64)), options=cases.each_axis, function=partial(cases.warmed, "fft")
     ),
 )
-_RFFT = Operation(
+_RFFT = OperationRecord(
     name="rfft",
     function=rfft,
     explain=explain,

@@ -10,23 +10,22 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.arguments import of_kind, one_of
-from portable_gpu.codegen.epilogue import Epilogue
+from portable_gpu.codegen.epilogue import Epilogue, Stage
 from portable_gpu.dtypes import check_precision, element
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
+from portable_gpu.ops.factors import PLAIN, factor, plain_number
 from portable_gpu.ops.gemm.binding import compute_element, result_dtype
-from portable_gpu.ops.gemm.product import Product, bind_product, factor, out_dtype
+from portable_gpu.ops.gemm.product import Product, invocation, out_dtype
 from portable_gpu.ops.gemm.same import same_memory
 from portable_gpu.ops.gemm.skinny.vectors import Transposed
-from portable_gpu.ops.gemv import TRANSPOSES, bind_gemv
+from portable_gpu.ops.gemv import TRANSPOSES, normalise_gemv
+from portable_gpu.ops.operation import CallArguments, Invocation, Operation
 from portable_gpu.ops.planned import PlannedCall
 from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.call import Planning
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.place import events_of
-from portable_gpu.runtime.repeat import NUMBERS, again
-from portable_gpu.runtime.views import AnyArray, Shape, as_array
-
-_NO_EPILOGUE = Epilogue()
+from portable_gpu.runtime.plan import Plan
+from portable_gpu.runtime.views import AnyArray, Shape, View, as_array
 
 
 def gemm(
@@ -91,19 +90,12 @@ def gemm(
     Source: Goto & van de Geijn, TOMS 34(3), 2008 (blocking); Volkov & Demmel, SC 2008, and
         Matsumoto, Nakasato & Sedukhin, 2012 (register tiles on GPUs).
     """
-    if wait_for is not None:
-        wait_for = events_of(wait_for)
-    given, stages, plain = _with_epilogue(a, b, epilogue)
-    result = key = None
-    if plain and queue is None and not wait_for:
-        head = ("gemm", alpha, beta, trans_a, trans_b, precision, stages, same_memory(a, b))
-        if type(alpha) in NUMBERS and type(beta) in NUMBERS:
-            result, key = again(head, given, c, engine)
-    if result is not None:
-        return result
-    product = _product(a, b, c, alpha, beta, trans_a, trans_b, precision, epilogue)
-    product = replace(product, same=not isinstance(engine, Planning) and same_memory(a, b))
-    return bind_product(product, engine, queue, wait_for).run(key, given)
+    if type(alpha) not in PLAIN or type(beta) not in PLAIN:
+        alpha, beta = plain_number(alpha, "alpha"), plain_number(beta, "beta")
+    same = same_memory(a, b) and not isinstance(engine, Planning)
+    inputs, stages = _with_epilogue(a, b, epilogue)
+    options = alpha, beta, trans_a, trans_b, precision, stages, same
+    return _GEMM.call(inputs, options, c, (), engine, queue, wait_for)
 
 
 def plan_gemm(
@@ -174,67 +166,27 @@ def matmul(
     Cost, Accuracy, Order, Symmetric products, Source: as :func:`gemm`; a matrix and a vector go
         to gemv.
     """
-    if wait_for is not None:
-        wait_for = events_of(wait_for)
-    given, stages, plain = _with_epilogue(a, b, epilogue)
-    result = key = None
-    if plain and queue is None and not wait_for:
-        result, key = again(("matmul", precision, stages, same_memory(a, b)), given, out, engine)
-    if result is not None:
-        return result
+    same = same_memory(a, b) and not isinstance(engine, Planning)
+    inputs, stages = _with_epilogue(a, b, epilogue)
+    return _MATMUL.call(inputs, (precision, stages, same), out, (), engine, queue, wait_for)
+
+
+def _with_epilogue(
+    a: Any, b: Any, epilogue: Epilogue | None
+) -> tuple[tuple[Any, ...], tuple[Stage, ...]]:
+    """Return the arrays that a product reads, and the stages of its epilogue."""
+    if epilogue is None:
+        return (a, b), ()
+    of_kind(epilogue, Epilogue, "epilogue", "a portable_gpu.Epilogue or None")
+    return (a, b, *epilogue.arrays), epilogue.stages
+
+
+def _normalise_gemm(arguments: CallArguments) -> Invocation:
+    c = arguments.out
+    alpha, beta, trans_a, trans_b, precision, stages, same = arguments.options
     if precision is not None:
         check_precision(precision)
-    a, b = as_array(a, "a"), as_array(b, "b")
-    shape = _matmul_shape(a.shape, b.shape)
-    dtype = result_dtype(a.dtype, b.dtype)
-    by_vector = epilogue is None and {a.ndim, b.ndim} == {1, 2} and a.size and b.size
-    if by_vector and _takes_gemv(a.dtype, b.dtype, out):
-        place = engine, queue, wait_for
-        if a.ndim == 2:
-            return bind_gemv(a, b, 1.0, 0.0, out, "N", *place).run(key, given)
-        bound = bind_gemv(b, a, 1.0, 0.0, out, "T", *place)
-        matrix, vector, result = bound.views
-        plan = None if bound.plan is None else Transposed(bound.plan)
-        return replace(bound, views=(vector, matrix, result), plan=plan).run(key, given)
-    product = Product(
-        a, b, out, "out", shape, out_dtype(dtype, out), "N", "N", 1, 0,
-        _checked_epilogue(epilogue), precision,
-        same=not isinstance(engine, Planning) and same_memory(a, b),
-    )  # fmt: skip
-    result = bind_product(product, engine, queue, wait_for).run(key, given)
-    return result[()] if not shape and out is None and isinstance(result, np.ndarray) else result
-
-
-def _with_epilogue(a: Any, b: Any, epilogue: Any) -> tuple[tuple[Any, ...], Any, bool]:
-    """The arrays that a product reads, the stages that follow, and whether that is all."""
-    if epilogue is None:
-        return (a, b), None, True
-    if isinstance(epilogue, Epilogue):
-        return (a, b, *epilogue.arrays), epilogue.stages, True
-    return (a, b), None, False
-
-
-def _checked_epilogue(epilogue: Any) -> Epilogue:
-    if epilogue is None:
-        return _NO_EPILOGUE
-    return of_kind(epilogue, Epilogue, "epilogue", "a portable_gpu.Epilogue or None")
-
-
-def _product(
-    a: Any,
-    b: Any,
-    c: Any,
-    alpha: Any,
-    beta: Any,
-    trans_a: str,
-    trans_b: str,
-    precision: str | None,
-    epilogue: Epilogue | None,
-) -> Product:
-    """Check gemm's arguments."""
-    if precision is not None:
-        check_precision(precision)
-    a, b = as_array(a, "a"), as_array(b, "b")
+    a, b = as_array(arguments.inputs[0], "a"), as_array(arguments.inputs[1], "b")
     for name, array, trans in (("a", a, trans_a), ("b", b, trans_b)):
         one_of(trans, TRANSPOSES, f"trans_{name}")
         if array.ndim != 2:
@@ -253,12 +205,46 @@ def _product(
     alpha, beta = factor(alpha, "alpha", compute), factor(beta, "beta", compute)
     if beta != 0 and c is None:
         raise ArgumentError(f"beta is {beta} and there is no c; pass c=")
-    return Product(
+    product = Product(
         a, b, c, "c", (m, n), out_dtype(dtype, c), trans_a, trans_b, alpha, beta,
-        _checked_epilogue(epilogue), precision,
+        Epilogue(stages, arguments.inputs[2:]), precision, same=same,
     )  # fmt: skip
+    return invocation(product)
 
 
+def _normalise_matmul(arguments: CallArguments) -> Invocation:
+    out = arguments.out
+    precision, stages, same = arguments.options
+    if precision is not None:
+        check_precision(precision)
+    a, b = as_array(arguments.inputs[0], "a"), as_array(arguments.inputs[1], "b")
+    shape = _matmul_shape(a.shape, b.shape)
+    dtype = result_dtype(a.dtype, b.dtype)
+    by_vector = not stages and {a.ndim, b.ndim} == {1, 2} and a.size and b.size
+    if by_vector and _takes_gemv(a.dtype, b.dtype, out):
+        return _by_gemv(a, b, out)
+    product = Product(
+        a, b, out, "out", shape, out_dtype(dtype, out), "N", "N", 1, 0,
+        Epilogue(stages, arguments.inputs[2:]), precision, same=same,
+    )  # fmt: skip
+    return invocation(product)
+
+
+def _by_gemv(a: Any, b: Any, out: Any) -> Invocation:
+    """Return the call of a product of a matrix and a vector."""
+    if a.ndim == 2:
+        return normalise_gemv(a, b, 1.0, 0.0, "N", out, "out")
+    asked = normalise_gemv(b, a, 1.0, 0.0, "T", out, "out")
+
+    def plan(engine: Engine, views: Sequence[View]) -> Plan:
+        vector, matrix, result = views
+        return Transposed(asked.plan(engine, (matrix, vector, result)))
+
+    return replace(asked, inputs=(a, b), names=("a", "b"), plan=plan)
+
+
+_GEMM = Operation("gemm", _normalise_gemm)
+_MATMUL = Operation("matmul", _normalise_matmul)
 Array._matmul = matmul  # what a @ b does
 
 

@@ -7,7 +7,7 @@ from portable_gpu.ops.family import (
     USUAL_DTYPES,
     Benchmark,
     Family,
-    Operation,
+    OperationRecord,
     Sizes,
     Tuning,
     Typical,
@@ -26,7 +26,7 @@ from portable_gpu.ops.gemv.cases import like_numpy
 _SIZES = ((64, 64, 64), (512, 512, 512), (1500, 500, 1500), (2000, 1000, 4))
 _BFLOAT16 = ("bfloat16",) if BFLOAT16 is not None else ()
 
-_GEMM = Operation(
+_GEMM = OperationRecord(
     name="gemm",
     function=gemm,
     explain=explain,
@@ -38,7 +38,7 @@ _GEMM = Operation(
     transposes=("trans_a", "trans_b"),
     typical=Typical(_SIZES, common=True, function=matmul),  # which takes integers too
 )
-_MATMUL = Operation(
+_MATMUL = OperationRecord(
     name="matmul",
     function=matmul,
     explain=explain,

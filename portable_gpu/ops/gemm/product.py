@@ -1,28 +1,24 @@
-"""A product whose arguments are checked, and how it is bound to a queue and a plan."""
+"""A product whose arguments are checked, and its call."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from numbers import Number
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
-from portable_gpu.arguments import shown
 from portable_gpu.codegen.epilogue import Epilogue
-from portable_gpu.dtypes import Element, is_float16_like
-from portable_gpu.errors import DTypeError
+from portable_gpu.dtypes import is_float16_like
 from portable_gpu.ops.gemm.binding import bind, compute_element
 from portable_gpu.ops.gemm.candidates import make_plan
 from portable_gpu.ops.gemm.problem import GemmProblem
-from portable_gpu.runtime.call import Call
+from portable_gpu.ops.operation import Invocation, complete
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
-from portable_gpu.runtime.repeat import Bound
-from portable_gpu.runtime.views import Shape, View, as_array, check_no_overlap
+from portable_gpu.runtime.views import Shape, View, as_array
 
 #: What a CPU could do in the time that it takes to begin with another product of a stack.
 _FLOP_OF_A_BEGINNING = 3000
@@ -66,38 +62,44 @@ class Product:
         return flop // 2 if self.triangle else flop
 
 
-def bind_product(
+def invocation(p: Product) -> Invocation:
+    """Return the call of a product."""
+    extras = tuple([as_array(x, "an array of the epilogue") for x in p.epilogue.arrays])
+
+    def plan(engine: Engine, views: Sequence[View]) -> Plan:
+        precision = p.precision or engine.precision
+        key = (
+            "gemm", precision, p.trans_a, p.trans_b, p.alpha == 0, p.beta == 0, p.epilogue.stages,
+            p.triangle, p.fills, p.same,
+            *((v.dtype, v.shape, v.strides, v.alignment) for v in views),
+        )  # fmt: skip
+        return engine.plan(key, lambda: _plan(engine, p, views, precision))
+
+    return Invocation(
+        inputs=(p.a, p.b, *extras),
+        names=("a", "b", *["epilogue"] * len(extras)),
+        shape=p.shape,
+        dtype=p.dtype,
+        plan=plan,
+        flop=p.flop + _FLOP_OF_A_BEGINNING * math.prod(p.shape[:-2]),
+        scalars=(p.alpha, p.beta),
+        out=p.out,
+        out_name=p.out_name,
+        reads_out=p.beta != 0 or bool(p.triangle),
+    )
+
+
+def multiply(
     p: Product,
     engine: Engine | None,
     queue: cl.CommandQueue | None,
     wait_for: Sequence[cl.Event] | None,
-) -> Bound:
-    """Find the queue, make views of the arrays, and find or build the plan."""
-    arrays = [as_array(x, "an array of the epilogue") for x in p.epilogue.arrays]
-    if p.out is not None:
-        inputs = [(p.a, "a"), (p.b, "b"), *((x, "epilogue") for x in arrays)]
-        check_no_overlap(p.out, p.out_name, inputs)
-    products = math.prod(p.shape[:-2])
-    flop = p.flop + _FLOP_OF_A_BEGINNING * products
-    call = Call((p.a, p.b, p.out, *arrays), engine, queue, wait_for, flop=flop)
-    if p.out is None:
-        call.engine.check_allocation(math.prod(p.shape) * p.dtype.itemsize)
-    va, vb = call.input(p.a, "a"), call.input(p.b, "b")
-    extras = [call.input(x, "epilogue") for x in arrays]
-    vc = call.output(p.shape, p.dtype, p.out, p.out_name, read=p.beta != 0 or bool(p.triangle))
-    views = (va, vb, *extras, vc)
-    precision = p.precision or call.engine.precision
-    key = (
-        "gemm", precision, p.trans_a, p.trans_b, p.alpha == 0, p.beta == 0, p.epilogue.stages,
-        p.triangle, p.fills, p.same, *((v.dtype, v.shape, v.strides, v.alignment) for v in views),
-    )  # fmt: skip
-    plan = None
-    if vc.size:
-        plan = call.engine.plan(key, lambda: _plan(call.engine, p, views, precision))
-    return Bound(call, views, plan, (p.alpha, p.beta), p.out)
+) -> Any:
+    """Compute a product once; the call is not remembered."""
+    return complete(invocation(p), None, (), engine, queue, wait_for)
 
 
-def _plan(engine: Engine, p: Product, views: tuple[View, ...], precision: str) -> Plan:
+def _plan(engine: Engine, p: Product, views: Sequence[View], precision: str) -> Plan:
     """The plan of a product of views, whose C has elements."""
     a, b, *extras, c = views
     problem = bind(
@@ -124,22 +126,3 @@ def out_dtype(dtype: np.dtype[Any], out: Any) -> np.dtype[Any]:
     """The result's dtype: of 16-bit floats, float32 if ``out`` is so."""
     wide = is_float16_like(dtype) and getattr(out, "dtype", None) == np.float32
     return np.dtype(np.float32) if wide else dtype
-
-
-def factor(value: Any, name: str, compute: Element) -> Any:
-    """``alpha`` or ``beta`` as a number of the product's kind."""
-    if isinstance(value, np.ndarray) and value.ndim == 0:
-        value = value[()]
-    if isinstance(value, np.bool_):
-        value = bool(value)
-    if not isinstance(value, Number):
-        raise DTypeError(f"{name} is a {type(value).__name__}; a number is needed")
-    try:
-        number = complex(value) + 0  # type: ignore[call-overload]  # -0.0 becomes 0.0
-    except (TypeError, ValueError, OverflowError) as error:
-        raise DTypeError(f"{name} is {shown(value)}: {error}") from None
-    if compute.complex:
-        return number
-    if number.imag:
-        raise DTypeError(f"{name} is {value}, and the product is real")
-    return number.real

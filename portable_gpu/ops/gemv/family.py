@@ -7,7 +7,7 @@ from portable_gpu.ops.family import (
     Benchmark,
     Compiled,
     Family,
-    Operation,
+    OperationRecord,
     Sizes,
     Tuning,
     Typical,
@@ -20,7 +20,7 @@ from portable_gpu.ops.gemv.ladder import ladders
 from portable_gpu.ops.gemv.plan import explain, specializations
 from portable_gpu.ops.gemv.random_sizes import RANDOM
 
-_GEMV = Operation(
+_GEMV = OperationRecord(
     name="gemv",
     function=gemv,
     explain=explain,

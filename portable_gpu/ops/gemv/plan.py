@@ -11,8 +11,8 @@ import pyopencl as cl
 
 from portable_gpu.arguments import one_of
 from portable_gpu.codegen.specialization import Specialization
-from portable_gpu.dtypes import dtype_of, element
-from portable_gpu.errors import ArgumentError, DTypeError, UnsupportedError
+from portable_gpu.dtypes import element
+from portable_gpu.errors import ArgumentError, DTypeError
 from portable_gpu.ops.candidate import Candidate, best_of
 from portable_gpu.ops.explanation import Explanation, explanation
 from portable_gpu.ops.gemv.policy import real_bytes
@@ -104,15 +104,6 @@ class GemvPlan(Plan):
             counters, partial = state.fold_space(route.blocks, route.partial_bytes)
             buffers = (*buffers, partial, counters)
         return self._launch(state, buffers, scalars, wait_for)
-
-
-def require_fp64(target: Target, problem: GemvProblem) -> None:
-    """Raise UnsupportedError where double precision is needed and absent."""
-    if problem.elem.needs_fp64 and not target.fp64:
-        raise UnsupportedError(
-            f"gemv in {dtype_of(problem.elem.name)} needs cl_khr_fp64, which "
-            f"{target.facts.name} lacks; convert the arrays to a smaller dtype"
-        )
 
 
 def explain(

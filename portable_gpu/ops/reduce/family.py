@@ -10,7 +10,7 @@ from portable_gpu.ops.family import (
     Benchmark,
     Compiled,
     Family,
-    Operation,
+    OperationRecord,
     Sizes,
     Tuning,
     Typical,
@@ -41,8 +41,8 @@ def _typical(name: str) -> Typical | None:
     return Typical((*_VECTORS, (2000, 1000)), cases.each_axis, name in _COMMON)
 
 
-def _operation(name: str) -> Operation:
-    plain = Operation(
+def _operation(name: str) -> OperationRecord:
+    plain = OperationRecord(
         name=name,
         function=getattr(functions, name),
         explain=explain,

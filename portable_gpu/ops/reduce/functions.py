@@ -262,18 +262,8 @@ def count_nonzero(
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
     """Number of elements (int64) that differ from zero.  Otherwise as :func:`sum`."""
-    return run(
-        "count_nonzero",
-        (x,),
-        _X,
-        rules.count_nonzero,
-        axis,
-        keepdims,
-        None,
-        engine,
-        queue,
-        wait_for,
-    )
+    request = rules.count_nonzero
+    return run("count_nonzero", (x,), _X, request, axis, keepdims, None, engine, queue, wait_for)
 
 
 def dot(
@@ -425,7 +415,9 @@ def reduce(
         arrays = _numbers_as_arrays(("x", *names), arrays)
     request = rules.custom(op, mapping, None if dtype is None else as_dtype(dtype), names)
     names = ("x", *names)
-    return run("reduce", arrays, names, request, axis, keepdims, out, engine, queue, wait_for)
+    return run(
+        "reduce", tuple(arrays), names, request, axis, keepdims, out, engine, queue, wait_for
+    )
 
 
 # -- dtype rules: from the inputs' dtypes to a Request and the result's dtype

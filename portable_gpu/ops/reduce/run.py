@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,15 +11,16 @@ import pyopencl as cl
 
 from portable_gpu.arguments import flag, whole
 from portable_gpu.errors import AxisError, DTypeError, ShapeError
+from portable_gpu.ops.operation import CallArguments, Invocation, Operation
 from portable_gpu.ops.reduce.candidates import make_plan
 from portable_gpu.ops.reduce.problem import Problem
-from portable_gpu.ops.reduce.rules import sum_like
+from portable_gpu.ops.reduce.rules import Maker, sum_like
+from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.broadcast import broadcast, spread
-from portable_gpu.runtime.call import Call, Planning
+from portable_gpu.runtime.call import Call
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.place import events_of
-from portable_gpu.runtime.repeat import Key, again, remember
-from portable_gpu.runtime.views import as_array, check_no_overlap
+from portable_gpu.runtime.plan import Plan
+from portable_gpu.runtime.views import View, as_array
 
 Axes = int | tuple[int, ...] | None
 
@@ -29,9 +30,9 @@ _OPERATIONS = {"argmax": 10, "argmin": 10, "nrm2": 10, "std": 20, "var": 20}
 
 def run(
     name: str,
-    arrays: Sequence[Any],
-    names: Sequence[str],
-    request: Any,
+    inputs: tuple[Any, ...],
+    names: tuple[str, ...],
+    request: Maker,
     axis: Any,
     keepdims: Any,
     out: Any,
@@ -42,72 +43,58 @@ def run(
     """Do one reduction.
 
     Args:
-        name: The operation, for messages.
-        arrays: One input, or several that broadcast.
-        names: How messages call them.
+        name: The name of the reduction, for messages.
+        inputs: One input, or several that broadcast.
+        names: The names of the inputs in messages.
         request: Given the inputs' dtypes, the Request and the dtype of the result; hashable.
         axis, keepdims, out, engine, queue, wait_for: As the public functions take them.
     """
-    if wait_for is not None:
-        wait_for = events_of(wait_for)
     if type(axis) is not int and axis is not None:
         axis = as_axes(axis)  # also True, which as a key equals 1
     if type(keepdims) is not bool:
         keepdims = flag(keepdims, "keepdims")
-    plain = queue is None and not wait_for
-    result, key = again((request, axis, keepdims), arrays, out, engine) if plain else (None, None)
-    if result is not None:
-        return result
-    return _run_checked(
-        name, arrays, names, request, axis, keepdims, out, engine, queue, wait_for, key
-    )
+    options = name, names, request, axis, keepdims
+    return _REDUCTION.call(inputs, options, out, (), engine, queue, wait_for)
 
 
-def _run_checked(
-    name: str,
-    arrays: Sequence[Any],
-    names: Sequence[str],
-    request: Any,
-    axis: Axes,
-    keepdims: bool,
-    out: Any,
-    engine: Engine | None,
-    queue: cl.CommandQueue | None,
-    wait_for: Sequence[cl.Event] | None,
-    key: Key | Planning | None,
-) -> Any:
-    given = arrays
-    arrays = [as_array(a, n) for a, n in zip(given, names, strict=True)]
+def _normalise(arguments: CallArguments) -> Invocation:
+    out = arguments.out
+    name, names, request, axis, keepdims = arguments.options
+    arrays = tuple([as_array(a, n) for a, n in zip(arguments.inputs, names, strict=True)])
     x_shape = arrays[0].shape
     if any(array.shape != x_shape for array in arrays):
         x_shape = broadcast({n: a.shape for a, n in zip(arrays, names, strict=True)})
     reduced = normalise_axes(axis, len(x_shape))
-    flop = _OPERATIONS.get(name, 6) * math.prod(x_shape)
-    call = Call([*arrays, out], engine, queue, wait_for, flop=flop)
-    views = [call.input(a, n) for a, n in zip(arrays, names, strict=True)]
-    what, dtype = request(*[view.dtype for view in views])
+    what, dtype = request(*[array.dtype for array in arrays])
     axes = [a for a in range(len(x_shape)) if keepdims or a not in reduced]
-    shape = tuple(1 if a in reduced else x_shape[a] for a in axes)
     if what.name in ("min", "max", "argmin", "argmax") and 0 in [x_shape[a] for a in reduced]:
         raise ShapeError(f"{name} of no elements has no value: x has shape {x_shape}")
-    if out is not None:
-        check_no_overlap(out, "out", list(zip(arrays, names, strict=True)))
-    result = call.output(shape, dtype, out)
-    problem = Problem(
-        what,
-        x_shape,
-        tuple(spread(view, x_shape) for view in views),
-        reduced,
-        tuple(s for a, s in zip(axes, result.strides, strict=True) if a not in reduced),
-        1 if call.engine.target.is_cpu else min(view.alignment for view in views),
+
+    def plan(engine: Engine, views: Sequence[View]) -> Plan:
+        *sources, result = views
+        strides = zip(axes, result.strides, strict=True)
+        problem = Problem(
+            what,
+            x_shape,
+            tuple(spread(view, x_shape) for view in sources),
+            reduced,
+            tuple(s for a, s in strides if a not in reduced),
+            1 if engine.target.is_cpu else min(view.alignment for view in sources),
+        )
+        return engine.plan(problem, lambda: make_plan(engine, problem))
+
+    return Invocation(
+        inputs=arrays,
+        names=names,
+        shape=tuple(1 if a in reduced else x_shape[a] for a in axes),
+        dtype=dtype,
+        plan=plan,
+        flop=_OPERATIONS.get(name, 6) * math.prod(x_shape),
+        out=out,
     )
-    plan = None
-    if result.size:
-        plan = call.engine.plan(problem, lambda: make_plan(call.engine, problem))
-    views.append(result)
-    value = call.run(plan, views)
-    remember(key, given, call, views, plan, out=out)
-    return value[()] if call.host and out is None and not shape else value
+
+
+_REDUCTION = Operation("reduction", _normalise)
 
 
 def converted(
@@ -117,8 +104,39 @@ def converted(
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
-    """A C-ordered copy of an array, in this dtype: each element is a sum by itself."""
-    return run("sum", [x], ["x"], sum_like("sum", dtype), (), False, None, engine, queue, wait_for)
+    """Return a C-ordered copy of an array in another dtype: each element is a sum by itself."""
+    request = sum_like("sum", dtype)
+    return run("sum", (x,), ("x",), request, (), False, None, engine, queue, wait_for)
+
+
+def in_dtype(
+    array: Any,
+    dtype: np.dtype[Any],
+    engine: Engine | None = None,
+    queue: cl.CommandQueue | None = None,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> Any:
+    """Return ``array`` itself, or a copy of it in another dtype.
+
+    The method ``astype`` of pyopencl knows neither bool nor views with gaps.
+    """
+    if array.dtype == dtype:
+        return array
+    if isinstance(array, np.ndarray):
+        return array.astype(dtype)
+    return converted(array, dtype, engine, queue, wait_for)
+
+
+def converter(dtype: np.dtype[Any]) -> Callable[[Any, Call], Any]:
+    """Return what converts the inputs of an :class:`Invocation` to a dtype."""
+
+    def convert(array: Any, call: Call) -> Any:
+        copy = in_dtype(array, dtype, call.engine, call.state.queue, call.wait_for)
+        if copy is not array and isinstance(copy, Array):
+            call.wait_for = [*(call.wait_for or ()), *call.state.outside(copy.events)] or None
+        return copy
+
+    return convert
 
 
 def one_axis(axis: Any) -> int:

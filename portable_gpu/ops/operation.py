@@ -1,0 +1,238 @@
+"""The path of a call, from the arguments of a public function to its launches.
+
+Each public function that is computed by one plan declares an :class:`Operation`, and its body is
+one call of it::
+
+    inputs, options ─► repeated call? ──────────────────────────────────────► launches
+                            │ no                                                 ▲
+                            ▼                                                    │
+                       normalise ─► Invocation ─► queue, views ─► plan ─► run ─► remember
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from operator import is_
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyopencl as cl
+
+from portable_gpu.dtypes import element
+from portable_gpu.runtime.array import Array
+from portable_gpu.runtime.call import Call, Planning
+from portable_gpu.runtime.direct import Beside
+from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.place import events_of
+from portable_gpu.runtime.plan import Plan
+from portable_gpu.runtime.registry import STATE, direct_calls, known_home
+from portable_gpu.runtime.repeat import Key, remember, signature
+from portable_gpu.runtime.report import Report, reports_of
+from portable_gpu.runtime.views import Shape, View, check_no_overlap
+from portable_gpu.targets.precision import require_fp64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Invocation:
+    """A call whose arguments are checked, as far as that needs no device.
+
+    Attributes:
+        inputs: The arrays that kernels read, in the order of the plan's operands; the result is
+            the operand after them, and a report the one after that.
+        names: The names of the inputs in messages.
+        shape, dtype: Those of the result.
+        plan: Returns the plan, given the engine and the views of the inputs and of the result.
+        flop: An estimate of the operations, by which small calls on NumPy arrays stay on the
+            calling thread; ``None`` if they never do.
+        scalars: The numbers that the plan takes besides.
+        out: The caller's array for the result.
+        out_name: Its name in messages.
+        reads_out: Whether kernels read the elements of ``out``.
+        in_place: Whether ``out`` may share the memory of an input.
+        computes: The dtypes that the kernels compute in, besides those of inputs and result.
+        convert: Converts an input before the kernels read it, given the array and the call.
+        report: What kernels write beside the result for the host to look at.
+        check: When the report is looked at: ``late``, when the values of the result are brought to
+            the host, or ``now``.
+    """
+
+    inputs: tuple[Any, ...]
+    names: tuple[str, ...]
+    shape: Shape
+    dtype: np.dtype[Any]
+    plan: Callable[[Engine, Sequence[View]], Plan]
+    flop: int | None = None
+    scalars: tuple[Any, ...] = ()
+    out: Any = None
+    out_name: str = "out"
+    reads_out: bool = False
+    in_place: bool = False
+    computes: tuple[np.dtype[Any], ...] = ()
+    convert: Callable[[Any, Call], Any] | None = None
+    report: Beside | None = None
+    check: str = "late"
+
+
+class CallArguments(NamedTuple):
+    """The arguments of a call of an operation, not checked.
+
+    Attributes:
+        inputs: The arrays, but for those that are ``out`` itself.
+        options: What tells the call from others, but for the arrays.
+        out: The caller's array for the result.
+        scalars: Numbers that may differ from call to call.
+    """
+
+    inputs: tuple[Any, ...]
+    options: tuple[Any, ...]
+    out: Any
+    scalars: tuple[Any, ...]
+
+
+class Operation:
+    """A public function that one plan computes.
+
+    Attributes:
+        call: ``call(inputs, options, out, scalars, engine, queue, wait_for)`` does it.  The options
+            are hashable and tell all but the arrays; numbers that may differ from call to call
+            are scalars.
+    """
+
+    __slots__ = ("call",)
+
+    def __init__(self, name: str, normalise: Callable[[CallArguments], Invocation]) -> None:
+        """Declare it.
+
+        Args:
+            name: What tells it from other operations.
+            normalise: Checks the arguments of a call that is not a repeated one.
+        """
+        ndarray = np.ndarray
+
+        def call(
+            inputs: tuple[Any, ...],
+            options: tuple[Any, ...],
+            out: Any = None,
+            scalars: tuple[Any, ...] = (),
+            engine: Engine | Planning | None = None,
+            queue: cl.CommandQueue | None = None,
+            wait_for: Sequence[cl.Event] | None = None,
+        ) -> Any:
+            key: Key | Planning | None = None
+            if wait_for is not None:
+                wait_for = events_of(wait_for)
+            if queue is None and not wait_for and (engine is None or isinstance(engine, Engine)):
+                first = inputs[0] if inputs else out
+                on_host = type(first) is ndarray
+                direct = repeat = state = None
+                try:
+                    if on_host and out is None and engine is None and not scalars:
+                        # C-ordered arrays of NumPy: a repeated call only needs to be launched.
+                        flags = first.flags
+                        if flags.c_contiguous and flags.aligned:
+                            if len(inputs) == 1:
+                                key = name, options, first.shape, first.dtype
+                                direct = direct_calls().get(key)
+                            elif len(inputs) == 2 and type(x := inputs[1]) is ndarray:
+                                flags = x.flags
+                                if flags.c_contiguous and flags.aligned:
+                                    key = name, options, first.shape, first.dtype, x.shape, x.dtype
+                                    direct = direct_calls().get(key)
+                        if direct is not None and (result := direct(*inputs)) is not None:
+                            return result
+                    kinds = signature(inputs if out is None else (*inputs, out))
+                    key = None if kinds is None else (name, options, kinds, out is None)
+                    if key is not None:
+                        if on_host:
+                            state = known_home(engine)
+                        elif engine is None:
+                            state = getattr(first.queue, STATE, None)
+                        else:
+                            state = engine.known_state(first.queue)
+                        repeat = None if state is None else state.known.get(key)
+                except TypeError:  # an option that is not hashable, and will be refused
+                    key = None
+                if repeat is not None and state is not None:
+                    result = repeat.run(state, inputs, out, scalars)
+                    if result is not None:
+                        return result
+            elif isinstance(engine, Planning) and _are_alike(inputs, out):
+                key = engine
+            asked = normalise(CallArguments(inputs, options, out, scalars))
+            if asked.out is not out:  # an input is overwritten, by an option
+                key = None
+            return complete(asked, key, inputs, engine, queue, wait_for, bool(scalars))
+
+        self.call = call
+
+
+def _are_alike(inputs: tuple[Any, ...], out: Any) -> bool:
+    """Whether the arrays of a call are of one kind and queue, so that it can be repeated."""
+    return signature(inputs if out is None else (*inputs, out)) is not None
+
+
+def complete(
+    asked: Invocation,
+    key: Key | Planning | None,
+    given: Sequence[Any],
+    engine: Engine | Planning | None,
+    queue: cl.CommandQueue | None,
+    wait_for: Sequence[cl.Event] | None,
+    varies: bool = False,
+) -> Any:
+    """Find the queue and the plan of a call, run it, and remember it.
+
+    Args:
+        asked: The call.
+        key: What a repeated call is remembered by, if anything.
+        given: The arrays that a repeated call will have in the place of the inputs.
+        engine, queue, wait_for: See :class:`portable_gpu.Engine`.
+        varies: Whether the scalars of a repeated call may be others.
+
+    Returns:
+        The result: ``out``, or a fresh array; NumPy's scalar where a fresh array of NumPy would
+        have no axes.
+    """
+    inputs, out = asked.inputs, asked.out
+    element(asked.dtype)  # raises DTypeError where no kernel has it
+    if out is not None and not asked.in_place:
+        check_no_overlap(out, asked.out_name, list(zip(inputs, asked.names, strict=True)))
+    call = Call((*inputs, out), engine, queue, wait_for, asked.flop)
+    require_fp64(call.engine.target, *(x.dtype for x in inputs), asked.dtype, *asked.computes)
+    if asked.convert is not None:
+        inputs = tuple([asked.convert(x, call) for x in inputs])
+    target = call.output(asked.shape, asked.dtype, out, asked.out_name, asked.reads_out)
+    views = [call.input(x, name) for x, name in zip(inputs, asked.names, strict=True)]
+    views.append(target)
+    plan, operands, reported = None, views, None
+    if target.size:
+        plan = asked.plan(call.engine, views)
+        if asked.report is not None:
+            small, reported = call.beside(asked.report.shape, asked.report.dtype)
+            operands = [*views, small]
+    result = call.run(plan, operands, asked.scalars)
+    if not call.is_planned:
+        _look_at_reports(asked, inputs, result, reported)
+    # A call that has converted an input, or has read ``out`` in its place, is not like its arrays.
+    alike = len(inputs) == len(given) and all(map(is_, inputs, asked.inputs))
+    if plan is not None and alike and (call.host or asked.check == "late"):
+        remember(key, given, call, views, plan, asked.scalars, out, asked.report, varies)
+    return result[()] if call.host and out is None and not asked.shape else result
+
+
+def _look_at_reports(asked: Invocation, inputs: Sequence[Any], result: Any, reported: Any) -> None:
+    """Check the reports of a call and of its inputs, or give them to the result.
+
+    Args:
+        asked, inputs, result: The call.
+        reported: The memory of its own report, if there is one.
+    """
+    reports = reports_of(*inputs, asked.out) if asked.reads_out else reports_of(*inputs)
+    if reported is not None and asked.report is not None:
+        reports = (*reports, Report(reported, asked.report.look))
+    if isinstance(result, Array) and asked.check == "late":
+        result.reports = reports
+        return
+    for report in reports:
+        report.check()

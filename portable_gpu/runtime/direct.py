@@ -1,0 +1,241 @@
+"""Repeated calls on C-ordered arrays of NumPy, as functions of the arrays.
+
+A general repeated call (:mod:`portable_gpu.runtime.repeat`) spends most of its host time on what a
+small call does not need.  Such a function takes the arrays, makes a fresh result, sets their
+addresses as arguments, launches the kernels and waits for them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from portable_gpu.errors import DeviceMemoryError
+from portable_gpu.runtime.queue_state import QueueState
+from portable_gpu.runtime.replay import Kernels
+from portable_gpu.runtime.views import Shape
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Something small that kernels write beside the result, for the host to look at.
+
+    Attributes:
+        shape, dtype: Of it.
+        look: What looks at the values, and may raise.
+    """
+
+    shape: Shape
+    dtype: np.dtype[Any]
+    look: Callable[[np.ndarray[Any, Any]], None]
+
+
+#: What taking the address of read-only memory raises.
+_READ_ONLY = (ValueError, DeprecationWarning, FutureWarning)
+
+
+class _Launch:
+    """A kernel object with its arguments; one caller uses it at a time.
+
+    Attributes:
+        kernel, set_address: The kernel object, and the function that sets an address argument.
+        memory: The memory of the arrays while the kernel may be running.
+        cell: Memory of a result without axes, of which each call returns a copy.
+    """
+
+    __slots__ = ("_kernels", "cell", "kernel", "memory", "set_address")
+
+    def __init__(self, kernels: Kernels, shape: Shape, dtype: np.dtype[Any]) -> None:
+        self._kernels = kernels  # it keeps alive what the other arguments refer to
+        bound = kernels.launches[0][0]
+        self.kernel, self.set_address = bound.kernel, bound.set_address
+        self.memory: Any = None
+        self.cell: np.ndarray[Any, Any] | None = None
+        if not shape:
+            self.cell = np.empty(shape, dtype)
+            self.set_address(kernels.places[-1][0][1], cl.SVM(self.cell))
+
+
+def direct_call(
+    state: QueueState,
+    arrays: int,
+    shape: Shape,
+    dtype: np.dtype[Any],
+    make: Callable[[], Kernels],
+    beside: Beside | None = None,
+) -> Callable[..., Any] | None:
+    """Return a repeated call as a function of its arrays.
+
+    It is for any thread.  The memory of the arrays stays with the kernel object until the kernel
+    has ended, whatever is raised in between: from Python 3.11 on, signal handlers run only in calls
+    and in backward jumps.
+
+    Args:
+        state: The queue on which the call runs.
+        arrays: The number of its arrays.
+        shape, dtype: Those of the result.
+        make: Makes the call's kernel objects.
+        beside: What kernels write beside the result, if anything.
+
+    Returns:
+        The function, which returns ``None`` for arrays that are read-only: they take the general
+        way.  It is ``None`` where the call needs much workspace, where it has other than one or two
+        arrays, where the device takes no host addresses, and on Python 3.10.
+    """
+    if sys.version_info < (3, 11) or arrays not in (1, 2) or not state.engine.takes_host_pointers:
+        return None
+    kernels = make()
+    if kernels.rooms:
+        return None
+    is_simple = len(kernels.launches) == 1 and beside is None
+    if not is_simple or any(len(places) != 1 for places in kernels.places):
+        return _of_several_launches(state, shape, dtype, kernels, make, beside)
+    grid, group = kernels.launches[0][0].sizes
+    first, *_, last = (places[0][1] for places in kernels.places)
+    second = kernels.places[1][0][1]
+    queue, in_flight = state.queue, state.in_flight
+    idle = [_Launch(kernels, shape, dtype)]
+    pop, put_back = idle.pop, idle.append
+    svm, empty, enqueue = cl.SVM, np.empty, cl.enqueue_nd_range_kernel
+
+    def of_one_to_number(x: Any) -> Any:
+        try:
+            memory = svm(x)
+        except _READ_ONLY:
+            return None
+        try:
+            launch = pop()
+        except IndexError:  # all are in the middle of a call
+            launch = _Launch(make(), shape, dtype)
+        launch.memory = memory
+        launch.set_address(first, memory)
+        try:
+            enqueue(queue, launch.kernel, grid, group).wait()
+        except BaseException as error:
+            in_flight[launch] = None  # not after a call, in which another exception might come
+            state.finish()
+            in_flight.pop(launch, None)
+            if isinstance(error, cl.MemoryError):
+                raise DeviceMemoryError(f"the device is out of memory: {error}") from error
+            raise
+        result = launch.cell[()]  # type: ignore[index]
+        launch.memory = None
+        put_back(launch)
+        return result
+
+    def of_one(x: Any) -> Any:
+        try:
+            memory = svm(x)
+        except _READ_ONLY:
+            return None
+        try:
+            launch = pop()
+        except IndexError:
+            launch = _Launch(make(), shape, dtype)
+        result = empty(shape, dtype)
+        target = svm(result)
+        launch.memory = memory, target
+        set_address = launch.set_address
+        set_address(first, memory)
+        set_address(last, target)
+        try:
+            enqueue(queue, launch.kernel, grid, group).wait()
+        except BaseException as error:
+            in_flight[launch] = None  # not after a call, in which another exception might come
+            state.finish()
+            in_flight.pop(launch, None)
+            if isinstance(error, cl.MemoryError):
+                raise DeviceMemoryError(f"the device is out of memory: {error}") from error
+            raise
+        launch.memory = None
+        put_back(launch)
+        return result
+
+    def of_two(x: Any, y: Any) -> Any:
+        try:
+            memory, other = svm(x), svm(y)
+        except _READ_ONLY:
+            return None
+        try:
+            launch = pop()
+        except IndexError:
+            launch = _Launch(make(), shape, dtype)
+        result = empty(shape, dtype)
+        target = svm(result)
+        launch.memory = memory, other, target
+        set_address = launch.set_address
+        set_address(first, memory)
+        set_address(second, other)
+        set_address(last, target)
+        try:
+            enqueue(queue, launch.kernel, grid, group).wait()
+        except BaseException as error:
+            in_flight[launch] = None  # not after a call, in which another exception might come
+            state.finish()
+            in_flight.pop(launch, None)
+            if isinstance(error, cl.MemoryError):
+                raise DeviceMemoryError(f"the device is out of memory: {error}") from error
+            raise
+        launch.memory = None
+        put_back(launch)
+        return result if shape else result[()]
+
+    if arrays == 2:
+        return of_two
+    return of_one if shape else of_one_to_number
+
+
+def _of_several_launches(
+    state: QueueState,
+    shape: Shape,
+    dtype: np.dtype[Any],
+    kernels: Kernels,
+    make: Callable[[], Kernels],
+    beside: Beside | None,
+) -> Callable[..., Any]:
+    """Return a repeated call of several launches, or with a report, as a function of its arrays."""
+    queue, in_flight = state.queue, state.in_flight
+    idle = [kernels]
+    pop, put_back = idle.pop, idle.append
+    svm, empty, enqueue = cl.SVM, np.empty, cl.enqueue_nd_range_kernel
+
+    def of_any(*arrays: Any) -> Any:
+        result = empty(shape, dtype)
+        operands = [*arrays, result]
+        values = None
+        if beside is not None:
+            values = empty(beside.shape, beside.dtype)
+            operands.append(values)
+        try:
+            memory = [svm(array) for array in operands]
+        except _READ_ONLY:
+            return None
+        try:
+            own = pop()
+        except IndexError:  # all are in the middle of a call
+            own = make()
+        for places, address in zip(own.places, memory, strict=True):
+            for set_argument, index in places:
+                set_argument(index, address)
+        try:
+            for bound, _ in own.launches:
+                event = enqueue(queue, bound.kernel, *bound.sizes)
+            event.wait()
+        except BaseException as error:
+            in_flight[own] = operands  # not after a call, in which another exception might come
+            state.finish()
+            in_flight.pop(own, None)
+            if isinstance(error, cl.MemoryError):
+                raise DeviceMemoryError(f"the device is out of memory: {error}") from error
+            raise
+        put_back(own)
+        if beside is not None and values is not None:
+            beside.look(values)
+        return result if shape else result[()]
+
+    return of_any
