@@ -83,11 +83,11 @@ ${gemv.signed(elem, real, C, conj, f"s{i}", f"t{i}")}\
 }
 </%def>
 
-## Store the sums that this work-item holds.
-<%def name="put_rows(elem, real, R, Q, finish)">
+## Store the sums that this work-item holds.  from_col: what the epilogue's number of a vector begins with.
+<%def name="put_rows(elem, real, R, Q, finish, from_col='')">
 % for k in range(R):
 % for q in range(Q):
-        if (row + ${k} < m${gemv.module.exists(q, Q)}) put(y + (row + ${k}) * y_step${gemv.module.column(q, "y_pitch", Q)}, ${f"({real}2)(sums.re{k}_{q}, sums.im{k}_{q})" if elem.complex else f"sums.re{k}_{q}"}, alpha, beta, reads_y${put.at(finish, f"row + {k}", q)});
+        if (row + ${k} < m${gemv.module.exists(q, Q)}) put(y + (row + ${k}) * y_step${gemv.module.column(q, "y_pitch", Q)}, ${f"({real}2)(sums.re{k}_{q}, sums.im{k}_{q})" if elem.complex else f"sums.re{k}_{q}"}, alpha, beta, reads_y${put.at(finish, f"row + {k}", f"{from_col}{q}")});
 % endfor
 % endfor
 </%def>

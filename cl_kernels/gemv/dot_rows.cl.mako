@@ -11,6 +11,8 @@
 ## elem, real: element, and the real type of the sums.  P: reals of an element.  C = V * P; T: type
 ## of C reals.  Q: vectors.  conj: conjugate A.  unit: a_sum == 1 (else V == 1).  x_vector: x is aligned,
 ## x_step == 1.  x_together: vectors of a load, see _rows.  acc: Accumulator of R * Q sums.  stagger: Stagger of groups along rows, or None.
+## shared: each run of L lanes has Q of the `vectors`, and those of one row follow each other:
+##   | row 0, vectors 0 1 | row 0, vectors 2 3 | ... | row 1, vectors 0 1 | ...
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="accumulator" file="/group/accumulator.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>
@@ -35,13 +37,21 @@ ${subgroup.define(acc, L)}
 ${rows.sum_rows(elem, real, T, P, C, V, R, Q, L, conj, unit, x_vector, x_together, stagger is not None)}
 
 __kernel SUBGROUP_KERNEL ${group.of_size(G, light=P == Q == 1 and real not in ("double", "ulong"))}
-void gemv_dot_rows(${gemv.arguments(elem, real, False, Q, finish)})
+void gemv_dot_rows(${gemv.arguments(elem, real, False, Q, finish, shared)})
 {
 % if L > 1:
     SUBGROUP_SCRATCH(acc_t, scratch, ${G});
 % endif
     const uint lane = get_local_id(0) % ${L}u;
+% if shared:
+    const long run = (long)get_group_id(0) * ${G // L} + get_local_id(0) / ${L}u;
+    const int col = (int)(run % (vectors / ${Q})) * ${Q};
+    const long row = run / (vectors / ${Q}) * ${R};
+    x += col * x_pitch;
+    y += col * y_pitch;
+% else:
     const long row = ((long)get_group_id(0) * ${G // L} + get_local_id(0) / ${L}u) * ${R};
+% endif
     a += a_offset;
     x += x_offset;
     y += y_offset;
@@ -51,6 +61,6 @@ ${put.begin(finish)}\
     sums = acc_t_subgroup${L}(sums, SUBGROUP_SLOT(scratch));
 % endif
     if (lane == 0) {
-${rows.put_rows(elem, real, R, Q, finish)}\
+${rows.put_rows(elem, real, R, Q, finish, "col + " if shared else "")}\
     }
 }

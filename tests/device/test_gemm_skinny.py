@@ -225,3 +225,32 @@ def test_epilogue_after_beta_and_in_a_plan(engine: Engine) -> None:
     np.testing.assert_array_equal(plan(a, b), a @ b + bias[:, None])
     bias += 1
     np.testing.assert_array_equal(plan(a, b), a @ b + bias[:, None])
+
+
+@pytest.mark.path
+@pytest.mark.parametrize("vectors", [4, 6, 8])
+def test_lanes_share_interleaved_vectors(engine: Engine, vectors: int) -> None:
+    """Rows are many and short, so that GPUs give lanes two of the vectors each."""
+    if engine.target.is_cpu or not engine.target.fp64:
+        pytest.skip("for GPUs with double precision")
+    m, k = 1 + 64 * engine.target.compute_units, 13
+    a, b = random((m, k), "float64", 1), random((k, vectors), "float64", 2)
+    epilogue = pg.Epilogue().bias(random((vectors,), "float64", 3)).apply("v + R(0.5) * row - col")
+    bias = epilogue.arrays[0]
+    arrays = [on_device(engine, x) for x in (a, b, bias, np.full((m, vectors), np.nan))]
+    call = Call((*arrays[:2], arrays[3]), engine, None)
+    views = call.input(arrays[0], "a"), call.input(arrays[1], "b"), call.input(arrays[3], "c")
+    problem = bind(
+        engine.target, *views, trans_a="N", trans_b="N", stages=epilogue.stages,
+        extras=[call.input(arrays[2], "epilogue")], multiplies=True, reads_c=False,
+    )  # fmt: skip
+    every = candidates(problem, engine.target, engine.table)
+    (way,) = (one for one in every if one.way == "dot_rows")
+    assert "two vectors" in way.why
+    state = engine.state()
+    way.bind(engine).enqueue(state, [x.base_data for x in arrays], (0,) * 4, (1.0, 0.0))
+    expected = a @ b + bias + 0.5 * np.arange(m)[:, None] - np.arange(vectors)
+    bound = product_bound(a, b, np.dtype("float64")) + 4 * unit_roundoff(np.float64) * (
+        abs(expected) + m
+    )
+    assert_within(from_device(arrays[3]), expected, bound)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from portable_gpu.codegen.operators import Accumulator, Field, vector
@@ -35,6 +35,7 @@ _LONG = 4
 # What dot_rows takes of the time of long_rows on long rows, by those figures; and long_rows on rows
 # of half that length, by the work-items that have nothing to load.
 _LONG_BY_LANES, _SHORT_BY_GROUPS = 1.05, 1.5
+_MOST_SHARED = 16  # steps of lanes that share vectors
 _OTHER_WAY = 1.2  # the least for a kernel that goes along the axis where A is less contiguous
 
 
@@ -139,6 +140,8 @@ def _row_vectors(p: GemvProblem, policy: RowPolicy, target: Target) -> tuple[int
 
 def _dot_rows(p: GemvProblem, target: Target, choice: Choice[RowPolicy]) -> Route:
     """Lanes of a sub-group on each row."""
+    if _are_shared(p, target, choice.policy):
+        return _shared_rows(p, target, choice)
     policy, units, unit = choice.policy, target.compute_units, p.a_sum == 1
     V, R = _row_vectors(p, policy, target)
     slowdown = _LONG_BY_LANES if _are_long(p, policy, V) else 1.0
@@ -149,7 +152,7 @@ def _dot_rows(p: GemvProblem, target: Target, choice: Choice[RowPolicy]) -> Rout
         R = 1
     context = {
         **_context(p, V, R, unit, False), "G": size, "L": lanes, "x_vector": _x_vector(p, V),
-        "x_together": _together(p), "acc": _row_sums(p, R),
+        "x_together": _together(p), "acc": _row_sums(p, R), "shared": False,
         "stagger": stagger(
             target, p.a_out * p.elem.itemsize, lanes * V * p.elem.itemsize, p.n // (lanes * V)
         ) if unit else None,
@@ -160,6 +163,29 @@ def _dot_rows(p: GemvProblem, target: Target, choice: Choice[RowPolicy]) -> Rout
         f"A lies along the summed axis: {lanes} lanes a row, {R} row(s) each, "
         f"loads of {V} element(s)", slowdown * _slowdown(p, by_rows=True),
         _ceil(p.n, lanes * V), R * p.padded_vectors,
+    )  # fmt: skip
+
+
+def _shared_rows(p: GemvProblem, target: Target, choice: Choice[RowPolicy]) -> Route:
+    """Lanes on each row that have a pair of its vectors each: a load of x is then one piece.
+
+    A lane with all of them would take them out of a line of memory of its own.
+    """
+    policy, two = choice.policy, replace(p, vectors=2)
+    pairs, lanes = p.vectors // 2, max(1, policy.lanes // 4)
+    _, R = _fit_vectors(two, 1, policy.rows, target)
+    size = _fitting(policy.group_size, R, two, target)
+    if _ceil(pairs * p.m, size // lanes * R) < 2 * target.compute_units:
+        R = 1
+    context = {
+        **_context(two, 1, R, p.a_sum == 1, False), "G": size, "L": lanes, "x_vector": False,
+        "x_together": 2, "acc": _row_sums(two, R), "shared": True, "stagger": None,
+    }  # fmt: skip
+    blocks = _ceil(pairs * _ceil(p.m, R), size // lanes)
+    return Route(
+        "dot_rows", context, size, blocks, 1, p.n, size // lanes * R // pairs, 0, choice,
+        f"A lies along the summed axis: {lanes} lanes a row and two vectors, {R} row(s) each",
+        _slowdown(p, by_rows=True), _ceil(p.n, 4 * lanes), 2 * R,
     )  # fmt: skip
 
 
@@ -330,6 +356,20 @@ def _is_interleaved(p: GemvProblem) -> bool:
     Lanes then take one element of A each, so that together they read a whole piece of x.
     """
     return p.vectors > 2 and p.x_pitch == 1 and abs(p.x_step) != 1
+
+
+def _are_shared(p: GemvProblem, target: Target, policy: RowPolicy) -> bool:
+    """Return whether lanes share interleaved vectors: two of 64 bits are a load of 16 bytes.
+
+    Few lanes have a row then, so rows have to be many and short (an H100, float64: 3505 x 32 x 6
+    takes 3.0 us, and 4.7 by lanes with all vectors; 2454 x 949 x 4 would take 13.2, and 8.4).
+    """
+    pairs = p.vectors % 2 == p.x_step % 2 == p.x_aligned % 16 == 0
+    if not (_is_interleaved(p) and p.elem.itemsize == 8 and not p.elem.complex and pairs):
+        return False
+    lanes = max(1, policy.lanes // 4)
+    groups = p.m * p.vectors // 2 // max(1, policy.group_size // lanes)
+    return p.n <= _MOST_SHARED * lanes and groups >= 2 * target.compute_units
 
 
 def _together(p: GemvProblem) -> int:
