@@ -60,14 +60,14 @@ class AlteredTable(TuningTable):
         Raises:
             PolicyError: A policy may not have the fields so.
         """
-        found = self._table.choose(kernel, policy_type, target, elem, shape_class, default)
+        result = self._table.choose(kernel, policy_type, target, elem, shape_class, default)
         self.fields |= dict.fromkeys(field.name for field in fields(policy_type))
         if not set(self._changes) <= {field.name for field in fields(policy_type)}:
-            return found
-        policy = policy_type.from_dict({**found.policy.to_dict(), **self._changes})
+            return result
+        policy = policy_type.from_dict({**result.policy.to_dict(), **self._changes})
         policy.check(target, elem)
         self.used = True
-        return replace(found, policy=policy, origin="changed by hand", evidence={})
+        return replace(result, policy=policy, origin="changed by hand", evidence={})
 
 
 def check_changes(text: str, cases: Sequence[Case], engine: Engine) -> None:
@@ -113,10 +113,10 @@ class Altered(Ours):
         table = AlteredTable(engine.table, self._changes)
         device_class = engine.target.device_class if engine.target.forced else None
         if engine.maps_host_memory:
-            own = Engine(engine.device, device_class=device_class, table=table)
+            own_engine = Engine(engine.device, device_class=device_class, table=table)
         else:
-            own = Engine(queue=engine.queue, device_class=device_class, table=table)
-        prepared = Ours(own).prepare(case, inputs)
+            own_engine = Engine(queue=engine.queue, device_class=device_class, table=table)
+        prepared = Ours(own_engine).prepare(case, inputs)
         prepared.result()
         if not table.used:
             raise PolicyError("no policy that it takes has such fields")

@@ -45,7 +45,7 @@ def cases(
     """
     if operation not in GROUPS:
         raise ArgumentError(f"no benchmark {operation!r}; there are: {', '.join(GROUPS)}")
-    found: list[Case] = []
+    result: list[Case] = []
     for asked in dtypes:
         dtype, _, manner = asked.partition(":")
         _check_manner(asked, dtype, manner, operation)
@@ -57,10 +57,10 @@ def cases(
                 continue
             for size in sizes or _default_sizes(BENCHMARKS[name], name, operation, on_cpu):
                 case = Case(name, size.extents, dtype, batch=size.batch, manner=manner)
-                found += _variants(case, size.variant, name == operation)
-    if not found:
+                result += _variants(case, size.variant, name == operation)
+    if not result:
         raise ArgumentError(f"{operation} has nothing to time in {', '.join(dtypes)}")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(result))
 
 
 def _check_manner(asked: str, dtype: str, manner: str, operation: str) -> None:
@@ -83,8 +83,8 @@ def _check_manner(asked: str, dtype: str, manner: str, operation: str) -> None:
 def _listed(benchmark: Benchmark) -> str:
     """The manners of each dtype, in words."""
     *others, last = (
-        f"{dtype}:{one}" if not more else f"{dtype}:PRECISION ({', '.join((one, *more))})"
-        for dtype, (one, *more) in benchmark.manners.items()
+        f"{dtype}:{item}" if not more else f"{dtype}:PRECISION ({', '.join((item, *more))})"
+        for dtype, (item, *more) in benchmark.manners.items()
     )
     return f"{', '.join(others)} and {last}" if others else last
 
@@ -96,12 +96,12 @@ def _variants(case: Case, variant: str, alone: bool) -> Iterator[Case]:
         ArgumentError: The operation does not take the size.
     """
     name, benchmark = case.operation, BENCHMARKS[case.operation]
-    for found in benchmark.variants(case, variant, alone):
-        fits = OPERATIONS[name].extents in (None, len(found.extents))
-        if not fits or (found.batch is not None and not benchmark.batched):
+    for result in benchmark.variants(case, variant, alone):
+        fits = OPERATIONS[name].extents in (None, len(result.extents))
+        if not fits or (result.batch is not None and not benchmark.batched):
             size = "x".join(map(str, case.extents))
             raise ArgumentError(f"{size} is no size: {name} takes {benchmark.form}")
-        yield found
+        yield result
 
 
 def _default_sizes(benchmark: Benchmark, name: str, operation: str, on_cpu: bool) -> Sequence[Size]:

@@ -49,19 +49,19 @@ class Crew:
         try:
             while block := list(islice(left, len(self._members) * _CASES)):
                 pairs = list(zip(cycle(self._members), block))
-                prepared = [one.submit(_prepare, str(row), case) for one, (row, case) in pairs]
+                prepared = [item.submit(_prepare, str(row), case) for item, (row, case) in pairs]
                 for future in prepared:
                     future.result()
-                for one, _ in pairs:
-                    yield one.submit(_time).result()
+                for item, _ in pairs:
+                    yield item.submit(_time).result()
         except BrokenExecutor:
             raise PortableGPUError(
                 f"one of {len(self._members)} processes of the hunt ended by itself, for want of "
                 "memory perhaps; fewer --jobs may do"
             ) from None
         finally:
-            for one in self._members:
-                one.shutdown(cancel_futures=True)
+            for item in self._members:
+                item.shutdown(cancel_futures=True)
 
 
 _hunt: list[Hunt] = []  # of a member: its only one
@@ -74,9 +74,9 @@ def _open(device: str | None, peers: Sequence[str]) -> None:
     for stream in (1, 2):  # compilers talk
         os.dup2(silent, stream)
     engine, opened = Engine(device), ExitStack()
-    found, _ = opened.enter_context(open_peers(peers, engine))
+    result, _ = opened.enter_context(open_peers(peers, engine))
     Finalize(None, opened.close, exitpriority=1)  # a member's end runs no other exit functions
-    _hunt.append(Hunt(engine, found))
+    _hunt.append(Hunt(engine, result))
 
 
 def _prepare(row: str, case: Case) -> None:

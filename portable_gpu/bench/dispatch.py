@@ -119,13 +119,15 @@ class Contest:
         """Fill inputs with random numbers, as long as the longest of ``every`` needs."""
         self._engine, self._of = engine, CONTESTED[every[0].operation]
         self._buffers: dict[Engine, list[Any]] = {}
-        sizes = [int(most) for most in np.max([self._of.nbytes(case) for case in every], axis=0)]
+        sizes = [
+            int(nbytes) for nbytes in np.max([self._of.nbytes(case) for case in every], axis=0)
+        ]
         dtype = dtype_of(every[0].dtype)
         rng = np.random.default_rng(1)
-        for one in filter(None, (engine, engine.caller)):
-            self._buffers[one] = [one.allocate(size) for size in sizes]
-            for buffer, size in zip(self._buffers[one][:-1], sizes, strict=False):
-                cl.enqueue_copy(one.queue, buffer, uniform(rng, (size // dtype.itemsize,), dtype))
+        for item in filter(None, (engine, engine.caller)):
+            self._buffers[item] = [item.allocate(size) for size in sizes]
+            for buffer, size in zip(self._buffers[item][:-1], sizes, strict=False):
+                cl.enqueue_copy(item.queue, buffer, uniform(rng, (size // dtype.itemsize,), dtype))
 
     def _threads(self, engine: Engine) -> str:
         return "worker threads" if engine is self._engine else "calling thread"
@@ -137,17 +139,17 @@ class Contest:
         others = [other for other in self._buffers if other is not engine]
         every = candidates(problem, engine.target, engine.table)
         choice, plan = chosen(engine, every)
-        ways = {one.way: (one, engine) for one in (*spread(every), choice)}
+        ways = {item.way: (item, engine) for item in (*spread(every), choice)}
         for other in others:
             best = best_of(candidates(problem, other.target, other.table), other.target)
             ways[f"its choice, {self._threads(other)}"] = best, other
         rivals, left_out = {}, {}
-        for name, (way, where) in ways.items():
+        for name, (variant, where) in ways.items():
             try:
-                if way.works is not None and not way.works(where):
+                if variant.works is not None and not variant.works(where):
                     left_out[name] = "the device does not do it as it should"
                     continue
-                rivals[name] = self._prepare(way.bind(where), where)
+                rivals[name] = self._prepare(variant.bind(where), where)
                 rivals[name].seconds(0, 1)
             except PortableGPUError as error:
                 left_out[name] = str(error).splitlines()[0]
@@ -187,14 +189,14 @@ def fastest(sides: Mapping[str, Prepared], turns: int, turn: float) -> dict[str,
     What else runs can only slow a turn down.  Who takes long, and much longer than the first side,
     gets no turn after the trial.
     """
-    found: dict[str, float] = {}
+    result: dict[str, float] = {}
     calls: dict[str, int] = {}
     for name, side in sides.items():
         side.seconds(0, 1)
-        once = found[name] = side.seconds(0, 1)
-        if once <= max(turn, _HOPELESS * next(iter(found.values()))):
+        once = result[name] = side.seconds(0, 1)
+        if once <= max(turn, _HOPELESS * next(iter(result.values()))):
             calls[name] = max(1, min(_MOST_CALLS, round(turn / max(once, 1e-9))))
     for _ in range(turns):
         for name, count in calls.items():
-            found[name] = min(found[name], sides[name].seconds(0, count) / count)
-    return found
+            result[name] = min(result[name], sides[name].seconds(0, count) / count)
+    return result

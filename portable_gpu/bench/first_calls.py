@@ -96,10 +96,10 @@ def totals(calls: Sequence[FirstCall]) -> dict[str, FirstCall]:
     return {
         part: FirstCall(
             part,
-            sum((call.cold for call in found), Cost()),
-            sum((call.warm for call in found), Cost()),
+            sum((call.cold for call in result), Cost()),
+            sum((call.warm for call in result), Cost()),
         )
-        for part, found in parts.items()
+        for part, result in parts.items()
     }
 
 

@@ -187,12 +187,12 @@ class RevisionRow:
 
 def revision_rows(trials: Iterable[Trial]) -> list[RevisionRow]:
     """One for each kind and revision, in the order of the first cases."""
-    beside = [trial for trial in trials if trial.itself is not None]
-    rows = [RevisionRow.of(group) for group in _by_row(beside)]
+    of_two_revisions = [trial for trial in trials if trial.itself is not None]
+    rows = [RevisionRow.of(group) for group in _by_row(of_two_revisions)]
     line, eager = pooled([row.verdict for row in rows]), pooled([row.eager for row in rows])
     return [
-        replace(row, verdict=one, eager=other)
-        for row, one, other in zip(rows, line, eager, strict=True)
+        replace(row, verdict=item, eager=other)
+        for row, item, other in zip(rows, line, eager, strict=True)
     ]
 
 
@@ -215,13 +215,13 @@ def random_cases(
 
     A row's cases do not depend on what other rows there are.
     """
-    found: list[tuple[Kind, Case]] = []
+    result: list[tuple[Kind, Case]] = []
     sources = {row: random.Random(f"{seed} {row}") for row in rows}
     for _ in range(count):
         for row, rng in sources.items():
             size = row.sizes.draw(rng, on_cpu)
-            found += [(row, case) for case in cases(row.operation, [row.dtype], [size], on_cpu)]
-    return found
+            result += [(row, case) for case in cases(row.operation, [row.dtype], [size], on_cpu)]
+    return result
 
 
 @dataclass(frozen=True)
@@ -286,11 +286,11 @@ class Hunt:
             remarks = []
             for peer in self._peers:
                 whose = peer.sides if isinstance(peer, Revision) else (peer,)
-                found = _all_checked(whose, case, inputs, judge)
-                if isinstance(found, Remark):
-                    remarks.append(found)
-                elif found is not None:
-                    sides[peer.name] = found if len(found) > 1 else (ours, *found)
+                result = _all_checked(whose, case, inputs, judge)
+                if isinstance(result, Remark):
+                    remarks.append(result)
+                elif result is not None:
+                    sides[peer.name] = result if len(result) > 1 else (ours, *result)
         except (PortableGPUError, RuntimeError, MemoryError) as failure:
             return left_out(case, Ours.name, failure)
         return Ready(row, case, first, programs, sides, remarks)
@@ -299,13 +299,13 @@ class Hunt:
         """Time a case beside each of its peers."""
         if isinstance(ready, Remark):
             return [ready]
-        found: Found = [*ready.remarks]
+        result: Found = [*ready.remarks]
         for name, sides in ready.sides.items():
             try:
-                found.append(self._trial(ready, name, sides))
+                result.append(self._trial(ready, name, sides))
             except (PortableGPUError, RuntimeError, MemoryError) as failure:
-                found.append(left_out(ready.case, name, failure))
-        return found
+                result.append(left_out(ready.case, name, failure))
+        return result
 
     def _trial(self, ready: Ready, name: str, sides: Sequence[Timed]) -> Trial:
         case = ready.case
@@ -344,11 +344,11 @@ class Hunt:
         """
         on_cpu = self._engine.maps_host_memory
         calls = [_calls_on_cpu(side) if on_cpu else _calls_in_line(side) for side in sides]
-        found: list[list[float]] = [[] for _ in sides]
+        result: list[list[float]] = [[] for _ in sides]
         for _ in range(TURNS):
-            for side, count, times in zip(sides, calls, found, strict=True):
+            for side, count, times in zip(sides, calls, result, strict=True):
                 times.append(side.turn(0, count) if on_cpu else side.seconds(0, count) / count)
-        return [median(times) for times in found]
+        return [median(times) for times in result]
 
 
 def _all_checked(
@@ -357,10 +357,10 @@ def _all_checked(
     """The calls of all, or why one has none; ``None`` where one lacks the operation."""
     timed = []
     for who in whose:
-        found = checked(who, case, inputs, judge)
-        if found is None or isinstance(found, Remark):
-            return found
-        timed.append(found[0])
+        result = checked(who, case, inputs, judge)
+        if result is None or isinstance(result, Remark):
+            return result
+        timed.append(result[0])
     return timed
 
 

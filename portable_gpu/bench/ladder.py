@@ -88,12 +88,12 @@ def climb(bench: Bench, ladder: Ladder) -> Iterator[Remark | LadderTimes]:
             if known.get(who.name, 0.0) * case.flop * bench.turns > BUDGET:
                 yield Remark(case, who.name, "left out: it would take too long")
                 continue
-            found = bench.admit(who, case, inputs, judge)
-            if isinstance(found, Contestant):
-                sides.append(found)
-                known[who.name] = found.once / case.flop
-            elif found is not None:
-                yield found
+            result = bench.admit(who, case, inputs, judge)
+            if isinstance(result, Contestant):
+                sides.append(result)
+                known[who.name] = result.once / case.flop
+            elif result is not None:
+                yield result
         calls = [calls_a_turn(side.once) for side in sides]
         times = alternate([side.timed for side in sides], calls, bench.turns)
         seconds = {s.name: Statistic.of(t) for s, t in zip(sides, times, strict=True)}

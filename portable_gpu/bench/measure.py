@@ -148,17 +148,17 @@ class Bench:
         """Ours and another revision by turns, each in its process, and that one once more."""
         sides: list[Contestant] = []
         for who in revision.sides:
-            found = self.admit(who, case, inputs, judge)
-            if not isinstance(found, Contestant):
-                return found or Remark(case, who.name, "left out: it lacks the operation")
-            sides.append(found)
+            result = self.admit(who, case, inputs, judge)
+            if not isinstance(result, Contestant):
+                return result or Remark(case, who.name, "left out: it lacks the operation")
+            sides.append(result)
         calls = tuple(calls_a_turn(side.once) for side in sides)
         try:
             timed = [side.timed for side in sides]
-            ours, theirs, again = alternate(timed, calls, self.turns, rotated=True)
+            ours, theirs, repeated = alternate(timed, calls, self.turns, rotated=True)
         except PortableGPUError as failure:  # calls cannot stand in line, or a process ended
             return left_out(case, revision.name, failure)
-        both = [sqrt(one * other) for one, other in zip(theirs, again, strict=True)]
+        both = [sqrt(item * other) for item, other in zip(theirs, repeated, strict=True)]
         found_ratios = ratios(ours, both)
         return Row(
             case=case,
@@ -169,7 +169,7 @@ class Bench:
             calls=calls[:2],
             copies=len(inputs),
             error=tuple(side.error for side in sides[:2]),
-            verdict=Verdict.of(found_ratios, ratios(theirs, again)),
+            verdict=Verdict.of(found_ratios, ratios(theirs, repeated)),
         )
 
     def inputs(self, case: Case) -> list[Operands]:
@@ -193,10 +193,10 @@ class Bench:
         Returns:
             ``None`` where it lacks the operation; a remark where it failed or takes too long.
         """
-        found = checked(peer, case, inputs, judge)
-        if found is None or isinstance(found, Remark):
-            return found
-        prepared, error = found
+        result = checked(peer, case, inputs, judge)
+        if result is None or isinstance(result, Remark):
+            return result
+        prepared, error = result
         prepared = prepared.eager() if self.eager else prepared
         try:
             once = warm_up(prepared)

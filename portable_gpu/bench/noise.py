@@ -37,12 +37,12 @@ class Noise:
     @property
     def reasons(self) -> list[str]:
         """Why the figures cannot be believed; empty where they can."""
-        found = []
+        result = []
         if self.host_counts and self.taken > _MOST_TAKEN * self.cores:
-            found.append(f"other processes kept {self.taken:.1f} of {self.cores} cores busy")
+            result.append(f"other processes kept {self.taken:.1f} of {self.cores} cores busy")
         if self.spread is not None and self.spread > _MOST_SPREAD:
-            found.append(f"half of the rows spread by {self.spread:.0%} or more")
-        return found
+            result.append(f"half of the rows spread by {self.spread:.0%} or more")
+        return result
 
     @property
     def warning(self) -> str:
@@ -69,13 +69,13 @@ class Listener:
         Where the system does not say how long its processors were busy, its load average of the
         minute before the run counts.
         """
-        cores, taken = os.cpu_count() or 1, self._load
+        cores, load = os.cpu_count() or 1, self._load
         busy = _busy_seconds()
         if busy is not None and self._busy is not None:
             others = busy - self._busy - (_own_seconds() - self._own)
-            taken = max(0.0, others) / max(time.monotonic() - self._begin, 1e-9)
+            load = max(0.0, others) / max(time.monotonic() - self._begin, 1e-9)
         spread = median(row.spread for row in rows) if rows else None
-        return Noise(cores, taken, spread, host_counts)
+        return Noise(cores, load, spread, host_counts)
 
 
 def _busy_seconds() -> float | None:

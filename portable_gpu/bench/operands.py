@@ -34,5 +34,5 @@ def copies(case: Case, cache_bytes: int, memory_bytes: int) -> int:
     """
     itemsize = element(dtype_of(case.dtype)).itemsize
     nbytes = itemsize * sum(prod(shape) for shape in case.shapes)
-    wanted = min(_MOST_COPIES, max(2, -(-2 * cache_bytes // nbytes)))
-    return max(1, min(wanted, memory_bytes // 8 // nbytes))
+    requested = min(_MOST_COPIES, max(2, -(-2 * cache_bytes // nbytes)))
+    return max(1, min(requested, memory_bytes // 8 // nbytes))

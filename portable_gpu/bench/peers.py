@@ -107,8 +107,8 @@ def public_call(case: Case, on_host: bool) -> PublicCall:
 def calls_like_numpy(case: Case, inputs: Sequence[Any], library: Any) -> list[Call]:
     """The call on each copy of the inputs in a library of NumPy's names; none if it has none."""
     call = BENCHMARKS[case.operation].like_numpy
-    found = [call(case, arrays, library) for arrays in inputs]
-    return [one for one in found if one is not None]
+    result = [call(case, arrays, library) for arrays in inputs]
+    return [item for item in result if item is not None]
 
 
 class NumPyPeer(Peer):

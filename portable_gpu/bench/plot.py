@@ -65,16 +65,16 @@ def plot_roofline(report: Report, path: Path) -> Any:
         raise ValueError("a roofline needs roofs")
     figure = Figure(figsize=(12, 7), layout="constrained", dpi=_DPI)
     axes = figure.add_subplot()
-    found: dict[Case, dict[str, Point]] = {}
+    result: dict[Case, dict[str, Point]] = {}
     for who, case, seconds in _points(report.rows):
         point = case.flop / case.bytes, case.flop / seconds.median / 1e9
-        found.setdefault(case, {}).setdefault(who, point)
-    every = [case.flop / case.bytes for case in found]
-    reach = np.geomspace(min(every, default=0.1) / 3, max(every, default=100) * 3, 200)
-    obstacles = _draw_roofs(axes, reach, report.roofs, found)
-    colours = {name: f"C{i}" for i, name in enumerate(dict.fromkeys(c.operation for c in found))}
+        result.setdefault(case, {}).setdefault(who, point)
+    every = [case.flop / case.bytes for case in result]
+    limits = np.geomspace(min(every, default=0.1) / 3, max(every, default=100) * 3, 200)
+    obstacles = _draw_roofs(axes, limits, report.roofs, result)
+    colours = {name: f"C{i}" for i, name in enumerate(dict.fromkeys(c.operation for c in result))}
     styles = _styles(report.rows)
-    for number, (case, points) in enumerate(found.items(), 1):
+    for number, (case, points) in enumerate(result.items(), 1):
         colour, speeds = colours[case.operation], [speed for _, speed in points.values()]
         axes.plot([every[number - 1]] * 2, [min(speeds), max(speeds)], color=colour, linewidth=0.7)
         for who, point in points.items():
@@ -85,11 +85,11 @@ def plot_roofline(report: Report, path: Path) -> Any:
                 label=f"{number}  {case}" if full else None,
             )  # fmt: skip
         obstacles += points.values()
-    axes.set(xscale="log", yscale="log", xlim=(reach[0], reach[-1]))
+    axes.set(xscale="log", yscale="log", xlim=(limits[0], limits[-1]))
     axes.set_xlabel("Arithmetic intensity (flop/byte)")
     axes.set_ylabel("Throughput (GFLOP/s)")
     axes.grid(which="major", alpha=0.3)
-    figure.legend(loc="outside right upper", fontsize="small", ncols=-(-len(found) // 32))
+    figure.legend(loc="outside right upper", fontsize="small", ncols=-(-len(result) // 32))
     whose = [
         axes.plot([], [], marker=marker, linestyle="", color="grey", label=who,
                   markerfacecolor="grey" if who == Ours.name else "none")[0]
@@ -99,8 +99,8 @@ def plot_roofline(report: Report, path: Path) -> Any:
     entitle(figure, f"{_title(report)}: medians", report.noise)
     figure.draw_without_rendering()  # places the axes, which must not move any more
     figure.set_layout_engine("none")
-    _name_slope(axes, report.roofs.copy.median, reach[0])
-    numbers = {points[Ours.name]: str(i) for i, points in enumerate(found.values(), 1)}
+    _name_slope(axes, report.roofs.copy.median, limits[0])
+    numbers = {points[Ours.name]: str(i) for i, points in enumerate(result.values(), 1)}
     _place_labels(axes, numbers, obstacles)
     figure.savefig(path, dpi=_DPI)
     return figure
@@ -123,7 +123,7 @@ def plot_ratios(report: Report, path: Path) -> Any:
     every = figure.subplots(lines, columns, sharey=True, squeeze=False).flat
     for (kind, trials), axes in zip(groups.items(), every, strict=False):
         for peer in dict.fromkeys(trial.peer for trial in trials):
-            points = [(one.flop, one.ratio) for one in trials if one.peer == peer]
+            points = [(item.flop, item.ratio) for item in trials if item.peer == peer]
             marker, colour = STYLES.get(peer, ("x", "C6"))
             axes.plot(*zip(*points, strict=True), marker, color=colour, markersize=3, label=peer)
         axes.axhline(1, color="black", linewidth=0.8)
@@ -188,9 +188,9 @@ def _place_labels(axes: Any, names: Mapping[Point, str], obstacles: Sequence[Poi
 
     frame, scale = axes.get_window_extent(), axes.figure.dpi / 72  # pixels a point
     radius = 5 * scale
-    taken = [text.get_window_extent() for text in axes.texts]
+    occupied = [text.get_window_extent() for text in axes.texts]
     for x, y in axes.transData.transform(obstacles):
-        taken.append(Bbox.from_extents(x - radius, y - radius, x + radius, y + radius))
+        occupied.append(Bbox.from_extents(x - radius, y - radius, x + radius, y + radius))
     for point, name in sorted(names.items()):
         label = axes.annotate(
             name, point, (0, 0), textcoords="offset points", fontsize="small", ha="center",
@@ -202,10 +202,10 @@ def _place_labels(axes: Any, names: Mapping[Point, str], obstacles: Sequence[Poi
         for dx, dy in _spiral(width / 2, height / 2, 8 * scale):
             box = Bbox.from_bounds(x + dx - width / 2, y + dy - height / 2, width, height)
             inside = frame.contains(*box.min) and frame.contains(*box.max)
-            if inside and not any(box.overlaps(other) for other in taken):
+            if inside and not any(box.overlaps(other) for other in occupied):
                 break
         label.set_position((dx / scale, dy / scale))
-        taken.append(box)
+        occupied.append(box)
 
 
 def _spiral(width: float, height: float, step: float) -> Iterator[Point]:
@@ -229,11 +229,11 @@ def _throughput(axes: Any, rows: Iterable[Row], roofs: Roofs | None) -> None:
             axes.plot([x - 0.4, x + 0.4], [roof, roof], color="black", linewidth=1.5,
                       label=None if x else "measured roof")  # fmt: skip
     styles = _styles(rows)
-    found: dict[str, dict[int, Statistic]] = {}
+    result: dict[str, dict[int, Statistic]] = {}
     for who, case, seconds in _points(rows):
-        found.setdefault(who, {}).setdefault(cases.index(case), seconds)
-    for i, (who, values) in enumerate(found.items()):
-        places = np.array(list(values)) + 0.12 * (i - (len(found) - 1) / 2)
+        result.setdefault(who, {}).setdefault(cases.index(case), seconds)
+    for i, (who, values) in enumerate(result.items()):
+        places = np.array(list(values)) + 0.12 * (i - (len(result) - 1) / 2)
         case_of = [cases[place] for place in values]
         middle, low, high = (
             np.array([rate(c, getattr(s, name)) for c, s in zip(case_of, values.values(),

@@ -72,9 +72,9 @@ class Report:
 
     def judge(self) -> None:
         """Give the verdicts on revisions the spread of all their rows, once all are timed."""
-        found = iter(pooled([row.verdict for row in self.rows if row.verdict is not None]))
+        result = iter(pooled([row.verdict for row in self.rows if row.verdict is not None]))
         self.rows = [
-            row if row.verdict is None else replace(row, verdict=next(found)) for row in self.rows
+            row if row.verdict is None else replace(row, verdict=next(result)) for row in self.rows
         ]
 
     @property
@@ -166,8 +166,8 @@ class Report:
 def _roofs(roofs: Roofs) -> dict[str, Any]:
     return {
         "copy_bytes_per_second": asdict(roofs.copy),
-        "flops": {real: asdict(found) for real, found in roofs.fma.items()},
-        "matrix_flops": {kind: asdict(found) for kind, found in roofs.matrix.items()},
+        "flops": {real: asdict(result) for real, result in roofs.fma.items()},
+        "matrix_flops": {kind: asdict(result) for kind, result in roofs.matrix.items()},
     }
 
 

@@ -111,9 +111,9 @@ class Server:
 
     def answer(self, request: tuple[str, dict[str, Any]]) -> tuple[str, Any]:
         """Do what is asked; on a CPU the answer comes when no thread of this process works."""
-        name, given = request
+        name, arguments = request
         try:
-            value = getattr(self, name)(**given)
+            value = getattr(self, name)(**arguments)
         except Exception as failure:  # of whatever kind, it is the asker's
             return "failed", f"{type(failure).__name__}: {failure}"
         if self._on_host and name != "forget":

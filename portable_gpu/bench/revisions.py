@@ -143,7 +143,7 @@ def _index(device: cl.Device) -> str:
     Raises:
         PortableGPUError: It is not in the list of devices.
     """
-    index = next((one.index for one in devices() if one.device == device), None)
+    index = next((item.index for item in devices() if item.device == device), None)
     if index is None:
         raise PortableGPUError(f"{device.name.strip()}: other processes do not find it")
     return index
@@ -201,11 +201,11 @@ class Side:
         """
         process = self._process
         call = asdict(public_call(case, self._on_host))
-        given = {"call": call, "operands": inputs[0], "copies": len(inputs)}
-        number, first = process.ask("prepare", **given)
-        found = _There(process, number, len(inputs), first)
-        weakref.finalize(found, process.unwanted.append, number)
-        return found
+        arguments = {"call": call, "operands": inputs[0], "copies": len(inputs)}
+        number, first = process.ask("prepare", **arguments)
+        result = _There(process, number, len(inputs), first)
+        weakref.finalize(result, process.unwanted.append, number)
+        return result
 
 
 class Revision(Peer):
@@ -237,7 +237,7 @@ class Revision(Peer):
             self._opened = stack.pop_all()
         names = Ours.name, name, f"{name}, again"
         self.ours, self._own, self.again = (
-            Side(one, process, on_host) for one, process in zip(names, processes, strict=True)
+            Side(item, process, on_host) for item, process in zip(names, processes, strict=True)
         )
         self._version = f"{processes[1].version} {commit}".strip()
 

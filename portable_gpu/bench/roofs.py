@@ -75,8 +75,8 @@ class Roofs:
         def higher(a: Statistic, b: Statistic) -> Statistic:
             return max(a, b, key=lambda found: found.median)
 
-        fma = {real: higher(one, other.fma[real]) for real, one in self.fma.items()}
-        matrix = {kind: higher(one, other.matrix[kind]) for kind, one in self.matrix.items()}
+        fma = {real: higher(item, other.fma[real]) for real, item in self.fma.items()}
+        matrix = {kind: higher(item, other.matrix[kind]) for kind, item in self.matrix.items()}
         return Roofs(higher(self.copy, other.copy), fma, matrix)
 
     def reached(self, rows: Iterable[Row]) -> Roofs:
@@ -108,20 +108,20 @@ def measure_roofs(engine: Engine, turns: int, cases: Sequence[Case] = ()) -> Roo
     """
     kinds = ["float", "double"] if engine.target.fp64 else ["float"]
     copied = _copy(engine)
-    found = {kind: _multiply_adds(engine, kind) for kind in kinds}
+    result = {kind: _multiply_adds(engine, kind) for kind in kinds}
     true_units = engine.target.matrix_units and not engine.target.forced  # not emulated ones
     types = [case.type for case in cases if BENCHMARKS[case.operation].on_matrix_units]
-    wanted = dict.fromkeys(types if true_units else ())
-    large = {kind: one for kind in wanted if (one := _product(engine, kind))}
-    every = [copied, *found.values(), *large.values()]
+    requested = dict.fromkeys(types if true_units else ())
+    large = {kind: item for kind in requested if (item := _product(engine, kind))}
+    every = [copied, *result.values(), *large.values()]
     sides = [side for side, _ in every]
     calls = [calls_a_turn(warm_up(side)) for side in sides]
     times = alternate(sides, calls, turns)
     copy, *rates = (
-        Statistic.of(work / seconds for seconds in one)
-        for (_, work), one in zip(every, times, strict=True)
+        Statistic.of(work / seconds for seconds in item)
+        for (_, work), item in zip(every, times, strict=True)
     )
-    fma = dict(zip(found, rates, strict=False))
+    fma = dict(zip(result, rates, strict=False))
     return Roofs(copy, fma, dict(zip(large, rates[len(fma) :], strict=True)))
 
 

@@ -139,7 +139,8 @@ class SparseContest:
         factor = us.peer.factor_of
         values = asarray(us.A.data, queue=self.engine.queue)
         sides = [
-            Prepared([partial(factor, given)], self.engine.queue.finish) for given in (us.A, values)
+            Prepared([partial(factor, arguments)], self.engine.queue.finish)
+            for arguments in (us.A, values)
         ]
         return self._row((name, REFACTORISE, DEVICE_ALONE), symbolic.flops, sides, (us.error,))
 
@@ -173,7 +174,7 @@ class SparseContest:
             sides: Ours, and the other one.
             errors: Of both.
         """
-        once = [warm_up(one) for one in sides]
+        once = [warm_up(item) for item in sides]
         turns = self.turns
         if self.budget is not None and sum(once) * turns > self.budget:
             turns = max(1, int(self.budget / sum(once)))

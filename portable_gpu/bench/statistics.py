@@ -26,9 +26,9 @@ class Statistic:
     @classmethod
     def of(cls, values: Iterable[float]) -> Statistic:
         """The statistic of one value or more."""
-        found = np.fromiter(values, np.float64)
-        low, median, high = (float(q) for q in np.quantile(found, (0.25, 0.5, 0.75)))
-        return cls(median, low, high, found.size)
+        result = np.fromiter(values, np.float64)
+        low, median, high = (float(q) for q in np.quantile(result, (0.25, 0.5, 0.75)))
+        return cls(median, low, high, result.size)
 
     def rate(self, work: float) -> Statistic:
         """Of seconds: that of ``work`` a second."""

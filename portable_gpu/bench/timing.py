@@ -145,12 +145,12 @@ class InLine(Prepared):
                 return self._line(calls[: self._calls]) + self._line(calls[self._calls :])
             hold = self._hold()
             begin = time.perf_counter()
-            held = hold(self._length)
+            hold_event = hold(self._length)
             for call in calls:
                 call()
             enqueued = time.perf_counter() - begin
-            in_time = held.command_execution_status != cl.command_execution_status.COMPLETE
-            held.wait()
+            in_time = hold_event.command_execution_status != cl.command_execution_status.COMPLETE
+            hold_event.wait()
             begin = time.perf_counter()
             self.finish()
             seconds = time.perf_counter() - begin

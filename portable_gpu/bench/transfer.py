@@ -79,22 +79,22 @@ def _driver(engine: Engine) -> Copier:
 
 def _pinned(engine: Engine) -> Copier:
     """Return a copier between a buffer and pinned memory that exist before: the rate of the bus."""
-    queue, kept = engine.queue, dict[int, Any]()
+    queue, buffers = engine.queue, dict[int, Any]()
 
     def pair(nbytes: int) -> Any:
-        if nbytes not in kept:
-            kept.clear()
+        if nbytes not in buffers:
+            buffers.clear()
             flags = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
             device, host = (
                 cl.Buffer(engine.context, f, nbytes) for f in (cl.mem_flags.READ_WRITE, flags)
             )
             both: Any = cl.map_flags.READ | cl.map_flags.WRITE
             memory, _ = cl.enqueue_map_buffer(queue, host, both, 0, (nbytes,), np.dtype(np.uint8))
-            kept[nbytes] = device, memory
-        return kept[nbytes]
+            buffers[nbytes] = device, memory
+        return buffers[nbytes]
 
     def there(x: Any) -> Any:
-        is_new = x.nbytes not in kept
+        is_new = x.nbytes not in buffers
         device, memory = pair(x.nbytes)
         if is_new:
             memory[:] = x
@@ -150,7 +150,7 @@ def transfers(
         PortableGPUError: A copy by this library returned other bytes, or the device has no memory
             for it.
     """
-    own, peers_by_name = ours(engine), dict[str, Copier]()
+    our_copier, peers_by_name = ours(engine), dict[str, Copier]()
     for name in peers:
         try:
             peers_by_name[name] = TRANSFER_PEERS[name](engine)
@@ -163,14 +163,14 @@ def transfers(
             yield f"{nbytes} bytes: left out: the device allows no buffer of this size"
             continue
         x = np.random.default_rng(nbytes).integers(0, 256, nbytes, np.uint8)
-        if not np.array_equal(own.back(own.there(x)), x):
+        if not np.array_equal(our_copier.back(our_copier.there(x)), x):
             raise PortableGPUError(
                 f"a copy of {nbytes} bytes to the device and back changed the data"
             )
         sides: list[tuple[str | None, Copier | None]] = [*peers_by_name.items()] or [(None, None)]
         for peer, peer_copier in sides:
             try:
-                yield from _rows(nbytes, x, peer, own, peer_copier, turns)
+                yield from _rows(nbytes, x, peer, our_copier, peer_copier, turns)
             except (RuntimeError, MemoryError, cl.Error) as failure:
                 if peer_copier is None:
                     raise

@@ -34,9 +34,9 @@ class Verdict:
     @classmethod
     def of(cls, ratios: Sequence[float], itself: Sequence[float]) -> Verdict:
         """The verdict on the ratios of one turn or case or more, and on the revision's own."""
-        logs = [log(one) for one in itself]
+        logs = [log(item) for item in itself]
         mean = sum(logs) / len(logs)
-        error = sqrt(sum((one - mean) ** 2 for one in logs) / max(1, len(logs) - 1) / len(logs))
+        error = sqrt(sum((item - mean) ** 2 for item in logs) / max(1, len(logs) - 1) / len(logs))
         ratio = exp(sum(map(log, ratios)) / len(ratios))
         return cls(ratio, exp(mean), max(abs(mean), error), len(ratios))
 
@@ -58,5 +58,5 @@ def pooled(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """
     if not verdicts:
         return []
-    spread = sqrt(sum(log(one.itself) ** 2 for one in verdicts) / len(verdicts))
-    return [replace(one, spread=max(one.spread, spread)) for one in verdicts]
+    spread = sqrt(sum(log(item.itself) ** 2 for item in verdicts) / len(verdicts))
+    return [replace(item, spread=max(item.spread, spread)) for item in verdicts]

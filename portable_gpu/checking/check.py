@@ -100,23 +100,23 @@ def compare(found: Array, expected: Expected | Condition) -> tuple[float, str]:
     """The largest error in units of its bound, and what is wrong with ``found``, if anything."""
     if isinstance(expected, Condition):
         return _fulfils(found, expected)
-    wanted = np.asarray(expected.value)
+    requested = np.asarray(expected.value)
     if found.dtype != expected.dtype:
         return 0.0, f"dtype is {found.dtype}, not {expected.dtype}"
-    if found.shape != wanted.shape:
-        return 0.0, f"shape is {found.shape}, not {wanted.shape}"
+    if found.shape != requested.shape:
+        return 0.0, f"shape is {found.shape}, not {requested.shape}"
     if expected.bound is None:
-        same = (found == wanted) | ((found != found) & (wanted != wanted))
-        return 0.0, "" if same.all() else _worst(found, wanted, ~same)
+        same = (found == requested) | ((found != found) & (requested != requested))
+        return 0.0, "" if same.all() else _worst(found, requested, ~same)
     if not found.size:
         return 0.0, ""
-    difference = _difference(found, wanted)
-    bound = np.broadcast_to(expected.bound, wanted.shape)
+    difference = _difference(found, requested)
+    bound = np.broadcast_to(expected.bound, requested.shape)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(difference == 0, 0, difference / bound)
     ratio = np.where(np.isnan(ratio), np.inf, ratio).astype(np.float64)
     largest = float(ratio.max())
-    message = "" if largest <= 1 else f"{_worst(found, wanted, ratio)}: {largest:.3g} bounds off"
+    message = "" if largest <= 1 else f"{_worst(found, requested, ratio)}: {largest:.3g} bounds off"
     return largest, message
 
 

@@ -102,5 +102,5 @@ def dtypes(fp64: bool) -> list[np.dtype[Any]]:
     names += ["float16", "float32", "complex64"]
     if fp64:
         names += ["float64", "complex128"]
-    found = [np.dtype(name) for name in names]
-    return found if BFLOAT16 is None else [*found, BFLOAT16]
+    result = [np.dtype(name) for name in names]
+    return result if BFLOAT16 is None else [*result, BFLOAT16]

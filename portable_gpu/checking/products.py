@@ -1,4 +1,4 @@
-"""What a product of matrices must give, within gamma(k) |A| |B|."""
+"""The expected product of matrices, within gamma(k) |A| |B|."""
 
 from __future__ import annotations
 

@@ -145,9 +145,9 @@ def bench(
             if dtype != _DTYPE or turns != _LEAST_TURNS:
                 raise ArgumentError("hunt takes neither --dtype nor --turns; --rows chooses dtypes")
             count = 100 if shapes is None else shapes
-            beside = _peer_names(peers)
+            peer_names = _peer_names(peers)
             crew = 1 if jobs is None else jobs
-            hunt(rows, beside, count, seed, budget, crew, device, report, plot, output, status)
+            hunt(rows, peer_names, count, seed, budget, crew, device, report, plot, output, status)
             return
         if peers or plot or jobs:
             raise ArgumentError("dispatch takes none of --peers, --plot and --jobs")
@@ -169,9 +169,9 @@ def bench(
     wanted_peers, policy = _peer_names(peers), policy or []
     if ladder and any(name.startswith(PREFIX) for name in wanted_peers or []):
         raise ArgumentError(f"--peers has {peers!r}; --ladder takes no other revision")
-    wanted = None if sizes is None else parse_sizes(sizes)
+    requested = None if sizes is None else parse_sizes(sizes)
     listener, engine = Listener(), Engine(device)
-    every = cases(operation, dtype.split(","), wanted, engine.maps_host_memory)
+    every = cases(operation, dtype.split(","), requested, engine.maps_host_memory)
     for text in policy:
         check_changes(text, every, engine)
     if wanted_peers is None:
@@ -183,41 +183,41 @@ def bench(
             status.print(escape(line), soft_wrap=True)
         timing = Bench(engine, opened, turns, BUDGET if sizes is None else None, eager)
         command = _command(operation, dtype, sizes, peers, policy, device, turns, ladder, eager)
-        found = Report(engine, opened, turns, command, device, eager)
+        result = Report(engine, opened, turns, command, device, eager)
         output.write(f"{engine.target.facts.name}: {path_of(engine.target)}")
         complete = True
         if ladder:
-            _climb(timing, operation, found, output, status)
+            _climb(timing, operation, result, output, status)
         else:
             before = measure_roofs(engine, turns, every)
-            complete = _run(timing, every, found, status)
+            complete = _run(timing, every, result, status)
             after = measure_roofs(engine, turns, every)
-            found.roofs = before.raised(after).reached(found.rows)
-    found.noise = listener.noise(found.times, eager or engine.maps_host_memory)
-    found.judge()
+            result.roofs = before.raised(after).reached(result.rows)
+    result.noise = listener.noise(result.times, eager or engine.maps_host_memory)
+    result.judge()
     if report is not None:
-        write_json(report, found.to_dict())
-    if plot is not None and found.rows:
-        _draw(operation, found, plot)
-    if found.roofs is not None:
-        output.write(_roofs(found.roofs))
+        write_json(report, result.to_dict())
+    if plot is not None and result.rows:
+        _draw(operation, result, plot)
+    if result.roofs is not None:
+        output.write(_roofs(result.roofs))
         names = {peer.name: f"policy {i}" for i, peer in enumerate(altered, 1)}
         revisions = [peer.name for peer in opened if isinstance(peer, Revision)]
         names |= {name: f"revision {i}" for i, name in enumerate(revisions, 1)}
         for name, short in names.items():
             output.print(escape(f"{short}: {name}"), soft_wrap=True)
-        for title, section in _sections(found.rows).items():
-            output.print(_table(title, section, found.roofs, names))
-    judged = [(str(row.case), row.peer or "", row.verdict) for row in found.rows if row.verdict]
+        for title, section in _sections(result.rows).items():
+            output.print(_table(title, section, result.roofs, names))
+    judged = [(str(row.case), row.peer or "", row.verdict) for row in result.rows if row.verdict]
     if judged:
         output.print(verdicts(judged))
-    for remark in found.remarks:
+    for remark in result.remarks:
         status.print(escape(f"{remark.case}: {remark.who}: {remark.text}"), soft_wrap=True)
-    if found.noise.warning:
-        output.write(found.noise.warning, indent=0)
+    if result.noise.warning:
+        output.write(result.noise.warning, indent=0)
     if not complete:
         raise KeyboardInterrupt
-    if found.wrong or any(verdict.lost for _, _, verdict in judged):
+    if result.wrong or any(verdict.lost for _, _, verdict in judged):
         raise typer.Exit(1)
 
 
@@ -260,8 +260,8 @@ def _run(timing: Bench, every: list[Case], found: Report, status: Console) -> bo
     """Time every case.  Interrupted, it says so and leaves what was timed until then."""
     try:
         for case in each(every, status):
-            for one in timing.run(case):
-                found.add(one)
+            for item in timing.run(case):
+                found.add(item)
     except KeyboardInterrupt:
         status.print(f"{len(found.rows)} rows were timed")
         return False
@@ -271,11 +271,11 @@ def _run(timing: Bench, every: list[Case], found: Report, status: Console) -> bo
 def _climb(timing: Bench, operation: str, found: Report, output: Console, status: Console) -> None:
     for ladder in ladders(operation, timing.engine):
         with status.status(f"{ladder.title} ..."):
-            for one in climb(timing, ladder):
-                if isinstance(one, Remark):
-                    found.add(one)
+            for item in climb(timing, ladder):
+                if isinstance(item, Remark):
+                    found.add(item)
                 else:
-                    found.ladders.append(one)
+                    found.ladders.append(item)
         output.print(_ladder_table(found.ladders[-1]))
 
 
@@ -288,20 +288,20 @@ def _draw(operation: str, found: Report, path: Path) -> None:
 
 def _roofs(roofs: Roofs) -> str:
     parts = [f"copy {_with_spread(roofs.copy, 1e-9)} GB/s"]
-    parts += [f"{real} {_with_spread(one, 1e-9)} GFLOP/s" for real, one in roofs.fma.items()]
+    parts += [f"{real} {_with_spread(item, 1e-9)} GFLOP/s" for real, item in roofs.fma.items()]
     parts += [
-        f"{kind} on matrix units, as the fastest product had it, {_with_spread(one, 1e-12)} TFLOP/s"
-        for kind, one in roofs.matrix.items()
+        f"{kind} on matrix units, as the fastest product had it, {_with_spread(r, 1e-12)} TFLOP/s"
+        for kind, r in roofs.matrix.items()
     ]
     return f"Measured roofs: {', '.join(parts)}"
 
 
 def _sections(rows: Iterable[Row]) -> dict[str, list[Row]]:
     """Rows by operation and dtype."""
-    found: dict[str, list[Row]] = {}
+    result: dict[str, list[Row]] = {}
     for row in rows:
-        found.setdefault(f"{row.case.operation}, {row.case.type}", []).append(row)
-    return found
+        result.setdefault(f"{row.case.operation}, {row.case.type}", []).append(row)
+    return result
 
 
 def _table(title: str, rows: Sequence[Row], roofs: Roofs, names: Mapping[str, str]) -> Table:
@@ -347,10 +347,10 @@ def _cell(seconds: dict[str, Statistic], name: str, rival: str | None) -> str:
     """A time, and how it compares with the first peer's."""
     if name not in seconds:
         return ""
-    own = seconds[name].median
+    local = seconds[name].median
     if rival is None or rival not in seconds:
-        return f"{own * 1e6:.4g}"
-    return f"{own * 1e6:.4g} ({seconds[rival].median / own:.2f})"
+        return f"{local * 1e6:.4g}"
+    return f"{local * 1e6:.4g} ({seconds[rival].median / local:.2f})"
 
 
 def _with_spread(statistic: Statistic, factor: float = 1.0) -> str:

@@ -1,4 +1,4 @@
-"""``portable-gpu check-isa``: the kernels by offline compilers, for GPUs that are not at hand."""
+"""``portable-gpu check-isa``: the kernels by offline compilers, for GPUs that are not installed."""
 
 from __future__ import annotations
 
@@ -54,15 +54,17 @@ def check_isa(
     resident waves, and on an inner loop without the instructions it was written for.
     """
     console = Console(stderr=table)
-    wanted, compilers = select(target or ()), find_compilers()
-    skipped = [m for m in compilers.missing.values() if any(w.family == m.family for w in wanted)]
+    requested, compilers = select(target or ()), find_compilers()
+    skipped = [
+        m for m in compilers.missing.values() if any(w.family == m.family for w in requested)
+    ]
     if skipped and target:
-        lacking = "; ".join(f"a compiler for {one.family}: {one.install}" for one in skipped)
+        lacking = "; ".join(f"a compiler for {item.family}: {item.install}" for item in skipped)
         raise PortableGPUError(f"--target needs {lacking}")
-    for one in skipped:
-        console.print(escape(str(one)), soft_wrap=True)
-    wanted = tuple(machine for machine in wanted if machine.family not in compilers.missing)
-    results = _run(jobs(wanted, operations or (), full), compilers, workers, console)
+    for item in skipped:
+        console.print(escape(str(item)), soft_wrap=True)
+    requested = tuple(machine for machine in requested if machine.family not in compilers.missing)
+    results = _run(jobs(requested, operations or (), full), compilers, workers, console)
     if verbose:
         for result in results:
             console.print(escape(_line(kernel_row(result))))
@@ -77,7 +79,7 @@ def check_isa(
     if report is not None:
         content = {
             "portable_gpu": __version__,
-            "skipped": [str(one) for one in skipped],
+            "skipped": [str(item) for item in skipped],
             "results": [to_dict(result) for result in results],
         }
         write_json(report, content)
@@ -98,9 +100,9 @@ def _run(
         task = progress.add_task("", total=len(every))
         checked = pool.map(lambda job: check(job, compilers, Path(folder)), every)
         try:
-            for job, found in zip(every, checked, strict=True):
+            for job, result in zip(every, checked, strict=True):
                 progress.update(task, advance=1, description=f"{job.machine.name} {job.operation}")
-                results += found
+                results += result
         finally:
             pool.shutdown(cancel_futures=True)  # interrupted, it does not compile all the rest
     return results
@@ -110,7 +112,9 @@ def _line(row: tuple[str, ...]) -> str:
     """One kernel: which, and what is known of it."""
     target, kernel, dtype, *figures = row
     known = zip(KERNEL_HEADS[3:], figures, strict=True)
-    return f"{target} {kernel} {dtype}: {', '.join(f'{head} {one}' for head, one in known if one)}"
+    return (
+        f"{target} {kernel} {dtype}: {', '.join(f'{head} {item}' for head, item in known if item)}"
+    )
 
 
 def _table(rows: list[tuple[str, ...]]) -> Table:

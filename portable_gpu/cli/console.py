@@ -1,4 +1,4 @@
-"""Where commands print: results on stdout, what is going on on stderr."""
+"""The output of commands: results on stdout, progress on stderr."""
 
 from __future__ import annotations
 

@@ -29,8 +29,8 @@ def demo(
     digits = Digits.load()
     recogniser = Recogniser(engine, digits.known)
     nearest = recogniser.nearest(digits.unknown)
-    found = digits.known_labels[nearest]
-    accuracy = float((found == digits.unknown_labels).mean())
+    result = digits.known_labels[nearest]
+    accuracy = float((result == digits.unknown_labels).mean())
     same = nearest == nearest_by_numpy(digits.known, digits.unknown)
     ours, numpys = medians(
         lambda: recogniser.nearest(digits.unknown),
@@ -39,7 +39,7 @@ def demo(
     m, k, n = len(digits.unknown), digits.known.shape[1], len(digits.known)
     title = f"Nearest neighbours: accuracy {accuracy:.4f}, {int((1 - same).sum())} unlike NumPy's"
     with replacing(picture) as file:
-        draw(digits, found, file, f"Handwritten digits by nearest neighbour: {accuracy:.1%} right")
+        draw(digits, result, file, f"Handwritten digits by nearest neighbour: {accuracy:.1%} right")
     gemm = explain("gemm", m, k, n, engine=engine)
     fold = explain("argmin", m, n, axis=1, engine=engine)
     print(f"{engine.target.facts.name}: {path_of(engine.target)}; {engine.reason}")

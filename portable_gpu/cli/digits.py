@@ -77,11 +77,11 @@ def medians(*jobs: Callable[[], Any], runs: int = 9) -> list[float]:
     """Median seconds of each job; the runs alternate, so that a busy machine hurts all alike."""
     times: list[list[float]] = [[] for _ in jobs]
     for _ in range(runs):
-        for job, own in zip(jobs, times, strict=True):
+        for job, seconds in zip(jobs, times, strict=True):
             begin = time.perf_counter()
             job()
-            own.append(time.perf_counter() - begin)
-    return [statistics.median(own) for own in times]
+            seconds.append(time.perf_counter() - begin)
+    return [statistics.median(seconds) for seconds in times]
 
 
 def draw(digits: Digits, found: Array, path: Path, title: str, shown: int = 40) -> None:

@@ -65,22 +65,22 @@ def dispatch(
     options = [] if rows is None else ["--rows", rows]
     options += ["--dtype", dtype, "--shapes", str(count), "--seed", str(seed)]
     options += [] if device is None else ["--device", device]
-    found = Report(engine, [], TURNS, ["bench", "dispatch", *options], device)
-    complete = _run(Contest(engine, cases), cases, deadline, found.standings, status)
-    if not complete and not found.standings:
+    result = Report(engine, [], TURNS, ["bench", "dispatch", *options], device)
+    complete = _run(Contest(engine, cases), cases, deadline, result.standings, status)
+    if not complete and not result.standings:
         raise KeyboardInterrupt
-    if not found.standings:
+    if not result.standings:
         status.print("nothing was timed")
         raise typer.Exit(1)
-    found.noise = listener.noise([], engine.maps_host_memory)
+    result.noise = listener.noise([], engine.maps_host_memory)
     if report is not None:
-        write_json(report, found.to_dict())
-    summary = Distribution.of(found.standings)
+        write_json(report, result.to_dict())
+    summary = Distribution.of(result.standings)
     output.print(f"{escape(engine.target.facts.name)}: {summary.count} of {count} cases timed")
     output.print(_summary(summary))
-    output.print(_table(found.standings))
-    if found.noise.warning:
-        output.write(found.noise.warning, indent=0)
+    output.print(_table(result.standings))
+    if result.noise.warning:
+        output.write(result.noise.warning, indent=0)
     if not complete:
         raise KeyboardInterrupt
     if summary.faults:
@@ -118,7 +118,7 @@ def _table(found: list[Standing]) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     for heading in ("choice", "best by hand"):
         table.add_column(heading)
-    for one in sorted(found, key=lambda standing: standing.ratio, reverse=True)[:_SHOWN]:
-        times = (f"{seconds * 1e6:.4g}" for seconds in (one.own_seconds, one.ways[one.best]))
-        table.add_row(one.case.size, f"{one.ratio:.2f}", *times, one.own, one.best)
+    for item in sorted(found, key=lambda standing: standing.ratio, reverse=True)[:_SHOWN]:
+        times = (f"{seconds * 1e6:.4g}" for seconds in (item.own_seconds, item.ways[item.best]))
+        table.add_row(item.case.size, f"{item.ratio:.2f}", *times, item.own, item.best)
     return table

@@ -50,13 +50,13 @@ def explain(
     if precision is not None:
         options["precision"] = precision
     engine = None if device is None else Engine(device)
-    found = explanation_of(
+    result = explanation_of(
         operation, *asked.extents, dtype=dtype, target=target, engine=engine, **options
     )
     if as_json:
-        print(json.dumps(found.to_dict(), indent=2))
+        print(json.dumps(result.to_dict(), indent=2))
     else:
-        Console().write(str(found), indent=11)
+        Console().write(str(result), indent=11)
 
 
 def _options(operation: str, variant: str, axis: int | None, trans: str | None) -> dict[str, Any]:

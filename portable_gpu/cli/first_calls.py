@@ -34,11 +34,11 @@ def first_calls_of(
         )
     names = [name for name in known if any(word in name for word in words)]
     with status.status("first calls from empty caches, and again ..."):
-        found = first_calls(names, device)
-    sums = totals(found)
+        result = first_calls(names, device)
+    sums = totals(result)
     if report is not None:
-        write_json(report, {"calls": [asdict(call) for call in found], "totals": _plain(sums)})
-    output.print(_table(found, sums))
+        write_json(report, {"calls": [asdict(call) for call in result], "totals": _plain(sums)})
+    output.print(_table(result, sums))
 
 
 def _with(word: str, names: list[str]) -> list[str]:

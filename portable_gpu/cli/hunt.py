@@ -1,4 +1,4 @@
-"""``portable-gpu bench hunt``: random work of every kind beside a peer."""
+"""``portable-gpu bench hunt``: random work of every kind, compared with a peer."""
 
 from __future__ import annotations
 
@@ -77,42 +77,42 @@ def hunt(
         options += ["--peers", ",".join(peer_names)]
         options += [] if device is None else ["--device", device]
         options += [] if jobs == 1 else ["--jobs", str(jobs)]
-        found = Report(engine, opened, TURNS, ["bench", "hunt", *options], device)
-        found.trials = _resumed(report, found)
+        result = Report(engine, opened, TURNS, ["bench", "hunt", *options], device)
+        result.trials = _resumed(report, result)
         every = random_cases(chosen, count, seed, engine.maps_host_memory)
-        known = {(trial.kind, trial.size) for trial in found.trials}
+        known = {(trial.kind, trial.size) for trial in result.trials}
         left = [(row, case) for row, case in every if (str(row), case.size) not in known]
         if len(left) < len(every):
             status.print(f"{len(every) - len(left)} cases were timed before")
         hunters = Hunt(engine, opened) if jobs == 1 else Crew(jobs, device, peer_names)
-        complete = _run(hunters, left, deadline, found, report, status)
-    found.noise = listener.noise([], engine.maps_host_memory)
+        complete = _run(hunters, left, deadline, result, report, status)
+    result.noise = listener.noise([], engine.maps_host_memory)
     if report is not None:
-        write_json(report, found.to_dict())
-    for remark in found.remarks:
+        write_json(report, result.to_dict())
+    for remark in result.remarks:
         status.print(escape(f"{remark.case}: {remark.who}: {remark.text}"), soft_wrap=True)
-    if not found.trials:
+    if not result.trials:
         status.print("nothing was timed")
         raise typer.Exit(1)
     if plot is not None:
         from portable_gpu.bench.plot import plot_ratios
 
         with replacing(plot) as file:
-            plot_ratios(found, file)
+            plot_ratios(result, file)
     output.write(f"{engine.target.facts.name}: the peer's time over ours")
-    output.print(_summary(found.trials))
-    output.print(_worst(found.trials))
-    beside = revision_rows(found.trials)
-    if beside:
-        output.print(verdicts([(one.kind, one.peer, one.verdict) for one in beside]))
+    output.print(_summary(result.trials))
+    output.print(_worst(result.trials))
+    by_revision = revision_rows(result.trials)
+    if by_revision:
+        output.print(verdicts([(item.kind, item.peer, item.verdict) for item in by_revision]))
         if not engine.maps_host_memory:
-            eager = [(f"{one.kind}, eager", one.peer, one.eager) for one in beside]
+            eager = [(f"{item.kind}, eager", item.peer, item.eager) for item in by_revision]
             output.print(verdicts(eager))
-    if found.noise.warning:
-        output.write(found.noise.warning, indent=0)
+    if result.noise.warning:
+        output.write(result.noise.warning, indent=0)
     if not complete:
         raise KeyboardInterrupt
-    if found.wrong or any(one.lost for one in beside):
+    if result.wrong or any(item.lost for item in by_revision):
         raise typer.Exit(1)
 
 
@@ -150,8 +150,8 @@ def _resumed(path: Path | None, present: Report) -> list[Trial]:
         content: Any = json.loads(path.read_text(encoding="utf-8"))
         now = present.to_dict()
         same = all(content[key] == now[key] for key in ("command", "device", "versions"))
-        kept = (content["hunt"] or {"trials": []})["trials"]
-        trials = [Trial(**fields) for fields in kept] if same else None
+        stored = (content["hunt"] or {"trials": []})["trials"]
+        trials = [Trial(**fields) for fields in stored] if same else None
     except (ValueError, KeyError, TypeError):
         trials = None
     if trials is None:
@@ -172,12 +172,12 @@ def _run(
     """Time cases until the time is up.  Interrupted, it leaves what was timed until then."""
     saved = time.monotonic()
     try:
-        for told in hunters.over(each(cases, status, deadline, itemgetter(1))):
-            for one in told:
-                if isinstance(one, Remark):
-                    found.remarks.append(one)
+        for reported in hunters.over(each(cases, status, deadline, itemgetter(1))):
+            for item in reported:
+                if isinstance(item, Remark):
+                    found.remarks.append(item)
                 else:
-                    found.trials.append(one)
+                    found.trials.append(item)
             if report is not None and time.monotonic() > saved + _SAVED:
                 write_json(report, found.to_dict())
                 saved = time.monotonic()
@@ -195,10 +195,11 @@ def _summary(trials: Sequence[Trial]) -> Table:
     table.add_column("row")
     for heading in ("peer", "cases", "in line", "eager", "first ms", "programs"):
         table.add_column(heading, justify="right")
-    for one in summaries(trials):
+    for item in summaries(trials):
         table.add_row(
-            one.kind, one.peer, str(one.count), f"{one.ratio:.2f} ({one.tenth:.2f})",
-            f"{one.eager:.2f} ({one.eager_tenth:.2f})", f"{one.first * 1e3:.3g}", str(one.programs),
+            item.kind, item.peer, str(item.count), f"{item.ratio:.2f} ({item.tenth:.2f})",
+            f"{item.eager:.2f} ({item.eager_tenth:.2f})", f"{item.first * 1e3:.3g}",
+            str(item.programs),
         )  # fmt: skip
     return table
 
@@ -209,10 +210,10 @@ def _worst(trials: Sequence[Trial]) -> Table:
         table.add_column(heading, no_wrap=True)
     for heading in ("ratio", "ours", "theirs", "eager"):
         table.add_column(heading, justify="right")
-    for one in sorted(trials, key=lambda trial: trial.ratio)[:_SHOWN]:
-        times = (f"{seconds * 1e6:.4g}" for seconds in (one.seconds, one.peer_seconds))
+    for item in sorted(trials, key=lambda trial: trial.ratio)[:_SHOWN]:
+        times = (f"{seconds * 1e6:.4g}" for seconds in (item.seconds, item.peer_seconds))
         table.add_row(
-            f"{one.operation} {one.size}", one.dtype, one.peer, f"{one.ratio:.2f}", *times,
-            f"{one.eager_ratio:.2f}",
+            f"{item.operation} {item.size}", item.dtype, item.peer, f"{item.ratio:.2f}", *times,
+            f"{item.eager_ratio:.2f}",
         )  # fmt: skip
     return table

@@ -50,12 +50,12 @@ def info(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List every platform and device, the path its kernels take, and why."""
-    found = devices()
-    choice = _choose(found)
+    result = devices()
+    choice = _choose(result)
     if as_json:
-        print(json.dumps(_describe(found, choice), indent=2))
+        print(json.dumps(_describe(result, choice), indent=2))
     else:
-        _show(found, choice)
+        _show(result, choice)
     if choice.target is None:
         raise typer.Exit(1)
 

@@ -139,10 +139,10 @@ def solve(
     if plot is not None:
         with replacing(plot) as file:
             plot_symbolic(symbolic, file)
-    found = _figures(whole, B, symbolic, engine, factor.dtype, limit, clock.seconds, error)
+    result = _figures(whole, B, symbolic, engine, factor.dtype, limit, clock.seconds, error)
     if report is not None:
-        write_json(report, {"portable_gpu": __version__, "matrix": str(matrix), **found})
-    _print(Console(), matrix, found)
+        write_json(report, {"portable_gpu": __version__, "matrix": str(matrix), **result})
+    _print(Console(), matrix, result)
 
 
 @dataclass
@@ -162,10 +162,10 @@ class _Clock:
 
 def _bytes(text: str) -> int:
     """A number with a unit: B, kB, MB, GB, KiB, MiB or GiB."""
-    found = re.fullmatch(r"([0-9.]+) ?(|B|kB|MB|GB|KiB|MiB|GiB)", text)
-    if found is None or found[1].count(".") > 1 or found[1] == ".":
+    result = re.fullmatch(r"([0-9.]+) ?(|B|kB|MB|GB|KiB|MiB|GiB)", text)
+    if result is None or result[1].count(".") > 1 or result[1] == ".":
         raise ArgumentError(f"--memory-limit is {text!r}; a size is wanted, as 500MB or 4GiB")
-    return int(float(found[1]) * _UNITS[found[2]])
+    return int(float(result[1]) * _UNITS[result[2]])
 
 
 def _rows_of(matrix: Path, right_side: Path | None) -> int:

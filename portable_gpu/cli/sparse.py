@@ -1,4 +1,4 @@
-"""``portable-gpu bench sparse``: sparse Cholesky factors and solves beside peers."""
+"""``portable-gpu bench sparse``: sparse Cholesky factors and solves, compared with peers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from portable_gpu.sparse import Symbolic
 
 SYNTAX = "Comma list of poisson2d:N (N^2 points), poisson3d:N, elasticity:N (N^3 cubes), FILE.mtx."
-#: Seconds that the turns of a row may take where nobody named sizes.
+#: Seconds that the turns of a row may take if no sizes are given.
 _BUDGET = 20.0
 
 
@@ -68,41 +68,41 @@ def sparse(
 
     names = USUAL if sizes is None else tuple(name.strip() for name in sizes.split(","))
     kind = factor_dtype(dtype_of(dtype))
-    wanted = [] if peers == "none" else (peers or ",".join(SPARSE_PEERS)).split(",")
-    if unknown := [name for name in wanted if name not in SPARSE_PEERS]:
+    requested = [] if peers == "none" else (peers or ",".join(SPARSE_PEERS)).split(",")
+    if unknown := [name for name in requested if name not in SPARSE_PEERS]:
         raise ArgumentError(
             f"--peers has {', '.join(map(repr, unknown))}; of sparse there are: "
             f"{', '.join(SPARSE_PEERS)}; or none"
         )
     matrices = {name: problem(name).astype(kind) for name in names}
     listener, engine = Listener(), Engine(device)
-    rivals = [SPARSE_PEERS[name] for name in wanted]
+    rivals = [SPARSE_PEERS[name] for name in requested]
     contest = SparseContest(engine, rivals, ordering, turns, None if sizes else _BUDGET)
     options = ["--dtype", dtype, "--sizes", ",".join(names), "--ordering", ordering]
-    options += ["--peers", ",".join(wanted) or "none", "--turns", str(turns)]
+    options += ["--peers", ",".join(requested) or "none", "--turns", str(turns)]
     options += [] if device is None else ["--device", device]
-    found = _Found()
-    complete = _run(contest, matrices, found, status)
+    result = _Found()
+    complete = _run(contest, matrices, result, status)
     head = Report(engine, [], turns, ["bench", "sparse", *options], device)
-    head.noise = listener.noise([row.ours for row in found.rows], engine.maps_host_memory)
+    head.noise = listener.noise([row.ours for row in result.rows], engine.maps_host_memory)
     if report is not None:
-        write_json(report, _content(head, contest, found))
-    if plot is not None and found.rows:
+        write_json(report, _content(head, contest, result))
+    if plot is not None and result.rows:
         from portable_gpu.bench.sparse_plot import plot_sparse
 
         with replacing(plot) as file:
-            plot_sparse(found.rows, engine.target.facts.name, file, head.noise)
+            plot_sparse(result.rows, engine.target.facts.name, file, head.noise)
     output.write(engine.target.facts.name)
-    for name, symbolic in found.analyses.items():
-        output.print(_table(name, symbolic, [row for row in found.rows if row.problem == name]))
-    for remark in found.remarks:
+    for name, symbolic in result.analyses.items():
+        output.print(_table(name, symbolic, [row for row in result.rows if row.problem == name]))
+    for remark in result.remarks:
         text = f"{remark.problem}: {remark.who}: {remark.text}"
         status.print(Text(text), soft_wrap=True)
     if head.noise.warning:
         output.write(head.noise.warning, indent=0)
     if not complete:
         raise KeyboardInterrupt
-    if any(remark.wrong for remark in found.remarks):
+    if any(remark.wrong for remark in result.remarks):
         raise typer.Exit(1)
 
 
@@ -112,13 +112,13 @@ def _run(contest: SparseContest, matrices: dict[str, Any], found: _Found, status
 
     try:
         for name in each(tuple(matrices), status):
-            for one in contest.run(name, matrices[name]):
-                if isinstance(one, SparseRow):
-                    found.rows.append(one)
-                elif isinstance(one, SparseRemark):
-                    found.remarks.append(one)
+            for item in contest.run(name, matrices[name]):
+                if isinstance(item, SparseRow):
+                    found.rows.append(item)
+                elif isinstance(item, SparseRemark):
+                    found.remarks.append(item)
                 else:
-                    found.analyses[name] = one
+                    found.analyses[name] = item
     except KeyboardInterrupt:
         status.print(f"{len(found.rows)} rows were timed")
         return False

@@ -1,4 +1,4 @@
-"""``portable-gpu bench transfer``: copies to the device and back beside peers."""
+"""``portable-gpu bench transfer``: copies to the device and back, compared with peers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def transfer(
         ArgumentError: A size or a peer is unknown.
         PortableGPUError: A copy gave other bytes.
     """
-    wanted = USUAL if sizes is None else tuple(map(_bytes, sizes.split(",")))
+    requested = USUAL if sizes is None else tuple(map(_bytes, sizes.split(",")))
     names = [] if peers == "none" else (peers or ",".join(TRANSFER_PEERS)).split(",")
     if unknown := [name for name in names if name not in TRANSFER_PEERS]:
         raise ArgumentError(
@@ -42,12 +42,12 @@ def transfer(
     listener, engine = Listener(), Engine(device)
     rows: list[TransferRow] = []
     with status.status("copies ..."):
-        for found in transfers(engine, wanted, names, turns):
-            if isinstance(found, TransferRow):
-                rows.append(found)
+        for result in transfers(engine, requested, names, turns):
+            if isinstance(result, TransferRow):
+                rows.append(result)
             else:
-                status.print(escape(found), soft_wrap=True)
-    command = ["bench", "transfer", "--sizes", ",".join(map(str, wanted)), "--turns", str(turns)]
+                status.print(escape(result), soft_wrap=True)
+    command = ["bench", "transfer", "--sizes", ",".join(map(str, requested)), "--turns", str(turns)]
     command += ["--peers", ",".join(names) or "none"]
     head = Report(engine, [], turns, command, device)
     head.noise = listener.noise([row.ours for row in rows], True)

@@ -134,7 +134,7 @@ def _table(every: list[Job], done: list[Progress]) -> Table:
     table.add_column("outcome")
     for job in every:
         progress = next(
-            (one for one in done if one.job == job), Progress(job, job.current, remark="no time")
+            (item for item in done if item.job == job), Progress(job, job.current, remark="no time")
         )
         problems = ", ".join(case.size for case in job.cases)
         table.add_row(
@@ -151,10 +151,10 @@ def _outcome(progress: Progress) -> str:
     if progress.policy == progress.job.current:
         return "nothing better beyond the spread"
     formula = progress.job.default.to_dict()
-    found = progress.policy.to_dict()
+    result = progress.policy.to_dict()
     changed = [
-        f"{name} {found[name]}, not {formula[name]}"
-        for name in found
-        if found[name] != formula[name]
+        f"{name} {result[name]}, not {formula[name]}"
+        for name in result
+        if result[name] != formula[name]
     ]
     return f"stored: {'; '.join(changed)}"

@@ -25,9 +25,9 @@ def verdicts(rows: Iterable[tuple[str, str, Verdict]]) -> Table:
     table.add_column("revision")
     for heading in ("count", "ratio", "itself", "spread", "verdict"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for row, peer, one in rows:
+    for row, peer, item in rows:
         table.add_row(
-            escape(row), escape(peer.removeprefix(PREFIX)), str(one.count), f"{one.ratio:.3f}",
-            f"{one.itself:.3f}", f"{one.spread:.3f}", "lost" if one.lost else "",
+            escape(row), escape(peer.removeprefix(PREFIX)), str(item.count), f"{item.ratio:.3f}",
+            f"{item.itself:.3f}", f"{item.spread:.3f}", "lost" if item.lost else "",
         )  # fmt: skip
     return table

@@ -32,22 +32,24 @@ def warm_up(
     """Compile ahead what calls will need, and keep it on disk."""
     sizes = None if size is None else parse_size(size, "SIZE").extents
     names, dtypes = [operation] if operation else COMMON, dtype.split(",")
-    for one in dtypes:
-        dtype_of(one)
-    jobs = [(name, one) for name in names for one in dtypes]
+    for item in dtypes:
+        dtype_of(item)
+    jobs = [(name, item) for name in names for item in dtypes]
     engine = Engine(device)
     begin, programs = time.monotonic(), 0
     with progress_bar(Console(stderr=True)) as bar:
         task = bar.add_task("", total=len(jobs))
-        for name, one in jobs:
-            bar.update(task, description=f"{name} {one}")
+        for name, item in jobs:
+            bar.update(task, description=f"{name} {item}")
             try:
-                programs += engine.warm_up(name, sizes=sizes, dtypes=[one]).programs
+                programs += engine.warm_up(name, sizes=sizes, dtypes=[item]).programs
             except (DTypeError, UnsupportedError):
                 if operation:
                     raise
             bar.advance(task)
     folder = DiskCache.default().folder
-    kept = f"kept in {folder}" if folder else "which are not kept: see PORTABLE_GPU_CACHE"
+    location = f"kept in {folder}" if folder else "which are not kept: see PORTABLE_GPU_CACHE"
     seconds = time.monotonic() - begin
-    Console().write(f"{engine.target.facts.name}: {programs} programs in {seconds:.1f} s, {kept}")
+    Console().write(
+        f"{engine.target.facts.name}: {programs} programs in {seconds:.1f} s, {location}"
+    )

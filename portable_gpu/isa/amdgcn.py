@@ -46,7 +46,7 @@ def read(text: str) -> Iterator[Kernel]:
         facts = {key: int(value) for key, value in re.findall(r"\.(\w+):\s+(\d+)\s*$", entry, re.M)}
         bodies = dict(_FUNCTION.findall(text))
         mix = Mix.of(
-            i for body in bodies.values() for one in blocks(body) for i in one.instructions
+            i for body in bodies.values() for item in blocks(body) for i in item.instructions
         )
         # A frame may be reserved and never used.
         scratch = facts.get("private_segment_fixed_size", 0) if mix.scratch else 0

@@ -89,11 +89,11 @@ def occupancy(
     if a.scalars:
         by_registers = min(by_registers, a.scalars // _round_up(max(1, scalars), 16))
     in_group = -(-group_size // a.wave)
-    taken = _round_up(local + a.local_reserved, a.local_granule)
+    allocated = _round_up(local + a.local_reserved, a.local_granule)
     groups = {
         "waves": a.simds * a.waves // in_group,
         "registers": a.simds * by_registers // in_group,
-        "local memory": a.local // taken if taken else a.simds * a.waves,
+        "local memory": a.local // allocated if allocated else a.simds * a.waves,
         "groups": a.groups if in_group > 1 else a.simds * a.waves,
     }
     limit = min(groups, key=lambda what: groups[what])

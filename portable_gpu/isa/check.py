@@ -1,4 +1,4 @@
-"""Compile the catalogue for GPUs that are not at hand, and check the requirements."""
+"""Compile the catalogue for GPUs that are not installed, and check the requirements."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def jobs(
     if unknown := sorted(set(operations) - set(CATALOGUE)):
         known = ", ".join(sorted(CATALOGUE))
         raise ArgumentError(f"no operation {', '.join(map(repr, unknown))}; there are: {known}")
-    found: dict[tuple[str, str], Job] = {}
+    result: dict[tuple[str, str], Job] = {}
     asked = tuple(operations or CATALOGUE)
     for machine in wanted:
         for dtype in _dtypes(machine, asked, full):
@@ -85,8 +85,10 @@ def jobs(
                 except UnsupportedError:  # reduce takes no complex numbers
                     continue
                 for spec in specs:
-                    found.setdefault((machine.name, spec.key), Job(machine, operation, dtype, spec))
-    return list(found.values())
+                    result.setdefault(
+                        (machine.name, spec.key), Job(machine, operation, dtype, spec)
+                    )
+    return list(result.values())
 
 
 def check(job: Job, compilers: Compilers, folder: Path) -> list[Result]:

@@ -88,7 +88,9 @@ class Compilers:
         file = folder / f"{spec.key}-{machine.name}.ptx"
         file.write_text(text, encoding="utf-8")
         limit = [
-            one.replace(_LIMIT, "-maxrregcount=") for one in spec.options if one.startswith(_LIMIT)
+            item.replace(_LIMIT, "-maxrregcount=")
+            for item in spec.options
+            if item.startswith(_LIMIT)
         ]
         command = [self.ptxas, f"-arch={name}", "-v", *limit, str(file), "-o", os.devnull]
         try:
@@ -131,7 +133,7 @@ def group_size_of(spec: Specialization) -> int:
 
 
 def is_bound(spec: Specialization) -> bool:
-    """Whether NVIDIA's compiler is told the group's size."""
+    """Whether NVIDIA's compiler gets the group's size."""
     return _BOUND.search(spec.text) is not None
 
 
@@ -166,8 +168,8 @@ def _ptx_command(machine: Machine) -> list[str]:
 
 def _device_library(machine: Machine, folder: Path) -> Path:
     """AMD's device library; for an architecture that it lacks, with a relative's constants."""
-    own = f"oclc_isa_version_{machine.architecture.name.removeprefix('gfx')}.bc"
-    if (DEVICE_LIBRARY / own).exists():
+    library_name = f"oclc_isa_version_{machine.architecture.name.removeprefix('gfx')}.bc"
+    if (DEVICE_LIBRARY / library_name).exists():
         return DEVICE_LIBRARY
     relative = machine.architecture.device_library.removeprefix("gfx")
     library = folder / machine.architecture.name
@@ -176,7 +178,7 @@ def _device_library(machine: Machine, folder: Path) -> Path:
             library.mkdir()
             for file in DEVICE_LIBRARY.glob("*.bc"):
                 (library / file.name).symlink_to(file)
-            (library / own).symlink_to(DEVICE_LIBRARY / f"oclc_isa_version_{relative}.bc")
+            (library / library_name).symlink_to(DEVICE_LIBRARY / f"oclc_isa_version_{relative}.bc")
     return library
 
 
@@ -185,7 +187,7 @@ def _compiled(command: list[str], spec: Specialization, machine: Machine, folder
     name = f"{spec.key}-{machine.name}"  # machines may share a text
     source, assembly = folder / f"{name}.cl", folder / f"{name}.s"
     source.write_text(spec.text, encoding="utf-8")
-    options = [one for one in spec.options if not one.startswith(_LIMIT)]
+    options = [item for item in spec.options if not item.startswith(_LIMIT)]
     command = [*command, *options, "-o", str(assembly), str(source)]
     try:
         done = subprocess.run(command, capture_output=True, text=True)

@@ -56,9 +56,9 @@ def inner_loop(blocks: Iterable[Block]) -> Loop | None:
 def innermost_loops(blocks: Iterable[Block]) -> list[Loop]:
     """The loops that contain no loop other than waits, in the order of the text."""
     live = _live({block.label: block for block in blocks})
-    found = list(_innermost(live, set(live), 0))
+    result = list(_innermost(live, set(live), 0))
     order = {label: index for index, label in enumerate(live)}
-    return sorted(found, key=lambda loop: order[loop.label])
+    return sorted(result, key=lambda loop: order[loop.label])
 
 
 def _live(blocks: Mapping[str, Block]) -> Mapping[str, Block]:
@@ -66,8 +66,8 @@ def _live(blocks: Mapping[str, Block]) -> Mapping[str, Block]:
     first = next(iter(blocks), None)
     if first is None:
         return {}
-    kept = _reachable(blocks, set(blocks), first) | {first}
-    return {label: block for label, block in blocks.items() if label in kept}
+    reachable = _reachable(blocks, set(blocks), first) | {first}
+    return {label: block for label, block in blocks.items() if label in reachable}
 
 
 def _innermost(blocks: Mapping[str, Block], among: set[str], depth: int) -> Iterator[Loop]:
@@ -96,21 +96,21 @@ def _entries(blocks: Mapping[str, Block], members: set[str]) -> set[str]:
 
 def _cycles(blocks: Mapping[str, Block], among: set[str]) -> Iterator[set[str]]:
     """The largest sets of blocks that all reach each other, and themselves."""
-    reach = {label: _reachable(blocks, among, label) for label in blocks if label in among}
+    limits = {label: _reachable(blocks, among, label) for label in blocks if label in among}
     seen: set[str] = set()
-    for label, reached in reach.items():
+    for label, reached in limits.items():
         if label in reached and label not in seen:
-            members = {other for other in reached if label in reach[other]}
+            members = {other for other in reached if label in limits[other]}
             seen |= members
             yield members
 
 
 def _reachable(blocks: Mapping[str, Block], among: set[str], start: str) -> set[str]:
     """The blocks that follow ``start`` after one step or more."""
-    found: set[str] = set()
+    result: set[str] = set()
     waiting = [start]
     while waiting:
-        new = {t for t in blocks[waiting.pop()].targets if t in among} - found
-        found |= new
+        new = {t for t in blocks[waiting.pop()].targets if t in among} - result
+        result |= new
         waiting += new
-    return found
+    return result

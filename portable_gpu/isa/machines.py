@@ -47,7 +47,7 @@ class Machine:
 
 def machines() -> tuple[Machine, ...]:
     """All machines."""
-    found = []
+    result = []
     for architecture, device_class in _AMD.items():
         facts = example_target(device_class).facts
         shown = {"dpp": architecture}
@@ -55,11 +55,13 @@ def machines() -> tuple[Machine, ...]:
             shown["lds"] = f"AMD {architecture}"
         for exchange, name in shown.items():
             target = detect(replace(facts, name=name))
-            found.append(Machine(f"{architecture}-{exchange}", ARCHITECTURES[architecture], target))
+            result.append(
+                Machine(f"{architecture}-{exchange}", ARCHITECTURES[architecture], target)
+            )
     for sm in _SM:
         target = example_target(f"nvidia-sm{sm}")
-        found.append(Machine(f"sm_{sm}", ARCHITECTURES[f"sm_{sm}"], target))
-    return tuple(found)
+        result.append(Machine(f"sm_{sm}", ARCHITECTURES[f"sm_{sm}"], target))
+    return tuple(result)
 
 
 def select(names: Sequence[str]) -> tuple[Machine, ...]:

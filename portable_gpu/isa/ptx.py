@@ -58,7 +58,7 @@ def read(ptx: str, log: str, group_size: int) -> Iterator[Kernel]:
             group_size=group_size,
             wave=_WARP,
             mix=Mix.of(
-                i for body in bodies.values() for one in blocks(body) for i in one.instructions
+                i for body in bodies.values() for item in blocks(body) for i in item.instructions
             ),
             loop=inner_loop(blocks(bodies.get(name, ""))),
         )

@@ -131,8 +131,8 @@ def _main(results: Iterable[Result]) -> Iterator[Result]:
     for result in results:
         job = result.job
         key = (job.machine.name, job.spec.name)
-        wanted = KERNELS.get(job.spec.name)
-        if wanted is not None and wanted.shown == job.operation and key not in seen:
+        requested = KERNELS.get(job.spec.name)
+        if requested is not None and requested.shown == job.operation and key not in seen:
             seen.add(key)
             yield result
 

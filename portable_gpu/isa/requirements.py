@@ -64,16 +64,16 @@ def _registers(kernel: Kernel, occupancy: Occupancy) -> Iterator[str]:
 
 
 def _loop(spec: Specialization, dtype: str, machine: Machine, kernel: Kernel) -> Iterator[str]:
-    wanted = KERNELS.get(spec.name, _PLAIN)
-    if not wanted.matrix and wanted.fma_share is None:
+    requested = KERNELS.get(spec.name, _PLAIN)
+    if not requested.matrix and requested.fma_share is None:
         return
     if kernel.loop is None:
         yield "no inner loop"
         return
     mix = kernel.loop.mix
-    if wanted.matrix and not mix.matrix:
+    if requested.matrix and not mix.matrix:
         yield "no matrix instruction in the inner loop"
-    if wanted.fma_share is None:
+    if requested.fma_share is None:
         return
     if dtype.startswith(("float", "complex")) and not mix.fma:
         yield "no multiply-add in the inner loop"
@@ -81,7 +81,7 @@ def _loop(spec: Specialization, dtype: str, machine: Machine, kernel: Kernel) ->
     if dtype == "float16" and machine.target.dot2 and mix.dot < mix.fma:
         yield f"{mix.dot} of the inner loop's {mix.fma} multiply-adds are of pairs"
     if dtype in ("float16", "float32") and simple:
-        required = wanted.fma_share(spec.policy)
+        required = requested.fma_share(spec.policy)
         if mix.fma_share < required:
             yield (
                 f"{mix.fma_share:.2f} of the inner loop's vector and local memory instructions "
@@ -104,12 +104,12 @@ def _exchange(spec: Specialization, machine: Machine, kernel: Kernel) -> Iterato
     if not KERNELS.get(spec.name, _PLAIN).folds or max(widths, default=1) == 1:
         return
     mix, exchange = kernel.mix, machine.target.exchange
-    found: dict[Exchange, bool] = {
+    result: dict[Exchange, bool] = {
         "wavefront_dpp": mix.dpp > 0,
         "wavefront_lds": mix.lds > 0 and mix.dpp == 0,
         "warp_shuffle": mix.lanes > 0,
     }
-    if not found[exchange]:
+    if not result[exchange]:
         yield (
             f"lanes do not exchange by {exchange}: "
             f"{mix.dpp} DPP, {mix.lanes} shuffles, {mix.lds} of local memory"

@@ -48,12 +48,12 @@ def detect(
         ArgumentError: No such class.
         UnsupportedError: The class's instructions do not exist on the device at hand.
     """
-    own = next(row for row in DEVICE_CLASSES if row.matches(facts))
+    own_class = next(row for row in DEVICE_CLASSES if row.matches(facts))
     if device_class is None:
-        return _derive(own, facts)
+        return _derive(own_class, facts)
     row, generation = _parse(device_class, name)
-    native = row is own and _runs(facts, generation)
-    forced = row is not own or _of(facts, generation) != facts
+    native = row is own_class and _runs(facts, generation)
+    forced = row is not own_class or _of(facts, generation) != facts
     target = _derive(row, facts, generation, native, forced)
     if not native and target.exchange == "warp_shuffle":
         raise UnsupportedError(
@@ -77,9 +77,9 @@ def with_barriers(target: Target, why: str) -> Target:
         max_num_sub_groups=0,
         preferred_multiple_probed=target.subgroup_size,
     )
-    found = detect(plain, GENERIC.name)
-    provenance = {**found.provenance, "exchange": Fact(found.exchange, "probed", why)}
-    return replace(found, facts=facts, forced=target.forced, provenance=provenance)
+    result = detect(plain, GENERIC.name)
+    provenance = {**result.provenance, "exchange": Fact(result.exchange, "probed", why)}
+    return replace(result, facts=facts, forced=target.forced, provenance=provenance)
 
 
 def example_target(device_class: str) -> Target:
@@ -122,8 +122,8 @@ def _runs(facts: DeviceFacts, generation: str) -> bool:
         return _of(facts, generation) == facts
     sm = int(generation[2:])
     major, minor = facts.compute_capability_nv or (0, 0)
-    own = 10 * major + minor
-    return own == sm or 70 <= sm <= own  # SM 70 and later have no shfl without .sync
+    capability = 10 * major + minor
+    return capability == sm or 70 <= sm <= capability  # SM 70 and later have no shfl without .sync
 
 
 def _parse(device_class: str, argument: str) -> tuple[DeviceClass, str]:

@@ -1,4 +1,4 @@
-"""What a device class consists of, and the steps that all classes share."""
+"""The parts of a device class, and the steps that all classes share."""
 
 from __future__ import annotations
 

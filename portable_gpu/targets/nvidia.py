@@ -55,8 +55,8 @@ def _derive(facts: DeviceFacts, out: Derivation) -> None:
     out.set("local_mem_per_unit", unit << 10, "derived", "shared memory of a multiprocessor")
     if sm >= 80:
         # Measured on one H200: an array of 200 KiB builds and runs, although 48 KiB are reported.
-        most = (unit << 10) * 7 // 8
-        out.set("static_local_mem", most, "derived", "7/8 of a multiprocessor's shared memory")
+        max_bytes = (unit << 10) * 7 // 8
+        out.set("static_local_mem", max_bytes, "derived", "7/8 of a multiprocessor's shared memory")
     out.set("tensor_maps", *_tensor_maps(sm, facts.driver_version))
     # Measured on one H200: kernels start every 3.34 us with events, every 1.29 us without.
     out.set("groups_wait", True, "derived", "groups that run share the multiprocessors' time")

@@ -1,4 +1,4 @@
-"""The tuner: measured policies for the device at hand, each verified before it is stored.
+"""The tuner: measured policies for the current device, each verified before it is stored.
 
     jobs ──▶ search ──▶ referee ──▶ tuning.store
     rows and   trials     races, and    the user's file

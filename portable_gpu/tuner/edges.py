@@ -21,7 +21,7 @@ def edge_checks(job: Job, policy: Policy) -> Iterator[Check]:
     The kernel's own family comes first: a row of gemv may serve flat products of gemm too.
     """
     tile = policy.edges(job.elem.itemsize)
-    own = next(name for name in TUNED if f"{job.key.kernel}_".startswith(f"{name}_"))
-    served = [(name, c.dtype) for c in job.cases for name in (own, FAMILY_OF[c.operation])]
+    family = next(name for name in TUNED if f"{job.key.kernel}_".startswith(f"{name}_"))
+    served = [(name, c.dtype) for c in job.cases for name in (family, FAMILY_OF[c.operation])]
     for name, dtype in dict.fromkeys(served):
         yield from TUNED[name].edge_checks(tile, dtype_of(dtype), job.cases)

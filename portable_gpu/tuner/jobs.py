@@ -1,4 +1,4 @@
-"""What there is to tune: the rows of the tuning table that some problems would take."""
+"""The jobs of the tuner: the rows of the tuning table that some problems would use."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class Job:
     def space(self, target: Target) -> dict[str, tuple[Any, ...]]:
         """The values to try for each field that has more than one; the default's are among them."""
         space = type(self.default).search_space(target, self.elem)
-        own = self.default.to_dict()
-        full = {name: tuple(dict.fromkeys((own[name], *tried))) for name, tried in space.items()}
+        start = self.default.to_dict()
+        full = {name: tuple(dict.fromkeys((start[name], *tried))) for name, tried in space.items()}
         return {name: values for name, values in full.items() if len(values) > 1}
 
     def policy(self, values: dict[str, Any]) -> Policy:
@@ -90,7 +90,7 @@ def jobs(
         raise ArgumentError(f"no operation {operation!r} to tune; there are: {known}")
     if operation == EVERY and shapes is not None:
         raise ArgumentError("--shapes needs an operation, not all")
-    found: dict[RowKey, Job] = {}
+    result: dict[RowKey, Job] = {}
     grid = list(_grid(dtypes, target, table, on_cpu))
     for name in TUNED if operation == EVERY else (operation,):
         sizes = parse_sizes(shapes or TUNED[name].shapes.of(on_cpu), "--shapes")
@@ -98,12 +98,12 @@ def jobs(
             job = _job(case, target, table)
             if job is None:
                 continue
-            known_job = found.setdefault(job.key, job)
+            known_job = result.setdefault(job.key, job)
             if known_job is not job:
-                found[job.key] = replace(known_job, cases=(*known_job.cases, *job.cases))
+                result[job.key] = replace(known_job, cases=(*known_job.cases, *job.cases))
     return [
         replace(job, grid=tuple(case for case, asks in grid if (key.kernel, key.element) in asks))
-        for key, job in found.items()
+        for key, job in result.items()
     ]
 
 

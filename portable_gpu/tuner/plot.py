@@ -74,9 +74,9 @@ def _importances(axes: Any, study: optuna.Study) -> None:
         axes.text(0.5, 0.5, "too few trials", ha="center", va="center")
         axes.set_axis_off()
         return
-    found = optuna.importance.get_param_importances(
+    result = optuna.importance.get_param_importances(
         study, evaluator=optuna.importance.PedAnovaImportanceEvaluator()
     )
-    names = list(found)[::-1]
-    axes.barh(names, [found[name] for name in names])
+    names = list(result)[::-1]
+    axes.barh(names, [result[name] for name in names])
     axes.set_xlabel("share of what the trials' times differ by")

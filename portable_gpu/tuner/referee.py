@@ -1,4 +1,4 @@
-"""Who wins and who is right: policies timed by turns in the library's own calls, and checked."""
+"""The comparison of policies: they are timed by turns in the library's calls, and checked."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Race:
 
     @property
     def spread(self) -> float:
-        """Of the ratios, on average."""
+        """The mean of the ratios."""
         return fmean(ratio.spread for ratio in self.ratios)
 
     @property
@@ -140,20 +140,20 @@ class Referee:
 
     def race(self, job: Job, policy: Policy, other: Policy, turns: int, limit: float = 0.0) -> Race:
         """See :meth:`Judge.race`."""
-        seconds, other_seconds, found = [], [], []
+        seconds, other_seconds, result = [], [], []
         for case in job.cases:
-            first, second = (self._contestant(job, one, case) for one in (policy, other))
+            first, second = (self._contestant(job, item, case) for item in (policy, other))
             times = _by_turns(first, second, _LOOK)
             hopeless = min(ratios(times[1], times[0])) > _HOPELESS
             if not hopeless:
                 times = _by_turns(first, second, turns)
             seconds.append(min(times[0]))
             other_seconds.append(min(times[1]))
-            found.append(Statistic.of(ratios(times[1], times[0])))
+            result.append(Statistic.of(ratios(times[1], times[0])))
             if hopeless:
                 break
         self._keep_only(other)
-        return Race(tuple(seconds), tuple(other_seconds), tuple(found))
+        return Race(tuple(seconds), tuple(other_seconds), tuple(result))
 
     def verify(self, job: Job, policy: Policy, limit: float = 0.0) -> str:
         """See :meth:`Judge.verify`."""
@@ -172,12 +172,12 @@ class Referee:
         if case not in known:
             engine = self._engine_of(job, policy)
             inputs, judge = self._inputs(case)
-            found = self._bench.admit(Ours(engine), case, inputs, judge)
-            if not isinstance(found, Contestant):
-                raise TrialError(f"{case}: {found.text}" if found else f"{case}: not timed")
+            result = self._bench.admit(Ours(engine), case, inputs, judge)
+            if not isinstance(result, Contestant):
+                raise TrialError(f"{case}: {result.text}" if result else f"{case}: not timed")
             if case not in job.grid and not _was_used(engine):
                 raise TrialError(f"{case} does not take {job.key.kernel}")
-            known[case] = found
+            known[case] = result
         return known[case]
 
     def _engine_of(self, job: Job, policy: Policy) -> Engine:
@@ -188,9 +188,9 @@ class Referee:
 
     def _keep_only(self, policy: Policy | None) -> None:
         """Let go of all others' programs and memory."""
-        for one in [known for known in self._engines if known != policy]:
-            engine = self._engines.pop(one)
-            self._kept.pop(one, None)
+        for item in [known for known in self._engines if known != policy]:
+            engine = self._engines.pop(item)
+            self._kept.pop(item, None)
             engine.close()
 
     def _make_inputs(self, case: Case) -> tuple[list[Operands], Oracle]:
@@ -200,11 +200,11 @@ class Referee:
 
 def _pinned(engine: Engine, key: RowKey, policy: Policy) -> Engine:
     """The same engine with a policy of its own; small problems go to its caller as ever."""
-    own = Engine(queue=engine.queue, table=Pinned(engine.table, key, policy))
-    own.programs = ProgramCache(own.context, own.device, DiskCache(None))
+    pinned = Engine(queue=engine.queue, table=Pinned(engine.table, key, policy))
+    pinned.programs = ProgramCache(pinned.context, pinned.device, DiskCache(None))
     if engine.caller is not None:
-        own.caller = _pinned(engine.caller, key, policy)
-    return own
+        pinned.caller = _pinned(engine.caller, key, policy)
+    return pinned
 
 
 def _by_turns(first: Contestant, second: Contestant, turns: int) -> tuple[list[float], list[float]]:
@@ -213,11 +213,11 @@ def _by_turns(first: Contestant, second: Contestant, turns: int) -> tuple[list[f
     times: tuple[list[float], list[float]] = [], []
     for order, count in (((0, 1), (turns + 1) // 2), ((1, 0), turns // 2)):
         prepared, calls = zip(*(sides[i] for i in order), strict=True)
-        for i, found in zip(order, alternate(prepared, calls, count), strict=True):
-            times[i].extend(found)
+        for i, result in zip(order, alternate(prepared, calls, count), strict=True):
+            times[i].extend(result)
     return times
 
 
 def _was_used(engine: Engine) -> bool:
-    tables = [one.table for one in (engine, engine.caller) if one is not None]
+    tables = [item.table for item in (engine, engine.caller) if item is not None]
     return any(isinstance(table, Pinned) and table.used for table in tables)

@@ -143,19 +143,19 @@ class Search:
     def _recall(self) -> None:
         """Take up what earlier runs found; a new study begins around the formula's policy."""
         trials = self._study.get_trials(deepcopy=False)
-        again = []
+        repeated = []
         for trial in trials:
             if trial.state == TrialState.RUNNING:  # its process was killed
                 self._study.tell(trial.number, state=TrialState.FAIL)
-                again.append(trial)
+                repeated.append(trial)
             elif trial.state == TrialState.FAIL and "failed" not in trial.user_attrs:
-                again.append(trial)
+                repeated.append(trial)
             elif trial.state in (TrialState.COMPLETE, TrialState.FAIL):
                 policy = self._job.policy(trial.params)
                 self._seen[policy] = trial.value
         self.progress.trials = len(self._seen)
         self.progress.failed = sum(value is None for value in self._seen.values())
-        for trial in again:
+        for trial in repeated:
             if trial.params and self._job.policy(trial.params) not in self._seen:
                 self._study.enqueue_trial(trial.params)
         self._seen.setdefault(self._job.default, 1.0)
@@ -221,11 +221,11 @@ class Search:
             progress.refused.append(f"{policy}: {wrong}")
             raise TrialError(f"faster and wrong: {wrong}")
         self._look_around(policy, incumbent, deadline)
-        again = self._race(policy, default, _FINAL_TURNS, deadline)
-        if again.won:
-            self._store(self._row(policy, again))
-            progress.policy, progress.relative = policy, again.relative
-        return again.relative
+        repeated = self._race(policy, default, _FINAL_TURNS, deadline)
+        if repeated.won:
+            self._store(self._row(policy, repeated))
+            progress.policy, progress.relative = policy, repeated.relative
+        return repeated.relative
 
     def _look_around(self, policy: Policy, incumbent: Policy, deadline: float) -> None:
         """Hold a winner to the incumbent on the grid.
@@ -315,8 +315,8 @@ class Tuner:
 def _around(job: Job, target: Target) -> Iterator[dict[str, Any]]:
     """The default with one field changed, in random order; what breaks a limit is left out."""
     space = job.space(target)
-    own = job.default.to_dict()
-    start = {name: own[name] for name in space}
+    default = job.default.to_dict()
+    start = {name: default[name] for name in space}
     changed = [start | {name: value} for name, values in space.items() for value in values]
     random.Random(0).shuffle(changed)
     for params in changed:

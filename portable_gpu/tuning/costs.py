@@ -1,4 +1,4 @@
-"""What work costs on a device: the figures from which ways to compute are estimated.
+"""The costs of work on a device: the figures of the estimates of variants.
 
 The figures are rows of ``data/costs/*.json``, each for a device by its name, for a device class or
 for any device, with the evidence that they rest on.  A row for a class was measured on one device
@@ -36,13 +36,13 @@ class Costs:
         """The figures ``name`` of a target by its name, of its class, or else of any device."""
         rows = _rows()
         devices = target.facts.name, f"class:{target.device_class}", ANY
-        values = next(rows[name, one] for one in devices if (name, one) in rows)
+        values = next(rows[name, item] for item in devices if (name, item) in rows)
         return cls(**{field.name: values[field.name] for field in fields(cls)})
 
 
 @dataclass(frozen=True)
 class DeviceCosts(Costs):
-    """What every estimate counts.
+    """The costs that every estimate uses.
 
     Attributes:
         launch: Seconds from the start of a kernel that does next to nothing to the next one's, in
@@ -93,8 +93,8 @@ def multiply_adds(compute: Element) -> int:
 
 @cache
 def _rows() -> dict[tuple[str, str], Mapping[str, Any]]:
-    found = {}
+    result = {}
     for path in sorted(_DATA.glob("*.json")):
         for row in json.loads(path.read_text(encoding="utf-8"))["rows"]:
-            found[row["costs"], row["device"]] = row["values"]
-    return found
+            result[row["costs"], row["device"]] = row["values"]
+    return result

@@ -74,8 +74,8 @@ class Policy(ABC):
     def check(self, target: Target, elem: Element) -> None:
         """Raise PolicyError naming every range or limit that this policy breaks on ``target``."""
         broken = [
-            f"{name} is {getattr(self, name)!r}, not {wanted}"
-            for name, (wanted, holds) in _rules(type(self)).items()
+            f"{name} is {getattr(self, name)!r}, not {requested}"
+            for name, (requested, holds) in _rules(type(self)).items()
             if not holds(getattr(self, name))
         ]
         if not broken:
@@ -136,6 +136,6 @@ def _rule(cls: type[Policy], name: str, hint: Any) -> tuple[str, Callable[[Any],
     if get_origin(hint) is Annotated:
         kind, bounds = get_args(hint)
         if kind is int and isinstance(bounds, Range):
-            least, most = bounds
-            return str(bounds), lambda value: type(value) is int and least <= value <= most
+            minimum, maximum = bounds
+            return str(bounds), lambda value: type(value) is int and minimum <= value <= maximum
     raise TypeError(f"{cls.__name__}.{name}: int fields are Annotated[int, Range(...)]")

@@ -33,7 +33,7 @@ _LARGEST = 16 << 20  # bytes of a table; a row has some 600
 
 @dataclass(frozen=True)
 class RowKey:
-    """What a row is for.
+    """The key of a row.
 
     Attributes:
         kernel: The kernel's name in the table.
@@ -60,11 +60,11 @@ def device_keys(target: Target) -> tuple[str, ...]:
     If a class is forced on a device, its rows have a name of their own, because the path differs.
     """
     facts, group = target.facts, f"class:{target.device_class}"
-    own = f"{facts.name} as {target.device_class}" if target.forced else facts.name
+    name = f"{facts.name} as {target.device_class}" if target.forced else facts.name
     if not target.is_cpu:
-        return own, group
+        return name, group
     kind = f"{target.vector_bytes}-byte vectors, {_cache_class(facts.cache_size)}"
-    return own, f"{group}, {facts.platform_name}, {kind}", group
+    return name, f"{group}, {facts.platform_name}, {kind}", group
 
 
 def _cache_class(nbytes: int) -> str:
@@ -81,9 +81,9 @@ def tuned_key(target: Target) -> str:
 
 def user_file() -> Path | None:
     """``$PORTABLE_GPU_TUNING``, or ``tuning.json`` in the user's configuration folder, if any."""
-    own = os.environ.get(VARIABLE)
-    if own:
-        return Path(own)
+    path = os.environ.get(VARIABLE)
+    if path:
+        return Path(path)
     folder = folders.config_folder()
     return None if folder is None else folder / "tuning.json"
 
@@ -118,8 +118,10 @@ class TuningTable:
     @classmethod
     def load(cls) -> TuningTable:
         """The user's table (:func:`user_file`), then the shipped ones."""
-        own = user_file()
-        return cls([*([own] if own is not None and _may_exist(own) else []), *_shipped()])
+        user_path = user_file()
+        return cls(
+            [*([user_path] if user_path is not None and _may_exist(user_path) else []), *_shipped()]
+        )
 
     @classmethod
     def shipped(cls) -> TuningTable:
@@ -145,10 +147,10 @@ class TuningTable:
             default: The policy without a row; ``policy_type.default`` if it is not given.
         """
         for device, shapes in product(device_keys(target), dict.fromkeys((shape_class, "any"))):
-            found = self._rows.get(RowKey(kernel, device, elem.name, shapes))
-            if found is None:
+            result = self._rows.get(RowKey(kernel, device, elem.name, shapes))
+            if result is None:
                 continue
-            row, path = found
+            row, path = result
             try:
                 policy = policy_type.from_dict(row["policy"])
                 policy.check(target, elem)
