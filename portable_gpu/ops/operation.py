@@ -33,7 +33,7 @@ from portable_gpu.runtime.views import Shape, View, check_no_overlap
 from portable_gpu.targets.precision import require_fp64
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Invocation:
     """A call whose arguments are checked, as far as that needs no device.
 
