@@ -228,7 +228,7 @@ def _look_at_reports(asked: Invocation, inputs: Sequence[Any], result: Any, repo
         asked, inputs, result: The call.
         reported: The memory of its own report, if there is one.
     """
-    reports = reports_of(*inputs, asked.out) if asked.reads_out else reports_of(*inputs)
+    reports = reports_of(*inputs, asked.out)  # out may be a part of an array
     if reported is not None and asked.report is not None:
         reports = (*reports, Report(reported, asked.report.look))
     if isinstance(result, Array) and asked.check == "late":

@@ -123,8 +123,9 @@ from portable_gpu.codegen.specialization import specialize
 from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError
 from portable_gpu.ops.explanation import Explanation
+from portable_gpu.ops.operation import Invocation, Operation
 from portable_gpu.runtime.plan import Plan
-from portable_gpu.runtime.call import Call
+from portable_gpu.runtime.views import as_array
 from portable_gpu.tuning.policy import Policy, Range
 from portable_gpu.tuning.table import TuningTable
 
@@ -164,12 +165,22 @@ class _Plan(Plan):
     def enqueue(self, state, buffers, offsets, scalars=(), wait_for=None):
         return self._launch(state, buffers, offsets, wait_for)
 
-def scale(x, *, engine=None):
-    call = Call((x,), engine, None)
-    view_y, view_x = call.output(x.shape, x.dtype), call.input(x, "x")
-    elem, engine = element(x.dtype), call.engine
-    plan = engine.plan(("scale", elem.name, x.size), lambda: _Plan(engine, elem, x.size))
-    return call.run(plan, (view_x, view_y))
+def scale(x, *, out=None, engine=None, queue=None, wait_for=None):
+    return _SCALE.call((x,), (), out, (), engine, queue, wait_for)
+
+def _normalise(arguments):
+    x = as_array(arguments.inputs[0], "x")
+    elem = element(x.dtype)
+
+    def plan(engine, views):
+        return engine.plan(("scale", elem.name, x.size), lambda: _Plan(engine, elem, x.size))
+
+    return Invocation(
+        inputs=(x,), names=("x",), shape=x.shape, dtype=x.dtype, plan=plan,
+        out=arguments.out,
+    )
+
+_SCALE = Operation("scale", _normalise)
 
 def explain(operation, sizes, dtype, target, table):
     if len(sizes) != 1:
@@ -269,7 +280,11 @@ import portable_gpu as pg
 
 def test_scale(engine):
     x = np.arange(1001, dtype=np.float32)
-    np.testing.assert_array_equal(pg.scale(x, engine=engine), 2 * x)
+    out = np.empty_like(x)
+    for _ in range(2):
+        np.testing.assert_array_equal(pg.scale(x, engine=engine), 2 * x)
+        assert pg.scale(x, out=out, engine=engine) is out
+        np.testing.assert_array_equal(out, 2 * x)
 """,
         )
     ],

@@ -23,7 +23,6 @@ from portable_gpu.runtime.broadcast import check_broadcast
 from portable_gpu.runtime.layout import Layout, spread
 from portable_gpu.runtime.place import events_of
 from portable_gpu.runtime.registry import state_for
-from portable_gpu.runtime.report import reports_of
 from portable_gpu.runtime.transfer import asarray
 from portable_gpu.runtime.views import as_array, new_array, overlap
 
@@ -69,9 +68,6 @@ def assign(
         if not overlap(target, [source]):  # it overlaps itself
             raise
         _copied(converted(source, source.dtype, queue), target.dtype, queue, target)
-    reports = reports_of(target, source)
-    if reports:
-        target.reports = reports
 
 
 def converted(array: Any, dtype: np.dtype[Any], queue: cl.CommandQueue | None = None) -> Any:
@@ -86,9 +82,7 @@ def converted(array: Any, dtype: np.dtype[Any], queue: cl.CommandQueue | None = 
     if source.dtype.kind == "c" and dtype.kind not in "cb":
         _warn_of_parts()
         source = source.real
-    copy = _copied(source, dtype, queue)
-    copy.reports = source.reports
-    return copy
+    return _copied(source, dtype, queue)
 
 
 def full(like: Any, value: Any, dtype: np.dtype[Any] | None = None) -> Any:

@@ -19,7 +19,6 @@ from portable_gpu.ops.arrays.rules import COMPARISONS, SIGNS, Rule
 from portable_gpu.ops.elementwise import evaluate
 from portable_gpu.runtime.array import DEVICE_KINDS, TO_ONE_SIDE, Array
 from portable_gpu.runtime.broadcast import NUMBERS, check_broadcast
-from portable_gpu.runtime.report import reports_of
 from portable_gpu.runtime.views import overlap
 
 _BOOL, _INT64 = np.dtype(np.bool_), np.dtype(np.int64)
@@ -36,8 +35,7 @@ def binary(name: str, left: Any, right: Any) -> Any:
     """
     if type(left) is Array and type(right) is Array:  # what has no number needs no checks
         expression, compute, dtype = rules.binary(name, left.dtype, right.dtype)
-        result = evaluate(expression, {"x": left, "y": right}, compute=compute, dtype=dtype)
-        return _carrying(result, left, right) if left.reports or right.reports else result
+        return evaluate(expression, {"x": left, "y": right}, compute=compute, dtype=dtype)
     x, y = _operand(left), _operand(right)
     if x is NotImplemented or y is NotImplemented:
         return NotImplemented
@@ -50,7 +48,7 @@ def binary(name: str, left: Any, right: Any) -> Any:
         x, y = _exact(x, rule.compute), _exact(y, rule.compute)
     else:
         rule = _rule(name, x, y, kinds)
-    return _carrying(_computed(rule, x, y), x, y)
+    return _computed(rule, x, y)
 
 
 def in_place(name: str, left: Array, right: Any) -> Any:
@@ -77,7 +75,7 @@ def in_place(name: str, left: Array, right: Any) -> Any:
         if not overlap(left, [y]):  # it overlaps itself
             raise
         _computed(rule, left, converted(y, y.dtype), left)
-    return _carrying(left, left, y)
+    return left
 
 
 def unary(name: str, x: Array) -> Any:
@@ -87,22 +85,13 @@ def unary(name: str, x: Array) -> Any:
         DTypeError: The operator does not take the dtype.
     """
     rule = rules.unary(name, x.dtype)
-    result = evaluate(rule.expression, {"x": x}, compute=rule.compute, dtype=rule.result)
-    return _carrying(result, x)
+    return evaluate(rule.expression, {"x": x}, compute=rule.compute, dtype=rule.result)
 
 
 def _computed(rule: Rule, x: Any, y: Any, out: Any = None) -> Any:
     inputs = {"x": x, "y": y} if "y" in rule.expression else {"x": x}
     dtype = rule.result if out is None else out.dtype
     return evaluate(rule.expression, inputs, compute=rule.compute, dtype=dtype, out=out)
-
-
-def _carrying(result: Any, *operands: Any) -> Any:
-    """Give the result the reports of its operands."""
-    reports = reports_of(*operands)
-    if reports:
-        result.reports = reports
-    return result
 
 
 def _operand(value: Any) -> Any:
