@@ -50,6 +50,7 @@ from portable_gpu.ops.gemm.catalogue import contiguous
 from portable_gpu.ops.gemm.problem import Operand
 from portable_gpu.ops.gemv.plan import candidates as gemv_candidates
 from portable_gpu.ops.gemv.problem import GemvProblem
+from portable_gpu.ops.operation import CallArguments
 from portable_gpu.ops.reduce.candidates import candidates as reduce_candidates
 from portable_gpu.ops.reduce.catalogue import problem as reduction_of
 from portable_gpu.runtime.views import contiguous_strides
@@ -441,7 +442,8 @@ def _convolution(engine: Any, data: Data) -> Taken:
         for one, dtype in zip([*shapes, tuple(shape)], [*dtypes, result], strict=True)
     ]
     correlated, block_axis = data["correlated"], data.get("block_axis")
-    convolve._plan(engine, views, kept, data["direct"], correlated, block_axis)
+    options = kept, data["direct"], correlated, block_axis
+    convolve._normalise(CallArguments(tuple(views[:2]), options, None, ())).plan(engine, views)
     path = "direct" if data["direct"] else "transforms" if block_axis is None else "blocks"
     return f"convolution, {path}", "", {}
 

@@ -1,7 +1,7 @@
 ## Find the first failed column of all fronts: report its number in the permuted matrix, or -1, and the
 ## pivot's bits.
 ##
-## size   work-items of the only group
+## size   work-items of the only group; one of them needs neither local memory nor a barrier
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="front_" file="/fronts/_front.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
@@ -9,17 +9,23 @@
 __kernel ${group.of_size(size)}
 void first_failure(__global const long *fronts, __global const long *told, __global long *report, long count, long told_offset, long report_offset)
 {
+% if size > 1:
     __local long found[${size}];
+% endif
     const int t = get_local_id(0);
     long least = count;
     told += told_offset;
     for (long s = count - 1 - t; s >= 0; s -= ${size})
         if (told[2 * s] >= 0) least = s;
+% if size > 1:
     found[t] = least;
     barrier(CLK_LOCAL_MEM_FENCE);
+% endif
     if (t == 0) {
+% if size > 1:
         for (int k = 1; k < ${size}; k++)
             if (found[k] < least) least = found[k];
+% endif
         const long s = least < count ? least : 0;
 ${front_.front("s", only=("first",))}
         report[report_offset] = least < count ? first + told[2 * s] : -1;

@@ -93,7 +93,8 @@ def lstsq(
 def _solved(a: Any, b: Any, place: Place) -> Any:
     """X; ``b`` is fresh, and becomes the residual."""
     squares = place.product(a, a, "C")
-    lengths = elementwise("x", x=diagonal(squares), **place.options)
+    on_diagonal = diagonal(squares)
+    lengths = converted(on_diagonal, on_diagonal.dtype, **place.options)
     tell = _dependent(max(a.shape[-2:]) * float(np.finfo(a.dtype).eps))
     try:
         factor = cholesky(squares, overwrite=True, **place.of_products)
@@ -122,11 +123,20 @@ def _solved(a: Any, b: Any, place: Place) -> Any:
     for _ in range(_CORRECTIONS):
         residual = converted(b, b.dtype, **place.options)
         place.product(a, x, c=residual, alpha=-1, beta=1)
-        values = parts(x)
-        elementwise("x + d", x=values, d=parts(corrections(residual)), out=values, **place.options)
+        _add(x, corrections(residual), place)
     if isinstance(x, Array):
         x.reports = (report,)  # the factor's own says less
     return x
+
+
+def _add(x: Any, correction: Any, place: Place) -> None:
+    """Add to x in place; NumPy does so with its own arrays, which spares a program."""
+    if isinstance(x, np.ndarray):
+        with np.errstate(all="ignore"):
+            np.add(x, correction, out=x)
+        return
+    values = parts(x)
+    elementwise("x + d", x=values, d=parts(correction), out=values, **place.options)
 
 
 def _dependent(least: float) -> Callable[[np.ndarray[Any, Any]], None]:
