@@ -45,15 +45,15 @@ class Invocation:
         plan: Returns the plan, given the engine and the views of the inputs and of the result.
         flop: An estimate of the operations, by which small calls on NumPy arrays stay on the
             calling thread; ``None`` if they never do.
-        scalars: The numbers that the plan takes besides.
+        scalars: The numbers that the plan takes in addition to the arrays.
         out: The caller's array for the result.
         out_name: Its name in messages.
         reads_out: Whether kernels read the elements of ``out``.
         in_place: Whether ``out`` may share the memory of an input.
-        computes: The dtypes that the kernels compute in, besides those of inputs and result.
+        computes: The dtypes that the kernels compute in, if not those of inputs and result.
         convert: Converts an input before the kernels read it, given the array and the call.
-        report: What kernels write beside the result for the host to look at.
-        check: When the report is looked at: ``late``, when the values of the result are brought to
+        report: Values that kernels write in addition to the result, for the host to check.
+        check: When the report is checked: ``late``, when the values of the result are brought to
             the host, or ``now``.
     """
 
@@ -78,8 +78,8 @@ class CallArguments(NamedTuple):
     """The arguments of a call of an operation, not checked.
 
     Attributes:
-        inputs: The arrays, but for those that are ``out`` itself.
-        options: What tells the call from others, but for the arrays.
+        inputs: The arrays, except those that are ``out`` itself.
+        options: All that distinguishes the call from others, except the arrays.
         out: The caller's array for the result.
         scalars: Numbers that may differ from call to call.
     """

@@ -23,11 +23,11 @@ from portable_gpu.runtime.views import Shape
 
 @dataclass(frozen=True)
 class Beside:
-    """Something small that kernels write beside the result, for the host to look at.
+    """Values that kernels write in addition to the result, for the host to check.
 
     Attributes:
         shape, dtype: Of it.
-        look: What looks at the values, and may raise.
+        look: A function that checks the values, and may raise an error.
     """
 
     shape: Shape
@@ -80,7 +80,7 @@ def direct_call(
         arrays: The number of its arrays.
         shape, dtype: Those of the result.
         make: Makes the call's kernel objects.
-        beside: What kernels write beside the result, if anything.
+        beside: Values that kernels write in addition to the result, if any.
 
     Returns:
         The function, which returns ``None`` for arrays that are read-only: they take the general
