@@ -139,8 +139,12 @@ class Operation:
                                 if flags.c_contiguous and flags.aligned:
                                     key = name, options, first.shape, first.dtype, x.shape, x.dtype
                                     direct = direct_calls().get(key)
-                        if direct is not None and (result := direct(*inputs)) is not None:
-                            return result
+                except TypeError:  # an option that is not hashable, and will be refused
+                    direct = None
+                # Not in a block that catches exceptions: a signal handler may raise any.
+                if direct is not None and (result := direct(*inputs)) is not None:
+                    return result
+                try:
                     kinds = signature(inputs if out is None else (*inputs, out))
                     key = None if kinds is None else (name, options, kinds, out is None)
                     if key is not None:
@@ -151,7 +155,7 @@ class Operation:
                         else:
                             state = engine.known_state(first.queue)
                         repeat = None if state is None else state.known.get(key)
-                except TypeError:  # an option that is not hashable, and will be refused
+                except TypeError:
                     key = None
                 if repeat is not None and state is not None:
                     result = repeat.run(state, inputs, out, scalars)
