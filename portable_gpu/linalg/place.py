@@ -15,7 +15,7 @@ from portable_gpu.ops.gemm.binding import compute_element
 from portable_gpu.ops.gemm.product import Product, multiply
 from portable_gpu.runtime.array import DEVICE_KINDS, Array
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.runtime.place import check_place
+from portable_gpu.runtime.place import check_place, events_of
 from portable_gpu.runtime.registry import queue_for, state_for
 from portable_gpu.runtime.report import reports_of
 from portable_gpu.runtime.transfer import asarray, asnumpy
@@ -28,8 +28,9 @@ class Place:
     """Where the calls run, and how they multiply.
 
     Attributes:
-        engine, queue, wait_for: As the caller gave them; every call waits, for any of them may be
-            the first to read an array.
+        engine, queue: As the caller gave them.
+        wait_for: A list of the caller's events; every call waits for them, for any of the calls
+            may be the first to read an array.
         precision: Of products of float32.
     """
 
@@ -37,6 +38,10 @@ class Place:
     queue: cl.CommandQueue | None
     wait_for: Sequence[cl.Event] | None = None
     precision: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.wait_for is not None:  # it may be an iterator, and several calls read it
+            object.__setattr__(self, "wait_for", events_of(self.wait_for))
 
     @property
     def options(self) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from portable_gpu.ops.gemm.problem import Operand
 from portable_gpu.ops.operation import Invocation, complete
 from portable_gpu.runtime.array import DEVICE_KINDS, Array
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.place import events_of
 from portable_gpu.runtime.plan import Part, Plan, Step, Steps
 from portable_gpu.runtime.views import AnyArray, View, as_array
 
@@ -188,7 +189,7 @@ def cholesky(
     """
     lower, overwrite = flag(lower, "lower"), flag(overwrite, "overwrite")
     one_of(check, CHECKS, "check")
-    place = engine, queue, wait_for
+    place = engine, queue, events_of(wait_for)
     if not isinstance(a, Ragged):
         if overwrite:
             raise ArgumentError("overwrite is for a Ragged; a list's matrices are copied")
@@ -260,7 +261,7 @@ def solve_triangular(
     """
     op, lower = transposition(trans), flag(lower, "lower")
     solves = ((op != "N", op == "C", flag(unit_diagonal, "unit_diagonal")),)
-    place = engine, queue, wait_for
+    place = engine, queue, events_of(wait_for)
     return _solve(a, b, lower, solves, overwrite_b, check, precision, *place)
 
 
@@ -283,7 +284,7 @@ def cho_solve(
     lower = flag(lower, "lower")
     first, second = (False, False, False), (True, True, False)
     solves = (first, second) if lower else (second, first)
-    place = engine, queue, wait_for
+    place = engine, queue, events_of(wait_for)
     return _solve(a, b, lower, solves, overwrite_b, check, precision, *place)
 
 
@@ -302,7 +303,7 @@ def _solve(
     """Solves one after the other, each of which is transposed, conjugated, with unit diagonal."""
     overwrite = flag(overwrite, "overwrite_b")
     one_of(check, CHECKS, "check")
-    place = engine, queue, wait_for
+    place = engine, queue, events_of(wait_for)
     if not isinstance(b, Ragged):
         if overwrite:
             raise ArgumentError("overwrite_b is for a Ragged; a list's matrices are copied")

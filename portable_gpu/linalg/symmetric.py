@@ -228,7 +228,8 @@ def _rank_2k(
     trans, lower = flag(trans, "trans"), flag(lower, "lower")
     a, b = as_array(a, "a"), as_array(b, "b")
     shape = _square(a, b, trans)
-    other = alpha.conjugate() if name == "her2k" and isinstance(alpha, complex) else alpha
+    alpha = plain_number(alpha, "alpha")
+    other = alpha.conjugate() if name == "her2k" else alpha
     first = _triangle(name, a, b, shape, alpha, beta, c, trans, lower, precision)
     result = multiply(first, engine, queue, wait_for)
     second = _triangle(name, b, a, shape, other, 1.0, result, trans, lower, precision)

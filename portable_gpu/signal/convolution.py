@@ -17,6 +17,7 @@ from portable_gpu.ops.fft.convolve import Kept, convolved, window
 from portable_gpu.ops.reduce.run import in_dtype
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.place import events_of
 from portable_gpu.runtime.transfer import asarray
 from portable_gpu.runtime.views import Shape, as_array
 from portable_gpu.signal.shapes import check_valid, what_is_kept
@@ -75,7 +76,7 @@ def fftconvolve(
     if a.ndim and b.ndim and not (a.size and b.size) and a.ndim == b.ndim:
         return _nothing(a, b, engine, queue)
     kept = what_is_kept(a.shape, b.shape, mode, axes if a.ndim else None)
-    place = {"engine": engine, "queue": queue, "wait_for": wait_for}
+    place = {"engine": engine, "queue": queue, "wait_for": events_of(wait_for)}
     if not kept.axes:
         dtype = np.result_type(a, b)
         return _by_sums(a, b, kept, dtype, False, place)
@@ -108,7 +109,7 @@ def oaconvolve(
     if a.ndim and b.ndim and not (a.size and b.size) and a.ndim == b.ndim:
         return _nothing(a, b, engine, queue)
     kept = what_is_kept(a.shape, b.shape, mode, axes if a.ndim else None)
-    place = {"engine": engine, "queue": queue, "wait_for": wait_for}
+    place = {"engine": engine, "queue": queue, "wait_for": events_of(wait_for)}
     if not kept.axes:
         return _by_sums(a, b, kept, np.result_type(a, b), False, place)
     axis = max(kept.axes, key=lambda k: _ratio(a.shape[k], b.shape[k]))
@@ -190,7 +191,7 @@ def _of_method(
     if mode == "valid":
         check_valid(a.shape, b.shape, range(a.ndim))
     dtype = np.result_type(a, b)
-    place = {"engine": engine, "queue": queue, "wait_for": wait_for}
+    place = {"engine": engine, "queue": queue, "wait_for": events_of(wait_for)}
     if not (a.size and b.size):
         return _nothing(a, b, engine, queue, dtype)
     # Where one input has one number along an axis, SciPy's full and same results are products.

@@ -47,6 +47,9 @@ def test_wait_for_is_a_list_of_events(tool: Any, value: Any, engine: Engine) -> 
     for function, arguments in (
         (pg.sum, (x,)), (pg.fft.dctn, (x,)), (pg.linalg.cholesky, (x,)), (pg.linalg.syrk, (x,)),
         (pg.linalg.solve_triangular, (x, x)), (pg.signal.convolve, (x, x)), (pg.gemv, (x, x[0])),
+        (pg.linalg.lstsq, (x, x)), (pg.linalg.logdet, (x,)),
+        (pg.linalg.syr2k, (x, x)), (pg.signal.fftconvolve, (x, x)),
+        (pg.linalg.ragged.cholesky, ([x],)),
     ):  # fmt: skip
         for given in (value, tool.Raises()):
             if empty and given is value:

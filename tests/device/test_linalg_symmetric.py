@@ -137,7 +137,7 @@ def test_hermitian(
     got = herk(a, alpha=0.5, beta=-1.0, c=c.copy(), trans=trans, lower=lower, engine=engine)
     check(got, before, [(0.5, left, np.conj(swapped(left)))], -1.0, lower)
     assert not np.einsum("...ii->...i", got).imag.any()
-    alpha = 0.5 + 1j if np.dtype(dtype).kind == "c" else 0.5
+    alpha = np.complex64(0.5 + 1j) if np.dtype(dtype).kind == "c" else 0.5
     got = her2k(a, b, alpha=alpha, beta=2.0, c=c.copy(), trans=trans, lower=lower, engine=engine)
     terms = [
         (alpha, left, np.conj(swapped(other))),
