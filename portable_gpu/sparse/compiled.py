@@ -1,20 +1,27 @@
 """Loops that Python interprets while a process analyses little; numba compiles them later.
 
-numba compiles the loops of an analysis for 10 to 40 seconds, and loads them from its cache on disk
-in half a second.  Python interprets those of a matrix with a thousand rows in 0.1 s.  So loops are
-interpreted until one of them gets a long array, or until they have taken as long as numba would
-take.  From then on all loops are compiled.  The results are the same.
+From empty caches, numba needs some 20 seconds for the loops of an analysis.  It loads them from its
+cache on disk in 0.9 s, of which its import and its first function take 0.75.  Python interprets the
+loops of a matrix with a thousand rows in 0.1 to 0.2 s.  So a loop is interpreted until
 
-In interpreted loops, the elements of arrays are NumPy scalars, which warn of an overflow.
+* one loop gets a long array: all loops are compiled from then on;
+* the interpreted loops have taken :data:`PATIENCE` seconds, far less than the compilation, because
+  most processes analyse few matrices;
+* its machine code is on disk, and they have taken :data:`PATIENCE_WITH_CODE` seconds, or numba is
+  ready.
+
+The results are the same.  In interpreted loops, the elements of arrays are NumPy scalars, which
+warn of an overflow.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
-from functools import wraps
+from functools import cache, wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
@@ -25,43 +32,53 @@ R = TypeVar("R")
 
 #: The most elements of an array in an interpreted loop.
 LONGEST = 1 << 14
-#: Seconds of interpreted loops in this process: without machine code on disk, and with it.
+#: CPU seconds of interpreted loops in this process: without machine code on disk, and with it.
 PATIENCE, PATIENCE_WITH_CODE = 4.0, 0.4
+#: A module that numba imports when it compiles or loads its first function.
+_FIRST_FUNCTION = "numba.np.arraymath"
 
 _lock = threading.RLock()
 _inner: list[Callable[..., Any]] = []
 _registered: set[Callable[..., Any]] = set()
-_spent = 0.0
+_spent = 0.0  # changes under the lock
+_had_long_array = False  # set once, and never reset
 
 
-def compiled(function: Callable[P, R], longest: int = LONGEST) -> Callable[P, R]:
+def compiled(function: Callable[P, R], at_once: bool = False) -> Callable[P, R]:
     """Make a loop of `function`, whose time is about linear in its arrays; threads run it at once.
 
     Its machine code does not hold Python's lock, and numba keeps it on disk.
+
+    Args:
+        function: The loop.
+        at_once: Whether its first call compiles it.
     """
     code: Callable[P, R] | None = None
 
     @wraps(function)
     def loop(*arguments: P.args, **named: P.kwargs) -> R:
-        global _spent
         nonlocal code
         if code is None:
-            if _is_little(function) and _are_short(arguments, longest):
-                begin = time.perf_counter()
+            if not at_once and _is_little(function, (*arguments, *named.values())):
+                begin = time.thread_time()
                 try:
                     return cast("R", _plain(function(*arguments, **named)))
                 finally:
-                    _spent += time.perf_counter() - begin
-            _spent = PATIENCE
-            code = _machine_code(function)
+                    _spend(time.thread_time() - begin)
+            with _lock:
+                if code is None:
+                    code = _machine_code(function)
         return code(*arguments, **named)
 
     return loop
 
 
 def compiled_at_once(function: Callable[P, R]) -> Callable[P, R]:
-    """Like :func:`compiled`, for a loop that may take long with short arrays too."""
-    return compiled(function, -1)
+    """Like :func:`compiled`, for a loop that may take long with short arrays too.
+
+    A call compiles this loop only; the others are interpreted as before.
+    """
+    return compiled(function, at_once=True)
 
 
 def inner(function: Callable[P, R]) -> Callable[P, R]:
@@ -70,9 +87,22 @@ def inner(function: Callable[P, R]) -> Callable[P, R]:
     return function
 
 
-def _is_little(function: Callable[..., Any]) -> bool:
-    """Return whether the interpreted loops have taken less time than numba would."""
-    return _spent < PATIENCE_WITH_CODE or (_spent < PATIENCE and not _is_on_disk(function))
+def _is_little(function: Callable[..., Any], arguments: tuple[Any, ...]) -> bool:
+    """Return whether to interpret a call of a loop."""
+    global _had_long_array
+    if _had_long_array or _spent >= PATIENCE:
+        return False
+    if not _are_short(arguments):
+        _had_long_array = True
+        return False
+    is_loaded_soon = _spent >= PATIENCE_WITH_CODE or _FIRST_FUNCTION in sys.modules
+    return not (is_loaded_soon and _is_on_disk(function))
+
+
+def _spend(seconds: float) -> None:
+    global _spent
+    with _lock:
+        _spent += seconds
 
 
 def _is_on_disk(function: Callable[..., Any]) -> bool:
@@ -80,23 +110,29 @@ def _is_on_disk(function: Callable[..., Any]) -> bool:
 
     Of its folders, the one beside the package and that of NUMBA_CACHE_DIR are searched.
     """
-    pattern = f"*.{function.__name__}-*.nbi"
+    source = Path(function.__code__.co_filename)
     named = os.environ.get("NUMBA_CACHE_DIR")
+    folder, pattern = (
+        (Path(named), "*/*.nbi") if named else (source.parent / "__pycache__", "*.nbi")
+    )
+    return f"{source.stem}.{function.__name__}" in _names_in(folder, pattern)
+
+
+@cache
+def _names_in(folder: Path, pattern: str) -> frozenset[str]:
+    """Return the names of the loops in a folder of numba's cache, which is searched once."""
     try:
-        if named:
-            return next(Path(named).glob(f"*/{pattern}"), None) is not None
-        own = Path(function.__code__.co_filename).with_name("__pycache__")
-        return next(own.glob(pattern), None) is not None
+        return frozenset(index.name.partition("-")[0] for index in folder.glob(pattern))
     except OSError:
-        return False
+        return frozenset()
 
 
-def _are_short(arguments: Iterable[Any], longest: int) -> bool:
-    """Return whether no array has more than `longest` elements, arrays in tuples included."""
+def _are_short(arguments: Iterable[Any]) -> bool:
+    """Return whether no array is longer than :data:`LONGEST`, arrays in tuples included."""
     return all(
-        argument.size <= longest
+        argument.size <= LONGEST
         if isinstance(argument, np.ndarray)
-        else not isinstance(argument, tuple) or _are_short(argument, longest)
+        else not isinstance(argument, tuple) or _are_short(argument)
         for argument in arguments
     )
 
@@ -109,16 +145,16 @@ def _plain(result: Any) -> Any:
 
 
 def _machine_code(function: Callable[P, R]) -> Callable[P, R]:
+    """Return a function that runs the loop's machine code; the caller holds the lock."""
     from numba import njit
     from numba.core.caching import FunctionCache
     from numba.core.registry import CPUDispatcher
     from numba.extending import register_jitable
 
-    with _lock:
-        for each in _inner:
-            if each not in _registered:
-                register_jitable(each)
-                _registered.add(each)
+    for each in _inner:
+        if each not in _registered:
+            register_jitable(each)
+            _registered.add(each)
     try:
         made = njit(cache=True, nogil=True)(function)
     except RuntimeError:  # there is no writable folder for the cache
@@ -139,10 +175,20 @@ def _machine_code(function: Callable[P, R]) -> Callable[P, R]:
             if cause is error:
                 raise
             raise cause from None
-        except (AttributeError, ImportError):
+        except (AttributeError, ImportError) as error:
+            if not _is_raised_in(FunctionCache.__module__, error):
+                raise
             # The index on disk is of another version, and names types that this one does not have.
             index: Any = FunctionCache
             index(function).flush()
             return cast("R", made(*arguments, **named))
 
     return call
+
+
+def _is_raised_in(module: str, error: BaseException) -> bool:
+    """Return whether a module raised an error itself, not a function or handler called in it."""
+    innermost = error.__traceback__
+    while innermost is not None and innermost.tb_next is not None:
+        innermost = innermost.tb_next
+    return innermost is not None and innermost.tb_frame.f_globals.get("__name__") == module

@@ -9,6 +9,8 @@ import pickle
 import re
 import subprocess
 import sys
+import threading
+import time
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -545,32 +547,95 @@ def test_a_small_matrix_needs_no_compiler(tmp_path: Path) -> None:
     subprocess.run(command, check=True, cwd=ROOT, env=environment)
 
 
-@pytest.mark.parametrize("why", ["a long array", "much time"])
-def test_loops_are_compiled_when_they_have_much_to_do(
-    monkeypatch: pytest.MonkeyPatch, why: str
-) -> None:
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Loops as in a process that has not analysed yet, with a stand-in for their compilation."""
     monkeypatch.setattr(compiled, "_spent", 0.0)
+    monkeypatch.setattr(compiled, "_had_long_array", False)
     monkeypatch.setattr(compiled, "_is_on_disk", lambda _: False)
-    monkeypatch.setattr(compiled, "_machine_code", lambda _: lambda _: "compiled")
-    loop = compiled.compiled(lambda _: "interpreted")
-    short = np.zeros(compiled.LONGEST)
-    assert loop((short, 1)) == loop(short) == "interpreted"
+    monkeypatch.setattr(compiled, "_machine_code", lambda _: lambda *_, **__: "compiled")
+    return monkeypatch
+
+
+@pytest.mark.parametrize("why", ["a long array", "a long array by its name", "much time"])
+def test_loops_are_compiled_when_they_have_much_to_do(fresh: pytest.MonkeyPatch, why: str) -> None:
+    loop = compiled.compiled(lambda *_, **__: "interpreted")
+    short, long = np.zeros(compiled.LONGEST), np.zeros(compiled.LONGEST + 1)
+    assert loop((short, 1)) == loop(short) == loop(a=short) == "interpreted"
     if why == "much time":
-        monkeypatch.setattr(compiled, "_spent", compiled.PATIENCE)
+        fresh.setattr(compiled, "_spent", compiled.PATIENCE)
+    elif why == "a long array":
+        assert loop((short, (long,))) == "compiled"
     else:
-        assert loop((short, (np.zeros(compiled.LONGEST + 1),))) == "compiled"
+        assert loop(short, more=long) == "compiled"
     assert loop(short) == compiled.compiled(lambda _: "interpreted")(short) == "compiled"
+
+
+@pytest.mark.usefixtures("fresh")
+def test_a_loop_compiled_at_once_leaves_the_others_interpreted() -> None:
+    assert compiled.compiled_at_once(lambda *_: "interpreted")() == "compiled"
+    assert compiled.compiled_at_once(lambda *_: "interpreted")(np.zeros(3)) == "compiled"
+    assert compiled.compiled(lambda *_: "interpreted")(np.zeros(3)) == "interpreted"
+
+
+def test_threads_note_times_and_long_arrays_of_each_other(fresh: pytest.MonkeyPatch) -> None:
+    """The second reading of the clock stands for a thread between a sum's load and its store."""
+    loop, other = (compiled.compiled(lambda *_: "interpreted") for _ in range(2))
+    readings = iter([0.0, 1.0])
+
+    def clock() -> float:
+        reading = next(readings, 2.0)
+        if reading == 1.0:
+            assert other(np.zeros(compiled.LONGEST + 1)) == "compiled"
+        return reading
+
+    fresh.setattr(compiled.time, "thread_time", clock)
+    assert loop(np.zeros(3)) == "interpreted"
+    assert compiled._spent == 1.0
+    assert loop(np.zeros(3)) == "compiled"
+
+
+def test_threads_compile_a_loop_once(fresh: pytest.MonkeyPatch) -> None:
+    begun = []
+
+    def machine_code(function: Any) -> Any:
+        begun.append(function)
+        time.sleep(0.1)
+        return function
+
+    fresh.setattr(compiled, "_machine_code", machine_code)
+    loop = compiled.compiled_at_once(lambda: "compiled")
+    threads = [threading.Thread(target=loop) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(begun) == 1
 
 
 def test_machine_code_on_disk_is_loaded_sooner(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(compiled, "_spent", compiled.PATIENCE_WITH_CODE)
-    assert compiled._is_little(postorder)
-    (tmp_path / "sparse_1").mkdir()
-    (tmp_path / "sparse_1" / "elimination.postorder-9.py3.nbi").touch()
-    assert not compiled._is_little(postorder)
+    searched = []
+    glob = Path.glob
+    monkeypatch.setattr(
+        Path, "glob", lambda self, pattern: searched.append(self) or glob(self, pattern)
+    )
+    monkeypatch.setattr(compiled, "_had_long_array", False)
+    for folder in ("none", "kept"):
+        (tmp_path / folder / "sparse_1").mkdir(parents=True)
+    (tmp_path / "kept" / "sparse_1" / "elimination.postorder-9.py3.nbi").touch()
+    for folder, spent, is_ready, is_little in [
+        ("none", compiled.PATIENCE_WITH_CODE, True, True),
+        ("kept", compiled.PATIENCE_WITH_CODE, False, False),
+        ("kept", 0.0, False, True),
+        ("kept", 0.0, True, False),  # numba is ready
+    ]:
+        monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / folder))
+        monkeypatch.setattr(compiled, "_spent", spent)
+        monkeypatch.setattr(compiled, "_FIRST_FUNCTION", "sys" if is_ready else "no_module")
+        assert compiled._is_little(inspect.unwrap(postorder), ()) == is_little
+    assert searched == [tmp_path / "none", tmp_path / "kept"]  # once each
 
 
 def test_interpreted_and_compiled_loops_agree(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -579,6 +644,8 @@ def test_interpreted_and_compiled_loops_agree(monkeypatch: pytest.MonkeyPatch) -
     parent[parent == 40] = -1
     upwards, merged = postorder(parent), np.arange(40, dtype=np.int32)
     found = []
+    monkeypatch.setattr(compiled, "_had_long_array", False)
+    monkeypatch.setattr(compiled, "_is_on_disk", lambda _: False)
     for spent in (0.0, compiled.PATIENCE):
         monkeypatch.setattr(compiled, "_spent", spent)
         final_order = compiled.compiled(inspect.unwrap(supernodes._final_order))
@@ -589,7 +656,7 @@ def test_interpreted_and_compiled_loops_agree(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_machine_code_of_another_version_is_replaced(tmp_path: Path) -> None:
-    """Its index names a type that is gone."""
+    """Its index names a type, or a module, that is gone."""
     loops = (
         "from portable_gpu.sparse.compiled import compiled\n"
         "@compiled\n"
@@ -598,20 +665,40 @@ def test_machine_code_of_another_version_is_replaced(tmp_path: Path) -> None:
     )
     (tmp_path / "loops.py").write_text(loops)
     environment = {"PYTHONPATH": f"{ROOT}:{tmp_path}", "NUMBA_CACHE_DIR": str(tmp_path / "kept")}
-    for name in ("Pair", "Couple"):
-        (tmp_path / "pairs.py").write_text(
+    for module, name in (("pairs", "Pair"), ("pairs", "Couple"), ("couples", "Couple")):
+        (tmp_path / "pairs.py").unlink(missing_ok=True)
+        (tmp_path / f"{module}.py").write_text(
             f"from typing import NamedTuple, Any\n"
             f"class {name}(NamedTuple):\n    first: Any\n    second: Any\n"
         )
         code = (
-            "import numpy as np, pairs\n"
+            f"import numpy as np, {module}\n"
             "from portable_gpu.sparse import compiled\n"
             "compiled.PATIENCE = compiled.PATIENCE_WITH_CODE = 0\n"
             "import loops\n"
-            f"print(loops.total(pairs.{name}(np.arange(3), np.arange(4))))"
+            f"print(loops.total({module}.{name}(np.arange(3), np.arange(4))))"
         )
         run = subprocess.run(
             [sys.executable, "-B", "-c", code], env=os.environ | environment, check=True,
             capture_output=True, text=True,
         )  # fmt: skip
         assert run.stdout == "9\n"
+
+
+@pytest.mark.parametrize("kind", [AttributeError, ImportError])
+def test_an_exception_of_a_signal_handler_leaves_the_reading_of_an_index(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: type[Exception]
+) -> None:
+    from numba.core import caching, config
+
+    def interrupted(_: Any) -> None:
+        handler()
+
+    def handler() -> None:
+        raise kind("of a handler")
+
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(caching.IndexDataCacheFile, "_load_index", interrupted)
+    monkeypatch.setattr(caching.FunctionCache, "flush", lambda _: pytest.fail("flushed"))
+    with compiled._lock, pytest.raises(kind, match="of a handler"):
+        compiled._machine_code(inspect.unwrap(postorder))(np.zeros(1, np.int32))
