@@ -25,6 +25,8 @@ ROOT = Path(__file__).resolve().parent.parent
 MODULES = (
     "portable_gpu",
     "portable_gpu.fft",
+    "portable_gpu.linalg",
+    "portable_gpu.signal",
     "portable_gpu.sparse",
     "portable_gpu.errors",
     "portable_gpu.targets",
@@ -73,7 +75,7 @@ def titles(names: dict[str, Path]) -> dict[str, str]:
     found = {"index.html": "Start", "portable_gpu.html": "Functions"}
     for name, path in names.items():
         if path.parent in (ROOT, ROOT / "docs"):
-            found.setdefault(name, path.stem.title())
+            found.setdefault(name, path.stem.replace("_", " ").title())
         elif path.stem == "README":
             found[name] = path.parent.name.title()
     return found

@@ -1,25 +1,26 @@
-"""The HTML documentation: where it starts, what it shows, and that one finds back."""
+"""The documentation: its HTML, its links, and the index of names."""
 
 from __future__ import annotations
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pdoc", reason="pdoc (extra docs) is not installed")
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_pages(tmp_path: Path) -> None:
+    pytest.importorskip("pdoc", reason="pdoc (extra docs) is not installed")
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
     command = [sys.executable, ROOT / "tools" / "build_docs.py", tmp_path]
     subprocess.run(command, env=environment, check=True, cwd=tmp_path, capture_output=True)
     start = (tmp_path / "index.html").read_text(encoding="utf-8")
-    assert start.index("A short tour") < start.index("Benchmarks")
+    assert start.index("Try it") < start.index("A short tour") < start.index("Documentation")
     assert '<span class="kn">import</span>' in start  # coloured
     assert ".pdoc-code .kn {" in start
     assert "white-space: pre-wrap" in start
@@ -29,6 +30,8 @@ def test_pages(tmp_path: Path) -> None:
     assert 'id="Engine.queue"' in functions
     for internal in ("Engine.programs", "Engine.state", "Engine.plan", "__version__"):
         assert f'id="{internal}"' not in functions
+    for name in ("linalg", "linalg/packed", "fft", "signal", "sparse"):
+        assert (tmp_path / "portable_gpu" / f"{name}.html").exists()
     experiments = (tmp_path / "experiments.html").read_text(encoding="utf-8")
     assert 'href="experiments_gemv.html"' in experiments
     gemv = (tmp_path / "experiments_gemv.html").read_text(encoding="utf-8")
@@ -36,6 +39,13 @@ def test_pages(tmp_path: Path) -> None:
     for page in tmp_path.rglob("*.html"):
         up = "../" * (len(page.relative_to(tmp_path).parts) - 1)
         assert f'<a href="{up}index.html">Start</a>' in page.read_text(encoding="utf-8"), page
+
+
+def test_index_of_names() -> None:
+    """``python tools/index_of_names.py`` writes the page anew where it is out of date."""
+    pytest.importorskip("numba", reason="numba (extra sparse) is not installed")
+    script = runpy.run_path(str(ROOT / "tools" / "index_of_names.py"))
+    assert script["PAGE"].read_text(encoding="utf-8") == script["text"]()
 
 
 def test_links() -> None:
