@@ -67,13 +67,13 @@ class Element:
         return self.real == "double"
 
 
-#: How products of float32 may be computed: in float32 (``ieee``), or by matrix units, from values
-#: rounded to tf32, or from 2 or 3 pieces of each value by 3 or 6 products.
+#: How products of float32 may be computed: in float32 (``ieee``); or by matrix units, with values
+#: rounded to tf32, or with each value split into 2 or 3 parts, by 3 or 6 products.
 PRECISIONS = ("ieee", "tf32", "tf32x3", "bf16x3", "bf16x6")
 
 
 def check_precision(precision: str) -> str:
-    """``precision``, if it is one of :data:`PRECISIONS`.
+    """Return ``precision`` if it is one of :data:`PRECISIONS`.
 
     Raises:
         ArgumentError: It is not.
@@ -104,16 +104,16 @@ if BFLOAT16 is not None:
 
 
 def as_dtype(dtype: Any, name: str = "dtype") -> np.dtype[Any]:
-    """The NumPy dtype that ``dtype`` stands for: a dtype, its name, or a type.
+    """Convert a dtype, its name or a type to a NumPy dtype.
 
     Raises:
-        DTypeError: It stands for no dtype.
+        DTypeError: NumPy does not know such a dtype.
     """
     try:
-        found: np.dtype[Any] = np.dtype(dtype)
+        result: np.dtype[Any] = np.dtype(dtype)
     except Exception as error:  # NumPy raises several types
         raise DTypeError(f"{name} is {shown(dtype)}, which is no dtype: {error}") from error
-    return found
+    return result
 
 
 def element(dtype: Any) -> Element:
@@ -127,11 +127,11 @@ def element(dtype: Any) -> Element:
 
 @lru_cache(maxsize=256)
 def _element(dtype: np.dtype[Any]) -> Element:
-    found = _ELEMENTS.get(dtype.newbyteorder("=") if dtype.byteorder not in "=|" else dtype)
-    if found is None or not dtype.isnative:
+    result = _ELEMENTS.get(dtype.newbyteorder("=") if dtype.byteorder not in "=|" else dtype)
+    if result is None or not dtype.isnative:
         names = ", ".join(str(known) for known in _ELEMENTS)
         raise DTypeError(f"dtype {dtype} is not supported; supported are {names}")
-    return found
+    return result
 
 
 def dtype_of(name: str) -> np.dtype[Any]:

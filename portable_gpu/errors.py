@@ -26,11 +26,11 @@ class PortableGPUError(Exception):
 
 
 class ArgumentError(PortableGPUError, ValueError):
-    """An argument has a value that the operation does not take."""
+    """An argument has a value that the operation does not accept."""
 
 
 class ShapeError(ArgumentError):
-    """Shapes do not match, or an axis is named twice."""
+    """Shapes do not match, or an axis is given twice."""
 
 
 class AxisError(ShapeError, NumPyAxisError):
@@ -82,11 +82,11 @@ class DeviceMemoryError(PortableGPUError, MemoryError):
 
 
 class HostMemoryError(PortableGPUError, MemoryError):
-    """The host has not the memory that a matrix takes; nothing of it was allocated."""
+    """A matrix takes more memory than the host has available; nothing was allocated."""
 
 
 class SpillError(PortableGPUError, OSError):
-    """The disk does not take a factor that memory does not hold, or does not give it back."""
+    """A factor that is too large for memory cannot be written to disk, or not be read back."""
 
 
 class PolicyError(ArgumentError):
@@ -119,8 +119,8 @@ class _MatrixError(PortableGPUError, LinAlgError):
     """A matrix of a stack has no result.
 
     Attributes:
-        index: Which matrix of the stack, a number for each batch axis; ``()`` of a single one.
-        column: The column at which it was found out, from 0 on.
+        index: The index of the matrix, one number for each batch axis; ``()`` for a single matrix.
+        column: The column at which the error was detected, from 0.
     """
 
     def __init__(self, message: str, index: tuple[int, ...], column: int) -> None:
@@ -136,12 +136,12 @@ class NotPositiveDefiniteError(_MatrixError):
     """A matrix is not positive definite: its Cholesky factor does not exist.
 
     Attributes:
-        index: Which matrix of the stack, a number for each batch axis; ``()`` of a single one.
-        column: The first column whose pivot is not a positive number; of a sparse matrix that of
-            the permuted one.
-        pivot: That pivot: what is left of the diagonal's element there.
-        variable: Of a sparse matrix the column's number in the matrix as it was given; of a dense
-            one the column.
+        index: The index of the matrix, one number for each batch axis; ``()`` for a single matrix.
+        column: The first column whose pivot is not a positive number; for a sparse matrix, the
+            column of the permuted matrix.
+        pivot: That pivot: the diagonal element minus the squares of the factor's row before it.
+        variable: For a sparse matrix, the number of that column before the permutation; for a dense
+            one, ``column``.
     """
 
     def __init__(

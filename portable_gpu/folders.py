@@ -1,8 +1,8 @@
-"""The user's folders and files: their places, and checks that nobody else may write them.
+"""The user's folders and files: their paths, and checks that other users may not write them.
 
-Their content takes effect as the user: programs are executed, and rows of the tuning table set the
-sizes of kernels.  So a file is read only if it belongs to the user or root, and only they may write
-it.
+Their content acts with the user's rights: programs are executed, and rows of the tuning table set
+the sizes of kernels.  So a file is read only if it belongs to the user or to root, and if only they
+may write it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from platformdirs import user_cache_path, user_config_path
 
 _NAME = "portable_gpu"
 _SHARED_MEMORY = Path("/dev/shm")  # writable in many containers that are otherwise read-only
-_ROOM = 1 << 20  # a folder without room for this much is treated as read-only
+_MIN_FREE_BYTES = 1 << 20  # a folder in which no file of this size fits is treated as read-only
 _NONBLOCK = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _warned: set[str] = set()
 
@@ -52,10 +52,10 @@ def warn_once(topic: str, message: str) -> None:
         warnings.warn(message, stacklevel=3)
 
 
-def read_own(path: Path, most: int) -> bytes:
-    """The content of a regular file of at most ``most`` bytes.
+def read_own(path: Path, max_bytes: int) -> bytes:
+    """Return the content of a regular file of at most ``max_bytes`` bytes.
 
-    Links are followed, and the checks are of the file at their end.  The call does not block on
+    Links are followed, and the file that they refer to is checked.  The call does not block on
     pipes and other special files.
 
     Raises:
@@ -68,10 +68,10 @@ def read_own(path: Path, most: int) -> bytes:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
             raise UntrustedError(f"{path} is no regular file")
-        if status.st_size > most:
-            raise UntrustedError(f"{path} has {status.st_size} bytes, more than {most}")
+        if status.st_size > max_bytes:
+            raise UntrustedError(f"{path} has {status.st_size} bytes, more than {max_bytes}")
         check_owner(path, status)
-        return file.read(most)
+        return file.read(max_bytes)
 
 
 def check_owner(path: Path, status: os.stat_result) -> None:
@@ -103,9 +103,9 @@ def open_folder(folder: Path) -> None:
 
 
 def _is_ours(folder: Path, status: os.stat_result) -> bool:
-    own = cache_folder()
-    mine = hasattr(os, "geteuid") and status.st_uid == os.geteuid()
-    return mine and own is not None and folder.is_relative_to(own)
+    our_folder = cache_folder()
+    belongs_to_user = hasattr(os, "geteuid") and status.st_uid == os.geteuid()
+    return belongs_to_user and our_folder is not None and folder.is_relative_to(our_folder)
 
 
 def make_private(folder: Path) -> None:
@@ -121,14 +121,14 @@ def has_room(folder: Path) -> bool:
     try:
         make_private(folder)
         with tempfile.TemporaryFile(dir=folder) as file:
-            file.write(bytes(_ROOM))
+            file.write(bytes(_MIN_FREE_BYTES))
     except OSError:
         return False
     return True
 
 
 def temporary_folder() -> Path | None:
-    """A new private folder with room for files, or ``None`` if there is no place for one."""
+    """Create a private folder in which files can be written; ``None`` if none can be created."""
     for parent in (None, _SHARED_MEMORY):
         try:
             folder = Path(tempfile.mkdtemp(prefix=f"{_NAME}-", dir=parent))

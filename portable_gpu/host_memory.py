@@ -1,4 +1,4 @@
-"""Memory of the host: what there is, and the error before more of it is taken."""
+"""Memory of the host: how much is available, and an error for work that needs more."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_b
 
 
 def available() -> int | None:
-    """Bytes that the process can take without a swap; None where the system does not say."""
-    found = []
+    """Bytes that the process can allocate without swapping; ``None`` if this is not known."""
+    limits = []
     with contextlib.suppress(OSError):
         match = re.search(r"MemAvailable: *(\d+) kB", Path("/proc/meminfo").read_text("ascii"))
-        found += [int(match[1]) * 1024] if match else []
+        limits += [int(match[1]) * 1024] if match else []
     for limit in _LIMITS:
         with contextlib.suppress(OSError, ValueError):  # "max" is no number
-            found.append(int(Path(limit).read_text("ascii")))
-    if not found:
+            limits.append(int(Path(limit).read_text("ascii")))
+    if not limits:
         with contextlib.suppress(AttributeError, OSError, ValueError):
-            found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    return min(found, default=None)
+            limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return min(limits, default=None)
 
 
 def check_host(nbytes: int, what: str) -> None:
-    """Refuse work for which the host has not the memory.
+    """Check that the host has the memory for some work.
 
     Args:
-        nbytes: What it takes, at least.
-        what: The work, as the beginning of a sentence.
+        nbytes: The least number of bytes that the work takes.
+        what: The work, as the subject of a sentence.
 
     Raises:
-        HostMemoryError: There is less.
+        HostMemoryError: Less memory is available.
     """
-    there = available()
-    if there is not None and nbytes > there:
+    limit = available()
+    if limit is not None and nbytes > limit:
         raise HostMemoryError(
-            f"{what} takes {nbytes / 2**30:,.1f} GiB of the host's memory, and {there / 2**30:,.1f}"
+            f"{what} takes {nbytes / 2**30:,.1f} GiB of the host's memory, and {limit / 2**30:,.1f}"
             " GiB are available"
         )

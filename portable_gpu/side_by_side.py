@@ -1,11 +1,11 @@
-"""Work for several threads that a signal handler's exception may leave at any step.
+"""A thread pool that stays usable if a signal handler raises an exception at any step.
 
-A pool of ``concurrent.futures`` hangs then: an exception between two steps of a ``Condition``
-leaves a lock taken, and the pool's end waits for a thread that waits for that lock.  Here threads
-share nothing but containers whose methods are single steps, and the calling thread looks at them.
+A pool of ``concurrent.futures`` can then hang: an exception between two steps of a ``Condition``
+leaves a lock locked, and the shutdown of the pool waits for a thread that waits for that lock.
+Here the threads share only containers whose methods are atomic, and the calling thread polls these.
 
-It does no work itself: a compiled loop that returns a named tuple calls Python for it, and where a
-handler raises there, numba goes on with an object that is not there.
+The calling thread runs no tasks: a function compiled by numba that returns a named tuple calls
+Python to make it, and if a signal handler raises there, numba goes on with a null object.
 """
 
 from __future__ import annotations
@@ -17,57 +17,57 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
-#: What there is to do; it returns what there is to do then.
+#: A task; it returns the tasks that can start after it.
 Task = Callable[[], Iterable["Task"]]
 
-#: Seconds between two looks at the threads: the least, the most, and as a part of those passed.
-_LEAST, _MOST, _PART = 5e-5, 2e-3, 0.02
+#: The interval of polling is this part of the time passed, between these limits in seconds.
+_POLL_FRACTION, _MIN_POLL, _MAX_POLL = 0.02, 5e-5, 2e-3
 
 
 class NoThreadError(RuntimeError):
-    """The system gives no thread, and there is work to do."""
+    """The system starts no thread, and tasks are left."""
 
 
 def work_off(tasks: Iterable[Task], threads: int) -> None:
-    """Do all tasks, and those that they return, and wait.
+    """Run all tasks, and those that they return, and wait for their end.
 
     Args:
-        tasks: The first ones, in the order in which they are begun.
-        threads: How many threads work at a time.
+        tasks: The first tasks, in the order in which they are started.
+        threads: The number of threads.
 
-    An exception of a task or of a signal handler leaves the call, which does not wait for the
-    threads then: they end after the task that they are at.
+    An exception of a task or of a signal handler ends the call at once.  It does not wait for the
+    threads: each ends after its present task.
     """
-    _Crew(tasks, threads).run()
+    _ThreadPool(tasks, threads).run()
 
 
 @contextlib.contextmanager
 def meanwhile(tasks: Iterable[Task], threads: int) -> Iterator[None]:
-    """Do all tasks while the calling thread does something else, and wait for them afterwards.
+    """Run all tasks while the block is executed, and wait for them at its end.
 
     Args:
-        tasks, threads: As :func:`work_off` takes them.
+        tasks, threads: See :func:`work_off`.
 
-    An exception leaves it as it leaves :func:`work_off`.
+    An exception ends the block as it ends :func:`work_off`.
     """
-    crew = _Crew(tasks, threads)
+    pool = _ThreadPool(tasks, threads)
     try:
-        crew.begin()
+        pool.begin()
         yield
     except BaseException:
-        crew.leave()
+        pool.leave()
         raise
-    crew.run()
+    pool.run()
 
 
 def cores() -> int:
-    """How many cores this process may use."""
+    """The number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
-class _Crew:
+class _ThreadPool:
     def __init__(self, tasks: Iterable[Task], threads: int) -> None:
         self._todo, self._threads = deque(tasks), threads
         self._running: set[object] = set()  # a token of each thread, from before it starts
@@ -79,11 +79,11 @@ class _Crew:
         self._start(len(self._todo))
 
     def leave(self) -> None:
-        """Begin no further task."""
+        """Start no further task."""
         self._is_left = True
 
     def run(self) -> None:
-        """Wait for all of it, by the calling thread."""
+        """Wait in the calling thread until all tasks are done."""
         begin = time.perf_counter()
         try:
             while self._errors or self._running or self._todo:
@@ -91,26 +91,26 @@ class _Crew:
                     raise self._errors[0]
                 self.begin()
                 passed = time.perf_counter() - begin
-                time.sleep(min(max(_LEAST, _PART * passed), _MOST))
+                time.sleep(min(max(_MIN_POLL, _POLL_FRACTION * passed), _MAX_POLL))
         except BaseException:
             self.leave()
             raise
 
-    def _start(self, wanted: int) -> None:
-        """Start ``wanted`` threads, as far as there may be more."""
-        for _ in range(min(wanted, self._threads - len(self._running))):
+    def _start(self, count: int) -> None:
+        """Start up to ``count`` threads, within the number of threads of the pool."""
+        for _ in range(min(count, self._threads - len(self._running))):
             token = object()
             self._running.add(token)
             try:
                 _thread.start_new_thread(self._work, (token,))
-            except RuntimeError as error:  # the system gives no more
+            except RuntimeError as error:  # the system starts no more threads
                 self._running.discard(token)
                 if not self._running and not self._errors:
                     raise NoThreadError(str(error)) from error
                 return
 
     def _work(self, token: object) -> None:
-        """Do tasks until none is left to begin."""
+        """Run tasks until none is left."""
         try:
             while not (self._errors or self._is_left):
                 try:

@@ -436,7 +436,7 @@ def _convolution(engine: Any, data: Data) -> Taken:
     if data["direct"]:
         dtypes = [result, result]
     axes = tuple(range(len(batch), len(shape)))
-    kept = convolve.Kept(axes, tuple(shape), tuple(first))
+    kept = convolve.OutputRegion(axes, tuple(shape), tuple(first))
     views: Any = [
         SimpleNamespace(shape=tuple(one), strides=contiguous_strides(one), dtype=dtype)
         for one, dtype in zip([*shapes, tuple(shape)], [*dtypes, result], strict=True)

@@ -32,11 +32,11 @@ class Expected:
 
 @dataclass(frozen=True)
 class Condition:
-    """What a result must fulfil, where an expected value alone does not say it.
+    """A condition on a result that has no unique expected value.
 
     Attributes:
-        error: Gives the error of a result in units of its bound: above 1 it is wrong.
-        shape, dtype: The result's.
+        error: Returns the error of a result in units of its bound: above 1 it is wrong.
+        shape, dtype: Those of the result.
     """
 
     error: Callable[[Array], float]
@@ -52,7 +52,7 @@ class Check:
         operation: Name of the public function.
         case: dtype, shape, axis, view ...
         run: Makes the call on an engine.
-        expected: Returns the expected result, or what it must fulfil.
+        expected: Returns the expected result, or a condition on it.
     """
 
     operation: str
@@ -60,7 +60,7 @@ class Check:
     run: Callable[[Engine], Any]
     expected: Callable[[], Expected | Condition]
 
-    def __call__(self, engine: Engine) -> Result:
+    def __call__(self, engine: Engine) -> CheckResult:
         """Run it.  Every failure is reported in the result."""
         begin = time.perf_counter()
         error, message = 0.0, ""
@@ -73,11 +73,11 @@ class Check:
             lines = str(failure).splitlines() or [""]
             message = f"{type(failure).__name__}: {lines[0]}"
         seconds = time.perf_counter() - begin
-        return Result(self.operation, self.case, not message, error, message, seconds)
+        return CheckResult(self.operation, self.case, not message, error, message, seconds)
 
 
 @dataclass(frozen=True)
-class Result:
+class CheckResult:
     """The result of a check.
 
     Attributes:
@@ -96,55 +96,59 @@ class Result:
     seconds: float
 
 
-def compare(found: Array, expected: Expected | Condition) -> tuple[float, str]:
-    """The largest error in units of its bound, and what is wrong with ``found``, if anything."""
+def compare(result: Array, expected: Expected | Condition) -> tuple[float, str]:
+    """The largest error in units of its bound, and what is wrong with ``result``, if anything."""
     if isinstance(expected, Condition):
-        return _fulfils(found, expected)
-    requested = np.asarray(expected.value)
-    if found.dtype != expected.dtype:
-        return 0.0, f"dtype is {found.dtype}, not {expected.dtype}"
-    if found.shape != requested.shape:
-        return 0.0, f"shape is {found.shape}, not {requested.shape}"
+        return _fulfils(result, expected)
+    expected_value = np.asarray(expected.value)
+    if result.dtype != expected.dtype:
+        return 0.0, f"dtype is {result.dtype}, not {expected.dtype}"
+    if result.shape != expected_value.shape:
+        return 0.0, f"shape is {result.shape}, not {expected_value.shape}"
     if expected.bound is None:
-        same = (found == requested) | ((found != found) & (requested != requested))
-        return 0.0, "" if same.all() else _worst(found, requested, ~same)
-    if not found.size:
+        equal = (result == expected_value) | (
+            (result != result) & (expected_value != expected_value)
+        )
+        return 0.0, "" if equal.all() else _worst(result, expected_value, ~equal)
+    if not result.size:
         return 0.0, ""
-    difference = _difference(found, requested)
-    bound = np.broadcast_to(expected.bound, requested.shape)
+    difference = _difference(result, expected_value)
+    bound = np.broadcast_to(expected.bound, expected_value.shape)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(difference == 0, 0, difference / bound)
     ratio = np.where(np.isnan(ratio), np.inf, ratio).astype(np.float64)
     largest = float(ratio.max())
-    message = "" if largest <= 1 else f"{_worst(found, requested, ratio)}: {largest:.3g} bounds off"
+    message = (
+        "" if largest <= 1 else f"{_worst(result, expected_value, ratio)}: {largest:.3g} bounds off"
+    )
     return largest, message
 
 
-def _fulfils(found: Array, condition: Condition) -> tuple[float, str]:
-    if (found.dtype, found.shape) != (condition.dtype, condition.shape):
-        return 0.0, f"{found.dtype} {found.shape}, not {condition.dtype} {condition.shape}"
-    error = condition.error(found)
+def _fulfils(result: Array, condition: Condition) -> tuple[float, str]:
+    if (result.dtype, result.shape) != (condition.dtype, condition.shape):
+        return 0.0, f"{result.dtype} {result.shape}, not {condition.dtype} {condition.shape}"
+    error = condition.error(result)
     return error, "" if error <= 1 else f"{error:.3g} bounds off"
 
 
-def _difference(found: Array, wanted: Array) -> Array:
-    """|found - wanted| by components; 0 if both are the same infinity or NaN."""
-    if found.dtype.kind == "c":
+def _difference(result: Array, expected: Array) -> Array:
+    """|result - expected| by components; 0 if both are the same infinity or NaN."""
+    if result.dtype.kind == "c":
         parts = [
             _difference(np.ascontiguousarray(f), np.ascontiguousarray(w))
-            for f, w in ((found.real, wanted.real), (found.imag, wanted.imag))
+            for f, w in ((result.real, expected.real), (result.imag, expected.imag))
         ]
         return np.asarray(np.maximum(*parts))
-    wide = found.astype(np.longdouble)
-    same = (wide == wanted) | (np.isnan(wide) & np.isnan(wanted))
+    wide = result.astype(np.longdouble)
+    same = (wide == expected) | (np.isnan(wide) & np.isnan(expected))
     with np.errstate(invalid="ignore"):
-        return np.where(same, 0, np.abs(wide - wanted))
+        return np.where(same, 0, np.abs(wide - expected))
 
 
-def _worst(found: Array, wanted: Array, score: Array) -> str:
+def _worst(result: Array, expected: Array, score: Array) -> str:
     where = np.unravel_index(int(np.argmax(score)), score.shape)
     place = f" at {tuple(int(i) for i in where)}" if where else ""
-    return f"{found[where]} instead of {wanted[where]}{place}"
+    return f"{result[where]} instead of {expected[where]}{place}"
 
 
 def _host(value: Any) -> Array:

@@ -1,8 +1,9 @@
-"""Sizes around the edges of a tile, and memory that shows what was written beside a result.
+"""Sizes around the edges of a tile, and guards around a result that detect stray writes.
 
 Every check takes sizes of 1, a tile less one, a tile, a tile and one, and a prime, in each extent.
-All combinations would be thousands; an orthogonal array of strength 2 (Rao, 1947) takes 25 of them
-in which every pair of levels of every two factors occurs: extents, transposes and layouts alike.
+All combinations would be thousands; an orthogonal array of strength 2 (Rao, 1947) selects 25 of
+these, in which every pair of levels of every two factors occurs.  The factors are extents,
+transposes and layouts.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from portable_gpu.runtime.engine import Engine
 
 _LEVELS = 5
 _GUARD = 64  # elements before and after a result
-_MARK = 77  # what they hold: of any dtype, and not what a kernel writes by mistake
+_MARK = 77  # their value: any dtype has it, and a kernel does not write it by mistake
 #: One view for each level.
 VIEWS: tuple[View, ...] = ("numpy", "device", "stepped", "reversed", "fortran")
 
@@ -40,7 +41,7 @@ def levels(factors: int) -> Iterator[tuple[int, ...]]:
 class Guarded:
     """Memory for a result with guards on both sides.
 
-    It is full of given values, or of NaN; of integers, of what guards hold.
+    It is filled with given values or, by default, with NaN (integers: the value of the guards).
 
     Attributes:
         array: What to pass as the output.
@@ -63,13 +64,13 @@ class Guarded:
         self._memory: Any = cla.to_device(engine.queue, memory) if on_device else memory
         self.array: Any = self._memory[self._inside].reshape(shape)
 
-    def taken(self) -> Array:
-        """The result, once the guards are found untouched."""
+    def checked(self) -> Array:
+        """Return the result, after a check that the guards are unchanged."""
         if isinstance(self._memory, DEVICE_KINDS):
             memory = np.asarray(self._memory.get())
         else:
             memory = self._memory
         for guard in (memory[: self._inside.start], memory[self._inside.stop :]):
             if guard.tobytes() != self._guard.tobytes():
-                raise AssertionError("memory beside the result was written to")
+                raise AssertionError("memory outside the result was written to")
         return np.asarray(memory[self._inside].reshape(self._shape))

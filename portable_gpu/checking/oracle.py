@@ -1,9 +1,9 @@
-"""Whether a result of random operands is right: what the oracles of all operations are made of.
+"""Parts of the oracles of all operations: checks of results of random operands.
 
-Rounding errors of random data walk at random (Higham & Mary, SIAM J. Sci. Comput. 41(5), 2019).
-Summing n terms of zero mean and root mean square s one after another is then off by about
-``u n s / sqrt(2)``, and any other order by less: the bound is 8 times ``u n s``.  A term left
-out is off by s, and a block of them by more, which the bound does not hide.
+Rounding errors of random data are a random walk (Higham & Mary, SIAM J. Sci. Comput. 41(5), 2019).
+The error of the sum of n terms of zero mean and root mean square s, one after another, is then
+about ``u n s / sqrt(2)``, and less in any other order: the bound is 8 times ``u n s``.  If a term
+is missing, the error is s, and more for a block of terms, which the bound does not hide.
 """
 
 from __future__ import annotations
@@ -17,34 +17,36 @@ import numpy as np
 from portable_gpu.checking.check import rounding, unit
 from portable_gpu.checking.operands import Array
 
-#: Gives the largest error of a result in units of its bound: above 1 it is wrong.
+#: Returns the largest error of a result in units of its bound: above 1 it is wrong.
 Oracle: TypeAlias = Callable[[Array], float]
 
-#: Of a value, at most, where products are computed of its pieces (docs/accuracy.md).
+#: The relative error of an operand that is rounded or split for a precision (docs/accuracy.md).
 LOST = {"ieee": 0.0, "tf32": 2**-10, "bf16x3": 2**-15, "tf32x3": 2**-20, "bf16x6": 2**-22}
 #: Elements that are converted to higher precision at a time.
 CHUNK = 1 << 22
 
 
 def within(expected: Array, bound: Array) -> Oracle:
-    """The oracle of values that may be off by a bound each."""
-    return lambda found: worst(found, expected, bound)
+    """The oracle of values, each with a bound of its error."""
+    return lambda result: worst(result, expected, bound)
 
 
 def by_norm(expected: Array, bound: float, axes: tuple[int, ...]) -> Oracle:
-    """The oracle of values that, along some axes together, may be off by a share of their norm.
+    """The oracle of vectors along some axes, whose errors are bounded relative to their norm.
 
-    NaN is infinitely far off, and so is all that differs where the norm is 0.
+    The error of NaN is infinite, and so is any difference from a vector of norm 0.
     """
 
-    def error(found: Array) -> float:
-        if found.shape != expected.shape:
+    def error(result: Array) -> float:
+        if result.shape != expected.shape:
             return np.inf
-        gap = np.asarray(found).astype(expected.dtype) - expected
-        off, size = (np.sqrt(_squares(values).sum(axes)) for values in (gap, expected))
+        difference = np.asarray(result).astype(expected.dtype) - expected
+        error_norm, norm = (
+            np.sqrt(_squares(values).sum(axes)) for values in (difference, expected)
+        )
         with np.errstate(invalid="ignore", divide="ignore"):
-            share = np.where(off == 0, 0, off / (bound * size))
-        return float(np.max(np.where(np.isnan(share), np.inf, share), initial=0.0))
+            ratio = np.where(error_norm == 0, 0, error_norm / (bound * norm))
+        return float(np.max(np.where(np.isnan(ratio), np.inf, ratio), initial=0.0))
 
     return error
 
@@ -53,20 +55,20 @@ def _squares(values: Array) -> Array:
     return np.asarray(values.real**2 + values.imag**2)
 
 
-def worst(found: Array, expected: Array, bound: Array) -> float:
+def worst(result: Array, expected: Array, bound: Array) -> float:
     """The largest error in units of its bound; infinite for another shape, and for NaN."""
-    if found.shape != expected.shape:
+    if result.shape != expected.shape:
         return np.inf
-    ratio = np.abs(np.asarray(found).astype(expected.dtype) - expected) / bound
+    ratio = np.abs(np.asarray(result).astype(expected.dtype) - expected) / bound
     return float(np.max(np.where(np.isnan(ratio), np.inf, ratio), initial=0.0))
 
 
 def bound_of_sums(dtype: np.dtype[Any], terms: int, scale: float, values: Array) -> Array:
-    """How far sums of ``terms`` may be off, and what rounding them to the dtype adds.
+    """The bound of the errors of sums of ``terms``, with their rounding to the dtype.
 
     Args:
-        dtype: Of the result.
-        terms: Of each sum.
+        dtype: The dtype of the result.
+        terms: The number of terms of each sum.
         scale: Root mean square of a term.
         values: The sums in higher precision.
     """
@@ -75,12 +77,12 @@ def bound_of_sums(dtype: np.dtype[Any], terms: int, scale: float, values: Array)
 
 
 def root_mean_square(dtype: np.dtype[Any]) -> float:
-    """Of an operand: numbers uniform in [-1, 1) have 1 / sqrt(3), complex ones sqrt(2) of that."""
+    """The root mean square of an operand's elements, whose components are uniform in [-1, 1)."""
     return sqrt((2 if dtype.kind == "c" else 1) / 3)
 
 
 def times(a: Array, x: Array) -> Array:
-    """``a @ x`` for vectors x of a in double precision, a block of rows at a time."""
+    """``a @ x`` in double precision, one block of rows at a time."""
     if a.ndim == 3:
         wide = widened(a, np.float64)
         return np.asarray(np.einsum("bij,j->bi" if x.ndim == 1 else "bij,bj->bi", wide, x))
@@ -97,7 +99,7 @@ def wide_dtype(dtype: np.dtype[Any]) -> Any:
 
 
 def widened(x: Array, real: Any = None) -> Array:
-    """``x`` in higher precision; real numbers in ``real`` where that is given."""
+    """``x`` in higher precision; real numbers in the dtype ``real`` if it is given."""
     if real is None:
         return x.astype(wide_dtype(x.dtype))
     return x.astype(np.complex128 if x.dtype.kind == "c" else real)

@@ -17,7 +17,15 @@ from portable_gpu.cli.files import write_json
 from portable_gpu.cli.options import JSONOption
 from portable_gpu.cli.progress import progress_bar
 from portable_gpu.errors import PortableGPUError
-from portable_gpu.isa import Compilers, Job, Result, check, find_compilers, jobs, select
+from portable_gpu.isa import (
+    CompileJob,
+    CompileResult,
+    Compilers,
+    check,
+    find_compilers,
+    jobs,
+    select,
+)
 from portable_gpu.isa.report import (
     KERNEL_HEADS,
     SUMMARY_HEADS,
@@ -89,9 +97,9 @@ def check_isa(
 
 
 def _run(
-    every: list[Job], compilers: Compilers, workers: int | None, console: Console
-) -> list[Result]:
-    results: list[Result] = []
+    every: list[CompileJob], compilers: Compilers, workers: int | None, console: Console
+) -> list[CompileResult]:
+    results: list[CompileResult] = []
     with (
         tempfile.TemporaryDirectory(prefix="portable_gpu-isa-") as folder,
         ThreadPoolExecutor(workers or os.cpu_count()) as pool,

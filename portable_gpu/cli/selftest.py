@@ -17,7 +17,7 @@ from portable_gpu.cli.path import path_of
 from portable_gpu.cli.progress import progress_bar
 from portable_gpu.errors import ArgumentError
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.selftest import Check, Result, all_checks
+from portable_gpu.selftest import Check, CheckResult, all_checks
 from portable_gpu.version import __version__
 
 
@@ -73,7 +73,7 @@ def _choose(checks: list[Check], operations: list[str] | None) -> list[Check]:
     return [check for check in checks if not operations or check.operation in operations]
 
 
-def _run(engine: Engine, checks: list[Check], console: Console) -> list[Result]:
+def _run(engine: Engine, checks: list[Check], console: Console) -> list[CheckResult]:
     results = []
     with progress_bar(console) as progress:
         task = progress.add_task("", total=len(checks))
@@ -84,7 +84,7 @@ def _run(engine: Engine, checks: list[Check], console: Console) -> list[Result]:
     return results
 
 
-def _table(failures: list[Result]) -> Table:
+def _table(failures: list[CheckResult]) -> Table:
     table = Table(title=f"{len(failures)} failed", title_justify="left")
     for heading in ("operation", "case", "what is wrong"):
         table.add_column(heading, overflow="fold")

@@ -19,7 +19,7 @@ from portable_gpu.cli.options import DeviceOption, PlotOption
 from portable_gpu.cli.path import path_of
 from portable_gpu.errors import ArgumentError, PortableGPUError, how_to_install
 from portable_gpu.runtime.engine import Engine
-from portable_gpu.tuner.jobs import TUNED, Job, jobs
+from portable_gpu.tuner.jobs import TUNED, TuningJob, jobs
 from portable_gpu.tuner.progress import Progress
 from portable_gpu.tuner.worker import Worker
 from portable_gpu.tuning.table import VARIABLE, user_file
@@ -95,7 +95,7 @@ def tune(
         raise KeyboardInterrupt
 
 
-def _run(tuner: Tuner, every: list[Job], deadline: float, status: Console) -> bool:
+def _run(tuner: Tuner, every: list[TuningJob], deadline: float, status: Console) -> bool:
     """Search.  Interrupted, it says so and leaves what was found until then."""
     begin = time.monotonic()
     with Bar(
@@ -124,7 +124,7 @@ def _gain(progress: Progress) -> str:
     return f"{1 / progress.relative:.3f} x"
 
 
-def _table(every: list[Job], done: list[Progress]) -> Table:
+def _table(every: list[TuningJob], done: list[Progress]) -> Table:
     table = Table(
         caption="Gain: the time by formula over that of the policy in use.", **TABLE_STYLE
     )

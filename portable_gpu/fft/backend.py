@@ -11,9 +11,9 @@ from portable_gpu.errors import DTypeError, UnsupportedError
 class ScipyBackend:
     """A backend for ``scipy.fft.set_backend``.
 
-    What this library lacks goes to the next backend, which is SciPy's own: other functions, long
-    doubles, double precision on a device without it.  ``set_global_backend`` takes the place of
-    SciPy's own, which ``scipy.fft.register_backend("scipy")`` then brings back for the rest.
+    Calls that this library does not support are passed to the next backend, which is SciPy's own:
+    other functions, long doubles, double precision on a device without it.  ``set_global_backend``
+    replaces SciPy's own; ``scipy.fft.register_backend("scipy")`` then registers it again.
 
     Example::
 
@@ -24,13 +24,13 @@ class ScipyBackend:
     __ua_domain__ = "numpy.scipy.fft"
 
     def __init__(self, functions: Mapping[str, Any]) -> None:
-        """Take the functions by their names, which are SciPy's."""
+        """Store the functions by their names, which are SciPy's."""
         self._functions = functions
 
     def __ua_function__(
         self, method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Do what a function of ``scipy.fft`` is asked for, or leave it to the next backend."""
+        """Call our function of that name, or leave the call to the next backend."""
         function = self._functions.get(method.__name__)
         if function is None:
             return NotImplemented

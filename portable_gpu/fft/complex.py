@@ -101,8 +101,8 @@ def fftn(
 
     Args:
         x: See :func:`fft`.
-        s: Length of the transform along each of the axes.  Default, also of -1:
-            what ``x`` has.
+        s: Length of the transform along each of the axes.  Default, also for -1:
+            the extent of ``x``.
         axes: The axes.  Default: the last ``len(s)``, or all without ``s``.
         norm, overwrite_x, workers, plan, engine, queue, wait_for: See :func:`fft`.
 
@@ -113,7 +113,7 @@ def fftn(
         ShapeError: ``s`` and ``axes`` differ in length, or ``s`` is longer than ``x`` has axes.
         ArgumentError, AxisError, DTypeError, UnsupportedError, DeviceMemoryError: See :func:`fft`.
 
-    Cost, accuracy, order: an axis after the other, each as :func:`fft`.
+    Cost, accuracy, order: the axes are transformed one after another, each as by :func:`fft`.
     """
     check_for_scipy(plan, workers)
     return transform(

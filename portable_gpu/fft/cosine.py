@@ -56,34 +56,38 @@ def dct(
 
     Args:
         x: Array of any shape and strides: float32, float64; float16 is computed as float32,
-            integers and bool as float64; of complex numbers both parts are transformed.
+            integers and bool as float64; the real and imaginary parts of a complex array are
+            transformed separately.
         type: 1, 2, 3 or 4.
-        n: Length of the transform: ``x`` is cut off, or continued by zeros.  Default: what ``x``
-            has along ``axis``.
+        n: Length of the transform: ``x`` is truncated, or padded with zeros.  Default: the extent
+            of ``x`` along ``axis``.
         axis: The axis.
         norm: ``"backward"`` (the default): scale the inverse by 1 / M, where M is 2 N, or 2 (N - 1)
             of type 1; ``"forward"``: this one; ``"ortho"``: both by 1 / sqrt(M).
-        overwrite_x: Whether ``x`` may be destroyed: where it fits, the result takes its memory.
-        workers: Taken for SciPy's sake; a device uses all that it has.
-        orthogonalize: Whether the outer numbers are scaled so that the matrix is orthogonal (but
-            for a factor): x[0] of type 3 and x[0], x[N-1] of type 1 by sqrt(2), y[0] of type 2 and
-            y[0], y[N-1] of type 1 by sqrt(1/2).  Default: whether ``norm`` is ``"ortho"``.
+        overwrite_x: Whether ``x`` may be overwritten: if its shape and dtype are those of the
+            result, the result is stored in its memory.
+        workers: Accepted for compatibility with SciPy, and ignored.
+        orthogonalize: Whether the first and last elements are scaled so that the matrix is
+            orthogonal (except for a factor): x[0] of type 3 and x[0], x[N-1] of type 1 by sqrt(2),
+            y[0] of type 2 and y[0], y[N-1] of type 1 by sqrt(1/2).  Default: whether ``norm`` is
+            ``"ortho"``.
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
 
     Returns:
-        Array of ``x``'s shape but for n numbers along ``axis``, float32 of single precision, else
-        float64; of NumPy (done) for NumPy's arrays, on the device (enqueued) for the device's.
+        Array of the shape of ``x``, with n elements along ``axis``; float32 for inputs in single
+        or half precision, else float64 (complex64 and complex128 for complex inputs).  A NumPy
+        array (finished) for NumPy inputs, a device array (enqueued) for device arrays.
 
     Raises:
         ArgumentError: n < 1 (n < 2 of type 1), an unknown ``type`` or ``norm``.
         AxisError: ``axis`` is out of range.
-        DTypeError: ``x`` holds no numbers, or long doubles.
+        DTypeError: The elements of ``x`` are not numbers, or are long doubles.
         UnsupportedError: Double precision on a device without it.
-        DeviceMemoryError: There is no room for the result or the workspace.
+        DeviceMemoryError: The result or the workspace cannot be allocated.
 
-    Cost: a transform of n real numbers (twice as many of type 1, four times as many of type 4 if n
-        is odd), and two passes over memory that order and turn its numbers; of type 2, one pass in
-        all where scratch holds a line.
+    Cost: a transform of n real numbers (2 n for type 1, 4 n for type 4 if n is odd), and two more
+        passes over memory that permute its input and multiply its output by roots of unity; for
+        type 2, one pass in all if scratch memory holds a line.
     Accuracy: relative error in the 2-norm of about 0.2 eps log2 n.
     Order: the same bits for one target, policy, shape and alignment.
     """
@@ -195,7 +199,7 @@ def dctn(
 
     Args:
         x, type: See :func:`dct`.
-        s: Length of the transform along each of the axes.  Default: what ``x`` has.
+        s: Length of the transform along each of the axes.  Default: the extent of ``x``.
         axes: The axes.  Default: the last ``len(s)``, or all without ``s``.
         norm, overwrite_x, workers, orthogonalize, engine, queue, wait_for: See :func:`dct`.
 
@@ -206,7 +210,7 @@ def dctn(
         ShapeError: ``s`` and ``axes`` differ in length, or ``s`` is longer than ``x`` has axes.
         ArgumentError, AxisError, DTypeError, UnsupportedError, DeviceMemoryError: See :func:`dct`.
 
-    Cost, accuracy, order: an axis after the other, each as :func:`dct`.
+    Cost, accuracy, order: the axes are transformed one after another, each as by :func:`dct`.
     """
     check_for_scipy(None, workers)
     return _transform(
@@ -304,11 +308,11 @@ def _transform(
     queue: cl.CommandQueue | None,
     wait_for: Sequence[cl.Event] | None,
 ) -> Any:
-    asked, named = whole_numbers(s, "s"), whole_numbers(axes, "axes")
+    requested_lengths, requested_axes = whole_numbers(s, "s"), whole_numbers(axes, "axes")
     options = (
         kind,
-        asked,
-        named,
+        requested_lengths,
+        requested_axes,
         norm,
         sine,
         inverse,
@@ -317,25 +321,29 @@ def _transform(
     )
     if type(x) not in (np.ndarray, *DEVICE_KINDS):
         x = as_array(x, "x")
-    if named == () or not x.shape:  # there is nothing to transform
+    if requested_axes == () or not x.shape:  # there is nothing to transform
         _normalise(CallArguments((x,), options, None, ()))
         return x
     if x.dtype.kind == "c":
-        places, lengths = axes_and_lengths(as_array(x, "x"), asked, named, "c2c")
+        places, lengths = axes_and_lengths(
+            as_array(x, "x"), requested_lengths, requested_axes, "c2c"
+        )
         options = kind, lengths, places, norm, sine, inverse, orthogonalize, False
         return joined(_COSINE.call((parts(x),), options, None, (), engine, queue, wait_for))
     return _COSINE.call((x,), options, None, (), engine, queue, wait_for)
 
 
 def _normalise(arguments: CallArguments) -> Invocation:
-    kind, asked, named, norm, sine, inverse, orthogonalize, overwrite_x = arguments.options
+    kind, requested_lengths, requested_axes, norm, sine, inverse, orthogonalize, overwrite_x = (
+        arguments.options
+    )
     array = as_array(arguments.inputs[0], "x")
     dtype = dtype_of_transforms(array.dtype, "c2c")
-    places, lengths = axes_and_lengths(array, asked, named, "c2c")
-    own = _type(kind, inverse)
+    places, lengths = axes_and_lengths(array, requested_lengths, requested_axes, "c2c")
+    computed_type = _type(kind, inverse)
     mode = one_of("backward" if norm is None else norm, NORMS, "norm")
     orthogonal = mode == "ortho" if orthogonalize is None else flag(orthogonalize, "orthogonalize")
-    scale = _scale(mode, own, sine, inverse, lengths)
+    scale = _scale(mode, computed_type, sine, inverse, lengths)
     shape = list(array.shape)
     for axis, n in zip(places, lengths, strict=True):
         shape[axis] = n
@@ -344,8 +352,8 @@ def _normalise(arguments: CallArguments) -> Invocation:
         view, result = views
         count = [min(n, shape[a]) if a in places else n for a, n in enumerate(view.shape)]
         problem = CosineProblem(
-            own, sine, orthogonal, element(dtype), places, lengths, tuple(count), view.strides,
-            result.strides,
+            computed_type, sine, orthogonal, element(dtype), places, lengths, tuple(count),
+            view.strides, result.strides,
         )  # fmt: skip
         return engine.plan(problem, lambda: make_cosine_plan(engine, problem))
 
@@ -370,7 +378,7 @@ _COSINE = Operation("cosine transform", _normalise)
 
 
 def _type(kind: Any, inverse: bool) -> int:
-    """Which type is computed.
+    """Return the type that is computed: the inverse of type 2 is type 3, and vice versa.
 
     Raises:
         ArgumentError: There is no such type.
@@ -381,13 +389,13 @@ def _type(kind: Any, inverse: bool) -> int:
 
 
 def _scale(mode: str, kind: int, sine: bool, inverse: bool, lengths: Sequence[int]) -> float:
-    """Of a transform.
+    """Return the factor of a transform's results.
 
     Raises:
         ArgumentError: A transform of type I has too few numbers.
     """
-    more = 0 if kind != 1 else 1 if sine else -1
-    points = prod(2 * (n + more) for n in lengths)
+    extra = 0 if kind != 1 else 1 if sine else -1
+    points = prod(2 * (n + extra) for n in lengths)
     if not points:
         raise ArgumentError(f"the lengths are {tuple(lengths)}; type 1 of cosines wants 2 or more")
     if mode == "ortho":

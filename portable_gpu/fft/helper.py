@@ -28,8 +28,11 @@ def next_fast_len(target: int, real: bool = False) -> int:  # noqa: ARG001  # th
         DTypeError: ``target`` is no whole number.
         ArgumentError: It is below 1, or beyond 2^60.
     """
-    least = _length(target)
-    return min(odd << max(0, -(-least // odd) - 1).bit_length() for odd in _odd_lengths(2 * least))
+    min_length = _length(target)
+    return min(
+        odd << max(0, -(-min_length // odd) - 1).bit_length()
+        for odd in _odd_lengths(2 * min_length)
+    )
 
 
 def prev_fast_len(target: int, real: bool = False) -> int:  # noqa: ARG001  # the same for both
@@ -39,8 +42,8 @@ def prev_fast_len(target: int, real: bool = False) -> int:  # noqa: ARG001  # th
         DTypeError: ``target`` is no whole number.
         ArgumentError: It is below 1, or beyond 2^60.
     """
-    most = _length(target)
-    return max(odd << (most // odd).bit_length() - 1 for odd in _odd_lengths(most))
+    max_length = _length(target)
+    return max(odd << (max_length // odd).bit_length() - 1 for odd in _odd_lengths(max_length))
 
 
 def _length(target: int) -> int:
@@ -51,12 +54,12 @@ def _length(target: int) -> int:
 
 
 @lru_cache(maxsize=16)
-def _odd_lengths(most: int) -> tuple[int, ...]:
-    """Products of 3, 5, 7, 11 and 13 of at most ``most``."""
-    found = [1]
+def _odd_lengths(max_length: int) -> tuple[int, ...]:
+    """Products of 3, 5, 7, 11 and 13 of at most ``max_length``."""
+    result = [1]
     for prime in (3, 5, 7, 11, 13):
-        last = found
-        while last:
-            last = [one * prime for one in last if one * prime <= most]
-            found += last
-    return tuple(found)
+        previous = result
+        while previous:
+            previous = [length * prime for length in previous if length * prime <= max_length]
+            result += previous
+    return tuple(result)

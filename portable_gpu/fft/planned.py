@@ -1,4 +1,4 @@
-"""Transforms that are checked, chosen and built once, for loops."""
+"""Plans of transforms: checks, choice of kernels and build are done once, for loops."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from portable_gpu.ops.fft.functions import fft, rfft
 from portable_gpu.ops.planned import PlannedCall
 from portable_gpu.runtime.engine import Engine
 
-#: What may be planned, by its name.
+#: The functions that may be planned, by name.
 TRANSFORMS = {
     name: function
     for module in (of_complex, of_real, of_cosine)
@@ -34,7 +34,8 @@ def plan_fft(
     """Prepare a transform of arrays like ``x``, as :func:`portable_gpu.plan` prepares any call.
 
     Args:
-        x: An array of the kind that the plan will be called with; it is not read.
+        x: An array of the shape, strides and dtype that the plan will be called with; its elements
+            are not read.
         kind: The name of a transform: ``"fft"``, ``"irfftn"`` ...
         engine, queue: As that function takes them.
         options: Its other arguments, by their names.
@@ -43,8 +44,8 @@ def plan_fft(
         A callable ``plan(x)``.
 
     Raises:
-        ArgumentError: No such transform, or it takes no such argument.
-        As the function.
+        ArgumentError: There is no such transform, or it has no such argument.
+        Other errors: As the function.
     """
     function = TRANSFORMS[one_of(kind, TRANSFORMS, "kind")]
     return PlannedCall(function, (x,), options, engine, queue)

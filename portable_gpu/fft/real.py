@@ -1,4 +1,4 @@
-"""Transforms of real numbers, of which half says all, and back."""
+"""FFTs of real input, of which half of the spectrum is stored, and their inverses."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def irfft(
 ) -> Any:
     """The inverse of :func:`rfft`: n real numbers from the first n // 2 + 1 of their transform.
 
-    Arguments, errors, accuracy: see :func:`fft`.  ``n`` is 2 (m - 1) by default, where ``x`` has m
-    numbers along ``axis``; an odd length has to be told.  The imaginary parts of the number 0, and
-    of the number n / 2, are not looked at.
+    Arguments, errors, accuracy: see :func:`fft`.  ``n`` is 2 (m - 1) by default, where m is the
+    extent of ``x`` along ``axis``; pass ``n`` for odd lengths.  The imaginary parts of x[0], and of
+    x[n / 2] for even n, are ignored.
     """
     check_for_scipy(plan, workers)
     return transform(
@@ -51,7 +51,7 @@ def hfft(
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
-    """The transform of n numbers, given n // 2 + 1 of them, that are symmetric: it is real.
+    """The real transform of a Hermitian-symmetric signal: n numbers, from the first n // 2 + 1.
 
     Arguments, result, errors, cost and accuracy: see :func:`irfft`.
     """
@@ -99,7 +99,7 @@ def rfft2(
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
-    """The transform of real numbers along two axes; the last has half.
+    """The transform of real numbers along two axes; of the last, n // 2 + 1 results are stored.
 
     Arguments, result, errors, cost and accuracy: see :func:`rfftn`.
     """
@@ -147,7 +147,7 @@ def rfftn(
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
-    """The transform of real numbers along several axes; the last has n // 2 + 1 numbers.
+    """The transform of real numbers along several axes; of the last, n // 2 + 1 are stored.
 
     Arguments, result, errors, cost and accuracy: see :func:`rfft`.
     """
@@ -195,7 +195,7 @@ def hfft2(
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
-    """The transform of symmetric numbers along two axes: it is real.
+    """The real transform of a Hermitian-symmetric signal along two axes.
 
     Arguments, result, errors, cost and accuracy: see :func:`irfftn`.
     """
@@ -243,7 +243,7 @@ def hfftn(
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
-    """The transform of symmetric numbers along several axes: it is real.
+    """The real transform of a Hermitian-symmetric signal along several axes.
 
     Arguments, result, errors, cost and accuracy: see :func:`irfftn`.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from portable_gpu.isa.kernel import Kernel
+from portable_gpu.isa.kernel import CompiledKernel
 from portable_gpu.isa.loops import Block, inner_loop
 from portable_gpu.isa.mix import Instruction, Kind, Mix
 
@@ -36,7 +36,7 @@ _BYTES = {
 }  # fmt: skip
 
 
-def read(text: str) -> Iterator[Kernel]:
+def read(text: str) -> Iterator[CompiledKernel]:
     """Each kernel of an assembly, by its metadata; functions that it may call count too."""
     metadata = text.partition(".amdgpu_metadata")[2]
     for entry in re.split(r"^  - ", metadata, flags=re.MULTILINE)[1:]:
@@ -50,7 +50,7 @@ def read(text: str) -> Iterator[Kernel]:
         )
         # A frame may be reserved and never used.
         scratch = facts.get("private_segment_fixed_size", 0) if mix.scratch else 0
-        yield Kernel(
+        yield CompiledKernel(
             name=name[1],
             registers=facts.get("vgpr_count", 0),
             scalars=facts.get("sgpr_count", 0),

@@ -1,7 +1,7 @@
 """The published limits of GPU architectures, and the occupancy of a kernel within them.
 
 All have the same form: a compute unit (multiprocessor, work-group processor) has a few SIMDs
-(partitions), each with its own registers and room for a number of waves (warps).  Sources: AMD's
+(partitions), each with its own registers and a maximum of waves (warps).  Sources: AMD's
 Vega, CDNA 2, CDNA 3, RDNA 2 and RDNA 3 ISA references and LLVM's AMDGPU usage guide; NVIDIA's CUDA
 C++ Programming Guide, "Technical Specifications per Compute Capability".
 """

@@ -11,21 +11,21 @@ from portable_gpu.dtypes import BFLOAT16, dtype_of
 from portable_gpu.errors import ArgumentError, BuildError, UnsupportedError
 from portable_gpu.isa.architectures import Occupancy, occupancy
 from portable_gpu.isa.compilers import Compilers
-from portable_gpu.isa.kernel import Kernel
+from portable_gpu.isa.kernel import CompiledKernel
 from portable_gpu.isa.machines import Machine
 from portable_gpu.isa.requirements import problems
 from portable_gpu.ops.family import USUAL_DTYPES
 from portable_gpu.ops.registry import CATALOGUE, OPERATIONS
 
 _ALL_DTYPES = (*USUAL_DTYPES, "int64", "uint16", "complex128", "bool")
-#: Where a matrix instruction of its own takes it.
+#: Compiled for machines that have a matrix instruction for it.
 _BFLOAT16 = ("bfloat16",) if BFLOAT16 is not None else ()
 #: For machines that differ from another one only in how lanes exchange values.
 _LDS_DTYPES = ("float32", "float64")
 
 
 @dataclass(frozen=True)
-class Job:
+class CompileJob:
     """One text to compile for one machine; ``operation`` is the first that builds it."""
 
     machine: Machine
@@ -35,7 +35,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Result:
+class CompileResult:
     """The result of one kernel of a job.
 
     Attributes:
@@ -45,8 +45,8 @@ class Result:
         problems: Why it fails; empty if it passes.
     """
 
-    job: Job
-    kernel: Kernel | None = None
+    job: CompileJob
+    kernel: CompiledKernel | None = None
     occupancy: Occupancy | None = None
     problems: tuple[str, ...] = field(default=())
 
@@ -58,12 +58,12 @@ class Result:
 
 
 def jobs(
-    wanted: Sequence[Machine], operations: Sequence[str] = (), full: bool = False
-) -> list[Job]:
+    machines: Sequence[Machine], operations: Sequence[str] = (), full: bool = False
+) -> list[CompileJob]:
     """The jobs; the same text is compiled once a machine.
 
     Args:
-        wanted: The GPUs.
+        machines: The GPUs.
         operations: The operations; empty for all.
         full: Compile every operation with every dtype, not only the usual ones.
 
@@ -73,11 +73,11 @@ def jobs(
     if unknown := sorted(set(operations) - set(CATALOGUE)):
         known = ", ".join(sorted(CATALOGUE))
         raise ArgumentError(f"no operation {', '.join(map(repr, unknown))}; there are: {known}")
-    result: dict[tuple[str, str], Job] = {}
-    asked = tuple(operations or CATALOGUE)
-    for machine in wanted:
-        for dtype in _dtypes(machine, asked, full):
-            for operation in asked:
+    result: dict[tuple[str, str], CompileJob] = {}
+    names = tuple(operations or CATALOGUE)
+    for machine in machines:
+        for dtype in _dtypes(machine, names, full):
+            for operation in names:
                 if not (full or operations or dtype in OPERATIONS[operation].compiled):
                     continue
                 try:
@@ -86,21 +86,21 @@ def jobs(
                     continue
                 for spec in specs:
                     result.setdefault(
-                        (machine.name, spec.key), Job(machine, operation, dtype, spec)
+                        (machine.name, spec.key), CompileJob(machine, operation, dtype, spec)
                     )
     return list(result.values())
 
 
-def check(job: Job, compilers: Compilers, folder: Path) -> list[Result]:
+def check(job: CompileJob, compilers: Compilers, folder: Path) -> list[CompileResult]:
     """Compile one text; returns a result for each of its kernels."""
     try:
         kernels = compilers.compile(job.spec, job.machine, folder)
     except BuildError as error:
-        return [Result(job, problems=(str(error),))]
+        return [CompileResult(job, problems=(str(error),))]
     return list(_results(job, kernels))
 
 
-def _results(job: Job, kernels: Sequence[Kernel]) -> Iterator[Result]:
+def _results(job: CompileJob, kernels: Sequence[CompiledKernel]) -> Iterator[CompileResult]:
     for kernel in kernels:
         resident = occupancy(
             job.machine.architecture,
@@ -110,16 +110,16 @@ def _results(job: Job, kernels: Sequence[Kernel]) -> Iterator[Result]:
             kernel.group_size,
         )
         wrong = problems(job.spec, job.dtype, job.machine, kernel, resident)
-        yield Result(job, kernel, resident, tuple(wrong))
+        yield CompileResult(job, kernel, resident, tuple(wrong))
 
 
 def _dtypes(machine: Machine, operations: Sequence[str], full: bool) -> tuple[str, ...]:
-    """The usual ones, and what some of the operations name beside them."""
+    """The usual dtypes, and those that one of the operations adds."""
     if full:
         return _ALL_DTYPES
     if machine.target.exchange == "wavefront_lds":
         return _LDS_DTYPES
-    named = {dtype for operation in operations for dtype in OPERATIONS[operation].compiled}
-    rarer = tuple(d for d in _ALL_DTYPES if d in named and d not in USUAL_DTYPES)
+    requested = {dtype for operation in operations for dtype in OPERATIONS[operation].compiled}
+    rarer = tuple(d for d in _ALL_DTYPES if d in requested and d not in USUAL_DTYPES)
     bfloat16 = _BFLOAT16 if machine.target.matrix_units == "mfma" else ()
     return (*USUAL_DTYPES, *rarer, *bfloat16)

@@ -16,7 +16,7 @@ from pathlib import Path
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.errors import BuildError, how_to_install
 from portable_gpu.isa import amdgcn, ptx
-from portable_gpu.isa.kernel import Kernel
+from portable_gpu.isa.kernel import CompiledKernel
 from portable_gpu.isa.machines import Machine
 from portable_gpu.runtime.retarget import is_marked, retarget
 
@@ -53,7 +53,7 @@ class Compilers:
     ptxas: str
     missing: Mapping[str, MissingCompiler] = field(default_factory=dict)
 
-    def compile(self, spec: Specialization, machine: Machine, folder: Path) -> list[Kernel]:
+    def compile(self, spec: Specialization, machine: Machine, folder: Path) -> list[CompiledKernel]:
         """Compile one text, and read the output.
 
         Args:
@@ -137,7 +137,7 @@ def is_bound(spec: Specialization) -> bool:
     return _BOUND.search(spec.text) is not None
 
 
-#: What texts are compiled with, so that no compiler has anything to remark on them.
+#: Warnings that are errors: no compiler may have a remark on a text.
 WARNINGS = (
     "-Werror", "-Wall", "-Wextra", "-Wdouble-promotion", "-Wundef",
     # Clang has these off, but old clangs, which are in many drivers, had them on.
@@ -167,7 +167,7 @@ def _ptx_command(machine: Machine) -> list[str]:
 
 
 def _device_library(machine: Machine, folder: Path) -> Path:
-    """AMD's device library; for an architecture that it lacks, with a relative's constants."""
+    """AMD's device library; an architecture that it lacks takes a similar one's constants."""
     library_name = f"oclc_isa_version_{machine.architecture.name.removeprefix('gfx')}.bc"
     if (DEVICE_LIBRARY / library_name).exists():
         return DEVICE_LIBRARY
@@ -201,4 +201,4 @@ def _compiled(command: list[str], spec: Specialization, machine: Machine, folder
 
 def _errors(log: str) -> str:
     lines = [line for line in log.splitlines() if "error" in line.lower()]
-    return "; ".join(lines[:3]) or "the compiler failed without a word"
+    return "; ".join(lines[:3]) or "the compiler failed without a message"

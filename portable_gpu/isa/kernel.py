@@ -9,7 +9,7 @@ from portable_gpu.isa.mix import Mix
 
 
 @dataclass(frozen=True)
-class Kernel:
+class CompiledKernel:
     """One kernel, as compiled.
 
     Attributes:

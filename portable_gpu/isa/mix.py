@@ -13,7 +13,7 @@ _MATRIX_WEIGHT = 64
 
 
 class Kind(Flag):
-    """What an instruction does; an instruction may be of several kinds.
+    """The kinds of instructions; an instruction may be of several kinds.
 
     ``VECTOR``: everything that a SIMD's arithmetic units run, including moves, comparisons and
     selections.  ``ARITHMETIC``: the vector instructions that compute, on data or on addresses.

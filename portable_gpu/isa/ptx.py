@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from portable_gpu.isa.kernel import Kernel
+from portable_gpu.isa.kernel import CompiledKernel
 from portable_gpu.isa.loops import Block, inner_loop
 from portable_gpu.isa.mix import Instruction, Kind, Mix
 
@@ -32,7 +32,7 @@ _VECTOR_WIDTH = re.compile(r"\.v([248])\b")
 _ASYNC_BYTES = re.compile(r",\s*(4|8|16)\s*(?:,|$)")
 
 
-def read(ptx: str, log: str, group_size: int) -> Iterator[Kernel]:
+def read(ptx: str, log: str, group_size: int) -> Iterator[CompiledKernel]:
     """Each kernel that ptxas compiled; functions that it may call are counted with it.
 
     Args:
@@ -47,7 +47,7 @@ def read(ptx: str, log: str, group_size: int) -> Iterator[Kernel]:
             for what in ("stack frame", "spill stores", "spill loads")
         )
         bodies = dict(_FUNCTION.findall(ptx))
-        yield Kernel(
+        yield CompiledKernel(
             name=name,
             registers=_number(r"Used (\d+) registers", entry),
             scalars=0,
@@ -67,8 +67,8 @@ def read(ptx: str, log: str, group_size: int) -> Iterator[Kernel]:
 def with_group_size(ptx: str, size: int) -> str:
     """PTX that states the kernel's group size, as drivers write it and clang does not.
 
-    ptxas then gives each work-item no more registers than such a group has room for.  It gives
-    fewer, and spills, if that makes another group resident.
+    ptxas then allocates at most as much registers to each work-item as such a group can have.  It
+    allocates fewer, and spills, if that makes one more group resident.
     """
     return _ENTRY_END.sub(rf"\1)\n.reqntid {size}, 1, 1\n{{", ptx)
 

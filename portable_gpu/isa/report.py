@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from portable_gpu.isa.check import Result
-from portable_gpu.isa.kernel import Kernel
+from portable_gpu.isa.check import CompileResult
+from portable_gpu.isa.kernel import CompiledKernel
 from portable_gpu.isa.mix import Mix
 from portable_gpu.ops.registry import KERNELS
 
@@ -23,9 +23,9 @@ KERNEL_HEADS = (
 )  # fmt: skip
 
 
-def summary(results: Iterable[Result]) -> Iterator[tuple[str, ...]]:
+def summary(results: Iterable[CompileResult]) -> Iterator[tuple[str, ...]]:
     """A row for each target: kernels, failures, and the most or least of each figure."""
-    groups: defaultdict[str, list[Result]] = defaultdict(list)
+    groups: defaultdict[str, list[CompileResult]] = defaultdict(list)
     for result in results:
         groups[result.job.machine.name].append(result)
     for name, group in groups.items():
@@ -45,7 +45,7 @@ def summary(results: Iterable[Result]) -> Iterator[tuple[str, ...]]:
         )
 
 
-def kernel_row(result: Result) -> tuple[str, ...]:
+def kernel_row(result: CompileResult) -> tuple[str, ...]:
     """One kernel's row, under :data:`KERNEL_HEADS`."""
     job, kernel, occupancy = result.job, result.kernel, result.occupancy
     head = (job.machine.name, f"{job.operation} {job.spec.name}", job.dtype)
@@ -69,13 +69,13 @@ def kernel_row(result: Result) -> tuple[str, ...]:
     )
 
 
-def markdown(results: Sequence[Result]) -> str:
+def markdown(results: Sequence[CompileResult]) -> str:
     """Two tables for docs/devices.md: each target, and the main kernels of each."""
     rows = [kernel_row(result) for result in _main(results)]
     return f"{_table(SUMMARY_HEADS, summary(results))}\n\n{_table(KERNEL_HEADS, rows)}"
 
 
-def to_dict(result: Result) -> dict[str, Any]:
+def to_dict(result: CompileResult) -> dict[str, Any]:
     """All figures of one kernel, for JSON."""
     job, kernel, occupancy = result.job, result.kernel, result.occupancy
     content: dict[str, Any] = {
@@ -112,20 +112,20 @@ def to_dict(result: Result) -> dict[str, Any]:
     return content
 
 
-def resident_waves(result: Result) -> float:
+def resident_waves(result: CompileResult) -> float:
     """Resident waves of a SIMD (AMD's GPUs) or warps of a multiprocessor (NVIDIA's)."""
     assert result.occupancy is not None
     architecture = result.job.machine.architecture
     return result.occupancy.waves * (1 if architecture.is_amd else architecture.simds)
 
 
-def widest_load(kernel: Kernel) -> str:
+def widest_load(kernel: CompiledKernel) -> str:
     """The widest load from global memory in the inner loop or, if it has none, in the kernel."""
     loads = kernel.loop.mix.loads if kernel.loop and kernel.loop.mix.loads else kernel.mix.loads
     return f"{max(loads)} B" if loads else ""
 
 
-def _main(results: Iterable[Result]) -> Iterator[Result]:
+def _main(results: Iterable[CompileResult]) -> Iterator[CompileResult]:
     """The first result of each machine and shown kernel: that of the largest policy."""
     seen: set[tuple[str, str]] = set()
     for result in results:

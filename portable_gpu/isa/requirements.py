@@ -7,21 +7,21 @@ from collections.abc import Iterator
 
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.isa.architectures import Occupancy
-from portable_gpu.isa.kernel import Kernel
+from portable_gpu.isa.kernel import CompiledKernel
 from portable_gpu.isa.machines import Machine
 from portable_gpu.ops.family import Compiled
 from portable_gpu.ops.registry import KERNELS
 from portable_gpu.targets import Exchange
 
-#: Waves of a SIMD that registers must leave room for, so that one computes while the other waits.
-LEAST_WAVES = 2
+#: Waves that must fit the registers of a SIMD, so that one computes while the other waits.
+MIN_WAVES = 2
 _FOLD_WIDTH = re.compile(r"\w+_subgroup(\d+)\(")
-#: Of kernels that no family says anything of.
+#: The requirements on kernels for which the family states none.
 _PLAIN = Compiled()
 
 
 def problems(
-    spec: Specialization, dtype: str, machine: Machine, kernel: Kernel, occupancy: Occupancy
+    spec: Specialization, dtype: str, machine: Machine, kernel: CompiledKernel, occupancy: Occupancy
 ) -> list[str]:
     """The requirements that a kernel breaks, in words; empty if none.
 
@@ -41,7 +41,7 @@ def problems(
     ]
 
 
-def _memory(spec: Specialization, machine: Machine, kernel: Kernel) -> Iterator[str]:
+def _memory(spec: Specialization, machine: Machine, kernel: CompiledKernel) -> Iterator[str]:
     if kernel.scratch:
         yield f"scratch memory is {kernel.scratch} bytes"
     if kernel.spills:
@@ -53,17 +53,19 @@ def _memory(spec: Specialization, machine: Machine, kernel: Kernel) -> Iterator[
         yield f"local memory is {kernel.local} bytes, the limit {limit}"
 
 
-def _registers(kernel: Kernel, occupancy: Occupancy) -> Iterator[str]:
+def _registers(kernel: CompiledKernel, occupancy: Occupancy) -> Iterator[str]:
     if not occupancy.waves:
         yield f"no group of {kernel.group_size} fits a compute unit, by its {occupancy.limit}"
-    if occupancy.by_registers < LEAST_WAVES:
+    if occupancy.by_registers < MIN_WAVES:
         yield (
-            f"{kernel.registers} registers leave room for {occupancy.by_registers} waves "
-            f"of a SIMD, not {LEAST_WAVES}"
+            f"{kernel.registers} registers allow {occupancy.by_registers} waves of a SIMD, "
+            f"not {MIN_WAVES}"
         )
 
 
-def _loop(spec: Specialization, dtype: str, machine: Machine, kernel: Kernel) -> Iterator[str]:
+def _loop(
+    spec: Specialization, dtype: str, machine: Machine, kernel: CompiledKernel
+) -> Iterator[str]:
     requested = KERNELS.get(spec.name, _PLAIN)
     if not requested.matrix and requested.fma_share is None:
         return
@@ -89,7 +91,7 @@ def _loop(spec: Specialization, dtype: str, machine: Machine, kernel: Kernel) ->
             )
 
 
-def _index_arithmetic(spec: Specialization, dtype: str, kernel: Kernel) -> Iterator[str]:
+def _index_arithmetic(spec: Specialization, dtype: str, kernel: CompiledKernel) -> Iterator[str]:
     if KERNELS.get(spec.name, _PLAIN).strided:
         return
     if "float" not in dtype and not dtype.startswith("complex"):
@@ -99,17 +101,17 @@ def _index_arithmetic(spec: Specialization, dtype: str, kernel: Kernel) -> Itera
         yield f"{count} products of 32-bit integers in the inner loop, at a quarter of the rate"
 
 
-def _exchange(spec: Specialization, machine: Machine, kernel: Kernel) -> Iterator[str]:
+def _exchange(spec: Specialization, machine: Machine, kernel: CompiledKernel) -> Iterator[str]:
     widths = [int(width) for width in _FOLD_WIDTH.findall(spec.text)]
     if not KERNELS.get(spec.name, _PLAIN).folds or max(widths, default=1) == 1:
         return
     mix, exchange = kernel.mix, machine.target.exchange
-    result: dict[Exchange, bool] = {
+    uses_exchange: dict[Exchange, bool] = {
         "wavefront_dpp": mix.dpp > 0,
         "wavefront_lds": mix.lds > 0 and mix.dpp == 0,
         "warp_shuffle": mix.lanes > 0,
     }
-    if not result[exchange]:
+    if not uses_exchange[exchange]:
         yield (
             f"lanes do not exchange by {exchange}: "
             f"{mix.dpp} DPP, {mix.lanes} shuffles, {mix.lds} of local memory"

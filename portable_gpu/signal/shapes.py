@@ -1,4 +1,4 @@
-"""What a mode keeps of a convolution."""
+"""The region of a convolution that a mode returns."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import numpy as np
 
 from portable_gpu.arguments import one_of, shown
 from portable_gpu.errors import ArgumentError, AxisError, ShapeError
-from portable_gpu.ops.fft.convolve import Kept
+from portable_gpu.ops.fft.convolve import OutputRegion
 from portable_gpu.runtime.views import Shape
 
 MODES = ("full", "same", "valid")
 
 
-def what_is_kept(a: Shape, b: Shape, mode: Any, axes: Any) -> Kept:
-    """What a mode keeps of the convolution of arrays of shapes ``a`` and ``b``.
+def output_region(a: Shape, b: Shape, mode: Any, axes: Any) -> OutputRegion:
+    """Return the region that a mode returns, of arrays of shapes ``a`` and ``b``.
 
-    Axes of one number are not convolved, for they broadcast.
+    Axes of extent 1 are not convolved: they broadcast.
 
     Raises:
-        ArgumentError: Unknown ``mode``, no axes, or one that is named twice.
+        ArgumentError: Unknown ``mode``, no axes, or an axis that is given twice.
         AxisError: An axis is out of range.
-        ShapeError: Other axes do not broadcast, or ``"valid"`` keeps nothing.
+        ShapeError: Other axes do not broadcast, or the region of ``"valid"`` is empty.
     """
     one_of(mode, MODES, "mode")
     if len(a) != len(b):
@@ -49,7 +49,7 @@ def what_is_kept(a: Shape, b: Shape, mode: Any, axes: Any) -> Kept:
             count = abs(n - m) + 1
         shape.append(count)
         first.append((full - count) // 2)
-    return Kept(tuple(used), tuple(shape), tuple(first))
+    return OutputRegion(tuple(used), tuple(shape), tuple(first))
 
 
 def check_valid(a: Shape, b: Shape, axes: Iterable[int]) -> None:
@@ -70,15 +70,15 @@ def _axes(axes: Any, ndim: int) -> list[int]:
     if axes is None:
         return list(range(ndim))
     try:
-        given = [index(axes)] if np.ndim(axes) == 0 else [index(one) for one in axes]
+        listed = [index(axes)] if np.ndim(axes) == 0 else [index(one) for one in axes]
     except Exception:  # raised by the value's own methods, too
         raise ArgumentError(f"axes is {shown(axes)}; whole numbers are wanted") from None
-    if not given:
+    if not listed:
         raise ArgumentError("when provided, axes cannot be empty")
-    for one in given:
+    for one in listed:
         if not -ndim <= one < ndim:
             raise AxisError(f"axes has {one}, which is out of range for arrays of {ndim} axes")
-    found = sorted(one % ndim for one in given)
-    if len(set(found)) < len(found):
+    result = sorted(one % ndim for one in listed)
+    if len(set(result)) < len(result):
         raise ArgumentError(f"axes is {shown(axes)}; all axes must be unique")
-    return found
+    return result

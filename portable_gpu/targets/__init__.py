@@ -39,14 +39,14 @@ def detect(
 
     Args:
         facts: What the device reports.
-        device_class: Take the path of this class, whatever the device is: ``gcn``, ``generic``,
+        device_class: The class whose path is forced, on any device: ``gcn``, ``generic``,
             ``nvidia-sm20``, ``gcn-gfx90a`` ...  If the device has no lock-step, its lanes then
             exchange values with barriers.  Instructions for products that it lacks are emulated.
-        name: What messages call the class.
+        name: The name of the argument in messages.
 
     Raises:
-        ArgumentError: No such class.
-        UnsupportedError: The class's instructions do not exist on the device at hand.
+        ArgumentError: There is no such class.
+        UnsupportedError: The device does not have the instructions of the class.
     """
     own_class = next(row for row in DEVICE_CLASSES if row.matches(facts))
     if device_class is None:
@@ -68,7 +68,7 @@ def with_barriers(target: Target, why: str) -> Target:
 
     Args:
         target: A target whose own lane exchange does not work.
-        why: What the check found, for ``info``.
+        why: The result of the check, for ``info``.
     """
     facts = target.facts
     plain = replace(
@@ -83,7 +83,7 @@ def with_barriers(target: Target, why: str) -> Target:
 
 
 def example_target(device_class: str) -> Target:
-    """The Target of a typical device of a class, with no device at hand (for rendering)."""
+    """The Target of a typical device of a class, for rendering without a device."""
     row, generation = _parse(device_class, "target")
     facts = _of(row.example, generation)
     if facts.name == row.example.name and facts != row.example:
@@ -93,7 +93,7 @@ def example_target(device_class: str) -> Target:
 
 
 def class_names() -> tuple[str, ...]:
-    """The names that ``device_class=`` takes, besides ``nvidia-smNN``, ``gcn-gfx90a`` ..."""
+    """The names of classes that ``device_class=`` accepts, without those of generations."""
     return tuple(row.name for row in DEVICE_CLASSES)
 
 
@@ -110,7 +110,7 @@ def _derive(
 
 
 def _of(facts: DeviceFacts, generation: str) -> DeviceFacts:
-    """The same facts for a device of the generation (``sm90``, ``gfx90a``), if one is named."""
+    """Return the facts for a device of the generation (``sm90``, ``gfx90a``), if one is given."""
     if generation.startswith("sm"):
         return with_sm(facts, int(generation[2:]))
     return with_generation(facts, generation) if generation else facts

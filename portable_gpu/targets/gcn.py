@@ -66,7 +66,7 @@ def _matches(facts: DeviceFacts) -> bool:
 
 
 def _derive(facts: DeviceFacts, out: Derivation) -> None:
-    # CDNA 2 and 3 have 512, of which a wavefront can use 256 besides its accumulators.
+    # CDNA 2 and 3 have 512, of which a wavefront can use 256 in addition to its accumulators.
     doubled = facts.name.startswith(("gfx90a", "gfx94", "gfx95"))
     derive_wavefront(facts, out, 64, 512 if doubled else 256)
     if generation(facts).startswith(("gfx906", "gfx908", "gfx90a", "gfx94", "gfx95")):
@@ -83,7 +83,7 @@ def generation(facts: DeviceFacts) -> str:
 
 
 def with_generation(facts: DeviceFacts, name: str) -> DeviceFacts:
-    """The same facts for a device of another generation (``gfx90a``)."""
+    """Return the facts for a device of another generation (``gfx90a``)."""
     return facts if generation(facts) == name else replace(facts, name=name)
 
 

@@ -110,7 +110,7 @@ _H100_LIKE = DeviceFacts(
 
 
 def with_sm(facts: DeviceFacts, sm: int) -> DeviceFacts:
-    """The same facts, with another compute capability (``sm=86`` is 8.6)."""
+    """Return the facts with another compute capability (``sm=86`` is 8.6)."""
     return replace(facts, compute_capability_nv=divmod(sm, 10), warp_size_nv=32)
 
 

@@ -16,7 +16,7 @@ MatrixUnits = Literal["", "mma", "wgmma", "mfma"]
 
 @dataclass(frozen=True)
 class DeviceFacts:
-    """What a device reports, before any interpretation.  Plain data: tests record it.
+    """The raw facts that a device reports.  Plain data: tests record it.
 
     A field is ``None`` where the device does not answer the query.  Sizes are in bytes.
     """
@@ -85,24 +85,25 @@ class Target:
         local_mem_size: Usable local memory of a work-group, bytes.
         max_work_group_size: Work-items of the largest work-group.
         registers: 32-bit registers that one work-item may use before it spills.
-        resident_registers: The most registers that leave room for a second sub-group on the SIMD.
+        resident_registers: The maximum of registers with which two sub-groups fit a SIMD.
         local_mem_per_unit: Local memory that the groups resident on a compute unit share, bytes.
         static_local_mem: Local memory that a kernel may declare for a group, bytes; drivers may
             take more of it in the source than they report.
-        unbound_group: Kernels do not state the size of groups of up to so many work-items, because
-            the compiler would spill registers.
+        unbound_group: Kernels do not state the size of groups of up to this number of work-items,
+            because the compiler would spill registers.
         matrix_units: Instructions for small matrices: ``wgmma`` (by warpgroups, from local memory;
             ``mma`` too), ``mma`` (by warps, from registers), ``mfma`` (by wavefronts, from
             registers), or none.
         matrix_instructions: Those of ``mfma`` that the device has, by name.
         dot2: Whether one instruction adds two products of float16 to a float32 sum, subnormal
             numbers among them.
-        tensor_maps: Whether kernels can tell the copy engine (SM 90) of tensors.
-        groups_wait: Whether a work-group may wait for one that began before it: both go on.
+        tensor_maps: Whether kernels can describe tensors to the copy engine (TMA, SM 90).
+        groups_wait: Whether a work-group may wait for one that started before it, because started
+            groups make progress.
         shared_cache: Cache of global memory that all compute units share, bytes, where it is known
             to hold more than they have in registers; else 0.
         volatile_is_shared: Whether other work-groups see volatile stores, in their order.
-        launch_events: Whether a launch costs the device no more when an event is asked for.
+        launch_events: Whether a launch with an event takes the device no longer than without.
         memory_channels: Channels over which memory is interleaved; 0 if not known.
         channel_bytes: Adjacent bytes that belong to one channel.
         vector_bytes: Width of the CPU's vector registers in bytes, or of the widest useful load.
@@ -157,16 +158,17 @@ class Target:
         return self.exchange == "serial"
 
     def register_limit(self, registers: int) -> tuple[str, ...]:
-        """Options that give a work-item at most so many registers, if the compiler takes them.
+        """Options that limit the registers of a work-item, if the compiler accepts them.
 
-        Not before SM 80, for which ptxas spills what it does not spill for later ones.
+        There are none before SM 80: ptxas would spill kernels there that it does not spill for
+        later ones.
         """
-        takes = self.cuda_sm >= 80 and not self.forced
-        return (f"-cl-nv-maxrregcount={registers}",) if takes else ()
+        has_option = self.cuda_sm >= 80 and not self.forced
+        return (f"-cl-nv-maxrregcount={registers}",) if has_option else ()
 
     @property
     def options(self) -> tuple[str, ...]:
-        """The ``-D`` options that tell the OpenCL source what the device is."""
+        """The ``-D`` options by which the OpenCL source knows the device."""
         return (
             f"-cl-std={self.cl_std}",
             f"-DDEVICE={self.device_define}",

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from portable_gpu.checking.check import Check
 from portable_gpu.dtypes import dtype_of
 from portable_gpu.ops.registry import FAMILY_OF
-from portable_gpu.tuner.jobs import TUNED, Job
+from portable_gpu.tuner.jobs import TUNED, TuningJob
 from portable_gpu.tuning.policy import Policy
 
 
-def edge_checks(job: Job, policy: Policy) -> Iterator[Check]:
+def edge_checks(job: TuningJob, policy: Policy) -> Iterator[Check]:
     """The checks of a policy in the job's role, in each dtype and family of its problems.
 
     The kernel's own family comes first: a row of gemv may serve flat products of gemm too.

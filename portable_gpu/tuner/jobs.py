@@ -27,7 +27,7 @@ TUNED: dict[str, Tuning] = {
 
 
 @dataclass(frozen=True)
-class Job:
+class TuningJob:
     """One row to find.
 
     Attributes:
@@ -70,7 +70,7 @@ def jobs(
     target: Target,
     table: TuningTable,
     on_cpu: bool,
-) -> list[Job]:
+) -> list[TuningJob]:
     """The rows that the problems of an operation take on a target.
 
     Args:
@@ -90,7 +90,7 @@ def jobs(
         raise ArgumentError(f"no operation {operation!r} to tune; there are: {known}")
     if operation == EVERY and shapes is not None:
         raise ArgumentError("--shapes needs an operation, not all")
-    result: dict[RowKey, Job] = {}
+    result: dict[RowKey, TuningJob] = {}
     grid = list(_grid(dtypes, target, table, on_cpu))
     for name in TUNED if operation == EVERY else (operation,):
         sizes = parse_sizes(shapes or TUNED[name].shapes.of(on_cpu), "--shapes")
@@ -143,13 +143,13 @@ class _Asked(TuningTable):
         return Choice(current.policy, str(len(self.keys) - 1))
 
 
-def _job(case: Case, target: Target, table: TuningTable) -> Job | None:
+def _job(case: Case, target: Target, table: TuningTable) -> TuningJob | None:
     """The row that a problem takes, as its own explanation tells; none if it takes no policy."""
     asked, origin = _ask(case, target, table)
     if not origin.isdigit():
         return None
     key, elem, default, current = asked.keys[int(origin)]
-    return Job(key, elem, default, current, (case,))
+    return TuningJob(key, elem, default, current, (case,))
 
 
 def _ask(case: Case, target: Target, table: TuningTable) -> tuple[_Asked, str]:

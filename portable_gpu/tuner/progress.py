@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from portable_gpu.tuner.jobs import Job
+from portable_gpu.tuner.jobs import TuningJob
 from portable_gpu.tuning.policy import Policy
 
 
@@ -22,7 +22,7 @@ class Progress:
         remark: Why nothing was searched.
     """
 
-    job: Job
+    job: TuningJob
     policy: Policy
     trials: int = 0
     failed: int = 0

@@ -22,7 +22,7 @@ from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.program import ProgramCache
 from portable_gpu.targets import Target
 from portable_gpu.tuner.edges import edge_checks
-from portable_gpu.tuner.jobs import Job
+from portable_gpu.tuner.jobs import TuningJob
 from portable_gpu.tuning.policy import Policy
 from portable_gpu.tuning.table import Choice, RowKey, TuningTable
 
@@ -93,10 +93,10 @@ class Race:
 class Judge(Protocol):
     """What a search asks.  Either may raise :class:`TrialError`."""
 
-    def race(self, job: Job, policy: Policy, other: Policy, turns: int, limit: float) -> Race:
+    def race(self, job: TuningJob, policy: Policy, other: Policy, turns: int, limit: float) -> Race:
         """Time a policy against another one, within ``limit`` seconds."""
 
-    def verify(self, job: Job, policy: Policy, limit: float) -> str:
+    def verify(self, job: TuningJob, policy: Policy, limit: float) -> str:
         """What is wrong with a policy's results; empty if nothing is."""
 
 
@@ -138,7 +138,9 @@ class Referee:
         self._bench = Bench(self._engine, (), budget=None)
         self._inputs = lru_cache(maxsize=8)(self._make_inputs)
 
-    def race(self, job: Job, policy: Policy, other: Policy, turns: int, limit: float = 0.0) -> Race:
+    def race(
+        self, job: TuningJob, policy: Policy, other: Policy, turns: int, limit: float = 0.0
+    ) -> Race:
         """See :meth:`Judge.race`."""
         seconds, other_seconds, result = [], [], []
         for case in job.cases:
@@ -155,7 +157,7 @@ class Referee:
         self._keep_only(other)
         return Race(tuple(seconds), tuple(other_seconds), tuple(result))
 
-    def verify(self, job: Job, policy: Policy, limit: float = 0.0) -> str:
+    def verify(self, job: TuningJob, policy: Policy, limit: float = 0.0) -> str:
         """See :meth:`Judge.verify`."""
         engine = self._engine_of(job, policy)
         try:
@@ -167,7 +169,7 @@ class Referee:
         finally:
             self._keep_only(None)
 
-    def _contestant(self, job: Job, policy: Policy, case: Case) -> Contestant:
+    def _contestant(self, job: TuningJob, policy: Policy, case: Case) -> Contestant:
         known = self._kept.setdefault(policy, {})
         if case not in known:
             engine = self._engine_of(job, policy)
@@ -180,7 +182,7 @@ class Referee:
             known[case] = result
         return known[case]
 
-    def _engine_of(self, job: Job, policy: Policy) -> Engine:
+    def _engine_of(self, job: TuningJob, policy: Policy) -> Engine:
         """An engine that takes the policy; its programs are not written to the user's cache."""
         if policy not in self._engines:
             self._engines[policy] = _pinned(self._engine, job.key, policy)

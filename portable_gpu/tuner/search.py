@@ -28,7 +28,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from portable_gpu.errors import PortableGPUError
 from portable_gpu.targets import Target
-from portable_gpu.tuner.jobs import Job
+from portable_gpu.tuner.jobs import TuningJob
 from portable_gpu.tuner.progress import Progress
 from portable_gpu.tuner.referee import LEAST_GAIN, Judge, Race, TrialError, TrialTimeoutError
 from portable_gpu.tuning.policy import Policy
@@ -68,7 +68,7 @@ class Studies:
                 f"in {VARIABLE}"
             ) from error
 
-    def study(self, job: Job, target: Target, resume: bool) -> optuna.Study:
+    def study(self, job: TuningJob, target: Target, resume: bool) -> optuna.Study:
         """A job's study: where it was left, or a new one.
 
         One of another driver, version, space or other problems is a study of its own.
@@ -90,7 +90,7 @@ class Search:
     """The search for one job's policy."""
 
     def __init__(
-        self, job: Job, target: Target, judge: Judge, study: optuna.Study, store: Store
+        self, job: TuningJob, target: Target, judge: Judge, study: optuna.Study, store: Store
     ) -> None:
         """Prepare.
 
@@ -295,7 +295,7 @@ class Tuner:
 
     def run(
         self,
-        jobs: Sequence[Job],
+        jobs: Sequence[TuningJob],
         deadline: float,
         watch: Callable[[Progress], None] = lambda _: None,
     ) -> None:
@@ -312,7 +312,7 @@ class Tuner:
             search.run(now + (deadline - now) / left, deadline, watch)
 
 
-def _around(job: Job, target: Target) -> Iterator[dict[str, Any]]:
+def _around(job: TuningJob, target: Target) -> Iterator[dict[str, Any]]:
     """The default with one field changed, in random order; what breaks a limit is left out."""
     space = job.space(target)
     default = job.default.to_dict()

@@ -11,7 +11,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from portable_gpu.errors import PortableGPUError
-from portable_gpu.tuner.jobs import Job
+from portable_gpu.tuner.jobs import TuningJob
 from portable_gpu.tuner.referee import Race, Referee, TrialError, TrialTimeoutError
 from portable_gpu.tuning.policy import Policy
 
@@ -36,12 +36,12 @@ class Worker:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def race(self, job: Job, policy: Policy, other: Policy, turns: int, limit: float) -> Race:
+    def race(self, job: TuningJob, policy: Policy, other: Policy, turns: int, limit: float) -> Race:
         """See :meth:`~portable_gpu.tuner.referee.Judge.race`."""
         race: Race = self._ask("race", (job, policy, other, turns), limit)
         return race
 
-    def verify(self, job: Job, policy: Policy, limit: float) -> str:
+    def verify(self, job: TuningJob, policy: Policy, limit: float) -> str:
         """See :meth:`~portable_gpu.tuner.referee.Judge.verify`."""
         return str(self._ask("verify", (job, policy), limit))
 

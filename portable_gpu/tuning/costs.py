@@ -1,9 +1,10 @@
 """The costs of work on a device: the figures of the estimates of variants.
 
 The figures are rows of ``data/costs/*.json``, each for a device by its name, for a device class or
-for any device, with the evidence that they rest on.  A row for a class was measured on one device
-of it.  The row for any device serves classes that nobody has measured: its figures order the ways
-of one problem, and say little about seconds.
+for any device, with their evidence.  A row for a class was measured on one device of that class.
+The
+row for any device is used for classes without measurements: its figures order the variants of one
+problem, and are poor estimates of seconds.
 """
 
 from __future__ import annotations
@@ -45,12 +46,11 @@ class DeviceCosts(Costs):
     """The costs that every estimate uses.
 
     Attributes:
-        launch: Seconds from the start of a kernel that does next to nothing to the next one's, in
-            line.
+        launch: Seconds between the starts of two kernels with hardly any work in one queue.
         enqueue: Seconds of the host for a launch.
-        multiply_adds: Of float32, that one compute unit makes in a second in the best register
+        multiply_adds: Multiply-adds of float32 per second and compute unit, with the best register
             tiles.
-        bandwidth: Bytes a second of memory, per compute unit.
+        bandwidth: Bytes of memory read per second and compute unit.
     """
 
     launch: float
@@ -59,36 +59,37 @@ class DeviceCosts(Costs):
     bandwidth: float
 
     def seconds(self, device: float, launches: int = 1) -> float:
-        """The time of a call whose kernels take ``device`` seconds beside their launches.
+        """The time of a call whose kernels take ``device`` seconds without their launches.
 
-        It is the mean of two: of a call in a line of calls, where the device's time counts, and of
-        one that the device waits for, where the host's does if it is longer.
+        It is the mean of two times: that of a call in a full queue, which is the device's time, and
+        that of a call in an empty queue, which is the longer of the device's and the host's.
         """
         in_line = device + launches * self.launch
         return (in_line + max(in_line, launches * self.enqueue)) / 2
 
 
-#: The most that strides slow reading down: each element lies in another line of memory.
+#: The factor by which reading takes longer if each element is in another line of memory.
 MOST_WASTE = 8.0
 
 
 def overlapped(computing: float, moving: float) -> float:
-    """Seconds of a kernel that computes and moves data at once: the longer, and some of the other.
+    """Seconds of a kernel that computes and moves data at once: somewhat more than the longer time.
 
-    It rises with either, so ways that move the same data are in the order of their computing.
+    It increases with both times, so variants that move the same data are ordered by their
+    computing.
     """
     return float((computing**4 + moving**4) ** 0.25)
 
 
 def stride_waste(stride: int) -> float:
-    """How many times as long it takes to read elements that lie a stride apart."""
+    """The factor by which reading elements at a stride takes longer than reading adjacent ones."""
     return min(MOST_WASTE, max(1.0, float(abs(stride))))
 
 
 def multiply_adds(compute: Element) -> int:
-    """What the product of two elements counts, in multiply-adds of float32."""
-    wide = compute.itemsize // compute.components > 4
-    return (4 if compute.complex else 1) * (2 if wide else 1)
+    """The cost of a multiply-add of a type, in multiply-adds of float32."""
+    is_double = compute.itemsize // compute.components > 4
+    return (4 if compute.complex else 1) * (2 if is_double else 1)
 
 
 @cache

@@ -27,15 +27,15 @@ P = TypeVar("P", bound="Policy")
 class Range(NamedTuple):
     """The least and the greatest value that a field may have on any target.
 
-    It bounds the kernel's text and its compilation.  :meth:`Policy.limits` says whether the value
-    fits a target.
+    It bounds the length of the kernel's text and the time of its compilation.
+    :meth:`Policy.limits` checks whether the value fits a target.
     """
 
-    least: int
-    most: int
+    minimum: int
+    maximum: int
 
     def __str__(self) -> str:
-        return f"from {self.least} to {self.most}"
+        return f"from {self.minimum} to {self.maximum}"
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Policy(ABC):
     @classmethod
     @abstractmethod
     def default(cls: type[P], target: Target, elem: Element) -> P:
-        """A good policy by formula over the target's facts; never looks at a device's name."""
+        """A good policy by formula over the target's facts, but never over a device's name."""
 
     @classmethod
     @abstractmethod
@@ -65,10 +65,10 @@ class Policy(ABC):
 
     @abstractmethod
     def edges(self, itemsize: int) -> tuple[int, int, int]:
-        """Where the tiles of elements of a size end: along rows, columns and the summed axis.
+        """The extents of tiles of elements of a size: along rows, columns and the summed axis.
 
-        The tuner checks sizes about them.  Of a product with a vector the rows are outputs; of a
-        reduction the rows are folded and the columns results.
+        The tuner checks sizes near them.  For a product with a vector, the rows are outputs; for a
+        reduction, rows are folded and columns are results.
         """
 
     def check(self, target: Target, elem: Element) -> None:

@@ -21,7 +21,7 @@ from portable_gpu.tuning.table import FORMAT, RowKey, read_rows
 
 
 def store(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Put rows into a table file atomically; its other rows stay.
+    """Write rows into a table file atomically; its other rows stay.
 
     A file that is not a table is renamed to ``<name>.bad``, with a warning.
 
@@ -29,14 +29,14 @@ def store(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
         TuningFileError: The file cannot be read, or other users may write it; it stays unchanged.
     """
     make_private(path.parent)
-    with _turn(path):
-        merged = {RowKey.of(row): row for row in _kept(path)}
+    with _locked(path):
+        merged = {RowKey.of(row): row for row in _present_rows(path)}
         merged.update((RowKey.of(row), row) for row in rows)
         _write(path, list(merged.values()))
 
 
 @contextlib.contextmanager
-def _turn(path: Path) -> Iterator[None]:
+def _locked(path: Path) -> Iterator[None]:
     """Hold the lock of a table's folder; the system releases it if the process dies."""
     if sys.platform == "win32":  # folders cannot be locked there
         import msvcrt
@@ -68,7 +68,7 @@ def _write(path: Path, rows: list[Mapping[str, Any]]) -> None:
         raise
 
 
-def _kept(path: Path) -> list[Mapping[str, Any]]:
+def _present_rows(path: Path) -> list[Mapping[str, Any]]:
     if not path.exists():
         return []
     try:

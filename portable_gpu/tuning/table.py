@@ -28,7 +28,7 @@ FORMAT = 1
 
 VARIABLE = "PORTABLE_GPU_TUNING"
 _DATA = Path(__file__).parent / "data"
-_LARGEST = 16 << 20  # bytes of a table; a row has some 600
+_MAX_BYTES = 16 << 20  # of a table; a row has about 600
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ class RowKey:
 def device_keys(target: Target) -> tuple[str, ...]:
     """The names under which a target's rows are looked up: of the device, its kind, its class.
 
-    A CPU's kind is its runtime, vector width and cache size, because its name does not tell them.
-    If a class is forced on a device, its rows have a name of their own, because the path differs.
+    A CPU's kind is its runtime, vector width and cache size, because its name does not give them.
+    If a class is forced on a device, its rows have another name, because the kernels differ.
     """
     facts, group = target.facts, f"class:{target.device_class}"
     name = f"{facts.name} as {target.device_class}" if target.forced else facts.name
@@ -186,7 +186,7 @@ def read_rows(path: Path) -> list[Mapping[str, Any]]:
     """
     try:
         shipped = path.parent == _DATA
-        content = json.loads(path.read_bytes() if shipped else folders.read_own(path, _LARGEST))
+        content = json.loads(path.read_bytes() if shipped else folders.read_own(path, _MAX_BYTES))
         if content["format"] != FORMAT:
             raise ValueError(f"format {content['format']}, not {FORMAT}")
         rows = content["rows"]

@@ -36,7 +36,7 @@ from portable_gpu.ops.gemv.plan import GemvPlan
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.tuner import search as searching
 from portable_gpu.tuner.edges import edge_checks
-from portable_gpu.tuner.jobs import Job, jobs
+from portable_gpu.tuner.jobs import TuningJob, jobs
 from portable_gpu.tuner.progress import Progress
 from portable_gpu.tuner.referee import Race, Referee, TrialError, TrialTimeoutError
 from portable_gpu.tuner.search import Search, Studies, Tuner
@@ -56,12 +56,12 @@ def _quick(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def job(engine: Engine) -> Job:
+def job(engine: Engine) -> TuningJob:
     """Rows of gemv: they have a kernel on every class of device, which builds quickly."""
     return jobs("gemv", ["float32"], "96x64/N", engine.target, TuningTable([]), True)[0]
 
 
-def other(job: Job, number: int = 1) -> Policy:
+def other(job: TuningJob, number: int = 1) -> Policy:
     """Another policy that fits."""
     grains = job.default.search_space(ENGINE.target, job.elem)["grain"]
     tried = [grain for grain in grains if grain != job.default.to_dict()["grain"]]
@@ -88,19 +88,19 @@ class Scripted:
     def __init__(
         self,
         script: Callable[[Policy, Policy], Race],
-        verify: Callable[[Job, Policy], str] = lambda job, policy: "",
+        verify: Callable[[TuningJob, Policy], str] = lambda job, policy: "",
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._script, self._verify, self._now = script, verify, now
         self.raced: list[Policy] = []
         self.ends: list[float] = []
 
-    def race(self, job: Job, policy: Policy, other: Policy, turns: int, limit: float) -> Race:
+    def race(self, job: TuningJob, policy: Policy, other: Policy, turns: int, limit: float) -> Race:
         self.raced.append(policy)
         self.ends.append(self._now() + limit)
         return self._script(policy, other)
 
-    def verify(self, job: Job, policy: Policy, limit: float) -> str:
+    def verify(self, job: TuningJob, policy: Policy, limit: float) -> str:
         self.ends.append(self._now() + limit)
         return self._verify(job, policy)
 
@@ -118,7 +118,7 @@ def faster(*policies: Policy) -> Callable[[Policy, Policy], Race]:
 
 
 def search(
-    tmp_path: Path | None, job: Job, judge: Any, trials: int = 12, resume: bool = False
+    tmp_path: Path | None, job: TuningJob, judge: Any, trials: int = 12, resume: bool = False
 ) -> tuple[Progress, optuna.Study, list[dict[str, Any]]]:
     """A search that ends after some trials; kept in a folder, or in memory, which is faster."""
     rows: list[dict[str, Any]] = []
@@ -174,7 +174,7 @@ def scales_a_little(plan: Any) -> None:
     plan.enqueue = enqueue
 
 
-def test_a_faster_and_right_policy_is_stored(tmp_path: Path, job: Job) -> None:
+def test_a_faster_and_right_policy_is_stored(tmp_path: Path, job: TuningJob) -> None:
     referee, winner = Referee(), other(job)
     judge = Scripted(faster(winner), referee.verify)
     progress, _, rows = search(tmp_path, job, judge)
@@ -194,7 +194,7 @@ def test_a_faster_and_right_policy_is_stored(tmp_path: Path, job: Job) -> None:
 
 
 def test_what_a_search_stores_can_be_merged_and_is_found_on_others_of_its_kind(
-    tmp_path: Path, job: Job, engine: Engine
+    tmp_path: Path, job: TuningJob, engine: Engine
 ) -> None:
     winner = other(job)
     _, _, rows = search(tmp_path, job, Scripted(faster(winner)))
@@ -215,7 +215,7 @@ def test_what_a_search_stores_can_be_merged_and_is_found_on_others_of_its_kind(
 @pytest.mark.parametrize("wrongly", [drops_a_term_of_odd_sums, leaves_the_result_alone])
 def test_a_fast_and_wrong_kernel_is_never_stored(
     tmp_path: Path,
-    job: Job,
+    job: TuningJob,
     monkeypatch: pytest.MonkeyPatch,
     wrongly: Callable[[Any], None],
 ) -> None:
@@ -236,7 +236,7 @@ def test_a_fast_and_wrong_kernel_is_never_stored(
     assert wrong not in again.raced
 
 
-def test_a_wrong_result_is_not_timed(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_result_is_not_timed(job: TuningJob, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = other(job)
     plant(monkeypatch, wrong, scales_a_little)
     referee = Referee()
@@ -261,15 +261,15 @@ def test_edge_checks_pass_for_what_is_right(unoptimised: Engine) -> None:
 @pytest.mark.parametrize("on_device", [False, True])
 def test_guards_see_a_write_beside_the_result(engine: Engine, place: int, on_device: bool) -> None:
     result = Guarded(engine, (3, 5), np.dtype(np.float32), on_device)
-    assert np.isnan(result.taken()).all()
+    assert np.isnan(result.checked()).all()
     if on_device:
         memory = result._memory.get()
         memory[place] = 0
         result._memory.set(memory)
     else:
         result._memory[place] = 0
-    with pytest.raises(AssertionError, match="beside the result"):
-        result.taken()
+    with pytest.raises(AssertionError, match="outside the result"):
+        result.checked()
 
 
 # -- a winner wins
@@ -291,14 +291,14 @@ def test_a_win_exceeds_the_spread_and_costs_no_other_problem(one: Race, won: boo
     assert one.won == won
 
 
-def test_within_the_spread_nothing_is_stored(job: Job) -> None:
+def test_within_the_spread_nothing_is_stored(job: TuningJob) -> None:
     judge = Scripted(lambda policy, other: race(0.9, spread=0.3))
     progress, _, rows = search(None, job, judge)
     assert not rows
     assert progress.policy == job.default
 
 
-def test_what_noise_may_have_decided_is_measured_again(job: Job) -> None:
+def test_what_noise_may_have_decided_is_measured_again(job: TuningJob) -> None:
     winner = other(job)
     measured = 0
 
@@ -313,7 +313,7 @@ def test_what_noise_may_have_decided_is_measured_again(job: Job) -> None:
     assert [row["policy"] for row in rows] == [winner.to_dict()]
 
 
-def test_a_win_that_does_not_last_is_not_stored(job: Job) -> None:
+def test_a_win_that_does_not_last_is_not_stored(job: TuningJob) -> None:
     lucky, checked = other(job), []
 
     def script(policy: Policy, other: Policy) -> Race:
@@ -326,11 +326,13 @@ def test_a_win_that_does_not_last_is_not_stored(job: Job) -> None:
     assert progress.policy == job.default
 
 
-def test_a_win_that_costs_another_shape_is_not_stored(job: Job) -> None:
+def test_a_win_that_costs_another_shape_is_not_stored(job: TuningJob) -> None:
     narrow, broad = other(job, 1), other(job, 2)
 
     class Wide(Scripted):
-        def race(self, job: Job, policy: Policy, other: Policy, turns: int, limit: float) -> Race:
+        def race(
+            self, job: TuningJob, policy: Policy, other: Policy, turns: int, limit: float
+        ) -> Race:
             found = super().race(job, policy, other, turns, limit)
             if job.cases == job.grid:
                 lost = race(1.1 if policy == narrow else 1.0).ratios
@@ -346,7 +348,7 @@ def test_a_win_that_costs_another_shape_is_not_stored(job: Job) -> None:
     assert failures == [f"faster on its problems, and slower on {job.grid[-1]}"]
 
 
-def test_a_policy_in_use_must_be_beaten_too(job: Job) -> None:
+def test_a_policy_in_use_must_be_beaten_too(job: TuningJob) -> None:
     better, known = other(job, 1), other(job, 2)
     used = replace(job, current=known)
     assert not search(None, used, Scripted(faster(known, better)))[2]
@@ -366,7 +368,7 @@ def test_policies_beyond_the_limits_are_not_built(engine: Engine) -> None:
     assert len(told) >= 38
 
 
-def test_failures_are_noted_and_the_search_goes_on(job: Job) -> None:
+def test_failures_are_noted_and_the_search_goes_on(job: TuningJob) -> None:
     winner, broken, slow = other(job, 1), other(job, 2), job.policy({"rows": 1})
 
     def script(policy: Policy, other: Policy) -> Race:
@@ -386,7 +388,7 @@ def test_failures_are_noted_and_the_search_goes_on(job: Job) -> None:
     }
 
 
-def test_a_default_that_fails_is_left_out(job: Job) -> None:
+def test_a_default_that_fails_is_left_out(job: TuningJob) -> None:
     def script(policy: Policy, other: Policy) -> Race:
         raise TrialError("BuildError: no")
 
@@ -396,7 +398,7 @@ def test_a_default_that_fails_is_left_out(job: Job) -> None:
 
 
 def test_no_question_outlasts_the_budget(
-    tmp_path: Path, job: Job, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, job: TuningJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 0.0
 
@@ -421,7 +423,7 @@ def test_no_question_outlasts_the_budget(
     assert len(judge.raced) == asked
 
 
-def test_the_worker_ends_what_takes_too_long_and_starts_again(job: Job) -> None:
+def test_the_worker_ends_what_takes_too_long_and_starts_again(job: TuningJob) -> None:
     with Worker() as worker:
         with pytest.raises(TrialTimeoutError, match="no answer within 0 s"):
             worker.race(job, job.default, job.default, 2, 0.0)
@@ -436,7 +438,7 @@ def test_the_worker_ends_what_takes_too_long_and_starts_again(job: Job) -> None:
             worker.race(job, wrong, job.default, 2, 120)
 
 
-def test_an_interrupt_keeps_trials_and_rows(tmp_path: Path, job: Job) -> None:
+def test_an_interrupt_keeps_trials_and_rows(tmp_path: Path, job: TuningJob) -> None:
     winner = other(job)
 
     def script(policy: Policy, other: Policy) -> Race:
@@ -527,7 +529,7 @@ def test_a_file_that_holds_no_searches_is_named(
 
 
 def test_a_corrupt_table_costs_one_warning_and_changes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: Job
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: TuningJob
 ) -> None:
     path = tmp_path / "t.json"
     monkeypatch.setenv("PORTABLE_GPU_TUNING", str(path))

@@ -20,9 +20,9 @@ from portable_gpu.dtypes import BFLOAT16, element
 from portable_gpu.errors import ArgumentError
 from portable_gpu.isa import amdgcn, jobs, machines, ptx, select
 from portable_gpu.isa.architectures import ARCHITECTURES, occupancy
-from portable_gpu.isa.check import Job, Result
+from portable_gpu.isa.check import CompileJob, CompileResult
 from portable_gpu.isa.compilers import Compilers, MissingCompiler, group_size_of, is_bound
-from portable_gpu.isa.kernel import Kernel
+from portable_gpu.isa.kernel import CompiledKernel
 from portable_gpu.isa.loops import Block, inner_loop, innermost_loops
 from portable_gpu.isa.machines import Machine
 from portable_gpu.isa.mix import Instruction, Kind
@@ -45,7 +45,7 @@ def text(name: str) -> str:
     return (ASSEMBLY / name).read_text(encoding="utf-8")
 
 
-def amd(name: str, *changes: tuple[str, str]) -> Kernel:
+def amd(name: str, *changes: tuple[str, str]) -> CompiledKernel:
     """The kernel of an excerpt, some of its text replaced."""
     content = text(name)
     for old, new in changes:
@@ -55,7 +55,7 @@ def amd(name: str, *changes: tuple[str, str]) -> Kernel:
     return kernel
 
 
-def wgmma(*changes: tuple[str, str]) -> Kernel:
+def wgmma(*changes: tuple[str, str]) -> CompiledKernel:
     content, log = text("wgmma_sm_90.ptx"), text("wgmma_sm_90.log")
     for old, new in changes:
         assert old in content + log
@@ -70,7 +70,7 @@ def machine(name: str) -> Machine:
 
 
 def faults(
-    kernel: Kernel,
+    kernel: CompiledKernel,
     on: str = "gfx900-dpp",
     template: str = "gemm/gemm",
     dtype: str = "float32",
@@ -382,7 +382,7 @@ class TestRequirements:
 
     def test_registers(self) -> None:
         kernel = amd("gemm_gfx900.s", ("vgpr_count:     117", "vgpr_count:     129"))
-        assert faults(kernel) == ["129 registers leave room for 1 waves of a SIMD, not 2"]
+        assert faults(kernel) == ["129 registers allow 1 waves of a SIMD, not 2"]
 
     def test_no_room_for_a_group(self) -> None:
         kernel = wgmma(("Used 159 registers", "Used 190 registers"))
@@ -504,14 +504,14 @@ class TestMachines:
 def _one_job(monkeypatch: pytest.MonkeyPatch) -> None:
     """One job of gemm on each machine, and compilers that answer with an excerpt."""
 
-    def one(wanted: tuple[Machine, ...], operations: object, full: bool) -> list[Job]:
+    def one(wanted: tuple[Machine, ...], operations: object, full: bool) -> list[CompileJob]:
         spec = Specialization("gemm/gemm", "", (), LARGE)
-        return [Job(m, "gemm", "float32", spec) for m in wanted if m.name == "gfx900-dpp"]
+        return [CompileJob(m, "gemm", "float32", spec) for m in wanted if m.name == "gfx900-dpp"]
 
-    def checked(job: Job, compilers: Compilers, folder: Path) -> list[Result]:
+    def checked(job: CompileJob, compilers: Compilers, folder: Path) -> list[CompileResult]:
         kernel = amd("gemm_gfx900.s")
         resident = occupancy(job.machine.architecture, 117, 42, 16640, 256)
-        return [Result(job, kernel, resident)]
+        return [CompileResult(job, kernel, resident)]
 
     monkeypatch.setattr("portable_gpu.cli.check_isa.jobs", one)
     monkeypatch.setattr("portable_gpu.cli.check_isa.check", checked)
@@ -545,7 +545,7 @@ class TestCommand:
     ) -> None:
         monkeypatch.setattr(
             "portable_gpu.cli.check_isa.check",
-            lambda job, *rest: [Result(job, problems=("error: no such type", "and more"))],
+            lambda job, *rest: [CompileResult(job, problems=("error: no such type", "and more"))],
         )
         assert main(["check-isa"]) == 1
         lines = capsys.readouterr().out.splitlines()

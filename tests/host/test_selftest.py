@@ -96,10 +96,10 @@ def test_guards_of_every_dtype(dtype: str) -> None:
         warnings.simplefilter("error")
         guarded = Guarded(engine, (2, 3), np.dtype(dtype), on_device=False)
     guarded.array[...] = np.ones((2, 3), dtype)
-    assert (guarded.taken() == 1).all()
+    assert (guarded.checked() == 1).all()
     for place in (0, -1):
         memory = guarded._memory.view(np.uint8)
         memory[place] ^= 1
-        with pytest.raises(AssertionError, match="beside the result"):
-            guarded.taken()
+        with pytest.raises(AssertionError, match="outside the result"):
+            guarded.checked()
         memory[place] ^= 1

@@ -26,7 +26,7 @@ from portable_gpu.ops.gemm.packed.policy import PackedPolicy
 from portable_gpu.ops.sizes import parse_sizes
 from portable_gpu.targets import Target, detect, example_target
 from portable_gpu.tuner.edges import edge_checks
-from portable_gpu.tuner.jobs import TUNED, Job, jobs
+from portable_gpu.tuner.jobs import TUNED, TuningJob, jobs
 from portable_gpu.tuning import store as storing
 from portable_gpu.tuning.store import store
 from portable_gpu.tuning.table import (
@@ -41,7 +41,7 @@ FLOAT = element(np.float32)
 CPU = example_target("cpu")
 
 
-def jobs_of(operation: str, shapes: str | None = None, target: Target = CPU) -> list[Job]:
+def jobs_of(operation: str, shapes: str | None = None, target: Target = CPU) -> list[TuningJob]:
     return jobs(operation, ["float32"], shapes, target, TuningTable([]), target.is_cpu)
 
 

@@ -70,7 +70,7 @@ def _check(dtype: np.dtype[Any], shape: tuple[int, ...], view: View) -> Check:
     def run(engine: Engine) -> Any:
         result = Guarded(engine, shape, dtype, view == "device")
         api.elementwise(_SUM, x=x.array(engine), y=y.array(engine), out=result.array, engine=engine)
-        return result.taken()
+        return result.checked()
 
     def expected() -> Expected:
         with np.errstate(over="ignore"):

@@ -40,6 +40,6 @@ def _gemv(m: int, n: int, dtype: np.dtype[Any], trans: str, view: View) -> Check
         outputs = m if trans == "N" else n
         result = Guarded(engine, (outputs,), dtype, view == "device")
         api.gemv(a.array(engine), x.array(engine), y=result.array, trans=trans, engine=engine)
-        return result.taken()
+        return result.checked()
 
     return Check("gemv", plain.case, run, plain.expected)
