@@ -13,7 +13,7 @@ from portable_gpu.arguments import flag, one_of, shown
 from portable_gpu.codegen.operators import BinaryOp
 from portable_gpu.dtypes import check_precision
 from portable_gpu.errors import ArgumentError, NotPositiveDefiniteError, ShapeError
-from portable_gpu.linalg.place import Place, carrying, on_one_side
+from portable_gpu.linalg.place import Place, on_common_device, with_reports
 from portable_gpu.linalg.refinement import corrections, refined
 from portable_gpu.linalg.views import diagonal
 from portable_gpu.ops.factor import cholesky
@@ -24,7 +24,7 @@ from portable_gpu.ops.reduce.run import converted
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import AnyArray, as_array
 
-#: What refinement factorises in place of each.
+#: The dtype in which refinement factorises a matrix of each dtype.
 _NARROW = {
     np.dtype(np.float64): np.dtype(np.float32),
     np.dtype(np.complex128): np.dtype(np.complex64),
@@ -46,14 +46,14 @@ def cho_factor(
     """Compute a Cholesky factor for :func:`cho_solve`: SciPy's form of :func:`cholesky`.
 
     Args:
-        a, check, precision: As :func:`cholesky` takes them.
+        a, check, precision: As in :func:`cholesky`.
         lower: Whether the factor is L; else U.  (The default is SciPy's, and not
             :func:`cholesky`'s.)
-        overwrite_a: Put the factor into ``a``'s triangle.
+        overwrite_a: Store the factor in the triangle of ``a``.
         engine, queue, wait_for: Where to run, and after which events.
 
     Returns:
-        The factor, and ``lower``.  The other triangle is 0, or what it was in ``a``.
+        The factor, and ``lower``.  The other triangle is 0, or that of ``a`` if overwritten.
 
     Raises, Cost, Accuracy, Order: As :func:`cholesky`.
     """
@@ -82,33 +82,34 @@ def cho_solve(
     """Solve ``A X = B``, given the Cholesky factor of A.
 
     Args:
-        c_and_lower: What :func:`cho_factor` returns, or the factor alone, of shape (..., n, n).  Of
-            it nothing is read beyond the triangle.
+        c_and_lower: The result of :func:`cho_factor`, or a factor alone, of shape (..., n, n), of
+            which only the triangle is read.
         b: Shape (..., n, m), or (n,): one vector for each factor; batch axes broadcast.
-        overwrite_b: Put X into ``b``, and return that; not with ``refine``.
-        lower: Of a factor alone: whether it is L.  (Default: yes, as of :func:`cholesky`.)
-        a: A itself, of which both triangles are read; with ``refine`` only.
+        overwrite_b: Store X in ``b``, and return that; not with ``refine``.
+        lower: Whether a factor that is passed alone is L.  (Default: yes, as in :func:`cholesky`.)
+        a: The matrix A, of which both triangles are read; with ``refine`` only.
         refine: Corrections ``X += A^-1 (B - A X)``, with residuals in the common dtype of ``a`` and
             ``b``: their number, or ``"auto"``: until the backward error is that of a factor of that
             dtype.  The factor may be of a narrower dtype than ``a``.
-        check: As :func:`cholesky` takes it.
-        precision: Of the products of float32, as :func:`portable_gpu.gemm` takes it.
+        check: As in :func:`cholesky`.
+        precision: The precision of products of float32, as in :func:`portable_gpu.gemm`.
         engine, queue, wait_for: Where to run, and after which events.
 
     Returns:
         X: ``b``, or a fresh array of its shape, broadcast.
 
-    ``"auto"`` looks at the backward error of each column, ``|B - A X| / (|A| |X| + |B|)`` in the
-    norm of largest elements (``|A|``: of row sums), before each correction.  It is done when all
-    are at most ``sqrt(n) eps``.  It gives up when the largest has fallen by less than ten times: it
-    then factorises ``a`` itself and solves with that, if the factor was of a narrower dtype.  Each
-    look waits for a number, also of device arrays.  A fixed number of corrections waits for
-    nothing.  Either way a column keeps a correction only if its backward error falls.
+    ``"auto"`` checks the backward error of each column, ``|B - A X| / (|A| |X| + |B|)`` in the
+    maximum norm (``|A|``: the maximum of row sums), before each correction.  It stops when all are
+    at most ``sqrt(n) eps``.  If a correction reduces the largest error by less than ten times, and
+    the factor has a narrower dtype than ``a``, then ``a`` is factorised in its own dtype, and X is
+    computed by that factor.  Each check waits for a number from the device.  A fixed number of
+    corrections does not wait.  In both cases a column is corrected only if its backward error
+    decreases.
 
     Raises:
-        NotPositiveDefiniteError: Late, of a factor on the device.
-        SingularMatrixError: A zero on the factor's diagonal.
-        ArgumentError: ``a`` without ``refine`` or the other way round.
+        NotPositiveDefiniteError: Late, for a factor on the device.
+        SingularMatrixError: The factor has a zero on its diagonal.
+        ArgumentError: ``a`` without ``refine``, or ``refine`` without ``a``.
         ShapeError, DTypeError, OverlapError, ReadOnlyError, UnsupportedError, DeviceMemoryError:
             As :func:`solve_triangular`.
 
@@ -128,13 +129,15 @@ def cho_solve(
     solution_shape(c.shape, b.shape, name="the factor of c_and_lower")
     dtype = common_dtype(c.dtype, b.dtype)
     if (a is None) != (refine is None):
-        raise ArgumentError("a and refine go together: the residual is that of a")
+        raise ArgumentError("a and refine must be given together: the residual is that of a")
     if refine is None and overwrite:
         return _solved(c, lower, b, True, place, check)
     if refine is None:
-        return on_one_side(lambda c, b: _solved(c, lower, b, False, place), (c, b), place, check)
+        return on_common_device(
+            lambda c, b: _solved(c, lower, b, False, place), (c, b), place, check
+        )
     if overwrite:
-        raise ArgumentError("overwrite_b is True; refine needs b to the end")
+        raise ArgumentError("overwrite_b is True; with refine, b must not be overwritten")
     a = square(as_array(a, "a"), "a")
     if a.shape != c.shape:
         raise ShapeError(f"a has shape {a.shape} and its factor {c.shape}")
@@ -147,7 +150,7 @@ def cho_solve(
             return x
         return _solved(cholesky(a, lower=lower, **place.of_products), lower, b, False, place)
 
-    return on_one_side(work, (c, a, b), place, check)
+    return on_common_device(work, (c, a, b), place, check)
 
 
 def solve(
@@ -166,26 +169,27 @@ def solve(
     """Solve ``A X = B`` for a symmetric or Hermitian positive definite A.
 
     Args:
-        a: Shape (..., n, n), as :func:`cholesky` takes it.  With ``refine`` both triangles are
-            read, else the one that ``lower`` names.
+        a: Shape (..., n, n), as in :func:`cholesky`.  With ``refine`` both triangles are read, else
+            the one that ``lower`` selects.
         b: Shape (..., n, m), or (n,): one vector for each ``a``; batch axes broadcast.
         lower: Which triangle of A is factorised.
-        assume_a: ``pos``, which has to be said: in SciPy others are known too.
+        assume_a: ``"pos"``, which must be passed, because SciPy has other values too.
         refine: ``None`` factorises in the dtype of ``a`` and ``b``.  ``"auto"`` factorises float64
             in float32 (complex128 in complex64), and corrects X in float64 until its backward error
-            is that of float64, as :func:`cho_solve` does; where that fails, or A has no factor in
-            float32, it factorises in float64.  A number is that of corrections, and neither waits
-            nor falls back.  float32 and complex64 are solved as with ``None``.
-        check: As :func:`cholesky` takes it.
-        precision: Of the products of float32, as :func:`portable_gpu.gemm` takes it; with
+            is that of float64, as :func:`cho_solve` does; if that fails, or A has no factor in
+            float32, it factorises in float64.  An integer is the number of corrections, without
+            waiting and without a second factorisation.  float32 and complex64 are solved as with
+            ``None``.
+        check: As in :func:`cholesky`.
+        precision: The precision of products of float32, as in :func:`portable_gpu.gemm`; with
             ``refine`` the default is ``bf16x6``.
         engine, queue, wait_for: Where to run, and after which events.
 
     Returns:
         X: a fresh array of ``b``'s shape, broadcast.
 
-    Corrections help where ``n 2^-24 cond(A)`` is well below 1 and no element leaves float32's
-    range.  Where they fail, ``"auto"`` costs a factor of float32 more than ``None``.
+    Corrections help if ``n 2^-24 cond(A)`` is well below 1 and no element exceeds the range of
+    float32.  If they fail, ``"auto"`` costs one factorisation in float32 more than ``None``.
 
     Raises:
         NotPositiveDefiniteError: As :func:`cholesky`; with a number of corrections, also of a
@@ -193,14 +197,14 @@ def solve(
         ArgumentError: Another ``assume_a``, ``refine`` or ``check``.
         ShapeError, DTypeError, UnsupportedError, DeviceMemoryError: As :func:`solve_triangular`.
 
-    Cost: ``n^3 / 3`` flop and those of :func:`cho_solve`.  Memory: a factor, with ``refine`` of
-        half the size, and the workspace of :func:`cho_solve`.
+    Cost: ``n^3 / 3`` flop and the cost of :func:`cho_solve`.  Memory: a factor (with ``refine``, in
+        the narrower dtype), and the workspace of :func:`cho_solve`.
     Accuracy: As :func:`cho_solve`.
     Order: fixed for one target, policy and shape; no atomics.
     Source: As :func:`cho_solve`.
     """
     if not isinstance(assume_a, str) or assume_a != "pos":
-        raise ArgumentError(f"assume_a is {shown(assume_a)}; 'pos' is known, and has to be given")
+        raise ArgumentError(f"assume_a is {shown(assume_a)}; it must be 'pos', and has no default")
     lower, refine = flag(lower, "lower"), corrections(refine)
     one_of(check, CHECKS, "check")
     place = Place(engine, queue, wait_for, _known(precision))
@@ -225,9 +229,9 @@ def solve(
             if refine != "auto":
                 raise
             return plain(a, b)
-        return carrying(x, c) if is_good else plain(a, b)
+        return with_reports(x, c) if is_good else plain(a, b)
 
-    return on_one_side(work, (a, b), place, check)
+    return on_common_device(work, (a, b), place, check)
 
 
 def logdet(
@@ -243,14 +247,14 @@ def logdet(
     """Compute the logarithm of the determinant of a positive definite matrix.
 
     Args:
-        a: Shape (..., n, n), as :func:`cholesky` takes it; or what :func:`cho_factor` returned of
-            it, of which the diagonal is read.
+        a: Shape (..., n, n), as in :func:`cholesky`; or the result of :func:`cho_factor`, of which
+            only the diagonal is read.
         lower: Which triangle of a matrix is read.
-        check, precision: As :func:`cholesky` takes them.
+        check, precision: As in :func:`cholesky`.
         engine, queue, wait_for: Where to run, and after which events.
 
     Returns:
-        Shape (...,), of the real dtype; a number for a single matrix of NumPy's.
+        Shape (...,), of the real dtype; a scalar for a single NumPy matrix.
 
     Raises:
         As :func:`cholesky`.
@@ -267,12 +271,14 @@ def logdet(
 
     def work(x: Any) -> Any:
         c = x if is_factor else cholesky(x, lower=lower, check=check, **place.of_products)
-        return carrying(reduce(diagonal(c), _ADD, map="2 * log(x)", axis=-1, **place.options), c)
+        return with_reports(
+            reduce(diagonal(c), _ADD, map="2 * log(x)", axis=-1, **place.options), c
+        )
 
-    return on_one_side(work, (matrix,), place, check)
+    return on_common_device(work, (matrix,), place, check)
 
 
-# -- the pieces
+# -- parts of these functions
 
 
 def _solved(c: Any, lower: bool, b: Any, overwrite: bool, place: Place, check: str = "late") -> Any:
@@ -281,7 +287,7 @@ def _solved(c: Any, lower: bool, b: Any, overwrite: bool, place: Place, check: s
 
 
 def _with_factor(c: Any, lower: bool, b: Any, place: Place) -> Any:
-    """The same in the factor's dtype, to b's."""
+    """Solve with a factor of a narrower dtype; the result has the dtype of ``b``."""
     (narrow,) = _in(c.dtype, place, b)
     (x,) = _in(b.dtype, place, _solved(c, lower, narrow, narrow is not b, place))
     return x
@@ -294,7 +300,7 @@ def _in(dtype: np.dtype[Any], place: Place, *arrays: Any) -> list[Any]:
 def _factor(
     c_and_lower: Any, lower: bool | None, argument: str = "c_and_lower"
 ) -> tuple[Any, bool]:
-    """The factor, checked, and whether it is a lower one; errors name the argument."""
+    """Check a factor; return it, and whether it is a lower one.  Errors name the argument."""
     if isinstance(c_and_lower, tuple):
         if len(c_and_lower) != 2 or lower is not None:
             raise ArgumentError(

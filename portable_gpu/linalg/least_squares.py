@@ -12,7 +12,7 @@ from portable_gpu.arguments import one_of
 from portable_gpu.dtypes import check_precision
 from portable_gpu.errors import NotPositiveDefiniteError, ShapeError
 from portable_gpu.linalg.definite import cho_solve
-from portable_gpu.linalg.place import Place, on_one_side
+from portable_gpu.linalg.place import Place, on_common_device
 from portable_gpu.linalg.views import columns, diagonal, parts, spread, vectors
 from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.factor import cholesky
@@ -24,7 +24,7 @@ from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.report import Report
 from portable_gpu.runtime.views import AnyArray, Shape, as_array
 
-#: Corrections by the residual: one makes the result as good as that of a stable method.
+#: Corrections by the residual: after one, the result is as accurate as that of a stable method.
 _CORRECTIONS = 2
 
 
@@ -54,22 +54,24 @@ def lstsq(
         X, of shape (..., n, k) or (..., n), and nothing else: SciPy's residues are
         ``nrm2(a @ x - b, axis=-2) ** 2``, and singular values are not computed.
 
-    Where ``max(m, n) u cond(A)^2`` is well below 1 (cond(A) below 1e7 in float64, below 1e3 in
-    float32, with some margin), X is as good as by a QR factorisation.  Beyond that corrections no
-    longer help; columns that depend on each other to working precision are refused.
+    If ``max(m, n) u cond(A)^2`` is well below 1 (cond(A) below 1e7 in float64, below 1e3 in
+    float32, with some margin), X is as accurate as by a QR factorisation.  For larger condition
+    numbers the corrections do not help; columns that are linearly dependent to working precision
+    raise an error.
 
     Raises:
-        NotPositiveDefiniteError: A column of A depends on those before it: of what is left of its
-            square, next to it, at most ``max(m, n) eps``.  With the ``index`` of the matrix, the
-            ``column``, and that share as ``pivot``, which is NaN where the column has NaN or
+        NotPositiveDefiniteError: A column of A is a linear combination of those before it to
+            working precision: the square of its residual after projection onto these, relative to
+            its own square, is at most ``max(m, n) eps``.  ``index`` is the index of the matrix,
+            ``column`` the column and ``pivot`` that ratio, which is NaN for a column with NaN or
             infinity.
         ShapeError: The shapes do not fit, or A has fewer rows than columns.
         DTypeError, ArgumentError, UnsupportedError, DeviceMemoryError: As :func:`cholesky`.
 
     Cost: ``2 m n^2 + n^3 / 3 + 12 m n k`` flop (four times that if complex).  Memory: ``n^2``
         elements, and some arrays like B and X.
-    Accuracy: about ``u cond(A) (1 + cond(A) ||R|| / (||A|| ||X||))`` of X, where the condition
-        above holds (Björck, Linear Algebra Appl. 88/89, 1987).
+    Accuracy: relative error of X of about ``u cond(A) (1 + cond(A) ||R|| / (||A|| ||X||))``, if the
+        condition above holds (Björck, Linear Algebra Appl. 88/89, 1987).
     Order: fixed for one target, policy and shape; no atomics.
     """
     one_of(check, CHECKS, "check")
@@ -87,32 +89,33 @@ def lstsq(
         x = _solved(a, matrix, place)
         return vectors(x) if b.ndim == 1 else x
 
-    return on_one_side(work, (a, b), place, check)
+    return on_common_device(work, (a, b), place, check)
 
 
 def _solved(a: Any, b: Any, place: Place) -> Any:
-    """X; ``b`` is fresh, and becomes the residual."""
+    """Solve; ``b`` is a fresh array."""
     squares = place.product(a, a, "C")
     on_diagonal = diagonal(squares)
-    lengths = converted(on_diagonal, on_diagonal.dtype, **place.options)
-    tell = _dependent(max(a.shape[-2:]) * float(np.finfo(a.dtype).eps))
+    square_norms = converted(on_diagonal, on_diagonal.dtype, **place.options)
+    check_rank = _rank_check(max(a.shape[-2:]) * float(np.finfo(a.dtype).eps))
     try:
         factor = cholesky(squares, overwrite=True, **place.of_products)
-    except NotPositiveDefiniteError:  # of NumPy's arrays, whose factor is then NaN from there on
+    except NotPositiveDefiniteError:  # raised for NumPy arrays; the factor has NaN from there on
         factor = squares
-    # The length of a column with NaN or infinity is not finite, and NaN is left.  Where nothing is
-    # left of a finite one, the factor has NaN or zero.
-    left = elementwise(
+    # The ratio of a column's residual to its norm, both squared.  A column with NaN or infinity has
+    # no finite norm, and its ratio is NaN.  If a finite column has no residual, the factor has NaN
+    # or zero, and its ratio is 0.
+    residuals = elementwise(
         "s - s == 0 && !(c * c > 0) ? 0 : c * c / s",
         c=diagonal(factor),
-        s=lengths,
+        s=square_norms,
         **place.options,
     )
-    report = Report(left, tell)
-    if isinstance(left, np.ndarray):
+    report = Report(residuals, check_rank)
+    if isinstance(residuals, np.ndarray):
         report.check()
     else:
-        left.reports = ()  # this report says more than the factor's
+        residuals.reports = ()  # this report contains that of the factor
 
     def corrections(residual: Any) -> Any:
         return cho_solve(factor, place.product(a, residual, "C"), True, **place.of_products)
@@ -125,12 +128,12 @@ def _solved(a: Any, b: Any, place: Place) -> Any:
         place.product(a, x, c=residual, alpha=-1, beta=1)
         _add(x, corrections(residual), place)
     if isinstance(x, Array):
-        x.reports = (report,)  # the factor's own says less
+        x.reports = (report,)  # it contains the report of the factor
     return x
 
 
 def _add(x: Any, correction: Any, place: Place) -> None:
-    """Add to x in place; NumPy does so with its own arrays, which spares a program."""
+    """Add to x in place; NumPy adds its own arrays, which saves the build of a program."""
     if isinstance(x, np.ndarray):
         with np.errstate(all="ignore"):
             np.add(x, correction, out=x)
@@ -139,39 +142,39 @@ def _add(x: Any, correction: Any, place: Place) -> None:
     elementwise("x + d", x=values, d=parts(correction), out=values, **place.options)
 
 
-def _dependent(least: float) -> Callable[[np.ndarray[Any, Any]], None]:
-    """What tells of columns of which nothing is left, given the share that is left of each."""
+def _rank_check(tolerance: float) -> Callable[[np.ndarray[Any, Any]], None]:
+    """Return a check of the columns' residuals, each relative to the column and both squared."""
 
-    def tell(left: np.ndarray[Any, Any]) -> None:
-        found = np.argwhere(np.isnan(left))
-        if not found.size:
-            found = np.argwhere(~(left > least))
-        if not found.size:
+    def check(residuals: np.ndarray[Any, Any]) -> None:
+        dependent = np.argwhere(np.isnan(residuals))
+        if not dependent.size:
+            dependent = np.argwhere(~(residuals > tolerance))
+        if not dependent.size:
             return
-        *where, column = (int(i) for i in found[0])
-        index, share = tuple(where), float(left[(*where, column)])
-        if share != share:
+        *matrix, column = (int(i) for i in dependent[0])
+        index, residual = tuple(matrix), float(residuals[(*matrix, column)])
+        if residual != residual:
             raise NotPositiveDefiniteError(
                 f"a has NaN, infinity or numbers whose squares overflow: of {matrix_at(index)}, "
                 f"in column {column}",
                 index,
                 column,
-                share,
+                residual,
             )
         raise NotPositiveDefiniteError(
-            f"a has not full rank to working precision: of {matrix_at(index)}, column {column} "
-            f"depends on those before it: of its square {share:g} is left, and more than "
-            f"{least:g} is needed",
+            f"a does not have full rank to working precision: of {matrix_at(index)}, column "
+            f"{column} depends on those before it: its residual, squared and relative to its "
+            f"square, is {residual:g}, and more than {tolerance:g} is needed",
             index,
             column,
-            share,
+            residual,
         )
 
-    return tell
+    return check
 
 
 def _checked_shape(a: Any, b: Any) -> Shape:
-    """Of B as matrices, its batch axes broadcast with A's."""
+    """Return the shape of B as matrices, with its batch axes broadcast with those of A."""
     if a.ndim < 2 or a.shape[-2] < a.shape[-1]:
         raise ShapeError(
             f"a has shape {tuple(a.shape)}; matrices of at least as many rows as columns are needed"

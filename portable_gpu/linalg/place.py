@@ -1,4 +1,4 @@
-"""Where calls made of several others run."""
+"""The engine, queue and events of functions that make several calls."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _NO_EPILOGUE = Epilogue()
 
 @dataclass(frozen=True)
 class Place:
-    """Where the calls run, and how they multiply.
+    """The engine and queue of a function's calls, and the precision of their products.
 
     Attributes:
-        engine, queue: As the caller gave them.
-        wait_for: A list of the caller's events; every call waits for them, for any of the calls
-            may be the first to read an array.
-        precision: Of products of float32.
+        engine, queue: The arguments of the function.
+        wait_for: The events of the caller, as a list.  Every call waits for them, because any of
+            the calls may be the first that reads an array.
+        precision: The precision of products of float32.
     """
 
     engine: Engine | None
@@ -45,12 +45,12 @@ class Place:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Of calls without products."""
+        """The keyword arguments of calls without products."""
         return {"engine": self.engine, "queue": self.queue, "wait_for": self.wait_for}
 
     @property
     def of_products(self) -> dict[str, Any]:
-        """Of calls with products."""
+        """The keyword arguments of calls with products."""
         return {**self.options, "precision": self.precision}
 
     def product(
@@ -73,13 +73,13 @@ class Place:
         return multiply(product, self.engine, self.queue, self.wait_for)
 
 
-def on_one_side(
+def on_common_device(
     work: Callable[..., Any], arrays: Sequence[Any], place: Place, check: str = "late"
 ) -> Any:
-    """The result of work on arrays; on the device, with the reports of the arrays and its own.
+    """Return ``work(*arrays)``; a device array has the reports of the arrays, and its own.
 
-    NumPy's arrays are brought to a device that does not work on the host's memory once, not for
-    each of the calls that the work is made of; and so are those that stand beside device arrays.
+    NumPy arrays are copied to the device once, and not by each of the calls of ``work``, if the
+    device does not work on the host's memory or if other arrays are on the device.
     """
     check_place(place.engine, place.queue)
     on_device = [x for x in arrays if isinstance(x, DEVICE_KINDS)]
@@ -88,7 +88,7 @@ def on_one_side(
         return work(*arrays)
     queue = queue_for(on_device, place.queue) or engine.queue
     moved = [asarray(x, queue=queue) if isinstance(x, np.ndarray) else x for x in arrays]
-    result = carrying(work(*moved), *moved)
+    result = with_reports(work(*moved), *moved)
     if not on_device:
         return asnumpy(result)
     if check == "now":
@@ -96,8 +96,8 @@ def on_one_side(
     return result
 
 
-def carrying(result: Any, *arrays: Any) -> Any:
-    """``result``, which on the device has the reports of arrays that it depends on, and its own."""
+def with_reports(result: Any, *arrays: Any) -> Any:
+    """Add the reports of the arrays that a result depends on, if it is a device array."""
     if isinstance(result, Array):
         result.reports = reports_of(*arrays, result)
     return result

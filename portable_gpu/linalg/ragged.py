@@ -1,6 +1,7 @@
-"""Factors and solves of matrices of different sizes: a list, or places in one buffer.
+"""Factors and solves of matrices of different sizes: a list of arrays, or matrices in one buffer.
 
-Small ones take one launch for each class of sizes, large ones go by halves, each by itself.
+Small matrices take one launch for each class of sizes.  Each large matrix has its own plan, which
+splits it recursively in halves.
 """
 
 from __future__ import annotations
@@ -37,14 +38,15 @@ _Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class Ragged:
-    """Matrices by rows in one buffer, of different sizes.
+    """Matrices of different sizes in one buffer, by rows.
 
-    Matrices that a call writes must not overlap.  What lies between them is left alone.
+    Matrices that a call writes must not overlap.  Elements between them are not changed.
 
     Attributes:
         buffer: The array of one axis that holds them, of NumPy or of a device.
-        rows, columns, offsets, leading: Of each matrix: its extents, where in the buffer it begins,
-            and how many elements a row lies behind the row above it.
+        rows, columns: The extents of each matrix.
+        offsets: The index of each matrix's first element in the buffer.
+        leading: The elements from one row to the next, of each matrix (BLAS's leading dimension).
     """
 
     def __init__(
@@ -55,18 +57,19 @@ class Ragged:
         leading: Sequence[int] | int | None = None,
         columns: Sequence[int] | int | None = None,
     ) -> None:
-        """Describe them.
+        """Describe the matrices.
 
         Args:
             buffer: Shape (size,), of adjacent elements.
-            sizes: Rows of each.
-            offsets: Where each begins; without it one follows the other.
-            leading: Elements from row to row, of each or of all; without it ``columns``.
-            columns: Of each or of all; without it they are square.
+            sizes: The number of rows of each matrix.
+            offsets: The first element of each matrix.  Default: each follows the one before it.
+            leading: Elements from row to row, of each matrix or of all.  Default: ``columns``.
+            columns: The number of columns of each matrix or of all.  Default: ``sizes``.
 
         Raises:
-            ShapeError: The buffer has not one axis, or does not hold a matrix.
-            ArgumentError: Numbers that are negative, no integers, or too few; a buffer with gaps.
+            ShapeError: The buffer does not have one axis, or is too small for a matrix.
+            ArgumentError: Numbers that are negative, no integers, or too few; a buffer with a
+                stride.
         """
         array = as_array(buffer, "buffer")
         check_dtype(array.dtype, "buffer")
@@ -74,26 +77,28 @@ class Ragged:
         count = len(self.rows)
         self.columns = self.rows if columns is None else _numbers(columns, "columns", count)
         self.leading = self.columns if leading is None else _numbers(leading, "leading", count)
-        taken = self.rows * self.leading
+        sizes_in_buffer = self.rows * self.leading
         if offsets is None:
-            self.offsets = np.cumsum(taken) - taken
+            self.offsets = np.cumsum(sizes_in_buffer) - sizes_in_buffer
         else:
             self.offsets = _numbers(offsets, "offsets", count)
         numbers = np.stack((self.rows, self.columns, self.offsets, self.leading))
-        self._key = count, sha256(numbers.tobytes()).digest()  # what plans keep of them is small
+        self._key = count, sha256(numbers.tobytes()).digest()  # plans store this small key
         narrow = np.flatnonzero((self.leading < self.columns) & (self.rows > 1))
         if narrow.size:
             k = int(narrow[0])
             raise ArgumentError(
                 f"leading[{k}] is {self.leading[k]}; matrix {k} has {self.columns[k]} columns"
             )
-        some = (self.rows > 0) & (self.columns > 0)
-        ends = np.where(some, self.offsets + (self.rows - 1) * self.leading + self.columns, 0)
+        is_not_empty = (self.rows > 0) & (self.columns > 0)
+        ends = np.where(
+            is_not_empty, self.offsets + (self.rows - 1) * self.leading + self.columns, 0
+        )
         self._end, self._last = (int(ends.max()), int(ends.argmax())) if count else (0, 0)
         self.buffer = self._checked(array)
 
     def like(self, buffer: AnyArray) -> Ragged:
-        """Matrices of the same sizes and places in another buffer: no table is made anew.
+        """Return matrices of the same sizes and offsets in another buffer; tables are shared.
 
         Raises:
             ShapeError, ArgumentError, DTypeError: As the constructor.
@@ -151,8 +156,8 @@ class Ragged:
             elem, self.rows, self.columns, self.offsets, self.leading, min(16, view.alignment)
         )
 
-    def _same(self, view: View) -> tuple[Any, ...]:
-        """What plans go by."""
+    def _plan_key(self, view: View) -> tuple[Any, ...]:
+        """Return the part of a plan's key that describes the matrices."""
         return (*self._key, view.dtype, view.size, min(16, view.alignment))
 
 
@@ -172,20 +177,21 @@ def cholesky(
     Args:
         a: A list of square matrices, all of NumPy or all of a device, or a :class:`Ragged`.
         lower: Whether the factors are L; else U.
-        overwrite: Of a :class:`Ragged`: put the factors into its buffer.
-        check, precision, engine, queue, wait_for: As :func:`portable_gpu.linalg.cholesky`.
+        overwrite: Store the factors in the buffer of a :class:`Ragged`.
+        check, precision, engine, queue, wait_for: As in :func:`portable_gpu.linalg.cholesky`.
 
     Returns:
-        Of a list a list of views of one fresh buffer, with zeros in the other triangles.  Of a
-        :class:`Ragged` another one, of the same buffer or of a copy; the other triangles stay.
+        For a list, a list of views of one fresh buffer, with zeros in the other triangles.  For a
+        :class:`Ragged`, another one, with the same buffer or a copy of it; the other triangles are
+        unchanged.
 
     Raises:
-        NotPositiveDefiniteError: ``index`` is the place in the list.
+        NotPositiveDefiniteError: ``index`` is the index of the matrix.
         ShapeError, DTypeError, ArgumentError, UnsupportedError, DeviceMemoryError: As
             :func:`portable_gpu.linalg.cholesky`.
 
-    Cost: ``n^3 / 3`` flop for each matrix.  A plan is made for the sizes and places at hand; others
-        like it (:meth:`Ragged.like`) take no time of the host's for each matrix.
+    Cost: ``n^3 / 3`` flop for each matrix.  A plan is made for the sizes and offsets; later calls
+        with the same (:meth:`Ragged.like`) do no work on the host for each matrix.
     """
     lower, overwrite = flag(lower, "lower"), flag(overwrite, "overwrite")
     one_of(check, CHECKS, "check")
@@ -193,8 +199,8 @@ def cholesky(
     if not isinstance(a, Ragged):
         if overwrite:
             raise ArgumentError("overwrite is for a Ragged; a list's matrices are copied")
-        found = _gathered(a, "a", lower, *place)
-        return _listed(cholesky(found, lower=lower, overwrite=True, check=check,
+        gathered = _gathered(a, "a", lower, *place)
+        return _listed(cholesky(gathered, lower=lower, overwrite=True, check=check,
                                 precision=precision, engine=engine, queue=queue))  # fmt: skip
     _check_square(a)
     buffer = a.buffer
@@ -210,7 +216,9 @@ def cholesky(
                 return Steps(steps)
             return Steps([_copy(engine, views, 0, 1), *placed(steps, (1, 2))])
 
-        return engine.plan(("ragged cholesky", lower, overwrite, products, *a._same(view)), make)
+        return engine.plan(
+            ("ragged cholesky", lower, overwrite, products, *a._plan_key(view)), make
+        )
 
     count = (len(a),)
     asked = Invocation(
@@ -246,16 +254,17 @@ def solve_triangular(
 
     Args:
         a: A list of square matrices, or a :class:`Ragged`.
-        b: A list of as many matrices or vectors, or a :class:`Ragged`; of ``a``'s dtype.
-        trans, lower, unit_diagonal, check, precision, engine, queue, wait_for: As
+        b: A list of matrices or vectors, one for each of ``a``, or a :class:`Ragged`; of the dtype
+            of ``a``.
+        trans, lower, unit_diagonal, check, precision, engine, queue, wait_for: As in
             :func:`portable_gpu.linalg.solve_triangular`.
-        overwrite_b: Of a :class:`Ragged`: put X into its buffer.
+        overwrite_b: Store X in the buffer of a :class:`Ragged`.
 
     Returns:
-        Of a list a list, of a :class:`Ragged` another one, as :func:`cholesky`.
+        For a list, a list; for a :class:`Ragged`, another one, as in :func:`cholesky`.
 
     Raises:
-        SingularMatrixError: ``index`` is the place in the list.
+        SingularMatrixError: ``index`` is the index of the matrix.
         ShapeError, DTypeError, ArgumentError, OverlapError, UnsupportedError, DeviceMemoryError: As
             :func:`portable_gpu.linalg.solve_triangular`.
     """
@@ -279,7 +288,7 @@ def cho_solve(
 ) -> Any:
     """Solve ``A X = B``, given Cholesky factors of different sizes.
 
-    Args, Returns, Raises: As :func:`solve_triangular`; ``a`` is what :func:`cholesky` returned.
+    Args, Returns, Raises: As in :func:`solve_triangular`; ``a`` is the result of :func:`cholesky`.
     """
     lower = flag(lower, "lower")
     first, second = (False, False, False), (True, True, False)
@@ -300,7 +309,10 @@ def _solve(
     queue: cl.CommandQueue | None,
     wait_for: Sequence[cl.Event] | None,
 ) -> Any:
-    """Solves one after the other, each of which is transposed, conjugated, with unit diagonal."""
+    """Solve one or two triangular systems in turn.
+
+    Each of ``solves`` is: whether it is transposed, conjugated, and has a unit diagonal.
+    """
     overwrite = flag(overwrite, "overwrite_b")
     one_of(check, CHECKS, "check")
     place = engine, queue, events_of(wait_for)
@@ -309,8 +321,8 @@ def _solve(
             raise ArgumentError("overwrite_b is for a Ragged; a list's matrices are copied")
         triangles = a if isinstance(a, Ragged) else _gathered(a, "a", None, *place)
         gathered = _gathered(b, "b", None, *place)
-        found = _solve(triangles, gathered, lower, solves, True, check, precision, *place)
-        return [_shaped(one, x.shape) for one, x in zip(_listed(found), b, strict=True)]
+        solution = _solve(triangles, gathered, lower, solves, True, check, precision, *place)
+        return [_shaped(matrix, x.shape) for matrix, x in zip(_listed(solution), b, strict=True)]
     if not isinstance(a, Ragged):
         a = _gathered(a, "a", None, *place)
     _check_square(a)
@@ -324,20 +336,19 @@ def _solve(
         x = len(views) - 1
 
         def make() -> Plan:
-            own, other = a._matrices(view_a), b._matrices(view)
+            matrices, right_sides = a._matrices(view_a), b._matrices(view)
             steps = [] if overwrite else [_copy(engine, views[1:], 1, 2)]
             for transposed, conj, unit in solves:
                 made = make_ragged_solve(
-                    engine, own, other, lower, transposed, conj, unit, products
+                    engine, matrices, right_sides, lower, transposed, conj, unit, products
                 )
                 steps.extend(placed(made, (0, x)))
             if reads:
-                steps[:0] = placed([ragged_zeros(engine, own)], (0, x, x + 1))
+                steps[:0] = placed([ragged_zeros(engine, matrices)], (0, x, x + 1))
             return Steps(steps)
 
-        key = (
-            "ragged solve", lower, solves, overwrite, products, *a._same(view_a), *b._same(view)
-        )  # fmt: skip
+        sizes = *a._plan_key(view_a), *b._plan_key(view)
+        key = "ragged solve", lower, solves, overwrite, products, *sizes
         return engine.plan(key, make)
 
     count = (len(a),)
@@ -361,21 +372,21 @@ def _solve(
 
 def _numbers(values: Any, name: str, count: int | None) -> _Numbers:
     try:
-        found = np.asarray(values)
+        result = np.asarray(values)
     except Exception as error:  # raised by the value's own methods, too
         raise ArgumentError(f"{name} is no list of integers: {error}") from error
-    if found.size == 0:
-        found = found.astype(np.int64)
-    if found.dtype.kind not in "iu" or found.ndim > 1 or (count is None and found.ndim == 0):
-        raise ArgumentError(f"{name} is {found.dtype} of {found.ndim} axes; integers are needed")
-    found = found.astype(np.int64)
-    if count is not None and found.ndim == 0:
-        found = np.full(count, found)
-    if count is not None and len(found) != count:
-        raise ArgumentError(f"{name} has {len(found)} numbers for {count} matrices")
-    if found.size and found.min() < 0:
-        raise ArgumentError(f"{name} has a negative number, {found.min()}")
-    return found
+    if result.size == 0:
+        result = result.astype(np.int64)
+    if result.dtype.kind not in "iu" or result.ndim > 1 or (count is None and result.ndim == 0):
+        raise ArgumentError(f"{name} is {result.dtype} of {result.ndim} axes; integers are needed")
+    result = result.astype(np.int64)
+    if count is not None and result.ndim == 0:
+        result = np.full(count, result)
+    if count is not None and len(result) != count:
+        raise ArgumentError(f"{name} has {len(result)} numbers for {count} matrices")
+    if result.size and result.min() < 0:
+        raise ArgumentError(f"{name} has a negative number, {result.min()}")
+    return result
 
 
 def _check_square(a: Ragged) -> None:
@@ -404,27 +415,27 @@ def _gathered(
     queue: cl.CommandQueue | None,
     wait_for: Sequence[cl.Event] | None,
 ) -> Ragged:
-    """A list's matrices in one fresh buffer; of each the triangle that ``lower`` names, or all."""
+    """Copy a list's matrices into one fresh buffer: one triangle of each, or all if it is None."""
     if isinstance(arrays, (np.ndarray, *DEVICE_KINDS)) or not isinstance(arrays, Sequence):
         raise DTypeError(f"{name} is a {type(arrays).__name__}; a list of matrices is needed")
-    given = [as_array(one, f"{name}[{k}]") for k, one in enumerate(arrays)]
-    for k, one in enumerate(given):
-        check_dtype(one.dtype, f"{name}[{k}]")
-        if one.ndim not in ((1, 2) if name == "b" else (2,)):
-            raise ShapeError(f"{name}[{k}] has shape {tuple(one.shape)}; a matrix is needed")
-        if name == "a" and one.shape[0] != one.shape[1]:
-            raise ShapeError(f"a[{k}] has shape {tuple(one.shape)}; square matrices are needed")
-        if one.dtype != given[0].dtype:
-            raise DTypeError(f"{name}[{k}] is {one.dtype} and {name}[0] {given[0].dtype}")
-    on_device = [isinstance(one, DEVICE_KINDS) for one in given]
+    matrices = [as_array(matrix, f"{name}[{k}]") for k, matrix in enumerate(arrays)]
+    for k, matrix in enumerate(matrices):
+        check_dtype(matrix.dtype, f"{name}[{k}]")
+        if matrix.ndim not in ((1, 2) if name == "b" else (2,)):
+            raise ShapeError(f"{name}[{k}] has shape {tuple(matrix.shape)}; a matrix is needed")
+        if name == "a" and matrix.shape[0] != matrix.shape[1]:
+            raise ShapeError(f"a[{k}] has shape {tuple(matrix.shape)}; square matrices are needed")
+        if matrix.dtype != matrices[0].dtype:
+            raise DTypeError(f"{name}[{k}] is {matrix.dtype} and {name}[0] {matrices[0].dtype}")
+    on_device = [isinstance(matrix, DEVICE_KINDS) for matrix in matrices]
     if any(on_device) and not all(on_device):
         raise DTypeError(f"{name} has arrays of NumPy and arrays of a device; use one kind")
-    shapes = [one.shape if one.ndim == 2 else (one.shape[0], 1) for one in given]
+    shapes = [matrix.shape if matrix.ndim == 2 else (matrix.shape[0], 1) for matrix in matrices]
     rows, columns = [n for n, _ in shapes], [m for _, m in shapes]
-    dtype = given[0].dtype if given else np.dtype(np.float64)
+    dtype = matrices[0].dtype if matrices else np.dtype(np.float64)
     if not any(on_device):
-        kept = [one if lower is None else _half(one, lower) for one in given]
-        flat = [one.reshape(-1) for one in kept]
+        triangles = [matrix if lower is None else _half(matrix, lower) for matrix in matrices]
+        flat = [matrix.reshape(-1) for matrix in triangles]
         return Ragged(np.concatenate(flat) if flat else np.zeros(0, dtype), rows, columns=columns)
     starts = np.cumsum([0, *(n * m for n, m in shapes)])
 
@@ -445,12 +456,12 @@ def _gathered(
                 steps.append(Step(part, (k, Part(len(inputs), int(starts[k])))))
             return Steps(steps)
 
-        lies = tuple((v.dtype, v.shape, v.strides) for v in inputs)
-        return engine.plan(("gather", lower, lies), make)
+        layouts = tuple((v.dtype, v.shape, v.strides) for v in inputs)
+        return engine.plan(("gather", lower, layouts), make)
 
     asked = Invocation(
-        inputs=tuple(given),
-        names=tuple(f"{name}[{k}]" for k in range(len(given))),
+        inputs=tuple(matrices),
+        names=tuple(f"{name}[{k}]" for k in range(len(matrices))),
         shape=(int(starts[-1]),),
         dtype=dtype,
         plan=plan,
@@ -460,7 +471,7 @@ def _gathered(
 
 
 def _half(matrix: Any, lower: bool) -> Any:
-    """A triangle, and zeros; NumPy's ``tril`` makes the mask anew for every matrix."""
+    """Return a triangle, with zeros elsewhere; NumPy's ``tril`` makes a new mask in each call."""
     n = len(matrix)
     if n > CLASSES[-1]:
         return np.tril(matrix) if lower else np.triu(matrix)
@@ -479,21 +490,21 @@ def _column(view: View) -> View:
 
 
 def _copy(engine: Engine, views: Sequence[View], source: int, target: int) -> Step:
-    """The step that copies one buffer into another."""
+    """Return the step that copies one buffer into another."""
     elem = element(views[0].dtype)
     line = Operand(elem, 0, 1)
     return Step(CopyPlan(engine, CopyProblem(1, views[0].size, (), line, line)), (source, target))
 
 
 def _shaped(array: Any, shape: tuple[int, ...]) -> Any:
-    """A matrix of one column as a vector, if it is to be one."""
+    """Reshape a matrix of one column into a vector, if ``shape`` is that of a vector."""
     if array.shape == shape:
         return array
-    found = array.reshape(shape)
-    if isinstance(found, Array):
-        found.reports = array.reports
-    return found
+    result = array.reshape(shape)
+    if isinstance(result, Array):
+        result.reports = array.reports
+    return result
 
 
-def _listed(found: Ragged) -> list[Any]:
-    return [found[k] for k in range(len(found))]
+def _listed(matrices: Ragged) -> list[Any]:
+    return [matrices[k] for k in range(len(matrices))]

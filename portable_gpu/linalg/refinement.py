@@ -17,12 +17,12 @@ from portable_gpu.ops.factor.arguments import solution_shape
 from portable_gpu.ops.reduce import asum, reduce
 from portable_gpu.ops.reduce.run import converted
 
-#: Corrections, at most.  Each makes the error tenfold smaller, or the matrix is too badly
+#: The maximum of corrections.  Each reduces the error tenfold, unless the matrix is too badly
 #: conditioned for its factor, so the last digit of float64 is right after 16.
-_MOST = 64
-#: How many times smaller each correction has to make the backward error.
-_LEAST_FALL = 10
-#: The larger one, and NaN if there is any.
+_MAX_CORRECTIONS = 64
+#: The factor by which each correction has to reduce the backward error.
+_MIN_REDUCTION = 10
+#: The larger number, or NaN if one is NaN.
 _LARGEST = BinaryOp("largest", identity="0", combine="a > b || a != a ? a : b")
 
 
@@ -30,9 +30,9 @@ class System(Protocol):
     """A matrix whose solutions are refined.
 
     Attributes:
-        dtype: In which residuals are computed.
-        sums: Of each row the sum of its absolute values: shape (..., n, 1).
-        tolerance: The backward error with which ``auto`` is content.
+        dtype: The dtype in which residuals are computed.
+        sums: The sum of the absolute values of each row: shape (..., n, 1).
+        tolerance: The backward error at which ``auto`` stops.
     """
 
     dtype: np.dtype[Any]
@@ -68,17 +68,17 @@ class DenseSystem:
 def refined(
     a: Any, b: Any, solved: Callable[[Any], Any], refine: str | int, place: Place
 ) -> tuple[Any, bool]:
-    """Solve ``A X = B`` by a solve that is not accurate enough, and corrections.
+    """Solve ``A X = B`` by an inaccurate solver and corrections.
 
     Args:
-        a, b: Of one dtype, in which residuals are computed.
-        solved: About ``A^-1 R`` of a residual R, a matrix, or of B.
+        a, b: Matrices of one dtype, in which residuals are computed.
+        solved: Returns an approximation of ``A^-1 R`` for a residual R, or for B.
         refine: The number of corrections, or ``auto``.
         place: Where to run.
 
     Returns:
-        X, and whether its backward error is at most ``sqrt(n) eps``; only ``auto`` looks, and each
-        look waits.  Else whatever it is counts.
+        X, and whether its backward error is at most ``sqrt(n) eps``.  Only ``auto`` checks that,
+        and waits for each check; else this is True.
     """
     if not b.size or not a.size:
         return solved(b), True
@@ -88,7 +88,7 @@ def refined(
 def refined_by(
     system: System, b: Any, solved: Callable[[Any], Any], refine: str | int, place: Place
 ) -> tuple[Any, bool]:
-    """The same of any matrix; neither it nor ``b`` is empty, and ``b`` is of its dtype."""
+    """Solve like :func:`refined`, for any kind of matrix; ``b`` is not empty and has its dtype."""
     if b.ndim == 1:
         x, is_good = refined_by(system, columns(b), solved, refine, place)
         return vectors(x), is_good
@@ -104,18 +104,19 @@ def corrections(refine: Any) -> str | int | None:
     is_count = isinstance(refine, (int, np.integer)) and not isinstance(refine, bool)
     if refine is None or (isinstance(refine, str) and refine == "auto"):
         return refine
-    if is_count and 0 <= refine <= _MOST:
+    if is_count and 0 <= refine <= _MAX_CORRECTIONS:
         return int(refine)
     raise ArgumentError(
-        f"refine is {shown(refine)}; None, auto or a number of corrections, {_MOST} at most"
+        f"refine is {shown(refine)}; it may be None, 'auto' or a number of corrections, at most "
+        f"{_MAX_CORRECTIONS}"
     )
 
 
 class _Refinement:
     """The corrections of one system.
 
-    Values of complex numbers are worked on as pairs of real ones: arrays have one more axis for
-    them, and errors have extent 1 along it and along the rows.
+    Complex numbers are handled as pairs of real numbers: arrays have one more axis for these, along
+    which errors have extent 1, as along the rows.
     """
 
     def __init__(self, system: System, b: Any, solved: Callable[[Any], Any], place: Place) -> None:
@@ -125,24 +126,24 @@ class _Refinement:
         self.of_b = self._largest(parts(self.b), (-3, -1))
 
     def run(self, refine: str | int) -> tuple[Any, bool]:
-        """The solution, and whether it is good."""
+        """Return the solution, and whether its backward error is within the tolerance."""
         waits = refine == "auto"
         tolerance, before = self.system.tolerance, np.inf
         x = self.solved(self.b)
         r, error = self.judged(x)
-        for _ in range(_MOST) if waits else range(int(refine)):
+        for _ in range(_MAX_CORRECTIONS) if waits else range(int(refine)):
             if waits:
                 worst = float(self._largest(error, None))
                 if worst <= tolerance:
                     return x, True
-                if not worst * _LEAST_FALL <= before:
+                if not worst * _MIN_REDUCTION <= before:
                     return x, False
                 before = worst
             x, r, error = self.corrected(x, r, error)
         return x, not waits
 
     def judged(self, x: Any) -> tuple[Any, Any]:
-        """The residual, and the backward error of each column."""
+        """Return the residual, and the backward error of each column."""
         r = self.system.residual(self.b, x)
         error = elementwise(
             "r == 0 ? r : r / (a * x + b)",
@@ -155,7 +156,7 @@ class _Refinement:
         return r, error
 
     def corrected(self, x: Any, r: Any, error: Any) -> tuple[Any, Any, Any]:
-        """The solution, its residual and error; of each column the better of before and after."""
+        """Correct the columns whose error decreases; return solution, residual and errors."""
         y = self._each("x + d", x=x, d=self.solved(r))
         s, new = self.judged(y)
         better = {"e": new, "f": error}

@@ -1,4 +1,4 @@
-"""Symmetric and Hermitian updates of BLAS: products of which one triangle is computed."""
+"""The symmetric and Hermitian updates of BLAS: one triangle of the product is computed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import AnyArray, Shape, as_array
 
 _PLAIN = Epilogue()
-#: What makes the diagonal of a Hermitian matrix real, whatever rounding or C left there.
+#: Sets the imaginary parts of the diagonal of a Hermitian matrix to 0.
 _REAL_DIAGONAL = Epilogue((Stage("real diagonal", "row == col ? (value_t)(v.x, 0) : v"),))
 
 
@@ -46,9 +46,9 @@ def syrk(
         alpha: Factor of the product; with 0, ``a`` is not read.
         beta: Factor of ``c``; with 0, ``c`` is written and not read.
         c: Shape (..., n, n), updated in place and returned.  Its dtype is that of ``a``, or
-            float32 for 16-bit floats.  Only the triangle is read and written: what the other one
-            holds stays, bit by bit.  Without it the result is a fresh array, whose other triangle
-            is 0, as in ``scipy.linalg.blas``.
+            float32 for 16-bit floats.  Only the triangle is read and written; the other one stays
+            unchanged.  Default: a fresh array, whose other triangle is 0, as in
+            ``scipy.linalg.blas``.
         trans: Whether it is ``A^T @ A``.
         lower: Which triangle: ``col <= row``, or ``col >= row``.  (SciPy's default is the other.)
         precision: Of products of float32, as :func:`portable_gpu.gemm` takes it.
@@ -88,8 +88,8 @@ def herk(
     Args:
         a: Shape (..., n, k), or (..., k, n) with ``trans``; of real dtypes this is :func:`syrk`.
         alpha, beta: Real factors.
-        c: Shape (..., n, n), as in :func:`syrk`.  The imaginary parts of its diagonal are taken
-            for 0, and set to 0.
+        c: Shape (..., n, n), as in :func:`syrk`.  The imaginary parts of its diagonal are not read,
+            and are set to 0.
         trans: Whether it is ``A^H @ A``.
         lower, precision, engine, queue, wait_for: As in :func:`syrk`.
 
@@ -162,7 +162,7 @@ def her2k(
         a, b: Shape (..., n, k), or (..., k, n) with ``trans``; batch axes broadcast.  Of real
             dtypes this is :func:`syr2k`.
         alpha: A complex factor.
-        beta: A real one.
+        beta: A real factor.
         c: As in :func:`herk`.
         trans: Whether it is ``alpha * A^H @ B`` and ``conj(alpha) * B^H @ A``.
         lower, precision, engine, queue, wait_for: As in :func:`syrk`.
@@ -224,7 +224,7 @@ def _rank_2k(
     queue: cl.CommandQueue | None,
     wait_for: Sequence[cl.Event] | None,
 ) -> Any:
-    """Two products: the first one by beta, the second one added to it."""
+    """Add two products: the first to ``beta * C``, the second to the result."""
     trans, lower = flag(trans, "trans"), flag(lower, "lower")
     a, b = as_array(a, "a"), as_array(b, "b")
     shape = _square(a, b, trans)
@@ -237,10 +237,10 @@ def _rank_2k(
 
 
 def _square(a: Any, b: Any, trans: bool) -> Shape:
-    """The result's shape.
+    """Return the shape of the result.
 
     Raises:
-        ShapeError: There are no matrices, or they differ.
+        ShapeError: An argument is no matrix, or the shapes differ.
     """
     for name, array in (("a", a), ("b", b)):
         if array.ndim < 2:
@@ -269,7 +269,7 @@ def _triangle(
     lower: bool,
     precision: str | None,
 ) -> Product:
-    """One product, checked."""
+    """Check the arguments of one product, and return it."""
     if precision is not None:
         check_precision(precision)
     dtype = result_dtype(a.dtype, b.dtype)
@@ -281,8 +281,8 @@ def _triangle(
     if beta != 0 and c is None:
         raise ArgumentError(f"beta is {beta} and there is no c; pass c=")
     hermitian = name in ("herk", "her2k")
-    turned = "C" if hermitian else "T"
-    trans_a, trans_b = (turned, "N") if trans else ("N", turned)
+    op = "C" if hermitian else "T"
+    trans_a, trans_b = (op, "N") if trans else ("N", op)
     return Product(
         a, b, c, "c", shape, out_dtype(dtype, c), trans_a, trans_b, alpha, beta,
         _REAL_DIAGONAL if hermitian and compute.complex else _PLAIN, precision,

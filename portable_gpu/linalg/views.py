@@ -1,4 +1,4 @@
-"""Other views of the same memory, of NumPy's arrays and of the device's."""
+"""Views of arrays with other shapes and dtypes, for NumPy arrays and device arrays."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def diagonal(x: Any) -> Any:
 
 
 def parts(x: Any) -> Any:
-    """Real numbers: x's, with one more axis for the real and the imaginary part."""
+    """View an array as real numbers, with one more axis for the real and the imaginary part."""
     real = _real(x.dtype)
     if isinstance(x, np.ndarray):
         return x[..., None].view(real)
@@ -29,7 +29,7 @@ def parts(x: Any) -> Any:
 
 
 def joined(x: Any) -> Any:
-    """What has such parts, given these in C order."""
+    """View real and imaginary parts, in C order, as numbers: the inverse of :func:`parts`."""
     *shape, count = x.shape
     dtype = x.dtype if count == 1 else np.result_type(x.dtype, np.complex64)
     if isinstance(x, np.ndarray):
@@ -38,24 +38,24 @@ def joined(x: Any) -> Any:
 
 
 def columns(x: Any) -> Any:
-    """Vectors (..., n) as matrices of one column."""
+    """View vectors (..., n) as matrices of one column."""
     if isinstance(x, np.ndarray):
         return x[..., None]
     return _relaid(x, (*x.shape, 1), (*x.strides, x.dtype.itemsize), x.dtype)
 
 
 def vectors(x: Any) -> Any:
-    """Matrices of one column as vectors."""
+    """View matrices of one column as vectors."""
     return x[..., 0]
 
 
 def spread(x: Any, shape: Shape) -> Any:
-    """``x`` broadcast to a shape; not to be written."""
+    """Broadcast ``x`` to a shape, as a view that must not be written."""
     if isinstance(x, np.ndarray):
         return np.broadcast_to(x, shape)
     missing = len(shape) - x.ndim
-    own = [0 if extent == 1 else step for extent, step in zip(x.shape, x.strides, strict=True)]
-    return _relaid(x, shape, (0,) * missing + tuple(own), x.dtype)
+    strides = [0 if extent == 1 else step for extent, step in zip(x.shape, x.strides, strict=True)]
+    return _relaid(x, shape, (0,) * missing + tuple(strides), x.dtype)
 
 
 def _real(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -63,7 +63,7 @@ def _real(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _relaid(x: Any, shape: Shape, strides: Shape, dtype: np.dtype[Any]) -> Array:
-    """A view of a device array, which keeps its queue, events and reports."""
+    """Return a view of a device array with its queue, events and reports."""
     kind = type(x) if isinstance(x, Array) else Array
     view: Array = kind(
         x.context if x.queue is None else x.queue, shape, dtype,

@@ -70,15 +70,15 @@ def _axes(axes: Any, ndim: int) -> list[int]:
     if axes is None:
         return list(range(ndim))
     try:
-        listed = [index(axes)] if np.ndim(axes) == 0 else [index(one) for one in axes]
+        listed = [index(axes)] if np.ndim(axes) == 0 else [index(axis) for axis in axes]
     except Exception:  # raised by the value's own methods, too
         raise ArgumentError(f"axes is {shown(axes)}; whole numbers are wanted") from None
     if not listed:
         raise ArgumentError("when provided, axes cannot be empty")
-    for one in listed:
-        if not -ndim <= one < ndim:
-            raise AxisError(f"axes has {one}, which is out of range for arrays of {ndim} axes")
-    result = sorted(one % ndim for one in listed)
+    for axis in listed:
+        if not -ndim <= axis < ndim:
+            raise AxisError(f"axes has {axis}, which is out of range for arrays of {ndim} axes")
+    result = sorted(axis % ndim for axis in listed)
     if len(set(result)) < len(result):
         raise ArgumentError(f"axes is {shown(axes)}; all axes must be unique")
     return result

@@ -2,9 +2,8 @@
 
 The figures are rows of ``data/costs/*.json``, each for a device by its name, for a device class or
 for any device, with their evidence.  A row for a class was measured on one device of that class.
-The
-row for any device is used for classes without measurements: its figures order the variants of one
-problem, and are poor estimates of seconds.
+The row for any device is used for classes without measurements: its figures order the variants of
+one problem, and are poor estimates of seconds.
 """
 
 from __future__ import annotations

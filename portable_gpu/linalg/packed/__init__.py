@@ -1,7 +1,9 @@
-"""Triangles in half the memory: n (n + 1) / 2 elements, in block rows that products run on.
+"""Triangles in packed storage: n (n + 1) / 2 elements, in block rows that are operands of products.
 
-``docs/linalg_packed.md`` draws the layout.  Triangles of at most 128 rows are as LAPACK packs them:
-``lower=True`` by rows (LAPACK's ``U`` by columns), ``lower=False`` the same of the transpose.
+``docs/linalg_packed.md`` draws the layout.  Triangles of at most 128 rows have LAPACK's packed
+format: ``lower=True`` by rows (LAPACK's ``U`` by columns); with ``lower=False`` the transpose of
+    the
+triangle is stored so.
 """
 
 from portable_gpu.linalg.packed.definite import cho_solve, cholesky, solve_triangular

@@ -51,12 +51,12 @@ def cholesky(
 ) -> Any:
     """Compute the Cholesky factors of packed symmetric or Hermitian positive definite matrices.
 
-    Lower triangles of A become L of ``A = L L^H``, upper ones U of ``A = U^H U``: it is the same
-    in memory.
+    A lower triangle of A is replaced by L of ``A = L L^H``, an upper one by U of ``A = U^H U``;
+    these are the same in memory.
 
     Args:
         ap: Shape (..., n (n + 1) / 2): the packed triangles.
-        overwrite: Put the factors into ``ap``, and return it.
+        overwrite: Store the factors in ``ap``, and return it.
         check, precision, engine, queue, wait_for: As :func:`portable_gpu.linalg.cholesky`.
 
     Returns:
@@ -64,15 +64,14 @@ def cholesky(
 
     Raises:
         NotPositiveDefiniteError: As :func:`portable_gpu.linalg.cholesky`.
-        ShapeError: The length of the last axis is that of no triangle.
-        ArgumentError: With ``overwrite``, if elements of a triangle are not adjacent, or of another
-            byte order.
+        ShapeError: The length of the last axis is not n (n + 1) / 2.
+        ArgumentError: With ``overwrite``, if elements of a triangle are not adjacent, or have
+            another byte order.
         DTypeError, OverlapError, ReadOnlyError, UnsupportedError, DeviceMemoryError: As
             :func:`portable_gpu.linalg.cholesky`.
 
-    Cost: ``n^3 / 3`` flop for each matrix (four times that if complex).  Memory besides
-        the result: 256 n elements for each matrix; on a GPU two eighths of ``n^2``, at least
-        384 n and at most 1024 n.
+    Cost: ``n^3 / 3`` flop for each matrix (four times that if complex).  Workspace: 256 n elements
+        for each matrix; on a GPU ``n^2 / 4``, at least 384 n and at most 1024 n.
     Accuracy: As :func:`portable_gpu.linalg.cholesky`.
     Order: fixed for one target, policy and shape; no atomics.
     """
@@ -95,16 +94,16 @@ def _normalise_cholesky(arguments: CallArguments) -> Invocation:
 
     def plan(engine: Engine, views: Sequence[View]) -> Plan:
         products = precision_of(precision, engine)
-        own = views[-1:] if overwrite else views
+        operand_views = views[-1:] if overwrite else views
 
         def make() -> Plan:
-            extents, operands = _stacks(own)
+            extents, operands = _stacks(operand_views)
             p = PackedProblem(n, extents, operands[-1], products, not engine.maps_host_memory)
             parts, way = packed_parts(engine, p.elem), PackedWay.of(n, n, engine.target)
             steps = cholesky_packed(p, parts, way)
             return _after_copy(engine, packed_size(n), extents, operands, Steps(steps))
 
-        return engine.plan(("packed cholesky", overwrite, products, *lies(*own)), make)
+        return engine.plan(("packed cholesky", overwrite, products, *lies(*operand_views)), make)
 
     return Invocation(
         inputs=() if overwrite else (ap,),
@@ -154,9 +153,8 @@ def solve_triangular(
     Raises:
         As :func:`portable_gpu.linalg.solve_triangular`.
 
-    Cost: ``n^2 m`` flop for each pair (four times that if complex).  Memory besides
-        the result: 128 n elements for each triangle; on a GPU, with more than 32 columns, up to
-        ``512 n``.
+    Cost: ``n^2 m`` flop for each pair (four times that if complex).  Workspace: 128 n elements for
+        each triangle; on a GPU, with more than 32 columns, up to ``512 n``.
     Accuracy: As :func:`portable_gpu.linalg.solve_triangular`.
     """
     op, lower = transposition(trans), flag(lower, "lower")
@@ -181,9 +179,9 @@ def cho_solve(
     """Solve ``A X = B``, given A's packed Cholesky factor.
 
     Args:
-        ap: Shape (..., n (n + 1) / 2): what :func:`cholesky` returned.
+        ap: Shape (..., n (n + 1) / 2): the result of :func:`cholesky`.
         b: Shape (n,), or (..., n, m).
-        lower: Whether A was given by its lower triangle; it matters for complex ones only.
+        lower: Whether ``ap`` held lower triangles of A; it matters only for complex matrices.
         overwrite_b, check, precision, engine, queue, wait_for: As :func:`solve_triangular`.
 
     Returns:
@@ -202,7 +200,7 @@ def cho_solve(
     return _solve(ap, b, solves, "left", overwrite_b, check, precision, engine, queue, wait_for)
 
 
-# -- what they share
+# -- shared parts
 
 
 def _solve(
@@ -217,7 +215,10 @@ def _solve(
     queue: cl.CommandQueue | None,
     wait_for: Sequence[cl.Event] | None,
 ) -> Any:
-    """Solves one after the other, each of which is transposed, conjugated, with unit diagonal."""
+    """Solve one or two triangular systems in turn.
+
+    Each of ``solves`` is: whether it is transposed, conjugated, and has a unit diagonal.
+    """
     overwrite = flag(overwrite_b, "overwrite_b")
     one_of(side, ("left", "right"), "side")
     one_of(check, CHECKS, "check")
@@ -275,7 +276,7 @@ def _solve_plan(
     precision: str,
     is_vector: bool,
 ) -> Plan:
-    """Operands: the triangles, B where X is not to be in its place, X, and the report."""
+    """Plan the solves; operands are the triangles, B unless X overwrites it, X, and the report."""
     line, *others = views
     if is_vector:
         others = [as_column(view, side) for view in others]
@@ -305,7 +306,7 @@ def _stacks(views: Sequence[View]) -> tuple[tuple[int, ...], list[Any]]:
 def _after_copy(
     engine: Engine, size: int, extents: tuple[int, ...], operands: Sequence[Any], work: Plan
 ) -> Plan:
-    """Work on the last operand, into which the first is copied if there are two."""
+    """Run ``work`` on the last operand; if there are two, the first is copied into it before."""
     if len(operands) == 1:
         return work
     source, target = operands

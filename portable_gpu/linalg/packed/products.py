@@ -42,8 +42,8 @@ def syrk(
         a: Shape (..., n, k), any strides.
         ap: C, shape (..., n (n + 1) / 2), updated in place and returned; without it the result is a
             fresh array.
-        alpha, beta: Numbers; of ``beta == 0`` C is not read.
-        precision, engine, queue, wait_for: As :func:`portable_gpu.gemm`.
+        alpha, beta: Numbers; with ``beta == 0`` C is not read.
+        precision, engine, queue, wait_for: As in :func:`portable_gpu.gemm`.
 
     Returns:
         ``ap`` or a fresh array.
@@ -52,8 +52,8 @@ def syrk(
         ShapeError, DTypeError, ArgumentError, OverlapError, ReadOnlyError, UnsupportedError,
         DeviceMemoryError: As :func:`portable_gpu.gemm`.
 
-    Cost: ``n^2 k`` flop (four times that if complex).  Memory besides the result: 128 n elements
-        for each C; on a GPU up to ``512 n``.
+    Cost: ``n^2 k`` flop (four times that if complex).  Workspace: 128 n elements for each C; on a
+        GPU up to ``512 n``.
     Accuracy: As :func:`portable_gpu.gemm`.
     """
     return _rank_k(a, ap, alpha, beta, False, precision, engine, queue, wait_for)

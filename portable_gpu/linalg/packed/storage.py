@@ -1,4 +1,4 @@
-"""Packed storage: what an array of it has to be, and copies from and to matrices."""
+"""Packed storage: checks of its arrays, and copies from and to matrices."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def pack(
 
     Args:
         a: Shape (..., n, n), any strides.  float32, float64, complex64 or complex128.
-        lower: Whether its lower triangle is taken; else its upper one, which lies packed as its
-            transpose.
+        lower: Whether the lower triangle is copied; else the upper one, of which the transpose is
+            stored.
         engine, queue, wait_for: Where to run, and after which events.
 
     Returns:
@@ -62,7 +62,7 @@ def unpack(
     Args:
         ap: Shape (..., n (n + 1) / 2).
         lower: Whether they are lower triangles.
-        symmetric: Fill the other triangle too, as of a symmetric or Hermitian matrix; else it is
+        symmetric: Fill the other triangle too, as in a symmetric or Hermitian matrix; else it is
             zero.
         engine, queue, wait_for: Where to run, and after which events.
 
@@ -70,8 +70,8 @@ def unpack(
         Shape (..., n, n).
 
     Raises:
-        ShapeError: The length of the last axis is that of no triangle.
-        DTypeError, UnsupportedError, DeviceMemoryError: As :func:`pack`.
+        ShapeError: The length of the last axis is not n (n + 1) / 2.
+        DTypeError, UnsupportedError, DeviceMemoryError: As in :func:`pack`.
     """
     options = flag(lower, "lower"), flag(symmetric, "symmetric")
     return _UNPACK.call((ap,), options, None, (), engine, queue, wait_for)
@@ -131,7 +131,7 @@ def _plan(
 
 
 def packed_array(value: Any, overwrite: bool = False) -> tuple[Any, int]:
-    """The array, and how many rows its triangles have."""
+    """Check an array of packed triangles; return it, and the number of rows of its triangles."""
     ap = as_array(value, "ap", overwrite)
     check_dtype(ap.dtype, "ap")
     if ap.ndim == 0:
@@ -158,7 +158,7 @@ def check_adjacent(ap: Any, name: str) -> None:
 
 
 def in_line(ap: Any, name: str) -> Any:
-    """With adjacent elements."""
+    """Return a copy of a NumPy array whose elements are not adjacent; else check the array."""
     if isinstance(ap, np.ndarray) and ap.size and ap.strides[-1] != ap.dtype.itemsize:
         return np.ascontiguousarray(ap)
     check_adjacent(ap, name)
@@ -166,7 +166,7 @@ def in_line(ap: Any, name: str) -> Any:
 
 
 def as_row(view: View) -> Matrix:
-    """Packed triangles as matrices of one row."""
+    """View packed triangles as matrices of one row."""
     *batch, size = view.shape
     *steps, step = view.strides
     shape, strides = (*batch, 1, size), (*steps, 0, step)
