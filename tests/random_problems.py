@@ -17,16 +17,8 @@ import numpy as np
 
 from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.dtypes import dtype_of, element
-from portable_gpu.ops.candidate import Candidate, chosen
-from portable_gpu.ops.elementwise.candidates import candidates as elementwise_candidates
 from portable_gpu.ops.elementwise.catalogue import problem as expression_of
-from portable_gpu.ops.factor.candidates import (
-    cholesky_candidates,
-    make_ragged_cholesky,
-    make_ragged_solve,
-    packed_parts,
-    solve_candidates,
-)
+from portable_gpu.ops.elementwise.variants import variants as elementwise_variants
 from portable_gpu.ops.factor.catalogue import cholesky_problem, solve_problem
 from portable_gpu.ops.factor.packed import aligned, batch_steps, packed_size
 from portable_gpu.ops.factor.packed_steps import (
@@ -40,19 +32,27 @@ from portable_gpu.ops.factor.packed_steps import (
     zeros_step,
 )
 from portable_gpu.ops.factor.ragged import RaggedMatrices, ragged_zeros
+from portable_gpu.ops.factor.variants import (
+    cholesky_variants,
+    make_ragged_cholesky,
+    make_ragged_solve,
+    packed_parts,
+    solve_variants,
+)
 from portable_gpu.ops.fft import convolve
-from portable_gpu.ops.fft.candidates import candidates as fft_candidates
 from portable_gpu.ops.fft.catalogue import problem as transform_of
 from portable_gpu.ops.fft.cosine import CosineProblem, make_cosine_plan
+from portable_gpu.ops.fft.variants import variants as fft_variants
 from portable_gpu.ops.fronts.table import Fronts
-from portable_gpu.ops.gemm.candidates import candidates as gemm_candidates
 from portable_gpu.ops.gemm.catalogue import contiguous
 from portable_gpu.ops.gemm.problem import Operand
-from portable_gpu.ops.gemv.plan import candidates as gemv_candidates
+from portable_gpu.ops.gemm.variants import variants as gemm_variants
+from portable_gpu.ops.gemv.plan import variants as gemv_variants
 from portable_gpu.ops.gemv.problem import GemvProblem
 from portable_gpu.ops.operation import CallArguments
-from portable_gpu.ops.reduce.candidates import candidates as reduce_candidates
 from portable_gpu.ops.reduce.catalogue import problem as reduction_of
+from portable_gpu.ops.reduce.variants import variants as reduce_variants
+from portable_gpu.ops.variant import Variant, chosen
 from portable_gpu.runtime.views import contiguous_strides
 from portable_gpu.sparse.numeric import Numeric
 from portable_gpu.targets import Target
@@ -113,12 +113,12 @@ class Family:
 
     Attributes:
         draw: The data of a problem.
-        candidates: Its ways, where the family lists them.
+        variants: Its ways, where the family lists them.
         bind: Binds its plan otherwise.
     """
 
     draw: Callable[[Draws, Target], dict[str, Any]]
-    candidates: Callable[[Data, Target], list[Candidate]] | None = None
+    variants: Callable[[Data, Target], list[Variant]] | None = None
     bind: Callable[[Any, Data], Taken] | None = None
 
 
@@ -137,9 +137,9 @@ class Problem:
     def __str__(self) -> str:
         return f"{self.family} {json.dumps(self.data)}"
 
-    def candidates(self, target: Target) -> list[Candidate]:
+    def variants(self, target: Target) -> list[Variant]:
         """Its ways; none where the family lists none."""
-        found = FAMILIES[self.family].candidates
+        found = FAMILIES[self.family].variants
         return [] if found is None else found(self.data, target)
 
     def bind(self, engine: Any) -> Taken:
@@ -147,8 +147,8 @@ class Problem:
         family = FAMILIES[self.family]
         if family.bind is not None:
             return family.bind(engine, self.data)
-        best, _ = chosen(engine, self.candidates(engine.target))
-        return best.path, best.way, asdict(best.policy) if best.policy else {}
+        best, _ = chosen(engine, self.variants(engine.target))
+        return best.path, best.name, asdict(best.policy) if best.policy else {}
 
 
 def drawn(name: str, target: Target, each: int = EACH) -> Iterator[Problem]:
@@ -158,10 +158,10 @@ def drawn(name: str, target: Target, each: int = EACH) -> Iterator[Problem]:
             yield Problem(family, of.draw(Draws(f"{name}, {family} {k}"), target))
 
 
-def problems(target: Target, seed: int, each: int = EACH) -> Iterator[tuple[str, list[Candidate]]]:
-    """Candidates of random problems of every family that lists them, ``each`` of one."""
+def problems(target: Target, seed: int, each: int = EACH) -> Iterator[tuple[str, list[Variant]]]:
+    """Variants of random problems of every family that lists them, ``each`` of one."""
     for problem in drawn(str(seed), target, each):
-        found = problem.candidates(target)
+        found = problem.variants(target)
         if found:
             yield f"{problem}", found
 
@@ -193,7 +193,7 @@ def _draw_gemm(draws: Draws, target: Target) -> dict[str, Any]:
     return found
 
 
-def _gemm(data: Data, target: Target) -> list[Candidate]:
+def _gemm(data: Data, target: Target) -> list[Variant]:
     found = contiguous(
         data["m"], data["n"], data["k"], dtype_of(data["dtype"]), data["batch"], *data["trans"]
     )
@@ -207,7 +207,7 @@ def _gemm(data: Data, target: Target) -> list[Candidate]:
         lies = getattr(found, data["side"])
         row, col = (x if x == 1 else data["step"] * x for x in (lies.row, lies.col))
         found = replace(found, **{data["side"]: replace(lies, row=row, col=col)})
-    return gemm_candidates(found, target, TABLE)
+    return gemm_variants(found, target, TABLE)
 
 
 def _draw_gemv(draws: Draws, target: Target) -> dict[str, Any]:
@@ -218,10 +218,10 @@ def _draw_gemv(draws: Draws, target: Target) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _gemv(data: Data, target: Target) -> list[Candidate]:
+def _gemv(data: Data, target: Target) -> list[Variant]:
     elem = element(dtype_of(data["dtype"]))
     problem = GemvProblem(elem, data["m"], data["n"], *data["strides"], 1, 1)
-    return gemv_candidates(problem, target, TABLE)
+    return gemv_variants(problem, target, TABLE)
 
 
 # -- reductions and expressions
@@ -236,12 +236,12 @@ def _draw_reduction(draws: Draws, target: Target) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _reduction(data: Data, target: Target) -> list[Candidate]:
+def _reduction(data: Data, target: Target) -> list[Variant]:
     shape, dtype = tuple(data["shape"]), dtype_of(data["dtype"])
     if dtype.kind == "i" and data["operation"] in ("mean", "var", "std", "nrm2"):
         dtype = np.dtype(np.float32)
     folded = reduction_of(data["operation"], shape, data["axis"], dtype, target)
-    return reduce_candidates(folded, target, TABLE)
+    return reduce_variants(folded, target, TABLE)
 
 
 def _draw_expression(draws: Draws, target: Target) -> dict[str, Any]:
@@ -257,11 +257,11 @@ def _draw_expression(draws: Draws, target: Target) -> dict[str, Any]:
     return found
 
 
-def _expression(data: Data, target: Target) -> list[Candidate]:
+def _expression(data: Data, target: Target) -> list[Variant]:
     strides = {name: tuple(steps) for name, steps in data.get("strides", {}).items()}
     dtype, shape = dtype_of(data["dtype"]), tuple(data["shape"])
     problem = expression_of(data["expression"], dtype, shape, strides)
-    return elementwise_candidates(problem, target, TABLE)
+    return elementwise_variants(problem, target, TABLE)
 
 
 # -- factors and solves
@@ -276,12 +276,12 @@ def _draw_matrices(draws: Draws, target: Target) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _cholesky(data: Data, target: Target) -> list[Candidate]:
+def _cholesky(data: Data, target: Target) -> list[Variant]:
     problem = cholesky_problem(
         data["n"], dtype_of(data["dtype"]), tuple(data["batch"]), lower=data["lower"],
         overwrite=data["flag"],
     )  # fmt: skip
-    return cholesky_candidates(problem, target, TABLE)
+    return cholesky_variants(problem, target, TABLE)
 
 
 def _draw_solve(draws: Draws, target: Target) -> dict[str, Any]:
@@ -290,12 +290,12 @@ def _draw_solve(draws: Draws, target: Target) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _solve(data: Data, target: Target) -> list[Candidate]:
+def _solve(data: Data, target: Target) -> list[Variant]:
     problem = solve_problem(
         data["n"], data["m"], dtype_of(data["dtype"]), tuple(data["batch"]), trans=data["trans"],
         lower=data["lower"], unit=data["flag"], side=data["side"],
     )  # fmt: skip
-    return solve_candidates(problem, target, TABLE)
+    return solve_variants(problem, target, TABLE)
 
 
 def _draw_packed(draws: Draws, target: Target) -> dict[str, Any]:
@@ -374,12 +374,12 @@ def _draw_transform(draws: Draws, target: Target) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _transform(data: Data, target: Target) -> list[Candidate]:
+def _transform(data: Data, target: Target) -> list[Variant]:
     problem = transform_of(
         data["kind"], tuple(data["lengths"]), dtype_of(data["dtype"]), tuple(data["batch"]),
         data["axis"], inverse=data["inverse"],
     )  # fmt: skip
-    return fft_candidates(problem, target, TABLE)
+    return fft_variants(problem, target, TABLE)
 
 
 def _draw_cosine(draws: Draws, target: Target) -> dict[str, Any]:

@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 from scipy.optimize import least_squares
 
-from portable_gpu.ops.candidate import Candidate
 from portable_gpu.ops.case import Case
-from portable_gpu.ops.gemm.candidates import candidates
 from portable_gpu.ops.gemm.contested import product_of
 from portable_gpu.ops.gemm.problem import GemmProblem
+from portable_gpu.ops.gemm.variants import variants
+from portable_gpu.ops.variant import Variant
 from portable_gpu.targets import Target, example_target
 from portable_gpu.tuning import costs
 from portable_gpu.tuning.table import TuningTable
@@ -77,11 +77,11 @@ def _read(file: Path) -> list[Measured]:
     return found
 
 
-def _estimates(problem: GemmProblem, target: Target) -> dict[str, tuple[Candidate, float]]:
+def _estimates(problem: GemmProblem, target: Target) -> dict[str, tuple[Variant, float]]:
     """Each way's seconds in line."""
     device = costs.DeviceCosts.of("device", target)
-    every = candidates(problem, target, TuningTable.shipped())
-    return {one.way: (one, one.device + one.launches * device.launch) for one in every}
+    every = variants(problem, target, TuningTable.shipped())
+    return {one.name: (one, one.estimate + one.launches * device.launch) for one in every}
 
 
 def _errors(measured: Sequence[Measured], ways: tuple[str, ...], target: Target) -> np.ndarray:

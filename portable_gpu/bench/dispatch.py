@@ -18,9 +18,9 @@ from portable_gpu.bench.timing import Prepared
 from portable_gpu.checking.operands import uniform
 from portable_gpu.dtypes import dtype_of
 from portable_gpu.errors import PortableGPUError
-from portable_gpu.ops.candidate import best_of, chosen, spread
 from portable_gpu.ops.case import Case
 from portable_gpu.ops.registry import BENCHMARKS
+from portable_gpu.ops.variant import best_of, chosen, sample_of_kinds
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 
@@ -134,14 +134,14 @@ class Contest:
 
     def run(self, case: Case) -> Standing:
         """Build every way of a case, then time them by turns."""
-        candidates, problem = self._of.candidates, self._of.problem(case)
+        variants, problem = self._of.variants, self._of.problem(case)
         engine = self._engine.for_host_work(problem.bytes, problem.flop)
         others = [other for other in self._buffers if other is not engine]
-        every = candidates(problem, engine.target, engine.table)
+        every = variants(problem, engine.target, engine.table)
         choice, plan = chosen(engine, every)
-        ways = {item.way: (item, engine) for item in (*spread(every), choice)}
+        ways = {item.name: (item, engine) for item in (*sample_of_kinds(every), choice)}
         for other in others:
-            best = best_of(candidates(problem, other.target, other.table), other.target)
+            best = best_of(variants(problem, other.target, other.table), other.target)
             ways[f"its choice, {self._threads(other)}"] = best, other
         rivals, left_out = {}, {}
         for name, (variant, where) in ways.items():
@@ -155,7 +155,7 @@ class Contest:
                 left_out[name] = str(error).splitlines()[0]
         times = contest(self._prepare(plan, engine), rivals)
         own_seconds = times.pop(OWN)
-        return Standing(case, choice.way, own_seconds, times, left_out)
+        return Standing(case, choice.name, own_seconds, times, left_out)
 
     def _prepare(self, plan: Plan, engine: Engine) -> Prepared:
         """Calls as users make them with NumPy arrays; on a GPU, launches that stand in line."""

@@ -18,12 +18,12 @@ from portable_gpu.arguments import flag, one_of
 from portable_gpu.dtypes import check_precision, element
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.ops.factor.arguments import CHECKS, check_dtype, precision_of, transposition
-from portable_gpu.ops.factor.candidates import make_ragged_cholesky, make_ragged_solve
 from portable_gpu.ops.factor.packed_steps import placed
 from portable_gpu.ops.factor.plan import CopyPlan, CopyProblem
 from portable_gpu.ops.factor.ragged import CLASSES, RaggedMatrices, ragged_zeros
 from portable_gpu.ops.factor.reports import beside_of, not_positive_definite, singular
 from portable_gpu.ops.factor.stack import Matrix, stacked
+from portable_gpu.ops.factor.variants import make_ragged_cholesky, make_ragged_solve
 from portable_gpu.ops.gemm.problem import Operand
 from portable_gpu.ops.operation import Invocation, complete
 from portable_gpu.runtime.array import DEVICE_KINDS, Array

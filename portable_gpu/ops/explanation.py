@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeAlias
 
-from portable_gpu.ops.candidate import Candidate, ranked
+from portable_gpu.ops.variant import Variant, first_of_decisions, ranked
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import DeviceCosts
 
@@ -26,7 +26,8 @@ class Explanation:
         why: Why this path, in a sentence or two.
         details: What follows from policy and sizes (groups, splits ...).
         evidence: Of a row: what it was measured against, where and when.
-        estimates: Of the ways to compute it, the best first: seconds of a call, launches included.
+        estimates: The estimated seconds of a call by each variant, launches included, the first
+            choice first; ``None`` for a variant that a rule puts after another one.
     """
 
     operation: str
@@ -37,7 +38,7 @@ class Explanation:
     why: str
     details: Mapping[str, Any] = field(default_factory=dict)
     evidence: Mapping[str, Any] = field(default_factory=dict)
-    estimates: Mapping[str, float] = field(default_factory=dict)
+    estimates: Mapping[str, float | None] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain values, for JSON."""
@@ -60,21 +61,23 @@ class Explanation:
         if self.details:
             lines.append(f"  so       {_pairs(self.details)}")
         if len(self.estimates) > 1:
-            few = [f"{way} {1e6 * s:.3g}" for way, s in list(self.estimates.items())[:_SHOWN]]
-            lines.append(f"  est. us  {'; '.join(few)}")
+            few = list(self.estimates.items())[:_SHOWN]
+            shown = [f"{name} {_estimated(seconds)}" for name, seconds in few]
+            lines.append(f"  variants {'; '.join(shown)}")
         return "\n".join(lines)
 
 
-def explanation(operation: str, candidates: Sequence[Candidate], target: Target) -> Explanation:
-    """What the best of a problem's candidates is.
+def explanation(operation: str, variants: Sequence[Variant], target: Target) -> Explanation:
+    """What the best of a problem's variants is.
 
     Args:
         operation: What was asked about.
-        candidates: Every way to compute it.
+        variants: Every way to compute it.
         target: For what device.
     """
     costs = DeviceCosts.of("device", target)
-    best, *others = ranked(candidates, costs)
+    first = first_of_decisions(variants)
+    best, *others = ranked(variants, costs)
     return Explanation(
         operation=operation,
         path=best.path,
@@ -84,7 +87,10 @@ def explanation(operation: str, candidates: Sequence[Candidate], target: Target)
         why=best.why,
         details=best.details,
         evidence=best.evidence,
-        estimates={one.way: one.seconds(costs) for one in (best, *others)},
+        estimates={
+            one.name: one.seconds(costs) if first.get(one.decision, one) is one else None
+            for one in (best, *others)
+        },
     )
 
 
@@ -92,6 +98,10 @@ def explanation(operation: str, candidates: Sequence[Candidate], target: Target)
 #: Called with the operation's name, the sizes, a dtype, a target and a tuning table, and the
 #: function's own options by keyword.
 Explainer: TypeAlias = Callable[..., Explanation]
+
+
+def _estimated(seconds: float | None) -> str:
+    return "rule" if seconds is None else f"estimate {1e6 * seconds:.3g} us"
 
 
 def _pairs(values: Mapping[str, Any]) -> str:

@@ -36,8 +36,8 @@ from portable_gpu.targets import Target
 from portable_gpu.tuning.policy import Policy
 
 if TYPE_CHECKING:
-    from portable_gpu.ops.candidate import Candidate
     from portable_gpu.ops.case import Case
+    from portable_gpu.ops.variant import Variant
 
 Call: TypeAlias = Callable[[], Any]
 #: The specializations that an operation would build by default for a target and a dtype.
@@ -154,14 +154,14 @@ class Contested:
     Attributes:
         draw: A random size, for a CPU or not.
         problem: Of a case, of contiguous arrays.
-        candidates: Of a problem, a target and a table.
+        variants: Of a problem, a target and a table.
         nbytes: Of the operands of a case; all but the last one are inputs.
         scalars: Of a call.
     """
 
     draw: Callable[[random.Random, bool], Size]
     problem: Callable[[Case], Any]
-    candidates: Callable[..., list[Candidate]]
+    variants: Callable[..., list[Variant]]
     nbytes: Callable[[Case], tuple[int, ...]]
     scalars: tuple[float, ...]
 

@@ -16,16 +16,16 @@ from sampling import needs
 
 from portable_gpu import Engine
 from portable_gpu.fft import dctn, fft, fftn, idctn, ifft, irfft, irfftn, rfft, rfftn
-from portable_gpu.ops.candidate import best_of
 from portable_gpu.ops.fft import grouping, joined
 from portable_gpu.ops.fft import policy as policies
 from portable_gpu.ops.fft import ways as ways_of_lines
-from portable_gpu.ops.fft.candidates import candidates
 from portable_gpu.ops.fft.catalogue import problem
 from portable_gpu.ops.fft.kernels import JoinedCosts
 from portable_gpu.ops.fft.policy import GroupFftPolicy
 from portable_gpu.ops.fft.tables import is_smooth
+from portable_gpu.ops.fft.variants import variants
 from portable_gpu.ops.fft.ways import Way, ways
+from portable_gpu.ops.variant import best_of
 from portable_gpu.signal import fftconvolve
 
 pytestmark = pytest.mark.path
@@ -158,7 +158,7 @@ def in_three_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     def only_three(*given: Any) -> list[Way]:
         return [one for one in ways(*given) if one.name == "three passes"]
 
-    monkeypatch.setattr("portable_gpu.ops.fft.candidates.ways", only_three)
+    monkeypatch.setattr("portable_gpu.ops.fft.variants.ways", only_three)
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_every_way_is_right(
     own = small.on(monkeypatch, engine)
     x = numbers((5, n) if axis else (n, 5), dtype)
     kind, wanted = ("c2c", np.fft.fft) if dtype == C64 else ("r2c", np.fft.rfft)
-    every = candidates(problem(kind, x.shape, np.dtype(dtype), (), axis), own.target, own.table)
+    every = variants(problem(kind, x.shape, np.dtype(dtype), (), axis), own.target, own.table)
     assert len(every) > 1
     half = wanted(x, axis=axis)
     for one in every:
@@ -220,7 +220,7 @@ def test_every_way_is_right(
         state = own.state()
         buffers = cla.to_device(own.queue, x).base_data, result.base_data
         one.bind(own).enqueue(state, buffers, (0, 0), (1.0,))
-        assert error(result.get(), half) <= bound(dtype, n, True), one.way
+        assert error(result.get(), half) <= bound(dtype, n, True), one.name
 
 
 @pytest.mark.parametrize("norm", ["backward", "ortho", "forward"])
@@ -253,7 +253,7 @@ def test_scales_of_cosine_transforms(
 
 
 def test_a_plan_without_a_scale_takes_none(engine: Engine) -> None:
-    found = candidates(problem("c2c", (16,), np.dtype(C64)), engine.target, engine.table)
+    found = variants(problem("c2c", (16,), np.dtype(C64)), engine.target, engine.table)
     plan = best_of(found, engine.target).bind(engine)
     x, y = (cla.zeros(engine.queue, 16, C64) for _ in range(2))
     with pytest.raises(ValueError, match="without one"):
@@ -299,7 +299,7 @@ def test_two_axes_in_one_launch(engine: Engine, monkeypatch: pytest.MonkeyPatch)
     own = Small(group=64).on(monkeypatch, engine)
     own.target = replace(own.target, groups_wait=True, shared_cache=1 << 26)
     plane = problem("c2c", (9, 16, 16), np.dtype(C64))
-    assert "two axes" in best_of(candidates(plane, own.target, own.table), own.target).path
+    assert "two axes" in best_of(variants(plane, own.target, own.table), own.target).path
     x = numbers((2, 9, 16, 16), C64)
     for axes in ((1, 2, 3), (2, 3)):
         seen = [fftn(x, axes=axes, engine=own) for _ in range(2)]
@@ -320,7 +320,7 @@ def test_planes_of_one_group(engine: Engine, monkeypatch: pytest.MonkeyPatch) ->
     own = Small().on(monkeypatch, engine)
     for shape in ((32, 8), (3, 4, 16)):
         plane = problem("c2c", shape[-2:], np.dtype(C64), shape[:-2])
-        chosen = best_of(candidates(plane, own.target, own.table), own.target)
+        chosen = best_of(variants(plane, own.target, own.table), own.target)
         assert (chosen.path, chosen.launches) == ("two axes at once", 1)
         x = numbers(shape, C64)
         wanted = np.fft.fftn(x, axes=(-2, -1))

@@ -13,13 +13,13 @@ from sampling import dealt
 
 from portable_gpu import Engine, Epilogue, gemm, matmul
 from portable_gpu.dtypes import BFLOAT16, PRECISIONS, element
-from portable_gpu.ops.gemm.candidates import make_plan
 from portable_gpu.ops.gemm.matrix import check as matrix_check
 from portable_gpu.ops.gemm.matrix.format import Format, format_of
 from portable_gpu.ops.gemm.matrix.plan import MatrixPlan
 from portable_gpu.ops.gemm.matrix.repack import Repack
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.tiled.plan import TiledPlan
+from portable_gpu.ops.gemm.variants import make_plan
 from portable_gpu.targets import example_target
 
 HALVES = [np.dtype(np.float16)] + ([BFLOAT16] if BFLOAT16 is not None else [])

@@ -20,10 +20,10 @@ from sampling import compile_fast, in_pairs
 from portable_gpu import Engine, gemm
 from portable_gpu.dtypes import element
 from portable_gpu.ops.gemm import GemmChoice, GemmPolicy
-from portable_gpu.ops.gemm.candidates import make_plan
 from portable_gpu.ops.gemm.matrix import check as matrix_check
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.tiled.plan import TiledPlan
+from portable_gpu.ops.gemm.variants import make_plan
 
 HALF, SINGLE = np.dtype(np.float16), np.dtype(np.float32)
 VECTORS = GemmPolicy(32, 32, 8, 4, 4, 4, 4, vector=4)

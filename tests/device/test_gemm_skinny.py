@@ -13,9 +13,9 @@ from reference import assert_within, product_bound, unit_roundoff, wider
 from sampling import in_pairs
 
 import portable_gpu as pg
-from portable_gpu.ops.candidate import best_of
 from portable_gpu.ops.gemm.binding import bind
-from portable_gpu.ops.gemm.candidates import candidates
+from portable_gpu.ops.gemm.variants import variants
+from portable_gpu.ops.variant import best_of
 from portable_gpu.runtime.call import Call
 from portable_gpu.runtime.engine import Engine
 
@@ -127,7 +127,7 @@ def by_gemv(engine: Engine, a: Any, b: Any, c: Any, epilogue: pg.Epilogue) -> bo
         multiplies=True, reads_c=False,
     )  # fmt: skip
     problem = replace(problem, aligned=not engine.maps_host_memory)
-    every = candidates(problem, engine.target, engine.table)
+    every = variants(problem, engine.target, engine.table)
     ways = [one for one in every if one.texts()[0].name.startswith("gemv/")]
     if ways:
         plan = best_of(ways, engine.target).bind(engine)
@@ -244,8 +244,8 @@ def test_lanes_share_interleaved_vectors(engine: Engine, vectors: int) -> None:
         engine.target, *views, trans_a="N", trans_b="N", stages=epilogue.stages,
         extras=[call.input(arrays[2], "epilogue")], multiplies=True, reads_c=False,
     )  # fmt: skip
-    every = candidates(problem, engine.target, engine.table)
-    (way,) = (one for one in every if one.way == "dot_rows")
+    every = variants(problem, engine.target, engine.table)
+    (way,) = (one for one in every if one.name == "dot_rows")
     assert "two vectors" in way.why
     state = engine.state()
     way.bind(engine).enqueue(state, [x.base_data for x in arrays], (0,) * 4, (1.0, 0.0))

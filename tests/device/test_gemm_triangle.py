@@ -10,10 +10,10 @@ import pyopencl as cl
 import pytest
 from reference import assert_within, product_bound, wider
 
-from portable_gpu.ops.candidate import spread
-from portable_gpu.ops.gemm.candidates import candidates
 from portable_gpu.ops.gemm.catalogue import contiguous
 from portable_gpu.ops.gemm.problem import GemmProblem
+from portable_gpu.ops.gemm.variants import variants
+from portable_gpu.ops.variant import sample_of_kinds
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 
@@ -76,7 +76,7 @@ def check(
         expected = expected + beta * wider(own)
     sums = np.float32 if np.dtype(dtype).itemsize == 2 else dtype
     bound = product_bound(a, b, sums, 1.5, beta, own)
-    ways = spread(candidates(problem, engine.target, engine.table))
+    ways = sample_of_kinds(variants(problem, engine.target, engine.table))
     if not engine.target.is_cpu:  # whose ways are many, and take long to emulate on a CPU
         ways = list({way.path: way for way in ways}.values())
     for way in ways:
@@ -84,7 +84,7 @@ def check(
             continue
         got = enqueued(engine, way.bind(engine), *stored, c, (1.5, beta))
         got = np.swapaxes(got, -1, -2) if by_columns else got
-        assert got[..., untouched].tobytes() == own[..., untouched].tobytes(), way.way
+        assert got[..., untouched].tobytes() == own[..., untouched].tobytes(), way.name
         computed = ~untouched
         assert_within(got[..., computed], expected[..., computed], bound[..., computed])
 

@@ -13,10 +13,10 @@ import portable_gpu as pg
 from portable_gpu import Engine, Epilogue, asarray, asnumpy, explain, gemm, matmul, plan
 from portable_gpu.errors import ArgumentError, DTypeError, OverlapError, ShapeError
 from portable_gpu.linalg import her2k, herk, syr2k, syrk
-from portable_gpu.ops.candidate import bind_best
 from portable_gpu.ops.gemm import product
-from portable_gpu.ops.gemm.candidates import candidates
 from portable_gpu.ops.gemm.problem import GemmProblem
+from portable_gpu.ops.gemm.variants import variants
+from portable_gpu.ops.variant import bind_best
 
 Array = Any
 REALS = [np.float16, np.float32, np.float64]
@@ -227,8 +227,8 @@ def problems(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> list[GemmProble
 
     def make_plan(engine: Engine, problem: GemmProblem) -> Any:
         seen.append(problem)
-        every = candidates(problem, engine.target, engine.table)
-        mirrored = [one for one in every if "mirrored" in one.way]
+        every = variants(problem, engine.target, engine.table)
+        mirrored = [one for one in every if "mirrored" in one.name]
         assert bool(mirrored) == problem.symmetric
         return bind_best(engine, mirrored or every)
 

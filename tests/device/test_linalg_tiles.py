@@ -21,10 +21,10 @@ from sampling import compile_fast, dealt, needs
 
 from portable_gpu import Engine
 from portable_gpu.dtypes import element
-from portable_gpu.ops.candidate import Candidate
-from portable_gpu.ops.factor.candidates import cholesky_candidates, solve_candidates
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
+from portable_gpu.ops.factor.variants import cholesky_variants, solve_variants
 from portable_gpu.ops.gemm.problem import Operand
+from portable_gpu.ops.variant import Variant
 from portable_gpu.runtime.devices import CLASS_VARIABLE
 from portable_gpu.runtime.plan import Plan
 
@@ -112,7 +112,7 @@ class Stack:
         return found
 
 
-def tiles(engine: Engine, every: list[Candidate], path: str = "tiles") -> Plan:
+def tiles(engine: Engine, every: list[Variant], path: str = "tiles") -> Plan:
     return next(one for one in every if one.path == path).bind(engine)
 
 
@@ -147,7 +147,7 @@ class Factorisation:
         p = CholeskyProblem(
             n, (count,), self.a.operand, self.l.operand, in_place=case.in_place, aligned=False
         )
-        self.plan = tiles(engine, cholesky_candidates(p, engine.target, engine.table))
+        self.plan = tiles(engine, cholesky_variants(p, engine.target, engine.table))
 
     def enqueue(self, queue: cl.CommandQueue | None = None) -> list[Any]:
         """A, L and the report; L and the report where L replaces A."""
@@ -284,7 +284,7 @@ def check_solve(
     x = Stack(np.full_like(right, np.nan), case.b) if case.separate else b
     source = b.operand if case.separate else None
     p = solve_problem(l, x, case.unit, lower)
-    plan = tiles(engine, solve_candidates(p, engine.target, engine.table, source), path)
+    plan = tiles(engine, solve_variants(p, engine.target, engine.table, source), path)
     stacks = [l, b, x] if case.separate else [l, x]
     arrays = [stack.on(engine.queue) for stack in stacks]
     enqueue(plan, engine, arrays)

@@ -9,9 +9,9 @@ import pyopencl as cl
 import pytest
 from reference import assert_within, product_bound, wider
 
-from portable_gpu.ops.candidate import chosen, spread
-from portable_gpu.ops.gemm.candidates import candidates
 from portable_gpu.ops.gemm.catalogue import contiguous
+from portable_gpu.ops.gemm.variants import variants
+from portable_gpu.ops.variant import chosen, sample_of_kinds
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 
@@ -41,10 +41,10 @@ def check(
     ]
     problem = contiguous(m, n, k, dtype, batch, *trans)
     expected, bound = wider(a) @ wider(b), product_bound(a, b, np.float32)
-    every = candidates(problem, engine.target, engine.table)
-    assert len({way.way for way in every}) == len(every)
+    every = variants(problem, engine.target, engine.table)
+    assert len({way.name for way in every}) == len(every)
     assert chosen(engine, every)[0] in every
-    for way in spread(every):
+    for way in sample_of_kinds(every):
         if way.works is None or way.works(engine):
             got = multiplied(engine, way.bind(engine), *stored, (*batch, m, n))
             assert_within(got, expected, bound)
@@ -68,10 +68,15 @@ def test_conversion_leaves_no_operand_in_place(engine: Engine) -> None:
 def test_there_is_more_than_one_way(engine: Engine) -> None:
     def kernels(m: int, n: int, k: int) -> set[str]:
         problem = contiguous(m, n, k, "float32")
-        every = candidates(problem, engine.target, engine.table)
-        return {spec.name for way in spread(every) for spec in way.texts()}
+        every = variants(problem, engine.target, engine.table)
+        return {spec.name for way in sample_of_kinds(every) for spec in way.texts()}
 
     assert (
-        len(spread(candidates(contiguous(64, 64, 64, "float32"), engine.target, engine.table))) > 3
+        len(
+            sample_of_kinds(
+                variants(contiguous(64, 64, 64, "float32"), engine.target, engine.table)
+            )
+        )
+        > 3
     )
     assert any(name.startswith("gemv/") for name in kernels(64, 1, 64))

@@ -15,12 +15,12 @@ from emulator.memory import Fault
 from portable_gpu.dtypes import element
 from portable_gpu.isa.compilers import find_compilers
 from portable_gpu.ops.fft import columns, group, grouping, joined
-from portable_gpu.ops.fft.candidates import candidates
 from portable_gpu.ops.fft.catalogue import problem
 from portable_gpu.ops.fft.grouping import packed
 from portable_gpu.ops.fft.passes import Pass, Rows
 from portable_gpu.ops.fft.policy import GroupFftPolicy
 from portable_gpu.ops.fft.problem import FftProblem, Kind
+from portable_gpu.ops.fft.variants import variants
 
 missing = find_compilers().missing.get("NVIDIA")
 pytestmark = pytest.mark.skipif(missing is not None, reason=str(missing))
@@ -215,7 +215,7 @@ def at_once(p: FftProblem, name: str, passes: int = 0) -> list[str]:
     gpu = Emulator.of("sm_90", races=True)
     (way,) = (
         one
-        for one in candidates(p, gpu.target, gpu.table)
+        for one in variants(p, gpu.target, gpu.table)
         if f"{name} at once" in one.path and passes in (0, one.details["passes"])
     )
     x = _numbers(p.shape_in, "float64" if p.real.needs_fp64 else "float32")

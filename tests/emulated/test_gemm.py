@@ -29,7 +29,7 @@ from portable_gpu.ops.gemm.matrix.policy import (
 )
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.skinny.fragments import SkinnyPlan, choose
-from portable_gpu.ops.gemm.skinny.vectors import candidates
+from portable_gpu.ops.gemm.skinny.vectors import variants
 from portable_gpu.ops.gemm.tiled.plan import TiledPlan
 from portable_gpu.ops.gemm.tiled.policy import SHAPE_CLASSES, GemmPolicy
 from portable_gpu.runtime.plan import Plan
@@ -623,7 +623,7 @@ def test_few_columns_with_an_epilogue(gpu: Emulator, few: int, k: int, transpose
     memory = c.astype("f4")
     arrays = [bias.astype("f2"), scale.astype("f4"), np.ascontiguousarray(residual.T).astype("f4")]
     buffers = [stored(a, F16, "N"), stored(b, F16, "T"), *arrays, memory]
-    way = next(one for one in candidates(p, gpu.target, gpu.table) if one.path == "skinny")
+    way = next(one for one in variants(p, gpu.target, gpu.table) if one.path == "skinny")
     plan = way.bind(gpu)  # type: ignore[arg-type]
     plan.enqueue(gpu, buffers, (0,) * 6, (2.0, 3.0))  # type: ignore[arg-type]
     expected = (2 * (a @ b) + 3 * c + bias) * scale[:, None] + residual

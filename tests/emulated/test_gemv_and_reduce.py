@@ -11,12 +11,12 @@ from sampling import in_pairs
 
 from portable_gpu.dtypes import element
 from portable_gpu.isa.compilers import find_compilers
-from portable_gpu.ops.candidate import bind_best
-from portable_gpu.ops.gemv.plan import candidates
+from portable_gpu.ops.gemv.plan import variants
 from portable_gpu.ops.gemv.problem import GemvProblem
 from portable_gpu.ops.reduce import rules
-from portable_gpu.ops.reduce.candidates import make_plan
 from portable_gpu.ops.reduce.problem import Problem
+from portable_gpu.ops.reduce.variants import make_plan
+from portable_gpu.ops.variant import bind_best
 
 missing = find_compilers().missing.get("NVIDIA")
 pytestmark = pytest.mark.skipif(missing is not None, reason=str(missing))
@@ -47,7 +47,7 @@ def test_gemv(gpu: Emulator, shape: tuple[int, int], dtype: str, order: str) -> 
     strides = (n, 1) if order == "C" else (1, m)
     p = GemvProblem(element(dtype), m, n, *strides, 1, 1)
     memory = np.ascontiguousarray(a if order == "C" else a.T)
-    plan = bind_best(gpu, candidates(p, gpu.target, gpu.table))  # type: ignore[arg-type]
+    plan = bind_best(gpu, variants(p, gpu.target, gpu.table))  # type: ignore[arg-type]
     plan.enqueue(gpu, [memory, x, y], (0, 0, 4), (2.0, 0.0))  # type: ignore[arg-type]
     np.testing.assert_array_equal(y[4:-4], 2 * (a @ x))
     assert np.all(y[:4] == 7)
@@ -69,11 +69,11 @@ def test_several_vectors(gpu: Emulator, vectors: int, apart: bool) -> None:
     p = GemvProblem(element("f4"), m, n, n, 1, y_step=vectors, vectors=vectors, y_pitch=1, **steps)
     memory = np.ascontiguousarray(x.T if apart else x)
     expected = 2 * (a @ x)
-    for way in candidates(p, gpu.target, gpu.table):
+    for way in variants(p, gpu.target, gpu.table):
         y = np.full((m + 8, vectors), 7, "f4")
         plan = way.bind(gpu)  # type: ignore[arg-type]
         plan.enqueue(gpu, [a, memory, y], (0, 0, 4 * vectors), (2.0, 0.0))  # type: ignore[arg-type]
-        np.testing.assert_array_equal(y[4:-4], expected, way.way)
+        np.testing.assert_array_equal(y[4:-4], expected, way.name)
         assert np.all(y[:4] == 7)
         assert np.all(y[-4:] == 7)
 

@@ -24,12 +24,12 @@ from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import dtype_of
 from portable_gpu.errors import UnsupportedError
 from portable_gpu.isa.compilers import CLANG, WARNINGS
-from portable_gpu.ops.candidate import Candidate, spread
-from portable_gpu.ops.elementwise.candidates import candidates as elementwise_candidates
 from portable_gpu.ops.elementwise.catalogue import problem as expression_of
-from portable_gpu.ops.gemm.candidates import candidates as gemm_candidates
+from portable_gpu.ops.elementwise.variants import variants as elementwise_variants
 from portable_gpu.ops.gemm.catalogue import contiguous
+from portable_gpu.ops.gemm.variants import variants as gemm_variants
 from portable_gpu.ops.registry import CATALOGUE
+from portable_gpu.ops.variant import Variant, sample_of_kinds
 from portable_gpu.runtime import exchange
 from portable_gpu.targets import Target, detect
 
@@ -90,7 +90,7 @@ def catalogue(target: Target, dtypes: Sequence[str]) -> Iterator[Specialization]
     yield from roofs.specializations(target, "float")
 
 
-def finished(target: Target) -> Iterator[list[Candidate]]:
+def finished(target: Target) -> Iterator[list[Variant]]:
     """Products with epilogues, and the C that they read."""
     for name in ("float32", "float16", "complex64", "int32"):
         for epilogue in EPILOGUES:
@@ -101,13 +101,13 @@ def finished(target: Target) -> Iterator[list[Candidate]]:
                     extras=(plain.c,) * len(epilogue.arrays),
                 )  # fmt: skip
                 if not (plain.compute.complex or name == "int32") or epilogue is EPILOGUES[0]:
-                    yield gemm_candidates(problem, target, TABLE)
+                    yield gemm_variants(problem, target, TABLE)
 
 
-def expressions(target: Target) -> Iterator[list[Candidate]]:
+def expressions(target: Target) -> Iterator[list[Variant]]:
     for name in ("float32", "int8", "int64"):
         for text in EXPRESSIONS:
-            yield elementwise_candidates(
+            yield elementwise_variants(
                 expression_of(text, dtype_of(name), (300, 200), {"y": (0, 1)}), target, TABLE
             )
 
@@ -120,7 +120,7 @@ def texts(target: Target, dtypes: Sequence[str]) -> list[Specialization]:
     is_first = len(dtypes) > 1
     ways = [every for _, every in problems(target, seed=1, each=EACH if is_first else EACH // 4)]
     ways += [*(finished(target) if is_first else ()), *expressions(target)]
-    found = [spec for every in ways for one in spread(every) for spec in one.texts()]
+    found = [spec for every in ways for one in sample_of_kinds(every) for spec in one.texts()]
     return list({spec.key: spec for spec in (*catalogue(target, dtypes), *found)}.values())
 
 

@@ -6,11 +6,11 @@ import pytest
 from recorded_devices import H200
 
 from portable_gpu.dtypes import element
-from portable_gpu.ops.candidate import best_of
-from portable_gpu.ops.factor.candidates import cholesky_candidates, solve_candidates
 from portable_gpu.ops.factor.plan import TiledProblem, tiles_text
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
+from portable_gpu.ops.factor.variants import cholesky_variants, solve_variants
 from portable_gpu.ops.gemm.problem import Operand
+from portable_gpu.ops.variant import best_of
 from portable_gpu.targets import class_names, detect, example_target
 from portable_gpu.tuning.table import TuningTable
 
@@ -40,13 +40,13 @@ def solve(n: int, m: int, dtype: str, *batch: int) -> SolveProblem:
     ],
 )  # fmt: skip
 def test_factorisations_on_an_h200(n: int, batch: tuple[int, ...], path: str, dtype: str) -> None:
-    assert best_of(cholesky_candidates(cholesky(n, dtype, *batch), GPU, TABLE), GPU).path == path
+    assert best_of(cholesky_variants(cholesky(n, dtype, *batch), GPU, TABLE), GPU).path == path
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize(("n", "path"), [(16, "small"), (1024, "tiles"), (8192, "by halves")])
 def test_solves_on_an_h200(n: int, path: str, dtype: str) -> None:
-    assert best_of(solve_candidates(solve(n, n, dtype), GPU, TABLE), GPU).path == path
+    assert best_of(solve_variants(solve(n, n, dtype), GPU, TABLE), GPU).path == path
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c8"])
@@ -56,9 +56,9 @@ def test_only_groups_that_wait_take_tiles(name: str, dtype: str) -> None:
     for n in (16, 200, 5000):
         p = solve(n, 100, dtype)
         for every in (
-            cholesky_candidates(cholesky(n, dtype), target, TABLE),
-            solve_candidates(p, target, TABLE),
-            solve_candidates(p, target, TABLE, p.b),
+            cholesky_variants(cholesky(n, dtype), target, TABLE),
+            solve_variants(p, target, TABLE),
+            solve_variants(p, target, TABLE, p.b),
         ):
             assert ("tiles" in {one.path for one in every}) == target.groups_wait
 

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from portable_gpu.dtypes import dtype_of, element
-from portable_gpu.ops.fft.candidates import lines
 from portable_gpu.ops.fft.catalogue import problem
 from portable_gpu.ops.fft.group import brings_twists
 from portable_gpu.ops.fft.grouping import group_plan, group_plans, packed
@@ -21,6 +20,7 @@ from portable_gpu.ops.fft.passes import Pass, Rows
 from portable_gpu.ops.fft.policy import GroupFftPolicy
 from portable_gpu.ops.fft.shape import GroupPlan, Layout
 from portable_gpu.ops.fft.tables import chirp_length
+from portable_gpu.ops.fft.variants import lines
 from portable_gpu.ops.fft.ways import Leg, ways
 from portable_gpu.targets import Target, example_target
 

@@ -18,14 +18,14 @@ import pytest
 
 from portable_gpu.codegen.axes import Axis
 from portable_gpu.dtypes import dtype_of, element
-from portable_gpu.ops.candidate import best_of
-from portable_gpu.ops.fft.candidates import candidates
 from portable_gpu.ops.fft.catalogue import problem
 from portable_gpu.ops.fft.joined import of_two_axes
 from portable_gpu.ops.fft.passes import Pass, Reach, Rows
 from portable_gpu.ops.fft.policy import GroupFftPolicy
 from portable_gpu.ops.fft.problem import End, Line
+from portable_gpu.ops.fft.variants import variants
 from portable_gpu.ops.fft.ways import Way, ways
+from portable_gpu.ops.variant import best_of
 from portable_gpu.runtime.plan import Part, Temporary
 from portable_gpu.targets import example_target
 from portable_gpu.tuning.table import TuningTable
@@ -356,7 +356,7 @@ def test_planes_take_one_launch_where_that_was_measured(device: str, planes: boo
     own = example_target("nvidia")
     target = replace(own, facts=replace(own.facts, name=device))
     cube = problem("c2c", (256, 256, 256), np.dtype(np.complex64))
-    found = candidates(cube, target, TuningTable.shipped())
+    found = variants(cube, target, TuningTable.shipped())
     assert any("two axes" in one.path for one in found)
     assert ("two axes" in best_of(found, target).path) == planes
 
@@ -365,7 +365,7 @@ def test_planes_lie_where_both_passes_write() -> None:
     """A real result has no room for the numbers between its last two axes."""
     target = example_target("nvidia")
     cube = problem("c2r", (64, 64, 64), np.dtype(np.float32), inverse=True)
-    found = candidates(cube, target, TuningTable.shipped())
+    found = variants(cube, target, TuningTable.shipped())
     assert [one.path for one in found] == ["one pass"]
 
 

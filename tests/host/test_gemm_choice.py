@@ -12,18 +12,18 @@ from choosing import least
 
 from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.dtypes import element
-from portable_gpu.ops.candidate import Candidate, best_of
 from portable_gpu.ops.case import Case
-from portable_gpu.ops.gemm.candidates import candidates as candidates_of
 from portable_gpu.ops.gemm.catalogue import contiguous
 from portable_gpu.ops.gemm.contested import product_of
 from portable_gpu.ops.gemm.matrix.policy import WGMMA_CLASSES, WgmmaPolicy
 from portable_gpu.ops.gemm.matrix.stores import by_lines, with_room
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
 from portable_gpu.ops.gemm.skinny import fragments
-from portable_gpu.ops.gemm.skinny.vectors import candidates, is_skinny, upright
+from portable_gpu.ops.gemm.skinny.vectors import is_skinny, upright, variants
 from portable_gpu.ops.gemm.tiled.estimates import estimates
 from portable_gpu.ops.gemm.tiled.policy import SHAPE_CLASSES, GemmPolicy
+from portable_gpu.ops.gemm.variants import variants as variants_of
+from portable_gpu.ops.variant import Variant, best_of
 from portable_gpu.targets import class_names, example_target
 from portable_gpu.tuning.table import TuningTable
 
@@ -95,7 +95,7 @@ def test_vectors_that_lie_interleaved_beside_rows_along_k_are_tiles(
     few = replace(few, a=replace(few.a, row=1, col=8)) if trans[0] == "T" else few
     assert is_skinny(few, H200)
     tiles = min(seconds for seconds, _ in estimates(few, H200, SHIPPED))
-    vectors = min(one.device for one in candidates(few, H200, SHIPPED))
+    vectors = min(one.estimate for one in variants(few, H200, SHIPPED))
     assert (tiles < vectors) == tiled
 
 
@@ -104,8 +104,8 @@ def test_few_columns_with_an_epilogue_stay_on_their_paths() -> None:
     extras = (Operand(F32, 0, 1, (), False, 16),)
     for m, elem, path in ((16, "float16", "skinny"), (8, "float32", "axpy_columns")):
         few = replace(problem(m, 4096, 4096, elem), epilogue=bias.stages, extras=extras)
-        ways = list(candidates(few, H200, SHIPPED))
-        assert min(ways, key=lambda one: one.device).path == path
+        ways = list(variants(few, H200, SHIPPED))
+        assert min(ways, key=lambda one: one.estimate).path == path
 
 
 @pytest.mark.parametrize("target", [*class_names(), "nvidia-sm60", "gcn-gfx90a"])
@@ -116,14 +116,14 @@ def test_policies_by_formula_leave_registers_for_edges(target: str, shape_class:
     assert policy.at_edges(device, F32, 4096, 2) == policy
 
 
-def chosen(size: str, dtype: str) -> Candidate:
+def chosen(size: str, dtype: str) -> Variant:
     """What an H200 does with the contiguous arrays of a size as ``bench`` writes it."""
     found = _SIZE.fullmatch(size)
     assert found is not None
     batch, m, k, n, trans = found.groups()
     extents, count = (int(m), int(k), int(n)), None if batch is None else int(batch)
     case = Case("gemm", extents, dtype, trans=trans, batch=count)
-    return best_of(candidates_of(product_of(case), H200, SHIPPED), H200)
+    return best_of(variants_of(product_of(case), H200, SHIPPED), H200)
 
 
 _SIZE = re.compile(r"(?:(\d+):)?(\d+)x(\d+)x(\d+)/(\w\w)")
@@ -155,7 +155,7 @@ def test_large_products_off_the_grid_are_repacked_first() -> None:
     ],
 )
 def test_few_tokens_are_the_columns_of_narrow_tiles(tokens: int, way: str) -> None:
-    assert chosen(f"{tokens}x4096x6144/NT", "bfloat16").way == way
+    assert chosen(f"{tokens}x4096x6144/NT", "bfloat16").name == way
 
 
 @pytest.mark.parametrize(("m", "n", "k", "pitch"), [(1024, 32, 4096, -32), (2048, 24, 8192, 0)])
@@ -163,7 +163,7 @@ def test_rows_upside_down_or_all_the_same_have_texts(m: int, n: int, k: int, pit
     """The copy engine cannot bring them, work-items can: narrow tiles take neither across k."""
     asked = contiguous(m, n, k, np.float16)
     asked = replace(asked, b=replace(asked.b, row=pitch))
-    for one in candidates_of(asked, H200, SHIPPED):
+    for one in variants_of(asked, H200, SHIPPED):
         assert one.texts()
 
 
@@ -203,4 +203,4 @@ def test_rows_of_c_that_begin_anywhere_leave_by_neighbours(
 def test_shallow_products_of_16_bits_take_matrix_units(size: tuple[int, int, int]) -> None:
     """Tiles of SIMD units store single elements of 16 bits, which takes twice the time."""
     p = product_of(Case("gemm", size, "float16", trans="NN"))
-    assert best_of(candidates_of(p, H200, SHIPPED), H200).way.startswith("wgmma")
+    assert best_of(variants_of(p, H200, SHIPPED), H200).name.startswith("wgmma")

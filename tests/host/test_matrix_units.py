@@ -13,7 +13,7 @@ from choosing import least
 import portable_gpu as pg
 from portable_gpu.dtypes import BF16, PRECISIONS, check_precision, element
 from portable_gpu.errors import ArgumentError, PolicyError
-from portable_gpu.ops.gemm import candidates, explain
+from portable_gpu.ops.gemm import explain, variants
 from portable_gpu.ops.gemm.choice import GemmChoice
 from portable_gpu.ops.gemm.matrix import check as matrix_check
 from portable_gpu.ops.gemm.matrix.estimates import estimates, fitting
@@ -432,18 +432,18 @@ def test_path_falls_back_where_units_do_not_work(
 ) -> None:
     tried = []
     monkeypatch.setattr(matrix_check, "_multiplies", lambda *args: tried.append(args) or right)
-    monkeypatch.setattr(candidates.matrix, "MatrixPlan", lambda *_, **__: "matrix units")
-    monkeypatch.setattr(candidates, "TiledPlan", lambda *_, **__: "tiles")
+    monkeypatch.setattr(variants.matrix, "MatrixPlan", lambda *_, **__: "matrix units")
+    monkeypatch.setattr(variants, "TiledPlan", lambda *_, **__: "tiles")
     engine: Any = FakeEngine()
     taken = []
     for _ in range(2):
         if right:
-            taken.append(candidates.make_plan(engine, problem(256, 256, 256, F16)))
+            taken.append(variants.make_plan(engine, problem(256, 256, 256, F16)))
         elif not tried:
             with pytest.warns(UserWarning, match="are not used: a test product is wrong"):
-                taken.append(candidates.make_plan(engine, problem(256, 256, 256, F16)))
+                taken.append(variants.make_plan(engine, problem(256, 256, 256, F16)))
         else:
-            taken.append(candidates.make_plan(engine, problem(256, 256, 256, F16)))
+            taken.append(variants.make_plan(engine, problem(256, 256, 256, F16)))
     assert taken == ["matrix units" if right else "tiles"] * 2
     # Both ways round, and subnormal numbers; or bulk copies, and copies by work-items: once.
     assert len(tried) == (3 if right else 2)

@@ -11,17 +11,17 @@ from recorded_devices import RECORDED
 
 from portable_gpu.bench.hunt import Kind, random_cases
 from portable_gpu.dtypes import dtype_of, element
-from portable_gpu.ops.candidate import Candidate, best_of
 from portable_gpu.ops.case import Case
 from portable_gpu.ops.gemm.binding import bind
-from portable_gpu.ops.gemm.candidates import candidates as gemm_candidates
 from portable_gpu.ops.gemm.contested import product_of
+from portable_gpu.ops.gemm.variants import variants as gemm_variants
 from portable_gpu.ops.gemv.cases import transposed
-from portable_gpu.ops.gemv.plan import candidates as gemv_candidates
+from portable_gpu.ops.gemv.plan import variants as gemv_variants
 from portable_gpu.ops.gemv.problem import GemvProblem
-from portable_gpu.ops.reduce.candidates import candidates as reduce_candidates
 from portable_gpu.ops.reduce.catalogue import problem as reduction_of
+from portable_gpu.ops.reduce.variants import variants as reduce_variants
 from portable_gpu.ops.registry import BENCHMARKS
+from portable_gpu.ops.variant import Variant, best_of
 from portable_gpu.runtime.engine import one_is_enough
 from portable_gpu.runtime.views import View
 from portable_gpu.targets import Target, detect
@@ -31,7 +31,7 @@ SHAPES = 60
 TABLE = TuningTable.shipped()
 
 
-def every_way(case: Case, target: Target) -> list[Candidate]:
+def every_way(case: Case, target: Target) -> list[Variant]:
     """The ways of a call on NumPy's arrays."""
     dtype = dtype_of(case.dtype)
     if case.operation == "gemm":
@@ -48,13 +48,13 @@ def every_way(case: Case, target: Target) -> list[Candidate]:
             multiplies=True,
             reads_c=False,
         )
-        return gemm_candidates(problem, target, TABLE)
+        return gemm_variants(problem, target, TABLE)
     if case.operation == "gemv":
         m, n = case.extents
         along = (m, n, n, 1) if case.trans == "N" else (n, m, 1, n)
-        return gemv_candidates(GemvProblem(element(dtype), *along, 1, 1), target, TABLE)
+        return gemv_variants(GemvProblem(element(dtype), *along, 1, 1), target, TABLE)
     fold = reduction_of(case.operation, case.extents, case.axis, dtype, target)
-    return reduce_candidates(fold, target, TABLE)
+    return reduce_variants(fold, target, TABLE)
 
 
 def as_view(x: Any) -> View:
@@ -100,6 +100,6 @@ def test_random_products_share_programs_on_a_gpu(sizes: str, most: int, seed: in
     drawn = next(one for one in BENCHMARKS["gemm"].random if one.name == sizes)
     texts = set()
     for _, case in random_cases([Kind("gemm", drawn, "float32")], SHAPES, seed, False):
-        best = best_of(gemm_candidates(product_of(case), target, TABLE), target)
+        best = best_of(gemm_variants(product_of(case), target, TABLE), target)
         texts |= {spec.key for spec in best.texts()}
     assert len(texts) <= most

@@ -18,7 +18,6 @@ from portable_gpu.ops.factor.arguments import (
     solution_shape,
     transposition,
 )
-from portable_gpu.ops.factor.candidates import packed_parts
 from portable_gpu.ops.factor.packed import packed_size
 from portable_gpu.ops.factor.packed_steps import (
     PackedProblem,
@@ -32,6 +31,7 @@ from portable_gpu.ops.factor.packed_steps import (
 from portable_gpu.ops.factor.plan import CopyPlan, CopyProblem
 from portable_gpu.ops.factor.reports import beside_of, not_positive_definite, singular
 from portable_gpu.ops.factor.stack import Matrix, stacked
+from portable_gpu.ops.factor.variants import packed_parts
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
 from portable_gpu.ops.reduce.run import converter
 from portable_gpu.runtime.engine import Engine

@@ -13,10 +13,10 @@ from portable_gpu.errors import ArgumentError, ShapeError
 from portable_gpu.linalg.packed.storage import as_row, check_adjacent
 from portable_gpu.ops.factor.api import lies
 from portable_gpu.ops.factor.arguments import check_dtype, precision_of
-from portable_gpu.ops.factor.candidates import packed_parts
 from portable_gpu.ops.factor.packed import packed_size
 from portable_gpu.ops.factor.packed_steps import Factor, PackedProblem, PackedWay, product_steps
 from portable_gpu.ops.factor.stack import Matrix, stacked
+from portable_gpu.ops.factor.variants import packed_parts
 from portable_gpu.ops.factors import PLAIN, factor, plain_number
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
 from portable_gpu.runtime.array import DEVICE_KINDS

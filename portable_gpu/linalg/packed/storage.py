@@ -12,9 +12,9 @@ from portable_gpu.arguments import flag
 from portable_gpu.errors import ArgumentError, ShapeError
 from portable_gpu.ops.factor.api import lies
 from portable_gpu.ops.factor.arguments import check_dtype, square
-from portable_gpu.ops.factor.candidates import packed_parts
 from portable_gpu.ops.factor.packed import PackProblem, packed_size, rows_of
 from portable_gpu.ops.factor.stack import Matrix, stacked
+from portable_gpu.ops.factor.variants import packed_parts
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan

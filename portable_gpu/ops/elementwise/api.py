@@ -15,8 +15,8 @@ from portable_gpu.codegen.expression import check_expression, check_name
 from portable_gpu.codegen.functions import Function
 from portable_gpu.dtypes import Element, as_dtype, element
 from portable_gpu.errors import OverlapError
-from portable_gpu.ops.elementwise.candidates import make_plan
 from portable_gpu.ops.elementwise.plan import Problem
+from portable_gpu.ops.elementwise.variants import make_plan
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.broadcast import NUMBERS, broadcast, common_dtype, spread

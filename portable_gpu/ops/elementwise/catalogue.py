@@ -11,10 +11,10 @@ import numpy as np
 from portable_gpu.codegen.expression import PATTERNS, RESERVED, check_expression
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import element
-from portable_gpu.ops.candidate import best_of
-from portable_gpu.ops.elementwise.candidates import candidates
 from portable_gpu.ops.elementwise.plan import Problem
+from portable_gpu.ops.elementwise.variants import variants
 from portable_gpu.ops.explanation import Explanation, explanation
+from portable_gpu.ops.variant import best_of
 from portable_gpu.runtime.views import Shape, contiguous_strides
 from portable_gpu.targets import Target
 from portable_gpu.tuning.table import TuningTable
@@ -45,9 +45,7 @@ def specializations(target: Target, dtype: DType) -> list[Specialization]:
         problem(text, dtype, (n, n), {"m": (1, 0), "s": (0, 1)}),
         problem("x * y", dtype, (n, n), {"y": (1, n)}),
     ]
-    found = [
-        spec for p in problems for spec in best_of(candidates(p, target, table), target).texts()
-    ]
+    found = [spec for p in problems for spec in best_of(variants(p, target, table), target).texts()]
     return list({spec.key: spec for spec in found}.values())
 
 
@@ -66,4 +64,4 @@ def explain(
     by = " x ".join(map(str, shape)) or "a scalar"
     named = f"{operation} {expression!r} of {by} {dtype} on {target.facts.name}"
     asked = problem(expression, dtype, shape, {})
-    return explanation(named, candidates(asked, target, table), target)
+    return explanation(named, variants(asked, target, table), target)

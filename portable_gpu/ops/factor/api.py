@@ -19,11 +19,11 @@ from portable_gpu.ops.factor.arguments import (
     square,
     transposition,
 )
-from portable_gpu.ops.factor.candidates import make_cholesky, make_inverse, make_solve
 from portable_gpu.ops.factor.packed import ZerosPlan
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
 from portable_gpu.ops.factor.reports import beside_of, not_positive_definite, singular
 from portable_gpu.ops.factor.stack import Matrix, stacked
+from portable_gpu.ops.factor.variants import make_cholesky, make_inverse, make_solve
 from portable_gpu.ops.gemm.problem import Operand
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
 from portable_gpu.ops.reduce.run import converter

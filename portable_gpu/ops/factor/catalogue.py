@@ -12,10 +12,8 @@ from portable_gpu.arguments import flag, of_kind, one_of, whole
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import check_precision, element
 from portable_gpu.errors import ArgumentError, DTypeError, UnsupportedError
-from portable_gpu.ops.candidate import best_of
 from portable_gpu.ops.explanation import Explanation, explanation
 from portable_gpu.ops.factor import packed, ragged
-from portable_gpu.ops.factor.candidates import cholesky_candidates, solve_candidates
 from portable_gpu.ops.factor.estimates import Sizes
 from portable_gpu.ops.factor.plan import (
     CopyProblem,
@@ -27,7 +25,9 @@ from portable_gpu.ops.factor.plan import (
 from portable_gpu.ops.factor.policy import SolvePolicy, largest
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
 from portable_gpu.ops.factor.stack import Matrix, stacked
+from portable_gpu.ops.factor.variants import cholesky_variants, solve_variants
 from portable_gpu.ops.fronts import catalogue as fronts
+from portable_gpu.ops.variant import best_of
 from portable_gpu.runtime.views import Shape, View, contiguous_strides
 from portable_gpu.targets import Target
 from portable_gpu.tuning.table import TuningTable
@@ -113,7 +113,7 @@ def explain_cholesky(
         precision=check_precision(precision),
     )  # fmt: skip
     named = f"{operation} of {_stack(batch)}{n} x {n} {dtype} on {target.facts.name}"
-    return explanation(named, cholesky_candidates(problem, target, table), target)
+    return explanation(named, cholesky_variants(problem, target, table), target)
 
 
 def explain_solve(
@@ -161,7 +161,7 @@ def explain_solve(
         f"{operation} of {_stack(batch)}({n} x {n} {triangle} ({trans}), {m} columns) {dtype} "
         f"on {target.facts.name}"
     )
-    return explanation(named, solve_candidates(problem, target, table, problem.b), target)
+    return explanation(named, solve_variants(problem, target, table, problem.b), target)
 
 
 def cholesky_specializations(target: Target, dtype: DType) -> list[Specialization]:
@@ -183,7 +183,7 @@ def cholesky_specializations(target: Target, dtype: DType) -> list[Specializatio
             for n, overwrite in ((1000, False), (1000, True), (4096, False))
         ]
     for problem in problems:
-        found += best_of(cholesky_candidates(problem, target, table), target).texts()
+        found += best_of(cholesky_variants(problem, target, table), target).texts()
     return _unique(found)
 
 
@@ -211,7 +211,7 @@ def solve_specializations(target: Target, dtype: DType) -> list[Specialization]:
             problem = solve_problem(n, m, dtype, (10,), side=side, trans=trans)
             reporting = replace(problem, reports="forwards")
             for p, source in ((problem, None), (reporting, problem.b)):
-                found += best_of(solve_candidates(p, target, table, source), target).texts()
+                found += best_of(solve_variants(p, target, table, source), target).texts()
     return _unique(found)
 
 

@@ -13,8 +13,8 @@ import pyopencl as cl
 from portable_gpu.arguments import flag, one_of, shown
 from portable_gpu.dtypes import element, is_bfloat16
 from portable_gpu.errors import ArgumentError, AxisError, DTypeError, ShapeError
-from portable_gpu.ops.fft.candidates import make_plan
 from portable_gpu.ops.fft.problem import FftProblem, Kind
+from portable_gpu.ops.fft.variants import make_plan
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
 from portable_gpu.ops.reduce.run import converter
 from portable_gpu.runtime.call import Planning

@@ -12,11 +12,11 @@ from portable_gpu.arguments import of_kind, whole
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError, DTypeError, UnsupportedError
-from portable_gpu.ops.candidate import best_of
 from portable_gpu.ops.explanation import Explanation, explanation
 from portable_gpu.ops.fft import cosine, direct
-from portable_gpu.ops.fft.candidates import candidates
 from portable_gpu.ops.fft.problem import FftProblem, Kind
+from portable_gpu.ops.fft.variants import variants
+from portable_gpu.ops.variant import best_of
 from portable_gpu.runtime.views import Shape, contiguous_strides
 from portable_gpu.targets import Target
 from portable_gpu.tuning.table import TuningTable
@@ -105,7 +105,7 @@ def explain(
         f"{operation} of {stack}({' x '.join(map(str, sizes))}) {dtype}{along} "
         f"on {target.facts.name}"
     )
-    return explanation(named, candidates(asked, target, table), target)
+    return explanation(named, variants(asked, target, table), target)
 
 
 def _batch(batch: Shape) -> Shape:
@@ -189,7 +189,7 @@ def _built(problems: Sequence[FftProblem], target: Target) -> list[Specializatio
     table = TuningTable.shipped()
     found: list[Specialization] = []
     for p in problems:
-        every = candidates(p, target, table)
+        every = variants(p, target, table)
         both = [one for one in every if one.kind.startswith("two axes")]
         for one in (best_of(every, target), *both):
             found += one.texts()

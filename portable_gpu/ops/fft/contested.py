@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from portable_gpu.dtypes import dtype_of
 from portable_gpu.ops.family import Contested
-from portable_gpu.ops.fft.candidates import candidates
 from portable_gpu.ops.fft.cases import fft_of
 from portable_gpu.ops.fft.random_sizes import COMPLEX
+from portable_gpu.ops.fft.variants import variants
 from portable_gpu.ops.sizes import Size
 
 if TYPE_CHECKING:
@@ -28,4 +28,4 @@ def _nbytes(case: Case) -> tuple[int, ...]:
     return given, 2 * prod(problem.shape_out) * problem.real.itemsize
 
 
-CONTESTED = Contested(_draw, fft_of, candidates, _nbytes, (1.0,))
+CONTESTED = Contested(_draw, fft_of, variants, _nbytes, (1.0,))

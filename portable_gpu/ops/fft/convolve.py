@@ -11,10 +11,10 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.dtypes import element
-from portable_gpu.ops.fft.candidates import make_plan
 from portable_gpu.ops.fft.convolution import ConvolutionProblem, Piece, Strided
 from portable_gpu.ops.fft.direct import DirectPlan, DirectProblem
 from portable_gpu.ops.fft.tables import fast_length
+from portable_gpu.ops.fft.variants import make_plan
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
 from portable_gpu.runtime.call import Planning
 from portable_gpu.runtime.engine import Engine

@@ -20,9 +20,9 @@ import pyopencl as cl
 from portable_gpu.codegen.axes import Axis, merged
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
-from portable_gpu.ops.fft.candidates import make_plan, one_pass_plan
 from portable_gpu.ops.fft.problem import End, FftProblem, Line
 from portable_gpu.ops.fft.tables import Table, as_components, roots
+from portable_gpu.ops.fft.variants import make_plan, one_pass_plan
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan, Step, Steps, Temporary
 from portable_gpu.runtime.queue_state import QueueState

@@ -8,12 +8,11 @@ import numpy as np
 
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
-from portable_gpu.ops.candidate import best_of
 from portable_gpu.ops.factor import estimates
-from portable_gpu.ops.factor.candidates import cholesky_candidates, parts, solve_candidates
 from portable_gpu.ops.factor.estimates import Sizes
 from portable_gpu.ops.factor.policy import TILE, on_matrix_units, panels
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
+from portable_gpu.ops.factor.variants import cholesky_variants, parts, solve_variants
 from portable_gpu.ops.fronts.device import (
     ARENA,
     FACTOR,
@@ -26,6 +25,7 @@ from portable_gpu.ops.fronts.device import (
 from portable_gpu.ops.fronts.large import front_steps
 from portable_gpu.ops.fronts.tiling import cuts, tickets
 from portable_gpu.ops.gemm.problem import Operand
+from portable_gpu.ops.variant import best_of
 from portable_gpu.runtime.plan import Step
 from portable_gpu.targets import Target
 
@@ -105,10 +105,10 @@ def _is_large(device: DeviceFronts, front: int, sizes: Sizes) -> bool:
     c, u = int(device.fronts.columns[front]), int(device.fronts.rows[front])
     lower = Operand(elem, int(device.leading[front]), 1, aligned_bytes=16)
     factor = CholeskyProblem(c, (), lower, lower, in_place=True)
-    separate = best_of(cholesky_candidates(factor, target, table, sizes), target).device
+    separate = best_of(cholesky_variants(factor, target, table, sizes), target).estimate
     if u:
         solve = SolveProblem(c, u, (), lower, Operand(elem, 1, lower.row, aligned_bytes=16))
-        separate += best_of(solve_candidates(solve, target, table, None, sizes), target).device
+        separate += best_of(solve_variants(solve, target, table, None, sizes), target).estimate
         separate += estimates.products(u * (u + 1) * c, factor, target)
     return separate < estimates.tiles_of(flop, factor, target)
 

@@ -22,10 +22,10 @@ import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
-from portable_gpu.ops.factor.candidates import make_inverse, make_solve, parts
 from portable_gpu.ops.factor.estimates import Sizes
 from portable_gpu.ops.factor.packed import aligned
 from portable_gpu.ops.factor.problem import SolveProblem
+from portable_gpu.ops.factor.variants import make_inverse, make_solve, parts
 from portable_gpu.ops.fronts.cpu import front_policy
 from portable_gpu.ops.fronts.device import ALIGNMENT, DeviceFronts, FrontsPlan
 from portable_gpu.ops.fronts.solve import TakePlan

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from portable_gpu.codegen.specialization import Specialization, specialize
-from portable_gpu.ops.factor.candidates import parts
 from portable_gpu.ops.factor.estimates import Sizes
+from portable_gpu.ops.factor.variants import parts
 from portable_gpu.ops.fronts.cpu import assembly_step
 from portable_gpu.ops.fronts.device import PIVOT_STATUS, REPORT, DeviceFronts
 from portable_gpu.ops.fronts.group import group_steps

@@ -15,7 +15,6 @@ from portable_gpu.dtypes import PRECISIONS, check_precision, element
 from portable_gpu.errors import ArgumentError, DTypeError
 from portable_gpu.ops.explanation import Explanation, explanation
 from portable_gpu.ops.gemm.binding import compute_element
-from portable_gpu.ops.gemm.candidates import candidates
 from portable_gpu.ops.gemm.choice import GemmChoice
 from portable_gpu.ops.gemm.matrix import plan as matrix
 from portable_gpu.ops.gemm.matrix.estimates import fitting, shares_fit
@@ -33,6 +32,7 @@ from portable_gpu.ops.gemm.tiled.estimates import direct_estimates
 from portable_gpu.ops.gemm.tiled.plan import specialization_of
 from portable_gpu.ops.gemm.tiled.policy import SHAPE_CLASSES, GemmPolicy, value_bytes
 from portable_gpu.ops.gemm.tiled.tile import takes_pairs
+from portable_gpu.ops.gemm.variants import variants
 from portable_gpu.ops.gemv import plan as gemv
 from portable_gpu.ops.gemv.problem import TRANSPOSES
 from portable_gpu.runtime.views import Shape
@@ -88,7 +88,7 @@ def explain(
         problem = _symmetric(problem)
     stack = "".join(f"{extent} x " for extent in batch)
     named = f"{operation} of {stack}({m} x {k} by {k} x {n}) {dtype} on {target.facts.name}"
-    said = explanation(named, candidates(problem, target, table), target)
+    said = explanation(named, variants(problem, target, table), target)
     if precision == "ieee":
         return said
     return replace(said, why=f"{said.why}{_unused_precision(problem, target, said.path)}")

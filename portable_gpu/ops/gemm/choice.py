@@ -48,7 +48,7 @@ class GemmChoice:
     evidence: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @property
-    def way(self) -> str:
+    def name(self) -> str:
         """``wgmma, split-k, medium, transposed, 4 splits``."""
         if self.policy is None:
             return self.path if self.splits == 1 else f"{self.path}, {self.splits} lanes"

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from portable_gpu.dtypes import dtype_of
 from portable_gpu.ops.family import Contested
-from portable_gpu.ops.gemm.candidates import candidates
 from portable_gpu.ops.gemm.cases import shapes
 from portable_gpu.ops.gemm.catalogue import contiguous
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.ops.gemm.random_sizes import batch, product, small, thin
+from portable_gpu.ops.gemm.variants import variants
 from portable_gpu.ops.sizes import Size
 
 if TYPE_CHECKING:
@@ -40,4 +40,4 @@ def _nbytes(case: Case) -> tuple[int, ...]:
     return tuple(length * dtype_of(case.dtype).itemsize for length in lengths)
 
 
-CONTESTED = Contested(_draw, product_of, candidates, _nbytes, (1.0, 0.0))
+CONTESTED = Contested(_draw, product_of, variants, _nbytes, (1.0, 0.0))

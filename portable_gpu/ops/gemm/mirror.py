@@ -9,9 +9,9 @@ from typing import Any
 import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization, specialize
-from portable_gpu.ops.candidate import Candidate
 from portable_gpu.ops.gemm.operands import extents, strides
 from portable_gpu.ops.gemm.problem import GemmProblem, step
+from portable_gpu.ops.variant import Variant
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan, Step, Steps
 from portable_gpu.runtime.queue_state import QueueState
@@ -67,7 +67,7 @@ def bytes_of(problem: GemmProblem) -> int:
     return rest * (2 if problem.fills == "mirror" else 1)
 
 
-def filled(one: Candidate, problem: GemmProblem, target: Target) -> Candidate:
+def filled(one: Variant, problem: GemmProblem, target: Target) -> Variant:
     """A way of computing a triangle, and the rest of C after it.
 
     Args:
@@ -89,13 +89,14 @@ def filled(one: Candidate, problem: GemmProblem, target: Target) -> Candidate:
     return replace(
         one,
         path=f"{one.path}, {rest}",
-        way=f"{one.way}, {rest}",
+        name=f"{one.name}, {rest}",
         kind=f"{one.kind}, {rest}",
-        device=one.device + bytes_of(problem) / (costs.bandwidth * target.compute_units),
+        estimate=one.estimate + bytes_of(problem) / (costs.bandwidth * target.compute_units),
         launches=one.launches + 1,
         why=f"{one.why}; of the {problem.triangle} triangle, then the rest: {rest}",
         texts=texts,
         bind=bind,
+        decision=f"{one.decision}, {rest}" if one.decision else "",
     )
 
 

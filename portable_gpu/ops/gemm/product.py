@@ -13,8 +13,8 @@ import pyopencl as cl
 from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.dtypes import is_float16_like
 from portable_gpu.ops.gemm.binding import bind, compute_element
-from portable_gpu.ops.gemm.candidates import make_plan
 from portable_gpu.ops.gemm.problem import GemmProblem
+from portable_gpu.ops.gemm.variants import make_plan
 from portable_gpu.ops.operation import Invocation, complete
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan

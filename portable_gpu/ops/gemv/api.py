@@ -11,12 +11,12 @@ import pyopencl as cl
 from portable_gpu.arguments import one_of
 from portable_gpu.dtypes import Element, element
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
-from portable_gpu.ops.candidate import bind_best
 from portable_gpu.ops.factors import PLAIN, factor, plain_number
-from portable_gpu.ops.gemv.plan import candidates
+from portable_gpu.ops.gemv.plan import variants
 from portable_gpu.ops.gemv.problem import TRANSPOSES, GemvProblem
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
 from portable_gpu.ops.reduce.run import converter
+from portable_gpu.ops.variant import bind_best
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.views import AnyArray, View, as_array
@@ -130,7 +130,7 @@ def plan_gemv(
     conj = trans == "C" and elem.complex
     problem = GemvProblem(elem, m, n, a_out, a_sum, x_step, y_step, conj, aligned_a, aligned_x)
     return engine.plan(
-        problem, lambda: bind_best(engine, candidates(problem, engine.target, engine.table))
+        problem, lambda: bind_best(engine, variants(problem, engine.target, engine.table))
     )
 
 

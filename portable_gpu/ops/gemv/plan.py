@@ -13,11 +13,11 @@ from portable_gpu.arguments import one_of
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError, DTypeError
-from portable_gpu.ops.candidate import Candidate, best_of
 from portable_gpu.ops.explanation import Explanation, explanation
 from portable_gpu.ops.gemv.policy import real_bytes
 from portable_gpu.ops.gemv.problem import TRANSPOSES, GemvProblem
 from portable_gpu.ops.gemv.route import Route, routes
+from portable_gpu.ops.variant import Variant, best_of, by_rule
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
@@ -131,7 +131,7 @@ def explain(
     m, n = sizes
     named = f"{operation} of {m} x {n} ({trans}) {dtype} on {target.facts.name}"
     problem = _contiguous(m, n, np.dtype(dtype), trans)
-    return explanation(named, candidates(problem, target, table), target)
+    return explanation(named, variants(problem, target, table), target)
 
 
 @dataclass(frozen=True)
@@ -158,13 +158,21 @@ class GemvCosts(Costs):
     interleaved: float
 
 
-def candidates(problem: GemvProblem, target: Target, table: TuningTable) -> list[Candidate]:
+def variants(problem: GemvProblem, target: Target, table: TuningTable) -> list[Variant]:
     """Every way to compute a product that is not empty."""
     p = problem.forwards()
-    return [_candidate(p, route, target) for route in routes(p, target, table)]
+    if not target.is_cpu:
+        return [_variant(p, route, target) for route in routes(p, target, table)]
+    # A rule of CPUs, whose estimates know strides and no latency.
+    along: list[Variant] = []  # kernels that go along the axis where A is more contiguous
+    across: list[Variant] = []
+    for route in routes(p, target, table):
+        (along if route.by_rows == p.by_rows else across).append(_variant(p, route, target))
+    costs = DeviceCosts.of("device", target)
+    return by_rule("the axis along which A is read", along, across, costs)
 
 
-def _candidate(p: GemvProblem, route: Route, target: Target) -> Candidate:
+def _variant(p: GemvProblem, route: Route, target: Target) -> Variant:
     # A group alone moves as much as two of those that fill the device.
     units = target.compute_units
     busy = min(units, max(units // 4, 2 * route.blocks * route.parts, 1))
@@ -174,11 +182,11 @@ def _candidate(p: GemvProblem, route: Route, target: Target) -> Candidate:
     moving = p.bytes / (device.bandwidth * busy) * route.slowdown
     waiting = route.loads * costs.load * (costs.wide if real_bytes(p.elem) > 4 else 1.0)
     summing = overlapped(overlapped(computing, moving), waiting)
-    return Candidate(
+    return Variant(
         path=route.kernel,
-        way=route.kernel,
+        name=route.kernel,
         kind=route.kernel,
-        device=summing + costs.start + route.folds * costs.fold,
+        estimate=summing + costs.start + route.folds * costs.fold,
         launches=1,
         why=route.why,
         texts=lambda: [route.specialization(target)],
@@ -197,7 +205,7 @@ def _candidate(p: GemvProblem, route: Route, target: Target) -> Candidate:
 
 def specialization_of(problem: GemvProblem, target: Target) -> Specialization:
     """What a product builds by shipped policies."""
-    best = best_of(candidates(problem, target, TuningTable.shipped()), target)
+    best = best_of(variants(problem, target, TuningTable.shipped()), target)
     return best.texts()[0]
 
 

@@ -36,7 +36,6 @@ _LONG = 4
 # of half that length, by the work-items that have nothing to load.
 _LONG_BY_LANES, _SHORT_BY_GROUPS = 1.05, 1.5
 _MOST_SHARED = 16  # steps of lanes that share vectors
-_OTHER_WAY = 1.2  # the least for a kernel that goes along the axis where A is less contiguous
 
 
 @dataclass(frozen=True)
@@ -73,6 +72,11 @@ class Route:
     loads: int = 0
     folds: int = 0
 
+    @property
+    def by_rows(self) -> bool:
+        """Whether work-items go along the summed axis, and not along the outputs."""
+        return self.kernel in ("dot_rows", "long_rows", "cpu_rows")
+
     def specialization(self, target: Target) -> Specialization:
         """The text and options of the kernel."""
         return specialize(f"gemv/{self.kernel}", target, **self.context)
@@ -93,11 +97,13 @@ def routes(problem: GemvProblem, target: Target, table: TuningTable) -> list[Rou
 
 
 def _slowdown(p: GemvProblem, *, by_rows: bool) -> float:
-    """Of a kernel that goes along the summed axis, or along the outputs: how A lies there."""
-    other_way = by_rows != p.by_rows
-    if p.m == 1 or p.n == 1:  # nobody steps along that axis
-        return _OTHER_WAY * MOST_WASTE if other_way else 1.0
-    return stride_waste(p.a_sum if by_rows else p.a_out) * (_OTHER_WAY if other_way else 1.0)
+    """Return the factor of the time of a kernel that reads A along the summed axis, or across it.
+
+    It is that of the strides of A along that axis.
+    """
+    if p.m == 1 or p.n == 1:  # the stride of an axis of one element says nothing
+        return 1.0 if by_rows == p.by_rows else MOST_WASTE
+    return stride_waste(p.a_sum if by_rows else p.a_out)
 
 
 def _long_rows(p: GemvProblem, target: Target, choice: Choice[RowPolicy]) -> Iterator[Route]:

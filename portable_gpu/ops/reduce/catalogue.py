@@ -13,9 +13,9 @@ from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.errors import ArgumentError
 from portable_gpu.ops.explanation import Explanation, explanation
 from portable_gpu.ops.reduce import rules
-from portable_gpu.ops.reduce.candidates import candidates, require_support, texts
 from portable_gpu.ops.reduce.problem import Problem
 from portable_gpu.ops.reduce.run import Axes, normalise_axes
+from portable_gpu.ops.reduce.variants import require_support, texts, variants
 from portable_gpu.runtime.views import Shape, contiguous_strides
 from portable_gpu.targets import Target
 from portable_gpu.tuning.table import TuningTable
@@ -90,7 +90,7 @@ def explain(
     named = f"{operation} of {_by(shape)} {dtype}{along} on {target.facts.name}"
     asked = problem(operation, shape, axis, dtype, target)
     require_support(asked, target)
-    return explanation(named, candidates(asked, target, table), target)
+    return explanation(named, variants(asked, target, table), target)
 
 
 def _by(shape: Shape) -> str:

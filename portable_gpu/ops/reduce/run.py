@@ -12,9 +12,9 @@ import pyopencl as cl
 from portable_gpu.arguments import flag, whole
 from portable_gpu.errors import AxisError, DTypeError, ShapeError
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
-from portable_gpu.ops.reduce.candidates import make_plan
 from portable_gpu.ops.reduce.problem import Problem
 from portable_gpu.ops.reduce.rules import Maker, sum_like
+from portable_gpu.ops.reduce.variants import make_plan
 from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.broadcast import broadcast, spread
 from portable_gpu.runtime.call import Call

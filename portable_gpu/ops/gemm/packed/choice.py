@@ -79,7 +79,7 @@ class PackedChoice:
         return 1 if self.whole or not (self.a_packed or self.b_packed) else 2
 
     @property
-    def way(self) -> str:
+    def name(self) -> str:
         """``packed, transposed, B in place``."""
         parts = ["strips" if self.strip else "whole" if self.whole else "packed"]
         parts += ["transposed"] if self.transposed else []
@@ -127,25 +127,6 @@ def packed_choices(
             yield PackedChoice(
                 policy, transposed, True, False, True, strip, row.origin, row.evidence
             )
-
-
-#: What a form takes that the rules of :func:`choose_packed` advise against, at least: a factor.
-_UNWANTED = 1.1
-
-
-def packed_estimates(
-    problem: GemmProblem, target: Target, table: TuningTable
-) -> Iterator[tuple[float, int, PackedChoice]]:
-    """Every choice with its seconds on the device, and its launches.
-
-    The rules, which were measured, say which form is best; what the others lose by is not known to
-    a per cent.
-    """
-    seconds = packed_seconds(problem, target)
-    wanted = choose_packed(problem, target, table)
-    whole = DeviceCosts.of("device", target).seconds(seconds, wanted.launches)
-    for choice in packed_choices(problem, target, table):
-        yield seconds if choice == wanted else _UNWANTED * whole, choice.launches, choice
 
 
 def packed_seconds(problem: GemmProblem, target: Target) -> float:

@@ -11,9 +11,9 @@ import pyopencl as cl
 from portable_gpu.codegen.epilogue import Finish
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
-from portable_gpu.ops.candidate import Candidate
 from portable_gpu.ops.gemm.operands import as_given, extras, offsets, strides
 from portable_gpu.ops.gemm.problem import GemmProblem
+from portable_gpu.ops.variant import Variant
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
@@ -195,18 +195,18 @@ def choose(problem: GemmProblem, target: Target, table: TuningTable) -> SkinnyRo
     return SkinnyRoute(spec, row, blocks, parts, part_size, partial, across)
 
 
-def candidate(problem: GemmProblem, target: Target, table: TuningTable) -> Candidate:
+def variant(problem: GemmProblem, target: Target, table: TuningTable) -> Variant:
     """The way of an upright product that the path :func:`takes`."""
     route = choose(problem, target, table)
     p, policy = problem, route.policy.policy
     costs = FewColumnsCosts.of("few columns", target)
     bandwidth = DeviceCosts.of("device", target).bandwidth * target.compute_units
     again = route.blocks * p.n * p.k * p.b.elem.itemsize
-    return Candidate(
+    return Variant(
         path="skinny",
-        way="skinny",
+        name="skinny",
         kind="skinny",
-        device=p.bytes / bandwidth + again * costs.again + costs.start,
+        estimate=p.bytes / bandwidth + again * costs.again + costs.start,
         launches=1,
         why=f"{p.n} column(s) for matrix instructions of warps, which read A as it lies",
         texts=lambda: [route.spec],

@@ -9,13 +9,13 @@ from typing import Any
 
 import pyopencl as cl
 
-from portable_gpu.ops.candidate import Candidate
 from portable_gpu.ops.gemm.matrix.check import works_on_few_columns
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.ops.gemm.skinny import fragments
 from portable_gpu.ops.gemm.skinny.fragments import finish
 from portable_gpu.ops.gemv import plan as gemv
 from portable_gpu.ops.gemv.problem import GemvProblem
+from portable_gpu.ops.variant import Variant
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
@@ -59,21 +59,21 @@ def as_gemv(problem: GemmProblem) -> GemvProblem:
     )  # fmt: skip
 
 
-def candidates(problem: GemmProblem, target: Target, table: TuningTable) -> Iterator[Candidate]:
+def variants(problem: GemmProblem, target: Target, table: TuningTable) -> Iterator[Variant]:
     """The ways of one launch that read the large operand once, where it lies; of all of C."""
     if problem.triangle:
         return
     few, transposed = upright(problem), problem.n > problem.m
     if fragments.takes(few, target):
         yield _transposing(
-            fragments.candidate(few, target, table), transposed,
+            fragments.variant(few, target, table), transposed,
             works=partial(works_on_few_columns, problem=few),
         )  # fmt: skip
     if is_skinny(problem, target):
         vectors = as_gemv(few).forwards()
         slowdown = _slowdown(vectors, target)
-        for one in gemv.candidates(vectors, target, table):
-            yield _transposing(replace(one, device=one.device * slowdown), transposed)
+        for one in gemv.variants(vectors, target, table):
+            yield _transposing(replace(one, estimate=one.estimate * slowdown), transposed)
 
 
 def _slowdown(few: GemvProblem, target: Target) -> float:
@@ -84,7 +84,7 @@ def _slowdown(few: GemvProblem, target: Target) -> float:
     return costs.interleaved if few.x_pitch == 1 else costs.apart
 
 
-def _transposing(one: Candidate, transposed: bool, **fields: Any) -> Candidate:
+def _transposing(one: Variant, transposed: bool, **fields: Any) -> Variant:
     if not transposed:
         return replace(one, **fields)
     return replace(one, bind=lambda engine: Transposed(one.bind(engine)), **fields)

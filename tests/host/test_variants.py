@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from itertools import groupby
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -11,10 +14,10 @@ from random_problems import TABLE, problems
 from recorded_devices import RECORDED
 
 from portable_gpu.codegen.signature import arguments
-from portable_gpu.ops.candidate import bind_best, ranked, spread
 from portable_gpu.ops.explanation import explanation
-from portable_gpu.ops.gemm.candidates import candidates as gemm_candidates
 from portable_gpu.ops.gemm.catalogue import contiguous
+from portable_gpu.ops.gemm.variants import variants as gemm_variants
+from portable_gpu.ops.variant import Variant, bind_best, by_rule, ranked, sample_of_kinds
 from portable_gpu.targets import Target, detect
 from portable_gpu.tuning.costs import DeviceCosts
 
@@ -63,7 +66,7 @@ def test_the_best_is_built(device: str) -> None:
         bind_best(engine, every)
         assert set(engine.names) == set(told.kernels), name
         assert engine.names[-1] == told.kernels[-1], name
-        assert next(iter(told.estimates)) == ranked(every, DeviceCosts.of("device", target))[0].way
+        assert next(iter(told.estimates)) == ranked(every, DeviceCosts.of("device", target))[0].name
 
 
 @pytest.mark.parametrize(
@@ -102,7 +105,7 @@ def test_the_best_is_built(device: str) -> None:
 def test_every_way_gives_its_kernels_what_they_declare(device: str, some: set[str]) -> None:
     target = detect(RECORDED[device][0])
     seen = set()
-    few = "few columns", gemm_candidates(contiguous(4096, 8, 4096, np.float16), target, TABLE)
+    few = "few columns", gemm_variants(contiguous(4096, 8, 4096, np.float16), target, TABLE)
     for _, every in (*problems(target, 4), few):
         engine: Any = Recorder(target)
         for one in every:
@@ -115,15 +118,60 @@ def test_every_way_gives_its_kernels_what_they_declare(device: str, some: set[st
 def test_ways_have_names_of_their_own_and_estimates(device: str) -> None:
     target = detect(RECORDED[device][0])
     for name, every in problems(target, 0):
-        assert len({one.way for one in every}) == len(every), name
-        assert all(one.device >= 0 and one.launches >= 1 for one in every), name
-        assert {one.kind for one in spread(every)} == {one.kind for one in every}, name
+        assert len({one.name for one in every}) == len(every), name
+        assert all(one.estimate >= 0 and one.launches >= 1 for one in every), name
+        assert {one.kind for one in sample_of_kinds(every)} == {one.kind for one in every}, name
+
+
+def variant(name: str, estimate: float, launches: int = 1) -> Variant:
+    """A variant that is only ranked."""
+    return Variant(name, name, name, estimate, launches, "", list, Mock())
+
+
+def test_a_rule_orders_variants_whatever_they_would_take() -> None:
+    """Others follow the preferred one, though they have fewer launches; a third one competes."""
+    costs = DeviceCosts.of("device", detect(RECORDED["PoCL"][0]))
+    preferred, other = variant("preferred", 1e-3, 2), variant("other", 1e-3, 1)
+    ordered = by_rule("form", [preferred], [other], costs)
+    names = [one.name for one in ranked([variant("slow", 1.0), *ordered], costs)]
+    assert names == ["preferred", "other", "slow"]
+    names = [one.name for one in ranked([*ordered, variant("fast", 1e-6)], costs)]
+    assert names == ["fast", "preferred", "other"]
+
+
+def test_the_best_of_several_preferred_variants_has_the_others_after_it() -> None:
+    costs = DeviceCosts.of("device", detect(RECORDED["H200"][0]))
+    first, second, other = variant("first", 3e-3), variant("second", 2e-3), variant("other", 1e-3)
+    names = [one.name for one in ranked(by_rule("axis", [first, second], [other], costs), costs)]
+    assert names == ["second", "other", "first"]
+
+
+def test_explanations_tell_estimates_from_rules() -> None:
+    target = detect(RECORDED["PoCL"][0])
+    every = gemm_variants(contiguous(300, 300, 300, np.float32), target, TABLE)
+    told = explanation("", every, target)
+    estimates = list(told.estimates.values())
+    assert estimates[0] is not None
+    assert None in estimates
+    lines = str(told).splitlines()
+    assert re.search(r"variants packed estimate [\d.e+]+ us; \S.* rule", lines[-1])
+
+
+@pytest.mark.parametrize("device", ["H200", "MI250", "PoCL"])
+def test_each_decision_by_a_rule_has_one_estimate(device: str) -> None:
+    """All variants of a decision follow each other, and the first of them was listed first."""
+    target = detect(RECORDED[device][0])
+    costs = DeviceCosts.of("device", target)
+    for name, every in problems(target, 7):
+        order = [one.decision for one in ranked(every, costs) if one.decision]
+        runs = [decision for decision, _ in groupby(order)]
+        assert len(runs) == len(set(order)), name
 
 
 def test_launches_count() -> None:
     """A tiny product of 16-bit floats whose rows no copy engine takes is one launch."""
     h200 = detect(RECORDED["H200"][0])
-    every = gemm_candidates(contiguous(90, 28, 2, np.float16, (), "T", "T"), h200, TABLE)
+    every = gemm_variants(contiguous(90, 28, 2, np.float16, (), "T", "T"), h200, TABLE)
     assert explanation("", every, h200).path == "direct"
-    large = gemm_candidates(contiguous(900, 280, 2000, np.float16, (), "T", "T"), h200, TABLE)
+    large = gemm_variants(contiguous(900, 280, 2000, np.float16, (), "T", "T"), h200, TABLE)
     assert explanation("", large, h200).path.startswith("wgmma")

@@ -8,19 +8,16 @@ from math import prod
 
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.errors import BuildError
-from portable_gpu.ops.candidate import Candidate, best_of, bind_best
 from portable_gpu.ops.reduce.geometry import analyse
 from portable_gpu.ops.reduce.plan import ReducePlan, Route, reduction_for, require_fp64, routes
 from portable_gpu.ops.reduce.problem import Problem, centre_dtype
+from portable_gpu.ops.variant import Variant, best_of, bind_best, by_rule
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan, Step, Steps, Temporary
 from portable_gpu.runtime.program import of_expression
 from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import DeviceCosts, stride_waste
 from portable_gpu.tuning.table import TuningTable
-
-# What a kernel takes beside the one that goes the way in which the input lies.
-_OTHER_WAY = 1.2
 
 
 def make_plan(engine: Engine, problem: Problem) -> Plan:
@@ -32,7 +29,7 @@ def make_plan(engine: Engine, problem: Problem) -> Plan:
     """
     require_support(problem, engine.target)
     try:
-        return bind_best(engine, candidates(problem, engine.target, engine.table))
+        return bind_best(engine, variants(problem, engine.target, engine.table))
     except BuildError as error:
         request = problem.request
         if request.op is None or request.map is None:
@@ -49,7 +46,7 @@ def require_support(problem: Problem, target: Target) -> None:
         require_fp64(target, reduction.needs_fp64, problem.request.name)
 
 
-def candidates(problem: Problem, target: Target, table: TuningTable) -> list[Candidate]:
+def variants(problem: Problem, target: Target, table: TuningTable) -> list[Variant]:
     """Every way to compute a reduction: rows or columns; a variance in one pass or in two."""
     if problem.request.name != "moment":
         return _passes(problem, target, table)
@@ -65,28 +62,36 @@ def candidates(problem: Problem, target: Target, table: TuningTable) -> list[Can
 
 def texts(problem: Problem, target: Target) -> list[Specialization]:
     """What the best way builds by shipped policies."""
-    return list(best_of(candidates(problem, target, TuningTable.shipped()), target).texts())
+    return list(best_of(variants(problem, target, TuningTable.shipped()), target).texts())
 
 
-def _passes(problem: Problem, target: Target, table: TuningTable) -> list[Candidate]:
-    """The ways to compute it by one kernel."""
+def _passes(problem: Problem, target: Target, table: TuningTable) -> list[Variant]:
+    """Return the variants of one kernel.
+
+    A rule prefers rows if the folded axis is contiguous, and columns if adjacent results read
+    adjacent elements.
+    """
     reduction = reduction_for(problem.request, target)
     geometry = analyse(
         problem.shape, problem.reduced, list(problem.strides), problem.out_strides,
         reduction.indexed,
     )  # fmt: skip
-    found = routes(reduction, geometry, problem.alignment, target, table)
-    return [_candidate(route, target) for route in found]
+    rows, *columns = routes(reduction, geometry, problem.alignment, target, table)
+    first, others = [_variant(rows, target)], [_variant(route, target) for route in columns]
+    if columns and not rows.unit:
+        first, others = others, first
+    costs = DeviceCosts.of("device", target)
+    return by_rule("the axis along which work-items read", first, others, costs)
 
 
-def _candidate(route: Route, target: Target) -> Candidate:
+def _variant(route: Route, target: Target) -> Variant:
     costs, layout, deal = DeviceCosts.of("device", target), route.layout, route.deal
     slowdown = _slowdown(route)
-    return Candidate(
+    return Variant(
         path=f"{layout.kind}{', split' if deal.parts > 1 else ''}",
-        way=layout.kind,
+        name=layout.kind,
         kind=layout.kind,
-        device=route.bytes / (costs.bandwidth * target.compute_units) * slowdown,
+        estimate=route.bytes / (costs.bandwidth * target.compute_units) * slowdown,
         launches=1,
         why=_why(route, target),
         texts=lambda: [route.specialization(target)],
@@ -105,7 +110,7 @@ def _candidate(route: Route, target: Target) -> Candidate:
     )
 
 
-def _after_means(problem: Problem, means: Candidate, squares: Candidate) -> Candidate:
+def _after_means(problem: Problem, means: Variant, squares: Variant) -> Variant:
     centre = centre_dtype(problem.request.acc)
     temporary = Temporary("means", prod(problem.kept_shape) * centre.itemsize, centre.itemsize)
 
@@ -113,11 +118,11 @@ def _after_means(problem: Problem, means: Candidate, squares: Candidate) -> Cand
         first, second = means.bind(engine), squares.bind(engine)
         return Steps([Step(first, (0, temporary)), Step(second, (0, temporary, 1))])
 
-    return Candidate(
+    return Variant(
         path=squares.path,
-        way=squares.way,
+        name=squares.name,
         kind=squares.kind,
-        device=means.device + squares.device,
+        estimate=means.estimate + squares.estimate,
         launches=2,
         why=squares.why,
         texts=lambda: [*means.texts(), *squares.texts()],
@@ -126,25 +131,27 @@ def _after_means(problem: Problem, means: Candidate, squares: Candidate) -> Cand
         origin=squares.origin,
         evidence=squares.evidence,
         details=squares.details,
+        decision=squares.decision,
     )
 
 
-def _one_pass(squares: Candidate) -> Candidate:
+def _one_pass(squares: Variant) -> Variant:
     """About the first elements: the input is its own second input."""
     return replace(
         squares,
         path=f"{squares.path}, one pass",
-        way=f"{squares.way}, one pass",
+        name=f"{squares.name}, one pass",
         why=f"{squares.why}; one pass, about each first element",
+        decision=f"{squares.decision}, one pass",
         bind=lambda engine: Steps([Step(squares.bind(engine), (0, 0, 1))]),
     )
 
 
 def _slowdown(route: Route) -> float:
-    """Of a kernel that goes along the folded axis, or along the results: how the input lies."""
-    if route.layout.kind == "columns":
-        return _OTHER_WAY if route.unit else 1.0
-    return 1.0 if route.unit else _OTHER_WAY * stride_waste(route.geometry.inner.strides[0])
+    """Return the factor of the time of a kernel that is due to the strides along its axis."""
+    if route.layout.kind == "columns" or route.unit:
+        return 1.0
+    return stride_waste(route.geometry.inner.strides[0])
 
 
 def _why(route: Route, target: Target) -> str:

@@ -6,8 +6,8 @@ from functools import partial
 from math import prod
 
 from portable_gpu.errors import BuildError
-from portable_gpu.ops.candidate import Candidate, bind_best
 from portable_gpu.ops.elementwise.plan import ElementwisePlan, Problem, Route, render_route, settle
+from portable_gpu.ops.variant import Variant, bind_best
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.program import of_expression
@@ -24,12 +24,12 @@ def make_plan(engine: Engine, problem: Problem) -> Plan:
         BuildError: The driver refused the kernel, mostly for what the expression says.
     """
     try:
-        return bind_best(engine, candidates(problem, engine.target, engine.table))
+        return bind_best(engine, variants(problem, engine.target, engine.table))
     except BuildError as error:
         raise of_expression(error, "expression", problem.expression) from error
 
 
-def candidates(problem: Problem, target: Target, table: TuningTable) -> list[Candidate]:
+def variants(problem: Problem, target: Target, table: TuningTable) -> list[Variant]:
     """One way: runs of elements on a CPU, tiles elsewhere."""
     route = settle(problem, target, table)
     layout, deal = route.layout, route.deal
@@ -37,11 +37,11 @@ def candidates(problem: Problem, target: Target, table: TuningTable) -> list[Can
     computing = prod(problem.shape) * problem.names_read / (costs.multiply_adds * units)
     way = "runs" if target.is_cpu else "tiles"
     return [
-        Candidate(
+        Variant(
             path=way,
-            way=way,
+            name=way,
             kind=way,
-            device=overlapped(computing, problem.nbytes / (costs.bandwidth * units)),
+            estimate=overlapped(computing, problem.nbytes / (costs.bandwidth * units)),
             launches=1,
             why=_why(target, route),
             texts=lambda: [render_route(problem, target, route)],

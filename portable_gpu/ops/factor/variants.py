@@ -11,7 +11,6 @@ import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import Element
-from portable_gpu.ops.candidate import Candidate, best_of, bind_best
 from portable_gpu.ops.factor import cpu, estimates
 from portable_gpu.ops.factor.cpu import CpuCholeskyPlan, CpuLanesPlan, CpuPolicy, CpuSolvePlan
 from portable_gpu.ops.factor.estimates import Sizes
@@ -35,9 +34,10 @@ from portable_gpu.ops.factor.policy import TILE, CholeskyPolicy, SolvePolicy
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
 from portable_gpu.ops.factor.ragged import RaggedMatrices, ragged_cholesky, ragged_solve
 from portable_gpu.ops.factor.recursive import Parts, cholesky_steps, inverse_steps, solve_steps
-from portable_gpu.ops.gemm.candidates import candidates as products
-from portable_gpu.ops.gemm.candidates import make_plan as make_product
 from portable_gpu.ops.gemm.problem import GemmProblem, Operand
+from portable_gpu.ops.gemm.variants import make_plan as make_product
+from portable_gpu.ops.gemm.variants import variants as products
+from portable_gpu.ops.variant import Variant, best_of, bind_best
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Part, Plan, Step, Steps
 from portable_gpu.runtime.queue_state import QueueState
@@ -51,12 +51,12 @@ _P = TypeVar("_P", CholeskyProblem, SolveProblem, GemmProblem)
 
 def make_cholesky(engine: Engine, problem: CholeskyProblem) -> Plan:
     """The plan of a factorisation; operands: a where L is not to be in its place, L, the report."""
-    return bind_best(engine, cholesky_candidates(problem, engine.target, engine.table))
+    return bind_best(engine, cholesky_variants(problem, engine.target, engine.table))
 
 
 def make_solve(engine: Engine, problem: SolveProblem, source: Operand | None) -> Plan:
     """The plan of a solve; operands: L, B where it lies at ``source``, and X."""
-    return bind_best(engine, solve_candidates(problem, engine.target, engine.table, source))
+    return bind_best(engine, solve_variants(problem, engine.target, engine.table, source))
 
 
 def make_inverse(engine: Engine, problem: SolveProblem) -> Plan:
@@ -67,9 +67,9 @@ def make_inverse(engine: Engine, problem: SolveProblem) -> Plan:
     return Steps([Step(CopyPlan(engine, start), (0, 1)), Step(steps, (0, 1))])
 
 
-def cholesky_candidates(
+def cholesky_variants(
     problem: CholeskyProblem, target: Target, table: TuningTable, sizes: Sizes | None = None
-) -> list[Candidate]:
+) -> list[Variant]:
     """Every way to factorise: by one work-group, by tiles in one launch, by halves."""
     p, sizes = problem, sizes or Sizes.of(target, problem.elem)
     if target.is_cpu and p.n <= sizes.small:
@@ -78,11 +78,11 @@ def cholesky_candidates(
     if p.n <= sizes.small:
         policy = CholeskyPolicy.for_size(p.n, target, p.elem)
         found.append(
-            Candidate(
+            Variant(
                 path="small",
-                way="small",
+                name="small",
                 kind="small",
-                device=estimates.small(p, policy.group_size, policy.together, target),
+                estimate=estimates.small(p, policy.group_size, policy.together, target),
                 launches=1,
                 why=f"a work-group holds {policy.size} columns in registers",
                 texts=lambda: [cholesky_text(p, policy, target)],
@@ -96,11 +96,11 @@ def cholesky_candidates(
         found.append(_tiles(TiledProblem(p), target))
     if p.n > sizes.block:
         found.append(
-            Candidate(
+            Variant(
                 path="by halves",
-                way="by halves",
+                name="by halves",
                 kind="by halves",
-                device=estimates.cholesky_by_halves(p, sizes, target),
+                estimate=estimates.cholesky_by_halves(p, sizes, target),
                 launches=estimates.launches(p, sizes),
                 why="products do most of the work",
                 texts=lambda: _cholesky_texts(p, sizes, target, table),
@@ -111,20 +111,20 @@ def cholesky_candidates(
     return found
 
 
-def solve_candidates(
+def solve_variants(
     problem: SolveProblem,
     target: Target,
     table: TuningTable,
     source: Operand | None = None,
     sizes: Sizes | None = None,
-) -> list[Candidate]:
+) -> list[Variant]:
     """Every way to solve: by one launch for small triangles, by tiles in one launch, by halves.
 
     Small triangles are looked at for zeros where they are solved with, others by a launch before.
     """
     p, sizes = problem, sizes or Sizes.of(target, problem.elem)
     if p.reports:
-        silent = solve_candidates(replace(p, reports=""), target, table, source, sizes)
+        silent = solve_variants(replace(p, reports=""), target, table, source, sizes)
         small = not target.is_cpu and p.n <= sizes.small_solve
         found = [_small_solve(p, source, target)] if small else []
         return found + [
@@ -141,11 +141,11 @@ def solve_candidates(
         found.append(_tiled_solve(_vectors, p, source, target))
     if p.n > sizes.solved:
         found.append(
-            Candidate(
+            Variant(
                 path="by halves",
-                way="by halves",
+                name="by halves",
                 kind="by halves",
-                device=estimates.solve_by_halves(p, sizes, target),
+                estimate=estimates.solve_by_halves(p, sizes, target),
                 launches=estimates.launches(p, sizes) + (source is not None),
                 why="products do most of the work",
                 texts=lambda: _solve_texts(p, sizes, source, target, table),
@@ -156,15 +156,15 @@ def solve_candidates(
     return found
 
 
-def _cholesky_on_cpu(p: CholeskyProblem, target: Target) -> Candidate:
+def _cholesky_on_cpu(p: CholeskyProblem, target: Target) -> Variant:
     """One launch: matrices side by side in the lanes of vectors, or one after the other."""
     policy = CpuPolicy.default(target, p.elem)
     lanes = cpu.by_lanes(p, policy)
-    return Candidate(
+    return Variant(
         path="side by side" if lanes else "small",
-        way="side by side" if lanes else "small",
+        name="side by side" if lanes else "small",
         kind="side by side" if lanes else "small",
-        device=estimates.small(p, 1, 1, target),
+        estimate=estimates.small(p, 1, 1, target),
         launches=1,
         why=(
             "a small matrix for each lane of a vector fits the first cache"
@@ -179,16 +179,16 @@ def _cholesky_on_cpu(p: CholeskyProblem, target: Target) -> Candidate:
     )
 
 
-def _small_solve(p: SolveProblem, source: Operand | None, target: Target) -> Candidate:
+def _small_solve(p: SolveProblem, source: Operand | None, target: Target) -> Variant:
     """One launch, which reads B where it lies."""
     forwards, turned, starts = _forwards(p, source)
     starts += (0,) if p.reports else ()
     policy = SolvePolicy.for_size(p.n, p.m, target, p.elem)
-    return Candidate(
+    return Variant(
         path="small",
-        way="small",
+        name="small",
         kind="small",
-        device=estimates.small(p, policy.group_size, policy.together, target),
+        estimate=estimates.small(p, policy.group_size, policy.together, target),
         launches=1,
         why=f"local memory holds {policy.rows} columns of L",
         texts=lambda: [solve_text(forwards, policy, target, source=turned)],
@@ -199,7 +199,7 @@ def _small_solve(p: SolveProblem, source: Operand | None, target: Target) -> Can
     )
 
 
-def _searched(one: Candidate, p: SolveProblem, source: Operand | None, target: Target) -> Candidate:
+def _searched(one: Variant, p: SolveProblem, source: Operand | None, target: Target) -> Variant:
     """A way to solve, after a launch that looks for zeros on the diagonals."""
     operands = (0, 1) if source is None else (0, 1, 2)
 
@@ -215,15 +215,15 @@ def _searched(one: Candidate, p: SolveProblem, source: Operand | None, target: T
     )
 
 
-def _solve_on_cpu(p: SolveProblem, target: Target, source: Operand | None) -> Candidate:
+def _solve_on_cpu(p: SolveProblem, target: Target, source: Operand | None) -> Variant:
     """One launch, which reads B where it lies."""
     policy = CpuPolicy.default(target, p.elem)
     forwards, turned, starts = _forwards(p, source)
-    return Candidate(
+    return Variant(
         path="small",
-        way="small",
+        name="small",
         kind="small",
-        device=estimates.small(p, 1, 1, target),
+        estimate=estimates.small(p, 1, 1, target),
         launches=1,
         why=f"a triangle of {p.n} columns fits half of the second cache",
         texts=lambda: [cpu.solve_text(forwards, policy, target, turned)],
@@ -234,13 +234,13 @@ def _solve_on_cpu(p: SolveProblem, target: Target, source: Operand | None) -> Ca
     )
 
 
-def _tiles(problem: TiledProblem, target: Target, starts: tuple[int, ...] = ()) -> Candidate:
+def _tiles(problem: TiledProblem, target: Target, starts: tuple[int, ...] = ()) -> Variant:
     """One launch for all tiles; ``starts``: how many elements further on the operands begin."""
-    return Candidate(
+    return Variant(
         path="tiles",
-        way="tiles",
+        name="tiles",
         kind="tiles",
-        device=estimates.tiles(problem.whole, target),
+        estimate=estimates.tiles(problem.whole, target),
         launches=1,
         why="a work-group for each tile; groups wait for the tiles that they need",
         texts=lambda: [tiles_text(problem, target)],
@@ -249,13 +249,13 @@ def _tiles(problem: TiledProblem, target: Target, starts: tuple[int, ...] = ()) 
     )
 
 
-def _vectors(problem: TiledProblem, target: Target, starts: tuple[int, ...] = ()) -> Candidate:
+def _vectors(problem: TiledProblem, target: Target, starts: tuple[int, ...] = ()) -> Variant:
     """One launch for few columns; ``starts``: as of :func:`_tiles`."""
-    return Candidate(
+    return Variant(
         path="vectors",
-        way="vectors",
+        name="vectors",
         kind="vectors",
-        device=estimates.vectors(problem.whole, problem.m, target),
+        estimate=estimates.vectors(problem.whole, problem.m, target),
         launches=1,
         why="a work-group for each 64 rows of a column; groups wait for the rows that they need",
         texts=lambda: [vector_text(problem, target)],
@@ -272,11 +272,11 @@ def _begun(plan: Plan, starts: tuple[int, ...]) -> Plan:
 
 
 def _tiled_solve(
-    way: Callable[[TiledProblem, Target, tuple[int, ...]], Candidate],
+    way: Callable[[TiledProblem, Target, tuple[int, ...]], Variant],
     p: SolveProblem,
     source: Operand | None,
     target: Target,
-) -> Candidate:
+) -> Variant:
     forwards, turned, starts = _forwards(p, source)
     return way(TiledProblem(forwards, turned), target, starts)
 
@@ -320,12 +320,12 @@ def parts(engine: Engine, sizes: Sizes) -> Parts:
 
     def cholesky(p: CholeskyProblem) -> Plan:
         return engine.plan(
-            ("part", p), lambda: bind_best(engine, cholesky_candidates(p, target, table, sizes))
+            ("part", p), lambda: bind_best(engine, cholesky_variants(p, target, table, sizes))
         )
 
     def solve(p: SolveProblem) -> Plan:
         return engine.plan(
-            ("part", p), lambda: bind_best(engine, solve_candidates(p, target, table, None, sizes))
+            ("part", p), lambda: bind_best(engine, solve_variants(p, target, table, None, sizes))
         )
 
     return Parts(
@@ -378,10 +378,10 @@ def _noted(
     texts: dict[str, Specialization] = {}
     plan = _Unbound()
 
-    def noting(candidates: Callable[[_P], list[Candidate]]) -> Callable[[_P], Plan]:
+    def noting(variants: Callable[[_P], list[Variant]]) -> Callable[[_P], Plan]:
         @cache
         def rendered(problem: _P) -> Sequence[Specialization]:
-            return best_of(candidates(problem), target).texts()
+            return best_of(variants(problem), target).texts()
 
         def note(problem: _P) -> Plan:
             for spec in rendered(problem):
@@ -391,13 +391,13 @@ def _noted(
 
         return note
 
-    def cholesky(p: CholeskyProblem) -> list[Candidate]:
-        return cholesky_candidates(p, target, table, sizes)
+    def cholesky(p: CholeskyProblem) -> list[Variant]:
+        return cholesky_variants(p, target, table, sizes)
 
-    def solve(p: SolveProblem) -> list[Candidate]:
-        return solve_candidates(p, target, table, None, sizes)
+    def solve(p: SolveProblem) -> list[Variant]:
+        return solve_variants(p, target, table, None, sizes)
 
-    def product(p: GemmProblem) -> list[Candidate]:
+    def product(p: GemmProblem) -> list[Variant]:
         return products(p, target, table)
 
     steps(

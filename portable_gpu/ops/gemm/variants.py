@@ -9,7 +9,6 @@ from typing import Any
 
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.errors import BuildError
-from portable_gpu.ops.candidate import Candidate, bind_best
 from portable_gpu.ops.gemm.choice import GemmChoice
 from portable_gpu.ops.gemm.matrix import estimates as matrix_estimates
 from portable_gpu.ops.gemm.matrix import plan as matrix
@@ -21,23 +20,26 @@ from portable_gpu.ops.gemm.packed import lanes
 from portable_gpu.ops.gemm.packed.choice import (
     PackedChoice,
     choose_packed,
-    packed_estimates,
+    packed_choices,
     packed_seconds,
     row_of,
     shape_class,
 )
 from portable_gpu.ops.gemm.packed.plan import PackedPlan
 from portable_gpu.ops.gemm.packed.plan import specialization_of as packed_text
+from portable_gpu.ops.gemm.packed.policy import PackedPolicy
 from portable_gpu.ops.gemm.problem import GemmProblem
 from portable_gpu.ops.gemm.skinny import vectors as skinny
 from portable_gpu.ops.gemm.tiled import estimates as tiles
 from portable_gpu.ops.gemm.tiled.plan import TiledPlan, specialization_of
 from portable_gpu.ops.gemm.tiled.tile import takes_pairs
+from portable_gpu.ops.variant import Variant, bind_best, by_rule
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.program import of_expression
 from portable_gpu.targets import Target
-from portable_gpu.tuning.table import TuningTable
+from portable_gpu.tuning.costs import DeviceCosts
+from portable_gpu.tuning.table import Choice, TuningTable
 
 
 def make_plan(engine: Engine, problem: GemmProblem) -> Plan:
@@ -47,7 +49,7 @@ def make_plan(engine: Engine, problem: GemmProblem) -> Plan:
         BuildError: The driver refused the kernel, mostly for what the epilogue's expressions say.
     """
     try:
-        return bind_best(engine, candidates(problem, engine.target, engine.table))
+        return bind_best(engine, variants(problem, engine.target, engine.table))
     except BuildError as error:
         texts = "; ".join(stage.expression for stage in problem.epilogue)
         if not texts:
@@ -55,7 +57,7 @@ def make_plan(engine: Engine, problem: GemmProblem) -> Plan:
         raise of_expression(error, "the expression of epilogue", texts) from error
 
 
-def candidates(problem: GemmProblem, target: Target, table: TuningTable) -> list[Candidate]:
+def variants(problem: GemmProblem, target: Target, table: TuningTable) -> list[Variant]:
     """Every way to compute a product whose C has elements.
 
     On a CPU that is the packed product either way round, by whole products, strips or shared ones,
@@ -66,65 +68,83 @@ def candidates(problem: GemmProblem, target: Target, table: TuningTable) -> list
     """
     if problem.fills:
         part = replace(problem, fills="")
-        return [filled(one, problem, target) for one in candidates(part, target, table)]
+        return [filled(one, problem, target) for one in variants(part, target, table)]
     whole = list(_ways(replace(problem, symmetric=False), target, table))
     if problem.symmetric:
         lower = replace(problem, symmetric=False, triangle="lower", fills="mirror")
-        whole += candidates(lower, target, table)
+        whole += variants(lower, target, table)
     return whole
 
 
-def _ways(problem: GemmProblem, target: Target, table: TuningTable) -> list[Candidate]:
+def _ways(problem: GemmProblem, target: Target, table: TuningTable) -> list[Variant]:
     """Those of one product, or of a triangle of it."""
-    found = list(skinny.candidates(problem, target, table))
+    found = list(skinny.variants(problem, target, table))
     if target.is_cpu:
-        return [*found, *_packed(problem, target, table), *_lanes(problem, target, table)]
+        return [*found, *_packed(problem, target, table)]
     found += _by_matrix_units(problem, target, table)
     if problem.k:
         found += _tiled(problem, target, table)
     return [*found, *_direct(problem, target)]
 
 
-def _packed(problem: GemmProblem, target: Target, table: TuningTable) -> Iterator[Candidate]:
-    for seconds, launches, choice in packed_estimates(problem, target, table):
-        why = "a CPU: panels packed in memory, no local memory"
-        path = "packed"
-        if choice.strip:
-            path += ", strips"
-            why += "; each work-item packs the columns that it multiplies"
-        elif choice.whole:
-            path += ", whole"
-            why += "; each product is small enough for one work-item"
-        yield Candidate(
-            path=path,
-            way=choice.way,
-            kind=choice.way,
-            device=seconds,
-            launches=launches,
-            why=why,
-            texts=partial(_packed_texts, problem, choice, target),
-            bind=partial(PackedPlan, problem=problem, choice=choice),
-            policy=choice.policy,
-            origin=choice.origin,
-            evidence=choice.evidence,
-            details={
-                "shape class": shape_class(problem), "transposed": choice.transposed,
-                **_costs(problem),
-            },
-        )  # fmt: skip
-
-
-def _lanes(problem: GemmProblem, target: Target, table: TuningTable) -> Iterator[Candidate]:
-    """Small products side by side, each in a lane of a CPU's vectors."""
+def _packed(problem: GemmProblem, target: Target, table: TuningTable) -> list[Variant]:
+    """Return the forms of the packed product, of which a rule prefers one."""
+    choice = choose_packed(problem, target, table)
+    preferred = _packed_variant(problem, choice, target)
+    others = [
+        _packed_variant(problem, form, target)
+        for form in packed_choices(problem, target, table)
+        if form != choice
+    ]
     row = row_of(problem, target, table)
-    if not lanes.takes(problem, row.policy):
-        return
-    other = choose_packed(problem, target, table)
-    yield Candidate(
+    if lanes.takes(problem, row.policy):
+        gain = lanes.gain(problem, row.policy, choice, target)
+        side_by_side = _side_by_side(problem, row, preferred.estimate / gain, target)
+        if gain > lanes.LEAST_GAIN:
+            others = [preferred, *others]
+            preferred = side_by_side
+        else:
+            others.append(side_by_side)
+    costs = DeviceCosts.of("device", target)
+    return by_rule("form of the packed product", [preferred], others, costs)
+
+
+def _packed_variant(problem: GemmProblem, choice: PackedChoice, target: Target) -> Variant:
+    path, why = "packed", "a CPU: panels packed in memory, no local memory"
+    if choice.strip:
+        path += ", strips"
+        why += "; each work-item packs the columns that it multiplies"
+    elif choice.whole:
+        path += ", whole"
+        why += "; each product is small enough for one work-item"
+    return Variant(
+        path=path,
+        name=choice.name,
+        kind=choice.name,
+        estimate=packed_seconds(problem, target),
+        launches=choice.launches,
+        why=why,
+        texts=lambda: [packed_text(problem, choice, target)],
+        bind=partial(PackedPlan, problem=problem, choice=choice),
+        policy=choice.policy,
+        origin=choice.origin,
+        evidence=choice.evidence,
+        details={
+            "shape class": shape_class(problem), "transposed": choice.transposed,
+            **_costs(problem),
+        },
+    )  # fmt: skip
+
+
+def _side_by_side(
+    problem: GemmProblem, row: Choice[PackedPolicy], seconds: float, target: Target
+) -> Variant:
+    """Return small products side by side, each in a lane of a CPU's vectors."""
+    return Variant(
         path="packed, side by side",
-        way="side by side",
+        name="side by side",
         kind="side by side",
-        device=packed_seconds(problem, target) / lanes.gain(problem, row.policy, other, target),
+        estimate=seconds,
         launches=1,
         why="a CPU: small products, each in a lane of every vector",
         texts=lambda: [lanes.text(problem, row.policy, target)],
@@ -136,13 +156,7 @@ def _lanes(problem: GemmProblem, target: Target, table: TuningTable) -> Iterator
     )
 
 
-def _packed_texts(
-    problem: GemmProblem, choice: PackedChoice, target: Target
-) -> list[Specialization]:
-    return [packed_text(problem, choice, target)]
-
-
-def _tiled(problem: GemmProblem, target: Target, table: TuningTable) -> Iterator[Candidate]:
+def _tiled(problem: GemmProblem, target: Target, table: TuningTable) -> Iterator[Variant]:
     for seconds, choice in tiles.estimates(problem, target, table):
         details = _details(problem, choice)
         if takes_pairs(problem, target):
@@ -150,7 +164,7 @@ def _tiled(problem: GemmProblem, target: Target, table: TuningTable) -> Iterator
         yield _simt(problem, choice, target, seconds, details)
 
 
-def _direct(problem: GemmProblem, target: Target) -> Iterator[Candidate]:
+def _direct(problem: GemmProblem, target: Target) -> Iterator[Variant]:
     for seconds, choice in tiles.direct_estimates(problem, target):
         yield _simt(problem, choice, target, seconds, _costs(problem))
 
@@ -161,7 +175,7 @@ def _simt(
     target: Target,
     seconds: float,
     details: dict[str, Any],
-) -> Candidate:
+) -> Variant:
     """A way of the vector units."""
 
     def bind(engine: Engine) -> Plan:
@@ -173,11 +187,11 @@ def _simt(
         pairs = takes_pairs(problem, target)
         return [specialization_of(computed, choice, target, pairs=pairs)]
 
-    return Candidate(
+    return Variant(
         path=choice.path,
-        way=choice.way,
-        kind=choice.way if choice.policy is None else f"{choice.path}, {choice.shape_class}",
-        device=seconds,
+        name=choice.name,
+        kind=choice.name if choice.policy is None else f"{choice.path}, {choice.shape_class}",
+        estimate=seconds,
         launches=1,
         why=choice.why,
         texts=texts,
@@ -189,41 +203,44 @@ def _simt(
     )
 
 
-def _by_matrix_units(
-    problem: GemmProblem, target: Target, table: TuningTable
-) -> Iterator[Candidate]:
-    """The tiles of matrix units; where the copy engine brings them, work-items may do it too."""
+def _by_matrix_units(problem: GemmProblem, target: Target, table: TuningTable) -> Iterator[Variant]:
+    """Yield the tiles of matrix units.
+
+    Where the copy engine brings them to local memory, copies by work-items come after it by a rule:
+    they are slower, and serve a driver that cannot do the other.
+    """
     form = format_of(problem, target)
     if form is None:
         return
     for seconds, choice in matrix_estimates.estimates(problem, target, table):
-        yield _on_matrix_units(problem, choice, form, target, seconds)
+        variant = _on_matrix_units(problem, choice, form, target, seconds)
         if isinstance(choice.policy, WgmmaPolicy) and choice.policy.bulk:
             policy = replace(choice.policy, bulk=False)
             computed = problem.transpose() if choice.transposed else problem
             if matrix_estimates.takes(policy, computed, form):
-                by_lines = replace(choice, policy=policy)
-                yield _on_matrix_units(problem, by_lines, form, target, _BY_LINES * seconds)
-
-
-# Of the time, that copies by work-items take at least: by it they come after the copy engine's.
-_BY_LINES = 1.02
+                variant = replace(variant, decision=f"copies of {variant.name}")
+                by_items = replace(choice, policy=policy)
+                second = _on_matrix_units(problem, by_items, form, target, seconds)
+                yield variant
+                yield replace(second, decision=variant.decision)
+                continue
+        yield variant
 
 
 def _on_matrix_units(
     problem: GemmProblem, choice: GemmChoice, form: Format, target: Target, seconds: float
-) -> Candidate:
+) -> Variant:
     policy = choice.policy
     bulk = isinstance(policy, WgmmaPolicy) and policy.bulk
     computed = problem.transpose() if choice.transposed else problem
     passes = matrix.repacked_bytes(computed, form, bulk, choice.gather)
     by_items = isinstance(policy, WgmmaPolicy) and not policy.bulk
     by = ", gathered" if choice.gather else ", by work-items" if by_items else ""
-    return Candidate(
+    return Variant(
         path=choice.path,
-        way=f"{choice.way}{by}",
+        name=f"{choice.name}{by}",
         kind=f"{choice.path}, {choice.shape_class}{by}",
-        device=seconds + matrix_estimates.repack_seconds(passes, target),
+        estimate=seconds + matrix_estimates.repack_seconds(passes, target),
         launches=1 + len(passes),
         why=choice.why,
         texts=partial(matrix.specializations_of, problem, choice, target),

@@ -11,13 +11,13 @@ from typing import TypeAlias
 
 from portable_gpu.codegen.axes import Axis, merged
 from portable_gpu.dtypes import dtype_of, element
-from portable_gpu.ops.candidate import Candidate, bind_best
 from portable_gpu.ops.fft.convolution import ConvolutionProblem, convolution_lines
 from portable_gpu.ops.fft.kernels import FftPolicy, pass_kernels
 from portable_gpu.ops.fft.passes import moved
 from portable_gpu.ops.fft.problem import End, FftProblem, Form, Line
 from portable_gpu.ops.fft.tables import Table
 from portable_gpu.ops.fft.ways import Leg, Way, ways
+from portable_gpu.ops.variant import Variant, bind_best
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Part, Plan, Step, Steps, Temporary
 from portable_gpu.runtime.views import contiguous_strides
@@ -58,12 +58,12 @@ def make_plan(engine: Engine, problem: FftProblem | ConvolutionProblem) -> Plan:
         BuildError: The driver refused a kernel.
         DeviceMemoryError: The device has no room for the tables.
     """
-    return bind_best(engine, candidates(problem, engine.target, engine.table))
+    return bind_best(engine, variants(problem, engine.target, engine.table))
 
 
-def candidates(
+def variants(
     problem: FftProblem | ConvolutionProblem, target: Target, table: TuningTable
-) -> list[Candidate]:
+) -> list[Variant]:
     """The ways of a single axis; of several axes the best of each."""
     elem = element(dtype_of("complex128" if problem.real.needs_fp64 else "complex64"))
     kernels = pass_kernels(target)
@@ -100,7 +100,7 @@ def candidates(
             operands[k : k + 2] = [(places[0], others[1])]
             every.append((tuple(best), operands))
     return [
-        _candidate(problem, combined, places, choice, sum(map(seconds, combined)), target)
+        _variant(problem, combined, places, choice, sum(map(seconds, combined)), target)
         for combined, places in every
     ]
 
@@ -113,14 +113,14 @@ def _lines(
     return lines(problem)
 
 
-def _candidate(
+def _variant(
     problem: FftProblem | ConvolutionProblem,
     chosen: tuple[Way, ...],
     operands: list[tuple[_Operand, ...]],
     choice: Choice[FftPolicy],
     device: float,
     target: Target,
-) -> Candidate:
+) -> Variant:
     kernels = pass_kernels(target)
     names = list(dict.fromkeys(way.name for way in chosen))
     paths = list(dict.fromkeys(way.path for way in chosen))
@@ -135,11 +135,11 @@ def _candidate(
     ]
     lengths = [leg.run.n for legs, _ in launches for leg in legs]
     path = " and ".join(paths)
-    return Candidate(
+    return Variant(
         path=path,
-        way=f"{path}: {' x '.join(map(str, lengths))}",
+        name=f"{path}: {' x '.join(map(str, lengths))}",
         kind=path,
-        device=device,
+        estimate=device,
         launches=len(launches),
         why="; ".join(_WHY[name] for name in names),
         texts=lambda: [

@@ -1,0 +1,158 @@
+"""Variants: every way to compute a problem, and which of them a call takes.
+
+A family lists the variants of a problem on a target.  ``explain`` prints them, a plan is the first
+of them that the device can do, ``bench dispatch`` forces each, and the tuner changes the policy of
+the first.
+
+Variants compete by estimated seconds.  Where a rule decides between some of them, they have the
+name of the decision in common: the one that the rule prefers is listed first and has the estimate,
+and the others come directly after it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import pyopencl as cl
+
+from portable_gpu.codegen.specialization import Specialization
+from portable_gpu.errors import BuildError, UnsupportedError
+from portable_gpu.runtime.plan import Plan
+from portable_gpu.targets import Target
+from portable_gpu.tuning.costs import DeviceCosts
+from portable_gpu.tuning.policy import Policy
+
+if TYPE_CHECKING:
+    from portable_gpu.runtime.engine import Engine
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to compute a problem on a target.
+
+    Attributes:
+        path: The group of kernels that it launches (``tiled``, ``wgmma, split-k``, ``rows`` ...).
+        name: The name, of which a problem has no other: ``tiled, medium, transposed``.
+        kind: Variants of one kind differ in the partition of the work only.
+        estimate: The estimated seconds of its kernels, without their launches.
+        launches: The number of its kernels.
+        why: A sentence that says why it applies.
+        texts: Renders its kernels, in the order of their launches.
+        bind: Builds its plan.
+        works: Tests on the device, by a small problem, that the kernels compute what they should;
+            ``None`` where no device is known on which they do not.
+        policy, origin, evidence: The policy, if any, where it comes from, and its measurements.
+        details: Further values that follow from the policy and the sizes.
+        decision: The name of the rule's decision, if a rule orders this variant and others.
+    """
+
+    path: str
+    name: str
+    kind: str
+    estimate: float
+    launches: int
+    why: str
+    texts: Callable[[], Sequence[Specialization]]
+    bind: Callable[[Engine], Plan]
+    works: Callable[[Engine], bool] | None = None
+    policy: Policy | None = None
+    origin: str = ""
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
+    decision: str = ""
+
+    def seconds(self, costs: DeviceCosts) -> float:
+        """Return the estimated seconds of a call, launches included."""
+        return costs.seconds(self.estimate, self.launches)
+
+
+def by_rule(
+    decision: str, preferred: Iterable[Variant], others: Iterable[Variant], costs: DeviceCosts
+) -> list[Variant]:
+    """Return variants of which a rule prefers some.
+
+    Args:
+        decision: The name of the decision.
+        preferred: Variants that compete by their estimates, at least one.
+        others: Those that come after the best of them.
+        costs: The costs of the device.
+    """
+    best, *rest = ranked(preferred, costs)
+    after = [replace(variant, decision=decision) for variant in others]
+    return [replace(best, decision=decision), *rest, *after]
+
+
+def first_of_decisions(variants: Iterable[Variant]) -> dict[str, Variant]:
+    """Return the variant that has the estimate, for each decision by a rule."""
+    first: dict[str, Variant] = {}
+    for variant in variants:
+        if variant.decision:
+            first.setdefault(variant.decision, variant)
+    return first
+
+
+def ranked(variants: Iterable[Variant], costs: DeviceCosts) -> list[Variant]:
+    """Return the variants in the order in which a call would take them.
+
+    The least estimate is the first; of equal ones, the first listed.  Those that a rule puts after
+    another one follow it.
+    """
+    variants = list(variants)
+    first = first_of_decisions(variants)
+
+    heads = [first.get(variant.decision, variant) for variant in variants]
+    listed = {id(head): index for index, head in reversed(list(enumerate(heads)))}
+
+    def place(index: int) -> tuple[float, float, int, int]:
+        head = heads[index]
+        return head.seconds(costs), head.estimate, listed[id(head)], index
+
+    return [variants[index] for index in sorted(range(len(variants)), key=place)]
+
+
+def best_of(variants: Iterable[Variant], target: Target) -> Variant:
+    """Return the variant that a call would take if all of them work."""
+    return ranked(variants, DeviceCosts.of("device", target))[0]
+
+
+def bind_best(engine: Engine, variants: Iterable[Variant]) -> Plan:
+    """Return the plan of :func:`chosen`."""
+    return chosen(engine, variants)[1]
+
+
+def chosen(engine: Engine, variants: Iterable[Variant]) -> tuple[Variant, Plan]:
+    """Return the first variant that works on the engine's device, and its plan.
+
+    A variant whose kernels the driver refuses to build is passed over with a warning if it has a
+    test of its own (``works``).
+
+    Raises:
+        UnsupportedError: There is no variant.
+        BuildError: The driver refused a kernel of a variant without such a test.
+    """
+    costs = DeviceCosts.of("device", engine.target)
+    for variant in ranked(variants, costs):
+        if variant.works is None:
+            return variant, variant.bind(engine)
+        if not variant.works(engine):
+            continue
+        try:
+            return variant, variant.bind(engine)
+        except (BuildError, cl.Error) as error:
+            warnings.warn(f"{variant.path} by {variant.policy} is not used: {error}", stacklevel=2)
+    raise UnsupportedError(f"{engine.target.facts.name} has no way to compute this")
+
+
+def sample_of_kinds(variants: Sequence[Variant]) -> list[Variant]:
+    """Return up to three variants of each kind: the least estimate, the first and the last."""
+    kinds: dict[str, list[Variant]] = {}
+    for variant in variants:
+        kinds.setdefault(variant.kind, []).append(variant)
+    samples = []
+    for same in kinds.values():
+        few = (same[0], min(same, key=lambda variant: variant.estimate), same[-1])
+        samples += list({variant.name: variant for variant in few}.values())
+    return samples
