@@ -9,51 +9,56 @@ from collections.abc import Iterable
 from operator import index
 from typing import Any, TypeVar
 
-from portable_gpu.errors import ArgumentError, DTypeError
+from portable_gpu.errors import ArgumentError, ArgumentTypeError
 
 T = TypeVar("T")
 
 
-def of_kind(value: Any, kind: type[T], name: str, wanted: str = "") -> T:
-    """``value``, if it is an instance of ``kind``.
+def of_kind(value: Any, kind: type[T] | tuple[type[T], ...], name: str, wanted: str = "") -> T:
+    """``value``, if it is an instance of ``kind``, or of one of several.
 
     Raises:
-        DTypeError: It is not; ``wanted`` says what is accepted (default: the class's name).
+        ArgumentTypeError: It is not; ``wanted`` says what is accepted, or the classes' names do.
     """
     if isinstance(value, kind):
         return value
-    raise DTypeError(f"{name} is {shown(value)}; {wanted or f'a {kind.__name__}'} would do")
+    if not wanted:
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        wanted = " or ".join([f"a {one.__name__}" for one in kinds])
+    raise ArgumentTypeError(f"{name} is {shown(value)}; {wanted} would do")
 
 
 def one_of(value: Any, known: Iterable[str], name: str) -> str:
     """``value``, if it is one of the known words.
 
     Raises:
-        ArgumentError: It is not.
+        ArgumentTypeError: It is no word.
+        ArgumentError: It is not known.
     """
     words = tuple(known)
     if isinstance(value, str) and value in words:
         return value
-    raise ArgumentError(f"{name} is {shown(value)}; known are {', '.join(words)}")
+    error = ArgumentError if isinstance(value, str) else ArgumentTypeError
+    raise error(f"{name} is {shown(value)}; known are {', '.join(words)}")
 
 
 def whole(value: Any, name: str) -> int:
     """``value`` as an int, if it is an integer of any kind (``__index__``).
 
     Raises:
-        DTypeError: It is not.
+        ArgumentTypeError: It is not.
     """
     try:
         return index(value)
     except Exception:  # raised by the value's own methods, too
-        raise DTypeError(f"{name} is {shown(value)}; an integer would do") from None
+        raise ArgumentTypeError(f"{name} is {shown(value)}; an integer would do") from None
 
 
 def flag(value: Any, name: str) -> bool:
     """``value`` as a bool: True, False, or an integer.
 
     Raises:
-        DTypeError: It is something else, such as an array or a string.
+        ArgumentTypeError: It is something else, such as an array or a string.
     """
     return value if isinstance(value, bool) else bool(_truth(value, name))
 
@@ -64,7 +69,7 @@ def _truth(value: Any, name: str) -> Any:
     try:
         return index(value)
     except Exception:  # raised by the value's own methods, too
-        raise DTypeError(f"{name} is {shown(value)}; True or False would do") from None
+        raise ArgumentTypeError(f"{name} is {shown(value)}; True or False would do") from None
 
 
 def shown(value: Any) -> str:

@@ -41,8 +41,12 @@ class ArrayIndexError(ArgumentError, IndexError):
     """An index selects nothing of an array, or is of a kind that is not supported."""
 
 
+class ArgumentTypeError(PortableGPUError, TypeError):
+    """An argument is of a type that the operation does not take."""
+
+
 class DTypeError(PortableGPUError, TypeError):
-    """A dtype (or the type of an argument) is not supported by the operation."""
+    """A dtype is not supported by the operation."""
 
 
 class IntegerRangeError(ArgumentError, OverflowError):

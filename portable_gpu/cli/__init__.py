@@ -8,7 +8,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from portable_gpu.errors import ArgumentError, DTypeError, PortableGPUError, how_to_install
+from portable_gpu.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    PortableGPUError,
+    how_to_install,
+)
 
 if TYPE_CHECKING:
     import typer
@@ -58,7 +64,7 @@ def _run(arguments: list[str]) -> int:
         return 2
     except PortableGPUError as error:
         print(f"error: {error}", file=sys.stderr)
-        return 2 if isinstance(error, (ArgumentError, DTypeError)) else 1
+        return 2 if isinstance(error, (ArgumentError, ArgumentTypeError, DTypeError)) else 1
     return 0
 
 

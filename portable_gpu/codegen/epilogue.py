@@ -16,7 +16,7 @@ from portable_gpu.codegen.expression import check_expression, check_label, check
 from portable_gpu.codegen.syntax import NoTree, parsed
 from portable_gpu.codegen.terms import Helper, Terms
 from portable_gpu.dtypes import Element
-from portable_gpu.errors import ArgumentError, DTypeError
+from portable_gpu.errors import ArgumentError, ArgumentTypeError, DTypeError
 
 # What else an expression, or the text around it, calls by a name.
 _TAKEN = re.compile(r"v|row|col|e\d*(_\w+)?|R|MUL|MAD|UPDATED|RESULT|EPILOGUE|scaled|\w+_t")
@@ -41,8 +41,9 @@ class Stage:
             the one that is ``e``.
 
     Raises:
-        DTypeError, ArgumentError: ``expression`` is not an expression, ``name`` is not one line of
-            text, ``spread`` or ``domain`` is unknown, or an operand's name means something else.
+        ArgumentTypeError, ArgumentError: ``expression`` is not an expression, ``name`` is not one
+            line of text, ``spread`` or ``domain`` is unknown, or an operand's name means something
+            else.
     """
 
     name: str
@@ -214,7 +215,8 @@ class Epilogue:
         what else the expression may use.
 
         Raises:
-            DTypeError, ArgumentError: As :class:`Stage`; ``array`` and ``arrays`` are both given.
+            ArgumentTypeError, ArgumentError: As :class:`Stage`; ``array`` and ``arrays`` are both
+                given.
         """
         one_of(per, get_args(Spread), "per")
         if arrays:
@@ -222,7 +224,7 @@ class Epilogue:
                 raise ArgumentError("array is given beside arrays by name; give all by name")
             for key, value in arrays.items():
                 if value is None:
-                    raise DTypeError(f"{key} is None; an array would do")
+                    raise ArgumentTypeError(f"{key} is None; an array would do")
             stage = Stage(name, expression, "matrix", operands=tuple(arrays))
             return self._then(stage, *arrays.values())
         if array is None:
@@ -231,7 +233,7 @@ class Epilogue:
 
     def _reads(self, expression: str, array: Any, per: Spread, what: str) -> Epilogue:
         if array is None:
-            raise DTypeError(f"{what}: array is None; an array would do")
+            raise ArgumentTypeError(f"{what}: array is None; an array would do")
         one_of(per, get_args(Spread), "per")
         name = what if per == "matrix" else f"{what} per {per}"
         return self._then(Stage(name, expression, per), array)

@@ -60,7 +60,7 @@ def check_expression(text: Any, name: str, python: bool = False) -> str:
         python: Whether ``//`` is Python's division, where the text has a tree.
 
     Raises:
-        DTypeError: It is not text.
+        ArgumentTypeError: It is not text.
         ArgumentError: It is empty, its brackets do not match, it contains something that ends or
             hides an expression, or comparisons in a row.
     """
@@ -89,7 +89,7 @@ def check_identifier(text: Any, name: str) -> str:
     """``text``, if it is an identifier of C.
 
     Raises:
-        DTypeError, ArgumentError: It is not.
+        ArgumentTypeError, ArgumentError: It is not.
     """
     of_kind(text, str, name, "an identifier of C, as text,")
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text):
@@ -101,7 +101,7 @@ def check_name(text: Any, name: str) -> str:
     """``text``, if an expression may call an array by it.
 
     Raises:
-        DTypeError, ArgumentError: It is no identifier of C, or means something in OpenCL C.
+        ArgumentTypeError, ArgumentError: It is no identifier of C, or means something in OpenCL C.
     """
     check_identifier(text, name)
     if text in RESERVED or "__" in text or PATTERNS.fullmatch(text):
@@ -116,7 +116,7 @@ def check_label(text: Any, name: str) -> str:
     """``text``, if it can stand in a comment of one line.
 
     Raises:
-        DTypeError, ArgumentError: It cannot.
+        ArgumentTypeError, ArgumentError: It cannot.
     """
     of_kind(text, str, name, "text")
     if not text.isprintable() or "\\" in text or "??" in text:

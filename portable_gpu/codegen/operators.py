@@ -33,7 +33,7 @@ class BinaryOp:
         combine: C expression of ``a`` and ``b`` (``"a * b"``, ``"max(a, b)"``).
 
     Raises:
-        DTypeError, ArgumentError: One of them is not text, or not of the form above.
+        ArgumentTypeError, ArgumentError: One of them is not text, or not of the form above.
     """
 
     name: str

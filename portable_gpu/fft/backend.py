@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from portable_gpu.errors import DTypeError, UnsupportedError
+from portable_gpu.errors import ArgumentTypeError, DTypeError, UnsupportedError
 
 
 class ScipyBackend:
@@ -36,5 +36,5 @@ class ScipyBackend:
             return NotImplemented
         try:
             return function(*args, **kwargs)
-        except (DTypeError, UnsupportedError):
+        except (ArgumentTypeError, DTypeError, UnsupportedError):
             return NotImplemented

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from portable_gpu.arguments import flag, one_of, shown
+from portable_gpu.arguments import flag, of_kind, one_of, shown
 from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError
 from portable_gpu.linalg.views import joined, parts
@@ -381,9 +381,11 @@ def _type(kind: Any, inverse: bool) -> int:
     """Return the type that is computed: the inverse of type 2 is type 3, and vice versa.
 
     Raises:
+        ArgumentTypeError: It is no integer.
         ArgumentError: There is no such type.
     """
-    if not isinstance(kind, (int, np.integer)) or kind not in (1, 2, 3, 4):
+    of_kind(kind, (int, np.integer), "type", "1, 2, 3 or 4")
+    if kind not in (1, 2, 3, 4):
         raise ArgumentError(f"type is {shown(kind)}; types are 1, 2, 3 and 4")
     return {2: 3, 3: 2}.get(int(kind), int(kind)) if inverse else int(kind)
 

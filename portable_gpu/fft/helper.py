@@ -25,7 +25,7 @@ def next_fast_len(target: int, real: bool = False) -> int:  # noqa: ARG001  # th
     """The least length of at least ``target`` that is a product of 2, 3, 5, 7, 11 and 13.
 
     Raises:
-        DTypeError: ``target`` is no whole number.
+        ArgumentTypeError: ``target`` is no whole number.
         ArgumentError: It is below 1, or beyond 2^60.
     """
     min_length = _length(target)
@@ -39,7 +39,7 @@ def prev_fast_len(target: int, real: bool = False) -> int:  # noqa: ARG001  # th
     """The greatest length of at most ``target`` that is a product of 2, 3, 5, 7, 11 and 13.
 
     Raises:
-        DTypeError: ``target`` is no whole number.
+        ArgumentTypeError: ``target`` is no whole number.
         ArgumentError: It is below 1, or beyond 2^60.
     """
     max_length = _length(target)

@@ -16,7 +16,7 @@ import pyopencl as cl
 
 from portable_gpu.arguments import flag, one_of
 from portable_gpu.dtypes import check_precision, element
-from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
+from portable_gpu.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
 from portable_gpu.ops.factor.arguments import CHECKS, check_dtype, precision_of, transposition
 from portable_gpu.ops.factor.packed_steps import placed
 from portable_gpu.ops.factor.plan import CopyPlan, CopyProblem
@@ -417,7 +417,9 @@ def _gathered(
 ) -> Ragged:
     """Copy a list's matrices into one fresh buffer: one triangle of each, or all if it is None."""
     if isinstance(arrays, (np.ndarray, *DEVICE_KINDS)) or not isinstance(arrays, Sequence):
-        raise DTypeError(f"{name} is a {type(arrays).__name__}; a list of matrices is needed")
+        raise ArgumentTypeError(
+            f"{name} is a {type(arrays).__name__}; a list of matrices is needed"
+        )
     matrices = [as_array(matrix, f"{name}[{k}]") for k, matrix in enumerate(arrays)]
     for k, matrix in enumerate(matrices):
         check_dtype(matrix.dtype, f"{name}[{k}]")
@@ -429,7 +431,7 @@ def _gathered(
             raise DTypeError(f"{name}[{k}] is {matrix.dtype} and {name}[0] {matrices[0].dtype}")
     on_device = [isinstance(matrix, DEVICE_KINDS) for matrix in matrices]
     if any(on_device) and not all(on_device):
-        raise DTypeError(f"{name} has arrays of NumPy and arrays of a device; use one kind")
+        raise ArgumentTypeError(f"{name} has arrays of NumPy and arrays of a device; use one kind")
     shapes = [matrix.shape if matrix.ndim == 2 else (matrix.shape[0], 1) for matrix in matrices]
     rows, columns = [n for n, _ in shapes], [m for _, m in shapes]
     dtype = matrices[0].dtype if matrices else np.dtype(np.float64)

@@ -9,7 +9,7 @@ import numpy as np
 
 from portable_gpu.arguments import shown
 from portable_gpu.codegen.operators import BinaryOp
-from portable_gpu.errors import ArgumentError
+from portable_gpu.errors import ArgumentError, ArgumentTypeError
 from portable_gpu.linalg.place import Place
 from portable_gpu.linalg.views import columns, joined, parts, spread, vectors
 from portable_gpu.ops.elementwise import elementwise
@@ -106,7 +106,8 @@ def corrections(refine: Any) -> str | int | None:
         return refine
     if is_count and 0 <= refine <= _MAX_CORRECTIONS:
         return int(refine)
-    raise ArgumentError(
+    error = ArgumentError if is_count or isinstance(refine, str) else ArgumentTypeError
+    raise error(
         f"refine is {shown(refine)}; it may be None, 'auto' or a number of corrections, at most "
         f"{_MAX_CORRECTIONS}"
     )

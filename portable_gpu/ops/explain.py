@@ -6,7 +6,7 @@ import re
 from inspect import signature
 from typing import Any
 
-from portable_gpu.arguments import shown, whole
+from portable_gpu.arguments import of_kind, shown, whole
 from portable_gpu.dtypes import as_dtype, dtype_of, element
 from portable_gpu.errors import ArgumentError, UnsupportedError
 from portable_gpu.ops.explanation import Explanation
@@ -57,7 +57,8 @@ def explain(
 
         print(pg.explain("gemm", 4096, 4096, 4096, dtype="float32", target="gcn"))
     """
-    if not isinstance(operation, str) or operation not in OPERATIONS:
+    of_kind(operation, str, "operation", "the name of an operation")
+    if operation not in OPERATIONS:
         raise ArgumentError(
             f"no operation {shown(operation)}; there are: {', '.join(sorted(OPERATIONS))}"
         )

@@ -9,7 +9,7 @@ import numpy as np
 
 from portable_gpu.arguments import shown
 from portable_gpu.dtypes import Element
-from portable_gpu.errors import DTypeError
+from portable_gpu.errors import ArgumentError, ArgumentTypeError, DTypeError
 
 #: Types of numbers that are kept as they are.
 PLAIN = (float, int, complex)
@@ -19,7 +19,8 @@ def plain_number(value: Any, name: str) -> Any:
     """Return a number of any kind, or an array of NumPy without axes, as a number of Python's.
 
     Raises:
-        DTypeError: It is no number.
+        ArgumentTypeError: It is no number.
+        ArgumentError: It has no value, or one beyond the range of float64.
     """
     if type(value) in PLAIN:
         return value
@@ -28,15 +29,17 @@ def plain_number(value: Any, name: str) -> Any:
     if isinstance(value, (bool, np.bool_)):
         return int(value)
     if not isinstance(value, Number):
-        raise DTypeError(f"{name} is {shown(value)}; a number is needed")
+        raise ArgumentTypeError(f"{name} is {shown(value)}; a number is needed")
     try:
         if isinstance(value, Integral):
             return int(value)
         if isinstance(value, Complex) and not isinstance(value, Real):
             return complex(value)
         return float(value)  # type: ignore[arg-type]  # decimal.Decimal is no Real, but has it
-    except (TypeError, ValueError, OverflowError) as error:
-        raise DTypeError(f"{name} is {shown(value)}: {error}") from None
+    except TypeError as error:
+        raise ArgumentTypeError(f"{name} is {shown(value)}: {error}") from None
+    except (ValueError, OverflowError) as error:
+        raise ArgumentError(f"{name} is {shown(value)}: {error}") from None
 
 
 def factor(value: Any, name: str, elem: Element) -> Any:
@@ -45,13 +48,15 @@ def factor(value: Any, name: str, elem: Element) -> Any:
     Of integers these are the bits of their 32 or 64, of which a float may hold fewer.
 
     Raises:
-        DTypeError: It is no number, or none of that kind.
+        ArgumentTypeError: It is no number.
+        ArgumentError: It has no value, or one beyond the range of float64.
+        DTypeError: It is no number of that kind.
     """
     value = plain_number(value, name)
     try:
         number = complex(value) + 0.0
     except OverflowError as error:
-        raise DTypeError(f"{name} is {shown(value)}: {error}") from None
+        raise ArgumentError(f"{name} is {shown(value)}: {error}") from None
     if elem.complex:
         return number
     if number.imag:

@@ -10,7 +10,7 @@ from typing import Any
 import pyopencl as cl
 
 from portable_gpu.arguments import shown
-from portable_gpu.errors import ArgumentError
+from portable_gpu.errors import ArgumentError, ArgumentTypeError
 from portable_gpu.ops.planned import PlannedCall
 from portable_gpu.ops.registry import OPERATIONS
 from portable_gpu.runtime.engine import Engine
@@ -59,7 +59,8 @@ def plan(
     if isinstance(operation, FunctionType) and _is_operation(operation):
         return PlannedCall(operation, operands, options, engine, queue)
     if not isinstance(operation, str) or operation not in OPERATIONS:
-        raise ArgumentError(
+        error = ArgumentError if isinstance(operation, str) else ArgumentTypeError
+        raise error(
             f"no operation {shown(operation)}; there are: {', '.join(sorted(OPERATIONS))}, "
             "and functions of this library that take an engine and events to wait for"
         )

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from portable_gpu.errors import ArgumentError
+from portable_gpu.errors import ArgumentError, ArgumentTypeError
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.broadcast import is_number
 from portable_gpu.runtime.call import Planning
@@ -19,6 +19,7 @@ from portable_gpu.runtime.place import check_place
 from portable_gpu.runtime.repeat import signature
 
 _INPUTS, _OUTPUTS = ("x", "a", "b"), ("out", "c", "y")  # what operations call their arrays
+_ARRAYS = (np.ndarray, *DEVICE_KINDS)
 
 
 class PlannedCall:
@@ -116,6 +117,7 @@ class PlannedCall:
             As the function.
 
         Raises:
+            ArgumentTypeError: One of them is no array.
             ArgumentError: The arrays are of another kind than the plan's, or its engine is closed.
             OverlapError: The output shares memory with an input or an array of the epilogue.
         """
@@ -143,7 +145,7 @@ class PlannedCall:
         return self._call(arguments, self._engine, self._queue)
 
     def _check(self, names: Sequence[str], operands: Sequence[Any]) -> None:
-        """Raise ArgumentError unless all arrays are of the kinds planned for."""
+        """Raise ArgumentError or ArgumentTypeError unless arrays are of the kinds planned for."""
         if len(operands) != len(names):
             wanted = ", ".join(names) or "none"
             raise ArgumentError(f"{len(operands)} arrays are given; the plan is for {wanted}")
@@ -151,7 +153,8 @@ class PlannedCall:
             found = _kind(array)
             if found != planned:
                 where = " on another queue" if found[0] == planned[0] else ""
-                raise ArgumentError(f"{name} is {found[0]}{where}; the plan is for {planned[0]}")
+                error = ArgumentError if isinstance(array, _ARRAYS) else ArgumentTypeError
+                raise error(f"{name} is {found[0]}{where}; the plan is for {planned[0]}")
 
     def _call(self, arguments: Mapping[str, Any], engine: Any, queue: Any) -> Any:
         return self._function(*self._unnamed, **arguments, engine=engine, queue=queue)
@@ -168,7 +171,7 @@ def _is_number(value: Any) -> bool:
 
 def _kind(array: Any) -> tuple[str, Any]:
     """What a plan asks of an array: a description, and its queue."""
-    if not isinstance(array, (np.ndarray, *DEVICE_KINDS)):
+    if not isinstance(array, _ARRAYS):
         return f"a {type(array).__name__}", None
     lies = f"{array.dtype}{list(array.shape)} with strides {array.strides}"
     if isinstance(array, DEVICE_KINDS):

@@ -10,10 +10,11 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
-from portable_gpu.arguments import of_kind, shown, whole
+from portable_gpu.arguments import of_kind, one_of, shown, whole
 from portable_gpu.dtypes import as_dtype
 from portable_gpu.errors import (
     ArgumentError,
+    ArgumentTypeError,
     ContextMismatchError,
     DTypeError,
     ShapeError,
@@ -60,7 +61,7 @@ class Array:
     ``a @ b`` is :func:`portable_gpu.matmul`.
 
     An operand is an array on the device, a number of Python's or of NumPy's, or an array of no
-    axes.  An array of NumPy with axes raises a :class:`portable_gpu.errors.DTypeError`, except
+    axes.  An array of NumPy with axes raises :class:`portable_gpu.errors.ArgumentTypeError`, except
     in ``a @ b`` and in assignments (``a[i] = x``), which bring it to the device.  Indices are
     integers, slices, ``None`` and ``...``; they select views, which share the memory.  Integers
     that are divided by zero give 0, and shifts by the width or more give 0 or -1, as in NumPy.
@@ -139,8 +140,7 @@ class Array:
         self.shape = tuple([whole(extent, "an extent of shape") for extent in extents])
         if any(extent < 0 for extent in self.shape):
             raise ShapeError(f"shape is {shown(self.shape)}; extents are not negative")
-        if order not in ("C", "F"):
-            raise ArgumentError(f"order is {shown(order)}; C and F are known")
+        one_of(order, ("C", "F"), "order")
         if strides is not None:
             self.strides = tuple([whole(stride, "a stride") for stride in strides])
             if len(self.strides) != len(self.shape):
@@ -228,7 +228,7 @@ class Array:
 
     def __len__(self) -> int:
         if not self.shape:
-            raise DTypeError("an array of no axes has no len()")
+            raise ArgumentTypeError("an array of no axes has no len()")
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Array]:
@@ -251,7 +251,7 @@ class Array:
         """Return the same array on another queue (``None``: on none).
 
         Raises:
-            DTypeError: ``queue`` is no queue.
+            ArgumentTypeError: ``queue`` is no queue.
             ContextMismatchError: It is of another context.
         """
         if queue is not None:
@@ -362,7 +362,7 @@ class Array:
         return Array._to_dlpack(self, dl_device, copy)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        raise DTypeError(f"NumPy was given an array on the device; {TO_ONE_SIDE}")
+        raise ArgumentTypeError(f"NumPy was given an array on the device; {TO_ONE_SIDE}")
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         if method == "__call__" and len(inputs) == 2 and not options:
@@ -372,7 +372,9 @@ class Array:
             is_number = isinstance(left, (np.generic, np.ndarray)) and left.ndim == 0
             if ufunc in _REFLECTED and is_number:
                 return getattr(right, _REFLECTED[ufunc])(left[()])
-        raise DTypeError(f"numpy.{ufunc.__name__} was given an array on the device; {TO_ONE_SIDE}")
+        raise ArgumentTypeError(
+            f"numpy.{ufunc.__name__} was given an array on the device; {TO_ONE_SIDE}"
+        )
 
     def __reduce__(self) -> Any:
         """Pickle the values; they come back as an array on the default engine."""
@@ -419,7 +421,7 @@ class Array:
         if not spec:
             return str(self)
         if self.shape:
-            raise DTypeError(f"an array of shape {self.shape} takes no format {spec!r}")
+            raise ArgumentTypeError(f"an array of shape {self.shape} takes no format {spec!r}")
         return format(self.item(), spec)
 
     def __str__(self) -> str:
@@ -473,11 +475,9 @@ class Array:
             ShapeError: It has another number of elements.
             ArgumentError: ``order`` is another one.
         """
-        if order == "F":
+        if one_of(order, ("C", "F"), "order") == "F":
             extents = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
             return self.T.reshape(tuple(extents)[::-1]).T
-        if order != "C":
-            raise ArgumentError(f"order is {shown(order)}; C and F are known")
         given = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
         new = layout.as_shape(given, self.size)
         strides = layout.reshaped(self.shape, self.strides, new, self.dtype.itemsize)

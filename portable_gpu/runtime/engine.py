@@ -365,7 +365,7 @@ def one_is_enough(nbytes: int, flop: int, units: int) -> bool:
 
 
 def _check_arguments(device: Any, queue: Any, device_class: Any, table: Any, caller: Any) -> None:
-    """Raise DTypeError if an argument of an engine is of the wrong type."""
+    """Raise ArgumentTypeError if an argument of an engine is of the wrong type."""
     if device is not None and not isinstance(device, cl.Device):
         of_kind(device, str, "device", "a pyopencl.Device, a request as text, or None")
     if queue is not None:

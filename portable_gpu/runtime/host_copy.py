@@ -9,7 +9,13 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.arguments import of_kind
-from portable_gpu.errors import ArgumentError, DTypeError, ReadOnlyError, ShapeError
+from portable_gpu.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    ReadOnlyError,
+    ShapeError,
+)
 from portable_gpu.runtime import fork, staging
 from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.events import QueueEvents
@@ -186,7 +192,7 @@ def _lies_alike(array: Any, values: np.ndarray[Any, Any]) -> bool:
 
 def _check_host(array: Any, values: Any, name: str) -> None:
     if not isinstance(values, np.ndarray):
-        raise DTypeError(f"{name} is a {type(values).__name__}, not an array of NumPy")
+        raise ArgumentTypeError(f"{name} is a {type(values).__name__}, not an array of NumPy")
     if values.shape != array.shape:
         raise ShapeError(f"{name} has shape {values.shape}, the array has {array.shape}")
     if values.dtype != array.dtype:

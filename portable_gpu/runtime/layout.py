@@ -8,7 +8,7 @@ from operator import index
 from typing import Any, NamedTuple
 
 from portable_gpu.arguments import shown
-from portable_gpu.errors import ArrayIndexError, AxisError, ShapeError
+from portable_gpu.errors import ArgumentTypeError, ArrayIndexError, AxisError, ShapeError
 
 Shape = tuple[int, ...]
 
@@ -136,12 +136,15 @@ def as_shape(shape: Sequence[Any], size: int) -> Shape:
     """A new shape for ``size`` elements; one extent may be -1.
 
     Raises:
-        ShapeError: It has another number of elements, or an extent that is no integer.
+        ArgumentTypeError: An extent is no integer.
+        ShapeError: It has another number of elements.
     """
     try:
         extents = [index(extent) for extent in shape]
     except TypeError:
-        raise ShapeError(f"the new shape is {shown(tuple(shape))}; it takes integers") from None
+        raise ArgumentTypeError(
+            f"the new shape is {shown(tuple(shape))}; it takes integers"
+        ) from None
     unknown = [axis for axis, extent in enumerate(extents) if extent == -1]
     if len(unknown) == 1:
         rest = prod(extent for extent in extents if extent != -1)
@@ -222,7 +225,7 @@ def _axis(axis: Any, ndim: int) -> int:
     try:
         found = index(axis)
     except TypeError:
-        raise ShapeError(f"an axis is {shown(axis)}; an integer would do") from None
+        raise ArgumentTypeError(f"an axis is {shown(axis)}; an integer would do") from None
     if not -ndim <= found < ndim:
         raise AxisError(f"axis {found} is out of range for {ndim} axes")
     return found % ndim

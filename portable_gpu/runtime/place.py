@@ -7,13 +7,13 @@ from typing import Any
 import pyopencl as cl
 
 from portable_gpu.arguments import of_kind, shown
-from portable_gpu.errors import ContextMismatchError, DTypeError
+from portable_gpu.errors import ArgumentTypeError, ContextMismatchError
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.targets import Target
 
 
 def check_place(engine: Any, queue: Any) -> None:
-    """Raise DTypeError if ``engine`` or ``queue`` is of the wrong type; both may be ``None``."""
+    """Raise ArgumentTypeError unless ``engine`` and ``queue`` are ``None`` or of these types."""
     if engine is not None:
         of_kind(engine, Engine, "engine", "a portable_gpu.Engine or None")
     if queue is not None:
@@ -21,7 +21,7 @@ def check_place(engine: Any, queue: Any) -> None:
 
 
 def check_target(target: Any) -> None:
-    """Raise DTypeError unless ``target`` is a Target or the name of a class, or ``None``."""
+    """Raise ArgumentTypeError unless ``target`` is a Target or the name of a class, or ``None``."""
     if target is not None and not isinstance(target, Target):
         of_kind(target, str, "target", "a device class's name, a Target or None")
 
@@ -30,14 +30,16 @@ def events_of(wait_for: Any) -> list[cl.Event]:
     """The events of ``wait_for=``.
 
     Raises:
-        DTypeError: It is not a sequence of events.
+        ArgumentTypeError: It is not a sequence of events.
     """
     if wait_for is None:
         return []
     try:
         events = list(wait_for)
     except Exception:  # raised by the value's own methods, too
-        raise DTypeError(f"wait_for is {shown(wait_for)}; a list of events would do") from None
+        raise ArgumentTypeError(
+            f"wait_for is {shown(wait_for)}; a list of events would do"
+        ) from None
     for event in events:
         of_kind(event, cl.Event, "an element of wait_for", "a pyopencl.Event")
     return events

@@ -18,6 +18,7 @@ import pyopencl as cl
 from portable_gpu.dtypes import element
 from portable_gpu.errors import (
     ArgumentError,
+    ArgumentTypeError,
     DTypeError,
     OverlapError,
     ReadOnlyError,
@@ -124,15 +125,22 @@ def as_array(value: AnyArray, name: str, overwrite: bool = False) -> Any:
 
     Raises:
         ArgumentError: It is to be overwritten, and has another byte order.
-        DTypeError: ``value`` cannot be an array, is a masked one, or has an unsupported dtype.
+        ArgumentTypeError: ``value`` cannot be an array, or is a masked one.
+        DTypeError: It has an unsupported dtype.
     """
     if not isinstance(value, (np.ndarray, *DEVICE_KINDS)):
+        kind = type(value).__name__
         try:
             value = _from_dlpack(value) if hasattr(value, "__dlpack__") else np.asarray(value)
         except _REFUSALS as error:
-            raise DTypeError(
-                f"{name} is a {type(value).__name__}, not an array that NumPy can take: {error}"
+            raise ArgumentTypeError(
+                f"{name} is a {kind}, not an array that NumPy can take: {error}"
             ) from error
+        if value.dtype.kind in "OSU":
+            hint = (
+                f"; {TO_ONE_SIDE}" if value.shape and value.dtype == object else ""
+            )  # a list of arrays, for instance
+            raise ArgumentTypeError(f"{name} is a {kind}; an array of numbers would do{hint}")
     _refuse_masked(value, name)
     try:
         if isinstance(value, np.ndarray) and not value.dtype.isnative:
@@ -151,9 +159,9 @@ def as_array(value: AnyArray, name: str, overwrite: bool = False) -> Any:
 
 
 def _refuse_masked(array: Any, name: str) -> None:
-    """Raise DTypeError for an array some of whose elements may not count."""
+    """Raise ArgumentTypeError for an array some of whose elements may not count."""
     if type(array) is not np.ndarray and isinstance(array, np.ndarray) and hasattr(array, "mask"):
-        raise DTypeError(
+        raise ArgumentTypeError(
             f"{name} is a {type(array).__name__}, whose mask kernels do not see; pass "
             "x.compressed(), x.filled(value), or numpy.asarray(x) to have all elements count"
         )
@@ -272,7 +280,7 @@ def check_extent(array: Any, touched: tuple[int, int], name: str = "an array") -
 def check_output(out: Any, shape: Shape, dtype: np.dtype[Any], name: str, host: bool) -> None:
     """Raise unless ``out`` is a writable array of ``shape`` and ``dtype``, of the right kind."""
     if not isinstance(out, (np.ndarray, *DEVICE_KINDS)):
-        raise DTypeError(
+        raise ArgumentTypeError(
             f"{name} is a {type(out).__name__}; an array of NumPy or a portable_gpu.Array would do"
         )
     _refuse_masked(out, name)

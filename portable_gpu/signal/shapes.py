@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from portable_gpu.arguments import one_of, shown
-from portable_gpu.errors import ArgumentError, AxisError, ShapeError
+from portable_gpu.errors import ArgumentError, ArgumentTypeError, AxisError, ShapeError
 from portable_gpu.ops.fft.convolve import OutputRegion
 from portable_gpu.runtime.views import Shape
 
@@ -72,7 +72,7 @@ def _axes(axes: Any, ndim: int) -> list[int]:
     try:
         listed = [index(axes)] if np.ndim(axes) == 0 else [index(axis) for axis in axes]
     except Exception:  # raised by the value's own methods, too
-        raise ArgumentError(f"axes is {shown(axes)}; whole numbers are wanted") from None
+        raise ArgumentTypeError(f"axes is {shown(axes)}; whole numbers are wanted") from None
     if not listed:
         raise ArgumentError("when provided, axes cannot be empty")
     for axis in listed:

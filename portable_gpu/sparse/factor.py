@@ -16,6 +16,8 @@ from portable_gpu.arguments import of_kind, one_of, shown, whole
 from portable_gpu.dtypes import element
 from portable_gpu.errors import (
     ArgumentError,
+    ArgumentTypeError,
+    ContextMismatchError,
     DTypeError,
     NotPositiveDefiniteError,
     ShapeError,
@@ -98,8 +100,9 @@ class Factor(Closing):
                 The file is unnamed, so it disappears however the process ends.
 
         Raises:
-            DTypeError: ``symbolic``, ``spill_dir``, ``engine`` or ``queue`` is of the wrong type;
-                ``dtype`` is not supported.
+            ArgumentTypeError: ``symbolic``, ``spill_dir``, ``engine`` or ``queue`` is of the wrong
+                type.
+            DTypeError: ``dtype`` is not supported.
             UnsupportedError: The device lacks double precision.
             DeviceMemoryError: The device has too little memory; the message has the figures, and
                 nothing is allocated.  Or ``memory_limit`` is smaller than the largest supernode.
@@ -107,7 +110,9 @@ class Factor(Closing):
         start = time.perf_counter()
         check_place(engine, queue)
         if spill_dir is not None and not isinstance(spill_dir, (str, os.PathLike)):
-            raise DTypeError(f"spill_dir is {shown(spill_dir)}; the path of a folder would do")
+            raise ArgumentTypeError(
+                f"spill_dir is {shown(spill_dir)}; the path of a folder would do"
+            )
         state = state_for([], engine, queue)
         self.symbolic, self.dtype = of_kind(symbolic, Symbolic, "symbolic"), factor_dtype(dtype)
         self.engine, self.queue = state.engine, queue or state.engine.queue
@@ -155,8 +160,8 @@ class Factor(Closing):
             ShapeError, DTypeError, ArgumentError: ``values`` or ``triangle`` is not valid; L is
                 unchanged.
             UnsupportedError: ``progress`` is True on a terminal, without the package rich.
-            DTypeError: ``progress`` is neither True nor callable.  An exception that it raises
-                propagates; the factor then has no values until it is refactorised.
+            ArgumentTypeError: ``progress`` is neither True nor callable.  An exception that it
+                raises propagates; the factor then has no values until it is refactorised.
 
         Cost: ``symbolic.flops`` multiplications and additions; four times this number if complex.
 
@@ -372,6 +377,7 @@ class Factor(Closing):
         Raises:
             NotPositiveDefiniteError: The matrix has no factor.
             ShapeError, DTypeError, ArgumentError: ``b``, ``refine`` or ``out`` is not valid.
+            ContextMismatchError: ``b`` is of another OpenCL context.
 
         Cost: 4 multiplications and additions for each element of L and column of B; the same for
             each correction, plus a pass over A.
@@ -395,6 +401,8 @@ class Factor(Closing):
             n = self.symbolic.n
             raise ShapeError(f"b has shape {tuple(b.shape)}; ({n},) or ({n}, k) is needed")
         host = isinstance(b, np.ndarray)
+        if not host and b.context != self.queue.context:
+            raise ContextMismatchError("b is of another OpenCL context than the factor")
         with self._lock:  # use one factor together with its values
             current = self._latest()
             dtype = np.result_type(self.dtype, current.values.dtype, b.dtype)

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse
 
 from portable_gpu.arguments import one_of, shown
-from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
+from portable_gpu.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
 from portable_gpu.sparse.compiled import compiled
 from portable_gpu.sparse.graph import Int32, Int64
 
@@ -130,7 +130,7 @@ class Pattern:
                 )
             return A.astype(_value_dtype(A.dtype, "values have"), copy=False), ()
         if not scipy.sparse.issparse(A):
-            raise DTypeError(
+            raise ArgumentTypeError(
                 f"values is {shown(A)}; a scipy.sparse array or matrix, or an array of the values "
                 "that it stores, would do"
             )
@@ -380,7 +380,7 @@ def value_dtype(A: Any) -> np.dtype[Any]:
         DTypeError: `A` is no sparse matrix, or its dtype is not supported.
     """
     if not scipy.sparse.issparse(A):
-        raise DTypeError(
+        raise ArgumentTypeError(
             f"A is {type(A).__name__}; a scipy.sparse array or matrix is wanted "
             "(scipy.sparse.csr_array(A) makes one of a dense array)"
         )

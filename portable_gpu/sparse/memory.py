@@ -10,7 +10,7 @@ import pyopencl as cl
 
 from portable_gpu.arguments import shown
 from portable_gpu.dtypes import Element
-from portable_gpu.errors import DeviceMemoryError, DTypeError
+from portable_gpu.errors import ArgumentTypeError, DeviceMemoryError
 from portable_gpu.ops.fronts.cpu import subtrees_scratch
 from portable_gpu.ops.fronts.device import arena_bytes, panels, pivot_status_bytes, table_bytes
 from portable_gpu.ops.fronts.table import Fronts
@@ -112,14 +112,16 @@ def targets_of(devices: Any) -> list[Target]:
         devices: An engine, a pyopencl device or a name as for ``Engine``; or a list of them.
 
     Raises:
-        DTypeError: `devices` is something else.
+        ArgumentTypeError: `devices` is something else.
         DeviceNotFoundError: No device has such a name.
     """
     if isinstance(devices, (Engine, cl.Device, str)):
         devices = [devices]
     targets = []
     if not isinstance(devices, (list, tuple)):
-        raise DTypeError(f"devices is {shown(devices)}; an engine, a device or a list would do")
+        raise ArgumentTypeError(
+            f"devices is {shown(devices)}; an engine, a device or a list would do"
+        )
     for item in devices:
         if isinstance(item, Engine):
             targets.append(item.target)
@@ -127,7 +129,9 @@ def targets_of(devices: Any) -> list[Target]:
             device = choose_device(item, "devices")[0] if isinstance(item, str) else item
             targets.append(detect(query_facts(device)))
         else:
-            raise DTypeError(f"devices has {shown(item)}; engines, devices and names would do")
+            raise ArgumentTypeError(
+                f"devices has {shown(item)}; engines, devices and names would do"
+            )
     return targets
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from portable_gpu.arguments import of_kind, shown
-from portable_gpu.errors import DTypeError, UnsupportedError, how_to_install
+from portable_gpu.errors import ArgumentTypeError, UnsupportedError, how_to_install
 from portable_gpu.sparse.elimination import inverse
 from portable_gpu.sparse.symbolic import Symbolic
 
@@ -36,14 +36,14 @@ def plot_symbolic(symbolic: Symbolic, picture: str | PathLike[str] | None = None
         The ``matplotlib.figure.Figure``.
 
     Raises:
-        DTypeError: `symbolic` is no analysis, or `picture` no path.
+        ArgumentTypeError: `symbolic` is no analysis, or `picture` no path.
         UnsupportedError: matplotlib is not installed.
 
     Cost: O(n + nnz + the rows of all fronts).
     """
     of_kind(symbolic, Symbolic, "symbolic", "what analyze() returned")
     if picture is not None and not isinstance(picture, (str, PathLike)):
-        raise DTypeError(f"picture is {shown(picture)}; the path of a file would do")
+        raise ArgumentTypeError(f"picture is {shown(picture)}; the path of a file would do")
     if find_spec("matplotlib") is None:
         raise UnsupportedError(f"plots need matplotlib: {how_to_install('bench')}")
     from matplotlib.figure import Figure

@@ -13,7 +13,7 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.arguments import shown
-from portable_gpu.errors import DTypeError, UnsupportedError, how_to_install
+from portable_gpu.errors import ArgumentTypeError, UnsupportedError, how_to_install
 from portable_gpu.ops.fronts.cpu import SubtreesPlan
 from portable_gpu.runtime.plan import Plan, Steps
 from portable_gpu.runtime.queue_state import QueueState
@@ -40,7 +40,7 @@ def progress_callback(progress: Any) -> Iterator[ProgressCallback | None]:
         progress: None or False for none; True for a bar on a terminal; or a function.
 
     Raises:
-        DTypeError: `progress` is something else.
+        ArgumentTypeError: `progress` is something else.
         UnsupportedError: There is a terminal, and the package rich is not installed.
     """
     if progress is None or progress is False:
@@ -51,7 +51,7 @@ def progress_callback(progress: Any) -> Iterator[ProgressCallback | None]:
     elif callable(progress):
         yield progress
     else:
-        raise DTypeError(
+        raise ArgumentTypeError(
             f"progress is {shown(progress)}; True, or a function of the operations done and of "
             "all would do"
         )

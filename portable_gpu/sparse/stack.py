@@ -13,7 +13,12 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.arguments import shown, whole
-from portable_gpu.errors import ArgumentError, DTypeError, NotPositiveDefiniteError, ShapeError
+from portable_gpu.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    NotPositiveDefiniteError,
+    ShapeError,
+)
 from portable_gpu.ops.fronts.table import Fronts
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.closing import Closing
@@ -53,7 +58,9 @@ class FactorStack(Closing):
             ArgumentError: ``count`` is less than 1, or ``count * n`` is 2^31 - 1 or more.
         """
         if not isinstance(symbolic, Symbolic):
-            raise DTypeError(f"symbolic is {shown(symbolic)}; what analyze() returned is wanted")
+            raise ArgumentTypeError(
+                f"symbolic is {shown(symbolic)}; what analyze() returned is wanted"
+            )
         self.symbolic, self.count = symbolic, whole(count, "count")
         if self.count < 1 or self.count * symbolic.n >= 2**31 - 1:
             raise ArgumentError(

@@ -22,6 +22,7 @@ import portable_gpu as pg
 from portable_gpu.dtypes import BFLOAT16, element
 from portable_gpu.errors import (
     ArgumentError,
+    ArgumentTypeError,
     DeviceMemoryError,
     DTypeError,
     OverlapError,
@@ -504,7 +505,7 @@ def test_errors_leave_c_untouched(engine: Engine) -> None:
         (DTypeError, {"a": np.ones((3, 4), int), "b": np.ones((4, 5), int)}),
         (DTypeError, {"a": np.full((3, 4), "x")}),
         (DTypeError, {"alpha": 1j}),
-        (DTypeError, {"alpha": "2"}),
+        (ArgumentTypeError, {"alpha": "2"}),
         (ArgumentError, {"trans_b": "H"}),
         (ArgumentError, {"precision": "fp8"}),
         (ArgumentError, {"beta": 1.0, "c": None}),

@@ -19,6 +19,7 @@ from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.dtypes import BFLOAT16
 from portable_gpu.errors import (
     ArgumentError,
+    ArgumentTypeError,
     DTypeError,
     OverlapError,
     PortableGPUError,
@@ -304,7 +305,7 @@ def test_refuses(engine: Engine) -> None:
         (ArgumentError, "no y", lambda: gemv(a, x, beta=1, engine=engine)),
         (DTypeError, "bool", lambda: gemv(a > 0, x > 0, engine=engine)),
         (DTypeError, "alpha is", lambda: gemv(a, x, alpha=1j, engine=engine)),
-        (DTypeError, "alpha is", lambda: gemv(a, x, alpha="2", engine=engine)),  # type: ignore[arg-type]
+        (ArgumentTypeError, "alpha is", lambda: gemv(a, x, alpha="2", engine=engine)),  # type: ignore[arg-type]
         (DTypeError, "integer", lambda: gemv(a.astype(int), x.astype(int), alpha=0.5)),
         (DTypeError, "y has dtype", lambda: gemv(a, x, y=y.astype(np.float64), engine=engine)),
         (ReadOnlyError, "read-only", lambda: gemv(a, x, y=frozen, engine=engine)),

@@ -11,6 +11,7 @@ from device_arrays import from_device, on_device
 import portable_gpu as pg
 from portable_gpu.errors import (
     ArgumentError,
+    ArgumentTypeError,
     DTypeError,
     NotPositiveDefiniteError,
     OverlapError,
@@ -196,13 +197,13 @@ def test_empty() -> None:
 
 def test_wrong_arguments(engine: Any) -> None:
     square = np.eye(3)
-    with pytest.raises(DTypeError, match="list"):
+    with pytest.raises(ArgumentTypeError, match="list"):
         ragged.cholesky(square)
     with pytest.raises(ShapeError, match=r"a\[1\] has shape \(3, 2\)"):
         ragged.cholesky([square, square[:, :2]])
     with pytest.raises(DTypeError, match=r"a\[1\] is float32"):
         ragged.cholesky([square, square.astype("float32")])
-    with pytest.raises(DTypeError, match="one kind"):
+    with pytest.raises(ArgumentTypeError, match="one kind"):
         ragged.cholesky([square, on_device(engine, square)])
     with pytest.raises(DTypeError):
         ragged.cholesky([np.eye(3, dtype=int)])

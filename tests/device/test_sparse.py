@@ -25,6 +25,8 @@ from sparse_matrices import MATRICES, grid, random_definite, read
 import portable_gpu as pg
 from portable_gpu.errors import (
     ArgumentError,
+    ArgumentTypeError,
+    ContextMismatchError,
     DeviceMemoryError,
     DTypeError,
     NotPositiveDefiniteError,
@@ -346,7 +348,7 @@ def test_what_is_refused() -> None:
     other[0, 9] = other[9, 0] = 0.1
     for values, error in (
         (nan, ArgumentError), (other.tocsr(), ArgumentError), (grid(4, 5), ShapeError),
-        (A.data[:-1], ShapeError), (A.data + 0j, DTypeError), ("text", DTypeError),
+        (A.data[:-1], ShapeError), (A.data + 0j, DTypeError), ("text", ArgumentTypeError),
         (pg.asarray(A.data[:-1]), ShapeError), (pg.asarray(A.data.astype("i4")), DTypeError),
     ):  # fmt: skip
         with pytest.raises(error):
@@ -362,6 +364,8 @@ def test_what_is_refused() -> None:
     ):  # fmt: skip
         with pytest.raises(error):
             factor.solve(b, **options)
+    with pg.Engine() as other, pytest.raises(ContextMismatchError, match="b is of"):
+        factor.solve(pg.asarray(np.ones(16), engine=other))
     with pytest.raises(UnsupportedError, match="pickle its symbolic"):
         pickle.dumps(factor)
     with pytest.raises(ArgumentError, match="no values"):

@@ -15,7 +15,7 @@ from sparse_matrices import grid, random_definite
 import portable_gpu as pg
 from portable_gpu.errors import (
     ArgumentError,
-    DTypeError,
+    ArgumentTypeError,
     NotPositiveDefiniteError,
     PortableGPUError,
     ShapeError,
@@ -245,7 +245,7 @@ def test_errors_say_what_would_do() -> None:
         spsolve(A, np.ones(3))
     with pytest.raises(ArgumentError, match="dtype is float32, and A is complex64"):
         cholesky(small(np.complex64), dtype=np.float32)
-    with pytest.raises(DTypeError, match="symbolic is 3; what analyze"):
+    with pytest.raises(ArgumentTypeError, match="symbolic is 3; what analyze"):
         cholesky(A, symbolic=3)  # type: ignore[arg-type]
     with pytest.raises(ShapeError, match=r"\(40, 40\); \(9, 9\) was analysed"):
         cholesky(A, symbolic=analyze(grid(3, 3)))

@@ -9,7 +9,11 @@ import numpy as np
 import pytest
 from sparse_matrices import grid
 
-from portable_gpu.errors import DeviceMemoryError, DeviceNotFoundError, DTypeError
+from portable_gpu.errors import (
+    ArgumentTypeError,
+    DeviceMemoryError,
+    DeviceNotFoundError,
+)
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.sparse import Factor, analyze, cholesky, numeric, schedule
 
@@ -65,7 +69,11 @@ def test_several_devices(engine: Engine) -> None:
         assert len(found) == (3 if isinstance(devices, list) else 1)
         assert len(set(found)) == 1 or engine.target.facts.type == "cpu"  # a class may be forced
     assert symbolic.memory_estimate().devices == ()
-    for wrong, error in ((3, DTypeError), ([3], DTypeError), ("no such", DeviceNotFoundError)):
+    for wrong, error in (
+        (3, ArgumentTypeError),
+        ([3], ArgumentTypeError),
+        ("no such", DeviceNotFoundError),
+    ):
         with pytest.raises(error):
             symbolic.memory_estimate(devices=wrong)
 

@@ -12,7 +12,11 @@ import pytest
 from sparse_matrices import grid
 
 import portable_gpu as pg
-from portable_gpu.errors import DTypeError, NotPositiveDefiniteError, UnsupportedError
+from portable_gpu.errors import (
+    ArgumentTypeError,
+    NotPositiveDefiniteError,
+    UnsupportedError,
+)
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.sparse import Factor, FactorStack, analyze, cholesky, schedule
 
@@ -148,5 +152,5 @@ def test_without_rich(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("progress", [3, "yes", np.ones(3)])
 def test_what_is_refused(engine: Engine, progress: Any) -> None:
     factor = Factor(analyze(grid(3)), np.float32, engine)
-    with pytest.raises(DTypeError, match="progress is"):
+    with pytest.raises(ArgumentTypeError, match="progress is"):
         factor.refactorize(grid(3), progress=progress)

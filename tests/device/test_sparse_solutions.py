@@ -16,7 +16,12 @@ from device_arrays import on_device
 from sparse_matrices import grid, random_definite
 
 import portable_gpu as pg
-from portable_gpu.errors import ArgumentError, DTypeError, NotPositiveDefiniteError, ShapeError
+from portable_gpu.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    NotPositiveDefiniteError,
+    ShapeError,
+)
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.sparse import Factor, FactorStack, analyze, cholesky, spsolve
 
@@ -224,5 +229,5 @@ def test_the_order_of_the_user(engine: Engine, ordering: str) -> None:
         assert caught.value.variable == P[20]
         assert caught.value.column == 20
         assert f"variable {P[20]} (column 20 of" in str(caught.value)
-    with pytest.raises(DTypeError, match="postorder is 'no'"):
+    with pytest.raises(ArgumentTypeError, match="postorder is 'no'"):
         analyze(A, postorder="no")  # type: ignore[arg-type]

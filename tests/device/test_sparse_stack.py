@@ -11,7 +11,12 @@ from device_arrays import on_device
 from sparse_matrices import filled, random_definite
 
 import portable_gpu as pg
-from portable_gpu.errors import ArgumentError, DTypeError, NotPositiveDefiniteError, ShapeError
+from portable_gpu.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    NotPositiveDefiniteError,
+    ShapeError,
+)
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.sparse import FactorStack, analyze, cholesky
 from portable_gpu.sparse.stack import repeated
@@ -96,7 +101,7 @@ def test_what_is_refused(engine: Engine) -> None:
     stack = FactorStack(symbolic, COUNT, np.float32, engine)
     with pytest.raises(ArgumentError, match="count is 0"):
         FactorStack(symbolic, 0)
-    with pytest.raises(DTypeError, match="symbolic is 3"):
+    with pytest.raises(ArgumentTypeError, match="symbolic is 3"):
         FactorStack(3, 1)  # type: ignore[arg-type]
     with pytest.raises(ShapeError, match=r"values have the shape \(4, "):
         stack.refactorize(values[:4])

@@ -17,7 +17,7 @@ import pyopencl.array as cla
 import pytest
 
 import portable_gpu as pg
-from portable_gpu.errors import PortableGPUError
+from portable_gpu.errors import ArgumentTypeError, PortableGPUError
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.program import Launch
 
@@ -336,6 +336,8 @@ def test_wrong_arguments(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(Launch, "__call__", counted)
     faults = []
+    types = [name for name, one in objects().items() if not isinstance(one, (np.ndarray, Decimal))]
+    of_wrong_type = tuple(f"={name})" for name in types)
     for what, wrong_call in cases:
         launched.clear()
         try:
@@ -343,6 +345,11 @@ def test_wrong_arguments(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Non
         except PortableGPUError as error:
             if launched:
                 faults.append(f"{what}: launched before {error!r}")
+            is_plan = "plan=" in what  # which SciPy refuses so
+            if what.endswith(of_wrong_type) and not (is_plan or isinstance(error, TypeError)):
+                faults.append(f"{what}: no TypeError, {error!r}")
+            if isinstance(error, ArgumentTypeError) and "dtype" in str(error):
+                faults.append(f"{what}: no dtype is wrong, {error!r}")
         except Exception as error:
             faults.append(f"{what}: {error!r}")
         else:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     [
         ("ArgumentError", ValueError),
         ("ShapeError", ValueError),
+        ("ArgumentTypeError", TypeError),
         ("DTypeError", TypeError),
         ("OverlapError", ValueError),
         ("ReadOnlyError", ValueError),

@@ -9,7 +9,7 @@ import pytest
 
 from portable_gpu import BinaryOp, Epilogue, Map
 from portable_gpu.codegen.epilogue import Stage
-from portable_gpu.errors import ArgumentError, DTypeError
+from portable_gpu.errors import ArgumentError, ArgumentTypeError
 
 #: Everywhere that an expression is taken.
 TAKERS: dict[str, Callable[[Any], object]] = {
@@ -37,7 +37,7 @@ def test_no_expression(taker: str, text: str) -> None:
 @pytest.mark.parametrize("taker", TAKERS)
 @pytest.mark.parametrize("value", [None, 3, b"a", ["a"], lambda a: a])
 def test_no_text(taker: str, value: Any) -> None:
-    with pytest.raises(DTypeError, match="as text"):
+    with pytest.raises(ArgumentTypeError, match="as text"):
         TAKERS[taker](value)
 
 
@@ -64,15 +64,18 @@ def test_no_label(name: str) -> None:
     [("relu", ()), ((), [1]), (("relu",), ()), ((Stage("a", "v + e", "row"),), ()), ((), (1,))],
 )
 def test_an_epilogue_made_by_hand(stages: Any, arrays: Any) -> None:
-    with pytest.raises((ArgumentError, DTypeError)):
+    with pytest.raises((ArgumentError, ArgumentTypeError)):
         Epilogue(stages, arrays)
 
 
 def test_spreads() -> None:
-    for wrong in ("diagonal", None, 1, ["row"]):
-        with pytest.raises(ArgumentError, match="per is"):
+    for wrong, error in (
+        ("diagonal", ArgumentError), (None, ArgumentTypeError), (1, ArgumentTypeError),
+        (["row"], ArgumentTypeError),
+    ):  # fmt: skip
+        with pytest.raises(error, match="per is"):
             Epilogue().bias([1.0], per=wrong)  # type: ignore[arg-type]
-    with pytest.raises(DTypeError, match="bias: array is None"):
+    with pytest.raises(ArgumentTypeError, match="bias: array is None"):
         Epilogue().bias(None)
 
 
@@ -85,5 +88,5 @@ def test_names_of_arrays() -> None:
             Epilogue().apply("v", **{name: 1.0})
     with pytest.raises(ArgumentError, match="give all by name"):
         Epilogue().apply("v + e + a", 1.0, a=2.0)
-    with pytest.raises(DTypeError, match="a is None"):
+    with pytest.raises(ArgumentTypeError, match="a is None"):
         Epilogue().apply("v + a", a=None)

@@ -23,7 +23,13 @@ from hypothesis import strategies as st
 from sparse_matrices import MATRICES, filled, grid, random_definite, read
 
 from portable_gpu import host_memory
-from portable_gpu.errors import ArgumentError, DTypeError, HostMemoryError, ShapeError
+from portable_gpu.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    HostMemoryError,
+    ShapeError,
+)
 from portable_gpu.sparse import Symbolic, analyze, compiled, plot_symbolic, supernodes
 from portable_gpu.sparse.elimination import eliminate, postorder
 from portable_gpu.sparse.plot import pattern_image
@@ -292,8 +298,8 @@ def bad(row: int, column: int, value: Any, dtype: Any = np.float64) -> Any:
 @pytest.mark.parametrize(
     ("A", "error", "message"),
     [
-        (np.eye(3), DTypeError, "A is ndarray; a scipy.sparse array or matrix is wanted"),
-        (None, DTypeError, "A is NoneType"),
+        (np.eye(3), ArgumentTypeError, "A is ndarray; a scipy.sparse array or matrix is wanted"),
+        (None, ArgumentTypeError, "A is NoneType"),
         (sp.csr_array((3, 4)), ShapeError, "(3, 4); a square matrix is wanted"),
         (sp.coo_array(np.ones(3)), ShapeError, "(3,); a square matrix is wanted"),
         (bad(4, 1, np.nan), ArgumentError, "A[4, 1] is nan; all elements must be finite"),

@@ -13,6 +13,7 @@ from portable_gpu.arguments import shown
 from portable_gpu.dtypes import element
 from portable_gpu.errors import (
     ArgumentError,
+    ArgumentTypeError,
     DTypeError,
     IntegerRangeError,
     OverlapError,
@@ -134,14 +135,15 @@ def _number(value: Any, dtype: np.dtype[Any]) -> Any:
     """A number as NumPy assigns it to an array of a dtype.
 
     Raises:
-        DTypeError: It is no number, or cannot be converted.
+        ArgumentTypeError: It is no number.
+        DTypeError: It cannot be converted.
         IntegerRangeError: A Python integer does not fit.
         ArgumentError: It is NaN or infinite, and the dtype holds integers.
     """
     if isinstance(value, np.ndarray):
         value = value[()]
     if not isinstance(value, (bool, int, float, complex, np.generic)):
-        raise DTypeError(f"the value is {shown(value)}; a number or an array would do")
+        raise ArgumentTypeError(f"the value is {shown(value)}; a number or an array would do")
     if isinstance(value, np.generic):
         element(value.dtype)
     converted_value = np.empty((), dtype)

@@ -9,6 +9,7 @@ import numpy as np
 from portable_gpu.arguments import shown
 from portable_gpu.errors import (
     ArgumentError,
+    ArgumentTypeError,
     DTypeError,
     IntegerRangeError,
     OverlapError,
@@ -28,7 +29,8 @@ def binary(name: str, left: Any, right: Any) -> Any:
     """``left <operator> right`` as a new array; at least one operand is one of this library's.
 
     Raises:
-        DTypeError: An operand is an array of NumPy, or of a dtype that the operator does not take.
+        ArgumentTypeError: An operand is an array of NumPy.
+        DTypeError: An operand is of a dtype that the operator does not take.
         ShapeError: The shapes do not broadcast.
         IntegerRangeError: A Python integer does not fit the array's dtype.
         UnsupportedError: The result is of double precision, which the device lacks.
@@ -98,17 +100,19 @@ def _operand(value: Any) -> Any:
     """Return an array on the device or a number; an array of NumPy without axes as its number.
 
     Raises:
-        DTypeError: It is an array of NumPy, or a list.
+        ArgumentTypeError: It is an array of NumPy, or a list.
     """
     kind = type(value)
     if kind in DEVICE_KINDS or kind in NUMBERS or isinstance(value, (*DEVICE_KINDS, *NUMBERS)):
         return value
     if isinstance(value, np.ndarray):
         if value.shape:
-            raise DTypeError(f"an operand is an array of NumPy, the other is not; {TO_ONE_SIDE}")
+            raise ArgumentTypeError(
+                f"an operand is an array of NumPy, the other is not; {TO_ONE_SIDE}"
+            )
         value = value[()]
     if isinstance(value, (list, tuple)):
-        raise DTypeError(f"an operand is {shown(value)}; {TO_ONE_SIDE}")
+        raise ArgumentTypeError(f"an operand is {shown(value)}; {TO_ONE_SIDE}")
     if isinstance(value, np.generic):
         return value
     return NotImplemented

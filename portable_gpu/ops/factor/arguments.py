@@ -8,7 +8,7 @@ import numpy as np
 
 from portable_gpu.arguments import shown
 from portable_gpu.dtypes import check_precision
-from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
+from portable_gpu.errors import ArgumentError, ArgumentTypeError, DTypeError, ShapeError
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import Shape
 
@@ -49,11 +49,14 @@ def transposition(trans: Any) -> str:
     """N, T or C, of what ``trans=`` takes.
 
     Raises:
-        ArgumentError: It is something else.
+        ArgumentTypeError: It is no word and no integer.
+        ArgumentError: It is another one.
     """
-    known = _TRANS.get(trans) if isinstance(trans, (str, int)) else None
-    if known is None or isinstance(trans, bool):
-        raise ArgumentError(f"trans is {shown(trans)}; known are N, T, C and 0, 1, 2")
+    is_known_type = isinstance(trans, (str, int)) and not isinstance(trans, bool)
+    known = _TRANS.get(trans) if is_known_type else None
+    if known is None:
+        error = ArgumentError if is_known_type else ArgumentTypeError
+        raise error(f"trans is {shown(trans)}; known are N, T, C and 0, 1, 2")
     return known
 
 

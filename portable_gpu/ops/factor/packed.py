@@ -48,7 +48,7 @@ def packed_size(n: int) -> int:
     """Elements of a packed triangle of n rows.
 
     Raises:
-        DTypeError: ``n`` is no integer.
+        ArgumentTypeError: ``n`` is no integer.
         ArgumentError: It is negative.
     """
     rows = whole(n, "n")

@@ -12,7 +12,7 @@ import pyopencl as cl
 
 from portable_gpu.arguments import flag, one_of, shown
 from portable_gpu.dtypes import element, is_bfloat16
-from portable_gpu.errors import ArgumentError, AxisError, DTypeError, ShapeError
+from portable_gpu.errors import ArgumentError, ArgumentTypeError, AxisError, DTypeError, ShapeError
 from portable_gpu.ops.fft.problem import FftProblem, Kind
 from portable_gpu.ops.fft.variants import make_plan
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
@@ -174,12 +174,14 @@ def whole_numbers(values: Any, name: str) -> tuple[int, ...] | None:
         values = values.tolist()
     several = values if isinstance(values, (tuple, list, range)) else (values,)
     try:
-        found = tuple(index(one) for one in several)
+        integers = tuple([index(value) for value in several])
     except Exception:  # raised by the value's own methods, too
-        found = (LONGEST + 1,)
-    if any(isinstance(one, bool) for one in several) or any(abs(n) > LONGEST for n in found):
-        raise ArgumentError(f"{name} is {shown(values)}; whole numbers are wanted")
-    return found
+        integers = None
+    if integers is None or any(isinstance(value, bool) for value in several):
+        raise ArgumentTypeError(f"{name} is {shown(values)}; whole numbers are wanted")
+    if any(abs(integer) > LONGEST for integer in integers):
+        raise ArgumentError(f"{name} is {shown(values)}; the largest is 2^50")
+    return integers
 
 
 def _scale(mode: str, lengths: Sequence[int], inverse: bool) -> float:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from operator import index
 from typing import Any
 
 import pyopencl as cl
 
 from portable_gpu.arguments import shown, whole
-from portable_gpu.errors import ArgumentError, UnsupportedError
+from portable_gpu.errors import ArgumentError, ArgumentTypeError, UnsupportedError
 from portable_gpu.ops.fft.api import LONGEST, transform
 from portable_gpu.runtime.engine import Engine
 
@@ -107,14 +106,12 @@ def one_length(n: Any) -> tuple[int] | None:
     """The length of a transform along one axis, for :func:`portable_gpu.ops.fft.api.transform`.
 
     Raises:
-        ArgumentError: It is no whole number, or below 1.
+        ArgumentTypeError: It is no whole number.
+        ArgumentError: It is below 1.
     """
     if n is None:
         return None
-    try:
-        length = 0 if isinstance(n, bool) else index(n)
-    except Exception:  # raised by the value's own methods, too
-        length = 0
+    length = _whole(n, "n")
     if not 1 <= length <= LONGEST:
         raise ArgumentError(
             f"invalid number of data points: n is {shown(n)}; from 1 to 2^50 would do"
@@ -126,17 +123,22 @@ def one_axis(axis: Any) -> tuple[int, ...]:
     """The axis of a transform along one axis, for :func:`portable_gpu.ops.fft.api.transform`.
 
     Raises:
-        ArgumentError: It is no whole number.
+        ArgumentTypeError: It is no whole number.
+        ArgumentError: No array has so many axes.
     """
     if type(axis) is int and abs(axis) <= LONGEST:  # at once, for short calls are many
         return (axis,)
-    try:
-        place = None if isinstance(axis, bool) else index(axis)
-    except Exception:  # raised by the value's own methods, too
-        place = None
-    if place is None or abs(place) > LONGEST:
+    place = _whole(axis, "axis")
+    if abs(place) > LONGEST:
         raise ArgumentError(f"axis is {shown(axis)}; an integer below the number of axes would do")
     return (place,)
+
+
+def _whole(value: Any, name: str) -> int:
+    """Return an integer of any kind but a bool as an int."""
+    if isinstance(value, bool):
+        raise ArgumentTypeError(f"{name} is {value}; an integer would do")
+    return whole(value, name)
 
 
 def check_for_scipy(plan: Any, workers: Any) -> None:
@@ -144,7 +146,7 @@ def check_for_scipy(plan: Any, workers: Any) -> None:
 
     Raises:
         UnsupportedError: ``plan`` is something.
-        DTypeError: ``workers`` is no whole number.
+        ArgumentTypeError: ``workers`` is no whole number.
         ArgumentError: It is 0, or below minus the number of processors.
     """
     if plan is not None:

@@ -14,7 +14,7 @@ from portable_gpu.arguments import of_kind, shown
 from portable_gpu.codegen.expression import check_name
 from portable_gpu.codegen.operators import BinaryOp, Map
 from portable_gpu.dtypes import as_dtype
-from portable_gpu.errors import ArgumentError, ShapeError
+from portable_gpu.errors import ArgumentError, ArgumentTypeError, ShapeError
 from portable_gpu.ops.reduce import rules
 from portable_gpu.ops.reduce.run import Axes, one_axis, run
 from portable_gpu.runtime.array import DEVICE_KINDS
@@ -447,13 +447,13 @@ def _numbers_as_arrays(names: tuple[str, ...], values: list[Any]) -> list[Any]:
 
 
 def _number(value: Any, name: str) -> float:
-    if isinstance(value, str):  # which float() reads
-        number = float("nan")
-    else:
-        try:
-            number = float(value)
-        except Exception:  # raised by the value's own methods, too
-            number = float("nan")
+    try:
+        number = float("inf") if isinstance(value, int) and abs(value) > 1 << 1000 else float(value)
+        is_number = not isinstance(value, (str, bytes, bytearray))  # which float() reads
+    except Exception:  # raised by the value's own methods, too
+        is_number = False
+    if not is_number:
+        raise ArgumentTypeError(f"{name} is {shown(value)}; a number would do")
     if not isfinite(number):
         raise ArgumentError(f"{name} is {shown(value)}; a finite number would do")
     return number

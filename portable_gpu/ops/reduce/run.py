@@ -10,7 +10,7 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.arguments import flag, whole
-from portable_gpu.errors import AxisError, DTypeError, ShapeError
+from portable_gpu.errors import ArgumentTypeError, AxisError, ShapeError
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
 from portable_gpu.ops.reduce.problem import Problem
 from portable_gpu.ops.reduce.rules import Maker, sum_like
@@ -152,10 +152,10 @@ def one_axis(axis: Any) -> int:
     """An axis given as any integer but a bool, as in NumPy.
 
     Raises:
-        DTypeError: It is none.
+        ArgumentTypeError: It is none.
     """
     if isinstance(axis, bool):
-        raise DTypeError(f"axis is {axis}; an integer would do")
+        raise ArgumentTypeError(f"axis is {axis}; an integer would do")
     return whole(axis, "axis")
 
 
@@ -163,7 +163,7 @@ def as_axes(axis: Any) -> Axes:
     """``axis=`` in ints.
 
     Raises:
-        DTypeError: It is not an integer, a tuple of integers, or None.
+        ArgumentTypeError: It is not an integer, a tuple of integers, or None.
     """
     if axis is None:
         return None
@@ -176,7 +176,7 @@ def normalise_axes(axis: Axes, ndim: int) -> frozenset[int]:
     Raises:
         AxisError: An axis is out of range.
         ShapeError: An axis is named twice.
-        DTypeError: As :func:`as_axes`.
+        ArgumentTypeError: As :func:`as_axes`.
     """
     wanted = as_axes(axis)
     if wanted is None:
