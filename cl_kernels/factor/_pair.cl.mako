@@ -6,6 +6,7 @@
 ##        +-----+-----+       diagonal goes through memory once a tile.
 ##     f  |  V  |  W  |
 ##        +-----+-----+
+<%namespace name="waiting" file="/group/waiting.cl.mako"/>
 <%namespace name="panel" file="/factor/_panels.cl.mako"/>
 <%namespace name="sums" file="/factor/_sums.cl.mako"/>
 <%namespace name="solve" file="/factor/_tile_solve.cl.mako"/>
@@ -39,11 +40,9 @@ if (s >= 0) {
         ${solve.solved()}
     }
     if (leads) {
-        GROUP_FENCE();
-        barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+        ${waiting.release()}\
         if (t == 255 && s >= 0) {
-            DEVICE_FENCE();
-            STORE_PUBLISHED(done + f * (f + 1) / 2 + s, 1u);
+            ${waiting.set("done + f * (f + 1) / 2 + s")}\
         }
 % if not mma:
         ${late()}

@@ -1,8 +1,8 @@
-## Which tile a group has, what it waits for, and how it tells that it is done: see tiles and fronts/tiles.
-##
-##   ready | next number | groups that are done | marks of each matrix's tiles ...
+## Which tile a ticket stands for, which flags its group waits for, and which flag it sets: see tiles and fronts/tiles.
+## The flags are those of each matrix's tiles, `done` (see group/waiting).
+<%namespace name="waiting" file="/group/waiting.cl.mako"/>
 
-## The tile of number `task`: s and f; `done`: the marks of its matrix.
+## The tile of ticket `task`: s and f; `done`: the flags of the tiles of its matrix.
 <%def name="tile()">\
 % if factorise:
 % if paired:
@@ -21,43 +21,38 @@
     while (before + tiles_s - s <= task) before += tiles_s - s++;
     const int f = s + (int)(task - before);
 % endif
-    const uint marks = (uint)tiles_s * (tiles_s + 1) / 2;
+    const uint flags = (uint)tiles_s * (tiles_s + 1) / 2;
 % else:
     const int s = (int)(task / tiles_f), f = (int)(task % tiles_f);
-    const uint marks = (uint)tiles_s * tiles_f;
+    const uint flags = (uint)tiles_s * tiles_f;
 % endif
-    volatile __global uint *done = ready + 2 + product * marks;
-    const uint groups = ${"(marks - (uint)tiles_s + 1u)" if paired else "marks"} * (uint)count, marked = marks * (uint)count;
+    volatile __global uint *done = counters + 2 + product * flags;
+    const uint groups = ${"(flags - (uint)tiles_s + 1u)" if paired else "flags"} * (uint)count, all_flags = flags * (uint)count;
     const int known_by = s;  // steps of 64 k
 </%def>
 
-## Whether the tiles that step k of V takes are there.
+## An expression: whether the tiles that step k of V reads are done.
 <%def name="is_done(k)">\
 % if factorise:
-LOAD_PUBLISHED(done + f * (f + 1) / 2 + ${k}) & LOAD_PUBLISHED(done + s * (s + 1) / 2 + ${k})\
+${waiting.flag(f"done + f * (f + 1) / 2 + {k}")} & ${waiting.flag(f"done + s * (s + 1) / 2 + {k}")}\
 % else:
-LOAD_PUBLISHED(done + ${k} * tiles_f + f)\
+${waiting.flag(f"done + {k} * tiles_f + f")}\
 % endif
 </%def>
 
-## The tile is done.  The last group of all leaves `ready` at 0.
-<%def name="tell()">\
-    GROUP_FENCE();
-    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+## The tile is done, and with it the group.
+<%def name="finish()">\
+    ${waiting.release()}\
     if (t == 0) {
-        DEVICE_FENCE();
 % if factorise:
         if (s < f) {
-            STORE_PUBLISHED(done + f * (f + 1) / 2 + s, 1u);
-            DEVICE_FENCE();
+            ${waiting.set("done + f * (f + 1) / 2 + s")}\
         }
 % else:
-        STORE_PUBLISHED(done + s * tiles_f + f, 1u);
-        DEVICE_FENCE();
+        ${waiting.set("done + s * tiles_f + f")}\
 % endif
-        number = atomic_inc(ready + 1) == groups - 1u;
+        ${waiting.done("ticket", "groups")}\
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (number)
-        for (uint i = t; i < 2u + marked; i += 256u) STORE_PUBLISHED(ready + i, 0u);
+    if (ticket) ${waiting.reset("all_flags")}\
 </%def>

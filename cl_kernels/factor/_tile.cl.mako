@@ -1,5 +1,6 @@
 ## What a group of 256 does with its tile V of 64 x 64 elements: see tiles.  Work-item (y, x) of 64 / R x
 ## 4 R holds the rows R y + i and the columns x + 4 R j of V, v0_0 ... ; R: `depth`, 4 or 8.
+<%namespace name="waiting" file="/group/waiting.cl.mako"/>
 
 <%def name="define()">
 #define GIVEN(v) ${"CONJ(v)" if conj else "(v)"}
@@ -33,12 +34,12 @@ lower = "row <= col" if s == "f" else "(s < f || row <= col)"
 % endfor
 </%def>
 
-## What a group has, and its number.
+## The local memory of a group, and its ticket.
 <%def name="memory()">\
 __local value_t p_part[${16 * 68 * panels}] __attribute__((aligned(32)));
     __local value_t solved[${(16 if paired else 2 * depth) * 68}] __attribute__((aligned(32)));
     __local value_t q_part[${16 * 68 * panels}] __attribute__((aligned(32)));
-    __local uint number;
+    __local uint ticket;
     __local int until;
 % if paired and not mma:
     __local int late_from;  // rows of V that W has not had
@@ -51,7 +52,7 @@ __local value_t p_part[${16 * 68 * panels}] __attribute__((aligned(32)));
 % endif
     const int t = get_local_id(0), y = t / ${4 * depth}, x = t % ${4 * depth};
     if (t == 0) {
-        number = atomic_inc(ready);
+        ticket = ${waiting.ticket()};
 % if paired and not mma:
         late_from = 64;
 % endif

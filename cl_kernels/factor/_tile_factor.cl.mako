@@ -1,4 +1,5 @@
 ## The diagonal tile: see tiles and _tile.
+<%namespace name="waiting" file="/group/waiting.cl.mako"/>
 <%namespace name="solve" file="/factor/_tile_solve.cl.mako"/>
 <%namespace name="panel" file="/factor/_panels.cl.mako"/>
 <%namespace name="memory" file="/factor/_tile_store.cl.mako"/>
@@ -52,19 +53,17 @@ for (int q = 0; ${depth} * q < left_s; ++q) {
             }
             if (y == q) {
                 ${memory.store_own(True)}
-                GROUP_FENCE();
+                ${waiting.release_without_barrier()}
             }
             // The rows of the phases before; work-item 0 has nothing else to do from phase 1 on.
             if (t == 0 && q > 0 && q % ${16 // depth} == 0) {
-                DEVICE_FENCE();
-                STORE_PUBLISHED(done + f * (f + 1) / 2 + f, (uint)q / ${16 // depth});
+                ${waiting.set("done + f * (f + 1) / 2 + f", f"(uint)q / {16 // depth}")}\
             }
         }
         if (failed < 64 && x == 0) atomic_min(&bad, failed);
-        barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+        ${waiting.module.BARRIER}  // after the release in the loop
         if (t == 0) {
-            DEVICE_FENCE();
-            STORE_PUBLISHED(done + f * (f + 1) / 2 + f, 4u);
+            ${waiting.set("done + f * (f + 1) / 2 + f", "4u")}\
         }
         const bool tells = failed < 64 ? failed == bad && (first + s0 == 0 || report[0] < 0) : t == 0 && bad == 64 && first + s0 == 0;
         if (x == 0 && tells) {

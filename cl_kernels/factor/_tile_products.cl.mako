@@ -1,4 +1,5 @@
 ## The products of a tile: see tiles, _tile and _panels.
+<%namespace name="waiting" file="/group/waiting.cl.mako"/>
 <%namespace name="panel" file="/factor/_panels.cl.mako"/>
 <%namespace name="sums" file="/factor/_sums.cl.mako"/>
 <%namespace name="tile" file="/factor/_tile.cl.mako"/>
@@ -89,19 +90,13 @@ if (leads) {
         if (t == 0) until = min(known + 256, known_by);
         barrier(CLK_LOCAL_MEM_FENCE);
         if (known + t < known_by) {
-            // The next step is waited for; of others it is seen whether they are there as well.
-            while (!(${tickets.is_done("(known + t)")})) {
-                if (t) {
-                    atomic_min(&until, known + t);
-                    break;
-                }
-            }
-            DEVICE_FENCE();
+            // Work-item 0 waits for the next step; the others check whether further steps are done as well.
+            ${waiting.wait(f"!({capture(tickets.is_done, '(known + t)')})", "if (t) { atomic_min(&until, known + t); break; }")}\
+            ${waiting.acquire()}
         }
-        barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+        ${waiting.acquire_by_all()}\
         const int to = until;
         if (to > known) {
-            GROUP_FENCE();
             ${products("64l * known", "min(64l * to, (long)c)" if in_fronts else "64l * to")}
             known = to;
         }

@@ -1,4 +1,5 @@
 ## V = D^-1 V: see tiles and _tile.
+<%namespace name="waiting" file="/group/waiting.cl.mako"/>
 <%namespace name="pair" file="/factor/_pair.cl.mako"/>
 <%namespace name="panel" file="/factor/_panels.cl.mako"/>
 <%namespace name="memory" file="/factor/_tile_store.cl.mako"/>
@@ -38,12 +39,11 @@
                 if (have < min(from + 16, left_s)) {
                     if (t == 0) {
                         volatile __global uint *parts = done + s * (s + 1) / 2 + s;
-                        while ((until = 16 * (int)LOAD_PUBLISHED(parts)) < min(from + 16, left_s)) {}
-                        DEVICE_FENCE();
+                        ${waiting.wait(f"(until = 16 * (int){capture(waiting.flag, 'parts')}) < min(from + 16, left_s)")}\
+                        ${waiting.acquire()}
                     }
-                    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+                    ${waiting.acquire_by_all()}\
                     have = until;
-                    GROUP_FENCE();
                 }
 % endif
                 if (!is_fetched) {

@@ -6,8 +6,10 @@
 ##      +----+----+
 ##   64 |    | D  |                   v = b - sum over k of L(., k) x(k);   x = D^-1 v
 ##      +----+----+
-## A tile of 64 x 64 elements of L is in registers, l0 to l15, before the x is there that it waits for.  _cells
-## hands x on, and _vector_diagonal makes it of v.
+## A tile of 64 x 64 elements of L is in registers, l0 to l15, before the x that it waits for is published.
+## Groups pass x to others by group/cells; _vector_diagonal computes it from v.
+<%namespace name="waiting" file="/group/waiting.cl.mako"/>
+<%namespace name="cells" file="/group/cells.cl.mako"/>
 <%!
 def row(along, j):
     return f"(t / 8 + {j // 8 * 32})" if along else "t % 64"
@@ -80,10 +82,10 @@ __local value_t triangle[${64 * 65 // 2}], inverse[64], below[${64 * (9 if along
         for (int k = 0; k < steps; ++k) {
             if (t < 64) {
                 if (${there("k")})
-                    while (!is_there) is_there = is_taken(${cell("k")}, &x_next);
+                    ${waiting.wait("!is_there", f"is_there = is_published({cell('k')}, &x_next);")}\
                 xs[(k & 1) * 64 + t] = x_next;
                 x_next = (value_t)(0);
-                is_there = k + 1 < steps && ${there("(k + 1)")} && is_taken(${cell("(k + 1)")}, &x_next);
+                is_there = k + 1 < steps && ${there("(k + 1)")} && is_published(${cell("(k + 1)")}, &x_next);
             }
             barrier(CLK_LOCAL_MEM_FENCE);
             ${multiply(along, "xs + (k & 1) * 64", given)}
@@ -111,5 +113,17 @@ __local value_t triangle[${64 * 65 // 2}], inverse[64], below[${64 * (9 if along
             if (k + 64 < u) ${fetch(e, along, *tile("(k + 64)"))}
         }
         barrier(CLK_LOCAL_MEM_FENCE);
+    }
+</%def>
+
+## The group is done.
+<%def name="finish()">\
+${waiting.release()}\
+    if (t == 0) {
+        ${waiting.done("ticket", "groups")}\
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (ticket) {
+        ${cells.reset("cells")}\
     }
 </%def>

@@ -14,10 +14,9 @@
 ##   P, Q: L's rows s, conjugated, and rows f
 ##   D: L's diagonal tile s, conjugated; where s = f it is made of V
 ##
-## A group takes the next number when it begins, and with it a tile, or a pair of them (_pair).  All that
-## these rest on are tiles of groups that began before, so it may wait for them.  `ready` says which are
-## done, and stands at 0 between launches; of tiles of the diagonal, how many of their four parts of 16
-## columns, for those below go on with these.
+## The ticket of a group determines its tile, or its pair of tiles (_pair).  All tiles that these depend on belong to
+## groups with lower tickets, for which it waits (group/waiting).  The flag of a diagonal tile is the number of its
+## parts of 16 columns, of four, that are done, because the tiles below continue with these.
 ##
 ## problem     CholeskyProblem or SolveProblem (forwards)     factorise   which of the two
 ## separate    whether C is read elsewhere than V is written; zeros then stand above L
@@ -69,10 +68,10 @@ ${operands.parameters("v", e, rank, "")}\
 % if factorise:
 , long first, volatile __global long *report, long report_offset\
 % endif
-, volatile __global uint *ready${operands.batch_parameters(rank)})
+, volatile __global uint *counters${operands.batch_parameters(rank)})
 {
     ${tile.memory()}
-    const long product = number % count, task = number / count;
+    const long product = ticket % count, task = ticket / count;
     ${tickets.tile()}
 ${operands.locate(names, rank, "product")}
 % if factorise:
@@ -114,5 +113,5 @@ ${operands.locate(names, rank, "product")}
         ${memory.store()}
     }
 % endif
-    ${tickets.tell()}
+    ${tickets.finish()}
 }

@@ -3,8 +3,8 @@
 ##
 ##      +----+                   v = b - sum over known blocks of L x;   x = D^-1 v:  see _vector
 ##      | D  |
-##      +----+----+              A group takes the next number when it begins, so that all that it waits
-##      |    | D  |              for is of groups that began before.
+##      +----+----+              A group waits only for blocks of groups with lower tickets
+##      |    | D  |              (group/waiting).
 ##      +----+----+
 ## problem     SolveProblem, forwards; X in the place of B       separate   whether B is read elsewhere
 ## along       whether L's neighbours along a row are neighbours in memory
@@ -14,7 +14,8 @@
 <%namespace name="operands" file="/gemm/_operands.cl.mako"/>
 <%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
 <%namespace name="tile" file="/factor/_tile.cl.mako"/>
-<%namespace name="cells" file="/factor/_cells.cl.mako"/>
+<%namespace name="waiting" file="/group/waiting.cl.mako"/>
+<%namespace name="cells" file="/group/cells.cl.mako"/>
 <%namespace name="diagonal" file="/factor/_vector_diagonal.cl.mako"/>
 <%namespace name="parts" file="/factor/_vector.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
@@ -42,16 +43,16 @@ void vector(long n, long m, int blocks, uint groups, long cells\
 % if separate:
 ${operands.parameters("c", e, rank)}\
 % endif
-${operands.parameters("l", e, rank)}${operands.parameters("v", e, rank, "")}, volatile __global uint *ready${operands.batch_parameters(rank)})
+${operands.parameters("l", e, rank)}${operands.parameters("v", e, rank, "")}, volatile __global uint *counters${operands.batch_parameters(rank)})
 {
     ${parts.declare(along)}
-    __local uint number;
+    __local uint ticket;
     const int t = get_local_id(0);
-    if (t == 0) number = atomic_inc(ready);
+    if (t == 0) ticket = ${waiting.ticket()};
     barrier(CLK_LOCAL_MEM_FENCE);
-    const long pairs = groups / blocks, pair = number % pairs, column = pair % m;
-    const int steps = (int)(number / pairs), first_row = 64 * steps, left = (int)min(n - first_row, 64l);
-    volatile __global ulong *cell = (volatile __global ulong *)ready + 1 + ${64 * words} * pair * blocks;
+    const long pairs = groups / blocks, pair = ticket % pairs, column = pair % m;
+    const int steps = (int)(ticket / pairs), first_row = 64 * steps, left = (int)min(n - first_row, 64l);
+    volatile __global ulong *cell = ${cells.cell(f"{64 * words} * pair * blocks")};
 ${operands.locate((["c"] if separate else []) + ["l", "v"], rank, "pair / m")}
     l += first_row * l_row;
     v += column * v_col;
@@ -66,5 +67,5 @@ ${operands.locate((["c"] if separate else []) + ["l", "v"], rank, "pair / m")}
         ${e.name}_store(v + (first_row + t + ${32 * h}) * v_row, own${h});
     }
 % endfor
-    ${cells.tell()}
+    ${parts.finish()}
 }

@@ -1,24 +1,25 @@
-## Two passes in one launch: which work-group of which pass a group is, and what it waits for.
+## Two passes in one launch: which work-group of which pass a ticket stands for, and which flag it waits for.
 ##
 ##   part            0    1    2    3          the batch axes cut both passes into parts; the second pass reads and
 ##   first pass      |    |    |    |          writes a part in the target, where the first one has put it a little
 ##   second pass               0    1    2     before: it is still in the cache
 ##
-## A group takes a number when it begins.  Groups of part u of the first pass take turns with those of part u - lag of the
-## second one, which wait until the first one's part is made: by groups of smaller numbers, which began before.
+## Work-groups are interleaved: those of part u of the first pass alternate with those of part u - lag of the second
+## pass.  These wait for the first pass of their part, whose groups have lower tickets (see group/waiting).
 ##
-##   ready     | next number | groups of the second pass that wait no more | of each part: groups of the first pass that
-##             are done |; stands at 0 between launches
+##   counters  | next ticket | groups of the second pass that have waited | of each part: groups of the first pass that
+##             are done |
 ##
-##   define()              task_of(...): the pass, and its work-group, of a number
+##   define()              task_of(...): the pass of a ticket, and the work-group of that pass
 ##   parameters()          of the kernel
-##   take()                second, number, made
-##   wait()                until the part is made
-##   between(side)         what lies between both passes as that side of one
+##   take()                second, number; made: the flag of its part
+##   wait()                until the first pass of the part is done
+##   between(side)         the array between both passes, as that side of a pass
 ##   tell()                the group of the first pass is done
-##   finish()              the last group of all leaves `ready` at 0
+##   finish()              the group with the last ticket resets the counters, after all have waited
+<%namespace name="waiting" file="/group/waiting.cl.mako"/>
 <%def name="between_parameters()">, __global real_t *between_in, long between_offset</%def>
-<%def name="parameters()">, volatile __global uint *ready, uint parts, uint groups0, uint groups1, uint lag</%def>
+<%def name="parameters()">, volatile __global uint *counters, uint parts, uint groups0, uint groups1, uint lag</%def>
 
 <%def name="define()">
 // (0 or 1, work-group of that pass).
@@ -41,20 +42,19 @@ static inline uint2 task_of(uint ticket, uint parts, uint groups0, uint groups1,
 <%def name="take()">
     __local uint2 taken;
     if (id == 0)
-        taken = task_of(atomic_inc(ready), parts, groups0, groups1, lag);
+        taken = task_of(${waiting.ticket()}, parts, groups0, groups1, lag);
     barrier(CLK_LOCAL_MEM_FENCE);
     const bool second = taken.x;
     const uint number = taken.y;
-    volatile __global uint *made = ready + 2 + number / (second ? groups1 : groups0);
+    volatile __global uint *made = counters + 2 + number / (second ? groups1 : groups0);
 </%def>
 
 <%def name="wait()">
         if (id == 0) {
-            while (LOAD_PUBLISHED(made) < groups0) continue;
-            DEVICE_FENCE();
-            atomic_inc(ready + 1);
+            ${waiting.wait(f"{capture(waiting.flag, 'made')} < groups0")}\
+            ${waiting.count("counters + 1")}\
         }
-        barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+        ${waiting.acquire_by_all()}\
 </%def>
 
 <%def name="between(side)">
@@ -63,18 +63,16 @@ static inline uint2 task_of(uint ticket, uint parts, uint groups0, uint groups1,
 </%def>
 
 <%def name="tell()">
-        GROUP_FENCE();
-        barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+        ${waiting.release()}\
         if (id == 0) {
-            DEVICE_FENCE();
-            atomic_inc(made);
+            ${waiting.count("made")}\
         }
 </%def>
 
 <%def name="finish()">
         if (number == parts * groups1 - 1) {
-            while (LOAD_PUBLISHED(ready + 1) < parts * groups1) continue;
+            ${waiting.wait(f"{capture(waiting.flag, 'counters + 1')} < parts * groups1")}\
             barrier(CLK_LOCAL_MEM_FENCE);
-            for (uint i = id; i < 2 + parts; i += get_local_size(0)) STORE_PUBLISHED(ready + i, 0u);
+            ${waiting.reset("parts", "id", "get_local_size(0)")}\
         }
 </%def>

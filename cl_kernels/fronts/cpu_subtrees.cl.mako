@@ -1,4 +1,4 @@
-## Work-items of a CPU factorise subtrees in postorder; a work-item claims one subtree after another.
+## Work-items of a CPU factorise subtrees in postorder; the tickets that a work-item takes are subtrees.
 ##
 ##      scratch of a work-item:   T of the current front | 1 / diagonal | positions | the stack
 ##
@@ -10,13 +10,14 @@
 ##
 ## e, policy, K, NB   as in _strips              size, triangle, places   elements of scratch, and its parts
 ## subtree            first front and end of each        stack            positions of updates on the stack, or -1
-## place              position of column i of row 0 in T ready            counters: zero before and after
+## place              position of column i of row 0 in T counters         see group/waiting
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
 <%namespace name="moves" file="/common/moves.cl.mako"/>
 <%namespace name="rows" file="/factor/_rows.cl.mako"/>
 <%namespace name="strips" file="/fronts/_strips.cl.mako"/>
+<%namespace name="waiting" file="/group/waiting.cl.mako"/>
 <%namespace name="front_" file="/fronts/_front.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
@@ -90,13 +91,13 @@ static inline void put_packed(${E} *t, __global const int *place, long c, long u
 }
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void subtrees(${E} *scratch, __global uint *ready, __global const int *subtree, __global const long *stack, __global const int *place, ${front_.parameters()}, ${E} *values, ${E} *factor, ${E} *arena, __global long *told, long size, long triangle, long places, long count, long values_offset, long factor_offset, long arena_offset, long told_offset)
+void subtrees(${E} *scratch, volatile __global uint *counters, __global const int *subtree, __global const long *stack, __global const int *place, ${front_.parameters()}, ${E} *values, ${E} *factor, ${E} *arena, __global long *told, long size, long triangle, long places, long count, long values_offset, long factor_offset, long arena_offset, long told_offset)
 {
     ${E} *t = scratch + get_group_id(0) * size, *inverse = t + triangle;
     __global int *at = (__global int *)(inverse + places);
     ${E} *updates = inverse + 2 * places;
     values += values_offset;
-    for (long one = atomic_inc(ready); one < count; one = atomic_inc(ready))
+    for (long one = ${waiting.ticket()}; one < count; one = ${waiting.ticket()})
         for (long s = subtree[2 * one]; s < subtree[2 * one + 1]; s++) {
 ${front_.front("s", only=("columns", "rows", "panel", "leading", "update", "child_start", "child_end", "entry_start", "entry_end", "parent"))}
             const long c = (columns + ${R - 1}) / ${R} * ${R}, pad = c - columns, m = c + rows;
@@ -122,5 +123,5 @@ ${front_.front("child[k]", "child_", ("rows", "update", "row_start"))}
             told[told_offset + 2 * s] = failed < 0 ? -1 : failed - pad;
             told[told_offset + 2 * s + 1] = ${"as_long(pivot)" if e.needs_fp64 else "(long)as_int(pivot)"};
         }
-    if (atomic_inc(ready + 1) == get_num_groups(0) - 1) ready[0] = ready[1] = 0;
+    if (${waiting.is_last("get_num_groups(0)")}) ${waiting.reset("0", "0", "1")}\
 }

@@ -18,6 +18,7 @@
 <%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
 <%namespace name="solve" file="/factor/_tile_solve.cl.mako"/>
 <%namespace name="tickets" file="/factor/_tickets.cl.mako"/>
+<%namespace name="waiting" file="/group/waiting.cl.mako"/>
 <%namespace name="front_" file="/fronts/_front.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 ${element.scalar(e)}
@@ -36,25 +37,25 @@ __kernel ${group.of_size(256)}
 void solve(__global const int4 *tasks, \
 ${"" if backward else "__global const int *taken_start, __global const int *taken, "}${front_.parameters()}, uint groups, long count, int tiles_f, __global const ${e.name}_t *factor, long factor_offset,
            __global ${e.name}_t *x_all, long x_all_offset, \
-${"" if backward else f"__global {e.name}_t *contributions, long contributions_offset, "}volatile __global uint *ready)
+${"" if backward else f"__global {e.name}_t *contributions, long contributions_offset, "}volatile __global uint *counters)
 {
     __local value_t p_part[${16 * 68 * panels}] __attribute__((aligned(32)));
     __local value_t solved[${2 * depth * 68}] __attribute__((aligned(32)));
     __local value_t q_part[${16 * 68 * panels}] __attribute__((aligned(32)));
-    __local uint number;
+    __local uint ticket;
     __local int until;
     const int t = get_local_id(0), y = t / ${4 * depth}, x = t % ${4 * depth};
-    if (t == 0) number = atomic_inc(ready);
+    if (t == 0) ticket = ${waiting.ticket()};
     barrier(CLK_LOCAL_MEM_FENCE);
-    const int4 task = tasks[number / tiles_f];
-    const int s = task.y, f = (int)(number % tiles_f);
+    const int4 task = tasks[ticket / tiles_f];
+    const int s = task.y, f = (int)(ticket % tiles_f);
 ${front_.front("task.x", only=("columns", "rows", "panel", "leading", "row_start", "first"))}
     const int c = (int)columns, u = (int)rows, blocks = (c + 63) / 64;
-    volatile __global uint *done = ready + 2 + (long)task.w * tiles_f;
+    volatile __global uint *done = counters + 2 + (long)task.w * tiles_f;
     const bool is_own = s < blocks;
     const int known_by = min(s, blocks), f0 = 64 * f, s0 = is_own ? 64 * s : c + 64 * (s - blocks);
     const int left_s = min((is_own ? c : c + u) - s0, 64), left_f = (int)min(count - f0, 64l);
-    const uint marked = groups;
+    const uint all_flags = groups;
     factor += factor_offset + panel;
     x_all += x_all_offset;
 % if backward:
@@ -101,6 +102,6 @@ ${front_.front("task.x", only=("columns", "rows", "panel", "leading", "row_start
     if (!is_own) v = contributions + (started[task.x] - c) * count;
 % endif
     ${memory.store()}
-    ${tickets.tell()}
+    ${tickets.finish()}
 }
 <%def name="place(i, j)">${depth} * y + ${i} < left_s && x + ${4 * depth * j} < left_f</%def>

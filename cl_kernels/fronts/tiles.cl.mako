@@ -7,9 +7,9 @@
 ##    |  +-----+                    Blocks of rows and columns: see _blocks
 ##    v  |     |
 ##       +-----+
-## groups, marked   the number of groups, and of marks, of all fronts
-## tiles     for each group, in the order in which groups start: front, s, f, and the start of its front's
-##           marks; a tile is behind all tiles that it depends on
+## groups, all_flags   the numbers of groups and of flags of all fronts
+## tiles     for each ticket: front, s, f, and the start of its front's flags; a tile is behind all tiles that it
+##           depends on
 ## The other parameters are those of factor/tiles with `factorise`, in place, and of L by rows.
 <%namespace name="group" file="/group/group.cl.mako"/>
 <%namespace name="element" file="/common/element.cl.mako"/>
@@ -39,11 +39,11 @@ typedef ${e.real}4 real4_t;
 ${tile.define()}
 
 __kernel ${group.of_size(256)}
-void tiles(uint groups, uint marked, __global const int4 *tiles, ${front_.parameters()}, __global ${e.name}_t *restrict factor, long factor_offset,
-           volatile __global long *report, long report_offset, volatile __global uint *ready)
+void tiles(uint groups, uint all_flags, __global const int4 *tiles, ${front_.parameters()}, __global ${e.name}_t *restrict factor, long factor_offset,
+           volatile __global long *report, long report_offset, volatile __global uint *counters)
 {
     ${tile.memory()}
-    const int4 own = tiles[number];
+    const int4 own = tiles[ticket];
     const int s = own.y, f = own.z, first = 0;
 ${front_.front("own.x", only=("columns", "rows", "panel", "leading"))}
     ${blocks.sizes()}
@@ -53,7 +53,7 @@ ${front_.front("own.x", only=("columns", "rows", "panel", "leading"))}
     __global ${e.name}_t *v = factor + panel;
     __global const ${e.name}_t *l = v;
     const long l_row = leading, l_col = 1, v_row = 1, v_col = leading;
-    volatile __global uint *done = ready + 2 + own.w;
+    volatile __global uint *done = counters + 2 + own.w;
     const int known_by = s;
     value_t ${", ".join(f"v{i}_{j}" for i in range(depth) for j in range(16 // depth))};
     ${products.input("v")}
@@ -64,5 +64,5 @@ ${front_.front("own.x", only=("columns", "rows", "panel", "leading"))}
         ${solve.solved()}
         ${memory.store()}
     }
-    ${tickets.tell()}
+    ${tickets.finish()}
 }

@@ -18,7 +18,8 @@
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="numbers" file="/factor/_numbers.cl.mako"/>
 <%namespace name="tile" file="/factor/_tile.cl.mako"/>
-<%namespace name="cells" file="/factor/_cells.cl.mako"/>
+<%namespace name="waiting" file="/group/waiting.cl.mako"/>
+<%namespace name="cells" file="/group/cells.cl.mako"/>
 <%namespace name="diagonal" file="/factor/_vector_diagonal.cl.mako"/>
 <%namespace name="parts" file="/factor/_vector.cl.mako"/>
 <%namespace name="front_" file="/fronts/_front.cl.mako"/>
@@ -51,19 +52,19 @@ __kernel ${group.of_size(256)}
 void vector(__global const int4 *tasks, \
 ${"" if backward else "__global const int *taken_start, __global const int *taken, "}${front_.parameters()}, uint groups, long cells, long count,
             __global const ${e.name}_t *factor, long factor_offset, __global ${e.name}_t *x, long x_offset, \
-${"" if backward else f"__global {e.name}_t *contributions, long contributions_offset, "}volatile __global uint *ready)
+${"" if backward else f"__global {e.name}_t *contributions, long contributions_offset, "}volatile __global uint *counters)
 {
     ${parts.declare(along)}
-    __local uint number;
+    __local uint ticket;
     const int t = get_local_id(0);
-    if (t == 0) number = atomic_inc(ready);
+    if (t == 0) ticket = ${waiting.ticket()};
     barrier(CLK_LOCAL_MEM_FENCE);
-    const int4 task = tasks[number / count];
-    const long s = task.x, r = number % count;
+    const int4 task = tasks[ticket / count];
+    const long s = task.x, r = ticket % count;
     const int block = task.y;
 ${front_.front("s", only=("columns", "rows", "panel", "leading", "row_start", "first"))}
     const int c = (int)columns, u = (int)rows, blocks = (c + 63) / 64, steps = min(block, blocks);
-    volatile __global ulong *cell = (volatile __global ulong *)ready + 1 + ${64 * words} * (task.z * count + r * blocks);
+    volatile __global ulong *cell = ${cells.cell(f"{64 * words} * (task.z * count + r * blocks)")};
     factor += factor_offset + panel;
     x += x_offset + r;
 % if backward:
@@ -107,5 +108,5 @@ ${front_.front("s", only=("columns", "rows", "panel", "leading", "row_start", "f
         }
 % endfor
     }
-    ${cells.tell()}
+    ${parts.finish()}
 }

@@ -1,11 +1,11 @@
-## Tiles whose k is split: each group leaves its sums in global memory, and the last of a tile adds
-## them in the order of k, so that the result repeats bit by bit (see group/meeting).
+## Tiles whose k is split: each group stores its sums in global memory, and the last group of a tile to arrive adds
+## them in the order of k, so that the result is the same in every run (see group/fix_up).
 ##
 ##   partial | part 0 of tile 0 | part 1 | ... | part 0 of tile 1 | ...
 ##             | word 0 of work-items 0, 1, ... | word 1 of work-items 0, 1, ... |
-<%namespace name="meeting" file="/group/meeting.cl.mako"/>
+<%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
 
-<%def name="define()">${meeting.define()}</%def>
+<%def name="define()">${fix_up.define()}</%def>
 
 <%def name="parameters()">, volatile __global uint *partial, volatile __global uint *counters</%def>
 
@@ -14,19 +14,19 @@
 ##
 ## sums  Sums: their names, what they are      item  number of the work-item
 ## slot, part, splits  numbers of the tile and of the part, and how many parts there are
-<%def name="meet(sums, item, items, slot, part, splits)">
+<%def name="add_parts(sums, item, items, slot, part, splits)">
 <% size, words = sums.words * items, range(0, sums.words, sums.words_each) %>\
             {
                 volatile __global uint *at = partial + (${slot}) * (long)${splits} * ${size} + ${item};
 % for word, name in zip(words, sums.names):
-                ${meeting.publish(sums.real, f"at + {part} * {size}l + {word * items}", name, items)}
+                ${fix_up.publish(sums.real, f"at + {part} * {size}l + {word * items}", name, items)}
 % endfor
-${meeting.arrive(f"counters + {slot}", splits, f"{item} == 0")}\
+${fix_up.arrive(f"counters + {slot}", splits, f"{item} == 0")}\
                 if (!is_last) return;
                 ${" = ".join(sums.names)} = 0;
                 for (int p = 0; p < ${splits}; ++p, at += ${size}) {
 % for word, name in zip(words, sums.names):
-                    ${name} ${sums.plus}= ${meeting.collect(sums.real, f"at + {word * items}", items)};
+                    ${name} ${sums.plus}= ${fix_up.collect(sums.real, f"at + {word * items}", items)};
 % endfor
                 }
             }

@@ -6,20 +6,21 @@
 ##   tile |  0   |   1   |   2   |   3   |   4   |   5    |    early, and the group that has a tile's last part
 ##        +-----------+-----------+-----------+-----------+    comes to it last: it adds what the others have
 ##                                                             left, in one order, and stores the tile.
-## A group waits for such as took a lower number when they began, and which wait for none but lower ones.
+## So a group waits only for groups with lower tickets (see group/waiting).
 ## `lanes` groups have the same share of as many adjacent tiles each, so that they read what these have in common at
-## the same time: of lanes and shares, group number `share * lanes + lane`.
+## the same time: of lanes and shares, the group with ticket `share * lanes + lane`.
 ##
 ##   partial  | what group 0 has left | group 1 | ...
 ##              | words 0 to 3 of work-items 0, 1, ... | words 4 to 7 of work-items 0, 1, ... |
-##   counters | next number | whether group 0 has left its part | group 1 | ...         0 between launches
+##   counters | next ticket | flag: group 0 has stored its part | group 1 | ...    the group that waits resets a flag
 ##
-## The copiers tell when the group's part is there, and wait for those of others: they come to that before the tile's
-## last steps are multiplied.  Barriers: `left`, all consumers have stored their part; `here`, all others' are there.
+## The copiers set the flag of their group, and wait for those of others: they do this before the last steps of the
+## tile are multiplied.  Barriers: `left`, all consumers have stored their part; `here`, all others' are there.
 ## Parts come by asynchronous copies to local memory, where steps of k were, because registers would hold too few
 ## loads at a time.  A work-item copies and reads its own words only, in chunks of 8.
 <%namespace name="triangle" file="/gemm/_triangle.cl.mako"/>
 <%namespace name="units" file="/gemm/_units.cl.mako"/>
+<%namespace name="waiting" file="/group/waiting.cl.mako"/>
 
 ## share: steps of each group, one more of the first `longer` shares.
 <%def name="parameters()">, int whole, int share, int longer, int lanes, volatile __global uint *partial, volatile __global uint *counters</%def>
@@ -42,13 +43,13 @@ static inline float4 part_read(uint at)
 }
 </%def>
 
-## The group takes its number; its barriers.  A barrier of all work-items follows.
-<%def name="take_number(policy)">
+## The group takes its ticket, and the last ticket resets the counter; its barriers.  A barrier of all work-items follows.
+<%def name="take_ticket(policy)">
     if (t == 0) {
         barrier_init(left_base, ${128 * policy.consumers});
         barrier_init(here_base, ${policy.copiers});
-        number = (int)atomic_inc(counters);
-        if (number == (int)get_num_groups(0) - 1) STORE_PUBLISHED(counters, 0u);
+        number = (int)${waiting.ticket()};
+        if (number == (int)get_num_groups(0) - 1) ${waiting.clear("counters")}
     }
 </%def>
 
@@ -88,20 +89,19 @@ ${units.place(policy, problem)}\
 ${units.begin(names, types, problem, f"first_product + number_of_all / ({capture(triangle.area, problem)})")}
 </%def>
 
-## All copiers run this when they have nothing more to copy; first: the number of the first one.
-<%def name="tell(first, copiers)">
+## All copiers run this when all steps have been copied; first: the number of the first copier.
+<%def name="exchange(first, copiers)">
         if (end % all && t == ${first}) {
             barrier_wait(left_base, 0);
-            DEVICE_FENCE();
-            STORE_PUBLISHED(counters + 1 + number, 1u);
+            ${waiting.set("counters + 1 + number")}\
         }
         if (low % all && low / all * all + all <= end) {
             for (int other = share_of(low / all * all, share, longer) + t - ${first}; other < rank; other += ${copiers}) {
                 volatile __global uint *done = counters + 1 + other * lanes + lane_of_share;
-                while (!LOAD_PUBLISHED(done)) {}
-                STORE_PUBLISHED(done, 0u);
+                ${waiting.wait(f"!{capture(waiting.flag, 'done')}")}\
+                ${waiting.clear("done")}
             }
-            DEVICE_FENCE();
+            ${waiting.acquire()}
             barrier_arrive(here_base);
         }
 </%def>

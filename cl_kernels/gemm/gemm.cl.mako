@@ -90,7 +90,7 @@ ${registers.place(tile)}
 ${mainloop.run()}
 % if split:
     if (is_part) {
-        ${split_k.meet(tile.reals(), "t", G, "((int)get_group_id(1) * cut + tile - whole)", "part", "splits")}
+        ${split_k.add_parts(tile.reals(), "t", G, "((int)get_group_id(1) * cut + tile - whole)", "part", "splits")}
     }
 % endif
 % if policy.repack:

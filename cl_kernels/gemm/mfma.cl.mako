@@ -94,7 +94,7 @@ ${chunks.place(b, "first_col", "n")}
             }
 % if split:
 ${units.count_products()}
-            ${split_k.meet(Sums([f"d{i}_{j}.s{r:x}" for i, j in squares for r in range(instruction.sums)], problem.compute.real),
+            ${split_k.add_parts(Sums([f"d{i}_{j}.s{r:x}" for i, j in squares for r in range(instruction.sums)], problem.compute.real),
                            "t", policy.group_size, f"product * ({capture(triangle.area, problem)}) + tile", "part", "splits")}
 % endif
 % for i, j in squares:

@@ -110,7 +110,7 @@ ${mma.refill(b, forms["b"], f"b{j}", 16 * j)}
 % if split:
             if (parts > 1) {
 ${units.count_products(True)}
-            ${split_k.meet(Sums([f"d{i}_{j}_{r}" for i in range(policy.blocks) for j in range(2 * policy.pairs) for r in range(4)], "double"),
+            ${split_k.add_parts(Sums([f"d{i}_{j}_{r}" for i in range(policy.blocks) for j in range(2 * policy.pairs) for r in range(4)], "double"),
                            "t", group, "product * cut + tile - whole", "part", "splits")}
             }
 % endif

@@ -17,7 +17,7 @@
 ## across  as above           x_wide      whether x is read in vectors along k         blocks  of 16 rows
 ## finish  what follows on each element (see gemv/_put), or None
 <%namespace name="element" file="/common/element.cl.mako"/>
-<%namespace name="meeting" file="/group/meeting.cl.mako"/>
+<%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
 <%namespace name="epilogue" file="/common/epilogue.cl.mako"/>
 <%namespace name="put" file="/gemv/_put.cl.mako"/>
 <%namespace name="part" file="/gemv/_part.cl.mako"/>
@@ -31,7 +31,7 @@ size = 32 * len(fragments.module.sums(blocks, Q))  # of a warp
 ${element.scalar(out)}
 ${put.define(out, "float", finish)}
 % if split:
-${meeting.define()}
+${fix_up.define()}
 % endif
 ${fragments.define()}
 __kernel __attribute__((reqd_work_group_size(${G}, 1, 1)))
@@ -67,7 +67,7 @@ ${fragments.leave_sums()}\
 % endfor
         if (o < m) {
 % if split:
-            ${meeting.publish("float", f"words + ((part * {Q}l + v) * m + o)", "sum")}
+            ${fix_up.publish("float", f"words + ((part * {Q}l + v) * m + o)", "sum")}
 % else:
             put(y + y_offset + o * y_step + v * y_pitch, sum, alpha, beta, reads_y${put.at(finish, "o", "v")});
 % endif
@@ -99,13 +99,13 @@ ${fragments.multiply(0)}\
 
 ## The last group of a block to finish adds the parts in order; the others return.
 <%def name="across_groups()">\
-${meeting.arrive("counters + block", "parts", "lid == 0")}\
+${fix_up.arrive("counters + block", "parts", "lid == 0")}\
     if (!is_last) return;
     for (uint e = lid; e < ${Q * tile}u; e += ${G}u) {
         const long o = top + e % ${tile}u, v = e / ${tile}u;
         if (o >= m) continue;
         float sum = 0;
-        for (uint p = 0; p < parts; ++p) sum += ${meeting.collect("float", f"words + ((p * {Q}l + v) * m + o)")};
+        for (uint p = 0; p < parts; ++p) sum += ${fix_up.collect("float", f"words + ((p * {Q}l + v) * m + o)")};
         put(y + y_offset + o * y_step + v * y_pitch, sum, alpha, beta, reads_y${put.at(finish, "o", "v")});
     }
 </%def>

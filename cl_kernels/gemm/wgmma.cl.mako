@@ -29,7 +29,7 @@
 <%namespace name="output" file="/gemm/_wgmma_output.cl.mako"/>
 <%namespace name="pieces" file="/gemm/_wgmma_pieces.cl.mako"/>
 <%namespace name="producer" file="/gemm/_wgmma_producer.cl.mako"/>
-<%namespace name="meeting" file="/gemm/_wgmma_meeting.cl.mako"/>
+<%namespace name="fix_up" file="/gemm/_wgmma_fix_up.cl.mako"/>
 <%namespace name="parted" file="/gemm/_wgmma_parts.cl.mako"/>
 <%namespace name="steps" file="/gemm/_wgmma_steps.cl.mako"/>
 <%namespace name="wgmma" file="/gemm/_wgmma.cl.mako"/>
@@ -82,7 +82,7 @@ ${output.scratch(policy)}
 ${producer.look_at_maps(policy)}\
 ${barriers.start(policy, 1 if policy.bulk else 256 if a.by_registers != b.by_registers else 128, 4 * policy.consumers)}
 % if split:
-${parted.take_number(policy)}
+${parted.take_ticket(policy)}
 % endif
 % if policy.bulk:
     barriers_shown();
@@ -96,7 +96,7 @@ ${parted.share(depth)}
     if (t >= ${128 * policy.consumers}) {
 ${producer.boxes() if policy.bulk else producer.lines()}
 % if split:
-${parted.tell(128 * policy.consumers, policy.copiers)}
+${parted.exchange(128 * policy.consumers, policy.copiers)}
 % endif
     } else {
         const int lane = t % 32, above = t / 128 * ${policy.blocks};
@@ -121,7 +121,7 @@ ${parted.loop(policy, outputs, types, problem, depth) if split else units.loop(p
             }
             ${steps.release()}
 % if split:
-${meeting.meet(policy, [totals + i for i in sums])}
+${fix_up.add_parts(policy, [totals + i for i in sums])}
 % endif
 ${triangle.store(problem, policy, lambda: output.store(policy, totals, width, types['c'], registers, pair), lambda: output.each(policy, problem, totals, types['c'], registers))}
         }

@@ -5,7 +5,7 @@
 ##
 ## Arguments as in axpy_columns.
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
-<%namespace name="meeting" file="/group/meeting.cl.mako"/>
+<%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
 
 <%def name="define()">
 // The sums of the work-items of one output, in the first of them.
@@ -35,7 +35,7 @@ static inline ${T} fold_down(${T} v, __local ${T} *sums)
 </%def>
 
 ## Where component c of the sums of this work-item's outputs lies, of a part and a vector.
-<%def name="place(part, c)">words + (((${part}) * m + o) * ${P} + ${c}) * ${meeting.module.words(real)}</%def>
+<%def name="place(part, c)">words + (((${part}) * m + o) * ${P} + ${c}) * ${fix_up.module.words(real)}</%def>
 
 ## The last group of a block to finish adds the parts of each output in order.
 <%def name="across_groups()">\
@@ -44,22 +44,22 @@ static inline ${T} fold_down(${T} v, __local ${T} *sums)
     if (k == 0 && o < m) {
 % for q in range(Q):
 % for c in range(C):
-        ${meeting.publish(real, capture(place, f"part * {Q}L + {q}", c), gemv.module.lane(f"s{q}", c, C))}
+        ${fix_up.publish(real, capture(place, f"part * {Q}L + {q}", c), gemv.module.lane(f"s{q}", c, C))}
 % endfor
 % endfor
     }
-${meeting.arrive("counters + block", "parts", "lid == 0")}\
+${fix_up.arrive("counters + block", "parts", "lid == 0")}\
     const bool holds = k == 0 && o < m && is_last;
     if (is_last) {
 % for q in range(Q):
         s${q} = 0;
 % endfor
-        const long pitch = m * ${P * meeting.module.words(real)};  // of a vector's sums in a part
+        const long pitch = m * ${P * fix_up.module.words(real)};  // of a vector's sums in a part
         volatile __global uint *from = ${place(f"(long)k * {Q}", 0)};
         for (uint p = k; p < parts && o < m; p += ${G // W}, from += ${G // W * Q} * pitch) {
 % for q in range(Q):
 % for c in range(C):
-            ${gemv.module.lane(f"s{q}", c, C)} += ${meeting.collect(real, f"from + {q} * pitch + {c * meeting.module.words(real)}")};
+            ${gemv.module.lane(f"s{q}", c, C)} += ${fix_up.collect(real, f"from + {q} * pitch + {c * fix_up.module.words(real)}")};
 % endfor
 % endfor
         }

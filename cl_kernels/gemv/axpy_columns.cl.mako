@@ -15,7 +15,7 @@
 ## reals.  conj: conjugate A.  unit: a_out == 1 (else V == 1).
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>
-<%namespace name="meeting" file="/group/meeting.cl.mako"/>
+<%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
 <%namespace name="put" file="/gemv/_put.cl.mako"/>
 <%namespace name="part" file="/gemv/_part.cl.mako"/>
@@ -25,7 +25,7 @@ ${element.scalar(elem)}
 ${put.define(elem, real, finish)}
 ${gemv.adjacent(elem, real, V, True)}
 % if split:
-${meeting.define()}
+${fix_up.define()}
 % endif
 ${sums.define()}
 <%def name="load_row(u, at)">

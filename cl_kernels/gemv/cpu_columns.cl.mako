@@ -18,14 +18,14 @@
 <%namespace name="put" file="/gemv/_put.cl.mako"/>
 <%namespace name="sums" file="/gemv/_cpu_column_sums.cl.mako"/>
 <%namespace name="outputs" file="/gemv/_cpu_outputs.cl.mako"/>
-<%namespace name="meeting" file="/group/meeting.cl.mako"/>
+<%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 ${element.scalar(elem)}
 ${put.define(elem, real, finish)}
 % for W in widths:
 ${gemv.adjacent(elem, real, W, False)}
 % endfor
-${meeting.define()}
+${fix_up.define()}
 ${outputs.define(elem, real, C, y_unit, finish)}
 
 % for W in widths:

@@ -21,7 +21,7 @@
 <%namespace name="put" file="/gemv/_put.cl.mako"/>
 <%namespace name="outputs" file="/gemv/_cpu_outputs.cl.mako"/>
 <%namespace name="dots" file="/gemv/_cpu_row_sums.cl.mako"/>
-<%namespace name="meeting" file="/group/meeting.cl.mako"/>
+<%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
     together = [R, R // 2, 1] if side_by_side and R > 2 else list(dict.fromkeys([R, 1]))
@@ -35,7 +35,7 @@ ${gemv.adjacent(elem, real, V, False)}
 ${gemv.gather(elem, real, V)}
 % endif
 % if split:
-${meeting.define()}
+${fix_up.define()}
 % endif
 ${outputs.define(elem, real, C, y_unit, finish)}
 % for rows in together:

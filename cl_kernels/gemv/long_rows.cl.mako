@@ -11,7 +11,7 @@
 <%namespace name="element" file="/common/element.cl.mako"/>
 <%namespace name="accumulator" file="/group/accumulator.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>
-<%namespace name="meeting" file="/group/meeting.cl.mako"/>
+<%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
 <%namespace name="gemv" file="/gemv/_gemv.cl.mako"/>
 <%namespace name="put" file="/gemv/_put.cl.mako"/>
 <%namespace name="part" file="/gemv/_part.cl.mako"/>
@@ -29,8 +29,8 @@ ${gemv.gather(elem, real, V)}
 ${accumulator.define(acc)}
 ${group.define(acc, G, S)}
 % if split:
-${meeting.define()}
-${meeting.accumulators(acc)}
+${fix_up.define()}
+${fix_up.accumulators(acc)}
 % endif
 ${rows.sum_rows(elem, real, T, P, C, V, R, Q, G, conj, unit, x_vector, x_together)}
 
@@ -51,10 +51,10 @@ ${put.begin(finish)}\
 % if split:
     __local uint is_last;
     volatile __global uint *own = (volatile __global uint *)partial + (size_t)block * parts * ${acc.bytes // 4};
-${meeting.arrive_by_one(acc, f"own + part * {acc.bytes // 4}", "sums", "counters + block", "parts", "lid == 0")}\
+${fix_up.arrive_by_one(acc, f"own + part * {acc.bytes // 4}", "sums", "counters + block", "parts", "lid == 0")}\
     const bool holds = lid == 0 && is_last;
     if (is_last) {
-${meeting.fold(acc, "sums", f"own + p * {acc.bytes // 4}", "lid", G, "parts")}\
+${fix_up.fold(acc, "sums", f"own + p * {acc.bytes // 4}", "lid", G, "parts")}\
         sums = acc_t_group(sums, SUBGROUP_SLOT(scratch), LOCAL_ARRAY(wave));
     }
 % else:

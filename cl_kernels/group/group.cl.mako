@@ -1,4 +1,4 @@
-## Fold over a whole work-group (over several: see meeting).
+## Fold over a whole work-group (over several groups: see fix_up).
 <%namespace name="subgroup" file="/subgroup/subgroup.cl.mako"/>
 
 ## The attribute of a kernel whose groups have G work-items.  light: the kernel takes few registers, so

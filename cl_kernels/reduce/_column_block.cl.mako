@@ -6,7 +6,7 @@
 ##   row lane 0      field[0] field[1] ... field[V*C-1]   an array for each of the accumulator's fields
 ##
 ## With `split` that holds in all groups of a block, and the last of them folds what each has left.
-<%namespace name="meeting" file="/group/meeting.cl.mako"/>
+<%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
 
 ## Fold the vectors of all row lanes into those of row lane 0, up to 8 to 1 at a time: a tree of
 ## pairs has three times the barriers.
@@ -73,13 +73,13 @@ for (int j = 0; j < ${V * C}; ++j)\
             acc_t_publish(mine + ((size_t)part * ${CX * V * C} + j) * ${words}, a);
         }
     }
-${meeting.arrive("counters + tile", "parts", "get_local_id(0) == 0")}\
+${fix_up.arrive("counters + tile", "parts", "get_local_id(0) == 0")}\
     // The others go along, with nothing to fold: barriers in a branch cost compilers dearly.
     const uint wanted_parts = is_last ? parts : 0;
 % if target.is_cpu:
     ${each_column()} {
         acc_t a;
-${meeting.fold(r.acc, "a", f"mine + ((size_t)p * {CX * V * C} + j) * {words}", "y_lane", CY, "wanted_parts")}\
+${fix_up.fold(r.acc, "a", f"mine + ((size_t)p * {CX * V * C} + j) * {words}", "y_lane", CY, "wanted_parts")}\
 % for field in r.acc.fields:
         ${field.name}[j] = a.${field.name};
 % endfor

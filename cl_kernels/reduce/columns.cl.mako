@@ -16,13 +16,13 @@
 <%namespace name="stream" file="/reduce/_column_stream.cl.mako"/>
 <%namespace name="block" file="/reduce/_column_block.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>
-<%namespace name="meeting" file="/group/meeting.cl.mako"/>
+<%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <% acc = r.acc.type(V) %>
 ${states.define(r, (V,), aligned, 0)}
 % if split:
-${meeting.define()}
-${meeting.accumulators(r.acc)}
+${fix_up.define()}
+${fix_up.accumulators(r.acc)}
 % endif
 
 __kernel ${group.of_size(CX * CY)}

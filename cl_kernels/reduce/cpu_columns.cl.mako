@@ -14,7 +14,7 @@
 <%namespace name="states" file="/reduce/_states.cl.mako"/>
 <%namespace name="part" file="/reduce/_part.cl.mako"/>
 <%namespace name="stream" file="/reduce/_cpu_column_stream.cl.mako"/>
-<%namespace name="meeting" file="/group/meeting.cl.mako"/>
+<%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%!
     HALVES = 8  # that one call rounds: it is no built-in that the compiler inlines
@@ -31,8 +31,8 @@ typedef float${HALVES} values_u __attribute__((aligned(4)));
 % if r.of_vectors:
 typedef ${vector(r.result.value, V)} result_u __attribute__((aligned(${r.result.itemsize})));
 % endif
-${meeting.define()}
-${meeting.accumulators(r.acc)}
+${fix_up.define()}
+${fix_up.accumulators(r.acc)}
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void reduce_columns(
@@ -137,7 +137,7 @@ ${stream.fold(r, "total")}\
         if (!comes_last(counters + tile, parts)) return;
         for (int j = 0; j < wide; j++) {
             acc_t a;
-${meeting.fold(r.acc, "a", f"mine + (j * parts + p) * {words}", 0, 1, "parts")}\
+${fix_up.fold(r.acc, "a", f"mine + (j * parts + p) * {words}", 0, 1, "parts")}\
 % for field in r.acc.fields:
             ${field.name}[before + j] = a.${field.name};
 % endfor

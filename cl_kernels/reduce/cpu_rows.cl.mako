@@ -16,11 +16,11 @@
 <%namespace name="loads" file="/reduce/_loads.cl.mako"/>
 <%namespace name="part" file="/reduce/_part.cl.mako"/>
 <%namespace name="stream" file="/reduce/_cpu_row_stream.cl.mako"/>
-<%namespace name="meeting" file="/group/meeting.cl.mako"/>
+<%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 ${states.define(r, (V,), False, 1)}
-${meeting.define()}
-${meeting.accumulators(r.acc)}
+${fix_up.define()}
+${fix_up.accumulators(r.acc)}
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void reduce_rows(
@@ -39,7 +39,7 @@ ${fold_share()}\
             volatile __global uint *mine = partial + (size_t)row * parts * ${r.acc.bytes // 4};
             acc_t_publish(mine + part * ${r.acc.bytes // 4}, total);
             if (!comes_last(counters + row, parts)) continue;
-${meeting.fold(r.acc, "total", f"mine + p * {r.acc.bytes // 4}", 0, 1, "parts")}\
+${fix_up.fold(r.acc, "total", f"mine + p * {r.acc.bytes // 4}", 0, 1, "parts")}\
         }
         const acc_t a = total;
         ${r.totals}

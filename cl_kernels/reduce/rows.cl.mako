@@ -19,7 +19,7 @@
 <%namespace name="part" file="/reduce/_part.cl.mako"/>
 <%namespace name="stream" file="/reduce/_row_stream.cl.mako"/>
 <%namespace name="group" file="/group/group.cl.mako"/>
-<%namespace name="meeting" file="/group/meeting.cl.mako"/>
+<%namespace name="fix_up" file="/group/fix_up.cl.mako"/>
 <%include file="/common/prelude.cl.mako"/>
 <%
     # A vector in halves after a quick form, whose state is smaller: that is to decide on the registers.
@@ -33,8 +33,8 @@ ${group.define(r.acc, G, S)}
 ${group.define_subgroup(r.acc, L)}
 % endif
 % if split:
-${meeting.define()}
-${meeting.accumulators(r.acc)}
+${fix_up.define()}
+${fix_up.accumulators(r.acc)}
 % endif
 
 __kernel ${group.of_size(G)} SUBGROUP_KERNEL
@@ -105,8 +105,8 @@ acc_t_subgroup${L}(${v}, SUBGROUP_SLOT(scratch))\
 
 ## The last group of a row to finish folds its parts in order; the others return.
 <%def name="across_groups(words)">\
-${meeting.arrive_by_one(r.acc, f"partial + ((size_t)row * parts + part) * {words}", "total", "counters + row", "parts", "lane == 0")}\
+${fix_up.arrive_by_one(r.acc, f"partial + ((size_t)row * parts + part) * {words}", "total", "counters + row", "parts", "lane == 0")}\
         if (!is_last) return;
-${meeting.fold(r.acc, "total", f"partial + ((size_t)row * parts + p) * {words}", "lane", f"{L}u", "parts")}\
+${fix_up.fold(r.acc, "total", f"partial + ((size_t)row * parts + p) * {words}", "lane", f"{L}u", "parts")}\
         total = ${across_lanes("total")};
 </%def>

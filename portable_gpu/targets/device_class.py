@@ -57,7 +57,7 @@ class Derivation:
         self.set("matrix_instructions", (), "derived", "none is asked for by name")
         self.set("dot2", False, "assumed", "no such instruction that kernels can reach")
         self.set("tensor_maps", False, "assumed", "none that kernels can reach")
-        self.set("groups_wait", False, "assumed", "OpenCL promises no progress of groups")
+        self.set("forward_progress", False, "assumed", "OpenCL promises no progress of groups")
         self.set("shared_cache", 0, "assumed", "no larger than what groups hold")
         self.set("volatile_is_shared", False, "assumed", "OpenCL promises it of atomics alone")
         self.set("launch_events", True, "assumed", "events cost nothing worth mentioning")

@@ -38,7 +38,7 @@ def derive_wavefront(facts: DeviceFacts, out: Derivation, default: int, simd: in
     out.set("registers", 256, "derived", "vector registers of a lane")
     why = f"two wavefronts share the {simd} of a SIMD's lane"
     out.set("resident_registers", min(256, simd // 2), "derived", why)
-    out.set("groups_wait", True, "derived", "wavefronts that are resident take turns")
+    out.set("forward_progress", True, "derived", "wavefronts that are resident take turns")
     out.set("memory_channels", 16, "assumed", "so many, or a multiple, on most")
     out.set("channel_bytes", 256, "assumed", "AMD's OpenCL optimization guide")
     if _DOT2.fullmatch(generation(facts)):

@@ -97,9 +97,9 @@ class Target:
         matrix_instructions: Those of ``mfma`` that the device has, by name.
         dot2: Whether one instruction adds two products of float16 to a float32 sum, subnormal
             numbers among them.
-        tensor_maps: Whether kernels can describe tensors to the copy engine (TMA, SM 90).
-        groups_wait: Whether a work-group may wait for one that started before it, because started
-            groups make progress.
+    tensor_maps: Whether kernels can describe tensors to the copy engine (TMA, SM 90).
+        forward_progress: Whether all work-groups that have started make progress while others
+            wait, so that a group may wait for one that started before it (docs/devices.md).
         shared_cache: Cache of global memory that all compute units share, bytes, where it is known
             to hold more than they have in registers; else 0.
         volatile_is_shared: Whether other work-groups see volatile stores, in their order.
@@ -140,7 +140,7 @@ class Target:
     matrix_instructions: tuple[str, ...]
     dot2: bool
     tensor_maps: bool
-    groups_wait: bool
+    forward_progress: bool
     shared_cache: int
     volatile_is_shared: bool
     launch_events: bool

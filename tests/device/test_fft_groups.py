@@ -297,7 +297,7 @@ def test_two_axes_in_one_launch(engine: Engine, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(joined, "_AHEAD", 256)
     monkeypatch.setattr(JoinedCosts, "of", classmethod(lambda *_: JoinedCosts(100.0, 1.0)))
     own = Small(group=64).on(monkeypatch, engine)
-    own.target = replace(own.target, groups_wait=True, shared_cache=1 << 26)
+    own.target = replace(own.target, forward_progress=True, shared_cache=1 << 26)
     plane = problem("c2c", (9, 16, 16), np.dtype(C64))
     assert "two axes" in best_of(variants(plane, own.target, own.table), own.target).path
     x = numbers((2, 9, 16, 16), C64)

@@ -67,6 +67,22 @@ def test_kernel_does_not_tell_devices_apart(path: Path) -> None:
     assert not found, "call a subgroup_ function instead (cl_kernels/subgroup)"
 
 
+def test_work_groups_synchronise_by_one_mechanism() -> None:
+    words = re.compile(
+        r"\b((DEVICE|GROUP)_FENCE|(LOAD|STORE)_PUBLISHED\w*|atomic_(inc|add|dec|sub))\b"
+    )
+    kernels = ROOT / "cl_kernels"
+    found = {
+        path.relative_to(kernels).as_posix()
+        for path in kernels.rglob("*.mako")
+        if words.search(re.sub(r"##.*|//.*", "", path.read_text(encoding="utf-8")))
+    }
+    assert found == {
+        "common/prelude.cl.mako", "group/cells.cl.mako", "group/fix_up.cl.mako",
+        "group/waiting.cl.mako",
+    }, "use cl_kernels/group"  # fmt: skip
+
+
 def test_the_ladder_stands_in_one_file() -> None:
     ladder = re.compile(r"^#(if|elif)\b.*\bDEVICE\s*==", re.MULTILINE)
     files = [p for p in (ROOT / "cl_kernels").rglob("*.mako") if ladder.search(p.read_text())]

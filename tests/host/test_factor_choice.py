@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from recorded_devices import H200
 
 from portable_gpu.dtypes import element
+from portable_gpu.errors import RenderError
 from portable_gpu.ops.factor.plan import TiledProblem, tiles_text
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
 from portable_gpu.ops.factor.variants import cholesky_variants, solve_variants
@@ -60,7 +63,15 @@ def test_only_groups_that_wait_take_tiles(name: str, dtype: str) -> None:
             solve_variants(p, target, TABLE),
             solve_variants(p, target, TABLE, p.b),
         ):
-            assert ("tiles" in {one.path for one in every}) == target.groups_wait
+            assert ("tiles" in {one.path for one in every}) == target.forward_progress
+
+
+@pytest.mark.parametrize("name", class_names())
+def test_tiles_are_not_rendered_without_forward_progress(name: str) -> None:
+    stuck = replace(example_target(name), forward_progress=False)
+    for p in (cholesky(200, "f4"), solve(200, 100, "f4")):
+        with pytest.raises(RenderError, match="promises no progress"):
+            _ = tiles_text(TiledProblem(p), stuck).text
 
 
 @pytest.mark.parametrize(

@@ -100,10 +100,10 @@ def test_events_cost_the_device_time_on_nvidia(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", class_names())
-def test_groups_wait_for_each_other_where_all_that_run_go_on(name: str) -> None:
+def test_forward_progress_for_each_other_where_all_that_run_go_on(name: str) -> None:
     target = example_target(name)
-    assert target.groups_wait == (name in ("nvidia", "gcn", "rdna"))
-    assert target.provenance["groups_wait"].why
+    assert target.forward_progress == (name in ("nvidia", "gcn", "rdna"))
+    assert target.provenance["forward_progress"].why
 
 
 @pytest.mark.parametrize("name", class_names())

@@ -46,7 +46,7 @@ class Sizes:
             block = CpuPolicy.default(target, elem).block
             return cls(block, block, False, block, block)
         small, solve = largest(target, elem), SolvePolicy.default(target, elem).rows
-        if not target.groups_wait or target.resident_registers < tile_registers(elem):
+        if not target.forward_progress or target.resident_registers < tile_registers(elem):
             return cls(small, solve, False, small, solve)
         costs = FactorCosts.of("factor", target)
         return cls(small, solve, True, costs.block, costs.solved)

@@ -101,7 +101,7 @@ class TilesPlan(OneLaunch):
         p = problem
         self.flop, self.bytes = p.whole.flop, p.whole.bytes
         rows, columns = -(-p.n // TILE), -(-p.m // TILE)
-        self._marks = p.tiles * p.whole.count
+        self._flags = p.tiles * p.whole.count
         operands = p.operands
         report = ["report"] if p.factorises else []
         self._launch = engine.programs.launch(
@@ -111,7 +111,7 @@ class TilesPlan(OneLaunch):
                 "n": p.n, "m": p.m, "tiles_s": rows, "tiles_f": columns, "count": p.whole.count,
                 **strides(operands), **extents(p.whole.batch),
             },
-            [*p.order, *report, "ready"],
+            [*p.order, *report, "counters"],
             [*(["first"] if p.factorises else []), *offsets([*p.order, *report])],
             (p.groups * _TILE_GROUP,),
             (_TILE_GROUP,),
@@ -119,8 +119,8 @@ class TilesPlan(OneLaunch):
         self._scalars = (0,) if p.factorises else ()
 
     def _buffers(self, state: QueueState, operands: Sequence[Any]) -> Sequence[Any]:
-        ready, _ = state.fold_space(2 + self._marks, 0)
-        return *operands, ready
+        counters, _ = state.fold_space(2 + self._flags, 0)
+        return *operands, counters
 
 
 class VectorPlan(OneLaunch):
@@ -144,15 +144,15 @@ class VectorPlan(OneLaunch):
                 "n": p.n, "m": p.m, "blocks": blocks, "groups": groups, "cells": cells,
                 **strides(p.operands), **extents(p.whole.batch),
             },
-            [*p.order, "ready"],
+            [*p.order, "counters"],
             offsets(p.order),
             (groups * _TILE_GROUP,),
             (_TILE_GROUP,),
         )  # fmt: skip
 
     def _buffers(self, state: QueueState, operands: Sequence[Any]) -> Sequence[Any]:
-        ready, _ = state.fold_space(self._counters, 0)
-        return *operands, ready
+        counters, _ = state.fold_space(self._counters, 0)
+        return *operands, counters
 
 
 def cells_of(blocks: int, elem: Element) -> int:

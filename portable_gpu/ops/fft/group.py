@@ -220,7 +220,7 @@ class GroupPassPlan(Plan):
             text(runs, policy, engine.target),
             "fft",
             constants,
-            [*operands, *(["ready"] if self._counters else [])],
+            [*operands, *(["counters"] if self._counters else [])],
             [*["scale"] * last.scaled, *(name.replace("in", "offset") for name in operands)],
             (total * plans[0].group,),
             (plans[0].group,),

@@ -92,7 +92,7 @@ def _packed(leg: Leg, policy: GroupFftPolicy, target: Target) -> Leg:
 
 def _share(one: Pass, two: Pass, policy: GroupFftPolicy, target: Target) -> bool:
     """Whether groups of both may run at once, and a cache holds the parts between them."""
-    if not (target.groups_wait and target.shared_cache):
+    if not (target.forward_progress and target.shared_cache):
         return False
     alike = len({plan.group for plan in group_plans((one, two), policy, target)}) == 1
     return alike and 1 < one.parts <= _MOST and part_bytes(one) <= _LARGEST

@@ -181,12 +181,12 @@ class FrontsPlan(OneLaunch):
             further: Further tables, by their names in the kernel; arrays are uploaded.
             scratch: Bytes of workspace, the kernel's ``scratch``.
             flop: Operations of the launch.
-            counters: The number of counters, the kernel's ``ready``, which are zero before and
+            counters: The number of counters, the kernel's ``counters``, which are zero before and
                 after the launch.
         """
         further = further or {}
         self.flop, self.workspace_bytes, self._counters = flop, scratch, counters
-        ready = ["ready"] if counters else []
+        waiting = ["counters"] if counters else []
         bring = device.engine.bring
         further_tables = [
             bring(item) if isinstance(item, np.ndarray) else item for item in further.values()
@@ -197,10 +197,10 @@ class FrontsPlan(OneLaunch):
         )
         self._launch = device.engine.programs.launch(
             text, name, constants,
-            [*(["scratch"] if scratch else []), *further, *TABLES, *operands, *ready],
+            [*(["scratch"] if scratch else []), *further, *TABLES, *operands, *waiting],
             [f"{item}_offset" for item in operands], (groups * size,), (size,),
         )  # fmt: skip
 
     def _buffers(self, state: QueueState, operands: Sequence[Any]) -> Sequence[Any]:
-        ready = [state.fold_space(self._counters, 0)[0]] if self._counters else []
-        return super()._buffers(state, (*self._tables, *operands, *ready))
+        counters = [state.fold_space(self._counters, 0)[0]] if self._counters else []
+        return super()._buffers(state, (*self._tables, *operands, *counters))

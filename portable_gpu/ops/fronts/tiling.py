@@ -14,7 +14,7 @@ _Int64 = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def tickets(fronts: Fronts, which: _Int64) -> _Table:
-    """Order the tiles of fronts; return for each: front, s, f, and the start of its front's marks.
+    """Order the tiles of fronts; return for each: front, s, f, and the start of its front's flags.
 
     A tile is behind all tiles that it depends on.  Tiles with long chains of dependents are first:
     those of columns with many own columns to their right.
@@ -27,8 +27,8 @@ def tickets(fronts: Fronts, which: _Int64) -> _Table:
     front, s = front[order], s[order]
     below = blocks[front] - s
     f = _counted(below) + np.repeat(s, below)
-    marks = _before(blocks * (blocks + 1) // 2)[front]
-    columns = [np.repeat(which[front], below), np.repeat(s, below), f, np.repeat(marks, below)]
+    flags = _before(blocks * (blocks + 1) // 2)[front]
+    columns = [np.repeat(which[front], below), np.repeat(s, below), f, np.repeat(flags, below)]
     return np.stack(columns, axis=1).astype(np.int32)
 
 

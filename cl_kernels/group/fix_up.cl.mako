@@ -1,15 +1,16 @@
-## Where work-groups that share an output meet: each leaves what it has in global memory, and the last
-## of them to arrive folds what all have left, in the order of the parts, so that the result does not
-## depend on who is last.
+## The fix-up of outputs that several work-groups compute: each group stores its part in global memory, and the last
+## group to arrive combines all parts in their order, so that the result does not depend on which group is last.
+## No group waits for another one, so a device need not promise progress (see waiting).
 ##
 ##   partial    | part 0 | part 1 | ...    words of 32 bits, which every OpenCL device keeps coherent
 ##   counters   | 0 | 0 | ...              for each output, how many groups have arrived; 0 between launches
 ##
 ##   define()               comes_last(counter, groups), for the defs below
 ##   publish, collect       one real number
-##   accumulators(acc)      ACC_publish, ACC_collect: all fields of one
+##   accumulators(acc)      ACC_publish, ACC_collect: all fields of an accumulator
 ##   arrive, arrive_by_one  is_last, a __local uint of the kernel: whether this group is the last
-##   fold                   what the parts have left as accumulators
+##   fold                   combine the accumulators of all parts
+<%namespace name="waiting" file="/group/waiting.cl.mako"/>
 <%!
 from portable_gpu.codegen.operators import SCALAR_BYTES
 
@@ -19,14 +20,14 @@ def words(real):
 %>
 
 <%def name="define()">
-// Whether this group is the last of `groups` to come to the counter, which is left at 0.  One
-// work-item calls it, after what the group has published.
+// Whether this group is the last of `groups` to arrive at the counter, which is then set to 0.  One work-item calls
+// it, after the group has published its part.
 static inline bool comes_last(volatile __global uint *counter, uint groups)
 {
     DEVICE_FENCE();
-    const bool last = atomic_inc(counter) == groups - 1u;
+    const bool last = ${waiting.arrives_last("counter", "groups")};
     DEVICE_FENCE();
-    if (last) atomic_xchg(counter, 0u);  // after the fence, which would wait; the next launch comes later
+    if (last) atomic_xchg(counter, 0u);  // after the fence, which would wait for it; the next launch begins later
     return last;
 }
 </%def>
@@ -69,8 +70,8 @@ static inline ${acc.name} ${acc.name}_collect(volatile __global uint *words)
 }
 </%def>
 
-## All work-items of the group, or all that the barrier `wait` is of, come here when they have
-## published; the one for which `one` holds asks.
+## All work-items of the group, or all to which the barrier `wait` applies, run this after they have published.  The
+## condition `one` is true for one of them.
 <%def name="arrive(counter, parts, one, wait='barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)')">\
                 GROUP_FENCE();
                 ${wait};
@@ -87,7 +88,7 @@ static inline ${acc.name} ${acc.name}_collect(volatile __global uint *words)
         barrier(CLK_LOCAL_MEM_FENCE);
 </%def>
 
-## total: what part `first` and every `step`-th after it have left, in order.  place: of part p.
+## total: part `first` and every `step`-th after it, combined in order.  place: where part p is stored.
 <%def name="fold(acc, total, place, first, step, parts)">\
         ${total} = ${acc.name}_identity();
 % if target.is_cpu:
@@ -95,7 +96,7 @@ static inline ${acc.name} ${acc.name}_collect(volatile __global uint *words)
 % else:
 <% ahead = 4 if acc.bytes <= 8 else 2 %>\
         for (uint p0 = ${first}; p0 < ${parts}; p0 += ${ahead}u * ${step}) {
-            uint p = p0;  // ${ahead} are on their way at once
+            uint p = p0;  // ${ahead} loads are in flight
 % for u in range(ahead):
             const ${acc.name} left${u} = ${acc.name}_collect(${place});
             p = min(p + ${step}, ${parts} - 1u);

@@ -1,7 +1,7 @@
-## Where the parts of a tile of wgmma come together (see _wgmma_parts).
-## All consumers run this.  A part that is not the last one of its tile is left for another group; to the last one the
-## others are added.  names: of a work-item's sums.
-<%def name="meet(policy, names)"><%
+## The fix-up of tiles of wgmma whose k is shared by several groups (see _wgmma_parts).
+## All consumers run this.  The sums of a part that is not the last one of its tile are stored for another group; the
+## group with the last part adds those of the others.  names: of a work-item's sums.
+<%def name="add_parts(policy, names)"><%
 items = 128 * policy.consumers
 fours, chunks = len(names) // 4, len(names) // 8
 of_a = min(chunks, policy.part_room[0])

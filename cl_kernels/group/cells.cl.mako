@@ -1,0 +1,33 @@
+## Elements that one work-group passes to others, each with its own flag (see waiting).
+##
+##   counters | next ticket | groups that are done | cells ...
+##
+## A cell has 64 bits: 32 bits of the element, and a flag in the other 32.  An element of several words has as many
+## cells.  One access reads both, so neither the writer nor the reader needs a fence.
+##
+##   define(e)       publish(cell, v); is_published(cell, &v): whether the element was there
+##   cell(offset)    the pointer to a cell
+##   reset(cells)    by all work-items of the last group
+<%def name="define(e)">
+<% words = e.itemsize // 4 %>\
+static inline void publish(volatile __global ulong *cell, value_t v)
+{
+    const uint${words if words > 1 else ""} bits = as_uint${words if words > 1 else ""}(v);
+% for w in range(words):
+    STORE_PUBLISHED_LONG(cell + ${w}, 1ul << 32 | bits${f".s{w}" if words > 1 else ""});
+% endfor
+}
+static inline bool is_published(volatile __global ulong *cell, value_t *v)
+{
+    const ulong ${", ".join(f"w{w} = LOAD_PUBLISHED_LONG(cell + {w})" for w in range(words))};
+    *v = as_${e.value}((uint${words if words > 1 else ""})(${", ".join(f"(uint)w{w}" for w in range(words))}));
+    return (${" & ".join(f"w{w}" for w in range(words))}) >> 32;
+}
+</%def>
+
+<%def name="cell(offset)">(volatile __global ulong *)counters + 1 + ${offset}</%def>
+
+<%def name="reset(cells)">\
+for (long i = t; i < ${cells}; i += 256) STORE_PUBLISHED_LONG(${cell("i")}, 0ul);
+        if (t < 2) STORE_PUBLISHED(counters + t, 0u);
+</%def>
