@@ -12,7 +12,7 @@ from portable_gpu.codegen.epilogue import Epilogue
 from portable_gpu.codegen.operators import BinaryOp, Map
 from portable_gpu.ops.elementwise import elementwise
 from portable_gpu.ops.explain import explain
-from portable_gpu.ops.gemm import gemm, matmul, plan_gemm
+from portable_gpu.ops.gemm import gemm, matmul
 from portable_gpu.ops.gemv import gemv
 from portable_gpu.ops.plan import plan
 from portable_gpu.ops.planned import PlannedCall
@@ -74,7 +74,6 @@ __all__ = [
     "min",
     "nrm2",
     "plan",
-    "plan_gemm",
     "prod",
     "reduce",
     "std",

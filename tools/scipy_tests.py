@@ -33,7 +33,7 @@ import scipy.signal
 
 import portable_gpu as pg
 from portable_gpu.fft.backend import ScipyBackend
-from portable_gpu.fft.planned import TRANSFORMS
+from portable_gpu.fft.transforms import TRANSFORMS
 
 #: Functions that are no transforms, by the module whose tests call them.
 HELPERS = ("next_fast_len", "prev_fast_len")

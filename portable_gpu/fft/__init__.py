@@ -11,7 +11,6 @@ from portable_gpu.fft.helper import (
     prev_fast_len,
     rfftfreq,
 )
-from portable_gpu.fft.planned import TRANSFORMS, plan_fft
 from portable_gpu.fft.real import (
     hfft,
     hfft2,
@@ -25,6 +24,7 @@ from portable_gpu.fft.real import (
     rfft2,
     rfftn,
 )
+from portable_gpu.fft.transforms import TRANSFORMS
 from portable_gpu.ops.fft.functions import fft, rfft
 
 __all__ = [
@@ -55,7 +55,6 @@ __all__ = [
     "irfft2",
     "irfftn",
     "next_fast_len",
-    "plan_fft",
     "prev_fast_len",
     "rfft",
     "rfft2",

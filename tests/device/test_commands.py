@@ -16,9 +16,7 @@ from portable_gpu.selftest import Check, all_checks
 
 
 def test_selftest_covers_every_operation(engine: Engine) -> None:
-    helpers = {
-        "asarray", "asnumpy", "default_engine", "devices", "explain", "plan", "plan_gemm",
-    }  # fmt: skip
+    helpers = {"asarray", "asnumpy", "default_engine", "devices", "explain", "plan"}
     public = {name for name in pg.__all__ if name.islower() and not name.startswith("_")}
     of_modules = set(OPERATIONS) & {*pg.linalg.__all__, *pg.fft.__all__}
     assert {check.operation for check in all_checks(engine)} == (public - helpers) | of_modules

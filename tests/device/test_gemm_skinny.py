@@ -221,7 +221,7 @@ def test_epilogue_after_beta_and_in_a_plan(engine: Engine) -> None:
     out, epilogue = c.copy(), pg.Epilogue().bias(bias, per="row")
     pg.gemm(a, b, alpha=2, beta=3, c=out, epilogue=epilogue, engine=engine)
     np.testing.assert_array_equal(out, 2 * (a @ b) + 3 * c + bias[:, None])
-    plan = pg.plan_gemm(a, b, epilogue=epilogue, engine=engine)
+    plan = pg.plan("gemm", a, b, epilogue=epilogue, engine=engine)
     np.testing.assert_array_equal(plan(a, b), a @ b + bias[:, None])
     bias += 1
     np.testing.assert_array_equal(plan(a, b), a @ b + bias[:, None])

@@ -193,7 +193,7 @@ def test_a_closed_engine(engine: Engine) -> None:
     x = np.ones((5, 5), np.float32)
     with Engine(engine.device) as own:
         on_device = cla.to_device(own.queue, x)
-        plan = pg.plan_gemm(x, x, engine=own)
+        plan = pg.plan("gemm", x, x, engine=own)
         for _ in range(2):
             assert pg.sum(x, engine=own) == pg.sum(on_device, engine=own).get() == 25
         kept = pg.sum(on_device, engine=own)
@@ -294,7 +294,7 @@ def test_a_forked_child_is_told(way: str) -> None:
 import pyopencl.array as cla
 engine = pg.default_engine()
 on_device = cla.to_device(engine.queue, x)
-plan = pg.plan_gemm(x, x)
+plan = pg.plan("gemm", x, x)
 result = pg.sum(on_device)
 ours = pg.asarray(x)
 for _ in range(2):

@@ -77,7 +77,7 @@ def test_nothing_says_that_inputs_may_be_written(engine: Engine) -> None:
 
 def test_plans_of_arrays_that_are_converted(engine: Engine) -> None:
     a, b = fortran((5, 5), 4), fortran((5, 5), 5)
-    plan = pg.plan_gemm(misaligned(a), b)
+    plan = pg.plan("gemm", misaligned(a), b)
     for left in (a, misaligned(a), b):
         np.testing.assert_array_equal(plan(left, b), left @ b)
 
@@ -93,7 +93,7 @@ def test_arrays_of_an_epilogue_are_read_at_each_call(engine: Engine, kind: str) 
         "unaligned": misaligned(values),
         "strided": np.repeat(values, 2)[::2],
     }[kind]
-    plan = pg.plan_gemm(a, b, epilogue=pg.Epilogue().bias(bias))
+    plan = pg.plan("gemm", a, b, epilogue=pg.Epilogue().bias(bias))
     for turn in range(12):
         clutter = [rng.integers(0, 99, 40).astype(np.float32) for _ in range(8)]
         want = a @ b + np.asarray(bias, np.float32)
@@ -105,7 +105,7 @@ def test_arrays_of_an_epilogue_are_read_at_each_call(engine: Engine, kind: str) 
 def test_plans_do_not_write_over_their_epilogue(engine: Engine) -> None:
     a, b = fortran((6, 6), 8), fortran((6, 6), 9)
     c = np.zeros((6, 6), np.float32)
-    plan = pg.plan_gemm(a, b, c=np.empty_like(c), epilogue=pg.Epilogue().add(c))
+    plan = pg.plan("gemm", a, b, c=np.empty_like(c), epilogue=pg.Epilogue().add(c))
     with pytest.raises(OverlapError, match="epilogue"):
         plan(a, b, c)
     assert not c.any()
@@ -114,7 +114,7 @@ def test_plans_do_not_write_over_their_epilogue(engine: Engine) -> None:
 def test_plans_wait_for_their_epilogues_arrays(engine: Engine) -> None:
     a, b = (cla.to_device(engine.queue, fortran((6, 6), seed)) for seed in (8, 9))
     bias = cla.zeros(engine.queue, 6, np.float32)
-    plan = pg.plan_gemm(a, b, epilogue=pg.Epilogue().bias(bias))
+    plan = pg.plan("gemm", a, b, epilogue=pg.Epilogue().bias(bias))
     other = cl.CommandQueue(engine.context, engine.device)
     gate = cl.UserEvent(engine.context)
     ones = np.ones(6, np.float32)
@@ -224,7 +224,9 @@ def test_shared_virtual_memory(engine: Engine, svm: Callable[[np.ndarray], Any])
         np.testing.assert_array_equal(pg.gemm(da, db, c=square).get(), a @ b)
         np.testing.assert_array_equal(pg.matmul(da, b, out=square).get(), a @ b)
         np.testing.assert_array_equal(pg.gemv(da, dv, y=row).get(), a @ v)
-        np.testing.assert_array_equal(pg.plan_gemm(da, db, c=square)(da, db, square).get(), a @ b)
+        np.testing.assert_array_equal(
+            pg.plan("gemm", da, db, c=square)(da, db, square).get(), a @ b
+        )
         both = svm(np.zeros((2, 6, 6), np.float32))
         pg.gemm(both[0], db, c=both[1])
         assert not both.get().any()

@@ -92,7 +92,6 @@ def test_every_public_operation_is_known() -> None:
         "devices",
         "explain",
         "plan",
-        "plan_gemm",
     }
     assert functions <= set(OPERATIONS)
     assert set(OPERATIONS) <= functions | set(linalg.__all__) | set(pg.fft.__all__)

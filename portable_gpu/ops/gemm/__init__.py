@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from portable_gpu.codegen.epilogue import Epilogue
-from portable_gpu.ops.gemm.api import gemm, matmul, plan_gemm
+from portable_gpu.ops.gemm.api import gemm, matmul
 from portable_gpu.ops.gemm.catalogue import explain, specializations
 from portable_gpu.ops.gemm.choice import GemmChoice
 from portable_gpu.ops.gemm.packed.policy import PackedPolicy
@@ -17,6 +17,5 @@ __all__ = [
     "explain",
     "gemm",
     "matmul",
-    "plan_gemm",
     "specializations",
 ]

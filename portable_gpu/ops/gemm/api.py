@@ -20,7 +20,6 @@ from portable_gpu.ops.gemm.same import same_memory
 from portable_gpu.ops.gemm.skinny.vectors import Transposed
 from portable_gpu.ops.gemv import TRANSPOSES, normalise_gemv
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
-from portable_gpu.ops.planned import PlannedCall
 from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.call import Planning
 from portable_gpu.runtime.engine import Engine
@@ -96,41 +95,6 @@ def gemm(
     inputs, stages = _with_epilogue(a, b, epilogue)
     options = alpha, beta, trans_a, trans_b, precision, stages, same
     return _GEMM.call(inputs, options, c, (), engine, queue, wait_for)
-
-
-def plan_gemm(
-    a: AnyArray,
-    b: AnyArray,
-    *,
-    alpha: complex = 1.0,
-    beta: complex = 0.0,
-    c: AnyArray | None = None,
-    trans_a: str = "N",
-    trans_b: str = "N",
-    precision: str | None = None,
-    epilogue: Epilogue | None = None,
-    engine: Engine | None = None,
-    queue: cl.CommandQueue | None = None,
-) -> PlannedCall:
-    """Prepare :func:`gemm` for arrays like these, as :func:`portable_gpu.plan` prepares any call.
-
-    Args:
-        a, b, c: Arrays of the kind that the plan will be called with; they are not read.  With
-            ``c`` the plan takes one at each call, else it makes a fresh result.
-        alpha, beta, trans_a, trans_b, precision, epilogue, engine, queue: As :func:`gemm` takes
-            them.  The plan keeps the epilogue's arrays; each call reads their present values.
-
-    Returns:
-        A callable ``plan(a, b)`` or ``plan(a, b, c)``.
-
-    Raises:
-        As :func:`gemm`.
-    """
-    options = {
-        "alpha": alpha, "beta": beta, "c": c, "trans_a": trans_a, "trans_b": trans_b,
-        "precision": precision, "epilogue": epilogue,
-    }  # fmt: skip
-    return PlannedCall(gemm, (a, b), options, engine, queue)
 
 
 def matmul(
