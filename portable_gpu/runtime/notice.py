@@ -21,8 +21,8 @@ _spent = 0.0
 
 
 @contextlib.contextmanager
-def compiling(device: str, kept: bool) -> Iterator[None]:
-    """Count this block as the compilation of one program.
+def compiling(device: str, kept: bool, programs: int = 1) -> Iterator[None]:
+    """Count this block as the compilation of one program, or of a part of one.
 
     After a second of compilation, a line says so, with the number of programs.  On a terminal it is
     written to stderr, and again after 4, 16 ... seconds.  Otherwise it is logged once, as a warning
@@ -31,9 +31,10 @@ def compiling(device: str, kept: bool) -> Iterator[None]:
     Args:
         device: The name that the line shows.
         kept: Whether there is a disk cache.
+        programs: 0 for a part of a program that is counted already.
     """
     global _programs, _spent
-    _programs += 1
+    _programs += programs
     begin = time.monotonic()
     timer = None
     if _lines == 0 or _is_terminal():

@@ -7,9 +7,10 @@ import hashlib
 import os
 import re
 import threading
+import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -47,6 +48,7 @@ _ERROR = re.compile(
 _UNRESOLVED = re.compile(r": (Unresolved extern function [^\n]+)")
 _MOST_ERRORS = 3  # that a message shows: later ones mostly follow from the first
 _MOST_OF_A_LOG = 10  # lines of a log that names no line
+_LONGEST_WAIT = 0.1  # seconds that a launch which compiles waits for the commands before it
 
 
 class BoundKernel:
@@ -172,6 +174,46 @@ class Launch:
         return event
 
 
+class _CompiledAtLaunch(Launch):
+    """A launch of a kernel that PoCL compiles when it first runs.
+
+    Attributes:
+        first_run: See :meth:`ProgramCache.first_run`; ``None`` once the kernel has run.
+    """
+
+    first_run: Callable[..., cl.Event | None] | None = None
+
+    def __call__(
+        self,
+        state: QueueState,
+        buffers: Sequence[Any],
+        scalars: tuple[Any, ...] = (),
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> cl.Event | None:
+        """See :class:`Launch`."""
+        run, first_run = super().__call__, self.first_run
+        if first_run is None or state.recording is not None or not _is_next(state, wait_for):
+            return run(state, buffers, scalars, wait_for)
+        event = first_run(state, partial(run, state, buffers, scalars, wait_for))
+        self.first_run = None
+        return event
+
+
+def _is_next(state: QueueState, wait_for: Sequence[cl.Event] | None) -> bool:
+    """Return whether a command would begin at once, or within :data:`_LONGEST_WAIT` seconds.
+
+    The caller may set an event, for which this or an earlier command waits, after the call only.
+    """
+    marker = cl.enqueue_marker(state.queue, wait_for or None)
+    state.queue.flush()
+    end = time.monotonic() + _LONGEST_WAIT
+    while (status := marker.command_execution_status) > cl.command_execution_status.COMPLETE:
+        if time.monotonic() > end:
+            return False
+        time.sleep(1e-4)
+    return bool(status == cl.command_execution_status.COMPLETE)
+
+
 class ProgramCache:
     """The programs of one context and device: in memory, then on disk, then built."""
 
@@ -198,6 +240,10 @@ class ProgramCache:
         self._is_pocl = drivers(device.platform) is not None
         #: PoCL compiles such kernels at the launch, and a binary would not spare it that.
         self._keeps_binaries = disk.folder is not None and not (forced and self._is_pocl)
+        #: The kernels that have run, where PoCL compiles them then: program, name and group.
+        self._have_run: set[tuple[str, str, tuple[int, ...]]] | None = None
+        if self._is_pocl and not self._keeps_binaries:
+            self._have_run = set()
         #: The bits of its vectors, where it is a PoCL that compiles a kernel's body once.
         self._vector_bits = 0
         if pocl_functions.is_tried(device.platform):
@@ -234,7 +280,39 @@ class ProgramCache:
             LookupError: A parameter has no argument, or an argument no parameter.
         """
         found = arguments(spec.text, name, constants, buffers, scalars, as_bits, kept)
-        return Launch(partial(self.kernel, spec, name), found, (global_size, local_size))
+        make, sizes = partial(self.kernel, spec, name), (global_size, local_size)
+        if self._have_run is None:
+            return Launch(make, found, sizes)
+        launch = _CompiledAtLaunch(make, found, sizes)
+        if (key := (spec.key, name, local_size)) not in self._have_run:
+            launch.first_run = partial(self._first_run, self._have_run, key)
+        return launch
+
+    def _first_run(
+        self,
+        have_run: set[tuple[str, str, tuple[int, ...]]],
+        key: tuple[str, str, tuple[int, ...]],
+        state: QueueState,
+        run: Callable[[], cl.Event | None],
+    ) -> cl.Event | None:
+        """Launch a kernel and wait for it, under the lock and the notice of a build.
+
+        Errors of the run are left to those who wait for its event later.
+
+        Args:
+            have_run, key: The kernels that have run, and this one.
+            state: The queue.
+            run: Enqueues the launch.
+        """
+        with self._builder(key[0]):
+            if key in have_run:
+                return run()
+            with compiling(self._device.name.strip(), self._disk.folder is not None, programs=0):
+                event = run()
+                with suppress(cl.Error):
+                    state.finish() if event is None else event.wait()
+            have_run.add(key)
+        return event
 
     def kernel(self, spec: Specialization, name: str) -> cl.Kernel:
         """A new object of the kernel ``name`` of the built specialization.
@@ -254,27 +332,36 @@ class ProgramCache:
     def program(self, spec: Specialization) -> cl.Program:
         """The built program of ``spec``.
 
-        One thread builds it, while others that want the same one wait, and none else.  A signal
-        handler or finalizer in the middle of a build waits for nobody: it builds its own, for two
-        threads might wait for each other otherwise.
+        One thread builds it, while others that want the same one wait, and none else.
 
         Raises:
             BuildError: The driver refused the source.
         """
         program = self._programs.get(spec.key)
-        if program is None and getattr(_thread, "is_building", False):
-            program = self._programs[spec.key] = self._load(spec) or self._build(spec)
-        elif program is None:
-            with self._building.setdefault(spec.key, threading.RLock()):
+        if program is None:
+            with self._builder(spec.key):
                 program = self._programs.get(spec.key)
                 if program is None:
-                    _thread.is_building = True
-                    try:
-                        program = self._programs[spec.key] = self._load(spec) or self._build(spec)
-                    finally:
-                        _thread.is_building = False
-            self._building.pop(spec.key, None)
+                    program = self._programs[spec.key] = self._load(spec) or self._build(spec)
         return program
+
+    @contextmanager
+    def _builder(self, key: str) -> Iterator[None]:
+        """Keep other threads from building the same program.
+
+        A signal handler or finalizer in the middle of a build waits for no lock, and builds its
+        own program: two threads might wait for each other otherwise.
+        """
+        if getattr(_thread, "is_building", False):
+            yield
+            return
+        with self._building.setdefault(key, threading.RLock()):
+            _thread.is_building = True
+            try:
+                yield
+            finally:
+                _thread.is_building = False
+        self._building.pop(key, None)
 
     def __len__(self) -> int:
         return len(self._programs)

@@ -15,6 +15,7 @@ from terminal import on_terminal
 import portable_gpu as pg
 from portable_gpu.errors import ArgumentError, DTypeError
 from portable_gpu.runtime.engine import Engine
+from portable_gpu.runtime.pocl import drivers
 from portable_gpu.runtime.program import ProgramCache
 
 
@@ -89,11 +90,81 @@ _LINE = "portable_gpu is compiling for a device: program {}, {} s so far; {}"
 _KEPT = "programs are kept for the next time"
 
 
-def piped(script: str) -> str:
+def piped(script: str, **environment: str) -> str:
     """Run ``script`` and return its stderr, which is not a terminal."""
-    return subprocess.run(
-        [sys.executable, "-c", script], stderr=subprocess.PIPE, text=True, timeout=60, check=True
-    ).stderr
+    done = subprocess.run(
+        [sys.executable, "-c", script], stderr=subprocess.PIPE, text=True, timeout=60,
+        env=os.environ | environment,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+_WITHOUT_CACHE = """
+import contextlib, glob, os, threading, time
+import numpy as np, pyopencl as cl
+import portable_gpu as pg
+from portable_gpu.runtime import program
+
+def compiled():
+    return len(glob.glob(os.environ["POCL_CACHE_DIR"] + "/**/*.so", recursive=True))
+
+blocks = []
+
+@contextlib.contextmanager
+def compiling(*arguments, **named):
+    before = compiled()
+    with notice(*arguments, **named):
+        yield
+    blocks.append((before, compiled(), named.get("programs", 1)))
+    thread = threading.Thread(target=try_locks)
+    thread.start()
+    thread.join()
+
+def try_locks():
+    locks = list(engine.programs._building.values())
+    held.append(bool(locks) and not any(lock.acquire(blocking=False) for lock in locks))
+
+notice, program.compiling, held = program.compiling, compiling, []
+engine = pg.Engine()
+x = pg.asarray(np.ones((300, 400), np.float32), engine=engine)
+blocks.clear(); held.clear()
+"""
+
+
+def test_without_a_cache_the_first_launch_is_a_part_of_the_build(
+    engine: Engine, tmp_path: Path
+) -> None:
+    """PoCL compiles then; its libraries appear while the notice counts and the lock is held."""
+    if drivers(engine.device.platform) is None:
+        pytest.skip("another platform compiles in the build")
+    piped(
+        _WITHOUT_CACHE
+        + """
+total = pg.sum(x, engine=engine)
+assert compiled() and blocks[-1][1] == compiled(), blocks
+assert sum(after - before for before, after, _ in blocks) == compiled(), blocks
+assert sum(programs for *_, programs in blocks) < len(blocks) and all(held)
+assert float(pg.asnumpy(total)) == 120000
+blocks.clear()
+assert float(pg.asnumpy(pg.sum(x, engine=engine))) == 120000 and not blocks
+""",
+        POCL_CACHE_DIR=str(tmp_path), PORTABLE_GPU_CACHE="off",
+    )  # fmt: skip
+
+
+def test_without_a_cache_a_launch_does_not_wait_for_events_of_the_caller(tmp_path: Path) -> None:
+    piped(
+        _WITHOUT_CACHE
+        + """
+event = cl.UserEvent(engine.context)
+total = pg.sum(x, engine=engine, wait_for=[event])
+other = pg.max(x, engine=engine)  # its launch comes after that of the sum
+event.set_status(cl.command_execution_status.COMPLETE)
+assert float(pg.asnumpy(total)) == 120000 and float(pg.asnumpy(other)) == 1
+""",
+        POCL_CACHE_DIR=str(tmp_path), PORTABLE_GPU_CACHE="off",
+    )  # fmt: skip
 
 
 def test_lines_on_a_terminal_count_programs() -> None:
