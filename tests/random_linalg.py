@@ -341,6 +341,7 @@ def products(d: Drawn) -> None:
     """Syrk, herk, syr2k and her2k."""
     name = d.draw.choice(("syrk", "herk", "syr2k", "her2k"))
     n, k, batch, lower, trans = d.extent(), d.extent(), d.batch(), d.flag(), d.flag()
+    transpose = "C" if name[0] == "h" else "T"
     alpha, beta = d.draw.choice((1, 0.5, -2)), d.draw.choice((0, 0, 1, -1.5))
     hermitian, rows = name[0] == "h", (k, n) if trans else (n, k)
     x, y = d.numbers(*batch, *rows), d.numbers(*batch, *rows)
@@ -348,7 +349,12 @@ def products(d: Drawn) -> None:
     every = np.arange(n)
     c[..., every, every] = c[..., every, every].real
     inside = triangle(np.ones((n, n), bool), lower)
-    options = {"alpha": alpha, "lower": lower, "trans": trans, "engine": d.engine}
+    options = {
+        "alpha": alpha,
+        "lower": lower,
+        "trans": transpose if trans else "N",
+        "engine": d.engine,
+    }
     if beta or d.flag(0.3):
         seen = c if beta else np.where(inside, np.nan, c).astype(c.dtype)
         options |= {"beta": beta, "c": d.give(seen, writes=True)}
@@ -413,7 +419,7 @@ def packed_product(d: Drawn) -> None:
     line = packed_triangle(d.definite(n, batch))
     c = d.give(line, writes=True, in_line=True) if beta or d.flag(0.3) else None
     product = packed.herk if hermitian else packed.syrk
-    got = values(product(d.give(x), c, alpha, beta, engine=d.engine))
+    got = values(product(d.give(x), alpha=alpha, beta=beta, out=c, engine=d.engine))
     expected = alpha * packed_triangle(wider(x) @ wider(other)) + beta * wider(line)
     bound = packed_triangle(product_bound(x, other, d.dtype, alpha))
     bound = bound + gamma(k + 3, d.dtype) * abs(beta) * np.abs(wider(line))

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from portable_gpu.arguments import flag
+from portable_gpu.arguments import flag, one_of
 from portable_gpu.codegen.epilogue import Epilogue, Stage
 from portable_gpu.dtypes import check_precision, element
 from portable_gpu.errors import ArgumentError, DTypeError, ShapeError
 from portable_gpu.ops.factors import PLAIN, factor, plain_number
 from portable_gpu.ops.gemm.binding import compute_element, result_dtype
 from portable_gpu.ops.gemm.product import Product, invocation, multiply, out_dtype
+from portable_gpu.ops.gemv import TRANSPOSES
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.views import AnyArray, Shape, as_array
@@ -30,7 +31,7 @@ def syrk(
     alpha: complex = 1.0,
     beta: complex = 0.0,
     c: AnyArray | None = None,
-    trans: bool = False,
+    trans: str = "N",
     lower: bool = True,
     precision: str | None = None,
     engine: Engine | None = None,
@@ -40,7 +41,7 @@ def syrk(
     """Compute one triangle of ``C = alpha * A @ A^T + beta * C``, the rank-k update of BLAS.
 
     Args:
-        a: Shape (..., n, k), or (..., k, n) with ``trans``; any strides, any batch axes.  float16,
+        a: Shape (..., n, k), or (..., k, n) transposed; any strides, any batch axes.  float16,
             bfloat16, float32, float64, complex64 or complex128 (not conjugated: see
             :func:`herk`).
         alpha: Factor of the product; with 0, ``a`` is not read.
@@ -49,7 +50,7 @@ def syrk(
             float32 for 16-bit floats.  Only the triangle is read and written; the other one stays
             unchanged.  Default: a fresh array, whose other triangle is 0, as in
             ``scipy.linalg.blas``.
-        trans: Whether it is ``A^T @ A``.
+        trans: ``N``, or ``T`` for ``A^T @ A``; of real dtypes ``C`` is the same.
         lower: Which triangle: ``col <= row``, or ``col >= row``.  (SciPy's default is the other.)
         precision: Of products of float32, as :func:`portable_gpu.gemm` takes it.
         engine, queue, wait_for: Where to run, and after which events.
@@ -61,7 +62,7 @@ def syrk(
     Raises:
         ShapeError, DTypeError, OverlapError, UnsupportedError, DeviceMemoryError: As
             :func:`portable_gpu.gemm`.
-        ArgumentError: An unknown precision, or ``beta`` without ``c``.
+        ArgumentError: An unknown ``trans`` or precision, or ``beta`` without ``c``.
 
     Cost: ``n * (n + 1) * k`` flop (4 times as many complex); at least ``(n*k + n*(n+1)/2) *
         itemsize`` bytes.
@@ -76,7 +77,7 @@ def herk(
     alpha: float = 1.0,
     beta: float = 0.0,
     c: AnyArray | None = None,
-    trans: bool = False,
+    trans: str = "N",
     lower: bool = True,
     precision: str | None = None,
     engine: Engine | None = None,
@@ -86,11 +87,11 @@ def herk(
     """Compute one triangle of ``C = alpha * A @ A^H + beta * C``, which is Hermitian.
 
     Args:
-        a: Shape (..., n, k), or (..., k, n) with ``trans``; of real dtypes this is :func:`syrk`.
+        a: Shape (..., n, k), or (..., k, n) transposed; of real dtypes this is :func:`syrk`.
         alpha, beta: Real factors.
         c: Shape (..., n, n), as in :func:`syrk`.  The imaginary parts of its diagonal are not read,
             and are set to 0.
-        trans: Whether it is ``A^H @ A``.
+        trans: ``N``, or ``C`` for ``A^H @ A``; of real dtypes ``T`` is the same.
         lower, precision, engine, queue, wait_for: As in :func:`syrk`.
 
     Returns:
@@ -112,7 +113,7 @@ def syr2k(
     alpha: complex = 1.0,
     beta: complex = 0.0,
     c: AnyArray | None = None,
-    trans: bool = False,
+    trans: str = "N",
     lower: bool = True,
     precision: str | None = None,
     engine: Engine | None = None,
@@ -122,9 +123,9 @@ def syr2k(
     """Compute one triangle of ``C = alpha * A @ B^T + alpha * B @ A^T + beta * C``.
 
     Args:
-        a, b: Shape (..., n, k), or (..., k, n) with ``trans``; batch axes broadcast.
+        a, b: Shape (..., n, k), or (..., k, n) transposed; batch axes broadcast.
         alpha, beta, c: As in :func:`syrk`.
-        trans: Whether it is ``A^T @ B`` and ``B^T @ A``.
+        trans: ``N``, or ``T`` for ``A^T @ B`` and ``B^T @ A``; of real dtypes ``C`` is the same.
         lower, precision, engine, queue, wait_for: As in :func:`syrk`.
 
     Returns:
@@ -149,7 +150,7 @@ def her2k(
     alpha: complex = 1.0,
     beta: float = 0.0,
     c: AnyArray | None = None,
-    trans: bool = False,
+    trans: str = "N",
     lower: bool = True,
     precision: str | None = None,
     engine: Engine | None = None,
@@ -159,12 +160,13 @@ def her2k(
     """Compute one triangle of ``C = alpha * A @ B^H + conj(alpha) * B @ A^H + beta * C``.
 
     Args:
-        a, b: Shape (..., n, k), or (..., k, n) with ``trans``; batch axes broadcast.  Of real
+        a, b: Shape (..., n, k), or (..., k, n) transposed; batch axes broadcast.  Of real
             dtypes this is :func:`syr2k`.
         alpha: A complex factor.
         beta: A real factor.
         c: As in :func:`herk`.
-        trans: Whether it is ``alpha * A^H @ B`` and ``conj(alpha) * B^H @ A``.
+        trans: ``N``, or ``C`` for ``alpha * A^H @ B`` and ``conj(alpha) * B^H @ A``; of real
+            dtypes ``T`` is the same.
         lower, precision, engine, queue, wait_for: As in :func:`syrk`.
 
     Returns:
@@ -192,7 +194,7 @@ def _rank_k(
     queue: cl.CommandQueue | None,
     wait_for: Sequence[cl.Event] | None,
 ) -> Any:
-    trans, lower = flag(trans, "trans"), flag(lower, "lower")
+    lower = flag(lower, "lower")
     if type(alpha) not in PLAIN or type(beta) not in PLAIN:
         alpha, beta = plain_number(alpha, "alpha"), plain_number(beta, "beta")
     options = name, alpha, beta, trans, lower, precision
@@ -202,6 +204,7 @@ def _rank_k(
 def _normalise(arguments: CallArguments) -> Invocation:
     c = arguments.out
     name, alpha, beta, trans, lower, precision = arguments.options
+    one_of(trans, TRANSPOSES, "trans")
     a = as_array(arguments.inputs[0], "a")
     shape = _square(a, a, trans)
     return invocation(_triangle(name, a, a, shape, alpha, beta, c, trans, lower, precision))
@@ -225,7 +228,8 @@ def _rank_2k(
     wait_for: Sequence[cl.Event] | None,
 ) -> Any:
     """Add two products: the first to ``beta * C``, the second to the result."""
-    trans, lower = flag(trans, "trans"), flag(lower, "lower")
+    lower = flag(lower, "lower")
+    one_of(trans, TRANSPOSES, "trans")
     a, b = as_array(a, "a"), as_array(b, "b")
     shape = _square(a, b, trans)
     alpha = plain_number(alpha, "alpha")
@@ -236,7 +240,7 @@ def _rank_2k(
     return multiply(second, engine, queue, None)
 
 
-def _square(a: Any, b: Any, trans: bool) -> Shape:
+def _square(a: Any, b: Any, trans: str) -> Shape:
     """Return the shape of the result.
 
     Raises:
@@ -253,7 +257,7 @@ def _square(a: Any, b: Any, trans: bool) -> Shape:
         raise ShapeError(
             f"a has shape {a.shape} and b {b.shape}: the batch axes do not broadcast"
         ) from None
-    n = a.shape[-1 if trans else -2]
+    n = a.shape[-2 if trans == "N" else -1]
     return (*batch, n, n)
 
 
@@ -265,7 +269,7 @@ def _triangle(
     alpha: Any,
     beta: Any,
     c: Any,
-    trans: bool,
+    trans: str,
     lower: bool,
     precision: str | None,
 ) -> Product:
@@ -281,8 +285,12 @@ def _triangle(
     if beta != 0 and c is None:
         raise ArgumentError(f"beta is {beta} and there is no c; pass c=")
     hermitian = name in ("herk", "her2k")
-    op = "C" if hermitian else "T"
-    trans_a, trans_b = (op, "N") if trans else ("N", op)
+    transpose = "C" if hermitian else "T"
+    if trans not in ("N", transpose) and compute.complex:
+        raise ArgumentError(
+            f"trans is {trans!r} and the product complex: {name} takes N and {transpose}"
+        )
+    trans_a, trans_b = ("N", transpose) if trans == "N" else (transpose, "N")
     return Product(
         a, b, c, "c", shape, out_dtype(dtype, c), trans_a, trans_b, alpha, beta,
         _REAL_DIAGONAL if hermitian and compute.complex else _PLAIN, precision,

@@ -200,11 +200,13 @@ def test_rank_k(n: int, way: str) -> None:
         got = product(a)
         assert_within(got, packed_triangle(expected), packed_triangle(bound))
         c = got.copy()
-        assert product(a, got, 2, 3) is got
+        assert product(a, alpha=2, beta=3, out=got) is got
         assert_within(got, packed_triangle(2 * expected) + 3 * wider(c), packed_triangle(bound))
         got[:] = np.nan  # C is not read
-        assert_within(product(a, got), packed_triangle(expected), packed_triangle(bound))
-        assert_within(product(a, c.copy(), 0, 1), wider(c), 0 * packed_triangle(bound))
+        assert_within(product(a, out=got), packed_triangle(expected), packed_triangle(bound))
+        assert_within(
+            product(a, alpha=0, beta=1, out=c.copy()), wider(c), 0 * packed_triangle(bound)
+        )
 
 
 def test_batches(engine: Any, way: str) -> None:
@@ -286,7 +288,8 @@ def test_empty() -> None:
     assert packed.solve_triangular(np.zeros(6) + 1, np.zeros((3, 0))).shape == (3, 0)
     assert packed.syrk(np.zeros((0, 4))).shape == (0,)
     np.testing.assert_array_equal(packed.syrk(np.zeros((3, 0))), np.zeros(6))
-    np.testing.assert_array_equal(packed.syrk(np.zeros((3, 0)), np.ones(6), 1, 2), 2 * np.ones(6))
+    got = packed.syrk(np.zeros((3, 0)), beta=2, out=np.ones(6))
+    np.testing.assert_array_equal(got, 2 * np.ones(6))
 
 
 def test_wrong_arguments(engine: Any) -> None:
@@ -307,13 +310,13 @@ def test_wrong_arguments(engine: Any) -> None:
     np.testing.assert_array_equal(
         packed.unpack(np.arange(6.0)[::-1]), [[5, 0, 0], [4, 3, 0], [2, 1, 0]]
     )
-    with pytest.raises(ArgumentError, match="pass ap="):
-        packed.syrk(np.ones((3, 2)), None, 1, 2)
+    with pytest.raises(ArgumentError, match="pass out="):
+        packed.syrk(np.ones((3, 2)), beta=2)
     with pytest.raises(ShapeError):
-        packed.syrk(np.ones((3, 2)), np.ones(10))
+        packed.syrk(np.ones((3, 2)), out=np.ones(10))
     x = np.ones(100)
     with pytest.raises(OverlapError):
-        packed.syrk(x[:6].reshape(3, 2), x[:6])
+        packed.syrk(x[:6].reshape(3, 2), out=x[:6])
     with pytest.raises(OverlapError):
         packed.solve_triangular(x[:10], x[:4], overwrite_b=True)
     frozen = np.ones(6)

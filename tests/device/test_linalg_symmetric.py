@@ -11,7 +11,13 @@ from sampling import dealt, in_pairs
 
 import portable_gpu as pg
 from portable_gpu import Engine, Epilogue, asarray, asnumpy, explain, gemm, matmul, plan
-from portable_gpu.errors import ArgumentError, DTypeError, OverlapError, ShapeError
+from portable_gpu.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DTypeError,
+    OverlapError,
+    ShapeError,
+)
 from portable_gpu.linalg import her2k, herk, syr2k, syrk
 from portable_gpu.ops.gemm import product
 from portable_gpu.ops.gemm.problem import GemmProblem
@@ -86,9 +92,7 @@ def takes(engine: Engine, dtype: Any) -> None:
     [
         (*dealt((*REALS, *COMPLEX), turn, 1), *case)
         for turn, case in enumerate(
-            in_pairs(
-                (1, 64, 97), (1, 70), LAYOUTS, (False, True), (True, False), ((), (3,), (2, 2))
-            )
+            in_pairs((1, 64, 97), (1, 70), LAYOUTS, ("N", "T"), (True, False), ((), (3,), (2, 2)))
         )
     ],
     ids=str,
@@ -99,14 +103,14 @@ def test_syrk(
     k: int,
     dtype: Any,
     layout: str,
-    trans: bool,
+    trans: str,
     lower: bool,
     batch: Any,
 ) -> None:
     engine = unoptimised
     takes(engine, dtype)
     x = values((*batch, n, k), dtype)
-    a = laid_out(swapped(x) if trans else x, layout)
+    a = laid_out(x if trans == "N" else swapped(x), layout)
     c = values((*batch, n, n), dtype, 1)
     got = syrk(a, alpha=-0.5, beta=2.0, c=c.copy(), trans=trans, lower=lower, engine=engine)
     check(got, c, [(-0.5, x, swapped(x))], 2.0, lower)
@@ -116,20 +120,18 @@ def test_syrk(
 
 @pytest.mark.parametrize(
     ("n", "dtype", "layout", "trans", "lower", "batch"),
-    in_pairs(
-        (1, 33, 70), [np.float32, *COMPLEX], LAYOUTS, (False, True), (True, False), ((), (3,))
-    ),
+    in_pairs((1, 33, 70), [np.float32, *COMPLEX], LAYOUTS, ("N", "C"), (True, False), ((), (3,))),
     ids=str,
 )
 def test_hermitian(
-    unoptimised: Engine, n: int, dtype: Any, layout: str, trans: bool, lower: bool, batch: Any
+    unoptimised: Engine, n: int, dtype: Any, layout: str, trans: str, lower: bool, batch: Any
 ) -> None:
     engine = unoptimised
     takes(engine, dtype)
     x, y = values((*batch, n, 20), dtype), values((*batch, n, 20), dtype, 1)
-    a, b = (laid_out(swapped(z) if trans else z, layout) for z in (x, y))
-    left = np.conj(swapped(a)) if trans else a
-    other = np.conj(swapped(b)) if trans else b
+    a, b = (laid_out(z if trans == "N" else swapped(z), layout) for z in (x, y))
+    left = a if trans == "N" else np.conj(swapped(a))
+    other = b if trans == "N" else np.conj(swapped(b))
     c = values((*batch, n, n), dtype, 2)
     before = c.copy()
     diagonal = np.einsum("...ii->...i", before)
@@ -213,6 +215,15 @@ def test_what_is_refused(engine: Engine) -> None:
     with pytest.raises(DTypeError, match="real"):
         herk(x, alpha=1j, engine=engine)
     square = np.ones((4, 4), np.float32)
+    for function, trans in ((syrk, "C"), (herk, "T")):
+        got = function(x, trans=trans, engine=engine)  # of a real dtype they are one
+        np.testing.assert_array_equal(got, np.tril(x.T @ x))
+        with pytest.raises(ArgumentError, match=f"trans is '{trans}' and the product complex"):
+            function(x.astype(np.complex64), trans=trans, engine=engine)
+    with pytest.raises(ArgumentError, match="trans is 'H'; known are N, T, C"):
+        syrk(x, trans="H", engine=engine)
+    with pytest.raises(ArgumentTypeError, match="trans is True"):
+        syr2k(x, x, trans=True, engine=engine)  # type: ignore[arg-type]
     with pytest.raises(OverlapError):
         syrk(square, c=square, engine=engine)
 

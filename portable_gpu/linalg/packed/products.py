@@ -27,10 +27,10 @@ from portable_gpu.runtime.views import AnyArray, View, as_array
 
 def syrk(
     a: AnyArray,
-    ap: AnyArray | None = None,
+    *,
     alpha: complex = 1.0,
     beta: complex = 0.0,
-    *,
+    out: AnyArray | None = None,
     precision: str | None = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
@@ -40,13 +40,13 @@ def syrk(
 
     Args:
         a: Shape (..., n, k), any strides.
-        ap: C, shape (..., n (n + 1) / 2), updated in place and returned; without it the result is a
-            fresh array.
         alpha, beta: Numbers; with ``beta == 0`` C is not read.
+        out: C, shape (..., n (n + 1) / 2), updated in place and returned; without it the result is
+            a fresh array.
         precision, engine, queue, wait_for: As in :func:`portable_gpu.gemm`.
 
     Returns:
-        ``ap`` or a fresh array.
+        ``out`` or a fresh array.
 
     Raises:
         ShapeError, DTypeError, ArgumentError, OverlapError, ReadOnlyError, UnsupportedError,
@@ -56,15 +56,15 @@ def syrk(
         GPU up to ``512 n``.
     Accuracy: As :func:`portable_gpu.gemm`.
     """
-    return _rank_k(a, ap, alpha, beta, False, precision, engine, queue, wait_for)
+    return _rank_k(a, out, alpha, beta, False, precision, engine, queue, wait_for)
 
 
 def herk(
     a: AnyArray,
-    ap: AnyArray | None = None,
+    *,
     alpha: complex = 1.0,
     beta: complex = 0.0,
-    *,
+    out: AnyArray | None = None,
     precision: str | None = None,
     engine: Engine | None = None,
     queue: cl.CommandQueue | None = None,
@@ -74,12 +74,12 @@ def herk(
 
     Args, Returns, Raises, Cost, Accuracy: As :func:`syrk`.
     """
-    return _rank_k(a, ap, alpha, beta, True, precision, engine, queue, wait_for)
+    return _rank_k(a, out, alpha, beta, True, precision, engine, queue, wait_for)
 
 
 def _rank_k(
     a: Any,
-    ap: Any,
+    out: Any,
     alpha: Any,
     beta: Any,
     hermitian: bool,
@@ -91,11 +91,11 @@ def _rank_k(
     if type(alpha) not in PLAIN or type(beta) not in PLAIN:
         alpha, beta = plain_number(alpha, "alpha"), plain_number(beta, "beta")
     options = alpha, beta, hermitian, precision
-    return _RANK_K.call((a,), options, ap, (), engine, queue, wait_for)
+    return _RANK_K.call((a,), options, out, (), engine, queue, wait_for)
 
 
 def _normalise(arguments: CallArguments) -> Invocation:
-    ap = arguments.out
+    out = arguments.out
     alpha, beta, hermitian, precision = arguments.options
     a = as_array(arguments.inputs[0], "a")
     check_dtype(a.dtype, "a")
@@ -104,10 +104,10 @@ def _normalise(arguments: CallArguments) -> Invocation:
     elem = element(a.dtype)
     alpha, beta = factor(alpha, "alpha", elem), factor(beta, "beta", elem)
     *batch, n, k = a.shape
-    if ap is None and beta != 0:
-        raise ArgumentError(f"beta is {beta} and there is no ap; pass ap=")
-    if isinstance(ap, (np.ndarray, *DEVICE_KINDS)):
-        check_adjacent(ap, "ap")
+    if out is None and beta != 0:
+        raise ArgumentError(f"beta is {beta} and there is no out; pass out=")
+    if isinstance(out, (np.ndarray, *DEVICE_KINDS)):
+        check_adjacent(out, "out")
     if precision is not None:
         check_precision(precision)
     reads, multiplies = beta != 0, alpha != 0 and k > 0
@@ -134,8 +134,7 @@ def _normalise(arguments: CallArguments) -> Invocation:
         dtype=a.dtype,
         plan=plan,
         scalars=(alpha, beta),
-        out=ap,
-        out_name="ap",
+        out=out,
         reads_out=reads,
     )
 
