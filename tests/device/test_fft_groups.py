@@ -16,15 +16,15 @@ from sampling import needs
 
 from portable_gpu import Engine
 from portable_gpu.fft import dctn, fft, fftn, idctn, ifft, irfft, irfftn, rfft, rfftn
+from portable_gpu.ops.fft import decompositions as decompositions_of_lines
 from portable_gpu.ops.fft import grouping, joined
 from portable_gpu.ops.fft import policy as policies
-from portable_gpu.ops.fft import ways as ways_of_lines
 from portable_gpu.ops.fft.catalogue import problem
+from portable_gpu.ops.fft.decompositions import Decomposition, decompositions
 from portable_gpu.ops.fft.kernels import JoinedCosts
 from portable_gpu.ops.fft.policy import GroupFftPolicy
 from portable_gpu.ops.fft.tables import is_smooth
 from portable_gpu.ops.fft.variants import variants
-from portable_gpu.ops.fft.ways import Way, ways
 from portable_gpu.ops.variant import best_of
 from portable_gpu.signal import fftconvolve
 
@@ -155,10 +155,10 @@ def test_several_passes_and_chirps(
 def in_three_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the estimates say."""
 
-    def only_three(*given: Any) -> list[Way]:
-        return [one for one in ways(*given) if one.name == "three passes"]
+    def only_three(*given: Any) -> list[Decomposition]:
+        return [one for one in decompositions(*given) if one.name == "three passes"]
 
-    monkeypatch.setattr("portable_gpu.ops.fft.variants.ways", only_three)
+    monkeypatch.setattr("portable_gpu.ops.fft.variants.decompositions", only_three)
 
 
 @pytest.mark.parametrize(
@@ -207,8 +207,8 @@ def test_every_way_is_right(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, n: int, axis: int, dtype: Any, small: Small
 ) -> None:
     """Also those that are not estimated to be the fastest."""
-    monkeypatch.setattr(ways_of_lines, "_LEAST_FACTOR", 2)
-    monkeypatch.setattr(policies, "_CUT", 16)
+    monkeypatch.setattr(decompositions_of_lines, "_MIN_FACTOR", 2)
+    monkeypatch.setattr(policies, "_MIN_SPLIT_LENGTH", 16)
     own = small.on(monkeypatch, engine)
     x = numbers((5, n) if axis else (n, 5), dtype)
     kind, wanted = ("c2c", np.fft.fft) if dtype == C64 else ("r2c", np.fft.rfft)
@@ -293,8 +293,8 @@ def test_padding_and_axes(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_two_axes_in_one_launch(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Groups of the second pass wait for those of the first; bits repeat; in place too."""
-    monkeypatch.setattr(grouping, "_own_plans", lambda *_: None)
-    monkeypatch.setattr(joined, "_AHEAD", 256)
+    monkeypatch.setattr(grouping, "_fused_shapes", lambda *_: None)
+    monkeypatch.setattr(joined, "_BYTES_AHEAD", 256)
     monkeypatch.setattr(JoinedCosts, "of", classmethod(lambda *_: JoinedCosts(100.0, 1.0)))
     own = Small(group=64).on(monkeypatch, engine)
     own.target = replace(own.target, forward_progress=True, shared_cache=1 << 26)
@@ -336,7 +336,7 @@ def test_real_lines_that_begin_anywhere(
 ) -> None:
     """Lines of even length are read in pairs where these are aligned."""
     needs(engine, dtype)
-    monkeypatch.setattr(grouping, "_LONG_LINE", 2)
+    monkeypatch.setattr(grouping, "_PACKED_LENGTH", 2)
     own = Small().on(monkeypatch, engine)
     host = numbers((5, n + 1), dtype)
     memory = cla.to_device(engine.queue, host)[:, 1:]

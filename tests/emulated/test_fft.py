@@ -16,10 +16,10 @@ from portable_gpu.dtypes import element
 from portable_gpu.isa.compilers import find_compilers
 from portable_gpu.ops.fft import columns, group, grouping, joined
 from portable_gpu.ops.fft.catalogue import problem
-from portable_gpu.ops.fft.grouping import packed
-from portable_gpu.ops.fft.passes import Pass, Rows
+from portable_gpu.ops.fft.grouping import real_as_complex
+from portable_gpu.ops.fft.passes import Pass, PassOperand
 from portable_gpu.ops.fft.policy import GroupFftPolicy
-from portable_gpu.ops.fft.problem import FftProblem, Kind
+from portable_gpu.ops.fft.problem import FftProblem, TransformKind
 from portable_gpu.ops.fft.variants import variants
 
 missing = find_compilers().missing.get("NVIDIA")
@@ -30,20 +30,20 @@ SMALL = GroupFftPolicy(item=16, group=32, beside=4, most=4096)
 
 
 def complex_pass(n: int, dtype: str, across: bool, whole: int = 0, inverse: bool = False) -> Pass:
-    rows = Rows("complex", n, LANES, 1) if across else Rows("complex", n, 1, n)
+    rows = PassOperand("complex", n, LANES, 1) if across else PassOperand("complex", n, 1, n)
     return Pass(n, inverse, element(dtype), LANES, (2,), *(_of_two(rows, n),) * 2, whole=whole)
 
 
 def real_pass(n: int) -> Pass:
     half = n // 2 + 1
-    source, result = Rows("real", n, 1, n), Rows("half", half, 1, half)
+    source, result = PassOperand("real", n, 1, n), PassOperand("half", half, 1, half)
     real = element("float32")
     return Pass(n, False, real, LANES, (2,), _of_two(source, n), _of_two(result, half))
 
 
-def _of_two(rows: Rows, length: int) -> Rows:
+def _of_two(rows: PassOperand, length: int) -> PassOperand:
     """With the stride of a batch of two."""
-    return Rows(rows.form, rows.rows, rows.row, rows.lane, (LANES * length,))
+    return PassOperand(rows.form, rows.rows, rows.row, rows.lane, (LANES * length,))
 
 
 def transform(run: Pass, x: Any, gpu: Emulator, policy: GroupFftPolicy = SMALL) -> Any:
@@ -108,9 +108,9 @@ def test_a_real_line_as_a_complex_one_of_half_the_length(
     n: int, offset: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of one stage, of several; where a line begins at no multiple of a pair."""
-    monkeypatch.setattr(grouping, "_LONG_LINE", 2)
+    monkeypatch.setattr(grouping, "_PACKED_LENGTH", 2)
     gpu = Emulator.of("sm_90", races=True)
-    run = packed(real_pass(n), SMALL, gpu.target)
+    run = real_as_complex(real_pass(n), SMALL, gpu.target)
     assert run.source.form == "packed"
     x = _numbers((2 * LANES * n + offset,), "float32").real.copy()
     out = np.full(2 * LANES * run.target.rows, np.nan, np.complex64)
@@ -124,7 +124,7 @@ def test_lines_that_the_copy_engine_brings(
     n: int, offset: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two groups have three lines each; lines that begin at no multiple of 16 bytes are read."""
-    monkeypatch.setattr(group, "fills_unit", lambda *_: True)
+    monkeypatch.setattr(group, "uses_half_the_registers", lambda *_: True)
     gpu = Emulator.of("sm_90", races=True)
     gpu.target = replace(gpu.target, compute_units=2)
     run = complex_pass(n, "float32", False)
@@ -160,7 +160,11 @@ def test_warps_that_do_not_wait_for_each_other(real: bool) -> None:
     ],
 )
 def test_two_axes_in_one_launch(
-    kind: Kind, shape: tuple[int, ...], dtype: str, own: bool, monkeypatch: pytest.MonkeyPatch
+    kind: TransformKind,
+    shape: tuple[int, ...],
+    dtype: str,
+    own: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A group has its own planes, or those of both passes take turns; counters end at 0."""
     if not own:
@@ -178,19 +182,19 @@ def test_two_axes_in_one_launch(
     ],
 )
 def test_columns_in_two_passes(
-    kind: Kind, shape: tuple[int, ...], dtype: str, monkeypatch: pytest.MonkeyPatch
+    kind: TransformKind, shape: tuple[int, ...], dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of them shares a launch with the rows."""
-    monkeypatch.setattr(columns, "_LEAST", 64)
-    monkeypatch.setattr(joined, "_AHEAD", 64)
+    monkeypatch.setattr(columns, "_MIN_LENGTH", 64)
+    monkeypatch.setattr(joined, "_BYTES_AHEAD", 64)
     assert at_once(problem(kind, shape[-2:], np.dtype(dtype), shape[:-2]), "two axes", 3)
 
 
 @pytest.mark.parametrize(("kind", "dtype"), [("c2c", "complex64"), ("r2c", "float32")])
 def test_lines_in_two_passes_of_one_launch(
-    kind: Kind, dtype: str, monkeypatch: pytest.MonkeyPatch
+    kind: TransformKind, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(joined, "_AHEAD", 64)
+    monkeypatch.setattr(joined, "_BYTES_AHEAD", 64)
     short = replace(SMALL, most=16)
     monkeypatch.setattr(GroupFftPolicy, "default", classmethod(lambda *_: short))
     assert at_once(problem(kind, (256,), np.dtype(dtype), (3,)), "two passes") == ["fft/group"]
@@ -198,16 +202,16 @@ def test_lines_in_two_passes_of_one_launch(
 
 def test_a_plane_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     small_groups(monkeypatch)
-    monkeypatch.setattr(group, "lag", lambda *_: 0)  # the second pass would come first
+    monkeypatch.setattr(group, "pipeline_depth", lambda *_: 0)  # the second pass would come first
     with pytest.raises(Fault, match="for ever"):
         at_once(problem("c2c", (5, 32, 32), np.dtype("complex64")), "two axes")
 
 
 def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several groups share a plane."""
-    monkeypatch.setattr(grouping, "_own_plans", lambda *_: None)
+    monkeypatch.setattr(grouping, "_fused_shapes", lambda *_: None)
     monkeypatch.setattr(GroupFftPolicy, "default", classmethod(lambda *_: SMALL))
-    monkeypatch.setattr(joined, "_AHEAD", 64)
+    monkeypatch.setattr(joined, "_BYTES_AHEAD", 64)
 
 
 def at_once(p: FftProblem, name: str, passes: int = 0) -> list[str]:

@@ -13,15 +13,15 @@ import pytest
 
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.ops.fft.catalogue import problem
-from portable_gpu.ops.fft.group import brings_twists
-from portable_gpu.ops.fft.grouping import group_plan, group_plans, packed
+from portable_gpu.ops.fft.decompositions import PassStep, decompositions
+from portable_gpu.ops.fft.group import stages_twiddles_in_local_memory
+from portable_gpu.ops.fft.grouping import group_shape, group_shapes, real_as_complex
 from portable_gpu.ops.fft.kernels import pass_kernels
-from portable_gpu.ops.fft.passes import Pass, Rows
+from portable_gpu.ops.fft.passes import Pass, PassOperand
 from portable_gpu.ops.fft.policy import GroupFftPolicy
-from portable_gpu.ops.fft.shape import GroupPlan, Layout
+from portable_gpu.ops.fft.shape import GroupShape, LocalLayout
 from portable_gpu.ops.fft.tables import chirp_length
 from portable_gpu.ops.fft.variants import lines
-from portable_gpu.ops.fft.ways import Leg, ways
 from portable_gpu.targets import Target, example_target
 
 WARP, BANKS = 32, 32
@@ -31,18 +31,18 @@ PAIRED = {"float32": "complex64", "float64": "complex128"}
 POLICY = GroupFftPolicy.default(H200, element(dtype_of("complex64")))
 
 
-def shape(n: int, real: bool = False, turned: bool = False) -> GroupPlan:
+def shape(n: int, real: bool = False, turned: bool = False) -> GroupShape:
     """Of lines of complex64, or of float32, one after the other; results perhaps side by side."""
-    along = Rows("complex", n, 1, n)
-    rows = along, Rows("complex", n, LINES, 1) if turned else along
+    along = PassOperand("complex", n, 1, n)
+    rows = along, PassOperand("complex", n, LINES, 1) if turned else along
     if real:
-        rows = Rows("real", n, 1, n), Rows("half", n // 2 + 1, 1, n // 2 + 1)
-    run = Pass(n, False, element(dtype_of("float32")), LINES, (), *rows)
-    return group_plan(packed(run, POLICY, H200), POLICY, H200)
+        rows = PassOperand("real", n, 1, n), PassOperand("half", n // 2 + 1, 1, n // 2 + 1)
+    pass_ = Pass(n, False, element(dtype_of("float32")), LINES, (), *rows)
+    return group_shape(real_as_complex(pass_, POLICY, H200), POLICY, H200)
 
 
-def accesses(plan: GroupPlan) -> Iterator[tuple[Layout, list[int], list[int]]]:
-    """Rows and slots that a warp's work-items write, or read, at once: of the first warp."""
+def accesses(plan: GroupShape) -> Iterator[tuple[LocalLayout, list[int], list[int]]]:
+    """PassOperand and slots that a warp's work-items write, or read, at once: of the first warp."""
     warp = range(min(WARP, plan.group))
     for before, after in zip(plan.stages, plan.stages[1:], strict=False):
         for stage, written in ((before, True), (after, False)):
@@ -68,7 +68,7 @@ def accesses(plan: GroupPlan) -> Iterator[tuple[Layout, list[int], list[int]]]:
                     yield after.layout, rows, [slot for _, slot in some]
 
 
-def in_one_bank(layout: Layout, rows: list[int], slots: list[int]) -> int:
+def in_one_bank(layout: LocalLayout, rows: list[int], slots: list[int]) -> int:
     """The most places that lie in the same bank."""
     found = defaultdict(set)
     for row, slot in zip(rows, slots, strict=True):
@@ -116,11 +116,11 @@ def test_packed_lines_are_not_staged(name: str) -> None:
     seen = set()
     for n in (6, 8, 16, 32, 64, 100, 128, 256, 1000, 2048, 4096, 8192):
         for batch in (1, 100, 1000, 10_000, 100_000):
-            rows = Rows("real", n, 1, n), Rows("half", n // 2 + 1, 1, n // 2 + 1)
-            run = packed(Pass(n, False, real, batch, (), *rows), policy, H200)
-            plan = group_plan(run, policy, H200)
-            seen.add(run.n < n)
-            assert run.n == n or not (plan.staged_source or plan.staged_target), (n, batch)
+            rows = PassOperand("real", n, 1, n), PassOperand("half", n // 2 + 1, 1, n // 2 + 1)
+            pass_ = real_as_complex(Pass(n, False, real, batch, (), *rows), policy, H200)
+            plan = group_shape(pass_, policy, H200)
+            seen.add(pass_.n < n)
+            assert pass_.n == n or not (plan.staged_source or plan.staged_target), (n, batch)
     assert seen == {False, True}
 
 
@@ -167,9 +167,9 @@ def test_the_way_back_begins_where_the_way_there_ends() -> None:
 def test_stages_of_primes_in_double_precision(n: int, across: bool, length: int) -> None:
     """Butterflies of primes to 23, but not in convolutions: 46 = 2 x 23."""
     policy = GroupFftPolicy.default(H200, element(dtype_of("complex128")))
-    rows = Rows("complex", n, LINES, 1) if across else Rows("complex", n, 1, n)
-    run = Pass(n, False, element(dtype_of("float64")), LINES, (), rows, rows)
-    assert group_plan(run, policy, H200).length == length
+    rows = PassOperand("complex", n, LINES, 1) if across else PassOperand("complex", n, 1, n)
+    pass_ = Pass(n, False, element(dtype_of("float64")), LINES, (), rows, rows)
+    assert group_shape(pass_, policy, H200).length == length
 
 
 @pytest.mark.parametrize(
@@ -178,11 +178,11 @@ def test_stages_of_primes_in_double_precision(n: int, across: bool, length: int)
 )
 def test_few_columns_are_few_in_a_group(n: int, lanes: int, slots: int) -> None:
     """So that compute units have some; the first of two passes keeps whole sectors."""
-    rows = Rows("complex", n, lanes, 1)
-    run = Pass(n, False, element(dtype_of("float32")), lanes, (), rows, rows)
-    assert group_plan(run, POLICY, H200).slots == slots
-    first = replace(run, whole=n * lanes)
-    assert group_plan(first, POLICY, H200).slots == max(slots, 4)
+    rows = PassOperand("complex", n, lanes, 1)
+    pass_ = Pass(n, False, element(dtype_of("float32")), lanes, (), rows, rows)
+    assert group_shape(pass_, POLICY, H200).slots == slots
+    first = replace(pass_, whole=n * lanes)
+    assert group_shape(first, POLICY, H200).slots == max(slots, 4)
 
 
 @pytest.mark.parametrize(
@@ -190,9 +190,9 @@ def test_few_columns_are_few_in_a_group(n: int, lanes: int, slots: int) -> None:
     [(239, 1, 512), (239, 200, 512), (239, 4000, 238), (4093, 20, 4092), (101, 1, 100)],
 )
 def test_few_lines_have_no_large_primes_in_convolutions(n: int, lines: int, length: int) -> None:
-    rows = Rows("complex", n, 1, n)
-    run = Pass(n, False, element(dtype_of("float32")), lines, (), rows, rows)
-    assert group_plan(run, POLICY, H200).length == length
+    rows = PassOperand("complex", n, 1, n)
+    pass_ = Pass(n, False, element(dtype_of("float32")), lines, (), rows, rows)
+    assert group_shape(pass_, POLICY, H200).length == length
 
 
 @pytest.mark.parametrize("name", ["complex64", "complex128", "float32", "float64"])
@@ -224,27 +224,29 @@ def test_groups_are_within_the_limits_of_devices(device: str, name: str) -> None
         elem = element(np.dtype("complex128" if asked.real.needs_fp64 else "complex64"))
         policy = GroupFftPolicy.default(target, elem)
         for line, _ in lines(asked):
-            found = pass_kernels(target).more_ways(
-                ways(line, policy.reach, map(str, count())), line, policy, target
+            found = pass_kernels(target).with_fused_passes(
+                decompositions(line, policy.pass_limits, map(str, count())), line, policy, target
             )
             for way in found:
-                assert all(launch_is_possible(legs, policy, target) for legs in way.launches), (
-                    f"{n} of {extents} x {batch}: {way.path}"
-                )
+                assert all(
+                    launch_is_possible(pass_steps, policy, target) for pass_steps in way.launches
+                ), f"{n} of {extents} x {batch}: {way.path}"
 
 
-def launch_is_possible(legs: Sequence[Leg], policy: GroupFftPolicy, target: Target) -> bool:
-    runs = [leg.run for leg in legs]
-    plans = group_plans(runs, policy, target)
+def launch_is_possible(
+    pass_steps: Sequence[PassStep], policy: GroupFftPolicy, target: Target
+) -> bool:
+    passes = [pass_step.pass_ for pass_step in pass_steps]
+    plans = group_shapes(passes, policy, target)
     return all(
         plan.group <= target.max_work_group_size
-        and local_bytes(run, plan, target) <= target.static_local_mem
-        for run, plan in zip(runs, plans, strict=True)
+        and local_bytes(pass_, plan, target) <= target.static_local_mem
+        for pass_, plan in zip(passes, plans, strict=True)
     )
 
 
-def local_bytes(run: Pass, plan: GroupPlan, target: Target) -> int:
+def local_bytes(pass_: Pass, plan: GroupShape, target: Target) -> int:
     """With the roots between two passes."""
-    brought = brings_twists(run, plan, target)
-    twists = 2 * plan.twists(run.target.form) if brought else 0
-    return (plan.local_numbers + twists) * run.real.itemsize
+    brought = stages_twiddles_in_local_memory(pass_, plan, target)
+    twists = 2 * plan.twiddles_in_local(pass_.target.form) if brought else 0
+    return (plan.local_numbers + twists) * pass_.real.itemsize

@@ -1,4 +1,4 @@
-"""What all public transforms share: arguments, dtypes and plans."""
+"""The common part of all public transforms: checks of arguments, dtypes and plans."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyopencl as cl
 from portable_gpu.arguments import flag, one_of, shown
 from portable_gpu.dtypes import element, is_bfloat16
 from portable_gpu.errors import ArgumentError, ArgumentTypeError, AxisError, DTypeError, ShapeError
-from portable_gpu.ops.fft.problem import FftProblem, Kind
+from portable_gpu.ops.fft.problem import FftProblem, TransformKind
 from portable_gpu.ops.fft.variants import make_plan
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
 from portable_gpu.ops.reduce.run import converter
@@ -23,11 +23,11 @@ from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.views import View, as_array, may_overlap_itself
 
 NORMS = ("backward", "ortho", "forward")
-LONGEST = 1 << 50  # a line of so many numbers has more bytes than memory
+LONGEST = 1 << 50  # a line of this length exceeds any memory
 
 
 def transform(
-    kind: Kind,
+    kind: TransformKind,
     x: Any,
     s: Any,
     axes: Any,
@@ -39,44 +39,44 @@ def transform(
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
-    """A transform of ``x`` along ``axes``, to lengths ``s``.
+    """Transform ``x`` along ``axes``, to lengths ``s``.
 
     Args:
-        kind: What it is made from, and what of.
+        kind: Whether input and output are complex, real, or half of a spectrum.
         x: The array.
-        s: Length along each axis, or -1 for that of ``x``; ``None`` for those that ``x`` has.
+        s: The length along each axis, or -1 for the extent of ``x``; ``None`` for all extents.
         axes: The axes; ``None`` for the last ``len(s)``, or all.
         norm: One of :data:`NORMS`; ``None`` for the first.
-        inverse: Whether exponents are positive, and the scale that of an inverse.
-        overwrite_x: Whether the result may take the place of ``x``.
+        inverse: Whether exponents are positive, and the scale is that of an inverse.
+        overwrite_x: Whether the result may be stored in ``x``.
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
 
     Raises:
         ArgumentError: Unknown ``norm``, a length below 1.
         AxisError, ShapeError: ``axes`` or ``s`` do not fit ``x``.
-        DTypeError: ``x`` has no dtype that is transformed.
+        DTypeError: The dtype of ``x`` is not supported.
     """
-    asked, named = whole_numbers(s, "s"), whole_numbers(axes, "axes")
+    requested_lengths, requested_axes = whole_numbers(s, "s"), whole_numbers(axes, "axes")
     mode = one_of("backward" if norm is None else norm, NORMS, "norm")
     in_place = flag(overwrite_x, "overwrite_x")
-    options = kind, inverse, asked, named, mode, in_place
+    options = kind, inverse, requested_lengths, requested_axes, mode, in_place
     return _FFT.call((x,), options, None, (), engine, queue, wait_for)
 
 
 def _normalise(arguments: CallArguments) -> Invocation:
-    kind, inverse, asked, named, mode, in_place = arguments.options
+    kind, inverse, requested_lengths, requested_axes, mode, in_place = arguments.options
     array = as_array(arguments.inputs[0], "x")
-    wanted = dtype_of_transforms(array.dtype, kind)
-    places, lengths = axes_and_lengths(array, asked, named, kind)
+    input_dtype = dtype_of_transforms(array.dtype, kind)
+    places, lengths = axes_and_lengths(array, requested_lengths, requested_axes, kind)
     scale = _scale(mode, lengths, inverse)
-    real = np.dtype(np.float64 if wanted.itemsize >> (wanted.kind == "c") == 8 else "f4")
+    real = np.dtype(np.float64 if input_dtype.itemsize >> (input_dtype.kind == "c") == 8 else "f4")
     shape = list(array.shape)
     for axis, n in zip(places, lengths, strict=True):
         shape[axis] = n
     if kind == "r2c":
         shape[places[-1]] = lengths[-1] // 2 + 1
     dtype = real if kind == "c2r" else np.result_type(real, np.complex64)
-    of_real = kind == "c2c" and wanted.kind != "c"
+    of_real = kind == "c2c" and input_dtype.kind != "c"
 
     def plan(engine: Engine, views: Sequence[View]) -> Plan:
         view, result = views
@@ -99,18 +99,18 @@ def _normalise(arguments: CallArguments) -> Invocation:
         out_name="x",
         reads_out=overwritten,
         in_place=True,
-        convert=None if array.dtype == wanted else converter(wanted),
+        convert=None if array.dtype == input_dtype else converter(input_dtype),
     )
 
 
 _FFT = Operation("fft", _normalise)
 
 
-def dtype_of_transforms(dtype: np.dtype[Any], kind: Kind) -> np.dtype[Any]:
-    """What an array of a dtype is transformed in: SciPy's choice.
+def dtype_of_transforms(dtype: np.dtype[Any], kind: TransformKind) -> np.dtype[Any]:
+    """Return the dtype in which an array is transformed, as SciPy chooses it.
 
     Raises:
-        DTypeError: There is none.
+        DTypeError: Arrays of the dtype are not transformed.
     """
     if dtype.kind == "c" and kind == "r2c":
         raise DTypeError(f"x is {dtype}; a transform of real numbers takes no complex ones")
@@ -118,26 +118,26 @@ def dtype_of_transforms(dtype: np.dtype[Any], kind: Kind) -> np.dtype[Any]:
         dtype = np.dtype(np.float16)
     if dtype.kind not in "biufc":
         raise DTypeError(f"x is {dtype}; transforms take numbers")
-    wanted = np.dtype(np.float32 if dtype == np.float16 else np.float64)
+    result = np.dtype(np.float32 if dtype == np.float16 else np.float64)
     if dtype.kind in "fc" and dtype.itemsize >= 4:
-        wanted = dtype
-    return np.result_type(wanted, np.complex64) if kind == "c2r" else wanted
+        result = dtype
+    return np.result_type(result, np.complex64) if kind == "c2r" else result
 
 
 def axes_and_lengths(
-    x: Any, s: tuple[int, ...] | None, axes: tuple[int, ...] | None, kind: Kind
+    x: Any, s: tuple[int, ...] | None, axes: tuple[int, ...] | None, kind: TransformKind
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The axes from 0 on, and the length of the transform along each."""
+    """Return the axes, counted from 0, and the length of the transform along each."""
     if axes is None:
         count = x.ndim if s is None else len(s)
         if count > x.ndim:
             raise ShapeError(f"s has {count} lengths, and x {x.ndim} axes")
         places = tuple(range(x.ndim - count, x.ndim))
     else:
-        for one in axes:
-            if not -x.ndim <= one < x.ndim:
-                raise AxisError(f"axis {one} is out of range; x has {x.ndim} axes")
-        places = tuple(one % x.ndim for one in axes)
+        for axis in axes:
+            if not -x.ndim <= axis < x.ndim:
+                raise AxisError(f"axis {axis} is out of range; x has {x.ndim} axes")
+        places = tuple(axis % x.ndim for axis in axes)
     if len(set(places)) < len(places):
         raise ArgumentError(f"axes is {axes}; each may be named once")
     if s is not None and len(s) != len(places):
@@ -146,8 +146,8 @@ def axes_and_lengths(
         raise ArgumentError(
             f"axes is {axes}, s is {s}, x has {x.ndim} axes; at least one axis is to be transformed"
         )
-    asked = (-1,) * len(places) if s is None else s
-    lengths = [x.shape[axis] if n == -1 else n for axis, n in zip(places, asked, strict=True)]
+    requested = (-1,) * len(places) if s is None else s
+    lengths = [x.shape[axis] if n == -1 else n for axis, n in zip(places, requested, strict=True)]
     if kind == "c2r" and s is None:
         lengths[-1] = 2 * (lengths[-1] - 1)
     for axis, n in zip(places, lengths, strict=True):
@@ -160,15 +160,15 @@ def axes_and_lengths(
 
 
 def whole_numbers(values: Any, name: str) -> tuple[int, ...] | None:
-    """Integers but bools, or one of them, as a tuple; ``None`` as it is."""
+    """Return one integer or several as a tuple, or ``None``; bools are refused."""
     if values is None:
         return None
-    # At once, for short calls are many.
+    # The usual arguments are checked first: this is a part of the time of short calls.
     if type(values) is int and abs(values) <= LONGEST:
         return (values,)
     if type(values) is tuple and len(values) == 1:
-        (one,) = values
-        if type(one) is int and abs(one) <= LONGEST:
+        (value,) = values
+        if type(value) is int and abs(value) <= LONGEST:
             return values
     if isinstance(values, np.ndarray):
         values = values.tolist()
@@ -192,7 +192,7 @@ def _scale(mode: str, lengths: Sequence[int], inverse: bool) -> float:
 
 
 def fits(array: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
-    """Whether a result may take an array's place."""
+    """Whether a result of a shape and dtype can be stored in an array."""
     if array.shape != shape or array.dtype != dtype:
         return False
     if isinstance(array, np.ndarray):

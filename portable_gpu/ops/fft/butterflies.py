@@ -1,10 +1,10 @@
-"""Small transforms as straight code: the statements that compute them, for any real type.
+"""Small transforms as straight-line code: the statements that compute them, for any real type.
 
-A transform of a few numbers is written once, here, as arithmetic on pairs of names.  Its parts are
-the formulas of the field: sums and differences for 2; two of its factors for what is composite
-(Cooley and Tukey); symmetric and antisymmetric sums for odd primes.  Factors that are powers of -i
-cost nothing, for signs and the order of a pair are kept track of, and odd powers of the eighth root
-of one cost two additions and two products.
+Statements are generated from arithmetic on pairs of names.  The formulas are the usual ones: sum
+and difference for 2; two factors for composite lengths (Cooley and Tukey); symmetric and
+antisymmetric sums for odd primes.  Multiplications by powers of -i generate no statements, because
+signs and the order of a pair are tracked; odd powers of the eighth root of unity take two additions
+and two products.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 from portable_gpu.ops.fft.tables import roots
 
-#: Radices that have straight code, the preferred ones first.
+#: Radices that have straight-line code, the preferred ones first.
 RADICES = (8, 4, 16, 2, 3, 5, 7, 11, 13)
 
 
@@ -40,8 +40,8 @@ class _Number:
     re: _Real
     im: _Real
 
-    def turned(self) -> _Number:
-        """Times -i."""
+    def times_minus_i(self) -> _Number:
+        """Multiply by -i."""
         return _Number(self.im, -self.re)
 
     def __neg__(self) -> _Number:
@@ -77,10 +77,10 @@ class _Statements:
         return _Number(self.sum(a.re, b.re), self.sum(a.im, b.im))
 
     def combine(self, first: _Real | None, terms: Sequence[tuple[_Real, float]]) -> _Real:
-        """A value and multiples of others, as a chain that contracts to multiply-adds.
+        """Add multiples of values to a value, as a chain that compilers contract to multiply-adds.
 
-        The chain only adds: of differences, Intel's OpenCL for CPUs (2026.2) lost terms in kernels
-        of many registers (lengths 507, 845, 1001 by work-groups).
+        The chain has no subtractions: with these, Intel's OpenCL for CPUs (2026.2) lost terms in
+        kernels of many registers (lengths 507, 845, 1001 by work-groups).
         """
         text = "" if first is None else ("-" if first.negative else "") + first.name
         for value, factor in terms:
@@ -92,16 +92,16 @@ class _Statements:
         return self.new(text)
 
     def root(self, a: _Number, power: int, of: int) -> _Number:
-        """A number times exp(-2 pi i power / of)."""
+        """Multiply a number by exp(-2 pi i power / of)."""
         power %= of
         if 4 * power % of == 0:
             for _ in range(4 * power // of):
-                a = a.turned()
+                a = a.times_minus_i()
             return a
         if 8 * power % of == 0:
             eighth = 8 * power // of
             for _ in range(eighth // 2):
-                a = a.turned()
+                a = a.times_minus_i()
             half = sqrt(0.5)  # times (1 - i) / sqrt(2)
             return _Number(
                 self.times(self.sum(a.re, a.im), half), self.times(self.sum(a.im, -a.re), half)
@@ -126,43 +126,47 @@ class _Statements:
         n = len(x)
         q = n // p
         parts = [self.transform(x[r::p]) for r in range(p)]
-        found: list[_Number | None] = [None] * n
+        results: list[_Number | None] = [None] * n
         for k in range(q):
             for m, value in enumerate(
                 self.transform([self.root(parts[r][k], r * k, n) for r in range(p)])
             ):
-                found[k + q * m] = value
-        return [value for value in found if value is not None]
+                results[k + q * m] = value
+        return [value for value in results if value is not None]
 
     def _odd(self, x: Sequence[_Number]) -> list[_Number]:
         n = len(x)
         half = range(1, (n + 1) // 2)
         sums = [self.add(x[j], x[n - j]) for j in half]
-        gaps = [self.add(x[j], -x[n - j]) for j in half]
+        differences = [self.add(x[j], -x[n - j]) for j in half]
         first = x[0]
-        for one in sums:
-            first = self.add(first, one)
-        found = [first] * n
+        for pair in sums:
+            first = self.add(first, pair)
+        results = [first] * n
         for k in half:
-            turns = [_root(-j * k, n) for j in half]
+            factors = [_root(-j * k, n) for j in half]
             even = [
-                self.combine(of(x[0]), [(of(s), c) for s, (c, _) in zip(sums, turns, strict=True)])
+                self.combine(
+                    of(x[0]), [(of(s), c) for s, (c, _) in zip(sums, factors, strict=True)]
+                )
                 for of in (_re, _im)
             ]
             odd = [
-                self.combine(None, [(of(g), d) for g, (_, d) in zip(gaps, turns, strict=True)])
+                self.combine(
+                    None, [(of(g), d) for g, (_, d) in zip(differences, factors, strict=True)]
+                )
                 for of in (_re, _im)
             ]
-            side = _Number(*odd).turned()
-            found[k] = self.add(_Number(*even), side)
-            found[n - k] = self.add(_Number(*even), -side)
-        return found
+            side = _Number(*odd).times_minus_i()
+            results[k] = self.add(_Number(*even), side)
+            results[n - k] = self.add(_Number(*even), -side)
+        return results
 
 
 def _root(power: int, of: int) -> tuple[float, float]:
     """exp(-2 pi i power / of), each part to half a unit in the last place."""
-    found = complex(roots(np.array(power), of))
-    return found.real, found.imag
+    value = complex(roots(np.array(power), of))
+    return value.real, value.imag
 
 
 def _re(a: _Number) -> _Real:
@@ -180,12 +184,12 @@ def butterfly(radix: int, suffix: str) -> tuple[str, ...]:
     The transform is ``sum_j x[j] exp(-2 pi i j k / radix)``, in the natural order.
 
     Args:
-        radix: How many numbers.
-        suffix: Of constants in C: ``"f"`` of single precision.
+        radix: The length of the transform.
+        suffix: The suffix of constants in C: ``"f"`` for single precision.
     """
     code = _Statements(suffix)
-    found = code.transform([_Number(_Real(f"re[{r}]"), _Real(f"im[{r}]")) for r in range(radix)])
-    for k, value in enumerate(found):
+    results = code.transform([_Number(_Real(f"re[{r}]"), _Real(f"im[{r}]")) for r in range(radix)])
+    for k, value in enumerate(results):
         for array, part in (("re", value.re), ("im", value.im)):
             code.lines.append(f"{array}[{k}] = {'-' if part.negative else ''}{part.name};")
     return tuple(code.lines)

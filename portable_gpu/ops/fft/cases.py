@@ -1,4 +1,4 @@
-"""Cases of transforms: what they cost, their variants, the same calls elsewhere, oracles."""
+"""Cases of transforms: cost, variants, the same calls of other libraries, oracles."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def fft_of(case: Case) -> FftProblem:
 
 
 def shapes(case: Case) -> tuple[tuple[int, ...], ...]:
-    """Of the input."""
+    """The shape of the input."""
     return ((*_batch(case), *case.extents),)
 
 
@@ -43,13 +43,13 @@ def options(case: Case) -> dict[str, Any]:
 
 
 def axes_of(case: Case) -> tuple[int, ...]:
-    """What is transformed, counted from the array's end."""
+    """The transformed axes, counted from the last axis of the array."""
     count = len(case.extents)
     return tuple(range(-count, 0)) if case.axis is None else (case.axis - count,)
 
 
 def call(case: Case, on_host: bool) -> PublicCall:
-    """The function, or its like of several axes."""
+    """The function for one axis, or that for several."""
     axes = axes_of(case)
     if len(axes) == 1:
         return PublicCall(f"fft.{case.operation}", {"axis": axes[0]})
@@ -57,10 +57,10 @@ def call(case: Case, on_host: bool) -> PublicCall:
 
 
 def warmed(operation: str, x: Any, axes: tuple[int, ...], engine: Engine) -> Any:
-    """The transform along some axes, and the way back."""
+    """Run the transform along some axes, and its inverse."""
     if operation == "fft":
-        there = transform("c2c", _complex(x), None, axes, None, engine=engine)
-        return transform("c2c", there, None, axes, None, inverse=True, engine=engine)
+        spectrum = transform("c2c", _complex(x), None, axes, None, engine=engine)
+        return transform("c2c", spectrum, None, axes, None, inverse=True, engine=engine)
     half = transform("r2c", x, None, axes, None, engine=engine)
     lengths = [x.shape[axis] for axis in axes]
     return transform("c2r", half, lengths, axes, None, inverse=True, engine=engine)
@@ -77,10 +77,10 @@ def each_axis(extents: tuple[int, ...]) -> list[dict[str, Any]]:
 
 
 def variants(case: Case, variant: str, alone: bool) -> Iterator[Case]:
-    """All axes, or the one that the variant names, in numbers of the dtype's precision.
+    """Yield the case for all axes, or for the axis that the variant names.
 
-    A real dtype stands for the complex numbers of its precision, and the other way round for
-    transforms of real ones.
+    In transforms of complex numbers a real dtype stands for the complex dtype of its precision, and
+    in transforms of real numbers a complex dtype for the real one.
     """
     axes = [str(axis) for axis in range(len(case.extents))]
     if variant and variant not in axes:
@@ -102,7 +102,7 @@ def variants(case: Case, variant: str, alone: bool) -> Iterator[Case]:
 
 
 def like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], Any]:
-    """By its ``fft``, whose arguments are called ``dim`` in one and ``axis`` in another."""
+    """Return the call of a library's ``fft``; arguments are positional, as their names differ."""
     axes = axes_of(case)
     if len(axes) == 1:
         return partial(getattr(library.fft, case.operation), *arrays, None, axes[0])
@@ -113,10 +113,10 @@ def like_numpy(case: Case, arrays: Sequence[Any], library: Any) -> Callable[[], 
 
 
 def oracle(case: Case, inputs: Operands) -> Oracle:
-    """NumPy's transform in double precision, or more where that takes no minutes.
+    """Compare with NumPy's transform in double precision, or higher if that is fast enough.
 
-    The error of a transform of n numbers is a share of their norm that grows with log n: of
-    random data with its root (Schatzman, SIAM J. Sci. Comput. 17(5), 1996).
+    The error of a transform of n numbers, relative to their norm, grows with log n; for random data
+    with the root of log n (Schatzman, SIAM J. Sci. Comput. 17(5), 1996).
     """
     (x,) = inputs
     expected = transformed(x, axes_of(case), KINDS[case.operation] == "r2c")
@@ -124,20 +124,21 @@ def oracle(case: Case, inputs: Operands) -> Oracle:
 
 
 def transformed(x: Array, axes: tuple[int, ...], real: bool) -> Array:
-    """What NumPy makes of ``x`` in higher precision."""
+    """Return NumPy's transform of ``x`` in higher precision."""
     wide = widened(x) if x.size <= CHUNK else widened(x, np.float64)
     return np.asarray((np.fft.rfftn if real else np.fft.fftn)(wide, axes=axes))
 
 
 def bound_of(dtype: np.dtype[Any], lengths: Sequence[int]) -> float:
-    """How far a transform may be off, as a share of its norm.
+    """The bound of a transform's error, relative to its norm.
 
-    Random data were found to be off by 3 to 5 % of it, by us as by pocketfft and FFTW.  Lengths
-    with primes beyond 13 take two transforms of more than twice that length: twice the error.
+    The errors of random data are 3 to 5 % of it, with this library as with pocketfft and FFTW.
+    Lengths with primes beyond 13 take two transforms of more than twice the length: twice the
+        error.
     """
-    least, growth = (5e-15, 5e-16) if element(dtype).needs_fp64 else (2e-6, 5e-7)
-    found = least + growth * log10(prod(lengths))
-    return found if all(map(is_smooth, lengths)) else 2 * found
+    constant, growth = (5e-15, 5e-16) if element(dtype).needs_fp64 else (2e-6, 5e-7)
+    bound = constant + growth * log10(prod(lengths))
+    return bound if all(map(is_smooth, lengths)) else 2 * bound
 
 
 def _batch(case: Case) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Transforms with no device at hand: typical kernels, and explanations."""
+"""Transforms without a device: typical kernels, and explanations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from portable_gpu.dtypes import element
 from portable_gpu.errors import ArgumentError, DTypeError, UnsupportedError
 from portable_gpu.ops.explanation import Explanation, explanation
 from portable_gpu.ops.fft import cosine, direct
-from portable_gpu.ops.fft.problem import FftProblem, Kind
+from portable_gpu.ops.fft.problem import FftProblem, TransformKind
 from portable_gpu.ops.fft.variants import variants
 from portable_gpu.ops.variant import best_of
 from portable_gpu.runtime.views import Shape, contiguous_strides
@@ -22,9 +22,9 @@ from portable_gpu.targets import Target
 from portable_gpu.tuning.table import TuningTable
 
 DType = np.dtype[Any]
-#: What each operation is a transform from, and what of.
-KINDS: dict[str, Kind] = {"fft": "c2c", "rfft": "r2c"}
-#: What each takes as it is.
+#: The kind of transform of each operation.
+KINDS: dict[str, TransformKind] = {"fft": "c2c", "rfft": "r2c"}
+#: The dtypes that each operation transforms without a conversion.
 DTYPES = {
     "fft": ("float32", "float64", "complex64", "complex128"),
     "rfft": ("float32", "float64"),
@@ -32,7 +32,7 @@ DTYPES = {
 
 
 def problem(
-    kind: Kind,
+    kind: TransformKind,
     lengths: Shape,
     dtype: DType,
     batch: Shape = (),
@@ -43,11 +43,11 @@ def problem(
     """The transform of a C-ordered array into another.
 
     Args:
-        kind: What it is made from, and what of.
-        lengths: Extents of the real or complex side behind the batch's.
-        dtype: Of the input.
-        batch: Extents of the axes before, which are not transformed.
-        axis: The one of ``lengths`` that is; all of them without it.
+        kind: Whether input and output are complex, real, or half of a spectrum.
+        lengths: The extents of the larger of input and output, without those of the batch.
+        dtype: The dtype of the input.
+        batch: The extents of the leading axes, which are not transformed.
+        axis: The transformed axis, an index of ``lengths``; ``None`` for all.
         inverse: Whether exponents are positive.
     """
     rank = len(batch)
@@ -79,18 +79,18 @@ def explain(
     batch: Shape = (),
     axis: int | None = None,
 ) -> Explanation:
-    """Which kernels the transform of a C-ordered array takes, and why.
+    """Explain which kernels the transform of a C-ordered array takes, and why.
 
     Args:
         operation: ``fft`` or ``rfft``.
-        sizes: The array's extents, behind those of the batch.
-        dtype: Of the array.
-        target, table: For what device, and what was measured on it.
-        batch: Extents of the axes before.
-        axis: The one of ``sizes`` that is transformed; all of them without it.
+        sizes: The extents of the array, without those of the batch.
+        dtype: The dtype of the array.
+        target, table: The device, and its measured policies.
+        batch: The extents of the leading axes, which are not transformed.
+        axis: The transformed axis, an index of ``sizes``; ``None`` for all.
 
     Raises:
-        ArgumentError: A size is below 1, there is none, or ``axis`` is none of theirs.
+        ArgumentError: A size is below 1, there is none, or ``axis`` is out of range.
         DTypeError: ``dtype`` is none of :data:`DTYPES`.
     """
     if not sizes or min(sizes) < 1:
@@ -109,10 +109,10 @@ def explain(
 
 
 def _batch(batch: Shape) -> Shape:
-    found = tuple(whole(one, "an extent of batch") for one in of_kind(batch, tuple, "batch"))
-    if min(found, default=1) < 1:
-        raise ArgumentError(f"batch is {found}; extents from 1 on would do")
-    return found
+    result = tuple(whole(extent, "an extent of batch") for extent in of_kind(batch, tuple, "batch"))
+    if min(result, default=1) < 1:
+        raise ArgumentError(f"batch is {result}; extents from 1 on would do")
+    return result
 
 
 def _axis(axis: int, count: int) -> int:
@@ -123,7 +123,7 @@ def _axis(axis: int, count: int) -> int:
 
 
 @dataclass(frozen=True)
-class _Typical:
+class _TypicalTransform:
     """A problem whose kernels stand for others: see :func:`problem`."""
 
     lengths: Shape
@@ -131,35 +131,37 @@ class _Typical:
     axis: int | None = None
 
 
-_TWO_PASSES = _Typical((1 << 20,))
+_TWO_PASSES = _TypicalTransform((1 << 20,))
 #: Of two axes, which some devices transform in one launch.
-_PLANES = _Typical((256, 256), (64,))
+_PLANES = _TypicalTransform((256, 256), (64,))
 #: A power of two and mixed lengths in stacks, along strided axes, by two passes, with a prime.
 _COMPLEX = (
-    _Typical((1024,), (1000,)),
-    _Typical((1000,), (1000,)),
-    _Typical((1001,), (1000,)),
-    _Typical((1024, 64), (10,), 0),
-    _Typical((512, 512)),
+    _TypicalTransform((1024,), (1000,)),
+    _TypicalTransform((1000,), (1000,)),
+    _TypicalTransform((1001,), (1000,)),
+    _TypicalTransform((1024, 64), (10,), 0),
+    _TypicalTransform((512, 512)),
     _TWO_PASSES,
-    _Typical((1009,), (1000,)),
+    _TypicalTransform((1009,), (1000,)),
     _PLANES,
 )
-_REAL: dict[Kind, tuple[_Typical, ...]] = {
+_REAL: dict[TransformKind, tuple[_TypicalTransform, ...]] = {
     "r2c": (_COMPLEX[0], _COMPLEX[1], _COMPLEX[3], _TWO_PASSES, _PLANES),
     "c2r": (_COMPLEX[0], _COMPLEX[3], _TWO_PASSES),
 }
 
 
 def fft_specializations(target: Target, dtype: DType) -> list[Specialization]:
-    """What typical transforms of complex numbers build by default, and convolutions by sums."""
+    """List the texts of typical transforms of complex numbers, and of convolutions by sums."""
     numbers = np.result_type(_compiled(dtype), np.complex64)
-    found = _built([problem("c2c", t.lengths, numbers, t.batch, t.axis) for t in _COMPLEX], target)
-    return [*found, *_sums(numbers, target)]
+    specializations = _built(
+        [problem("c2c", t.lengths, numbers, t.batch, t.axis) for t in _COMPLEX], target
+    )
+    return [*specializations, *_sums(numbers, target)]
 
 
 def rfft_specializations(target: Target, dtype: DType) -> list[Specialization]:
-    """The same of real numbers, and back; what cosine transforms have before and after them."""
+    """List the texts of typical real transforms, their inverses, and steps of cosine transforms."""
     real = _compiled(dtype)
     problems = [
         problem(kind, t.lengths, real, t.batch, t.axis, inverse=kind == "c2r")
@@ -168,7 +170,7 @@ def rfft_specializations(target: Target, dtype: DType) -> list[Specialization]:
     ]
     cosines = [
         cosine.text(kind, stage, element(real), 2, target)
-        for kind in get_args(cosine.Kind)
+        for kind in get_args(cosine.CosineKind)
         for stage in ("before", "after")
     ]
     return [*_built(problems, target), *cosines, *_sums(real, target)]
@@ -179,7 +181,7 @@ def _sums(dtype: DType, target: Target) -> list[Specialization]:
 
 
 def _compiled(dtype: DType) -> DType:
-    """The real numbers of a dtype; what is not compiled is unsupported, as of every family."""
+    """Return the real dtype of a dtype's precision; raise UnsupportedError for other dtypes."""
     if str(dtype) not in DTYPES["fft"]:
         raise UnsupportedError(f"transforms of {dtype}")
     return real_of(dtype)
@@ -187,10 +189,10 @@ def _compiled(dtype: DType) -> DType:
 
 def _built(problems: Sequence[FftProblem], target: Target) -> list[Specialization]:
     table = TuningTable.shipped()
-    found: list[Specialization] = []
+    result: list[Specialization] = []
     for p in problems:
         every = variants(p, target, table)
-        both = [one for one in every if one.kind.startswith("two axes")]
-        for one in (best_of(every, target), *both):
-            found += one.texts()
-    return list({spec.key: spec for spec in found}.values())
+        fused = [variant for variant in every if variant.kind.startswith("two axes")]
+        for variant in (best_of(every, target), *fused):
+            result += variant.texts()
+    return list({spec.key: spec for spec in result}.values())

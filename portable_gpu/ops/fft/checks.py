@@ -1,4 +1,4 @@
-"""Checks of transforms: each transform of an array within a share of its norm."""
+"""Checks of transforms: the error of each transform, relative to its norm, is bounded."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from portable_gpu.ops.fft.api import transform
 from portable_gpu.ops.fft.cases import bound_of, transformed
 from portable_gpu.runtime.engine import Engine
 
-#: Small sizes of each way, as few kernels have them: nothing, stages of each set of butterflies, a
-#: prime without any, two passes where lines are few.
+#: Small lengths for each decomposition that need few kernels: length 1, each set of butterflies, a
+#: prime without a butterfly, and two passes.
 _LENGTHS = (1, 16, 60, 143, 17, 512)
 
 
@@ -38,8 +38,8 @@ def forward(
     def expected() -> Condition:
         values = transformed(x.host(), axes, real)
         bound = bound_of(dtype, [shape[axis] for axis in axes])
-        found = np.result_type(dtype, np.complex64)
-        return Condition(by_norm(values, bound, axes), values.shape, found)
+        result_dtype = np.result_type(dtype, np.complex64)
+        return Condition(by_norm(values, bound, axes), values.shape, result_dtype)
 
     return Check(name, f"{x}, {_along(axes)}", run, expected)
 
@@ -47,7 +47,7 @@ def forward(
 def back(
     shape: tuple[int, ...], dtype: Any, axes: tuple[int, ...] = (-1,), *, view: View = "numpy"
 ) -> Check:
-    """A check of the way back from ``rfft`` to an array of ``shape``."""
+    """A check of the inverse of ``rfft``, whose result has shape ``shape``."""
     dtype = np.dtype(dtype)
     half = list(shape)
     half[axes[-1]] = shape[axes[-1]] // 2 + 1
@@ -70,7 +70,7 @@ def back(
 
 
 def checks(dtypes: Sequence[np.dtype[Any]]) -> Iterator[Check]:
-    """Every way in single precision, a few of them in double, axes and layouts."""
+    """Yield checks of all decompositions in single precision, some in double, axes and layouts."""
     for n in _LENGTHS:
         yield forward((5, n), "complex64")
         yield forward((5, n), "float32", real=True)

@@ -1,9 +1,9 @@
-"""Two axes of an array whose columns are too long for a group to have whole runs of them.
+"""Two axes of an array whose columns are too long for a group to hold enough adjacent ones.
 
-Such columns go in two passes, n = n1 n2, with numbers j = j2 + n2 j1 and results k = k1 + n1 k2.
-Rows j2 of all j1 are a part of the first one, and so are rows k1 of all k2 of the second one.  So
-the rows of a part are transformed in the same launch: before the first half of columns, or after
-the second one.
+Such columns are transformed in two passes, n = n1 n2, with input indices j = j2 + n2 j1 and output
+indices k = k1 + n1 k2.  The rows j2 + n2 j1 of one j2 are a part of the first pass, and the rows
+k1 + n1 k2 of one k1 are a part of the second.  So the rows of a part can be transformed in the same
+launch: before the first pass over the columns, or after the second.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from portable_gpu.codegen.axes import Axis
-from portable_gpu.ops.fft.passes import Pass, Reach, Rows
+from portable_gpu.ops.fft.decompositions import PassStep, Place, two_factors
+from portable_gpu.ops.fft.passes import Pass, PassLimits, PassOperand
 from portable_gpu.ops.fft.problem import Line
-from portable_gpu.ops.fft.ways import Leg, Place, splits
 from portable_gpu.runtime.plan import Temporary
 
-#: Shorter columns are in groups with longer runs of them.  H200, us, in one pass and in two: 4096 x
-#: 4096 float32 125 and 112, complex64 190 and 183; but 2048 x 2048 complex64 38 and 56, complex128
-#: 84 and 102, 1024 x 1024 float32 12.5 and 16.3.
-_LEAST = 2049
-#: Rows between two passes begin at multiples of so many numbers.  The same: 117 us without.
+#: The shortest columns that are split: groups hold enough adjacent columns of shorter ones.
+#: Measured: docs/experiments/fft.md, "Constants".
+_MIN_LENGTH = 2049
+#: Rows of the temporary start at multiples of this number of elements.
 _PITCH = 16
 
 
@@ -31,10 +30,10 @@ class Plane:
     """Two axes of an array, one transformed after the other.
 
     Attributes:
-        first, second: Along which.
-        along: The second line's axis, as lanes of the first one.
-        beside: The first line's axis, as lanes of the second one.
-        batch, others: The other axes, of the first and of the second line.
+        first, second: The transforms along the two axes, in this order.
+        along: The axis of the second transform, as lanes of the first.
+        beside: The axis of the first transform, as lanes of the second.
+        batch, others: The other axes, of the first and of the second transform.
     """
 
     first: Line
@@ -46,7 +45,7 @@ class Plane:
 
     @classmethod
     def of(cls, first: Line, second: Line) -> Plane | None:
-        """That of two lines, if the second one reads all that the first one writes."""
+        """Return the plane of two transforms, if the second reads all that the first writes."""
         along = _cut(first, 1, second.source.step, second.source.count)
         beside = _cut(second, 0, first.target.step, first.target.count)
         if along is None or beside is None:
@@ -57,75 +56,80 @@ class Plane:
         return cls(first, second, along[0], beside[0], along[1], beside[1])
 
     def passes(self) -> tuple[Pass, Pass]:
-        """Both transforms, of which a part is a plane."""
+        """Return both passes; each part of these is a plane."""
         return (
             _pass(self.first, self.along, self.batch),
             _pass(self.second, self.beside, self.others),
         )
 
 
-def columns_in_two(plane: Plane, reach: Reach, names: Iterator[str]) -> tuple[Leg, ...]:
-    """Three passes, of which two share a launch; none where columns are short, or not whole."""
+def split_columns(plane: Plane, limits: PassLimits, names: Iterator[str]) -> tuple[PassStep, ...]:
+    """Return three passes, of which two share a launch; none for short or incomplete columns."""
     rows_first = plane.first.target.step == 1
     line = plane.second if rows_first else plane.first
     lanes, batch = (plane.beside, plane.others) if rows_first else (plane.along, plane.batch)
     forms = line.source.form, line.target.form
     whole = min(line.source.count, line.target.count) == line.n and not line.target.first
-    pairs = splits(line.n, reach)
-    if forms != ("complex", "complex") or not whole or line.n < _LEAST or not pairs:
+    pairs = two_factors(line.n, limits)
+    if forms != ("complex", "complex") or not whole or line.n < _MIN_LENGTH or not pairs:
         return ()
     if lanes.strides[1] != 1:
         return ()
     ((n1, n2),) = pairs
     pitch = -(-lanes.size // _PITCH) * _PITCH
-    room, steps = _room(line, pitch, batch, next(names))
+    temporary, steps = _temporary(line, pitch, batch, next(names))
     sizes = tuple(axis.size for axis in batch)
     half = Pass(
         n1, line.inverse, line.real, lanes.size, (*sizes, n2),
-        Rows("complex", n1, n2 * line.source.step, lanes.strides[0],
+        PassOperand("complex", n1, n2 * line.source.step, lanes.strides[0],
              (*_strides(batch, 0), line.source.step)),
-        Rows("complex", n1, n2 * pitch, 1, (*steps, pitch)),
+        PassOperand("complex", n1, n2 * pitch, 1, (*steps, pitch)),
         whole=line.n, by_batch=True, parts=prod(sizes) * n2,
     )  # fmt: skip
     rest = Pass(
         n2, line.inverse, line.real, lanes.size, (*sizes, n1),
-        Rows("complex", n2, pitch, 1, (*steps, n2 * pitch)),
-        Rows("complex", n2, n1 * line.target.step, 1, (*_strides(batch, 1), line.target.step)),
+        PassOperand("complex", n2, pitch, 1, (*steps, n2 * pitch)),
+        PassOperand("complex", n2, n1 * line.target.step, 1,
+                    (*_strides(batch, 1), line.target.step)),
         parts=prod(sizes) * n1,
     )  # fmt: skip
     if not rows_first:
         beside = plane.beside
         rows = _pass(plane.second, _every(beside, n1, n2), (*plane.others, _first(beside, n1)))
-        return Leg(half, "source", room), Leg(rest, room, "target"), joined(rows, "target")
+        return (
+            PassStep(half, "source", temporary),
+            PassStep(rest, temporary, "target"),
+            joined(rows, "target"),
+        )
     along, end = plane.along, plane.first.target
     rows = _pass(plane.first, _every(along, n2, n1), (*plane.batch, _first(along, n2)))
-    target = Rows(end.form, end.end, 1, n2 * pitch, (*steps, pitch), first=end.first)
+    target = PassOperand(end.form, end.end, 1, n2 * pitch, (*steps, pitch), first=end.first)
     return (
-        Leg(replace(rows, target=target), "source", room),
-        joined(replace(half, source=half.target), room),
-        Leg(rest, room, "target"),
+        PassStep(replace(rows, target=target), "source", temporary),
+        joined(replace(half, source=half.target), temporary),
+        PassStep(rest, temporary, "target"),
     )
 
 
-def joined(run: Pass, place: Place) -> Leg:
-    """A leg in place, by the launch of the leg before."""
-    return Leg(run, place, place, joined=True)
+def joined(pass_: Pass, place: Place) -> PassStep:
+    """Return a step in place, by the launch of the step before."""
+    return PassStep(pass_, place, place, joined=True)
 
 
 def _first(axis: Axis, count: int) -> Axis:
-    """The first numbers of an axis."""
+    """Return the first ``count`` indices of an axis."""
     return Axis(count, axis.strides)
 
 
 def _every(axis: Axis, step: int, count: int) -> Axis:
-    """Numbers of an axis that lie so far apart."""
+    """Return every ``step``-th index of an axis, ``count`` in all."""
     return Axis(count, tuple(step * stride for stride in axis.strides))
 
 
-def _room(
+def _temporary(
     line: Line, pitch: int, batch: Sequence[Axis], name: str
 ) -> tuple[Temporary, tuple[int, ...]]:
-    """Room for planes whose rows lie so far apart, and the strides of the planes."""
+    """Return a temporary for planes whose rows are ``pitch`` apart, and the planes' strides."""
     steps, size = [], line.n * pitch
     for axis in reversed(batch):
         steps.append(size)
@@ -139,10 +143,10 @@ def _strides(axes: Sequence[Axis], side: int) -> tuple[int, ...]:
 
 
 def _pass(line: Line, lanes: Axis, batch: Sequence[Axis]) -> Pass:
-    """A line's pass, of which each number of the batch is a part."""
+    """Return the pass of a line; each index of the batch axes is a part."""
     sizes = tuple(axis.size for axis in batch)
     source, target = (
-        Rows(
+        PassOperand(
             end.form, end.end, end.step, lanes.strides[side], _strides(batch, side), first=end.first
         )
         for side, end in enumerate((line.source, line.target))
@@ -153,7 +157,7 @@ def _pass(line: Line, lanes: Axis, batch: Sequence[Axis]) -> Pass:
 
 
 def _cut(line: Line, side: int, step: int, count: int) -> tuple[Axis, tuple[Axis, ...]] | None:
-    """The axis of a line's others that has this step and extent, and what is left of them."""
+    """Find the axis of a line's others with this step and extent; return it and the others."""
     for k, axis in enumerate(line.others):
         if axis.strides[side] != step or axis.size % count:
             continue

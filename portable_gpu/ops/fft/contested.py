@@ -22,10 +22,10 @@ def _draw(rng: random.Random, on_cpu: bool) -> Size:
 
 
 def _nbytes(case: Case) -> tuple[int, ...]:
-    """Of what is transformed, and of the result."""
+    """The bytes of the input and of the result."""
     problem = fft_of(case)
-    given = prod(problem.shape_in) * dtype_of(case.dtype).itemsize
-    return given, 2 * prod(problem.shape_out) * problem.real.itemsize
+    input_bytes = prod(problem.shape_in) * dtype_of(case.dtype).itemsize
+    return input_bytes, 2 * prod(problem.shape_out) * problem.real.itemsize
 
 
 CONTESTED = Contested(_draw, fft_of, variants, _nbytes, (1.0,))

@@ -1,14 +1,14 @@
-"""What a convolution computes, and the transforms that it is made of.
+"""Problems of convolutions, and their transforms.
 
-The transform of a convolution is the product of the two transforms.  Neither padding nor cropping
-nor the product is a pass of its own: the first pass reads numbers that are not there as zeros, the
-last one of the first input multiplies by the other's transform as it writes, and the first pass of
-the inverse along each axis writes what is kept of it, so later axes have fewer lines.
+The transform of a convolution is the product of the two transforms.  Padding, cropping and the
+product are parts of passes: the first pass reads numbers outside the input as zeros, the last pass
+of the first input multiplies its results by the other transform, and along each axis the inverse
+writes only the returned region, so later axes have fewer lines.
 
-A long input may go in blocks along an axis (overlap-save: Oppenheim and Schafer, Discrete-Time
-Signal Processing, section 8.7): each is a window of the input, of which the results that
-its neighbours do not touch are kept.  Windows that begin before the input, or end behind it, go by
-themselves.
+A long input may be cut into blocks along an axis (overlap-save: Oppenheim and Schafer,
+Discrete-Time Signal Processing, section 8.7): each block is computed from a window of the input, of
+which the results that wrap around are discarded.  Windows that extend beyond the input are pieces
+of their own.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ import numpy as np
 
 from portable_gpu.codegen.axes import Axis, merged
 from portable_gpu.dtypes import Element
-from portable_gpu.ops.fft.problem import End, Form, Line, Product
+from portable_gpu.ops.fft.problem import Form, Line, LineMultiplier, LineOperand
 from portable_gpu.runtime.plan import Part, Temporary
 from portable_gpu.runtime.views import Shape, contiguous_strides
 
-#: What a line reads, writes and is multiplied by.
+#: The arrays that a line reads, writes and is multiplied by.
 Operand: TypeAlias = int | Temporary | Part
 _FIRST, _SECOND, _RESULT = 0, 1, 2
 
@@ -37,7 +37,7 @@ class Strided:
 
     Attributes:
         shape, strides: In elements; the first axis is that of blocks.
-        start: Where it begins, in elements.
+        start: The offset of its first element, in elements.
     """
 
     shape: Shape
@@ -46,12 +46,12 @@ class Strided:
 
 
 @dataclass(frozen=True)
-class Piece:
-    """Blocks that are convolved alike.
+class ConvolutionPiece:
+    """Blocks of one extent, which the same transforms convolve.
 
     Attributes:
-        source, target: What is read of the first input, and written of the result.
-        first: The first result that is kept, along each axis that is convolved.
+        source, target: The parts of the first input and of the result.
+        first: The index of the first returned result, along each convolved axis.
     """
 
     source: Strided
@@ -61,16 +61,16 @@ class Piece:
 
 @dataclass(frozen=True)
 class ConvolutionProblem:
-    """One convolution apart from its arrays' values: the key of its plan.
+    """One convolution without the values of its arrays: the key of its plan.
 
     Attributes:
         real: Element of the real numbers.
         of_real: Whether each input is real.
-        conjugate: Whether it is with the conjugate of the second input.
-        axes: Convolved ones, counted with that of blocks; the last is the real transform's.
-        lengths: Of the transform along each.
+        conjugate: Whether the second input is conjugated.
+        axes: The convolved axes, where axis 0 is that of blocks; the last is transformed first.
+        lengths: The length of the transform along each.
         second: The second input, with one block.
-        pieces: Of the first input and the result.
+        pieces: The pieces of the first input and of the result.
     """
 
     real: Element
@@ -79,21 +79,21 @@ class ConvolutionProblem:
     axes: tuple[int, ...]
     lengths: tuple[int, ...]
     second: Strided
-    pieces: tuple[Piece, ...]
+    pieces: tuple[ConvolutionPiece, ...]
 
     @property
     def scaled(self) -> bool:
-        """Results are multiplied by the scale of the way back."""
+        """Results are multiplied by the scale of the inverse transform."""
         return True
 
     @property
     def by_halves(self) -> bool:
-        """Whether transforms are of real sequences."""
+        """Whether half spectra of real sequences are computed."""
         return all(self.of_real)
 
     @property
     def flop(self) -> int:
-        """Of the transforms, by the field's convention, and of the products."""
+        """Flop of the transforms, by the usual convention."""
         points = prod(self.lengths)
         each = 5 * points * log2(max(2, points)) / (1 + self.by_halves)
         lines = 1.0
@@ -103,7 +103,7 @@ class ConvolutionProblem:
 
     @property
     def bytes(self) -> int:
-        """Each input read once, each result written once."""
+        """Bytes of the inputs and the result, each moved once."""
         first = sum(prod(piece.source.shape) for piece in self.pieces)
         results = sum(prod(piece.target.shape) for piece in self.pieces)
         parts = [2 - real for real in self.of_real]
@@ -113,71 +113,87 @@ class ConvolutionProblem:
 
 
 def convolution_lines(p: ConvolutionProblem) -> list[tuple[Line, tuple[Operand, ...]]]:
-    """The transforms of a convolution, an axis each, with what each reads and writes."""
+    """Return the transforms of a convolution, one for each axis, with their operands."""
     itemsize = 2 * p.real.itemsize
-    kept = _transformed(p, p.second.shape)
-    filter_room = Temporary("the transform of the second input", prod(kept) * itemsize, itemsize)
-    own = contiguous_strides(kept)
-    found = list(
-        _forward(p, p.second, p.of_real[1], _SECOND, filter_room, own, kept, p.conjugate, None)
+    filter_shape = _transformed(p, p.second.shape)
+    spectrum = Temporary(
+        "the transform of the second input", prod(filter_shape) * itemsize, itemsize
+    )
+    filter_strides = contiguous_strides(filter_shape)
+    result = list(
+        _forward(
+            p,
+            p.second,
+            p.of_real[1],
+            _SECOND,
+            spectrum,
+            filter_strides,
+            filter_shape,
+            p.conjugate,
+            None,
+        )
     )
     for number, piece in enumerate(p.pieces):
         shape = _transformed(p, piece.source.shape)
-        whole = tuple(np.broadcast_shapes(shape, kept))
-        times = tuple(0 if n == 1 else step for n, step in zip(kept, own, strict=True))
-        room = Temporary(f"the product {number}", prod(whole) * itemsize, itemsize)
+        whole = tuple(np.broadcast_shapes(shape, filter_shape))
+        multiplier_strides = tuple(
+            0 if n == 1 else step for n, step in zip(filter_shape, filter_strides, strict=True)
+        )
+        product_temporary = Temporary(f"the product {number}", prod(whole) * itemsize, itemsize)
         strides = contiguous_strides(whole)
-        found += _forward(
-            p, piece.source, p.of_real[0], _FIRST, room, strides, whole, False,
-            (times, filter_room, number),
+        result += _forward(
+            p, piece.source, p.of_real[0], _FIRST, product_temporary, strides, whole, False,
+            (multiplier_strides, spectrum, number),
         )  # fmt: skip
-        found += _inverse(p, piece, room, strides, whole)
-    return found
+        result += _inverse(p, piece, product_temporary, strides, whole)
+    return result
 
 
 def _transformed(p: ConvolutionProblem, shape: Shape) -> Shape:
-    """The shape of a transform."""
-    found = list(shape)
+    """Return the shape of the transform of an input."""
+    result = list(shape)
     for axis, n in zip(p.axes, p.lengths, strict=True):
-        found[axis] = n
+        result[axis] = n
     if p.by_halves:
-        found[p.axes[-1]] = p.lengths[-1] // 2 + 1
-    return tuple(found)
+        result[p.axes[-1]] = p.lengths[-1] // 2 + 1
+    return tuple(result)
 
 
 def _forward(
     p: ConvolutionProblem,
-    given: Strided,
+    operand_part: Strided,
     is_real: bool,
     operand: int,
-    room: Temporary,
+    temporary: Temporary,
     strides: Shape,
     whole: Shape,
     inverse: bool,
-    times: tuple[Shape, Temporary, int] | None,
+    multiplier: tuple[Shape, Temporary, int] | None,
 ) -> Iterator[tuple[Line, tuple[Operand, ...]]]:
-    """The transform of an input to ``room``, which has shape ``whole``, times another one.
+    """Yield the transforms of an input into ``temporary`` of shape ``whole``.
 
-    Where the input has one number along an axis and ``whole`` more, the last axis' lines are read
-    again for each of these.
+    The last one multiplies by another transform, if ``times`` is given.  If the input broadcasts
+    along an axis, its lines along the last transformed axis are read again for each index.
     """
-    shape = list(given.shape)
+    shape = list(operand_part.shape)
     batch = [axis for axis in range(len(whole)) if axis not in p.axes]
     spread = any(shape[axis] != whole[axis] for axis in batch)
     order = [p.axes[-1], *p.axes[:-1]]
-    source: Operand = Part(operand, given.start)
-    read = given.strides
-    narrow = room
+    source: Operand = Part(operand, operand_part.start)
+    read = operand_part.strides
+    narrow = temporary
     narrow_strides = strides
     if spread and len(order) > 1:
-        assert times is not None
-        small = _transformed(p, given.shape)
-        narrow = Temporary(f"a transform {times[2]}", prod(small) * room.itemsize, room.itemsize)
+        assert multiplier is not None
+        small = _transformed(p, operand_part.shape)
+        narrow = Temporary(
+            f"a transform {multiplier[2]}", prod(small) * temporary.itemsize, temporary.itemsize
+        )
         narrow_strides = contiguous_strides(small)
     lengths = dict(zip(p.axes, p.lengths, strict=True))
     for k, axis in enumerate(order):
         last = k == len(order) - 1
-        goal, written = (room, strides) if last else (narrow, narrow_strides)
+        goal, written = (temporary, strides) if last else (narrow, narrow_strides)
         half = p.by_halves and k == 0
         forms: tuple[Form, Form] = ("real" if k == 0 and is_real else "complex"), "complex"
         if half:
@@ -187,16 +203,16 @@ def _forward(
         if last:
             read = tuple(0 if a in batch and shape[a] == 1 else step for a, step in enumerate(read))
             shape = [whole[a] if a in batch else n for a, n in enumerate(shape)]
-        multiplied = times if last else None
+        multiplied = multiplier if last else None
         steps = [read, written, *([multiplied[0]] if multiplied else [])]
         line = Line(
             lengths[axis], inverse, p.real,
-            End(forms[0], count, read[axis]), End(forms[1], after, written[axis]),
+            LineOperand(forms[0], count, read[axis]), LineOperand(forms[1], after, written[axis]),
             _others(shape, axis, steps),
         )  # fmt: skip
         operands: tuple[Operand, ...] = (source, goal)
         if multiplied is not None:
-            line = replace(line, times=Product(multiplied[0][axis], p.conjugate))
+            line = replace(line, times=LineMultiplier(multiplied[0][axis], p.conjugate))
             operands = (source, goal, multiplied[1])
         yield line, operands
         shape[axis] = after
@@ -204,13 +220,17 @@ def _forward(
 
 
 def _inverse(
-    p: ConvolutionProblem, piece: Piece, room: Temporary, strides: Shape, whole: Shape
+    p: ConvolutionProblem,
+    piece: ConvolutionPiece,
+    temporary: Temporary,
+    strides: Shape,
+    whole: Shape,
 ) -> Iterator[tuple[Line, tuple[Operand, ...]]]:
-    """What is kept of the inverse transform of ``room``."""
+    """Yield the inverse transforms of ``temporary``, of which the returned region is stored."""
     shape = list(whole)
     for k, (axis, n, first) in enumerate(zip(p.axes, p.lengths, piece.first, strict=True)):
         last = k == len(p.axes) - 1
-        goal: Operand = Part(_RESULT, piece.target.start) if last else room
+        goal: Operand = Part(_RESULT, piece.target.start) if last else temporary
         written = piece.target.strides if last else strides
         forms: tuple[Form, Form] = ("complex", "complex")
         if last and p.by_halves:
@@ -218,10 +238,11 @@ def _inverse(
         count = piece.target.shape[axis]
         line = Line(
             n, True, p.real,
-            End(forms[0], shape[axis], strides[axis]), End(forms[1], count, written[axis], first),
+            LineOperand(forms[0], shape[axis], strides[axis]),
+            LineOperand(forms[1], count, written[axis], first),
             _others(shape, axis, [strides, written]),
         )  # fmt: skip
-        yield line, (room, goal)
+        yield line, (temporary, goal)
         shape[axis] = count
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.dtypes import element
-from portable_gpu.ops.fft.convolution import ConvolutionProblem, Piece, Strided
+from portable_gpu.ops.fft.convolution import ConvolutionPiece, ConvolutionProblem, Strided
 from portable_gpu.ops.fft.direct import DirectPlan, DirectProblem
 from portable_gpu.ops.fft.tables import fast_length
 from portable_gpu.ops.fft.variants import make_plan
@@ -134,7 +134,7 @@ def _plan(
         replace(operand, shape=(1, *operand.shape), strides=(0, *operand.strides))
         for operand in (source, second, target)
     )
-    pieces = [Piece(source, target, first)]
+    pieces = [ConvolutionPiece(source, target, first)]
     if block_axis is not None:
         position = region.axes.index(block_axis)
         pieces = _pieces(
@@ -186,7 +186,9 @@ def window(n: int, m: int) -> int:
     return best or fast_length(n + m - 1)
 
 
-def _pieces(whole: Piece, axis: int, position: int, length: int, m: int) -> list[Piece]:
+def _pieces(
+    whole: ConvolutionPiece, axis: int, position: int, length: int, m: int
+) -> list[ConvolutionPiece]:
     """Cut a piece into blocks along an axis; all blocks with full windows are one piece.
 
     The block of results that starts at o is computed from the window that starts at o - m + 1.
@@ -205,7 +207,7 @@ def _pieces(whole: Piece, axis: int, position: int, length: int, m: int) -> list
             inside = k + blocks
         window_start = max(0, start - m + 1)
         result.append(
-            Piece(
+            ConvolutionPiece(
                 _part(
                     whole.source,
                     axis,

@@ -1,10 +1,10 @@
 """Cosine and sine transforms by Fourier transforms of real numbers.
 
-Types II and III are one transform of the same length, of the numbers in another order (Makhoul, "A
-fast cosine transform in one and two dimensions", IEEE Trans. ASSP 28, 1980).  Type IV is one of
-complex numbers and half the length where that is even, else of twice the length; type I is one of
-the mirrored sequence.  Sine transforms are cosine transforms of the numbers from the end, or with
-changing signs.
+Types II and III are a Fourier transform of the same length, of the permuted input (Makhoul, "A fast
+cosine transform in one and two dimensions", IEEE Trans. ASSP 28, 1980).  Type IV is a transform of
+complex numbers, of half the length if it is even, else of twice the length.  Type I is a transform
+of the mirrored sequence.  Sine transforms are cosine transforms with reversed order or alternating
+signs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pyopencl as cl
 from portable_gpu.codegen.axes import Axis, merged
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.dtypes import Element
-from portable_gpu.ops.fft.problem import End, FftProblem, Line
+from portable_gpu.ops.fft.problem import FftProblem, Line, LineOperand
 from portable_gpu.ops.fft.tables import Table, as_components, roots
 from portable_gpu.ops.fft.variants import make_plan, one_pass_plan
 from portable_gpu.runtime.engine import Engine
@@ -29,26 +29,26 @@ from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.runtime.views import Shape, contiguous_strides
 from portable_gpu.targets import Target
 
-#: What is done before and after the Fourier transform; see ``cl_kernels/fft/cosine``.
-Kind = Literal["one", "two", "three", "four", "odd", "sine"]
-#: Work-items of a group, and numbers of each: side by side where lines are, and on GPUs; else a CPU
-#: takes a long piece of a line (float32, 1000 x 1024: 3.1 ms, not 4.7; across lines 16, not 6).
-_BESIDE, _ALONG = (64, 64), (1, 1024)
+#: The steps before and after the Fourier transform; see ``cl_kernels/fft/cosine``.
+CosineKind = Literal["one", "two", "three", "four", "odd", "sine"]
+#: Work-items of a group, and numbers of each, on GPUs and if lines are adjacent; and on CPUs if the
+#: numbers of a line are adjacent.
+_ACROSS_LINES, _ALONG_LINES = (64, 64), (1, 1024)
 _RANK = 2
 
 
 @dataclass(frozen=True)
 class CosineProblem:
-    """One transform apart from its arrays' values: the key of its plan.
+    """One transform without the values of its arrays: the key of its plan.
 
     Attributes:
         type: 1 to 4.
-        sine: Whether it is of sines.
-        orthogonal: Whether outer numbers are scaled so that the matrix of the transform is
-            orthogonal but for a factor.
+        sine: Whether it is a sine transform.
+        orthogonal: Whether the first and last numbers are scaled so that the matrix of the
+            transform is orthogonal, except for a factor.
         real: Element of both arrays.
-        axes, lengths: Transformed axes, and the length along each.
-        shape_in, strides_in, strides_out: Of the arrays, strides in elements.
+        axes, lengths: The transformed axes, and the length along each.
+        shape_in, strides_in, strides_out: The shape and strides of the arrays, in elements.
     """
 
     type: int
@@ -61,8 +61,8 @@ class CosineProblem:
     strides_in: Shape
     strides_out: Shape
 
-    def kind(self, n: int) -> Kind:
-        """Of the steps of a line of n numbers."""
+    def kind(self, n: int) -> CosineKind:
+        """Return the kind of the steps for lines of n numbers."""
         if self.type == 1:
             return "sine" if self.sine else "one"
         if self.type == 4:
@@ -71,19 +71,19 @@ class CosineProblem:
 
 
 @dataclass(frozen=True)
-class _Side:
-    """What one of the small kernels does.
+class _CosineStep:
+    """The step before or after the Fourier transform.
 
     Attributes:
-        stage: ``before`` or ``after`` the Fourier transform.
-        n: Length of the transform of cosines.
-        count: How many numbers are there of each line that is read.
-        numbers: How many are written.
-        shape: Of all that is written.
-        axis: The transformed one.
-        strides: Of what is read and of what is written.
-        flags: Whether numbers are reversed, and have changing signs.
-        edge: What the outer ones are multiplied by.
+        stage: ``before`` or ``after``.
+        n: Length of the cosine transform.
+        count: Numbers of each line that exist in the source.
+        numbers: Numbers of each line of the target.
+        shape: The shape of the target.
+        axis: The transformed axis.
+        strides: The strides of source and target, in elements.
+        flags: Whether numbers are in reverse order, and have alternating signs.
+        edge: The factor of the first and last numbers.
     """
 
     stage: Literal["before", "after"]
@@ -97,11 +97,11 @@ class _Side:
     edge: float
 
 
-class _SidePlan(Plan):
-    """Operands: what is read, what is written."""
+class _CosineStepPlan(Plan):
+    """The plan of one step; operands are the source and the target."""
 
-    def __init__(self, engine: Engine, kind: Kind, real: Element, side: _Side) -> None:
-        """Build the kernel, and bring its table to the device."""
+    def __init__(self, engine: Engine, kind: CosineKind, real: Element, side: _CosineStep) -> None:
+        """Build the kernel, and upload its table."""
         batch = merged(
             Axis(n, tuple(own[a] for own in side.strides))
             for a, n in enumerate(side.shape)
@@ -111,7 +111,7 @@ class _SidePlan(Plan):
         batch = [Axis(1, (0, 0))] * (rank - len(batch)) + batch
         lines = prod(axis.size for axis in batch)
         along = engine.target.is_cpu and 1 in [own[side.axis] for own in side.strides]
-        group, chunk = _ALONG if along else _BESIDE
+        group, chunk = _ALONG_LINES if along else _ACROSS_LINES
         chunks = -(-side.numbers // chunk)
         items = lines * chunks
         constants = {
@@ -144,13 +144,13 @@ class _SidePlan(Plan):
         return self._launch(state, (self._table, *buffers), offsets, wait_for)
 
 
-def text(kind: Kind, stage: str, real: Element, rank: int, target: Target) -> Specialization:
-    """The kernel of a side."""
+def text(kind: CosineKind, stage: str, real: Element, rank: int, target: Target) -> Specialization:
+    """Render the kernel of a step."""
     return specialize("fft/cosine", target, kind=kind, stage=stage, real=real, rank=rank)
 
 
-def _roots(kind: Kind, n: int) -> Table:
-    """The roots of one that both sides of a kind multiply by."""
+def _roots(kind: CosineKind, n: int) -> Table:
+    """Return the roots of unity by which the steps of a kind multiply."""
     k = np.arange(n)
     if kind in ("two", "three"):
         return roots(k, 4 * n)
@@ -163,11 +163,11 @@ def _roots(kind: Kind, n: int) -> Table:
 
 
 def make_cosine_plan(engine: Engine, problem: CosineProblem) -> Plan:
-    """One axis after the other; the scalar is the scale of all.
+    """Plan the transforms along one axis after another; the scalar is the scale of all.
 
     Raises:
         BuildError: The driver refused a kernel.
-        DeviceMemoryError: The device has no room for the tables.
+        DeviceMemoryError: The tables cannot be allocated on the device.
     """
     p = problem
     shape, strides = list(p.shape_in), p.strides_in
@@ -192,19 +192,19 @@ def _line_steps(
     source: int,
     last: bool,
 ) -> list[Step]:
-    """The transform of all lines along an axis: before, the Fourier transform, after."""
+    """Plan the transform along one axis: the step before, the Fourier transform, the step after."""
     n = shape[axis]
     kind = p.kind(n)
     if kind == "two" and not p.sine:
         line = Line(
-            n, False, p.real, End("ordered", count, strides[axis]),
-            End("turned", n, p.strides_out[axis]),
+            n, False, p.real, LineOperand("ordered", count, strides[axis]),
+            LineOperand("turned", n, p.strides_out[axis]),
             tuple(merged(
                 Axis(shape[a], (strides[a], p.strides_out[a]))
                 for a in range(len(shape)) if a != axis
             )),
         )  # fmt: skip
-        pass_plan = one_pass_plan(engine, line, _turns(n, p.orthogonal))
+        pass_plan = one_pass_plan(engine, line, _output_factors(n, p.orthogonal))
         if pass_plan is not None:
             return [Step(pass_plan, (source, 1), takes_scalars=last, scalars=(1.0,))]
 
@@ -212,13 +212,13 @@ def _line_steps(
         return (*shape[:axis], extent, *shape[axis + 1 :])
 
     length = {"one": 2 * (n - 1), "sine": 2 * (n + 1), "four": n // 2, "odd": 2 * n}.get(kind, n)
-    given = {"three": n // 2 + 1, "odd": n}.get(kind, length)
+    input_count = {"three": n // 2 + 1, "odd": n}.get(kind, length)
     results = length // 2 + 1 if kind in ("one", "two", "sine") else length
     to_real = kind == "three"
     of_complex = kind in ("three", "four", "odd")
-    inside, outside = along(given), along(results)
-    first = _room("before", axis, inside, p.real, of_complex)
-    second = _room("after", axis, outside, p.real, not to_real)
+    inside, outside = along(input_count), along(results)
+    first = _temporary("before", axis, inside, p.real, of_complex)
+    second = _temporary("after", axis, outside, p.real, not to_real)
     fourier = FftProblem(
         "c2r" if to_real else "c2c" if of_complex else "r2c", False, to_real, p.real,
         (axis,), (length,), inside, outside, contiguous_strides(inside),
@@ -226,36 +226,36 @@ def _line_steps(
     )  # fmt: skip
     edges = _edges(p)
     mirrored = p.sine and p.type in (3, 4)
-    before = _Side(
-        "before", n, count, given, inside, axis, (strides, contiguous_strides(inside)),
+    before = _CosineStep(
+        "before", n, count, input_count, inside, axis, (strides, contiguous_strides(inside)),
         (mirrored, p.sine and p.type == 2), edges[0],
     )  # fmt: skip
-    after = _Side(
+    after = _CosineStep(
         "after", n, 0, n, shape, axis, (contiguous_strides(outside), p.strides_out),
         (p.sine and p.type == 2, mirrored), edges[1],
     )  # fmt: skip
     plan = engine.plan(fourier, lambda: make_plan(engine, fourier))
     return [
-        Step(_SidePlan(engine, kind, p.real, before), (source, first)),
+        Step(_CosineStepPlan(engine, kind, p.real, before), (source, first)),
         Step(plan, (first, second), takes_scalars=last, scalars=(1.0,)),
-        Step(_SidePlan(engine, kind, p.real, after), (second, 1)),
+        Step(_CosineStepPlan(engine, kind, p.real, after), (second, 1)),
     ]
 
 
-def _turns(n: int, orthogonal: bool) -> Table:
-    """What the numbers of a transform are turned and scaled by; their real parts are the result."""
-    found = 2 * roots(np.arange(n), 4 * n)
-    found[0] *= sqrt(0.5) if orthogonal else 1.0
-    return found
+def _output_factors(n: int, orthogonal: bool) -> Table:
+    """Return the factors of a Fourier transform whose products have the result as real parts."""
+    factors = 2 * roots(np.arange(n), 4 * n)
+    factors[0] *= sqrt(0.5) if orthogonal else 1.0
+    return factors
 
 
-def _room(name: str, axis: int, shape: Shape, real: Element, of_complex: bool) -> Temporary:
+def _temporary(name: str, axis: int, shape: Shape, real: Element, of_complex: bool) -> Temporary:
     itemsize = real.itemsize * (1 + of_complex)
     return Temporary(f"{name} {axis}", prod(shape) * itemsize, itemsize)
 
 
 def _edges(p: CosineProblem) -> tuple[float, float]:
-    """What outer numbers are multiplied by, before and after, to make the matrix orthogonal."""
+    """Return the factors of first and last numbers, before and after, for an orthogonal matrix."""
     if not p.orthogonal or p.type == 4 or (p.sine and p.type == 1):
         return 1.0, 1.0
     return (1.0 if p.type == 2 else sqrt(2)), (1.0 if p.type == 3 else sqrt(0.5))

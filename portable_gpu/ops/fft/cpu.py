@@ -1,4 +1,4 @@
-"""Passes on a CPU: a work-item has scratch for as many transforms as a vector has lanes."""
+"""Passes on a CPU: a work-item transforms one strip of lanes at a time, in scratch memory."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization, specialize
 from portable_gpu.ops.caches import L2_BYTES
+from portable_gpu.ops.fft.decompositions import Decomposition, PassStep
 from portable_gpu.ops.fft.memory import filled, rank_of, side_arguments, times_arguments
-from portable_gpu.ops.fft.passes import Pass, Side, moved
+from portable_gpu.ops.fft.passes import Pass, RenderedOperand, moved
 from portable_gpu.ops.fft.policy import CpuFftPolicy
 from portable_gpu.ops.fft.problem import Line
 from portable_gpu.ops.fft.tables import (
@@ -25,89 +26,96 @@ from portable_gpu.ops.fft.tables import (
     radices,
     stage_roots,
 )
-from portable_gpu.ops.fft.ways import Leg, Way
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 
-#: Work-items for each compute unit, so that all end at about the same time.
+#: Work-items for each compute unit, so that all units finish at about the same time.
 _ITEMS = 4
-#: Where the places of rows begin, behind the stages' radices.
+#: The index of the positions of rows in a table that starts with the radices of the stages.
 _ORDER_AT = 64
-#: Programs have the butterflies of one of these sets: few programs, and none has all of them.
+#: Programs have the butterflies of one of these sets, so that there are few programs.
 _SETS = ((2, 4, 8), (2, 3, 4, 5, 8), (2, 3, 4, 5, 7, 8), (2, 3, 4, 5, 7, 8, 11, 13))
 
 
 @dataclass(frozen=True)
-class _Shown:
-    """What the kernel's text shows of a pass."""
+class _CpuPassText:
+    """The properties of a pass for which the text is rendered."""
 
-    source: Side
-    result: Side
+    source: RenderedOperand
+    result: RenderedOperand
     planes: int
     twisted: bool
 
 
-def strips(run: Pass, policy: CpuFftPolicy) -> int:
-    """How many strips of lanes a pass has."""
-    return run.count // run.lanes * _strips_across(run, policy)
+def strips(pass_: Pass, policy: CpuFftPolicy) -> int:
+    """The number of strips of lanes of a pass."""
+    return pass_.count // pass_.lanes * _strips_across(pass_, policy)
 
 
-def _strips_across(run: Pass, policy: CpuFftPolicy) -> int:
-    return -(-run.lanes // (policy.vector * run.planes))
+def _strips_across(pass_: Pass, policy: CpuFftPolicy) -> int:
+    return -(-pass_.lanes // (policy.vector * pass_.planes))
 
 
-def with_joined(found: Sequence[Way], line: Line) -> list[Way]:
-    """Ways, and those whose two passes one launch can make: a cache holds a line in between.
+def with_fused_passes(found: Sequence[Decomposition], line: Line) -> list[Decomposition]:
+    """Add decompositions whose two passes share a launch, if a cache holds a line between them.
 
     Three passes stay three launches: each has batches of its own.
     """
-    more = [
-        replace(way, legs=_joined(way.legs))
-        for way in found
-        if any(leg.run.whole for leg in way.legs)
-        and not any(one.run.whole and two.run.whole for one, two in pairwise(way.legs))
-        and max(leg.run.whole for leg in way.legs) * 2 * line.real.itemsize <= L2_BYTES // 4
+    fused = [
+        replace(decomposition, pass_steps=_with_fused_pairs(decomposition.pass_steps))
+        for decomposition in found
+        if any(pass_step.pass_.whole for pass_step in decomposition.pass_steps)
+        and not any(
+            one.pass_.whole and two.pass_.whole for one, two in pairwise(decomposition.pass_steps)
+        )
+        and max(pass_step.pass_.whole for pass_step in decomposition.pass_steps)
+        * 2
+        * line.real.itemsize
+        <= L2_BYTES // 4
     ]
-    return [*found, *more]
+    return [*found, *fused]
 
 
-def _joined(legs: Sequence[Leg]) -> tuple[Leg, ...]:
-    """The legs, the second of each two of a line joined to the first."""
-    found: list[Leg] = []
-    for leg in legs:
-        after = bool(found) and bool(found[-1].run.whole) and not found[-1].joined
-        found.append(replace(leg, joined=after))
-    return tuple(found)
+def _with_fused_pairs(pass_steps: Sequence[PassStep]) -> tuple[PassStep, ...]:
+    """Return the steps; of each two passes of a line, the second shares the launch of the first."""
+    result: list[PassStep] = []
+    for pass_step in pass_steps:
+        is_second = bool(result) and bool(result[-1].pass_.whole) and not result[-1].joined
+        result.append(replace(pass_step, joined=is_second))
+    return tuple(result)
 
 
-def text(runs: Sequence[Pass], policy: CpuFftPolicy, target: Target) -> Specialization:
-    """The kernel of a pass, or of two."""
-    stages = {radix for run in runs for radix in radices(run.n)}
+def text(passes: Sequence[Pass], policy: CpuFftPolicy, target: Target) -> Specialization:
+    """Render the kernel of a pass, or of two in one launch."""
+    stages = {radix for pass_ in passes for radix in radices(pass_.n)}
     return specialize(
         "fft/cpu",
         target,
         policy=policy,
-        real=runs[0].real,
+        real=passes[0].real,
         passes=[
-            _Shown(run.source.side, run.target.side, run.planes, bool(run.whole)) for run in runs
+            _CpuPassText(
+                pass_.source.rendered, pass_.target.rendered, pass_.planes, bool(pass_.whole)
+            )
+            for pass_ in passes
         ],
         radices=next(some for some in _SETS if stages <= set(some)),
-        rank=rank_of(runs[0]),
+        rank=rank_of(passes[0]),
     )
 
 
 @dataclass(frozen=True)
-class _Work:
-    """How a launch is shared among work-items.
+class _StripPartition:
+    """The partition of a launch into work-items.
 
     Attributes:
         items: Work-items.
-        count: Strips of lanes, or of two passes whole transforms.
-        each: Those of a work-item, at most.
-        size: Real numbers of a work-item's scratch.
-        between: And of what it has between two passes, if there are two.
+        count: Strips of lanes; with two passes, whole transforms.
+        each: The maximum of these for a work-item.
+        size: Real numbers of a work-item's scratch memory.
+        between: Real numbers of a work-item between two passes; 0 for a single pass.
     """
 
     items: int
@@ -117,31 +125,36 @@ class _Work:
     between: int
 
     @classmethod
-    def of(cls, runs: Sequence[Pass], policy: CpuFftPolicy, target: Target) -> _Work:
-        first, last = runs[0], runs[-1]
-        both = len(runs) == 2
+    def of(cls, passes: Sequence[Pass], policy: CpuFftPolicy, target: Target) -> _StripPartition:
+        first, last = passes[0], passes[-1]
+        both = len(passes) == 2
         count = first.count // first.lanes if both else strips(first, policy)
         each = -(-count // min(count, _ITEMS * target.compute_units))
-        size = max(2 * policy.vector * run.n for run in runs)
-        # Rows of what lies between may be lanes of the second pass.
+        size = max(2 * policy.vector * pass_.n for pass_ in passes)
+        # The rows of the first pass may be the lanes of the second.
         between = 2 * max(first.target.rows * first.lanes, last.source.rows * last.lanes)
         return cls(-(-count // each), count, each, size, between if both else 0)
 
 
-def _numbers(runs: Sequence[Pass], work: _Work) -> dict[str, int]:
-    """What stays the same in all calls, by the names that the kernel has for it."""
-    first, last, rank = runs[0], runs[-1], rank_of(runs[0])
-    found = {"size": work.size, "strips": work.count, "run": work.each, "flip": int(first.inverse)}
-    for k, run in enumerate(runs):
-        found |= {f"n{k}": run.n, f"lanes{k}": run.lanes}
+def _numbers(passes: Sequence[Pass], work: _StripPartition) -> dict[str, int]:
+    """Return the arguments that are the same in all calls, by the names of the parameters."""
+    first, last, rank = passes[0], passes[-1], rank_of(passes[0])
+    constants = {
+        "size": work.size,
+        "strips": work.count,
+        "run": work.each,
+        "flip": int(first.inverse),
+    }
+    for k, pass_ in enumerate(passes):
+        constants |= {f"n{k}": pass_.n, f"lanes{k}": pass_.lanes}
     if work.between:
-        found["between_size"] = work.between
+        constants["between_size"] = work.between
         for name, side in (("v", first.target), ("u", last.source)):
-            found |= side_arguments(name, replace(side, batch=()), 0)
+            constants |= side_arguments(name, replace(side, batch=()), 0)
     for name, side in (("x", first.source), ("y", last.target)):
-        found |= side_arguments(name, side, rank)
+        constants |= side_arguments(name, side, rank)
     return {
-        **found,
+        **constants,
         "y_first": last.target.first_row, "y_begin": last.target.begin,
         **times_arguments(last.target.times, rank),
         **{f"batch{d}_size": n for d, n in enumerate(filled(first.batch, rank, 1))},
@@ -149,56 +162,56 @@ def _numbers(runs: Sequence[Pass], work: _Work) -> dict[str, int]:
 
 
 class CpuPassPlan(Plan):
-    """A pass by strips of lanes, or two by whole transforms, in one launch.
+    """A pass by strips of lanes, or two passes by whole transforms, in one launch.
 
-    Operands: what it reads, what results are multiplied by, if anything, and what it writes, which
-    may be what it reads; the scalar is the scale.
+    Operands: the source; the array by which results are multiplied, if any; the target, which may
+    be the source.  The scalar is the scale.
     """
 
     def __init__(
         self,
         engine: Engine,
-        runs: Sequence[Pass],
+        passes: Sequence[Pass],
         policy: CpuFftPolicy,
         factors: tuple[Table | None, Table | None] = (None, None),
     ) -> None:
-        """Build the kernel, and bring its tables to the device.
+        """Build the kernel, and upload its tables.
 
         Args:
             engine: The device.
-            runs: One pass, or two of which the second reads what the first one wrote.
-            policy: How.
-            factors: What the source of the first and the target of the last are multiplied by.
+            passes: One pass, or two of which the second reads the results of the first.
+            policy: Their policy.
+            factors: The tables by which the first source and the last target are multiplied.
         """
-        first, last = runs[0], runs[-1]
-        work = _Work.of(runs, policy, engine.target)
+        first, last = passes[0], passes[-1]
+        work = _StripPartition.of(passes, policy, engine.target)
         itemsize = first.real.itemsize
         self._rooms = [work.items * size * itemsize for size in (work.size, work.between) if size]
         self.workspace_bytes = sum(self._rooms)
         self._shift = last.target.shift
-        self.bytes = moved(runs)
+        self.bytes = moved(passes)
         tables: dict[str, Table] = {}
-        for k, run in enumerate(runs):
-            tables |= {f"{name}{k}": table for name, table in _tables(run, policy).items()}
+        for k, pass_ in enumerate(passes):
+            tables |= {f"{name}{k}": table for name, table in _tables(pass_, policy).items()}
         for name, side, table in zip("xy", (first.source, last.target), factors, strict=True):
-            if table is not None:  # whole vectors of lanes are read, of numbers that are not there
+            if table is not None:  # the kernel reads whole vectors of lanes, also beyond the end
                 padded = np.zeros(
                     side.rows * max(1, side.limit_row) + policy.vector * first.planes, complex
                 )
                 padded[: len(table)] = table
                 tables[f"{name}_factor"] = as_components(padded, first.real.real)
         operands = ["x", "t", "y"] if last.target.times else ["x", "y"]
-        held = {name: engine.bring(table) for name, table in tables.items()}
+        uploaded = {name: engine.bring(table) for name, table in tables.items()}
         self.kept_bytes = sum(table.nbytes for table in tables.values())
         self._launch = engine.programs.launch(
-            text(runs, policy, engine.target),
+            text(passes, policy, engine.target),
             "fft",
-            _numbers(runs, work),
+            _numbers(passes, work),
             ["scratch", *["between"] * bool(work.between), *operands],
             ["scale", *(f"{name}_offset" for name in operands)],
             (work.items,),
             (1,),
-            kept=held,
+            kept=uploaded,
         )
 
     def enqueue(
@@ -220,17 +233,17 @@ class CpuPassPlan(Plan):
         )
 
 
-def _tables(run: Pass, policy: CpuFftPolicy) -> dict[str, Table]:
-    """What a pass reads besides its rows, by the names of the kernel's parameters."""
-    lanes, stages = policy.vector * run.planes, radices(run.n)
-    order = np.zeros(_ORDER_AT + run.n, np.int32)
+def _tables(pass_: Pass, policy: CpuFftPolicy) -> dict[str, Table]:
+    """Return the tables of a pass, by the names of the kernel's parameters."""
+    lanes, stages = policy.vector * pass_.planes, radices(pass_.n)
+    order = np.zeros(_ORDER_AT + pass_.n, np.int32)
     order[: len(stages)] = stages
     order[_ORDER_AT:] = places(stages)
-    found = {"roots": as_components(stage_roots(stages), run.real.real), "order": order}
-    if run.whole:
-        fine = fine_roots(run.n, run.whole, lanes).reshape(run.n, run.planes, policy.vector)
+    tables = {"roots": as_components(stage_roots(stages), pass_.real.real), "order": order}
+    if pass_.whole:
+        fine = fine_roots(pass_.n, pass_.whole, lanes).reshape(pass_.n, pass_.planes, policy.vector)
         parts = np.stack([fine.real, fine.imag], axis=2)
-        found["fine"] = parts.astype(found["roots"].dtype)
-        coarse = coarse_roots(run.n, run.whole, lanes, _strips_across(run, policy))
-        found["coarse"] = as_components(coarse, run.real.real)
-    return found
+        tables["fine"] = parts.astype(tables["roots"].dtype)
+        coarse = coarse_roots(pass_.n, pass_.whole, lanes, _strips_across(pass_, policy))
+        tables["coarse"] = as_components(coarse, pass_.real.real)
+    return tables

@@ -1,4 +1,4 @@
-"""Convolutions as their sums: of integers, of few numbers, and of arrays that only broadcast."""
+"""Convolutions by direct sums: of integers, of few elements, and of arrays that only broadcast."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from portable_gpu.targets import Target
 
 _GROUP = 64
 _RANK = 2
-#: Bytes of the results of a work-item: some vectors of a CPU, so that sums do not wait for each
-#: other; what leaves a GPU registers for other wavefronts.
+#: Bytes of the results of a work-item: several vectors on a CPU, to hide the latency of sums; few
+#: on a GPU, to leave registers for other wavefronts.
 _BYTES, _BYTES_ON_GPU = 128, 32
 
 
 @dataclass(frozen=True)
 class DirectProblem:
-    """One convolution apart from its arrays' values: the key of its plan.
+    """One convolution without the values of its arrays: the key of its plan.
 
     Attributes:
-        elem: Of both inputs and the result.
-        conjugate: Whether it is with the conjugate of the second input.
-        axes: Convolved ones; at least one.
-        first: The first result that is kept, along each.
-        source, second, target: The arrays, of as many axes; others broadcast.
+        elem: The element of both inputs and of the result.
+        conjugate: Whether the second input is conjugated.
+        axes: The convolved axes; at least one.  Other axes broadcast.
+        first: The index of the first returned result along each of these.
+        source, second, target: The arrays, with the same number of axes.
     """
 
     elem: Element
@@ -48,7 +48,7 @@ class DirectProblem:
 
     @property
     def flop(self) -> int:
-        """A product and a sum for each pair of numbers, at most."""
+        """The maximum of flop: a product and a sum for each pair of elements."""
         taps = prod(min(self.second.shape[axis], self.source.shape[axis]) for axis in self.axes)
         return 2 * self.elem.components**2 * taps * prod(self.target.shape)
 
@@ -61,7 +61,10 @@ class DirectPlan(Plan):
         p = problem
         arrays = {"x": p.source, "t": p.second, "y": p.target}
         batch = merged(
-            Axis(n, tuple(0 if one.shape[a] == 1 else one.strides[a] for one in arrays.values()))
+            Axis(
+                n,
+                tuple(0 if array.shape[a] == 1 else array.strides[a] for array in arrays.values()),
+            )
             for a, n in enumerate(p.target.shape)
             if a not in p.axes
         )
@@ -71,11 +74,11 @@ class DirectPlan(Plan):
         rows = prod(p.target.shape[a] for a in p.axes[:-1]) * prod(axis.size for axis in batch)
         items = rows * -(-p.target.shape[p.axes[-1]] // width)
         constants = {"items": items, "conjugate": int(p.conjugate)}
-        for side, (name, one) in enumerate(arrays.items()):
+        for side, (name, array) in enumerate(arrays.items()):
             for d, axis in enumerate(batch):
                 constants[f"{name}_batch{d}"] = axis.strides[side]
             for c, a in enumerate(p.axes):
-                constants[f"{name}_axis{c}"] = one.strides[a]
+                constants[f"{name}_axis{c}"] = array.strides[a]
         for d, axis in enumerate(batch):
             constants[f"batch{d}_size"] = axis.size
         for c, (a, first) in enumerate(zip(p.axes, p.first, strict=True)):
@@ -83,9 +86,9 @@ class DirectPlan(Plan):
             constants[f"axis{c}_x"] = p.source.shape[a]
             constants[f"axis{c}_t"] = p.second.shape[a]
             constants[f"axis{c}_first"] = first
-        self._starts = tuple(one.start for one in arrays.values())
+        self._starts = tuple(array.start for array in arrays.values())
         self.flop = p.flop
-        self.bytes = p.elem.itemsize * sum(prod(one.shape) for one in arrays.values())
+        self.bytes = p.elem.itemsize * sum(prod(array.shape) for array in arrays.values())
         self._launch = engine.programs.launch(
             text(p.elem, len(p.axes), rank, engine.target), "direct", constants,
             ["x", "t", "y"], ["x_offset", "t_offset", "y_offset"],
@@ -106,7 +109,7 @@ class DirectPlan(Plan):
 
 
 def text(elem: Element, count: int, rank: int, target: Target) -> Specialization:
-    """The kernel: of ``count`` axes that are convolved, and ``rank`` others."""
+    """Render the kernel for ``count`` convolved axes and ``rank`` others."""
     return specialize(
         "fft/direct", target, elem=elem, count=count, rank=rank, W=_width(elem, target)
     )

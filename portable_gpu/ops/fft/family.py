@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-# A template imports butterflies; no import is to begin in the middle of a call (test_codegen.py).
+# A template imports butterflies; imports must not start within a call (test_codegen.py).
 import portable_gpu.ops.fft.butterflies  # noqa: F401
 from portable_gpu.ops.family import Benchmark, Compiled, Family, OperationRecord, Sizes, Typical
 from portable_gpu.ops.fft import cases

@@ -1,7 +1,7 @@
-"""The transforms that commands know by name, with the arguments of ``scipy.fft``.
+"""The transforms that commands have by name, with the arguments of ``scipy.fft``.
 
-The others, made of the same :func:`~portable_gpu.ops.fft.api.transform`, are
-:mod:`portable_gpu.fft`'s.
+:mod:`portable_gpu.fft` has the others, which also call
+:func:`~portable_gpu.ops.fft.api.transform`.
 """
 
 from __future__ import annotations
@@ -36,29 +36,32 @@ def fft(
     Args:
         x: Array of any shape and strides: float32, float64, complex64, complex128; float16 is
             computed as float32, integers and bool as float64.
-        n: Length of the transform: ``x`` is cut off, or continued by zeros.  Default: what ``x``
-            has along ``axis``.
+        n: Length of the transform: ``x`` is truncated, or padded with zeros.  Default: the extent
+            of ``x`` along ``axis``.
         axis: The axis.
         norm: ``"backward"`` (the default): scale the inverse by 1 / n; ``"forward"``: this one;
             ``"ortho"``: both by 1 / sqrt(n).
-        overwrite_x: Whether ``x`` may be destroyed: where it fits, the result takes its memory.
-        workers: Taken for SciPy's sake; a device uses all that it has.
-        plan: Likewise; must be ``None``.
+        overwrite_x: Whether ``x`` may be overwritten: if its shape and dtype are those of the
+            result, the result is stored in its memory.
+        workers: Accepted for compatibility with SciPy, and ignored.
+        plan: Accepted for compatibility with SciPy; must be ``None``.
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
 
     Returns:
-        Complex array of n numbers along ``axis``: complex64 of single precision, else complex128;
-        of NumPy (done) for NumPy's arrays, on the device (enqueued) for the device's.
+        Complex array with n elements along ``axis``: complex64 for inputs in single or half
+        precision, else complex128.  A NumPy array (finished) for NumPy inputs, a device array
+        (enqueued) for device arrays.
 
     Raises:
         ArgumentError: n < 1, or an unknown ``norm``.
         AxisError: ``axis`` is out of range.
-        DTypeError: ``x`` holds no numbers, or long doubles.
+        DTypeError: The elements of ``x`` are not numbers, or are long doubles.
         UnsupportedError: Double precision on a device without it.
-        DeviceMemoryError: There is no room for the result or what lies between two passes.
+        DeviceMemoryError: The result or the workspace cannot be allocated.
 
-    Cost: 5 n log2 n flop a line; memory is read and written once where scratch holds a line,
-        else twice; lengths with a prime beyond 13 take about ten times as long (Bluestein).
+    Cost: 5 n log2 n flop per line; memory is read and written once if scratch memory or a
+        work-group holds a line, else twice.  Lengths with a prime beyond 13 are convolutions of at
+        least twice the length (Bluestein), or cyclic convolutions on GPUs (Rader).
     Accuracy: relative error in the 2-norm of about 0.2 eps log2 n; twiddles are computed by the
         host in extended precision.
     Order: the same bits for one target, policy, shape and alignment.
@@ -83,9 +86,10 @@ def rfft(
     queue: cl.CommandQueue | None = None,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> Any:
-    """The transform of real numbers: the n // 2 + 1 first ones of :func:`fft`, at half its work.
+    """The transform of real numbers: the first n // 2 + 1 results of :func:`fft`, at half its cost.
 
-    The others are their conjugates.  Arguments, errors, accuracy: see :func:`fft`; ``x`` is real.
+    The other results are conjugates of these.  Arguments, errors, accuracy: see :func:`fft`; ``x``
+    is real.
 
     Returns:
         Complex array of n // 2 + 1 numbers along ``axis``.
@@ -93,7 +97,7 @@ def rfft(
     Raises:
         DTypeError: ``x`` is complex.
 
-    Cost: half of that of :func:`fft`: two lines go as the real and the imaginary parts of one.
+    Cost: half of that of :func:`fft`: two real lines are the parts of one complex line.
     """
     check_for_scipy(plan, workers)
     return transform(
@@ -126,7 +130,7 @@ def one_axis(axis: Any) -> tuple[int, ...]:
         ArgumentTypeError: It is no whole number.
         ArgumentError: No array has so many axes.
     """
-    if type(axis) is int and abs(axis) <= LONGEST:  # at once, for short calls are many
+    if type(axis) is int and abs(axis) <= LONGEST:  # the usual case first, for short calls
         return (axis,)
     place = _whole(axis, "axis")
     if abs(place) > LONGEST:
@@ -142,10 +146,10 @@ def _whole(value: Any, name: str) -> int:
 
 
 def check_for_scipy(plan: Any, workers: Any) -> None:
-    """Refuse what SciPy's functions refuse as well; otherwise ``workers`` says nothing to a device.
+    """Check two arguments that exist for compatibility with SciPy, as SciPy checks them.
 
     Raises:
-        UnsupportedError: ``plan`` is something.
+        UnsupportedError: ``plan`` is not ``None``.
         ArgumentTypeError: ``workers`` is no whole number.
         ArgumentError: It is 0, or below minus the number of processors.
     """
@@ -155,9 +159,11 @@ def check_for_scipy(plan: Any, workers: Any) -> None:
         )
     if workers is None:
         return
-    least = -(os.cpu_count() or 1)
+    min_workers = -(os.cpu_count() or 1)
     count = whole(workers, "workers")
     if count == 0:
         raise ArgumentError("workers must not be zero")
-    if count < least:
-        raise ArgumentError(f"workers value out of range: {count}, must not be less than {least}")
+    if count < min_workers:
+        raise ArgumentError(
+            f"workers value out of range: {count}, must not be less than {min_workers}"
+        )

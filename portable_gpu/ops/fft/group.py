@@ -1,4 +1,4 @@
-"""Passes on a GPU: a work-group has one transform, or several side by side, in its registers."""
+"""Passes on a GPU: the registers of a work-group hold one transform or several."""
 
 from __future__ import annotations
 
@@ -10,12 +10,17 @@ import numpy as np
 import pyopencl as cl
 
 from portable_gpu.codegen.specialization import Specialization, specialize
-from portable_gpu.ops.fft.grouping import fills_unit, group_plans, groups, has_own_parts
-from portable_gpu.ops.fft.joined import lag
+from portable_gpu.ops.fft.grouping import (
+    group_shapes,
+    groups,
+    is_fused_by_group,
+    uses_half_the_registers,
+)
+from portable_gpu.ops.fft.joined import pipeline_depth
 from portable_gpu.ops.fft.memory import filled, rank_of, side_arguments, times_arguments
-from portable_gpu.ops.fft.passes import Pass, Rows, Side, moved
+from portable_gpu.ops.fft.passes import Pass, PassOperand, RenderedOperand, moved
 from portable_gpu.ops.fft.policy import GroupFftPolicy
-from portable_gpu.ops.fft.shape import GroupPlan
+from portable_gpu.ops.fft.shape import GroupShape
 from portable_gpu.ops.fft.tables import (
     Table,
     as_components,
@@ -30,33 +35,28 @@ from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.targets import Target
 
-#: Where a compute unit has no more groups, roots are read early also in the first of two passes, of
-#: which other roots take registers.  H200, complex64: 2^20 in 15 us, late in 16.5; but 64 lines of
-#: 2^18 in 177 us, late in 161, and 2^26 in 1.03 ms, late in 0.92.
+# The constants were measured: see docs/experiments/fft.md, "Constants".
+#: Groups of a compute unit up to which stage roots are read early also in the first of two passes,
+#: whose twiddle factors take registers too.
 _FEW_GROUPS = 2
-#: Larger groups have no registers for all loads at once.  H200, complex64: 4096 of 4093 in 270 us,
-#: with conditions 280, 65536 of 101 in 57 and 75; but 2^26 by passes of 512 in 945 and 920, and
-#: 131072 real lines of 256, several pairs in a group, in 82 and 77.
+#: Larger groups do not have the registers to load all numbers at once.
 _SMALL_GROUP = 256
-#: The longest columns whose roots between two passes are brought to local memory.  H200, us, read
-#: where they are wanted in brackets: 2^24 as 256 x 256 x 256 222 (225), complex128 414 (420), 256
-#: lines of 2^16 125 (129); but 64 lines of 2^18 as 512 x 512 152 (147), 8 of 2^20 in complex128 192
-#: (182).
-_BROUGHT = 256
-#: Bytes of local memory beside numbers where lines come ahead: a barrier, and places in line.
-_BARRIERS = 256
+#: The longest columns whose twiddle factors between two passes are staged in local memory.
+_MAX_STAGED_TWIDDLES = 256
+#: Bytes of local memory for the barrier and the queue of prefetched lines.
+_PREFETCH_BYTES = 256
 
 
 @dataclass(frozen=True)
-class _Shown:
-    """What the kernel's text shows of a pass; see ``cl_kernels/fft/group``."""
+class _PassText:
+    """The properties of a pass for which the text is rendered; see ``cl_kernels/fft/group``."""
 
     tag: str
     between: str
-    plan: GroupPlan
+    plan: GroupShape
     early: bool
-    source: Side
-    result: Side
+    source: RenderedOperand
+    result: RenderedOperand
     planes: int
     all_in: bool
     all_out: bool
@@ -68,126 +68,131 @@ class _Shown:
     ahead: bool
 
 
-def text(runs: Sequence[Pass], policy: GroupFftPolicy, target: Target) -> Specialization:
-    """The kernel of a pass, or of two that share a launch."""
-    plans = group_plans(runs, policy, target)
-    tags = ("0", "1") if len(runs) == 2 else ("",)
+def text(passes: Sequence[Pass], policy: GroupFftPolicy, target: Target) -> Specialization:
+    """Render the kernel of a pass, or of two that share a launch."""
+    plans = group_shapes(passes, policy, target)
+    tags = ("0", "1") if len(passes) == 2 else ("",)
     return specialize(
         "fft/group",
         target,
         policy=policy,
-        real=runs[0].real,
+        real=passes[0].real,
         passes=[
-            _Shown(
+            _PassText(
                 tag,
-                between if len(runs) == 2 else "",
+                between if len(passes) == 2 else "",
                 plan,
-                _reads_early(run, plan, target),
-                _side(run, run.source, plan.staged_source, plan),
-                _side(run, run.target, plan.staged_target, plan),
-                run.planes,
-                run.source.is_whole(run.n, run.lanes),
-                run.target.is_whole(run.n, run.lanes),
-                bool(run.whole),
-                plan.twists(run.target.form) if brings_twists(run, plan, target) else 0,
-                run.by_batch,
-                run.scaled,
-                _loads_at_once(run, plan),
-                len(runs) == 1 and _comes_ahead(run, plan, target),
+                _reads_roots_early(pass_, plan, target),
+                _side(pass_, pass_.source, plan.staged_source, plan),
+                _side(pass_, pass_.target, plan.staged_target, plan),
+                pass_.planes,
+                pass_.source.is_whole(pass_.n, pass_.lanes),
+                pass_.target.is_whole(pass_.n, pass_.lanes),
+                bool(pass_.whole),
+                plan.twiddles_in_local(pass_.target.form)
+                if stages_twiddles_in_local_memory(pass_, plan, target)
+                else 0,
+                pass_.by_batch,
+                pass_.scaled,
+                _loads_at_once(pass_, plan),
+                len(passes) == 1 and _prefetches_by_copy_engine(pass_, plan, target),
             )
-            for run, plan, tag, between in zip(runs, plans, tags, "yx", strict=False)
+            for pass_, plan, tag, between in zip(passes, plans, tags, "yx", strict=False)
         ],
-        inverse=runs[0].inverse,
-        rank=max(map(rank_of, runs)),
-        alone=has_own_parts(runs, plans),
+        inverse=passes[0].inverse,
+        rank=max(map(rank_of, passes)),
+        alone=is_fused_by_group(passes, plans),
     )
 
 
-def _side(run: Pass, rows: Rows, staged: bool, plan: GroupPlan) -> Side:
-    """What the text is for: staged lines without gaps are gone through number by number."""
-    dense = staged and not plan.chirp and rows.is_whole(run.n, run.lanes)
-    return replace(rows.side, dense=rows.dense if dense else 0)
+def _side(pass_: Pass, rows: PassOperand, staged: bool, plan: GroupShape) -> RenderedOperand:
+    """Return the rendered operand; staged lines without gaps are copied number by number."""
+    dense = staged and not plan.chirp and rows.is_whole(pass_.n, pass_.lanes)
+    return replace(rows.rendered, dense=rows.dense if dense else 0)
 
 
-def brings_twists(run: Pass, plan: GroupPlan, target: Target) -> bool:
-    """Whether roots between two passes go through local memory on their way.
+def stages_twiddles_in_local_memory(pass_: Pass, plan: GroupShape, target: Target) -> bool:
+    """Whether twiddle factors between two passes are computed in local memory.
 
-    Those of staged rows do, of which a work-item has every so many of one slot.
+    They are if the target is staged, because a work-item's rows of a slot then have one distance.
     """
-    room = (plan.local_numbers + 2 * plan.twists(run.target.form)) * run.real.itemsize
-    if not run.whole or room > target.static_local_mem:
+    local_bytes = (
+        plan.local_numbers + 2 * plan.twiddles_in_local(pass_.target.form)
+    ) * pass_.real.itemsize
+    if not pass_.whole or local_bytes > target.static_local_mem:
         return False
-    if run.by_batch or not plan.staged_target:
-        return run.n <= _BROUGHT and not plan.staged_target
+    if pass_.by_batch or not plan.staged_target:
+        return pass_.n <= _MAX_STAGED_TWIDDLES and not plan.staged_target
     return plan.target_across or plan.slots == 1
 
 
-def _loads_at_once(run: Pass, plan: GroupPlan) -> bool:
-    """Whether loads have no condition: drivers let each that has one wait for that before it."""
-    paired = run.planes > 1 and plan.slots > 1 and not plan.source_across
+def _loads_at_once(pass_: Pass, plan: GroupShape) -> bool:
+    """Whether loads have no condition, because drivers serialise conditional loads."""
+    paired = pass_.planes > 1 and plan.slots > 1 and not plan.source_across
     small = plan.group <= _SMALL_GROUP and not (plan.staged_source or paired)
-    return small and (run.source.form != "folded" or run.source.is_whole(run.n, run.lanes))
+    return small and (pass_.source.form != "folded" or pass_.source.is_whole(pass_.n, pass_.lanes))
 
 
-def _comes_ahead(run: Pass, plan: GroupPlan, target: Target) -> bool:
-    """Whether the copy engine brings a group's next line while it transforms one.
+def _prefetches_by_copy_engine(pass_: Pass, plan: GroupShape, target: Target) -> bool:
+    """Whether the copy engine (TMA) loads a group's next line while the group transforms one.
 
-    That is of use to groups that fill a compute unit, whose neighbours do not compute meanwhile.
+    That helps groups that fill a compute unit, where no other group computes during the load.
     """
-    rows = run.source
-    straight = rows.form == "complex" and rows.row == 1 and rows.is_whole(run.n, run.lanes)
-    several = groups(run, plan) > target.compute_units and fills_unit(plan, run, target)
-    room = (plan.local_numbers + 2 * run.n) * run.real.itemsize + _BARRIERS
+    rows = pass_.source
+    straight = rows.form == "complex" and rows.row == 1 and rows.is_whole(pass_.n, pass_.lanes)
+    several = groups(pass_, plan) > target.compute_units and uses_half_the_registers(
+        plan, pass_, target
+    )
+    local_bytes = (plan.local_numbers + 2 * pass_.n) * pass_.real.itemsize + _PREFETCH_BYTES
     return (
         target.matrix_units == "wgmma"  # devices with that engine
         and straight
         and several
         and plan.slots == 1
         and not (plan.back or plan.staged_source or rows.factor)
-        and room <= target.static_local_mem
+        and local_bytes <= target.static_local_mem
     )
 
 
-def _reads_early(run: Pass, plan: GroupPlan, target: Target) -> bool:
-    """Whether there are registers for the roots of the next stage while numbers are exchanged."""
-    words = 2 * plan.held * run.real.itemsize // 4
-    few = groups(run, plan) <= _FEW_GROUPS * target.compute_units
-    return 3 * words <= target.resident_registers and (few or not run.whole)
+def _reads_roots_early(pass_: Pass, plan: GroupShape, target: Target) -> bool:
+    """Whether registers suffice to load the next stage's roots while numbers are exchanged."""
+    words = 2 * plan.held * pass_.real.itemsize // 4
+    few = groups(pass_, plan) <= _FEW_GROUPS * target.compute_units
+    return 3 * words <= target.resident_registers and (few or not pass_.whole)
 
 
 class GroupPassPlan(Plan):
-    """A pass by work-groups, or two of which a part of the second follows one of the first.
+    """A pass by work-groups, or two passes of which each part of the second follows the first's.
 
-    Operands: what it reads; what lies between two passes, if there are two; what results are
-    multiplied by, if anything; what it writes, which may be what it reads.  The scalar is the
-    scale.
+    Operands: the source; the array between the passes, if there are two; the array by which results
+    are multiplied, if any; the target, which may be the source.  The scalar is the scale.
     """
 
     def __init__(
         self,
         engine: Engine,
-        runs: Sequence[Pass],
+        passes: Sequence[Pass],
         policy: GroupFftPolicy,
         factors: tuple[Table | None, Table | None] = (None, None),
     ) -> None:
-        """Build the kernel, and bring its tables to the device.
+        """Build the kernel, and upload its tables.
 
         Args:
             engine: The device.
-            runs: One pass, or two of which the second reads what the first one wrote.
-            policy: How.
-            factors: What the source of the first and the target of the last are multiplied by.
+            passes: One pass, or two of which the second reads the results of the first.
+            policy: Their policy.
+            factors: The tables by which the first source and the last target are multiplied.
         """
-        first, last = runs[0], runs[-1]
+        first, last = passes[0], passes[-1]
         self._shift, self._scaled = last.target.shift, last.scaled
-        self.bytes = moved(runs)
-        plans = group_plans(runs, policy, engine.target)
-        rank = max(map(rank_of, runs))
-        tags = ("0", "1") if len(runs) == 2 else ("",)
+        self.bytes = moved(passes)
+        plans = group_shapes(passes, policy, engine.target)
+        rank = max(map(rank_of, passes))
+        tags = ("0", "1") if len(passes) == 2 else ("",)
         constants: dict[str, int] = {}
         tables: dict[str, Table] = {}
-        for run, plan, tag in zip(runs, plans, tags, strict=True):
-            own_tables, own_constants = _given(run, plan, rank)
+        for pass_, plan, tag in zip(passes, plans, tags, strict=True):
+            own_tables, own_constants = _arguments(pass_, plan, rank)
             tables |= {f"{name}{tag}": table for name, table in own_tables.items()}
             constants |= {f"{name}{tag}": value for name, value in own_constants.items()}
         names = [f"x_in{tags[0]}", f"t_in{tags[-1]}", f"y_in{tags[-1]}"]
@@ -195,20 +200,20 @@ class GroupPassPlan(Plan):
             if table is not None:
                 tables[name] = table
         operands = names if last.target.times else [names[0], names[2]]
-        if len(runs) == 2:
+        if len(passes) == 2:
             operands.insert(1, "between_in")
-        each = [groups(run, plan) for run, plan in zip(runs, plans, strict=True)]
+        each = [groups(pass_, plan) for pass_, plan in zip(passes, plans, strict=True)]
         self._counters = 0
-        if has_own_parts(runs, plans):
+        if is_fused_by_group(passes, plans):
             each = each[:1]
-        elif len(runs) == 2:
+        elif len(passes) == 2:
             self._counters = 2 + first.parts
             constants |= {
-                "parts": first.parts, "lag": lag(first, engine.target),
+                "parts": first.parts, "lag": pipeline_depth(first, engine.target),
                 **{f"groups{k}": count // first.parts for k, count in enumerate(each)},
             }  # fmt: skip
         total = sum(each)
-        if len(runs) == 1 and _comes_ahead(first, plans[0], engine.target):
+        if len(passes) == 1 and _prefetches_by_copy_engine(first, plans[0], engine.target):
             constants["groups"] = total
             total = min(total, engine.target.compute_units)
         parts = {
@@ -217,7 +222,7 @@ class GroupPassPlan(Plan):
         }
         self.kept_bytes = sum(table.nbytes for table in parts.values())
         self._launch = engine.programs.launch(
-            text(runs, policy, engine.target),
+            text(passes, policy, engine.target),
             "fft",
             constants,
             [*operands, *(["counters"] if self._counters else [])],
@@ -247,44 +252,44 @@ class GroupPassPlan(Plan):
         return self._launch(state, buffers, places, wait_for)
 
 
-def _given(run: Pass, plan: GroupPlan, rank: int) -> tuple[dict[str, Table], dict[str, int]]:
-    """The tables and the numbers that a kernel is given of a pass."""
+def _arguments(pass_: Pass, plan: GroupShape, rank: int) -> tuple[dict[str, Table], dict[str, int]]:
+    """Return the tables and constants of a pass, by the names of the kernel's parameters."""
     tables = {"roots": _stage_roots(plan)}
     constants = {
-        "lanes": run.lanes,
-        **side_arguments("x", run.source, rank),
-        **side_arguments("y", run.target, rank),
-        "y_first": run.target.first_row, "y_begin": run.target.begin,
-        **times_arguments(run.target.times, rank),
-        **{f"batch{d}_size": n for d, n in enumerate(filled(run.batch, rank, 1))},
+        "lanes": pass_.lanes,
+        **side_arguments("x", pass_.source, rank),
+        **side_arguments("y", pass_.target, rank),
+        "y_first": pass_.target.first_row, "y_begin": pass_.target.begin,
+        **times_arguments(pass_.target.times, rank),
+        **{f"batch{d}_size": n for d, n in enumerate(filled(pass_.batch, rank, 1))},
     }  # fmt: skip
-    if run.target.form == "split":
-        tables["halves"] = roots(np.arange(run.n), 2 * run.n)
+    if pass_.target.form == "split":
+        tables["halves"] = roots(np.arange(pass_.n), 2 * pass_.n)
     if plan.chirp:
-        constants["n"] = run.n
-        tables["chirp"] = chirp(run.n, False, run.n)
-        tables["filter"] = chirp_filter(run.n, False, plan.length).conj()
+        constants["n"] = pass_.n
+        tables["chirp"] = chirp(pass_.n, False, pass_.n)
+        tables["filter"] = chirp_filter(pass_.n, False, plan.length).conj()
     if plan.cyclic:
-        tables["powers"] = powers_of_generator(run.n).astype(np.uint32)
-        tables["filter"] = rader_filter(run.n).conj()
-    if run.whole:
-        constants["shift"] = (run.whole.bit_length() + 1) // 2
-        tables |= _roots_of_all(run.whole, constants["shift"])
+        tables["powers"] = powers_of_generator(pass_.n).astype(np.uint32)
+        tables["filter"] = rader_filter(pass_.n).conj()
+    if pass_.whole:
+        constants["shift"] = (pass_.whole.bit_length() + 1) // 2
+        tables |= _roots_of_all(pass_.whole, constants["shift"])
     return tables, constants
 
 
-def _stage_roots(plan: GroupPlan) -> Table:
-    """Of stages but the first of a way: exp(-2 pi i k r / (N R)) for r = 1, 2, 4 ... and k < N."""
-    found = [np.zeros(0, complex)]
+def _stage_roots(plan: GroupShape) -> Table:
+    """Return the roots of later stages: exp(-2 pi i k r / (N R)) for r = 1, 2, 4 ... and k < N."""
+    tables = [np.zeros(0, complex)]
     for stage in (*plan.stages[1:], *plan.back[1:]):
         powers = [1 << bit for bit in range((stage.radix - 1).bit_length())]
-        found.append(
+        tables.append(
             roots(np.outer(powers, np.arange(stage.before)), stage.before * stage.radix).ravel()
         )
-    return np.concatenate(found)
+    return np.concatenate(tables)
 
 
 def _roots_of_all(whole: int, shift: int) -> dict[str, Table]:
-    """Two tables whose products are all roots of one of order ``whole``."""
+    """Return two tables whose products are all roots of unity of order ``whole``."""
     coarse = np.arange((whole >> shift) + 1, dtype=np.int64) << shift
     return {"coarse": roots(coarse, whole), "fine": roots(np.arange(1 << shift), whole)}

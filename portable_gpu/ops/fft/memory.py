@@ -1,25 +1,25 @@
-"""Kernel arguments that all passes have: tables on the device, strides of their two sides."""
+"""Kernel arguments that all passes have: extents, and strides of source and target."""
 
 from __future__ import annotations
 
-from portable_gpu.ops.fft.passes import Pass, Rows, Times
+from portable_gpu.ops.fft.passes import Pass, PassMultiplier, PassOperand
 from portable_gpu.runtime.views import Shape
 
 _RANK = 2
 
 
-def rank_of(run: Pass) -> int:
-    """How many batch axes the kernel has: those that most arrays need, so that programs are few."""
-    return max(_RANK, len(run.batch))
+def rank_of(pass_: Pass) -> int:
+    """The number of batch axes of the kernel: at least two, so that few programs are built."""
+    return max(_RANK, len(pass_.batch))
 
 
 def filled(values: Shape, rank: int, blank: int) -> Shape:
-    """Values of the batch axes, behind those of axes that are not there."""
+    """Pad the values of the batch axes in front, for axes that the arrays do not have."""
     return (blank,) * (rank - len(values)) + values
 
 
-def side_arguments(name: str, rows: Rows, rank: int) -> dict[str, int]:
-    """Rows, strides and limits of one side."""
+def side_arguments(name: str, rows: PassOperand, rank: int) -> dict[str, int]:
+    """The rows, strides and limits of a source or target."""
     return {
         f"{name}_rows": rows.rows, f"{name}_row": rows.row, f"{name}_lane": rows.lane,
         f"{name}_limit": rows.limit, f"{name}_limit_row": rows.limit_row,
@@ -28,8 +28,8 @@ def side_arguments(name: str, rows: Rows, rank: int) -> dict[str, int]:
     }  # fmt: skip
 
 
-def times_arguments(times: Times | None, rank: int) -> dict[str, int]:
-    """Strides of what results are multiplied by."""
+def times_arguments(times: PassMultiplier | None, rank: int) -> dict[str, int]:
+    """The strides of the array by which results are multiplied."""
     if times is None:
         return {}
     return {

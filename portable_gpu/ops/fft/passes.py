@@ -1,9 +1,10 @@
-"""Passes: many transforms of a length that scratch holds, by one launch."""
+"""Passes: each is one launch that computes many transforms of a length that a work-group holds."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Literal
 
 from portable_gpu.dtypes import Element
@@ -11,28 +12,29 @@ from portable_gpu.ops.fft.problem import Form
 from portable_gpu.ops.fft.tables import chirp_length, is_prime, largest_prime
 from portable_gpu.runtime.views import Shape
 
-#: ``across``: lanes lie side by side.  ``along``: the rows of a lane do.
-Layout = Literal["across", "along", "any"]
+#: Which elements of an array are adjacent in memory: the lanes of a row (``across``), the rows of a
+#: lane (``along``), or neither (``any``).  A lane is one transform of a pass, a row one number of
+#: each transform.
+Orientation = Literal["across", "along", "any"]
 
 
 @dataclass(frozen=True)
-class Side:
-    """A source or target, as far as kernels are rendered for it.
+class RenderedOperand:
+    """The properties of a source or target for which a kernel's text is rendered.
 
     Attributes:
-        form: Of a row.
-        layout: How lanes and rows lie.
-        factor: What its numbers are multiplied by: nothing, a number of each row, or one of each
-            row and lane.
-        times: How the lanes of an array lie that its numbers are multiplied by, if there is one:
-            ``same`` if all have one number.
-        dense: From a lane to the next one, where a text is for lanes without gaps between them;
-            else 0.
+        form: The form of a row: see :data:`~portable_gpu.ops.fft.problem.Form`.
+        layout: Which of lanes and rows are adjacent in memory.
+        factor: The table by which its numbers are multiplied: none, one number for each row
+            (``rows``), or one for each row and lane (``lanes``).
+        times: The layout of the array by which its numbers are multiplied, if there is one:
+            ``same`` if all lanes have the same number.
+        dense: Elements from one lane to the next, if the text is for lanes without gaps; else 0.
         stepped: Whether the numbers of rows depend on the last batch axis.
     """
 
     form: Form
-    layout: Layout
+    layout: Orientation
     factor: Literal["", "rows", "lanes"] = ""
     times: Literal["", "across", "same", "any"] = ""
     dense: int = 0
@@ -40,22 +42,22 @@ class Side:
 
     @property
     def reals(self) -> int:
-        """Real numbers of a row."""
+        """Real numbers of a row, 1 or 2."""
         return 2 if self.form == "packed" else self.components
 
     @property
     def components(self) -> int:
-        """Real numbers of an element."""
+        """Real numbers of an element, 1 or 2."""
         return 1 if self.form in ("real", "ordered", "turned", "packed") else 2
 
 
 @dataclass(frozen=True)
-class Times:
-    """An array that the numbers of a target are multiplied by: the other side of a convolution.
+class PassMultiplier:
+    """An array by which the results of a pass are multiplied: the other input of a convolution.
 
     Attributes:
         row, lane, batch: Strides, in elements.
-        conjugate: Whether by the conjugates of its numbers.
+        conjugate: Whether its numbers are conjugated.
     """
 
     row: int
@@ -65,21 +67,22 @@ class Times:
 
 
 @dataclass(frozen=True)
-class Rows:
-    """One side of a pass.
+class PassOperand:
+    """The source or the target of a pass.
 
     Attributes:
-        form: Of a row.
-        rows: Those that are there.
+        form: The form of a row.
+        rows: The number of rows that exist in memory; others are read as zeros, and not written.
         row, lane, batch: Strides, in elements.
-        limit: Row i of a lane is number ``i * limit_row + b * limit_batch + lane``, b being that
-            along the last batch axis; numbers from ``limit`` on are not there.  Of a folded side it
-            is the length of the sequence.
-        limit_row, limit_batch: See there.
-        factor: See :class:`Side`; of lanes, the number says which.
-        first: Of a target, the number (the row, if ``limit_row`` is 0) that is the first to be
-            there, and lies where number 0 would without it.
-        times: What the numbers of a complex target are multiplied by.
+        limit: The number of elements of the line.  Row i of a lane is element ``i * limit_row + b *
+            limit_batch + lane`` of the line, where b is the index along the last batch axis;
+            elements from ``limit`` on do not exist in memory.  In the form ``folded`` it is the
+            length of the mirrored sequence.
+        limit_row, limit_batch: The strides in that formula.
+        factor: See :class:`RenderedOperand`; the table of ``lanes`` is indexed by that element.
+        first: For a target, the first element (the first row, if ``limit_row`` is 0) that is
+            written; it is stored where element 0 would be if ``first`` were 0.
+        times: The array by which the numbers of a complex target are multiplied.
     """
 
     form: Form
@@ -92,69 +95,74 @@ class Rows:
     limit_batch: int = 0
     factor: Literal["", "rows", "lanes"] = ""
     first: int = 0
-    times: Times | None = None
+    times: PassMultiplier | None = None
 
     @property
     def first_row(self) -> int:
-        """The first row of which something is there."""
+        """The first row of which an element exists."""
         return self.first // self.limit_row if self.limit_row else self.first
 
     @property
     def begin(self) -> int:
-        """Numbers before it are not there."""
+        """The first element that exists, if elements are numbered by ``limit_row``."""
         return self.first if self.limit_row else 0
 
     @property
     def shift(self) -> int:
-        """How many elements before the first one number 0 would lie."""
+        """The distance of element 0 before the first element, in elements of the array."""
         return self.first * (self.lane if self.limit_row else self.row)
 
     def is_whole(self, n: int, lanes: int) -> bool:
-        """Whether each lane has every row that a transform of n has."""
-        wanted = {"half": n // 2 + 1, "split": n + 1}.get(self.form, n)
-        last = (wanted - 1) * self.limit_row + lanes
+        """Whether all rows of a transform of n exist in each lane."""
+        count = {"half": n // 2 + 1, "split": n + 1}.get(self.form, n)
+        last = (count - 1) * self.limit_row + lanes
         if self.limit_batch:
             last += self.limit_row - self.limit_batch
-        return self.rows >= wanted and self.limit >= last and not self.first
+        return self.rows >= count and self.limit >= last and not self.first
 
     @property
     def dense(self) -> int:
-        """From a lane to the next one, if there is no gap between them, else 0."""
+        """Elements from one lane to the next if there is no gap between them, else 0."""
         return self.rows if self.row == 1 and self.lane == self.rows else 0
 
     @property
     def unit(self) -> int:
-        """From a row to the next one, where rows lie side by side."""
+        """Elements from one row to the next if rows are adjacent."""
         return 2 if self.form == "packed" else 1
 
     @property
-    def side(self) -> Side:
-        """What a kernel is rendered for."""
-        layout: Layout = "across" if self.lane == 1 else "along" if self.row == self.unit else "any"
+    def rendered(self) -> RenderedOperand:
+        """The properties for which a kernel is rendered."""
+        layout: Orientation = "any"
+        if self.lane == 1 or self.row == self.unit:
+            layout = "across" if self.lane == 1 else "along"
         times: Literal["", "across", "same", "any"] = ""
         if self.times is not None:
             step = self.times.lane
             times = "same" if step == 0 else "across" if step == 1 else "any"
-        return Side(self.form, layout, self.factor, times, stepped=bool(self.limit_batch))
+        return RenderedOperand(
+            self.form, layout, self.factor, times, stepped=bool(self.limit_batch)
+        )
 
 
 @dataclass(frozen=True)
 class Pass:
-    """Transforms by one launch.
+    """Transforms of one length that a launch computes.
 
     Attributes:
-        n: Length: a product of the radices that have straight code, or any where a pass has chirps.
+        n: The length: a product of radices, or any length if kernels have chirp convolutions.
         inverse: Whether exponents are positive.
         real: Element of the real numbers.
-        lanes: Transforms side by side: the axis that vectors, or neighbouring work-items, go along.
+        lanes: The extent of the axis along which the lanes of vectors, or neighbouring work-items,
+            have different transforms.
         batch: Extents of the other axes.
-        source, target: What it reads and writes.
-        whole: Length of the transform of which this is the first of two passes, else 0: then row k
-            of lane l is multiplied by the root ``k l / whole`` of one.  If the source has a
-            ``limit_batch``, l is the number of its row 0.
-        by_batch: Whether l of these roots is the number along the last batch axis instead.
-        parts: Of a pass that shares its launch with another one: into how many parts the leading
-            batch axes cut both.  A part of the second pass reads what the first one made of it.
+        source, target: The arrays that it reads and writes.
+        whole: The length of the transform of which this is the first of two passes, else 0.  Row k
+            of lane l is then multiplied by the twiddle factor exp(-2 pi i k l / whole).  If the
+            source has a ``limit_batch``, l is the element number of its row 0.
+        by_batch: Whether l is the index along the last batch axis instead.
+        parts: The number of parts into which the leading batch axes divide two passes that share a
+            launch.  A part of the second pass reads the results of the same part of the first.
         scaled: Whether results are multiplied by a scale.
     """
 
@@ -163,8 +171,8 @@ class Pass:
     real: Element
     lanes: int
     batch: Shape
-    source: Rows
-    target: Rows
+    source: PassOperand
+    target: PassOperand
     whole: int = 0
     parts: int = 1
     by_batch: bool = False
@@ -172,78 +180,79 @@ class Pass:
 
     @property
     def paired(self) -> bool:
-        """Whether a lane has two transforms: of real sequences, one complex transform has both."""
+        """Whether a lane has two transforms of real numbers, computed as one complex transform."""
         return not {"half", "turned"}.isdisjoint((self.source.form, self.target.form))
 
     @property
     def planes(self) -> int:
-        """Transforms of a lane."""
+        """Transforms of a lane, 1 or 2."""
         return 2 if self.paired else 1
 
     @property
     def count(self) -> int:
-        """Transforms in all."""
-        found = self.lanes
-        for extent in self.batch:
-            found *= extent
-        return found
+        """The number of lanes of all batches."""
+        return self.lanes * prod(self.batch)
 
     @property
     def bytes(self) -> int:
-        """Each row that is there read once, or written once."""
+        """The bytes of all rows that exist, each read once or written once."""
         return moved([self])
 
 
-def moved(runs: Sequence[Pass]) -> int:
-    """Bytes that a launch of these passes reads and writes, but for what lies between them."""
-    ends = ((runs[0], runs[0].source), (runs[-1], runs[-1].target))
-    numbers = sum(run.count * side.rows * side.side.reals for run, side in ends)
-    return runs[0].real.itemsize * numbers
+def moved(passes: Sequence[Pass]) -> int:
+    """Bytes that a launch of these passes reads and writes, without those between the passes."""
+    ends = ((passes[0], passes[0].source), (passes[-1], passes[-1].target))
+    numbers = sum(pass_.count * side.rows * side.rendered.reals for pass_, side in ends)
+    return passes[0].real.itemsize * numbers
 
 
 @dataclass(frozen=True)
-class Reach:
-    """How far a pass goes.
+class PassLimits:
+    """The lengths that one pass can transform.
 
     Attributes:
-        most: The longest transform by butterflies.
-        lanes: Transforms that a pass wants side by side: of a vector, or of a run of memory.
-        broad: The longest transform of which a pass takes enough side by side.
-        cut: The shortest line that two passes may make where there are few, though one would do.
-        chirps: Whether a pass makes transforms of lengths with other primes, by a convolution: see
+        max_length: The longest transform by butterflies.
+        lanes: Adjacent transforms of a vector, or of a contiguous part of memory.
+        max_batched_length: The longest transform of which a pass holds ``lanes`` at once.
+        min_split_length: The shortest line for which two passes are considered if lines are few,
+            although one pass could transform it.
+        chirps: Whether a pass transforms lengths with other primes, as convolutions: see
             :meth:`stage_length`.
-        prime: The largest prime that has a butterfly in a quarter of the longest transform.
-        cyclic: The largest prime that has one in a cyclic convolution.
-        by_batch: Whether roots between passes may be those of a number along a batch axis.
+        max_prime: The largest prime with a butterfly, in transforms of up to ``max_length / 4``.
+        max_cyclic_prime: The largest prime with a butterfly in a cyclic convolution.
+        twiddles_by_batch: Whether twiddle factors may depend on the index along a batch axis.
     """
 
-    most: int
+    max_length: int
     lanes: int
-    broad: int
-    cut: int
+    max_batched_length: int
+    min_split_length: int
     chirps: bool = False
-    prime: int = 13
-    cyclic: int = 13
-    by_batch: bool = False
+    max_prime: int = 13
+    max_cyclic_prime: int = 13
+    twiddles_by_batch: bool = False
 
-    def takes(self, n: int) -> bool:
-        """Whether one pass makes transforms of this length."""
+    def allows(self, n: int) -> bool:
+        """Whether one pass can transform this length."""
         if self.has_butterflies(n):
-            return n <= self.most
-        return self.chirps and self.stage_length(n) <= self.most
+            return n <= self.max_length
+        return self.chirps and self.stage_length(n) <= self.max_length
 
     def stage_length(self, n: int) -> int:
-        """The length of which the stages of a transform of n are.
+        """The length that the stages of a transform of n compute.
 
-        Of a prime n it is n - 1, if that has butterflies: a convolution of as many numbers (Rader).
-        Others are convolutions with a chirp, of at least 2 n - 1 numbers (Bluestein).
+        For a prime n it is n - 1, if that has butterflies: a cyclic convolution (Rader).  Other
+        lengths without butterflies are convolutions with a chirp, of at least 2 n - 1 (Bluestein).
         """
         if self.has_butterflies(n):
             return n
-        cyclic = is_prime(n) and largest_prime(n - 1) <= self.cyclic
+        cyclic = is_prime(n) and largest_prime(n - 1) <= self.max_cyclic_prime
         return n - 1 if cyclic and self.has_butterflies(n - 1) else chirp_length(n)
 
     def has_butterflies(self, n: int) -> bool:
-        """Whether a length is made of butterflies; large ones have registers for few work-items."""
+        """Whether all prime factors of a length have butterflies.
+
+        Butterflies of large primes need many registers, so there are fewer work-items.
+        """
         prime = largest_prime(n)
-        return prime <= 13 or (prime <= self.prime and n <= self.most // 4)
+        return prime <= 13 or (prime <= self.max_prime and n <= self.max_length // 4)

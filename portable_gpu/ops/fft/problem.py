@@ -1,4 +1,4 @@
-"""What a transform computes, whatever the way: of arrays, and of one axis of theirs."""
+"""Descriptions of transforms, of whole arrays and along one axis, without a way to compute them."""
 
 from __future__ import annotations
 
@@ -10,32 +10,41 @@ from portable_gpu.codegen.axes import Axis
 from portable_gpu.dtypes import Element
 from portable_gpu.runtime.views import Shape
 
-#: complex to complex; real to the half of its transform that says all; that half to real.
-Kind = Literal["c2c", "r2c", "c2r"]
-#: What a row of a source or target is.  ``half``: of two transforms of real sequences, the rows up
-#: to n // 2.  ``folded``: complex, those behind the middle being conjugates of those before it.
-#: ``ordered``: real, of a source: the even rows, and then the odd ones from the end.  ``turned``:
-#: real, of a target: the real parts of all rows of two transforms of real sequences, times factors.
+#: From complex to complex; from real to the non-redundant half of the spectrum, n // 2 + 1 numbers
+#: (Hermitian symmetry); and from that half to real.
+TransformKind = Literal["c2c", "r2c", "c2r"]
+#: How the numbers of a transform are stored in a source or target:
+#:
+#: * ``complex``, ``real``: one number for each row;
+#: * ``half``: rows 0 to n // 2 of the spectra of two real sequences;
+#: * ``folded``: n complex rows, of which those above n // 2 are stored as the conjugates of rows
+#:   n - k (Hermitian symmetry);
+#: * ``ordered``: the real input of a cosine transform: even rows, then odd rows in reverse order;
+#: * ``turned``: the real output of a cosine transform: the real parts of the spectra of two real
+#:   sequences, multiplied by factors;
+#: * ``packed``: a real sequence of 2 n numbers as n complex numbers;
+#: * ``split``: rows 0 to n of the spectrum of 2 n real numbers, from the transform of ``packed``.
 Form = Literal["complex", "real", "half", "folded", "ordered", "turned", "packed", "split"]
 
 
 @dataclass(frozen=True)
 class FftProblem:
-    """One transform apart from its arrays' values: the key of its plan.
+    """One transform without the values of its arrays: the key of its plan.
 
     Attributes:
-        kind: Of its first step: complex axes come before a ``c2r`` one, and after an ``r2c`` one.
-        from_real: Whether the input of complex axes is real.
+        kind: The kind of transform.  In ``c2r`` the complex axes are transformed before the real
+            one, in ``r2c`` after it.
+        from_real: Whether the input of a ``c2c`` transform is real.
         inverse: Whether exponents are positive.
         real: Element of the real numbers.
-        axes: Transformed ones; the last is the real one.
-        lengths: Of the transform along each.
-        shape_in, shape_out: Of the arrays.
-        strides_in, strides_out: Likewise, in elements.
+        axes: The transformed axes; the last is the real one.
+        lengths: The length of the transform along each.
+        shape_in, shape_out: The shapes of the arrays.
+        strides_in, strides_out: Their strides, in elements.
         scaled: Whether results are multiplied by a scale.
     """
 
-    kind: Kind
+    kind: TransformKind
     from_real: bool
     inverse: bool
     real: Element
@@ -49,12 +58,12 @@ class FftProblem:
 
     @property
     def size(self) -> int:
-        """Numbers of all transforms, as the real or complex numbers of the longer side."""
+        """The number of elements of the larger of input and output."""
         return max(prod(self.shape_in), prod(self.shape_out))
 
     @property
     def flop(self) -> int:
-        """The field's convention: 5 N log2 N of N complex numbers, half of it for real ones."""
+        """Flop by the usual convention: 5 N log2 N for N complex numbers, half for real ones."""
         points = prod(self.lengths)
         others = prod(n for axis, n in enumerate(self.shape_out) if axis not in self.axes)
         of_complex = 5 * points * log2(points) * others if points > 1 else 0
@@ -62,7 +71,7 @@ class FftProblem:
 
     @property
     def bytes(self) -> int:
-        """Each input read once, each result written once."""
+        """Bytes of the input and the output, each moved once."""
         parts = (2 - (self.kind == "r2c" or self.from_real), 2 - (self.kind == "c2r"))
         return self.real.itemsize * (
             parts[0] * prod(self.shape_in) + parts[1] * prod(self.shape_out)
@@ -70,14 +79,15 @@ class FftProblem:
 
 
 @dataclass(frozen=True)
-class End:
-    """One side of a line of numbers.
+class LineOperand:
+    """The source or the target of the transforms along one axis.
 
     Attributes:
-        form: Of its numbers.
-        count: How many there are; a transform reads 0 for others, and does not write them.
-        step: Between them, in elements.
-        first: Of a target, the number of the first one that is there: a result is cropped.
+        form: The form of its numbers.
+        count: The number of elements that exist in memory; a transform reads others as zeros, and
+            does not write them.
+        step: The stride between them, in elements.
+        first: For a target, the index of the first result that is stored: results are cropped.
     """
 
     form: Form
@@ -87,17 +97,17 @@ class End:
 
     @property
     def end(self) -> int:
-        """The number behind the last one."""
+        """The index after the last element."""
         return self.first + self.count
 
 
 @dataclass(frozen=True)
-class Product:
-    """Results are multiplied by the numbers of another array.
+class LineMultiplier:
+    """An array by which results are multiplied, element by element.
 
     Attributes:
-        step: Between them along the axis, in elements; other axes have their strides in ``others``.
-        conjugate: Whether by their conjugates.
+        step: Its stride along the axis, in elements; ``Line.others`` has those of other axes.
+        conjugate: Whether its numbers are conjugated.
     """
 
     step: int
@@ -106,27 +116,27 @@ class Product:
 
 @dataclass(frozen=True)
 class Line:
-    """The transforms along one axis, of all lines of an array.
+    """The transforms along one axis of an array, of all its lines.
 
     Attributes:
         n: Length of the transform.
         inverse: Whether exponents are positive.
         real: Element of the real numbers.
-        source, target: What is read and written along the axis.
-        others: The other axes, with their strides in the source and in the target, and in what
-            results are multiplied by.
-        times: What results are multiplied by, number by number; not of real targets.
+        source, target: The arrays that are read and written, along the axis.
+        others: The other axes, with their strides in the source, in the target, and in the array by
+            which results are multiplied.
+        times: The array by which results are multiplied, if any; targets must not be real.
     """
 
     n: int
     inverse: bool
     real: Element
-    source: End
-    target: End
+    source: LineOperand
+    target: LineOperand
     others: tuple[Axis, ...]
-    times: Product | None = None
+    times: LineMultiplier | None = None
 
     @property
     def lines(self) -> int:
-        """How many there are."""
+        """The number of lines."""
         return prod(axis.size for axis in self.others)

@@ -1,4 +1,4 @@
-"""Radices of a transform, and how many work-items have its butterflies."""
+"""The radices of a transform, and the number of work-items among which it is distributed."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from portable_gpu.ops.fft.tables import largest_prime
 
 @lru_cache(maxsize=1024)
 def spread(n: int, most: int, largest: int, group: int) -> tuple[tuple[int, ...], int]:
-    """The radices of a transform, and its work-items, which hold at most ``most`` numbers each.
+    """Choose the radices of a transform and the number of its work-items.
 
-    The work-items are such that few of them idle in any stage, and no more than ``group`` if so
-    many can hold the transform.
+    A work-item holds at most ``most`` numbers.  The number is such that few work-items idle in any
+    stage, and at most ``group`` if that is possible.
     """
     radices = factors(n, min(most, largest))
     most = max(most, *radices)
-    found = []
+    options = []
     for count in sorted({-(-n // radix // b) for radix in radices for b in range(1, most + 1)}):
         each = [-(-n // radix // count) * radix for radix in radices]
         if max(each) <= most:
-            found.append((count > group, sum(each) * count, count))
-    return radices, min(found)[2]
+            options.append((count > group, sum(each) * count, count))
+    return radices, min(options)[2]
 
 
 @lru_cache(maxsize=1024)
 def mirrored(n: int, most: int) -> tuple[tuple[int, ...], int] | None:
-    """The same where work-items have butterflies j and count - j of the last stage.
+    """Choose radices and work-items that have butterflies j and count - j of the last stage.
 
-    They may hold more than ``most`` numbers.  ``None`` where no last stage can be shared so.
+    Work-items may hold more than ``most`` numbers.  ``None`` if no last stage allows it.
     """
-    found: list[tuple[tuple[int, int, int], tuple[int, ...], int]] = []
+    options: list[tuple[tuple[int, int, int], tuple[int, ...], int]] = []
     for limit in {most, 8}:
         radices = factors(n, limit)
         if len(radices) == 1:
-            found.append(((max(0, n - most), 1, 0), radices, 1))
+            options.append(((max(0, n - most), 1, 0), radices, 1))
             continue
         for last in {radix for radix in radices if radix % 2 == 0 and n // radix % 2 == 0}:
             pairs = n // last // 2
@@ -44,16 +44,16 @@ def mirrored(n: int, most: int) -> tuple[tuple[int, ...], int] | None:
                 each = [-(-n // radix // items) * radix for radix in others]
                 each.append(2 * last * (pairs // items))
                 worth = max(0, max(each) - most), len(radices), sum(each) * items
-                found.append((worth, (*others, last), items))
-    return min(found)[1:] if found else None
+                options.append((worth, (*others, last), items))
+    return min(options)[1:] if options else None
 
 
 @lru_cache(maxsize=1024)
 def factors(n: int, most: int) -> tuple[int, ...]:
-    """Few radices up to ``most`` whose product is n, as equal as can be; the largest ones first."""
+    """Return the fewest radices up to ``most`` with product n, as equal as possible, descending."""
     best: tuple[tuple[int, int], tuple[int, ...]] | None = None
 
-    def go(rest: int, limit: int, chosen: tuple[int, ...]) -> None:
+    def search(rest: int, limit: int, chosen: tuple[int, ...]) -> None:
         nonlocal best
         if rest == 1:
             worth = len(chosen), sum(chosen)
@@ -64,9 +64,9 @@ def factors(n: int, most: int) -> tuple[int, ...]:
             return
         for radix in range(min(limit, rest), 1, -1):
             if rest % radix == 0:
-                go(rest // radix, radix, (*chosen, radix))
+                search(rest // radix, radix, (*chosen, radix))
 
-    go(n, max(13, most, min(n, largest_prime(n))), ())
+    search(n, max(13, most, min(n, largest_prime(n))), ())
     if best is None:
         raise ValueError(f"{n} has no butterfly")
     return best[1] or (1,)

@@ -1,8 +1,8 @@
-"""The shape of a work-group's transforms: stages, work-items, and places in local memory.
+"""The shape of a work-group's transforms: stages, work-items, and the layout of local memory.
 
-A transform whose length has primes without a butterfly is a convolution: a transform of another
-length there, and one back by the same stages in the other order, so that it begins where the
-results of the way there are.
+A transform whose length has primes without a butterfly is a convolution: a forward transform of
+another length, and an inverse one by the same stages in reverse order, whose first stage reads the
+results of the forward transform from the same work-items.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from dataclasses import dataclass
 from portable_gpu.ops.fft.problem import Form
 from portable_gpu.powers_of_two import is_power_of_two
 
-#: Work-items that exchange by a barrier of a sub-group; see ``cl_kernels/subgroup/warp_barrier``.
+#: Work-items that a sub-group's barrier synchronises; see ``cl_kernels/subgroup/warp_barrier``.
 _WARP = 32
-#: Pairs of a staged target that a work-item takes from local memory before it stores them.  H200,
-#: float32: 4096 lines of 4096 in 42.0 us, all 9 at once in 44.3; 16384 of 1024 in 39.6 and 41.9.
-_TOGETHER = 4
+#: Pairs of a staged target that a work-item reads from local memory before it stores them.
+_PAIRS_AT_ONCE = 4
 
 
 @dataclass(frozen=True)
-class Layout:
-    """Places of the rows of all slots in local memory.
+class LocalLayout:
+    """Positions of the rows of all slots in local memory; a slot holds one transform.
 
     Attributes:
-        rows, slots: How many.
-        beside: Whether the slots of a row lie side by side, else the rows of a slot.
-        block, gap: A gap of so many numbers comes after each block of rows.
-        stride: Numbers from a slot to the next one, where rows lie side by side.
+        rows, slots: Their numbers.
+        beside: Whether the slots of a row are adjacent; else the rows of a slot are.
+        block, gap: After each ``block`` rows, ``gap`` numbers are left out (to avoid bank
+            conflicts).
+        stride: Numbers from one slot to the next if the rows of a slot are adjacent.
     """
 
     rows: int
@@ -44,39 +44,39 @@ class Layout:
 
     @property
     def size(self) -> int:
-        """Numbers of one part, re or im."""
+        """Numbers of one component, real or imaginary, of all slots."""
         return self.slots * (self.length if self.beside else self.stride)
 
     def place(self, row: str, slot: str) -> str:
-        """C expression of where a row of a slot is."""
+        """C expression of the index of a row of a slot."""
         at = f"({row} + {row} / {self.block} * {self.gap})" if self.gap else row
         return (
             f"({at} * {self.slots} + {slot})" if self.beside else f"({slot} * {self.stride} + {at})"
         )
 
     def step(self, rows: int) -> int:
-        """How far it is to a row so much further on, in the same block or whole blocks away."""
+        """Distance of two rows that are ``rows`` apart, within a block or by whole blocks."""
         far = rows + rows // self.block * self.gap
         return far * self.slots if self.beside else far
 
     def even(self, rows: int) -> bool:
-        """Whether that is so of any row."""
+        """Whether that distance is the same for every row."""
         return not self.gap or rows % self.block == 0
 
 
 @dataclass(frozen=True)
-class Stage:
-    """One stage.
+class FftStage:
+    """One stage of a transform in registers.
 
     Attributes:
-        number: From 0 on.
+        number: Its number, from 0; the stages of the inverse transform of a convolution follow.
         radix: Numbers of a butterfly.
-        before: Product of the earlier radices.
+        before: Product of the radices of earlier stages.
         count: Butterflies of a transform.
-        butterflies: Those of a work-item.
-        table: Where its roots begin.
-        layout: Of its rows in local memory.
-        mirrored: Whether work-items have butterflies j and count - j, the first of them 0 and
+        butterflies: Butterflies of a work-item.
+        table: The index of its first twiddle factor.
+        layout: The layout of its input rows in local memory.
+        mirrored: Whether a work-item has butterflies j and count - j; the first work-item has 0 and
             count / 2.
     """
 
@@ -86,16 +86,16 @@ class Stage:
     count: int
     butterflies: int
     table: int
-    layout: Layout
+    layout: LocalLayout
     mirrored: bool = False
 
     @property
     def roots(self) -> int:
-        """How many its table has: none of the first stage of a way."""
+        """The number of its twiddle factors; a first stage has none."""
         return (self.radix - 1).bit_length() * self.before if self.before > 1 else 0
 
     def butterfly(self, b: int, items: int) -> str:
-        """C expression of the number of a work-item's butterfly b."""
+        """C expression of the index of a work-item's butterfly b."""
         if not self.mirrored:
             return f"{self.item} + {b * items}"
         from_start = b // 2 * items
@@ -107,7 +107,7 @@ class Stage:
 
     @property
     def item(self) -> str:
-        """C name of a work-item's number in its transform: the first stage has its own order."""
+        """C name of a work-item's index in its transform; the first stage has its own order."""
         return "t" if self.number else "t0"
 
     @property
@@ -117,27 +117,27 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class GroupPlan:
-    """What a kernel's text depends on beside the forms of rows.
+class GroupShape:
+    """The properties of a pass for which a kernel's text is rendered, except the forms of rows.
 
     Attributes:
-        n: Length, which is also the number of rows.
-        length: Of what the stages transform: n, or where there is a chirp at least 2 n - 1, or
-            n - 1 of a cyclic convolution.
-        stages: Of the transform.
-        back: Of a convolution, those of the way back.
+        n: The length, which is also the number of rows.
+        length: The length that the stages transform: n; for a chirp convolution at least 2 n - 1;
+            for a cyclic convolution n - 1.
+        stages: The stages of the (forward) transform.
+        back: The stages of the inverse transform of a convolution; else empty.
         items: Work-items of a transform.
         slots: Transforms, or pairs of real ones, of a group.
-        rounds: Parts that go through local memory at once.
-        source_across, target_across: Whether neighbours go along lanes there.
-        staged_source, staged_target: Whether that side goes through local memory.
-        natural: Of staged sides in local memory.
+        rounds: The components, real and imaginary, that are exchanged through local memory at once.
+        source_across, target_across: Whether neighbouring work-items access neighbouring lanes.
+        staged_source, staged_target: Whether the source or target is moved through local memory.
+        natural: The layout of a staged source or target in local memory.
     """
 
     n: int
     length: int
-    stages: tuple[Stage, ...]
-    back: tuple[Stage, ...]
+    stages: tuple[FftStage, ...]
+    back: tuple[FftStage, ...]
     items: int
     slots: int
     rounds: tuple[tuple[str, ...], ...]
@@ -145,7 +145,7 @@ class GroupPlan:
     target_across: bool
     staged_source: bool
     staged_target: bool
-    natural: Layout
+    natural: LocalLayout
 
     @property
     def group(self) -> int:
@@ -159,59 +159,59 @@ class GroupPlan:
 
     @property
     def cyclic(self) -> bool:
-        """Whether transforms, of a prime length, are cyclic convolutions of their rows but one."""
+        """Whether transforms of a prime length are cyclic convolutions of all rows but one."""
         return self.length < self.n
 
     @property
-    def final(self) -> Stage:
+    def final(self) -> FftStage:
         """The last stage."""
         return (self.back or self.stages)[-1]
 
     @property
     def n_in_text(self) -> str:
-        """C expression of n: programs of chirps serve several lengths."""
+        """C expression of n, a variable if the text serves several lengths (chirp convolutions)."""
         return "n" if self.chirp else str(self.n)
 
     def rows(self, form: Form) -> str:
-        """C expression of how many rows a side has."""
+        """C expression of the number of rows of a source or target."""
         if form == "half":
             return "(n / 2 + 1)" if self.chirp else str(self.n // 2 + 1)
         return self.n_in_text
 
     def at_once(self, form: Form) -> int:
-        """Numbers of a staged side that a work-item has, at most."""
+        """The maximum of numbers of a staged source or target that a work-item has."""
         n = (self.length + 1) // 2 if self.chirp else self.n
         rows = n // 2 + 1 if form == "half" else n
         return -(-rows // self.items)
 
     @property
     def given(self) -> int:
-        """Numbers of a butterfly of the first stage that may be no zeros.
+        """Inputs of a butterfly of the first stage that may be nonzero.
 
-        Of a convolution with a chirp, rows from n on are zeros: at least half of them.
+        In a convolution with a chirp, rows from n on are zeros: at least half of all.
         """
         radix = self.stages[0].radix
         return -(-radix // 2) if self.chirp else radix
 
     @property
     def wanted(self) -> int:
-        """Numbers of a butterfly of the last stage that may be wanted."""
+        """Outputs of a butterfly of the last stage that may be results."""
         radix = self.final.radix
         return -(-radix // 2) if self.chirp else radix
 
     @property
     def after(self) -> bool:
-        """Whether neighbours go along slots from the first exchange on."""
+        """Whether neighbours have neighbouring slots from the first exchange on."""
         return self.source_across if self.staged_target else self.target_across
 
     @property
     def before(self) -> bool:
-        """Whether they do until then."""
+        """Whether neighbours have neighbouring slots before the first exchange."""
         return self.after if self.staged_source else self.source_across
 
     @property
     def held(self) -> int:
-        """Numbers that a work-item holds."""
+        """Complex numbers in the registers of a work-item."""
         return max(stage.radix * stage.butterflies for stage in self.stages)
 
     @property
@@ -225,12 +225,12 @@ class GroupPlan:
         return max(sizes)
 
     def steps(self, form: Form) -> int:
-        """Powers of two up to the last row of a butterfly, or of a work-item's staged rows."""
+        """Bits of the largest row number of a butterfly, or of a work-item's staged rows."""
         rows = self.at_once(form) if self.staged_target else self.wanted
         return (rows - 1).bit_length()
 
-    def twists(self, form: Form) -> int:
-        """Roots between two passes that a group has in local memory."""
+    def twiddles_in_local(self, form: Form) -> int:
+        """Twiddle factors between two passes that a group stores in local memory."""
         first = 1 if self.staged_target else self.final.butterflies
         return self.steps(form) * self.slots + first * self.group
 
@@ -242,11 +242,11 @@ class GroupPlan:
 
     @property
     def barrier(self) -> str:
-        """What lies between writing and reading local memory."""
+        """The barrier between writing and reading local memory."""
         return "SUBGROUP_SYNC()" if self.within_subgroup else "barrier(CLK_LOCAL_MEM_FENCE)"
 
-    def order(self, across: bool, stage: Stage) -> str:
-        """Declarators of a work-item's number in its transform, and of its slot."""
+    def order(self, across: bool, stage: FftStage) -> str:
+        """C declarators of a work-item's index in its transform, and of its slot."""
         t, slot = stage.item, stage.slot
         if self.slots == 1:
             return f"{t} = id, {slot} = 0"
@@ -256,10 +256,10 @@ class GroupPlan:
 
     def together(self, form: Form) -> int:
         """Numbers of a staged target that a work-item has in registers at once."""
-        return _TOGETHER if form == "half" else self.at_once(form)
+        return _PAIRS_AT_ONCE if form == "half" else self.at_once(form)
 
     def walk(self, across: bool, rows: str, u: int) -> str:
-        """Declarators of the slot and the row of a work-item's number u of a staged side."""
+        """C declarators of the slot and the row of a work-item's number u of a staged array."""
         e = f"id + {u * self.group}"
         if self.slots == 1:
             return f"s{u} = 0, i{u} = {e}"
@@ -270,7 +270,7 @@ class GroupPlan:
         return f"s{u} = ({e}) / {rows}, i{u} = {e} - s{u} * {rows}"
 
     def there(self, across: bool, rows: str, u: int) -> str:
-        """C condition that a staged side has a work-item's number u; nothing if it always has."""
+        """C condition that a work-item's number u of a staged array exists; empty if always."""
         if rows.isdigit() and (u + 1) * self.group <= int(rows) * self.slots:
             return ""
         return f"i{u} < {rows}" if across or self.slots == 1 else f"s{u} < {self.slots}"

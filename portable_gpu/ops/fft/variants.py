@@ -1,4 +1,4 @@
-"""Every way to transform arrays: a line at a time for each axis, each by its passes."""
+"""The variants of the transforms of arrays: one axis after another, each by its passes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import TypeAlias
 from portable_gpu.codegen.axes import Axis, merged
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.ops.fft.convolution import ConvolutionProblem, convolution_lines
+from portable_gpu.ops.fft.decompositions import Decomposition, PassStep, decompositions, passes_of
 from portable_gpu.ops.fft.kernels import FftPolicy, pass_kernels
 from portable_gpu.ops.fft.passes import moved
-from portable_gpu.ops.fft.problem import End, FftProblem, Form, Line
+from portable_gpu.ops.fft.problem import FftProblem, Form, Line, LineOperand
 from portable_gpu.ops.fft.tables import Table
-from portable_gpu.ops.fft.ways import Leg, Way, ways
 from portable_gpu.ops.variant import Variant, bind_best
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Part, Plan, Step, Steps, Temporary
@@ -25,16 +25,16 @@ from portable_gpu.targets import Target
 from portable_gpu.tuning.costs import DeviceCosts
 from portable_gpu.tuning.table import Choice, TuningTable
 
-#: What a step reads or writes: an input, the output, or what lies between.
+#: An array that a step reads or writes: an input, the output, or a temporary.
 _Operand: TypeAlias = int | Temporary | Part
-#: The passes of a launch, with what it reads, what it multiplies by (if anything), what it writes.
-_Step: TypeAlias = tuple[tuple[Leg, ...], tuple[_Operand, ...]]
+#: The passes of a launch, with its source, the array that it multiplies by (if any), its target.
+_Step: TypeAlias = tuple[tuple[PassStep, ...], tuple[_Operand, ...]]
 
 
 def one_pass_plan(engine: Engine, line: Line, factors: Table) -> Plan | None:
-    """A line in one pass, with factors of the rows of its target.
+    """Plan the transforms of lines by one pass that multiplies its results by factors.
 
-    ``None`` where it takes more, or where passes of the device do not have its forms.
+    Returns ``None`` if one pass does not suffice, or if passes of the device lack the line's forms.
     """
     kernels = pass_kernels(engine.target)
     if not kernels.orders:
@@ -43,20 +43,20 @@ def one_pass_plan(engine: Engine, line: Line, factors: Table) -> Plan | None:
     choice: Choice[FftPolicy] = engine.table.choose(
         kernels.name, kernels.policy, engine.target, elem
     )
-    found = ways(line, choice.policy.reach, (f"between{k}" for k in count()))
-    if [way.name for way in found] != ["one pass"]:  # a lonely line may do better in two
+    listed = decompositions(line, choice.policy.pass_limits, (f"between{k}" for k in count()))
+    if [item.name for item in listed] != ["one pass"]:  # two passes may be faster for few lines
         return None
-    run = found[0].legs[0].run
-    run = replace(run, target=replace(run.target, factor="rows"))
-    return kernels.plan(engine, [run], choice.policy, (None, factors))
+    pass_ = listed[0].pass_steps[0].pass_
+    pass_ = replace(pass_, target=replace(pass_.target, factor="rows"))
+    return kernels.plan(engine, [pass_], choice.policy, (None, factors))
 
 
 def make_plan(engine: Engine, problem: FftProblem | ConvolutionProblem) -> Plan:
-    """The plan of the way that is estimated to be the fastest.
+    """Plan the variant with the least estimated time.
 
     Raises:
         BuildError: The driver refused a kernel.
-        DeviceMemoryError: The device has no room for the tables.
+        DeviceMemoryError: The tables cannot be allocated on the device.
     """
     return bind_best(engine, variants(problem, engine.target, engine.table))
 
@@ -64,41 +64,39 @@ def make_plan(engine: Engine, problem: FftProblem | ConvolutionProblem) -> Plan:
 def variants(
     problem: FftProblem | ConvolutionProblem, target: Target, table: TuningTable
 ) -> list[Variant]:
-    """The ways of a single axis; of several axes the best of each."""
+    """List the variants: all for a single axis; for several axes, the best of each."""
     elem = element(dtype_of("complex128" if problem.real.needs_fp64 else "complex64"))
     kernels = pass_kernels(target)
     choice: Choice[FftPolicy] = table.choose(kernels.name, kernels.policy, target, elem)
     costs = DeviceCosts.of("device", target)
     names = (f"between{k}" for k in count())
-    found = _lines(problem)
-    each = [
-        (
-            operands,
-            kernels.more_ways(ways(line, choice.policy.reach, names), line, choice.policy, target),
+    axes = _lines(problem)
+    operands = [line_operands for _, line_operands in axes]
+    by_axis = [
+        kernels.with_fused_passes(
+            decompositions(line, choice.policy.pass_limits, names), line, choice.policy, target
         )
-        for line, operands in found
+        for line, _ in axes
     ]
 
-    def seconds(way: Way) -> float:
+    def seconds(decomposition: Decomposition) -> float:
         return sum(
-            kernels.seconds([leg.run for leg in legs], choice.policy, target, costs)
-            for legs in way.launches
+            kernels.seconds(passes_of(steps), choice.policy, target, costs)
+            for steps in decomposition.launches
         )
 
-    def cost(way: Way) -> float:
-        return costs.seconds(seconds(way), len(way.launches))
+    def cost(decomposition: Decomposition) -> float:
+        return costs.seconds(seconds(decomposition), len(decomposition.launches))
 
-    chosen = [own if len(each) == 1 else [min(own, key=cost)] for _, own in each]
-    every = [(combined, [own for own, _ in each]) for combined in product(*chosen)]
-    for k, ((one, places), (two, others)) in enumerate(pairwise(found)):
-        if places[1] != others[1]:  # the planes lie where both write
+    best = [] if len(by_axis) == 1 else [min(listed, key=cost) for listed in by_axis]
+    chosen = [[item] for item in best] or by_axis
+    every = [(combined, operands) for combined in product(*chosen)]
+    for k, ((one, places), (two, others)) in enumerate(pairwise(axes)):
+        if places[1] != others[1]:  # both must write the same array
             continue
-        for way in kernels.joined_axes(one, two, choice.policy, target, names):
-            best = [min(own, key=cost) for _, own in each]
-            best[k : k + 2] = [way]
-            operands = [own for own, _ in each]
-            operands[k : k + 2] = [(places[0], others[1])]
-            every.append((tuple(best), operands))
+        for fused in kernels.fused_axes(one, two, choice.policy, target, names):
+            combined = (*best[:k], fused, *best[k + 2 :])
+            every.append((combined, [*operands[:k], (places[0], others[1]), *operands[k + 2 :]]))
     return [
         _variant(problem, combined, places, choice, sum(map(seconds, combined)), target)
         for combined, places in every
@@ -115,35 +113,35 @@ def _lines(
 
 def _variant(
     problem: FftProblem | ConvolutionProblem,
-    chosen: tuple[Way, ...],
+    chosen: tuple[Decomposition, ...],
     operands: list[tuple[_Operand, ...]],
     choice: Choice[FftPolicy],
-    device: float,
+    seconds: float,
     target: Target,
 ) -> Variant:
     kernels = pass_kernels(target)
-    names = list(dict.fromkeys(way.name for way in chosen))
-    paths = list(dict.fromkeys(way.path for way in chosen))
+    names = list(dict.fromkeys(decomposition.name for decomposition in chosen))
+    paths = list(dict.fromkeys(decomposition.path for decomposition in chosen))
     launches: list[_Step] = [
-        (legs, _operands(legs, own, kernels.between))
-        for way, own in zip(chosen, operands, strict=True)
-        for legs in way.launches
+        (pass_steps, _operands(pass_steps, line_operands, kernels.between))
+        for decomposition, line_operands in zip(chosen, operands, strict=True)
+        for pass_steps in decomposition.launches
     ]
     launches = [
-        (_with_scale(legs, problem.scaled and _ends(k, launches)), own)
-        for k, (legs, own) in enumerate(launches)
+        (_with_scale(pass_steps, problem.scaled and _ends(k, launches)), line_operands)
+        for k, (pass_steps, line_operands) in enumerate(launches)
     ]
-    lengths = [leg.run.n for legs, _ in launches for leg in legs]
+    lengths = [pass_.n for pass_steps, _ in launches for pass_ in passes_of(pass_steps)]
     path = " and ".join(paths)
     return Variant(
         path=path,
         name=f"{path}: {' x '.join(map(str, lengths))}",
         kind=path,
-        estimate=device,
+        estimate=seconds,
         launches=len(launches),
         why="; ".join(_WHY[name] for name in names),
         texts=lambda: [
-            kernels.text([leg.run for leg in legs], choice.policy, target) for legs, _ in launches
+            kernels.text(passes_of(pass_steps), choice.policy, target) for pass_steps, _ in launches
         ],
         bind=partial(_bind, problem=problem, launches=launches, policy=choice.policy),
         policy=choice.policy,
@@ -152,7 +150,7 @@ def _variant(
         details={
             "passes": len(lengths),
             "lengths": lengths,
-            "bytes": sum(moved([leg.run for leg in legs]) for legs, _ in launches),
+            "bytes": sum(moved(passes_of(pass_steps)) for pass_steps, _ in launches),
         },
     )
 
@@ -174,50 +172,54 @@ def _bind(
 ) -> Plan:
     kernels = pass_kernels(engine.target)
     steps = []
-    for k, (legs, operands) in enumerate(launches):
-        first, final = legs[0], legs[-1]
+    for k, (pass_steps, operands) in enumerate(launches):
+        first, final = pass_steps[0], pass_steps[-1]
         last = _ends(k, launches)
-        runs = [leg.run for leg in legs]
         factors = tuple(make and make() for make in (first.source_factors, final.target_factors))
-        plan = kernels.plan(engine, runs, policy, (factors[0], factors[1]))
-        steps.append(Step(plan, operands, takes_scalars=last, scalars=(1.0,)))
-    # One launch from the input to the output needs nobody to hand it on.
-    whole = steps[0].plan if [step.operands for step in steps] == [(0, 1)] else Steps(steps)
-    whole.flop, whole.bytes = problem.flop, problem.bytes
-    return whole
+        pass_plan = kernels.plan(engine, passes_of(pass_steps), policy, (factors[0], factors[1]))
+        steps.append(Step(pass_plan, operands, takes_scalars=last, scalars=(1.0,)))
+    # A single launch from the input to the output needs no Steps.
+    plan: Plan = steps[0].plan if [step.operands for step in steps] == [(0, 1)] else Steps(steps)
+    plan.flop, plan.bytes = problem.flop, problem.bytes
+    return plan
 
 
 def _ends(k: int, launches: list[_Step]) -> bool:
-    """Whether a launch writes results: convolutions by blocks write several parts of them."""
+    """Whether a launch writes results; convolutions by blocks write them by several launches."""
     return k == len(launches) - 1 or isinstance(launches[k][1][-1], Part)
 
 
-def _with_scale(legs: tuple[Leg, ...], scaled: bool) -> tuple[Leg, ...]:
-    """The passes of a launch, the last of which multiplies its results by a scale, or does not."""
-    *before, last = legs
-    return (*before, replace(last, run=replace(last.run, scaled=scaled)))
+def _with_scale(pass_steps: tuple[PassStep, ...], scaled: bool) -> tuple[PassStep, ...]:
+    """Return the passes of a launch, with or without a scale of the last one's results."""
+    *before, last = pass_steps
+    return (*before, replace(last, pass_=replace(last.pass_, scaled=scaled)))
 
 
 def _operands(
-    legs: tuple[Leg, ...], line: tuple[_Operand, ...], told: bool
+    pass_steps: tuple[PassStep, ...], line: tuple[_Operand, ...], has_between: bool
 ) -> tuple[_Operand, ...]:
-    """What a launch reads, has between its passes, multiplies by and writes.
+    """Return the operands of a launch: source, array between its passes, multiplier, target.
 
-    Of a line's source, target and factors; ``told`` as in :class:`PassKernels`.
+    Args:
+        pass_steps: The passes of the launch.
+        line: The source, the target and the multiplier of the line.
+        has_between: See :attr:`PassKernels.between`.
     """
-    first, last = legs[0], legs[-1]
+    first, last = pass_steps[0], pass_steps[-1]
     source = line[0] if isinstance(first.source, str) else first.source
     target = line[1] if isinstance(last.target, str) else last.target
-    inner = legs[:-1] if told else ()
-    between = [line[1] if isinstance(leg.target, str) else leg.target for leg in inner]
-    return source, *between, *(line[2:] if last.run.target.times else ()), target
+    inner = pass_steps[:-1] if has_between else ()
+    between = [
+        line[1] if isinstance(pass_step.target, str) else pass_step.target for pass_step in inner
+    ]
+    return source, *between, *(line[2:] if last.pass_.target.times else ()), target
 
 
 def lines(problem: FftProblem) -> list[tuple[Line, tuple[_Operand, _Operand]]]:
-    """The transforms of a problem, an axis each, with what each reads and writes.
+    """Return the transforms of a problem, one for each axis, with source and target.
 
-    Numbers that are not there are read as zeros along the axis itself; along axes that are not
-    transformed yet there are as many as the input has, and no more than will be wanted.
+    Along the transformed axis, missing elements are read as zeros.  Along axes that are transformed
+    later, only the elements are computed that exist in the input and that the transform reads.
     """
     p = problem
     if not p.axes:
@@ -229,49 +231,57 @@ def lines(problem: FftProblem) -> list[tuple[Line, tuple[_Operand, _Operand]]]:
     if p.kind == "c2r":
         shape[p.axes[-1]] = min(p.shape_in[p.axes[-1]], lengths[p.axes[-1]] // 2 + 1)
     middle = _middle(p, shape, lengths)
-    found: list[tuple[Line, tuple[_Operand, _Operand]]] = []
+    result: list[tuple[Line, tuple[_Operand, _Operand]]] = []
     source: _Operand = 0
     strides = p.strides_in
     for k, axis in enumerate(order):
         last = k == len(order) - 1
-        goal: _Operand = 1
-        goal_strides = p.strides_out
+        target: _Operand = 1
+        target_strides = p.strides_out
         if middle is not None and not last:
-            goal, goal_strides = middle[0], middle[1]
+            target, target_strides = middle[0], middle[1]
         first: Form = "real" if p.from_real and k == 0 else "complex"
         forms: tuple[Form, Form] = (first, "complex")
         if axis == real:
             forms = ("real", "half") if p.kind == "r2c" else ("half", "real")
         after = lengths[axis] if p.kind != "r2c" or axis != real else lengths[axis] // 2 + 1
         others = merged(
-            Axis(shape[a], (strides[a], goal_strides[a])) for a in range(len(shape)) if a != axis
+            Axis(shape[a], (strides[a], target_strides[a])) for a in range(len(shape)) if a != axis
         )
         line = Line(
             lengths[axis], p.inverse, p.real,
-            End(forms[0], shape[axis], strides[axis]), End(forms[1], after, goal_strides[axis]),
+            LineOperand(forms[0], shape[axis], strides[axis]),
+            LineOperand(forms[1], after, target_strides[axis]),
             tuple(others),
         )  # fmt: skip
-        found.append((line, (source, goal)))
+        result.append((line, (source, target)))
         shape[axis] = after
-        source, strides = goal, goal_strides
-    return found
+        source, strides = target, target_strides
+    return result
 
 
 def _nothing(p: FftProblem) -> Line:
-    """The numbers as they are, for a transform along no axis: each by itself."""
+    """Return the transform along no axis: transforms of length 1, which copy the elements."""
     steps = zip(p.strides_in, p.strides_out, strict=True)
     each = (Axis(n, pair) for n, pair in zip(p.shape_in, steps, strict=True))
     first: Form = "real" if p.from_real else "complex"
-    return Line(1, False, p.real, End(first, 1, 0), End("complex", 1, 0), tuple(merged(each)))
+    return Line(
+        1,
+        False,
+        p.real,
+        LineOperand(first, 1, 0),
+        LineOperand("complex", 1, 0),
+        tuple(merged(each)),
+    )
 
 
 def _middle(
     p: FftProblem, shape: list[int], lengths: dict[int, int]
 ) -> tuple[Temporary, tuple[int, ...]] | None:
-    """Where complex axes go before the real one is transformed, for the input stays as it is."""
+    """Return the temporary of the transforms along complex axes that precede a real one."""
     if p.kind != "c2r" or len(p.axes) == 1:
         return None
     whole = [lengths[a] if a in p.axes[:-1] else n for a, n in enumerate(shape)]
     itemsize = 2 * p.real.itemsize
-    room = Temporary("transformed along the other axes", prod(whole) * itemsize, itemsize)
-    return room, contiguous_strides(tuple(whole))
+    temporary = Temporary("transformed along the other axes", prod(whole) * itemsize, itemsize)
+    return temporary, contiguous_strides(tuple(whole))

@@ -19,12 +19,12 @@ import pytest
 from portable_gpu.codegen.axes import Axis
 from portable_gpu.dtypes import dtype_of, element
 from portable_gpu.ops.fft.catalogue import problem
-from portable_gpu.ops.fft.joined import of_two_axes
-from portable_gpu.ops.fft.passes import Pass, Reach, Rows
+from portable_gpu.ops.fft.decompositions import Decomposition, decompositions
+from portable_gpu.ops.fft.joined import fused_axes
+from portable_gpu.ops.fft.passes import Pass, PassLimits, PassOperand
 from portable_gpu.ops.fft.policy import GroupFftPolicy
-from portable_gpu.ops.fft.problem import End, Line
+from portable_gpu.ops.fft.problem import Line, LineOperand
 from portable_gpu.ops.fft.variants import variants
-from portable_gpu.ops.fft.ways import Way, ways
 from portable_gpu.ops.variant import best_of
 from portable_gpu.runtime.plan import Part, Temporary
 from portable_gpu.targets import example_target
@@ -51,21 +51,21 @@ class Memory:
         self.writes[place] += 1
 
 
-def number_of(side: Rows, row: int, lane: int, batch: tuple[int, ...]) -> int:
+def number_of(side: PassOperand, row: int, lane: int, batch: tuple[int, ...]) -> int:
     """The number that is row `row` of a lane."""
     return row * side.limit_row + lane + (batch[-1] * side.limit_batch if side.limit_batch else 0)
 
 
-def is_there(side: Rows, row: int, at: int) -> bool:
+def is_there(side: PassOperand, row: int, at: int) -> bool:
     first = side.first <= (at if side.limit_row else row)
     return side.form == "folded" or (first and at < side.limit)
 
 
 def read_lane(
-    run: Pass, memory: Memory, base: int, batch: tuple[int, ...], lane: int, factors: Array | None
+    pass_: Pass, memory: Memory, base: int, batch: tuple[int, ...], lane: int, factors: Array | None
 ) -> Array:
     """The n numbers that a transform is made from."""
-    side, n = run.source, run.n
+    side, n = pass_.source, pass_.n
     x = np.zeros(n, complex)
     for row in range(side.rows):
         at = number_of(side, row, lane, batch)
@@ -91,7 +91,7 @@ def read_lane(
 
 
 def write_lane(
-    run: Pass,
+    pass_: Pass,
     memory: Memory,
     base: int,
     batch: tuple[int, ...],
@@ -100,7 +100,7 @@ def write_lane(
     factors: Array | None,
 ) -> None:
     """Store what there is room for."""
-    side = run.target
+    side = pass_.target
     zero = base - number_of(side, 0, 0, batch) * side.lane
     for row in range(side.rows):
         at = number_of(side, row, lane, batch)
@@ -121,7 +121,7 @@ def write_lane(
 
 
 def interpret(
-    run: Pass,
+    pass_: Pass,
     source: Memory,
     target: Memory,
     factors: tuple[Array | None, Array | None],
@@ -129,36 +129,36 @@ def interpret(
     start: int,
 ) -> None:
     """What one pass does, of a source from ``start`` on; all that it reads is read first."""
-    j = np.outer(np.arange(run.n), np.arange(run.n)) % run.n
-    matrix = np.exp((2j if run.inverse else -2j) * np.pi * j / run.n)
+    j = np.outer(np.arange(pass_.n), np.arange(pass_.n)) % pass_.n
+    matrix = np.exp((2j if pass_.inverse else -2j) * np.pi * j / pass_.n)
     stores: list[tuple[int, tuple[int, ...], int, Array]] = []
-    for batch in product(*map(range, run.batch)):
+    for batch in product(*map(range, pass_.batch)):
         bases = [
             begin + sum(i * step for i, step in zip(batch, side.batch, strict=True))
-            for side, begin in ((run.source, start), (run.target, 0))
+            for side, begin in ((pass_.source, start), (pass_.target, 0))
         ]
-        for lane in range(run.lanes):
-            found = matrix @ read_lane(run, source, bases[0], batch, lane, factors[0])
+        for lane in range(pass_.lanes):
+            found = matrix @ read_lane(pass_, source, bases[0], batch, lane, factors[0])
             found = found * scale
-            if run.whole:
-                sign = 2j if run.inverse else -2j
+            if pass_.whole:
+                sign = 2j if pass_.inverse else -2j
                 number = lane
-                if run.by_batch:
+                if pass_.by_batch:
                     number = batch[-1]
-                elif run.source.limit_batch:
-                    number = number_of(run.source, 0, lane, batch)
-                found = found * np.exp(sign * np.pi * number * np.arange(run.n) / run.whole)
+                elif pass_.source.limit_batch:
+                    number = number_of(pass_.source, 0, lane, batch)
+                found = found * np.exp(sign * np.pi * number * np.arange(pass_.n) / pass_.whole)
             stores.append((bases[1], batch, lane, found))
     for base, batch, lane, found in stores:
-        write_lane(run, target, base, batch, lane, found, factors[1])
+        write_lane(pass_, target, base, batch, lane, found, factors[1])
 
 
-def follow(way: Way, source: Memory, target: Memory, scale: float) -> None:
+def follow(way: Decomposition, source: Memory, target: Memory, scale: float) -> None:
     """What a way does: its legs, with room between them."""
     rooms: dict[str, Memory] = {}
-    for k, leg in enumerate(way.legs):
-        own_scale = scale if k == len(way.legs) - 1 else 1.0
-        start = leg.source.start if isinstance(leg.source, Part) else 0
+    for k, pass_step in enumerate(way.pass_steps):
+        own_scale = scale if k == len(way.pass_steps) - 1 else 1.0
+        start = pass_step.source.start if isinstance(pass_step.source, Part) else 0
 
         def of(place: Any) -> Memory:
             place = place.of if isinstance(place, Part) else place
@@ -167,12 +167,14 @@ def follow(way: Way, source: Memory, target: Memory, scale: float) -> None:
                 return rooms.setdefault(place.name, Memory(np.full(size, np.nan * 1j)))
             return source if place == "source" else target
 
-        before, after = of(leg.source), of(leg.target)
+        before, after = of(pass_step.source), of(pass_step.target)
         after.writes.clear()
-        factors = tuple(make and make() for make in (leg.source_factors, leg.target_factors))
-        interpret(leg.run, before, after, (factors[0], factors[1]), own_scale, start)
+        factors = tuple(
+            make and make() for make in (pass_step.source_factors, pass_step.target_factors)
+        )
+        interpret(pass_step.pass_, before, after, (factors[0], factors[1]), own_scale, start)
         assert set(after.writes.values()) == {1}, "some number is written twice"
-        if isinstance(leg.target, Temporary):
+        if isinstance(pass_step.target, Temporary):
             assert len(after.writes) == len(after.values), "room is left"
 
 
@@ -223,8 +225,8 @@ def draw(
         n,
         rng.random() < 0.5,
         REAL,
-        End(source, counts[0], steps[0][0]),  # type: ignore[arg-type]
-        End(target, counts[1], steps[1][0], first),  # type: ignore[arg-type]
+        LineOperand(source, counts[0], steps[0][0]),  # type: ignore[arg-type]
+        LineOperand(target, counts[1], steps[1][0], first),  # type: ignore[arg-type]
         others,
     )
     return Drawn(line, (sizes[0], sizes[1]), (bases[0], bases[1]))
@@ -241,13 +243,13 @@ def wanted(line: Line, x: Array) -> Array:
     return found[line.target.first : line.target.end]
 
 
-def check(drawn: Drawn, reach: Reach) -> Iterator[str]:
+def check(drawn: Drawn, limits: PassLimits) -> Iterator[str]:
     """Follow every way of a line; yields their names."""
     line, rng = drawn.line, np.random.default_rng(drawn.line.n)
     values = rng.standard_normal(drawn.sizes[0])
     if line.source.form != "real":
         values = values + 1j * rng.standard_normal(drawn.sizes[0])
-    found = ways(line, reach, (f"room{k}" for k in count()))
+    found = decompositions(line, limits, (f"room{k}" for k in count()))
     assert found, f"no way for {line}"
     places = [
         {base + i * end.step for base in bases for i in range(end.count)}
@@ -273,7 +275,7 @@ def test_random_lines(seed: int) -> None:
         drawn = draw(rng, n)
         most = rng.choice((13, 16, 64, 1024))
         lanes = rng.choice((2, 4, 8))
-        seen.update(check(drawn, Reach(most, lanes, most, 4 * lanes)))
+        seen.update(check(drawn, PassLimits(most, lanes, most, 4 * lanes)))
     assert {"one pass", "two passes", "chirp"} <= set(seen), f"only {seen}"
 
 
@@ -282,7 +284,9 @@ def test_random_lines(seed: int) -> None:
 def test_two_passes_of_lone_lines(n: int, forms: tuple[str, str]) -> None:
     """Even and odd factors, for pairs in the middle of a folded sequence."""
     rng = random.Random(n)
-    names = [name for _ in range(4) for name in check(draw(rng, n, forms), Reach(16, 2, 16, 8))]
+    names = [
+        name for _ in range(4) for name in check(draw(rng, n, forms), PassLimits(16, 2, 16, 8))
+    ]
     assert set(names) == {"two passes"}
 
 
@@ -291,20 +295,22 @@ def test_two_passes_of_lone_lines(n: int, forms: tuple[str, str]) -> None:
 @pytest.mark.parametrize("n", [120, 210, 231, 256, 315])
 def test_three_passes(n: int, forms: tuple[str, str], by_batch: bool) -> None:
     """Whole and cut lines, of even and odd factors."""
-    rng, reach = random.Random(n), Reach(16, 2, 4, 8, by_batch=by_batch)
-    names = [name for k in range(4) for name in check(draw(rng, n, forms, k % 2 > 0), reach)]
+    rng, limits = random.Random(n), PassLimits(16, 2, 4, 8, twiddles_by_batch=by_batch)
+    names = [name for k in range(4) for name in check(draw(rng, n, forms, k % 2 > 0), limits)]
     assert "three passes" in names
 
 
 @pytest.mark.parametrize("forms", [("real", "half"), ("half", "real")], ids="-".join)
 def test_real_lines_keep_half_of_the_rows_between_three_passes(forms: tuple[str, str]) -> None:
-    source, target = (End(form, 129 if form == "half" else 256, 1) for form in forms)  # type: ignore[arg-type]
-    found = ways(
-        Line(256, False, REAL, source, target, ()), Reach(16, 2, 4, 8, by_batch=True), iter("abc")
+    source, target = (LineOperand(form, 129 if form == "half" else 256, 1) for form in forms)  # type: ignore[arg-type]
+    found = decompositions(
+        Line(256, False, REAL, source, target, ()),
+        PassLimits(16, 2, 4, 8, twiddles_by_batch=True),
+        iter("abc"),
     )
     (three,) = (way for way in found if way.name == "three passes")
-    columns = three.legs[0 if forms[0] == "real" else -1].run.n
-    for place in (three.legs[0].target, three.legs[-1].source):
+    columns = three.pass_steps[0 if forms[0] == "real" else -1].pass_.n
+    for place in (three.pass_steps[0].target, three.pass_steps[-1].source):
         assert isinstance(place, Temporary)
         assert place.nbytes == 16 * (columns // 2 + 1) * 256 // columns
 
@@ -312,33 +318,33 @@ def test_real_lines_keep_half_of_the_rows_between_three_passes(forms: tuple[str,
 @pytest.mark.parametrize("n", [2 * 3**5, 2**9, 7**3, 11**2 * 2, 13**3])
 def test_lengths_whose_factors_are_no_good_fit(n: int) -> None:
     """What no two lengths within a pass's make is transformed nonetheless."""
-    names = [*check(draw(random.Random(n), n, ("complex", "complex")), Reach(16, 2, 16, 8))]
+    names = [*check(draw(random.Random(n), n, ("complex", "complex")), PassLimits(16, 2, 16, 8))]
     assert names
     assert set(names) <= {"two passes", "three passes"}
 
 
-def spoilt(way: Way, change: Callable[[Pass], Pass]) -> Way:
-    first, *others = way.legs
-    return replace(way, legs=(replace(first, run=change(first.run)), *others))
+def spoilt(way: Decomposition, change: Callable[[Pass], Pass]) -> Decomposition:
+    first, *others = way.pass_steps
+    return replace(way, pass_steps=(replace(first, pass_=change(first.pass_)), *others))
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        lambda run: replace(run, inverse=not run.inverse),
-        lambda run: replace(run, whole=run.whole + 1),
-        lambda run: replace(run, source=replace(run.source, limit=1 << 62)),
-        lambda run: replace(run, target=replace(run.target, rows=run.target.rows - 1)),
-        lambda run: replace(run, lanes=run.lanes - 1),
+        lambda pass_: replace(pass_, inverse=not pass_.inverse),
+        lambda pass_: replace(pass_, whole=pass_.whole + 1),
+        lambda pass_: replace(pass_, source=replace(pass_.source, limit=1 << 62)),
+        lambda pass_: replace(pass_, target=replace(pass_.target, rows=pass_.target.rows - 1)),
+        lambda pass_: replace(pass_, lanes=pass_.lanes - 1),
     ],
     ids=["direction", "twiddles", "limit", "rows", "lanes"],
 )
 def test_the_interpreter_notices(change: Callable[[Pass], Pass]) -> None:
-    line = Line(60, False, REAL, End("complex", 33, 1), End("complex", 60, 1), ())
+    line = Line(60, False, REAL, LineOperand("complex", 33, 1), LineOperand("complex", 60, 1), ())
     x = np.random.default_rng(0).standard_normal(33) * (1 + 2j)
-    (way,) = ways(line, Reach(16, 2, 16, 8), iter("ab"))
+    (way,) = decompositions(line, PassLimits(16, 2, 16, 8), iter("ab"))
 
-    def result(which: Way) -> Array:
+    def result(which: Decomposition) -> Array:
         target = Memory(np.full(60, np.nan * 1j))
         follow(which, Memory(x.copy()), target, 1.0)
         return target.values
@@ -374,13 +380,13 @@ def test_planes_of_a_strided_array_are_found_or_left() -> None:
     policy, target = GroupFftPolicy(16, 128, 16, 16384), example_target("nvidia")
 
     def line(count: int, step: int, *others: Axis) -> Line:
-        end = End("complex", count, step)
+        end = LineOperand("complex", count, step)
         return Line(count, False, element(dtype_of("float32")), end, end, others)
 
     first = line(32, 40, Axis(5, (2000, 2000)), Axis(32, (1, 1)))
     second = line(32, 1, Axis(5, (2000, 2000)), Axis(32, (40, 40)))
-    (way,) = of_two_axes(first, second, policy, target, iter("a"))
-    assert [leg.run.batch for leg in way.legs] == [(5,), (5,)]
-    assert [leg.run.source.lane for leg in way.legs] == [1, 40]
+    (way,) = fused_axes(first, second, policy, target, iter("a"))
+    assert [pass_step.pass_.batch for pass_step in way.pass_steps] == [(5,), (5,)]
+    assert [pass_step.pass_.source.lane for pass_step in way.pass_steps] == [1, 40]
     elsewhere = line(32, 1, Axis(5, (2000, 2000)), Axis(32, (44, 44)))
-    assert not of_two_axes(first, elsewhere, policy, target, iter("a"))
+    assert not fused_axes(first, elsewhere, policy, target, iter("a"))
