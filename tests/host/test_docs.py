@@ -59,6 +59,15 @@ def test_links() -> None:
                 assert heading in anchors(target), f"{source}: {path}#{heading}"
 
 
+def test_pages_that_the_code_names() -> None:
+    """Comments, docstrings and evidence name pages that exist."""
+    for folder in ("portable_gpu", "cl_kernels", "tests", "tools", "examples"):
+        for source in (ROOT / folder).rglob("*.*"):
+            if source.suffix in (".py", ".mako", ".json"):
+                for page in re.findall(r"\bdocs/[\w/]+\.md", source.read_text(encoding="utf-8")):
+                    assert (ROOT / page).exists(), f"{source}: {page}"
+
+
 def anchors(page: Path) -> set[str]:
     """The names under which a Markdown page's headings are found."""
     titles = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
