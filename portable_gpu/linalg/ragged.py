@@ -21,7 +21,7 @@ from portable_gpu.ops.factor.arguments import CHECKS, check_dtype, precision_of,
 from portable_gpu.ops.factor.packed_steps import placed
 from portable_gpu.ops.factor.plan import CopyPlan, CopyProblem
 from portable_gpu.ops.factor.ragged import CLASSES, RaggedMatrices, ragged_zeros
-from portable_gpu.ops.factor.reports import beside_of, not_positive_definite, singular
+from portable_gpu.ops.factor.reports import not_positive_definite, report_spec, singular
 from portable_gpu.ops.factor.stack import Matrix, stacked
 from portable_gpu.ops.factor.variants import make_ragged_cholesky, make_ragged_solve
 from portable_gpu.ops.gemm.problem import Operand
@@ -230,7 +230,7 @@ def cholesky(
         out=buffer if overwrite else None,
         out_name="a",
         reads_out=overwrite,
-        report=beside_of(count, not_positive_definite(count, buffer.dtype)),
+        report=report_spec(count, not_positive_definite(count, buffer.dtype)),
         check=check,
     )
     return a.like(complete(asked, None, (), *place))
@@ -361,7 +361,7 @@ def _solve(
         out=b.buffer if overwrite else None,
         out_name="b",
         reads_out=overwrite,
-        report=beside_of(count, singular(count)) if reads else None,
+        report=report_spec(count, singular(count)) if reads else None,
         check=check,
     )
     return b.like(complete(asked, None, (), *place))

@@ -22,13 +22,12 @@ import pyopencl as cl
 from portable_gpu.dtypes import element
 from portable_gpu.runtime.array import Array
 from portable_gpu.runtime.call import Call, Planning
-from portable_gpu.runtime.direct import Beside
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.place import events_of
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.registry import STATE, direct_calls, known_home
 from portable_gpu.runtime.repeat import Key, remember, signature
-from portable_gpu.runtime.report import Report, reports_of
+from portable_gpu.runtime.report import Report, ReportSpec, reports_of
 from portable_gpu.runtime.views import Shape, View, check_no_overlap
 from portable_gpu.targets.precision import require_fp64
 
@@ -70,7 +69,7 @@ class Invocation:
     in_place: bool = False
     computes: tuple[np.dtype[Any], ...] = ()
     convert: Callable[[Any, Call], Any] | None = None
-    report: Beside | None = None
+    report: ReportSpec | None = None
     check: str = "late"
 
 
@@ -161,81 +160,95 @@ class Operation:
                     result = repeat.run(state, inputs, out, scalars)
                     if result is not None:
                         return result
-            elif isinstance(engine, Planning) and _are_alike(inputs, out):
+            elif (
+                isinstance(engine, Planning)
+                and signature(inputs if out is None else (*inputs, out)) is not None
+            ):
                 key = engine
-            asked = normalise(CallArguments(inputs, options, out, scalars))
-            if asked.out is not out:  # an input is overwritten, by an option
+            invocation = normalise(CallArguments(inputs, options, out, scalars))
+            if invocation.out is not out:  # an input is overwritten, by an option
                 key = None
-            return complete(asked, key, inputs, engine, queue, wait_for, bool(scalars))
+            return complete(invocation, key, inputs, engine, queue, wait_for, bool(scalars))
 
         self.call = call
 
 
-def _are_alike(inputs: tuple[Any, ...], out: Any) -> bool:
-    """Whether the arrays of a call are of one kind and queue, so that it can be repeated."""
-    return signature(inputs if out is None else (*inputs, out)) is not None
-
-
 def complete(
-    asked: Invocation,
+    invocation: Invocation,
     key: Key | Planning | None,
-    given: Sequence[Any],
+    repeat_arrays: Sequence[Any],
     engine: Engine | Planning | None,
     queue: cl.CommandQueue | None,
     wait_for: Sequence[cl.Event] | None,
-    varies: bool = False,
+    scalars_vary: bool = False,
 ) -> Any:
     """Find the queue and the plan of a call, run it, and remember it.
 
     Args:
-        asked: The call.
+        invocation: The call.
         key: What a repeated call is remembered by, if anything.
-        given: The arrays that a repeated call will have in the place of the inputs.
+        repeat_arrays: The arrays that a repeated call will have in the place of the inputs.
         engine, queue, wait_for: See :class:`portable_gpu.Engine`.
-        varies: Whether the scalars of a repeated call may be others.
+        scalars_vary: Whether the scalars of a repeated call may be others.
 
     Returns:
         The result: ``out``, or a fresh array; NumPy's scalar where a fresh array of NumPy would
         have no axes.
     """
-    inputs, out = asked.inputs, asked.out
-    element(asked.dtype)  # raises DTypeError where no kernel has it
-    if out is not None and not asked.in_place:
-        check_no_overlap(out, asked.out_name, list(zip(inputs, asked.names, strict=True)))
-    call = Call((*inputs, out), engine, queue, wait_for, asked.flop)
-    require_fp64(call.engine.target, *(x.dtype for x in inputs), asked.dtype, *asked.computes)
-    if asked.convert is not None:
-        inputs = tuple([asked.convert(x, call) for x in inputs])
-    target = call.output(asked.shape, asked.dtype, out, asked.out_name, asked.reads_out)
-    views = [call.input(x, name) for x, name in zip(inputs, asked.names, strict=True)]
+    inputs, out = invocation.inputs, invocation.out
+    element(invocation.dtype)  # raises DTypeError where no kernel has it
+    if out is not None and not invocation.in_place:
+        check_no_overlap(out, invocation.out_name, list(zip(inputs, invocation.names, strict=True)))
+    call = Call((*inputs, out), engine, queue, wait_for, invocation.flop)
+    require_fp64(
+        call.engine.target, *(x.dtype for x in inputs), invocation.dtype, *invocation.computes
+    )
+    if invocation.convert is not None:
+        inputs = tuple([invocation.convert(x, call) for x in inputs])
+    target = call.output(
+        invocation.shape, invocation.dtype, out, invocation.out_name, invocation.reads_out
+    )
+    views = [call.input(x, name) for x, name in zip(inputs, invocation.names, strict=True)]
     views.append(target)
     plan, operands, reported = None, views, None
     if target.size:
-        plan = asked.plan(call.engine, views)
-        if asked.report is not None:
-            small, reported = call.beside(asked.report.shape, asked.report.dtype)
+        plan = invocation.plan(call.engine, views)
+        if invocation.report is not None:
+            small, reported = call.beside(invocation.report.shape, invocation.report.dtype)
             operands = [*views, small]
-    result = call.run(plan, operands, asked.scalars)
+    result = call.run(plan, operands, invocation.scalars)
     if not call.is_planned:
-        _look_at_reports(asked, inputs, result, reported)
+        _look_at_reports(invocation, inputs, result, reported)
     # A call that has converted an input, or has read ``out`` in its place, is not like its arrays.
-    alike = len(inputs) == len(given) and all(map(is_, inputs, asked.inputs))
-    if plan is not None and alike and (call.host or asked.check == "late"):
-        remember(key, given, call, views, plan, asked.scalars, out, asked.report, varies)
-    return result[()] if call.host and out is None and not asked.shape else result
+    alike = len(inputs) == len(repeat_arrays) and all(map(is_, inputs, invocation.inputs))
+    if plan is not None and alike and (call.host or invocation.check == "late"):
+        remember(
+            key,
+            repeat_arrays,
+            call,
+            views,
+            plan,
+            invocation.scalars,
+            out,
+            invocation.report,
+            scalars_vary,
+        )
+    return result[()] if call.host and out is None and not invocation.shape else result
 
 
-def _look_at_reports(asked: Invocation, inputs: Sequence[Any], result: Any, reported: Any) -> None:
+def _look_at_reports(
+    invocation: Invocation, inputs: Sequence[Any], result: Any, reported: Any
+) -> None:
     """Check the reports of a call and of its inputs, or give them to the result.
 
     Args:
-        asked, inputs, result: The call.
+        invocation, inputs, result: The call.
         reported: The memory of its own report, if there is one.
     """
-    reports = reports_of(*inputs, asked.out)  # out may be a part of an array
-    if reported is not None and asked.report is not None:
-        reports = (*reports, Report(reported, asked.report.look))
-    if isinstance(result, Array) and asked.check == "late":
+    reports = reports_of(*inputs, invocation.out)  # out may be a part of an array
+    if reported is not None and invocation.report is not None:
+        reports = (*reports, Report(reported, invocation.report.check))
+    if isinstance(result, Array) and invocation.check == "late":
         result.reports = reports
         return
     for report in reports:

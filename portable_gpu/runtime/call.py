@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyopencl as cl
 
-from portable_gpu.errors import ArgumentError, DeviceMemoryError
+from portable_gpu.errors import ArgumentError
 from portable_gpu.runtime.array import DEVICE_KINDS, LentArray
+from portable_gpu.runtime.host_arrays import new_host_array
 from portable_gpu.runtime.place import check_events, check_place, events_of
 from portable_gpu.runtime.queue_state import let_go
 from portable_gpu.runtime.registry import queue_for, state_for
@@ -285,12 +286,12 @@ class Call:
 
     def _new_output(self, shape: Shape, dtype: np.dtype[Any]) -> View:
         if self.host and self.engine.maps_host_memory:
-            self._result = _new_host_array(shape, dtype)
+            self._result = new_host_array(shape, dtype)
             return self._host_view(self._result, "out", writable=True)
         size = prod(shape)
         strides = contiguous_strides(shape)
         if self.host:
-            self._result = _new_host_array(shape, dtype)
+            self._result = new_host_array(shape, dtype)
             buffer = self.state.workspace(max(1, size * dtype.itemsize))
             self._download = (buffer, self._result)
             return View(buffer, 0, shape, strides, dtype)
@@ -316,18 +317,6 @@ class Call:
 
     def _check_size(self, nbytes: int) -> None:
         self.engine.check_allocation(nbytes)
-
-
-def _new_host_array(shape: Shape, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """Return an array of NumPy, not filled.
-
-    Raises:
-        DeviceMemoryError: There is not enough memory.
-    """
-    try:
-        return np.empty(shape, dtype)
-    except (MemoryError, ValueError) as error:  # or more elements than NumPy can count
-        raise DeviceMemoryError(f"no memory for a result of shape {shape}: {error}") from error
 
 
 def run_to_the_end(

@@ -9,34 +9,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
 from portable_gpu.errors import DeviceMemoryError
+from portable_gpu.runtime.host_arrays import READ_ONLY, is_of_python, no_memory
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.runtime.replay import Kernels
+from portable_gpu.runtime.report import ReportSpec
 from portable_gpu.runtime.views import Shape
 
-
-@dataclass(frozen=True)
-class Beside:
-    """Values that kernels write in addition to the result, for the host to check.
-
-    Attributes:
-        shape, dtype: Of it.
-        look: A function that checks the values, and may raise an error.
-    """
-
-    shape: Shape
-    dtype: np.dtype[Any]
-    look: Callable[[np.ndarray[Any, Any]], None]
-
-
-#: What taking the address of read-only memory raises.
-_READ_ONLY = (ValueError, DeprecationWarning, FutureWarning)
+#: What read-only arrays and missing memory for a result raise.
+_REFUSALS = (*READ_ONLY, MemoryError)
 
 
 class _Launch:
@@ -67,7 +53,7 @@ def direct_call(
     shape: Shape,
     dtype: np.dtype[Any],
     make: Callable[[], Kernels],
-    beside: Beside | None = None,
+    report: ReportSpec | None = None,
 ) -> Callable[..., Any] | None:
     """Return a repeated call as a function of its arrays.
 
@@ -76,11 +62,11 @@ def direct_call(
     and in backward jumps.
 
     Args:
-        state: The queue on which the call runs.
+        state: The queue on which the call runs.  It is in order.
         arrays: The number of its arrays.
         shape, dtype: Those of the result.
         make: Makes the call's kernel objects.
-        beside: Values that kernels write in addition to the result, if any.
+        report: Values that kernels write in addition to the result, if any.
 
     Returns:
         The function, which returns ``None`` for arrays that are read-only: they take the general
@@ -90,11 +76,11 @@ def direct_call(
     if sys.version_info < (3, 11) or arrays not in (1, 2) or not state.engine.takes_host_pointers:
         return None
     kernels = make()
-    if kernels.rooms:
+    if kernels.rooms or not kernels.launches:
         return None
-    is_simple = len(kernels.launches) == 1 and beside is None
+    is_simple = len(kernels.launches) == 1 and report is None
     if not is_simple or any(len(places) != 1 for places in kernels.places):
-        return _of_several_launches(state, shape, dtype, kernels, make, beside)
+        return _of_several_launches(state, shape, dtype, kernels, make, report)
     grid, group = kernels.launches[0][0].sizes
     first, *_, last = (places[0][1] for places in kernels.places)
     second = kernels.places[1][0][1]
@@ -106,7 +92,9 @@ def direct_call(
     def of_one_to_number(x: Any) -> Any:
         try:
             memory = svm(x)
-        except _READ_ONLY:
+        except READ_ONLY as error:
+            if is_of_python(error):
+                raise
             return None
         try:
             launch = pop()
@@ -131,14 +119,16 @@ def direct_call(
     def of_one(x: Any) -> Any:
         try:
             memory = svm(x)
-        except _READ_ONLY:
-            return None
+            result = empty(shape, dtype)
+            target = svm(result)
+        except _REFUSALS as error:
+            if is_of_python(error):
+                raise
+            return _refused(error, shape)
         try:
             launch = pop()
         except IndexError:
             launch = _Launch(make(), shape, dtype)
-        result = empty(shape, dtype)
-        target = svm(result)
         launch.memory = memory, target
         set_address = launch.set_address
         set_address(first, memory)
@@ -159,14 +149,16 @@ def direct_call(
     def of_two(x: Any, y: Any) -> Any:
         try:
             memory, other = svm(x), svm(y)
-        except _READ_ONLY:
-            return None
+            result = empty(shape, dtype)
+            target = svm(result)
+        except _REFUSALS as error:
+            if is_of_python(error):
+                raise
+            return _refused(error, shape)
         try:
             launch = pop()
         except IndexError:
             launch = _Launch(make(), shape, dtype)
-        result = empty(shape, dtype)
-        target = svm(result)
         launch.memory = memory, other, target
         set_address = launch.set_address
         set_address(first, memory)
@@ -196,46 +188,59 @@ def _of_several_launches(
     dtype: np.dtype[Any],
     kernels: Kernels,
     make: Callable[[], Kernels],
-    beside: Beside | None,
+    report: ReportSpec | None,
 ) -> Callable[..., Any]:
-    """Return a repeated call of several launches, or with a report, as a function of its arrays."""
+    """Return a repeated call of several launches, or with a report, as a function of its arrays.
+
+    There is at least one launch.  The queue is in order, so the event of the last one covers all.
+    """
     queue, in_flight = state.queue, state.in_flight
     idle = [kernels]
     pop, put_back = idle.pop, idle.append
     svm, empty, enqueue = cl.SVM, np.empty, cl.enqueue_nd_range_kernel
 
     def of_any(*arrays: Any) -> Any:
-        result = empty(shape, dtype)
-        operands = [*arrays, result]
-        values = None
-        if beside is not None:
-            values = empty(beside.shape, beside.dtype)
-            operands.append(values)
+        values, memory = None, []
         try:
-            memory = [svm(array) for array in operands]
-        except _READ_ONLY:
-            return None
+            result = empty(shape, dtype)
+            operands = [*arrays, result]
+            if report is not None:
+                values = empty(report.shape, report.dtype)
+                operands.append(values)
+            for array in operands:
+                memory.append(svm(array))
+        except _REFUSALS as error:
+            if is_of_python(error):
+                raise
+            return _refused(error, shape)
         try:
-            own = pop()
+            kernels = pop()
         except IndexError:  # all are in the middle of a call
-            own = make()
-        for places, address in zip(own.places, memory, strict=True):
+            kernels = make()
+        for places, address in zip(kernels.places, memory, strict=True):
             for set_argument, index in places:
                 set_argument(index, address)
+        (*earlier, (last, _)) = kernels.launches
         try:
-            for bound, _ in own.launches:
-                event = enqueue(queue, bound.kernel, *bound.sizes)
-            event.wait()
+            for bound, _ in earlier:
+                enqueue(queue, bound.kernel, *bound.sizes)
+            enqueue(queue, last.kernel, *last.sizes).wait()
         except BaseException as error:
-            in_flight[own] = operands  # not after a call, in which another exception might come
+            in_flight[kernels] = operands  # not after a call, in which another exception might come
             state.finish()
-            in_flight.pop(own, None)
+            in_flight.pop(kernels, None)
             if isinstance(error, cl.MemoryError):
                 raise DeviceMemoryError(f"the device is out of memory: {error}") from error
             raise
-        put_back(own)
-        if beside is not None and values is not None:
-            beside.look(values)
+        put_back(kernels)
+        if report is not None and values is not None:
+            report.check(values)
         return result if shape else result[()]
 
     return of_any
+
+
+def _refused(error: Exception, shape: Shape) -> None:
+    """Raise an error for a result without memory; return for arrays that are read-only."""
+    if isinstance(error, MemoryError):
+        raise no_memory(shape, error) from error

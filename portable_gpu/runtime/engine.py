@@ -22,6 +22,7 @@ from portable_gpu.runtime.closing import Closing
 from portable_gpu.runtime.devices import CLASS_VARIABLE, choose_device, query_facts
 from portable_gpu.runtime.disk_cache import DiskCache
 from portable_gpu.runtime.exchange import checked
+from portable_gpu.runtime.host_arrays import READ_ONLY, is_of_python
 from portable_gpu.runtime.pocl_processor import name_processor
 from portable_gpu.runtime.program import ProgramCache
 from portable_gpu.runtime.queue_state import QueueState
@@ -278,8 +279,8 @@ class Engine(Closing):
         if self.takes_host_pointers:
             try:
                 return cl.SVM(memory)
-            except (ValueError, DeprecationWarning):  # read-only, or NumPy warns of a write
-                if writable:
+            except READ_ONLY as error:
+                if writable or is_of_python(error):
                     raise
                 return cl.SVM((ctypes.c_char * nbytes).from_address(memory.ctypes.data))
         self.check_allocation(nbytes)

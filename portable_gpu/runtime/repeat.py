@@ -1,4 +1,4 @@
-"""Repeated calls: arrays like those of an earlier call, with nothing left to check."""
+"""Repeated calls: calls whose arrays agree with those of an earlier call in all but memory."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import numpy as np
 
 from portable_gpu.runtime.array import DEVICE_KINDS
 from portable_gpu.runtime.call import Call, Planning
-from portable_gpu.runtime.direct import Beside, direct_call
+from portable_gpu.runtime.direct import direct_call
+from portable_gpu.runtime.host_arrays import is_of_python, no_memory
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.queue_state import QueueState
 from portable_gpu.runtime.registry import known_home
-from portable_gpu.runtime.replay import BesideReplay, Kernels, Recording, Replay, have_equal_zeros
+from portable_gpu.runtime.replay import Kernels, Recording, Replay, ReportReplay, have_equal_zeros
+from portable_gpu.runtime.report import ReportSpec
 from portable_gpu.runtime.views import View, new_array, overlap
 
 Key = tuple[Any, ...]
@@ -21,7 +23,7 @@ _MOST = 4096  # calls remembered for a queue
 
 
 class Repeat(Protocol):
-    """A call with everything found, built and checked but the arrays' memory."""
+    """A call whose plan, kernels and checks depend on nothing but the memory of its arrays."""
 
     def run(
         self,
@@ -30,28 +32,30 @@ class Repeat(Protocol):
         out: Any = None,
         scalars: tuple[Any, ...] = (),
     ) -> Any:
-        """Do it again.
+        """Run the call on other arrays.
 
         Args:
-            state: What remembers the call: :attr:`Call.home`.
-            arrays: Inputs like the first ones in all that :func:`signature` tells.
-            out: Where the result goes, like the first one likewise; fresh memory without it.
-            scalars: Numbers that may differ from call to call, where the plan takes any.
+            state: The state that remembers the call: :attr:`Call.home`.
+            arrays: The inputs.  Their :func:`signature` is that of the first call.
+            out: The array for the result, with the signature of the first one; ``None`` for a
+                fresh array.
+            scalars: The numbers that may differ from call to call, if the plan takes any.
 
         Returns:
-            The result (of NumPy arrays: finished, of device arrays: enqueued), or ``None`` if
-            these arrays need more than this, for instance because ``out`` shares their memory.
+            The result: its values of NumPy arrays, an array that is being computed of device
+            arrays.  ``None`` if these arrays need further checks, for instance because ``out``
+            shares their memory.
         """
 
 
 class _OnHost:
-    """A call on NumPy arrays without gaps, which a CPU device works on in place.
+    """A call on contiguous NumPy arrays, whose memory the kernels of a CPU use directly.
 
     Its launches are recorded once and repeated, as those of :class:`Replay`.
     """
 
     __slots__ = (
-        "_beside", "_dtype", "_idle", "_may_differ", "_orders", "_plan", "_scalars", "_shape",
+        "_dtype", "_idle", "_may_differ", "_orders", "_plan", "_report", "_scalars", "_shape",
         "state",
     )  # fmt: skip
 
@@ -62,21 +66,21 @@ class _OnHost:
         scalars: tuple[Any, ...],
         result: View,
         orders: Sequence[tuple[int, ...]],
-        beside: Beside | None,
+        report: ReportSpec | None,
     ) -> None:
-        """Note what stays.
+        """Store what the calls have in common.
 
         Args:
-            state: Where it runs: the engine's own queue, or its caller's.
-            plan, scalars: What is enqueued.
-            result: What the result is like.
-            orders: Of each array's axes, in which its memory is contiguous; ``()`` where it is so
-                as it is.  The result's is last.
-            beside: What is written beside the result, if anything is.
+            state: The queue on which they run: the engine's own, or that of its caller.
+            plan, scalars: The plan, and its scalars.
+            result: A view like that of the results.
+            orders: For each array, the order of axes in which its memory is contiguous; ``()`` for
+                a contiguous array.  The last one is that of the result.
+            report: Values that kernels write in addition to the result, if any.
         """
         self.state, self._plan, self._scalars = state, plan, scalars
         self._shape, self._dtype = result.shape, result.dtype
-        self._orders, self._beside = tuple(orders), beside
+        self._orders, self._report = tuple(orders), report
         self._may_differ = have_equal_zeros(scalars)
         self._idle: list[Kernels] = []
 
@@ -95,7 +99,7 @@ class _OnHost:
             kernels = self._idle.pop()
         except IndexError:  # all are in the middle of a call
             kernels = self._kernels(scalars)
-        # A call that raises does not put them back: who knows which arguments they have.
+        # A call that raises does not put them back, for their arguments are unknown.
         if scalars and (self._may_differ or scalars != kernels.scalars or 0 in scalars):
             kernels.move(*self._recorded(scalars))
         in_place, places = state.engine.in_place, kernels.places
@@ -106,21 +110,27 @@ class _OnHost:
                 self._idle.append(kernels)
                 return None
             order = self._orders[k]
-            lies = array.transpose(order) if order else array
-            buffer = in_place(lies, array.nbytes, False)
+            memory_order = array.transpose(order) if order else array
+            buffer = in_place(memory_order, array.nbytes, False)
             for set_argument, index in places[k]:
                 set_argument(index, buffer)
             buffers.append(buffer)
             k += 1
-        result = np.empty(self._shape, self._dtype) if out is None else out
+        report, values = self._report, None
+        try:
+            result = np.empty(self._shape, self._dtype) if out is None else out
+            if report is not None:
+                values = np.empty(report.shape, report.dtype)
+        except MemoryError as error:
+            if is_of_python(error):
+                raise
+            raise no_memory(self._shape, error) from error
         order = self._orders[-1]
         buffer = in_place(result.transpose(order) if order else result, result.nbytes, True)
         for set_argument, index in places[k]:
             set_argument(index, buffer)
         buffers.append(buffer)
-        beside, values = self._beside, None
-        if beside is not None:
-            values = np.empty(beside.shape, beside.dtype)
+        if values is not None:
             buffer = in_place(values, values.nbytes, True)
             for set_argument, index in places[-1]:
                 set_argument(index, buffer)
@@ -138,17 +148,17 @@ class _OnHost:
             in_flight.pop(key, None)
             raise
         self._idle.append(kernels)
-        if beside is not None and values is not None:
-            beside.look(values)
+        if report is not None and values is not None:
+            report.check(values)
         return result if self._shape or out is not None else result[()]
 
     def direct(self) -> Callable[..., Any] | None:
         """Return the call as a function of its C-ordered arrays, if there is such a function."""
         if any(self._orders):
             return None
-        arrays, beside = len(self._orders) - 1, self._beside
+        arrays, report = len(self._orders) - 1, self._report
         return direct_call(
-            self.state, arrays, self._shape, self._dtype, lambda: self._kernels(()), beside
+            self.state, arrays, self._shape, self._dtype, lambda: self._kernels(()), report
         )
 
     def _kernels(self, scalars: tuple[Any, ...]) -> Kernels:
@@ -157,7 +167,7 @@ class _OnHost:
 
     def _recorded(self, scalars: tuple[Any, ...]) -> tuple[Recording, list[int], tuple[Any, ...]]:
         """The launches, where the operands begin in their memory, and the scalars."""
-        offsets = [0] * (len(self._orders) + (self._beside is not None))
+        offsets = [0] * (len(self._orders) + (self._report is not None))
         recorded = Recording.of(self._plan, self.state, tuple(offsets), scalars or self._scalars)
         return recorded, offsets, scalars
 
@@ -210,25 +220,25 @@ def remember(
     plan: Plan | None,
     scalars: tuple[Any, ...] = (),
     out: Any = None,
-    beside: Beside | None = None,
-    varies: bool = False,
+    report: ReportSpec | None = None,
+    scalars_vary: bool = False,
 ) -> None:
-    """Remember a call by ``key``, if nothing is left to check when it is repeated.
+    """Remember a call by ``key``, if a repeated one needs no further checks.
 
     Args:
-        key: The operation's name, its options, and the :func:`signature` of the arrays; or what
-            prepares a call; ``None`` if it is not to be remembered.
+        key: The operation's name, its options, and the :func:`signature` of the arrays; or the
+            object that prepares a call; ``None`` if the call is not remembered.
         arrays: The inputs.
         call: The call, which is done.
         views: What the kernels took the inputs and the result for.
         plan, scalars: What was enqueued, if anything.
         out: The caller's array for the result.
-        beside: What is written beside the result, if anything is.
-        varies: Whether the scalars may differ from call to call.
+        report: Values that kernels write in addition to the result, if any.
+        scalars_vary: Whether the scalars may differ from call to call.
     """
     if key is None or plan is None:
         return
-    found = _repeat(arrays, call, views, plan, scalars, out, beside)
+    found = _repeat(arrays, call, views, plan, scalars, out, report)
     if isinstance(key, Planning):
         key.arrays, key.again = tuple(arrays), found
     elif found is not None:
@@ -237,7 +247,7 @@ def remember(
             home.forget_calls()
         home.known.setdefault(key, found)
         if isinstance(found, _OnHost) and out is None and home is known_home(None):
-            direct = None if varies else found.direct()
+            direct = None if scalars_vary else found.direct()
             if direct is not None and all(array.flags.c_contiguous for array in arrays):
                 kinds = [kind for array in arrays for kind in (array.shape, array.dtype)]
                 home.direct.setdefault((*key[:2], *kinds), direct)
@@ -250,9 +260,9 @@ def _repeat(
     plan: Plan,
     scalars: tuple[Any, ...] = (),
     out: Any = None,
-    beside: Beside | None = None,
+    report: ReportSpec | None = None,
 ) -> Repeat | None:
-    """A :class:`Repeat` of a call, or ``None`` where arrays have to be looked at each time."""
+    """Return a :class:`Repeat` of a call, or ``None`` where each call has to check its arrays."""
     state = call.state
     *inputs, result = views
     if not result.size or not state.in_order or any(not view.size for view in inputs):
@@ -261,27 +271,30 @@ def _repeat(
     if isinstance(everything[0], DEVICE_KINDS):
         if any(a.queue != state.queue for a in everything):
             return None
-        if beside is not None and out is not None:  # whose kind may not tell anything
+        if report is not None and out is not None:  # which may be of a kind without reports
             return None
         blank = new_array(state, None, result.shape, result.dtype, state.empty_buffer)
-        told = None
-        if beside is not None:
-            small = new_array(state, None, beside.shape, beside.dtype, state.empty_buffer)
-            told = BesideReplay(small, beside.look)
-        return Replay(plan, scalars, everything, blank, told)
+        written = None
+        if report is not None:
+            small = new_array(state, None, report.shape, report.dtype, state.empty_buffer)
+            written = ReportReplay(small, report.check)
+        return Replay(plan, scalars, everything, blank, written)
     engine = state.engine
     if not engine.target.is_cpu or not engine.maps_host_memory:
         return None
-    # A kernel that took a copy of an array for it knows nothing of the array's own strides.
+    # A plan for a copy of an array does not have the strides of the array itself.
     orders = [order for order in map(_contiguous_order, everything) if order is not None]
     if len(orders) < len(everything) or not all(map(View.is_of, views, everything)):
         return None
     orders += [()] if out is None else []
-    return _OnHost(state, plan, scalars, result, orders, beside)
+    return _OnHost(state, plan, scalars, result, orders, report)
 
 
 def _contiguous_order(array: np.ndarray[Any, Any]) -> tuple[int, ...] | None:
-    """The order of axes in which memory is contiguous: ``()`` if as it is, ``None`` if in none."""
+    """Return the order of axes in which memory is contiguous.
+
+    It is ``()`` for a contiguous array, and ``None`` if there is no such order.
+    """
     if array.flags.forc:
         return ()
     order = tuple(sorted(range(array.ndim), key=lambda axis: -array.strides[axis]))

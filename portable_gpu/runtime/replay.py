@@ -162,26 +162,26 @@ class Kernels:
         return event
 
 
-class BesideReplay:
-    """What a call on device arrays writes beside a fresh result, and hands on with it."""
+class ReportReplay:
+    """The report that a repeated call on device arrays writes, and gives to its fresh result."""
 
-    __slots__ = ("_look", "_make", "nbytes")
+    __slots__ = ("_check", "_make", "nbytes")
 
-    def __init__(self, blank: Any, look: Callable[[np.ndarray[Any, Any]], None]) -> None:
+    def __init__(self, blank: Any, check: Callable[[np.ndarray[Any, Any]], None]) -> None:
         """Note what stays.
 
         Args:
             blank: An array like it.
-            look: What looks at its values, and may raise.
+            check: A function that checks its values, and may raise an error.
         """
-        self._make, self._look, self.nbytes = maker_like(blank), look, blank.nbytes
+        self._make, self._check, self.nbytes = maker_like(blank), check, blank.nbytes
 
     def reports(
         self, arrays: Sequence[Any], queue: cl.CommandQueue, data: Any, event: cl.Event | None
     ) -> tuple[Report, ...]:
         """Those of the inputs, and its own."""
         events = QueueEvents.of(queue) if event is None else [event]
-        own = Report(self._make(queue, data, events), self._look)
+        own = Report(self._make(queue, data, events), self._check)
         return (*reports_of(*arrays), own)
 
 
@@ -192,8 +192,8 @@ class Replay:
     """
 
     __slots__ = (
-        "_beside", "_extents", "_idle", "_inside", "_itemsizes", "_make", "_may_differ", "_nbytes",
-        "_plan", "_reports", "_scalars",
+        "_extents", "_idle", "_inside", "_itemsizes", "_make", "_may_differ", "_nbytes", "_plan",
+        "_report", "_reports", "_scalars",
     )  # fmt: skip
 
     def __init__(
@@ -202,7 +202,7 @@ class Replay:
         scalars: tuple[Any, ...],
         arrays: Sequence[Any],
         blank: Any,
-        beside: BesideReplay | None = None,
+        report: ReportReplay | None = None,
     ) -> None:
         """Note what stays.
 
@@ -210,9 +210,9 @@ class Replay:
             plan, scalars: What is enqueued.
             arrays: The inputs, and the caller's array for the result, if there is one.
             blank: An array like a fresh result.
-            beside: What is written beside a fresh result, if anything is.
+            report: The report that goes with a fresh result, if there is one.
         """
-        self._plan, self._scalars, self._beside = plan, scalars, beside
+        self._plan, self._scalars, self._report = plan, scalars, report
         self._may_differ = have_equal_zeros(scalars)
         self._reports = [isinstance(array, Array) for array in arrays]  # pyopencl's have none
         # What each touches of its buffer, and the events last seen, all of this queue.
@@ -276,11 +276,11 @@ class Replay:
             data = state.allocate(self._nbytes)
             for set_argument, index in kernels.places[k]:
                 set_argument(index, data)
-        beside, told = self._beside, None
-        if beside is not None:
-            told = state.allocate(beside.nbytes)
+        report, written = self._report, None
+        if report is not None:
+            written = state.allocate(report.nbytes)
             for set_argument, index in kernels.places[-1]:
-                set_argument(index, told)
+                set_argument(index, written)
         rooms = kernels.take_rooms(state) if kernels.rooms else None
         event = kernels.enqueue(state)
         del rooms
@@ -288,8 +288,8 @@ class Replay:
         if out is None:
             events = QueueEvents.of(own) if event is None else [event]
             result = self._make(arrays[0].queue, data, events)
-            if beside is not None:
-                result.reports = beside.reports(arrays, own, told, event)
+            if report is not None:
+                result.reports = report.reports(arrays, own, written, event)
             elif has_reports:
                 result.reports = reports_of(*arrays)
             return result
@@ -318,7 +318,7 @@ class Replay:
         """The launches for arrays that lie like these, where those lie, and the scalars."""
         offsets = [array.offset for array in arrays]
         places = [at // size for at, size in zip(offsets, self._itemsizes, strict=True)]
-        new = (out is None) + (self._beside is not None)
+        new = (out is None) + (self._report is not None)
         offsets += [0] * new
         places += [0] * new
         recorded = Recording.of(self._plan, state, tuple(places), scalars or self._scalars)

@@ -1,31 +1,48 @@
-"""What kernels find wrong with matrices, told when somebody looks at the result."""
+"""Reports: what kernels find wrong with matrices, checked before a result reaches the host."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from portable_gpu.runtime.layout import Shape
 
 #: Of each matrix: the column at which it was found out, or -1, and bits that say more.
 FIELDS = 2
 DTYPE = np.dtype(np.int64)
 
 
+@dataclass(frozen=True)
+class ReportSpec:
+    """Values that kernels write in addition to the result, for the host to check.
+
+    Attributes:
+        shape, dtype: Those of the values.
+        check: A function that checks the values, and may raise an error.
+    """
+
+    shape: Shape
+    dtype: np.dtype[Any]
+    check: Callable[[np.ndarray[Any, Any]], None]
+
+
 def reports_of(*arrays: Any) -> tuple[Report, ...]:
-    """What there is to look at before the values of any of these arrays are: each of it once."""
+    """Return the reports to check before the values of some arrays are used, each of them once."""
     found = [report for array in arrays for report in getattr(array, "reports", ())]
     return tuple(dict.fromkeys(found))
 
 
 class Report:
-    """The report of one call: written by its kernels, and brought to the host once at the most.
+    """The report of one call, which its kernels write, and which is read at most once.
 
     It holds the report's few bytes, and none of the call's arrays.
     """
 
     def __init__(self, array: Any, complain: Callable[[np.ndarray[Any, Any]], None]) -> None:
-        """Note where it is written.
+        """Store where the kernels write it.
 
         Args:
             array: Shape (matrices, :data:`FIELDS`), of NumPy or on the device.
@@ -35,7 +52,7 @@ class Report:
         self._complain = complain
 
     def check(self) -> None:
-        """Wait for the report, and raise what it says: a new error each time."""
+        """Wait for the report, and raise a new error if it says so."""
         values = self._values
         if not isinstance(values, np.ndarray):
             values = self._values = values.get()

@@ -7,10 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+import pyopencl as cl
 import pytest
 
 import portable_gpu as pg
 from portable_gpu.runtime import registry
+from portable_gpu.runtime.host_arrays import new_host_array
 from portable_gpu.runtime.queue_state import QueueState
 
 #: Calls of one and of two arrays; with results of axes and of none; with several launches.
@@ -130,3 +132,84 @@ def test_memory_stays_until_the_kernel_has_ended(
     assert finished == [1]
     assert not state.in_flight
     np.testing.assert_array_equal(pg.matmul(x, y), expected)
+
+
+# -- exceptions of the memory of arrays, and those of signal handlers in their place
+
+
+def closed_over(function: Callable[..., Any], name: str) -> Any:
+    """The cell of a function's free variable."""
+    names = function.__code__.co_freevars
+    return (function.__closure__ or ())[names.index(name)]
+
+
+def remembered(name: str, arrays: tuple[Any, Any]) -> tuple[Any, Any, list[Callable[[], Any]]]:
+    """The repeated call as a function of its arrays, the general one, and what runs each."""
+    home = registry.default_engine().state()
+    home.forget_calls()
+    CALLS[name](*arrays)
+    (key, direct), (general,) = *home.direct.items(), tuple(home.known.values())
+    inputs = arrays[: len(key[2:]) // 2]
+    return direct, general, [lambda: direct(*inputs), lambda: general.run(home, inputs)]
+
+
+@pytest.mark.parametrize("name", ["sum of rows", "product", "factor"])
+def test_results_without_memory(
+    name: str, arrays: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NumPy's error becomes this library's; a signal handler's own stays as it is."""
+    direct, general, calls = remembered(name, arrays)
+    shape, empty = closed_over(direct, "shape"), closed_over(direct, "empty")
+
+    def of_a_handler(*_: Any) -> Any:
+        raise MemoryError("of a handler")
+
+    monkeypatch.setattr(shape, "cell_contents", (1 << 59,))
+    monkeypatch.setattr(general, "_shape", (1 << 59,))
+    for call in calls:
+        with pytest.raises(pg.errors.DeviceMemoryError, match="no memory for a result of shape"):
+            call()
+    monkeypatch.undo()
+    monkeypatch.setattr(empty, "cell_contents", of_a_handler)
+    monkeypatch.setattr(np, "empty", of_a_handler)
+    for call in calls:
+        with pytest.raises(MemoryError, match="of a handler") as caught:
+            call()
+        assert not isinstance(caught.value, pg.errors.DeviceMemoryError)
+    monkeypatch.undo()
+    for call in calls:
+        assert call() is not None
+
+
+@pytest.mark.parametrize("name", ["sum", "sum of rows", "product", "factor"])
+@pytest.mark.parametrize("kind", [ValueError, FutureWarning])
+def test_a_handler_in_the_search_of_an_address(
+    name: str, kind: type[Exception], arrays: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its exception is not that of read-only memory, for which the call takes another way."""
+    direct, _, calls = remembered(name, arrays)
+
+    def of_a_handler(*_: Any) -> Any:
+        raise kind("of a handler")
+
+    monkeypatch.setattr(closed_over(direct, "svm"), "cell_contents", of_a_handler)
+    monkeypatch.setattr(cl, "SVM", of_a_handler)
+    for call in calls:
+        with pytest.raises(kind, match="of a handler"):
+            call()
+    monkeypatch.undo()
+    for call in calls:
+        assert call() is not None
+
+
+def test_a_handler_in_the_first_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    def of_a_handler(*_: Any) -> Any:
+        raise ValueError("of a handler")
+
+    monkeypatch.setattr(np, "empty", of_a_handler)
+    with pytest.raises(ValueError, match="of a handler") as caught:
+        new_host_array((2,), np.dtype("f"))
+    assert not isinstance(caught.value, pg.errors.DeviceMemoryError)
+    monkeypatch.undo()
+    with pytest.raises(pg.errors.DeviceMemoryError, match="shape"):
+        new_host_array((1 << 62,), np.dtype("b"))

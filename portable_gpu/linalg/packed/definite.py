@@ -29,7 +29,7 @@ from portable_gpu.ops.factor.packed_steps import (
     zeros_step,
 )
 from portable_gpu.ops.factor.plan import CopyPlan, CopyProblem
-from portable_gpu.ops.factor.reports import beside_of, not_positive_definite, singular
+from portable_gpu.ops.factor.reports import not_positive_definite, report_spec, singular
 from portable_gpu.ops.factor.stack import Matrix, stacked
 from portable_gpu.ops.factor.variants import packed_parts
 from portable_gpu.ops.operation import CallArguments, Invocation, Operation
@@ -115,7 +115,7 @@ def _normalise_cholesky(arguments: CallArguments) -> Invocation:
         out=out,
         out_name="ap",
         reads_out=overwrite,
-        report=beside_of(batch, not_positive_definite(batch, dtype)),
+        report=report_spec(batch, not_positive_definite(batch, dtype)),
         check=check,
     )
 
@@ -259,7 +259,7 @@ def _normalise_solve(arguments: CallArguments) -> Invocation:
         out_name="b",
         reads_out=overwrite,
         convert=None if ap.dtype == b.dtype else converter(dtype),
-        report=None if unit else beside_of(batch, singular(batch)),
+        report=None if unit else report_spec(batch, singular(batch)),
         check=check,
     )
 

@@ -21,7 +21,7 @@ from portable_gpu.ops.factor.arguments import (
 )
 from portable_gpu.ops.factor.packed import ZerosPlan
 from portable_gpu.ops.factor.problem import CholeskyProblem, SolveProblem
-from portable_gpu.ops.factor.reports import beside_of, not_positive_definite, singular
+from portable_gpu.ops.factor.reports import not_positive_definite, report_spec, singular
 from portable_gpu.ops.factor.stack import Matrix, stacked
 from portable_gpu.ops.factor.variants import make_cholesky, make_inverse, make_solve
 from portable_gpu.ops.gemm.problem import Operand
@@ -116,7 +116,7 @@ def _normalise_cholesky(arguments: CallArguments) -> Invocation:
         out=out,
         out_name="a",
         reads_out=overwrite,
-        report=beside_of(batch, not_positive_definite(batch, a.dtype)),
+        report=report_spec(batch, not_positive_definite(batch, a.dtype)),
         check=check,
     )
 
@@ -251,7 +251,7 @@ def _normalise_solve(arguments: CallArguments) -> Invocation:
         out_name="b",
         reads_out=overwrite,
         convert=None if a.dtype == b.dtype else converter(dtype),
-        report=None if unit else beside_of(batch, singular(batch)),
+        report=None if unit else report_spec(batch, singular(batch)),
         check=check,
     )
 
@@ -317,7 +317,7 @@ def _normalise_inverse(arguments: CallArguments) -> Invocation:
         dtype=a.dtype,
         plan=plan,
         flop=_cholesky_flop(a),
-        report=None if unit else beside_of(batch, singular(batch)),
+        report=None if unit else report_spec(batch, singular(batch)),
         check=check,
     )
 

@@ -9,16 +9,15 @@ import numpy as np
 
 from portable_gpu.dtypes import element
 from portable_gpu.errors import NotPositiveDefiniteError, SingularMatrixError
-from portable_gpu.runtime.direct import Beside
-from portable_gpu.runtime.report import DTYPE, FIELDS
+from portable_gpu.runtime.report import DTYPE, FIELDS, ReportSpec
 from portable_gpu.runtime.views import Shape
 
 _Complain = Callable[[np.ndarray[Any, Any]], None]
 
 
-def beside_of(batch: Shape, complain: _Complain) -> Beside:
-    """What a remembered call's kernels write beside the result."""
-    return Beside((int(np.prod(batch)), FIELDS), DTYPE, complain)
+def report_spec(batch: Shape, complain: _Complain) -> ReportSpec:
+    """Return what the kernels write about the matrices of a stack, and what checks it."""
+    return ReportSpec((int(np.prod(batch)), FIELDS), DTYPE, complain)
 
 
 def not_positive_definite(batch: Shape, dtype: np.dtype[Any]) -> _Complain:
