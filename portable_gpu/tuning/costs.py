@@ -34,8 +34,13 @@ class Costs:
     @classmethod
     def of(cls: type[C], name: str, target: Target) -> C:
         """The figures ``name`` of a target by its name, of its class, or else of any device."""
-        rows = _rows()
-        devices = target.facts.name, f"class:{target.device_class}", ANY
+        result: C = cls._of_device(name, target.facts.name, target.device_class)
+        return result
+
+    @classmethod
+    @cache
+    def _of_device(cls: type[C], name: str, device: str, device_class: str) -> C:
+        rows, devices = _rows(), (device, f"class:{device_class}", ANY)
         values = next(rows[name, item] for item in devices if (name, item) in rows)
         return cls(**{field.name: values[field.name] for field in fields(cls)})
 

@@ -100,11 +100,16 @@ class Policy(ABC):
         odd = sorted((needed - set(row)) | (set(row) - known))
         if odd:
             raise PolicyError(f"{cls.__name__}: fields missing or unknown: {', '.join(odd)}")
-        types = get_type_hints(cls)
+        types = _types(cls)
         wrong = [name for name, value in row.items() if not _is_of_type(value, types[name])]
         if wrong:
             raise PolicyError(f"{cls.__name__}: fields of the wrong type: {', '.join(wrong)}")
         return cls(**row)
+
+
+@cache
+def _types(cls: type[Policy]) -> dict[str, Any]:
+    return get_type_hints(cls)
 
 
 def _is_of_type(value: object, annotation: Any) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import re
+import sys
 from itertools import groupby
 from types import SimpleNamespace
 from typing import Any
@@ -16,8 +18,9 @@ from recorded_devices import RECORDED
 from portable_gpu.codegen.signature import arguments
 from portable_gpu.ops.explanation import explanation
 from portable_gpu.ops.gemm.catalogue import contiguous
+from portable_gpu.ops.gemm.variants import fastest
 from portable_gpu.ops.gemm.variants import variants as gemm_variants
-from portable_gpu.ops.variant import Variant, bind_best, by_rule, ranked, sample_of_kinds
+from portable_gpu.ops.variant import Variant, best_of, bind_best, by_rule, ranked, sample_of_kinds
 from portable_gpu.targets import Target, detect
 from portable_gpu.tuning.costs import DeviceCosts
 
@@ -166,6 +169,39 @@ def test_each_decision_by_a_rule_has_one_estimate(device: str) -> None:
         order = [one.decision for one in ranked(every, costs) if one.decision]
         runs = [decision for decision, _ in groupby(order)]
         assert len(runs) == len(set(order)), name
+
+
+@pytest.mark.parametrize("device", RECORDED)
+def test_a_call_lists_no_more_products_than_needed(device: str) -> None:
+    """The best of the variants that a call makes is the best of all."""
+    target = detect(RECORDED[device][0])
+    costs = DeviceCosts.of("device", target)
+    draw = random.Random(device)
+    for _ in range(12):
+        m, k, n = (round(2 ** draw.uniform(0, 12.5)) for _ in range(3))
+        asked = contiguous(m, k, n, np.dtype(draw.choice(("float32", "float16", "float64"))))
+        if asked.compute.needs_fp64 and not target.fp64:
+            continue
+        best = ranked(fastest(asked, target, TABLE), costs)[0]
+        assert best.name == ranked(gemm_variants(asked, target, TABLE), costs)[0].name, asked
+
+
+def test_few_calls_of_python_lead_to_a_product() -> None:
+    """What a first call of one product costs the host before a text is rendered."""
+    target = detect(RECORDED["H200"][0])
+    fastest(contiguous(64, 64, 64, np.float16), target, TABLE)
+    asked, calls = contiguous(1000, 3000, 2000, np.float16), 0
+
+    def count(frame: Any, event: str, argument: Any) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        best_of(fastest(asked, target, TABLE), target)
+    finally:
+        sys.setprofile(None)
+    assert calls <= 2000
 
 
 def test_launches_count() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from portable_gpu.codegen.epilogue import Stage
 from portable_gpu.dtypes import Element
@@ -80,6 +81,10 @@ class GemmProblem:
 
     def transpose(self) -> GemmProblem:
         """The same result as ``C' = B' A'``: exchanges the roles of rows and columns."""
+        return self._transpose
+
+    @cached_property
+    def _transpose(self) -> GemmProblem:
         a, b, c = (
             replace(operand, row=operand.col, col=operand.row)
             for operand in (self.a, self.b, self.c)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from portable_gpu.codegen.specialization import Specialization
 from portable_gpu.errors import BuildError
@@ -33,7 +34,7 @@ from portable_gpu.ops.gemm.skinny import vectors as skinny
 from portable_gpu.ops.gemm.tiled import estimates as tiles
 from portable_gpu.ops.gemm.tiled.plan import TiledPlan, specialization_of
 from portable_gpu.ops.gemm.tiled.tile import takes_pairs
-from portable_gpu.ops.variant import Variant, bind_best, by_rule
+from portable_gpu.ops.variant import Variant, best_of, bind_best, by_rule
 from portable_gpu.runtime.engine import Engine
 from portable_gpu.runtime.plan import Plan
 from portable_gpu.runtime.program import of_expression
@@ -48,8 +49,13 @@ def make_plan(engine: Engine, problem: GemmProblem) -> Plan:
     Raises:
         BuildError: The driver refused the kernel, mostly for what the epilogue's expressions say.
     """
+    target, table = engine.target, engine.table
     try:
-        return bind_best(engine, variants(problem, engine.target, engine.table))
+        likely = fastest(problem, target, table)
+        works = best_of(likely, target).works
+        if works is None or works(engine):
+            return bind_best(engine, likely)
+        return bind_best(engine, variants(problem, target, table))
     except BuildError as error:
         texts = "; ".join(stage.expression for stage in problem.epilogue)
         if not texts:
@@ -69,22 +75,53 @@ def variants(problem: GemmProblem, target: Target, table: TuningTable) -> list[V
     if problem.fills:
         part = replace(problem, fills="")
         return [filled(one, problem, target) for one in variants(part, target, table)]
-    whole = list(_ways(replace(problem, symmetric=False), target, table))
+    plain = replace(problem, symmetric=False)
+    whole = [variant for group in _groups(plain, target, table) for variant in group.make()]
     if problem.symmetric:
         lower = replace(problem, symmetric=False, triangle="lower", fills="mirror")
         whole += variants(lower, target, table)
     return whole
 
 
-def _ways(problem: GemmProblem, target: Target, table: TuningTable) -> list[Variant]:
-    """Those of one product, or of a triangle of it."""
-    found = list(skinny.variants(problem, target, table))
+def fastest(problem: GemmProblem, target: Target, table: TuningTable) -> list[Variant]:
+    """Return those of :func:`variants` that may have the least estimate; that one is among them."""
+    if problem.fills or problem.symmetric:
+        return variants(problem, target, table)
+    costs = DeviceCosts.of("device", target)
+    groups = list(_groups(problem, target, table))
+    made: dict[int, list[Variant]] = {}
+    best = math.inf
+    for index in sorted(range(len(groups)), key=lambda index: groups[index].least):
+        if costs.seconds(groups[index].least) > best:
+            break
+        made[index] = list(groups[index].make())
+        best = min([best, *(variant.seconds(costs) for variant in made[index])])
+    return [variant for index in sorted(made) for variant in made[index]]
+
+
+class _Group(NamedTuple):
+    """Variants that are made only if one of them may be the fastest.
+
+    Attributes:
+        least: A lower bound of their estimates.
+        make: Makes them.
+    """
+
+    least: float
+    make: Callable[[], Iterable[Variant]]
+
+
+def _groups(problem: GemmProblem, target: Target, table: TuningTable) -> Iterator[_Group]:
+    """Yield the variants of one product, or of a triangle of it."""
+    of_problem = problem, target, table
+    yield _Group(0.0, partial(skinny.variants, *of_problem))
     if target.is_cpu:
-        return [*found, *_packed(problem, target, table)]
-    found += _by_matrix_units(problem, target, table)
+        yield _Group(0.0, partial(_packed, *of_problem))
+        return
+    yield from _by_matrix_units(*of_problem)
     if problem.k:
-        found += _tiled(problem, target, table)
-    return [*found, *_direct(problem, target)]
+        yield _Group(tiles.least_seconds(problem, target), partial(_tiled, *of_problem))
+    yield _Group(0.0, partial(_direct, problem, target))
 
 
 def _packed(problem: GemmProblem, target: Target, table: TuningTable) -> list[Variant]:
@@ -203,28 +240,35 @@ def _simt(
     )
 
 
-def _by_matrix_units(problem: GemmProblem, target: Target, table: TuningTable) -> Iterator[Variant]:
-    """Yield the tiles of matrix units.
-
-    Where the copy engine brings them to local memory, copies by work-items come after it by a rule:
-    they are slower, and serve a driver that cannot do the other.
-    """
+def _by_matrix_units(problem: GemmProblem, target: Target, table: TuningTable) -> Iterator[_Group]:
+    """Yield the tiles of matrix units, if the target has them."""
     form = format_of(problem, target)
-    if form is None:
-        return
-    for seconds, choice in matrix_estimates.estimates(problem, target, table):
-        variant = _on_matrix_units(problem, choice, form, target, seconds)
-        if isinstance(choice.policy, WgmmaPolicy) and choice.policy.bulk:
-            policy = replace(choice.policy, bulk=False)
-            computed = problem.transpose() if choice.transposed else problem
-            if matrix_estimates.takes(policy, computed, form):
-                variant = replace(variant, decision=f"copies of {variant.name}")
-                by_items = replace(choice, policy=policy)
-                second = _on_matrix_units(problem, by_items, form, target, seconds)
-                yield variant
-                yield replace(second, decision=variant.decision)
-                continue
+    if form is not None:
+        for seconds, choice in matrix_estimates.estimates(problem, target, table):
+            yield _Group(seconds, partial(_copied, problem, choice, form, target, seconds))
+
+
+def _copied(
+    problem: GemmProblem, choice: GemmChoice, form: Format, target: Target, seconds: float
+) -> Iterator[Variant]:
+    """Yield a variant of matrix units by each way to copy its tiles to local memory.
+
+    By a rule, copies by work-items come after those of the copy engine: they are slower, and serve
+    a driver that does not have the engine's instructions.
+    """
+    variant = _on_matrix_units(problem, choice, form, target, seconds)
+    if not (isinstance(choice.policy, WgmmaPolicy) and choice.policy.bulk):
         yield variant
+        return
+    policy = replace(choice.policy, bulk=False)
+    computed = problem.transpose() if choice.transposed else problem
+    if not matrix_estimates.takes(policy, computed, form):
+        yield variant
+        return
+    decision = f"copies of {variant.name}"
+    by_items = _on_matrix_units(problem, replace(choice, policy=policy), form, target, seconds)
+    yield replace(variant, decision=decision)
+    yield replace(by_items, decision=decision)
 
 
 def _on_matrix_units(

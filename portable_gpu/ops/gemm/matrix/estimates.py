@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 
 from portable_gpu.ops.gemm.choice import WORKSPACE, GemmChoice
-from portable_gpu.ops.gemm.matrix.format import SIDES, Format, format_of
+from portable_gpu.ops.gemm.matrix.format import SIDES, Format, Layout, format_of
 from portable_gpu.ops.gemm.matrix.policy import (
     POLICIES,
     MatrixPolicy,
@@ -101,6 +102,7 @@ class Work:
         storing: Storing a tile.
         lines: Lines that come to local memory in a step of a tile.
         units, beside: Compute units, and how many groups run on one of them at a time.
+        running: The most groups to launch.
     """
 
     tiles: int
@@ -112,6 +114,7 @@ class Work:
     lines: int
     units: int
     beside: int
+    running: int
 
 
 def estimates(
@@ -121,33 +124,40 @@ def estimates(
     p, form = problem, format_of(problem, target)
     if form is None or p.k == 0 or p.batch_size > MOST_BATCH:
         return
-    kernel, units = form.kernel, target.compute_units
+    kernel, units, products = form.kernel, target.compute_units, form.work
     largest = 128 * 256 if kernel == "wgmma" else 128 * 128
     costs = MatrixCosts.of(kernel if form.parts == 1 else f"{kernel} of pieces", target)
     device = DeviceCosts.of("device", target)
     moving = p.moving(device, units, costs.stores)
+    transposes = cache(partial(form.transposes, p))
+    gathering: dict[bool, list[Layout]] = {}
     for shape_class, row in fitting(p, form, target, table):
         efficiency = costs.efficiency[shape_class]
-        transposed = form.transposes(p, is_odd(row.policy))
+        transposed = transposes(is_odd(row.policy))
         computed = p.transpose() if transposed else p
-        for policy, gathered in _ways_of_copying(row.policy, computed, form):
-            area = policy.tile_m * policy.tile_n / largest
-            step = area / efficiency * form.work
+        if transposed not in gathering:
+            layouts = [form.layout(computed, side, gather=True) for side in SIDES]
+            gathering[transposed] = layouts
+        for policy, gathered in _ways_of_copying(row.policy, computed, form, gathering[transposed]):
+            tile_m, tile_n, running = policy.tile_m, policy.tile_n, policy.groups(target)
+            area = tile_m * tile_n / largest
+            step = area / efficiency * products
             work = Work(
-                tiles=p.batch_size * computed.tiles(policy.tile_m, policy.tile_n),
+                tiles=p.batch_size * computed.tiles(tile_m, tile_n),
                 steps=-(-p.k // form.depth),
                 step=max(step, costs.gather * gathered * form.depth),
                 waiting=costs.latency / policy.stages if isinstance(policy, WgmmaPolicy) else 0.0,
                 area=area,
                 storing=costs.store * area * _storing(computed, policy, target, costs),
-                lines=min(computed.m, policy.tile_m) + min(computed.n, policy.tile_n),
+                lines=min(computed.m, tile_m) + min(computed.n, tile_n),
                 units=units,
-                beside=max(1, policy.groups(target) // units) if kernel == "wgmma" else 1,
+                beside=max(1, running // units) if kernel == "wgmma" else 1,
+                running=running,
             )
-            for cut in _cuts(computed, policy, work, target, form, gathered > 0):
+            for cut in _cuts(computed, policy, work, form, gathered > 0):
                 choice = GemmChoice(
                     path=f"{kernel}, split-k" if cut.is_cut else kernel,
-                    policy=replace(policy, band=cut.band or policy.band),
+                    policy=replace(policy, band=cut.band) if cut.band else policy,
                     splits=cut.splits,
                     whole=cut.whole,
                     shares=cut.shares,
@@ -209,14 +219,14 @@ def _of_tiles(cut: Cut, work: Work, costs: MatrixCosts, alone: float) -> float:
 
 
 def _ways_of_copying(
-    policy: MatrixPolicy, computed: GemmProblem, form: Format
+    policy: MatrixPolicy, computed: GemmProblem, form: Format, gathering: Sequence[Layout]
 ) -> Iterator[tuple[MatrixPolicy, int]]:
     """The policy with what has to be repacked; and without, where that can be gathered.
 
     The numbers are of the rows of A and columns of B, in a tile, that are gathered.
     """
     yield policy, 0
-    a, b = (form.layout(computed, side, gather=True) for side in SIDES)
+    a, b = gathering
     gathered = policy.tile_m * a.gathered + policy.tile_n * b.gathered
     by_items = replace(policy, bulk=False) if isinstance(policy, WgmmaPolicy) else policy
     if gathered and takes(by_items, computed, form, gather=True):
@@ -269,25 +279,26 @@ def fitting(
     Raises:
         PolicyError: A row's stages do not hold whole steps of a value's pieces.
     """
+    transposes, parts = cache(partial(form.transposes, problem)), form.parts
     kind = POLICIES[form.kernel][0]
-    name = f"gemm_{form.kernel}_split" if form.parts > 1 else f"gemm_{form.kernel}"
-    longest = max(problem.m, problem.n, form.parts * problem.k)
-    for shape_class in classes_of(form.kernel, form.parts):
-        default = kind.for_shape_class(shape_class, parts=form.parts)
+    name = f"gemm_{form.kernel}_split" if parts > 1 else f"gemm_{form.kernel}"
+    longest = max(problem.m, problem.n, parts * problem.k)
+    for shape_class in classes_of(form.kernel, parts):
+        default = kind.for_shape_class(shape_class, parts=parts)
         row = table.choose(name, kind, target, form.elem, shape_class, default)
         policy, origin = row.policy, row.origin
         if isinstance(policy, WgmmaPolicy):
-            policy.check_pieces(form.parts)
+            policy.check_pieces(parts)
             policy = policy.suited(target, longest)
             if policy != row.policy:
                 origin += ", copied by work-items"
             narrow = is_odd(policy)
-            computed = problem.transpose() if form.transposes(problem, narrow) else problem
+            computed = problem.transpose() if transposes(narrow) else problem
             if form.through_registers(computed, policy.bulk) and not policy.has_room_for_a:
                 continue
             if (narrow and form.kind == "tf32") or not takes(policy, computed, form):
                 continue  # of tf32 nobody has timed narrow tiles
-            if form.parts == 1:
+            if parts == 1:
                 policy = with_room(policy, computed, target)
         if all(policy.limits(target, form.elem).values()):
             yield shape_class, replace(row, policy=policy, origin=origin)
@@ -297,7 +308,6 @@ def _cuts(
     p: GemmProblem,
     policy: MatrixPolicy,
     work: Work,
-    target: Target,
     form: Format,
     gathered: bool,
 ) -> Iterator[Cut]:
@@ -312,10 +322,9 @@ def _cuts(
             return
         if gathered and policy.tile_n >= _WIDE and off_the_grid(p):
             return
-        rows, cols = -(-p.m // policy.tile_m), -(-p.n // policy.tile_n)
-        for cut in _shares(p, policy, rows, cols, work, policy.groups(target)):
+        timed = form.elem.itemsize == 2 and form.parts == 1
+        for cut in _shares(p, policy, work):
             # Of tf32 and of pieces nobody has timed shares of several tiles.
-            timed = form.elem.itemsize == 2 and form.parts == 1
             if 4 * cut.shares * size <= WORKSPACE and (timed or cut.lanes == tiles):
                 yield cut
         return
@@ -337,17 +346,16 @@ def shares_fit(policy: WgmmaPolicy, form: Format) -> bool:
     return form.elem.itemsize == 2 or policy.registers - policy.sums > 64
 
 
-def _shares(
-    p: GemmProblem, policy: MatrixPolicy, rows: int, cols: int, work: Work, running: int
-) -> Iterator[Cut]:
+def _shares(p: GemmProblem, policy: MatrixPolicy, work: Work) -> Iterator[Cut]:
     """How groups share the steps of tiles.
 
     Some groups for each tile; or one for each compute unit.  Then groups with the same share have
     the tiles of a row, or of a column, if these are few.
     """
     units, tiles, steps = work.units, work.tiles, work.steps
+    rows, cols = -(-p.m // policy.tile_m), -(-p.n // policy.tile_n)
     for parts in range(2, steps // _LEAST_SHARE + 1):
-        if parts * tiles > running:
+        if parts * tiles > work.running:
             break
         if -(-steps // -(-steps // parts)) == parts:
             yield Cut(shares=parts * tiles, lanes=tiles)

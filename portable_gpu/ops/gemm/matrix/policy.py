@@ -66,7 +66,7 @@ class WgmmaPolicy(Policy):
     def suited(self, target: Target, longest: int) -> WgmmaPolicy:
         """The same; work-items copy where the copy engine cannot (``longest``: of the extents)."""
         bulk = self.bulk and target.tensor_maps and longest <= _MOST_BOXED
-        return replace(self, bulk=bulk)
+        return self if bulk == self.bulk else replace(self, bulk=bulk)
 
     def check_pieces(self, parts: int) -> None:
         """Raise PolicyError unless the stages are two whole steps of so many pieces, or more.

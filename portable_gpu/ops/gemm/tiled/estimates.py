@@ -117,6 +117,14 @@ def estimates(
                 yield seconds, choice.fit(p.k)
 
 
+def least_seconds(problem: GemmProblem, target: Target) -> float:
+    """Return a lower bound of :func:`estimates`: all compute units multiply at the highest rate."""
+    p, costs, device = problem, TileCosts.of("tiles", target), DeviceCosts.of("device", target)
+    products = p.batch_size * p.area * p.k * multiply_adds(p.compute)
+    rate = device.multiply_adds * target.compute_units * max(costs.efficiency.values())
+    return products / rate * min(1.0, costs.cut, costs.shallow, costs.turned)
+
+
 def _stored(policy: GemmPolicy, p: GemmProblem, costs: TileCosts) -> tuple[GemmPolicy, float]:
     """The policy by which C leaves, and how many times as long as a read that takes.
 
